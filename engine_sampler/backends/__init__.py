@@ -1,0 +1,14 @@
+"""The built-in backends, one file each. A new file here is found by itself."""
+
+from collections.abc import Callable
+from typing import Any
+
+from ..contract import Backend
+from ..discovery import objects_in
+from ..hookspecs import hookimpl
+
+
+@hookimpl
+def register_backends(register: Callable[[Any], None]) -> None:
+    for backend in objects_in(__name__, __path__, Backend):
+        register(backend)

@@ -1,0 +1,75 @@
+"""Chains: the active samplers of a request in their order, ending in a selector."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from .arithmetic import GREEDY_BELOW
+from .contract import ParameterError, Sampler, Selector
+from .orders import full_order
+from .registry import Registry, default_registry
+
+EDITS = ("allowed_token_ids", "bad_words", "ignore_eos", "min_tokens", "logit_bias")
+"""The fixed first steps, behind the grammar's bitmask; a plugin's edits follow them."""
+
+
+@dataclass(frozen=True)
+class Chain:
+    """Samplers in order, and the selector. `key` is its shape: names only, never values."""
+
+    samplers: tuple[Sampler, ...]
+    selector: Selector
+
+    @property
+    def key(self) -> tuple[str, ...]:
+        return (*(s.name for s in self.samplers), self.selector.name)
+
+    def for_choice(self) -> Chain:
+        """The chain that is enough to choose the token: a greedy choice skips samplers behind the
+        last one that can change the best token."""
+        if self.selector.name != "greedy":
+            return self
+        needed = [
+            i for i, s in enumerate(self.samplers) if not s.argmax_invariant and s.name != "temperature"
+        ]
+        return Chain(self.samplers[: needed[-1] + 1 if needed else 0], self.selector)
+
+    def edits_only(self) -> Chain:
+        """Masks, biases and penalties alone: what "penalized" logprobs are taken from."""
+        return Chain(tuple(s for s in self.samplers if s.role != "warp"), self.selector)
+
+    def __str__(self) -> str:
+        return " → ".join(self.key)
+
+
+def build_chain(params: Mapping[str, Any], registry: Registry | None = None) -> Chain:
+    """The chain of a request: neutral samplers left out, edits first, the rest in its order.
+
+    A temperature below 1e-4 leaves the best token only, so nothing behind it is kept and the
+    selector is `greedy`.
+    """
+    catalogue = (registry or default_registry()).catalogue
+    active = {s.name: s for s in catalogue.samplers.values() if s.is_active(params)}
+    selector = _selector(params, list(catalogue.selectors.values()))
+    edits = [n for n in EDITS if n in active]
+    edits += [n for n, s in active.items() if s.role == "edit" and n not in EDITS]
+    ordered = [n for n in full_order(params["order"], catalogue.samplers) if n in active]
+    if selector.ignores_warps:
+        ordered = [n for n in ordered if active[n].role == "penalty" or n == "temperature"]
+    if params["temperature"] < GREEDY_BELOW:
+        ordered = ordered[: ordered.index("temperature") + 1]
+    return Chain(tuple(active[n] for n in (*edits, *ordered)), selector)
+
+
+def _selector(params: Mapping[str, Any], selectors: Sequence[Selector]) -> Selector:
+    """Greedy at temperature 0, else the one that the parameters ask for, else `dist`."""
+    by_name = {s.name: s for s in selectors}
+    if params["temperature"] < GREEDY_BELOW:
+        return by_name["greedy"]
+    asked = [s for s in selectors if s.is_active(params)]
+    if len(asked) > 1:
+        names = ", ".join(s.name for s in asked)
+        raise ParameterError(f"the parameters ask for several selectors: {names}; one is allowed")
+    return asked[0] if asked else by_name["dist"]

@@ -1,0 +1,150 @@
+"""`SamplingParams`: the settings of one request, checked when they are made."""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from .contract import Param, ParameterError
+from .orders import resolve_order
+from .registry import default_registry
+
+LOGPROBS_MODES = ("raw", "penalized", "processed")
+
+
+def _seed(value: Any) -> int | None:
+    if isinstance(value, bool) or int(value) != value or not -1 <= value < 2**64:
+        raise ValueError("an integer from 0 to 2^64 - 1, or None or -1 for a random seed")
+    return None if value == -1 else int(value)
+
+
+def _modes(value: Any) -> str | tuple[str, ...]:
+    modes = (value,) if isinstance(value, str) else tuple(value)
+    if not modes or any(mode not in LOGPROBS_MODES for mode in modes):
+        raise ValueError("one of 'raw', 'penalized', 'processed', or a tuple of them")
+    return value if isinstance(value, str) else tuple(dict.fromkeys(modes))
+
+
+def _order(value: Any) -> Any:
+    return value if isinstance(value, str) else tuple(value)
+
+
+CORE_PARAMS = {
+    param.name: param
+    for param in (
+        Param("seed", object, None, convert=_seed, doc="64 bits; None or -1: random, and reported"),
+        Param("n", int, 1, low=1, doc="completions per prompt (add_group)"),
+        Param("best_of", int, None, low=1, doc="siblings drawn, of which the n best are kept"),
+        Param("min_keep", int, 0, low=0, doc="tokens top_p, min_p, typical_p, tfs and xtc leave at least"),
+        Param("order", object, "llama.cpp", convert=_order, doc="a named order or a list of samplers"),
+        Param("logprobs", int, None, low=-1, doc="logprobs of so many top tokens; 0 chosen only, -1 all"),
+        Param("logprobs_mode", object, "raw", convert=_modes, doc="raw, penalized, processed, or several"),
+        Param("prompt_logprobs", int, None, low=-1, doc="logprobs wanted for the prompt's tokens"),
+        Param("skip_special_tokens", bool, True, doc="leave special tokens out of the text"),
+    )
+}
+
+
+class SamplingParams(Mapping[str, Any]):
+    """The immutable settings of one request, under OpenAI's and vLLM's names.
+
+    Every parameter belongs to one sampler, selector or criterion, built in or plugged in; all are
+    given alike, and read as attributes or items: the value, or the neutral value if not given.
+
+        SamplingParams(temperature=0.8, top_p=0.95, seed=7).top_p
+
+    Raises `ParameterError` naming the parameter, the value and what is allowed; for an unknown name
+    also near matches, and plugins that failed to load.
+    """
+
+    __slots__ = ("_given", "_values")
+    _given: dict[str, Any]
+    _values: dict[str, Any]
+
+    def __init__(self, **parameters: Any) -> None:
+        catalogue = default_registry().catalogue
+        values = {name: param.neutral for name, param in catalogue.params.items()}
+        for name, value in parameters.items():
+            if name not in values:
+                raise _unknown(name)
+            values[name] = catalogue.params[name].check(value)
+        for name, rule in resolve_order(values, catalogue.samplers).items():
+            if name not in parameters:
+                values[name] = rule
+        for sampler in catalogue.samplers.values():
+            sampler.check(values)
+        for selector in catalogue.selectors.values():
+            selector.check(values)
+        _check_together(values)
+        given = {n: v for n, v in values.items() if v != catalogue.params[n].neutral}
+        object.__setattr__(self, "_given", given)
+        object.__setattr__(self, "_values", values)
+
+    @classmethod
+    def from_dict(cls, body: Mapping[str, Any]) -> SamplingParams:
+        """Settings from the body of an OpenAI or vLLM request; see `requests.parameters_of`."""
+        from .requests import parameters_of
+
+        return cls(**parameters_of(body))
+
+    @property
+    def given(self) -> Mapping[str, Any]:
+        """The parameters that are not neutral."""
+        return self._given
+
+    def replace(self, **changes: Any) -> SamplingParams:
+        """A copy with some parameters changed."""
+        return SamplingParams(**{**self._given, **changes})
+
+    def __getitem__(self, name: str) -> Any:
+        return self._values[name]
+
+    def __getattr__(self, name: str) -> Any:
+        try:
+            return self._values[name]
+        except KeyError:
+            raise AttributeError(f"SamplingParams has no parameter {name!r}") from None
+
+    def __setattr__(self, name: str, value: Any) -> None:
+        raise AttributeError("SamplingParams is immutable; use replace()")
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._values)
+
+    def __len__(self) -> int:
+        return len(self._values)
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, SamplingParams) and self._given == other._given
+
+    def __hash__(self) -> int:
+        return hash(frozenset(self._given.items()))
+
+    def __reduce__(self) -> Any:
+        return _restore, (self._given,)
+
+    def __repr__(self) -> str:
+        return f"SamplingParams({', '.join(f'{n}={v!r}' for n, v in self._given.items())})"
+
+
+def _restore(given: dict[str, Any]) -> SamplingParams:
+    return SamplingParams(**given)
+
+
+def _check_together(values: Mapping[str, Any]) -> None:
+    best_of = values["best_of"]
+    if best_of is not None and best_of < values["n"]:
+        raise ParameterError(f"best_of={best_of} is not allowed: at least n={values['n']}")
+
+
+def _unknown(name: str) -> ParameterError:
+    registry = default_registry()
+    near = difflib.get_close_matches(name, registry.catalogue.params, n=3)
+    text = f"unknown parameter {name!r}"
+    if near:
+        text += "; did you mean " + " or ".join(map(repr, near)) + "?"
+    failed = [f"{p.name} ({p.origin}): {p.error}" for p in registry.plugins if p.state == "failed"]
+    if failed:
+        text += "; plugins that failed to load: " + "; ".join(failed)
+    return ParameterError(text)

@@ -1,0 +1,128 @@
+"""Order and cuts: (logit descending, id ascending), without sorting what the result does not need."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import partial
+
+import numpy as np
+
+NARROW = 1024
+"""Up to so many columns a row is simply sorted; wider rows are narrowed down first."""
+
+_HEADS = (-8.0, -16.0, -24.0)
+"""Bits below the maximum at which growing heads of a wide row end."""
+
+_COLUMN = np.int64(0xFFFFFFFF)
+
+
+def sort_keys(logits: np.ndarray) -> np.ndarray:
+    """int64 keys [n, m] that ascend in (logit desc, column asc) order; the low 32 bits are the column."""
+    bits = (logits + np.float32(0)).view(np.int32)  # −0 becomes +0
+    descending_bits = ~(bits ^ ((bits >> 31) & np.int32(0x7FFFFFFF)))
+    keys = descending_bits.astype(np.int64)
+    keys <<= 32
+    keys |= np.arange(logits.shape[-1])
+    return keys
+
+
+def descending(logits: np.ndarray) -> np.ndarray:
+    """Columns of each row in (logit desc, column asc) order, int64 [n, m]."""
+    keys = sort_keys(logits)
+    keys.sort(axis=-1)
+    keys &= _COLUMN
+    return keys
+
+
+def top_columns(row: np.ndarray, k: int) -> np.ndarray:
+    """The first `k` columns of float32 `row` [m] in order, int64 [k]; k ≤ m."""
+    m = len(row)
+    groups = m // 128
+    if m <= NARROW or k > groups // 4:
+        return _top_by_partition(row, k)
+    # The k-th largest of disjoint groups' maxima is a lower bound of the k-th largest logit.
+    whole = row[: groups * 128].reshape(128, groups).max(axis=0)
+    bound = np.partition(whole, groups - k)[groups - k]
+    columns = np.flatnonzero(row >= bound)
+    return columns[descending(row[columns])[:k]]
+
+
+def _top_by_partition(row: np.ndarray, k: int) -> np.ndarray:
+    keys = sort_keys(row)
+    if k < len(row):
+        keys = np.partition(keys, k - 1)[:k]
+    keys.sort()
+    return keys & _COLUMN
+
+
+def mask_of(columns: np.ndarray, m: int) -> np.ndarray:
+    """bool [m], True at `columns`."""
+    mask = np.zeros(m, bool)
+    mask[columns] = True
+    return mask
+
+
+def keep_first(order: np.ndarray, counts: np.ndarray) -> np.ndarray:
+    """bool [n, m]: of each row's `order` [n, m] the first `counts` [n] columns."""
+    mask = np.empty(order.shape, bool)
+    np.put_along_axis(mask, order, np.arange(order.shape[1]) < counts[:, None], axis=1)
+    return mask
+
+
+def keep_prefix(
+    logits: np.ndarray, y: np.ndarray, count: Callable[[slice, np.ndarray], np.ndarray]
+) -> np.ndarray:
+    """Keep the first `count` columns of each row in (logit desc, id asc) order; bool [n, m].
+
+    count(rows, order) gets a slice of rows and their ordered columns [n', k] and returns how many
+    stay, int64 [n']. A wide row first shows only the columns within 8, 16, 24 bits of its maximum:
+    a `count` below k is final, so it may only depend on the columns up to the cut. `y` are the
+    distances of `logits`.
+    """
+    n, m = logits.shape
+    if m <= NARROW:
+        order = descending(logits)
+        return keep_first(order, count(slice(None), order))
+    mask = np.zeros((n, m), bool)
+    for i in range(n):
+        mask[i, _wide_prefix(logits[i], y[i], partial(count, slice(i, i + 1)))] = True
+    return mask
+
+
+def _wide_prefix(row: np.ndarray, y: np.ndarray, count: Callable[[np.ndarray], np.ndarray]) -> np.ndarray:
+    for floor in _HEADS:
+        columns = np.flatnonzero(y >= np.float32(floor))
+        head = columns[descending(row[columns])]
+        kept = int(count(head[None])[0])
+        if kept < len(head):
+            return head[:kept]
+    columns = np.flatnonzero(row > -np.inf)
+    head = columns[descending(row[columns])]
+    return head[: int(count(head[None])[0])]
+
+
+def keep_heavy(logits: np.ndarray, w: np.ndarray, need: np.ndarray) -> np.ndarray:
+    """Keep the longest prefix of tokens with weight ≥ `need` [n], at least the first; bool [n, m].
+
+    Weights are equal for equal logits, so the prefix is what lies above the best failing logit.
+    """
+    return keep_above_best(logits, w < need[:, None])
+
+
+def keep_above_best(logits: np.ndarray, failing: np.ndarray) -> np.ndarray:
+    """bool [n, m]: tokens whose logit is above every failing one's, at least the first in order."""
+    best = np.where(failing, logits, -np.inf).max(axis=1, keepdims=True)
+    mask = logits > best
+    empty = ~mask.any(axis=1)
+    if empty.any():
+        rows = np.flatnonzero(empty)
+        mask[rows, logits[rows].argmax(axis=1)] = True
+    return mask
+
+
+def at_least(min_keep: np.ndarray, logits: np.ndarray) -> np.ndarray:
+    """How many tokens a truncation with `min_keep` [n] must leave: min(max(1, min_keep), alive)."""
+    floor = np.maximum(1, min_keep)
+    if (floor == 1).all():
+        return floor
+    return np.minimum(floor, (logits > -np.inf).sum(axis=1))

@@ -1,0 +1,96 @@
+"""Request bodies of OpenAI and vLLM, read into parameters."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from .contract import ParameterError
+
+TRANSPORT = frozenset(
+    "model messages prompt stream stream_options user store metadata service_tier tools tool_choice "
+    "parallel_tool_calls functions function_call modalities audio prediction reasoning_effort verbosity "
+    "safety_identifier prompt_cache_key echo suffix add_generation_prompt continue_final_message "
+    "add_special_tokens chat_template chat_template_kwargs documents mm_processor_kwargs priority "
+    "request_id return_tokens_as_token_ids return_token_ids cache_salt kv_transfer_params output_kind "
+    "detokenize spaces_between_special_tokens truncate_prompt_tokens include_reasoning".split()
+)
+"""Keys that say how a request travels, not how tokens are chosen."""
+
+RENAMED = {"max_completion_tokens": "max_tokens", "sampling_seed": "seed"}
+
+
+def parameters_of(body: Mapping[str, Any]) -> dict[str, Any]:
+    """The keywords for `SamplingParams` in a request body.
+
+    None means the default; transport keys are left out. `response_format` and `structured_outputs`
+    become the structured parameter they stand for, `logprobs` with `top_logprobs` becomes a number,
+    `logit_bias` keys become ids, and the contents of `extra_args` (REST: `vllm_xargs`) join in. The
+    order is "vllm" unless the body says otherwise. Raises `ParameterError` for forms it cannot read.
+    """
+    rest = {k: v for k, v in body.items() if v is not None and k not in TRANSPORT}
+    parameters: dict[str, Any] = {"order": "vllm"}
+    for key in ("extra_args", "vllm_xargs"):
+        parameters |= _mapping(key, rest.pop(key, {}))
+    parameters |= _response_format(rest.pop("response_format", {"type": "text"}))
+    parameters |= _structured_outputs(rest.pop("structured_outputs", {}))
+    parameters |= _logprobs(rest.pop("logprobs", None), rest.pop("top_logprobs", None))
+    if "logit_bias" in rest:
+        rest["logit_bias"] = _logit_bias(rest["logit_bias"])
+    for key, value in rest.items():
+        name = RENAMED.get(key, key)
+        if name != key and name in rest and rest[name] != value:
+            raise ParameterError(f"{key}={value!r} is not allowed: {name} says {rest[name]!r}")
+        parameters[name] = value
+    return parameters
+
+
+def _mapping(key: str, value: Any) -> Mapping[str, Any]:
+    if not isinstance(value, Mapping):
+        raise ParameterError(f"{key}={value!r} is not allowed: an object of parameters")
+    return {k: v for k, v in value.items() if v is not None}
+
+
+def _response_format(value: Any) -> dict[str, Any]:
+    kind = _mapping("response_format", value).get("type")
+    if kind == "text":
+        return {}
+    if kind == "json_object":
+        return {"json_object": True}
+    if kind == "json_schema":
+        schema = _mapping("response_format.json_schema", value.get("json_schema")).get("schema")
+        if schema is not None:
+            return {"json_schema": schema}
+        raise ParameterError("response_format.json_schema has no schema")
+    if kind == "structural_tag":
+        return {"structural_tag": {k: v for k, v in value.items() if k != "type"}}
+    raise ParameterError(
+        f"response_format={value!r} is not allowed: type text, json_object, json_schema or structural_tag"
+    )
+
+
+def _structured_outputs(value: Any) -> dict[str, Any]:
+    names = {"json": "json_schema"}
+    allowed = ("json", "regex", "choice", "grammar", "json_object", "structural_tag")
+    parameters = _mapping("structured_outputs", value)
+    for key in parameters:
+        if key not in allowed:
+            raise ParameterError(f"structured_outputs.{key} is not allowed: one of {', '.join(allowed)}")
+    return {names.get(k, k): v for k, v in parameters.items() if v is not False}
+
+
+def _logprobs(logprobs: Any, top_logprobs: Any) -> dict[str, Any]:
+    if isinstance(logprobs, bool):
+        return {"logprobs": top_logprobs or 0} if logprobs else {}
+    if logprobs is None:
+        if top_logprobs:
+            raise ParameterError(f"top_logprobs={top_logprobs!r} is not allowed: logprobs must be true")
+        return {}
+    return {"logprobs": logprobs}
+
+
+def _logit_bias(value: Any) -> dict[int, Any]:
+    try:
+        return {int(token_id): bias for token_id, bias in value.items()}
+    except (AttributeError, TypeError, ValueError):
+        raise ParameterError(f"logit_bias={value!r} is not allowed: token ids with biases") from None

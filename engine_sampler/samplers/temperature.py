@@ -1,0 +1,71 @@
+"""temperature: sharpen or flatten the distribution; with a range, by its entropy."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+
+from ..arithmetic import GREEDY_BELOW, distances, entropy_bits, log2_64, power, settle
+from ..contract import Example, Param, Sampler
+from ..rows import Rows
+
+
+class Temperature(Sampler):
+    """Multiply every logit by float32(1/T).
+
+    With dynatemp_range > 0 the temperature follows the entropy H of the row:
+    T = lo + (hi − lo)·(H/Hmax)^dynatemp_exponent, lo = max(0, temperature − range),
+    hi = temperature + range, Hmax = log2(tokens left); all in float64, rounded once. A T below
+    1e-4 there is raised to 1e-4.
+
+    A `temperature` below 1e-4 leaves the first token in (logit desc, id asc) order only, whatever
+    the range. Scaling can make two neighbouring floats equal, so the best token is not invariant
+    to the last bit. Source: Ackley et al. 1985; dynamic temperature from llama.cpp (entropy over
+    the candidates). llama.cpp leaves a row with one token alone; so does this.
+    """
+
+    name = "temperature"
+    params = (
+        Param("temperature", float, neutral=1.0, low=0, high=1e6, doc="below 1e-4: greedy"),
+        Param("dynatemp_range", float, neutral=0.0, low=0, high=1e6, doc="half-width around temperature"),
+        Param("dynatemp_exponent", float, neutral=1.0, low=-100, high=100, switch=False,
+              doc="how entropy maps to temperature"),
+    )  # fmt: skip
+    examples = (
+        Example((2.0, 1.0, -1.0), {"temperature": 0.5}, (4.0, 2.0, -2.0)),
+        Example((2.0, 3.0, 1.0), {"temperature": 0.0}, (-np.inf, 3.0, -np.inf)),
+        Example((1.0, 1.0), {"temperature": 1.0, "dynatemp_range": 0.5}, (2 / 3, 2 / 3),
+                note="even odds have the greatest entropy: T = 1.5"),
+    )  # fmt: skip
+
+    def is_active(self, params: Mapping[str, Any]) -> bool:
+        return bool(params["temperature"] != 1.0 or params["dynatemp_range"] > 0)
+
+    def apply(self, logits: np.ndarray, rows: Rows) -> None:
+        temperature = rows["temperature"]
+        greedy = temperature < GREEDY_BELOW
+        dynamic = (rows["dynatemp_range"] > 0) & ~greedy
+        if dynamic.any():
+            temperature = np.where(dynamic, self._dynamic(logits, rows), temperature)
+        scale = (1.0 / np.where(greedy, 1.0, temperature)).astype(np.float32)
+        alive = logits > -np.inf if np.any(scale > 1) else None
+        np.multiply(logits, scale[:, None], out=logits)
+        if alive is not None:
+            settle(logits, alive)
+        for i in np.flatnonzero(greedy):
+            best = logits[i].argmax()
+            value = logits[i, best]
+            logits[i] = -np.inf
+            logits[i, best] = value
+
+    def _dynamic(self, logits: np.ndarray, rows: Rows) -> np.ndarray:
+        base, half = rows["temperature"], rows["dynatemp_range"]
+        low = np.maximum(0.0, base - half)
+        high = base + half
+        alive = (logits > -np.inf).sum(axis=1)
+        most = np.where(alive > 1, log2_64(alive), 1.0)
+        share = power(entropy_bits(distances(logits)) / most, rows["dynatemp_exponent"])
+        dynamic = np.maximum(GREEDY_BELOW, low + (high - low) * share)
+        return np.where(alive > 1, dynamic, 1.0)

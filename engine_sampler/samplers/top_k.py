@@ -1,0 +1,41 @@
+"""top_k: keep the k likeliest tokens."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+
+from ..contract import Example, Param, Truncation
+from ..ranking import NARROW, descending, keep_first, mask_of, top_columns
+from ..rows import Rows
+
+
+class TopK(Truncation):
+    """Keep exactly the first k tokens in (logit descending, id ascending) order.
+
+    Tokens that tie with the k-th logit stay only as far as k reaches (llama.cpp keeps an
+    unspecified choice among them, transformers keeps them all). 0 and −1 are off; `min_keep` has
+    no effect. Source: Fan et al. 2018, arXiv 1805.04833.
+    """
+
+    name = "top_k"
+    params = (Param("top_k", int, neutral=0, low=-1, high=2**31 - 1, doc="tokens to keep; 0 and -1 are off"),)
+    argmax_invariant = True
+    examples = (
+        Example((1.0, 3.0, 2.0), {"top_k": 2}, (-np.inf, 3.0, 2.0)),
+        Example((1.0, 1.0, 1.0), {"top_k": 2}, (1.0, 1.0, -np.inf), note="ties go to the lower id"),
+        Example((1.0, 3.0), {"top_k": 9}, (1.0, 3.0), note="more than there are: nothing happens"),
+    )
+
+    def is_active(self, params: Mapping[str, Any]) -> bool:
+        return bool(params["top_k"] > 0)
+
+    def keep(self, logits: np.ndarray, rows: Rows) -> np.ndarray:
+        m = logits.shape[1]
+        k = np.minimum(rows["top_k"], m)
+        if m <= NARROW:
+            return keep_first(descending(logits), k)
+        counts = zip(logits, k.tolist(), strict=True)
+        return np.stack([mask_of(top_columns(row, count), m) for row, count in counts])
