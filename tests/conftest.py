@@ -1,0 +1,18 @@
+"""What all tests share."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import pytest
+
+
+def shared_data(name: str) -> Path:
+    """A file of peers' test cases, which lies beside the checkout; skips the test where it is absent."""
+    folder = os.environ.get("ENGINE_SAMPLER_TEST_DATA")
+    root = Path(folder) if folder else Path(__file__).resolve().parents[2] / "shared" / "data"
+    path = root / name
+    if not path.exists():
+        pytest.skip(f"{name} is not there (looked in {root}; set ENGINE_SAMPLER_TEST_DATA)")
+    return path
