@@ -84,10 +84,11 @@ def require_ieee() -> None:
 
 
 def settle(values: np.ndarray, alive: np.ndarray | None = None) -> np.ndarray:
-    """Clamp float32 `values` to ±FLT_MAX in place where `alive` (default: where not −inf before).
+    """Clamp float32 `values` to ±FLT_MAX in place.
 
     `alive` is the mask of tokens that were finite before the edit: an edit that overflows to −inf
-    settles at −FLT_MAX, a removed token stays removed.
+    settles at −FLT_MAX, a removed token stays removed. An edit that cannot overflow downwards
+    needs no mask.
     """
     np.minimum(values, FLT_MAX, out=values)
     if alive is not None:
@@ -174,7 +175,7 @@ _LOG2_TERMS = tuple(2.8853900817779268 / (2 * k + 1) for k in range(11))
 _EXP2_TERMS = (
     1.0,
     0.6931471805599453,
-    0.2402265069591007,
+    0.24022650695910072,
     0.05550410866482158,
     0.009618129107628477,
     0.0013333558146428443,
@@ -184,7 +185,7 @@ _EXP2_TERMS = (
     1.01780860092397e-07,
     7.054911620801123e-09,
     4.4455382718708114e-10,
-    2.567843599348821e-11,
+    2.5678435993488206e-11,
     1.3691488853904128e-12,
     6.778726354822545e-14,
 )
@@ -217,11 +218,15 @@ def exp2_64(x: Any) -> np.ndarray:
 
 
 def power(x: Any, exponent: Any) -> np.ndarray:
-    """x^exponent = exp2_64(exponent·log2_64(x)) for x ≥ 0; 0^0 = 1, 0^e = 0 for e > 0."""
+    """x^exponent = exp2_64(exponent·log2_64(x)) for x ≥ 0.
+
+    0^0 = 1, 0^e = 0 for e > 0, and 2^1022 for e < 0, where `exp2_64` ends.
+    """
     x = np.asarray(x, np.float64)
     positive = x > 0
     result = exp2_64(exponent * log2_64(np.where(positive, x, 1.0)))
-    return np.where(positive, result, np.where(np.equal(exponent, 0), 1.0, 0.0))
+    at_zero = np.where(np.less(exponent, 0), 2.0**1022, np.equal(exponent, 0))
+    return np.where(positive, result, at_zero)
 
 
 # --- random numbers ------------------------------------------------------------------------------

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
 from .arithmetic import GREEDY_BELOW
-from .contract import ParameterError, Sampler, Selector
+from .contract import Sampler, Selector
 from .orders import full_order
 from .registry import Registry, default_registry
 
@@ -52,7 +52,7 @@ def build_chain(params: Mapping[str, Any], registry: Registry | None = None) -> 
     """
     catalogue = (registry or default_registry()).catalogue
     active = {s.name: s for s in catalogue.samplers.values() if s.is_active(params)}
-    selector = _selector(params, list(catalogue.selectors.values()))
+    selector = _selector(params, catalogue.selectors)
     edits = [n for n in EDITS if n in active]
     edits += [n for n, s in active.items() if s.role == "edit" and n not in EDITS]
     ordered = [n for n in full_order(params["order"], catalogue.samplers) if n in active]
@@ -63,13 +63,8 @@ def build_chain(params: Mapping[str, Any], registry: Registry | None = None) -> 
     return Chain(tuple(active[n] for n in (*edits, *ordered)), selector)
 
 
-def _selector(params: Mapping[str, Any], selectors: Sequence[Selector]) -> Selector:
+def _selector(params: Mapping[str, Any], selectors: Mapping[str, Selector]) -> Selector:
     """Greedy at temperature 0, else the one that the parameters ask for, else `dist`."""
-    by_name = {s.name: s for s in selectors}
     if params["temperature"] < GREEDY_BELOW:
-        return by_name["greedy"]
-    asked = [s for s in selectors if s.is_active(params)]
-    if len(asked) > 1:
-        names = ", ".join(s.name for s in asked)
-        raise ParameterError(f"the parameters ask for several selectors: {names}; one is allowed")
-    return asked[0] if asked else by_name["dist"]
+        return selectors["greedy"]
+    return next((s for s in selectors.values() if s.is_active(params)), selectors["dist"])

@@ -295,9 +295,10 @@ class StoppingCriteria(Stateful):
     api: ClassVar[int] = PLUGIN_API
     name: ClassVar[str]
     params: ClassVar[tuple[Param, ...]] = ()
-    finish_reason: ClassVar[str] = "stop"
+    is_limit: ClassVar[bool] = False
+    """True for limits on length or time, which are asked after all other criteria."""
     waits_for_min_tokens: ClassVar[bool] = True
-    """False for limits, which end a request even before `min_tokens` tokens."""
+    """False for criteria that end a request even before `min_tokens` tokens."""
 
     def is_active(self, params: Mapping[str, Any], vocabulary: Vocabulary) -> bool:
         """Whether a request with `params` needs this criterion."""
@@ -333,12 +334,14 @@ class Group:
     plan      what `Backend.compile` returned for the chain of these rows.
     index     int64 [n], their rows in `Batch.logits`.
     rows      parameters, states and histories of these rows.
+    masked    whether `Batch.bitmask` holds a grammar's mask for these rows.
     want_processed  whether `Batch.survivors` must be filled for these rows.
     """
 
     plan: Any
     index: np.ndarray
     rows: Rows
+    masked: bool = False
     want_processed: bool = False
 
 

@@ -3,47 +3,61 @@
 from __future__ import annotations
 
 import difflib
-from collections.abc import Iterator, Mapping
+import numbers
+from collections.abc import Iterable, Iterator, Mapping
+from types import MappingProxyType
 from typing import Any
 
-from .contract import Param, ParameterError
+from .contract import Param, ParameterError, Sampler, Selector
 from .orders import resolve_order
 from .registry import default_registry
 
 LOGPROBS_MODES = ("raw", "penalized", "processed")
+MOST = 2**31 - 1
+"""The greatest count a parameter takes."""
 
 
 def _seed(value: Any) -> int | None:
-    if isinstance(value, bool) or int(value) != value or not -1 <= value < 2**64:
+    number = isinstance(value, (numbers.Integral, float)) and not isinstance(value, bool)
+    if not number or not -1 <= value < 2**64 or value % 1:
         raise ValueError("an integer from 0 to 2^64 - 1, or None or -1 for a random seed")
     return None if value == -1 else int(value)
 
 
 def _modes(value: Any) -> str | tuple[str, ...]:
-    modes = (value,) if isinstance(value, str) else tuple(value)
+    modes = (value,) if isinstance(value, str) else _tuple(value)
     if not modes or any(mode not in LOGPROBS_MODES for mode in modes):
         raise ValueError("one of 'raw', 'penalized', 'processed', or a tuple of them")
     return value if isinstance(value, str) else tuple(dict.fromkeys(modes))
 
 
-def _order(value: Any) -> Any:
-    return value if isinstance(value, str) else tuple(value)
+def _order(value: Any) -> str | tuple[str | int, ...]:
+    names = (value,) if isinstance(value, str) else _tuple(value)
+    if any(isinstance(name, bool) or not isinstance(name, (str, int)) for name in names):
+        raise ValueError("a named order, or a list of sampler names or of KoboldAI's ids")
+    return value if isinstance(value, str) else names
+
+
+def _tuple(value: Any) -> tuple[Any, ...]:
+    """The entries of a list; for what is no list an entry that is refused."""
+    return tuple(value) if isinstance(value, Iterable) else (None,)
 
 
 CORE_PARAMS = {
     param.name: param
     for param in (
         Param("seed", object, None, convert=_seed, doc="64 bits; None or -1: random, and reported"),
-        Param("n", int, 1, low=1, doc="completions per prompt (add_group)"),
+        Param("n", int, 1, low=1, high=MOST, doc="completions per prompt (add_group)"),
         Param("best_of", int, None, low=1, doc="siblings drawn, of which the n best are kept"),
-        Param("min_keep", int, 0, low=0, doc="tokens top_p, min_p, typical_p, tfs and xtc leave at least"),
+        Param("min_keep", int, 0, low=0, high=MOST,
+              doc="tokens top_p, min_p, typical_p, tfs and xtc leave at least"),
         Param("order", object, "llama.cpp", convert=_order, doc="a named order or a list of samplers"),
         Param("logprobs", int, None, low=-1, doc="logprobs of so many top tokens; 0 chosen only, -1 all"),
         Param("logprobs_mode", object, "raw", convert=_modes, doc="raw, penalized, processed, or several"),
         Param("prompt_logprobs", int, None, low=-1, doc="logprobs wanted for the prompt's tokens"),
         Param("skip_special_tokens", bool, True, doc="leave special tokens out of the text"),
     )
-}
+}  # fmt: skip
 
 
 class SamplingParams(Mapping[str, Any]):
@@ -58,9 +72,11 @@ class SamplingParams(Mapping[str, Any]):
     also near matches, and plugins that failed to load.
     """
 
-    __slots__ = ("_given", "_values")
-    _given: dict[str, Any]
-    _values: dict[str, Any]
+    __slots__ = ("_chosen", "_given", "_values")
+    _chosen: Mapping[str, Any]
+    """What differs from the defaults under this `order`: enough to make an equal object."""
+    _given: Mapping[str, Any]
+    _values: Mapping[str, Any]
 
     def __init__(self, **parameters: Any) -> None:
         catalogue = default_registry().catalogue
@@ -69,17 +85,17 @@ class SamplingParams(Mapping[str, Any]):
             if name not in values:
                 raise _unknown(name)
             values[name] = catalogue.params[name].check(value)
-        for name, rule in resolve_order(values, catalogue.samplers).items():
-            if name not in parameters:
-                values[name] = rule
-        for sampler in catalogue.samplers.values():
-            sampler.check(values)
-        for selector in catalogue.selectors.values():
-            selector.check(values)
-        _check_together(values)
-        given = {n: v for n, v in values.items() if v != catalogue.params[n].neutral}
-        object.__setattr__(self, "_given", given)
-        object.__setattr__(self, "_values", values)
+        rules = resolve_order(values, catalogue.samplers)
+        values |= {name: rule for name, rule in rules.items() if name not in parameters}
+        parts: list[Sampler | Selector] = [*catalogue.samplers.values(), *catalogue.selectors.values()]
+        for part in parts:
+            part.check(values)
+        _check_together(values, catalogue.selectors.values())
+        neutral = {name: param.neutral for name, param in catalogue.params.items()}
+        for name, usual in (("_given", neutral), ("_chosen", {**neutral, **rules})):
+            differing = {n: v for n, v in values.items() if v != usual[n]}
+            object.__setattr__(self, name, MappingProxyType(differing))
+        object.__setattr__(self, "_values", MappingProxyType(values))
 
     @classmethod
     def from_dict(cls, body: Mapping[str, Any]) -> SamplingParams:
@@ -95,7 +111,7 @@ class SamplingParams(Mapping[str, Any]):
 
     def replace(self, **changes: Any) -> SamplingParams:
         """A copy with some parameters changed."""
-        return SamplingParams(**{**self._given, **changes})
+        return SamplingParams(**{**self._chosen, **changes})
 
     def __getitem__(self, name: str) -> Any:
         return self._values[name]
@@ -116,26 +132,29 @@ class SamplingParams(Mapping[str, Any]):
         return len(self._values)
 
     def __eq__(self, other: object) -> bool:
-        return isinstance(other, SamplingParams) and self._given == other._given
+        return isinstance(other, SamplingParams) and self._chosen == other._chosen
 
     def __hash__(self) -> int:
-        return hash(frozenset(self._given.items()))
+        return hash(frozenset(self._chosen.items()))
 
     def __reduce__(self) -> Any:
-        return _restore, (self._given,)
+        return _restore, (dict(self._chosen),)
 
     def __repr__(self) -> str:
-        return f"SamplingParams({', '.join(f'{n}={v!r}' for n, v in self._given.items())})"
+        return f"SamplingParams({', '.join(f'{n}={v!r}' for n, v in self._chosen.items())})"
 
 
-def _restore(given: dict[str, Any]) -> SamplingParams:
-    return SamplingParams(**given)
+def _restore(chosen: dict[str, Any]) -> SamplingParams:
+    return SamplingParams(**chosen)
 
 
-def _check_together(values: Mapping[str, Any]) -> None:
+def _check_together(values: Mapping[str, Any], selectors: Iterable[Selector]) -> None:
     best_of = values["best_of"]
     if best_of is not None and best_of < values["n"]:
         raise ParameterError(f"best_of={best_of} is not allowed: at least n={values['n']}")
+    asked = [s.name for s in selectors if s.is_active(values)]
+    if len(asked) > 1:
+        raise ParameterError(f"the parameters ask for several selectors: {', '.join(asked)}; one is allowed")
 
 
 def _unknown(name: str) -> ParameterError:

@@ -55,6 +55,13 @@ def _top_by_partition(row: np.ndarray, k: int) -> np.ndarray:
     return keys & _COLUMN
 
 
+def first_columns(logits: np.ndarray, k: int) -> np.ndarray:
+    """The first `k` columns of each row in order, int64 [n, k]; k ≤ m."""
+    if logits.shape[1] <= NARROW:
+        return descending(logits)[:, :k]
+    return np.stack([top_columns(row, k) for row in logits])
+
+
 def mask_of(columns: np.ndarray, m: int) -> np.ndarray:
     """bool [m], True at `columns`."""
     mask = np.zeros(m, bool)

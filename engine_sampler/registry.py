@@ -11,36 +11,35 @@ none), ENGINE_SAMPLER_STRICT=1 raises on the first plugin that fails.
 from __future__ import annotations
 
 import functools
+import importlib
 import importlib.metadata
 import logging
 import os
-from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, field, replace
+import threading
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
 from typing import Any, Literal
 
 import pluggy
 
 from . import hookspecs
-from .arithmetic import SELECTOR_STREAM, stream_of
-from .contract import (
-    PLUGIN_API,
-    Backend,
-    Param,
-    ParameterError,
-    Sampler,
-    Selector,
-    StoppingCriteria,
+from .catalogue import (
+    EVENTS,
+    Catalogue,
+    PluginError,
+    check_identifier,
+    check_neutral,
+    check_object,
 )
+from .contract import Backend, Param, Sampler, Selector, StoppingCriteria
+
+__all__ = ["Catalogue", "PluginError", "PluginStatus", "Registry", "default_registry"]
 
 GROUP = "engine_sampler"
-KINDS = ("samplers", "selectors", "stopping_criteria", "backends", "grammars", "observers")
+DISTRIBUTION = "engine-sampler"
 BUILT_IN = ("engine_sampler.samplers", "engine_sampler.stopping", "engine_sampler.backends")
 
 logger = logging.getLogger("engine_sampler")
-
-
-class PluginError(RuntimeError):
-    """A plugin cannot be used; the text says which one and why."""
 
 
 @dataclass(frozen=True)
@@ -50,7 +49,7 @@ class PluginStatus:
     name: str
     distribution: str
     version: str
-    state: Literal["loaded", "failed", "disabled"]
+    state: Literal["loaded", "failed", "disabled"] = "loaded"
     error: str | None = None
     provides: tuple[str, ...] = ()
 
@@ -59,120 +58,69 @@ class PluginStatus:
         return f"{self.distribution} {self.version}".strip()
 
 
-@dataclass
-class Catalogue:
-    """Named objects by kind, and the parameters they own."""
-
-    samplers: dict[str, Sampler] = field(default_factory=dict)
-    selectors: dict[str, Selector] = field(default_factory=dict)
-    stopping_criteria: dict[str, StoppingCriteria] = field(default_factory=dict)
-    backends: dict[str, Backend] = field(default_factory=dict)
-    grammars: dict[str, Any] = field(default_factory=dict)
-    observers: dict[str, Any] = field(default_factory=dict)
-    params: dict[str, Param] = field(default_factory=dict)
-    origins: dict[str, str] = field(default_factory=dict)
-    """Who registered "kind/name" and "params/name"."""
-
-    def add(self, kind: str, name: str, value: Any, origin: str) -> None:
-        """Add an object and its parameters; a name that exists already raises, naming both origins."""
-        self._claim(kind, name, origin)
-        if kind == "samplers":
-            self._claim_stream(name, origin)
-        getattr(self, kind)[name] = value
-        for param in getattr(value, "params", ()):
-            self._claim("params", param.name, origin)
-            self.params[param.name] = param
-
-    def merge(self, other: Catalogue) -> None:
-        """Take over everything of `other`, or raise and change nothing."""
-        merged = self.copy()
-        for kind in KINDS:
-            for name, value in getattr(other, kind).items():
-                merged.add(kind, name, value, other.origins[f"{kind}/{name}"])
-        self.__dict__.update(merged.__dict__)
-
-    def copy(self) -> Catalogue:
-        return replace(self, **{name: dict(value) for name, value in self.__dict__.items()})
-
-    def names(self) -> Iterator[str]:
-        """ "kind/name" of every object."""
-        for kind in KINDS:
-            yield from (f"{kind}/{name}" for name in getattr(self, kind))
-
-    def _claim(self, kind: str, name: str, origin: str) -> None:
-        kinds = ("samplers", "selectors") if kind in ("samplers", "selectors") else (kind,)
-        for other in kinds:
-            if owner := self.origins.get(f"{other}/{name}"):
-                raise PluginError(f"{kind}/{name} is declared by both {owner} and {origin}")
-        self.origins[f"{kind}/{name}"] = origin
-
-    def _claim_stream(self, name: str, origin: str) -> None:
-        stream = stream_of(name)
-        for other in self.samplers:
-            if stream_of(other) == stream:
-                raise PluginError(
-                    f"samplers/{name} of {origin} has the random stream of {other} "
-                    f"({self.origins[f'samplers/{other}']}); choose another name"
-                )
-        if stream == SELECTOR_STREAM:
-            raise PluginError(f"samplers/{name} of {origin} has the selectors' random stream")
-
-
 class Registry:
-    """All plugins of a process. `Registry()` loads the built-ins; `load_entry_points` third parties."""
+    """All plugins of a process: built-ins from the start, third parties by `load_entry_points`."""
 
     def __init__(self, core_params: Mapping[str, Param]) -> None:
         self.catalogue = Catalogue()
+        """Replaced as a whole by every plugin that loads, never changed in place."""
         self.plugins: list[PluginStatus] = []
-        self.version = 0
-        """Grows with every plugin, so that what was derived from the registry can be renewed."""
-        for name, param in core_params.items():
-            self.catalogue.origins[f"params/{name}"] = "engine-sampler"
-            self.catalogue.params[name] = param
-        version = _version_of("engine-sampler")
+        built_in = PluginStatus("", DISTRIBUTION, _version_of(DISTRIBUTION))
+        for param in core_params.values():
+            self.catalogue.add_param(param, built_in.origin)
         for module in BUILT_IN:
-            status = PluginStatus(module, "engine-sampler", version, "loaded")
-            self._load(status, functools.partial(importlib.import_module, module), strict=True)
+            load = functools.partial(importlib.import_module, module)
+            self._load(replace(built_in, name=module), load, strict=True)
 
     def register(self, plugin: Any, name: str | None = None) -> PluginStatus:
         """Register a plugin object or module of this process; raises `PluginError` if it is refused."""
-        name = name or getattr(plugin, "__name__", type(plugin).__name__)
-        status = PluginStatus(name, "this process", "", "loaded")
-        return self._load(status, lambda: plugin, strict=True)
+        called = str(name or getattr(plugin, "__name__", type(plugin).__name__))
+        return self._load(PluginStatus(called, "this process", ""), lambda: plugin, strict=True)
 
     def load_entry_points(self) -> None:
         """Load third-party plugins of the entry-point group, sorted by distribution and name."""
-        wanted = os.environ.get("ENGINE_SAMPLER_PLUGINS")
-        selected = None if wanted is None else {w.strip() for w in wanted.split(",")}
         strict = os.environ.get("ENGINE_SAMPLER_STRICT") == "1"
-        for entry_point in sorted(
-            importlib.metadata.entry_points(group=GROUP), key=lambda e: (_dist_of(e), e.name, e.value)
-        ):
-            distribution = _dist_of(entry_point)
-            status = PluginStatus(entry_point.name, distribution, _version_of(distribution), "loaded")
-            if selected is not None and entry_point.name not in selected:
+        found = [(_status_of(e), e) for e in importlib.metadata.entry_points(group=GROUP)]
+        found.sort(key=lambda pair: (pair[0].distribution.lower(), pair[0].name, pair[1].value))
+        selected = _selected_plugins({status.name for status, _ in found})
+        for status, entry_point in found:
+            if status.name in selected:
+                self._load(status, entry_point.load, strict=strict)
+            else:
                 reason = "not selected by ENGINE_SAMPLER_PLUGINS"
                 self.plugins.append(replace(status, state="disabled", error=reason))
-            else:
-                self._load(status, entry_point.load, strict=strict)
+        for name in sorted(selected - {status.name for status, _ in found}):
+            self._load(PluginStatus(name, "not installed", ""), _not_installed, strict=strict)
 
     def _load(self, status: PluginStatus, load: Callable[[], Any], *, strict: bool) -> PluginStatus:
         try:
+            self._check_name(status)
             staged = _stage(load(), status.origin)
-            self.catalogue.merge(staged)
-        except BaseException as error:
+            merged = self.catalogue.merged(staged)
+            check_neutral(staged, merged.params)
+        except BaseException as error:  # a plugin may even raise SystemExit at import
             if isinstance(error, (KeyboardInterrupt, GeneratorExit)):
                 raise
             text = str(error) if isinstance(error, PluginError) else f"{type(error).__name__}: {error}"
-            status = replace(status, state="failed", error=text)
             if strict:
                 raise PluginError(f"plugin {status.name} ({status.origin}): {text}") from error
             logger.warning("plugin %s (%s) is not used: %s", status.name, status.origin, text)
+            status = replace(status, state="failed", error=text)
         else:
+            self.catalogue = merged
             status = replace(status, provides=tuple(staged.names()))
         self.plugins.append(status)
-        self.version += 1
         return status
+
+    def _check_name(self, status: PluginStatus) -> None:
+        for other in self.plugins:
+            if other.state == "loaded" and other.name == status.name:
+                raise PluginError(
+                    f"the name {status.name} is used by both {other.origin} and {status.origin}"
+                )
+
+
+# --- what a plugin registers ---------------------------------------------------------------------
 
 
 def _stage(plugin: Any, origin: str) -> Catalogue:
@@ -181,71 +129,82 @@ def _stage(plugin: Any, origin: str) -> Catalogue:
     manager.add_hookspecs(hookspecs)
     manager.register(plugin)
     manager.check_pending()
+    if not manager.get_hookcallers(plugin):
+        raise PluginError(f"{plugin!r} implements no hook; is it marked with engine_sampler.hookimpl?")
     staged = Catalogue()
 
-    def add_sampler(value: Any) -> None:
-        kind = "selectors" if isinstance(value, Selector) else "samplers"
-        _check_object(value, (Sampler, Selector), origin)
-        staged.add(kind, value.name, value, origin)
+    def adder(kind: str, *classes: type) -> Callable[[Any], None]:
+        def add(value: Any) -> None:
+            check_object(value, classes)
+            staged.add("selectors" if isinstance(value, Selector) else kind, value.name, value, origin)
 
-    def add_criterion(value: Any) -> None:
-        _check_object(value, (StoppingCriteria,), origin)
-        staged.add("stopping_criteria", value.name, value, origin)
-
-    def add_backend(value: Any) -> None:
-        _check_object(value, (Backend,), origin)
-        staged.add("backends", value.name, value, origin)
+        return add
 
     def add_grammar(name: str, value: Any) -> None:
+        check_identifier("a grammar", name)
         staged.add("grammars", name, value, origin)
 
     def add_observer(value: Any) -> None:
-        name = getattr(value, "name", None) or type(value).__name__
-        staged.add("observers", name, value, origin)
+        if not any(hasattr(value, event) for event in EVENTS):
+            raise PluginError(f"{value!r} is no observer: it has none of {', '.join(EVENTS)}")
+        staged.add("observers", getattr(value, "name", type(value).__name__), value, origin)
 
-    manager.hook.register_samplers(register=add_sampler)
-    manager.hook.register_stopping_criteria(register=add_criterion)
-    manager.hook.register_backends(register=add_backend)
+    manager.hook.register_samplers(register=adder("samplers", Sampler, Selector))
+    manager.hook.register_stopping_criteria(register=adder("stopping_criteria", StoppingCriteria))
+    manager.hook.register_backends(register=adder("backends", Backend))
     manager.hook.register_grammars(register=add_grammar)
     manager.hook.register_observers(register=add_observer)
     return staged
 
 
-def _check_object(value: Any, classes: tuple[type, ...], origin: str) -> None:
-    names = " or ".join(c.__name__ for c in classes)
-    if not isinstance(value, classes):
-        raise PluginError(f"{origin} registers {value!r}, which is no {names} object")
-    api = getattr(value, "api", None)
-    if api != PLUGIN_API:
-        raise PluginError(f"{type(value).__name__} has api={api!r}; this version takes {PLUGIN_API}")
-    name = getattr(value, "name", None)
-    if not isinstance(name, str) or not name.isidentifier():
-        raise PluginError(f"{type(value).__name__} has name={name!r}; it must be an identifier")
-    for param in getattr(value, "params", ()):
-        try:
-            same = param.check(param.neutral) == param.neutral
-        except ParameterError as error:
-            raise PluginError(f"the neutral value of {name} is refused: {error}") from None
-        if not same:
-            raise PluginError(f"{param.name}: the neutral value {param.neutral!r} is not in normal form")
+# --- entry points --------------------------------------------------------------------------------
 
 
-def _dist_of(entry_point: importlib.metadata.EntryPoint) -> str:
-    return str(entry_point.dist.name) if entry_point.dist else "unknown"
+def _status_of(entry_point: importlib.metadata.EntryPoint) -> PluginStatus:
+    """The status before loading; a distribution with damaged metadata is called "unknown"."""
+    try:
+        dist: Any = entry_point.dist
+        name, version = str(dist.name or "unknown"), str(dist.version or "")
+    except Exception:
+        name, version = "unknown", ""
+    return PluginStatus(entry_point.name, name, version)
+
+
+def _selected_plugins(installed: set[str]) -> set[str]:
+    """The names that ENGINE_SAMPLER_PLUGINS asks for; without it, everything `installed`."""
+    wanted = os.environ.get("ENGINE_SAMPLER_PLUGINS")
+    return installed if wanted is None else {name.strip() for name in wanted.split(",")} - {""}
+
+
+def _not_installed() -> None:
+    raise PluginError("selected by ENGINE_SAMPLER_PLUGINS, but no distribution provides it")
 
 
 def _version_of(distribution: str) -> str:
     try:
         return importlib.metadata.version(distribution)
-    except importlib.metadata.PackageNotFoundError:
+    except importlib.metadata.PackageNotFoundError:  # a source tree on the path, not installed
         return ""
 
 
-@functools.cache
-def default_registry() -> Registry:
-    """The registry of this process: built-ins and installed plugins, loaded at first use."""
-    from .params import CORE_PARAMS  # params needs the registry; only this start-up call goes back
+_loading = threading.RLock()
+_default: Registry | None = None
 
-    registry = Registry(CORE_PARAMS)
-    registry.load_entry_points()
-    return registry
+
+def default_registry() -> Registry:
+    """The registry of this process: built-ins and installed plugins, loaded at first use.
+
+    A plugin that asks for it while it is itself being loaded sees what has been loaded so far.
+    """
+    global _default
+    with _loading:
+        if _default is None:
+            from .params import CORE_PARAMS  # params needs the registry; only this call goes back
+
+            _default = Registry(CORE_PARAMS)
+            try:
+                _default.load_entry_points()
+            except BaseException:
+                _default = None
+                raise
+        return _default

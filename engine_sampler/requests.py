@@ -10,10 +10,12 @@ from .contract import ParameterError
 TRANSPORT = frozenset(
     "model messages prompt stream stream_options user store metadata service_tier tools tool_choice "
     "parallel_tool_calls functions function_call modalities audio prediction reasoning_effort verbosity "
-    "safety_identifier prompt_cache_key echo suffix add_generation_prompt continue_final_message "
-    "add_special_tokens chat_template chat_template_kwargs documents mm_processor_kwargs priority "
-    "request_id return_tokens_as_token_ids return_token_ids cache_salt kv_transfer_params output_kind "
-    "detokenize spaces_between_special_tokens truncate_prompt_tokens include_reasoning".split()
+    "safety_identifier prompt_cache_key prompt_cache_retention web_search_options echo suffix prompt_embeds "
+    "add_generation_prompt continue_final_message add_special_tokens chat_template chat_template_kwargs "
+    "documents media_io_kwargs mm_processor_kwargs priority request_id return_tokens_as_token_ids "
+    "return_token_ids cache_salt kv_transfer_params output_kind output_text_buffer_length detokenize "
+    "flat_logprobs spaces_between_special_tokens truncate_prompt_tokens include_reasoning "
+    "skip_reading_prefix_cache".split()
 )
 """Keys that say how a request travels, not how tokens are chosen."""
 
@@ -31,7 +33,8 @@ def parameters_of(body: Mapping[str, Any]) -> dict[str, Any]:
     rest = {k: v for k, v in body.items() if v is not None and k not in TRANSPORT}
     parameters: dict[str, Any] = {"order": "vllm"}
     for key in ("extra_args", "vllm_xargs"):
-        parameters |= _mapping(key, rest.pop(key, {}))
+        extra = _mapping(key, rest.pop(key, {}))
+        parameters |= {k: v for k, v in extra.items() if k not in TRANSPORT}
     parameters |= _response_format(rest.pop("response_format", {"type": "text"}))
     parameters |= _structured_outputs(rest.pop("structured_outputs", {}))
     parameters |= _logprobs(rest.pop("logprobs", None), rest.pop("top_logprobs", None))
@@ -72,21 +75,20 @@ def _response_format(value: Any) -> dict[str, Any]:
 def _structured_outputs(value: Any) -> dict[str, Any]:
     names = {"json": "json_schema"}
     allowed = ("json", "regex", "choice", "grammar", "json_object", "structural_tag")
-    parameters = _mapping("structured_outputs", value)
+    parameters = {k: v for k, v in _mapping("structured_outputs", value).items() if v is not False}
     for key in parameters:
         if key not in allowed:
             raise ParameterError(f"structured_outputs.{key} is not allowed: one of {', '.join(allowed)}")
-    return {names.get(k, k): v for k, v in parameters.items() if v is not False}
+    return {names.get(k, k): v for k, v in parameters.items()}
 
 
 def _logprobs(logprobs: Any, top_logprobs: Any) -> dict[str, Any]:
-    if isinstance(logprobs, bool):
-        return {"logprobs": top_logprobs or 0} if logprobs else {}
-    if logprobs is None:
-        if top_logprobs:
-            raise ParameterError(f"top_logprobs={top_logprobs!r} is not allowed: logprobs must be true")
-        return {}
-    return {"logprobs": logprobs}
+    """Chat bodies switch logprobs on and say how many; completions bodies say how many at once."""
+    if logprobs is True:
+        return {"logprobs": top_logprobs or 0}
+    if top_logprobs:
+        raise ParameterError(f"top_logprobs={top_logprobs!r} is not allowed: logprobs must be true")
+    return {} if logprobs is None or logprobs is False else {"logprobs": logprobs}
 
 
 def _logit_bias(value: Any) -> dict[int, Any]:

@@ -6,8 +6,9 @@ import numpy as np
 
 from ..arithmetic import LN_2, MASS_SLACK, log2_64
 from ..contract import Example, Param, Truncation
-from ..ranking import at_least, descending, keep_first
+from ..ranking import at_least
 from ..rows import Rows
+from .top_k import keep_leading
 
 
 class MinP(Truncation):
@@ -18,7 +19,8 @@ class MinP(Truncation):
     ratio of two probabilities depends on the difference of their logits only.
 
     min_p = 0 is neutral; 1 keeps the likeliest token and its equals.
-    Source: Nguyen et al. 2024, arXiv 2407.01082; as in llama.cpp, transformers and vLLM.
+    Source: Nguyen et al. 2024, arXiv 2407.01082; as in llama.cpp, transformers and vLLM, whose
+    float32 thresholds lack the slack of 2^−20.
     """
 
     name = "min_p"
@@ -38,5 +40,5 @@ class MinP(Truncation):
         if (floor > 1).any():
             short = np.flatnonzero(mask.sum(axis=1) < floor)
             if len(short):
-                mask[short] = keep_first(descending(logits[short]), floor[short])
+                mask[short] = keep_leading(logits[short], floor[short])
         return mask

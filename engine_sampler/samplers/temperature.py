@@ -11,14 +11,16 @@ from ..arithmetic import GREEDY_BELOW, distances, entropy_bits, log2_64, power, 
 from ..contract import Example, Param, Sampler
 from ..rows import Rows
 
+_HOTTEST = 1e6
+
 
 class Temperature(Sampler):
     """Multiply every logit by float32(1/T).
 
     With dynatemp_range > 0 the temperature follows the entropy H of the row:
     T = lo + (hi − lo)·(H/Hmax)^dynatemp_exponent, lo = max(0, temperature − range),
-    hi = temperature + range, Hmax = log2(tokens left); all in float64, rounded once. A T below
-    1e-4 there is raised to 1e-4.
+    hi = temperature + range, Hmax = log2(tokens left); all in float64, rounded once, and T kept
+    within 1e-4 to 1e6.
 
     A `temperature` below 1e-4 leaves the first token in (logit desc, id asc) order only, whatever
     the range. Scaling can make two neighbouring floats equal, so the best token is not invariant
@@ -28,8 +30,9 @@ class Temperature(Sampler):
 
     name = "temperature"
     params = (
-        Param("temperature", float, neutral=1.0, low=0, high=1e6, doc="below 1e-4: greedy"),
-        Param("dynatemp_range", float, neutral=0.0, low=0, high=1e6, doc="half-width around temperature"),
+        Param("temperature", float, neutral=1.0, low=0, high=_HOTTEST, doc="below 1e-4: greedy"),
+        Param("dynatemp_range", float, neutral=0.0, low=0, high=_HOTTEST,
+              doc="half-width around temperature"),
         Param("dynatemp_exponent", float, neutral=1.0, low=-100, high=100, switch=False,
               doc="how entropy maps to temperature"),
     )  # fmt: skip
@@ -67,5 +70,5 @@ class Temperature(Sampler):
         alive = (logits > -np.inf).sum(axis=1)
         most = np.where(alive > 1, log2_64(alive), 1.0)
         share = power(entropy_bits(distances(logits)) / most, rows["dynatemp_exponent"])
-        dynamic = np.maximum(GREEDY_BELOW, low + (high - low) * share)
+        dynamic = np.clip(low + (high - low) * share, GREEDY_BELOW, _HOTTEST)
         return np.where(alive > 1, dynamic, 1.0)

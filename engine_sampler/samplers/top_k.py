@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from ..contract import Example, Param, Truncation
-from ..ranking import NARROW, descending, keep_first, mask_of, top_columns
+from ..ranking import NARROW, descending, keep_first
 from ..rows import Rows
 
 
@@ -16,8 +16,9 @@ class TopK(Truncation):
     """Keep exactly the first k tokens in (logit descending, id ascending) order.
 
     Tokens that tie with the k-th logit stay only as far as k reaches (llama.cpp keeps an
-    unspecified choice among them, transformers keeps them all). 0 and −1 are off; `min_keep` has
-    no effect. Source: Fan et al. 2018, arXiv 1805.04833.
+    unspecified choice among them, transformers keeps them all): a request never has more candidates
+    than it asked for. 0 and −1 are off. `min_keep` has no effect, as in llama.cpp; transformers'
+    min_tokens_to_keep raises k. Source: Fan et al. 2018, arXiv 1805.04833.
     """
 
     name = "top_k"
@@ -33,9 +34,31 @@ class TopK(Truncation):
         return bool(params["top_k"] > 0)
 
     def keep(self, logits: np.ndarray, rows: Rows) -> np.ndarray:
-        m = logits.shape[1]
-        k = np.minimum(rows["top_k"], m)
-        if m <= NARROW:
-            return keep_first(descending(logits), k)
-        counts = zip(logits, k.tolist(), strict=True)
-        return np.stack([mask_of(top_columns(row, count), m) for row, count in counts])
+        return keep_leading(logits, rows["top_k"])
+
+
+def keep_leading(logits: np.ndarray, counts: np.ndarray) -> np.ndarray:
+    """bool [n, m]: the first `counts` [n] ≥ 1 tokens of each row in (logit desc, id asc) order."""
+    m = logits.shape[1]
+    if m <= NARROW:
+        return keep_first(descending(logits), counts)
+    clipped = np.minimum(counts, m).tolist()
+    return np.stack([_leading(row, count) for row, count in zip(logits, clipped, strict=True)])
+
+
+def _leading(row: np.ndarray, k: int) -> np.ndarray:
+    bound = _kth_largest(row, k)
+    mask = row > bound
+    ties = np.flatnonzero(row == bound)
+    mask[ties[: k - np.count_nonzero(mask)]] = True
+    return mask
+
+
+def _kth_largest(row: np.ndarray, k: int) -> np.float32:
+    groups = max(1024, 4 * k)
+    if 8 * groups <= len(row):
+        # The k-th largest of disjoint groups' maxima is a lower bound of the k-th largest logit.
+        whole = len(row) // groups * groups
+        maxima = row[:whole].reshape(-1, groups).max(axis=0)
+        row = row[row >= np.partition(maxima, groups - k)[groups - k]]
+    return np.partition(row, len(row) - k)[len(row) - k]

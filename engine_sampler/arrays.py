@@ -1,0 +1,80 @@
+"""Logits as an engine has them: NumPy, torch, DLPack, the buffer protocol or `__array__`."""
+
+from __future__ import annotations
+
+import sys
+from typing import Any
+
+import numpy as np
+
+SUPPORTED = ("float32", "float16", "bfloat16")
+
+
+class LogitRows:
+    """Rows of logits [rows, width], width ≥ vocab_size; `row(i)` gives float32 [vocab_size].
+
+    float32 rows are views of the caller's memory and never written; float16 and bfloat16 rows are
+    widened exactly, one at a time. Any row stride will do, 0 and negative ones included. Logits on
+    another device are copied to the host once. Raises TypeError for other dtypes, ValueError for
+    other shapes.
+    """
+
+    __slots__ = ("_array", "_bfloat16", "_vocab_size", "device")
+
+    def __init__(self, logits: Any, vocab_size: int) -> None:
+        self.device = str(getattr(logits, "device", "cpu"))
+        array, self._bfloat16 = _as_numpy(logits)
+        if array.ndim != 2:
+            raise ValueError(f"logits have shape {array.shape}; allowed is [rows, vocab]")
+        if array.shape[1] < vocab_size:
+            raise ValueError(f"logits are {array.shape[1]} wide; the vocabulary has {vocab_size} tokens")
+        if array.shape[1] > 1 and array.strides[1] != array.itemsize:
+            array = np.ascontiguousarray(array)
+        self._array = array
+        self._vocab_size = vocab_size
+
+    def __len__(self) -> int:
+        return len(self._array)
+
+    @property
+    def width(self) -> int:
+        """Columns given, padding of the head included."""
+        return int(self._array.shape[1])
+
+    def row(self, i: int) -> np.ndarray:
+        """Row i as float32 [vocab_size]; not to be written."""
+        row = self._array[i, : self._vocab_size]
+        if self._bfloat16:
+            return (row.astype(np.uint32) << 16).view(np.float32)
+        return row if row.dtype == np.float32 else row.astype(np.float32)
+
+
+def _as_numpy(logits: Any) -> tuple[np.ndarray, bool]:
+    """(array, is_bfloat16): bfloat16 comes as uint16 holding its bits."""
+    torch = sys.modules.get("torch")
+    if torch is not None and isinstance(logits, torch.Tensor):
+        tensor = logits.detach().cpu()
+        if tensor.dtype == torch.bfloat16:
+            return tensor.view(torch.uint16).numpy(), True
+        array = tensor.numpy()
+    elif isinstance(logits, np.ndarray):
+        array = logits
+    else:
+        array = _foreign(logits)
+    if array.dtype.name == "bfloat16":  # ml_dtypes
+        return array.view(np.uint16), True
+    if array.dtype.name not in SUPPORTED or not array.dtype.isnative:
+        raise TypeError(f"logits have dtype {array.dtype}; allowed are {', '.join(SUPPORTED)}")
+    return array, False
+
+
+def _foreign(logits: Any) -> np.ndarray:
+    if hasattr(logits, "__dlpack__"):
+        try:
+            return np.from_dlpack(logits)
+        except (BufferError, RuntimeError, TypeError):  # a dtype or device NumPy has no DLPack for
+            pass
+    try:
+        return np.asarray(logits)
+    except Exception as error:
+        raise TypeError(f"logits of type {type(logits).__name__} cannot be read as an array") from error

@@ -1,0 +1,232 @@
+"""The `engine-sampler` command: demo, generate, plugins, explain."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import logging
+import os
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NoReturn
+
+import numpy as np
+
+from .catalogue import PluginError
+from .explain import trace
+from .labels import shortened
+from .listing import inventory
+from .options import add_parameter_options, parameters_of, refuse_option
+from .registry import default_registry
+
+if TYPE_CHECKING:
+    from .demo.session import Session
+
+EXTRA = ("rich", "tokenizers", "matplotlib")
+"""What the extra `demo` installs."""
+
+USAGE_ERROR = 2
+INTERRUPTED = 130
+
+DEFAULT_TOKENS = 200
+"""What `generate` stops at unless told otherwise."""
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run the command; the exit status. Whatever the user can mend is one line on stderr."""
+    for stream in (sys.stdout, sys.stderr):
+        stream.reconfigure(errors="replace")  # type: ignore[union-attr]
+    logging.getLogger("engine_sampler").addHandler(logging.NullHandler())  # `plugins` tells what failed
+    try:
+        parsed, unknown = _parser().parse_known_args(arguments)
+        if unknown:
+            _refuse(unknown[0], parsed)
+        parsed.run(parsed)
+        sys.stdout.flush()
+    except ImportError as error:
+        if (error.name or "").partition(".")[0] not in EXTRA:
+            raise
+        return _fail(f'this needs {error.name}: pip install "engine-sampler[demo]"')
+    except BrokenPipeError:  # the reader has gone; keep Python from flushing to it at exit
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+    except (PluginError, OSError, ValueError) as error:
+        return _fail(str(error))
+    except KeyboardInterrupt:
+        return INTERRUPTED
+    return 0
+
+
+# --- commands ------------------------------------------------------------------------------------
+
+
+def demo(arguments: argparse.Namespace) -> None:
+    """Run many requests side by side, each with a configuration of its own."""
+    from .demo.app import Demo
+    from .demo.view import results, tell, watch
+    from .terminal import make_console
+
+    console = make_console()
+    with console.status("learning a vocabulary and a model …"):
+        shown = Demo(_session(arguments), arguments.prompt, arguments.seed)
+    if console.is_terminal and not arguments.plain:
+        watch(shown, arguments.steps, console, arguments.pace)
+    else:
+        tell(shown, arguments.steps, console)
+    console.print(*results(shown))
+
+
+def generate(arguments: argparse.Namespace) -> None:
+    """Stream one completion to stdout, and its figures to stderr."""
+    params = parameters_of(arguments, max_tokens=DEFAULT_TOKENS)
+    if (params.best_of or params.n) > 1:
+        raise ValueError(
+            f"n={params.n}, best_of={params.best_of} is not allowed: generate streams one completion"
+        )
+    session = _session(arguments)
+    request_id = session.add(params, arguments.prompt)
+    while session.scheduler.request_ids:
+        print(session.step().text[0] or "", end="", flush=True)
+    print()
+    record = session.scheduler.record(request_id)
+    if record.error is not None:
+        raise ValueError(record.error)
+    reason = f"{record.finish_reason} ({record.stop_reason or 'end of text'})"
+    print(
+        f"{len(record.token_ids)} tokens, {reason}, seed {record.seed}; "
+        f"model {1e3 * session.model_seconds / session.steps:.2f} ms, "
+        f"sampling {1e3 * session.sampling_seconds / session.steps:.2f} ms a token",
+        file=sys.stderr,
+    )
+
+
+def plugins(arguments: argparse.Namespace) -> None:
+    """List samplers, criteria, backends, grammars and plugins, with origin and state."""
+    listed = inventory(default_registry())
+    if arguments.json:
+        print(json.dumps(listed, indent=2))
+        return
+    from .terminal import make_console, plugin_tables
+
+    make_console().print(*plugin_tables(listed))
+
+
+def explain(arguments: argparse.Namespace) -> None:
+    """Show what each step of the chain does to one row of logits."""
+    params = parameters_of(arguments)
+    from .terminal import explanation, make_console
+
+    row, about, known = _row_to_explain(arguments)
+    steps = trace(row, params, top=arguments.top, backend=arguments.backend, **known)
+    if arguments.plot:
+        from .plots import draw
+
+        draw(steps, arguments.plot, title=about, top=arguments.top)
+    console = make_console()
+    console.print(about, style="bold")
+    console.print(*explanation(steps, arguments.top, console.width))
+
+
+def _session(arguments: argparse.Namespace) -> Session:
+    from .demo.engine import Engine
+    from .demo.session import Session
+
+    return Session(Engine.load(arguments.corpus), arguments.backend)
+
+
+def _row_to_explain(arguments: argparse.Namespace) -> tuple[np.ndarray, str, dict[str, Any]]:
+    """Logits, what they are called, and what `trace` may know besides."""
+    if arguments.logits is not None:
+        return _read_row(arguments.logits), Path(arguments.logits).name, {}
+    from .demo.engine import Engine
+
+    engine = Engine.load(arguments.corpus)
+    token_ids = engine.tokenizer.encode(arguments.prompt)
+    known = {"prompt_token_ids": token_ids, "tokenizer": engine.tokenizer}
+    return engine.model.logits([token_ids])[0], f"“{shortened(arguments.prompt, 60)}”", known
+
+
+def _read_row(path: str) -> np.ndarray:
+    """One row of logits from a .npy file, [vocab] or [1, vocab]."""
+    try:
+        row = np.load(path, allow_pickle=False)
+    except (ValueError, EOFError):
+        row = None
+    is_row = isinstance(row, np.ndarray) and row.ndim > 0 and row.size == row.shape[-1] > 0
+    if not is_row or not np.issubdtype(row.dtype, np.floating):
+        raise ValueError(f"{path} holds no row of logits; allowed are floats of shape [vocab] or [1, vocab]")
+    return row.reshape(-1)
+
+
+# --- the command line ----------------------------------------------------------------------------
+
+
+class _Parser(argparse.ArgumentParser):
+    """Says what is wrong in one line."""
+
+    def error(self, message: str) -> NoReturn:
+        self.exit(USAGE_ERROR, f"{self.prog}: {message}\n")
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = _Parser(prog="engine-sampler", description="Logits in, tokens out, for many requests at once.")
+    commands = parser.add_subparsers(title="commands", required=True, metavar="COMMAND")
+    for command, add_options in (
+        (demo, _demo_options),
+        (generate, _generate_options),
+        (plugins, _plugins_options),
+        (explain, _explain_options),
+    ):
+        about = command.__doc__
+        added = commands.add_parser(command.__name__, help=about, description=about, allow_abbrev=False)
+        added.set_defaults(run=command)
+        add_options(added)
+    return parser
+
+
+def _engine_options(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("--corpus", metavar="FILE", help="text to learn from (default: Python's own docs)")
+    parser.add_argument("--backend", default="auto", metavar="NAME", help="who samples (default: auto)")
+
+
+def _demo_options(parser: argparse.ArgumentParser) -> None:
+    _engine_options(parser)
+    parser.add_argument("--prompt", default="A class", metavar="TEXT", help="what all requests continue")
+    parser.add_argument("--steps", type=int, default=1000, metavar="N", help="steps at most")
+    parser.add_argument("--seed", type=int, default=0, metavar="N", help="seed of the first request")
+    parser.add_argument("--pace", type=float, default=25, metavar="N", help="steps a second at most; 0: all")
+    parser.add_argument("--plain", "--no-live", action="store_true", help="lines instead of panels")
+
+
+def _generate_options(parser: argparse.ArgumentParser) -> None:
+    parser.usage = "%(prog)s --prompt TEXT [option ...]"
+    parser.add_argument("--prompt", required=True, metavar="TEXT", help="what to continue")
+    parser.add_argument("--engine", choices=("embedded",), default="embedded", help="where logits come from")
+    _engine_options(parser)
+    add_parameter_options(parser)
+
+
+def _plugins_options(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("--json", action="store_true", help="as JSON on stdout")
+
+
+def _explain_options(parser: argparse.ArgumentParser) -> None:
+    parser.usage = "%(prog)s (--prompt TEXT | --logits FILE) [option ...]"
+    source = parser.add_mutually_exclusive_group(required=True)
+    source.add_argument("--prompt", metavar="TEXT", help="explain the token after this text")
+    source.add_argument("--logits", metavar="FILE", help="explain this row of logits, a .npy file")
+    _engine_options(parser)
+    parser.add_argument("--top", type=int, default=12, metavar="N", help="tokens to follow (default: 12)")
+    parser.add_argument("--plot", metavar="FILE", help="also draw a picture, .png or .svg")
+    add_parameter_options(parser)
+
+
+def _refuse(argument: str, parsed: argparse.Namespace) -> NoReturn:
+    if parsed.run in (generate, explain) and argument.startswith("--"):
+        refuse_option(argument)
+    raise ValueError(f"unexpected argument {argument!r}")
+
+
+def _fail(message: str) -> int:
+    print(f"engine-sampler: {message}", file=sys.stderr)
+    return USAGE_ERROR

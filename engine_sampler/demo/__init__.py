@@ -1,0 +1,1 @@
+"""The embedded engine and the demo: real logits without a download. Needs the extra `demo`."""

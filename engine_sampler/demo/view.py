@@ -1,0 +1,181 @@
+"""The demo on a screen: panels side by side while it runs, a table at the end."""
+
+from __future__ import annotations
+
+import textwrap
+import time
+from collections.abc import Iterator
+from typing import TypeVar
+
+from rich import box
+from rich.console import Console, Group, RenderableType
+from rich.live import Live
+from rich.panel import Panel
+from rich.progress_bar import ProgressBar
+from rich.table import Table
+from rich.text import Text
+
+from ..labels import settings_text, shortened
+from ..terminal import make_table
+from .app import Demo, Stream
+
+T = TypeVar("T")
+
+COLOURS = (
+    "cyan", "green", "magenta", "dodger_blue1", "orange3", "medium_purple1",
+    "spring_green3", "deep_pink2", "gold3", "steel_blue1", "light_sea_green", "salmon1",
+)  # fmt: skip
+PANEL_WIDTH = 38
+"""At least so wide; as many panels stand side by side as fit, up to four."""
+PANEL_HEIGHTS = (5, 12)
+INDENT = 10
+OUTCOME_STYLES = {"stop": "green", "length": "dim", "error": "bold red", "abort": "yellow"}
+
+
+# --- while it runs -------------------------------------------------------------------------------
+
+
+def watch(demo: Demo, steps: int, console: Console, pace: float) -> None:
+    """Run the demo in a live display, at most `pace` steps a second (0: as fast as it goes)."""
+    with Live(console=console, auto_refresh=False) as live:
+        for _ in _paced(demo.run(steps), pace):
+            live.update(screen(demo, console), refresh=True)
+
+
+def _paced(run: Iterator[T], pace: float) -> Iterator[T]:
+    due = time.monotonic()
+    for item in run:
+        yield item
+        due = max(due + (1 / pace if pace > 0 else 0.0), time.monotonic())
+        time.sleep(max(0.0, due - time.monotonic()))
+
+
+def tell(demo: Demo, steps: int, console: Console) -> None:
+    """Run the demo and write down, in the order it happens, who joins and what each request became."""
+    for news in demo.run(steps):
+        for event, stream in news:
+            header = f"step {demo.session.steps:>3}  {stream.name} {event}: {_details(event, stream)}"
+            _write(console, header)
+            if event == "ends":
+                _write(console, " " * INDENT + demo.prompt + stream.text)
+
+
+def screen(demo: Demo, console: Console) -> RenderableType:
+    """Every place as a panel, filling the terminal, and a line of figures."""
+    columns = max(1, min(4, console.width // PANEL_WIDTH))
+    lines = -(-len(demo.places) // columns)
+    least, most = PANEL_HEIGHTS
+    height = max(least, min(most, (console.height - 2) // lines))
+    grid = Table.grid(expand=True)
+    for _ in range(columns):
+        grid.add_column(ratio=1)
+    panels = [_panel(demo, stream, console.width // columns, height) for stream in demo.places]
+    for start in range(0, len(panels), columns):
+        grid.add_row(*panels[start : start + columns])
+    return Group(grid, _figures(demo))
+
+
+def _panel(demo: Demo, stream: Stream | None, width: int, height: int) -> Panel:
+    if stream is None:
+        return Panel("", height=height, border_style="dim")
+    colour = COLOURS[demo.streams.index(stream) % len(COLOURS)]
+    settings = settings_text(stream.configuration.parameters)
+    return Panel(
+        Group(_tail(demo.prompt, stream.text, width - 4, height - 3), _progress(stream, colour)),
+        title=Text(stream.name, style=f"bold {colour}"),
+        title_align="left",
+        subtitle=Text(shortened(settings, width - 6), style="dim"),
+        subtitle_align="right",
+        border_style=colour if stream.outcome is None else "dim",
+        box=box.ROUNDED,
+        height=height,
+    )
+
+
+def _tail(prompt: str, text: str, width: int, height: int) -> Text:
+    """The last lines of prompt and text, always `height` of them."""
+    whole = Text.assemble((prompt, "bold"), text)
+    lines = whole.wrap(Console(width=width), width)[-height:]
+    return Text("\n").join([*lines, *[Text()] * (height - len(lines))])
+
+
+def _progress(stream: Stream, colour: str) -> Table:
+    most = stream.configuration.max_tokens
+    status = stream.outcome or "running"
+    grid = Table.grid(expand=True, padding=(0, 1))
+    grid.add_column(ratio=1)
+    grid.add_column(justify="right", width=7)
+    grid.add_column(width=7)
+    bar = ProgressBar(total=most, completed=stream.tokens, complete_style=colour, finished_style=colour)
+    grid.add_row(bar, f"{stream.tokens}/{most}", Text(status, style=OUTCOME_STYLES.get(status, colour)))
+    return grid
+
+
+def _figures(demo: Demo) -> Text:
+    session, running = demo.session, demo.running
+    steps = max(1, session.steps)
+    parts = (
+        f"step {session.steps}",
+        f"{len(running)} running, {len(demo.waiting)} waiting",
+        f"{len({s.chain for s in running})} groups",
+        f"model {1000 * session.model_seconds / steps:.1f}",
+        f"sampling {1000 * session.sampling_seconds / steps:.1f} ms a step",
+    )
+    return Text(" · ".join(parts), style="dim", no_wrap=True, overflow="ellipsis")
+
+
+def _details(event: str, stream: Stream) -> str:
+    if event == "joins":
+        return settings_text(stream.configuration.parameters)
+    return f"{stream.outcome} after {stream.tokens} tokens"
+
+
+def _write(console: Console, text: str) -> None:
+    lines = textwrap.fill(text, console.width, subsequent_indent=" " * INDENT)
+    console.print(lines, soft_wrap=True)
+
+
+# --- at the end ----------------------------------------------------------------------------------
+
+
+def results(demo: Demo) -> Iterator[RenderableType]:
+    """Every request's result, and the totals."""
+    table = make_table()
+    table.add_column("request", no_wrap=True)
+    table.add_column("tokens", justify="right", no_wrap=True)
+    table.add_column("tokens/s", justify="right", no_wrap=True)
+    table.add_column("steps", justify="right", no_wrap=True, style="dim")
+    table.add_column("finish", no_wrap=True)
+    table.add_column("chain", style="dim")
+    for number, stream in enumerate(demo.streams):
+        outcome = stream.outcome or "waiting"
+        table.add_row(
+            Text(stream.name, style=COLOURS[number % len(COLOURS)]),
+            str(stream.tokens),
+            f"{stream.tokens_per_second:,.0f}",
+            "" if stream.started_at is None else f"{stream.started_at}–{stream.ended_at}",
+            Text(outcome, style=OUTCOME_STYLES.get(outcome, "")),
+            Text(stream.error or stream.chain, no_wrap=True, overflow="ellipsis"),
+        )
+    yield table
+    yield _totals(demo)
+
+
+def _totals(demo: Demo) -> Table:
+    session = demo.session
+    tokens, steps = sum(s.tokens for s in demo.streams), max(1, session.steps)
+    table = Table.grid(padding=(0, 2))
+    table.add_column(style="dim", justify="right")
+    table.add_column()
+    table.add_row("steps", f"{session.steps:,}")
+    table.add_row("rows", f"{session.rows:,}, {session.rows / steps:.1f} a step")
+    table.add_row("groups", f"{len(demo.groups)} configurations, {demo.group_steps / steps:.1f} a step")
+    table.add_row("model", _time_of(session.model_seconds, steps, tokens))
+    table.add_row("sampling", _time_of(session.sampling_seconds, steps, tokens))
+    table.add_row("tokens", f"{tokens:,}, {tokens / max(session.seconds, 1e-9):,.0f} a second of the two")
+    return table
+
+
+def _time_of(seconds: float, steps: int, tokens: int) -> str:
+    each = f"{1e6 * seconds / max(1, tokens):.0f} µs a token"
+    return f"{seconds:.2f} s, {1000 * seconds / steps:.2f} ms a step, {each}"

@@ -1,0 +1,103 @@
+"""Log-probabilities for users: float64 inside, float32 out, the chosen token first."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from .arrays import LogitRows
+from .ranking import descending, top_columns
+
+
+@dataclass(frozen=True)
+class Logprobs:
+    """token_ids int64 [rows, 1 + k] and logprobs float32 [rows, 1 + k], the chosen token first, then
+    the k likeliest in order; ranks int64 [rows], the chosen token's place in (logit desc, id asc)
+    order, from 1. Entries a row has not got are −1 and NaN; its rank is 0."""
+
+    token_ids: np.ndarray
+    logprobs: np.ndarray
+    ranks: np.ndarray
+
+    @classmethod
+    def empty(cls, rows: int, k: int) -> Logprobs:
+        return cls(
+            np.full((rows, 1 + k), -1, np.int64),
+            np.full((rows, 1 + k), np.nan, np.float32),
+            np.zeros(rows, np.int64),
+        )
+
+    def fill(self, row: int, entry: RowLogprobs) -> None:
+        n = len(entry.token_ids)
+        self.token_ids[row, :n] = entry.token_ids
+        self.logprobs[row, :n] = entry.logprobs
+        self.ranks[row] = entry.rank
+
+
+@dataclass(frozen=True)
+class RowLogprobs:
+    """One row of `Logprobs`."""
+
+    token_ids: np.ndarray
+    logprobs: np.ndarray
+    rank: int
+
+
+def row_logprobs(logits: np.ndarray, token_id: int, top_n: int, ids: np.ndarray | None = None) -> RowLogprobs:
+    """Logprobs of one row of float32 `logits` [m] for `token_id` and its `top_n` likeliest tokens.
+
+    ids: the token of each column, ascending; None if column j is token j. top_n = −1 means all. A
+    token that is not there or is −inf has logprob −inf and the rank behind all others.
+    """
+    column = token_id if ids is None else int(np.searchsorted(ids, token_id))
+    present = ids is None or (column < len(ids) and ids[column] == token_id)
+    chosen = logits[column] if present else np.float32(-np.inf)
+    log_total = log_sum_exp(logits)
+    better = int((logits > chosen).sum())
+    equal = int((logits[:column] == chosen).sum()) if present else 0
+    k = len(logits) if top_n < 0 else min(top_n, len(logits))
+    top = descending(logits[None])[0] if k == len(logits) else top_columns(logits, k)
+    values = np.concatenate([[chosen], logits[top]]).astype(np.float64) - log_total
+    top_ids = top if ids is None else ids[top]
+    return RowLogprobs(np.concatenate([[token_id], top_ids]), values.astype(np.float32), better + equal + 1)
+
+
+def log_sum_exp(logits: np.ndarray) -> float:
+    """ln Σ exp(l) of one row, in float64."""
+    peak = np.float64(logits.max())
+    return float(peak + np.log(np.exp(logits.astype(np.float64) - peak).sum()))
+
+
+def logprobs(logits: Any, token_ids: Sequence[int] | np.ndarray, top_n: int = 0) -> Logprobs:
+    """Logprobs of given tokens, for a prompt's tokens or a score.
+
+    logits     [rows, vocab], in any form `Scheduler.step` takes; row i predicts token_ids[i].
+    token_ids  integers [rows].
+    top_n      how many of the likeliest tokens to list beside them; −1 = all.
+
+    Raises ValueError for wrong shapes and ids outside the vocabulary.
+    """
+    rows = LogitRows(logits, 1)
+    chosen = np.asarray(token_ids, np.int64)
+    if chosen.shape != (len(rows),):
+        raise ValueError(f"token_ids have shape {chosen.shape}; allowed is [{len(rows)}], one per row")
+    if len(chosen) and not (0 <= chosen.min() and chosen.max() < rows.width):
+        raise ValueError(f"token_ids must lie in 0..{rows.width - 1}")
+    if top_n < -1:
+        raise ValueError(f"top_n={top_n} is not allowed: -1 for all, or at least 0")
+    wide = LogitRows(logits, rows.width)
+    entries = [row_logprobs(wide.row(i), int(t), top_n) for i, t in enumerate(chosen)]
+    return gather(entries)
+
+
+def gather(entries: Sequence[RowLogprobs | None]) -> Logprobs:
+    """Rows of unequal k as one `Logprobs`."""
+    k = max((len(e.token_ids) - 1 for e in entries if e is not None), default=0)
+    out = Logprobs.empty(len(entries), k)
+    for row, entry in enumerate(entries):
+        if entry is not None:
+            out.fill(row, entry)
+    return out

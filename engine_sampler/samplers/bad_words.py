@@ -1,0 +1,74 @@
+"""bad_words: never finish certain token sequences."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+import numpy as np
+
+from ..contract import Example, Param, ParameterError, Sampler, Vocabulary
+from ..rows import Rows
+from ._phrases import ids_in, phrases
+
+
+class BadWords(Sampler):
+    """Remove the last token of each bad sequence where the history ends with the rest of it.
+
+    An entry is a text, a token id or a list of ids. The history is prompt and output; a sequence of
+    one token is removed always. A text stands for the tokens that the tokenizer makes of it without
+    and with a space before it; the same letters in other tokens are not found. A sequence that is
+    just an EOS token is ignored: use ignore_eos. Removing may leave no token: the request then ends
+    with an error. [] is neutral.
+
+    Source: vLLM (texts) and transformers (ids). vLLM skips the spelling with a space where it has
+    another number of tokens, so that the word can still be written; here both spellings count.
+    """
+
+    name = "bad_words"
+    role = "edit"
+    params = (
+        Param("bad_words", object, neutral=(), convert=phrases, doc="texts, ids or id lists never to come"),
+    )
+    examples = (
+        Example((1.0, 2.0, 3.0), {"bad_words": [2]}, (1.0, 2.0, -np.inf)),
+        Example((1.0, 2.0, 3.0), {"bad_words": [[0, 1]]}, (1.0, -np.inf, 3.0), prompt_token_ids=(2, 0)),
+        Example((1.0, 2.0, 3.0), {"bad_words": [[0, 1]]}, (1.0, 2.0, 3.0), prompt_token_ids=(0, 2)),
+    )
+
+    def resolve(self, params: Mapping[str, Any], vocabulary: Vocabulary) -> tuple[Any, ...]:
+        """For each length: (all tokens but the last [entries, length − 1], the last one [entries])."""
+        vocabulary.check_ids("bad_words", ids_in(params["bad_words"]))
+        by_length: dict[int, set[tuple[int, ...]]] = {}
+        for entry in params["bad_words"]:
+            for sequence in _spellings(entry, vocabulary) if isinstance(entry, str) else [entry]:
+                if len(sequence) > 1 or sequence[0] not in vocabulary.eos_token_ids:
+                    by_length.setdefault(len(sequence), set()).add(sequence)
+        tables = (np.array(sorted(by_length[n]), np.int64) for n in sorted(by_length))
+        return tuple((table[:, :-1], table[:, -1]) for table in tables)
+
+    def apply(self, logits: np.ndarray, rows: Rows) -> None:
+        for i, (row, tables) in enumerate(zip(logits, rows.resolved, strict=True)):
+            history = rows.token_ids(i)
+            for starts, last in tables:
+                begin = len(history) - starts.shape[1]
+                if begin >= 0:
+                    complete = (starts == history[begin:]).all(axis=1)
+                    row[rows.columns(i, last[complete])[0]] = -np.inf
+
+
+def _spellings(text: str, vocabulary: Vocabulary) -> Iterator[tuple[int, ...]]:
+    """The token sequences of `text` without and with a space before it."""
+    tokenizer = vocabulary.need_tokenizer("bad_words")
+    word = text.lstrip() or text
+    found = False
+    for spelling in (word, " " + word):
+        try:
+            sequence = tuple(tokenizer.encode(spelling))
+        except ValueError:  # what no tokens spell cannot come
+            continue
+        vocabulary.check_ids("bad_words", sequence)
+        found = True
+        yield sequence
+    if not found:
+        raise ParameterError(f"bad_words names {text!r}, which the vocabulary's tokens cannot spell")

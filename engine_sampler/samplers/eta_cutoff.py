@@ -1,0 +1,42 @@
+"""eta_cutoff: drop tokens below a probability that falls with the row's entropy."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from ..arithmetic import distances, exp2_64, information, log2_mass, weight_of_share, weights
+from ..contract import Example, Param, Truncation
+from ..ranking import keep_heavy
+from ..rows import Rows
+
+
+class EtaCutoff(Truncation):
+    """Keep tokens with a probability of at least min(eta, sqrt(eta)·exp(−H)), H the row's entropy.
+
+    Formula: the longest prefix with w ≥ ceil(x·(1 − 2^−20)·S) stays, at least the first token;
+    x = min(eta, sqrt(eta)·2^−H) with H = L + E/S in bits, in float64 (see `arithmetic`). A flat row
+    thus has a lower bar than epsilon_cutoff's. 0 is neutral; any other value also drops tokens of
+    weight 0, more than 31 bits below the best.
+    Source: Hewitt et al. 2022, arXiv 2210.15191; as transformers computes it (its documentation
+    prints another formula), except that `min_keep` has no effect here. text-generation-webui's unit
+    is 1e-4 of this one.
+    """
+
+    name = "eta_cutoff"
+    params = (Param("eta_cutoff", float, neutral=0.0, low=0, high=1, doc="bar of a sure row; about 3e-4"),)
+    argmax_invariant = True
+    examples = (
+        Example((2.0, 1.0, -2.0), {"eta_cutoff": 0.04}, (2.0, 1.0, -np.inf),
+                note="shares 0.72, 0.27, 0.01; the entropy is below 1.6, so the bar is eta"),
+        Example((0.0,) * 8, {"eta_cutoff": 0.5}, (0.0,) * 8, note="the bar falls to 0.09 in a flat row"),
+        Example((0.0, 9.0), {"eta_cutoff": 1.0}, (-np.inf, 9.0)),
+    )  # fmt: skip
+
+    def keep(self, logits: np.ndarray, rows: Rows) -> np.ndarray:
+        y = distances(logits)
+        w = weights(y)
+        total = w.sum(axis=1)
+        entropy = log2_mass(total) + information(w, y).sum(axis=1) / total
+        eta = rows["eta_cutoff"]
+        share = np.minimum(eta, np.sqrt(eta) * exp2_64(-entropy))
+        return keep_heavy(logits, w, weight_of_share(share, total))

@@ -1,0 +1,75 @@
+"""logit_bias: make single tokens likelier or less likely."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+
+from ..arithmetic import FLT_MAX
+from ..contract import Example, Param, Sampler, Vocabulary
+from ..rows import Rows
+from ._columns import finite_columns, store
+from ._phrases import token_id
+
+_ALLOWED = "token ids, each once, with biases that are finite numbers or -inf"
+
+
+def _biases(value: Any) -> tuple[tuple[int, float], ...]:
+    """(id, bias) pairs ascending by id, from a mapping whose keys are ids or their digits."""
+    pairs = value.items() if isinstance(value, Mapping) else value
+    try:
+        biases = sorted((_key(key), _bias(bias)) for key, bias in pairs)
+    except (TypeError, ValueError, OverflowError):
+        raise TypeError(_ALLOWED) from None
+    if len(dict(biases)) < len(biases):
+        raise ValueError(_ALLOWED)
+    return tuple(biases)
+
+
+def _key(value: Any) -> int:
+    return int(value) if isinstance(value, str) and value.isdecimal() else token_id(value)
+
+
+def _bias(value: Any) -> float:
+    if isinstance(value, (bool, str)) or not (math.isfinite(value) or value == -math.inf):
+        raise TypeError(_ALLOWED)
+    return float(value)
+
+
+class LogitBias(Sampler):
+    """Add a bias to the logits of chosen tokens; a bias of −inf removes the token.
+
+    Formula: l + float32(bias), clamped to ±FLT_MAX. Keys are token ids, or their digits as in JSON.
+    A removed token stays removed whatever its bias. Biases of −inf may leave no token: the request
+    then ends with an error. {} is neutral.
+
+    Source: OpenAI's API, where −100 and 100 are the limits (vLLM clamps to them); here any finite
+    bias counts in full. llama.cpp adds up or drops a second bias for the same id, depending on the
+    order of its candidates; here an id that is given twice (5 and "5") is refused.
+    """
+
+    name = "logit_bias"
+    role = "edit"
+    params = (Param("logit_bias", object, neutral=(), convert=_biases, doc="{token id: bias}"),)
+    examples = (
+        Example((1.0, 2.0, 3.0), {"logit_bias": {0: 2.5, "2": -1.0}}, (3.5, 2.0, 2.0)),
+        Example((1.0, 2.0, 3.0), {"logit_bias": {2: -math.inf}}, (1.0, 2.0, -np.inf)),
+        Example((1.0, -np.inf), {"logit_bias": {1: 100.0}}, (1.0, -np.inf), note="removed stays removed"),
+    )
+
+    def resolve(self, params: Mapping[str, Any], vocabulary: Vocabulary) -> tuple[np.ndarray, np.ndarray]:
+        ids = [token for token, _ in params["logit_bias"]]
+        vocabulary.check_ids("logit_bias", ids)
+        biases = np.array([bias for _, bias in params["logit_bias"]])
+        finite = np.clip(biases, -FLT_MAX, FLT_MAX)
+        return np.array(ids, np.int64), np.where(biases == -np.inf, biases, finite).astype(np.float32)
+
+    def apply(self, logits: np.ndarray, rows: Rows) -> None:
+        for i, (row, (ids, biases)) in enumerate(zip(logits, rows.resolved, strict=True)):
+            columns, which = finite_columns(row, rows, i, ids)
+            bias = biases[which]
+            store(row, columns, row[columns] + bias)
+            row[columns[bias == -np.inf]] = -np.inf

@@ -1,0 +1,40 @@
+"""min_tokens: do not end the text too early."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+
+from ..contract import Example, Param, Sampler, Vocabulary
+from ..rows import Rows
+from ._columns import mask_unless_empty
+
+
+class MinTokens(Sampler):
+    """Remove EOS and the request's stop_token_ids while the output has fewer than min_tokens tokens.
+
+    Gives way where no other token is left (a grammar that is at its end). The prompt does not
+    count. 0 is neutral. Source: vLLM; transformers' min_new_tokens.
+    """
+
+    name = "min_tokens"
+    role = "edit"
+    params = (Param("min_tokens", int, neutral=0, low=0, doc="output tokens before the text may end"),)
+    examples = (
+        Example((1.0, 2.0), {"min_tokens": 2}, (1.0, -np.inf), output_token_ids=(0,), eos_token_ids=(1,)),
+        Example((1.0, 2.0), {"min_tokens": 2}, (1.0, 2.0), output_token_ids=(0, 0), eos_token_ids=(1,)),
+        Example((1.0, 2.0, 3.0), {"min_tokens": 1, "stop_token_ids": [2]}, (1.0, 2.0, -np.inf)),
+    )
+
+    def resolve(self, params: Mapping[str, Any], vocabulary: Vocabulary) -> np.ndarray:
+        stop = params.get("stop_token_ids", ())
+        vocabulary.check_ids("stop_token_ids", stop)
+        return np.array([*vocabulary.eos_token_ids, *stop], np.int64)
+
+    def apply(self, logits: np.ndarray, rows: Rows) -> None:
+        least = rows["min_tokens"]
+        for i, (row, ends) in enumerate(zip(logits, rows.resolved, strict=True)):
+            if len(rows.output_token_ids(i)) < least[i]:
+                mask_unless_empty(row, rows.columns(i, ends)[0])

@@ -1,0 +1,138 @@
+"""mirostat: hold the surprise of the text near a target by choosing how many tokens may be drawn."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from ..arithmetic import FLT_MAX, LN_2, distances, exp2_64, log2_64, log2_mass, pick_by_weight, weights
+from ..contract import Example, Param, Selection, Selector
+from ..ranking import first_columns
+from ..rows import Rows
+from .top_k import keep_leading
+
+_HEAD = 100
+"""Tokens from which the slope of the distribution is estimated."""
+
+_STEPS = log2_64(np.arange(2, _HEAD + 1) / np.arange(1, _HEAD))
+"""tᵢ = log2((i + 2)/(i + 1)): how far apart the logarithms of neighbouring ranks lie."""
+
+_STEP_SQUARES = np.cumsum(_STEPS * _STEPS)
+
+
+@dataclass
+class Mu:
+    """The most surprise, in bits, that the next token may have; past values are kept for rollback."""
+
+    tau: float
+    eta: float
+    values: list[float] = field(default_factory=list)
+
+    @property
+    def now(self) -> float:
+        return self.values[-1]
+
+
+class SurpriseControl(Selector):
+    """What both versions share: draw among the kept tokens, and steer mu by the surprise drawn.
+
+    surprise = d + log2_64(Σw of the kept) − 30 bits, d = −y of the drawn token. When the token is
+    accepted mu ← mu − eta·(surprise − tau), in float64, from mu = 2·tau; a token chosen elsewhere
+    leaves mu alone.
+    """
+
+    ignores_warps = True
+
+    def new_state(self, params: Mapping[str, float], prompt_token_ids: np.ndarray) -> Mu:
+        tau = params["mirostat_tau"]
+        return Mu(tau, params["mirostat_eta"], [2.0 * tau])
+
+    def accept(self, state: Mu, token_ids: Sequence[int], notes: Sequence[float | None] = ()) -> None:
+        for _, surprise in itertools.zip_longest(token_ids, notes):
+            error = 0.0 if surprise is None else surprise - state.tau
+            state.values.append(state.now - state.eta * error)
+
+    def rollback(self, state: Mu, n: int) -> None:
+        del state.values[len(state.values) - n :]
+
+    def fork(self, state: Mu) -> Mu:
+        return Mu(state.tau, state.eta, state.values.copy())
+
+    def keep(self, logits: np.ndarray, y: np.ndarray, w: np.ndarray, rows: Rows) -> np.ndarray:
+        """bool [n, columns]: the tokens that may be drawn, at least one per row."""
+        raise NotImplementedError
+
+    def select(self, logits: np.ndarray, rows: Rows) -> Selection:
+        y = distances(logits)
+        w = weights(y)
+        w *= self.keep(logits, y, w, rows)
+        columns = pick_by_weight(w, rows.draw())
+        bits = -y[np.arange(len(y)), columns].astype(np.float64)
+        return Selection(columns, bits + log2_mass(w.sum(axis=1)))
+
+
+class Mirostat(SurpriseControl):
+    """Keep the k likeliest tokens, k such that a Zipf distribution of this slope surprises by mu.
+
+    Formula: bᵢ = dᵢ₊₁ − dᵢ bits between neighbours among the first 100 tokens,
+    s = Σ tᵢ·bᵢ / Σ tᵢ², ε = s − 1, g = ε / (1 − N^−ε) with N the vocabulary's size,
+    k = (g·2^mu)^(1/s) = exp2_64((log2_64(g) + mu) / s), rounded down, at least 1.
+    Then a draw from those k, and mu moves as `SurpriseControl` says.
+
+    All in float64, the sums in ascending order, d at most FLT_MAX and s at least 2^−60.
+    N^−ε = exp2_64(−ε·log2_64(N)). Near ε = 0, for |x| < 2^−10 with x = ε·ln N, it is
+    g = (1 + x/2 + x·x/12) / ln N, ln N = log2_64(N)·ln 2. A row with one token keeps it. N is
+    never the number of columns.
+
+    `mirostat` = 0 is neutral, 1 is this, 2 is `mirostat_v2`. Masks, biases, penalties, DRY and
+    temperature stay in the chain, all other samplers are ignored (llama.cpp also ignores penalties
+    and DRY). Source: Basu et al. 2020, arXiv 2007.14966, with m = 100. llama.cpp works in
+    float32 and keeps one token where k overflows an int, here all are kept then; it moves mu even
+    if the token is not accepted.
+    """
+
+    name = "mirostat"
+    params = (
+        Param("mirostat", int, neutral=0, choices=(0, 1, 2), doc="version; 0 is off"),
+        Param("mirostat_tau", float, neutral=5.0, low=0, high=1e6, switch=False,
+              doc="wanted surprise in bits"),
+        Param("mirostat_eta", float, neutral=0.1, low=0, high=1e6, switch=False,
+              doc="how fast mu follows"),
+    )  # fmt: skip
+    examples = (
+        Example((0.0, -np.inf, -np.inf), {"mirostat": 1}, token=0, note="the only token left"),
+        Example((1.0, 3.0, 2.0), {"mirostat": 1, "mirostat_tau": 0.0}, token=1, note="no surprise wanted"),
+    )
+
+    def is_active(self, params: Mapping[str, int]) -> bool:
+        return params["mirostat"] == 1
+
+    def keep(self, logits: np.ndarray, y: np.ndarray, w: np.ndarray, rows: Rows) -> np.ndarray:
+        alive = (logits > -np.inf).sum(axis=1)
+        s = np.maximum(_slope(logits, y, alive), 2.0**-60)
+        mu = np.array([state.now for state in rows.states])
+        k = exp2_64((log2_64(_gap(s - 1.0, rows.vocabulary.size)) + mu) / s)
+        return keep_leading(logits, np.clip(k, 1, alive).astype(np.int64))
+
+
+def _slope(logits: np.ndarray, y: np.ndarray, alive: np.ndarray) -> np.ndarray:
+    """s, the exponent of the Zipf distribution that fits the first tokens best; float64 [n]."""
+    head = first_columns(logits, min(_HEAD, logits.shape[1]))
+    d = np.zeros((len(y), _HEAD))
+    d[:, : head.shape[1]] = -np.maximum(np.take_along_axis(y, head, axis=1), -FLT_MAX)
+    pairs = np.minimum(_HEAD, alive) - 1
+    products = np.where(np.arange(_HEAD - 1) < pairs[:, None], _STEPS * np.diff(d), 0.0)
+    return products.cumsum(axis=1)[:, -1] / _STEP_SQUARES[np.maximum(pairs, 1) - 1]
+
+
+def _gap(epsilon: np.ndarray, vocab_size: int) -> np.ndarray:
+    """g = ε / (1 − N^−ε), continued over ε = 0; a vocabulary of one counts as two."""
+    bits = float(log2_64(max(vocab_size, 2)))
+    x = epsilon * (bits * LN_2)
+    near_zero = np.abs(x) < 2.0**-10
+    far = np.where(near_zero, 1.0, epsilon)
+    series = (1.0 + x / 2.0 + x * x / 12.0) / (bits * LN_2)
+    return np.where(near_zero, series, far / (1.0 - exp2_64(-far * bits)))

@@ -1,0 +1,48 @@
+"""no_repeat_ngram: no token sequence of a given length twice."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from ..contract import Example, Param, Sampler
+from ..rows import Rows
+from ._columns import mask_unless_empty
+
+
+class NoRepeatNgram(Sampler):
+    """Remove every token that would complete an n-gram which prompt and output already hold.
+
+    n = 1 removes every token seen so far. If no token would remain, the row is left as it is
+    (transformers leaves none). 0 is neutral. Source: Paulus et al. 2017, arXiv 1705.04304; as in
+    transformers and fairseq.
+    """
+
+    name = "no_repeat_ngram"
+    role = "penalty"
+    params = (
+        Param("no_repeat_ngram_size", int, neutral=0, low=0, doc="length of n-grams that come once only"),
+    )
+    examples = (
+        Example((1.0, 2.0, 3.0), {"no_repeat_ngram_size": 2}, (1.0, -np.inf, -np.inf),
+                prompt_token_ids=(1, 1, 2, 1), note="1 was followed by 1 and by 2"),
+        Example((1.0, 2.0, 3.0), {"no_repeat_ngram_size": 3}, (-np.inf, 2.0, 3.0),
+                prompt_token_ids=(0, 1, 0), output_token_ids=(1,)),
+        Example((1.0, 2.0), {"no_repeat_ngram_size": 1}, (1.0, 2.0), prompt_token_ids=(0, 1),
+                note="never removes the last token"),
+    )  # fmt: skip
+
+    def apply(self, logits: np.ndarray, rows: Rows) -> None:
+        for i, (row, n) in enumerate(zip(logits, rows["no_repeat_ngram_size"].tolist(), strict=True)):
+            history = rows.token_ids(i)
+            completions = history[_completions(history, n)]
+            mask_unless_empty(row, rows.columns(i, completions)[0])
+
+
+def _completions(history: np.ndarray, n: int) -> np.ndarray:
+    """The places in `history` behind an earlier occurrence of its last n − 1 tokens, int64."""
+    places = np.arange(n - 1, len(history))
+    for back in range(1, n):
+        if not len(places):
+            break
+        places = places[history[places - back] == history[-back]]
+    return places

@@ -1,0 +1,228 @@
+"""penalties: make tokens that have come before less likely (repetition, frequency, presence)."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from ..arithmetic import FLT_MAX
+from ..contract import Example, Param, ParameterError, Sampler, Vocabulary
+from ..rows import Rows
+from ._columns import finite_columns, store
+
+_NOTHING = np.zeros(0, np.int64)
+
+
+class CountedWindow:
+    """The last `size` tokens of a growing list (−1: all of them), and how often each comes.
+
+    `ids` is ascending, int64, `counts` belongs to it. Both change with every token, so reading them
+    does not depend on the length of the list. A size of 0 is off: nothing is kept.
+    """
+
+    __slots__ = ("_size", "_tokens", "counts", "ids")
+
+    def __init__(self, token_ids: np.ndarray, size: int) -> None:
+        self._size = size
+        self._tokens: list[int] = token_ids.tolist() if size else []
+        inside = self._tokens if size < 0 else self._tokens[-size:]
+        self.ids, self.counts = np.unique(np.array(inside, np.int64), return_counts=True)
+
+    def extend(self, token_ids: Sequence[int]) -> None:
+        """Tokens come in at the end; as many leave at the start once the window is full."""
+        if not self._size:
+            return
+        for token in token_ids:
+            self._tokens.append(token)
+            self._add(token)
+            if 0 < self._size < len(self._tokens):
+                self._remove(self._tokens[-self._size - 1])
+
+    def retract(self, n: int) -> None:
+        """The last n tokens go, and those that had left for them come back."""
+        if not self._size:
+            return
+        for _ in range(n):
+            if 0 < self._size < len(self._tokens):
+                self._add(self._tokens[-self._size - 1])
+            self._remove(self._tokens.pop())
+
+    def copy(self) -> CountedWindow:
+        twin = object.__new__(CountedWindow)
+        twin._size, twin._tokens = self._size, self._tokens.copy()
+        twin.ids, twin.counts = self.ids, self.counts.copy()  # ids are replaced, counts written to
+        return twin
+
+    def _add(self, token: int) -> None:
+        place = self.ids.searchsorted(token)
+        if place < len(self.ids) and self.ids[place] == token:
+            self.counts[place] += 1
+        else:
+            self.ids = np.concatenate((self.ids[:place], (token,), self.ids[place:]))
+            self.counts = np.concatenate((self.counts[:place], (1,), self.counts[place:]))
+
+    def _remove(self, token: int) -> None:
+        place = self.ids.searchsorted(token)
+        self.counts[place] -= 1
+        if not self.counts[place]:
+            self.ids = np.concatenate((self.ids[:place], self.ids[place + 1 :]))
+            self.counts = np.concatenate((self.counts[:place], self.counts[place + 1 :]))
+
+
+@dataclass(frozen=True)
+class Windows:
+    """What the repetition penalty sees, and what frequency and presence see."""
+
+    repeated: CountedWindow
+    counted: CountedWindow
+
+
+@dataclass(frozen=True)
+class _Settings:
+    """The penalties of one request as they act. A reach of −1 is the whole history, 0 is off."""
+
+    repetition: float
+    repetition_reach: int
+    slope: float
+    frequency: float
+    presence: float
+    reach: int
+    scope: str
+
+    @classmethod
+    def of(cls, params: Mapping[str, Any]) -> _Settings:
+        last_n, own_reach = params["penalty_last_n"], params["repetition_penalty_range"]
+        reach = last_n if own_reach is None else own_reach
+        return cls(
+            params["repetition_penalty"],
+            reach if params["repetition_penalty"] != 1 else 0,
+            params["repetition_penalty_slope"] if reach > 0 else 0.0,
+            params["frequency_penalty"],
+            params["presence_penalty"],
+            last_n if params["frequency_penalty"] or params["presence_penalty"] else 0,
+            params["penalty_scope"],
+        )
+
+
+class Penalties(Sampler):
+    """Lower the logits of tokens that have come before: by a factor, per occurrence, and once.
+
+    Formula: repetition first, q = float32(repetition_penalty), l > 0 ? l / q : l·q with a true
+    division; then l − float32(count·frequency_penalty + presence_penalty), summed in float64. Each
+    result settles at ±FLT_MAX, q at FLT_MAX; removed tokens stay removed.
+
+    What counts as history: with penalty_scope "default" prompt and output for repetition (CTRL,
+    transformers, vLLM) and the output for frequency and presence (OpenAI); with "all" prompt and
+    output for everything (llama.cpp); with "output" the output alone. Of that the last
+    penalty_last_n tokens count (−1 all, 0 none); repetition_penalty_range replaces that number for
+    repetition. penalize_nl=False exempts the tokens that are exactly a newline.
+
+    With repetition_penalty_slope s > 0 and a range of n tokens the factor falls with age a (0 the
+    newest token, the last occurrence counts), in float64, rounded once: x = 1 − 2a/(n − 1), x = 1
+    for n = 1; y = s·x / (1 + |x|·(s − 1)) within ±1; q = 1 + (y + 1)/2·(repetition_penalty − 1).
+    The curve belongs to the whole range even where the history is shorter.
+
+    Neutral: repetition_penalty 1, frequency_penalty and presence_penalty 0.
+    Sources: Keskar et al. 2019, arXiv 1909.05858 (repetition); OpenAI's API (frequency, presence);
+    KoboldAI (range and slope, which there work on float32); llama.cpp (windows; it calls an
+    unlimited window off). KoboldAI's range of 0 is −1 here.
+    """
+
+    name = "penalties"
+    role = "penalty"
+    params = (
+        Param("repetition_penalty", float, neutral=1.0, low=0, low_open=True, doc="factor on seen tokens"),
+        Param("repetition_penalty_range", int, neutral=None, low=-1, switch=False,
+              doc="newest tokens that repetition sees; -1 all, None: penalty_last_n"),
+        Param("repetition_penalty_slope", float, neutral=0.0, low=0, switch=False,
+              doc="how the factor falls with age within the range; 0 flat"),
+        Param("frequency_penalty", float, neutral=0.0, doc="taken off per occurrence"),
+        Param("presence_penalty", float, neutral=0.0, doc="taken off once"),
+        Param("penalty_last_n", int, neutral=-1, low=-1, switch=False,
+              doc="newest tokens that count; -1 all, 0 none"),
+        Param("penalty_scope", str, neutral="default", choices=("default", "all", "output"), switch=False,
+              doc="whether prompt and output count, or the output alone"),
+        Param("penalize_nl", bool, neutral=True, switch=False, doc="False exempts newline tokens"),
+    )  # fmt: skip
+    examples = (
+        Example((2.0, -2.0, 1.0), {"repetition_penalty": 2.0}, (1.0, -4.0, 1.0), prompt_token_ids=(0, 1)),
+        Example((2.0, 2.0), {"frequency_penalty": 0.5, "presence_penalty": 0.25}, (0.75, 2.0),
+                prompt_token_ids=(1,), output_token_ids=(0, 0), note="the prompt does not count"),
+        Example((2.0, 2.0), {"presence_penalty": 1.0, "penalty_scope": "all", "penalty_last_n": 1},
+                (1.0, 2.0), prompt_token_ids=(1, 0), note="a window of one token"),
+        Example((3.0, 3.0, 3.0),
+                {"repetition_penalty": 2.0, "repetition_penalty_range": 3, "repetition_penalty_slope": 1.0},
+                (3.0, 2.0, 1.5), prompt_token_ids=(0, 1, 2), note="factors 1, 1.5 and 2"),
+    )  # fmt: skip
+
+    def is_active(self, params: Mapping[str, Any]) -> bool:
+        settings = _Settings.of(params)
+        return settings.repetition_reach != 0 or settings.reach != 0
+
+    def resolve(self, params: Mapping[str, Any], vocabulary: Vocabulary) -> tuple[_Settings, np.ndarray]:
+        """The settings, and the ids that are exempt."""
+        settings = _Settings.of(params)
+        if params["penalize_nl"]:
+            return settings, _NOTHING
+        if vocabulary.tokenizer is None:
+            raise ParameterError("penalize_nl=False needs a tokenizer, which knows the newline's token")
+        newlines = [t for t in vocabulary.tokenizer.ids_of(b"\n") if t < vocabulary.size]
+        return settings, np.array(newlines, np.int64)
+
+    def new_state(self, params: Mapping[str, Any], prompt_token_ids: np.ndarray) -> Windows:
+        settings = _Settings.of(params)
+        flat_reach = 0 if settings.slope else settings.repetition_reach
+        return Windows(
+            CountedWindow(prompt_token_ids if settings.scope != "output" else _NOTHING, flat_reach),
+            CountedWindow(prompt_token_ids if settings.scope == "all" else _NOTHING, settings.reach),
+        )
+
+    def accept(self, state: Windows, token_ids: Sequence[int]) -> None:
+        state.repeated.extend(token_ids)
+        state.counted.extend(token_ids)
+
+    def rollback(self, state: Windows, n: int) -> None:
+        state.repeated.retract(n)
+        state.counted.retract(n)
+
+    def fork(self, state: Windows) -> Windows:
+        return Windows(state.repeated.copy(), state.counted.copy())
+
+    def apply(self, logits: np.ndarray, rows: Rows) -> None:
+        entries = zip(logits, rows.resolved, rows.states, strict=True)
+        for i, (row, (settings, exempt), windows) in enumerate(entries):
+            spared = rows.columns(i, exempt)[0]
+            before = row[spared]
+            ids, q = _factors(settings, windows.repeated, rows, i)
+            columns, which = finite_columns(row, rows, i, ids)
+            seen, q = row[columns], q[which]
+            store(row, columns, np.where(seen > 0, seen / q, seen * q))
+            columns, which = finite_columns(row, rows, i, windows.counted.ids)
+            shift = windows.counted.counts[which] * settings.frequency + settings.presence
+            store(row, columns, row[columns] - shift.astype(np.float32))
+            row[spared] = before
+
+
+def _factors(
+    settings: _Settings, repeated: CountedWindow, rows: Rows, i: int
+) -> tuple[np.ndarray, np.ndarray]:
+    """The ids that repetition_penalty hits in row i, and float32 q for each."""
+    if settings.slope and settings.repetition_reach:
+        history = rows.output_token_ids(i) if settings.scope == "output" else rows.token_ids(i)
+        ids, age = np.unique(history[::-1][: settings.repetition_reach], return_index=True)
+        q = _factor_of_age(age, settings)
+    else:
+        ids = repeated.ids
+        q = np.full(len(ids), settings.repetition)
+    return ids, np.minimum(q, FLT_MAX).astype(np.float32)
+
+
+def _factor_of_age(age: np.ndarray, settings: _Settings) -> np.ndarray:
+    """KoboldAI's curve, float64: the whole penalty for the newest token, none at the range's far end."""
+    slope = settings.slope
+    x = 1.0 - 2.0 * age / max(settings.repetition_reach - 1, 1)
+    y = np.clip(slope * x / (1.0 + np.abs(x) * (slope - 1.0)), -1.0, 1.0)
+    return 1.0 + (y + 1.0) / 2.0 * (settings.repetition - 1.0)

@@ -1,0 +1,79 @@
+"""typical_p: keep the tokens whose information is closest to the expected one."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from ..arithmetic import distances, information, mass_reaching, weights
+from ..contract import Example, Param, Truncation
+from ..ranking import NARROW, at_least, descending, keep_first
+from ..rows import Rows
+
+_BOUNDS = (1.0, 2.0, 3.0, 4.0, 6.0, 8.0, 12.0, 16.0)
+"""Scores, in bits, up to which a wide row is looked at, until the mass suffices."""
+
+
+class TypicalP(Truncation):
+    """Keep the most typical tokens, until they hold a probability of at least typical_p.
+
+    Formula: a token's score is |−log2 p − H|, how far its information is from the entropy H of the
+    row; the shortest prefix in ascending order of the score with cumulative weight ≥
+    max(1, ceil((typical_p − 2^−20)·S)) stays, and at least `min_keep` tokens. Both −log2 p and H
+    are measured from the likeliest token: score = |d − float32(E/S)| in float32 (see
+    `arithmetic`). Equal scores stand in (logit desc, id asc) order.
+
+    The likeliest token may be dropped. 1 is neutral, 0 keeps the most typical token.
+    Source: Meister et al. 2022, arXiv 2202.00666; KoboldAI, llama.cpp and transformers keep the
+    crossing token too. transformers also keeps all that tie with it; llama.cpp's entropy turns NaN
+    where a token was removed before, here removed tokens do not count.
+    """
+
+    name = "typical_p"
+    params = (Param("typical_p", float, neutral=1.0, low=0, high=1, doc="share of typical tokens to keep"),)
+    argmax_invariant = False
+    examples = (
+        Example((0.7, 0.0, 0.0, 0.0), {"typical_p": 0.15}, (-np.inf, 0.0, -np.inf, -np.inf),
+                note="the likeliest token is the least typical one; ties go to the lower id"),
+        Example((4.0, 0.0, 0.0, 0.0), {"typical_p": 0.9}, (4.0, -np.inf, -np.inf, -np.inf)),
+        Example((4.0, 0.0, -np.inf, 0.0), {"typical_p": 0.9, "min_keep": 2}, (4.0, 0.0, -np.inf, -np.inf)),
+    )  # fmt: skip
+
+    def keep(self, logits: np.ndarray, rows: Rows) -> np.ndarray:
+        y = distances(logits)
+        w = weights(y)
+        total = w.sum(axis=1)
+        expected = (information(w, y).sum(axis=1) / total).astype(np.float32)
+        score = np.abs(y + expected[:, None])
+        need = mass_reaching(rows["typical_p"], total)
+        floor = at_least(rows["min_keep"], logits)
+        if logits.shape[1] <= NARROW:
+            return _most_typical(logits, score, w, need, floor)
+        mask = np.zeros(logits.shape, bool)
+        for i in range(len(logits)):
+            one = slice(i, i + 1)
+            near = _near(logits[i], score[i], w[i], need[i], floor[i])
+            mask[one, near] = _most_typical(
+                logits[one, near], score[one, near], w[one, near], need[one], floor[one]
+            )
+        return mask
+
+
+def _most_typical(
+    logits: np.ndarray, score: np.ndarray, w: np.ndarray, need: np.ndarray, floor: np.ndarray
+) -> np.ndarray:
+    """bool [n, m]: of each row the shortest prefix in (score, logit desc, id) order that has `need`."""
+    order = descending(logits)
+    by_score = descending(-np.take_along_axis(score, order, axis=1))
+    order = np.take_along_axis(order, by_score, axis=1)
+    cumulative = np.take_along_axis(w, order, axis=1).cumsum(axis=1)
+    crossing = (cumulative < need[:, None]).sum(axis=1) + 1
+    return keep_first(order, np.maximum(crossing, floor))
+
+
+def _near(row: np.ndarray, score: np.ndarray, w: np.ndarray, need: int, floor: int) -> np.ndarray:
+    """Columns of a wide row that hold all tokens up to some score, and surely all that stay."""
+    for bound in _BOUNDS:
+        near = np.flatnonzero(score <= np.float32(bound))
+        if len(near) >= floor and w[near].sum() >= need:
+            return near
+    return np.flatnonzero(row > -np.inf)

@@ -1,0 +1,549 @@
+"""`Scheduler`: the object an engine holds. Logits of all live requests in, their tokens out."""
+
+from __future__ import annotations
+
+import itertools
+import logging
+import threading
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from typing import Any
+
+import numpy as np
+
+from .arithmetic import child_seed
+from .arrays import LogitRows
+from .backends.choose import best_backend, named_backend
+from .backends.host import checked_row, unpack_bitmask
+from .contract import Backend, Batch, ParameterError, StoppingCriteria, Vocabulary
+from .explain import GroupReport, report
+from .grouping import Grouping
+from .masks import Masks
+from .params import SamplingParams
+from .registry import default_registry
+from .request import Request
+from .results import Record, RequestId, StepResult
+from .scoring import Scores
+from .slots import History, Slots
+from .tokenizer import Tokenizer
+
+logger = logging.getLogger("engine_sampler")
+
+
+class RequestError(ValueError):
+    """A request id is unknown, taken, or belongs to a request that has finished."""
+
+
+class Scheduler:
+    """Samples for many requests at once; requests join and leave between any two steps.
+
+    vocab_size      tokens; logits may be wider (padded heads).
+    tokenizer       for text, and for parameters given as text.
+    eos_token_ids   default: the tokenizer's.
+    max_model_len   prompt and output together; reaching it ends a request with `length`.
+    backend         "auto", a registered name, or a `Backend`.
+    num_threads     for backends that use threads; the tokens do not depend on it.
+
+    `add`, `add_group`, `accept` and `remove` may come from any thread: they take effect at once, or
+    after the step that is running. All other methods belong to one thread.
+    """
+
+    def __init__(
+        self,
+        vocab_size: int,
+        tokenizer: Tokenizer | None = None,
+        *,
+        eos_token_ids: Sequence[int] = (),
+        max_model_len: int | None = None,
+        backend: str | Backend = "auto",
+        num_threads: int | None = None,
+    ) -> None:
+        _at_least_one("vocab_size", vocab_size)
+        _at_least_one("max_model_len", max_model_len)
+        _at_least_one("num_threads", num_threads)
+        eos = tuple(eos_token_ids) or (tokenizer.eos_token_ids if tokenizer else ())
+        self.vocabulary = Vocabulary(vocab_size, eos, tokenizer)
+        self.vocabulary.check_ids("eos_token_ids", eos)
+        self.max_model_len = max_model_len
+        self.num_threads = num_threads
+        self.backend: Backend | None = named_backend(backend)
+        """The backend in use; None until the first step has chosen one."""
+        self._slots = Slots(self.vocabulary, default_registry().catalogue.params)
+        self._grouping: Grouping | None = None
+        self._masks = Masks(vocab_size)
+        self._requests: dict[RequestId, Request] = {}
+        self._live: dict[RequestId, Request] = {}
+        self._numbers = itertools.count()
+        self._lock = threading.RLock()
+        self._stepping = False
+        self._pending: list[Callable[[], None]] = []
+
+    # --- requests --------------------------------------------------------------------------------
+
+    @property
+    def request_ids(self) -> list[RequestId]:
+        """The live requests in order of arrival."""
+        with self._lock:
+            return list(self._live)
+
+    def add(
+        self,
+        params: SamplingParams,
+        prompt_token_ids: Sequence[int] = (),
+        *,
+        request_id: RequestId | None = None,
+        output_token_ids: Sequence[int] = (),
+        grammar: Any = None,
+        stopping_criteria: Sequence[StoppingCriteria] = (),
+    ) -> RequestId:
+        """Add a request; returns its id (`request_id`, or a new integer).
+
+        output_token_ids  output it already has: it goes on exactly as if it had been drawn here.
+        grammar           a compiled grammar (an object with `matcher()`), or any object with a
+                          matcher's methods.
+
+        Raises `ParameterError` or `RequestError` before anything changes.
+        """
+        if (params.best_of or params.n) > 1:
+            raise ParameterError(f"n={params.n}, best_of={params.best_of} needs add_group")
+        return self._add(params, prompt_token_ids, request_id, output_token_ids, grammar, stopping_criteria)
+
+    def add_group(
+        self,
+        params: SamplingParams,
+        prompt_token_ids: Sequence[int] = (),
+        *,
+        request_ids: Sequence[RequestId] | None = None,
+        grammar: Any = None,
+        stopping_criteria: Sequence[StoppingCriteria] = (),
+    ) -> list[RequestId]:
+        """Add `best_of` (default `n`) siblings of one prompt; returns their ids.
+
+        Sibling 0 has the request's seed, sibling i its Philox child. The engine may give the same
+        row of logits for all of them in the first step. `best` ranks them when they are done.
+        """
+        count = params.best_of or params.n
+        if request_ids is None:
+            request_ids = [self._new_id() for _ in range(count)]
+        if len(request_ids) != count or len(set(request_ids)) != count:
+            raise RequestError(f"request_ids={list(request_ids)!r} is not allowed: {count} different ids")
+        first = self._build(params, prompt_token_ids, request_ids[0], (), grammar, stopping_criteria)
+        if params.best_of is not None:
+            first.cumulative_logprob = 0.0
+        siblings = [first]
+        siblings += [first.fork(r, child_seed(first.seed, i)) for i, r in enumerate(request_ids[1:], 1)]
+        self._enter(siblings)
+        return list(request_ids)
+
+    def best(self, request_ids: Sequence[RequestId]) -> list[RequestId]:
+        """The `n` best of a group's siblings by cumulative logprob, the best first; ties in order."""
+        requests = [self._known(r) for r in request_ids]
+        ranked = sorted(requests, key=lambda r: -(r.cumulative_logprob or 0.0))
+        return [r.id for r in ranked[: requests[0].params.n]]
+
+    def accept(self, request_id: RequestId, token_ids: Sequence[int]) -> None:
+        """Add tokens chosen elsewhere (jump-forward, another sampler); the request may end by them.
+
+        Tokens behind the one that ends it are dropped. Selector state that follows drawn tokens
+        (mirostat's mu) does not move.
+        """
+        tokens = _token_ids("token_ids", token_ids, self.vocabulary)
+        with self._lock:
+            request = self._alive(request_id)
+            self._when_idle(lambda: self._accept_all(request, tokens))
+
+    def remove(self, request_id: RequestId) -> Record:
+        """Forget a request; one that is live ends with `abort`. Returns its record."""
+        with self._lock:
+            request = self._known(request_id)
+            del self._requests[request_id]
+            if self._live.pop(request_id, None) is not None:
+                request.finish("abort")
+                self._when_idle(lambda: self._release(request))
+                self._observe("request_finished", request.record())
+            return request.record()
+
+    def record(self, request_id: RequestId) -> Record:
+        """What is known of a request, live or finished."""
+        return self._known(request_id).record()
+
+    def fork(
+        self, request_id: RequestId, *, new_request_id: RequestId | None = None, seed: int | None = None
+    ) -> RequestId:
+        """A copy of a live request that goes on by itself; without `seed` it keeps the seed."""
+        with self._lock:
+            parent = self._alive(request_id)
+            child = parent.fork(self._free_id(new_request_id), seed)
+            self._enter([child])
+            return child.id
+
+    def rollback(self, request_id: RequestId, n: int) -> None:
+        """Take back the last n output tokens of a live request, in every part of its state."""
+        with self._lock:
+            request = self._alive(request_id)
+            have = len(request.entry.history.output_token_ids)
+            if not 0 <= n <= have:
+                raise RequestError(f"n={n} is not allowed: request {request_id!r} has {have} output tokens")
+            request.rollback(self._slots, n)
+            self._masks.spoil(request)
+
+    # --- steps -----------------------------------------------------------------------------------
+
+    def prepare(self, request_ids: Sequence[RequestId] | None = None) -> None:
+        """Fill grammar masks for the next step, while the forward pass runs."""
+        for request in self._named(request_ids):
+            self._masks.prepare(request)
+
+    def step(
+        self,
+        logits: Any,
+        request_ids: Sequence[RequestId] | None = None,
+        draft_token_ids: Sequence[Sequence[int]] | Mapping[RequestId, Sequence[int]] | None = None,
+    ) -> StepResult:
+        """Sample one token for each row of `logits` [rows, ≥ vocab] and advance the requests.
+
+        request_ids      whose rows these are, in order; default all live ones. Pass it where other
+                         threads add requests.
+        draft_token_ids  guesses for each request (in row order, or by id). A request with k drafts
+                         has k + 1 consecutive rows; drafts are accepted while they equal the draw.
+
+        A faulty row ends its request with `error`. Raises `RequestError`, `ParameterError`,
+        ValueError or TypeError for wrong ids and arrays before anything changes.
+        """
+        requests = self._named(request_ids)
+        drafts = self._drafts(draft_token_ids, requests)
+        first_rows = np.cumsum([0, *(1 + len(d) for d in drafts)], dtype=np.int64)
+        rows = self._rows(logits, int(first_rows[-1]))
+        with self._busy():
+            outcome = self._run(rows, requests, drafts, first_rows[:-1])
+        self._observe("step_finished", outcome)
+        return outcome
+
+    def process(self, logits: Any, request_ids: Sequence[RequestId] | None = None) -> np.ndarray:
+        """The chain without selector and without state change: float32 [rows, vocab], −inf = removed.
+
+        A faulty row is all NaN, and the reason is logged.
+        """
+        requests = self._named(request_ids)
+        rows = self._rows(logits, len(requests))
+        out = np.empty((len(requests), self.vocabulary.size), np.float32)
+        for i, request in enumerate(requests):
+            try:
+                out[i] = self._processed(request, rows.row(i))
+            except Exception as error:
+                logger.error("request %r: %s", request.id, error)
+                out[i] = np.nan
+        return out
+
+    def explain(self) -> list[GroupReport]:
+        """The groups of the live requests: their chains, and which backend runs each sampler."""
+        requests = self._named(None)
+        backend = self._chosen("cpu")
+        assert self._grouping is not None
+        return [
+            report(m.configuration.chain, backend, [requests[i].id for i in m.places])
+            for m in self._grouping.members(requests)
+        ]
+
+    # --- inside a step ---------------------------------------------------------------------------
+
+    def _run(
+        self,
+        rows: LogitRows,
+        requests: list[Request],
+        drafts: list[list[int]],
+        first_rows: np.ndarray,
+    ) -> StepResult:
+        token_ids = np.full(len(rows), -1, np.int64)
+        scores = Scores(len(rows))
+        active = list(range(len(requests)))
+        for depth in itertools.count():
+            members = requests if len(active) == len(requests) else [requests[i] for i in active]
+            self._substep(rows, members, first_rows[active] + depth, token_ids, scores)
+            active = [
+                i
+                for i in active
+                if depth < len(drafts[i])
+                and requests[i].live
+                and token_ids[first_rows[i] + depth] == drafts[i][depth]
+            ]
+            if not active:
+                break
+        result = StepResult(
+            token_ids,
+            first_rows,
+            [r.id for r in requests],
+            [r.take_text() for r in requests],
+            [r.finish_reason for r in requests],
+            [r.stop_reason for r in requests],
+            [r.error for r in requests],
+            [r.seed for r in requests],
+            [r.id for r in requests],
+            scores.gather(),
+        )
+        for request in requests:
+            if not request.live:
+                self._retire(request)
+        return result
+
+    def _substep(
+        self,
+        rows: LogitRows,
+        requests: list[Request],
+        where: np.ndarray,
+        token_ids: np.ndarray,
+        scores: Scores,
+    ) -> None:
+        """One row each of `requests`, at `where` [requests]: run, score, accept."""
+        backend = self._chosen(rows.device)
+        assert self._grouping is not None
+        bitmask = self._masks.gather(requests, where, len(rows))
+        members, where = _without_failed(requests, where)
+        batch = Batch(
+            rows,
+            self._grouping.groups(members, where),
+            token_ids,
+            np.full(len(rows), np.nan),
+            [None] * len(rows),
+            bitmask,
+        )
+        backend.run(batch)
+        for request, row in zip(members, where.tolist(), strict=True):
+            error = batch.errors[row]
+            if error is None and token_ids[row] < 0:
+                error = f"backend {backend.name} gave no token"
+            if error is not None:
+                token_ids[row] = -1
+                request.fail(error)
+                continue
+            try:
+                scores.add(request, row, int(token_ids[row]), batch, self._penalized)
+            except Exception as fault:
+                logger.error("request %r: no logprobs: %s", request.id, fault)
+            note = batch.notes[row]
+            request.accept(self._slots, int(token_ids[row]), None if np.isnan(note) else float(note))
+            if request.finish_reason == "error":
+                token_ids[row] = -1
+
+    def _processed(self, request: Request, row: np.ndarray) -> np.ndarray:
+        backend = self._chosen("cpu")
+        out = self._masked(request, row)
+        rows = self._single(request)
+        backend.apply(backend.compile(request.chain), out, rows)
+        return out[0]
+
+    def _penalized(self, request: Request, row: np.ndarray) -> np.ndarray:
+        """The row after masks, biases and penalties, before any other sampler."""
+        backend = self._chosen("cpu")
+        out = self._masked(request, row)
+        backend.apply(backend.compile(request.chain.edits_only()), out, self._single(request))
+        return out[0]
+
+    def _masked(self, request: Request, row: np.ndarray) -> np.ndarray:
+        out = checked_row(row)[None].copy()
+        if (words := self._masks.of(request)) is not None:
+            out[0, ~unpack_bitmask(words, self.vocabulary.size)] = -np.inf
+        return out
+
+    def _single(self, request: Request) -> Any:
+        assert self._grouping is not None
+        return self._grouping.rows_of([request])
+
+    def _chosen(self, device: str) -> Backend:
+        if self.backend is None:
+            self.backend = best_backend(device)
+        if self._grouping is None:
+            self._grouping = Grouping(self._slots, self.backend)
+        return self.backend
+
+    # --- checks, all before any change -----------------------------------------------------------
+
+    def _named(self, request_ids: Sequence[RequestId] | None) -> list[Request]:
+        with self._lock:
+            if request_ids is None:
+                return list(self._live.values())
+            if len(set(request_ids)) != len(request_ids):
+                raise RequestError(f"request_ids={list(request_ids)!r} names a request twice")
+            return [self._alive(r) for r in request_ids]
+
+    def _rows(self, logits: Any, count: int) -> LogitRows:
+        rows = LogitRows(logits, self.vocabulary.size)
+        if len(rows) != count:
+            raise ValueError(f"logits have {len(rows)} rows; the requests and drafts need {count}")
+        return rows
+
+    def _drafts(self, drafts: Any, requests: list[Request]) -> list[list[int]]:
+        if drafts is None:
+            return [[]] * len(requests)
+        if isinstance(drafts, Mapping):
+            ids = {r.id for r in requests}
+            for request_id in drafts:
+                if request_id not in ids:
+                    raise RequestError(
+                        f"draft_token_ids names {request_id!r}, which has no rows in this step"
+                    )
+            drafts = [drafts.get(r.id, ()) for r in requests]
+        if len(drafts) != len(requests):
+            raise RequestError(f"draft_token_ids has {len(drafts)} entries for {len(requests)} requests")
+        return [_token_ids("draft_token_ids", d, self.vocabulary) for d in drafts]
+
+    def _known(self, request_id: RequestId) -> Request:
+        try:
+            return self._requests[request_id]
+        except KeyError:
+            raise RequestError(f"request {request_id!r} is unknown") from None
+
+    def _alive(self, request_id: RequestId) -> Request:
+        request = self._known(request_id)
+        if request_id not in self._live:
+            raise RequestError(f"request {request_id!r} has finished ({request.finish_reason})")
+        return request
+
+    # --- membership ------------------------------------------------------------------------------
+
+    def _add(
+        self,
+        params: SamplingParams,
+        prompt: Sequence[int],
+        request_id: RequestId | None,
+        output: Sequence[int],
+        grammar: Any,
+        criteria: Sequence[StoppingCriteria],
+    ) -> RequestId:
+        request = self._build(params, prompt, self._free_id(request_id), output, grammar, criteria)
+        self._enter([request])
+        return request.id
+
+    def _build(
+        self,
+        params: SamplingParams,
+        prompt: Sequence[int],
+        request_id: RequestId,
+        output: Sequence[int],
+        grammar: Any,
+        criteria: Sequence[StoppingCriteria],
+    ) -> Request:
+        if not isinstance(params, SamplingParams):
+            raise ParameterError(f"params={params!r} is not allowed: a SamplingParams")
+        history = History(
+            _token_ids("prompt_token_ids", prompt, self.vocabulary),
+            _token_ids("output_token_ids", output, self.vocabulary),
+        )
+        if self.max_model_len is not None and len(history) >= self.max_model_len:
+            raise ParameterError(
+                f"the prompt has {len(history)} tokens, allowed are fewer than {self.max_model_len} (max_model_len)"
+            )
+        return Request(
+            request_id,
+            params,
+            history,
+            self.vocabulary,
+            matcher=_matcher(grammar),
+            max_model_len=self.max_model_len,
+            stopping_criteria=criteria,
+        )
+
+    def _enter(self, requests: Sequence[Request]) -> None:
+        with self._lock:
+            for request in requests:
+                if request.id in self._requests:
+                    raise RequestError(f"request id {request.id!r} is taken")
+            for request in requests:
+                self._requests[request.id] = self._live[request.id] = request
+                self._when_idle(lambda r=request: self._seat(r))
+                self._observe("request_added", request.id, request.params)
+
+    def _seat(self, request: Request) -> None:
+        if request.live:  # it may have been removed while it waited
+            request.slot = self._slots.put(request.entry, request.params.given, request.seed)
+
+    def _accept_all(self, request: Request, tokens: Sequence[int]) -> None:
+        for token_id in tokens:
+            if request.live:
+                request.accept(self._slots, token_id)
+        self._masks.spoil(request)
+        if not request.live:
+            self._retire(request)
+
+    def _retire(self, request: Request) -> None:
+        """Take a finished request out of the live ones; its record stays."""
+        with self._lock:
+            if self._live.pop(request.id, None) is not None:
+                self._release(request)
+                self._observe("request_finished", request.record())
+
+    def _release(self, request: Request) -> None:
+        if request.slot >= 0:
+            self._slots.remove(request.slot)
+            request.slot = -1
+            if self._grouping is not None:
+                self._grouping.forget()
+
+    def _free_id(self, request_id: RequestId | None) -> RequestId:
+        if request_id is None:
+            return self._new_id()
+        if request_id in self._requests:
+            raise RequestError(f"request id {request_id!r} is taken")
+        return request_id
+
+    def _new_id(self) -> int:
+        return next(n for n in self._numbers if n not in self._requests)
+
+    def _when_idle(self, work: Callable[[], None]) -> None:
+        """Do `work` now, or right after the step that is running. Called with the lock held."""
+        if self._stepping:
+            self._pending.append(work)
+        else:
+            work()
+
+    @contextmanager
+    def _busy(self) -> Iterator[None]:
+        with self._lock:
+            self._stepping = True
+        try:
+            yield
+        finally:
+            with self._lock:
+                self._stepping = False
+                pending, self._pending = self._pending, []
+                for work in pending:
+                    work()
+
+    def _observe(self, event: str, *values: Any) -> None:
+        for name, observer in default_registry().catalogue.observers.items():
+            if method := getattr(observer, event, None):
+                try:
+                    method(*values)
+                except Exception:
+                    logger.exception("observer %s failed at %s", name, event)
+
+
+def _matcher(grammar: Any) -> Any:
+    if grammar is None or hasattr(grammar, "fill_bitmask"):
+        return grammar
+    if hasattr(grammar, "matcher"):
+        return grammar.matcher()
+    raise ParameterError(f"grammar={grammar!r} is not allowed: a compiled grammar or a matcher")
+
+
+def _token_ids(name: str, token_ids: Any, vocabulary: Vocabulary) -> list[int]:
+    ids = np.asarray(token_ids)
+    if ids.ndim != 1 or (ids.size and ids.dtype.kind not in "iu"):
+        raise ParameterError(f"{name}={token_ids!r} is not allowed: a list of token ids")
+    listed: list[int] = ids.tolist()
+    if listed and not (0 <= min(listed) and max(listed) < vocabulary.size):
+        vocabulary.check_ids(name, listed)
+    return listed
+
+
+def _at_least_one(name: str, value: int | None) -> None:
+    if value is not None and value < 1:
+        raise ParameterError(f"{name}={value!r} is not allowed: at least 1")
+
+
+def _without_failed(requests: list[Request], where: np.ndarray) -> tuple[list[Request], np.ndarray]:
+    """Leave out requests that a failing grammar has just ended."""
+    if all(r.live for r in requests):
+        return requests, where
+    live = [i for i, r in enumerate(requests) if r.live]
+    return [requests[i] for i in live], where[live]

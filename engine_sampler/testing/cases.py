@@ -1,0 +1,156 @@
+"""Random batches, the same in every run, on which samplers are tried."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any, TypeVar
+
+import numpy as np
+
+from ..arithmetic import FLT_MAX, LOGIT_LIMIT
+from ..rows import padded
+
+Random = np.random.Generator
+T = TypeVar("T")
+
+
+@dataclass(frozen=True)
+class Case:
+    """One batch: float32 logits [n, vocab], and parameters, history and seed of each row."""
+
+    logits: np.ndarray
+    kinds: tuple[str, ...]
+    params: tuple[Mapping[str, Any], ...]
+    prompts: tuple[tuple[int, ...], ...]
+    outputs: tuple[tuple[int, ...], ...]
+    seeds: tuple[int, ...]
+
+    def __len__(self) -> int:
+        return len(self.logits)
+
+    @property
+    def vocab_size(self) -> int:
+        return int(self.logits.shape[1])
+
+    @property
+    def alive(self) -> np.ndarray:
+        """bool [n, vocab]: tokens that are not removed."""
+        alive: np.ndarray = self.logits > -np.inf
+        return alive
+
+    def take(self, which: Sequence[int]) -> Case:
+        """Some of the rows, in the order of `which`."""
+
+        def pick(values: Sequence[T]) -> tuple[T, ...]:
+            return tuple(values[i] for i in which)
+
+        return Case(
+            self.logits[list(which)],
+            pick(self.kinds),
+            pick(self.params),
+            pick(self.prompts),
+            pick(self.outputs),
+            pick(self.seeds),
+        )
+
+    def alone(self) -> Iterator[Case]:
+        """Every row as a batch of its own."""
+        return (self.take([i]) for i in range(len(self)))
+
+    def reversed(self) -> Case:
+        """The rows from last to first."""
+        return self.take(range(len(self))[::-1])
+
+    def with_output(self, token_ids: np.ndarray) -> Case:
+        """The same batch with `token_ids` [n, k] added to the outputs."""
+        outputs = (out + tuple(more) for out, more in zip(self.outputs, token_ids.tolist(), strict=True))
+        return replace(self, outputs=tuple(outputs))
+
+    def some_token_ids(self, k: int) -> np.ndarray:
+        """Token ids to go on with, int64 [n, k]: few, so that n-grams of the history come back."""
+        return np.random.default_rng(len(self)).integers(0, min(self.vocab_size, 3), (len(self), k))
+
+    def some_notes(self, k: int) -> np.ndarray:
+        """Notes of a selector for them, float64 [n, k]."""
+        return np.random.default_rng(len(self)).uniform(0, 10, (len(self), k))
+
+    def compact(self, keep: np.ndarray, padding: int = 0) -> tuple[np.ndarray, np.ndarray]:
+        """Only the columns `keep` [n, vocab]: logits and their ids; `padding` columns are added."""
+        ids = padded([np.flatnonzero(row) for row in keep], self.vocab_size, np.int64)
+        ids = np.pad(ids, ((0, 0), (0, padding)), constant_values=self.vocab_size)
+        wide = np.pad(self.logits, ((0, 0), (0, 1)), constant_values=-np.inf)
+        return np.take_along_axis(wide, ids, axis=1), ids
+
+    def refuse(self, wrong: np.ndarray, what: str) -> None:
+        """Raise AssertionError for the first True of `wrong`: [n], or [n, vocab] for "token 5 …"."""
+        if not wrong.any():
+            return
+        i, *column = np.argwhere(wrong)[0].tolist()
+        token = f"token {column[0]} " if column else ""
+        raise AssertionError(
+            f"{token}{what}, in row {i} of {len(wrong)}: "
+            f"{self.kinds[i]}, vocabulary {self.vocab_size}, params {dict(self.params[i])}"
+        )
+
+    def expect_equal(self, result: np.ndarray, expected: np.ndarray, where: str) -> None:
+        """Raise AssertionError unless both float arrays [n, k] hold the same bits, NaN being equal."""
+        same = (result == expected) & (np.signbit(result) == np.signbit(expected))
+        same |= np.isnan(result) & np.isnan(expected)
+        self.refuse(~same.all(axis=1), f"the result differs {where}")
+
+
+def cases(params: Sequence[Mapping[str, Any]], vocab_sizes: Sequence[int], rounds: int) -> Iterator[Case]:
+    """For every size and round a batch with a row of each kind for each entry of `params`."""
+    for size in vocab_sizes:
+        for number in range(rounds):
+            yield make_case(params, size, np.random.default_rng([size, number]))
+
+
+def make_case(params: Sequence[Mapping[str, Any]], vocab_size: int, random: Random) -> Case:
+    """A batch with a row of each kind for each entry of `params`."""
+    drawn = [(kind, given) for given in params for kind in KINDS]
+    logits = [KINDS[kind](random, vocab_size) for kind, _ in drawn]
+    prompts = tuple(_history(random, vocab_size, 30) for _ in drawn)
+    outputs = tuple(_history(random, vocab_size, 20) for _ in drawn)
+    seeds = tuple(random.integers(0, 2**63, len(drawn)).tolist())
+    kinds, given = zip(*drawn, strict=True)
+    return Case(np.stack(logits).astype(np.float32), kinds, given, prompts, outputs, seeds)
+
+
+def _history(random: Random, vocab_size: int, most: int) -> tuple[int, ...]:
+    """Up to `most` token ids, often none; mostly from a few ids, so that n-grams come back."""
+    length = max(0, int(random.integers(-most // 4, most + 1)))
+    few = random.integers(0, min(vocab_size, 3), length)
+    return tuple(np.where(random.random(length) < 0.9, few, random.integers(0, vocab_size, length)).tolist())
+
+
+# --- kinds of rows -------------------------------------------------------------------------------
+
+
+def _leave(random: Random, row: np.ndarray, count: int) -> np.ndarray:
+    removed = random.permutation(len(row))[max(1, count) :]
+    row[removed] = -np.inf
+    return row
+
+
+def _gaps(random: Random, size: int) -> np.ndarray:
+    """Steps of up to 3 bits, so that longer rows reach far below the lightest weight."""
+    return random.permutation(-np.cumsum(random.random(size) * 2))
+
+
+KINDS: Mapping[str, Callable[[Random, int], np.ndarray]] = {
+    "peaked": lambda random, size: random.normal(0, 10, size),
+    "plain": lambda random, size: random.normal(0, 2, size),
+    "flat": lambda random, size: random.normal(0, 0.05, size),
+    "constant": lambda random, size: np.full(size, -3.5),
+    "tied": lambda random, size: random.integers(-2, 3, size).astype(float),
+    "falling": _gaps,
+    "half removed": lambda random, size: _leave(random, random.normal(0, 3, size), size // 2),
+    "mostly removed": lambda random, size: _leave(random, random.normal(0, 3, size), 5),
+    "single": lambda random, size: _leave(random, random.normal(0, 3, size), 1),
+    "signed zero": lambda random, size: random.choice([-0.0, 0.0], size),
+    "wide": lambda random, size: random.uniform(-1, 1, size) * float(LOGIT_LIMIT),
+    "extreme": lambda random, size: random.choice([-float(FLT_MAX), 0.0, 1.0, float(FLT_MAX)], size),
+}
+"""Rows as they come from models and from earlier samplers, by name."""

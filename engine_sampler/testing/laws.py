@@ -1,0 +1,248 @@
+"""The laws that samplers and selectors share, as a test class."""
+
+from __future__ import annotations
+
+import math
+import sys
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import Any, ClassVar
+
+import numpy as np
+
+from ..catalogue import check_object
+from ..contract import Example, Param, ParameterError, Sampler, Selector
+from ..rows import Rows
+from .cases import Case, cases
+from .live import Live
+from .single import known_params, settings
+
+STEPS = 4
+"""How many tokens requests go on where a law is about their state."""
+
+LEFT_OUT = "when removed columns are left out"
+
+
+class Contract:
+    """What `SamplerContract` and `SelectorContract` share. Every law is a method `test_…`.
+
+    params         parameter sets to try; each must turn the sampler on.
+    vocab_sizes    sizes to try. A sampler whose params name token ids needs sizes that have them.
+    eos_token_ids  given to the sampler, as far as the vocabulary has them.
+    rounds         batches of every size: more rounds, more random rows.
+    """
+
+    params: ClassVar[Sequence[Mapping[str, Any]]] = ()
+    vocab_sizes: ClassVar[Sequence[int]] = (1, 2, 17, 300, 2000)
+    eos_token_ids: ClassVar[Sequence[int]] = ()
+    rounds: ClassVar[int] = 1
+
+    def tokenizer(self, vocab_size: int) -> Any:
+        """The tokenizer to give, for samplers that need one; also where examples are run."""
+        return None
+
+    # --- what a kit says -------------------------------------------------------------------------
+
+    @property
+    def part(self) -> Any:
+        """The sampler or selector under test."""
+        raise NotImplementedError
+
+    def run(self, logits: np.ndarray, rows: Rows) -> Any:
+        """Call the sampler on `logits`, which it may change."""
+        raise NotImplementedError
+
+    def outcome(self, logits: np.ndarray, rows: Rows) -> np.ndarray:
+        """What the sampler makes of `logits`, by token id: floats [n, k], compared by their bits."""
+        raise NotImplementedError
+
+    def accepted(self, outcome: np.ndarray, rows: Rows) -> tuple[np.ndarray, np.ndarray]:
+        """The token that each row goes on with, int64 [n], and the selector's notes, objects [n]."""
+        raise NotImplementedError
+
+    def check_outcome(self, case: Case, outcome: np.ndarray) -> None:
+        """Raise AssertionError unless `outcome` is possible at all."""
+        raise NotImplementedError
+
+    def check_example(self, example: Example) -> None:
+        """Raise AssertionError unless the sampler does what `example` says."""
+        raise NotImplementedError
+
+    # --- laws ------------------------------------------------------------------------------------
+
+    def test_the_declaration_is_sound(self) -> None:
+        check_object(self.part, (Sampler, Selector))
+        assert "__doc__" in vars(type(self.part)), f"{type(self.part).__name__} has no docstring"
+        for param in self.part.params:
+            for bound in bounds(param):
+                param.check(bound)
+
+    def test_neutral_parameters_leave_it_out(self) -> None:
+        active = self.part.is_active(settings(self.part, {}))
+        assert not active, f"{self.part.name} is on although no parameter asks for it"
+
+    def test_the_same_call_gives_the_same_result(self) -> None:
+        for case in self.cases():
+            rows = Live(self, case).rows
+            first, second = self.outcome(case.logits, rows), self.outcome(case.logits, rows)
+            case.expect_equal(second, first, "when the call is repeated")
+            Live(self, case.reversed()).outcome()
+            third = self.outcome(case.logits, rows)
+            case.expect_equal(third, first, "when the call is repeated after another one")
+
+    def test_a_row_depends_on_itself_only(self) -> None:
+        for case in self.cases():
+            together = Live(self, case).outcome()
+            alone = np.concatenate([Live(self, one).outcome() for one in case.alone()])
+            case.expect_equal(alone, together, "between a batch and the row alone")
+            backwards = Live(self, case.reversed()).outcome()[::-1]
+            case.expect_equal(backwards, together, "when the rows change places")
+
+    def test_removed_columns_do_not_matter(self) -> None:
+        for case in self.cases():
+            full = Live(self, case).outcome()
+            some = case.alive | (np.arange(case.vocab_size) % 2 == 0)
+            for keep, padding in ((case.alive, 0), (case.alive, 3), (some, 0)):
+                case.expect_equal(self._on_subset(case, keep, padding), full, LEFT_OUT)
+            for one, expected in zip(case.alone(), full, strict=True):
+                one.expect_equal(self._on_subset(one, one.alive), expected[None], LEFT_OUT)
+
+    def test_inputs_are_only_read(self) -> None:
+        for case in self.cases():
+            rows = Live(self, case).rows
+            before = {name: array.copy() for name, array in self._inputs(rows)}
+            self.outcome(case.logits, rows)
+            for name, array in self._inputs(rows):
+                assert np.array_equal(array, before[name]), f"{self.part.name} writes to {name}"
+
+    def test_no_input_is_kept(self) -> None:
+        for case in self.cases():
+            rows, logits = Live(self, case).rows, case.logits.copy()
+            held: dict[str, Any] = {name: rows[name] for name in known_params(self.part)}
+            held |= {"logits": logits, "rows": rows}
+            before = {name: sys.getrefcount(value) for name, value in held.items()}
+            self.run(logits, rows)
+            for name, value in held.items():
+                kept = sys.getrefcount(value) > before[name]
+                assert not kept, f"{self.part.name} keeps a reference to {name} after the call"
+
+    def test_tokens_may_arrive_in_any_portions(self) -> None:
+        for case in self.cases():
+            token_ids, notes = case.some_token_ids(STEPS), case.some_notes(STEPS)
+            singly, at_once = Live(self, case), Live(self, case)
+            for step in range(STEPS):
+                singly.accept(token_ids[:, step : step + 1], notes[:, step : step + 1])
+            at_once.accept(token_ids, notes)
+            case.expect_equal(at_once.outcome(), singly.outcome(), "when tokens come together")
+
+    def test_a_resumed_request_goes_on_alike(self) -> None:
+        for case in self.cases():
+            token_ids = case.some_token_ids(STEPS)
+            live, resumed = Live(self, case), Live(self, case.with_output(token_ids))
+            live.accept(token_ids)
+            case.expect_equal(resumed.outcome(), live.outcome(), "when the output is given at once")
+
+    def test_rollback_undoes_accept(self) -> None:
+        for case in self.cases():
+            live = Live(self, case)
+            seen = live.walk(STEPS)
+            live.rollback(0)
+            live.rollback(STEPS - 1)
+            self._expect_same(case, live.walk(STEPS - 1), seen[1:], "after accept and rollback")
+            resumed = Live(self, case.with_output(case.some_token_ids(STEPS)))
+            resumed.rollback(STEPS)
+            case.expect_equal(resumed.outcome(), seen[0], "after output is rolled back")
+
+    def test_a_fork_is_independent(self) -> None:
+        for case in self.cases():
+            other_seeds = [seed ^ 1 for seed in case.seeds]
+            parent, twin, other = (Live(self, case) for _ in range(3))
+            for live in (parent, twin, other):
+                live.walk(2)
+            child = parent.fork(other_seeds)
+            other.reseed(other_seeds)
+            self._expect_same(case, child.walk(STEPS), other.walk(STEPS), "in a fork")
+            self._expect_same(case, parent.walk(STEPS), twin.walk(STEPS), "after a fork went on")
+
+    def test_extreme_parameters_work(self) -> None:
+        for case in cases(list(self._extremes()), self.vocab_sizes, rounds=1):
+            self.check_outcome(case, Live(self, case).outcome())
+
+    def test_examples_hold(self) -> None:
+        for example in self.part.examples:
+            self.check_example(example)
+
+    # --- helpers ---------------------------------------------------------------------------------
+
+    def cases(self) -> Iterator[Case]:
+        """The batches to try."""
+        assert self.params, f"{type(self).__name__} has no params to try"
+        return cases(self.params, self.vocab_sizes, self.rounds)
+
+    def history_of(self, example: Example) -> dict[str, Any]:
+        """The history of an example, as keywords of `apply_sampler` and `select`."""
+        return {
+            "prompts": [example.prompt_token_ids],
+            "outputs": [example.output_token_ids],
+            "eos_token_ids": example.eos_token_ids,
+            "tokenizer": self.tokenizer(len(example.logits)),
+        }
+
+    def _on_subset(self, case: Case, keep: np.ndarray, padding: int = 0) -> np.ndarray:
+        logits, ids = case.compact(keep, padding)
+        return self.outcome(logits, Live(self, case).rows.take(slice(None), ids).bind(self.part))
+
+    def _inputs(self, rows: Rows) -> Iterator[tuple[str, np.ndarray]]:
+        for name in known_params(self.part):
+            yield f"parameter {name}", rows[name]
+        for i in range(len(rows)):
+            yield f"the history of row {i}", rows.token_ids(i)
+
+    def _expect_same(
+        self, case: Case, results: Iterable[np.ndarray], expected: Iterable[np.ndarray], where: str
+    ) -> None:
+        for result, right in zip(results, expected, strict=True):
+            case.expect_equal(result, right, where)
+
+    def _extremes(self) -> Iterator[Mapping[str, Any]]:
+        """Every parameter set with every own parameter at its bounds, where that is allowed."""
+        for given in self.params:
+            for param in self.part.params:
+                for bound in bounds(param):
+                    extreme = {**given, param.name: bound}
+                    if self._is_tried(extreme):
+                        yield extreme
+            yield given
+
+    def _is_tried(self, params: Mapping[str, Any]) -> bool:
+        try:
+            values = settings(self.part, params)
+        except ParameterError:
+            return False
+        return isinstance(self.part, Selector) or self.part.is_active(values)
+
+
+def bounds(param: Param) -> tuple[Any, ...]:
+    """The outermost values of a number, every value of a choice or switch, else nothing."""
+    if param.choices is not None:
+        return param.choices
+    if param.type is bool:
+        return (False, True)
+    if param.type not in (int, float):
+        return ()
+    most = {int: 2**31 - 1, float: sys.float_info.max}[param.type]
+    low = -most if param.low is None else param.low
+    if param.low_open:
+        low = low + 1 if param.type is int else math.nextafter(low, math.inf)
+    return (low, most if param.high is None else param.high)
+
+
+def failing_laws(kit: type[Contract]) -> dict[str, str]:
+    """The laws that `kit` finds broken, by name, with what is wrong."""
+    failing = {}
+    for name in sorted(dir(kit)):
+        if name.startswith("test_"):
+            try:
+                getattr(kit(), name)()
+            except Exception as error:
+                failing[name] = str(error) if isinstance(error, AssertionError) else repr(error)
+    return failing

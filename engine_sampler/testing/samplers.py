@@ -1,0 +1,137 @@
+"""`SamplerContract`: the laws of samplers as a test class to subclass."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import ClassVar
+
+import numpy as np
+
+from ..arithmetic import draw64
+from ..contract import Example, Sampler, Truncation
+from ..rows import Rows
+from .cases import Case
+from .laws import Contract
+from .live import Live
+from .single import apply_sampler, settings
+
+
+class SamplerContract(Contract):
+    """The laws every sampler keeps, tried on random rows. Subclass it; pytest does the rest.
+
+        class TestMinP(SamplerContract):
+            sampler = MinP()
+            params = [dict(min_p=0.05), dict(min_p=1.0), dict(min_p=0.9, min_keep=3)]
+
+    The sampler need not be registered. Beside the attributes of `Contract`:
+
+    may_empty         True for masks, which may leave nothing.
+    removes           False for samplers that only move logits: then finite logits stay finite.
+    apply_at_neutral  False if neutral values have no meaning in `apply` (such as top_k = 0). A chain
+                      never calls it with them.
+    """
+
+    sampler: ClassVar[Sampler]
+    may_empty: ClassVar[bool] = False
+    removes: ClassVar[bool] = True
+    apply_at_neutral: ClassVar[bool] = True
+
+    @property
+    def part(self) -> Sampler:
+        return self.sampler
+
+    # --- laws ------------------------------------------------------------------------------------
+
+    def test_params_turn_it_on(self) -> None:
+        for given in self.params:
+            assert self.sampler.is_active(settings(self.sampler, given)), f"{given} leaves it off"
+
+    def test_neutral_values_change_nothing(self) -> None:
+        if self.apply_at_neutral:
+            for case in self.cases():
+                neutral = replace(case, params=({},) * len(case))
+                outcome = Live(self, neutral).outcome()
+                neutral.expect_equal(outcome, _with_padding(case.logits), "from the input at neutral values")
+
+    def test_removed_tokens_stay_removed(self) -> None:
+        for case in self.cases():
+            self._check_removed(case, Live(self, case).outcome())
+
+    def test_a_token_is_left(self) -> None:
+        for case in self.cases():
+            self._check_left(case, Live(self, case).outcome())
+
+    def test_results_are_finite_or_removed(self) -> None:
+        for case in self.cases():
+            self._check_finite(case, Live(self, case).outcome())
+
+    def test_the_best_token_stays_the_best_if_claimed(self) -> None:
+        if self.sampler.argmax_invariant:
+            for case in self.cases():
+                outcome = Live(self, case).outcome()
+                moved = outcome.argmax(axis=1) != case.logits.argmax(axis=1)
+                case.refuse(moved, "the best token is another one afterwards")
+
+    def test_keep_agrees_with_apply_and_only_reads(self) -> None:
+        if isinstance(self.sampler, Truncation):
+            for case in self.cases():
+                live = Live(self, case)
+                logits = case.logits.copy()
+                with np.errstate(all="ignore"):
+                    mask = self.sampler.keep(logits, live.rows)
+                case.refuse((logits != case.logits).any(axis=1), "keep writes to the logits")
+                kept = _with_padding(np.where(mask, logits, -np.inf))
+                case.expect_equal(live.outcome(), kept, "between keep and apply")
+
+    # --- what the shared laws ask ----------------------------------------------------------------
+
+    def run(self, logits: np.ndarray, rows: Rows) -> None:
+        with np.errstate(all="ignore"):
+            self.sampler.apply(logits, rows)
+
+    def outcome(self, logits: np.ndarray, rows: Rows) -> np.ndarray:
+        """The new logits by token id, and the greatest of the padding columns: [n, vocab + 1]."""
+        out = logits.copy()
+        self.run(out, rows)
+        if rows.ids is None:
+            return _with_padding(out)
+        by_id = np.full((len(out), rows.vocabulary.size + 1), -np.inf, np.float32)
+        np.maximum.at(by_id, (np.arange(len(out))[:, None], rows.ids), out)
+        return by_id
+
+    def accepted(self, outcome: np.ndarray, rows: Rows) -> tuple[np.ndarray, np.ndarray]:
+        few = np.uint64(min(rows.vocabulary.size, 3))
+        token_ids = (draw64(rows.seed, rows.position, stream=1) % few).astype(np.int64)
+        return token_ids, np.full(len(rows), None)
+
+    def check_outcome(self, case: Case, outcome: np.ndarray) -> None:
+        self._check_removed(case, outcome)
+        self._check_left(case, outcome)
+        self._check_finite(case, outcome)
+
+    def check_example(self, example: Example) -> None:
+        given = dict(example.params)
+        result = apply_sampler(self.sampler, example.logits, given, **self.history_of(example))
+        right = np.allclose(result, np.array(example.expect), rtol=1e-5, atol=1e-6)
+        assert right, f"{list(example.logits)} with {given} gives {result.tolist()}, not {example.expect}"
+
+    # --- helpers ---------------------------------------------------------------------------------
+
+    def _check_removed(self, case: Case, outcome: np.ndarray) -> None:
+        removed = _with_padding(case.logits) == -np.inf
+        case.refuse(removed & (outcome != -np.inf), "was removed before and comes back")
+
+    def _check_left(self, case: Case, outcome: np.ndarray) -> None:
+        if not self.may_empty:
+            case.refuse((outcome == -np.inf).all(axis=1), "no token is left")
+
+    def _check_finite(self, case: Case, outcome: np.ndarray) -> None:
+        case.refuse(np.isnan(outcome), "becomes NaN")
+        case.refuse(outcome == np.inf, "becomes infinite")
+        if not self.removes:
+            lost = (outcome == -np.inf) & (_with_padding(case.logits) > -np.inf)
+            case.refuse(lost, "is removed by a sampler that removes nothing")
+
+
+def _with_padding(logits: np.ndarray) -> np.ndarray:
+    return np.pad(logits, ((0, 0), (0, 1)), constant_values=-np.inf)

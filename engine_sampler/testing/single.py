@@ -1,0 +1,104 @@
+"""Run one sampler or selector by itself, as a backend would."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from ..chain import Chain
+from ..contract import Param, ParameterError, Sampler, Selection, Selector, Vocabulary
+from ..params import SamplingParams
+from ..registry import default_registry
+from ..rows import Rows
+from ..slots import History, Slot, Slots
+
+Params = Mapping[str, Any]
+"""`SamplingParams`, or some parameters by name, such as {"min_p": 0.05}; the others are neutral."""
+
+
+def make_rows(sampler: Sampler | Selector, params: Sequence[Params], vocab_size: int, **history: Any) -> Rows:
+    """`Rows` for one sampler or selector, one row per entry of `params`, as a backend would give.
+
+    The sampler need not be registered. `history` takes the keywords of `open_slots`.
+    """
+    slots, index = open_slots(sampler, params, vocab_size, **history)
+    return Rows(slots, index).bind(sampler)
+
+
+def apply_sampler(
+    sampler: Sampler, logits: Any, params: Params | Sequence[Params], **history: Any
+) -> np.ndarray:
+    """What `sampler` makes of float `logits` [n, vocab] or [vocab]: a new float32 array.
+
+    `history` takes the keywords of `open_slots`.
+    """
+    out = np.array(logits, np.float32, ndmin=2)
+    with np.errstate(all="ignore"):
+        sampler.apply(out, _rows_for(sampler, out, params, history))
+    return out[0] if np.ndim(logits) == 1 else out
+
+
+def select(selector: Selector, logits: Any, params: Params | Sequence[Params], **history: Any) -> Selection:
+    """What `selector` chooses in float `logits` [n, vocab]; `history` as in `open_slots`."""
+    array = np.array(logits, np.float32, ndmin=2)
+    with np.errstate(all="ignore"):
+        return selector.select(array, _rows_for(selector, array, params, history))
+
+
+def open_slots(
+    sampler: Sampler | Selector,
+    params: Sequence[Params],
+    vocab_size: int,
+    *,
+    prompts: Sequence[Sequence[int]] | None = None,
+    outputs: Sequence[Sequence[int]] | None = None,
+    seeds: Sequence[int] | None = None,
+    eos_token_ids: Sequence[int] = (),
+    tokenizer: Any = None,
+) -> tuple[Slots, np.ndarray]:
+    """Live requests in whose chain only `sampler` stands: the slots, and the slot of each request.
+
+    prompts, outputs  token ids of each request's history (default: none).
+    seeds             default: the seed parameter, or 0.
+    """
+    vocabulary = Vocabulary(vocab_size, tuple(eos_token_ids), tokenizer)
+    slots = Slots(vocabulary, known_params(sampler))
+    index = []
+    for i, given in enumerate(params):
+        values = settings(sampler, given)
+        slot = Slot(_chain_of(sampler), History(prompts[i] if prompts else (), outputs[i] if outputs else ()))
+        slot.open(values, vocabulary)
+        index.append(slots.put(slot, values, seeds[i] if seeds else (values["seed"] or 0)))
+    return slots, np.array(index, np.int64)
+
+
+def known_params(sampler: Sampler | Selector) -> dict[str, Param]:
+    """Every registered parameter, and those of `sampler`, by name."""
+    return {**default_registry().catalogue.params, **{p.name: p for p in sampler.params}}
+
+
+def settings(sampler: Sampler | Selector, params: Params) -> dict[str, Any]:
+    """Every parameter by name as `sampler` would see it, each checked, and then together."""
+    known = known_params(sampler)
+    values = {name: param.neutral for name, param in known.items()}
+    for name, value in (params.given if isinstance(params, SamplingParams) else params).items():
+        if name not in known:
+            raise ParameterError(f"{name!r} is neither registered nor a parameter of {sampler.name}")
+        values[name] = known[name].check(value)
+    sampler.check(values)
+    return values
+
+
+def _rows_for(
+    sampler: Sampler | Selector, logits: np.ndarray, params: Params | Sequence[Params], history: Any
+) -> Rows:
+    many = [params] * len(logits) if isinstance(params, Mapping) else list(params)
+    return make_rows(sampler, many, logits.shape[1], **history)
+
+
+def _chain_of(part: Sampler | Selector) -> Chain:
+    if isinstance(part, Selector):
+        return Chain((), part)
+    return Chain((part,), default_registry().catalogue.selectors["dist"])

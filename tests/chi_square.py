@@ -1,0 +1,39 @@
+"""Pearson's chi-square test, for selectors: do drawn tokens follow a distribution?"""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+
+LEAST_EXPECTED = 5.0
+"""Tokens expected less often than this are counted together."""
+
+SIGNIFICANCE = 1e-4
+"""Seeds are fixed, so a test passes always or never; a right one fails with this chance when written."""
+
+
+def p_value(statistic: float, degrees: int) -> float:
+    """The chance of a greater chi-square, by Wilson and Hilferty's cube root (good to 1e-3 or so)."""
+    spread = 2 / (9 * degrees)
+    z = ((statistic / degrees) ** (1 / 3) - (1 - spread)) / math.sqrt(spread)
+    return 0.5 * math.erfc(z / math.sqrt(2))
+
+
+def agreement(probabilities: np.ndarray, tokens: np.ndarray) -> float:
+    """The p-value of `tokens` as draws from `probabilities` [vocab]."""
+    expected = np.asarray(probabilities) * len(tokens)
+    counts = np.bincount(tokens, minlength=len(expected))
+    rare = expected < LEAST_EXPECTED
+    assert not counts[np.equal(probabilities, 0)].any(), "a token without probability was drawn"
+    bins = np.append(expected[~rare], expected[rare].sum())
+    seen = np.append(counts[~rare], counts[rare].sum())
+    if bins[-1] < LEAST_EXPECTED:
+        bins, seen = np.append(bins[:-2], bins[-2:].sum()), np.append(seen[:-2], seen[-2:].sum())
+    return p_value(float(((seen - bins) ** 2 / bins).sum()), len(bins) - 1)
+
+
+def assert_drawn_from(probabilities: np.ndarray, tokens: np.ndarray) -> None:
+    """Fail if `tokens` are no draws from `probabilities`."""
+    p = agreement(probabilities, tokens)
+    assert p > SIGNIFICANCE, f"the draws do not follow the distribution: p = {p:.2g}"

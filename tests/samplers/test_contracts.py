@@ -1,0 +1,173 @@
+"""Every built-in sampler and selector keeps the laws, by the kit that plugins use."""
+
+from __future__ import annotations
+
+import os
+from typing import Any
+
+import pytest
+
+from engine_sampler.contract import Selector
+from engine_sampler.params import CORE_PARAMS
+from engine_sampler.registry import Registry
+from engine_sampler.testing import SamplerContract, SelectorContract
+from engine_sampler.tokenizer import Tokenizer
+
+CATALOGUE = Registry(CORE_PARAMS).catalogue
+PARTS = {**CATALOGUE.samplers, **CATALOGUE.selectors}
+
+ROUNDS = int(os.environ.get("ENGINE_SAMPLER_TEST_ROUNDS", "1"))
+"""How many batches of random rows of every size are tried."""
+
+WITH_IDS = (17, 300, 2000)
+"""Vocabulary sizes for parameters that name token ids."""
+LETTERS = str.maketrans("01", "ab")
+
+
+def small_tokenizer(self: Any, vocab_size: int) -> Tokenizer:
+    """Tokens that begin alike: a, b, aa, ab, ba, bb, aaa, …; token 8 is a newline."""
+    spelled = [bin(number + 2)[3:].translate(LETTERS).encode() for number in range(vocab_size)]
+    if vocab_size > 8:
+        spelled[8] = b"\n"
+    return Tokenizer(spelled)
+
+
+TABLE: dict[str, dict[str, Any]] = {
+    # masks and biases
+    "allowed_token_ids": {
+        "params": [{"allowed_token_ids": [3]}, {"allowed_token_ids": [0, 2, 5, 16]}],
+        "vocab_sizes": WITH_IDS,
+        "may_empty": True,
+        "apply_at_neutral": False,
+    },
+    "bad_words": {
+        "params": [{"bad_words": [1]}, {"bad_words": [[0, 1], [2, 2, 0], 5]}],
+        "vocab_sizes": WITH_IDS,
+        "may_empty": True,
+    },
+    "ignore_eos": {
+        "params": [{"ignore_eos": True}],
+        "eos_token_ids": (0, 2),
+        "apply_at_neutral": False,
+    },
+    "min_tokens": {
+        "params": [{"min_tokens": 8}, {"min_tokens": 25}],
+        "eos_token_ids": (0, 2),
+    },
+    "logit_bias": {
+        "params": [{"logit_bias": {0: 1.5, 3: -2.0, 16: 1e38}}, {"logit_bias": {1: float("-inf"), 2: 100}}],
+        "vocab_sizes": WITH_IDS,
+        "may_empty": True,
+    },
+    # penalties
+    "penalties": {
+        "params": [
+            {"repetition_penalty": 1.3},
+            {"repetition_penalty": 0.8, "repetition_penalty_range": 4, "penalty_scope": "output"},
+            {"repetition_penalty": 2.0, "repetition_penalty_range": 9, "repetition_penalty_slope": 0.7},
+            {"frequency_penalty": 0.4, "presence_penalty": -0.3, "penalty_last_n": 6},
+            {"repetition_penalty": 1.1, "presence_penalty": 0.5, "penalty_scope": "all"},
+        ],
+        "tokenizer": small_tokenizer,
+        "removes": False,
+    },
+    "no_repeat_ngram": {
+        "params": [{"no_repeat_ngram_size": n} for n in (1, 2, 3)],
+        "apply_at_neutral": False,
+    },
+    "dry": {
+        "params": [
+            {"dry_multiplier": 0.8, "dry_sequence_breakers": []},
+            {"dry_multiplier": 1.5, "dry_base": 3.0, "dry_allowed_length": 1, "dry_penalty_last_n": 12},
+            {"dry_multiplier": 0.8, "dry_allowed_length": 0, "dry_sequence_breakers": ["b", "ab"]},
+        ],
+        "tokenizer": small_tokenizer,
+        "removes": False,
+    },
+    # truncations
+    "top_n_sigma": {"params": [{"top_n_sigma": x} for x in (0.3, 1.0, 2.5)], "apply_at_neutral": False},
+    "top_k": {"params": [{"top_k": k} for k in (1, 5, 100)], "apply_at_neutral": False},
+    "top_a": {"params": [{"top_a": x} for x in (0.05, 0.5, 4.0)]},
+    "tfs": {"params": [{"tfs": 0.5}, {"tfs": 0.95, "tfs_cut": "koboldai"}, {"tfs": 0.2, "min_keep": 3}]},
+    "typical_p": {
+        "params": [{"typical_p": 0.2}, {"typical_p": 0.95}, {"typical_p": 0.3, "min_keep": 4}],
+        "apply_at_neutral": False,
+    },
+    "top_p": {
+        "params": [
+            {"top_p": 0.95},
+            {"top_p": 0.5, "top_p_cut": "exceed"},
+            {"top_p": 0.5, "top_p_cut": "below"},
+            {"top_p": 0.1, "min_keep": 4},
+        ],
+        "apply_at_neutral": False,
+    },
+    "min_p": {
+        "params": [{"min_p": 0.05}, {"min_p": 1.0}, {"min_p": 0.9, "min_keep": 3}],
+        "apply_at_neutral": False,
+    },
+    "epsilon_cutoff": {"params": [{"epsilon_cutoff": x} for x in (3e-4, 0.02, 0.6)]},
+    "eta_cutoff": {"params": [{"eta_cutoff": x} for x in (3e-4, 0.02, 0.6)]},
+    "top_h": {"params": [{"top_h": x} for x in (0.1, 0.4, 0.9)], "apply_at_neutral": False},
+    "xtc": {
+        "params": [
+            {"xtc_probability": 1.0, "xtc_threshold": 0.05},
+            {"xtc_probability": 0.5, "xtc_threshold": 0.01},
+            {"xtc_probability": 1.0, "xtc_threshold": 0.01, "min_keep": 3},
+        ]
+    },
+    # the rest
+    "smoothing": {
+        "params": [{"smoothing_factor": 0.25}, {"smoothing_factor": 2.0, "smoothing_curve": 1.5}],
+        "apply_at_neutral": False,
+        "removes": False,
+    },
+    "temperature": {
+        "params": [
+            {"temperature": 0.5},
+            {"temperature": 1.7},
+            {"temperature": 0.0},
+            {"temperature": 0.8, "dynatemp_range": 0.5, "dynatemp_exponent": 2.0},
+        ],
+    },
+    "infill": {
+        "params": [{"infill": True}],
+        "vocab_sizes": (17, 300),
+        "tokenizer": small_tokenizer,
+        "eos_token_ids": (2,),
+        "apply_at_neutral": False,
+    },
+    # selectors
+    "greedy": {"params": [{"temperature": 0.0}]},
+    "dist": {"params": [{}]},
+    "mirostat": {
+        "params": [{"mirostat": 1}, {"mirostat": 1, "mirostat_tau": 2.0, "mirostat_eta": 0.5}],
+    },
+    "mirostat_v2": {
+        "params": [{"mirostat": 2}, {"mirostat": 2, "mirostat_tau": 2.0, "mirostat_eta": 0.5}],
+    },
+    "adaptive_p": {
+        "params": [{"adaptive_target": 0.3}, {"adaptive_target": 0.9, "adaptive_decay": 0.5}],
+    },
+}
+
+
+def _kit(name: str) -> type:
+    part = PARTS[name]
+    attributes = {"rounds": ROUNDS, "__module__": __name__, **TABLE[name]}
+    if isinstance(part, Selector):
+        return type(f"Test_{name}", (SelectorContract,), {"selector": part, **attributes})
+    return type(f"Test_{name}", (SamplerContract,), {"sampler": part, **attributes})
+
+
+for _name in TABLE.keys() & PARTS:
+    globals()[f"Test_{_name}"] = _kit(_name)
+
+
+def test_every_built_in_is_tried() -> None:
+    assert set(PARTS) == set(TABLE)
+
+
+@pytest.mark.parametrize("name", PARTS)
+def test_every_built_in_has_two_worked_examples(name: str) -> None:
+    assert len(PARTS[name].examples) >= 2
