@@ -22,6 +22,25 @@ from .slots import History, Slot, Slots, TokenIds
 from .tokenizer import Tokenizer
 
 
+@dataclass(frozen=True)
+class GroupReport:
+    """One group of a scheduler's live requests: who is in it, and who runs each step of its chain."""
+
+    request_ids: list[Any]
+    steps: list[tuple[str, str]]
+    """(sampler or selector, backend), in order."""
+
+    def __str__(self) -> str:
+        chain = " → ".join(f"{name} ({backend})" for name, backend in self.steps)
+        return f"{len(self.request_ids)} rows: {chain}"
+
+
+def report_group(chain: Chain, backend: Backend, request_ids: list[Any]) -> GroupReport:
+    """The report on requests that share `chain`."""
+    parts: list[Sampler | Selector] = [*chain.samplers, chain.selector]
+    return GroupReport(request_ids, [(part.name, _runner(backend, part).name) for part in parts])
+
+
 class TopToken(NamedTuple):
     """One of the likeliest tokens after a step."""
 

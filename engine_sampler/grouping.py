@@ -44,6 +44,7 @@ class Grouping:
         self._slots = slots
         self._backend = backend
         self._configurations: dict[Key, Configuration] = {}
+        self._plans: dict[Key, Any] = {}
         self._cached_for: tuple[Any, ...] = ()
         self._cached: list[Members] = []
 
@@ -68,6 +69,16 @@ class Grouping:
             for m in self.members(requests)
         ]
 
+    def rows_of(self, request: Request) -> Rows:
+        """One request as a single row."""
+        return Rows(self._slots, np.array([request.slot], np.int64))
+
+    def plan_of(self, chain: Chain) -> Any:
+        """The plan of a chain that is run by itself, compiled at its first use."""
+        if chain.key not in self._plans:
+            self._plans[chain.key] = self._backend.compile(chain)
+        return self._plans[chain.key]
+
     def forget(self) -> None:
         """A slot changed hands."""
         self._cached_for = ()
@@ -79,7 +90,7 @@ class Grouping:
         key = (chain.key, request.matcher is not None, processed)
         found = self._configurations.get(key)
         if found is None:
-            found = Configuration(key, chain, self._backend.compile(chain), key[1], processed)
+            found = Configuration(key, chain, self.plan_of(chain), key[1], processed)
             self._configurations[key] = found
         return found
 

@@ -84,7 +84,7 @@ def logprobs(logits: Any, token_ids: Sequence[int] | np.ndarray, top_n: int = 0)
     chosen = np.asarray(token_ids, np.int64)
     if chosen.shape != (len(rows),):
         raise ValueError(f"token_ids have shape {chosen.shape}; allowed is [{len(rows)}], one per row")
-    if len(chosen) and not (0 <= chosen.min() and chosen.max() < rows.width):
+    if ((chosen < 0) | (chosen >= rows.width)).any():
         raise ValueError(f"token_ids must lie in 0..{rows.width - 1}")
     if top_n < -1:
         raise ValueError(f"top_n={top_n} is not allowed: -1 for all, or at least 0")

@@ -6,6 +6,8 @@ import secrets
 from collections.abc import Iterable, Sequence
 from typing import Any
 
+import numpy as np
+
 from .chain import Chain, build_chain
 from .contract import ParameterError, StoppingCriteria, StopVerdict, Vocabulary
 from .params import SamplingParams
@@ -37,7 +39,11 @@ class Request:
         self.entry = Slot(self.chain, history)
         self.entry.open(params, vocabulary)
         self.slot = -1
+        self.position: int | None = None
+        """The index of its next token when it gets a slot; None: the length of its history."""
         self.matcher = matcher
+        self._mask: np.ndarray | None = None
+        self._mask_words = -(-vocabulary.size // 32)
         self.max_model_len = max_model_len
         self.stream: TextStream | None = None
         if vocabulary.tokenizer is not None:
@@ -79,12 +85,28 @@ class Request:
             self.cumulative_logprob,
         )
 
+    def mask(self) -> np.ndarray | None:
+        """The grammar's bitmask for the next token, int32 [ceil(vocab / 32)], filled once per token.
+
+        A grammar that fails ends the request; None then, and where there is no grammar.
+        """
+        if self._mask is None and self.matcher is not None:
+            bitmask = np.zeros((1, self._mask_words), np.int32)
+            try:
+                self.matcher.fill_bitmask(bitmask, 0)
+            except Exception as error:
+                self.fail(f"the grammar failed: {type(error).__name__}: {error}")
+                return None
+            self._mask = bitmask[0]
+        return self._mask
+
     # --- changes ---------------------------------------------------------------------------------
 
     def accept(self, slots: Slots, token_id: int, note: float | None = None) -> None:
         """Add a token everywhere; the request may end by it."""
         if self.matcher is not None and not self._matched(token_id):
             return
+        self._mask = None
         slots.accept(self.slot, [token_id], [note])
         delta = self.stream.push([token_id]) if self.stream is not None else ""
         self.unsent += delta
@@ -98,6 +120,7 @@ class Request:
 
     def rollback(self, slots: Slots, n: int) -> None:
         """Take back the last n output tokens everywhere; text already streamed stays streamed."""
+        self._mask = None
         slots.rollback(self.slot, n)
         if self.matcher is not None and n:
             self.matcher.rollback(n)
@@ -179,9 +202,9 @@ class Request:
                 verdict = found
         if verdict is None and self.matcher is not None and self.matcher.is_terminated():
             verdict = StopVerdict(None)
-        if verdict is None and self.max_model_len is not None:
-            if len(self.entry.history) >= self.max_model_len:
-                verdict = StopVerdict("max_model_len", "length")
+        limit = self.max_model_len
+        if verdict is None and limit is not None and len(self.entry.history) >= limit:
+            verdict = StopVerdict("max_model_len", "length")
         return verdict
 
 

@@ -11,6 +11,8 @@ from .logprobs import Logprobs
 
 RequestId = Hashable
 StopReason = str | int | None
+LogprobsByMode = Logprobs | Mapping[str, Logprobs] | None
+"""`Logprobs`, a dict of them by mode if a request asked for several, or None if none asked."""
 
 
 @dataclass(frozen=True)
@@ -40,7 +42,7 @@ class StepResult:
     errors: list[str | None]
     seeds: list[int]
     parent_ids: list[RequestId]
-    logprobs: Logprobs | Mapping[str, Logprobs] | None = None
+    logprobs: LogprobsByMode = None
 
     def tokens(self, i: int) -> list[int]:
         """The tokens that request number i got in this step: one, or several with drafts."""

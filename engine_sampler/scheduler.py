@@ -7,18 +7,19 @@ import logging
 import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from functools import partial
 from typing import Any
 
 import numpy as np
 
-from .arithmetic import child_seed
+from .arithmetic import FLT_MAX, child_seed
 from .arrays import LogitRows
 from .backends.choose import best_backend, named_backend
-from .backends.host import checked_row, unpack_bitmask
+from .backends.host import RowFault, checked_row, unpack_bitmask
+from .chain import Chain
 from .contract import Backend, Batch, ParameterError, StoppingCriteria, Vocabulary
-from .explain import GroupReport, report
+from .explain import GroupReport, report_group
 from .grouping import Grouping
-from .masks import Masks
 from .params import SamplingParams
 from .registry import default_registry
 from .request import Request
@@ -70,7 +71,6 @@ class Scheduler:
         """The backend in use; None until the first step has chosen one."""
         self._slots = Slots(self.vocabulary, default_registry().catalogue.params)
         self._grouping: Grouping | None = None
-        self._masks = Masks(vocab_size)
         self._requests: dict[RequestId, Request] = {}
         self._live: dict[RequestId, Request] = {}
         self._numbers = itertools.count()
@@ -95,18 +95,25 @@ class Scheduler:
         output_token_ids: Sequence[int] = (),
         grammar: Any = None,
         stopping_criteria: Sequence[StoppingCriteria] = (),
+        position: int | None = None,
     ) -> RequestId:
         """Add a request; returns its id (`request_id`, or a new integer).
 
         output_token_ids  output it already has: it goes on exactly as if it had been drawn here.
         grammar           a compiled grammar (an object with `matcher()`), or any object with a
                           matcher's methods.
+        position          the index of its next token; default: the length of its history.
 
         Raises `ParameterError` or `RequestError` before anything changes.
         """
         if (params.best_of or params.n) > 1:
             raise ParameterError(f"n={params.n}, best_of={params.best_of} needs add_group")
-        return self._add(params, prompt_token_ids, request_id, output_token_ids, grammar, stopping_criteria)
+        request = self._build(
+            params, prompt_token_ids, self._free_id(request_id), output_token_ids, grammar, stopping_criteria
+        )
+        request.position = position
+        self._enter([request])
+        return request.id
 
     def add_group(
         self,
@@ -174,6 +181,8 @@ class Scheduler:
         with self._lock:
             parent = self._alive(request_id)
             child = parent.fork(self._free_id(new_request_id), seed)
+            if parent.slot >= 0:
+                child.position = int(self._slots.positions[parent.slot])
             self._enter([child])
             return child.id
 
@@ -185,14 +194,13 @@ class Scheduler:
             if not 0 <= n <= have:
                 raise RequestError(f"n={n} is not allowed: request {request_id!r} has {have} output tokens")
             request.rollback(self._slots, n)
-            self._masks.spoil(request)
 
     # --- steps -----------------------------------------------------------------------------------
 
     def prepare(self, request_ids: Sequence[RequestId] | None = None) -> None:
         """Fill grammar masks for the next step, while the forward pass runs."""
         for request in self._named(request_ids):
-            self._masks.prepare(request)
+            request.mask()
 
     def step(
         self,
@@ -229,7 +237,7 @@ class Scheduler:
         out = np.empty((len(requests), self.vocabulary.size), np.float32)
         for i, request in enumerate(requests):
             try:
-                out[i] = self._processed(request, rows.row(i))
+                out[i] = self._apply(request.chain, request, rows.row(i), rows.device)
             except Exception as error:
                 logger.error("request %r: %s", request.id, error)
                 out[i] = np.nan
@@ -238,11 +246,10 @@ class Scheduler:
     def explain(self) -> list[GroupReport]:
         """The groups of the live requests: their chains, and which backend runs each sampler."""
         requests = self._named(None)
-        backend = self._chosen("cpu")
-        assert self._grouping is not None
+        backend, grouping = self._engine("cpu")
         return [
-            report(m.configuration.chain, backend, [requests[i].id for i in m.places])
-            for m in self._grouping.members(requests)
+            report_group(m.configuration.chain, backend, [requests[i].id for i in m.places])
+            for m in grouping.members(requests)
         ]
 
     # --- inside a step ---------------------------------------------------------------------------
@@ -295,13 +302,12 @@ class Scheduler:
         scores: Scores,
     ) -> None:
         """One row each of `requests`, at `where` [requests]: run, score, accept."""
-        backend = self._chosen(rows.device)
-        assert self._grouping is not None
-        bitmask = self._masks.gather(requests, where, len(rows))
+        backend, grouping = self._engine(rows.device)
+        bitmask = _gather_masks(requests, where, len(rows))
         members, where = _without_failed(requests, where)
         batch = Batch(
             rows,
-            self._grouping.groups(members, where),
+            grouping.groups(members, where),
             token_ids,
             np.full(len(rows), np.nan),
             [None] * len(rows),
@@ -325,36 +331,28 @@ class Scheduler:
             if request.finish_reason == "error":
                 token_ids[row] = -1
 
-    def _processed(self, request: Request, row: np.ndarray) -> np.ndarray:
-        backend = self._chosen("cpu")
-        out = self._masked(request, row)
-        rows = self._single(request)
-        backend.apply(backend.compile(request.chain), out, rows)
-        return out[0]
-
     def _penalized(self, request: Request, row: np.ndarray) -> np.ndarray:
         """The row after masks, biases and penalties, before any other sampler."""
-        backend = self._chosen("cpu")
-        out = self._masked(request, row)
-        backend.apply(backend.compile(request.chain.edits_only()), out, self._single(request))
-        return out[0]
+        return self._apply(request.chain.edits_only(), request, row)
 
-    def _masked(self, request: Request, row: np.ndarray) -> np.ndarray:
-        out = checked_row(row)[None].copy()
-        if (words := self._masks.of(request)) is not None:
-            out[0, ~unpack_bitmask(words, self.vocabulary.size)] = -np.inf
+    def _apply(self, chain: Chain, request: Request, row: np.ndarray, device: str = "cpu") -> np.ndarray:
+        """`row` as float32 [vocab] after the grammar's mask and the samplers of `chain`."""
+        backend, grouping = self._engine(device)
+        out = checked_row(row).copy()
+        if (words := request.mask()) is not None:
+            out[~unpack_bitmask(words, len(out))] = -np.inf
+        backend.apply(grouping.plan_of(chain), out[None], grouping.rows_of(request))
+        if not -np.inf < out.max() <= FLT_MAX:
+            raise RowFault(f"the chain ends with a greatest logit of {out.max()}")
         return out
 
-    def _single(self, request: Request) -> Any:
-        assert self._grouping is not None
-        return self._grouping.rows_of([request])
-
-    def _chosen(self, device: str) -> Backend:
+    def _engine(self, device: str) -> tuple[Backend, Grouping]:
+        """The backend, chosen for `device` at the first call, and its groups."""
         if self.backend is None:
             self.backend = best_backend(device)
         if self._grouping is None:
             self._grouping = Grouping(self._slots, self.backend)
-        return self.backend
+        return self.backend, self._grouping
 
     # --- checks, all before any change -----------------------------------------------------------
 
@@ -401,19 +399,6 @@ class Scheduler:
 
     # --- membership ------------------------------------------------------------------------------
 
-    def _add(
-        self,
-        params: SamplingParams,
-        prompt: Sequence[int],
-        request_id: RequestId | None,
-        output: Sequence[int],
-        grammar: Any,
-        criteria: Sequence[StoppingCriteria],
-    ) -> RequestId:
-        request = self._build(params, prompt, self._free_id(request_id), output, grammar, criteria)
-        self._enter([request])
-        return request.id
-
     def _build(
         self,
         params: SamplingParams,
@@ -431,7 +416,7 @@ class Scheduler:
         )
         if self.max_model_len is not None and len(history) >= self.max_model_len:
             raise ParameterError(
-                f"the prompt has {len(history)} tokens, allowed are fewer than {self.max_model_len} (max_model_len)"
+                f"the prompt has {len(history)} tokens, max_model_len={self.max_model_len} allows fewer"
             )
         return Request(
             request_id,
@@ -450,18 +435,19 @@ class Scheduler:
                     raise RequestError(f"request id {request.id!r} is taken")
             for request in requests:
                 self._requests[request.id] = self._live[request.id] = request
-                self._when_idle(lambda r=request: self._seat(r))
+                self._when_idle(partial(self._seat, request))
                 self._observe("request_added", request.id, request.params)
 
     def _seat(self, request: Request) -> None:
         if request.live:  # it may have been removed while it waited
-            request.slot = self._slots.put(request.entry, request.params.given, request.seed)
+            request.slot = self._slots.put(
+                request.entry, request.params.given, request.seed, request.position
+            )
 
     def _accept_all(self, request: Request, tokens: Sequence[int]) -> None:
         for token_id in tokens:
             if request.live:
                 request.accept(self._slots, token_id)
-        self._masks.spoil(request)
         if not request.live:
             self._retire(request)
 
@@ -539,6 +525,17 @@ def _token_ids(name: str, token_ids: Any, vocabulary: Vocabulary) -> list[int]:
 def _at_least_one(name: str, value: int | None) -> None:
     if value is not None and value < 1:
         raise ParameterError(f"{name}={value!r} is not allowed: at least 1")
+
+
+def _gather_masks(requests: list[Request], where: np.ndarray, rows: int) -> np.ndarray | None:
+    """int32 [rows, ceil(vocab / 32)] with the grammars' masks at `where`; None without grammars."""
+    bitmask = None
+    for request, row in zip(requests, where.tolist(), strict=True):
+        if (words := request.mask()) is not None:
+            if bitmask is None:
+                bitmask = np.zeros((rows, len(words)), np.int32)
+            bitmask[row] = words
+    return bitmask
 
 
 def _without_failed(requests: list[Request], where: np.ndarray) -> tuple[list[Request], np.ndarray]:

@@ -130,7 +130,7 @@ class Slots:
             self._columns[name] = column
         return column
 
-    def put(self, entry: Slot, given: Mapping[str, Any], seed: int) -> int:
+    def put(self, entry: Slot, given: Mapping[str, Any], seed: int, position: int | None = None) -> int:
         """Take a slot for `entry` with the non-neutral parameters `given`; its number."""
         if not self._free:
             self._grow()
@@ -138,7 +138,7 @@ class Slots:
         self.entries[slot] = entry
         self._given[slot] = given
         self.seeds[slot] = seed
-        self.positions[slot] = len(entry.history)
+        self.positions[slot] = len(entry.history) if position is None else position
         for name in given:
             if name in self._columns:
                 self._columns[name][slot] = given[name]

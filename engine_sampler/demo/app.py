@@ -102,9 +102,7 @@ class Demo:
 
     def _step(self) -> Iterator[News]:
         running = {stream.name: stream for stream in self.running}
-        chains = [stream.chain for stream in running.values()]
-        self.groups.update(chains)
-        self.group_steps += len(set(chains))
+        self._count_groups()
         before = self.session.seconds
         result = self.session.step()
         for i, name in enumerate(result.request_ids):
@@ -114,6 +112,12 @@ class Demo:
             stream.seconds += self.session.seconds - before
             if result.finish_reasons[i] is not None:
                 yield self._end(stream, result.finish_reasons[i], result.errors[i])
+
+    def _count_groups(self) -> None:
+        groups = self.session.scheduler.explain()
+        self.group_steps += len(groups)
+        for group in groups:
+            self.groups[" → ".join(name for name, _ in group.steps)] += len(group.request_ids)
 
     def _end(self, stream: Stream, outcome: str | None, error: str | None = None) -> News:
         stream.outcome, stream.error, stream.ended_at = outcome, error, self.session.steps

@@ -25,8 +25,8 @@ DOCUMENTED_MODULES = (
 MOST_CHARACTERS = 8_000_000
 """So much of a file is read; more would make the start slow."""
 
-LEAST_CHARACTERS = 700
-"""Paragraphs are joined to documents of about this length: some hundred tokens."""
+LEAST_CHARACTERS = 1500
+"""Paragraphs are joined to documents of about this length: a few hundred tokens."""
 
 _BLANK_LINES = re.compile(r"\n[ \t]*\n")
 _MARKUP = re.compile(r"``|(?<!\w)\*(?=\w)|(?<=\w)\*(?!\w)")

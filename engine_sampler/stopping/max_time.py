@@ -19,7 +19,6 @@ class MaxTime(StoppingCriteria):
     is_limit = True
     waits_for_min_tokens = False
     params = (Param("max_time", float, None, low=0, doc="seconds at most"),)
-    waits_for_min_tokens = False
 
     def new_state(
         self, params: Mapping[str, Any], prompt_token_ids: np.ndarray, vocabulary: Vocabulary

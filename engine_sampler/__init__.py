@@ -1,0 +1,55 @@
+"""engine_sampler: logits in, tokens out, for many requests at once.
+
+An engine holds a `Scheduler`; `sample` and `process_logits` do without one. Plugins subclass
+`Sampler`, `Truncation`, `Selector`, `StoppingCriteria` or `Backend` and register by `hookimpl`.
+"""
+
+from .contract import (
+    Backend,
+    Example,
+    Param,
+    ParameterError,
+    Sampler,
+    Selection,
+    Selector,
+    StoppingCriteria,
+    StopVerdict,
+    Truncation,
+    Vocabulary,
+)
+from .hookspecs import hookimpl
+from .logprobs import Logprobs, logprobs
+from .params import SamplingParams
+from .results import Record, StepResult
+from .rows import Rows
+from .scheduler import RequestError, Scheduler
+from .stateless import Sampled, process_logits, sample
+from .tokenizer import Tokenizer
+
+__all__ = [
+    "Backend",
+    "Example",
+    "Logprobs",
+    "Param",
+    "ParameterError",
+    "Record",
+    "RequestError",
+    "Rows",
+    "Sampled",
+    "Sampler",
+    "SamplingParams",
+    "Scheduler",
+    "Selection",
+    "Selector",
+    "StepResult",
+    "StopVerdict",
+    "StoppingCriteria",
+    "Tokenizer",
+    "Truncation",
+    "Vocabulary",
+    "hookimpl",
+    "logprobs",
+    "process_logits",
+    "sample",
+]
+__version__ = "0.1.0"

@@ -1,0 +1,61 @@
+"""Logprobs of a step: collected row by row before the tokens are accepted."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+
+import numpy as np
+
+from .contract import Batch
+from .logprobs import Logprobs, RowLogprobs, gather, row_logprobs
+from .request import Request
+from .results import LogprobsByMode
+
+
+class Scores:
+    """The logprobs that the requests of one step asked for."""
+
+    def __init__(self, rows: int) -> None:
+        self._rows = rows
+        self._by_mode: dict[str, dict[int, RowLogprobs]] = {}
+        self._several = False
+
+    def add(
+        self,
+        request: Request,
+        row: int,
+        token_id: int,
+        batch: Batch,
+        penalized: Callable[[Request, np.ndarray], np.ndarray],
+    ) -> None:
+        """Note the logprobs of `token_id`, drawn in `row`, and add it to the request's total."""
+        modes = request.modes
+        self._several |= len(modes) > 1
+        for mode in modes:
+            top_n = request.params.logprobs
+            if mode == "processed":
+                ids, logits = batch.survivors[row]
+                entry = row_logprobs(logits, token_id, top_n, ids)
+            else:
+                logits = batch.logits.row(row)
+                entry = row_logprobs(
+                    penalized(request, logits) if mode == "penalized" else logits, token_id, top_n
+                )
+            self._by_mode.setdefault(mode, {})[row] = entry
+        if request.cumulative_logprob is not None:
+            raw = row_logprobs(batch.logits.row(row), token_id, 0)
+            request.cumulative_logprob += float(raw.logprobs[0])
+
+    def gather(self) -> LogprobsByMode:
+        """One `Logprobs` if every request asked for one mode, a dict by mode if any asked for several."""
+        if not self._by_mode:
+            return None
+        if self._several:
+            return {mode: self._gathered(entries) for mode, entries in self._by_mode.items()}
+        together: dict[int, RowLogprobs] = {}
+        for entries in self._by_mode.values():
+            together |= entries
+        return self._gathered(together)
+
+    def _gathered(self, entries: Mapping[int, RowLogprobs]) -> Logprobs:
+        return gather([entries.get(row) for row in range(self._rows)])

@@ -1,0 +1,123 @@
+"""`sample` and `process_logits`: one call, no scheduler to keep."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from .arrays import LogitRows
+from .contract import Backend
+from .params import SamplingParams
+from .results import LogprobsByMode
+from .scheduler import Scheduler
+from .tokenizer import Tokenizer
+
+Histories = Sequence[Sequence[int]] | None
+
+
+@dataclass(frozen=True)
+class Sampled:
+    """What `sample` returns, one entry per row.
+
+    token_ids int64 [rows], −1 for a faulty row; logprobs as in `StepResult`; seeds, also those
+    chosen at random; errors, None where there is none.
+    """
+
+    token_ids: np.ndarray
+    logprobs: LogprobsByMode
+    seeds: list[int]
+    errors: list[str | None]
+
+
+def sample(
+    logits: Any,
+    params: SamplingParams | Sequence[SamplingParams],
+    *,
+    prompt_token_ids: Histories = None,
+    output_token_ids: Histories = None,
+    positions: Sequence[int] | None = None,
+    tokenizer: Tokenizer | None = None,
+    backend: str | Backend = "auto",
+) -> Sampled:
+    """Draw one token for each row of `logits` [rows, vocab].
+
+    params      one for all rows, or one per row.
+    prompt_token_ids, output_token_ids  the rows' histories, a list of ids per row.
+    positions   the index of each token being drawn; default: the length of its history. The same
+                seed at another position gives another number.
+
+    A row gets the token that a `Scheduler` would give it. Selectors that learn from the tokens they
+    drew (mirostat, adaptive_p) start anew in each call.
+    """
+    scheduler, rows = _scheduler(
+        logits, params, prompt_token_ids, output_token_ids, positions, tokenizer, backend
+    )
+    if not rows:
+        return Sampled(np.empty(0, np.int64), None, [], [])
+    result = scheduler.step(logits)
+    return Sampled(result.token_ids, result.logprobs, result.seeds, result.errors)
+
+
+def process_logits(
+    logits: Any,
+    params: SamplingParams | Sequence[SamplingParams],
+    *,
+    prompt_token_ids: Histories = None,
+    output_token_ids: Histories = None,
+    positions: Sequence[int] | None = None,
+    tokenizer: Tokenizer | None = None,
+    backend: str | Backend = "auto",
+    inplace: bool = False,
+) -> np.ndarray:
+    """The rows after the whole chain, without a selector: float32 [rows, width], −inf = removed.
+
+    Temperature 0 leaves the best token only. A faulty row is all NaN, and the reason is logged.
+    inplace writes into `logits`, which must then be a writable float32 NumPy array, and returns it.
+    Other keywords as in `sample`.
+    """
+    if inplace and not _writable(logits):
+        raise ValueError("inplace=True needs logits in a writable float32 NumPy array")
+    scheduler, rows = _scheduler(
+        logits, params, prompt_token_ids, output_token_ids, positions, tokenizer, backend
+    )
+    width = LogitRows(logits, 1).width
+    out: np.ndarray = logits if inplace else np.empty((rows, width), np.float32)
+    processed = scheduler.process(logits)
+    out[:, : processed.shape[1]] = processed
+    out[:, processed.shape[1] :] = -np.inf
+    return out
+
+
+def _scheduler(
+    logits: Any,
+    params: SamplingParams | Sequence[SamplingParams],
+    prompts: Histories,
+    outputs: Histories,
+    positions: Sequence[int] | None,
+    tokenizer: Tokenizer | None,
+    backend: str | Backend,
+) -> tuple[Scheduler, int]:
+    """A scheduler that holds one request per row, and the number of rows."""
+    array = LogitRows(logits, 1)
+    rows = len(array)
+    many = [params] * rows if isinstance(params, SamplingParams) else list(params)
+    given = {"params": many, "prompt_token_ids": prompts, "output_token_ids": outputs, "positions": positions}
+    for name, values in given.items():
+        if values is not None and len(values) != rows:
+            raise ValueError(f"{name} has {len(values)} entries for {rows} rows of logits")
+    scheduler = Scheduler(len(tokenizer) if tokenizer else array.width, tokenizer, backend=backend)
+    for i, row_params in enumerate(many):
+        scheduler.add(
+            row_params,
+            prompts[i] if prompts is not None else (),
+            output_token_ids=outputs[i] if outputs is not None else (),
+            position=None if positions is None else positions[i],
+        )
+    return scheduler, rows
+
+
+def _writable(logits: Any) -> bool:
+    return isinstance(logits, np.ndarray) and logits.dtype == np.float32 and logits.flags.writeable
