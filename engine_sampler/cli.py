@@ -191,9 +191,11 @@ def _engine_options(parser: argparse.ArgumentParser) -> None:
 
 def _demo_options(parser: argparse.ArgumentParser) -> None:
     _engine_options(parser)
-    parser.add_argument("--prompt", default="A class", metavar="TEXT", help="what all requests continue")
+    parser.add_argument(
+        "--prompt", default="A class method", metavar="TEXT", help="what all requests continue"
+    )
     parser.add_argument("--steps", type=int, default=1000, metavar="N", help="steps at most")
-    parser.add_argument("--seed", type=int, default=0, metavar="N", help="seed of the first request")
+    parser.add_argument("--seed", type=int, default=42, metavar="N", help="seed of the first request")
     parser.add_argument("--pace", type=float, default=25, metavar="N", help="steps a second at most; 0: all")
     parser.add_argument("--plain", "--no-live", action="store_true", help="lines instead of panels")
 

@@ -517,8 +517,8 @@ def _token_ids(name: str, token_ids: Any, vocabulary: Vocabulary) -> list[int]:
     if ids.ndim != 1 or (ids.size and ids.dtype.kind not in "iu"):
         raise ParameterError(f"{name}={token_ids!r} is not allowed: a list of token ids")
     listed: list[int] = ids.tolist()
-    if listed and not (0 <= min(listed) and max(listed) < vocabulary.size):
-        vocabulary.check_ids(name, listed)
+    if listed and (min(listed) < 0 or max(listed) >= vocabulary.size):
+        vocabulary.check_ids(name, listed)  # finds and names the first
     return listed
 
 

@@ -47,16 +47,13 @@ def make_console() -> Console:
     )
 
 
-def make_table(*, title: str | None = None, caption: str | None = None) -> Table:
+def make_table(title: str | None = None) -> Table:
     """A table in the house's style."""
     return Table(
         title=title,
-        caption=caption,
         box=box.SIMPLE_HEAD,
         title_justify="left",
         title_style="bold",
-        caption_justify="left",
-        caption_style="dim",
         header_style="dim",
         pad_edge=False,
         collapse_padding=True,
@@ -116,15 +113,16 @@ def _top_tokens(top: Sequence[TopToken]) -> Text:
     return joined
 
 
-def _token_tables(steps: Sequence[Step], token_ids: Sequence[int], width: int) -> Iterator[Table]:
+def _token_tables(steps: Sequence[Step], token_ids: Sequence[int], width: int) -> Iterator[RenderableType]:
     """Tokens as rows, steps as columns; as many tables as the width demands."""
+    yield Text("probability of each token after each step, %", style="bold")
     texts = {token.token_id: token.text for step in steps for token in step.top}
     labels = [shortened(texts[t], LABEL_WIDTH) for t in token_ids]
     label_width = max(len(OTHERS), *map(len, labels))
     named = width >= label_width + sum(max(5, len(step.name)) + 3 for step in steps)
     per_table = len(steps) if named else (width - label_width) // 8
     for start in range(0, len(steps), per_table):
-        table = make_table(title="probability of each token after each step, %")
+        table = make_table()
         table.add_column("token", width=label_width, no_wrap=True)
         numbers = range(start, min(start + per_table, len(steps)))
         for number in numbers:

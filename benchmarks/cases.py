@@ -1,0 +1,45 @@
+"""What is measured: settings of requests, under the names that tables and plots show."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from engine_sampler import SamplingParams
+
+CONTEXT = 2048
+"""Tokens of history that penalties and DRY look at."""
+
+DEFAULT = {"top_k": 40, "top_p": 0.95, "min_p": 0.05, "temperature": 0.8}
+PENALTIES = {
+    "repetition_penalty": 1.1,
+    "frequency_penalty": 0.1,
+    "presence_penalty": 0.1,
+    "penalty_last_n": CONTEXT,
+    "dry_multiplier": 0.8,
+    "dry_penalty_last_n": CONTEXT,
+    "dry_sequence_breakers": [13],
+}
+
+CASES: Mapping[str, Mapping[str, Any]] = {
+    "greedy": {"temperature": 0},
+    "default chain": DEFAULT,
+    "penalties, DRY, default chain": PENALTIES | DEFAULT,
+    "min_p": {"min_p": 0.05},
+    "top_n_sigma": {"top_n_sigma": 1.0},
+    "temperature": {"temperature": 0.8},
+    "dynamic temperature": {"temperature": 0.8, "dynatemp_range": 0.5},
+    "top_p": {"top_p": 0.95},
+    "typical_p": {"typical_p": 0.95},
+    "xtc first": {"order": ["xtc"], "xtc_probability": 1.0, "xtc_threshold": 0.1},
+    "mirostat 2": {"mirostat": 2},
+}
+"""Each ends in a draw (`dist`) unless it says otherwise. xtc stands alone, so it sees the whole row."""
+
+KEY_CASES = ("greedy", "default chain", "min_p", "temperature", "top_p")
+"""Measured with every vocabulary."""
+
+
+def params_of(case: str) -> SamplingParams:
+    """The settings of a case, with a fixed seed."""
+    return SamplingParams(seed=1, **CASES[case])

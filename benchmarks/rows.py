@@ -1,0 +1,107 @@
+"""Rows of logits for the benchmarks: made up, the same in every run, shaped like those of real models.
+
+A peaked row is a body N(0, 2.2) and a head of 100 to 400 tokens whose logits fall like a Zipf law,
+as steeply as the wanted entropy needs. A flat row is a body alone, as wide as gives 8 nats.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import cache
+
+import numpy as np
+
+VOCABULARIES = (32_000, 131_072, 151_936)
+BODY_DEVIATION = 2.2
+GAPS = (16.0, 24.0)
+"""How far the best logit stands above the body's median."""
+HEADS = (100, 400)
+ENTROPIES = (0.1, 3.0)
+"""Of peaked rows in a batch, nats."""
+ALONE = 2.0
+"""Entropy of the one row of a batch of 1."""
+FLAT = 8.0
+FLAT_EVERY = 8
+"""One row in so many of a batch is flat."""
+
+
+@cache
+def batch(vocab_size: int, count: int, *, flat: bool = False) -> np.ndarray:
+    """float32 [count, vocab_size], not to be written: mostly peaked rows, or flat ones only."""
+    entropies = np.geomspace(*ENTROPIES, count) if count > 1 else np.array([ALONE])
+    rows = np.empty((count, vocab_size), np.float32)
+    for i, entropy in enumerate(entropies):
+        rng = np.random.default_rng([vocab_size, count, i])
+        is_flat = flat or i % FLAT_EVERY == FLAT_EVERY - 1
+        rows[i] = flat_row(vocab_size, rng) if is_flat else peaked_row(vocab_size, float(entropy), rng)
+    rows.flags.writeable = False
+    return rows
+
+
+def peaked_row(vocab_size: int, entropy: float, rng: np.random.Generator) -> np.ndarray:
+    """float64 [vocab_size] of that entropy in nats, by a head of likely tokens."""
+    row = rng.normal(0, BODY_DEVIATION, vocab_size)
+    head = rng.permutation(vocab_size)[: rng.integers(*HEADS)]
+    row[head] = -np.inf
+    fall = np.log(np.arange(1, len(head) + 1))
+    body = _log_mass(row)
+
+    def entropy_at(steepness: float, gap: float) -> float:
+        return _entropy(gap - steepness * fall, body)
+
+    gap = rng.uniform(*GAPS)
+    while entropy_at(_STEEPEST, gap) > entropy:  # the body alone has more: it must weigh less
+        gap = rng.uniform(gap, GAPS[1])
+    steepness = _bisect(lambda x: entropy_at(x, gap) > entropy, 0.0, _STEEPEST)
+    row[head] = np.maximum(gap - steepness * fall, rng.normal(0, BODY_DEVIATION, len(head)))
+    return row
+
+
+def flat_row(vocab_size: int, rng: np.random.Generator) -> np.ndarray:
+    """float64 [vocab_size] of `FLAT` nats."""
+    body = rng.normal(0, 1, vocab_size)
+    deviation = _bisect(lambda x: entropy_of(x * body) > FLAT, 0.0, 8.0)
+    return deviation * body
+
+
+def history(vocab_size: int, length: int) -> list[int]:
+    """Token ids like those of a text: a Zipf law over the ids, and phrases that return."""
+    rng = np.random.default_rng([vocab_size, length])
+    phrases = [rng.zipf(1.3, size) % vocab_size for size in rng.integers(4, 24, 60)]
+    drawn = [phrases[i] for i in rng.integers(0, len(phrases), length)]
+    return np.concatenate(drawn)[:length].tolist()
+
+
+def entropy_of(row: np.ndarray) -> float:
+    """The entropy of a row's distribution, in nats."""
+    return _entropy(row, None)
+
+
+_STEEPEST = 24.0
+_LogMass = tuple[float, float]
+"""ln of the sum of weights, and the mean logit under them."""
+
+
+def _log_mass(logits: np.ndarray) -> _LogMass:
+    peak = logits.max()
+    weights = np.exp(logits - peak)
+    total = weights.sum()
+    alive = weights > 0
+    return float(peak + np.log(total)), float((weights[alive] * logits[alive]).sum() / total)
+
+
+def _entropy(logits: np.ndarray, rest: _LogMass | None) -> float:
+    """Of `logits` and the rest of the row together: ln of the total minus the mean logit."""
+    parts = [_log_mass(logits)] + ([rest] if rest else [])
+    log_masses, means = np.array(parts).T
+    total, mean_mass = _log_mass(log_masses)
+    shares = np.exp(log_masses - total)
+    return float(total - (shares * means).sum())
+
+
+def _bisect(too_low: Callable[[float], bool], low: float, high: float) -> float:
+    """Where `too_low` turns from true to false."""
+    for _ in range(40):
+        middle = (low + high) / 2
+        low, high = (middle, high) if too_low(middle) else (low, middle)
+    return (low + high) / 2
