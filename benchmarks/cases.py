@@ -7,6 +7,8 @@ from typing import Any
 
 from engine_sampler import SamplingParams
 
+from .rows import VOCABULARIES
+
 CONTEXT = 2048
 """Tokens of history that penalties and DRY look at."""
 
@@ -23,21 +25,32 @@ PENALTIES = {
 
 CASES: Mapping[str, Mapping[str, Any]] = {
     "greedy": {"temperature": 0},
+    "min_p": {"min_p": 0.05},
     "default chain": DEFAULT,
     "penalties, DRY, default chain": PENALTIES | DEFAULT,
-    "min_p": {"min_p": 0.05},
     "top_n_sigma": {"top_n_sigma": 1.0},
+    "top_p": {"top_p": 0.95},
     "temperature": {"temperature": 0.8},
     "dynamic temperature": {"temperature": 0.8, "dynatemp_range": 0.5},
-    "top_p": {"top_p": 0.95},
     "typical_p": {"typical_p": 0.95},
     "xtc first": {"order": ["xtc"], "xtc_probability": 1.0, "xtc_threshold": 0.1},
     "mirostat 2": {"mirostat": 2},
 }
 """Each ends in a draw (`dist`) unless it says otherwise. xtc stands alone, so it sees the whole row."""
 
-KEY_CASES = ("greedy", "default chain", "min_p", "temperature", "top_p")
-"""Measured with every vocabulary."""
+MAIN = 131_072
+"""The vocabulary with which everything is measured."""
+KEY_CASES = ("greedy", "min_p", "default chain", "top_p", "temperature")
+"""Measured with every vocabulary, and on a flat row."""
+BATCHES = (1, 8, 64)
+
+OURS = [(v, b, c) for v in VOCABULARIES for b in BATCHES for c in CASES if v == MAIN or c in KEY_CASES]
+PEERS = [
+    (v, b, c)
+    for v, b, c in OURS
+    if b == 1 or (b == 64 and v == MAIN and c in ("min_p", "default chain"))
+]
+"""(vocabulary, batch, case): peers with 64 rows take seconds a round, so only two cases."""
 
 
 def params_of(case: str) -> SamplingParams:

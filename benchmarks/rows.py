@@ -41,7 +41,7 @@ def batch(vocab_size: int, count: int, *, flat: bool = False) -> np.ndarray:
 def peaked_row(vocab_size: int, entropy: float, rng: np.random.Generator) -> np.ndarray:
     """float64 [vocab_size] of that entropy in nats, by a head of likely tokens."""
     row = rng.normal(0, BODY_DEVIATION, vocab_size)
-    head = rng.permutation(vocab_size)[: rng.integers(*HEADS)]
+    head = rng.permutation(vocab_size)[: min(rng.integers(*HEADS), vocab_size // 4)]
     row[head] = -np.inf
     fall = np.log(np.arange(1, len(head) + 1))
     body = _log_mass(row)

@@ -58,14 +58,14 @@ def _as_numpy(logits: Any) -> tuple[np.ndarray, bool]:
             return tensor.view(torch.uint16).numpy(), True
         array = tensor.numpy()
     elif isinstance(logits, np.ndarray):
-        array = logits
+        array = np.asarray(logits)  # np.matrix has rules of its own
     else:
         array = _foreign(logits)
-    if array.dtype.name == "bfloat16":  # ml_dtypes
+    if array.dtype in (np.float32, np.float16):  # equal only in native byte order
+        return array, False
+    if array.dtype.name == "bfloat16" and array.dtype.isnative:  # ml_dtypes
         return array.view(np.uint16), True
-    if array.dtype.name not in SUPPORTED or not array.dtype.isnative:
-        raise TypeError(f"logits have dtype {array.dtype}; allowed are {', '.join(SUPPORTED)}")
-    return array, False
+    raise TypeError(f"logits have dtype {array.dtype}; allowed are {', '.join(SUPPORTED)}")
 
 
 def _foreign(logits: Any) -> np.ndarray:

@@ -45,7 +45,7 @@ class Grouping:
         self._backend = backend
         self._configurations: dict[Key, Configuration] = {}
         self._plans: dict[Key, Any] = {}
-        self._cached_for: tuple[Any, ...] = ()
+        self._cached_for: tuple[int, ...] | None = None
         self._cached: list[Members] = []
 
     def members(self, requests: Sequence[Request]) -> list[Members]:
@@ -81,7 +81,7 @@ class Grouping:
 
     def forget(self) -> None:
         """A slot changed hands."""
-        self._cached_for = ()
+        self._cached_for = None
 
     def configuration(self, request: Request) -> Configuration:
         """The configuration of a request, compiled at its first use."""

@@ -62,13 +62,16 @@ def row_logprobs(logits: np.ndarray, token_id: int, top_n: int, ids: np.ndarray 
     top = descending(logits[None])[0] if k == len(logits) else top_columns(logits, k)
     values = np.concatenate([[chosen], logits[top]]).astype(np.float64) - log_total
     top_ids = top if ids is None else ids[top]
-    return RowLogprobs(np.concatenate([[token_id], top_ids]), values.astype(np.float32), better + equal + 1)
+    with np.errstate(over="ignore"):  # two logits near ±FLT_MAX lie further apart: −inf
+        reported = values.astype(np.float32)
+    return RowLogprobs(np.concatenate([[token_id], top_ids]), reported, better + equal + 1)
 
 
 def log_sum_exp(logits: np.ndarray) -> float:
-    """ln Σ exp(l) of one row, in float64."""
+    """ln Σ exp(l) of one row, in float64; NaN for a row with NaN or +inf, or with −inf alone."""
     peak = np.float64(logits.max())
-    return float(peak + np.log(np.exp(logits.astype(np.float64) - peak).sum()))
+    with np.errstate(invalid="ignore"):
+        return float(peak + np.log(np.exp(logits.astype(np.float64) - peak).sum()))
 
 
 def logprobs(logits: Any, token_ids: Sequence[int] | np.ndarray, top_n: int = 0) -> Logprobs:
@@ -78,7 +81,8 @@ def logprobs(logits: Any, token_ids: Sequence[int] | np.ndarray, top_n: int = 0)
     token_ids  integers [rows].
     top_n      how many of the likeliest tokens to list beside them; −1 = all.
 
-    Raises ValueError for wrong shapes and ids outside the vocabulary.
+    The logprobs of a faulty row (NaN, +inf, or −inf alone) are NaN. Raises ValueError for wrong
+    shapes and ids outside the vocabulary.
     """
     rows = LogitRows(logits, 1)
     chosen = np.asarray(token_ids, np.int64)

@@ -7,6 +7,8 @@ from functools import partial
 
 import numpy as np
 
+from .rows import Rows
+
 NARROW = 1024
 """Up to so many columns a row is simply sorted; wider rows are narrowed down first."""
 
@@ -36,23 +38,26 @@ def descending(logits: np.ndarray) -> np.ndarray:
 
 def top_columns(row: np.ndarray, k: int) -> np.ndarray:
     """The first `k` columns of float32 `row` [m] in order, int64 [k]; k ≤ m."""
-    m = len(row)
-    groups = m // 128
-    if m <= NARROW or k > groups // 4:
-        return _top_by_partition(row, k)
+    groups = max(1024, 4 * k)
+    if k < 1 or 8 * groups > len(row):
+        return _first(row, k)
     # The k-th largest of disjoint groups' maxima is a lower bound of the k-th largest logit.
-    whole = row[: groups * 128].reshape(128, groups).max(axis=0)
-    bound = np.partition(whole, groups - k)[groups - k]
-    columns = np.flatnonzero(row >= bound)
-    return columns[descending(row[columns])[:k]]
+    whole = len(row) // groups * groups
+    maxima = row[:whole].reshape(-1, groups).max(axis=0)
+    maxima.partition(groups - k)
+    columns = np.flatnonzero(row >= maxima[groups - k])
+    return columns[_first(row[columns], k)]
 
 
-def _top_by_partition(row: np.ndarray, k: int) -> np.ndarray:
+def _first(row: np.ndarray, k: int) -> np.ndarray:
+    """The first `k` columns in order, sorting no more than these."""
     keys = sort_keys(row)
     if k < len(row):
-        keys = np.partition(keys, k - 1)[:k]
+        keys.partition(k)
+        keys = keys[:k]
     keys.sort()
-    return keys & _COLUMN
+    keys &= _COLUMN
+    return keys
 
 
 def first_columns(logits: np.ndarray, k: int) -> np.ndarray:
@@ -62,17 +67,28 @@ def first_columns(logits: np.ndarray, k: int) -> np.ndarray:
     return np.stack([top_columns(row, k) for row in logits])
 
 
-def mask_of(columns: np.ndarray, m: int) -> np.ndarray:
-    """bool [m], True at `columns`."""
-    mask = np.zeros(m, bool)
-    mask[columns] = True
-    return mask
+def reorder(values: np.ndarray, order: np.ndarray) -> np.ndarray:
+    """values[i, order[i, j]] for `values` [n, m] and `order` [n, k]."""
+    picked: np.ndarray = values[np.arange(len(order))[:, None], order]
+    return picked
 
 
 def keep_first(order: np.ndarray, counts: np.ndarray) -> np.ndarray:
     """bool [n, m]: of each row's `order` [n, m] the first `counts` [n] columns."""
+    n, m = order.shape
     mask = np.empty(order.shape, bool)
-    np.put_along_axis(mask, order, np.arange(order.shape[1]) < counts[:, None], axis=1)
+    mask[np.arange(n)[:, None], order] = np.arange(m) < counts[:, None]
+    return mask
+
+
+def keep_leading(logits: np.ndarray, counts: np.ndarray) -> np.ndarray:
+    """bool [n, m]: the first `counts` [n] ≥ 1 tokens of each row in (logit desc, id asc) order."""
+    n, m = logits.shape
+    if m <= NARROW:
+        return keep_first(descending(logits), counts)
+    mask = np.zeros((n, m), bool)
+    for i, k in enumerate(np.minimum(counts, m).tolist()):
+        mask[i, top_columns(logits[i], k)] = True
     return mask
 
 
@@ -127,9 +143,9 @@ def keep_above_best(logits: np.ndarray, failing: np.ndarray) -> np.ndarray:
     return mask
 
 
-def at_least(min_keep: np.ndarray, logits: np.ndarray) -> np.ndarray:
-    """How many tokens a truncation with `min_keep` [n] must leave: min(max(1, min_keep), alive)."""
-    floor = np.maximum(1, min_keep)
-    if (floor == 1).all():
+def at_least(rows: Rows, logits: np.ndarray) -> np.ndarray:
+    """How many tokens a truncation must leave: min(max(1, min_keep), alive), int64 [n]."""
+    floor = rows.derived("max(1, min_keep)", lambda group: np.maximum(1, group["min_keep"]))
+    if floor.max() == 1:
         return floor
     return np.minimum(floor, (logits > -np.inf).sum(axis=1))

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import math
 import secrets
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -13,7 +15,7 @@ from .contract import ParameterError, StoppingCriteria, StopVerdict, Vocabulary
 from .params import SamplingParams
 from .registry import default_registry
 from .results import Record, RequestId
-from .slots import History, Slot, Slots
+from .slots import History, Slot, Slots, StateFault
 from .text import TextStream
 
 
@@ -48,10 +50,11 @@ class Request:
         self.stream: TextStream | None = None
         if vocabulary.tokenizer is not None:
             self.stream = TextStream(vocabulary.tokenizer, params.skip_special_tokens)
-        self.unsent = ""
-        """Text that became certain and is not yet in a result."""
+        self._unsent: list[str] = []
+        """Text that became certain and is not yet in a result, a piece per token."""
         self.criteria = self._open_criteria(stopping_criteria, vocabulary)
-        self.cumulative_logprob: float | None = None
+        self.raw_logprobs: list[float] | None = None
+        """The raw logprob of every output token (0 for one chosen elsewhere), where siblings compete."""
         self.finish_reason: str | None = None
         self.stop_reason: Any = None
         self.error: str | None = None
@@ -71,6 +74,11 @@ class Request:
         mode = self.params.logprobs_mode
         return (mode,) if isinstance(mode, str) else tuple(mode)
 
+    @property
+    def cumulative_logprob(self) -> float | None:
+        """Sum of the raw logprobs of the output, where siblings compete."""
+        return None if self.raw_logprobs is None else math.fsum(self.raw_logprobs)
+
     def record(self) -> Record:
         history = self.entry.history
         return Record(
@@ -88,35 +96,39 @@ class Request:
     def mask(self) -> np.ndarray | None:
         """The grammar's bitmask for the next token, int32 [ceil(vocab / 32)], filled once per token.
 
-        A grammar that fails ends the request; None then, and where there is no grammar.
+        None where there is no grammar. Raises what the grammar raises.
         """
         if self._mask is None and self.matcher is not None:
             bitmask = np.zeros((1, self._mask_words), np.int32)
-            try:
-                self.matcher.fill_bitmask(bitmask, 0)
-            except Exception as error:
-                self.fail(f"the grammar failed: {type(error).__name__}: {error}")
-                return None
+            self.matcher.fill_bitmask(bitmask, 0)
             self._mask = bitmask[0]
         return self._mask
 
     # --- changes ---------------------------------------------------------------------------------
 
-    def accept(self, slots: Slots, token_id: int, note: float | None = None) -> None:
-        """Add a token everywhere; the request may end by it."""
+    def prepare(self) -> np.ndarray | None:
+        """`mask`, but a grammar that fails ends the request; None then."""
+        return self._guarded("the grammar", self.mask)
+
+    def accept(
+        self, slots: Slots, token_id: int, note: float | None = None, logprob: float | None = None
+    ) -> bool:
+        """Add a token everywhere; the request may end by it. False if the grammar refuses it."""
         if self.matcher is not None and not self._matched(token_id):
-            return
+            return False
         self._mask = None
-        slots.accept(self.slot, [token_id], [note])
-        delta = self.stream.push([token_id]) if self.stream is not None else ""
-        self.unsent += delta
+        if self.raw_logprobs is not None:
+            self.raw_logprobs.append(logprob or 0.0)
         try:
-            verdict = self._verdict(token_id, delta)
-        except Exception as error:
-            self.fail(f"a stopping criterion failed: {type(error).__name__}: {error}")
-            return
-        if verdict is not None:
+            slots.accept(self.slot, [token_id], [note])
+        except StateFault as fault:
+            self.fail(str(fault))
+        delta = self.stream.push([token_id]) if self.stream is not None else ""
+        self._unsent.append(delta)
+        verdict = self._verdict(token_id, delta)
+        if verdict is not None and self.live:
             self.finish(verdict.finish_reason, verdict.reason)
+        return True
 
     def rollback(self, slots: Slots, n: int) -> None:
         """Take back the last n output tokens everywhere; text already streamed stays streamed."""
@@ -126,7 +138,9 @@ class Request:
             self.matcher.rollback(n)
         if self.stream is not None:
             self.stream.rollback(n)
-        self.unsent = ""
+        del self._unsent[max(0, len(self._unsent) - n) :]
+        if self.raw_logprobs is not None:
+            del self.raw_logprobs[len(self.raw_logprobs) - n :]
         for criterion, state in self.criteria:
             criterion.rollback(state, n)
 
@@ -134,8 +148,10 @@ class Request:
         """A sibling that goes on from here; without `seed` with the same seed."""
         child = object.__new__(Request)
         child.__dict__.update(self.__dict__)
-        child.id, child.slot, child.unsent = request_id, -1, ""
+        child.id, child.slot = request_id, -1
         child.seed = self.seed if seed is None else seed
+        child._unsent = self._unsent.copy()
+        child.raw_logprobs = None if self.raw_logprobs is None else self.raw_logprobs.copy()
         child.entry = self.entry.fork()
         child.matcher = None if self.matcher is None else self.matcher.fork()
         child.stream = None if self.stream is None else self.stream.fork()
@@ -145,7 +161,7 @@ class Request:
     def finish(self, finish_reason: str, stop_reason: Any = None) -> None:
         """End the request; text held back becomes certain."""
         if self.stream is not None:
-            self.unsent += self.stream.flush()
+            self._unsent.append(self.stream.flush())
         self.finish_reason, self.stop_reason = finish_reason, stop_reason
 
     def fail(self, error: str) -> None:
@@ -157,7 +173,8 @@ class Request:
         """Text for the next result."""
         if self.stream is None:
             return None
-        text, self.unsent = self.unsent, ""
+        text = "".join(self._unsent)
+        self._unsent.clear()
         return text
 
     # --- inside ----------------------------------------------------------------------------------
@@ -166,11 +183,11 @@ class Request:
         self, more: Sequence[StoppingCriteria], vocabulary: Vocabulary
     ) -> list[tuple[StoppingCriteria, Any]]:
         known = default_registry().catalogue.stopping_criteria.values()
-        active: Iterable[StoppingCriteria] = (c for c in known if c.is_active(self.params, vocabulary))
-        criteria = sorted([*active, *more], key=lambda c: c.is_limit)
         for criterion in more:
             if not isinstance(criterion, StoppingCriteria):
                 raise ParameterError(f"stopping_criteria holds {criterion!r}, which is no StoppingCriteria")
+        active: Iterable[StoppingCriteria] = (c for c in known if c.is_active(self.params, vocabulary))
+        criteria = sorted([*active, *more], key=lambda c: c.is_limit)
         prompt = self.entry.history.prompt_token_ids
         return [(c, c.new_state(self.params, prompt, vocabulary)) for c in criteria]
 
@@ -183,25 +200,34 @@ class Request:
             for criterion, state in self.criteria:
                 criterion.check(state, [token_id], text)
 
-    def _matched(self, token_id: int) -> bool:
+    def _guarded(self, who: str, work: Callable[[], Any]) -> Any:
+        """Do `work` of a plugin; if it raises, the request ends with an error that names it."""
         try:
-            accepted = self.matcher.accept(token_id)
+            return work()
         except Exception as error:
-            self.fail(f"the grammar failed: {type(error).__name__}: {error}")
-            return False
-        if not accepted:
+            self.fail(f"{who} failed: {type(error).__name__}: {error}")
+            return None
+
+    def _matched(self, token_id: int) -> bool:
+        accepted = bool(self._guarded("the grammar", lambda: self.matcher.accept(token_id)))
+        if not accepted and self.live:
             self.fail(f"the grammar refuses token {token_id}")
-        return bool(accepted)
+        return accepted
 
     def _verdict(self, token_id: int, text: str) -> StopVerdict | None:
         waiting = len(self.entry.history.output_token_ids) < self.params.get("min_tokens", 0)
         verdict = None
         for criterion, state in self.criteria:
-            found = criterion.check(state, [token_id], text)  # every state sees every token
+            # Every state sees every token.
+            found = self._guarded(criterion.name, partial(criterion.check, state, [token_id], text))
+            if not (found is None or isinstance(found, StopVerdict)):
+                self.fail(f"{criterion.name} failed: it gave {found!r}, which is no StopVerdict")
+                return None
             if verdict is None and not (waiting and criterion.waits_for_min_tokens):
                 verdict = found
-        if verdict is None and self.matcher is not None and self.matcher.is_terminated():
-            verdict = StopVerdict(None)
+        if verdict is None and self.matcher is not None:
+            ended = self._guarded("the grammar", lambda: self.matcher.is_terminated())
+            verdict = StopVerdict(None) if ended else None
         limit = self.max_model_len
         if verdict is None and limit is not None and len(self.entry.history) >= limit:
             verdict = StopVerdict("max_model_len", "length")

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -26,7 +26,7 @@ class Rows:
     seed            uint64 [n].
     """
 
-    __slots__ = ("_index", "_name", "_owner", "_parent", "_slots", "_values", "_which", "ids")
+    __slots__ = ("_index", "_name", "_owner", "_parent", "_peaks", "_slots", "_values", "_which", "ids")
 
     def __init__(self, slots: Slots, index: np.ndarray) -> None:
         self._slots = slots
@@ -36,6 +36,7 @@ class Rows:
         self._which: np.ndarray | slice | None = None
         self._owner: Sampler | Selector | None = None
         self._name = ""
+        self._peaks: np.ndarray | None = None
         self.ids: np.ndarray | None = None
 
     def __len__(self) -> int:
@@ -48,6 +49,15 @@ class Rows:
                 values = self._parent[name][self._which]
             else:
                 values = self._slots.column(name)[self._index]
+            self._values[name] = values
+        return values
+
+    def derived(self, name: str, compute: Callable[[Rows], np.ndarray]) -> np.ndarray:
+        """[n, …] values that depend on parameters only, by `name`: computed once for a whole group."""
+        values = self._values.get(name)
+        if values is None:
+            parent = self._parent
+            values = compute(self) if parent is None else parent.derived(name, compute)[self._which]
             self._values[name] = values
         return values
 
@@ -90,6 +100,10 @@ class Rows:
         stream = SELECTOR_STREAM if isinstance(self._owner, Selector) else stream_of(self._name)
         return draw64(self.seed, self.position, stream, index)
 
+    def peaks(self, logits: np.ndarray) -> np.ndarray:
+        """The greatest of each row of `logits` [n, columns], float32 [n]; ask before changing them."""
+        return logits.max(axis=1) if self._peaks is None else self._peaks
+
     def columns(self, i: int, token_ids: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """Where `token_ids` stand in row i: (columns, which), leaving out ids that have no column.
 
@@ -115,13 +129,18 @@ class Rows:
         bound = object.__new__(Rows)
         bound._slots, bound._index, bound._values = self._slots, self._index, self._values
         bound._parent, bound._which, bound.ids = self._parent, self._which, self.ids
-        bound._owner, bound._name = owner, owner.name
+        bound._owner, bound._name, bound._peaks = owner, owner.name, self._peaks
         return bound
 
-    def take(self, which: np.ndarray | slice, ids: np.ndarray | None = None) -> Rows:
-        """Some of these rows, in the order of `which`, whose columns hold `ids`."""
+    def take(
+        self,
+        which: np.ndarray | slice,
+        ids: np.ndarray | None = None,
+        peaks: np.ndarray | None = None,
+    ) -> Rows:
+        """Some of these rows, in the order of `which`, whose columns hold `ids`; `peaks` if known."""
         taken = Rows(self._slots, self._index[which])
-        taken._parent, taken._which, taken.ids = self, which, ids
+        taken._parent, taken._which, taken.ids, taken._peaks = self, which, ids, peaks
         return taken
 
     def __repr__(self) -> str:

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import itertools
 import logging
+import math
 import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from dataclasses import replace
 from functools import partial
 from typing import Any
 
@@ -17,10 +19,10 @@ from .arrays import LogitRows
 from .backends.choose import best_backend, named_backend
 from .backends.host import RowFault, checked_row, unpack_bitmask
 from .chain import Chain
-from .contract import Backend, Batch, ParameterError, StoppingCriteria, Vocabulary
+from .contract import Backend, Batch, Param, ParameterError, StoppingCriteria, Vocabulary
 from .explain import GroupReport, report_group
 from .grouping import Grouping
-from .params import SamplingParams
+from .params import CORE_PARAMS, SamplingParams
 from .registry import default_registry
 from .request import Request
 from .results import Record, RequestId, StepResult
@@ -29,6 +31,8 @@ from .slots import History, Slots
 from .tokenizer import Tokenizer
 
 logger = logging.getLogger("engine_sampler")
+
+_POSITION = Param("position", int, None, low=0, high=2**62)
 
 
 class RequestError(ValueError):
@@ -99,15 +103,18 @@ class Scheduler:
     ) -> RequestId:
         """Add a request; returns its id (`request_id`, or a new integer).
 
-        output_token_ids  output it already has: it goes on exactly as if it had been drawn here.
+        output_token_ids  output it already has: it goes on exactly as if it had been drawn here, but
+                          that selectors which learn from their own draws (mirostat, adaptive_p)
+                          start anew.
         grammar           a compiled grammar (an object with `matcher()`), or any object with a
                           matcher's methods.
         position          the index of its next token; default: the length of its history.
 
         Raises `ParameterError` or `RequestError` before anything changes.
         """
-        if (params.best_of or params.n) > 1:
+        if _siblings(params) > 1:
             raise ParameterError(f"n={params.n}, best_of={params.best_of} needs add_group")
+        position = _POSITION.check(position)
         request = self._build(
             params, prompt_token_ids, self._free_id(request_id), output_token_ids, grammar, stopping_criteria
         )
@@ -129,23 +136,26 @@ class Scheduler:
         Sibling 0 has the request's seed, sibling i its Philox child. The engine may give the same
         row of logits for all of them in the first step. `best` ranks them when they are done.
         """
-        count = params.best_of or params.n
+        count = _siblings(params)
         if request_ids is None:
             request_ids = [self._new_id() for _ in range(count)]
         if len(request_ids) != count or len(set(request_ids)) != count:
             raise RequestError(f"request_ids={list(request_ids)!r} is not allowed: {count} different ids")
         first = self._build(params, prompt_token_ids, request_ids[0], (), grammar, stopping_criteria)
         if params.best_of is not None:
-            first.cumulative_logprob = 0.0
+            first.raw_logprobs = []
         siblings = [first]
         siblings += [first.fork(r, child_seed(first.seed, i)) for i, r in enumerate(request_ids[1:], 1)]
         self._enter(siblings)
         return list(request_ids)
 
     def best(self, request_ids: Sequence[RequestId]) -> list[RequestId]:
-        """The `n` best of a group's siblings by cumulative logprob, the best first; ties in order."""
+        """The `n` best of a group's siblings by cumulative logprob, the best first; ties in order.
+
+        Siblings that ended with `error` come last.
+        """
         requests = [self._known(r) for r in request_ids]
-        ranked = sorted(requests, key=lambda r: -(r.cumulative_logprob or 0.0))
+        ranked = sorted(requests, key=lambda r: (r.error is not None, -(r.cumulative_logprob or 0.0)))
         return [r.id for r in ranked[: requests[0].params.n]]
 
     def accept(self, request_id: RequestId, token_ids: Sequence[int]) -> None:
@@ -160,15 +170,17 @@ class Scheduler:
             self._when_idle(lambda: self._accept_all(request, tokens))
 
     def remove(self, request_id: RequestId) -> Record:
-        """Forget a request; one that is live ends with `abort`. Returns its record."""
+        """Forget a request; one that is live ends with `abort`. Returns its record.
+
+        Where a step is running, the record says how far that step has come.
+        """
         with self._lock:
             request = self._known(request_id)
             del self._requests[request_id]
             if self._live.pop(request_id, None) is not None:
-                request.finish("abort")
-                self._when_idle(lambda: self._release(request))
-                self._observe("request_finished", request.record())
-            return request.record()
+                self._when_idle(lambda: self._abort(request))
+            record = request.record()
+        return record if record.finish_reason else replace(record, finish_reason="abort")
 
     def record(self, request_id: RequestId) -> Record:
         """What is known of a request, live or finished."""
@@ -178,6 +190,7 @@ class Scheduler:
         self, request_id: RequestId, *, new_request_id: RequestId | None = None, seed: int | None = None
     ) -> RequestId:
         """A copy of a live request that goes on by itself; without `seed` it keeps the seed."""
+        seed = CORE_PARAMS["seed"].check(seed)
         with self._lock:
             parent = self._alive(request_id)
             child = parent.fork(self._free_id(new_request_id), seed)
@@ -199,8 +212,9 @@ class Scheduler:
 
     def prepare(self, request_ids: Sequence[RequestId] | None = None) -> None:
         """Fill grammar masks for the next step, while the forward pass runs."""
-        for request in self._named(request_ids):
-            request.mask()
+        with self._busy():
+            for request in self._named(request_ids):
+                request.prepare()
 
     def step(
         self,
@@ -218,11 +232,11 @@ class Scheduler:
         A faulty row ends its request with `error`. Raises `RequestError`, `ParameterError`,
         ValueError or TypeError for wrong ids and arrays before anything changes.
         """
-        requests = self._named(request_ids)
-        drafts = self._drafts(draft_token_ids, requests)
-        first_rows = np.cumsum([0, *(1 + len(d) for d in drafts)], dtype=np.int64)
-        rows = self._rows(logits, int(first_rows[-1]))
         with self._busy():
+            requests = self._named(request_ids)
+            drafts = self._drafts(draft_token_ids, requests)
+            first_rows = np.cumsum([0, *(1 + len(d) for d in drafts)], dtype=np.int64)
+            rows = self._rows(logits, int(first_rows[-1]))
             outcome = self._run(rows, requests, drafts, first_rows[:-1])
         self._observe("step_finished", outcome)
         return outcome
@@ -232,25 +246,27 @@ class Scheduler:
 
         A faulty row is all NaN, and the reason is logged.
         """
-        requests = self._named(request_ids)
-        rows = self._rows(logits, len(requests))
-        out = np.empty((len(requests), self.vocabulary.size), np.float32)
-        for i, request in enumerate(requests):
-            try:
-                out[i] = self._apply(request.chain, request, rows.row(i), rows.device)
-            except Exception as error:
-                logger.error("request %r: %s", request.id, error)
-                out[i] = np.nan
+        with self._busy():
+            requests = self._named(request_ids)
+            rows = self._rows(logits, len(requests))
+            out = np.empty((len(requests), self.vocabulary.size), np.float32)
+            for i, request in enumerate(requests):
+                try:
+                    out[i] = self._apply(request.chain, request, rows.row(i), rows.device)
+                except Exception as error:
+                    logger.error("request %r: %s", request.id, error)
+                    out[i] = np.nan
         return out
 
     def explain(self) -> list[GroupReport]:
         """The groups of the live requests: their chains, and which backend runs each sampler."""
-        requests = self._named(None)
-        backend, grouping = self._engine("cpu")
-        return [
-            report_group(m.configuration.chain, backend, [requests[i].id for i in m.places])
-            for m in grouping.members(requests)
-        ]
+        with self._busy():
+            requests = self._named(None)
+            backend, grouping = self._engine("cpu")
+            return [
+                report_group(m.configuration.chain, backend, [requests[i].id for i in m.places])
+                for m in grouping.members(requests)
+            ]
 
     # --- inside a step ---------------------------------------------------------------------------
 
@@ -322,13 +338,12 @@ class Scheduler:
                 token_ids[row] = -1
                 request.fail(error)
                 continue
+            token_id, note, logprob = int(token_ids[row]), float(batch.notes[row]), None
             try:
-                scores.add(request, row, int(token_ids[row]), batch, self._penalized)
+                logprob = scores.add(request, row, token_id, batch, self._penalized)
             except Exception as fault:
                 logger.error("request %r: no logprobs: %s", request.id, fault)
-            note = batch.notes[row]
-            request.accept(self._slots, int(token_ids[row]), None if np.isnan(note) else float(note))
-            if request.finish_reason == "error":
+            if not request.accept(self._slots, token_id, None if math.isnan(note) else note, logprob):
                 token_ids[row] = -1
 
     def _penalized(self, request: Request, row: np.ndarray) -> np.ndarray:
@@ -408,8 +423,6 @@ class Scheduler:
         grammar: Any,
         criteria: Sequence[StoppingCriteria],
     ) -> Request:
-        if not isinstance(params, SamplingParams):
-            raise ParameterError(f"params={params!r} is not allowed: a SamplingParams")
         history = History(
             _token_ids("prompt_token_ids", prompt, self.vocabulary),
             _token_ids("output_token_ids", output, self.vocabulary),
@@ -439,10 +452,7 @@ class Scheduler:
                 self._observe("request_added", request.id, request.params)
 
     def _seat(self, request: Request) -> None:
-        if request.live:  # it may have been removed while it waited
-            request.slot = self._slots.put(
-                request.entry, request.params.given, request.seed, request.position
-            )
+        request.slot = self._slots.put(request.entry, request.params.given, request.seed, request.position)
 
     def _accept_all(self, request: Request, tokens: Sequence[int]) -> None:
         for token_id in tokens:
@@ -454,16 +464,21 @@ class Scheduler:
     def _retire(self, request: Request) -> None:
         """Take a finished request out of the live ones; its record stays."""
         with self._lock:
-            if self._live.pop(request.id, None) is not None:
+            if self._live.get(request.id) is request:  # not if it has been removed meanwhile
+                del self._live[request.id]
                 self._release(request)
-                self._observe("request_finished", request.record())
+
+    def _abort(self, request: Request) -> None:
+        if request.live:
+            request.finish("abort")
+        self._release(request)
 
     def _release(self, request: Request) -> None:
-        if request.slot >= 0:
-            self._slots.remove(request.slot)
-            request.slot = -1
-            if self._grouping is not None:
-                self._grouping.forget()
+        self._slots.remove(request.slot)
+        request.slot = -1
+        if self._grouping is not None:
+            self._grouping.forget()
+        self._observe("request_finished", request.record())
 
     def _free_id(self, request_id: RequestId | None) -> RequestId:
         if request_id is None:
@@ -504,6 +519,14 @@ class Scheduler:
                     logger.exception("observer %s failed at %s", name, event)
 
 
+def _siblings(params: SamplingParams) -> int:
+    """How many requests `params` stand for."""
+    if not isinstance(params, SamplingParams):
+        raise ParameterError(f"params={params!r} is not allowed: a SamplingParams")
+    count: int = params.best_of or params.n
+    return count
+
+
 def _matcher(grammar: Any) -> Any:
     if grammar is None or hasattr(grammar, "fill_bitmask"):
         return grammar
@@ -531,7 +554,7 @@ def _gather_masks(requests: list[Request], where: np.ndarray, rows: int) -> np.n
     """int32 [rows, ceil(vocab / 32)] with the grammars' masks at `where`; None without grammars."""
     bitmask = None
     for request, row in zip(requests, where.tolist(), strict=True):
-        if (words := request.mask()) is not None:
+        if (words := request.prepare()) is not None:
             if bitmask is None:
                 bitmask = np.zeros((rows, len(words)), np.int32)
             bitmask[row] = words

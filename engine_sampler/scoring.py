@@ -27,8 +27,8 @@ class Scores:
         token_id: int,
         batch: Batch,
         penalized: Callable[[Request, np.ndarray], np.ndarray],
-    ) -> None:
-        """Note the logprobs of `token_id`, drawn in `row`, and add it to the request's total."""
+    ) -> float | None:
+        """Note the logprobs of `token_id`, drawn in `row`; its raw one where siblings compete."""
         modes = request.modes
         self._several |= len(modes) > 1
         for mode in modes:
@@ -42,9 +42,9 @@ class Scores:
                     penalized(request, logits) if mode == "penalized" else logits, token_id, top_n
                 )
             self._by_mode.setdefault(mode, {})[row] = entry
-        if request.cumulative_logprob is not None:
-            raw = row_logprobs(batch.logits.row(row), token_id, 0)
-            request.cumulative_logprob += float(raw.logprobs[0])
+        if request.raw_logprobs is None:
+            return None
+        return float(row_logprobs(batch.logits.row(row), token_id, 0).logprobs[0])
 
     def gather(self) -> LogprobsByMode:
         """One `Logprobs` if every request asked for one mode, a dict by mode if any asked for several."""

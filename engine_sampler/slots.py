@@ -12,6 +12,10 @@ from .contract import Param, Sampler, Selector, Vocabulary
 TokenIds = Sequence[int] | np.ndarray
 
 
+class StateFault(Exception):
+    """A sampler or selector failed to follow its request; the text says which one and why."""
+
+
 class History:
     """Prompt and output ids of one request in one growing array."""
 
@@ -82,12 +86,16 @@ class Slot:
     def accept(self, token_ids: Sequence[int], notes: Sequence[float | None] = ()) -> None:
         """Add tokens to the history and to every state; `notes` are the selector's."""
         self.history.accept(token_ids)
-        for sampler in self.chain.samplers:
-            if (state := self.states[sampler.name]) is not None:
-                sampler.accept(state, token_ids)
         selector = self.chain.selector
-        if (state := self.states[selector.name]) is not None:
-            selector.accept(state, token_ids, notes or [None] * len(token_ids))
+        part: Sampler | Selector = selector
+        try:
+            if (state := self.states[selector.name]) is not None:
+                selector.accept(state, token_ids, notes or [None] * len(token_ids))
+            for part in self.chain.samplers:
+                if (state := self.states[part.name]) is not None:
+                    part.accept(state, token_ids)
+        except Exception as error:
+            raise StateFault(f"{part.name} failed: {type(error).__name__}: {error}") from error
 
     def rollback(self, n: int) -> None:
         """Take the last `n` output tokens back, everywhere."""

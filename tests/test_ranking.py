@@ -7,8 +7,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from engine_sampler import ranking
+from engine_sampler import SamplingParams, ranking
 from engine_sampler.arithmetic import distances, mass_reaching, weights
+from engine_sampler.registry import default_registry
+from engine_sampler.testing import make_rows
 
 WIDTHS = [1, 7, 200, ranking.NARROW, ranking.NARROW + 1, 5000]
 
@@ -71,8 +73,9 @@ def test_the_first_columns_of_a_row_of_equals_are_the_lowest() -> None:
 # --- cuts ----------------------------------------------------------------------------------------
 
 
-def test_mask_of_marks_the_given_columns() -> None:
-    assert ranking.mask_of(np.array([3, 0]), 5).tolist() == [True, False, False, True, False]
+def test_reorder_picks_columns_row_by_row() -> None:
+    values = np.array([[10, 11, 12], [20, 21, 22]])
+    assert ranking.reorder(values, np.array([[2, 0], [1, 1]])).tolist() == [[12, 10], [21, 21]]
 
 
 @pytest.mark.parametrize("m", WIDTHS)
@@ -135,5 +138,7 @@ def test_cuts_do_not_see_removed_columns(seed: int, m: int) -> None:
 
 def test_at_least_is_one_or_min_keep_but_no_more_than_there_are() -> None:
     logits = np.array([[1, 2, -np.inf]] * 4, np.float32)
-    assert ranking.at_least(np.array([0, 1, 2, 9]), logits).tolist() == [1, 1, 2, 2]
-    assert ranking.at_least(np.array([0, 1, 1, 0]), logits).tolist() == [1, 1, 1, 1]
+    for given_keeps, expected in (([0, 1, 2, 9], [1, 1, 2, 2]), ([0, 1, 1, 0], [1, 1, 1, 1])):
+        params = [SamplingParams(min_keep=k) for k in given_keeps]
+        rows = make_rows(default_registry().catalogue.samplers["top_p"], params, 3)
+        assert ranking.at_least(rows, logits).tolist() == expected

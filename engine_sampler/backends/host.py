@@ -15,9 +15,12 @@ import numpy as np
 
 from ..arithmetic import FLT_MAX, LOGIT_LIMIT, require_ieee
 from ..chain import Chain
-from ..contract import Backend, Batch, Group, Sampler, Selection, Truncation
+from ..contract import Backend, Batch, Group, Sampler, Selection, Selector, Truncation
 from ..ranking import NARROW
 from ..rows import Rows, padded
+
+_WORTH_COMPACTING = 128
+"""Narrower blocks keep their removed columns: moving the rest costs more than carrying them."""
 
 
 class RowFault(Exception):
@@ -80,10 +83,10 @@ class _GroupRun:
             part = self._guard(i, partial(self._narrow_down, i))
             if part is None:
                 continue
-            if part.ids is not None and len(part.ids) <= NARROW:
+            if len(part.values) <= NARROW:
                 parts.append(part)
             else:
-                self._guard(i, partial(self._finish, [part]))
+                self._guard(i, partial(self._finish, [part], careful=True))
         for step in sorted({part.step for part in parts}):
             self._finish_together([part for part in parts if part.step == step])
 
@@ -100,19 +103,21 @@ class _GroupRun:
     def _narrow_down(self, i: int) -> _Part:
         """Run the chain on row i until few columns are left, or to its end."""
         row = int(self.group.index[i])
-        part = _Part(i, 0, checked_row(self.batch.logits.row(row)), None)
+        values, peak = peaked_row(self.batch.logits.row(row))
+        part = _Part(i, 0, values, None)
         if self.group.masked and self.batch.bitmask is not None:
             allowed = unpack_bitmask(self.batch.bitmask[row], len(part.values))
-            part.values, part.ids = self._survivors(part, allowed, "the grammar")
+            part.values, part.ids = self._survivors(part, np.flatnonzero(allowed), "the grammar")
         owned = part.ids is not None
         for part.step, sampler in enumerate(self.chain.samplers):
-            if part.ids is not None and len(part.ids) <= NARROW:
+            if len(part.values) <= NARROW:
                 return part
-            rows = self._rows(part).bind(sampler)
+            rows = self._rows(part, peak if part.values is values else None).bind(sampler)
             if isinstance(sampler, Truncation):
-                mask = _call(sampler, sampler.keep, part.values[None], rows)[0]
-                if 2 * np.count_nonzero(mask) <= len(mask):
-                    part.values, part.ids = self._survivors(part, mask, sampler.name)
+                mask = _kept(sampler, part.values[None], rows)[0]
+                kept = np.flatnonzero(mask)
+                if 2 * len(kept) <= len(mask):
+                    part.values, part.ids = self._survivors(part, kept, sampler.name)
                     owned = True
                     continue
             if not owned:
@@ -121,11 +126,12 @@ class _GroupRun:
                 part.values[~mask] = -np.inf
             else:
                 _call(sampler, sampler.apply, part.values[None], rows)
+            _check(sampler, part.values[None])
         part.step = len(self.chain.samplers)
         return part
 
-    def _survivors(self, part: _Part, mask: np.ndarray, who: str) -> tuple[np.ndarray, np.ndarray]:
-        columns = np.flatnonzero(mask)
+    def _survivors(self, part: _Part, columns: np.ndarray, who: str) -> tuple[np.ndarray, np.ndarray]:
+        """(values, ids) of `columns`, without those that were removed before."""
         values = part.values[columns]
         alive = values > -np.inf
         if not alive.all():
@@ -134,9 +140,9 @@ class _GroupRun:
             raise RowFault(f"{who} leaves no token")
         return values, columns if part.ids is None else part.ids[columns]
 
-    def _rows(self, part: _Part) -> Rows:
+    def _rows(self, part: _Part, peak: np.ndarray | None = None) -> Rows:
         ids = None if part.ids is None else part.ids[None]
-        return self.group.rows.take(slice(part.i, part.i + 1), ids)
+        return self.group.rows.take(slice(part.i, part.i + 1), ids, peak)
 
     # --- narrow: rows together -------------------------------------------------------------------
 
@@ -146,60 +152,43 @@ class _GroupRun:
             self._finish(parts)
         except RowFault:
             for part in parts:
-                self._guard(part.i, partial(self._finish, [part]))
+                self._guard(part.i, partial(self._finish, [part], careful=True))
 
-    def _finish(self, parts: Sequence[_Part]) -> None:
+    def _finish(self, parts: Sequence[_Part], *, careful: bool = False) -> None:
+        """Run the rest of the chain and choose. `careful` checks after every sampler, which finds
+        the one at fault; otherwise one check at the end finds that there is a fault."""
         left = self.chain.samplers[parts[0].step :]
         values, rows = self._block(parts, writable=bool(left))
         for sampler in left:
             bound = rows.bind(sampler)
-            if not isinstance(sampler, Truncation):
+            if isinstance(sampler, Truncation):
+                np.putmask(values, ~_kept(sampler, values, bound), -np.inf)
+                values, rows = _compact(values, rows)
+            else:
                 _call(sampler, sampler.apply, values, bound)
-                continue
-            mask = _call(sampler, sampler.keep, values, bound)
-            values[~mask] = -np.inf
-            values, rows = _compact(values, rows)
-        peak = values.max(axis=1)
-        if not ((peak > -np.inf) & (peak <= FLT_MAX)).all():
-            self._blame(parts, peak)
+            if careful:
+                _check(sampler, values)
+        if left and not careful:
+            _check(left[-1], values)
         selector = self.chain.selector
-        selection = _call(selector, selector.select, values, rows.bind(selector))
-        self._store(parts, values, rows, selection)
+        self._store(parts, values, rows, _selected(selector, values, rows.bind(selector)))
 
     def _block(self, parts: Sequence[_Part], writable: bool) -> tuple[np.ndarray, Rows]:
         """The rows side by side: float32 [n, longest], padded with −inf."""
         if len(parts) == 1:
             values = parts[0].values[None]
             return values.copy() if writable else values, self._rows(parts[0])
-        beyond = self.group.rows.vocabulary.size
-        ids = padded([part.ids for part in parts], beyond, np.int64)  # type: ignore[misc]
-        values = padded([part.values for part in parts], -np.inf, np.float32)
         which = np.array([part.i for part in parts])
+        values = padded([part.values for part in parts], -np.inf, np.float32)
+        survivors = [part.ids for part in parts if part.ids is not None]
+        if not survivors:
+            return values, self.group.rows.take(which)
+        ids = padded(survivors, self.group.rows.vocabulary.size, np.int64)
         return values, self.group.rows.take(which, ids)
 
-    def _blame(self, parts: Sequence[_Part], peak: np.ndarray) -> None:
-        """Raise a fault that names the sampler behind the first bad row."""
-        if len(parts) > 1:
-            raise RowFault("a row of this block is at fault")
-        part = parts[0]
-        row = int(self.group.index[part.i])
-        values = checked_row(self.batch.logits.row(row))[None].copy()
-        rows = self.group.rows.take(slice(part.i, part.i + 1))
-        for sampler in self.chain.samplers:
-            _call(sampler, sampler.apply, values, rows.bind(sampler))
-            if not values.max() <= FLT_MAX:
-                raise RowFault(f"{sampler.name} gives {values.max()}")
-            if values.max() == -np.inf:
-                raise RowFault(f"{sampler.name} leaves no token")
-        raise RowFault(f"the chain ends with a greatest logit of {peak[0]}")
-
     def _store(self, parts: Sequence[_Part], values: np.ndarray, rows: Rows, selection: Selection) -> None:
-        columns = np.asarray(selection.columns)
-        chosen = values[np.arange(len(parts)), columns]
-        if not (chosen > -np.inf).all():
-            raise RowFault(f"{self.chain.selector.name} chose a removed token")
         target = self.group.index[[part.i for part in parts]]
-        self.batch.token_ids[target] = rows.token_ids_at(columns)
+        self.batch.token_ids[target] = rows.token_ids_at(selection.columns)
         if selection.notes is not None:
             self.batch.notes[target] = selection.notes
         if self.group.want_processed:
@@ -212,16 +201,21 @@ class _GroupRun:
 def checked_row(row: np.ndarray) -> np.ndarray:
     """float32 `row` [vocab] as the chain may see it: raises `RowFault` for NaN, +inf, logits above
     2^100 and rows without a token; logits below −2^100 read as −inf (in a copy)."""
-    peak = row.max()
+    return peaked_row(row)[0]
+
+
+def peaked_row(row: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """`checked_row`, and its greatest logit as an array [1]."""
+    peak = row.max(keepdims=True)
     if not peak <= LOGIT_LIMIT:
-        raise RowFault(f"the row's greatest logit is {peak}; allowed is at most 2^100")
+        raise RowFault(f"the row's greatest logit is {peak[0]}; allowed is at most 2^100")
     if peak < -LOGIT_LIMIT:
         raise RowFault("every logit of the row is -inf")
     if row.min() < -LOGIT_LIMIT:
         low = row < -LOGIT_LIMIT
         if np.count_nonzero(low) != np.count_nonzero(row == -np.inf):
-            return np.where(low, np.float32(-np.inf), row)
-    return row
+            return np.where(low, np.float32(-np.inf), row), peak
+    return row, peak
 
 
 def unpack_bitmask(words: np.ndarray, vocab_size: int) -> np.ndarray:
@@ -232,15 +226,50 @@ def unpack_bitmask(words: np.ndarray, vocab_size: int) -> np.ndarray:
 
 def _compact(values: np.ndarray, rows: Rows) -> tuple[np.ndarray, Rows]:
     """Drop columns that are gone in every row's tail, where that at least halves the block."""
+    if rows.ids is None or values.shape[1] < _WORTH_COMPACTING:
+        return values, rows
     counts = (values > -np.inf).sum(axis=1)
     width = max(int(counts.max()), 1)
-    if 2 * width > values.shape[1] or width + 64 > values.shape[1] or rows.ids is None:
+    if 2 * width > values.shape[1]:
         return values, rows
     # A stable sort by "gone" moves survivors to the front and keeps their order.
     front = np.argsort(values == -np.inf, axis=1, kind="stable")[:, :width]
     ids = np.take_along_axis(rows.ids, front, axis=1)
     ids[np.arange(width) >= counts[:, None]] = rows.vocabulary.size
     return np.take_along_axis(values, front, axis=1), rows.take(slice(None), ids)
+
+
+def _kept(sampler: Truncation, values: np.ndarray, rows: Rows) -> np.ndarray:
+    """bool [n, columns]: what a truncation keeps."""
+    mask = _call(sampler, sampler.keep, values, rows)
+    if np.shape(mask) != values.shape or mask.dtype != np.bool_:
+        raise RowFault(f"{sampler.name} failed: keep gives no bool array of the shape {values.shape}")
+    return mask
+
+
+def _check(sampler: Sampler, values: np.ndarray) -> None:
+    """Raise a fault that names `sampler` if it left a row [n, columns] without a finite best token."""
+    peak = values.max(axis=1)
+    highest, lowest = peak.max(), peak.min()
+    if not highest <= FLT_MAX:
+        raise RowFault(f"{sampler.name} gives {highest}")
+    if lowest == -np.inf:
+        raise RowFault(f"{sampler.name} leaves no token")
+
+
+def _selected(selector: Selector, values: np.ndarray, rows: Rows) -> Selection:
+    """One surviving column per row, as `selector` chooses."""
+    selection = _call(selector, selector.select, values, rows)
+    n, width = values.shape
+    columns = np.asarray(selection.columns)
+    is_index = columns.shape == (n,) and columns.dtype.kind in "iu"
+    if not is_index or columns.min() < 0 or columns.max() >= width:
+        raise RowFault(f"{selector.name} failed: it gives no column for every row")
+    if selection.notes is not None and np.shape(selection.notes) != (n,):
+        raise RowFault(f"{selector.name} failed: it gives notes of the shape {np.shape(selection.notes)}")
+    if values[np.arange(n), columns].min() == -np.inf:
+        raise RowFault(f"{selector.name} chose a removed token")
+    return Selection(columns, selection.notes)
 
 
 def _call(part: Sampler | Any, method: Callable[..., Any], values: np.ndarray, rows: Rows) -> Any:

@@ -6,9 +6,8 @@ import numpy as np
 
 from ..arithmetic import LN_2, MASS_SLACK, log2_64
 from ..contract import Example, Param, Truncation
-from ..ranking import at_least
+from ..ranking import at_least, keep_leading
 from ..rows import Rows
-from .top_k import keep_leading
 
 
 class MinP(Truncation):
@@ -33,11 +32,12 @@ class MinP(Truncation):
     )
 
     def keep(self, logits: np.ndarray, rows: Rows) -> np.ndarray:
-        peak = logits.max(axis=1).astype(np.float64)
-        threshold = (peak + log2_64(rows["min_p"]) * LN_2 - MASS_SLACK).astype(np.float32)
+        peak = rows.peaks(logits).astype(np.float64)
+        depth = rows.derived("ln(min_p)", lambda group: log2_64(group["min_p"]) * LN_2)
+        threshold = (peak + depth - MASS_SLACK).astype(np.float32)
         mask = logits >= threshold[:, None]
-        floor = at_least(rows["min_keep"], logits)
-        if (floor > 1).any():
+        floor = at_least(rows, logits)
+        if floor.max() > 1:
             short = np.flatnonzero(mask.sum(axis=1) < floor)
             if len(short):
                 mask[short] = keep_leading(logits[short], floor[short])

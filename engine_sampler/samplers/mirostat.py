@@ -10,9 +10,8 @@ import numpy as np
 
 from ..arithmetic import FLT_MAX, LN_2, distances, exp2_64, log2_64, log2_mass, pick_by_weight, weights
 from ..contract import Example, Param, Selection, Selector
-from ..ranking import first_columns
+from ..ranking import first_columns, keep_leading
 from ..rows import Rows
-from .top_k import keep_leading
 
 _HEAD = 100
 """Tokens from which the slope of the distribution is estimated."""

@@ -47,17 +47,15 @@ class Temperature(Sampler):
         return bool(params["temperature"] != 1.0 or params["dynatemp_range"] > 0)
 
     def apply(self, logits: np.ndarray, rows: Rows) -> None:
-        temperature = rows["temperature"]
-        greedy = temperature < GREEDY_BELOW
-        dynamic = (rows["dynatemp_range"] > 0) & ~greedy
+        scale = rows.derived("1/T", _fixed_scale)
+        dynamic = rows.derived("T follows the entropy", _is_dynamic)
         if dynamic.any():
-            temperature = np.where(dynamic, self._dynamic(logits, rows), temperature)
-        scale = (1.0 / np.where(greedy, 1.0, temperature)).astype(np.float32)
-        alive = logits > -np.inf if np.any(scale > 1) else None
+            scale = np.where(dynamic, _inverse(self._dynamic(logits, rows)), scale)
+        alive = logits > -np.inf if scale.max() > 1 else None
         np.multiply(logits, scale[:, None], out=logits)
         if alive is not None:
             settle(logits, alive)
-        for i in np.flatnonzero(greedy):
+        for i in np.flatnonzero(rows.derived("T is 0", _is_greedy)):
             best = logits[i].argmax()
             value = logits[i, best]
             logits[i] = -np.inf
@@ -72,3 +70,21 @@ class Temperature(Sampler):
         share = power(entropy_bits(distances(logits)) / most, rows["dynatemp_exponent"])
         dynamic = np.clip(low + (high - low) * share, GREEDY_BELOW, _HOTTEST)
         return np.where(alive > 1, dynamic, 1.0)
+
+
+def _is_greedy(rows: Rows) -> np.ndarray:
+    return np.asarray(rows["temperature"] < GREEDY_BELOW)
+
+
+def _is_dynamic(rows: Rows) -> np.ndarray:
+    return (rows["dynatemp_range"] > 0) & ~_is_greedy(rows)
+
+
+def _fixed_scale(rows: Rows) -> np.ndarray:
+    """float32(1/T), and 1 where greed or entropy decides."""
+    own = _is_greedy(rows) | _is_dynamic(rows)
+    return _inverse(np.where(own, 1.0, rows["temperature"]))
+
+
+def _inverse(temperature: np.ndarray) -> np.ndarray:
+    return (1.0 / temperature).astype(np.float32)

@@ -6,9 +6,8 @@ import numpy as np
 
 from ..arithmetic import LOWEST_BITS, distances, mass_within, weights
 from ..contract import Example, Param, Truncation
-from ..ranking import NARROW, at_least
+from ..ranking import NARROW, at_least, keep_leading
 from ..rows import Rows
-from .top_k import keep_leading
 
 
 class Tfs(Truncation):
@@ -48,7 +47,7 @@ class Tfs(Truncation):
     def keep(self, logits: np.ndarray, rows: Rows) -> np.ndarray:
         y = distances(logits)
         alive = (logits > -np.inf).sum(axis=1)
-        floor = at_least(rows["min_keep"], logits)
+        floor = at_least(rows, logits)
         z, koboldai = rows["tfs"], rows["tfs_cut"] == "koboldai"
         if logits.shape[1] <= NARROW:
             y.sort(axis=1)

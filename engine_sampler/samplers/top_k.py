@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from ..contract import Example, Param, Truncation
-from ..ranking import NARROW, descending, keep_first
+from ..ranking import keep_leading
 from ..rows import Rows
 
 
@@ -35,30 +35,3 @@ class TopK(Truncation):
 
     def keep(self, logits: np.ndarray, rows: Rows) -> np.ndarray:
         return keep_leading(logits, rows["top_k"])
-
-
-def keep_leading(logits: np.ndarray, counts: np.ndarray) -> np.ndarray:
-    """bool [n, m]: the first `counts` [n] ≥ 1 tokens of each row in (logit desc, id asc) order."""
-    m = logits.shape[1]
-    if m <= NARROW:
-        return keep_first(descending(logits), counts)
-    clipped = np.minimum(counts, m).tolist()
-    return np.stack([_leading(row, count) for row, count in zip(logits, clipped, strict=True)])
-
-
-def _leading(row: np.ndarray, k: int) -> np.ndarray:
-    bound = _kth_largest(row, k)
-    mask = row > bound
-    ties = np.flatnonzero(row == bound)
-    mask[ties[: k - np.count_nonzero(mask)]] = True
-    return mask
-
-
-def _kth_largest(row: np.ndarray, k: int) -> np.float32:
-    groups = max(1024, 4 * k)
-    if 8 * groups <= len(row):
-        # The k-th largest of disjoint groups' maxima is a lower bound of the k-th largest logit.
-        whole = len(row) // groups * groups
-        maxima = row[:whole].reshape(-1, groups).max(axis=0)
-        row = row[row >= np.partition(maxima, groups - k)[groups - k]]
-    return np.partition(row, len(row) - k)[len(row) - k]

@@ -6,7 +6,7 @@ import numpy as np
 
 from ..arithmetic import distances, mass_reaching, mass_within, weights
 from ..contract import Example, Param, Truncation
-from ..ranking import at_least, keep_prefix
+from ..ranking import at_least, keep_prefix, reorder
 from ..rows import Rows
 
 
@@ -46,13 +46,16 @@ class TopP(Truncation):
     def keep(self, logits: np.ndarray, rows: Rows) -> np.ndarray:
         y = distances(logits)
         w = weights(y)
-        p, total, cut = rows["top_p"], w.sum(axis=1), rows["top_p_cut"]
-        limit = np.where(cut == "reach", mass_reaching(p, total) - 1, mass_within(p, total))
-        crossing = cut != "below"
-        floor = at_least(rows["min_keep"], logits)
+        p, total = rows["top_p"], w.sum(axis=1)
+        reach = rows.derived("top_p reaches", lambda group: group["top_p_cut"] == "reach")
+        crossing = rows.derived("top_p crosses", lambda group: group["top_p_cut"] != "below")
+        limit = mass_reaching(p, total) - 1
+        if not reach.all():
+            limit = np.where(reach, limit, mass_within(p, total))
+        floor = at_least(rows, logits)
 
         def count(which: slice, order: np.ndarray) -> np.ndarray:
-            cumulative = np.take_along_axis(w[which], order, axis=1).cumsum(axis=1)
+            cumulative = reorder(w[which], order).cumsum(axis=1)
             inside = (cumulative <= limit[which, None]).sum(axis=1)
             return np.maximum(inside + crossing[which], floor[which])
 

@@ -45,7 +45,7 @@ class TypicalP(Truncation):
         expected = (information(w, y).sum(axis=1) / total).astype(np.float32)
         score = np.abs(y + expected[:, None])
         need = mass_reaching(rows["typical_p"], total)
-        floor = at_least(rows["min_keep"], logits)
+        floor = at_least(rows, logits)
         if logits.shape[1] <= NARROW:
             return _most_typical(logits, score, w, need, floor)
         mask = np.zeros(logits.shape, bool)

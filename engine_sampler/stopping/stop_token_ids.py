@@ -8,12 +8,12 @@ from typing import Any
 import numpy as np
 
 from ..contract import Param, StoppingCriteria, StopVerdict, Vocabulary
+from ..samplers._phrases import token_ids
 
 
 def _token_ids(value: Any) -> tuple[int, ...]:
-    if isinstance(value, (str, bytes)) or any(int(t) != t or isinstance(t, bool) for t in value):
-        raise ValueError("a list of token ids")
-    return tuple(dict.fromkeys(int(t) for t in value))
+    """`value` as token ids, each once."""
+    return tuple(dict.fromkeys(token_ids(value)))
 
 
 class StopTokenIds(StoppingCriteria):

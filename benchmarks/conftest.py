@@ -1,0 +1,78 @@
+"""One core, one thread, for us and for the peers; and what the results say of the machine."""
+
+from __future__ import annotations
+
+import os
+
+for variable in ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"):
+    os.environ[variable] = "1"  # read when NumPy and torch are imported
+
+import importlib.metadata
+import platform
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+if hasattr(os, "sched_setaffinity"):
+    os.sched_setaffinity(0, {max(os.sched_getaffinity(0))})
+
+# glibc gives the end of the heap back and faults it in anew at every step until the process has once
+# freed something large, as any process with a model in it has.
+np.ones(31 << 20, np.uint8)
+
+LIBRARIES = ("numpy", "torch", "transformers", "llama-cpp-python")
+KEPT = ("median", "min", "iqr", "rounds", "iterations")
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """What is compared is measured side by side in time."""
+
+    def key(item: pytest.Item) -> tuple[str, ...]:
+        values = item.callspec.params if hasattr(item, "callspec") else {}
+        return tuple(str(values.get(name, "")) for name in ("vocab_size", "batch", "case"))
+
+    items.sort(key=key)
+
+
+def pytest_benchmark_update_json(config: Any, benchmarks: Any, output_json: dict[str, Any]) -> None:
+    """Keep what the tables need and nothing that names this machine."""
+    results = [
+        {**entry["extra_info"], **{name: entry["stats"][name] for name in KEPT}}
+        for entry in output_json["benchmarks"]
+    ]
+    cpu = output_json["machine_info"]["cpu"]
+    output_json.clear()
+    output_json.update(machine=_machine(cpu), results=results)
+
+
+def _machine(cpu: dict[str, Any]) -> dict[str, Any]:
+    return {
+        "cpu": cpu.get("brand_raw", platform.machine()),
+        "family": cpu.get("family"),
+        "model": cpu.get("model"),
+        "cores": os.cpu_count(),
+        "caches": _caches(),
+        "system": platform.system(),
+        "versions": {"Python": platform.python_version()} | _versions(),
+    }
+
+
+def _caches() -> list[str]:
+    """Sizes of the last core's data caches, level 1 first, where Linux tells them."""
+    found = {}
+    for cache in Path("/sys/devices/system/cpu/cpu0/cache").glob("index*"):
+        if (cache / "type").read_text().strip() != "Instruction":
+            found[(cache / "level").read_text().strip()] = (cache / "size").read_text().strip()
+    return [f"L{level} {size}" for level, size in sorted(found.items())]
+
+
+def _versions() -> dict[str, str]:
+    versions = {}
+    for library in LIBRARIES:
+        try:
+            versions[library] = importlib.metadata.version(library)
+        except importlib.metadata.PackageNotFoundError:
+            continue
+    return versions

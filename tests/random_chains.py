@@ -1,0 +1,228 @@
+"""Random requests over all samplers, selectors and orders, the same in every run."""
+
+from __future__ import annotations
+
+import functools
+import os
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from engine_sampler.arrays import LogitRows
+from engine_sampler.backends.host import NumpyBackend
+from engine_sampler.chain import Chain, build_chain
+from engine_sampler.contract import Batch, Group, Vocabulary
+from engine_sampler.orders import DEFAULT, NAMED
+from engine_sampler.params import SamplingParams
+from engine_sampler.registry import default_registry
+from engine_sampler.rows import Rows
+from engine_sampler.slots import History, Slot, Slots
+from engine_sampler.testing.cases import KINDS
+from engine_sampler.tokenizer import Tokenizer
+
+ROUNDS = int(os.environ.get("ENGINE_SAMPLER_TEST_ROUNDS", "1"))
+"""How many times as many random rows are tried."""
+
+Random = np.random.Generator
+Settings = Mapping[str, Any]
+
+LETTERS = str.maketrans("01", "ab")
+
+
+@functools.cache
+def tokenizer(vocab_size: int) -> Tokenizer:
+    """Tokens that begin alike: a, b, aa, ab, …; token 1 is a newline, token 0 ends a text."""
+    spelled = [bin(number + 2)[3:].translate(LETTERS).encode() for number in range(vocab_size)]
+    return Tokenizer([b"</s>", b"\n", *spelled][:vocab_size], eos_token_ids=[0])
+
+
+def vocabulary(vocab_size: int) -> Vocabulary:
+    return Vocabulary(vocab_size, (0,), tokenizer(vocab_size))
+
+
+def _some_ids(random: Random, size: int, most: int) -> list[int]:
+    return random.integers(0, size, random.integers(1, most + 1)).tolist()
+
+
+def _biases(random: Random, size: int) -> Settings:
+    values = random.choice([-np.inf, -2.0, 0.5, 3.0, 1e38], 4)
+    return {"logit_bias": dict(zip(random.integers(0, size, 4).tolist(), values.tolist(), strict=True))}
+
+
+def _bad_words(random: Random, size: int) -> Settings:
+    return {"bad_words": [_some_ids(random, size, 3) for _ in range(3)]}
+
+
+def _one_of(*settings: Settings) -> Callable[[Random, int], Settings]:
+    return lambda random, size: settings[random.integers(len(settings))]
+
+
+SAMPLERS: Mapping[str, Callable[[Random, int], Settings]] = {
+    "allowed_token_ids": lambda random, size: {"allowed_token_ids": _some_ids(random, size, size)},
+    "bad_words": _bad_words,
+    "ignore_eos": _one_of({"ignore_eos": True}),
+    "min_tokens": _one_of({"min_tokens": 4}, {"min_tokens": 40}),
+    "logit_bias": _biases,
+    "penalties": _one_of(
+        {"repetition_penalty": 1.3},
+        {"repetition_penalty": 0.8, "repetition_penalty_range": 9, "repetition_penalty_slope": 0.7},
+        {"frequency_penalty": 0.4, "presence_penalty": -0.3, "penalty_last_n": 6},
+        {"repetition_penalty": 2.0, "presence_penalty": 0.5, "penalty_scope": "all", "penalize_nl": False},
+    ),
+    "no_repeat_ngram": _one_of({"no_repeat_ngram_size": 1}, {"no_repeat_ngram_size": 2}),
+    "dry": _one_of(
+        {"dry_multiplier": 0.8},
+        {"dry_multiplier": 1.5, "dry_base": 3.0, "dry_allowed_length": 1, "dry_penalty_last_n": 12},
+    ),
+    "top_n_sigma": _one_of({"top_n_sigma": 0.5}, {"top_n_sigma": 2.5}),
+    "top_k": _one_of({"top_k": 1}, {"top_k": 6}, {"top_k": 40}, {"top_k": 1200}),
+    "top_a": _one_of({"top_a": 0.05}, {"top_a": 0.5}),
+    "tfs": _one_of({"tfs": 0.6}, {"tfs": 0.95, "tfs_cut": "koboldai"}),
+    "typical_p": _one_of({"typical_p": 0.3}, {"typical_p": 0.95, "min_keep": 3}),
+    "top_p": _one_of(
+        {"top_p": 0.95}, {"top_p": 0.5, "top_p_cut": "exceed"}, {"top_p": 0.8, "top_p_cut": "below"}
+    ),
+    "min_p": _one_of({"min_p": 0.02}, {"min_p": 0.3, "min_keep": 2}, {"min_p": 1.0}),
+    "epsilon_cutoff": _one_of({"epsilon_cutoff": 1e-3}, {"epsilon_cutoff": 0.1}),
+    "eta_cutoff": _one_of({"eta_cutoff": 1e-3}, {"eta_cutoff": 0.1}),
+    "top_h": _one_of({"top_h": 0.4}, {"top_h": 0.9}),
+    "xtc": _one_of(
+        {"xtc_probability": 1.0, "xtc_threshold": 0.05}, {"xtc_probability": 0.5, "xtc_threshold": 0.01}
+    ),
+    "smoothing": _one_of({"smoothing_factor": 0.25}, {"smoothing_factor": 2.0, "smoothing_curve": 1.5}),
+    "temperature": _one_of(
+        {"temperature": 0.5},
+        {"temperature": 1.7},
+        {"temperature": 0.8, "dynatemp_range": 0.5, "dynatemp_exponent": 2.0},
+    ),
+    "infill": _one_of({"infill": True}),
+}
+"""Settings that turn a sampler on."""
+
+SELECTORS: Mapping[str, Settings] = {
+    "dist": {},
+    "greedy": {"temperature": 0.0},
+    "mirostat": {"mirostat": 1, "mirostat_tau": 3.0, "mirostat_eta": 0.5},
+    "mirostat_v2": {"mirostat": 2, "mirostat_tau": 3.0, "mirostat_eta": 0.5},
+    "adaptive_p": {"adaptive_target": 0.3},
+}
+
+TAKES_AWAY = ("allowed_token_ids", "bad_words", "logit_bias")
+"""Masks, which may leave no token at all."""
+
+
+def random_settings(
+    random: Random, vocab_size: int, *, without: Sequence[str] = (), selector: str | None = None
+) -> dict[str, Any]:
+    """Settings that turn up to eight samplers on, in a named or a random order."""
+    names = [name for name in SAMPLERS if name not in without]
+    chosen = random.permutation(names)[: random.integers(0, 9)]
+    settings: dict[str, Any] = {"order": _order(random)}
+    for name in chosen:
+        settings |= SAMPLERS[name](random, vocab_size)
+    return settings | SELECTORS[selector or random.choice(list(SELECTORS))]
+
+
+def _order(random: Random) -> Any:
+    """Any named order, or all samplers shuffled."""
+    named = list(NAMED)
+    pick = int(random.integers(len(named) + 3))
+    return named[pick] if pick < len(named) else random.permutation(DEFAULT).tolist()
+
+
+def random_logits(random: Random, n: int, vocab_size: int) -> np.ndarray:
+    """float32 [n, vocab]: rows of every kind that is no fault."""
+    kinds = [kind for kind in KINDS if kind != "extreme"]
+    return np.stack([KINDS[kinds[random.integers(len(kinds))]](random, vocab_size) for _ in range(n)]).astype(
+        np.float32
+    )
+
+
+def random_history(random: Random, vocab_size: int, most: int = 20) -> list[int]:
+    """Up to `most` token ids, mostly from a few, so that n-grams come back."""
+    return random.integers(0, min(vocab_size, random.integers(2, 9)), random.integers(0, most + 1)).tolist()
+
+
+def random_rows(random: Random, params: SamplingParams, n: int, vocab_size: int) -> tuple[Chain, Rows]:
+    """A chain, and n requests that share it, each with a history, a state and a seed of its own."""
+    known = vocabulary(vocab_size)
+    chain = build_chain(params)
+    slots = Slots(known, default_registry().catalogue.params)
+    index = []
+    for seed in random.integers(0, 2**63, n).tolist():
+        histories = (random_history(random, vocab_size) for _ in range(2))
+        slot = Slot(chain, History(*histories))
+        slot.open(params, known)
+        number = slots.put(slot, params.given, seed)
+        slots.accept(number, [int(random.integers(vocab_size))], [float(random.uniform(0, 8))])
+        index.append(number)
+    return chain, Rows(slots, np.array(index, np.int64))
+
+
+def run_fused(
+    chain: Chain, rows: Rows, logits: Any, bitmask: np.ndarray | None = None, backend: Any = None
+) -> Batch:
+    """One step of one group on the NumPy backend: `logits` [n, ≥ vocab] for n rows."""
+    n = len(rows)
+    group = Group(chain, np.arange(n), rows, masked=bitmask is not None, want_processed=True)
+    batch = Batch(
+        LogitRows(logits, rows.vocabulary.size),
+        [group],
+        np.full(n, -1, np.int64),
+        np.full(n, np.nan),
+        [None] * n,
+        bitmask,
+    )
+    (backend or NumpyBackend()).run(batch)
+    return batch
+
+
+def run_plainly(chain: Chain, rows: Rows, logits: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """What the chain means: every sampler on every whole row, then the selector.
+
+    Returns the processed rows float32 [n, vocab], and token ids (−1 for a row left empty) and notes
+    (NaN where there are none), each [n].
+    """
+    values = logits.copy()
+    alive = np.flatnonzero(values.max(axis=1) > -np.inf)
+    with np.errstate(all="ignore"):
+        for sampler in chain.samplers:
+            if not len(alive):
+                break
+            part = values[alive]
+            sampler.apply(part, rows.take(alive).bind(sampler))
+            values[alive] = part
+            alive = alive[part.max(axis=1) > -np.inf]
+        token_ids, notes = np.full(len(rows), -1, np.int64), np.full(len(rows), np.nan)
+        if len(alive):
+            selection = chain.selector.select(values[alive], rows.take(alive).bind(chain.selector))
+            token_ids[alive] = selection.columns
+            if selection.notes is not None:
+                notes[alive] = selection.notes
+    return values, token_ids, notes
+
+
+def expect_fused_equals_plain(
+    chain: Chain, rows: Rows, logits: np.ndarray, bitmask: np.ndarray | None = None
+) -> None:
+    """Tokens, notes and survivors of the fused run and of the plain chain are equal, bit for bit."""
+    plain = logits if bitmask is None else _masked(logits, bitmask)
+    processed, token_ids, notes = run_plainly(chain, rows, plain)
+    batch = run_fused(chain, rows, logits, bitmask)
+    np.testing.assert_array_equal(batch.token_ids, token_ids, err_msg=str(chain))
+    np.testing.assert_array_equal(batch.notes, notes, err_msg=str(chain))
+    for i, error in enumerate(batch.errors):
+        assert (error is None) == (token_ids[i] >= 0), f"{chain}: {error}"
+        if error is None:
+            ids, left = batch.survivors[i]
+            np.testing.assert_array_equal(ids, np.flatnonzero(processed[i] > -np.inf), err_msg=str(chain))
+            np.testing.assert_array_equal(left.view(np.int32), processed[i, ids].view(np.int32))
+        else:
+            assert error.endswith("leaves no token"), f"{chain}: {error}"
+
+
+def _masked(logits: np.ndarray, bitmask: np.ndarray) -> np.ndarray:
+    bits = np.arange(logits.shape[1])
+    allowed = (bitmask[:, bits // 32] >> (bits % 32).astype(np.int32)) & 1
+    return np.where(allowed == 1, logits, np.float32(-np.inf))
