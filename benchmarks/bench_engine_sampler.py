@@ -9,12 +9,22 @@ from engine_sampler.backends.host import NumpyBackend
 from engine_sampler.contract import Batch
 
 from . import rows
-from .cases import CASES, CONTEXT, KEY_CASES, MAIN, OURS, params_of
+from .cases import (
+    ADD_AND_REMOVE,
+    CONTEXT,
+    FLAT,
+    MAIN,
+    MIXED_STEP,
+    OURS,
+    SETTINGS,
+    TINY,
+    params_of,
+)
 from .measure import measure
 
-FLAT = [(MAIN, 1, case, True) for case in KEY_CASES]
-SHAPES = [(*shape, False) for shape in OURS] + FLAT
-TINY = 64
+SHAPES = [(*shape, False) for shape in OURS] + [(*shape, True) for shape in FLAT]
+JOINED = 63
+"""Requests that are there while another joins and leaves."""
 MIXED = ("greedy", "min_p", "default chain", "top_n_sigma", "temperature")
 
 
@@ -53,30 +63,26 @@ def bench_backend(benchmark, vocab_size, batch, case):
 
 
 def bench_step_of_mixed_requests(benchmark):
-    """A vocabulary so small that what is left is what a step costs besides its logits."""
     scheduler = Scheduler(TINY, backend=NumpyBackend())
     for i in range(64):
         scheduler.add(params_of(MIXED[i % len(MIXED)]))
     logits = rows.batch(TINY, 64)
-    work = lambda: scheduler.step(logits)  # noqa: E731
-    measure(benchmark, work, "engine-sampler", case="five configurations", vocab_size=TINY, batch=64)
+    labels = {"case": MIXED_STEP, "vocab_size": TINY, "batch": 64}
+    measure(benchmark, lambda: scheduler.step(logits), "engine-sampler", **labels)
 
 
 @pytest.mark.parametrize("case", ["default chain", "penalties, DRY, default chain"])
 def bench_add_and_remove(benchmark, case):
-    scheduler = filled(case, MAIN, 63, NumpyBackend())
+    scheduler = filled(case, MAIN, JOINED, NumpyBackend())
     params, prompt = params_of(case), rows.history(MAIN, CONTEXT)
 
     def join_and_leave():
         scheduler.remove(scheduler.add(params, prompt))
 
-    measure(
-        benchmark, join_and_leave, "engine-sampler", case=f"add and remove: {case}", vocab_size=MAIN, batch=1
-    )
+    labels = {"case": f"{ADD_AND_REMOVE}{case}", "vocab_size": MAIN, "batch": 1}
+    measure(benchmark, join_and_leave, "engine-sampler", **labels)
 
 
 def bench_params(benchmark):
-    settings = CASES["default chain"]
-    work = lambda: params_of("default chain")  # noqa: E731
-    assert settings
-    measure(benchmark, work, "engine-sampler", case="SamplingParams", vocab_size=MAIN, batch=1)
+    labels = {"case": SETTINGS, "vocab_size": MAIN, "batch": 1}
+    measure(benchmark, lambda: params_of("default chain"), "engine-sampler", **labels)

@@ -7,7 +7,7 @@ import pytest
 from engine_sampler.chain import build_chain
 
 from . import rows
-from .cases import BATCHES, CONTEXT, PEERS, params_of
+from .cases import CONTEXT, PEERS, params_of
 from .measure import measure
 
 torch = pytest.importorskip("torch", reason="torch is not installed")
@@ -23,7 +23,15 @@ PROCESSORS = {
     "typical_p": lambda p: transformers.TypicalLogitsWarper(p.typical_p),
 }
 """In its own order where it has one. It has no frequency and presence penalties, and no DRY."""
-KNOWN = ("greedy", "min_p", "default chain", "penalties, DRY, default chain", "top_p", "temperature", "typical_p")
+KNOWN = (
+    "greedy",
+    "min_p",
+    "default chain",
+    "penalties, DRY, default chain",
+    "top_p",
+    "temperature",
+    "typical_p",
+)
 
 
 @pytest.mark.parametrize(("vocab_size", "batch", "case"), [s for s in PEERS if s[2] in KNOWN])

@@ -46,11 +46,16 @@ BATCHES = (1, 8, 64)
 
 OURS = [(v, b, c) for v in VOCABULARIES for b in BATCHES for c in CASES if v == MAIN or c in KEY_CASES]
 PEERS = [
-    (v, b, c)
-    for v, b, c in OURS
-    if b == 1 or (b == 64 and v == MAIN and c in ("min_p", "default chain"))
+    (v, b, c) for v, b, c in OURS if b == 1 or (b == 64 and v == MAIN and c in ("min_p", "default chain"))
 ]
 """(vocabulary, batch, case): peers with 64 rows take seconds a round, so only two cases."""
+FLAT = [(MAIN, 1, case) for case in KEY_CASES]
+
+MIXED_STEP = "a step of 64 requests with five configurations"
+TINY = 64
+"""Its vocabulary: so small that what is left is what a step costs besides its logits."""
+ADD_AND_REMOVE = "add and remove: "
+SETTINGS = "SamplingParams of the default chain"
 
 
 def params_of(case: str) -> SamplingParams:

@@ -1,13 +1,9 @@
-"""One core, one thread, for us and for the peers; and what the results say of the machine."""
+"""One core for us and for the peers; and what the results say of the machine."""
 
 from __future__ import annotations
 
-import os
-
-for variable in ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"):
-    os.environ[variable] = "1"  # read when NumPy and torch are imported
-
 import importlib.metadata
+import os
 import platform
 from pathlib import Path
 from typing import Any

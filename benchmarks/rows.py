@@ -94,7 +94,7 @@ def _entropy(logits: np.ndarray, rest: _LogMass | None) -> float:
     """Of `logits` and the rest of the row together: ln of the total minus the mean logit."""
     parts = [_log_mass(logits)] + ([rest] if rest else [])
     log_masses, means = np.array(parts).T
-    total, mean_mass = _log_mass(log_masses)
+    total, _ = _log_mass(log_masses)
     shares = np.exp(log_masses - total)
     return float(total - (shares * means).sum())
 

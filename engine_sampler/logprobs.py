@@ -24,6 +24,7 @@ class Logprobs:
 
     @classmethod
     def empty(cls, rows: int, k: int) -> Logprobs:
+        """Rows that have nothing yet."""
         return cls(
             np.full((rows, 1 + k), -1, np.int64),
             np.full((rows, 1 + k), np.nan, np.float32),
@@ -31,6 +32,7 @@ class Logprobs:
         )
 
     def fill(self, row: int, entry: RowLogprobs) -> None:
+        """Put `entry` into a row."""
         n = len(entry.token_ids)
         self.token_ids[row, :n] = entry.token_ids
         self.logprobs[row, :n] = entry.logprobs
@@ -57,7 +59,7 @@ def row_logprobs(logits: np.ndarray, token_id: int, top_n: int, ids: np.ndarray 
     chosen = logits[column] if present else np.float32(-np.inf)
     log_total = log_sum_exp(logits)
     better = int((logits > chosen).sum())
-    equal = int((logits[:column] == chosen).sum()) if present else 0
+    equal = int((logits[:column] == chosen).sum()) if chosen > -np.inf else 0
     k = len(logits) if top_n < 0 else min(top_n, len(logits))
     top = descending(logits[None])[0] if k == len(logits) else top_columns(logits, k)
     values = np.concatenate([[chosen], logits[top]]).astype(np.float64) - log_total

@@ -117,7 +117,7 @@ def test_an_own_criterion_sees_tokens_and_text_and_ends_its_request() -> None:
     assert scheduler.request_ids == ["other"]
 
 
-def test_an_own_criterion_follows_resumption_rollback_free_forks_and_min_tokens() -> None:
+def test_an_own_criterion_follows_resumption_forks_and_min_tokens() -> None:
     scheduler = make_scheduler()
     settings = SamplingParams(min_tokens=4)
     scheduler.add(settings, output_token_ids=[0, 1], stopping_criteria=[Phrase()])

@@ -156,7 +156,9 @@ class _GroupRun:
 
     def _finish(self, parts: Sequence[_Part], *, careful: bool = False) -> None:
         """Run the rest of the chain and choose. `careful` checks after every sampler, which finds
-        the one at fault; otherwise one check at the end finds that there is a fault."""
+        the one at fault. Otherwise the end of the chain tells that there is a fault: a row without
+        tokens stays so, but NaN and +inf are looked for where they can arise, since later samplers
+        may hide them."""
         left = self.chain.samplers[parts[0].step :]
         values, rows = self._block(parts, writable=bool(left))
         for sampler in left:
@@ -166,10 +168,8 @@ class _GroupRun:
                 values, rows = _compact(values, rows)
             else:
                 _call(sampler, sampler.apply, values, bound)
-            if careful:
+            if careful or sampler is left[-1] or not isinstance(sampler, Truncation):
                 _check(sampler, values)
-        if left and not careful:
-            _check(left[-1], values)
         selector = self.chain.selector
         self._store(parts, values, rows, _selected(selector, values, rows.bind(selector)))
 

@@ -1,0 +1,111 @@
+"""The picture: microseconds per row for each settings, ours and the peers', on one line each."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import matplotlib
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+
+from .cases import CASES
+from .results import FILLED, TRANSFORMERS, US, Results, ratio
+
+INK, MUTED, FAINT, PAPER = "#1f2933", "#7b8794", "#e4e7eb", "#ffffff"
+MARKS = {
+    US: ("o", "#e8590c", 95),
+    FILLED: ("D", "#0c8599", 48),
+    TRANSFORMERS: ("s", "#7048e8", 52),
+}
+NAMES = {US: "engine-sampler (NumPy)", FILLED: "llama.cpp (C++)", TRANSFORMERS: "transformers"}
+SETTINGS = {"svg.fonttype": "path", "svg.hashsalt": "speed", "font.family": "DejaVu Sans"}
+GAINS = {FILLED: 1.035, TRANSFORMERS: 1.125}
+"""Where the columns of ratios stand, in widths of the axes."""
+
+
+def draw(results: Results, path: Path) -> None:
+    """Draw the main vocabulary's steps with one row to the SVG file `path`."""
+    with matplotlib.rc_context(SETTINGS):
+        picture(results).savefig(path, facecolor=PAPER, metadata={"Date": None})
+
+
+def picture(results: Results) -> Figure:
+    """The same as a matplotlib figure."""
+    cases = sorted((c for c in CASES if results.per_row(US, c)), key=lambda c: results.per_row(US, c) or 0)
+    figure = Figure(figsize=(10.4, 1.75 + 0.42 * len(cases)))
+    axes = figure.add_axes((0.235, 0.13, 0.6, 0.68))
+    _frame(axes, cases)
+    _floor(axes, results)
+    for place, case in enumerate(cases):
+        _case(axes, results, place, case)
+    _title(figure, axes)
+    return figure
+
+
+def _frame(axes: Axes, cases: list[str]) -> None:
+    axes.set(xscale="log", xlim=(5, 30_000), ylim=(len(cases) - 0.4, -0.6))
+    axes.set_yticks(range(len(cases)), cases, color=INK, fontsize=10.5)
+    ticks = (10, 100, 1_000, 10_000)
+    axes.set_xticks(ticks, ["10 µs", "100 µs", "1 ms", "10 ms"], color=MUTED, fontsize=9.5)
+    axes.minorticks_off()
+    axes.tick_params(length=0)
+    axes.grid(axis="x", color=FAINT, linewidth=1)
+    axes.set_axisbelow(True)
+    axes.spines[:].set_visible(False)
+
+
+def _floor(axes: Axes, results: Results) -> None:
+    if floor := results.floor():
+        axes.axvspan(axes.get_xlim()[0], floor, color=FAINT, linewidth=0)
+        where = {"xy": (floor, 1), "xycoords": ("data", "axes fraction"), "textcoords": "offset points"}
+        axes.annotate(
+            "reading the\nlogits once", **where, xytext=(0, 4), ha="center", fontsize=8.5, color=MUTED
+        )
+
+
+def _case(axes: Axes, results: Results, place: int, case: str) -> None:
+    found = {who: value for who in MARKS if (value := results.per_row(who, case))}
+    ours = found[US]
+    axes.plot(
+        [min(found.values()), max(found.values())], [place, place], color="#cbd2d9", linewidth=2.2, zorder=1
+    )
+    for who, value in found.items():
+        shape, colour, size = MARKS[who]
+        axes.scatter([value], [place], size, colour, shape, zorder=3 if who == US else 2, linewidths=0)
+    text = {"textcoords": "offset points", "va": "center", "fontsize": 9, "color": MARKS[US][1]}
+    axes.annotate(f"{ours:,.0f}", (min(found.values()), place), xytext=(-9, 0), ha="right", **text)
+    for who, at in GAINS.items():
+        if gain := ratio(found.get(who), ours):
+            colour = MARKS[who][1] if gain >= 1 else MUTED
+            axes.text(
+                at, place, f"{gain:.2g}×" if gain < 10 else f"{gain:.0f}×",
+                transform=axes.get_yaxis_transform(), color=colour, fontsize=10.5, va="center",
+            )  # fmt: skip
+
+
+def _title(figure: Figure, axes: Axes) -> None:
+    figure.text(
+        0.02,
+        0.955,
+        "One token, whole step: microseconds per row",
+        fontsize=14,
+        weight="bold",
+        color=INK,
+        va="top",
+    )
+    figure.text(
+        0.02, 0.9, "Vocabulary 131,072, one request, one core; further left is faster.",
+        fontsize=10, color=MUTED, va="top",
+    )  # fmt: skip
+    for who, at in GAINS.items():
+        axes.text(
+            at, 1.02, f"vs\n{NAMES[who].split(' ')[0]}", transform=axes.transAxes,
+            fontsize=8.5, color=MARKS[who][1], va="bottom",
+        )  # fmt: skip
+    handles = [
+        axes.scatter([], [], MARKS[who][2], MARKS[who][1], MARKS[who][0], label=NAMES[who]) for who in MARKS
+    ]
+    figure.legend(
+        handles=handles, loc="lower left", bbox_to_anchor=(0.22, 0.005), ncols=3, frameon=False,
+        fontsize=10, labelcolor=INK, handletextpad=0.3, columnspacing=2,
+    )  # fmt: skip

@@ -1,0 +1,236 @@
+"""`sample` and `process_logits`: what a scheduler would do, in one call."""
+
+from __future__ import annotations
+
+import logging
+from typing import Any
+
+import numpy as np
+import pytest
+
+from engine_sampler import ParameterError, SamplingParams, Scheduler, process_logits, sample
+from engine_sampler.stateless import Sampled
+from tests.random_chains import (
+    ROUNDS,
+    TAKES_AWAY,
+    random_history,
+    random_logits,
+    random_settings,
+    tokenizer,
+)
+from tests.reference import kept, softmax
+
+LOGITS = np.random.default_rng(0).normal(0, 3, (4, 50)).astype(np.float32)
+
+
+def seeded(random: np.random.Generator, n: int, size: int) -> list[SamplingParams]:
+    return [
+        SamplingParams(**random_settings(random, size, without=TAKES_AWAY), seed=int(random.integers(2**63)))
+        for _ in range(n)
+    ]
+
+
+# --- sample ---------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("size", [1, 2, 33, 257, 3000])
+def test_a_row_gets_the_token_that_a_scheduler_would_give_it(size: int) -> None:
+    random = np.random.default_rng(size)
+    for _ in range(5 * ROUNDS):
+        params, logits = seeded(random, 12, size), random_logits(random, 12, size)
+        prompts, outputs = ([random_history(random, size) for _ in range(12)] for _ in range(2))
+        scheduler = Scheduler(size, tokenizer(size))
+        for given, prompt, output in zip(params, prompts, outputs, strict=True):
+            scheduler.add(given, prompt, output_token_ids=output)
+        sampled = sample(
+            logits, params, prompt_token_ids=prompts, output_token_ids=outputs, tokenizer=tokenizer(size)
+        )
+        np.testing.assert_array_equal(sampled.token_ids, scheduler.step(logits).token_ids)
+        assert sampled.seeds == [given.seed for given in params]
+        assert sampled.errors == [None] * 12
+
+
+def test_one_params_serves_all_rows() -> None:
+    one = SamplingParams(seed=3, top_p=0.9)
+    np.testing.assert_array_equal(sample(LOGITS, one).token_ids, sample(LOGITS, [one] * 4).token_ids)
+
+
+def test_positions_replace_the_length_of_the_history() -> None:
+    flat = np.zeros((300, 50), np.float32)
+    params = SamplingParams(seed=5)
+    by_position = sample(flat, params, positions=range(300)).token_ids
+    by_history = sample(flat, params, prompt_token_ids=[[0] * i for i in range(300)]).token_ids
+    np.testing.assert_array_equal(by_position, by_history)
+    assert len(set(by_position.tolist())) > 40
+    again = sample(flat, params, prompt_token_ids=[[0]] * 300, positions=range(300)).token_ids
+    np.testing.assert_array_equal(again, by_position)
+
+
+def test_unseeded_rows_report_a_seed_that_repeats_the_draw() -> None:
+    flat = np.zeros((40, 3000), np.float32)
+    first = sample(flat, SamplingParams())
+    assert len(set(first.seeds)) == 40
+    again = sample(flat, [SamplingParams(seed=seed) for seed in first.seeds])
+    np.testing.assert_array_equal(again.token_ids, first.token_ids)
+
+
+def test_a_faulty_row_gives_minus_one_and_its_error() -> None:
+    logits = LOGITS.copy()
+    logits[1, 4], logits[2] = np.nan, -np.inf
+    sampled = sample(logits, SamplingParams(seed=1, logprobs=1))
+    healthy = sample(LOGITS, SamplingParams(seed=1, logprobs=1))
+    assert sampled.token_ids.tolist() == [healthy.token_ids[0], -1, -1, healthy.token_ids[3]]
+    assert sampled.errors == [
+        None,
+        "the row's greatest logit is nan; allowed is at most 2^100",
+        "every logit of the row is -inf",
+        None,
+    ]
+    assert sampled.logprobs.ranks[[1, 2]].tolist() == [0, 0]
+    np.testing.assert_array_equal(sampled.logprobs.logprobs[3], healthy.logprobs.logprobs[3])
+
+
+def test_logprobs_come_where_they_are_asked_for() -> None:
+    assert sample(LOGITS, SamplingParams()).logprobs is None
+    table = sample(LOGITS, SamplingParams(logprobs=2, seed=1)).logprobs
+    assert table.token_ids.shape == (4, 3)
+    expected = [np.log(softmax(row))[token] for row, token in zip(LOGITS, table.token_ids[:, 0], strict=True)]
+    np.testing.assert_allclose(table.logprobs[:, 0], expected, rtol=1e-5)
+
+
+def test_no_rows_give_nothing() -> None:
+    none = LOGITS[:0]
+    sampled = sample(none, SamplingParams())
+    assert isinstance(sampled, Sampled)
+    assert (sampled.token_ids.tolist(), sampled.seeds, sampled.errors) == ([], [], [])
+    assert sampled.token_ids.dtype == np.int64
+    assert process_logits(none, []).shape == (0, 50)
+
+
+# --- process_logits -------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("size", [1, 2, 33, 257, 3000])
+def test_drawn_tokens_are_among_those_that_are_left(size: int) -> None:
+    random = np.random.default_rng(size)
+    params, logits = seeded(random, 40, size), random_logits(random, 40, size)
+    given = {
+        "prompt_token_ids": [random_history(random, size) for _ in range(40)],
+        "tokenizer": tokenizer(size),
+    }
+    processed = process_logits(logits, params, **given)
+    assert processed.dtype == np.float32
+    for row, token in zip(processed, sample(logits, params, **given).token_ids.tolist(), strict=True):
+        assert token in kept(row)
+
+
+def test_it_is_the_chain_without_a_selector() -> None:
+    left = process_logits(np.array([[1.0, 3.0, 2.0]], np.float32), SamplingParams(top_k=2))
+    np.testing.assert_array_equal(left, [[-np.inf, 3.0, 2.0]])
+
+
+@pytest.mark.parametrize("settings", [{"temperature": 0}, {"temperature": 0, "top_k": 4, "order": "vllm"}])
+def test_temperature_zero_leaves_the_best_token_alone(settings: dict[str, Any]) -> None:
+    left = process_logits(LOGITS, SamplingParams(**settings))
+    for row, given in zip(left, LOGITS, strict=True):
+        assert kept(row) == {int(given.argmax())}
+        assert row.max() == given.max()
+
+
+def test_a_faulty_row_is_all_nan_and_the_reason_is_logged(caplog: pytest.LogCaptureFixture) -> None:
+    logits = LOGITS.copy()
+    logits[1, 4] = np.inf
+    with caplog.at_level(logging.ERROR, "engine_sampler"):
+        left = process_logits(logits, SamplingParams(temperature=0.5))
+    assert np.isnan(left[1]).all()
+    healthy = process_logits(LOGITS, SamplingParams(temperature=0.5))
+    np.testing.assert_array_equal(left[[0, 2, 3]], healthy[[0, 2, 3]])
+    assert "the row's greatest logit is inf" in caplog.text
+
+
+def test_a_mask_that_leaves_nothing_is_a_fault_of_its_row(caplog: pytest.LogCaptureFixture) -> None:
+    logits = LOGITS.copy()
+    logits[0, 7] = -np.inf
+    left = process_logits(logits, SamplingParams(allowed_token_ids=[7]))
+    assert np.isnan(left[0]).all()
+    assert kept(left[1]) == {7}
+    assert "request 0" in caplog.text
+
+
+@pytest.mark.parametrize("view", [slice(None), slice(None, None, 2), slice(None, None, -1)])
+def test_inplace_writes_into_the_callers_array_and_returns_it(view: slice) -> None:
+    params = SamplingParams(temperature=0.5, top_k=7)
+    logits = LOGITS.copy()[view]
+    expected = process_logits(logits, params)
+    np.testing.assert_array_equal(logits, LOGITS[view])
+    assert process_logits(logits, params, inplace=True) is logits
+    np.testing.assert_array_equal(logits, expected)
+
+
+def read_only() -> np.ndarray:
+    logits = LOGITS.copy()
+    logits.flags.writeable = False
+    return logits
+
+
+@pytest.mark.parametrize("logits", [read_only(), LOGITS.astype(np.float16), memoryview(LOGITS.copy())])
+def test_inplace_needs_an_array_that_can_be_written(logits: Any) -> None:
+    with pytest.raises(ValueError, match="inplace=True needs logits in a writable float32 NumPy array"):
+        process_logits(logits, SamplingParams(), inplace=True)
+
+
+def test_nothing_is_written_if_the_call_is_refused() -> None:
+    logits = LOGITS.copy()
+    with pytest.raises(ParameterError):
+        process_logits(logits, SamplingParams(logit_bias={50: 1.0}), inplace=True)
+    np.testing.assert_array_equal(logits, LOGITS)
+
+
+# --- wider logits than the tokenizer --------------------------------------------------------------
+
+
+@pytest.mark.parametrize("inplace", [False, True])
+def test_the_padding_of_a_head_is_never_drawn_and_reads_as_removed(inplace: bool) -> None:
+    logits = LOGITS.copy()
+    logits[:, 40:] = 100
+    params = SamplingParams(seed=2)
+    given = {"tokenizer": tokenizer(40)}
+    assert (sample(logits, params, **given).token_ids < 40).all()
+    left = process_logits(logits.copy(), params, inplace=inplace, **given)
+    assert left.shape == LOGITS.shape
+    np.testing.assert_array_equal(left[:, :40], LOGITS[:, :40])
+    assert (left[:, 40:] == -np.inf).all()
+
+
+# --- refusals -------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("call", [sample, process_logits])
+@pytest.mark.parametrize(
+    ("keywords", "error"),
+    [
+        ({"params": [SamplingParams()] * 3}, "params has 3 entries for 4 rows of logits"),
+        ({"prompt_token_ids": [[]]}, "prompt_token_ids has 1 entries for 4 rows"),
+        ({"output_token_ids": [[]] * 5}, "output_token_ids has 5 entries for 4 rows"),
+        ({"positions": []}, "positions has 0 entries for 4 rows"),
+        ({"positions": [0, 0, 0, -1]}, "position=-1 is not allowed: an integer of at least 0"),
+        ({"positions": [0, 0, 0, 2**63]}, r"position=\d+ is not allowed"),
+        ({"positions": [0, 0, 0, 1.5]}, r"position=1\.5 is not allowed"),
+        ({"prompt_token_ids": [[0], [1], [50], [2]]}, "prompt_token_ids names token id 50"),
+        ({"params": [None] * 4}, "params=None is not allowed: a SamplingParams"),
+        ({"params": SamplingParams(n=2)}, "needs add_group"),
+        ({"params": SamplingParams(infill=True)}, "infill=True needs a tokenizer"),
+        ({"tokenizer": tokenizer(51)}, "logits are 50 wide; the vocabulary has 51 tokens"),
+        ({"backend": "numpi"}, "backend='numpi' is not allowed"),
+    ],
+)
+def test_wrong_arguments_are_refused(call: Any, keywords: dict[str, Any], error: str) -> None:
+    with pytest.raises(ValueError, match=error):
+        call(LOGITS, **{"params": SamplingParams(), **keywords})
+
+
+@pytest.mark.parametrize("call", [sample, process_logits])
+@pytest.mark.parametrize("logits", [np.zeros((2, 3)), np.zeros((2, 3), np.int64), "abc"])
+def test_wrong_arrays_are_refused(call: Any, logits: Any) -> None:
+    with pytest.raises(TypeError, match="logits"):
+        call(logits, SamplingParams())
