@@ -14,9 +14,9 @@ import pytest
 if hasattr(os, "sched_setaffinity"):
     os.sched_setaffinity(0, {max(os.sched_getaffinity(0))})
 
-# glibc gives the end of the heap back and faults it in anew at every step until the process has once
-# freed something large, as any process with a model in it has.
-np.ones(31 << 20, np.uint8)
+# glibc gives the end of the heap back and faults it in anew at every call until the process has once
+# freed something large, as any process with a model in it has: so for everybody here.
+np.empty(31 << 20, np.uint8)
 
 LIBRARIES = ("numpy", "torch", "transformers", "llama-cpp-python")
 KEPT = ("median", "min", "iqr", "rounds", "iterations")

@@ -159,7 +159,8 @@ def surroundings(results: Results) -> str:
 
 def noise(results: Results) -> str:
     return (
-        f"Every number is the median of its rounds. The machine is shared, and its noise is part of them: "
+        f"Every number is the median of its rounds, in processor time of the process. The machine is shared, "
+        f"which costs cache and memory bandwidth: "
         f"for half of the {len(results.entries)} numbers the middle half of the rounds lies within "
         f"{results.spread(0.5):.0%} of the median, for nine in ten within {results.spread(0.9):.0%}, "
         f"at worst within {results.spread(1.0):.0%}."

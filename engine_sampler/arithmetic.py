@@ -59,6 +59,9 @@ MASS_SLACK = 2.0**-20
 GREEDY_BELOW = 1e-4
 """Temperatures below this choose the best token."""
 
+_LONG = 1 << 14
+"""Rows of so many tokens are worth a look at which of them weigh anything."""
+
 # 2^r on [−1/2, 1/2], relative error 2.2e−7.
 _C0, _C1, _C2, _C3, _C4, _C5 = (
     np.float32(c)
@@ -109,6 +112,16 @@ def distances(logits: np.ndarray) -> np.ndarray:
 
 def weights(y: np.ndarray) -> np.ndarray:
     """w = rint(2^(y + 30)) as int64, 0 where y < −31, for float32 distances `y` of any shape."""
+    if y.size >= _LONG:
+        heavy = y >= LOWEST_BITS
+        if 3 * np.count_nonzero(heavy) < y.size:  # most tokens of a peaked row weigh nothing
+            sparse = np.zeros(y.shape, np.int64)
+            sparse[heavy] = _dense_weights(y[heavy])
+            return sparse
+    return _dense_weights(y)
+
+
+def _dense_weights(y: np.ndarray) -> np.ndarray:
     clamped = np.maximum(y, LOWEST_BITS)
     n = np.rint(clamped)
     r = np.subtract(clamped, n, out=clamped)

@@ -235,6 +235,14 @@ class Truncation(Sampler):
         """
         raise NotImplementedError
 
+    def keep_columns(self, row: np.ndarray, rows: Rows) -> np.ndarray | None:
+        """The columns of one wide row [m] that stay, ascending; the same that `keep` would report.
+
+        Optional, for a truncation that finds its few survivors without writing a mask. None: ask
+        `keep`.
+        """
+        return None
+
     def apply(self, logits: np.ndarray, rows: Rows) -> None:
         """Set every column that `keep` drops to −inf."""
         logits[~self.keep(logits, rows)] = -np.inf

@@ -55,6 +55,8 @@ class Request:
         self.criteria = self._open_criteria(stopping_criteria, vocabulary)
         self.raw_logprobs: list[float] | None = None
         """The raw logprob of every output token (0 for one chosen elsewhere), where siblings compete."""
+        self.modes = _modes(params)
+        """The kinds of logprobs it asked for."""
         self.finish_reason: str | None = None
         self.stop_reason: Any = None
         self.error: str | None = None
@@ -65,14 +67,6 @@ class Request:
     @property
     def live(self) -> bool:
         return self.finish_reason is None
-
-    @property
-    def modes(self) -> tuple[str, ...]:
-        """The kinds of logprobs it asked for."""
-        if self.params.logprobs is None:
-            return ()
-        mode = self.params.logprobs_mode
-        return (mode,) if isinstance(mode, str) else tuple(mode)
 
     @property
     def cumulative_logprob(self) -> float | None:
@@ -232,6 +226,13 @@ class Request:
         if verdict is None and limit is not None and len(self.entry.history) >= limit:
             verdict = StopVerdict("max_model_len", "length")
         return verdict
+
+
+def _modes(params: SamplingParams) -> tuple[str, ...]:
+    if params.logprobs is None:
+        return ()
+    mode = params.logprobs_mode
+    return (mode,) if isinstance(mode, str) else tuple(mode)
 
 
 def _first(*values: int | None) -> int:

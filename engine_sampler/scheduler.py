@@ -282,7 +282,8 @@ class Scheduler:
         active = list(range(len(requests)))
         for depth in itertools.count():
             members = requests if len(active) == len(requests) else [requests[i] for i in active]
-            self._substep(rows, members, first_rows[active] + depth, token_ids, scores)
+            where = first_rows[active] + depth if depth else first_rows
+            self._substep(rows, members, where, token_ids, scores)
             active = [
                 i
                 for i in active
@@ -330,15 +331,15 @@ class Scheduler:
             bitmask,
         )
         backend.run(batch)
-        for request, row in zip(members, where.tolist(), strict=True):
-            error = batch.errors[row]
-            if error is None and token_ids[row] < 0:
+        drawn, notes = token_ids[where].tolist(), batch.notes[where].tolist()
+        for request, row, token_id, note in zip(members, where.tolist(), drawn, notes, strict=True):
+            error, logprob = batch.errors[row], None
+            if error is None and token_id < 0:
                 error = f"backend {backend.name} gave no token"
             if error is not None:
                 token_ids[row] = -1
                 request.fail(error)
                 continue
-            token_id, note, logprob = int(token_ids[row]), float(batch.notes[row]), None
             try:
                 logprob = scores.add(request, row, token_id, batch, self._penalized)
             except Exception as fault:

@@ -158,10 +158,3 @@ def test_a_fork_goes_its_own_way(shared: list[int], mine: list[int], others: lis
     for stream, tokens in ((parent, shared + mine), (child, (shared + others)[: len(child.pieces)])):
         stream.flush()
         assert stream.text == TOKENIZER.decode(tokens, skip_special_tokens=False)
-
-
-def test_many_tokens_cost_no_more_each() -> None:
-    stream = TextStream(TOKENIZER)
-    for _ in range(20_000):
-        assert stream.push([ord("a")]) == "a"
-    assert len(stream.text) == 20_000

@@ -114,17 +114,17 @@ class _GroupRun:
                 return part
             rows = self._rows(part, peak if part.values is values else None).bind(sampler)
             if isinstance(sampler, Truncation):
-                mask = _kept(sampler, part.values[None], rows)[0]
-                kept = np.flatnonzero(mask)
-                if 2 * len(kept) <= len(mask):
+                kept = _kept_columns(sampler, part.values, rows)
+                if 2 * len(kept) <= len(part.values):
                     part.values, part.ids = self._survivors(part, kept, sampler.name)
                     owned = True
                     continue
-            if not owned:
-                part.values, owned = part.values.copy(), True
-            if isinstance(sampler, Truncation):
-                part.values[~mask] = -np.inf
+                whole, part.values = part.values, np.full_like(part.values, -np.inf)
+                part.values[kept] = whole[kept]
+                owned = True
             else:
+                if not owned:
+                    part.values, owned = part.values.copy(), True
                 _call(sampler, sampler.apply, part.values[None], rows)
             _check(sampler, part.values[None])
         part.step = len(self.chain.samplers)
@@ -245,6 +245,14 @@ def _kept(sampler: Truncation, values: np.ndarray, rows: Rows) -> np.ndarray:
     if np.shape(mask) != values.shape or mask.dtype != np.bool_:
         raise RowFault(f"{sampler.name} failed: keep gives no bool array of the shape {values.shape}")
     return mask
+
+
+def _kept_columns(sampler: Truncation, row: np.ndarray, rows: Rows) -> np.ndarray:
+    """The columns of one wide row that a truncation keeps, ascending."""
+    columns = _call(sampler, sampler.keep_columns, row, rows)
+    if columns is None:
+        return np.flatnonzero(_kept(sampler, row[None], rows)[0])
+    return np.asarray(columns)
 
 
 def _check(sampler: Sampler, values: np.ndarray) -> None:

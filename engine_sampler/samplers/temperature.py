@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from ..arithmetic import GREEDY_BELOW, distances, entropy_bits, log2_64, power, settle
+from ..arithmetic import FLT_MAX, GREEDY_BELOW, distances, entropy_bits, log2_64, power, settle
 from ..contract import Example, Param, Sampler
 from ..rows import Rows
 
@@ -51,7 +51,7 @@ class Temperature(Sampler):
         dynamic = rows.derived("T follows the entropy", _is_dynamic)
         if dynamic.any():
             scale = np.where(dynamic, _inverse(self._dynamic(logits, rows)), scale)
-        alive = logits > -np.inf if scale.max() > 1 else None
+        alive = logits > -np.inf if _may_overflow(logits, scale.max()) else None
         np.multiply(logits, scale[:, None], out=logits)
         if alive is not None:
             settle(logits, alive)
@@ -70,6 +70,14 @@ class Temperature(Sampler):
         share = power(entropy_bits(distances(logits)) / most, rows["dynatemp_exponent"])
         dynamic = np.clip(low + (high - low) * share, GREEDY_BELOW, _HOTTEST)
         return np.where(alive > 1, dynamic, 1.0)
+
+
+def _may_overflow(logits: np.ndarray, scale: np.float32) -> bool:
+    """Whether a finite logit times `scale` could leave the finite numbers."""
+    if scale <= 1:
+        return False
+    bound = FLT_MAX / 2 / scale
+    return bool(logits.max() > bound or ((logits < -bound) & (logits > -np.inf)).any())
 
 
 def _is_greedy(rows: Rows) -> np.ndarray:

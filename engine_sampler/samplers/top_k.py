@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from ..contract import Example, Param, Truncation
-from ..ranking import keep_leading
+from ..ranking import keep_leading, top_columns
 from ..rows import Rows
 
 
@@ -32,6 +32,11 @@ class TopK(Truncation):
 
     def is_active(self, params: Mapping[str, Any]) -> bool:
         return bool(params["top_k"] > 0)
+
+    def keep_columns(self, row: np.ndarray, rows: Rows) -> np.ndarray:
+        columns = top_columns(row, min(int(rows["top_k"][0]), len(row)))
+        columns.sort()
+        return columns
 
     def keep(self, logits: np.ndarray, rows: Rows) -> np.ndarray:
         return keep_leading(logits, rows["top_k"])
