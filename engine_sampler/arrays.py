@@ -15,15 +15,20 @@ class LogitRows:
 
     float32 rows are views of the caller's memory and never written; float16 and bfloat16 rows are
     widened exactly, one at a time. Any row stride will do, 0 and negative ones included. Logits on
-    another device are copied to the host once. Raises TypeError for other dtypes, ValueError for
-    other shapes.
+    another device are copied to the host once; `LogitRows` may be given again. Raises TypeError for
+    other dtypes, ValueError for other shapes.
     """
 
     __slots__ = ("_array", "_bfloat16", "_vocab_size", "device")
+    _array: np.ndarray
+    _bfloat16: bool
 
     def __init__(self, logits: Any, vocab_size: int) -> None:
         self.device = str(getattr(logits, "device", "cpu"))
-        array, self._bfloat16 = _as_numpy(logits)
+        if isinstance(logits, LogitRows):
+            array, self._bfloat16 = logits._array, logits._bfloat16
+        else:
+            array, self._bfloat16 = _as_numpy(logits)
         if array.ndim != 2:
             raise ValueError(f"logits have shape {array.shape}; allowed is [rows, vocab]")
         if array.shape[1] < vocab_size:

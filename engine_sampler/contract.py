@@ -63,6 +63,8 @@ class Param:
             return None
         try:
             checked = self.convert(value) if self.convert else self._scalar(value)
+        except OverflowError:
+            raise self.error(value, self.allowed()) from None
         except (TypeError, ValueError) as error:
             raise self.error(value, str(error)) from None
         if self.choices is not None and checked not in self.choices:
@@ -95,10 +97,11 @@ class Param:
         if self.type is str and isinstance(value, str):
             return value
         if self.type is int and not is_bool:
-            if isinstance(value, (int, np.integer)):
-                return int(value)
-            if isinstance(value, (float, np.floating)) and float(value).is_integer():
-                return int(value)
+            is_whole = isinstance(value, (float, np.floating)) and float(value).is_integer()
+            if is_whole or isinstance(value, (int, np.integer)):
+                if abs(value) < 2**63:
+                    return int(value)
+                raise ValueError("an integer of 64 bits")
         if self.type is float and not is_bool and isinstance(value, (int, float, np.number)):
             number = float(value)
             if math.isfinite(number):
@@ -139,7 +142,8 @@ class Example:
     """One worked case: `logits` in, `expect` out (−inf = removed), for `params` and a history.
 
     Examples are run by the contract kit and shown in the docs; `expect` is compared with a
-    relative tolerance of 1e-5. With `token` the selector's choice is checked instead of a row.
+    relative tolerance of 1e-5. With `token` the selector's choice is checked instead of a row. A part
+    that needs text finds it in `token_bytes`, the bytes of every token.
     """
 
     logits: tuple[float, ...]
@@ -148,6 +152,7 @@ class Example:
     prompt_token_ids: tuple[int, ...] = ()
     output_token_ids: tuple[int, ...] = ()
     eos_token_ids: tuple[int, ...] = ()
+    token_bytes: tuple[bytes, ...] = ()
     token: int | None = None
     note: str = ""
 

@@ -94,7 +94,7 @@ def logprobs(logits: Any, token_ids: Sequence[int] | np.ndarray, top_n: int = 0)
         raise ValueError(f"token_ids must lie in 0..{rows.width - 1}")
     if top_n < -1:
         raise ValueError(f"top_n={top_n} is not allowed: -1 for all, or at least 0")
-    wide = LogitRows(logits, rows.width)
+    wide = LogitRows(rows, rows.width)
     entries = [row_logprobs(wide.row(i), int(t), top_n) for i, t in enumerate(chosen)]
     return gather(entries)
 

@@ -52,12 +52,9 @@ def sample(
     A row gets the token that a `Scheduler` would give it. Selectors that learn from the tokens they
     drew (mirostat, adaptive_p) start anew in each call.
     """
-    scheduler, rows = _scheduler(
-        logits, params, prompt_token_ids, output_token_ids, positions, tokenizer, backend
-    )
-    if not rows:
-        return Sampled(np.empty(0, np.int64), None, [], [])
-    result = scheduler.step(logits)
+    rows = LogitRows(logits, 1)
+    scheduler = _scheduler(rows, params, prompt_token_ids, output_token_ids, positions, tokenizer, backend)
+    result = scheduler.step(rows)
     return Sampled(result.token_ids, result.logprobs, result.seeds, result.errors)
 
 
@@ -80,35 +77,32 @@ def process_logits(
     """
     if inplace and not _writable(logits):
         raise ValueError("inplace=True needs logits in a writable float32 NumPy array")
-    scheduler, rows = _scheduler(
-        logits, params, prompt_token_ids, output_token_ids, positions, tokenizer, backend
-    )
-    width = LogitRows(logits, 1).width
-    out: np.ndarray = logits if inplace else np.empty((rows, width), np.float32)
-    processed = scheduler.process(logits)
+    rows = LogitRows(logits, 1)
+    scheduler = _scheduler(rows, params, prompt_token_ids, output_token_ids, positions, tokenizer, backend)
+    out: np.ndarray = logits if inplace else np.empty((len(rows), rows.width), np.float32)
+    processed = scheduler.process(rows)
     out[:, : processed.shape[1]] = processed
     out[:, processed.shape[1] :] = -np.inf
     return out
 
 
 def _scheduler(
-    logits: Any,
+    logits: LogitRows,
     params: SamplingParams | Sequence[SamplingParams],
     prompts: Histories,
     outputs: Histories,
     positions: Sequence[int] | None,
     tokenizer: Tokenizer | None,
     backend: str | Backend,
-) -> tuple[Scheduler, int]:
-    """A scheduler that holds one request per row, and the number of rows."""
-    array = LogitRows(logits, 1)
-    rows = len(array)
+) -> Scheduler:
+    """A scheduler that holds one request per row."""
+    rows = len(logits)
     many = [params] * rows if isinstance(params, SamplingParams) else list(params)
     given = {"params": many, "prompt_token_ids": prompts, "output_token_ids": outputs, "positions": positions}
     for name, values in given.items():
         if values is not None and len(values) != rows:
             raise ValueError(f"{name} has {len(values)} entries for {rows} rows of logits")
-    scheduler = Scheduler(len(tokenizer) if tokenizer else array.width, tokenizer, backend=backend)
+    scheduler = Scheduler(len(tokenizer) if tokenizer else logits.width, tokenizer, backend=backend)
     for i, row_params in enumerate(many):
         scheduler.add(
             row_params,
@@ -116,7 +110,7 @@ def _scheduler(
             output_token_ids=outputs[i] if outputs is not None else (),
             position=None if positions is None else positions[i],
         )
-    return scheduler, rows
+    return scheduler
 
 
 def _writable(logits: Any) -> bool:

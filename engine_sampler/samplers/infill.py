@@ -45,11 +45,12 @@ class Infill(Sampler):
 
     name = "infill"
     params = (Param("infill", bool, neutral=False, doc="choose tokens as fill-in-the-middle needs them"),)
-    # The bytes of the tokens are b"a", b"b", b"aa", b"ab".
     examples = (
         Example((2.0, 1.0, 0.0, -9.0), {"infill": True}, (2.0, -np.inf, -np.inf, -9.0), eos_token_ids=(3,),
+                token_bytes=(b"a", b"b", b"aa", b"ab"),
                 note="aa joins a, which then has 0.76; b with 0.24 misses a third"),
         Example((2.0, 1.0, 0.0, 1.0), {"infill": True}, (-np.inf, -np.inf, -np.inf, 1.0), eos_token_ids=(3,),
+                token_bytes=(b"a", b"b", b"aa", b"ab"),
                 note="the end is likely enough to be the only choice"),
     )  # fmt: skip
 

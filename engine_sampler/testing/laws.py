@@ -12,6 +12,7 @@ import numpy as np
 from ..catalogue import check_object
 from ..contract import Example, Param, ParameterError, Sampler, Selector
 from ..rows import Rows
+from ..tokenizer import Tokenizer
 from .cases import Case, cases
 from .live import Live
 from .single import known_params, settings
@@ -180,11 +181,12 @@ class Contract:
 
     def history_of(self, example: Example) -> dict[str, Any]:
         """The history of an example, as keywords of `apply_sampler` and `select`."""
+        n = len(example.logits)
         return {
             "prompts": [example.prompt_token_ids],
             "outputs": [example.output_token_ids],
             "eos_token_ids": example.eos_token_ids,
-            "tokenizer": self.tokenizer(len(example.logits)),
+            "tokenizer": Tokenizer(example.token_bytes) if example.token_bytes else self.tokenizer(n),
         }
 
     def _on_subset(self, case: Case, keep: np.ndarray, padding: int = 0) -> np.ndarray:
