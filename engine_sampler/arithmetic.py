@@ -122,7 +122,7 @@ def weights(y: np.ndarray) -> np.ndarray:
 
 
 def _dense_weights(y: np.ndarray) -> np.ndarray:
-    clamped = np.maximum(y, LOWEST_BITS)
+    clamped = np.maximum(y, LOWEST_BITS)  # 2^−1 there, which rounds to 0
     n = np.rint(clamped)
     r = np.subtract(clamped, n, out=clamped)
     p = r * _C5
@@ -141,7 +141,6 @@ def _dense_weights(y: np.ndarray) -> np.ndarray:
     exponent <<= 23
     p *= exponent.view(np.float32)
     np.rint(p, out=p)
-    p *= y >= LOWEST_BITS
     return p.astype(np.int64)
 
 

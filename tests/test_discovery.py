@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import shutil
+import subprocess
 import sys
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
+import engine_sampler
 import engine_sampler.backends
 import engine_sampler.samplers
 import engine_sampler.stopping
@@ -70,3 +73,30 @@ def test_the_built_ins_are_found(module: object, base: type, some: set[str]) -> 
     names = [part.name for part in objects_in(module.__name__, module.__path__, base)]
     assert some <= set(names)
     assert len(set(names)) == len(names)
+
+
+NEW_SAMPLER = '''
+import numpy as np
+from ..contract import Param, Sampler
+
+class Halve(Sampler):
+    """Halve every logit."""
+    name = "halve"
+    params = (Param("halve", bool, neutral=False),)
+
+    def apply(self, logits, rows):
+        np.multiply(logits, np.float32(0.5), out=logits)
+'''
+
+
+def test_a_new_sampler_is_one_new_file(tmp_path: Path) -> None:
+    shutil.copytree(Path(engine_sampler.__file__).parent, tmp_path / "engine_sampler")
+    (tmp_path / "engine_sampler" / "samplers" / "halve.py").write_text(NEW_SAMPLER)
+    code = (
+        "import numpy as np; from engine_sampler import SamplingParams, process_logits;"
+        "print(process_logits(np.full((1, 2), 3, np.float32), SamplingParams(halve=True)).tolist())"
+    )
+    run = subprocess.run(
+        [sys.executable, "-c", code], cwd=tmp_path, capture_output=True, text=True, check=True
+    )
+    assert run.stdout.strip() == "[[1.5, 1.5]]"
