@@ -115,9 +115,10 @@ def weights(y: np.ndarray) -> np.ndarray:
     if y.size >= _LONG:
         heavy = y >= LOWEST_BITS
         if 3 * np.count_nonzero(heavy) < y.size:  # most tokens of a peaked row weigh nothing
-            sparse = np.zeros(y.shape, np.int64)
-            sparse[heavy] = _dense_weights(y[heavy])
-            return sparse
+            sparse = np.zeros(y.size, np.int64)
+            columns = np.flatnonzero(heavy)  # boolean indexing takes four times as long
+            sparse[columns] = _dense_weights(y.ravel()[columns])
+            return sparse.reshape(y.shape)
     return _dense_weights(y)
 
 
