@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 import secrets
 from collections.abc import Callable, Iterable, Sequence
-from functools import partial
 from typing import Any
 
 import numpy as np
@@ -55,6 +54,7 @@ class Request:
         self.criteria = self._open_criteria(stopping_criteria, vocabulary)
         self.raw_logprobs: list[float] | None = None
         """The raw logprob of every output token (0 for one chosen elsewhere), where siblings compete."""
+        self._min_tokens: int = params.get("min_tokens", 0)
         self.modes = _modes(params)
         """The kinds of logprobs it asked for."""
         self.finish_reason: str | None = None
@@ -117,8 +117,10 @@ class Request:
             slots.accept(self.slot, [token_id], [note])
         except StateFault as fault:
             self.fail(str(fault))
-        delta = self.stream.push([token_id]) if self.stream is not None else ""
-        self._unsent.append(delta)
+        delta = ""
+        if self.stream is not None:
+            delta = self.stream.push([token_id])
+            self._unsent.append(delta)
         verdict = self._verdict(token_id, delta)
         if verdict is not None and self.live:
             self.finish(verdict.finish_reason, verdict.reason)
@@ -209,11 +211,15 @@ class Request:
         return accepted
 
     def _verdict(self, token_id: int, text: str) -> StopVerdict | None:
-        waiting = len(self.entry.history.output_token_ids) < self.params.get("min_tokens", 0)
+        least = self._min_tokens
+        waiting = least > 0 and len(self.entry.history.output_token_ids) < least
         verdict = None
         for criterion, state in self.criteria:
-            # Every state sees every token.
-            found = self._guarded(criterion.name, partial(criterion.check, state, [token_id], text))
+            try:
+                found = criterion.check(state, [token_id], text)  # every state sees every token
+            except Exception as error:
+                self.fail(f"{criterion.name} failed: {type(error).__name__}: {error}")
+                continue
             if not (found is None or isinstance(found, StopVerdict)):
                 self.fail(f"{criterion.name} failed: it gave {found!r}, which is no StopVerdict")
                 return None

@@ -340,10 +340,11 @@ class Scheduler:
                 token_ids[row] = -1
                 request.fail(error)
                 continue
-            try:
-                logprob = scores.add(request, row, token_id, batch, self._penalized)
-            except Exception as fault:
-                logger.error("request %r: no logprobs: %s", request.id, fault)
+            if request.modes or request.raw_logprobs is not None:
+                try:
+                    logprob = scores.add(request, row, token_id, batch, self._penalized)
+                except Exception as fault:
+                    logger.error("request %r: no logprobs: %s", request.id, fault)
             if not request.accept(self._slots, token_id, None if math.isnan(note) else note, logprob):
                 token_ids[row] = -1
 
@@ -555,7 +556,7 @@ def _gather_masks(requests: list[Request], where: np.ndarray, rows: int) -> np.n
     """int32 [rows, ceil(vocab / 32)] with the grammars' masks at `where`; None without grammars."""
     bitmask = None
     for request, row in zip(requests, where.tolist(), strict=True):
-        if (words := request.prepare()) is not None:
+        if request.matcher is not None and (words := request.prepare()) is not None:
             if bitmask is None:
                 bitmask = np.zeros((rows, len(words)), np.int32)
             bitmask[row] = words
