@@ -157,9 +157,9 @@ def log2_mass(total: Any) -> np.ndarray:
     return log2_64(total) - 30.0
 
 
-def entropy_bits(y: np.ndarray) -> np.ndarray:
-    """H = L + E/S in bits for each row of distances `y` [n, m], float64 [n]."""
-    w = weights(y)
+def entropy_bits(y: np.ndarray, w: np.ndarray | None = None) -> np.ndarray:
+    """H = L + E/S in bits for each row of distances `y` [n, m], float64 [n]; `w` if at hand."""
+    w = weights(y) if w is None else w
     total = w.sum(axis=1)
     return log2_mass(total) + information(w, y).sum(axis=1) / total
 

@@ -16,7 +16,7 @@ import numpy as np
 from ..arithmetic import FLT_MAX, LOGIT_LIMIT, require_ieee
 from ..chain import Chain
 from ..contract import Backend, Batch, Group, Sampler, Selection, Selector, Truncation
-from ..ranking import NARROW
+from ..ranking import NARROW, reorder
 from ..rows import Rows, padded
 
 _WORTH_COMPACTING = 128
@@ -234,9 +234,9 @@ def _compact(values: np.ndarray, rows: Rows) -> tuple[np.ndarray, Rows]:
         return values, rows
     # A stable sort by "gone" moves survivors to the front and keeps their order.
     front = np.argsort(values == -np.inf, axis=1, kind="stable")[:, :width]
-    ids = np.take_along_axis(rows.ids, front, axis=1)
+    ids = reorder(rows.ids, front)
     ids[np.arange(width) >= counts[:, None]] = rows.vocabulary.size
-    return np.take_along_axis(values, front, axis=1), rows.take(slice(None), ids)
+    return reorder(values, front), rows.take(slice(None), ids)
 
 
 def _kept(sampler: Truncation, values: np.ndarray, rows: Rows) -> np.ndarray:

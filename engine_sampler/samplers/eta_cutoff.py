@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from ..arithmetic import distances, exp2_64, information, log2_mass, weight_of_share, weights
+from ..arithmetic import distances, entropy_bits, exp2_64, weight_of_share, weights
 from ..contract import Example, Param, Truncation
 from ..ranking import keep_heavy
 from ..rows import Rows
@@ -35,8 +35,6 @@ class EtaCutoff(Truncation):
     def keep(self, logits: np.ndarray, rows: Rows) -> np.ndarray:
         y = distances(logits)
         w = weights(y)
-        total = w.sum(axis=1)
-        entropy = log2_mass(total) + information(w, y).sum(axis=1) / total
         eta = rows["eta_cutoff"]
-        share = np.minimum(eta, np.sqrt(eta) * exp2_64(-entropy))
-        return keep_heavy(logits, w, weight_of_share(share, total))
+        share = np.minimum(eta, np.sqrt(eta) * exp2_64(-entropy_bits(y, w)))
+        return keep_heavy(logits, w, weight_of_share(share, w.sum(axis=1)))

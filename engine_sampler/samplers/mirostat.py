@@ -10,7 +10,7 @@ import numpy as np
 
 from ..arithmetic import FLT_MAX, LN_2, distances, exp2_64, log2_64, log2_mass, pick_by_weight, weights
 from ..contract import Example, Param, Selection, Selector
-from ..ranking import first_columns, keep_leading
+from ..ranking import first_columns, keep_leading, reorder
 from ..rows import Rows
 
 _HEAD = 100
@@ -121,7 +121,7 @@ def _slope(logits: np.ndarray, y: np.ndarray, alive: np.ndarray) -> np.ndarray:
     """s, the exponent of the Zipf distribution that fits the first tokens best; float64 [n]."""
     head = first_columns(logits, min(_HEAD, logits.shape[1]))
     d = np.zeros((len(y), _HEAD))
-    d[:, : head.shape[1]] = -np.maximum(np.take_along_axis(y, head, axis=1), -FLT_MAX)
+    d[:, : head.shape[1]] = -np.maximum(reorder(y, head), -FLT_MAX)
     pairs = np.minimum(_HEAD, alive) - 1
     products = np.where(np.arange(_HEAD - 1) < pairs[:, None], _STEPS * np.diff(d), 0.0)
     return products.cumsum(axis=1)[:, -1] / _STEP_SQUARES[np.maximum(pairs, 1) - 1]

@@ -6,7 +6,7 @@ import numpy as np
 
 from ..arithmetic import distances, information, log2_mass, weights
 from ..contract import Example, Param, Truncation
-from ..ranking import keep_prefix
+from ..ranking import keep_prefix, reorder
 from ..rows import Rows
 
 
@@ -45,8 +45,8 @@ class TopH(Truncation):
         most = np.where(entropy > 0, rows["top_h"] * entropy, -1.0)
 
         def count(which: slice, order: np.ndarray) -> np.ndarray:
-            mass = np.take_along_axis(w[which], order, axis=1).cumsum(axis=1)
-            bits = np.take_along_axis(u[which], order, axis=1).cumsum(axis=1)
+            mass = reorder(w[which], order).cumsum(axis=1)
+            bits = reorder(u[which], order).cumsum(axis=1)
             passing = level[which, None] * mass + bits <= most[which, None]
             return np.maximum(1, passing.sum(axis=1))
 

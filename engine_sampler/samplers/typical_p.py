@@ -6,7 +6,7 @@ import numpy as np
 
 from ..arithmetic import distances, information, mass_reaching, weights
 from ..contract import Example, Param, Truncation
-from ..ranking import NARROW, at_least, descending, keep_first
+from ..ranking import NARROW, at_least, descending, keep_first, reorder
 from ..rows import Rows
 
 _BOUNDS = (1.0, 2.0, 3.0, 4.0, 6.0, 8.0, 12.0, 16.0)
@@ -63,9 +63,9 @@ def _most_typical(
 ) -> np.ndarray:
     """bool [n, m]: of each row the shortest prefix in (score, logit desc, id) order that has `need`."""
     order = descending(logits)
-    by_score = descending(-np.take_along_axis(score, order, axis=1))
-    order = np.take_along_axis(order, by_score, axis=1)
-    cumulative = np.take_along_axis(w, order, axis=1).cumsum(axis=1)
+    by_score = descending(-reorder(score, order))
+    order = reorder(order, by_score)
+    cumulative = reorder(w, order).cumsum(axis=1)
     crossing = (cumulative < need[:, None]).sum(axis=1) + 1
     return keep_first(order, np.maximum(crossing, floor))
 
