@@ -1,0 +1,331 @@
+/* engine_sampler.h: what engine_sampler asks of a compiled backend.
+ *
+ * A backend is a shared library that exports one function, `es_get_api`. It returns a table of
+ * functions; everything else follows from the table. Our own CPU kernels are the first library behind
+ * this header, a vendor's NPU or GPU library is written the same way (plugins/toy-vendor shows how).
+ *
+ * Versions. ES_ABI is major << 16 | minor. Within a major version structs and the table only grow at
+ * their end. Every struct begins with its size as its writer knows it; a reader uses a field only if
+ * it lies within that size, and elements of arrays of structs lie that far apart. The host reads a slot of the table only if it lies within `es_api.size`
+ * and is not NULL. A library refuses a host of another major version with ES_UNSUPPORTED.
+ *
+ * Calls. open → (query → compile)* → run* → close. A context is used by one thread at a time;
+ * contexts are independent of each other and may run side by side. A library keeps no state outside
+ * its contexts, and no pointer it was given beyond the call, but for what `compile` documents. The
+ * host keeps everything it passes alive and unchanged until the call (and `sync`, where there is
+ * one) has returned.
+ *
+ * Errors. Every function returns an es_code. The host answers:
+ *   ES_UNSUPPORTED  the host's own samplers do this work from now on, noted in `explain()`;
+ *   ES_INVALID      an exception: host and library disagree about the contract;
+ *   ES_NO_MEMORY    the batch is halved, down to single rows, then the host takes over for this step;
+ *   ES_DEVICE       the library is not called again; the host takes over for good;
+ *   ES_BUSY         the host takes over for this step.
+ * The host can take over at any call, since inputs are never written and all state of a request is
+ * in its parameters, its tokens and its notes. Outputs of a call that failed are ignored.
+ *
+ * Exactness. A library that promises ES_EXACT returns the token that the arithmetic contract
+ * (docstring of engine_sampler.arithmetic) prescribes, bit for bit. Others are never chosen unless
+ * they are asked for by name.
+ */
+#ifndef ENGINE_SAMPLER_H
+#define ENGINE_SAMPLER_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+#define ES_ABI_OF(major, minor) ((uint32_t)(major) << 16 | (uint32_t)(minor))
+#define ES_ABI ES_ABI_OF(ES_ABI_MAJOR, ES_ABI_MINOR)
+
+#if defined(_WIN32)
+#define ES_EXPORT __declspec(dllexport)
+#else
+#define ES_EXPORT __attribute__((visibility("default")))
+#endif
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+/* The text between the two marks is also the host's cffi definition: plain declarations only. */
+/* cdef: begin */
+
+enum { ES_ABI_MAJOR = 1, ES_ABI_MINOR = 0 };
+
+typedef enum es_code {
+    ES_OK = 0,
+    ES_UNSUPPORTED = 1,
+    ES_INVALID = 2,
+    ES_NO_MEMORY = 3,
+    ES_DEVICE = 4,
+    ES_BUSY = 5
+} es_code;
+
+/* What became of one row. A row that is not ES_ROW_OK gives no token; the host runs it again by
+ * itself, which also finds the words for the error. */
+typedef enum es_row_status {
+    ES_ROW_OK = 0,
+    ES_ROW_BAD_LOGITS = 1,   /* NaN, +inf or a logit above 2^100 */
+    ES_ROW_EMPTY = 2,        /* nothing but -inf, as given or behind a mask or sampler */
+    ES_ROW_BAD_VALUE = 3,    /* a sampler made NaN or +inf */
+    ES_ROW_FUNCTION = 4,     /* a row function returned non-zero */
+    ES_ROW_NO_MEMORY = 5     /* no memory for this row's history tables */
+} es_row_status;
+
+/* Steps of a program. Each means what the sampler of the same name means in engine_sampler. */
+typedef enum es_op_kind {
+    ES_OP_FUNCTION = 0,      /* es_op.function */
+    ES_OP_ALLOWED_TOKEN_IDS = 1,
+    ES_OP_BAD_WORDS = 2,
+    ES_OP_IGNORE_EOS = 3,
+    ES_OP_MIN_TOKENS = 4,
+    ES_OP_LOGIT_BIAS = 5,
+    ES_OP_PENALTIES = 6,
+    ES_OP_NO_REPEAT_NGRAM = 7,
+    ES_OP_DRY = 8,
+    ES_OP_TOP_N_SIGMA = 9,
+    ES_OP_TOP_K = 10,
+    ES_OP_TOP_A = 11,
+    ES_OP_TFS = 12,
+    ES_OP_TYPICAL_P = 13,
+    ES_OP_TOP_P = 14,
+    ES_OP_MIN_P = 15,
+    ES_OP_EPSILON_CUTOFF = 16,
+    ES_OP_ETA_CUTOFF = 17,
+    ES_OP_TOP_H = 18,
+    ES_OP_XTC = 19,
+    ES_OP_SMOOTHING = 20,
+    ES_OP_TEMPERATURE = 21,
+    ES_OP_INFILL = 22,
+    /* selectors; the last step, at most one */
+    ES_OP_GREEDY = 64,
+    ES_OP_DIST = 65,
+    ES_OP_MIROSTAT = 66,
+    ES_OP_MIROSTAT_V2 = 67,
+    ES_OP_ADAPTIVE_P = 68
+} es_op_kind;
+
+typedef enum es_promise {
+    ES_EXACT = 1,            /* tokens equal those of the arithmetic contract */
+    ES_DETERMINISTIC = 2,    /* the same call twice gives the same tokens */
+    ES_BATCH_INVARIANT = 4,  /* a row's token depends on nothing but that row */
+    ES_READS_ONLY = 8,       /* logits are never written; they may be read-only or overlap */
+    ES_ANY_STRIDE = 16,      /* rows may lie at any distance: padded, 0, negative */
+    ES_ROW_FAULTS = 32,      /* a bad row gets its status, the others their tokens */
+    ES_MASKS = 64,           /* es_batch.bitmask is honoured */
+    ES_PROCESSED = 128       /* es_batch.processed is honoured */
+} es_promise;
+
+/* DLPack's DLTensor, field by field. */
+typedef struct es_tensor {
+    void *data;
+    int32_t device_type;     /* 1 CPU, 2 CUDA, ... as in DLPack */
+    int32_t device_id;
+    int32_t ndim;
+    uint8_t code;            /* 2 IEEE float, 4 bfloat16 */
+    uint8_t bits;            /* 32 or 16 */
+    uint16_t lanes;          /* 1 */
+    int64_t *shape;
+    int64_t *strides;        /* in elements; NULL = compact */
+    uint64_t byte_offset;
+} es_tensor;
+
+typedef struct es_ids {
+    const int64_t *ids;      /* ascending, each once */
+    int64_t n;
+} es_ids;
+
+/* n token sequences end to end: sequence i is tokens[ends[i - 1] .. ends[i]). */
+typedef struct es_sequences {
+    const int64_t *tokens;
+    const int64_t *ends;
+    int64_t n;
+} es_sequences;
+
+/* The parameters of one request, written when it joins, then constant. Neutral where not given;
+ * defaults and formulas are those of engine_sampler's samplers. */
+typedef struct es_params {
+    uint32_t size;
+    int32_t top_p_cut;       /* 0 reach, 1 exceed, 2 below */
+    int32_t tfs_cut;         /* 0 llama.cpp, 1 koboldai */
+    int32_t reserved;
+    double temperature, dynatemp_range, dynatemp_exponent;
+    double smoothing_factor, smoothing_curve;
+    double top_p, min_p, typical_p, tfs, top_a, top_h, top_n_sigma;
+    double epsilon_cutoff, eta_cutoff;
+    double xtc_probability, xtc_threshold;
+    double repetition_penalty, repetition_penalty_slope;
+    double frequency_penalty, presence_penalty;
+    double dry_multiplier, dry_base;
+    double mirostat_tau, mirostat_eta;
+    double adaptive_target, adaptive_decay;
+    int64_t top_k, min_keep, min_tokens;
+    int64_t dry_allowed_length, dry_penalty_last_n, no_repeat_ngram_size;
+    /* Windows of the penalties: the newest `reach` tokens (-1 all, 0 none), of the output alone or of
+     * prompt and output. `repetition` carries the factor, `counting` frequency and presence. */
+    int64_t repetition_reach, counting_reach;
+    int32_t repetition_output_only, counting_output_only;
+    es_ids penalty_exempt;   /* tokens the penalties spare */
+    es_ids allowed_token_ids;
+    es_ids eos_token_ids;    /* what ignore_eos removes */
+    es_ids ending_token_ids; /* what min_tokens removes */
+    es_ids biased_token_ids;
+    const float *biases;     /* [biased_token_ids.n] */
+    es_sequences bad_words;
+    /* DRY's breakers, by first token ascending, longest first; heads[token]: 0 none, 1 some sequence
+     * begins with it, 3 it also is one by itself. NULL without breakers. */
+    es_sequences breakers;
+    const uint8_t *breaker_heads;
+    /* Text of the vocabulary for infill: token t is text[text_ends[t - 1] .. text_ends[t]). */
+    const uint8_t *text;
+    const int64_t *text_ends;
+    es_ids text_end_token_ids;
+} es_params;
+
+/* Every live request of a host's scheduler, by slot. Arrays may move between calls.
+ * A request's tokens are tokens[offsets[slot] .. + lengths[slot]), the prompt first. notes lie beside
+ * the tokens: what the selector noted when it drew the token, NaN for all others. Tokens and notes of
+ * a slot only grow while epochs[slot] stays; a library may keep tables made from them until it
+ * changes. */
+typedef struct es_table {
+    uint32_t size;
+    int32_t capacity;
+    const es_params *params;
+    const uint64_t *seeds;
+    const int64_t *positions;    /* the index of the token being drawn, for the random numbers */
+    const int64_t *offsets;
+    const int64_t *lengths;
+    const int64_t *prompt_lengths;
+    const uint64_t *epochs;      /* never the same again for another request */
+    const int64_t *tokens;
+    const double *notes;
+} es_table;
+
+/* What a row function may know of its row. */
+typedef struct es_row {
+    uint32_t size;
+    uint32_t stream;             /* the sampler's random stream */
+    int64_t row;                 /* of the logits */
+    int64_t slot;
+    int64_t vocab_size;
+    uint64_t seed;
+    int64_t position;
+    const int64_t *token_ids;    /* prompt and output */
+    int64_t length;
+    int64_t prompt_length;
+    const double *values;        /* the sampler's parameters in declared order, numbers and bools */
+    uint64_t (*draw)(const struct es_row *row, uint32_t index); /* 64 random bits */
+    void *user;                  /* es_op.user */
+} es_row;
+
+/* A third party's sampler: changes logits[0..n) in place, -inf removes. ids are the tokens,
+ * ascending; NULL if logits[i] is token i. Re-entrant; keeps no pointer; takes randomness from
+ * row->draw alone; returns 0, or anything else if it failed, which ends the request. */
+typedef int32_t (*es_row_function)(const es_row *row, float *logits, const int32_t *ids, int64_t n,
+                                   void *state);
+
+typedef struct es_op {
+    uint32_t size;
+    int32_t kind;                /* es_op_kind */
+    uint32_t stream;
+    int32_t n_values;
+    const char *name;
+    /* For ES_OP_FUNCTION. values and states point to cells that the host points at arrays by slot:
+     * (*values)[slot * n_values ..], (*states)[slot]. states may be NULL. The cells, and user, live
+     * as long as the program. */
+    es_row_function function;
+    const double *const *values;
+    void *const *const *states;
+    void *user;
+} es_op;
+
+typedef struct es_program {
+    uint32_t size;
+    int32_t n_ops;
+    const es_op *ops;            /* samplers in order, then at most one selector */
+} es_program;
+
+typedef struct es_query {
+    uint32_t size;
+    int32_t device_type;
+    const es_program *program;   /* NULL: about the library as a whole */
+    int64_t vocab_size;
+    int64_t rows;
+    uint8_t code, bits;          /* of the logits, as in es_tensor */
+    uint16_t reserved;
+    int32_t masked;              /* some rows have a bitmask */
+} es_query;
+
+typedef struct es_answer {
+    uint32_t size;
+    uint32_t promises;           /* es_promise bits */
+    int64_t max_rows;            /* of one run; 0 = any */
+} es_answer;
+
+typedef struct es_options {
+    uint32_t size;
+    int32_t num_threads;         /* 0 = the library's choice */
+    const char *isa;             /* instruction set by name, NULL = the best of this machine */
+} es_options;
+
+/* One step. Entry i of n is row rows[i] of the logits, request slots[i], program programs[i]. */
+typedef struct es_batch {
+    uint32_t size;
+    int32_t n;
+    es_tensor logits;            /* [rows, at least vocab_size] */
+    int64_t vocab_size;
+    const es_table *table;
+    const int64_t *rows;
+    const int32_t *slots;
+    const uint32_t *programs;
+    const uint8_t *masked;       /* [n], or NULL: no row is masked */
+    const int32_t *bitmask;      /* row rows[i]: bit t % 32 of word t / 32 = token t allowed */
+    int64_t bitmask_stride;      /* in words */
+    float *const *processed;     /* [n] or NULL: where row i goes after its last sampler, float32
+                                    [vocab_size], -inf = removed; NULL = not wanted */
+    int64_t *token_ids;          /* out, by row of the logits; -1 where there is no selector */
+    double *notes;               /* out, by row of the logits; NaN where there are none */
+    int32_t *status;             /* out [n], es_row_status */
+    int64_t faults;              /* out: how many are not ES_ROW_OK */
+} es_batch;
+
+typedef struct es_context es_context;
+
+typedef struct es_api {
+    uint32_t size;
+    uint32_t abi;
+    const char *name;
+    const char *version;
+    int32_t (*open)(const es_options *options, es_context **context);
+    void (*close)(es_context *context);
+    /* The last error of this context in words; "" if there was none. */
+    const char *(*error)(const es_context *context);
+    /* Whether the library runs `query->program` so, and what it promises for it. */
+    int32_t (*query)(es_context *context, const es_query *query, es_answer *answer);
+    /* Give a program a number for es_batch.programs. The library copies the program; the cells and
+     * `user` of its functions stay the host's. */
+    int32_t (*compile)(es_context *context, const es_program *program, uint32_t *number);
+    int32_t (*run)(es_context *context, es_batch *batch);
+    /* Optional from here on: may be NULL. */
+    /* Wait until what `run` began is done; NULL: run returns when all is done. */
+    int32_t (*sync)(es_context *context);
+    /* The instruction set or device in use, in words. */
+    const char *(*target)(const es_context *context);
+    /* Read rows rows[0..n) once and give the greatest logit of each: the floor of any sampling. */
+    int32_t (*maxima)(es_context *context, const es_tensor *logits, int64_t vocab_size,
+                      const int64_t *rows, int64_t n, float *out);
+    /* ln of the sum of exp over each row, in float64 from float32 terms of relative error 3e-7. */
+    int32_t (*log_sums)(es_context *context, const es_tensor *logits, int64_t vocab_size,
+                        const int64_t *rows, int64_t n, double *out);
+} es_api;
+
+/* cdef: end */
+
+/* The one symbol. host_abi is the host's ES_ABI. Returns ES_OK and the table, which lives as long as
+ * the library is loaded, or ES_UNSUPPORTED. */
+ES_EXPORT int32_t es_get_api(uint32_t host_abi, const es_api **api);
+
+#ifdef __cplusplus
+}
+#endif
+#endif

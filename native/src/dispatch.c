@@ -1,0 +1,40 @@
+/* Which instruction set runs: the best that this library holds and this machine has. */
+#include "rows.h"
+
+#include <string.h>
+
+typedef struct es_candidate {
+    const es_kernels *kernels;
+    int usable;
+} es_candidate;
+
+const es_kernels *es_choose_kernels(const char *isa) {
+#if defined(__x86_64__) || defined(__i386__)
+    __builtin_cpu_init();
+#endif
+    const es_candidate candidates[] = {
+#ifdef ES_HAVE_AVX512
+        {&es_kernels_avx512, __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") &&
+                                 __builtin_cpu_supports("avx512dq") && __builtin_cpu_supports("avx512vl") &&
+                                 __builtin_cpu_supports("bmi") && __builtin_cpu_supports("bmi2") &&
+                                 __builtin_cpu_supports("popcnt")},
+#endif
+#ifdef ES_HAVE_AVX2
+        {&es_kernels_avx2, __builtin_cpu_supports("avx2") && __builtin_cpu_supports("bmi") &&
+                               __builtin_cpu_supports("bmi2") && __builtin_cpu_supports("popcnt")},
+#endif
+#ifdef ES_HAVE_BASELINE
+        {&es_kernels_baseline, 1},
+#endif
+#ifdef ES_HAVE_NEON
+        {&es_kernels_neon, 1},
+#endif
+#ifdef ES_HAVE_PORTABLE
+        {&es_kernels_portable, 1},
+#endif
+    };
+    for (size_t i = 0; i < sizeof candidates / sizeof *candidates; i++)
+        if (candidates[i].usable && (!isa || !strcmp(isa, candidates[i].kernels->name)))
+            return candidates[i].kernels;
+    return NULL;
+}

@@ -1,0 +1,359 @@
+/* Samplers that change single tokens: masks, biases, penalties.
+ *
+ * Each reads the values of its tokens (ids ascending), makes new ones, and writes them back: into the
+ * list, or beside the row as it was given, as edits that every later pass sees. */
+#ifndef ES_EDITS_H
+#define ES_EDITS_H
+
+#include "state.h"
+
+/* A set of tokens with their values, in scratch memory. */
+typedef struct es_touched {
+    const int32_t *ids; /* ascending */
+    int64_t n;
+    float *values;
+    float *old;
+} es_touched;
+
+ES_INLINE float settle(float x) { return x > FLT_MAX ? FLT_MAX : x < -FLT_MAX ? -FLT_MAX : x; }
+
+/* The place of `id` in a list at or behind `from`, or where it would stand. */
+static int64_t place_from(const int32_t *ids, int64_t n, int64_t from, int32_t id) {
+    int64_t step = 1, low = from;
+    while (low + step < n && ids[low + step] < id) {
+        low += step;
+        step *= 2;
+    }
+    int64_t high = lesser(low + step, n);
+    while (low < high) {
+        const int64_t middle = (low + high) / 2;
+        if (ids[middle] < id) low = middle + 1;
+        else high = middle;
+    }
+    return low;
+}
+
+/* Look up tokens; removed ones, and those that are no longer there, read as -inf. A sorted row is
+ * spread out first. */
+static es_touched touch(es_state *st, const int32_t *ids, int64_t n) {
+    spread(st);
+    const es_view *v = &st->v;
+    es_scratch *s = st->s;
+    es_touched t = {ids, n, s->new_values, s->old_values};
+    int64_t at = 0;
+    for (int64_t i = 0; i < n; i++) {
+        float value = -__builtin_inff();
+        if (v->list < 0 && v->n_edits) {
+            at = place_from(v->edit_ids, v->n_edits, at, ids[i]);
+            value = at < v->n_edits && v->edit_ids[at] == ids[i] ? v->edit_values[at] : unedited(v, ids[i]);
+        } else if (!v->ids) value = unedited(v, ids[i]);
+        else {
+            at = place_from(v->ids, v->n, at, ids[i]);
+            if (at < v->n && v->ids[at] == ids[i]) value = ((const float *)v->source)[at];
+        }
+        t.values[i] = t.old[i] = value;
+    }
+    return t;
+}
+
+/* Bring the chunk maxima of the row as given up to date with edits that were just merged. Where the
+ * greatest token of a chunk was lowered its maximum stays as a bound, until somebody needs more. */
+static void update_maxima(es_view *v, const es_touched *t) {
+    for (int64_t i = 0; i < t->n; i++) {
+        const int32_t c = t->ids[i] / ES_CHUNK;
+        v->loose[c] |= t->old[i] == v->maxima[c];
+        v->maxima[c] = t->values[i] > v->maxima[c] ? t->values[i] : v->maxima[c];
+    }
+    find_peak(v);
+}
+
+/* Overwrite edits, if there already is one for each touched token. */
+static int overwrite_edits(es_state *st, const es_touched *t) {
+    const es_view *v = &st->v;
+    int32_t *const places = (int32_t *)st->s->more_keys;
+    int64_t at = 0;
+    for (int64_t i = 0; i < t->n; i++) {
+        at = place_from(v->edit_ids, v->n_edits, at, t->ids[i]);
+        if (at == v->n_edits || v->edit_ids[at] != t->ids[i]) return 0;
+        places[i] = (int32_t)at;
+    }
+    float *const values = st->s->edit_values[v->edit_ids == st->s->edit_ids[1]];
+    for (int64_t i = 0; i < t->n; i++) values[places[i]] = t->values[i];
+    return 1;
+}
+
+/* Merge values into the edits of the row as given. */
+static void merge_edits(es_state *st, const es_touched *t) {
+    es_view *v = &st->v;
+    es_scratch *s = st->s;
+    if (overwrite_edits(st, t)) return;
+    if (!v->n_edits) memset(v->loose, 0, (size_t)chunks_of(v->n));
+    const int32_t to = v->n_edits && v->edit_ids == s->edit_ids[0] ? 1 : 0;
+    int32_t *const ids = s->edit_ids[to];
+    float *const values = s->edit_values[to];
+    int64_t n = 0, i = 0, e = 0;
+    while (i < t->n || e < v->n_edits) {
+        const int from_new = i < t->n && (e >= v->n_edits || t->ids[i] <= v->edit_ids[e]);
+        if (from_new && e < v->n_edits && v->edit_ids[e] == t->ids[i]) e++;
+        ids[n] = from_new ? t->ids[i] : v->edit_ids[e];
+        values[n++] = from_new ? t->values[i++] : v->edit_values[e++];
+    }
+    v->edit_ids = ids;
+    v->edit_values = values;
+    v->n_edits = n;
+    int32_t *const starts = s->edit_starts;
+    const int64_t chunks = chunks_of(v->n);
+    for (int64_t c = 0, k = 0; c <= chunks; c++) {
+        while (k < n && ids[k] < c * ES_CHUNK) k++;
+        starts[c] = (int32_t)k;
+    }
+    v->edit_starts = starts;
+}
+
+/* Write the values of touched tokens back. In a list, removed tokens stay until `close_list`. */
+static void write_back(es_state *st, const es_touched *t) {
+    es_view *v = &st->v;
+    if (!t->n) return;
+    v->alive = -1;
+    if (v->list < 0) {
+        merge_edits(st, t);
+        update_maxima(v, t);
+        return;
+    }
+    float *const values = st->s->values[v->list];
+    int64_t at = 0;
+    for (int64_t i = 0; i < t->n; i++) {
+        if (v->ids) {
+            at = place_from(v->ids, v->n, at, t->ids[i]);
+            if (at == v->n || v->ids[at] != t->ids[i]) continue;
+        }
+        values[v->ids ? at : t->ids[i]] = t->values[i];
+    }
+    v->has_maxima = 0;
+}
+
+/* Whether any token is left; a list drops those that are not. */
+static int32_t close_edits(es_state *st) {
+    es_view *v = &st->v;
+    if (v->ids) {
+        const int32_t k = spare_list(st);
+        const int64_t n = collect(v, -__builtin_inff(), st->s->values[k], st->s->ids[k]);
+        use_survivors(st, k, n);
+        return n ? ES_ROW_OK : ES_ROW_EMPTY;
+    }
+    find_maxima(v);
+    return v->peak > -__builtin_inff() ? ES_ROW_OK : ES_ROW_EMPTY;
+}
+
+/* es_ids as the 32-bit ids of a touched set; they are few. */
+static const int32_t *narrow_ids(es_state *st, const es_ids *ids) {
+    int32_t *const out = (int32_t *)st->s->keys;
+    for (int64_t i = 0; i < ids->n; i++) out[i] = (int32_t)ids->ids[i];
+    return out;
+}
+
+static int32_t remove_tokens(es_state *st, const int32_t *ids, int64_t n, int unless_empty) {
+    if (!n) return ES_ROW_OK;
+    es_touched t = touch(st, ids, n);
+    for (int64_t i = 0; i < n; i++) t.values[i] = -__builtin_inff();
+    write_back(st, &t);
+    if (unless_empty) {
+        find_maxima(&st->v);
+        if (!(st->v.peak > -__builtin_inff())) {
+            for (int64_t i = 0; i < n; i++) {
+                t.values[i] = t.old[i];
+                t.old[i] = -__builtin_inff();
+            }
+            write_back(st, &t);
+        }
+    }
+    return close_edits(st);
+}
+
+/* --- masks --- */
+
+static int32_t apply_allowed_token_ids(es_state *st) {
+    const es_ids *allowed = &st->p->allowed_token_ids;
+    const es_touched t = touch(st, narrow_ids(st, allowed), allowed->n);
+    const int32_t k = spare_list(st);
+    int64_t n = 0;
+    for (int64_t i = 0; i < t.n; i++)
+        if (t.values[i] > -__builtin_inff()) {
+            st->s->values[k][n] = t.values[i];
+            st->s->ids[k][n++] = t.ids[i];
+        }
+    use_survivors(st, k, n);
+    return n ? ES_ROW_OK : ES_ROW_EMPTY;
+}
+
+/* The grammar's mask, on the row as given. */
+static int32_t apply_bitmask(es_state *st, const int32_t *words) {
+    const int64_t n = st->vocab_size, n_words = (n + 31) / 32;
+    int64_t allowed = 0;
+    for (int64_t w = 0; w < n_words; w++) allowed += __builtin_popcount((uint32_t)words[w]);
+    es_scratch *s = st->s;
+    if (allowed * 8 <= n) {
+        int64_t kept = 0;
+        for (int64_t w = 0; w < n_words; w++)
+            for (uint32_t bits = (uint32_t)words[w]; bits; bits &= bits - 1) {
+                const int64_t id = w * 32 + __builtin_ctz(bits);
+                if (id >= n) break;
+                const float value = unedited(&st->v, id);
+                s->values[0][kept] = value;
+                s->ids[0][kept] = (int32_t)id;
+                kept += value > -__builtin_inff();
+            }
+        use_survivors(st, 0, kept);
+        return kept ? ES_ROW_OK : ES_ROW_EMPTY;
+    }
+    float *const values = own_values(st);
+    for (int64_t w = 0; w < n_words; w++)
+        for (uint32_t bits = ~(uint32_t)words[w]; bits; bits &= bits - 1) {
+            const int64_t id = w * 32 + __builtin_ctz(bits);
+            if (id < n) values[id] = -__builtin_inff();
+        }
+    return close_edits(st);
+}
+
+static int32_t apply_bad_words(es_state *st) {
+    const int64_t n = es_bad_word_tokens(&st->span, st->p, &st->s->marks);
+    return remove_tokens(st, st->s->marks.ids, n, 0);
+}
+
+static int32_t apply_ignore_eos(es_state *st) {
+    const es_ids *ids = &st->p->eos_token_ids;
+    return remove_tokens(st, narrow_ids(st, ids), ids->n, 1);
+}
+
+static int32_t apply_min_tokens(es_state *st) {
+    if (st->span.length - st->span.prompt_length >= st->p->min_tokens) return ES_ROW_OK;
+    const es_ids *ids = &st->p->ending_token_ids;
+    return remove_tokens(st, narrow_ids(st, ids), ids->n, 1);
+}
+
+static int32_t apply_no_repeat_ngram(es_state *st) {
+    const int64_t n = es_ngram_tokens(st->job->history, &st->span, st->p->no_repeat_ngram_size, &st->s->marks);
+    return remove_tokens(st, st->s->marks.ids, n, 1);
+}
+
+/* --- biases and penalties --- */
+
+static int32_t apply_logit_bias(es_state *st) {
+    const es_ids *ids = &st->p->biased_token_ids;
+    const es_touched t = touch(st, narrow_ids(st, ids), ids->n);
+    for (int64_t i = 0; i < t.n; i++) {
+        const float bias = st->p->biases[i];
+        if (!(bias >= -FLT_MAX)) t.values[i] = bias;
+        else if (t.values[i] >= -FLT_MAX) t.values[i] = settle(t.values[i] + bias);
+    }
+    write_back(st, &t);
+    return close_edits(st);
+}
+
+/* The factor on a token whose newest occurrence lies `age` tokens back. */
+static float repetition_factor(const es_params *p, int64_t age) {
+    double q = p->repetition_penalty;
+    if (p->repetition_penalty_slope != 0 && p->repetition_reach > 0) {
+        const double slope = p->repetition_penalty_slope;
+        const double x = 1.0 - 2.0 * (double)age / (double)greater(p->repetition_reach - 1, 1);
+        double y = slope * x / (1.0 + (x < 0 ? -x : x) * (slope - 1.0));
+        y = y < -1.0 ? -1.0 : y > 1.0 ? 1.0 : y;
+        q = 1.0 + (y + 1.0) / 2.0 * (q - 1.0);
+    }
+    return (float)(q < FLT_MAX ? q : FLT_MAX);
+}
+
+static int is_exempt(const es_ids *exempt, int32_t id) {
+    for (int64_t i = 0; i < exempt->n; i++)
+        if (exempt->ids[i] == id) return 1;
+    return 0;
+}
+
+/* Repetition first, then frequency and presence, in one pass over the tokens of both windows. */
+static int32_t apply_penalties(es_state *st) {
+    const es_params *p = st->p;
+    const es_window *a = es_history_repeated(st->job->history), *b = es_history_counted(st->job->history);
+    int32_t *const ids = (int32_t *)st->s->keys;
+    int64_t n = 0;
+    for (int64_t i = 0, j = 0; i < a->n || j < b->n;) {
+        const int32_t id = j >= b->n || (i < a->n && a->ids[i] <= b->ids[j]) ? a->ids[i] : b->ids[j];
+        i += i < a->n && a->ids[i] == id;
+        j += j < b->n && b->ids[j] == id;
+        if (!is_exempt(&p->penalty_exempt, id)) ids[n++] = id;
+    }
+    const es_touched t = touch(st, ids, n);
+    float *const factors = (float *)st->s->weights, *const shifts = (float *)st->s->more_keys;
+    const int flat = !(p->repetition_penalty_slope != 0 && p->repetition_reach > 0);
+    const float same = repetition_factor(p, 0);
+    for (int64_t i = 0, j = 0, k = 0; k < n; k++) {
+        while (i < a->n && a->ids[i] < ids[k]) i++;
+        while (j < b->n && b->ids[j] < ids[k]) j++;
+        factors[k] = 1.0f; /* what a window does not hold is left alone by 1 and 0 */
+        shifts[k] = 0.0f;
+        if (i < a->n && a->ids[i] == ids[k])
+            factors[k] = flat ? same : repetition_factor(p, st->span.length - 1 - a->last[i]);
+        if (j < b->n && b->ids[j] == ids[k])
+            shifts[k] = (float)((double)b->counts[j] * p->frequency_penalty + p->presence_penalty);
+    }
+    for (int64_t k = 0; k < n; k++) {
+        const float l = t.values[k];
+        const float scaled = settle(l > 0 ? l / factors[k] : l * factors[k]);
+        const float shifted = settle(scaled - shifts[k]);
+        t.values[k] = l >= -FLT_MAX ? shifted : l;
+    }
+    write_back(st, &t);
+    return close_edits(st);
+}
+
+static int32_t apply_dry(es_state *st) {
+    const es_params *p = st->p;
+    const int64_t n = es_dry_tokens(st->job->history, &st->span, p, &st->s->marks);
+    if (!n) return ES_ROW_OK;
+    const es_touched t = touch(st, st->s->marks.ids, n);
+    double power = 1.0;
+    int64_t exponent = 0;
+    for (int64_t i = 0; i < n; i++) {
+        const int64_t wanted = st->s->marks.lengths[i] - p->dry_allowed_length;
+        if (wanted < exponent) {
+            power = 1.0;
+            exponent = 0;
+        }
+        for (; exponent < wanted; exponent++) {
+            power *= p->dry_base;
+            if (!(power < FLT_MAX)) power = FLT_MAX;
+        }
+        if (t.values[i] >= -FLT_MAX) t.values[i] = settle(t.values[i] - (float)(p->dry_multiplier * power));
+    }
+    write_back(st, &t);
+    return close_edits(st);
+}
+
+/* --- third parties --- */
+
+static uint64_t row_draw(const es_row *row, uint32_t index) {
+    return es_draw64(row->seed, row->position, row->stream, index);
+}
+
+/* A row function sees all tokens of the row, ids ascending, and may change every one. */
+static int32_t apply_function(es_state *st, const es_op *op) {
+    spread(st);
+    float *const values = own_values(st);
+    const es_batch *batch = st->job->batch;
+    const int32_t slot = batch->slots[st->job->entry];
+    const es_row row = {
+        .size = sizeof row, .stream = op->stream, .row = batch->rows[st->job->entry], .slot = slot,
+        .vocab_size = st->vocab_size, .seed = st->seed, .position = st->position,
+        .token_ids = st->span.tokens, .length = st->span.length, .prompt_length = st->span.prompt_length,
+        .values = op->values ? *op->values + (int64_t)slot * op->n_values : NULL,
+        .draw = row_draw, .user = op->user};
+    void *const state = op->states ? (*op->states)[slot] : NULL;
+    es_view *v = &st->v;
+    if (op->function(&row, values, v->ids, v->n, state)) return ES_ROW_FUNCTION;
+    v->has_maxima = 0;
+    v->alive = -1;
+    for (int64_t i = 0; i < v->n; i++)
+        if (!(values[i] <= FLT_MAX)) return ES_ROW_BAD_VALUE;
+    return close_edits(st);
+}
+
+#endif

@@ -1,0 +1,131 @@
+/* A few tokens, sorted by (logit descending, id ascending): most rows end here after one truncation,
+ * and every rule can then be written as it is said. */
+#ifndef ES_FEW_H
+#define ES_FEW_H
+
+#include "view.h"
+
+typedef struct es_few {
+    int32_t n;
+    int32_t places;                     /* how many there were when they were sorted */
+    float logits[ES_SMALL + ES_SLACK];
+    int32_t ids[ES_SMALL];
+    int32_t place[ES_SMALL];            /* where a token stood among those, by id */
+    int32_t weights[ES_SMALL + ES_SLACK];
+    int64_t total;                      /* of the weights */
+    int weighed;
+} es_few;
+
+/* order[r] = the index of the value of rank r, descending, equal values by index. values[n ..] is
+ * overwritten up to a whole vector. */
+static void rank_values(float *values, int32_t n, int32_t *order) {
+    for (int i = 0; i < W; i++) values[n + i] = -__builtin_inff();
+    for (int32_t i = 0; i < n; i++) {
+        const vf own = vf_set(values[i]);
+        int32_t rank = 0;
+        int32_t j = 0;
+        for (; j + W <= i; j += W) rank += __builtin_popcount(vf_ge(vf_load(values + j), own));
+        const vf middle = vf_load(values + j);
+        const uint32_t before = ((uint32_t)1 << (i - j)) - 1;
+        rank += __builtin_popcount((vf_ge(middle, own) & before) | (vf_gt(middle, own) & ~before));
+        for (j += W; j < n; j += W) rank += __builtin_popcount(vf_gt(vf_load(values + j), own));
+        order[rank] = i;
+    }
+}
+
+/* Take over a list of at most ES_SMALL tokens, ids ascending; its values get a vector of padding. */
+static void few_from_list(es_few *f, float *values, const int32_t *ids, int32_t n) {
+    int32_t order[ES_SMALL];
+    rank_values(values, n, order);
+    for (int32_t r = 0; r < n; r++) {
+        f->logits[r] = values[order[r]];
+        f->ids[r] = ids[order[r]];
+        f->place[r] = order[r];
+    }
+    f->n = f->places = n;
+    f->weighed = 0;
+}
+
+/* Back into a list with ids ascending. */
+static int32_t few_to_list(const es_few *f, float *values, int32_t *ids) {
+    int32_t at[ES_SMALL];
+    for (int32_t p = 0; p < f->places; p++) at[p] = -1;
+    for (int32_t r = 0; r < f->n; r++) at[f->place[r]] = r;
+    int32_t n = 0;
+    for (int32_t p = 0; p < f->places; p++)
+        if (at[p] >= 0) {
+            values[n] = f->logits[at[p]];
+            ids[n++] = f->ids[at[p]];
+        }
+    return n;
+}
+
+static void few_weigh(es_few *f) {
+    if (f->weighed) return;
+    f->total = list_weights(f->logits, f->n, f->logits[0], f->weights);
+    f->weighed = 1;
+}
+
+static int64_t few_information(es_few *f) {
+    few_weigh(f);
+    int64_t sum = 0;
+    for (int32_t i = 0; i < f->n; i++)
+        sum += es_information(f->weights[i], es_distance(f->logits[i], f->logits[0]));
+    return sum;
+}
+
+/* Keep the first `count`; the best token stays, so the weights do too. */
+static void few_cut(es_few *f, int64_t count) {
+    if (count >= f->n) return;
+    for (int32_t i = (int32_t)count; f->weighed && i < f->n; i++) f->total -= f->weights[i];
+    f->n = (int32_t)count;
+}
+
+/* Keep those that are marked. */
+static void few_keep(es_few *f, const uint8_t *kept) {
+    int32_t n = 0;
+    for (int32_t i = 0; i < f->n; i++)
+        if (kept[i]) {
+            f->logits[n] = f->logits[i];
+            f->ids[n] = f->ids[i];
+            f->place[n++] = f->place[i];
+        }
+    f->n = n;
+    f->weighed = 0;
+}
+
+/* Restore the order after the values have changed; most are still in place. */
+static void few_resort(es_few *f) {
+    for (int32_t i = 1; i < f->n; i++) {
+        const float l = f->logits[i];
+        const int32_t id = f->ids[i], place = f->place[i];
+        int32_t j = i;
+        for (; j && (f->logits[j - 1] < l || (f->logits[j - 1] == l && f->ids[j - 1] > id)); j--) {
+            f->logits[j] = f->logits[j - 1];
+            f->ids[j] = f->ids[j - 1];
+            f->place[j] = f->place[j - 1];
+        }
+        f->logits[j] = l;
+        f->ids[j] = id;
+        f->place[j] = place;
+    }
+    f->weighed = 0;
+}
+
+/* The rank of the first token, ids ascending, whose cumulative weight exceeds `target`. */
+static int32_t few_pick(const es_few *f, const int32_t *weights, int64_t target) {
+    int32_t at[ES_SMALL];
+    for (int32_t p = 0; p < f->places; p++) at[p] = -1;
+    for (int32_t r = 0; r < f->n; r++) at[f->place[r]] = r;
+    int64_t sum = 0;
+    int32_t last = 0;
+    for (int32_t p = 0; p < f->places; p++)
+        if (at[p] >= 0) {
+            last = at[p];
+            sum += weights[last];
+            if (sum > target) break;
+        }
+    return last;
+}
+
+#endif

@@ -1,0 +1,524 @@
+#include "history.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "numbers.h"
+
+/* More new tokens than this and a table is made from scratch, in time linear in the tokens. */
+#define FEW 32
+
+static int64_t least(int64_t a, int64_t b) { return a < b ? a : b; }
+static int64_t most(int64_t a, int64_t b) { return a > b ? a : b; }
+
+static int64_t doubled(int64_t capacity, int64_t need) {
+    capacity = most(capacity, 64);
+    while (capacity < need) capacity *= 2;
+    return capacity;
+}
+
+/* Reallocate the array that the pointer at `array` holds; without memory it stays as it is. */
+static int grow(void *array, int64_t capacity, size_t size) {
+    void *old, *new;
+    memcpy(&old, array, sizeof old);
+    new = realloc(old, (size_t)capacity * size);
+    if (!new) return -1;
+    memcpy(array, &new, sizeof new);
+    return 0;
+}
+
+/* Where the newest `reach` tokens (-1: all) from `start` on begin. */
+static int64_t window_begin(int64_t length, int64_t start, int64_t reach) {
+    return reach < 0 || reach > length ? start : most(start, length - reach);
+}
+
+/* --- sorting -------------------------------------------------------------------------------------- */
+
+static int64_t key_of(const int64_t *keys, int32_t item) { return keys ? keys[item] : item; }
+
+static void insertion_sort(int32_t *items, int64_t n, const int64_t *keys) {
+    for (int64_t i = 1; i < n; i++) {
+        const int32_t item = items[i];
+        const int64_t key = key_of(keys, item);
+        int64_t to = i;
+        for (; to > 0 && key_of(keys, items[to - 1]) > key; to--) items[to] = items[to - 1];
+        items[to] = item;
+    }
+}
+
+/* One pass over the eight bits at `shift`. */
+static void radix_pass(const int32_t *from, int32_t *to, int64_t n, const int64_t *keys, int shift) {
+    int64_t starts[257] = {0};
+    for (int64_t i = 0; i < n; i++) starts[1 + (key_of(keys, from[i]) >> shift & 255)]++;
+    for (int digit = 0; digit < 256; digit++) starts[digit + 1] += starts[digit];
+    for (int64_t i = 0; i < n; i++) to[starts[key_of(keys, from[i]) >> shift & 255]++] = from[i];
+}
+
+/* Sort items [n] by keys[item], or by themselves without keys; equal ones keep their order. spare [n]. */
+static void sort_items(int32_t *items, int32_t *spare, int64_t n, const int64_t *keys) {
+    int64_t top = 0;
+    int sorted = 1;
+    for (int64_t i = 0; i < n; i++) {
+        const int64_t key = key_of(keys, items[i]);
+        sorted &= key >= top;
+        top = most(top, key);
+    }
+    if (sorted) return;
+    if (n <= FEW) {
+        insertion_sort(items, n, keys);
+        return;
+    }
+    int32_t *from = items, *to = spare;
+    for (int shift = 0; top >> shift; shift += 8) {
+        radix_pass(from, to, n, keys, shift);
+        int32_t *swapped = from;
+        from = to;
+        to = swapped;
+    }
+    if (from != items) memcpy(items, from, (size_t)n * sizeof *items);
+}
+
+/* --- windows of the penalties ---------------------------------------------------------------------- */
+
+static int window_reserve(es_window *window, int64_t need) {
+    if (need <= window->capacity) return 0;
+    const int64_t capacity = doubled(window->capacity, need);
+    if (grow(&window->ids, capacity, sizeof *window->ids)) return -1;
+    if (grow(&window->counts, capacity, sizeof *window->counts)) return -1;
+    if (grow(&window->last, capacity, sizeof *window->last)) return -1;
+    window->capacity = capacity;
+    return 0;
+}
+
+/* The first entry whose id is not below `id`. */
+static int64_t window_find(const es_window *window, int64_t id) {
+    const int32_t *base = window->ids;
+    for (int64_t n = window->n; n > 0;) {
+        const int64_t half = (n + 1) / 2;
+        base += base[half - 1] < id ? half : 0;
+        n -= half;
+    }
+    return base - window->ids;
+}
+
+static void window_shift(es_window *window, int64_t from, int64_t to) {
+    const size_t n = (size_t)(window->n - from);
+    memmove(window->ids + to, window->ids + from, n * sizeof *window->ids);
+    memmove(window->counts + to, window->counts + from, n * sizeof *window->counts);
+    memmove(window->last + to, window->last + from, n * sizeof *window->last);
+    window->n += to - from;
+}
+
+static int window_add(es_window *window, int64_t id, int64_t index) {
+    if (window_reserve(window, window->n + 1)) return -1;
+    const int64_t at = window_find(window, id);
+    if (at == window->n || window->ids[at] != id) {
+        window_shift(window, at, at + 1);
+        window->ids[at] = (int32_t)id;
+        window->counts[at] = 0;
+    }
+    window->counts[at]++;
+    window->last[at] = index;
+    return 0;
+}
+
+static void window_remove(es_window *window, int64_t id) {
+    const int64_t at = window_find(window, id);
+    if (--window->counts[at] == 0) window_shift(window, at + 1, at);
+}
+
+/* The indices in `items` [n] go by token, equal tokens by index: append each token once. */
+static int window_fill(es_window *window, const int32_t *items, int64_t n, const int64_t *tokens) {
+    window->n = 0;
+    for (int64_t i = 0; i < n; i++) {
+        const int64_t token = tokens[items[i]];
+        if (i == 0 || tokens[items[i - 1]] != token) {
+            if (window_reserve(window, window->n + 1)) return -1;
+            window->ids[window->n] = (int32_t)token;
+            window->counts[window->n++] = 0;
+        }
+        window->counts[window->n - 1]++;
+        window->last[window->n - 1] = items[i];
+    }
+    return 0;
+}
+
+static int window_make(es_window *window, const es_span *span, int64_t first) {
+    const int64_t n = span->length - first;
+    int32_t *items = malloc(2 * (size_t)n * sizeof *items);
+    if (!items) return -1;
+    for (int64_t i = 0; i < n; i++) items[i] = (int32_t)(first + i);
+    sort_items(items, items + n, n, span->tokens);
+    const int failed = window_fill(window, items, n, span->tokens);
+    free(items);
+    window->first = first;
+    window->end = span->length;
+    return failed;
+}
+
+static int window_sync(es_window *window, const es_span *span, int64_t reach, int32_t output_only) {
+    if (reach == 0) return 0;
+    const int64_t start = output_only ? span->prompt_length : 0;
+    const int64_t first = window_begin(span->length, start, reach);
+    if (window->end < start) window->first = window->end = start;
+    if (span->length - window->end > FEW) return window_make(window, span, first);
+    for (; window->end < span->length; window->end++) {
+        if (window_add(window, span->tokens[window->end], window->end)) return -1;
+    }
+    for (; window->first < first; window->first++) window_remove(window, span->tokens[window->first]);
+    return 0;
+}
+
+/* --- where tokens came ----------------------------------------------------------------------------- */
+
+/* The list of `token`, or the free slot where it belongs. */
+static es_places *index_find(const es_index *index, int64_t token) {
+    const int64_t mask = index->slots - 1;
+    int64_t slot = (int64_t)((uint64_t)token * 0x9E3779B97F4A7C15u >> 32) & mask;
+    while (index->lists[slot].n && index->lists[slot].token != token) slot = (slot + 1) & mask;
+    return &index->lists[slot];
+}
+
+/* Room for one more token: at most half of the table is in use. */
+static int index_widen(es_index *index) {
+    if (2 * (index->tokens + 1) <= index->slots) return 0;
+    es_index wide = *index;
+    wide.slots = doubled(0, 2 * index->slots);
+    wide.lists = calloc((size_t)wide.slots, sizeof *wide.lists);
+    if (!wide.lists) return -1;
+    for (int64_t slot = 0; slot < index->slots; slot++) {
+        if (index->lists[slot].n) *index_find(&wide, index->lists[slot].token) = index->lists[slot];
+    }
+    free(index->lists);
+    *index = wide;
+    return 0;
+}
+
+/* Give a list that is full twice the room, at the end of the pool; what it leaves is not used again. */
+static int index_move(es_index *index, es_places *list) {
+    const int64_t room = list->n ? 2 * (int64_t)list->n : 1;
+    if (index->used + room > index->capacity) {
+        const int64_t capacity = doubled(index->capacity, index->used + room);
+        if (grow(&index->pool, capacity, sizeof *index->pool)) return -1;
+        index->capacity = capacity;
+    }
+    int32_t *to = index->pool + index->used;
+    if (list->n) memcpy(to, index->pool + list->start, (size_t)list->n * sizeof *to);
+    list->start = index->used;
+    index->used += room;
+    return 0;
+}
+
+static int index_sync(es_index *index, const es_span *span) {
+    for (; index->end < span->length; index->end++) {
+        const int64_t token = span->tokens[index->end];
+        if (index_widen(index)) return -1;
+        es_places *list = index_find(index, token);
+        if ((list->n & (list->n - 1)) == 0 && index_move(index, list)) return -1;
+        index->tokens += list->n == 0;
+        list->token = (int32_t)token;
+        index->pool[list->start + list->n++] = (int32_t)index->end;
+    }
+    return 0;
+}
+
+/* The places of the token at `place`, and how many of them lie before it. */
+static const int32_t *earlier_places(const es_index *index, const int64_t *tokens, int64_t place,
+                                     int64_t *n) {
+    const es_places *list = index_find(index, tokens[place]);
+    const int32_t *places = index->pool + list->start;
+    *n = list->n;
+    while (places[*n - 1] > place) --*n;
+    --*n;
+    return places;
+}
+
+/* --- repeats --------------------------------------------------------------------------------------- */
+
+static int is_breaker(const es_params *params, int64_t token) {
+    return params->breaker_heads && params->breaker_heads[token] == 3;
+}
+
+static int64_t sequence_begin(const es_sequences *sequences, int64_t i) {
+    return i ? sequences->ends[i - 1] : 0;
+}
+
+static int64_t longest_sequence(const es_sequences *sequences) {
+    int64_t longest = 0;
+    for (int64_t i = 0; i < sequences->n; i++) {
+        longest = most(longest, sequences->ends[i] - sequence_begin(sequences, i));
+    }
+    return longest;
+}
+
+/* The first breaker that begins with `head`. */
+static int64_t first_of_head(const es_sequences *breakers, int64_t head) {
+    int64_t low = 0, high = breakers->n;
+    while (low < high) {
+        const int64_t middle = (low + high) / 2;
+        if (breakers->tokens[sequence_begin(breakers, middle)] < head) low = middle + 1;
+        else high = middle;
+    }
+    return low;
+}
+
+/* How long the longest breaker at `place` is; 0: none stands there. */
+static int64_t breaker_at(const es_sequences *breakers, const es_span *span, int64_t place) {
+    const int64_t *at = span->tokens + place;
+    for (int64_t i = first_of_head(breakers, *at); i < breakers->n; i++) {
+        const int64_t *sequence = breakers->tokens + sequence_begin(breakers, i);
+        const int64_t n = breakers->ends[i] - sequence_begin(breakers, i);
+        if (*sequence != *at) break;
+        if (n > span->length - place) continue;
+        if (memcmp(sequence, at, (size_t)n * sizeof *at) == 0) return n;
+    }
+    return 0;
+}
+
+/* The breaker that begins last counts, and there the longest. Whatever new tokens can have completed
+ * begins no further back than the longest breaker reaches. */
+static void repeats_break(es_repeats *repeats, const es_span *span, const es_params *params) {
+    if (!params->breaker_heads) return;
+    if (!repeats->end) repeats->longest_breaker = longest_sequence(&params->breakers);
+    const int64_t lowest = most(repeats->breaker_place, repeats->end + 1 - repeats->longest_breaker);
+    for (int64_t place = span->length - 1; place >= lowest; place--) {
+        if (!params->breaker_heads[span->tokens[place]]) continue;
+        const int64_t n = breaker_at(&params->breakers, span, place);
+        if (n) {
+            repeats->breaker_place = place;
+            repeats->breaker_end = place + n;
+            return;
+        }
+    }
+}
+
+/* How many tokens stand behind the newest breaker of the window that starts at `first`. */
+static int64_t repeats_unbroken(const es_repeats *repeats, int64_t length, int64_t first) {
+    const int broken = repeats->breaker_end && repeats->breaker_place >= first;
+    return length - (broken ? repeats->breaker_end : first);
+}
+
+/* The runs of the token at `newest`, from those of the token before it. Newest occurrence first, so that
+ * run[j - 1] is still that of the step before. */
+static void repeats_step(int32_t *restrict run, const es_index *index, const int64_t *tokens,
+                         int64_t newest, int64_t first) {
+    int64_t n;
+    const int32_t *restrict places = earlier_places(index, tokens, newest, &n);
+    for (; n && places[n - 1] > first; n--) {
+        const int64_t j = places[n - 1];
+        run[j] = 1 + (run[j - 1] & -(tokens[j - 1] == tokens[newest - 1]));
+    }
+    if (n && places[n - 1] == first) run[first] = 1;
+}
+
+/* The same from the tokens alone: the Z function of the window read backwards. */
+static void repeats_make(int32_t *run, const int64_t *tokens, int64_t newest, int64_t first) {
+    const int64_t size = newest - first + 1;
+    int64_t left = 0, right = 0; /* what ends at newest - left is known to repeat right - left tokens */
+    run[newest] = 0;
+    for (int64_t back = 1; back < size; back++) {
+        int64_t n = back < right ? least(right - back, run[newest - (back - left)]) : 0;
+        while (back + n < size && tokens[newest - back - n] == tokens[newest - n]) n++;
+        if (back + n > right) {
+            left = back;
+            right = back + n;
+        }
+        run[newest - back] = (int32_t)n;
+    }
+}
+
+static int repeats_sync(es_repeats *repeats, const es_index *index, const es_span *span,
+                        const es_params *params) {
+    if (span->length > repeats->capacity) {
+        const int64_t capacity = doubled(repeats->capacity, span->length);
+        if (grow(&repeats->run, capacity, sizeof *repeats->run)) return -1;
+        repeats->capacity = capacity;
+    }
+    if (repeats->end == span->length) return 0;
+    repeats_break(repeats, span, params);
+    const int64_t reach = params->dry_penalty_last_n;
+    if (span->length - repeats->end > FEW) {
+        repeats_make(repeats->run, span->tokens, span->length - 1, window_begin(span->length, 0, reach));
+        repeats->end = span->length;
+    }
+    for (int64_t i = repeats->end; i < span->length; i++) {
+        repeats->run[i] = 0;
+        if (is_breaker(params, span->tokens[i])) continue; /* no repeat reaches over it */
+        repeats_step(repeats->run, index, span->tokens, i, window_begin(i + 1, 0, reach));
+    }
+    repeats->end = span->length;
+    return 0;
+}
+
+/* --- what the selectors noted ---------------------------------------------------------------------- */
+
+static void surprise_sync(es_surprise *surprise, const es_span *span, const es_params *params) {
+    if (!surprise->end) {
+        surprise->mu = 2.0 * params->mirostat_tau;
+        surprise->end = span->prompt_length;
+    }
+    for (; surprise->end < span->length; surprise->end++) {
+        const double note = span->notes[surprise->end];
+        if (note == note) surprise->mu -= params->mirostat_eta * (note - params->mirostat_tau);
+    }
+}
+
+static void average_sync(es_average *average, const es_span *span, const es_params *params) {
+    const double decay = params->adaptive_decay;
+    if (!average->end) {
+        average->weighted = params->adaptive_target / (1.0 - decay);
+        average->total = 1.0 / (1.0 - decay);
+        average->end = span->prompt_length;
+    }
+    for (; average->end < span->length; average->end++) {
+        const double note = span->notes[average->end];
+        if (note != note) continue;
+        average->weighted = note + decay * average->weighted;
+        average->total = 1.0 + decay * average->total;
+    }
+}
+
+/* --- the history ----------------------------------------------------------------------------------- */
+
+/* Forget the tokens, keep the memory. */
+static void history_empty(es_history *history) {
+    history->repeated.n = history->repeated.first = history->repeated.end = 0;
+    history->counted.n = history->counted.first = history->counted.end = 0;
+    if (history->index.tokens) {
+        memset(history->index.lists, 0, (size_t)history->index.slots * sizeof *history->index.lists);
+    }
+    history->index.tokens = history->index.used = history->index.end = 0;
+    history->repeats.end = history->repeats.breaker_place = history->repeats.breaker_end = 0;
+    history->surprise.end = history->average.end = 0;
+}
+
+static int history_tables(es_history *history, const es_span *span, const es_params *params,
+                          uint32_t needs) {
+    if (needs & ES_NEED_REPEATED &&
+        window_sync(&history->repeated, span, params->repetition_reach, params->repetition_output_only))
+        return -1;
+    if (needs & ES_NEED_COUNTED &&
+        window_sync(&history->counted, span, params->counting_reach, params->counting_output_only))
+        return -1;
+    if (needs & (ES_NEED_INDEX | ES_NEED_DRY) && index_sync(&history->index, span)) return -1;
+    if (needs & ES_NEED_DRY && repeats_sync(&history->repeats, &history->index, span, params)) return -1;
+    if (needs & ES_NEED_MU) surprise_sync(&history->surprise, span, params);
+    if (needs & ES_NEED_AVERAGE) average_sync(&history->average, span, params);
+    return 0;
+}
+
+int es_history_sync(es_history *history, uint64_t epoch, const es_span *span, const es_params *params,
+                    uint32_t needs) {
+    if (history->epoch != epoch) history_empty(history);
+    history->epoch = epoch;
+    const int failed = history_tables(history, span, params, needs);
+    if (failed) es_history_free(history);
+    return failed;
+}
+
+static void window_free(es_window *window) {
+    free(window->ids);
+    free(window->counts);
+    free(window->last);
+}
+
+void es_history_free(es_history *history) {
+    window_free(&history->repeated);
+    window_free(&history->counted);
+    free(history->index.lists);
+    free(history->index.pool);
+    free(history->repeats.run);
+    memset(history, 0, sizeof *history);
+}
+
+const es_window *es_history_repeated(const es_history *history) { return &history->repeated; }
+
+const es_window *es_history_counted(const es_history *history) { return &history->counted; }
+
+double es_history_mu(const es_history *history) { return history->surprise.mu; }
+
+double es_history_average(const es_history *history) {
+    return history->average.weighted / history->average.total;
+}
+
+/* --- tokens of a row ------------------------------------------------------------------------------- */
+
+/* Note `token` as the n-th, unless it is there; `length` if it is longer. Returns the new n. */
+static int64_t mark_token(es_marks *marks, int64_t n, int64_t token, int64_t length) {
+    int32_t *mark = &marks->mark[token];
+    if (!*mark) marks->ids[n++] = (int32_t)token;
+    if (*mark <= length) *mark = (int32_t)length + 1;
+    return n;
+}
+
+/* Put the n marked tokens in order, write their lengths and take the marks off. */
+static int64_t marks_gather(es_marks *marks, int64_t n) {
+    sort_items(marks->ids, marks->lengths, n, NULL);
+    for (int64_t i = 0; i < n; i++) {
+        int32_t *mark = &marks->mark[marks->ids[i]];
+        marks->lengths[i] = *mark - 1;
+        *mark = 0;
+    }
+    return n;
+}
+
+/* A repeat length from which on the penalty does not grow: base^j has passed FLT_MAX. */
+static int64_t longest_useful(double base, int64_t allowed) {
+    return base == 1 ? allowed : allowed + (int64_t)es_ceil(128 / es_log2(base)) + 1;
+}
+
+int64_t es_dry_tokens(const es_history *history, const es_span *span, const es_params *params,
+                      es_marks *marks) {
+    const int64_t first = window_begin(span->length, 0, params->dry_penalty_last_n);
+    const int64_t newest = span->length - 1, allowed = params->dry_allowed_length;
+    if (allowed > newest - first) return 0; /* no repeat in the window is so long */
+    const int64_t limit = least(repeats_unbroken(&history->repeats, span->length, first),
+                                longest_useful(params->dry_base, allowed));
+    if (limit < allowed) return 0;
+    int64_t found = 0, n;
+    if (allowed == 0) {
+        for (int64_t i = first + 1; i <= newest; i++) {
+            if (!is_breaker(params, span->tokens[i])) found = mark_token(marks, found, span->tokens[i], 0);
+        }
+    }
+    const int32_t *places = earlier_places(&history->index, span->tokens, newest, &n);
+    for (; n && places[n - 1] >= first; n--) {
+        const int64_t j = places[n - 1], next = span->tokens[j + 1];
+        const int64_t length = least(least(history->repeats.run[j], j - first + 1), limit);
+        if (length >= allowed && !is_breaker(params, next)) found = mark_token(marks, found, next, length);
+    }
+    return marks_gather(marks, found);
+}
+
+int64_t es_ngram_tokens(const es_history *history, const es_span *span, int64_t n, es_marks *marks) {
+    const int64_t *tokens = span->tokens, newest = span->length - 1;
+    if (n < 1 || n > span->length) return 0;
+    int64_t found = 0, earlier;
+    if (n == 1) {
+        for (int64_t i = 0; i <= newest; i++) found = mark_token(marks, found, tokens[i], 0);
+        return marks_gather(marks, found);
+    }
+    const int32_t *places = earlier_places(&history->index, tokens, newest, &earlier);
+    for (; earlier && places[earlier - 1] >= n - 2; earlier--) {
+        const int64_t j = places[earlier - 1];
+        int64_t back = 1;
+        while (back < n - 1 && tokens[j - back] == tokens[newest - back]) back++;
+        if (back == n - 1) found = mark_token(marks, found, tokens[j + 1], 0);
+    }
+    return marks_gather(marks, found);
+}
+
+int64_t es_bad_word_tokens(const es_span *span, const es_params *params, es_marks *marks) {
+    const es_sequences *words = &params->bad_words;
+    int64_t found = 0;
+    for (int64_t i = 0; i < words->n; i++) {
+        const int64_t *word = words->tokens + sequence_begin(words, i);
+        const int64_t before = words->ends[i] - sequence_begin(words, i) - 1;
+        if (before > span->length) continue;
+        const int64_t *end = span->tokens + span->length;
+        int64_t back = 1; /* the newest token first: most words end there */
+        while (back <= before && word[before - back] == end[-back]) back++;
+        if (back > before) found = mark_token(marks, found, word[before], 0);
+    }
+    return marks_gather(marks, found);
+}

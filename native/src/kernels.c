@@ -1,0 +1,184 @@
+/* The row engine, compiled once per instruction set: one row through its whole program. */
+#include "selectors.h"
+
+#if defined(ES_ISA_AVX512)
+#define ES_KERNELS es_kernels_avx512
+#define ES_NAME "avx512"
+#elif defined(ES_ISA_AVX2)
+#define ES_KERNELS es_kernels_avx2
+#define ES_NAME "avx2"
+#elif defined(ES_ISA_BASELINE)
+#define ES_KERNELS es_kernels_baseline
+#define ES_NAME "baseline"
+#elif defined(ES_ISA_NEON)
+#define ES_KERNELS es_kernels_neon
+#define ES_NAME "neon"
+#else
+#define ES_KERNELS es_kernels_portable
+#define ES_NAME "portable"
+#endif
+
+static int32_t apply(es_state *st, const es_op *op) {
+    switch (op->kind) {
+    case ES_OP_FUNCTION: return apply_function(st, op);
+    case ES_OP_ALLOWED_TOKEN_IDS: return apply_allowed_token_ids(st);
+    case ES_OP_BAD_WORDS: return apply_bad_words(st);
+    case ES_OP_IGNORE_EOS: return apply_ignore_eos(st);
+    case ES_OP_MIN_TOKENS: return apply_min_tokens(st);
+    case ES_OP_LOGIT_BIAS: return apply_logit_bias(st);
+    case ES_OP_PENALTIES: return apply_penalties(st);
+    case ES_OP_NO_REPEAT_NGRAM: return apply_no_repeat_ngram(st);
+    case ES_OP_DRY: return apply_dry(st);
+    case ES_OP_TOP_N_SIGMA: return apply_top_n_sigma(st);
+    case ES_OP_TOP_K: return apply_top_k(st);
+    case ES_OP_TOP_A: return apply_top_a(st);
+    case ES_OP_TFS: return apply_tfs(st);
+    case ES_OP_TYPICAL_P: return apply_typical_p(st);
+    case ES_OP_TOP_P: return apply_top_p(st);
+    case ES_OP_MIN_P: return apply_min_p(st);
+    case ES_OP_EPSILON_CUTOFF: return apply_epsilon_cutoff(st);
+    case ES_OP_ETA_CUTOFF: return apply_eta_cutoff(st);
+    case ES_OP_TOP_H: return apply_top_h(st);
+    case ES_OP_XTC: return apply_xtc(st, op);
+    case ES_OP_SMOOTHING: return apply_smoothing(st);
+    case ES_OP_TEMPERATURE: return apply_temperature(st);
+    default: return apply_infill(st);
+    }
+}
+
+static es_choice choose(es_state *st, int32_t selector) {
+    switch (selector) {
+    case ES_OP_GREEDY: return choose_greedy(st);
+    case ES_OP_DIST: return choose_dist(st);
+    case ES_OP_MIROSTAT: return choose_mirostat(st);
+    case ES_OP_MIROSTAT_V2: return choose_mirostat_v2(st);
+    default: return choose_adaptive_p(st);
+    }
+}
+
+static void write_processed(const es_state *st, float *out) {
+    if (!st->is_few && !st->v.ids) {
+        const int64_t whole = st->v.n / ES_CHUNK;
+        float buffer[ES_CHUNK];
+        for (int64_t c = 0; c < whole; c++) fill_chunk(&st->v, c, out + c * ES_CHUNK);
+        if (whole * ES_CHUNK < st->v.n) {
+            fill_chunk(&st->v, whole, buffer);
+            memcpy(out + whole * ES_CHUNK, buffer, (size_t)(st->v.n - whole * ES_CHUNK) * sizeof *out);
+        }
+        return;
+    }
+    for (int64_t i = 0; i < st->vocab_size; i++) out[i] = -__builtin_inff();
+    if (st->is_few)
+        for (int32_t i = 0; i < st->few.n; i++) out[st->few.ids[i]] = st->few.logits[i];
+    else
+        for (int64_t i = 0; i < st->v.n; i++) out[st->v.ids[i]] = ((const float *)st->v.source)[i];
+}
+
+/* Whether a sampler can be asked for before the row is sorted: it has a way to edit any form. */
+ES_INLINE int is_edit(int32_t kind) {
+    return kind == ES_OP_FUNCTION || (kind >= ES_OP_ALLOWED_TOKEN_IDS && kind <= ES_OP_DRY);
+}
+
+static int32_t run_samplers(es_state *st, const es_compiled *program) {
+    for (int32_t i = 0; i < program->n_ops; i++) {
+        const es_op *op = &program->ops[i];
+        int32_t status = is_edit(op->kind) ? ES_ROW_OK : settle_state(st);
+        if (status == ES_ROW_OK) status = apply(st, op);
+        if (status != ES_ROW_OK) return status;
+    }
+    return ES_ROW_OK;
+}
+
+static const void *row_address(const es_batch *batch, int64_t row) {
+    const es_tensor *t = &batch->logits;
+    const int64_t stride = t->strides ? t->strides[0] : t->shape[1];
+    const int64_t bytes = t->bits == 32 ? 4 : 2;
+    return (const char *)t->data + t->byte_offset + row * stride * bytes;
+}
+
+static int32_t run_row(const es_job *job) {
+    const es_batch *batch = job->batch;
+    const es_table *table = batch->table;
+    const int32_t slot = batch->slots[job->entry];
+    const int64_t row = batch->rows[job->entry], offset = table->offsets[slot];
+    es_state st;
+    st.job = job;
+    st.p = es_params_of(table, slot);
+    st.s = job->scratch;
+    st.span = (es_span){table->tokens + offset, table->notes + offset, table->lengths[slot],
+                        table->prompt_lengths[slot]};
+    st.seed = table->seeds[slot];
+    st.position = table->positions[slot];
+    st.vocab_size = batch->vocab_size;
+    st.is_few = 0;
+    st.few.n = 0;
+    st.v = (es_view){.source = row_address(batch, row),
+                     .kind = batch->logits.bits == 32 ? ES_FLOAT : batch->logits.code == 2 ? ES_HALF : ES_BFLOAT,
+                     .list = -1, .n = batch->vocab_size, .scale = 1.0f, .floor = -ES_LOGIT_LIMIT,
+                     .alive = -1, .maxima = job->scratch->maxima, .loose = job->scratch->loose};
+    const es_compiled *program = job->program;
+    if (program->needs &&
+        es_history_sync(job->history, table->epochs[slot], &st.span, st.p, program->needs))
+        return ES_ROW_NO_MEMORY;
+    int32_t status = scan_row(&st.v);
+    if (status == ES_ROW_OK && batch->masked && batch->masked[job->entry])
+        status = apply_bitmask(&st, batch->bitmask + row * batch->bitmask_stride);
+    if (status == ES_ROW_OK) status = run_samplers(&st, program);
+    if (status != ES_ROW_OK) return status;
+    if (batch->processed && batch->processed[job->entry]) write_processed(&st, batch->processed[job->entry]);
+    if (program->selector < 0) return ES_ROW_OK;
+    if (program->selector != ES_OP_GREEDY || st.v.list >= 0) status = settle_state(&st);
+    if (status != ES_ROW_OK) return status;
+    const es_choice choice = choose(&st, program->selector);
+    batch->token_ids[row] = choice.token;
+    batch->notes[row] = choice.note;
+    return ES_ROW_OK;
+}
+
+/* --- passes by themselves --- */
+
+ES_INLINE float greatest_of(const void *row, int32_t kind, int64_t n) {
+    vf best[8];
+    for (int k = 0; k < 8; k++) best[k] = vf_set(-__builtin_inff());
+    int64_t i = 0;
+    for (; i + 8 * W <= n; i += 8 * W)
+        for (int k = 0; k < 8; k++) best[k] = vf_max(load_kind(row, i + k * W, kind), best[k]);
+    for (int k = 1; k < 8; k++) best[0] = vf_max(best[0], best[k]);
+    float peak = vf_greatest(best[0]);
+    for (; i < n; i++) {
+        const float x = value_kind(row, i, kind);
+        peak = x > peak ? x : peak;
+    }
+    return peak;
+}
+
+static float greatest(const void *row, int32_t kind, int64_t n) {
+    if (kind == ES_FLOAT) return greatest_of(row, ES_FLOAT, n);
+    return kind == ES_HALF ? greatest_of(row, ES_HALF, n) : greatest_of(row, ES_BFLOAT, n);
+}
+
+/* ln of a value in [1, 2^63): for reports only. */
+static double natural_log(double x) { return es_log2(x) * ES_LN_2; }
+
+static double log_sum(const void *row, int32_t kind, int64_t n) {
+    const float peak = greatest(row, kind, n);
+    const vf top = vf_set(peak);
+    float buffer[ES_CHUNK];
+    double total = 0.0;
+    for (int64_t first = 0; first < n; first += ES_CHUNK) {
+        const int64_t count = lesser(ES_CHUNK, n - first);
+        for (int64_t i = 0; i < ES_CHUNK; i++)
+            buffer[i] = i < count ? value_kind(row, first + i, kind) : -__builtin_inff();
+        vf sum = vf_set(0.0f);
+        for (int i = 0; i < ES_CHUNK; i += W) {
+            const vf y = vf_mul(vf_sub(vf_load(buffer + i), top), vf_set(1.4426950408889634f));
+            sum = vf_add(sum, vf_weight(vf_max(y, vf_set(-120.0f))));
+        }
+        float lanes[W];
+        vf_store(lanes, sum);
+        for (int lane = 0; lane < W; lane++) total += lanes[lane];
+    }
+    return (double)peak + natural_log(total) - 30.0 * ES_LN_2;
+}
+
+const es_kernels ES_KERNELS = {ES_NAME, run_row, greatest, log_sum};

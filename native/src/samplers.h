@@ -1,0 +1,518 @@
+/* Truncations and transforms, each as its Python namesake defines it.
+ *
+ * A long row gives its sums in one pass; then a head of it, all tokens that can possibly stay, is
+ * collected and cut exactly. A short row is sorted, and cut as the rule says. */
+#ifndef ES_SAMPLERS_H
+#define ES_SAMPLERS_H
+
+#include "edits.h"
+
+/* --- by logit alone --- */
+
+static int32_t apply_top_k(es_state *st) {
+    keep_leading(st, st->p->top_k);
+    return ES_ROW_OK;
+}
+
+static int32_t apply_min_p(es_state *st) {
+    if (!st->is_few) find_maxima(&st->v);
+    const float peak = st->is_few ? st->few.logits[0] : st->v.peak;
+    const double depth = es_log2(st->p->min_p) * ES_LN_2;
+    const float threshold = (float)((double)peak + depth - ES_MASS_SLACK);
+    if (st->is_few) {
+        int32_t n = 0;
+        while (n < st->few.n && st->few.logits[n] >= threshold) n++;
+        few_cut(&st->few, greater(n, at_least(st)));
+        return ES_ROW_OK;
+    }
+    const int64_t floor = at_least(st);
+    const int32_t k = spare_list(st);
+    const int64_t n = collect(&st->v, threshold, st->s->values[k], st->s->ids[k]);
+    if (n < floor) keep_leading(st, floor);
+    else use_survivors(st, k, n);
+    return ES_ROW_OK;
+}
+
+static int32_t apply_top_n_sigma(es_state *st) {
+    spread(st);
+    es_moments m;
+    view_moments(&st->v, &m);
+    const double mean = fold(m.sum) / (double)m.n, squares = fold(m.squares);
+    const double variance = squares / (double)m.n - mean * mean;
+    const double sigma = es_sqrt(variance > 0.0 ? variance : 0.0);
+    if (!(squares <= DBL_MAX)) return ES_ROW_OK;
+    const float reach = (float)-(st->p->top_n_sigma * sigma), peak = st->v.peak;
+    const int32_t k = spare_list(st);
+    float *const values = st->s->values[k];
+    int32_t *const ids = st->s->ids[k];
+    const int64_t n = collect_head(st, -(double)reach * (1 / ES_LN_2));
+    int64_t kept = 0;
+    for (int64_t i = 0; i < n; i++) {
+        const int stays = values[i] - peak >= reach;
+        values[kept] = values[i];
+        ids[kept] = ids[i];
+        kept += stays;
+    }
+    use_survivors(st, k, kept);
+    return ES_ROW_OK;
+}
+
+/* --- by mass --- */
+
+enum { ES_SAMPLED_CHUNKS = 8, ES_STEPS_PER_BIT = 4, ES_MOST_BITS = 40 };
+
+/* How many bits from `expected` bits below the peak the tokens with a share of the mass lie: a first
+ * guess, so that a flat row need not be collected twice. A few chunks show it, if their mass is what
+ * one expects of them; if not, a few tokens have most of the mass. */
+static double guess_bits(es_state *st, double share, float expected, int64_t total) {
+    const double peaked = 8 + es_log2_mass(total) / 2;
+    if (st->is_few || total < 4 * ES_ONE_WEIGHT) return peaked;
+    const es_view *v = &st->v;
+    float buffer[ES_CHUNK + ES_SLACK];
+    int32_t weights[ES_CHUNK + ES_SLACK];
+    int64_t mass[ES_MOST_BITS * ES_STEPS_PER_BIT] = {0}, all = 0, inside_mass = 0;
+    const int64_t chunks = chunks_of(v->n);
+    for (int64_t k = 0; k < ES_SAMPLED_CHUNKS; k++) {
+        fill_chunk(v, chunks * k / ES_SAMPLED_CHUNKS, buffer);
+        all += list_weights(buffer, ES_CHUNK, v->peak, weights);
+        for (int i = 0; i < ES_CHUNK; i++) {
+            const float y = es_distance(buffer[i], v->peak) + expected, bits = y < 0 ? -y : y;
+            if (bits < ES_MOST_BITS) mass[(int)(bits * ES_STEPS_PER_BIT)] += weights[i];
+        }
+    }
+    const double expected_mass = (double)total * ES_SAMPLED_CHUNKS / (double)chunks;
+    if ((double)all < 0.5 * expected_mass || (double)all > 2 * expected_mass) return peaked;
+    int step = 0;
+    for (; step < ES_MOST_BITS * ES_STEPS_PER_BIT - 1; step++) {
+        inside_mass += mass[step];
+        if ((double)inside_mass >= share * (double)all) break;
+    }
+    return (double)(step + 1) / ES_STEPS_PER_BIT + 0.25;
+}
+
+/* Keep the tokens inside the measure and `crossing` more, at least `floor`: for measures that a head of
+ * the row, `bits` deep at first, can decide. The weights are those of the whole row. */
+static void cut_row(es_state *st, const es_measure *m, int crossing, int64_t floor, double bits) {
+    if (st->is_few) {
+        es_few *f = &st->few;
+        few_weigh(f);
+        es_tally sum = {0, 0, 0};
+        int64_t n = 0;
+        for (; n < f->n; n++) {
+            sum.count++;
+            sum.weight += f->weights[n];
+            if (m->kind == ES_BY_ENTROPY)
+                sum.information += es_information(f->weights[n], es_distance(f->logits[n], f->logits[0]));
+            if (!inside(m, &sum)) break;
+        }
+        few_cut(f, greater(n + crossing, floor));
+        return;
+    }
+    es_scratch *s = st->s;
+    const int32_t k = spare_list(st);
+    for (;; bits *= 1.4) {
+        const int whole = bits > ES_MOST_BITS;
+        const int64_t n = collect_head(st, whole ? 1e300 : bits);
+        const float peak = st->v.peak;
+        const int64_t mass = list_weights(s->values[k], n, peak, s->weights);
+        /* A head that has all it needs is cut where the whole row would be. */
+        const int enough = m->kind == ES_BY_WEIGHT ? mass > m->limit && n >= floor : 0;
+        if (n <= ES_SMALL && (whole || enough)) {
+            use_survivors(st, k, n);
+            cut_row(st, m, crossing, floor, bits);
+            return;
+        }
+        if (!whole && m->kind == ES_BY_WEIGHT && !enough) continue;
+        const int64_t kept = cut_head(st, k, n, m, crossing, floor);
+        if (kept < n || whole) {
+            use_survivors(st, k, kept);
+            return;
+        }
+    }
+}
+
+static int32_t apply_top_p(es_state *st) {
+    const es_params *p = st->p;
+    const int64_t total = mass_of(st, 0).weight;
+    const int64_t limit = p->top_p_cut == 0 ? es_mass_reaching(p->top_p, total) - 1
+                                            : es_mass_within(p->top_p, total);
+    const es_measure m = {ES_BY_WEIGHT, limit, 0, 0};
+    cut_row(st, &m, p->top_p_cut != 2, at_least(st), guess_bits(st, p->top_p, 0.0f, total));
+    return ES_ROW_OK;
+}
+
+static int32_t apply_top_h(es_state *st) {
+    const es_mass mass = mass_of(st, 1);
+    const double level = es_log2_mass(mass.weight);
+    const double entropy = level * (double)mass.weight + (double)mass.information;
+    const es_measure m = {ES_BY_ENTROPY, 0, level, entropy > 0 ? st->p->top_h * entropy : -1.0};
+    cut_row(st, &m, 0, 1, guess_bits(st, st->p->top_h, 0.0f, mass.weight));
+    return ES_ROW_OK;
+}
+
+/* Bits below the peak beyond which a token surely weighs less than `need`; the best one is always
+ * looked at. */
+static double depth_of_weight(int64_t need) {
+    return need < ES_ONE_WEIGHT ? 30.01 - es_log2((double)need) : 0.01;
+}
+
+/* Of a list: the greatest logit whose weight is below `need`. */
+static float best_failing(const es_scratch *s, const float *values, int64_t n, int64_t need) {
+    float best = -__builtin_inff();
+    for (int64_t i = 0; i < n; i++)
+        if (s->weights[i] < need && values[i] > best) best = values[i];
+    return best;
+}
+
+/* How many of the sorted tokens come before the first that weighs less than `need`. */
+static int32_t few_heavy(es_few *f, int64_t need) {
+    few_weigh(f);
+    int32_t n = 0;
+    while (n < f->n && f->weights[n] >= need) n++;
+    return n;
+}
+
+/* Keep the longest run of first tokens that weigh at least `need`, and no less than the best one. */
+static void keep_heavy(es_state *st, int64_t need) {
+    if (st->is_few) {
+        few_cut(&st->few, greater(few_heavy(&st->few, need), 1));
+        return;
+    }
+    if (need < 1) return;
+    es_scratch *s = st->s;
+    const int32_t k = spare_list(st);
+    const int64_t n = collect_head(st, depth_of_weight(need));
+    list_weights(s->values[k], n, st->v.peak, s->weights);
+    const float failing = best_failing(s, s->values[k], n, need);
+    if (!(st->v.peak > failing)) {
+        keep_best(st);
+        return;
+    }
+    int64_t kept = 0;
+    for (int64_t i = 0; i < n; i++) {
+        const int stays = s->values[k][i] > failing;
+        s->values[k][kept] = s->values[k][i];
+        s->ids[k][kept] = s->ids[k][i];
+        kept += stays;
+    }
+    use_survivors(st, k, kept);
+}
+
+static int32_t apply_top_a(es_state *st) {
+    const int64_t total = mass_of(st, 0).weight;
+    const double best = (double)ES_ONE_WEIGHT / (double)total;
+    keep_heavy(st, es_weight_of_share(st->p->top_a * (best * best), total));
+    return ES_ROW_OK;
+}
+
+static int32_t apply_epsilon_cutoff(es_state *st) {
+    keep_heavy(st, es_weight_of_share(st->p->epsilon_cutoff, mass_of(st, 0).weight));
+    return ES_ROW_OK;
+}
+
+/* The row's entropy in bits. */
+static double entropy_of(es_state *st) {
+    const es_mass mass = mass_of(st, 1);
+    return es_log2_mass(mass.weight) + (double)mass.information / (double)mass.weight;
+}
+
+static int32_t apply_eta_cutoff(es_state *st) {
+    const double eta = st->p->eta_cutoff, bar = es_sqrt(eta) * es_exp2(-entropy_of(st));
+    keep_heavy(st, es_weight_of_share(eta < bar ? eta : bar, mass_of(st, 0).weight));
+    return ES_ROW_OK;
+}
+
+/* --- typical_p --- */
+
+ES_INLINE float typical_score(float logit, float peak, float expected) {
+    const float score = es_distance(logit, peak) + expected;
+    return score < 0 ? -score : score;
+}
+
+/* Keep, of scratch list k, the elements with keys below `key`. */
+static int64_t keep_smaller(es_scratch *s, int32_t k, int64_t n, uint32_t key) {
+    int64_t kept = 0;
+    for (int64_t i = 0; i < n; i++) {
+        s->values[k][kept] = s->values[k][i];
+        s->ids[k][kept] = s->ids[k][i];
+        kept += s->keys[i] < key;
+    }
+    return kept;
+}
+
+/* Cut scratch list k behind its most typical tokens. Equal scores stand by logit, then by id. */
+static int64_t cut_typical(es_state *st, int32_t k, int64_t n, float expected, int64_t need, int64_t floor) {
+    es_scratch *s = st->s;
+    const float *const values = s->values[k];
+    const float peak = st->v.peak;
+    for (int64_t i = 0; i < n; i++)
+        s->keys[i] = descending_key(-typical_score(values[i], peak, expected));
+    const es_ranked all = {s->keys, s->weights, NULL, n};
+    es_measure m = {ES_BY_WEIGHT, need - 1, 0, 0};
+    es_cut cut = find_cut(&all, &m, (es_tally){0, 0, 0}, s);
+    int crossing = 1;
+    for (int tries = 0;; tries++) {
+        if (cut.none) return n;
+        /* The same among the tokens whose score lies right at the cut, by logit. */
+        int32_t *const at = s->marks.ids, *const weights = s->marks.lengths;
+        int64_t ties = 0;
+        for (int64_t i = 0; i < n; i++)
+            if (s->keys[i] == cut.key) {
+                at[ties] = (int32_t)i;
+                weights[ties] = s->weights[i];
+                s->more_keys[ties++] = descending_key(values[i]);
+            }
+        const es_ranked tied = {s->more_keys, weights, NULL, ties};
+        const es_cut inner = find_cut(&tied, &m, cut.before, s);
+        int64_t equal = inside_ties(&tied, &m, &inner) + crossing;
+        if (inner.before.count + equal < floor && !tries) {
+            m = (es_measure){ES_BY_COUNT, floor, 0, 0};
+            crossing = 0;
+            cut = find_cut(&all, &m, (es_tally){0, 0, 0}, s);
+            continue;
+        }
+        /* Tied tokens before the inner cut get a key that passes, those behind it one that does not. */
+        for (int64_t t = 0; t < ties; t++) {
+            const int stays = s->more_keys[t] < inner.key || (s->more_keys[t] == inner.key && equal-- > 0);
+            s->keys[at[t]] = stays ? 0 : UINT32_MAX;
+        }
+        return keep_smaller(s, k, n, cut.key ? cut.key : 1);
+    }
+}
+
+static void few_typical(es_state *st, float expected, int64_t need, int64_t floor) {
+    es_few *f = &st->few;
+    float scores[ES_SMALL + ES_SLACK];
+    int32_t order[ES_SMALL];
+    uint8_t kept[ES_SMALL] = {0};
+    few_weigh(f);
+    for (int32_t i = 0; i < f->n; i++) scores[i] = -typical_score(f->logits[i], f->logits[0], expected);
+    rank_values(scores, f->n, order);
+    int64_t sum = 0;
+    for (int32_t r = 0; r < f->n && (sum < need || r < floor); r++) {
+        kept[order[r]] = 1;
+        sum += f->weights[order[r]];
+    }
+    few_keep(f, kept);
+}
+
+static int32_t apply_typical_p(es_state *st) {
+    const es_mass mass = mass_of(st, 1);
+    const float expected = (float)((double)mass.information / (double)mass.weight);
+    const int64_t need = es_mass_reaching(st->p->typical_p, mass.weight), floor = at_least(st);
+    es_scratch *s = st->s;
+    const int32_t k = spare_list(st);
+    double bound = guess_bits(st, st->p->typical_p, expected, mass.weight);
+    for (; !st->is_few; bound *= 1.4) {
+        const int whole = bound > ES_MOST_BITS;
+        const int64_t n = collect_head(st, whole ? 1e300 : (double)expected + bound);
+        const float peak = st->v.peak;
+        list_weights(s->values[k], n, peak, s->weights);
+        int64_t near = 0, weight = 0;
+        for (int64_t i = 0; i < n; i++) {
+            const int is_near = typical_score(s->values[k][i], peak, expected) <= (float)bound;
+            near += is_near;
+            weight += is_near ? s->weights[i] : 0;
+        }
+        if (!whole && (weight < need || near < floor)) continue;
+        if (n > ES_SMALL) {
+            use_survivors(st, k, cut_typical(st, k, n, expected, need, floor));
+            return ES_ROW_OK;
+        }
+        use_survivors(st, k, n);
+    }
+    few_typical(st, expected, need, floor);
+    return ES_ROW_OK;
+}
+
+/* --- tfs --- */
+
+/* How many of `alive` tokens stay, for the first n weights in order; behind them is no bend. */
+static int64_t tfs_count(const es_params *p, const int32_t *w, int64_t n, int64_t alive, int64_t floor) {
+    int64_t total = 0;
+    for (int64_t i = 0; i + 2 < n; i++) {
+        const int64_t bend = (int64_t)w[i] - 2 * (int64_t)w[i + 1] + w[i + 2];
+        total += bend < 0 ? -bend : bend;
+    }
+    const int straight = total == 0;
+    if (straight) total = n > 2 ? n - 2 : 0;
+    const int64_t limit = es_mass_within(p->tfs, total);
+    int64_t cut = alive, sum = 0;
+    if (total > limit)
+        for (cut = 0; cut + 2 < n; cut++) {
+            const int64_t bend = (int64_t)w[cut] - 2 * (int64_t)w[cut + 1] + w[cut + 2];
+            sum += straight ? 1 : bend < 0 ? -bend : bend;
+            if (sum > limit) break;
+        }
+    if (p->tfs_cut == 1) return alive > 2 ? greater(lesser(cut + 1, alive - 1), floor) : alive;
+    const int64_t behind = greater(cut, floor);
+    return behind < alive - 2 ? behind : alive;
+}
+
+static int32_t apply_tfs(es_state *st) {
+    const int64_t alive = count_alive(st), floor = at_least(st);
+    if (st->is_few) {
+        few_weigh(&st->few);
+        few_cut(&st->few, tfs_count(st->p, st->few.weights, alive, alive, floor));
+        return ES_ROW_OK;
+    }
+    es_scratch *s = st->s;
+    const int32_t k = spare_list(st);
+    const int64_t n = collect_head(st, 31);
+    const float peak = st->v.peak;
+    int64_t heavy = 0;
+    for (int64_t i = 0; i < n; i++) {
+        const float y = es_distance(s->values[k][i], peak);
+        s->keys[heavy] = descending_key(y);
+        s->marks.ids[heavy] = (int32_t)i;
+        heavy += y >= -31.0f;
+    }
+    sort_pairs(s->keys, s->marks.ids, s->more_keys, s->marks.lengths, heavy);
+    const int64_t count = lesser(alive, heavy + 2);
+    for (int64_t i = 0; i < count; i++)
+        s->weights[i] = i < heavy ? es_weight(es_distance(s->values[k][s->marks.ids[i]], peak)) : 0;
+    const int64_t kept = tfs_count(st->p, s->weights, count, alive, floor);
+    if (kept < alive) keep_leading(st, kept);
+    return ES_ROW_OK;
+}
+
+/* --- xtc --- */
+
+static int32_t apply_xtc(es_state *st, const es_op *op) {
+    const es_params *p = st->p;
+    if (!es_coin(es_draw64(st->seed, st->position, op->stream, 0), p->xtc_probability)) return ES_ROW_OK;
+    const int64_t need = es_weight_of_share(p->xtc_threshold, mass_of(st, 0).weight);
+    if (st->is_few) {
+        es_few *f = &st->few;
+        const int64_t gone = greater(few_heavy(f, need), 1) - 1;
+        if (!gone || f->n - gone < p->min_keep) return ES_ROW_OK;
+        uint8_t kept[ES_SMALL];
+        for (int32_t i = 0; i < f->n; i++) kept[i] = i >= gone;
+        few_keep(f, kept);
+        return ES_ROW_OK;
+    }
+    es_scratch *s = st->s;
+    const int32_t k = spare_list(st);
+    float *const values = s->values[k];
+    const int64_t n = collect_head(st, need < 1 ? 1e300 : depth_of_weight(need));
+    list_weights(values, n, st->v.peak, s->weights);
+    const float failing = best_failing(s, values, n, need);
+    /* The last of those above: the least logit, of equals the greatest id. */
+    int64_t above = 0, last = -1;
+    for (int64_t i = 0; i < n; i++)
+        if (values[i] > failing) {
+            above++;
+            if (last < 0 || values[i] <= values[last]) last = i;
+        }
+    if (above < 2) return ES_ROW_OK;
+    if (p->min_keep > 1 && count_alive(st) - (above - 1) < p->min_keep) return ES_ROW_OK;
+    int32_t *const gone = s->marks.ids;
+    int64_t removed = 0;
+    for (int64_t i = 0; i < n; i++)
+        if (values[i] > failing && i != last) gone[removed++] = s->ids[k][i];
+    return remove_tokens(st, gone, removed, 0);
+}
+
+/* --- transforms --- */
+
+static void bend(float *values, int64_t n, float top, double f, double c) {
+    const double peak = top, second = (3.0 - c) / 2.0 * f, third = (c - 1.0) / 2.0 * f;
+    for (int64_t i = 0; i < n; i++) {
+        if (!(values[i] >= -FLT_MAX)) continue;
+        const double d = (double)values[i] - peak;
+        const double square = d * d;
+        double bent = peak - square * second;
+        bent += square * d * third;
+        bent = bent > FLT_MAX ? (double)FLT_MAX : bent < -FLT_MAX ? (double)-FLT_MAX : bent;
+        values[i] = (float)bent;
+    }
+}
+
+static int32_t apply_smoothing(es_state *st) {
+    const double f = st->p->smoothing_factor, c = st->p->smoothing_curve;
+    if (st->is_few) {
+        bend(st->few.logits, st->few.n, st->few.logits[0], f, c);
+        few_resort(&st->few);
+        return ES_ROW_OK;
+    }
+    find_maxima(&st->v);
+    const float peak = st->v.peak;
+    bend(own_values(st), st->v.n, peak, f, c);
+    st->v.has_maxima = 0;
+    return ES_ROW_OK;
+}
+
+/* T as the entropy has it. */
+static double dynamic_temperature(es_state *st) {
+    const es_params *p = st->p;
+    const int64_t alive = count_alive(st);
+    if (alive < 2) return 1.0;
+    const double low = p->temperature - p->dynatemp_range, high = p->temperature + p->dynatemp_range;
+    const double start = low > 0.0 ? low : 0.0;
+    const double share = es_power(entropy_of(st) / es_log2((double)alive), p->dynatemp_exponent);
+    const double t = start + (high - start) * share;
+    return t < ES_GREEDY_BELOW ? ES_GREEDY_BELOW : t > ES_HOTTEST ? ES_HOTTEST : t;
+}
+
+static void scale_values(float *values, int64_t n, float scale) {
+    for (int64_t i = 0; i < n; i++)
+        values[i] = values[i] >= -FLT_MAX ? settle(values[i] * scale) : values[i];
+}
+
+static int32_t apply_temperature(es_state *st) {
+    const es_params *p = st->p;
+    if (p->temperature < ES_GREEDY_BELOW) {
+        keep_best(st);
+        return ES_ROW_OK;
+    }
+    const float scale = (float)(1.0 / (p->dynatemp_range > 0 ? dynamic_temperature(st) : p->temperature));
+    if (st->is_few) {
+        scale_values(st->few.logits, st->few.n, scale);
+        few_resort(&st->few);
+        return ES_ROW_OK;
+    }
+    es_view *v = &st->v;
+    if (v->list >= 0) scale_values(st->s->values[v->list], v->n, scale);
+    else { /* logits as given are at most 2^100: they stay finite, and are scaled where they are read */
+        v->scale = scale;
+        const int32_t edits = v->n_edits && v->edit_ids == st->s->edit_ids[1];
+        scale_values(st->s->edit_values[edits], v->n_edits, scale);
+    }
+    if (v->has_maxima) {
+        scale_values(v->maxima, chunks_of(v->n), scale);
+        scale_values(&v->peak, 1, scale);
+    }
+    return ES_ROW_OK;
+}
+
+/* --- infill --- */
+
+static int32_t apply_infill(es_state *st) {
+    es_scratch *s = st->s;
+    if (st->is_few) {
+        es_few *f = &st->few;
+        uint8_t kept[ES_SMALL];
+        few_weigh(f);
+        for (int32_t i = 0; i < f->n; i++) s->wide_weights[i] = f->weights[i];
+        if (es_infill_keep(st->p, f->n, f->ids, s->wide_weights, kept, &s->infill)) return ES_ROW_NO_MEMORY;
+        few_keep(f, kept);
+        return ES_ROW_OK;
+    }
+    const int32_t k = spare_list(st);
+    const int64_t n = collect_head(st, 1e300);
+    fill_keys(s->values[k], n, s->keys);
+    for (int64_t i = 0; i < n; i++) s->marks.ids[i] = (int32_t)i;
+    sort_pairs(s->keys, s->marks.ids, s->more_keys, s->marks.lengths, n);
+    for (int64_t i = 0; i < n; i++) {
+        const int32_t from = s->marks.ids[i];
+        s->wide_weights[i] = es_weight(es_distance(s->values[k][from], st->v.peak));
+        s->marks.lengths[i] = s->ids[k][from];
+    }
+    uint8_t *const kept = (uint8_t *)s->more_keys;
+    if (es_infill_keep(st->p, n, s->marks.lengths, s->wide_weights, kept, &s->infill)) return ES_ROW_NO_MEMORY;
+    for (int64_t i = 0; i < n; i++) s->keys[s->marks.ids[i]] = !kept[i];
+    use_survivors(st, k, keep_smaller(s, k, n, 1));
+    return ES_ROW_OK;
+}
+
+#endif

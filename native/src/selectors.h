@@ -1,0 +1,186 @@
+/* The end of a program: one token of those that are left. */
+#ifndef ES_SELECTORS_H
+#define ES_SELECTORS_H
+
+#include "samplers.h"
+
+typedef struct es_choice {
+    int64_t token;
+    double note; /* NaN: none */
+} es_choice;
+
+enum { ES_HEAD = 100 }; /* tokens from which mirostat estimates the slope */
+
+static int64_t target_of(const es_state *st, int64_t total) {
+    return es_scale_draw(es_draw64(st->seed, st->position, 0, 0), total);
+}
+
+/* The first of n weights whose cumulative sum exceeds `target`. */
+static int64_t pick(const int32_t *weights, int64_t n, int64_t target) {
+    int64_t i = 0, sum = 0;
+    for (; i + 64 <= n; i += 64) {
+        int64_t block = 0;
+        for (int j = 0; j < 64; j++) block += weights[i + j];
+        if (sum + block > target) break;
+        sum += block;
+    }
+    for (; i < n; i++) {
+        sum += weights[i];
+        if (sum > target) return i;
+    }
+    return n - 1;
+}
+
+static int64_t draw_few(es_state *st, int32_t *rank) {
+    few_weigh(&st->few);
+    *rank = few_pick(&st->few, st->few.weights, target_of(st, st->few.total));
+    return st->few.ids[*rank];
+}
+
+static es_choice choose_greedy(es_state *st) {
+    keep_best(st);
+    return (es_choice){st->few.ids[0], __builtin_nan("")};
+}
+
+/* Draw from a long row whose chunks' weights lie in the scratch sums; the element's place. */
+static int64_t draw_long(es_state *st, int64_t total) {
+    const es_view *v = &st->v;
+    const int64_t *const sums = st->s->sums;
+    int64_t target = target_of(st, total), c = 0;
+    for (; target >= sums[c]; c++) target -= sums[c];
+    float buffer[ES_CHUNK + ES_SLACK];
+    int32_t weights[ES_CHUNK + ES_SLACK];
+    fill_chunk(v, c, buffer);
+    list_weights(buffer, ES_CHUNK, v->peak, weights);
+    return c * ES_CHUNK + pick(weights, ES_CHUNK, target);
+}
+
+/* Draw among what is left and note the surprise of the token, in bits. */
+static es_choice draw(es_state *st) {
+    if (st->is_few) {
+        int32_t rank;
+        const int64_t token = draw_few(st, &rank);
+        const double bits = -(double)es_distance(st->few.logits[rank], st->few.logits[0]);
+        return (es_choice){token, bits + es_log2_mass(st->few.total)};
+    }
+    es_view *v = &st->v;
+    const int64_t total = total_mass(v, st->s->sums, 0).weight;
+    const int64_t place = draw_long(st, total);
+    const double bits = -(double)es_distance(value_at(v, place), v->peak);
+    return (es_choice){v->ids ? v->ids[place] : place, bits + es_log2_mass(total)};
+}
+
+static es_choice choose_dist(es_state *st) {
+    es_choice drawn = draw(st);
+    drawn.note = __builtin_nan("");
+    return drawn;
+}
+
+static es_choice choose_mirostat_v2(es_state *st) {
+    const float most = (float)(es_history_mu(st->job->history) - es_log2_mass(mass_of(st, 0).weight));
+    if (st->is_few) {
+        es_few *f = &st->few;
+        int32_t n = 0;
+        while (n < f->n && !(-es_distance(f->logits[n], f->logits[0]) > most)) n++;
+        few_cut(f, greater(n, 1));
+        return draw(st);
+    }
+    es_scratch *s = st->s;
+    const int32_t k = spare_list(st);
+    const float peak = st->v.peak;
+    const int64_t n = collect_head(st, most > 0 ? most : 0);
+    int64_t kept = 0;
+    for (int64_t i = 0; i < n; i++) {
+        const int stays = !(-es_distance(s->values[k][i], peak) > most);
+        s->values[k][kept] = s->values[k][i];
+        s->ids[k][kept] = s->ids[k][i];
+        kept += stays;
+    }
+    if (kept) use_survivors(st, k, kept);
+    else keep_best(st);
+    return draw(st);
+}
+
+/* s, the exponent of the Zipf distribution that fits the first tokens best. */
+static double zipf_slope(const es_few *head, int64_t alive) {
+    const int64_t pairs = lesser(ES_HEAD, alive) - 1;
+    double products = 0.0, squares = 0.0;
+    for (int64_t i = 0; i < pairs; i++) {
+        const double step = es_log2((double)(i + 2) / (double)(i + 1));
+        const float near = es_distance(head->logits[i], head->logits[0]);
+        const float far = es_distance(head->logits[i + 1], head->logits[0]);
+        const double d0 = -(double)(near > -FLT_MAX ? near : -FLT_MAX);
+        const double d1 = -(double)(far > -FLT_MAX ? far : -FLT_MAX);
+        const double product = step * (d1 - d0), square = step * step;
+        products = i ? products + product : product;
+        squares = i ? squares + square : square;
+    }
+    if (pairs < 1) {
+        const double step = es_log2(2.0);
+        squares = step * step;
+    }
+    return products / squares;
+}
+
+static double zipf_gap(double epsilon, int64_t vocab_size) {
+    const double bits = es_log2((double)(vocab_size > 2 ? vocab_size : 2));
+    const double x = epsilon * (bits * ES_LN_2);
+    if ((x < 0 ? -x : x) < 0x1p-10) return (1.0 + x / 2.0 + x * x / 12.0) / (bits * ES_LN_2);
+    return epsilon / (1.0 - es_exp2(-epsilon * bits));
+}
+
+/* The first tokens of the row, sorted, beside the row itself. */
+static void sorted_head(es_state *st, es_few *head) {
+    if (st->is_few) {
+        *head = st->few;
+        return;
+    }
+    es_scratch *s = st->s;
+    const int32_t k = spare_list(st);
+    int64_t n = collect_leading(st, ES_HEAD);
+    if (n > ES_SMALL) {
+        const es_measure first = {ES_BY_COUNT, ES_HEAD, 0, 0};
+        n = cut_head(st, k, n, &first, 0, 1);
+    }
+    few_from_list(head, s->values[k], s->ids[k], (int32_t)n);
+}
+
+static es_choice choose_mirostat(es_state *st) {
+    es_few head;
+    sorted_head(st, &head);
+    const int64_t alive = count_alive(st);
+    double s = zipf_slope(&head, alive);
+    s = s > 0x1p-60 ? s : 0x1p-60;
+    const double g = zipf_gap(s - 1.0, st->vocab_size);
+    const double k = es_exp2((es_log2(g) + es_history_mu(st->job->history)) / s);
+    const double bounded = k < 1.0 ? 1.0 : k > (double)alive ? (double)alive : k;
+    keep_leading(st, (int64_t)bounded);
+    return draw(st);
+}
+
+static es_choice choose_adaptive_p(es_state *st) {
+    es_scratch *s = st->s;
+    const int64_t total = mass_of(st, 0).weight;
+    const float peak = st->is_few ? st->few.logits[0] : st->v.peak;
+    spread(st);
+    const int32_t k = spare_list(st);
+    const int64_t n = collect(&st->v, -__builtin_inff(), s->values[k], s->ids[k]);
+    list_weights(s->values[k], n, peak, s->weights);
+    const double average = es_history_average(st->job->history);
+    double aim = 2.0 * st->p->adaptive_target - average;
+    aim = aim < 0.0 ? 0.0 : aim > 1.0 ? 1.0 : aim;
+    float best = -__builtin_inff();
+    for (int64_t i = 0; i < n; i++) {
+        const double p = (double)s->weights[i] / (double)total;
+        const double off = p - aim, d = (off < 0 ? -off : off) / 0.3;
+        const float reshaped = (float)(5.0 - 10.0 * d * d / (1.0 + d));
+        s->values[k][i] = reshaped;
+        best = reshaped > best ? reshaped : best;
+    }
+    int32_t *const reshaped_weights = (int32_t *)s->keys;
+    const int64_t reshaped_total = list_weights(s->values[k], n, best, reshaped_weights);
+    const int64_t i = pick(reshaped_weights, n, target_of(st, reshaped_total));
+    return (es_choice){s->ids[k][i], (double)s->weights[i] / (double)total};
+}
+
+#endif

@@ -1,0 +1,380 @@
+/* A thin layer over one instruction set: W lanes of float32 and int32, masks as bits.
+ *
+ * kernels.c is compiled once per set; ES_ISA_<NAME> says for which. Only what the kernels need is
+ * here, under the same names for every set, and every operation rounds once (no fused ones). */
+#ifndef ES_SIMD_H
+#define ES_SIMD_H
+
+#include <stdint.h>
+#include <string.h>
+
+#include "numbers.h"
+
+#define ES_INLINE static inline __attribute__((always_inline, unused))
+
+/* Half precision without hardware: exact, denormals, infinities and NaN included. */
+ES_INLINE float half_to_float(uint16_t h) {
+    const uint32_t sign = (uint32_t)(h & 0x8000) << 16, magnitude = h & 0x7FFF;
+    if (magnitude >= 0x7C00) return es_float_of((int32_t)(sign | 0x7F800000 | (magnitude & 0x3FF) << 13));
+    /* The exponent is moved by a product, which also normalises denormals exactly. */
+    const float value = es_float_of((int32_t)(magnitude << 13)) * 0x1p112f;
+    return es_float_of((int32_t)(sign | (uint32_t)es_float_bits(value)));
+}
+
+ES_INLINE float bfloat_to_float(uint16_t b) { return es_float_of((int32_t)((uint32_t)b << 16)); }
+
+#if defined(ES_ISA_AVX512)
+/* ------------------------------------------------------------------------------------ AVX-512 -- */
+#include <immintrin.h>
+
+#define W 16
+typedef __m512 vf;
+typedef __m512i vi;
+typedef __m512i vl; /* 8 lanes of int64 */
+
+ES_INLINE vf vf_set(float x) { return _mm512_set1_ps(x); }
+ES_INLINE vf vf_load(const float *p) { return _mm512_loadu_ps(p); }
+ES_INLINE vf vf_load_half(const uint16_t *p) {
+    return _mm512_cvtph_ps(_mm256_loadu_si256((const __m256i *)p));
+}
+ES_INLINE vf vf_load_bfloat(const uint16_t *p) {
+    const __m512i wide = _mm512_cvtepu16_epi32(_mm256_loadu_si256((const __m256i *)p));
+    return _mm512_castsi512_ps(_mm512_slli_epi32(wide, 16));
+}
+ES_INLINE void vf_store(float *p, vf a) { _mm512_storeu_ps(p, a); }
+ES_INLINE vf vf_add(vf a, vf b) { return _mm512_add_ps(a, b); }
+ES_INLINE vf vf_sub(vf a, vf b) { return _mm512_sub_ps(a, b); }
+ES_INLINE vf vf_mul(vf a, vf b) { return _mm512_mul_ps(a, b); }
+ES_INLINE vf vf_max(vf a, vf b) { return _mm512_max_ps(a, b); }
+ES_INLINE vf vf_min(vf a, vf b) { return _mm512_min_ps(a, b); }
+ES_INLINE uint32_t vf_ge(vf a, vf b) { return _mm512_cmp_ps_mask(a, b, _CMP_GE_OQ); }
+ES_INLINE uint32_t vf_gt(vf a, vf b) { return _mm512_cmp_ps_mask(a, b, _CMP_GT_OQ); }
+ES_INLINE uint32_t vf_eq(vf a, vf b) { return _mm512_cmp_ps_mask(a, b, _CMP_EQ_OQ); }
+/* a where the bit is set, else 0 */
+ES_INLINE vf vf_select(uint32_t mask, vf a) { return _mm512_maskz_mov_ps((__mmask16)mask, a); }
+/* Remembers NaNs: any lane of the result is non-zero once one was seen. */
+typedef uint32_t vnan;
+ES_INLINE vnan vnan_none(void) { return 0; }
+ES_INLINE vnan vnan_see(vnan seen, vf a, vf b) {
+    return seen | _mm512_cmp_ps_mask(a, b, _CMP_UNORD_Q);
+}
+ES_INLINE int vnan_any(vnan seen) { return seen != 0; }
+ES_INLINE float vf_greatest(vf a) { return _mm512_reduce_max_ps(a); }
+/* Adds bits * 2^23 to the representation of p: p times a power of two. */
+ES_INLINE vf vf_raise(vf p, vf bits) {
+    const __m512i shifted = _mm512_slli_epi32(_mm512_castps_si512(bits), 23);
+    return _mm512_castsi512_ps(_mm512_add_epi32(_mm512_castps_si512(p), shifted));
+}
+ES_INLINE vi vi_rint(vf a) { return _mm512_cvtps_epi32(a); } /* nearest, ties to even */
+ES_INLINE vf vi_float(vi a) { return _mm512_cvtepi32_ps(a); }
+ES_INLINE vi vi_zero(void) { return _mm512_setzero_si512(); }
+ES_INLINE vi vi_add(vi a, vi b) { return _mm512_add_epi32(a, b); }
+ES_INLINE void vi_store(int32_t *p, vi a) { _mm512_storeu_si512(p, a); }
+ES_INLINE vl vl_zero(void) { return _mm512_setzero_si512(); }
+/* Adds W unsigned lanes. */
+ES_INLINE vl vl_add(vl sum, vi a) {
+    const __m512i low = _mm512_cvtepu32_epi64(_mm512_castsi512_si256(a));
+    const __m512i high = _mm512_cvtepu32_epi64(_mm512_extracti64x4_epi64(a, 1));
+    return _mm512_add_epi64(sum, _mm512_add_epi64(low, high));
+}
+ES_INLINE int64_t vl_total(vl a) { return _mm512_reduce_add_epi64(a); }
+/* Append the lanes of `mask`, and the numbers first + lane. */
+ES_INLINE int64_t vf_append(float *values, int32_t *ids, int64_t n, vf a, int32_t first, uint32_t mask) {
+    const __m512i lanes = _mm512_setr_epi32(0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15);
+    /* Compress in the register: a compressing store is microcode on some processors. */
+    _mm512_storeu_ps(values + n, _mm512_maskz_compress_ps((__mmask16)mask, a));
+    _mm512_storeu_si512(ids + n, _mm512_maskz_compress_epi32(
+                                     (__mmask16)mask, _mm512_add_epi32(lanes, _mm512_set1_epi32(first))));
+    return n + __builtin_popcount(mask);
+}
+/* The same with the lanes' own ids. */
+ES_INLINE int64_t vf_append_ids(float *values, int32_t *ids, int64_t n, vf a, const int32_t *own,
+                                uint32_t mask) {
+    _mm512_storeu_ps(values + n, _mm512_maskz_compress_ps((__mmask16)mask, a));
+    _mm512_storeu_si512(ids + n, _mm512_maskz_compress_epi32((__mmask16)mask, _mm512_loadu_si512(own)));
+    return n + __builtin_popcount(mask);
+}
+
+#elif defined(ES_ISA_AVX2)
+/* --------------------------------------------------------------------------------------- AVX2 -- */
+#include <immintrin.h>
+
+#define W 8
+typedef __m256 vf;
+typedef __m256i vi;
+typedef __m256i vl;
+
+ES_INLINE vf vf_set(float x) { return _mm256_set1_ps(x); }
+ES_INLINE vf vf_load(const float *p) { return _mm256_loadu_ps(p); }
+ES_INLINE vf vf_load_half(const uint16_t *p) {
+    return _mm256_cvtph_ps(_mm_loadu_si128((const __m128i *)p));
+}
+ES_INLINE vf vf_load_bfloat(const uint16_t *p) {
+    const __m256i wide = _mm256_cvtepu16_epi32(_mm_loadu_si128((const __m128i *)p));
+    return _mm256_castsi256_ps(_mm256_slli_epi32(wide, 16));
+}
+ES_INLINE void vf_store(float *p, vf a) { _mm256_storeu_ps(p, a); }
+ES_INLINE vf vf_add(vf a, vf b) { return _mm256_add_ps(a, b); }
+ES_INLINE vf vf_sub(vf a, vf b) { return _mm256_sub_ps(a, b); }
+ES_INLINE vf vf_mul(vf a, vf b) { return _mm256_mul_ps(a, b); }
+ES_INLINE vf vf_max(vf a, vf b) { return _mm256_max_ps(a, b); }
+ES_INLINE vf vf_min(vf a, vf b) { return _mm256_min_ps(a, b); }
+ES_INLINE uint32_t vf_ge(vf a, vf b) { return (uint32_t)_mm256_movemask_ps(_mm256_cmp_ps(a, b, _CMP_GE_OQ)); }
+ES_INLINE uint32_t vf_gt(vf a, vf b) { return (uint32_t)_mm256_movemask_ps(_mm256_cmp_ps(a, b, _CMP_GT_OQ)); }
+ES_INLINE uint32_t vf_eq(vf a, vf b) { return (uint32_t)_mm256_movemask_ps(_mm256_cmp_ps(a, b, _CMP_EQ_OQ)); }
+ES_INLINE vf vf_select(uint32_t mask, vf a) {
+    const __m256i bit = _mm256_setr_epi32(1, 2, 4, 8, 16, 32, 64, 128);
+    const __m256i set = _mm256_and_si256(_mm256_set1_epi32((int)mask), bit);
+    return _mm256_and_ps(a, _mm256_castsi256_ps(_mm256_cmpeq_epi32(set, bit)));
+}
+typedef __m256 vnan;
+ES_INLINE vnan vnan_none(void) { return _mm256_setzero_ps(); }
+ES_INLINE vnan vnan_see(vnan seen, vf a, vf b) { return _mm256_or_ps(seen, _mm256_cmp_ps(a, b, _CMP_UNORD_Q)); }
+ES_INLINE int vnan_any(vnan seen) { return _mm256_movemask_ps(seen) != 0; }
+ES_INLINE float vf_greatest(vf a) {
+    __m128 m = _mm_max_ps(_mm256_castps256_ps128(a), _mm256_extractf128_ps(a, 1));
+    m = _mm_max_ps(m, _mm_movehl_ps(m, m));
+    return _mm_cvtss_f32(_mm_max_ss(m, _mm_shuffle_ps(m, m, 1)));
+}
+ES_INLINE vf vf_raise(vf p, vf bits) {
+    const __m256i shifted = _mm256_slli_epi32(_mm256_castps_si256(bits), 23);
+    return _mm256_castsi256_ps(_mm256_add_epi32(_mm256_castps_si256(p), shifted));
+}
+ES_INLINE vi vi_rint(vf a) { return _mm256_cvtps_epi32(a); }
+ES_INLINE vf vi_float(vi a) { return _mm256_cvtepi32_ps(a); }
+ES_INLINE vi vi_zero(void) { return _mm256_setzero_si256(); }
+ES_INLINE vi vi_add(vi a, vi b) { return _mm256_add_epi32(a, b); }
+ES_INLINE void vi_store(int32_t *p, vi a) { _mm256_storeu_si256((__m256i *)p, a); }
+ES_INLINE vl vl_zero(void) { return _mm256_setzero_si256(); }
+ES_INLINE vl vl_add(vl sum, vi a) {
+    const __m256i even = _mm256_and_si256(a, _mm256_set1_epi64x(0xFFFFFFFF));
+    return _mm256_add_epi64(sum, _mm256_add_epi64(even, _mm256_srli_epi64(a, 32)));
+}
+ES_INLINE int64_t vl_total(vl a) {
+    const __m128i two = _mm_add_epi64(_mm256_castsi256_si128(a), _mm256_extracti128_si256(a, 1));
+    return _mm_cvtsi128_si64(two) + _mm_extract_epi64(two, 1);
+}
+/* Lane numbers of the set bits of a byte, packed to the front: from the bits by deposit and extract. */
+ES_INLINE __m256i front_lanes(uint32_t mask) {
+    const uint64_t spread = _pdep_u64(mask, 0x0101010101010101) * 0xFF;
+    const uint64_t packed = _pext_u64(0x0706050403020100, spread);
+    return _mm256_cvtepu8_epi32(_mm_cvtsi64_si128((long long)packed));
+}
+ES_INLINE int64_t vf_append(float *values, int32_t *ids, int64_t n, vf a, int32_t first, uint32_t mask) {
+    const __m256i lanes = front_lanes(mask);
+    _mm256_storeu_ps(values + n, _mm256_permutevar8x32_ps(a, lanes));
+    _mm256_storeu_si256((__m256i *)(ids + n), _mm256_add_epi32(lanes, _mm256_set1_epi32(first)));
+    return n + __builtin_popcount(mask);
+}
+ES_INLINE int64_t vf_append_ids(float *values, int32_t *ids, int64_t n, vf a, const int32_t *own,
+                                uint32_t mask) {
+    const __m256i lanes = front_lanes(mask);
+    const __m256i given = _mm256_loadu_si256((const __m256i *)own);
+    _mm256_storeu_ps(values + n, _mm256_permutevar8x32_ps(a, lanes));
+    _mm256_storeu_si256((__m256i *)(ids + n), _mm256_permutevar8x32_epi32(given, lanes));
+    return n + __builtin_popcount(mask);
+}
+
+#else
+#if defined(ES_ISA_BASELINE)
+/* --------------------------------------------------------------------------------------- SSE2 -- */
+#include <emmintrin.h>
+
+#define W 4
+typedef __m128 vf;
+typedef __m128i vi;
+typedef __m128i vl;
+
+ES_INLINE vf vf_set(float x) { return _mm_set1_ps(x); }
+ES_INLINE vf vf_load(const float *p) { return _mm_loadu_ps(p); }
+ES_INLINE vf vf_load_half(const uint16_t *p) {
+    return _mm_setr_ps(half_to_float(p[0]), half_to_float(p[1]), half_to_float(p[2]), half_to_float(p[3]));
+}
+ES_INLINE vf vf_load_bfloat(const uint16_t *p) {
+    return _mm_castsi128_ps(_mm_unpacklo_epi16(_mm_setzero_si128(), _mm_loadl_epi64((const __m128i *)p)));
+}
+ES_INLINE void vf_store(float *p, vf a) { _mm_storeu_ps(p, a); }
+ES_INLINE vf vf_add(vf a, vf b) { return _mm_add_ps(a, b); }
+ES_INLINE vf vf_sub(vf a, vf b) { return _mm_sub_ps(a, b); }
+ES_INLINE vf vf_mul(vf a, vf b) { return _mm_mul_ps(a, b); }
+ES_INLINE vf vf_max(vf a, vf b) { return _mm_max_ps(a, b); }
+ES_INLINE vf vf_min(vf a, vf b) { return _mm_min_ps(a, b); }
+ES_INLINE uint32_t vf_ge(vf a, vf b) { return (uint32_t)_mm_movemask_ps(_mm_cmpge_ps(a, b)); }
+ES_INLINE uint32_t vf_gt(vf a, vf b) { return (uint32_t)_mm_movemask_ps(_mm_cmpgt_ps(a, b)); }
+ES_INLINE uint32_t vf_eq(vf a, vf b) { return (uint32_t)_mm_movemask_ps(_mm_cmpeq_ps(a, b)); }
+ES_INLINE vf vf_select(uint32_t mask, vf a) {
+    const __m128i bit = _mm_setr_epi32(1, 2, 4, 8);
+    const __m128i set = _mm_and_si128(_mm_set1_epi32((int)mask), bit);
+    return _mm_and_ps(a, _mm_castsi128_ps(_mm_cmpeq_epi32(set, bit)));
+}
+typedef __m128 vnan;
+ES_INLINE vnan vnan_none(void) { return _mm_setzero_ps(); }
+ES_INLINE vnan vnan_see(vnan seen, vf a, vf b) { return _mm_or_ps(seen, _mm_cmpunord_ps(a, b)); }
+ES_INLINE int vnan_any(vnan seen) { return _mm_movemask_ps(seen) != 0; }
+ES_INLINE float vf_greatest(vf a) {
+    const __m128 m = _mm_max_ps(a, _mm_movehl_ps(a, a));
+    return _mm_cvtss_f32(_mm_max_ss(m, _mm_shuffle_ps(m, m, 1)));
+}
+ES_INLINE vf vf_raise(vf p, vf bits) {
+    const __m128i shifted = _mm_slli_epi32(_mm_castps_si128(bits), 23);
+    return _mm_castsi128_ps(_mm_add_epi32(_mm_castps_si128(p), shifted));
+}
+ES_INLINE vi vi_rint(vf a) { return _mm_cvtps_epi32(a); }
+ES_INLINE vf vi_float(vi a) { return _mm_cvtepi32_ps(a); }
+ES_INLINE vi vi_zero(void) { return _mm_setzero_si128(); }
+ES_INLINE vi vi_add(vi a, vi b) { return _mm_add_epi32(a, b); }
+ES_INLINE void vi_store(int32_t *p, vi a) { _mm_storeu_si128((__m128i *)p, a); }
+ES_INLINE vl vl_zero(void) { return _mm_setzero_si128(); }
+ES_INLINE vl vl_add(vl sum, vi a) {
+    const __m128i even = _mm_and_si128(a, _mm_setr_epi32(-1, 0, -1, 0));
+    return _mm_add_epi64(sum, _mm_add_epi64(even, _mm_srli_epi64(a, 32)));
+}
+ES_INLINE int64_t vl_total(vl a) {
+    int64_t lanes[2];
+    _mm_storeu_si128((__m128i *)lanes, a);
+    return lanes[0] + lanes[1];
+}
+
+#elif defined(ES_ISA_NEON)
+/* --------------------------------------------------------------------------------------- NEON -- */
+#include <arm_neon.h>
+
+#define W 4
+typedef float32x4_t vf;
+typedef int32x4_t vi;
+typedef uint64x2_t vl;
+
+ES_INLINE vf vf_set(float x) { return vdupq_n_f32(x); }
+ES_INLINE vf vf_load(const float *p) { return vld1q_f32(p); }
+ES_INLINE vf vf_load_half(const uint16_t *p) { return vcvt_f32_f16(vreinterpret_f16_u16(vld1_u16(p))); }
+ES_INLINE vf vf_load_bfloat(const uint16_t *p) { return vreinterpretq_f32_u32(vshll_n_u16(vld1_u16(p), 16)); }
+ES_INLINE void vf_store(float *p, vf a) { vst1q_f32(p, a); }
+ES_INLINE vf vf_add(vf a, vf b) { return vaddq_f32(a, b); }
+ES_INLINE vf vf_sub(vf a, vf b) { return vsubq_f32(a, b); }
+ES_INLINE vf vf_mul(vf a, vf b) { return vmulq_f32(a, b); }
+ES_INLINE vf vf_max(vf a, vf b) { return vmaxq_f32(a, b); }
+ES_INLINE vf vf_min(vf a, vf b) { return vminq_f32(a, b); }
+ES_INLINE uint32_t lane_bits(uint32x4_t mask) {
+    const uint32_t bit[4] = {1, 2, 4, 8};
+    return vaddvq_u32(vandq_u32(mask, vld1q_u32(bit)));
+}
+ES_INLINE uint32_t vf_ge(vf a, vf b) { return lane_bits(vcgeq_f32(a, b)); }
+ES_INLINE uint32_t vf_gt(vf a, vf b) { return lane_bits(vcgtq_f32(a, b)); }
+ES_INLINE uint32_t vf_eq(vf a, vf b) { return lane_bits(vceqq_f32(a, b)); }
+ES_INLINE vf vf_select(uint32_t mask, vf a) {
+    const uint32_t bit[4] = {1, 2, 4, 8};
+    const uint32x4_t bits = vld1q_u32(bit);
+    const uint32x4_t set = vceqq_u32(vandq_u32(vdupq_n_u32(mask), bits), bits);
+    return vreinterpretq_f32_u32(vandq_u32(vreinterpretq_u32_f32(a), set));
+}
+typedef uint32x4_t vnan; /* all ones where every pair so far was ordered */
+ES_INLINE vnan vnan_none(void) { return vdupq_n_u32(0); }
+ES_INLINE vnan vnan_see(vnan seen, vf a, vf b) {
+    const uint32x4_t ordered = vandq_u32(vceqq_f32(a, a), vceqq_f32(b, b));
+    return vorrq_u32(seen, vmvnq_u32(ordered));
+}
+ES_INLINE int vnan_any(vnan seen) { return vmaxvq_u32(seen) != 0; }
+ES_INLINE float vf_greatest(vf a) { return vmaxvq_f32(a); }
+ES_INLINE vf vf_raise(vf p, vf bits) {
+    const int32x4_t shifted = vshlq_n_s32(vreinterpretq_s32_f32(bits), 23);
+    return vreinterpretq_f32_s32(vaddq_s32(vreinterpretq_s32_f32(p), shifted));
+}
+ES_INLINE vi vi_rint(vf a) { return vcvtnq_s32_f32(a); }
+ES_INLINE vf vi_float(vi a) { return vcvtq_f32_s32(a); }
+ES_INLINE vi vi_zero(void) { return vdupq_n_s32(0); }
+ES_INLINE vi vi_add(vi a, vi b) { return vaddq_s32(a, b); }
+ES_INLINE void vi_store(int32_t *p, vi a) { vst1q_s32(p, a); }
+ES_INLINE vl vl_zero(void) { return vdupq_n_u64(0); }
+ES_INLINE vl vl_add(vl sum, vi a) { return vpadalq_u32(sum, vreinterpretq_u32_s32(a)); }
+ES_INLINE int64_t vl_total(vl a) { return (int64_t)vaddvq_u64(a); }
+
+#elif defined(ES_ISA_PORTABLE)
+/* --------------------------------------------------------------------------------- plain C, 1 -- */
+#define W 1
+typedef float vf;
+typedef int32_t vi;
+typedef uint64_t vl;
+
+ES_INLINE vf vf_set(float x) { return x; }
+ES_INLINE vf vf_load(const float *p) { return *p; }
+ES_INLINE vf vf_load_half(const uint16_t *p) { return half_to_float(*p); }
+ES_INLINE vf vf_load_bfloat(const uint16_t *p) { return bfloat_to_float(*p); }
+ES_INLINE void vf_store(float *p, vf a) { *p = a; }
+ES_INLINE vf vf_add(vf a, vf b) { return a + b; }
+ES_INLINE vf vf_sub(vf a, vf b) { return a - b; }
+ES_INLINE vf vf_mul(vf a, vf b) { return a * b; }
+ES_INLINE vf vf_max(vf a, vf b) { return a > b ? a : b; }
+ES_INLINE vf vf_min(vf a, vf b) { return a < b ? a : b; }
+ES_INLINE uint32_t vf_ge(vf a, vf b) { return a >= b; }
+ES_INLINE uint32_t vf_gt(vf a, vf b) { return a > b; }
+ES_INLINE uint32_t vf_eq(vf a, vf b) { return a == b; }
+ES_INLINE vf vf_select(uint32_t mask, vf a) { return mask ? a : 0.0f; }
+typedef uint32_t vnan;
+ES_INLINE vnan vnan_none(void) { return 0; }
+ES_INLINE vnan vnan_see(vnan seen, vf a, vf b) { return seen | (a != a) | (b != b); }
+ES_INLINE int vnan_any(vnan seen) { return seen != 0; }
+ES_INLINE float vf_greatest(vf a) { return a; }
+ES_INLINE vf vf_raise(vf p, vf bits) {
+    const uint32_t shifted = (uint32_t)es_float_bits(bits) << 23;
+    return es_float_of((int32_t)((uint32_t)es_float_bits(p) + shifted));
+}
+ES_INLINE vi vi_rint(vf a) { return (vi)(a < 0x1p23f && a > -0x1p23f ? es_rintf(a) : a); }
+ES_INLINE vf vi_float(vi a) { return (float)a; }
+ES_INLINE vi vi_zero(void) { return 0; }
+ES_INLINE vi vi_add(vi a, vi b) { return (vi)((uint32_t)a + (uint32_t)b); }
+ES_INLINE void vi_store(int32_t *p, vi a) { *p = a; }
+ES_INLINE vl vl_zero(void) { return 0; }
+ES_INLINE vl vl_add(vl sum, vi a) { return sum + (uint32_t)a; }
+ES_INLINE int64_t vl_total(vl a) { return (int64_t)a; }
+#else
+#error "define one ES_ISA_<NAME>"
+#endif
+
+/* Sets without a compressing instruction append lane by lane. */
+ES_INLINE int64_t vf_append(float *values, int32_t *ids, int64_t n, vf a, int32_t first, uint32_t mask) {
+    float lanes[W];
+    vf_store(lanes, a);
+    for (; mask; mask &= mask - 1) {
+        const int lane = __builtin_ctz(mask);
+        values[n] = lanes[lane];
+        ids[n++] = first + lane;
+    }
+    return n;
+}
+ES_INLINE int64_t vf_append_ids(float *values, int32_t *ids, int64_t n, vf a, const int32_t *own,
+                                uint32_t mask) {
+    float lanes[W];
+    vf_store(lanes, a);
+    for (; mask; mask &= mask - 1) {
+        const int lane = __builtin_ctz(mask);
+        values[n] = lanes[lane];
+        ids[n++] = own[lane];
+    }
+    return n;
+}
+#endif
+
+#define W_ALL ((uint32_t)((1ull << W) - 1))
+
+/* 2^(y + 30) for y in [-120, 0]: the weights of the arithmetic contract, before rint. Adding the
+ * magic number rounds y to the nearest even integer n and leaves n + 30 in the low bits of the sum,
+ * which are then the exponent. */
+ES_INLINE vf vf_weight(vf y) {
+    const vf magic = vf_set(0x1.8p23f + 30.0f);
+    const vf sum = vf_add(y, magic);
+    const vf r = vf_sub(y, vf_sub(sum, magic));
+    vf p = vf_add(vf_mul(r, vf_set(1.326472731307149e-3f)), vf_set(9.671512991189957e-3f));
+    const vf square = vf_mul(r, r);
+    p = vf_mul(p, square);
+    p = vf_add(p, vf_add(vf_mul(r, vf_set(5.550733581185341e-2f)), vf_set(2.4022242426872253e-1f)));
+    p = vf_mul(p, square);
+    p = vf_add(p, vf_add(vf_mul(r, vf_set(6.931470036506653e-1f)), vf_set(1.0f)));
+    return vf_raise(p, sum);
+}
+
+/* Distances in bits below the peak, no less than -31, where a weight is 0. */
+ES_INLINE vf vf_distance(vf logits, vf peak) {
+    return vf_max(vf_mul(vf_sub(logits, peak), vf_set(1.4426950408889634f)), vf_set(-31.0f));
+}
+
+#endif

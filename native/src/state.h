@@ -1,0 +1,235 @@
+/* The row that a program works on, and how it becomes shorter. */
+#ifndef ES_STATE_H
+#define ES_STATE_H
+
+#include "few.h"
+#include "select.h"
+
+typedef struct es_state {
+    const es_job *job;
+    const es_params *p;
+    es_scratch *s;
+    es_span span;
+    uint64_t seed;
+    int64_t position;
+    int64_t vocab_size;
+    es_view v;     /* what is left, while it is many */
+    int is_few;
+    es_few few;    /* what is left, once it is few */
+} es_state;
+
+/* The scratch list that the view does not read. */
+ES_INLINE int32_t spare_list(const es_state *st) { return st->v.list == 0 ? 1 : 0; }
+
+/* Go on with the first n entries of scratch list `k`; without ids element i is token i. */
+static void use_list(es_state *st, int32_t k, int64_t n, int with_ids) {
+    es_view *v = &st->v;
+    *v = (es_view){.source = st->s->values[k], .kind = ES_FLOAT, .list = k, .n = n,
+                   .ids = with_ids ? st->s->ids[k] : NULL, .scale = 1.0f, .floor = -FLT_MAX,
+                   .alive = with_ids ? n : -1, .maxima = st->s->maxima};
+    st->is_few = 0;
+}
+
+/* The same, sorted if they are few. */
+static void use_survivors(es_state *st, int32_t k, int64_t n) {
+    use_list(st, k, n, 1);
+    if (n <= ES_SMALL) {
+        few_from_list(&st->few, st->s->values[k], st->s->ids[k], (int32_t)n);
+        st->is_few = 1;
+    }
+}
+
+/* Sort the row if it is short enough. Returns an es_row_status. */
+static int32_t settle_state(es_state *st) {
+    if (!st->is_few && st->v.n <= ES_SMALL) {
+        const int32_t k = spare_list(st);
+        const int64_t n = collect(&st->v, -__builtin_inff(), st->s->values[k], st->s->ids[k]);
+        use_survivors(st, k, n);
+    }
+    return st->is_few && !st->few.n ? ES_ROW_EMPTY : ES_ROW_OK;
+}
+
+/* Turn a sorted row back into a list. */
+static void spread(es_state *st) {
+    if (st->is_few) use_list(st, 0, few_to_list(&st->few, st->s->values[0], st->s->ids[0]), 1);
+}
+
+/* Copy the row as it is by now into a scratch list, one value per token, so that it can be written. */
+static float *own_values(es_state *st) {
+    es_view *v = &st->v;
+    if (v->list < 0) {
+        float *values = st->s->values[0];
+        for (int64_t c = 0; c < chunks_of(v->n); c++) fill_chunk(v, c, values + c * ES_CHUNK);
+        use_list(st, 0, v->n, 0);
+    }
+    return st->s->values[st->v.list];
+}
+
+static int64_t count_alive(es_state *st) {
+    if (st->is_few) return st->few.n;
+    es_view *v = &st->v;
+    if (v->alive < 0) {
+        float buffer[ES_CHUNK];
+        v->alive = 0;
+        for (int64_t c = 0; c < chunks_of(v->n); c++) v->alive += chunk_alive(chunk_of(v, c, buffer));
+    }
+    return v->alive;
+}
+
+/* How many tokens a truncation must leave. */
+static int64_t at_least(es_state *st) {
+    const int64_t floor = st->p->min_keep > 1 ? st->p->min_keep : 1;
+    if (floor == 1) return 1;
+    const int64_t alive = count_alive(st);
+    return floor < alive ? floor : alive;
+}
+
+ES_INLINE int64_t greater(int64_t a, int64_t b) { return a > b ? a : b; }
+ES_INLINE int64_t lesser(int64_t a, int64_t b) { return a < b ? a : b; }
+
+/* A logit below which no token lies within `bits` of the peak; never too high. */
+static float below_peak(float peak, double bits) {
+    if (!(bits < 1e30)) return -__builtin_inff();
+    const double low = (double)peak - (bits * 1.00001 + 1e-3) * ES_LN_2;
+    const double margin = (low < 0 ? -low : low) * 0x1p-22;
+    const double threshold = low - margin;
+    return threshold < -FLT_MAX ? -__builtin_inff() : (float)threshold;
+}
+
+/* Collect the head of the row, all tokens within `bits` of the peak, into the spare list. */
+static int64_t collect_head(es_state *st, double bits) {
+    find_maxima(&st->v);
+    const int32_t k = spare_list(st);
+    return collect(&st->v, below_peak(st->v.peak, bits), st->s->values[k], st->s->ids[k]);
+}
+
+static void fill_keys(const float *values, int64_t n, uint32_t *keys) {
+    for (int64_t i = 0; i < n; i++) keys[i] = descending_key(values[i]);
+}
+
+/* Keep, of scratch list k, the elements above `least`, and the first `ties` of those equal to it. */
+static int64_t keep_above(es_scratch *s, int32_t k, int64_t n, float least, int64_t ties) {
+    float *const values = s->values[k];
+    int32_t *const ids = s->ids[k];
+    for (int i = 0; i < W; i++) values[n + i] = -__builtin_inff();
+    int64_t kept = 0;
+    for (int64_t i = 0; i < n; i += W) {
+        const vf x = vf_load(values + i);
+        uint32_t mask = vf_gt(x, vf_set(least));
+        for (uint32_t equal = vf_eq(x, vf_set(least)); equal && ties > 0; equal &= equal - 1, ties--)
+            mask |= equal & -equal;
+        if (mask) kept = vf_append_ids(values, ids, kept, x, ids + i, mask);
+    }
+    return kept;
+}
+
+/* Of the elements at the cut, in order of id: how many are still inside. */
+static int64_t inside_ties(const es_ranked *r, const es_measure *m, const es_cut *cut) {
+    es_tally sum = cut->before;
+    int64_t ties = 0;
+    for (int64_t i = 0; i < r->n; i++)
+        if (r->keys[i] == cut->key) {
+            tally(&sum, m, r, i);
+            if (!inside(m, &sum)) break;
+            ties++;
+        }
+    return ties;
+}
+
+/* Cut scratch list k, a head of the row, behind the tokens inside the measure and `crossing` more, at
+ * least `floor`. Returns how many stay; n means that the head may have been too short. */
+static int64_t cut_head(es_state *st, int32_t k, int64_t n, const es_measure *m, int crossing, int64_t floor) {
+    es_scratch *s = st->s;
+    const es_ranked r = {s->keys, s->weights, s->information, n};
+    fill_keys(s->values[k], n, s->keys);
+    if (m->kind == ES_BY_ENTROPY)
+        for (int64_t i = 0; i < n; i++)
+            s->information[i] = es_information(s->weights[i], es_distance(s->values[k][i], st->v.peak));
+    es_cut cut = find_cut(&r, m, (es_tally){0, 0, 0}, s);
+    if (cut.none) return n;
+    int64_t ties = inside_ties(&r, m, &cut) + crossing;
+    if (cut.before.count + ties < floor) {
+        const es_measure first = {ES_BY_COUNT, floor, 0, 0};
+        cut = find_cut(&r, &first, (es_tally){0, 0, 0}, s);
+        if (cut.none) return n;
+        ties = inside_ties(&r, &first, &cut);
+    }
+    return keep_above(s, k, n, logit_of_key(cut.key), ties);
+}
+
+/* A lower bound of the k-th greatest chunk maximum that lets not many more through. */
+static float chunk_threshold(const es_view *v, int64_t chunks, int64_t k) {
+    float high = v->peak, low = v->peak, step = 4.0f;
+    int32_t count = 0; /* no wider than the floats: counted in vectors */
+    for (int tries = 0; tries < 60 && count < k; tries++) {
+        high = low;
+        low = v->peak - step;
+        step *= 2.0f;
+        count = 0;
+        for (int64_t c = 0; c < chunks; c++) count += v->maxima[c] >= low;
+    }
+    if (count < k) return -__builtin_inff();
+    for (int tries = 0; tries < 12 && count > k + k / 4 + 2; tries++) {
+        const float middle = low + (high - low) * 0.5f;
+        int32_t above = 0;
+        for (int64_t c = 0; c < chunks; c++) above += v->maxima[c] >= middle;
+        if (above >= k) {
+            low = middle;
+            count = above;
+        } else high = middle;
+    }
+    return low;
+}
+
+/* Collect a head of at least k tokens, or all, into the spare list. */
+static int64_t collect_leading(es_state *st, int64_t k) {
+    es_view *v = &st->v;
+    es_scratch *s = st->s;
+    const int32_t to = spare_list(st);
+    find_maxima(v);
+    const int64_t chunks = chunks_of(v->n);
+    if (k <= chunks) return collect(v, chunk_threshold(v, chunks, k), s->values[to], s->ids[to]);
+    for (double bits = 12; bits < 1e4; bits *= 1.5) {
+        const int64_t n = collect_head(st, bits);
+        if (n >= k) return n;
+    }
+    return collect(v, -__builtin_inff(), s->values[to], s->ids[to]);
+}
+
+/* Keep the first k tokens, at least one. */
+static void keep_leading(es_state *st, int64_t k) {
+    k = greater(k, 1);
+    if (st->is_few) {
+        few_cut(&st->few, k);
+        return;
+    }
+    if (k >= st->v.n) return;
+    int64_t n = collect_leading(st, k);
+    const int32_t to = spare_list(st);
+    if (n > ES_SMALL && n > k) {
+        const es_measure first = {ES_BY_COUNT, k, 0, 0};
+        n = cut_head(st, to, n, &first, 0, 1);
+    }
+    use_survivors(st, to, n);
+    if (st->is_few) few_cut(&st->few, k);
+}
+
+static void keep_best(es_state *st) {
+    if (!st->is_few) {
+        const int64_t i = first_best(&st->v);
+        const int32_t k = spare_list(st), id = st->v.ids ? st->v.ids[i] : (int32_t)i;
+        st->s->values[k][0] = st->v.peak;
+        st->s->ids[k][0] = id;
+        use_survivors(st, k, 1);
+    }
+    few_cut(&st->few, 1);
+}
+
+/* The weight of everything that is left; chunk by chunk in `sums` where the row is long. */
+static es_mass mass_of(es_state *st, int informed) {
+    if (!st->is_few) return total_mass(&st->v, st->s->sums, informed);
+    few_weigh(&st->few);
+    return (es_mass){st->few.total, informed ? few_information(&st->few) : 0};
+}
+
+#endif

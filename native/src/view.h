@@ -1,0 +1,402 @@
+/* A row under way: its logits as they are by now, and the passes over them.
+ *
+ * A view is the row as it was given, with a scale and sparse edits that are applied while reading (the
+ * caller's memory is never written), or a list of the tokens that are left, ids ascending. */
+#ifndef ES_VIEW_H
+#define ES_VIEW_H
+
+#include "rows.h"
+#include "simd.h"
+
+typedef struct es_view {
+    const void *source;
+    int32_t kind;            /* ES_FLOAT, ES_HALF, ES_BFLOAT */
+    int32_t list;            /* which of the scratch lists it is, -1: the row as given */
+    int64_t n;
+    const int32_t *ids;      /* NULL: element i is token i */
+    float scale;
+    float floor;             /* values below, before the scale, are removed */
+    float peak;
+    int64_t alive;           /* tokens that are not removed; -1: not counted */
+    int64_t n_edits;
+    const int32_t *edit_ids; /* ascending */
+    const float *edit_values;
+    const int32_t *edit_starts; /* [chunks + 1], valid if n_edits */
+    float *maxima;           /* [chunks], valid if has_maxima: no element of the chunk is greater */
+    uint8_t *loose;          /* [chunks], valid if n_edits: the greatest element may be less */
+    int has_maxima;
+} es_view;
+
+ES_INLINE int64_t chunks_of(int64_t n) { return (n + ES_CHUNK - 1) / ES_CHUNK; }
+
+ES_INLINE size_t kind_size(int32_t kind) { return kind == ES_FLOAT ? 4 : 2; }
+
+ES_INLINE vf load_kind(const void *p, int64_t i, int32_t kind) {
+    if (kind == ES_FLOAT) return vf_load((const float *)p + i);
+    if (kind == ES_HALF) return vf_load_half((const uint16_t *)p + i);
+    return vf_load_bfloat((const uint16_t *)p + i);
+}
+
+ES_INLINE float value_kind(const void *p, int64_t i, int32_t kind) {
+    if (kind == ES_FLOAT) return ((const float *)p)[i];
+    if (kind == ES_HALF) return half_to_float(((const uint16_t *)p)[i]);
+    return bfloat_to_float(((const uint16_t *)p)[i]);
+}
+
+/* One chunk, ready to be read: `kind`, `scale` and `floor` say how. */
+typedef struct es_chunk {
+    const void *p;
+    int32_t kind;
+    float scale, floor;
+} es_chunk;
+
+/* Element i of the view as given or listed, without edits. */
+ES_INLINE float unedited(const es_view *v, int64_t i) {
+    const float x = value_kind(v->source, i, v->kind);
+    return x < v->floor ? -__builtin_inff() : x * v->scale;
+}
+
+static inline void fill_chunk(const es_view *v, int64_t c, float *buffer) {
+    const int64_t first = c * ES_CHUNK;
+    const int64_t count = v->n - first < ES_CHUNK ? v->n - first : ES_CHUNK;
+    int64_t i = 0;
+    for (; i + W <= count; i += W) {
+        const vf x = load_kind(v->source, first + i, v->kind);
+        const uint32_t alive = vf_ge(x, vf_set(v->floor));
+        vf_store(buffer + i, vf_mul(x, vf_set(v->scale)));
+        if (alive != W_ALL)
+            for (int lane = 0; lane < W; lane++)
+                if (!(alive >> lane & 1)) buffer[i + lane] = -__builtin_inff();
+    }
+    for (; i < count; i++) buffer[i] = unedited(v, first + i);
+    for (; i < ES_CHUNK; i++) buffer[i] = -__builtin_inff();
+    if (v->n_edits)
+        for (int32_t e = v->edit_starts[c]; e < v->edit_starts[c + 1]; e++)
+            buffer[v->edit_ids[e] - first] = v->edit_values[e];
+}
+
+/* Whole chunks without edits are read where they lie, others through `buffer` [ES_CHUNK]. */
+ES_INLINE es_chunk chunk_of(const es_view *v, int64_t c, float *buffer) {
+    const int edited = v->n_edits && v->edit_starts[c] != v->edit_starts[c + 1];
+    if (!edited && (c + 1) * ES_CHUNK <= v->n) {
+        const char *at = (const char *)v->source + (size_t)(c * ES_CHUNK) * kind_size(v->kind);
+        return (es_chunk){at, v->kind, v->scale, v->floor};
+    }
+    fill_chunk(v, c, buffer);
+    return (es_chunk){buffer, ES_FLOAT, 1.0f, -FLT_MAX};
+}
+
+/* --- greatest values ------------------------------------------------------------------------- */
+
+ES_INLINE vf chunk_greatest(const void *p, int32_t kind, vnan *seen) {
+    vf best[4];
+    for (int k = 0; k < 4; k++) best[k] = vf_set(-__builtin_inff());
+    for (int i = 0; i < ES_CHUNK; i += 4 * W) {
+        const vf a = load_kind(p, i, kind), b = load_kind(p, i + W, kind);
+        const vf c = load_kind(p, i + 2 * W, kind), d = load_kind(p, i + 3 * W, kind);
+        *seen = vnan_see(vnan_see(*seen, a, b), c, d);
+        best[0] = vf_max(a, best[0]);
+        best[1] = vf_max(b, best[1]);
+        best[2] = vf_max(c, best[2]);
+        best[3] = vf_max(d, best[3]);
+    }
+    return vf_max(vf_max(best[0], best[1]), vf_max(best[2], best[3]));
+}
+
+ES_INLINE float scan_whole(const void *source, int64_t whole, int32_t kind, float *maxima, vnan *seen) {
+    float peak = -__builtin_inff();
+    const size_t step = ES_CHUNK * kind_size(kind);
+    const char *p = source;
+    for (int64_t c = 0; c < whole; c++, p += step) {
+        for (size_t line = 0; line < step; line += 64) __builtin_prefetch(p + 4096 + line);
+        maxima[c] = vf_greatest(chunk_greatest(p, kind, seen));
+        peak = maxima[c] > peak ? maxima[c] : peak;
+    }
+    return peak;
+}
+
+/* Chunk maxima and peak of the row as given. Returns an es_row_status. */
+static int32_t scan_row(es_view *v) {
+    const int64_t whole = v->n / ES_CHUNK;
+    vnan seen = vnan_none();
+    float peak;
+    if (v->kind == ES_FLOAT) peak = scan_whole(v->source, whole, ES_FLOAT, v->maxima, &seen);
+    else if (v->kind == ES_HALF) peak = scan_whole(v->source, whole, ES_HALF, v->maxima, &seen);
+    else peak = scan_whole(v->source, whole, ES_BFLOAT, v->maxima, &seen);
+    int bad = vnan_any(seen);
+    if (whole * ES_CHUNK < v->n) {
+        float last = -__builtin_inff();
+        for (int64_t i = whole * ES_CHUNK; i < v->n; i++) {
+            const float x = value_kind(v->source, i, v->kind);
+            bad |= x != x;
+            last = x > last ? x : last;
+        }
+        v->maxima[whole] = last;
+        peak = last > peak ? last : peak;
+    }
+    v->peak = peak;
+    v->has_maxima = 1;
+    if (bad || !(peak <= ES_LOGIT_LIMIT)) return ES_ROW_BAD_LOGITS;
+    return peak < -ES_LOGIT_LIMIT ? ES_ROW_EMPTY : ES_ROW_OK;
+}
+
+static float chunk_maximum(const es_view *v, int64_t c) {
+    float buffer[ES_CHUNK];
+    fill_chunk(v, c, buffer);
+    vnan seen = vnan_none();
+    return vf_greatest(chunk_greatest(buffer, ES_FLOAT, &seen));
+}
+
+/* Chunk maxima and peak of any view. */
+static void find_maxima(es_view *v) {
+    if (v->has_maxima) return;
+    float peak = -__builtin_inff();
+    for (int64_t c = 0; c < chunks_of(v->n); c++) {
+        v->maxima[c] = chunk_maximum(v, c);
+        peak = v->maxima[c] > peak ? v->maxima[c] : peak;
+    }
+    v->peak = peak;
+    v->has_maxima = 1;
+}
+
+/* The value and place of element i of any view; for the row as given i is the token. */
+static float value_at(const es_view *v, int64_t i) {
+    if (v->n_edits) {
+        const int64_t c = i / ES_CHUNK;
+        for (int32_t e = v->edit_starts[c]; e < v->edit_starts[c + 1]; e++)
+            if (v->edit_ids[e] == i) return v->edit_values[e];
+    }
+    return unedited(v, i);
+}
+
+/* After edits: the peak, by making the maxima exact that could be it. */
+static void find_peak(es_view *v) {
+    const int64_t chunks = chunks_of(v->n);
+    for (;;) {
+        float peak = -__builtin_inff();
+        for (int64_t c = 0; c < chunks; c++) peak = v->maxima[c] > peak ? v->maxima[c] : peak;
+        v->peak = peak;
+        int exact = 1;
+        for (int64_t c = 0; c < chunks; c++)
+            if (v->loose[c] && v->maxima[c] == peak) {
+                v->maxima[c] = chunk_maximum(v, c);
+                v->loose[c] = 0;
+                exact = 0;
+            }
+        if (exact) return;
+    }
+}
+
+/* The first element that has the peak's value. */
+static int64_t first_best(es_view *v) {
+    find_maxima(v);
+    int64_t c = 0;
+    while (v->maxima[c] != v->peak) c++;
+    float buffer[ES_CHUNK];
+    fill_chunk(v, c, buffer);
+    int64_t i = 0;
+    while (buffer[i] != v->peak) i++;
+    return c * ES_CHUNK + i;
+}
+
+/* --- lists ------------------------------------------------------------------------------------ */
+
+ES_INLINE int64_t collect_chunk(es_chunk chunk, int32_t kind, int strict, float threshold, int32_t first,
+                                const int32_t *own, float *values, int32_t *ids, int64_t n) {
+    const vf scale = vf_set(chunk.scale), least = vf_set(threshold), floor = vf_set(chunk.floor);
+    for (int i = 0; i < ES_CHUNK; i += W) {
+        const vf x = load_kind(chunk.p, i, kind);
+        const vf scaled = vf_mul(x, scale);
+        uint32_t mask = vf_ge(scaled, least);
+        if (strict) mask &= vf_ge(x, floor);
+        if (mask) {
+            if (own) n = vf_append_ids(values, ids, n, scaled, own + i, mask);
+            else n = vf_append(values, ids, n, scaled, first + i, mask);
+        }
+    }
+    return n;
+}
+
+/* Elements of at least `threshold`, and never removed ones, into `values` and `ids`, which must not
+ * be what the view reads: how many. */
+static int64_t collect(const es_view *v, float threshold, float *values, int32_t *ids) {
+    /* Where the threshold lies that low, removed values must be told by their own bound. */
+    const float bound = v->floor * v->scale;
+    const int strict = !(threshold > bound);
+    float buffer[ES_CHUNK];
+    int64_t n = 0;
+    const int64_t chunks = chunks_of(v->n);
+    for (int64_t c = 0; c < chunks; c++) {
+        if (v->has_maxima && !(v->maxima[c] >= threshold)) continue;
+        const es_chunk chunk = chunk_of(v, c, buffer);
+        const int32_t first = (int32_t)(c * ES_CHUNK);
+        int32_t tail[ES_CHUNK];
+        const int32_t *own = v->ids ? v->ids + first : NULL;
+        if (own && first + ES_CHUNK > v->n) { /* the last ids, so that whole vectors can be read */
+            memcpy(tail, own, (size_t)(v->n - first) * sizeof *own);
+            own = tail;
+        }
+        if (chunk.kind == ES_FLOAT)
+            n = collect_chunk(chunk, ES_FLOAT, strict, threshold, first, own, values, ids, n);
+        else if (chunk.kind == ES_HALF)
+            n = collect_chunk(chunk, ES_HALF, strict, threshold, first, own, values, ids, n);
+        else n = collect_chunk(chunk, ES_BFLOAT, strict, threshold, first, own, values, ids, n);
+    }
+    return n;
+}
+
+ES_INLINE int64_t count_at_least(const void *p, int32_t kind, float floor) {
+    int64_t n = 0;
+    for (int i = 0; i < ES_CHUNK; i += W) n += __builtin_popcount(vf_ge(load_kind(p, i, kind), vf_set(floor)));
+    return n;
+}
+
+static int64_t chunk_alive(es_chunk chunk) {
+    if (chunk.kind == ES_FLOAT) return count_at_least(chunk.p, ES_FLOAT, chunk.floor);
+    if (chunk.kind == ES_HALF) return count_at_least(chunk.p, ES_HALF, chunk.floor);
+    return count_at_least(chunk.p, ES_BFLOAT, chunk.floor);
+}
+
+/* --- weights ---------------------------------------------------------------------------------- */
+
+/* Bits below the peak from which the weights of a chunk fit a 32-bit sum per lane. */
+#define SPARE_BITS (W == 16 ? 3.01f : W == 8 ? 4.01f : W == 4 ? 5.01f : 7.01f)
+
+typedef struct es_mass {
+    int64_t weight;       /* sum of w */
+    int64_t information;  /* sum of u */
+} es_mass;
+
+ES_INLINE es_mass chunk_mass(es_chunk chunk, int32_t kind, int scaled, float peak, int far, int informed) {
+    const vf scale = vf_set(chunk.scale), top = vf_set(peak);
+    vi near_sum = vi_zero();
+    vl sum = vl_zero(), bits = vl_zero();
+    for (int i = 0; i < ES_CHUNK; i += W) {
+        const vf x = load_kind(chunk.p, i, kind);
+        const vf y = vf_distance(scaled ? vf_mul(x, scale) : x, top);
+        const vi w = vi_rint(vf_weight(y));
+        if (far) near_sum = vi_add(near_sum, w);
+        else sum = vl_add(sum, w);
+        if (informed) bits = vl_add(bits, vi_rint(vf_mul(vi_float(w), vf_sub(vf_set(0.0f), y))));
+    }
+    if (far) sum = vl_add(sum, near_sum);
+    return (es_mass){vl_total(sum), informed ? vl_total(bits) : 0};
+}
+
+ES_INLINE es_mass chunk_mass_any(es_chunk chunk, float peak, int far, int informed) {
+    if (chunk.kind == ES_HALF) return chunk_mass(chunk, ES_HALF, 1, peak, far, informed);
+    if (chunk.kind == ES_BFLOAT) return chunk_mass(chunk, ES_BFLOAT, 1, peak, far, informed);
+    if (!far) return chunk_mass(chunk, ES_FLOAT, 1, peak, 0, informed);
+    if (chunk.scale != 1.0f) return chunk_mass(chunk, ES_FLOAT, 1, peak, 1, informed);
+    return chunk_mass(chunk, ES_FLOAT, 0, peak, 1, informed);
+}
+
+/* The view's total weight, and in `sums` every chunk's. */
+static es_mass total_mass(es_view *v, int64_t *sums, int informed) {
+    find_maxima(v);
+    float buffer[ES_CHUNK];
+    es_mass total = {0, 0};
+    const int64_t chunks = chunks_of(v->n);
+    for (int64_t c = 0; c < chunks; c++) {
+        const float y = es_distance(v->maxima[c], v->peak);
+        sums[c] = 0;
+        if (!(y >= -31.0f)) continue;
+        const es_chunk chunk = chunk_of(v, c, buffer);
+        const int far = y < -SPARE_BITS;
+        const es_mass mass = informed ? chunk_mass_any(chunk, v->peak, far, 1)
+                                      : chunk_mass_any(chunk, v->peak, far, 0);
+        sums[c] = mass.weight;
+        total.weight += mass.weight;
+        total.information += mass.information;
+    }
+    return total;
+}
+
+/* Weights of a list, one by one, and their sum. Behind the values there is room for a vector. */
+static int64_t list_weights(float *values, int64_t n, float peak, int32_t *weights) {
+    for (int i = 0; i < W; i++) values[n + i] = -__builtin_inff();
+    const vf top = vf_set(peak);
+    vl sum = vl_zero();
+    for (int64_t i = 0; i < n; i += W) {
+        const vi w = vi_rint(vf_weight(vf_distance(vf_load(values + i), top)));
+        vi_store(weights + i, w);
+        sum = vl_add(sum, w);
+    }
+    return vl_total(sum);
+}
+
+/* --- moments ---------------------------------------------------------------------------------- */
+
+/* Sums of x and x*x with x = l - peak, in the order of the contract, and the tokens they are over. */
+typedef struct es_moments {
+    double sum[16], squares[16];
+    int64_t n;
+} es_moments;
+
+ES_INLINE void add_lanes(es_moments *m, const float *a, const float *b) {
+    for (int j = 0; j < 16; j++) {
+        m->sum[j] += (double)((a[j] + a[j + 16]) + (a[j + 32] + a[j + 48]));
+        m->squares[j] += (double)((b[j] + b[j + 16]) + (b[j + 32] + b[j + 48]));
+    }
+}
+
+ES_INLINE void chunk_moments(es_chunk chunk, int32_t kind, float peak, es_moments *m) {
+    const vf scale = vf_set(chunk.scale), floor = vf_set(chunk.floor), top = vf_set(peak);
+    float a[64], b[64];
+    for (int lane = 0; lane < 64; lane += W) {
+        vf sum, squares;
+        for (int block = 0; block < ES_CHUNK; block += 64) {
+            const vf raw = load_kind(chunk.p, block + lane, kind);
+            const uint32_t alive = vf_ge(raw, floor);
+            const vf x = vf_select(alive, vf_sub(vf_mul(raw, scale), top));
+            m->n += __builtin_popcount(alive);
+            sum = block ? vf_add(sum, x) : x;
+            squares = block ? vf_add(squares, vf_mul(x, x)) : vf_mul(x, x);
+        }
+        vf_store(a + lane, sum);
+        vf_store(b + lane, squares);
+    }
+    add_lanes(m, a, b);
+}
+
+static double fold(const double *lanes) {
+    double half[16];
+    memcpy(half, lanes, sizeof half);
+    for (int width = 8; width; width /= 2)
+        for (int j = 0; j < width; j++) half[j] = half[j] + half[j + width];
+    return half[0];
+}
+
+static void list_moments(const float *values, const int32_t *ids, int64_t n, float peak, es_moments *m) {
+    float a[64] = {0}, b[64] = {0};
+    for (int64_t i = 0; i < n; i++) {
+        const float x = values[i] - peak;
+        if (i && ids[i] / ES_CHUNK != ids[i - 1] / ES_CHUNK) {
+            add_lanes(m, a, b);
+            memset(a, 0, sizeof a);
+            memset(b, 0, sizeof b);
+        }
+        a[ids[i] & 63] += x;
+        b[ids[i] & 63] += x * x;
+    }
+    if (n) add_lanes(m, a, b);
+    m->n += n;
+}
+
+static void view_moments(es_view *v, es_moments *m) {
+    memset(m, 0, sizeof *m);
+    find_maxima(v);
+    if (v->ids) {
+        list_moments(v->source, v->ids, v->n, v->peak, m);
+        return;
+    }
+    float buffer[ES_CHUNK];
+    for (int64_t c = 0; c < chunks_of(v->n); c++) {
+        const es_chunk chunk = chunk_of(v, c, buffer);
+        if (chunk.kind == ES_FLOAT) chunk_moments(chunk, ES_FLOAT, v->peak, m);
+        else if (chunk.kind == ES_HALF) chunk_moments(chunk, ES_HALF, v->peak, m);
+        else chunk_moments(chunk, ES_BFLOAT, v->peak, m);
+    }
+}
+
+#endif

@@ -1,0 +1,71 @@
+"""C sources of the native backend as small libraries of their own, compiled where the tests run."""
+
+from __future__ import annotations
+
+import atexit
+import functools
+import os
+import shutil
+import subprocess
+import tempfile
+from pathlib import Path
+from typing import Any
+
+import cffi
+import pytest
+
+NATIVE = Path(__file__).resolve().parents[2] / "native"
+SOURCES = NATIVE / "src"
+INCLUDE = NATIVE / "include"
+CONTRACT = INCLUDE / "engine_sampler.h"
+
+ARITHMETIC = ("-std=gnu11", "-O2", "-ffp-contract=off", "-fno-math-errno")
+WARNINGS = ("-Wall", "-Wextra", "-Wpedantic", "-Werror")
+
+
+@functools.cache
+def load(*sources: str, headers: tuple[str, ...] = (), flags: tuple[str, ...] = ()) -> tuple[Any, Any]:
+    """(ffi, lib) of a library made of `sources`, names below native/src; made once per session.
+
+    headers  names below native/src whose declarations the library offers, behind the contract's.
+    flags    for the compiler, behind `ARITHMETIC` and `WARNINGS`.
+    Skips the test where there is no C compiler; fails it where the compiler refuses the sources.
+    """
+    ffi = cffi.FFI()
+    for header in (CONTRACT, *(SOURCES / name for name in headers)):
+        ffi.cdef(declarations(header))
+    return ffi, ffi.dlopen(str(_shared_library(sources, flags)))
+
+
+def declarations(header: Path) -> str:
+    """What stands between the marks of a header: plain declarations, as cffi reads them."""
+    text = header.read_text(encoding="utf-8")
+    return text.split("/* cdef: begin */")[1].split("/* cdef: end */")[0]
+
+
+def compiler() -> str:
+    """The C compiler's path: the environment's CC, else cc, gcc or clang; skips without one."""
+    names = [os.environ["CC"]] if os.environ.get("CC") else ["cc", "gcc", "clang"]
+    found = next(filter(None, map(shutil.which, names)), None)
+    if found is None:
+        pytest.skip(f"there is no C compiler (looked for {', '.join(names)})")
+    return found
+
+
+def _shared_library(sources: tuple[str, ...], flags: tuple[str, ...]) -> Path:
+    library = Path(tempfile.mkdtemp(dir=_folder())) / "library.so"
+    paths = [str(SOURCES / name) for name in sources]
+    options = [*ARITHMETIC, *WARNINGS, *flags, f"-I{INCLUDE}", "-shared", "-fPIC"]
+    command = [compiler(), *options, "-o", str(library), *paths]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    if done.returncode:
+        pytest.fail(f"{' '.join(command)}\n{done.stderr}", pytrace=False)
+    return library
+
+
+@functools.cache
+def _folder() -> str:
+    """Removed when the interpreter ends."""
+    folder = tempfile.mkdtemp(prefix="engine-sampler-")
+    atexit.register(shutil.rmtree, folder, ignore_errors=True)
+    return folder
