@@ -92,6 +92,11 @@ static void merge_edits(es_state *st, const es_touched *t) {
     int32_t *const ids = s->edit_ids[to];
     float *const values = s->edit_values[to];
     int64_t n = 0, i = 0, e = 0;
+    if (!v->n_edits) {
+        memcpy(ids, t->ids, (size_t)t->n * sizeof *ids);
+        memcpy(values, t->values, (size_t)t->n * sizeof *values);
+        n = i = t->n;
+    }
     while (i < t->n || e < v->n_edits) {
         const int from_new = i < t->n && (e >= v->n_edits || t->ids[i] <= v->edit_ids[e]);
         if (from_new && e < v->n_edits && v->edit_ids[e] == t->ids[i]) e++;
@@ -269,37 +274,58 @@ static int is_exempt(const es_ids *exempt, int32_t id) {
     return 0;
 }
 
-/* Repetition first, then frequency and presence, in one pass over the tokens of both windows. */
-static int32_t apply_penalties(es_state *st) {
+/* What penalties do to each of n tokens, ids ascending: l / factor or l * factor, then l - shift. */
+typedef struct es_penalized {
+    int32_t *ids;
+    float *factors, *shifts;
+    int64_t n;
+} es_penalized;
+
+/* The usual case in a few plain loops: one window, or two that hold the same tokens, and one factor. */
+static int penalize_alike(const es_params *p, const es_window *a, const es_window *b, es_penalized *out) {
+    const int same = a->n == b->n && !memcmp(a->ids, b->ids, (size_t)a->n * sizeof *a->ids);
+    const int sloped = p->repetition_penalty_slope != 0 && p->repetition_reach > 0;
+    if (!(same || !a->n || !b->n) || sloped || p->penalty_exempt.n) return 0;
+    const es_window *both = a->n ? a : b;
+    out->n = both->n;
+    memcpy(out->ids, both->ids, (size_t)both->n * sizeof *both->ids);
+    const float factor = a->n ? repetition_factor(p, 0) : 1.0f;
+    for (int64_t i = 0; i < out->n; i++) out->factors[i] = factor;
+    if (!b->n) memset(out->shifts, 0, (size_t)out->n * sizeof *out->shifts);
+    for (int64_t i = 0; i < b->n; i++)
+        out->shifts[i] = (float)((double)b->counts[i] * p->frequency_penalty + p->presence_penalty);
+    return 1;
+}
+
+/* The tokens of both windows in one list; 1 and 0 leave alone what a window does not hold. */
+static void penalize_each(const es_state *st, const es_window *a, const es_window *b, es_penalized *out) {
     const es_params *p = st->p;
-    const es_window *a = es_history_repeated(st->job->history), *b = es_history_counted(st->job->history);
-    int32_t *const ids = (int32_t *)st->s->keys;
-    int64_t n = 0;
+    out->n = 0;
     for (int64_t i = 0, j = 0; i < a->n || j < b->n;) {
-        const int32_t id = j >= b->n || (i < a->n && a->ids[i] <= b->ids[j]) ? a->ids[i] : b->ids[j];
-        i += i < a->n && a->ids[i] == id;
-        j += j < b->n && b->ids[j] == id;
-        if (!is_exempt(&p->penalty_exempt, id)) ids[n++] = id;
+        const int32_t id_a = i < a->n ? a->ids[i] : INT32_MAX, id_b = j < b->n ? b->ids[j] : INT32_MAX;
+        const int32_t id = id_a < id_b ? id_a : id_b;
+        out->ids[out->n] = id;
+        out->factors[out->n] = id == id_a ? repetition_factor(p, st->span.length - 1 - a->last[i]) : 1.0f;
+        const double shift = id == id_b ? (double)b->counts[j] * p->frequency_penalty + p->presence_penalty : 0.0;
+        out->shifts[out->n] = (float)shift;
+        out->n += !is_exempt(&p->penalty_exempt, id);
+        i += id == id_a;
+        j += id == id_b;
     }
-    const es_touched t = touch(st, ids, n);
-    float *const factors = (float *)st->s->weights, *const shifts = (float *)st->s->more_keys;
-    const int flat = !(p->repetition_penalty_slope != 0 && p->repetition_reach > 0);
-    const float same = repetition_factor(p, 0);
-    for (int64_t i = 0, j = 0, k = 0; k < n; k++) {
-        while (i < a->n && a->ids[i] < ids[k]) i++;
-        while (j < b->n && b->ids[j] < ids[k]) j++;
-        factors[k] = 1.0f; /* what a window does not hold is left alone by 1 and 0 */
-        shifts[k] = 0.0f;
-        if (i < a->n && a->ids[i] == ids[k])
-            factors[k] = flat ? same : repetition_factor(p, st->span.length - 1 - a->last[i]);
-        if (j < b->n && b->ids[j] == ids[k])
-            shifts[k] = (float)((double)b->counts[j] * p->frequency_penalty + p->presence_penalty);
-    }
-    for (int64_t k = 0; k < n; k++) {
-        const float l = t.values[k];
-        const float scaled = settle(l > 0 ? l / factors[k] : l * factors[k]);
-        const float shifted = settle(scaled - shifts[k]);
-        t.values[k] = l >= -FLT_MAX ? shifted : l;
+}
+
+/* Repetition first, then frequency and presence. */
+static int32_t apply_penalties(es_state *st) {
+    es_scratch *s = st->s;
+    const es_window *a = es_history_repeated(st->job->history), *b = es_history_counted(st->job->history);
+    es_penalized all = {(int32_t *)s->keys, (float *)s->weights, (float *)s->information, 0};
+    if (!penalize_alike(st->p, a, b, &all)) penalize_each(st, a, b, &all);
+    const es_touched t = touch(st, all.ids, all.n);
+    for (int64_t i = 0; i < all.n; i++) {
+        const float l = t.values[i];
+        const float scaled = settle(l > 0 ? l / all.factors[i] : l * all.factors[i]);
+        const float shifted = settle(scaled - all.shifts[i]);
+        t.values[i] = l >= -FLT_MAX ? shifted : l;
     }
     write_back(st, &t);
     return close_edits(st);

@@ -164,6 +164,31 @@ static float best_failing(const es_scratch *s, const float *values, int64_t n, i
     return best;
 }
 
+/* The weight a token must have, as the row's total makes it. */
+typedef int64_t es_bar(const es_state *st, int64_t total);
+
+/* The bar for this row. In a long row the total is first bounded by the heavy chunks alone: where no
+ * token lies between the bars of both bounds, either of them says the same as the true one. The bar
+ * must rise or fall with the total throughout. */
+static int64_t bar_of(es_state *st, es_bar *bar) {
+    if (st->is_few) return bar(st, mass_of(st, 0).weight);
+    es_view *v = &st->v;
+    es_scratch *s = st->s;
+    find_maxima(v);
+    const es_bounds total = bound_mass(v);
+    const int64_t a = bar(st, total.least), b = bar(st, total.most);
+    const int64_t low = lesser(a, b), high = greater(a, b);
+    if (low > 0) {
+        const int32_t k = spare_list(st);
+        const int64_t n = collect_head(st, depth_of_weight(low));
+        list_weights(s->values[k], n, v->peak, s->weights);
+        int32_t between = 0;
+        for (int64_t i = 0; i < n; i++) between += s->weights[i] >= low && s->weights[i] < high;
+        if (!between) return high;
+    }
+    return bar(st, mass_of(st, 0).weight);
+}
+
 /* How many of the sorted tokens come before the first that weighs less than `need`. */
 static int32_t few_heavy(es_few *f, int64_t need) {
     few_weigh(f);
@@ -184,41 +209,44 @@ static void keep_heavy(es_state *st, int64_t need) {
     const int64_t n = collect_head(st, depth_of_weight(need));
     list_weights(s->values[k], n, st->v.peak, s->weights);
     const float failing = best_failing(s, s->values[k], n, need);
-    if (!(st->v.peak > failing)) {
-        keep_best(st);
-        return;
-    }
-    int64_t kept = 0;
-    for (int64_t i = 0; i < n; i++) {
-        const int stays = s->values[k][i] > failing;
-        s->values[k][kept] = s->values[k][i];
-        s->ids[k][kept] = s->ids[k][i];
-        kept += stays;
-    }
-    use_survivors(st, k, kept);
+    if (st->v.peak > failing) use_survivors(st, k, keep_above(s, k, n, failing, 0));
+    else keep_best(st);
+}
+
+static int64_t top_a_bar(const es_state *st, int64_t total) {
+    const double best = (double)ES_ONE_WEIGHT / (double)total;
+    return es_weight_of_share(st->p->top_a * (best * best), total);
+}
+
+static int64_t epsilon_bar(const es_state *st, int64_t total) {
+    return es_weight_of_share(st->p->epsilon_cutoff, total);
+}
+
+static int64_t xtc_bar(const es_state *st, int64_t total) {
+    return es_weight_of_share(st->p->xtc_threshold, total);
 }
 
 static int32_t apply_top_a(es_state *st) {
-    const int64_t total = mass_of(st, 0).weight;
-    const double best = (double)ES_ONE_WEIGHT / (double)total;
-    keep_heavy(st, es_weight_of_share(st->p->top_a * (best * best), total));
+    keep_heavy(st, bar_of(st, top_a_bar));
     return ES_ROW_OK;
 }
 
 static int32_t apply_epsilon_cutoff(es_state *st) {
-    keep_heavy(st, es_weight_of_share(st->p->epsilon_cutoff, mass_of(st, 0).weight));
+    keep_heavy(st, bar_of(st, epsilon_bar));
     return ES_ROW_OK;
 }
 
 /* The row's entropy in bits. */
-static double entropy_of(es_state *st) {
+static double entropy_of(es_state *st, int64_t *total) {
     const es_mass mass = mass_of(st, 1);
+    *total = mass.weight;
     return es_log2_mass(mass.weight) + (double)mass.information / (double)mass.weight;
 }
 
 static int32_t apply_eta_cutoff(es_state *st) {
-    const double eta = st->p->eta_cutoff, bar = es_sqrt(eta) * es_exp2(-entropy_of(st));
-    keep_heavy(st, es_weight_of_share(eta < bar ? eta : bar, mass_of(st, 0).weight));
+    int64_t total;
+    const double eta = st->p->eta_cutoff, bar = es_sqrt(eta) * es_exp2(-entropy_of(st, &total));
+    keep_heavy(st, es_weight_of_share(eta < bar ? eta : bar, total));
     return ES_ROW_OK;
 }
 
@@ -381,7 +409,7 @@ static int32_t apply_tfs(es_state *st) {
 static int32_t apply_xtc(es_state *st, const es_op *op) {
     const es_params *p = st->p;
     if (!es_coin(es_draw64(st->seed, st->position, op->stream, 0), p->xtc_probability)) return ES_ROW_OK;
-    const int64_t need = es_weight_of_share(p->xtc_threshold, mass_of(st, 0).weight);
+    const int64_t need = bar_of(st, xtc_bar);
     if (st->is_few) {
         es_few *f = &st->few;
         const int64_t gone = greater(few_heavy(f, need), 1) - 1;
@@ -447,9 +475,10 @@ static double dynamic_temperature(es_state *st) {
     const es_params *p = st->p;
     const int64_t alive = count_alive(st);
     if (alive < 2) return 1.0;
+    int64_t total;
     const double low = p->temperature - p->dynatemp_range, high = p->temperature + p->dynatemp_range;
     const double start = low > 0.0 ? low : 0.0;
-    const double share = es_power(entropy_of(st) / es_log2((double)alive), p->dynatemp_exponent);
+    const double share = es_power(entropy_of(st, &total) / es_log2((double)alive), p->dynatemp_exponent);
     const double t = start + (high - start) * share;
     return t < ES_GREEDY_BELOW ? ES_GREEDY_BELOW : t > ES_HOTTEST ? ES_HOTTEST : t;
 }

@@ -60,6 +60,16 @@ ES_INLINE vnan vnan_see(vnan seen, vf a, vf b) {
 }
 ES_INLINE int vnan_any(vnan seen) { return seen != 0; }
 ES_INLINE float vf_greatest(vf a) { return _mm512_reduce_max_ps(a); }
+/* The greatest of each of four vectors. */
+ES_INLINE void vf_greatest4(float *out, vf a, vf b, vf c, vf d) {
+    const __m512 ab = _mm512_max_ps(_mm512_unpacklo_ps(a, b), _mm512_unpackhi_ps(a, b));
+    const __m512 cd = _mm512_max_ps(_mm512_unpacklo_ps(c, d), _mm512_unpackhi_ps(c, d));
+    const __m512d low = _mm512_unpacklo_pd(_mm512_castps_pd(ab), _mm512_castps_pd(cd));
+    const __m512d high = _mm512_unpackhi_pd(_mm512_castps_pd(ab), _mm512_castps_pd(cd));
+    const __m512 all = _mm512_max_ps(_mm512_castpd_ps(low), _mm512_castpd_ps(high));
+    const __m256 half = _mm256_max_ps(_mm512_castps512_ps256(all), _mm512_extractf32x8_ps(all, 1));
+    _mm_storeu_ps(out, _mm_max_ps(_mm256_castps256_ps128(half), _mm256_extractf128_ps(half, 1)));
+}
 /* Adds bits * 2^23 to the representation of p: p times a power of two. */
 ES_INLINE vf vf_raise(vf p, vf bits) {
     const __m512i shifted = _mm512_slli_epi32(_mm512_castps_si512(bits), 23);
@@ -67,9 +77,17 @@ ES_INLINE vf vf_raise(vf p, vf bits) {
 }
 ES_INLINE vi vi_rint(vf a) { return _mm512_cvtps_epi32(a); } /* nearest, ties to even */
 ES_INLINE vf vi_float(vi a) { return _mm512_cvtepi32_ps(a); }
+ES_INLINE vf vi_reread(vi a) { return _mm512_castsi512_ps(a); } /* the same bits as floats */
 ES_INLINE vi vi_zero(void) { return _mm512_setzero_si512(); }
 ES_INLINE vi vi_add(vi a, vi b) { return _mm512_add_epi32(a, b); }
 ES_INLINE void vi_store(int32_t *p, vi a) { _mm512_storeu_si512(p, a); }
+/* Adds the W lanes to W sums in memory. */
+ES_INLINE void vf_add_doubles(double *sums, vf a) {
+    const __m512d low = _mm512_cvtps_pd(_mm512_castps512_ps256(a));
+    const __m512d high = _mm512_cvtps_pd(_mm512_extractf32x8_ps(a, 1));
+    _mm512_storeu_pd(sums, _mm512_add_pd(_mm512_loadu_pd(sums), low));
+    _mm512_storeu_pd(sums + 8, _mm512_add_pd(_mm512_loadu_pd(sums + 8), high));
+}
 ES_INLINE vl vl_zero(void) { return _mm512_setzero_si512(); }
 /* Adds W unsigned lanes. */
 ES_INLINE vl vl_add(vl sum, vi a) {
@@ -136,15 +154,30 @@ ES_INLINE float vf_greatest(vf a) {
     m = _mm_max_ps(m, _mm_movehl_ps(m, m));
     return _mm_cvtss_f32(_mm_max_ss(m, _mm_shuffle_ps(m, m, 1)));
 }
+ES_INLINE void vf_greatest4(float *out, vf a, vf b, vf c, vf d) {
+    const __m256 ab = _mm256_max_ps(_mm256_unpacklo_ps(a, b), _mm256_unpackhi_ps(a, b));
+    const __m256 cd = _mm256_max_ps(_mm256_unpacklo_ps(c, d), _mm256_unpackhi_ps(c, d));
+    const __m256d low = _mm256_unpacklo_pd(_mm256_castps_pd(ab), _mm256_castps_pd(cd));
+    const __m256d high = _mm256_unpackhi_pd(_mm256_castps_pd(ab), _mm256_castps_pd(cd));
+    const __m256 all = _mm256_max_ps(_mm256_castpd_ps(low), _mm256_castpd_ps(high));
+    _mm_storeu_ps(out, _mm_max_ps(_mm256_castps256_ps128(all), _mm256_extractf128_ps(all, 1)));
+}
 ES_INLINE vf vf_raise(vf p, vf bits) {
     const __m256i shifted = _mm256_slli_epi32(_mm256_castps_si256(bits), 23);
     return _mm256_castsi256_ps(_mm256_add_epi32(_mm256_castps_si256(p), shifted));
 }
 ES_INLINE vi vi_rint(vf a) { return _mm256_cvtps_epi32(a); }
 ES_INLINE vf vi_float(vi a) { return _mm256_cvtepi32_ps(a); }
+ES_INLINE vf vi_reread(vi a) { return _mm256_castsi256_ps(a); }
 ES_INLINE vi vi_zero(void) { return _mm256_setzero_si256(); }
 ES_INLINE vi vi_add(vi a, vi b) { return _mm256_add_epi32(a, b); }
 ES_INLINE void vi_store(int32_t *p, vi a) { _mm256_storeu_si256((__m256i *)p, a); }
+ES_INLINE void vf_add_doubles(double *sums, vf a) {
+    const __m256d low = _mm256_cvtps_pd(_mm256_castps256_ps128(a));
+    const __m256d high = _mm256_cvtps_pd(_mm256_extractf128_ps(a, 1));
+    _mm256_storeu_pd(sums, _mm256_add_pd(_mm256_loadu_pd(sums), low));
+    _mm256_storeu_pd(sums + 4, _mm256_add_pd(_mm256_loadu_pd(sums + 4), high));
+}
 ES_INLINE vl vl_zero(void) { return _mm256_setzero_si256(); }
 ES_INLINE vl vl_add(vl sum, vi a) {
     const __m256i even = _mm256_and_si256(a, _mm256_set1_epi64x(0xFFFFFFFF));
@@ -215,15 +248,25 @@ ES_INLINE float vf_greatest(vf a) {
     const __m128 m = _mm_max_ps(a, _mm_movehl_ps(a, a));
     return _mm_cvtss_f32(_mm_max_ss(m, _mm_shuffle_ps(m, m, 1)));
 }
+ES_INLINE void vf_greatest4(float *out, vf a, vf b, vf c, vf d) {
+    const __m128 ab = _mm_max_ps(_mm_unpacklo_ps(a, b), _mm_unpackhi_ps(a, b));
+    const __m128 cd = _mm_max_ps(_mm_unpacklo_ps(c, d), _mm_unpackhi_ps(c, d));
+    _mm_storeu_ps(out, _mm_max_ps(_mm_movelh_ps(ab, cd), _mm_movehl_ps(cd, ab)));
+}
 ES_INLINE vf vf_raise(vf p, vf bits) {
     const __m128i shifted = _mm_slli_epi32(_mm_castps_si128(bits), 23);
     return _mm_castsi128_ps(_mm_add_epi32(_mm_castps_si128(p), shifted));
 }
 ES_INLINE vi vi_rint(vf a) { return _mm_cvtps_epi32(a); }
 ES_INLINE vf vi_float(vi a) { return _mm_cvtepi32_ps(a); }
+ES_INLINE vf vi_reread(vi a) { return _mm_castsi128_ps(a); }
 ES_INLINE vi vi_zero(void) { return _mm_setzero_si128(); }
 ES_INLINE vi vi_add(vi a, vi b) { return _mm_add_epi32(a, b); }
 ES_INLINE void vi_store(int32_t *p, vi a) { _mm_storeu_si128((__m128i *)p, a); }
+ES_INLINE void vf_add_doubles(double *sums, vf a) {
+    _mm_storeu_pd(sums, _mm_add_pd(_mm_loadu_pd(sums), _mm_cvtps_pd(a)));
+    _mm_storeu_pd(sums + 2, _mm_add_pd(_mm_loadu_pd(sums + 2), _mm_cvtps_pd(_mm_movehl_ps(a, a))));
+}
 ES_INLINE vl vl_zero(void) { return _mm_setzero_si128(); }
 ES_INLINE vl vl_add(vl sum, vi a) {
     const __m128i even = _mm_and_si128(a, _mm_setr_epi32(-1, 0, -1, 0));
@@ -275,15 +318,23 @@ ES_INLINE vnan vnan_see(vnan seen, vf a, vf b) {
 }
 ES_INLINE int vnan_any(vnan seen) { return vmaxvq_u32(seen) != 0; }
 ES_INLINE float vf_greatest(vf a) { return vmaxvq_f32(a); }
+ES_INLINE void vf_greatest4(float *out, vf a, vf b, vf c, vf d) {
+    vst1q_f32(out, vpmaxq_f32(vpmaxq_f32(a, b), vpmaxq_f32(c, d)));
+}
 ES_INLINE vf vf_raise(vf p, vf bits) {
     const int32x4_t shifted = vshlq_n_s32(vreinterpretq_s32_f32(bits), 23);
     return vreinterpretq_f32_s32(vaddq_s32(vreinterpretq_s32_f32(p), shifted));
 }
 ES_INLINE vi vi_rint(vf a) { return vcvtnq_s32_f32(a); }
 ES_INLINE vf vi_float(vi a) { return vcvtq_f32_s32(a); }
+ES_INLINE vf vi_reread(vi a) { return vreinterpretq_f32_s32(a); }
 ES_INLINE vi vi_zero(void) { return vdupq_n_s32(0); }
 ES_INLINE vi vi_add(vi a, vi b) { return vaddq_s32(a, b); }
 ES_INLINE void vi_store(int32_t *p, vi a) { vst1q_s32(p, a); }
+ES_INLINE void vf_add_doubles(double *sums, vf a) {
+    vst1q_f64(sums, vaddq_f64(vld1q_f64(sums), vcvt_f64_f32(vget_low_f32(a))));
+    vst1q_f64(sums + 2, vaddq_f64(vld1q_f64(sums + 2), vcvt_high_f64_f32(a)));
+}
 ES_INLINE vl vl_zero(void) { return vdupq_n_u64(0); }
 ES_INLINE vl vl_add(vl sum, vi a) { return vpadalq_u32(sum, vreinterpretq_u32_s32(a)); }
 ES_INLINE int64_t vl_total(vl a) { return (int64_t)vaddvq_u64(a); }
@@ -314,15 +365,23 @@ ES_INLINE vnan vnan_none(void) { return 0; }
 ES_INLINE vnan vnan_see(vnan seen, vf a, vf b) { return seen | (a != a) | (b != b); }
 ES_INLINE int vnan_any(vnan seen) { return seen != 0; }
 ES_INLINE float vf_greatest(vf a) { return a; }
+ES_INLINE void vf_greatest4(float *out, vf a, vf b, vf c, vf d) {
+    out[0] = a;
+    out[1] = b;
+    out[2] = c;
+    out[3] = d;
+}
 ES_INLINE vf vf_raise(vf p, vf bits) {
     const uint32_t shifted = (uint32_t)es_float_bits(bits) << 23;
     return es_float_of((int32_t)((uint32_t)es_float_bits(p) + shifted));
 }
 ES_INLINE vi vi_rint(vf a) { return (vi)(a < 0x1p23f && a > -0x1p23f ? es_rintf(a) : a); }
 ES_INLINE vf vi_float(vi a) { return (float)a; }
+ES_INLINE vf vi_reread(vi a) { return es_float_of(a); }
 ES_INLINE vi vi_zero(void) { return 0; }
 ES_INLINE vi vi_add(vi a, vi b) { return (vi)((uint32_t)a + (uint32_t)b); }
 ES_INLINE void vi_store(int32_t *p, vi a) { *p = a; }
+ES_INLINE void vf_add_doubles(double *sums, vf a) { *sums += (double)a; }
 ES_INLINE vl vl_zero(void) { return 0; }
 ES_INLINE vl vl_add(vl sum, vi a) { return sum + (uint32_t)a; }
 ES_INLINE int64_t vl_total(vl a) { return (int64_t)a; }
@@ -371,6 +430,10 @@ ES_INLINE vf vf_weight(vf y) {
     p = vf_add(p, vf_add(vf_mul(r, vf_set(6.931470036506653e-1f)), vf_set(1.0f)));
     return vf_raise(p, sum);
 }
+
+/* An upper bound of 2^y for y in [-31, 0], at most 1.0615 times it: y + 1 with 23 more bits in place
+ * of the fraction. */
+ES_INLINE vf vf_line(vf y) { return vi_reread(vi_rint(vf_mul(vf_add(y, vf_set(127.0f)), vf_set(0x1p23f)))); }
 
 /* Distances in bits below the peak, no less than -31, where a weight is 0. */
 ES_INLINE vf vf_distance(vf logits, vf peak) {

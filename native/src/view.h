@@ -103,15 +103,25 @@ ES_INLINE vf chunk_greatest(const void *p, int32_t kind, vnan *seen) {
     return vf_max(vf_max(best[0], best[1]), vf_max(best[2], best[3]));
 }
 
-ES_INLINE float scan_whole(const void *source, int64_t whole, int32_t kind, float *maxima, vnan *seen) {
-    float peak = -__builtin_inff();
+ES_INLINE void scan_whole(const void *source, int64_t whole, int32_t kind, float *maxima, vnan *seen) {
     const size_t step = ES_CHUNK * kind_size(kind);
     const char *p = source;
-    for (int64_t c = 0; c < whole; c++, p += step) {
-        for (size_t line = 0; line < step; line += 64) __builtin_prefetch(p + 4096 + line);
-        maxima[c] = vf_greatest(chunk_greatest(p, kind, seen));
-        peak = maxima[c] > peak ? maxima[c] : peak;
+    int64_t c = 0;
+    for (; c + 4 <= whole; c += 4, p += 4 * step) {
+        vf best[4];
+        for (int k = 0; k < 4; k++) best[k] = chunk_greatest(p + (size_t)k * step, kind, seen);
+        vf_greatest4(maxima + c, best[0], best[1], best[2], best[3]);
     }
+    for (; c < whole; c++, p += step) maxima[c] = vf_greatest(chunk_greatest(p, kind, seen));
+}
+
+/* The greatest of n floats, none of them NaN; -inf for none. */
+static float greatest_float(const float *values, int64_t n) {
+    vf best = vf_set(-__builtin_inff());
+    int64_t i = 0;
+    for (; i + W <= n; i += W) best = vf_max(vf_load(values + i), best);
+    float peak = vf_greatest(best);
+    for (; i < n; i++) peak = values[i] > peak ? values[i] : peak;
     return peak;
 }
 
@@ -119,10 +129,10 @@ ES_INLINE float scan_whole(const void *source, int64_t whole, int32_t kind, floa
 static int32_t scan_row(es_view *v) {
     const int64_t whole = v->n / ES_CHUNK;
     vnan seen = vnan_none();
-    float peak;
-    if (v->kind == ES_FLOAT) peak = scan_whole(v->source, whole, ES_FLOAT, v->maxima, &seen);
-    else if (v->kind == ES_HALF) peak = scan_whole(v->source, whole, ES_HALF, v->maxima, &seen);
-    else peak = scan_whole(v->source, whole, ES_BFLOAT, v->maxima, &seen);
+    if (v->kind == ES_FLOAT) scan_whole(v->source, whole, ES_FLOAT, v->maxima, &seen);
+    else if (v->kind == ES_HALF) scan_whole(v->source, whole, ES_HALF, v->maxima, &seen);
+    else scan_whole(v->source, whole, ES_BFLOAT, v->maxima, &seen);
+    float peak = greatest_float(v->maxima, whole);
     int bad = vnan_any(seen);
     if (whole * ES_CHUNK < v->n) {
         float last = -__builtin_inff();
@@ -150,12 +160,9 @@ static float chunk_maximum(const es_view *v, int64_t c) {
 /* Chunk maxima and peak of any view. */
 static void find_maxima(es_view *v) {
     if (v->has_maxima) return;
-    float peak = -__builtin_inff();
-    for (int64_t c = 0; c < chunks_of(v->n); c++) {
-        v->maxima[c] = chunk_maximum(v, c);
-        peak = v->maxima[c] > peak ? v->maxima[c] : peak;
-    }
-    v->peak = peak;
+    const int64_t chunks = chunks_of(v->n);
+    for (int64_t c = 0; c < chunks; c++) v->maxima[c] = chunk_maximum(v, c);
+    v->peak = greatest_float(v->maxima, chunks);
     v->has_maxima = 1;
 }
 
@@ -173,9 +180,7 @@ static float value_at(const es_view *v, int64_t i) {
 static void find_peak(es_view *v) {
     const int64_t chunks = chunks_of(v->n);
     for (;;) {
-        float peak = -__builtin_inff();
-        for (int64_t c = 0; c < chunks; c++) peak = v->maxima[c] > peak ? v->maxima[c] : peak;
-        v->peak = peak;
+        const float peak = v->peak = greatest_float(v->maxima, chunks);
         int exact = 1;
         for (int64_t c = 0; c < chunks; c++)
             if (v->loose[c] && v->maxima[c] == peak) {
@@ -269,7 +274,7 @@ typedef struct es_mass {
 
 ES_INLINE es_mass chunk_mass(es_chunk chunk, int32_t kind, int scaled, float peak, int far, int informed) {
     const vf scale = vf_set(chunk.scale), top = vf_set(peak);
-    vi near_sum = vi_zero();
+    vi near_sum = vi_zero(), near_bits = vi_zero();
     vl sum = vl_zero(), bits = vl_zero();
     for (int i = 0; i < ES_CHUNK; i += W) {
         const vf x = load_kind(chunk.p, i, kind);
@@ -277,9 +282,15 @@ ES_INLINE es_mass chunk_mass(es_chunk chunk, int32_t kind, int scaled, float pea
         const vi w = vi_rint(vf_weight(y));
         if (far) near_sum = vi_add(near_sum, w);
         else sum = vl_add(sum, w);
-        if (informed) bits = vl_add(bits, vi_rint(vf_mul(vi_float(w), vf_sub(vf_set(0.0f), y))));
+        if (!informed) continue;
+        const vi u = vi_rint(vf_mul(vi_float(w), vf_sub(vf_set(0.0f), y)));
+        if (far) near_bits = vi_add(near_bits, u);
+        else bits = vl_add(bits, u);
     }
-    if (far) sum = vl_add(sum, near_sum);
+    if (far) {
+        sum = vl_add(sum, near_sum);
+        bits = vl_add(bits, near_bits);
+    }
     return (es_mass){vl_total(sum), informed ? vl_total(bits) : 0};
 }
 
@@ -302,7 +313,7 @@ static es_mass total_mass(es_view *v, int64_t *sums, int informed) {
         sums[c] = 0;
         if (!(y >= -31.0f)) continue;
         const es_chunk chunk = chunk_of(v, c, buffer);
-        const int far = y < -SPARE_BITS;
+        const int far = y < (informed ? -SPARE_BITS - 5 : -SPARE_BITS); /* w * d fits then as well */
         const es_mass mass = informed ? chunk_mass_any(chunk, v->peak, far, 1)
                                       : chunk_mass_any(chunk, v->peak, far, 0);
         sums[c] = mass.weight;
@@ -310,6 +321,41 @@ static es_mass total_mass(es_view *v, int64_t *sums, int informed) {
         total.information += mass.information;
     }
     return total;
+}
+
+typedef struct es_bounds {
+    int64_t least, most;
+} es_bounds;
+
+/* Sum of 2^y from above: between whole bits a straight line, which is at most 1.0615 times as high. */
+ES_INLINE float chunk_bound(es_chunk chunk, int32_t kind, float peak) {
+    const vf scale = vf_set(chunk.scale), top = vf_set(peak);
+    vf sum = vf_set(0.0f);
+    for (int i = 0; i < ES_CHUNK; i += W) {
+        const vf y = vf_distance(vf_mul(load_kind(chunk.p, i, kind), scale), top);
+        sum = vf_add(sum, vf_line(y));
+    }
+    float lanes[W], total = 0;
+    vf_store(lanes, sum);
+    for (int lane = 0; lane < W; lane++) total += lanes[lane];
+    return total;
+}
+
+/* Bounds of the total weight, at a quarter of its price. The maxima must be there. */
+static es_bounds bound_mass(const es_view *v) {
+    float buffer[ES_CHUNK];
+    double most = 0;
+    for (int64_t c = 0; c < chunks_of(v->n); c++) {
+        if (!(es_distance(v->maxima[c], v->peak) >= -31.0f)) continue;
+        const es_chunk chunk = chunk_of(v, c, buffer);
+        if (chunk.kind == ES_HALF) most += chunk_bound(chunk, ES_HALF, v->peak);
+        else if (chunk.kind == ES_BFLOAT) most += chunk_bound(chunk, ES_BFLOAT, v->peak);
+        else most += chunk_bound(chunk, ES_FLOAT, v->peak);
+    }
+    /* Weights are rounded to whole units, half a unit at most, and the sums here to 2^-18. */
+    const double rounding = (double)v->n + most * 0x1p30 * 0x1p-12;
+    const double least = most * 0x1p30 / 1.0615 - rounding;
+    return (es_bounds){least > 0x1p30 ? (int64_t)least : ES_ONE_WEIGHT, (int64_t)(most * 0x1p30 + rounding)};
 }
 
 /* Weights of a list, one by one, and their sum. Behind the values there is room for a vector. */
@@ -333,30 +379,45 @@ typedef struct es_moments {
     int64_t n;
 } es_moments;
 
-ES_INLINE void add_lanes(es_moments *m, const float *a, const float *b) {
-    for (int j = 0; j < 16; j++) {
-        m->sum[j] += (double)((a[j] + a[j + 16]) + (a[j + 32] + a[j + 48]));
-        m->squares[j] += (double)((b[j] + b[j + 16]) + (b[j + 32] + b[j + 48]));
+/* Adds 64 lanes of a chunk to the 16 sums. */
+ES_INLINE void add_lanes(double *sums, const vf *lanes) {
+    enum { QUARTER = 16 / W };
+    for (int j = 0; j < QUARTER; j++) {
+        const vf first = vf_add(lanes[j], lanes[j + QUARTER]);
+        const vf second = vf_add(lanes[j + 2 * QUARTER], lanes[j + 3 * QUARTER]);
+        vf_add_doubles(sums + j * W, vf_add(first, second));
     }
 }
 
-ES_INLINE void chunk_moments(es_chunk chunk, int32_t kind, float peak, es_moments *m) {
+/* `checked`: removed tokens count as +0, and not as tokens. Otherwise none may be removed. */
+ES_INLINE void chunk_moments(es_chunk chunk, int32_t kind, int scaled, int checked, float peak, es_moments *m) {
     const vf scale = vf_set(chunk.scale), floor = vf_set(chunk.floor), top = vf_set(peak);
-    float a[64], b[64];
-    for (int lane = 0; lane < 64; lane += W) {
-        vf sum, squares;
+    vf sums[64 / W], squares[64 / W];
+    int n = 0;
+    for (int lane = 0; lane < 64 / W; lane++) {
+        sums[lane] = squares[lane] = vf_set(0.0f);
         for (int block = 0; block < ES_CHUNK; block += 64) {
-            const vf raw = load_kind(chunk.p, block + lane, kind);
-            const uint32_t alive = vf_ge(raw, floor);
-            const vf x = vf_select(alive, vf_sub(vf_mul(raw, scale), top));
-            m->n += __builtin_popcount(alive);
-            sum = block ? vf_add(sum, x) : x;
-            squares = block ? vf_add(squares, vf_mul(x, x)) : vf_mul(x, x);
+            const vf raw = load_kind(chunk.p, block + lane * W, kind);
+            vf x = vf_sub(scaled ? vf_mul(raw, scale) : raw, top);
+            if (checked) {
+                const uint32_t alive = vf_ge(raw, floor);
+                x = vf_select(alive, x);
+                n += __builtin_popcount(alive);
+            }
+            sums[lane] = vf_add(sums[lane], x);
+            squares[lane] = vf_add(squares[lane], vf_mul(x, x));
         }
-        vf_store(a + lane, sum);
-        vf_store(b + lane, squares);
     }
-    add_lanes(m, a, b);
+    m->n += checked ? n : ES_CHUNK;
+    add_lanes(m->sum, sums);
+    add_lanes(m->squares, squares);
+}
+
+ES_INLINE void chunk_moments_any(es_chunk chunk, int checked, float peak, es_moments *m) {
+    if (chunk.kind == ES_HALF) chunk_moments(chunk, ES_HALF, 1, checked, peak, m);
+    else if (chunk.kind == ES_BFLOAT) chunk_moments(chunk, ES_BFLOAT, 1, checked, peak, m);
+    else if (chunk.scale == 1.0f) chunk_moments(chunk, ES_FLOAT, 0, checked, peak, m);
+    else chunk_moments(chunk, ES_FLOAT, 1, checked, peak, m);
 }
 
 static double fold(const double *lanes) {
@@ -367,36 +428,48 @@ static double fold(const double *lanes) {
     return half[0];
 }
 
+/* The same from memory, which is zeroed. */
+static void add_lanes_at(double *sums, float *values) {
+    vf lanes[64 / W];
+    for (int lane = 0; lane < 64 / W; lane++) lanes[lane] = vf_load(values + lane * W);
+    add_lanes(sums, lanes);
+    memset(values, 0, 64 * sizeof *values);
+}
+
 static void list_moments(const float *values, const int32_t *ids, int64_t n, float peak, es_moments *m) {
-    float a[64] = {0}, b[64] = {0};
+    float sums[64] = {0}, squares[64] = {0};
     for (int64_t i = 0; i < n; i++) {
         const float x = values[i] - peak;
-        if (i && ids[i] / ES_CHUNK != ids[i - 1] / ES_CHUNK) {
-            add_lanes(m, a, b);
-            memset(a, 0, sizeof a);
-            memset(b, 0, sizeof b);
+        sums[ids[i] & 63] += x;
+        squares[ids[i] & 63] += x * x;
+        if (i + 1 == n || ids[i + 1] / ES_CHUNK != ids[i] / ES_CHUNK) {
+            add_lanes_at(m->sum, sums);
+            add_lanes_at(m->squares, squares);
         }
-        a[ids[i] & 63] += x;
-        b[ids[i] & 63] += x * x;
     }
-    if (n) add_lanes(m, a, b);
     m->n += n;
 }
 
-static void view_moments(es_view *v, es_moments *m) {
+static void row_moments(const es_view *v, int checked, es_moments *m) {
     memset(m, 0, sizeof *m);
-    find_maxima(v);
-    if (v->ids) {
-        list_moments(v->source, v->ids, v->n, v->peak, m);
-        return;
-    }
     float buffer[ES_CHUNK];
     for (int64_t c = 0; c < chunks_of(v->n); c++) {
         const es_chunk chunk = chunk_of(v, c, buffer);
-        if (chunk.kind == ES_FLOAT) chunk_moments(chunk, ES_FLOAT, v->peak, m);
-        else if (chunk.kind == ES_HALF) chunk_moments(chunk, ES_HALF, v->peak, m);
-        else chunk_moments(chunk, ES_BFLOAT, v->peak, m);
+        if (checked || chunk.p == buffer) chunk_moments_any(chunk, 1, v->peak, m);
+        else chunk_moments_any(chunk, 0, v->peak, m);
     }
+}
+
+static void view_moments(es_view *v, es_moments *m) {
+    find_maxima(v);
+    if (v->ids) {
+        memset(m, 0, sizeof *m);
+        list_moments(v->source, v->ids, v->n, v->peak, m);
+        return;
+    }
+    row_moments(v, 0, m);
+    /* A removed token lies so far down that its square is infinite: it cannot go unnoticed. */
+    if (!(fold(m->squares) <= DBL_MAX)) row_moments(v, 1, m);
 }
 
 #endif
