@@ -16,6 +16,7 @@ from .contract import (
     StopVerdict,
     Truncation,
     Vocabulary,
+    Watch,
 )
 from .hookspecs import hookimpl
 from .logprobs import Logprobs, logprobs
@@ -47,6 +48,7 @@ __all__ = [
     "Tokenizer",
     "Truncation",
     "Vocabulary",
+    "Watch",
     "hookimpl",
     "logprobs",
     "process_logits",

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import copy
 import math
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
@@ -168,6 +168,10 @@ class Stateful:
     nothing. `fork` copies deeply unless overridden.
     """
 
+    deferred: ClassVar[bool] = False
+    """True if `accept` may be called later and with several tokens at once: the state is brought up to
+    date when it is asked for. The state must follow from parameters, tokens and notes alone."""
+
     def accept(self, state: State, token_ids: Sequence[int]) -> None:
         """Take note of tokens that joined the request's output."""
 
@@ -201,6 +205,16 @@ class Sampler(Stateful):
     params: ClassVar[tuple[Param, ...]] = ()
     argmax_invariant: ClassVar[bool] = False
     examples: ClassVar[tuple[Example, ...]] = ()
+    row_function: ClassVar[Any] = None
+    """A C function that does to one row what `apply` does, bit for bit: the address of an
+    `es_row_function` (native/include/engine_sampler.h), an int or a cffi pointer. Compiled backends call
+    it inside their loop; without one they call `apply`, row by row. It finds the parameters that are
+    numbers or bools in `es_row.values`, in declared order. Not used if the sampler is `deferred`."""
+
+    def row_state(self, state: State) -> int:
+        """The address that `row_function` gets as its `state`: of memory that `accept`, `rollback` and
+        `fork` keep in step, and that stays where it is as long as `state`. 0 is NULL."""
+        return 0
 
     def is_active(self, params: Mapping[str, Any]) -> bool:
         """Whether `params` (every parameter by name) make this sampler do anything."""
@@ -323,6 +337,16 @@ class StoppingCriteria(Stateful):
         """The state of one request."""
         return None
 
+    def watch(
+        self, params: Mapping[str, Any], prompt_token_ids: np.ndarray, vocabulary: Vocabulary
+    ) -> Watch | None:
+        """When `check` can have a verdict; None: after any token. Asked once, behind `new_state`.
+
+        A criterion that says so costs nothing in between, and then sees all tokens since its last
+        call at once. It may be called more often than it asks for.
+        """
+        return None
+
     def check(self, state: State, token_ids: Sequence[int], text: str) -> StopVerdict | None:
         """Look at newly accepted `token_ids` and their `text`; a verdict ends the request."""
         raise NotImplementedError
@@ -330,6 +354,15 @@ class StoppingCriteria(Stateful):
     def __call__(self, input_ids: Any, scores: Any, **kwargs: Any) -> np.ndarray:
         """bool [rows]: which rows of `input_ids` [rows, length] are done."""
         raise NotImplementedError(f"{type(self).__name__} works inside a Scheduler only")
+
+
+@dataclass(frozen=True)
+class Watch:
+    """When a stopping criterion can have a verdict: at a token in `token_ids`, and whenever the output
+    has `output_length` tokens or more."""
+
+    token_ids: Collection[int] = ()
+    output_length: int | None = None
 
 
 @dataclass(frozen=True)
@@ -368,6 +401,8 @@ class Batch:
     notes      float64 [rows], the selector's notes, NaN where there are none.
     errors     a text for every row that failed, else None.
     survivors  (ids int64 [m], logits float32 [m]) after the whole chain, where wanted.
+    cache      lives as long as these groups and their rows' places are unchanged; a backend may keep
+               what it prepared for them.
     """
 
     logits: Any
@@ -377,6 +412,7 @@ class Batch:
     errors: list[str | None]
     bitmask: np.ndarray | None = None
     survivors: dict[int, tuple[np.ndarray, np.ndarray]] = field(default_factory=dict)
+    cache: dict[Any, Any] = field(default_factory=dict)
 
 
 class Backend:
@@ -388,6 +424,8 @@ class Backend:
     api: ClassVar[int] = PLUGIN_API
     name: ClassVar[str]
     exact: ClassVar[bool] = True
+    reason: str = ""
+    """Why this backend cannot be used on this machine, in words; empty if it can."""
 
     def score(self, device: str) -> float:
         """How good this backend is for logits on `device` ("cpu", "cuda:0", …); 0 = unusable."""

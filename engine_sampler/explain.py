@@ -13,12 +13,13 @@ from .backends.host import NumpyBackend, RowFault, checked_row
 from .chain import Chain, build_chain
 from .contract import Backend, Sampler, Selector, Vocabulary
 from .labels import token_text
+from .ledger import History, TokenIds
 from .logprobs import log_sum_exp
 from .params import SamplingParams
 from .ranking import top_columns
 from .registry import default_registry
 from .rows import Rows
-from .slots import History, Slot, Slots, TokenIds
+from .slots import Slot, Slots
 from .tokenizer import Tokenizer
 
 

@@ -10,11 +10,12 @@ from typing import Any
 import numpy as np
 
 from .chain import Chain, build_chain
-from .contract import ParameterError, StoppingCriteria, StopVerdict, Vocabulary
+from .contract import ParameterError, StoppingCriteria, StopVerdict, Vocabulary, Watch
+from .ledger import AMPLE, History
 from .params import SamplingParams
 from .registry import default_registry
 from .results import Record, RequestId
-from .slots import History, Slot, Slots, StateFault
+from .slots import Attention, Slot, Slots, StateFault
 from .text import TextStream
 
 
@@ -52,6 +53,9 @@ class Request:
         self._unsent: list[str] = []
         """Text that became certain and is not yet in a result, a piece per token."""
         self.criteria = self._open_criteria(stopping_criteria, vocabulary)
+        self._looked = 0
+        """How many output tokens the criteria have seen."""
+        self._watches = self._open_watches(vocabulary)
         self.raw_logprobs: list[float] | None = None
         """The raw logprob of every output token (0 for one chosen elsewhere), where siblings compete."""
         self._min_tokens: int = params.get("min_tokens", 0)
@@ -67,6 +71,11 @@ class Request:
     @property
     def live(self) -> bool:
         return self.finish_reason is None
+
+    @property
+    def is_scored(self) -> bool:
+        """Whether it wants logprobs, for its user or to compete with its siblings."""
+        return bool(self.modes) or self.raw_logprobs is not None
 
     @property
     def cumulative_logprob(self) -> float | None:
@@ -98,6 +107,24 @@ class Request:
             self._mask = bitmask[0]
         return self._mask
 
+    def attention(self) -> Attention:
+        """After which tokens `follow` must be called; after all others it need not be."""
+        watches = [w for w in self._watches if w is not None]
+        prompt = self.entry.history.prompt_length
+        lengths = [prompt + w.output_length for w in watches if w.output_length is not None]
+        always = (
+            len(watches) < len(self._watches)
+            or self.matcher is not None
+            or self.stream is not None
+            or self.raw_logprobs is not None
+            or bool(self.entry.eager)
+        )
+        return Attention(
+            np.unique(np.array([t for w in watches for t in w.token_ids], np.int64)),
+            min([*lengths, AMPLE if self.max_model_len is None else self.max_model_len]),
+            always,
+        )
+
     # --- changes ---------------------------------------------------------------------------------
 
     def prepare(self) -> np.ndarray | None:
@@ -108,23 +135,37 @@ class Request:
         self, slots: Slots, token_id: int, note: float | None = None, logprob: float | None = None
     ) -> bool:
         """Add a token everywhere; the request may end by it. False if the grammar refuses it."""
-        if self.matcher is not None and not self._matched(token_id):
+        if not self.admits(token_id):
             return False
+        slots.append(self.slot, [token_id], [note])
+        self.follow(token_id, note, logprob)
+        return True
+
+    def admits(self, token_id: int) -> bool:
+        """Give the grammar its next token; one that it refuses ends the request."""
+        if self.matcher is None:
+            return True
+        accepted = bool(self._guarded("the grammar", lambda: self.matcher.accept(token_id)))
+        if not accepted and self.live:
+            self.fail(f"the grammar refuses token {token_id}")
+        return accepted
+
+    def follow(self, token_id: int, note: float | None = None, logprob: float | None = None) -> None:
+        """Bring everything but the grammar up to a token that the history has; the request may end."""
         self._mask = None
         if self.raw_logprobs is not None:
             self.raw_logprobs.append(logprob or 0.0)
         try:
-            slots.accept(self.slot, [token_id], [note])
+            self.entry.follow([token_id], [note])
         except StateFault as fault:
             self.fail(str(fault))
         delta = ""
         if self.stream is not None:
             delta = self.stream.push([token_id])
             self._unsent.append(delta)
-        verdict = self._verdict(token_id, delta)
+        verdict = self._verdict(delta)
         if verdict is not None and self.live:
             self.finish(verdict.finish_reason, verdict.reason)
-        return True
 
     def rollback(self, slots: Slots, n: int) -> None:
         """Take back the last n output tokens everywhere; text already streamed stays streamed."""
@@ -137,8 +178,10 @@ class Request:
         del self._unsent[max(0, len(self._unsent) - n) :]
         if self.raw_logprobs is not None:
             del self.raw_logprobs[len(self.raw_logprobs) - n :]
-        for criterion, state in self.criteria:
-            criterion.rollback(state, n)
+        if (unseen := self._looked - self.entry.history.output_length) > 0:
+            self._looked -= unseen
+            for criterion, state in self.criteria:
+                criterion.rollback(state, unseen)
 
     def fork(self, request_id: RequestId, seed: int | None) -> Request:
         """A sibling that goes on from here; without `seed` with the same seed."""
@@ -187,6 +230,16 @@ class Request:
         prompt = self.entry.history.prompt_token_ids
         return [(c, c.new_state(self.params, prompt, vocabulary)) for c in criteria]
 
+    def _open_watches(self, vocabulary: Vocabulary) -> list[Watch | None]:
+        prompt = self.entry.history.prompt_token_ids
+        watches = [c.watch(self.params, prompt, vocabulary) for c, _ in self.criteria]
+        for (criterion, _), watch in zip(self.criteria, watches, strict=True):
+            if not (watch is None or isinstance(watch, Watch)):
+                raise ParameterError(f"{criterion.name} failed: watch gave {watch!r}, which is no Watch")
+            if watch is not None:
+                vocabulary.check_ids(criterion.name, watch.token_ids)
+        return watches
+
     def _resume(self, output: list[int]) -> None:
         """Bring grammar, text and criteria up to the output that a resumed request starts with."""
         for token_id in output:
@@ -195,6 +248,7 @@ class Request:
             text = self.stream.push([token_id]) if self.stream is not None else ""
             for criterion, state in self.criteria:
                 criterion.check(state, [token_id], text)
+        self._looked = len(output)
 
     def _guarded(self, who: str, work: Callable[[], Any]) -> Any:
         """Do `work` of a plugin; if it raises, the request ends with an error that names it."""
@@ -204,19 +258,15 @@ class Request:
             self.fail(f"{who} failed: {type(error).__name__}: {error}")
             return None
 
-    def _matched(self, token_id: int) -> bool:
-        accepted = bool(self._guarded("the grammar", lambda: self.matcher.accept(token_id)))
-        if not accepted and self.live:
-            self.fail(f"the grammar refuses token {token_id}")
-        return accepted
-
-    def _verdict(self, token_id: int, text: str) -> StopVerdict | None:
-        least = self._min_tokens
-        waiting = least > 0 and len(self.entry.history.output_token_ids) < least
+    def _verdict(self, text: str) -> StopVerdict | None:
+        """What the criteria say to all tokens they have not seen yet, which stand for `text`."""
+        token_ids = self.entry.history.output_token_ids[self._looked :].tolist()
+        self._looked += len(token_ids)
+        waiting = self._looked < self._min_tokens
         verdict = None
         for criterion, state in self.criteria:
             try:
-                found = criterion.check(state, [token_id], text)  # every state sees every token
+                found = criterion.check(state, token_ids, text)  # every state sees every token
             except Exception as error:
                 self.fail(f"{criterion.name} failed: {type(error).__name__}: {error}")
                 continue

@@ -75,8 +75,8 @@ class Rows:
 
     @property
     def states(self) -> list[Any]:
-        """The state of this sampler for each row, as `new_state` made it."""
-        return [self._slots.entries[s].states.get(self._name) for s in self._index.tolist()]
+        """The state of this sampler for each row, up to date with the row's tokens."""
+        return [self._slots.entries[s].state(self._name) for s in self._index.tolist()]
 
     @property
     def resolved(self) -> list[Any]:
@@ -123,6 +123,16 @@ class Rows:
         return self.ids[np.arange(len(self)), columns]
 
     # --- for backends ----------------------------------------------------------------------------
+
+    @property
+    def slots(self) -> Slots:
+        """Where the requests of these rows live."""
+        return self._slots
+
+    @property
+    def slot_numbers(self) -> np.ndarray:
+        """int64 [n], the slot of each row's request."""
+        return self._index
 
     def bind(self, owner: Sampler | Selector) -> Rows:
         """The same rows as `owner` sees them: with its states and its random stream."""

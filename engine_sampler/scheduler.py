@@ -4,30 +4,29 @@ from __future__ import annotations
 
 import itertools
 import logging
-import math
 import threading
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
+from .advance import Step
 from .arithmetic import FLT_MAX, child_seed
 from .arrays import LogitRows
 from .backends.choose import best_backend, named_backend
 from .backends.host import RowFault, checked_row, unpack_bitmask
 from .chain import Chain
-from .contract import Backend, Batch, Param, ParameterError, StoppingCriteria, Vocabulary
+from .contract import Backend, Param, ParameterError, StoppingCriteria, Vocabulary
 from .explain import GroupReport, report_group
 from .grouping import Grouping
+from .ledger import History
 from .params import CORE_PARAMS, SamplingParams
 from .registry import default_registry
 from .request import Request
 from .results import Record, RequestId, StepResult
-from .scoring import Scores
-from .slots import History, Slots
+from .slots import Slots
 from .tokenizer import Tokenizer
 
 logger = logging.getLogger("engine_sampler")
@@ -37,6 +36,42 @@ _POSITION = Param("position", int, None, low=0, high=2**62)
 
 class RequestError(ValueError):
     """A request id is unknown, taken, or belongs to a request that has finished."""
+
+
+class _Party(NamedTuple):
+    """Who takes part in a step."""
+
+    ids: list[RequestId]
+    requests: list[Request]
+    everyone: bool
+
+
+class _Busy:
+    """While a step runs, what other threads want done waits for its end."""
+
+    def __init__(self) -> None:
+        self.lock = threading.RLock()
+        self._running = False
+        self._pending: list[Callable[[], None]] = []
+
+    def __enter__(self) -> None:
+        with self.lock:
+            self._running = True
+
+    def __exit__(self, *error: object) -> None:
+        with self.lock:
+            self._running = False
+            if self._pending:
+                pending, self._pending = self._pending, []
+                for work in pending:
+                    work()
+
+    def when_idle(self, work: Callable[[], None]) -> None:
+        """Do `work` now, or right after the step that is running. Called with the lock held."""
+        if self._running:
+            self._pending.append(work)
+        else:
+            work()
 
 
 class Scheduler:
@@ -73,14 +108,15 @@ class Scheduler:
         self.num_threads = num_threads
         self.backend: Backend | None = named_backend(backend)
         """The backend in use; None until the first step has chosen one."""
-        self._slots = Slots(self.vocabulary, default_registry().catalogue.params)
+        self._slots = Slots(self.vocabulary, default_registry().catalogue.params, num_threads=num_threads)
         self._grouping: Grouping | None = None
         self._requests: dict[RequestId, Request] = {}
         self._live: dict[RequestId, Request] = {}
         self._numbers = itertools.count()
-        self._lock = threading.RLock()
-        self._stepping = False
-        self._pending: list[Callable[[], None]] = []
+        self._busy = _Busy()
+        self._lock = self._busy.lock
+        self._party: _Party | None = None
+        """Who took part in the last step, while nobody has come or gone."""
 
     # --- requests --------------------------------------------------------------------------------
 
@@ -167,7 +203,7 @@ class Scheduler:
         tokens = _token_ids("token_ids", token_ids, self.vocabulary)
         with self._lock:
             request = self._alive(request_id)
-            self._when_idle(lambda: self._accept_all(request, tokens))
+            self._busy.when_idle(lambda: self._accept_all(request, tokens))
 
     def remove(self, request_id: RequestId) -> Record:
         """Forget a request; one that is live ends with `abort`. Returns its record.
@@ -178,7 +214,8 @@ class Scheduler:
             request = self._known(request_id)
             del self._requests[request_id]
             if self._live.pop(request_id, None) is not None:
-                self._when_idle(lambda: self._abort(request))
+                self._party = None
+                self._busy.when_idle(lambda: self._abort(request))
             record = request.record()
         return record if record.finish_reason else replace(record, finish_reason="abort")
 
@@ -212,7 +249,7 @@ class Scheduler:
 
     def prepare(self, request_ids: Sequence[RequestId] | None = None) -> None:
         """Fill grammar masks for the next step, while the forward pass runs."""
-        with self._busy():
+        with self._busy:
             for request in self._named(request_ids):
                 request.prepare()
 
@@ -232,12 +269,12 @@ class Scheduler:
         A faulty row ends its request with `error`. Raises `RequestError`, `ParameterError`,
         ValueError or TypeError for wrong ids and arrays before anything changes.
         """
-        with self._busy():
+        with self._busy:
             requests = self._named(request_ids)
-            drafts = self._drafts(draft_token_ids, requests)
-            first_rows = np.cumsum([0, *(1 + len(d) for d in drafts)], dtype=np.int64)
-            rows = self._rows(logits, int(first_rows[-1]))
-            outcome = self._run(rows, requests, drafts, first_rows[:-1])
+            if draft_token_ids is None:
+                outcome = self._run(self._rows(logits, len(requests)), requests)
+            else:
+                outcome = self._run_drafts(logits, requests, self._drafts(draft_token_ids, requests))
         self._observe("step_finished", outcome)
         return outcome
 
@@ -246,7 +283,7 @@ class Scheduler:
 
         A faulty row is all NaN, and the reason is logged.
         """
-        with self._busy():
+        with self._busy:
             requests = self._named(request_ids)
             rows = self._rows(logits, len(requests))
             out = np.empty((len(requests), self.vocabulary.size), np.float32)
@@ -260,93 +297,51 @@ class Scheduler:
 
     def explain(self) -> list[GroupReport]:
         """The groups of the live requests: their chains, and which backend runs each sampler."""
-        with self._busy():
+        with self._busy:
             requests = self._named(None)
             backend, grouping = self._engine("cpu")
             return [
                 report_group(m.configuration.chain, backend, [requests[i].id for i in m.places])
-                for m in grouping.members(requests)
+                for m in grouping.roster(requests).members
             ]
 
     # --- inside a step ---------------------------------------------------------------------------
 
-    def _run(
-        self,
-        rows: LogitRows,
-        requests: list[Request],
-        drafts: list[list[int]],
-        first_rows: np.ndarray,
-    ) -> StepResult:
-        token_ids = np.full(len(rows), -1, np.int64)
-        scores = Scores(len(rows))
-        active = list(range(len(requests)))
+    def _run(self, rows: LogitRows, requests: list[Request]) -> StepResult:
+        """A step with one row for each request."""
+        backend, grouping = self._engine(rows.device)
+        roster = grouping.roster(requests)
+        step = Step(backend, rows, self._slots, self._penalized)
+        places = step.advance(roster, roster.places)
+        result = step.result(roster, roster.places.copy(), places)
+        for place in sorted(places):
+            self._retire_if_done(requests[place])
+        return result
+
+    def _run_drafts(self, logits: Any, requests: list[Request], drafts: list[list[int]]) -> StepResult:
+        """A step with a row more for every draft: round by round, while the guesses are right."""
+        first_rows = np.cumsum([0, *(1 + len(d) for d in drafts)], dtype=np.int64)
+        rows = self._rows(logits, int(first_rows[-1]))
+        backend, grouping = self._engine(rows.device)
+        roster = grouping.roster(requests)
+        step = Step(backend, rows, self._slots, self._penalized)
+        step.advance(roster, first_rows[:-1])
+        active: Sequence[int] = range(len(requests))
         for depth in itertools.count():
-            members = requests if len(active) == len(requests) else [requests[i] for i in active]
-            where = first_rows[active] + depth if depth else first_rows
-            self._substep(rows, members, where, token_ids, scores)
             active = [
                 i
                 for i in active
                 if depth < len(drafts[i])
                 and requests[i].live
-                and token_ids[first_rows[i] + depth] == drafts[i][depth]
+                and step.token_ids[first_rows[i] + depth] == drafts[i][depth]
             ]
             if not active:
                 break
-        result = StepResult(
-            token_ids,
-            first_rows,
-            [r.id for r in requests],
-            [r.take_text() for r in requests],
-            [r.finish_reason for r in requests],
-            [r.stop_reason for r in requests],
-            [r.error for r in requests],
-            [r.seed for r in requests],
-            [r.id for r in requests],
-            scores.gather(),
-        )
+            step.advance(grouping.some([requests[i] for i in active]), first_rows[active] + depth + 1)
+        result = step.result(roster, first_rows[:-1], roster.places.tolist())
         for request in requests:
-            if not request.live:
-                self._retire(request)
+            self._retire_if_done(request)
         return result
-
-    def _substep(
-        self,
-        rows: LogitRows,
-        requests: list[Request],
-        where: np.ndarray,
-        token_ids: np.ndarray,
-        scores: Scores,
-    ) -> None:
-        """One row each of `requests`, at `where` [requests]: run, score, accept."""
-        backend, grouping = self._engine(rows.device)
-        bitmask = _gather_masks(requests, where, len(rows))
-        members, where = _without_failed(requests, where)
-        batch = Batch(
-            rows,
-            grouping.groups(members, where),
-            token_ids,
-            np.full(len(rows), np.nan),
-            [None] * len(rows),
-            bitmask,
-        )
-        backend.run(batch)
-        drawn, notes = token_ids[where].tolist(), batch.notes[where].tolist()
-        for request, row, token_id, note in zip(members, where.tolist(), drawn, notes, strict=True):
-            error, logprob = batch.errors[row], None
-            if error is None and token_id < 0:
-                error = f"backend {backend.name} gave no token"
-            if error is not None:
-                token_ids[row] = -1
-                request.fail(error)
-                continue
-            if request.modes or request.raw_logprobs is not None:
-                try:
-                    logprob = scores.add(request, row, token_id, batch, self._penalized)
-                except Exception as fault:
-                    logger.error("request %r: no logprobs: %s", request.id, fault)
-            if not request.accept(self._slots, token_id, None if math.isnan(note) else note, logprob):
-                token_ids[row] = -1
 
     def _penalized(self, request: Request, row: np.ndarray) -> np.ndarray:
         """The row after masks, biases and penalties, before any other sampler."""
@@ -374,12 +369,21 @@ class Scheduler:
     # --- checks, all before any change -----------------------------------------------------------
 
     def _named(self, request_ids: Sequence[RequestId] | None) -> list[Request]:
+        """The requests of these ids, default all; the same list as long as they are the same."""
         with self._lock:
+            party = self._party
             if request_ids is None:
-                return list(self._live.values())
-            if len(set(request_ids)) != len(request_ids):
-                raise RequestError(f"request_ids={list(request_ids)!r} names a request twice")
-            return [self._alive(r) for r in request_ids]
+                if party is None or not party.everyone:
+                    requests = [r for r in self._live.values() if r.slot >= 0]
+                    party = self._party = _Party([r.id for r in requests], requests, True)
+                return party.requests
+            ids = list(request_ids)
+            if party is None or party.ids != ids:
+                if len(set(ids)) != len(ids):
+                    raise RequestError(f"request_ids={ids!r} names a request twice")
+                requests = [self._alive(r) for r in ids]
+                party = self._party = _Party(ids, requests, ids == list(self._live))
+            return party.requests
 
     def _rows(self, logits: Any, count: int) -> LogitRows:
         rows = LogitRows(logits, self.vocabulary.size)
@@ -388,8 +392,6 @@ class Scheduler:
         return rows
 
     def _drafts(self, drafts: Any, requests: list[Request]) -> list[list[int]]:
-        if drafts is None:
-            return [[]] * len(requests)
         if isinstance(drafts, Mapping):
             ids = {r.id for r in requests}
             for request_id in drafts:
@@ -450,24 +452,29 @@ class Scheduler:
                     raise RequestError(f"request id {request.id!r} is taken")
             for request in requests:
                 self._requests[request.id] = self._live[request.id] = request
-                self._when_idle(partial(self._seat, request))
+                self._busy.when_idle(partial(self._seat, request))
                 self._observe("request_added", request.id, request.params)
 
     def _seat(self, request: Request) -> None:
-        request.slot = self._slots.put(request.entry, request.params.given, request.seed, request.position)
+        self._party = None
+        request.slot = self._slots.put(
+            request.entry, request.params.given, request.seed, request.position, request.attention()
+        )
 
     def _accept_all(self, request: Request, tokens: Sequence[int]) -> None:
         for token_id in tokens:
             if request.live:
                 request.accept(self._slots, token_id)
-        if not request.live:
-            self._retire(request)
+        self._retire_if_done(request)
 
-    def _retire(self, request: Request) -> None:
+    def _retire_if_done(self, request: Request) -> None:
         """Take a finished request out of the live ones; its record stays."""
+        if request.live:
+            return
         with self._lock:
             if self._live.get(request.id) is request:  # not if it has been removed meanwhile
                 del self._live[request.id]
+                self._party = None
                 self._release(request)
 
     def _abort(self, request: Request) -> None:
@@ -491,26 +498,6 @@ class Scheduler:
 
     def _new_id(self) -> int:
         return next(n for n in self._numbers if n not in self._requests)
-
-    def _when_idle(self, work: Callable[[], None]) -> None:
-        """Do `work` now, or right after the step that is running. Called with the lock held."""
-        if self._stepping:
-            self._pending.append(work)
-        else:
-            work()
-
-    @contextmanager
-    def _busy(self) -> Iterator[None]:
-        with self._lock:
-            self._stepping = True
-        try:
-            yield
-        finally:
-            with self._lock:
-                self._stepping = False
-                pending, self._pending = self._pending, []
-                for work in pending:
-                    work()
 
     def _observe(self, event: str, *values: Any) -> None:
         for name, observer in default_registry().catalogue.observers.items():
@@ -550,22 +537,3 @@ def _token_ids(name: str, token_ids: Any, vocabulary: Vocabulary) -> list[int]:
 def _at_least_one(name: str, value: int | None) -> None:
     if value is not None and value < 1:
         raise ParameterError(f"{name}={value!r} is not allowed: at least 1")
-
-
-def _gather_masks(requests: list[Request], where: np.ndarray, rows: int) -> np.ndarray | None:
-    """int32 [rows, ceil(vocab / 32)] with the grammars' masks at `where`; None without grammars."""
-    bitmask = None
-    for request, row in zip(requests, where.tolist(), strict=True):
-        if request.matcher is not None and (words := request.prepare()) is not None:
-            if bitmask is None:
-                bitmask = np.zeros((rows, len(words)), np.int32)
-            bitmask[row] = words
-    return bitmask
-
-
-def _without_failed(requests: list[Request], where: np.ndarray) -> tuple[list[Request], np.ndarray]:
-    """Leave out requests that a failing grammar has just ended."""
-    if all(r.live for r in requests):
-        return requests, where
-    live = [i for i, r in enumerate(requests) if r.live]
-    return [requests[i] for i in live], where[live]

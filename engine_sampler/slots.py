@@ -3,70 +3,51 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import Any
+from weakref import WeakSet
 
 import numpy as np
 
 from .contract import Param, Sampler, Selector, Vocabulary
-
-TokenIds = Sequence[int] | np.ndarray
+from .ledger import AMPLE, ONE, History, Ledger, Notes
 
 
 class StateFault(Exception):
     """A sampler or selector failed to follow its request; the text says which one and why."""
 
 
-class History:
-    """Prompt and output ids of one request in one growing array."""
+@dataclass(frozen=True)
+class Attention:
+    """When a request needs a look: at any of `token_ids`, from `length` tokens of history on, or always."""
 
-    __slots__ = ("_buffer", "_length", "_prompt")
+    token_ids: np.ndarray = field(default_factory=lambda: np.empty(0, np.int64))
+    length: int = AMPLE
+    always: bool = False
 
-    def __init__(self, prompt_token_ids: TokenIds, output_token_ids: TokenIds = ()) -> None:
-        self._prompt = len(prompt_token_ids)
-        self._length = self._prompt + len(output_token_ids)
-        self._buffer = np.empty(max(64, 2 * self._length), np.int64)
-        self._buffer[: self._prompt] = prompt_token_ids
-        self._buffer[self._prompt : self._length] = output_token_ids
 
-    def __len__(self) -> int:
-        return self._length
-
-    @property
-    def token_ids(self) -> np.ndarray:
-        return self._buffer[: self._length]
-
-    @property
-    def prompt_token_ids(self) -> np.ndarray:
-        return self._buffer[: self._prompt]
-
-    @property
-    def output_token_ids(self) -> np.ndarray:
-        return self._buffer[self._prompt : self._length]
-
-    def accept(self, token_ids: TokenIds) -> None:
-        end = self._length + len(token_ids)
-        if end > len(self._buffer):
-            self._buffer = np.concatenate([self._buffer, np.empty(end, np.int64)])
-        self._buffer[self._length : end] = token_ids
-        self._length = end
-
-    def rollback(self, n: int) -> None:
-        self._length -= n
-
-    def fork(self) -> History:
-        return History(self.prompt_token_ids, self.output_token_ids)
+UNATTENDED = Attention()
 
 
 class Slot:
-    """One live request: its history, and the states of its samplers and selector by name."""
+    """One live request: its history, and the states of its samplers and selector by name.
 
-    __slots__ = ("chain", "history", "resolved", "states")
+    Deferred states are brought up to the history when they are asked for.
+    """
+
+    __slots__ = ("_broken", "_seen", "_states", "chain", "eager", "history", "resolved")
 
     def __init__(self, chain: Any, history: History) -> None:
         self.chain = chain
         self.history = history
-        self.states: dict[str, Any] = {}
         self.resolved: dict[str, Any] = {}
+        self.eager: tuple[Sampler | Selector, ...] = ()
+        """The selector and samplers whose states follow every token at once."""
+        self._states: dict[str, Any] = {}
+        self._seen: dict[str, int] = {}
+        """How many output tokens each deferred state has seen."""
+        self._broken: dict[str, Exception] = {}
+        """Why a deferred state cannot follow any more."""
 
     def open(self, params: Mapping[str, Any], vocabulary: Vocabulary) -> None:
         """Resolve and make the states of all samplers, and bring them up to the history."""
@@ -75,98 +56,253 @@ class Slot:
             self.resolved[sampler.name] = sampler.resolve(params, vocabulary)
         for part in self.parts():
             state = part.new_state(params, prompt)
-            self.states[part.name] = state
-            if output and state is not None:
-                part.accept(state, output)
+            self._states[part.name] = state
+            if state is None:
+                continue
+            if part.deferred:
+                self._seen[part.name] = 0
+            else:
+                self.eager = (*self.eager, part)
+                if output:
+                    part.accept(state, output)
 
     def parts(self) -> Iterable[Sampler | Selector]:
-        yield from self.chain.samplers
         yield self.chain.selector
+        yield from self.chain.samplers
 
-    def accept(self, token_ids: Sequence[int], notes: Sequence[float | None] = ()) -> None:
+    @property
+    def states(self) -> dict[str, Any]:
+        """All states by name, up to date."""
+        return {name: self.state(name) for name in self._states}
+
+    def state(self, name: str) -> Any:
+        """The state of one part, up to date; raises what the part raises when it cannot follow."""
+        if name in self._broken:
+            raise self._broken[name]
+        seen = self._seen.get(name)
+        if seen is not None and seen < self.history.output_length:
+            self._catch_up(name, seen)
+        return self._states.get(name)
+
+    def accept(self, token_ids: Sequence[int], notes: Notes = ()) -> None:
         """Add tokens to the history and to every state; `notes` are the selector's."""
-        self.history.accept(token_ids)
-        selector = self.chain.selector
-        part: Sampler | Selector = selector
-        try:
-            if (state := self.states[selector.name]) is not None:
-                selector.accept(state, token_ids, notes or [None] * len(token_ids))
-            for part in self.chain.samplers:
-                if (state := self.states[part.name]) is not None:
-                    part.accept(state, token_ids)
-        except Exception as error:
-            raise StateFault(f"{part.name} failed: {type(error).__name__}: {error}") from error
+        self.history.accept(token_ids, notes)
+        self.follow(token_ids, notes)
+
+    def follow(self, token_ids: Sequence[int], notes: Notes = ()) -> None:
+        """Bring the eager states up to tokens that the history has already."""
+        for part in self.eager:
+            try:
+                _accept(part, self._states[part.name], token_ids, notes)
+            except Exception as error:
+                raise StateFault(f"{part.name} failed: {type(error).__name__}: {error}") from error
 
     def rollback(self, n: int) -> None:
         """Take the last `n` output tokens back, everywhere."""
-        for part in self.parts():
-            if (state := self.states[part.name]) is not None:
-                part.rollback(state, n)
         self.history.rollback(n)
+        for part in self.eager:
+            part.rollback(self._states[part.name], n)
+        length = self.history.output_length
+        for part in self.parts():
+            seen = self._seen.get(part.name, 0)
+            if seen > length:
+                part.rollback(self._states[part.name], seen - length)
+                self._seen[part.name] = length
 
     def fork(self) -> Slot:
         """An independent copy."""
         child = Slot(self.chain, self.history.fork())
-        child.resolved = self.resolved
+        child.resolved, child.eager = self.resolved, self.eager
+        child._seen, child._broken = self._seen.copy(), self._broken.copy()
         for part in self.parts():
-            state = self.states[part.name]
-            child.states[part.name] = None if state is None else part.fork(state)
+            state = self._states[part.name]
+            child._states[part.name] = None if state is None else part.fork(state)
         return child
+
+    def _catch_up(self, name: str, seen: int) -> None:
+        part = next(part for part in self.parts() if part.name == name)
+        token_ids = self.history.output_token_ids[seen:].tolist()
+        try:
+            _accept(part, self._states[name], token_ids, self.history.notes[-len(token_ids) :])
+        except Exception as error:
+            self._broken[name] = error
+            raise
+        self._seen[name] = seen + len(token_ids)
+
+
+def _accept(part: Sampler | Selector, state: Any, token_ids: Sequence[int], notes: Notes) -> None:
+    if isinstance(part, Selector):
+        noted = [None if note is None or note != note else float(note) for note in notes]
+        part.accept(state, token_ids, noted or [None] * len(token_ids))
+    else:
+        part.accept(state, token_ids)
 
 
 class Slots:
-    """All slots of a scheduler: parameter columns, seeds and positions as arrays over slot numbers."""
+    """All live requests of a scheduler: what every backend needs of them as arrays over slot numbers.
 
-    def __init__(self, vocabulary: Vocabulary, params: Mapping[str, Param], capacity: int = 64) -> None:
+    seeds      uint64 [capacity].
+    positions  int64 [capacity], the index of the token being drawn, for the random numbers.
+    tokens, notes, offsets, lengths, prompt_lengths, epochs  as in `ledger.Ledger`.
+    limits     int64 [capacity], the history length from which on a request needs a look.
+    always     bool [capacity], whether it needs one after every token.
+    entries    the `Slot` of each number, None where it is free.
+    observers  objects whose `filled(slot)` is called when a slot has got a request.
+
+    params     every known parameter by name.
+
+    The parameters of a slot stay as they are until it is freed. Arrays are replaced when they grow;
+    whenever any is, `offsets` is too.
+    """
+
+    def __init__(
+        self,
+        vocabulary: Vocabulary,
+        params: Mapping[str, Param],
+        capacity: int = 64,
+        num_threads: int | None = None,
+    ) -> None:
         self.vocabulary = vocabulary
+        self.num_threads = num_threads
         self.seeds = np.zeros(capacity, np.uint64)
         self.positions = np.zeros(capacity, np.int64)
+        self.limits = np.full(capacity, AMPLE)
+        self.always = np.zeros(capacity, bool)
         self.entries: list[Any] = [None] * capacity
-        self._params = params
+        self.observers: WeakSet[Any] = WeakSet()
+        self._ledger = Ledger(capacity)
+        self.params = params
         self._columns: dict[str, np.ndarray] = {}
         self._given: list[Mapping[str, Any]] = [{}] * capacity
+        self._attention = [UNATTENDED] * capacity
+        self._watchers = np.zeros(vocabulary.size, np.int32)
+        """How many requests watch each token."""
+        self._watched = np.zeros(vocabulary.size + 2, bool)
+        """Whether any does, from token −1 on; what is no token counts as watched."""
+        self._watched[[0, -1]] = True
+        self._calm = AMPLE
+        """After so many more tokens, or more, the first request reaches its limit."""
         self._free = list(range(capacity - 1, -1, -1))
+
+    @property
+    def tokens(self) -> np.ndarray:
+        return self._ledger.tokens
+
+    @property
+    def notes(self) -> np.ndarray:
+        return self._ledger.notes
+
+    @property
+    def offsets(self) -> np.ndarray:
+        return self._ledger.offsets
+
+    @property
+    def lengths(self) -> np.ndarray:
+        return self._ledger.lengths
+
+    @property
+    def prompt_lengths(self) -> np.ndarray:
+        return self._ledger.prompt_lengths
+
+    @property
+    def epochs(self) -> np.ndarray:
+        return self._ledger.epochs
+
+    def given(self, slot: int) -> Mapping[str, Any]:
+        """The parameters of a slot that are not neutral."""
+        return self._given[slot]
 
     def column(self, name: str) -> np.ndarray:
         """The values of parameter `name` for every slot number; neutral where not given."""
         column = self._columns.get(name)
         if column is None:
-            column = self._new_column(self._params[name], len(self.entries))
+            column = self._new_column(self.params[name], len(self.entries))
             for slot, given in enumerate(self._given):
                 if name in given:
                     column[slot] = given[name]
             self._columns[name] = column
         return column
 
-    def put(self, entry: Slot, given: Mapping[str, Any], seed: int, position: int | None = None) -> int:
+    def put(
+        self,
+        entry: Slot,
+        given: Mapping[str, Any],
+        seed: int,
+        position: int | None = None,
+        attention: Attention = UNATTENDED,
+    ) -> int:
         """Take a slot for `entry` with the non-neutral parameters `given`; its number."""
         if not self._free:
             self._grow()
         slot = self._free.pop()
         self.entries[slot] = entry
         self._given[slot] = given
+        entry.history.sit(self._ledger, slot)
         self.seeds[slot] = seed
         self.positions[slot] = len(entry.history) if position is None else position
+        self._attend(slot, attention)
         for name in given:
             if name in self._columns:
                 self._columns[name][slot] = given[name]
+        for observer in self.observers:
+            observer.filled(slot)
         return slot
 
     def remove(self, slot: int) -> None:
         """Free a slot; its columns become neutral again."""
         for name in self._given[slot]:
             if name in self._columns:
-                self._columns[name][slot] = self._params[name].neutral
+                self._columns[name][slot] = self.params[name].neutral
+        self.entries[slot].history.leave()
+        self._watch(self._attention[slot].token_ids, -1)
+        self._attend(slot, UNATTENDED)
         self.entries[slot], self._given[slot] = None, {}
         self._free.append(slot)
 
-    def accept(self, slot: int, token_ids: Sequence[int], notes: Sequence[float | None] = ()) -> None:
-        self.entries[slot].accept(token_ids, notes)
+    def accept(self, slot: int, token_ids: Sequence[int], notes: Notes = ()) -> None:
+        """Add tokens to one slot and its states."""
+        self.append(slot, token_ids, notes)
+        self.entries[slot].follow(token_ids, notes)
+
+    def append(self, slot: int, token_ids: Sequence[int], notes: Notes = ()) -> None:
+        """Add tokens to one slot, but not to its eager states: `Slot.follow` does that."""
+        self.entries[slot].history.accept(token_ids, notes)
         self.positions[slot] += len(token_ids)
+        self._calm -= len(token_ids)
+
+    def extend(self, numbers: np.ndarray, token_ids: np.ndarray, notes: np.ndarray) -> None:
+        """`append` one token with its note to each of the slots `numbers` [n], all different."""
+        self.positions[numbers] = self.positions[numbers] + ONE
+        self._ledger.extend(numbers, token_ids, notes)
+        self._calm -= 1
+
+    def due(self, numbers: np.ndarray) -> np.ndarray | None:
+        """bool [n]: which of the slots `numbers` [n] have reached their limits; None if none has."""
+        if self._calm <= 0:
+            self._calm = int((self.limits - self.lengths).min())
+            if self._calm <= 0:
+                return self.lengths[numbers] >= self.limits[numbers]
+        return None
 
     def rollback(self, slot: int, n: int) -> None:
         self.entries[slot].rollback(n)
         self.positions[slot] -= n
+
+    def watched(self, token_ids: np.ndarray) -> np.ndarray:
+        """bool [n]: which of `token_ids` [n] some request watches, or are no tokens of the vocabulary."""
+        return self._watched.take(token_ids + ONE, mode="clip")
+
+    def _attend(self, slot: int, attention: Attention) -> None:
+        self._attention[slot] = attention
+        self._watch(attention.token_ids, 1)
+        self.limits[slot] = attention.length
+        self._calm = min(self._calm, attention.length - int(self.lengths[slot]))
+        self.always[slot] = attention.always
+
+    def _watch(self, token_ids: np.ndarray, change: int) -> None:
+        if len(token_ids):
+            self._watchers[token_ids] += change
+            self._watched[token_ids + 1] = self._watchers[token_ids] > 0
 
     def _new_column(self, param: Param, size: int) -> np.ndarray:
         typed = {float: np.float64, int: np.int64, bool: np.bool_}
@@ -177,10 +313,14 @@ class Slots:
 
     def _grow(self) -> None:
         size = len(self.entries)
+        self._ledger.resize(2 * size)
         self.seeds = np.concatenate([self.seeds, np.zeros(size, np.uint64)])
         self.positions = np.concatenate([self.positions, np.zeros(size, np.int64)])
+        self.limits = np.concatenate([self.limits, np.full(size, AMPLE)])
+        self.always = np.concatenate([self.always, np.zeros(size, bool)])
         self.entries += [None] * size
         self._given += [{}] * size
+        self._attention += [UNATTENDED] * size
         for name, column in self._columns.items():
-            self._columns[name] = np.concatenate([column, self._new_column(self._params[name], size)])
+            self._columns[name] = np.concatenate([column, self._new_column(self.params[name], size)])
         self._free = list(range(2 * size - 1, size - 1, -1))

@@ -11,9 +11,10 @@ from engine_sampler import SamplingParams, Vocabulary
 from engine_sampler.backends.host import NumpyBackend
 from engine_sampler.chain import Chain
 from engine_sampler.grouping import Grouping
+from engine_sampler.ledger import AMPLE, History
 from engine_sampler.registry import default_registry
 from engine_sampler.request import Request
-from engine_sampler.slots import History, Slots
+from engine_sampler.slots import Slots
 
 from .engines import ToyMatcher, make_scheduler, model_step
 
@@ -45,7 +46,7 @@ def backend() -> CountingBackend:
 def seated(slots: Slots, matcher: Any = None, **settings: Any) -> Request:
     params = SamplingParams(**settings)
     request = Request("r", params, History([1]), VOCABULARY, matcher=matcher)
-    request.slot = slots.put(request.entry, params.given, request.seed)
+    request.slot = slots.put(request.entry, params.given, request.seed, attention=request.attention())
     return request
 
 
@@ -57,7 +58,7 @@ def test_values_do_not_split_groups_but_shapes_do(slots: Slots, backend: Countin
         seated(slots, temperature=0.9, top_k=3),
         seated(slots, top_k=300),
     ]
-    members = Grouping(slots, backend).members(requests)
+    members = Grouping(slots, backend).roster(requests).members
     assert [m.places.tolist() for m in members] == [[0, 2], [1, 4], [3]]
     assert members[0].rows["temperature"].tolist() == [0.7, 0.9]
 
@@ -71,7 +72,7 @@ def test_grammars_and_processed_logprobs_make_groups_of_their_own(
         seated(slots, logprobs=1, logprobs_mode="processed"),
         seated(slots, logprobs=1),
     ]
-    groups = Grouping(slots, backend).groups(requests, np.array([7, 5, 3, 1]))
+    groups = Grouping(slots, backend).roster(requests).groups(np.array([7, 5, 3, 1]))
     assert [g.index.tolist() for g in groups] == [[7, 1], [5], [3]]
     assert [g.masked for g in groups] == [False, True, False]
     assert [g.want_processed for g in groups] == [False, False, True]
@@ -87,31 +88,49 @@ def test_a_greedy_choice_needs_no_samplers_unless_the_processed_row_is_wanted(
     assert grouping.configuration(asked).chain.key == ("top_k", "temperature", "greedy")
 
 
-def test_groups_are_kept_while_the_members_stay(slots: Slots, backend: CountingBackend) -> None:
+def test_a_roster_is_kept_while_it_is_asked_for_with_the_same_list(
+    slots: Slots, backend: CountingBackend
+) -> None:
     requests = [seated(slots), seated(slots, top_k=3)]
     grouping = Grouping(slots, backend)
-    first = grouping.members(requests)
-    assert grouping.members(requests) is first
-    assert [m.places.tolist() for m in grouping.members(requests[::-1])] == [[0], [1]]
-    assert grouping.members(requests) is not first
+    first = grouping.roster(requests)
+    assert grouping.roster(requests) is first
+    assert first.groups(first.places) is first.groups(first.places)
+    other = grouping.roster(requests[::-1])
+    assert other is not first
+    assert [m.places.tolist() for m in other.members] == [[0], [1]]
+
+
+def test_a_roster_knows_who_needs_what(slots: Slots, backend: CountingBackend) -> None:
+    requests = [
+        seated(slots),
+        seated(slots, matcher=ToyMatcher({}), max_tokens=5),
+        seated(slots, logprobs=1, max_time=3.0),
+    ]
+    roster = Grouping(slots, backend).roster(requests)
+    assert roster.slots.tolist() == [r.slot for r in requests]
+    assert roster.always is not None
+    assert roster.always.tolist() == [False, True, True]
+    assert (roster.masked, roster.scored, roster.streamed) == ([1], [2], [])
+    assert slots.limits[roster.slots].tolist() == [AMPLE, 6, AMPLE]
 
 
 def test_a_configuration_is_compiled_once(slots: Slots, backend: CountingBackend) -> None:
     grouping = Grouping(slots, backend)
     for top_k in (3, 4, 5):
-        grouping.members([seated(slots, top_k=top_k)])
+        grouping.roster([seated(slots, top_k=top_k)])
     assert backend.compiled == [("top_k", "dist")]
 
 
 def test_a_slot_that_changes_hands_is_grouped_anew(slots: Slots, backend: CountingBackend) -> None:
     grouping = Grouping(slots, backend)
     old = seated(slots, temperature=0.5)
-    assert grouping.members([old])[0].rows["temperature"].tolist() == [0.5]
+    assert grouping.roster([old]).members[0].rows["temperature"].tolist() == [0.5]
     slots.remove(old.slot)
     grouping.forget()
     new = seated(slots, temperature=0.25)
     assert new.slot == old.slot
-    assert grouping.members([new])[0].rows["temperature"].tolist() == [0.25]
+    assert grouping.roster([new]).members[0].rows["temperature"].tolist() == [0.25]
 
 
 def test_no_requests_make_no_groups_even_after_the_last_has_left(
@@ -119,16 +138,17 @@ def test_no_requests_make_no_groups_even_after_the_last_has_left(
 ) -> None:
     grouping = Grouping(slots, backend)
     request = seated(slots)
-    grouping.members([request])
+    grouping.roster([request])
     slots.remove(request.slot)
     grouping.forget()
-    assert grouping.groups([], np.empty(0, np.int64)) == []
+    nobody = grouping.roster([])
+    assert nobody.groups(nobody.places) == []
 
 
 def test_a_scheduler_groups_anew_only_when_its_requests_change(monkeypatch: pytest.MonkeyPatch) -> None:
     made = []
-    group = Grouping._group
-    monkeypatch.setattr(Grouping, "_group", lambda self, rs: made.append(len(rs)) or group(self, rs))
+    some = Grouping.some
+    monkeypatch.setattr(Grouping, "some", lambda self, rs: made.append(len(rs)) or some(self, rs))
     scheduler = make_scheduler()
     for seed in range(3):
         scheduler.add(SamplingParams(seed=seed, logit_bias={39: -100.0}))
@@ -140,3 +160,8 @@ def test_a_scheduler_groups_anew_only_when_its_requests_change(monkeypatch: pyte
     scheduler.add(SamplingParams())
     model_step(scheduler)
     assert made == [3, 2, 3]
+    model_step(scheduler, [3, 0])
+    model_step(scheduler, (3, 0))
+    assert made == [3, 2, 3, 2]
+    model_step(scheduler)
+    assert made == [3, 2, 3, 2, 3]

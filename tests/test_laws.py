@@ -323,7 +323,7 @@ def reseeded(rows: Rows, seeds: Sequence[int], positions: Sequence[int]) -> Rows
     """Copies of the first request, each with a seed and a position of its own."""
     slots, first = rows._slots, rows._index[0]
     copies = [
-        slots.put(slots.entries[first], slots._given[first], seed, position)
+        slots.put(slots.entries[first], slots.given(first), seed, position)
         for seed, position in zip(seeds, positions, strict=True)
     ]
     return Rows(slots, np.array(copies, np.int64))

@@ -8,9 +8,10 @@ from typing import Any
 import pytest
 
 from engine_sampler import ParameterError, SamplingParams, Vocabulary
+from engine_sampler.ledger import History
 from engine_sampler.registry import default_registry
 from engine_sampler.request import Request
-from engine_sampler.slots import History, Slots
+from engine_sampler.slots import Slots
 
 from .engines import EOS, TOKENIZER, VOCAB, ToyMatcher
 

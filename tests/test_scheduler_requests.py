@@ -157,7 +157,7 @@ def test_an_unseeded_request_reports_the_seed_that_repeats_it() -> None:
 
 
 def test_explain_names_the_groups_and_who_runs_them() -> None:
-    scheduler = make_scheduler()
+    scheduler = make_scheduler(backend="numpy")
     for name, settings in (("a", {"top_k": 5}), ("b", {}), ("c", {"top_k": 9, "temperature": 1.0})):
         scheduler.add(SamplingParams(**settings), request_id=name)
     groups = scheduler.explain()

@@ -13,9 +13,10 @@ from hypothesis import strategies as st
 from engine_sampler import SamplingParams, Vocabulary
 from engine_sampler.chain import Chain, build_chain
 from engine_sampler.contract import Sampler
+from engine_sampler.ledger import AMPLE, History
 from engine_sampler.registry import default_registry
 from engine_sampler.rows import Rows
-from engine_sampler.slots import History, Slot, Slots, StateFault
+from engine_sampler.slots import Attention, Slot, Slots, StateFault
 
 VOCABULARY = Vocabulary(50, (49,))
 
@@ -202,6 +203,183 @@ def test_a_state_that_cannot_follow_is_named() -> None:
     entry.open(SamplingParams(), VOCABULARY)
     with pytest.raises(StateFault, match="stubborn failed: ValueError: no more"):
         entry.accept([2])
+
+
+# --- deferred states -----------------------------------------------------------------------------
+
+
+class Sum(Sampler):
+    """Keeps the sum of the output; 13 is too much for it."""
+
+    name = "sum"
+
+    def new_state(self, params: Any, prompt_token_ids: Any) -> list[int]:
+        return [0]
+
+    def accept(self, state: list[int], token_ids: Sequence[int]) -> None:
+        if 13 in token_ids:
+            raise ValueError("unlucky")
+        for token in token_ids:
+            state.append(state[-1] + token)
+
+    def rollback(self, state: list[int], n: int) -> None:
+        del state[len(state) - n :]
+
+
+class DeferredSum(Sum):
+    deferred = True
+
+
+def entry_with(part: Sampler, output: Sequence[int] = ()) -> Slot:
+    entry = Slot(Chain((part,), build_chain(SamplingParams()).selector), History([1], output))
+    entry.open(SamplingParams(), VOCABULARY)
+    return entry
+
+
+def test_a_deferred_state_is_brought_up_when_it_is_asked_for() -> None:
+    eager, deferred = entry_with(Sum()), entry_with(DeferredSum())
+    assert [part.name for part in eager.eager] == ["sum"]
+    assert deferred.eager == ()
+    deferred.accept([13])
+    deferred.rollback(1)
+    deferred.accept([1, 2])
+    assert deferred.state("sum") == [0, 1, 3]
+    assert deferred.state("dist") is None
+    assert deferred.states == {"dist": None, "sum": [0, 1, 3]}
+
+
+@given(
+    output=ids,
+    moves=st.lists(
+        st.one_of(st.integers(0, 5), st.lists(st.tuples(st.integers(0, 49), st.floats(0, 9)), max_size=5)),
+        max_size=12,
+    ),
+    asked=st.sets(st.integers(0, 12)),
+)
+def test_deferred_states_equal_eager_ones(output: list[int], moves: list[Any], asked: set[int]) -> None:
+    """A move takes tokens back, or accepts some with their notes; states are asked for now and then."""
+    params = SamplingParams(**SETTINGS)
+    entry, always = (make_entry(params, [1, 2], output) for _ in range(2))
+    for i, move in enumerate(moves):
+        for slot in (entry, always):
+            if isinstance(move, int):
+                slot.rollback(min(move, slot.history.output_length))
+            else:
+                slot.accept([t for t, _ in move], [n for _, n in move])
+        vars_of(always)
+        if i in asked:
+            entry = entry.fork()
+            assert vars_of(entry) == vars_of(always)
+    assert vars_of(entry) == vars_of(always)
+
+
+def test_a_deferred_state_that_cannot_follow_says_so_whenever_it_is_asked_for() -> None:
+    entry = entry_with(DeferredSum(), [5])
+    entry.accept([13])
+    for slot in (entry, entry, entry.fork()):
+        with pytest.raises(ValueError, match="unlucky"):
+            slot.state("sum")
+    assert entry.state("dist") is None
+
+
+# --- what backends and schedulers follow ---------------------------------------------------------
+
+
+class Mirror:
+    def __init__(self) -> None:
+        self.seen: list[int] = []
+
+    def filled(self, slot: int) -> None:
+        self.seen.append(slot)
+
+
+def test_observers_hear_of_every_slot_that_is_filled_as_long_as_they_live() -> None:
+    slots, mirror = make_slots(), Mirror()
+    put(slots)
+    slots.observers.add(mirror)
+    numbers = [put(slots) for _ in range(5)]
+    assert mirror.seen == numbers
+    del mirror
+    put(slots)
+    assert len(slots.observers) == 0
+
+
+def test_no_array_is_replaced_unless_the_offsets_are() -> None:
+    names = ("seeds", "positions", "tokens", "notes", "lengths", "prompt_lengths", "epochs")
+    slots, numbers = make_slots(), []
+    for step in range(300):
+        before, offsets = [getattr(slots, name) for name in names], slots.offsets
+        if step % 10 == 0:
+            numbers.append(put(slots, [1] * step))
+        else:
+            slots.extend(np.array(numbers), np.array(numbers), np.zeros(len(numbers)))
+        same = [getattr(slots, name) is array for name, array in zip(names, before, strict=True)]
+        assert all(same) or slots.offsets is not offsets
+
+
+def test_tokens_are_watched_while_a_request_watches_them() -> None:
+    slots = make_slots()
+    tokens = np.array([-7, -1, 0, 3, 49, 50, 10**9])
+    no_tokens = [True, True, False, False, False, True, True]
+    entries = [make_entry(SamplingParams()) for _ in range(3)]
+    watching = [Attention(np.array(watched, np.int64)) for watched in ([3, 49], [3], [0])]
+    numbers = [slots.put(e, {}, 0, attention=w) for e, w in zip(entries, watching, strict=True)]
+    assert slots.watched(tokens).all()
+    slots.remove(numbers[0])
+    assert slots.watched(tokens).tolist() == [True, True, True, True, False, True, True]
+    slots.remove(numbers[1])
+    slots.remove(numbers[2])
+    assert slots.watched(tokens).tolist() == no_tokens
+
+
+def test_a_freed_slot_needs_no_look() -> None:
+    slots = make_slots()
+    slot = slots.put(make_entry(SamplingParams()), {}, 0, attention=Attention(length=7, always=True))
+    assert (slots.limits[slot], slots.always[slot]) == (7, True)
+    slots.remove(slot)
+    assert (slots.limits[slot], slots.always[slot]) == (AMPLE, False)
+
+
+def test_slots_are_due_from_their_limits_on() -> None:
+    slots = make_slots()
+    limits = [5, AMPLE, 4, 9]
+    numbers = [
+        slots.put(make_entry(SamplingParams(), [1, 2]), {}, 0, attention=Attention(length=n)) for n in limits
+    ]
+    chance = np.random.default_rng(1)
+    for _ in range(300):
+        some = chance.permutation(numbers)[: chance.integers(1, 5)]
+        move = chance.integers(3)
+        if move == 0:
+            slots.extend(some, some, np.full(len(some), np.nan))
+        elif move == 1:
+            slots.append(int(some[0]), [1] * int(chance.integers(3)))
+        else:
+            slots.rollback(int(some[0]), int(slots.lengths[some[0]] - 2))
+        expected = [bool(slots.lengths[n] >= limits[numbers.index(n)]) for n in some.tolist()]
+        due = slots.due(some)
+        assert expected == ([False] * len(some) if due is None else due.tolist())
+
+
+def test_one_token_for_each_of_many_slots_is_as_good_as_one_by_one() -> None:
+    together, singly = make_slots(), make_slots()
+    numbers = [[put(slots, [1] * i, mirostat=2) for i in range(9)] for slots in (together, singly)]
+    assert numbers[0] == numbers[1]
+    for step in range(100):
+        some = np.array(numbers[0][step % 3 :])
+        tokens, notes = (some * step) % 50, np.where(some % 2 == 0, np.nan, some / 7 + step)
+        together.extend(some, tokens, notes)
+        for number, token, note in zip(some.tolist(), tokens.tolist(), notes.tolist(), strict=True):
+            singly.accept(number, [token], [None if np.isnan(note) else note])
+    assert together.lengths.tolist() == singly.lengths.tolist()
+    assert together.positions.tolist() == singly.positions.tolist()
+    for number in numbers[0]:
+        pair = [slots.entries[number] for slots in (together, singly)]
+        assert pair[0].history.token_ids.tolist() == pair[1].history.token_ids.tolist()
+        assert pair[0].states["mirostat_v2"] == pair[1].states["mirostat_v2"]
+
+
+# --- rows ----------------------------------------------------------------------------------------
 
 
 def test_rows_read_their_slots() -> None:

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from ..contract import StoppingCriteria, StopVerdict, Vocabulary
+from ..contract import StoppingCriteria, StopVerdict, Vocabulary, Watch
 
 
 class Eos(StoppingCriteria):
@@ -27,6 +27,9 @@ class Eos(StoppingCriteria):
         self, params: Mapping[str, Any], prompt_token_ids: np.ndarray, vocabulary: Vocabulary
     ) -> frozenset[int]:
         return frozenset(vocabulary.eos_token_ids)
+
+    def watch(self, params: Mapping[str, Any], prompt_token_ids: np.ndarray, vocabulary: Vocabulary) -> Watch:
+        return Watch(vocabulary.eos_token_ids)
 
     def check(self, state: frozenset[int], token_ids: Sequence[int], text: str) -> StopVerdict | None:
         return StopVerdict(None) if any(t in state for t in token_ids) else None

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from ..contract import Param, StoppingCriteria, StopVerdict, Vocabulary
+from ..contract import Param, StoppingCriteria, StopVerdict, Vocabulary, Watch
 
 
 @dataclass
@@ -30,6 +30,9 @@ class MaxTokens(StoppingCriteria):
         self, params: Mapping[str, Any], prompt_token_ids: np.ndarray, vocabulary: Vocabulary
     ) -> Countdown:
         return Countdown(params["max_tokens"])
+
+    def watch(self, params: Mapping[str, Any], prompt_token_ids: np.ndarray, vocabulary: Vocabulary) -> Watch:
+        return Watch(output_length=params["max_tokens"])
 
     def check(self, state: Countdown, token_ids: Sequence[int], text: str) -> StopVerdict | None:
         state.left -= len(token_ids)

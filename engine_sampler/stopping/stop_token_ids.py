@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from ..contract import Param, StoppingCriteria, StopVerdict, Vocabulary
+from ..contract import Param, StoppingCriteria, StopVerdict, Vocabulary, Watch
 from ..samplers._phrases import token_ids
 
 
@@ -31,6 +31,9 @@ class StopTokenIds(StoppingCriteria):
     ) -> frozenset[int]:
         vocabulary.check_ids("stop_token_ids", params["stop_token_ids"])
         return frozenset(params["stop_token_ids"])
+
+    def watch(self, params: Mapping[str, Any], prompt_token_ids: np.ndarray, vocabulary: Vocabulary) -> Watch:
+        return Watch(params["stop_token_ids"])
 
     def check(self, state: frozenset[int], token_ids: Sequence[int], text: str) -> StopVerdict | None:
         return next((StopVerdict(t) for t in token_ids if t in state), None)

@@ -9,10 +9,11 @@ import numpy as np
 
 from ..chain import Chain
 from ..contract import Param, ParameterError, Sampler, Selection, Selector, Vocabulary
+from ..ledger import History
 from ..params import SamplingParams
 from ..registry import default_registry
 from ..rows import Rows
-from ..slots import History, Slot, Slots
+from ..slots import Slot, Slots
 
 Params = Mapping[str, Any]
 """`SamplingParams`, or some parameters by name, such as {"min_p": 0.05}; the others are neutral."""
