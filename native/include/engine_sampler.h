@@ -142,8 +142,8 @@ typedef struct es_sequences {
     int64_t n;
 } es_sequences;
 
-/* The parameters of one request, written when it joins, then constant. Neutral where not given;
- * defaults and formulas are those of engine_sampler's samplers. */
+/* The parameters of one request, written when it joins, then constant; of free slots the size alone.
+ * Neutral where not given; defaults and formulas are those of engine_sampler's samplers. */
 typedef struct es_params {
     uint32_t size;
     int32_t top_p_cut;       /* 0 reach, 1 exceed, 2 below */

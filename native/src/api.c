@@ -364,11 +364,13 @@ static const void *row_of(const es_tensor *t, int64_t row) {
 
 static int32_t check_rows(es_context *context, const es_tensor *logits, int64_t vocab_size, const int64_t *rows,
                           int64_t n, const void *out) {
-    if (!logits || (n && (!rows || !out))) return fail(context, ES_INVALID, "an argument is missing");
+    if (!logits || n < 0 || (n && (!rows || !out))) return fail(context, ES_INVALID, "an argument is missing");
+    const int32_t code = check_logits(context, logits, vocab_size);
+    if (code != ES_OK) return code;
     for (int64_t i = 0; i < n; i++)
         if (rows[i] < 0 || rows[i] >= logits->shape[0])
             return fail(context, ES_INVALID, "row %lld of %lld", (long long)rows[i], (long long)logits->shape[0]);
-    return check_logits(context, logits, vocab_size);
+    return ES_OK;
 }
 
 static int32_t maxima(es_context *context, const es_tensor *logits, int64_t vocab_size, const int64_t *rows,

@@ -283,6 +283,7 @@ typedef struct es_penalized {
 
 /* The usual case in a few plain loops: one window, or two that hold the same tokens, and one factor. */
 static int penalize_alike(const es_params *p, const es_window *a, const es_window *b, es_penalized *out) {
+    if (!a->n && !b->n) return 0;
     const int same = a->n == b->n && !memcmp(a->ids, b->ids, (size_t)a->n * sizeof *a->ids);
     const int sloped = p->repetition_penalty_slope != 0 && p->repetition_reach > 0;
     if (!(same || !a->n || !b->n) || sloped || p->penalty_exempt.n) return 0;

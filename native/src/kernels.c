@@ -170,9 +170,12 @@ static double log_sum(const void *row, int32_t kind, int64_t n) {
         for (int64_t i = 0; i < ES_CHUNK; i++)
             buffer[i] = i < count ? value_kind(row, first + i, kind) : -__builtin_inff();
         vf sum = vf_set(0.0f);
-        for (int i = 0; i < ES_CHUNK; i += W) {
-            const vf y = vf_mul(vf_sub(vf_load(buffer + i), top), vf_set(1.4426950408889634f));
-            sum = vf_add(sum, vf_weight(vf_max(y, vf_set(-120.0f))));
+        for (int i = 0; i < ES_CHUNK; i += W_ABREAST * W) {
+            vf y[W_ABREAST];
+            EACH(k) y[k] = vf_mul(vf_sub(vf_load(buffer + i + k * W), top), vf_set(1.4426950408889634f));
+            EACH(k) y[k] = vf_max(y[k], vf_set(-120.0f));
+            vf_weights(y);
+            EACH(k) sum = vf_add(sum, y[k]);
         }
         float lanes[W];
         vf_store(lanes, sum);

@@ -52,13 +52,11 @@ ES_INLINE uint32_t vf_gt(vf a, vf b) { return _mm512_cmp_ps_mask(a, b, _CMP_GT_O
 ES_INLINE uint32_t vf_eq(vf a, vf b) { return _mm512_cmp_ps_mask(a, b, _CMP_EQ_OQ); }
 /* a where the bit is set, else 0 */
 ES_INLINE vf vf_select(uint32_t mask, vf a) { return _mm512_maskz_mov_ps((__mmask16)mask, a); }
-/* Remembers NaNs: any lane of the result is non-zero once one was seen. */
-typedef uint32_t vnan;
-ES_INLINE vnan vnan_none(void) { return 0; }
-ES_INLINE vnan vnan_see(vnan seen, vf a, vf b) {
-    return seen | _mm512_cmp_ps_mask(a, b, _CMP_UNORD_Q);
-}
-ES_INLINE int vnan_any(vnan seen) { return seen != 0; }
+/* Remembers whether a NaN was seen. Here: the lanes in which there was none. */
+typedef __mmask16 vnan;
+ES_INLINE vnan vnan_none(void) { return 0xFFFF; }
+ES_INLINE vnan vnan_see(vnan seen, vf a, vf b) { return _mm512_mask_cmp_ps_mask(seen, a, b, _CMP_ORD_Q); }
+ES_INLINE int vnan_any(vnan seen) { return seen != 0xFFFF; }
 ES_INLINE float vf_greatest(vf a) { return _mm512_reduce_max_ps(a); }
 /* The greatest of each of four vectors. */
 ES_INLINE void vf_greatest4(float *out, vf a, vf b, vf c, vf d) {
@@ -415,20 +413,32 @@ ES_INLINE int64_t vf_append_ids(float *values, int32_t *ids, int64_t n, vf a, co
 
 #define W_ALL ((uint32_t)((1ull << W) - 1))
 
+/* So many vectors are worked on at once where an operation waits for the one before it: a processor
+ * looks only so far ahead. */
+#define W_ABREAST (W == 16 ? 4 : 2)
+#define EACH(k) for (int k = 0; k < W_ABREAST; k++)
+
 /* 2^(y + 30) for y in [-120, 0]: the weights of the arithmetic contract, before rint. Adding the
  * magic number rounds y to the nearest even integer n and leaves n + 30 in the low bits of the sum,
  * which are then the exponent. */
-ES_INLINE vf vf_weight(vf y) {
+ES_INLINE void vf_weights(vf *y) {
     const vf magic = vf_set(0x1.8p23f + 30.0f);
-    const vf sum = vf_add(y, magic);
-    const vf r = vf_sub(y, vf_sub(sum, magic));
-    vf p = vf_add(vf_mul(r, vf_set(1.326472731307149e-3f)), vf_set(9.671512991189957e-3f));
-    const vf square = vf_mul(r, r);
-    p = vf_mul(p, square);
-    p = vf_add(p, vf_add(vf_mul(r, vf_set(5.550733581185341e-2f)), vf_set(2.4022242426872253e-1f)));
-    p = vf_mul(p, square);
-    p = vf_add(p, vf_add(vf_mul(r, vf_set(6.931470036506653e-1f)), vf_set(1.0f)));
-    return vf_raise(p, sum);
+    vf sum[W_ABREAST], r[W_ABREAST], square[W_ABREAST], p[W_ABREAST], low[W_ABREAST];
+    EACH(k) sum[k] = vf_add(y[k], magic);
+    EACH(k) r[k] = vf_sub(sum[k], magic);
+    EACH(k) r[k] = vf_sub(y[k], r[k]);
+    EACH(k) p[k] = vf_mul(r[k], vf_set(1.326472731307149e-3f));
+    EACH(k) square[k] = vf_mul(r[k], r[k]);
+    EACH(k) p[k] = vf_add(p[k], vf_set(9.671512991189957e-3f));
+    EACH(k) low[k] = vf_mul(r[k], vf_set(5.550733581185341e-2f));
+    EACH(k) p[k] = vf_mul(p[k], square[k]);
+    EACH(k) low[k] = vf_add(low[k], vf_set(2.4022242426872253e-1f));
+    EACH(k) p[k] = vf_add(p[k], low[k]);
+    EACH(k) low[k] = vf_mul(r[k], vf_set(6.931470036506653e-1f));
+    EACH(k) p[k] = vf_mul(p[k], square[k]);
+    EACH(k) low[k] = vf_add(low[k], vf_set(1.0f));
+    EACH(k) p[k] = vf_add(p[k], low[k]);
+    EACH(k) y[k] = vf_raise(p[k], sum[k]);
 }
 
 /* An upper bound of 2^y for y in [-31, 0], at most 1.0615 times it: y + 1 with 23 more bits in place
@@ -436,8 +446,10 @@ ES_INLINE vf vf_weight(vf y) {
 ES_INLINE vf vf_line(vf y) { return vi_reread(vi_rint(vf_mul(vf_add(y, vf_set(127.0f)), vf_set(0x1p23f)))); }
 
 /* Distances in bits below the peak, no less than -31, where a weight is 0. */
-ES_INLINE vf vf_distance(vf logits, vf peak) {
-    return vf_max(vf_mul(vf_sub(logits, peak), vf_set(1.4426950408889634f)), vf_set(-31.0f));
+ES_INLINE void vf_distances(vf *x, vf peak) {
+    EACH(k) x[k] = vf_sub(x[k], peak);
+    EACH(k) x[k] = vf_mul(x[k], vf_set(1.4426950408889634f));
+    EACH(k) x[k] = vf_max(x[k], vf_set(-31.0f));
 }
 
 #endif

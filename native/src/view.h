@@ -88,22 +88,30 @@ ES_INLINE es_chunk chunk_of(const es_view *v, int64_t c, float *buffer) {
 
 /* --- greatest values ------------------------------------------------------------------------- */
 
-ES_INLINE vf chunk_greatest(const void *p, int32_t kind, vnan *seen) {
+/* Remembers NaNs in two places, so that one compare need not wait for the one before. */
+typedef struct es_nans {
+    vnan even, odd;
+} es_nans;
+
+ES_INLINE vf chunk_greatest(const void *p, int32_t kind, es_nans *seen) {
     vf best[4];
+    es_nans nans = *seen;
     for (int k = 0; k < 4; k++) best[k] = vf_set(-__builtin_inff());
     for (int i = 0; i < ES_CHUNK; i += 4 * W) {
         const vf a = load_kind(p, i, kind), b = load_kind(p, i + W, kind);
         const vf c = load_kind(p, i + 2 * W, kind), d = load_kind(p, i + 3 * W, kind);
-        *seen = vnan_see(vnan_see(*seen, a, b), c, d);
+        nans.even = vnan_see(nans.even, a, b);
+        nans.odd = vnan_see(nans.odd, c, d);
         best[0] = vf_max(a, best[0]);
         best[1] = vf_max(b, best[1]);
         best[2] = vf_max(c, best[2]);
         best[3] = vf_max(d, best[3]);
     }
+    *seen = nans;
     return vf_max(vf_max(best[0], best[1]), vf_max(best[2], best[3]));
 }
 
-ES_INLINE void scan_whole(const void *source, int64_t whole, int32_t kind, float *maxima, vnan *seen) {
+ES_INLINE void scan_whole(const void *source, int64_t whole, int32_t kind, float *maxima, es_nans *seen) {
     const size_t step = ES_CHUNK * kind_size(kind);
     const char *p = source;
     int64_t c = 0;
@@ -128,12 +136,12 @@ static float greatest_float(const float *values, int64_t n) {
 /* Chunk maxima and peak of the row as given. Returns an es_row_status. */
 static int32_t scan_row(es_view *v) {
     const int64_t whole = v->n / ES_CHUNK;
-    vnan seen = vnan_none();
+    es_nans seen = {vnan_none(), vnan_none()};
     if (v->kind == ES_FLOAT) scan_whole(v->source, whole, ES_FLOAT, v->maxima, &seen);
     else if (v->kind == ES_HALF) scan_whole(v->source, whole, ES_HALF, v->maxima, &seen);
     else scan_whole(v->source, whole, ES_BFLOAT, v->maxima, &seen);
     float peak = greatest_float(v->maxima, whole);
-    int bad = vnan_any(seen);
+    int bad = vnan_any(seen.even) | vnan_any(seen.odd);
     if (whole * ES_CHUNK < v->n) {
         float last = -__builtin_inff();
         for (int64_t i = whole * ES_CHUNK; i < v->n; i++) {
@@ -153,8 +161,8 @@ static int32_t scan_row(es_view *v) {
 static float chunk_maximum(const es_view *v, int64_t c) {
     float buffer[ES_CHUNK];
     fill_chunk(v, c, buffer);
-    vnan seen = vnan_none();
-    return vf_greatest(chunk_greatest(buffer, ES_FLOAT, &seen));
+    es_nans ignored = {vnan_none(), vnan_none()};
+    return vf_greatest(chunk_greatest(buffer, ES_FLOAT, &ignored));
 }
 
 /* Chunk maxima and peak of any view. */
@@ -200,8 +208,9 @@ static int64_t first_best(es_view *v) {
     float buffer[ES_CHUNK];
     fill_chunk(v, c, buffer);
     int64_t i = 0;
-    while (buffer[i] != v->peak) i++;
-    return c * ES_CHUNK + i;
+    uint32_t equal;
+    while (!(equal = vf_eq(vf_load(buffer + i), vf_set(v->peak)))) i += W;
+    return c * ES_CHUNK + i + __builtin_ctz(equal);
 }
 
 /* --- lists ------------------------------------------------------------------------------------ */
@@ -276,16 +285,22 @@ ES_INLINE es_mass chunk_mass(es_chunk chunk, int32_t kind, int scaled, float pea
     const vf scale = vf_set(chunk.scale), top = vf_set(peak);
     vi near_sum = vi_zero(), near_bits = vi_zero();
     vl sum = vl_zero(), bits = vl_zero();
-    for (int i = 0; i < ES_CHUNK; i += W) {
-        const vf x = load_kind(chunk.p, i, kind);
-        const vf y = vf_distance(scaled ? vf_mul(x, scale) : x, top);
-        const vi w = vi_rint(vf_weight(y));
-        if (far) near_sum = vi_add(near_sum, w);
-        else sum = vl_add(sum, w);
+    for (int i = 0; i < ES_CHUNK; i += W_ABREAST * W) {
+        vf y[W_ABREAST], p[W_ABREAST];
+        vi w[W_ABREAST];
+        EACH(k) y[k] = load_kind(chunk.p, i + k * W, kind);
+        if (scaled) EACH(k) y[k] = vf_mul(y[k], scale);
+        vf_distances(y, top);
+        EACH(k) p[k] = y[k];
+        vf_weights(p);
+        EACH(k) w[k] = vi_rint(p[k]);
+        if (far) EACH(k) near_sum = vi_add(near_sum, w[k]);
+        else EACH(k) sum = vl_add(sum, w[k]);
         if (!informed) continue;
-        const vi u = vi_rint(vf_mul(vi_float(w), vf_sub(vf_set(0.0f), y)));
-        if (far) near_bits = vi_add(near_bits, u);
-        else bits = vl_add(bits, u);
+        EACH(k) p[k] = vi_float(w[k]);
+        EACH(k) p[k] = vf_mul(p[k], vf_sub(vf_set(0.0f), y[k]));
+        if (far) EACH(k) near_bits = vi_add(near_bits, vi_rint(p[k]));
+        else EACH(k) bits = vl_add(bits, vi_rint(p[k]));
     }
     if (far) {
         sum = vl_add(sum, near_sum);
@@ -331,9 +346,11 @@ typedef struct es_bounds {
 ES_INLINE float chunk_bound(es_chunk chunk, int32_t kind, float peak) {
     const vf scale = vf_set(chunk.scale), top = vf_set(peak);
     vf sum = vf_set(0.0f);
-    for (int i = 0; i < ES_CHUNK; i += W) {
-        const vf y = vf_distance(vf_mul(load_kind(chunk.p, i, kind), scale), top);
-        sum = vf_add(sum, vf_line(y));
+    for (int i = 0; i < ES_CHUNK; i += W_ABREAST * W) {
+        vf y[W_ABREAST];
+        EACH(k) y[k] = vf_mul(load_kind(chunk.p, i + k * W, kind), scale);
+        vf_distances(y, top);
+        EACH(k) sum = vf_add(sum, vf_line(y[k]));
     }
     float lanes[W], total = 0;
     vf_store(lanes, sum);
@@ -358,15 +375,18 @@ static es_bounds bound_mass(const es_view *v) {
     return (es_bounds){least > 0x1p30 ? (int64_t)least : ES_ONE_WEIGHT, (int64_t)(most * 0x1p30 + rounding)};
 }
 
-/* Weights of a list, one by one, and their sum. Behind the values there is room for a vector. */
+/* Weights of a list, one by one, and their sum. Behind both there is ES_SLACK. */
 static int64_t list_weights(float *values, int64_t n, float peak, int32_t *weights) {
-    for (int i = 0; i < W; i++) values[n + i] = -__builtin_inff();
+    for (int i = 0; i < W_ABREAST * W; i++) values[n + i] = -__builtin_inff();
     const vf top = vf_set(peak);
     vl sum = vl_zero();
-    for (int64_t i = 0; i < n; i += W) {
-        const vi w = vi_rint(vf_weight(vf_distance(vf_load(values + i), top)));
-        vi_store(weights + i, w);
-        sum = vl_add(sum, w);
+    for (int64_t i = 0; i < n; i += W_ABREAST * W) {
+        vf y[W_ABREAST];
+        EACH(k) y[k] = vf_load(values + i + k * W);
+        vf_distances(y, top);
+        vf_weights(y);
+        EACH(k) vi_store(weights + i + k * W, vi_rint(y[k]));
+        EACH(k) sum = vl_add(sum, vi_rint(y[k]));
     }
     return vl_total(sum);
 }

@@ -1,0 +1,86 @@
+/* The host's side of one random case: a vocabulary, requests in slots, programs, and steps over them. */
+#ifndef FZ_WORLD_H
+#define FZ_WORLD_H
+
+#include "engine_sampler.h"
+#include "random.h"
+
+/* Print the seed of the case under way and what is wrong with it, and exit. */
+_Noreturn void fz_fail(const char *format, ...) __attribute__((format(printf, 1, 2)));
+
+/* Blocks of exactly the size asked for, so that a sanitizer sees whoever reads beyond them. */
+typedef struct fz_memory {
+    struct fz_block {
+        void *bytes;
+        size_t size;
+    } *blocks;
+    size_t n;
+} fz_memory;
+
+void *fz_new(fz_memory *memory, size_t size);
+uint64_t fz_hash_memory(const fz_memory *memory, uint64_t hash);
+void fz_free(fz_memory *memory);
+
+enum { FZ_MOST_TOKENS = 3200, FZ_MOST_PROGRAMS = 6, FZ_MOST_OPS = 12 };
+
+typedef struct fz_slot {
+    int64_t tokens[FZ_MOST_TOKENS];
+    double notes[FZ_MOST_TOKENS];
+    int64_t length, prompt_length;
+    int64_t alphabet;            /* tokens of its text are below this */
+    uint64_t seed, epoch;
+} fz_slot;
+
+typedef struct fz_program {
+    es_program program;
+    const double *values[FZ_MOST_OPS]; /* the cells of its functions */
+    void **states[FZ_MOST_OPS];
+    int32_t prefix;              /* some of its first ops, without its selector */
+} fz_program;
+
+typedef struct fz_world {
+    fz_random random;
+    fz_memory inputs;            /* constant while the case lives */
+    int64_t vocab_size;
+    int32_t capacity;
+    int32_t n_programs;
+    int is_wide;                 /* steps are long enough to be shared out to threads */
+    uint64_t epochs;             /* handed out so far */
+    fz_slot *slots;
+    fz_program programs[FZ_MOST_PROGRAMS];
+    char *params;                /* [capacity] es_params, maybe longer ones than the library knows */
+    size_t params_size;
+    const uint8_t *text;
+    const int64_t *text_ends;
+} fz_world;
+
+/* One step: everything the library reads lies in `inputs`. Its batch lacks the outputs. */
+typedef struct fz_step {
+    fz_memory inputs;
+    es_table table;
+    es_batch batch;
+    int64_t n_rows;
+    int64_t shape[2], strides[2];
+} fz_step;
+
+void fz_world_make(fz_world *world, uint64_t seed);
+void fz_world_free(fz_world *world);
+void fz_step_make(fz_step *step, fz_world *world);
+void fz_step_free(fz_step *step);
+
+/* After a step: requests go on with the tokens they were given, end, or begin anew. */
+void fz_world_advance(fz_world *world, const fz_step *step, const int64_t *token_ids, const double *notes);
+
+const es_op *fz_op(const es_program *program, int32_t i);
+
+/* Token t of row `row` as a float, and whether the step's mask leaves it to entry i. */
+float fz_logit(const fz_step *step, int64_t row, int64_t t);
+int fz_allowed(const fz_step *step, int32_t i, int64_t t);
+
+/* Calls that break the contract: each must be refused in words. Returns how many were made. */
+int fz_check_refusals(const es_api *api, es_context *context, fz_world *world, const fz_step *step,
+                      const es_batch *batch);
+/* The same for calls without a context. */
+void fz_check_opening(const es_api *api);
+
+#endif
