@@ -139,10 +139,13 @@ class Step:
         """Note the logprobs that were asked for; those by which siblings compete, by place."""
         if self._scores is None:
             self._scores = Scores(self._n)
+        scored = [place for place in roster.scored if place not in refused]
+        rows = where[scored].tolist()
+        log_totals = self._backend.log_sums(self._logits, rows)
+        if log_totals is not None:
+            self._scores.know(dict(zip(rows, log_totals, strict=True)))
         logprobs = {}
-        for place in roster.scored:
-            if place in refused:
-                continue
+        for place in scored:
             request, row, token = roster.requests[place], int(where[place]), int(tokens[place])
             try:
                 logprob = self._scores.add(request, row, token, batch, self._penalized)

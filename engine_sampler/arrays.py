@@ -19,37 +19,47 @@ class LogitRows:
     other dtypes, ValueError for other shapes.
     """
 
-    __slots__ = ("_array", "_bfloat16", "_vocab_size", "device")
-    _array: np.ndarray
-    _bfloat16: bool
+    __slots__ = ("__weakref__", "array", "bfloat16", "device", "vocab_size")
+    array: np.ndarray
+    """The rows as they lie in memory, [rows, width]; bfloat16 as uint16 that holds its bits. Columns lie
+    next to each other, rows anywhere. Not to be written."""
+    bfloat16: bool
+    vocab_size: int
 
     def __init__(self, logits: Any, vocab_size: int) -> None:
         self.device = str(getattr(logits, "device", "cpu"))
         if isinstance(logits, LogitRows):
-            array, self._bfloat16 = logits._array, logits._bfloat16
+            array, self.bfloat16 = logits.array, logits.bfloat16
         else:
-            array, self._bfloat16 = _as_numpy(logits)
+            array, self.bfloat16 = _as_numpy(logits)
         if array.ndim != 2:
             raise ValueError(f"logits have shape {array.shape}; allowed is [rows, vocab]")
         if array.shape[1] < vocab_size:
             raise ValueError(f"logits are {array.shape[1]} wide; the vocabulary has {vocab_size} tokens")
         if array.shape[1] > 1 and array.strides[1] != array.itemsize:
             array = np.ascontiguousarray(array)
-        self._array = array
-        self._vocab_size = vocab_size
+        self.array = array
+        self.vocab_size = vocab_size
+
+    @classmethod
+    def from_bfloat16_bits(cls, bits: np.ndarray, vocab_size: int) -> LogitRows:
+        """bfloat16 rows from their bits, uint16 [rows, width ≥ vocab_size]."""
+        rows = cls(bits.view(np.float16), vocab_size)
+        rows.array, rows.bfloat16 = rows.array.view(np.uint16), True
+        return rows
 
     def __len__(self) -> int:
-        return len(self._array)
+        return len(self.array)
 
     @property
     def width(self) -> int:
         """Columns given, padding of the head included."""
-        return int(self._array.shape[1])
+        return int(self.array.shape[1])
 
     def row(self, i: int) -> np.ndarray:
         """Row i as float32 [vocab_size]; not to be written."""
-        row = self._array[i, : self._vocab_size]
-        if self._bfloat16:
+        row = self.array[i, : self.vocab_size]
+        if self.bfloat16:
             return (row.astype(np.uint32) << 16).view(np.float32)
         return row if row.dtype == np.float32 else row.astype(np.float32)
 

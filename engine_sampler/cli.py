@@ -1,4 +1,4 @@
-"""The `engine-sampler` command: demo, generate, plugins, explain."""
+"""The `engine-sampler` command: demo, generate, plugins, explain, check."""
 
 from __future__ import annotations
 
@@ -26,6 +26,7 @@ if TYPE_CHECKING:
 EXTRA = ("rich", "tokenizers", "matplotlib")
 """What the extra `demo` installs."""
 
+FAILURE = 1
 USAGE_ERROR = 2
 INTERRUPTED = 130
 
@@ -42,7 +43,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         parsed, unknown = _parser().parse_known_args(arguments)
         if unknown:
             _refuse(unknown[0], parsed)
-        parsed.run(parsed)
+        failed = parsed.run(parsed)
         sys.stdout.flush()
     except ImportError as error:
         if (error.name or "").partition(".")[0] not in EXTRA:
@@ -54,7 +55,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return _fail(str(error))
     except KeyboardInterrupt:
         return INTERRUPTED
-    return 0
+    return FAILURE if failed else 0
 
 
 # --- commands ------------------------------------------------------------------------------------
@@ -127,6 +128,18 @@ def explain(arguments: argparse.Namespace) -> None:
     console.print(*explanation(steps, arguments.top, console.width))
 
 
+def check(arguments: argparse.Namespace) -> bool:
+    """Try whether a compiled backend keeps the contract; exit status 1 if it does not."""
+    from .check import FAILED, check_apart
+    from .terminal import check_line, make_console
+
+    console, failed = make_console(), False
+    for found in check_apart(arguments.path):
+        console.print(check_line(found))
+        failed |= found.outcome == FAILED
+    return failed
+
+
 def _session(arguments: argparse.Namespace) -> Session:
     from .demo.engine import Engine
     from .demo.session import Session
@@ -176,6 +189,7 @@ def _parser() -> argparse.ArgumentParser:
         (generate, _generate_options),
         (plugins, _plugins_options),
         (explain, _explain_options),
+        (check, _check_options),
     ):
         about = command.__doc__
         added = commands.add_parser(command.__name__, help=about, description=about, allow_abbrev=False)
@@ -221,6 +235,10 @@ def _explain_options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--top", type=int, default=12, metavar="N", help="tokens to follow (default: 12)")
     parser.add_argument("--plot", metavar="FILE", help="also draw a picture, .png or .svg")
     add_parameter_options(parser)
+
+
+def _check_options(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("path", metavar="PATH", help="a shared library behind engine_sampler.h")
 
 
 def _refuse(argument: str, parsed: argparse.Namespace) -> NoReturn:

@@ -450,3 +450,8 @@ class Backend:
     def run(self, batch: Batch) -> None:
         """The fused path: fill `batch` for all its groups. A fault stays within its row."""
         raise NotImplementedError
+
+    def log_sums(self, logits: Any, rows: Sequence[int]) -> Sequence[float] | None:
+        """ln Σ exp(l) of some rows of a `arrays.LogitRows`, for logprobs, within 1e-5; None: work it out
+        yourself. Rows that gave a token only."""
+        return None

@@ -42,6 +42,7 @@ def _entry(catalogue: Catalogue, kind: str, name: str) -> dict[str, Any]:
         entry["role"] = value.role
     if isinstance(value, Backend):
         entry["exact"] = value.exact
+        entry["reason"] = value.reason
     return entry
 
 

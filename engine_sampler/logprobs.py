@@ -48,16 +48,24 @@ class RowLogprobs:
     rank: int
 
 
-def row_logprobs(logits: np.ndarray, token_id: int, top_n: int, ids: np.ndarray | None = None) -> RowLogprobs:
+def row_logprobs(
+    logits: np.ndarray,
+    token_id: int,
+    top_n: int,
+    ids: np.ndarray | None = None,
+    log_total: float | None = None,
+) -> RowLogprobs:
     """Logprobs of one row of float32 `logits` [m] for `token_id` and its `top_n` likeliest tokens.
 
     ids: the token of each column, ascending; None if column j is token j. top_n = −1 means all. A
-    token that is not there or is −inf has logprob −inf and the rank behind all others.
+    token that is not there or is −inf has logprob −inf and the rank behind all others. log_total:
+    `log_sum_exp` of the row, if it is known.
     """
     column = token_id if ids is None else int(np.searchsorted(ids, token_id))
     present = ids is None or (column < len(ids) and ids[column] == token_id)
     chosen = logits[column] if present else np.float32(-np.inf)
-    log_total = log_sum_exp(logits)
+    if log_total is None:
+        log_total = log_sum_exp(logits)
     better = int((logits > chosen).sum())
     equal = int((logits[:column] == chosen).sum()) if chosen > -np.inf else 0
     k = len(logits) if top_n < 0 else min(top_n, len(logits))

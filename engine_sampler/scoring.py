@@ -17,8 +17,13 @@ class Scores:
 
     def __init__(self, rows: int) -> None:
         self._rows = rows
+        self._log_totals: dict[int, float] = {}
         self._by_mode: dict[str, dict[int, RowLogprobs]] = {}
         self._several = False
+
+    def know(self, log_totals: Mapping[int, float]) -> None:
+        """`log_sum_exp` of rows as they were given, as far as the backend has it."""
+        self._log_totals.update(log_totals)
 
     def add(
         self,
@@ -36,15 +41,17 @@ class Scores:
             if mode == "processed":
                 ids, logits = batch.survivors[row]
                 entry = row_logprobs(logits, token_id, top_n, ids)
+            elif mode == "penalized":
+                entry = row_logprobs(penalized(request, batch.logits.row(row)), token_id, top_n)
             else:
-                logits = batch.logits.row(row)
-                entry = row_logprobs(
-                    penalized(request, logits) if mode == "penalized" else logits, token_id, top_n
-                )
+                entry = self._raw(batch, row, token_id, top_n)
             self._by_mode.setdefault(mode, {})[row] = entry
         if request.raw_logprobs is None:
             return None
-        return float(row_logprobs(batch.logits.row(row), token_id, 0).logprobs[0])
+        return float(self._raw(batch, row, token_id, 0).logprobs[0])
+
+    def _raw(self, batch: Batch, row: int, token_id: int, top_n: int) -> RowLogprobs:
+        return row_logprobs(batch.logits.row(row), token_id, top_n, log_total=self._log_totals.get(row))
 
     def gather(self) -> LogprobsByMode:
         """One `Logprobs` if every request asked for one mode, a dict by mode if any asked for several."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from rich import box
 from rich.console import Console, RenderableType
@@ -14,6 +14,9 @@ from rich.text import Text
 
 from .explain import Step, TopToken, notable_tokens
 from .labels import hundredths, settings_text, shortened
+
+if TYPE_CHECKING:
+    from .check import Check
 
 PLAIN_WIDTH = 100
 """Columns where the output is no terminal."""
@@ -35,6 +38,7 @@ ROLE_STYLES = {
 }
 STATE_STYLES = {"loaded": "green", "usable": "green", "disabled": "yellow"}
 """Other states are red."""
+OUTCOME_STYLES = {"passed": "green", "failed": "bold red", "not promised": "dim"}
 
 
 def make_console() -> Console:
@@ -168,10 +172,11 @@ def _objects_table(kind: str, entries: Sequence[Mapping[str, Any]]) -> Table:
     table.add_column("name", no_wrap=True, style="bold")
     table.add_column("origin", no_wrap=True, style="dim")
     table.add_column("state", no_wrap=True)
-    table.add_column("what it does", ratio=1)
+    table.add_column("what it does, or why not", ratio=1)
     for entry in entries:
         exact = " (inexact)" if entry.get("exact") is False else ""
-        table.add_row(entry["name"] + exact, entry["origin"], _state(entry["state"]), entry["summary"])
+        about = entry.get("reason") or entry["summary"]
+        table.add_row(entry["name"] + exact, entry["origin"], _state(entry["state"]), about)
     return table
 
 
@@ -194,6 +199,15 @@ def _provided(names: Sequence[str]) -> str:
         return ", ".join(name.partition("/")[2] for name in names)
     kinds = Counter(name.partition("/")[0].replace("_", " ") for name in names)
     return ", ".join(f"{count} {kind}" for kind, count in kinds.items())
+
+
+# --- check ---------------------------------------------------------------------------------------
+
+
+def check_line(check: Check) -> Text:
+    """One check in one line."""
+    state = Text(f"{check.outcome:<12}", style=OUTCOME_STYLES[check.outcome])
+    return Text.assemble(state, " ", (f"{check.name:<22}", "bold"), " ", check.detail)
 
 
 def _state(state: str) -> Text:

@@ -114,7 +114,8 @@ def test_generate_learns_from_pythons_own_documentation():
 
 def test_explain_tells_every_step_for_a_row_of_logits(row):
     needs_extra()
-    done = run("explain", "--logits", row, "--top-k", "10", "--temperature", "0.5", "--seed", "1")
+    settings = ("--top-k", "10", "--temperature", "0.5", "--seed", "1")
+    done = run("explain", "--logits", row, "--backend", "numpy", *settings)
     assert done.returncode == 0
     for word in ("row.npy", "logits", "top_k 10", "temperature 0.5", "dist", "numpy", "chosen"):
         assert word in done.stdout

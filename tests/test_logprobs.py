@@ -10,6 +10,7 @@ import pytest
 
 from engine_sampler import SamplingParams, Scheduler, logprobs
 from engine_sampler.logprobs import RowLogprobs, gather, log_sum_exp, row_logprobs
+from engine_sampler.registry import default_registry
 from engine_sampler.testing.cases import KINDS
 from tests.reference import order, softmax
 
@@ -183,8 +184,30 @@ def test_a_step_reports_what_logprobs_says_of_its_tokens(size: int, asked: int) 
     logits = np.random.default_rng(0).normal(0, 3, (4, size)).astype(np.float32)
     result = scheduler.step(logits)
     expected = logprobs(logits, result.token_ids, asked)
-    for name in ("token_ids", "logprobs", "ranks"):
+    for name in ("token_ids", "ranks"):
         np.testing.assert_array_equal(getattr(result.logprobs, name), getattr(expected, name))
+    np.testing.assert_allclose(result.logprobs.logprobs, expected.logprobs, rtol=0, atol=2e-6)
+
+
+@pytest.mark.parametrize("kind", ["peaked", "flat", "equal", "one left", "huge"])
+@pytest.mark.parametrize("backend", ["numpy", "native"])
+def test_logprobs_of_every_backend_are_within_1e_5_of_float64(backend: str, kind: str) -> None:
+    if default_registry().catalogue.backends[backend].score("cpu") == 0:
+        pytest.skip(f"{backend} cannot be used here")
+    random = np.random.default_rng(1)
+    row = {
+        "peaked": np.append(random.normal(0, 2.2, 30_000), [18.0, 17.0]),
+        "flat": random.normal(0, 0.3, 131_072),
+        "equal": np.zeros(70_001),
+        "one left": np.append(np.full(999, -np.inf), 2.0),
+        "huge": random.normal(0, 1, 3000) * 1e6,
+    }[kind].astype(np.float32)
+    scheduler = Scheduler(len(row), backend=backend)
+    scheduler.add(SamplingParams(logprobs=0, seed=1))
+    result = scheduler.step(row[None])
+    exact = row.astype(np.float64)
+    exact -= exact.max() + np.log(np.exp(exact - exact.max()).sum())
+    assert result.logprobs.logprobs[0, 0] == pytest.approx(exact[result.token_ids[0]], rel=1e-7, abs=1e-5)
 
 
 def test_processed_logprobs_are_those_of_what_the_chain_leaves() -> None:

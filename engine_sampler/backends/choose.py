@@ -2,16 +2,24 @@
 
 from __future__ import annotations
 
+import functools
+import logging
 import os
 
 from ..contract import Backend
 from ..registry import default_registry
 
+LIBRARY = "library:"
+"""What a backend's name begins with that is the path of a shared library."""
+
+logger = logging.getLogger("engine_sampler")
+
 
 def named_backend(name: str | Backend) -> Backend | None:
     """The backend that `name` or the environment asks for; None if the choice is automatic.
 
-    Raises ValueError for a name that no plugin registers.
+    "library:PATH" is the shared library at PATH, loaded once. Raises ValueError for a name that no
+    plugin registers, and for a backend that cannot be used here; `LibraryError` for such a library.
     """
     if isinstance(name, Backend):
         return name
@@ -19,14 +27,35 @@ def named_backend(name: str | Backend) -> Backend | None:
         name = os.environ.get("ENGINE_SAMPLER_BACKEND") or "auto"
     if name == "auto":
         return None
+    if name.startswith(LIBRARY):
+        return _library(os.path.abspath(name.removeprefix(LIBRARY)))
     backends = default_registry().catalogue.backends
     if name not in backends:
-        raise ValueError(f"backend={name!r} is not allowed: auto or one of {', '.join(sorted(backends))}")
-    return backends[name]
+        known = ", ".join(sorted(backends))
+        raise ValueError(f"backend={name!r} is not allowed: auto or one of {known}, or {LIBRARY}PATH")
+    backend = backends[name]
+    if backend.reason:
+        raise ValueError(f"backend={name!r} cannot be used: {backend.reason}")
+    return backend
 
 
 def best_backend(device: str) -> Backend:
     """The exact backend with the highest score for logits on `device`; ties go to the lesser name."""
     backends = default_registry().catalogue.backends
     exact = [b for _, b in sorted(backends.items()) if b.exact]
-    return max(exact, key=lambda backend: backend.score(device))
+    best = max(exact, key=lambda backend: backend.score(device))
+    if best.name == "numpy" and "native" in backends and (reason := backends["native"].reason):
+        _tell_once(f"sampling runs on NumPy, without the C kernels: {reason}")
+    return best
+
+
+@functools.cache
+def _library(path: str) -> Backend:
+    from .library import LibraryBackend
+
+    return LibraryBackend(path)
+
+
+@functools.cache
+def _tell_once(message: str) -> None:
+    logger.warning(message)

@@ -255,6 +255,17 @@ def _kept_columns(sampler: Truncation, row: np.ndarray, rows: Rows) -> np.ndarra
     return np.asarray(columns)
 
 
+def apply_to_row(sampler: Sampler, row: np.ndarray, rows: Rows) -> None:
+    """Run one sampler on one row [m] in place, as a step of a chain; raises `RowFault` if it fails."""
+    if isinstance(sampler, Truncation):
+        kept = _kept_columns(sampler, row, rows)
+        values = row[kept]
+        row.fill(-np.inf)
+        row[kept] = values
+    else:
+        _call(sampler, sampler.apply, row[None], rows)
+
+
 def _check(sampler: Sampler, values: np.ndarray) -> None:
     """Raise a fault that names `sampler` if it left a row [n, columns] without a finite best token."""
     peak = values.max(axis=1)

@@ -141,7 +141,7 @@ static void check_status(const fz_step *step, int32_t i, const es_program *progr
     if (any && status == ES_ROW_EMPTY && !has_op(program, emptying, 4)) fz_fail("entry %d: the row was emptied", i);
     const int failed = status == ES_ROW_BAD_VALUE || status == ES_ROW_FUNCTION;
     if (failed && !has_op(program, emptying, 1)) fz_fail("entry %d: status %d without a function", i, status);
-    if (status == ES_ROW_BAD_LOGITS || status >= ES_ROW_NO_MEMORY) fz_fail("entry %d: status %d", i, status);
+    if (status == ES_ROW_BAD_LOGITS || status >= ES_ROW_DECLINED) fz_fail("entry %d: status %d", i, status);
 }
 
 /* One row that was run by itself, so that its processed logits are there. */

@@ -69,7 +69,7 @@ typedef enum es_row_status {
     ES_ROW_EMPTY = 2,        /* nothing but -inf, as given or behind a mask or sampler */
     ES_ROW_BAD_VALUE = 3,    /* a sampler made NaN or +inf */
     ES_ROW_FUNCTION = 4,     /* a row function returned non-zero */
-    ES_ROW_NO_MEMORY = 5     /* no memory for this row's history tables */
+    ES_ROW_DECLINED = 5      /* not this row: parameters that the library lacks, no memory for its tables */
 } es_row_status;
 
 /* Steps of a program. Each means what the sampler of the same name means in engine_sampler. */
@@ -220,7 +220,8 @@ typedef struct es_row {
 
 /* A third party's sampler: changes logits[0..n) in place, -inf removes. ids are the tokens,
  * ascending; NULL if logits[i] is token i. Re-entrant; keeps no pointer; takes randomness from
- * row->draw alone; returns 0, or anything else if it failed, which ends the request. */
+ * row->draw alone; returns 0, or anything else if it failed: the host then asks the sampler's Python
+ * class, and the request ends if that fails too. */
 typedef int32_t (*es_row_function)(const es_row *row, float *logits, const int32_t *ids, int64_t n,
                                    void *state);
 
@@ -276,7 +277,7 @@ typedef struct es_batch {
     int64_t vocab_size;
     const es_table *table;
     const int64_t *rows;
-    const int32_t *slots;
+    const int32_t *slots;        /* each at most once */
     const uint32_t *programs;
     const uint8_t *masked;       /* [n], or NULL: no row is masked */
     const int32_t *bitmask;      /* row rows[i]: bit t % 32 of word t / 32 = token t allowed */

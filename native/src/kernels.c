@@ -119,7 +119,7 @@ static int32_t run_row(const es_job *job) {
     const es_compiled *program = job->program;
     if (program->needs &&
         es_history_sync(job->history, table->epochs[slot], &st.span, st.p, program->needs))
-        return ES_ROW_NO_MEMORY;
+        return ES_ROW_DECLINED;
     int32_t status = scan_row(&st.v);
     if (status == ES_ROW_OK && batch->masked && batch->masked[job->entry])
         status = apply_bitmask(&st, batch->bitmask + row * batch->bitmask_stride);

@@ -501,6 +501,7 @@ static int32_t apply_temperature(es_state *st) {
         return ES_ROW_OK;
     }
     es_view *v = &st->v;
+    if (v->scale != 1.0f) own_values(st); /* a second temperature: each rounds by itself */
     if (v->list >= 0) scale_values(st->s->values[v->list], v->n, scale);
     else { /* logits as given are at most 2^100: they stay finite, and are scaled where they are read */
         v->scale = scale;
@@ -523,7 +524,7 @@ static int32_t apply_infill(es_state *st) {
         uint8_t kept[ES_SMALL];
         few_weigh(f);
         for (int32_t i = 0; i < f->n; i++) s->wide_weights[i] = f->weights[i];
-        if (es_infill_keep(st->p, f->n, f->ids, s->wide_weights, kept, &s->infill)) return ES_ROW_NO_MEMORY;
+        if (es_infill_keep(st->p, f->n, f->ids, s->wide_weights, kept, &s->infill)) return ES_ROW_DECLINED;
         few_keep(f, kept);
         return ES_ROW_OK;
     }
@@ -538,7 +539,7 @@ static int32_t apply_infill(es_state *st) {
         s->marks.lengths[i] = s->ids[k][from];
     }
     uint8_t *const kept = (uint8_t *)s->more_keys;
-    if (es_infill_keep(st->p, n, s->marks.lengths, s->wide_weights, kept, &s->infill)) return ES_ROW_NO_MEMORY;
+    if (es_infill_keep(st->p, n, s->marks.lengths, s->wide_weights, kept, &s->infill)) return ES_ROW_DECLINED;
     for (int64_t i = 0; i < n; i++) s->keys[s->marks.ids[i]] = !kept[i];
     use_survivors(st, k, keep_smaller(s, k, n, 1));
     return ES_ROW_OK;

@@ -188,7 +188,12 @@ static int64_t collect_leading(es_state *st, int64_t k) {
     const int32_t to = spare_list(st);
     find_maxima(v);
     const int64_t chunks = chunks_of(v->n);
-    if (k <= chunks) return collect(v, chunk_threshold(v, chunks, k), s->values[to], s->ids[to]);
+    for (int exact = 0; k <= chunks; exact = 1) {
+        const float threshold = chunk_threshold(v, chunks, k);
+        const int64_t n = collect(v, threshold, s->values[to], s->ids[to]);
+        if (n >= k || threshold == -__builtin_inff() || exact) return n;
+        tighten_maxima(v); /* some were bounds only, and promised too much */
+    }
     for (double bits = 12; bits < 1e4; bits *= 1.5) {
         const int64_t n = collect_head(st, bits);
         if (n >= k) return n;
@@ -218,7 +223,7 @@ static void keep_best(es_state *st) {
     if (!st->is_few) {
         const int64_t i = first_best(&st->v);
         const int32_t k = spare_list(st), id = st->v.ids ? st->v.ids[i] : (int32_t)i;
-        st->s->values[k][0] = st->v.peak;
+        st->s->values[k][0] = value_at(&st->v, i); /* the peak, but for the sign of a zero */
         st->s->ids[k][0] = id;
         use_survivors(st, k, 1);
     }

@@ -200,6 +200,15 @@ static void find_peak(es_view *v) {
     }
 }
 
+/* After edits: make all maxima exact. */
+static void tighten_maxima(es_view *v) {
+    for (int64_t c = 0; v->n_edits && c < chunks_of(v->n); c++)
+        if (v->loose[c]) {
+            v->maxima[c] = chunk_maximum(v, c);
+            v->loose[c] = 0;
+        }
+}
+
 /* The first element that has the peak's value. */
 static int64_t first_best(es_view *v) {
     find_maxima(v);

@@ -1,0 +1,186 @@
+"""A compiled backend's library: loaded, checked, and its contexts."""
+
+from __future__ import annotations
+
+import weakref
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from .header import contract, described, named, number, size_of, sized
+
+REQUIRED = ("open", "close", "error", "query", "compile", "run")
+"""Functions that no library may leave out."""
+
+CPU = 1
+"""DLPack's number for logits in the host's memory."""
+
+ANY_VOCABULARY = 1 << 17
+"""The vocabulary that is asked about where none is known."""
+
+
+class LibraryError(RuntimeError):
+    """A library cannot be used, or does not keep to the contract; the text names it and says why."""
+
+
+class Refusal(Exception):
+    """A library declined a call for now or for good: `code` is not ES_OK, nor a breach of contract."""
+
+    def __init__(self, code: int, text: str) -> None:
+        super().__init__(text)
+        self.code = code
+
+
+class Answer(NamedTuple):
+    """What a library says about a program: `es_promise` bits, and the most rows of a run (0: any)."""
+
+    promises: int
+    max_rows: int
+
+    def promise(self, name: str) -> bool:
+        """Whether it makes the promise `name`, such as "EXACT"."""
+        return bool(self.promises & number(f"ES_{name}"))
+
+
+class Layout(NamedTuple):
+    """How logits lie in memory: DLPack's type code and bits, and whether row follows upon row."""
+
+    code: int
+    bits: int
+    compact: bool
+
+
+FLOATS = Layout(2, 32, True)
+
+
+class Library:
+    """A shared library that exports `es_get_api`; raises `LibraryError` if it cannot be used.
+
+    table  the `es_api` it returned; a slot of it is read by `function` only.
+    """
+
+    def __init__(self, path: str | Path) -> None:
+        self.path = str(path)
+        self.table = self._table()
+        fields = [name for name, field in contract().typeof("es_api").fields if "(*)" in field.type.cname]
+        self._functions = {name: self._slot(name) or None for name in fields}
+        for name in REQUIRED:
+            if self.function(name) is None:
+                raise self.error(f"its table lacks the function {name}")
+        self.name = _text(self._slot("name")) or Path(self.path).stem
+        self.version = _text(self._slot("version"))
+
+    def function(self, name: str) -> Any:
+        """A function of the table; None if the library leaves it out."""
+        return self._functions[name]
+
+    def error(self, reason: str) -> LibraryError:
+        """The error that names this library."""
+        return LibraryError(f"{self.path}: {reason}")
+
+    def _table(self) -> Any:
+        ffi = contract()
+        if not Path(self.path).is_file():
+            raise self.error("there is no such file")
+        try:
+            self._loaded = ffi.dlopen(self.path)
+        except OSError as error:
+            raise self.error(f"it is no library that can be loaded here: {error}") from None
+        try:
+            get_api = self._loaded.es_get_api
+        except AttributeError:
+            raise self.error("it does not export es_get_api") from None
+        own, out = number("ES_ABI"), ffi.new("const es_api **")
+        code = get_api(own, out)
+        if code == number("ES_UNSUPPORTED"):
+            raise self.error(f"it refuses a host of ABI {described(own)}")
+        if code or not out[0]:
+            raise self.error(f"es_get_api gives no table (code {named('es_code', code)})")
+        if out[0].size < ffi.offsetof("es_api", "name"):
+            raise self.error(f"its table has {out[0].size} bytes, too few for its version")
+        if out[0].abi >> 16 != own >> 16:
+            raise self.error(f"it speaks ABI {described(out[0].abi)}, this is ABI {described(own)}")
+        return out[0]
+
+    def _slot(self, name: str) -> Any:
+        """A field of the table, or None where the table is shorter."""
+        end = contract().offsetof("es_api", name) + size_of("void *")
+        return getattr(self.table, name) if end <= self.table.size else None
+
+
+class Context:
+    """A context of a library, closed when it is no longer used; for one thread at a time.
+
+    Its methods raise `Refusal` where the library declines, `LibraryError` for a breach of contract.
+    """
+
+    def __init__(self, library: Library, num_threads: int = 0, isa: str | None = None) -> None:
+        ffi = contract()
+        name = ffi.NULL if isa is None else ffi.new("char[]", isa.encode())
+        options = sized("es_options", num_threads=num_threads, isa=name)
+        out = ffi.new("es_context **")
+        self.library = library
+        self.pointer = ffi.NULL
+        chosen = "" if isa is None else f" for the instruction set {isa}"
+        self.check(f"open{chosen}", library.function("open")(options, out))
+        if not out[0]:
+            raise library.error("open gives no context")
+        self.pointer = out[0]
+        self.close = weakref.finalize(self, _close, library, self.pointer)
+
+    def query(
+        self,
+        program: Any = None,
+        *,
+        layout: Layout = FLOATS,
+        vocab_size: int = ANY_VOCABULARY,
+        rows: int = 1,
+        masked: bool = False,
+    ) -> Answer:
+        """What the library promises for `program` (an `es_program *`), or as a whole."""
+        query = sized("es_query", device_type=CPU, code=layout.code, bits=layout.bits)
+        query.vocab_size, query.rows, query.masked = vocab_size, rows, masked
+        query.program = contract().NULL if program is None else program
+        answer = sized("es_answer")
+        self.check("query", self.library.function("query")(self.pointer, query, answer))
+        return Answer(answer.promises, answer.max_rows)
+
+    def compile(self, program: Any) -> int:
+        """The number of `program` (an `es_program *`) for `es_batch.programs`."""
+        out = contract().new("uint32_t *")
+        self.check("compile", self.library.function("compile")(self.pointer, program, out))
+        return int(out[0])
+
+    def log_sums(self, tensor: Any, vocab_size: int, rows: Sequence[int]) -> list[float] | None:
+        """ln Σ exp of some rows of `tensor` (an `es_tensor *`); None if the library has no such function."""
+        function, ffi = self.library.function("log_sums"), contract()
+        if function is None:
+            return None
+        out = ffi.new("double[]", len(rows))
+        code = function(self.pointer, tensor, vocab_size, ffi.new("int64_t[]", rows), len(rows), out)
+        self.check("log_sums", code)
+        return list(ffi.unpack(out, len(rows)))
+
+    def target(self) -> str:
+        """The instruction set or device in use, if the library tells."""
+        target = self.library.function("target")
+        return "" if target is None else _text(target(self.pointer))
+
+    def check(self, call: str, code: int) -> None:
+        """Raise for a `code` that is not ES_OK."""
+        if code == number("ES_OK"):
+            return
+        words = _text(self.library.function("error")(self.pointer)) if self.pointer else ""
+        text = f"{call} gives {named('es_code', code)}" + (f": {words}" if words else "")
+        if code in map(number, ("ES_UNSUPPORTED", "ES_NO_MEMORY", "ES_DEVICE", "ES_BUSY")):
+            raise Refusal(code, f"{self.library.path}: {text}")
+        raise self.library.error(text)
+
+
+def _close(library: Library, pointer: Any) -> None:
+    library.function("close")(pointer)
+
+
+def _text(pointer: Any) -> str:
+    """A C string; "" for NULL."""
+    return str(contract().string(pointer).decode(errors="replace")) if pointer else ""

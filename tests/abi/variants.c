@@ -1,0 +1,114 @@
+/* The toy vendor's library with a table that is not quite as it should be. */
+#define es_get_api toy_get_api
+#include "toy_vendor.c"
+#undef es_get_api
+
+#ifndef ABI
+#define ABI ES_ABI
+#endif
+#ifndef SIZE
+#define SIZE sizeof(es_api)
+#endif
+
+/* A later minor version: a field behind those of this header. */
+typedef struct longer_api {
+    es_api known;
+    int32_t (*later)(void);
+} longer_api;
+
+#ifndef NO_SYMBOL
+static longer_api table;
+#endif
+
+#ifdef MAX_ROWS
+static int32_t few_at_once(es_context *context, const es_query *asked, es_answer *answer) {
+    const int32_t code = query(context, asked, answer);
+    answer->max_rows = MAX_ROWS;
+    return code;
+}
+
+static int32_t run_few(es_context *context, es_batch *batch) {
+    return batch->n > MAX_ROWS ? ES_INVALID : run(context, batch);
+}
+#endif
+
+#ifdef PROMISES
+static int32_t promise_less(es_context *context, const es_query *asked, es_answer *answer) {
+    const int32_t code = query(context, asked, answer);
+    answer->promises = PROMISES;
+    return code;
+}
+#endif
+
+#ifdef WRITES
+static int32_t run_and_write(es_context *context, es_batch *batch) {
+    const int32_t code = run(context, batch);
+    float *logits = batch->logits.data;
+    for (int64_t i = 0; i < batch->vocab_size; i++) logits[batch->rows[0] * batch->logits.strides[0] + i] += 1;
+    return code;
+}
+#endif
+
+#ifdef OFF_BY_ONE
+static int32_t run_wrongly(es_context *context, es_batch *batch) {
+    const int32_t code = run(context, batch);
+    for (int32_t i = 0; i < batch->n; i++)
+        if (batch->status[i] == ES_ROW_OK && batch->vocab_size > 1)
+            batch->token_ids[batch->rows[i]] = (batch->token_ids[batch->rows[i]] + 1) % batch->vocab_size;
+    return code;
+}
+#endif
+
+#ifdef SYNC
+
+static int32_t wait_for_all(es_context *context) {
+    (void)context;
+
+    return SYNC;
+}
+#endif
+
+#ifdef CRASHES
+static int32_t crash(es_context *context, es_batch *batch) {
+    (void)context, (void)batch;
+    abort();
+}
+#endif
+
+#ifndef NO_SYMBOL
+ES_EXPORT int32_t es_get_api(uint32_t host_abi, const es_api **out) {
+#ifdef REFUSES
+    (void)host_abi;
+    return ES_UNSUPPORTED;
+#endif
+    const es_api *toy_table = NULL;
+    toy_get_api(host_abi, &toy_table);
+    table.known = *toy_table;
+    table.known.abi = ABI;
+    table.known.size = SIZE;
+#ifdef WITHOUT
+    table.known.WITHOUT = NULL;
+#endif
+#ifdef MAX_ROWS
+    table.known.query = few_at_once;
+    table.known.run = run_few;
+#endif
+#ifdef PROMISES
+    table.known.query = promise_less;
+#endif
+#ifdef WRITES
+    table.known.run = run_and_write;
+#endif
+#ifdef OFF_BY_ONE
+    table.known.run = run_wrongly;
+#endif
+#ifdef SYNC
+    table.known.sync = wait_for_all;
+#endif
+#ifdef CRASHES
+    table.known.run = crash;
+#endif
+    *out = &table.known;
+    return ES_OK;
+}
+#endif

@@ -1,0 +1,70 @@
+"""Random cases against the C library, by its own fuzzer."""
+
+import shutil
+import subprocess
+import sys
+import sysconfig
+from pathlib import Path
+
+import pytest
+
+from tests.native.building import NATIVE, compiler
+
+SECONDS, CASES = 3, 60
+
+
+@pytest.fixture(scope="module")
+def fuzzer(tmp_path_factory):
+    """The path of `es_fuzz` with the kernels of every instruction set and those in plain C."""
+    if sys.platform == "win32":
+        pytest.skip("the fuzzer needs fork")
+    folder = tmp_path_factory.mktemp("fuzz")
+    cmake = _tool("cmake")
+    options = ["-DES_FUZZ=ON", "-DES_PORTABLE=ON", f"-DCMAKE_C_COMPILER={compiler()}"]
+    options += ["-DCMAKE_BUILD_TYPE=None", "-DCMAKE_C_FLAGS=-O1"]  # compiled sooner; tokens are the same
+    if ninja := _find("ninja"):
+        options += ["-GNinja", f"-DCMAKE_MAKE_PROGRAM={ninja}"]
+    _do(cmake, "-S", NATIVE, "-B", folder, *options)
+    _do(cmake, "--build", folder, "--target", "es_fuzz", "--parallel")
+    return folder / "es_fuzz"
+
+
+def _find(name):
+    return shutil.which(name) or shutil.which(name, path=sysconfig.get_path("scripts"))
+
+
+def _tool(name):
+    return _find(name) or pytest.skip(f"there is no {name}")
+
+
+def _do(*command):
+    done = subprocess.run([str(word) for word in command], capture_output=True, text=True, check=False)
+    assert done.returncode == 0, f"{' '.join(map(str, command))}\n{done.stdout}{done.stderr}"
+    return done.stdout.strip()
+
+
+def _digest(fuzzer: Path, *options):
+    return _do(fuzzer, "digest", CASES, *options)
+
+
+def test_random_cases_break_no_rule_of_the_contract(fuzzer):
+    said = _do(fuzzer, SECONDS)
+    assert "cases from seed 0" in said
+    assert int(said.split()[0]) > 5
+
+
+def test_every_instruction_set_gives_the_same_tokens_and_logits(fuzzer):
+    isas = _do(fuzzer, "isas").split()
+    assert "portable" in isas
+    assert len({_digest(fuzzer, isa) for isa in isas}) == 1
+
+
+@pytest.mark.parametrize("threads", [2, 8])
+def test_the_number_of_threads_changes_nothing(fuzzer, threads):
+    assert _digest(fuzzer, "--threads", threads) == _digest(fuzzer)
+
+
+def test_a_failing_case_is_told_by_its_seed(fuzzer):
+    done = subprocess.run([fuzzer, "digest", "3", "abacus"], capture_output=True, text=True, check=False)
+    assert done.returncode == 1
+    assert "es_fuzz: case 0 failed; again: " in done.stderr

@@ -1,0 +1,184 @@
+"""Whole generations are equal whoever samples: native, NumPy, or both by turns."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Callable, Iterable
+from typing import Any
+
+import numpy as np
+import pytest
+
+from engine_sampler import SamplingParams, Scheduler, StepResult
+from engine_sampler.backends.library import LibraryBackend
+from engine_sampler.backends.native import library_path
+from engine_sampler.contract import Backend, Batch
+from tests.engines import CONFIGURATIONS, VOCAB, ToyMatcher, make_scheduler, model_step, outcome, rows_for
+from tests.native.comparing import NUMPY, instruction_sets, times
+
+GRAMMAR = {
+    "start": {0: "start", 1: "b", 2: "start", 7: "b"},
+    "b": {3: "start", 9: "start", 30: "b", 39: "end"},
+}
+
+
+class ByTurns(Backend):
+    """Every step another backend."""
+
+    name = "by_turns"
+
+    def __init__(self, backends: Iterable[Any]) -> None:
+        self._backends = itertools.cycle(backends)
+
+    def supports(self, sampler: Any) -> bool:
+        return True
+
+    def compile(self, chain: Any) -> Any:
+        return chain
+
+    def run(self, batch: Batch) -> None:
+        next(self._backends).run(batch)
+
+    def apply(self, plan: Any, logits: np.ndarray, rows: Any) -> None:
+        next(self._backends).apply(plan, logits, rows)
+
+    def select(self, plan: Any, logits: np.ndarray, rows: Any) -> Any:
+        return next(self._backends).select(plan, logits, rows)
+
+
+class Life:
+    """A scheduler to which things happen: the same for the same seed, as long as its tokens are."""
+
+    def __init__(self, seed: int, backend: Any) -> None:
+        self.random = np.random.default_rng(seed)
+        self.scheduler: Scheduler = make_scheduler(backend=backend)
+        self.names = itertools.count()
+        self.seen: list[Any] = []
+        """All that can be told apart from outside, but for logprobs."""
+        self.logprobs: list[np.ndarray] = []
+        """Their values, which are right to a few parts in 10^7."""
+        for _ in range(6):
+            self.arrive()
+
+    def go_on(self, steps: int) -> list[Any]:
+        """Some steps with something happening before each; all that was seen so far."""
+        happenings: list[Callable[[], None]] = [
+            self.arrive, self.arrive, self.leave, self.fork, self.roll_back, self.be_told, self.look
+        ]  # fmt: skip
+        for number in range(steps):
+            happenings[self.random.integers(len(happenings))]()
+            self.draw(drafts=number % 3 == 2)
+        records = [self.scheduler.record(i) for i in list(self.scheduler._requests)]
+        return [*self.seen, *((r.request_id, r.seed, *outcome(r)) for r in records)]
+
+    def arrive(self) -> None:
+        settings = CONFIGURATIONS[self.random.integers(len(CONFIGURATIONS))]
+        params = SamplingParams(**settings, seed=int(self.random.integers(2**60)))
+        prompt, output = (self.random.integers(0, 6, self.random.integers(0, 12)).tolist() for _ in range(2))
+        masked = self.random.random() < 0.2 and not set(settings) & {"allowed_token_ids", "bad_words"}
+        self.scheduler.add(
+            params,
+            prompt,
+            request_id=next(self.names),
+            output_token_ids=[] if masked else output,
+            grammar=ToyMatcher(GRAMMAR) if masked else None,
+        )
+
+    def leave(self) -> None:
+        if live := self.scheduler.request_ids:
+            self.seen.append(outcome(self.scheduler.remove(self.any_of(live))))
+
+    def fork(self) -> None:
+        if live := self.scheduler.request_ids:
+            seed = int(self.random.integers(2**60)) if self.random.random() < 0.5 else None
+            self.scheduler.fork(self.any_of(live), new_request_id=next(self.names), seed=seed)
+
+    def roll_back(self) -> None:
+        if live := self.scheduler.request_ids:
+            name = self.any_of(live)
+            have = len(self.scheduler.record(name).token_ids)
+            self.scheduler.rollback(name, int(self.random.integers(0, have + 1)))
+
+    def be_told(self) -> None:
+        unmasked = [i for i in self.scheduler.request_ids if self.scheduler._requests[i].matcher is None]
+        if unmasked:
+            self.scheduler.accept(self.any_of(unmasked), self.random.integers(0, 6, 3).tolist())
+
+    def look(self) -> None:
+        if live := self.scheduler.request_ids:
+            self.seen.append(self.scheduler.process(rows_for(self.scheduler, live)).tobytes())
+
+    def draw(self, drafts: bool) -> None:
+        live = self.scheduler.request_ids
+        if not live:
+            return
+        guesses = None
+        if drafts:
+            guesses = [self.random.integers(0, VOCAB, self.random.integers(0, 3)).tolist() for _ in live]
+        self.note(model_step(self.scheduler, live, guesses))
+
+    def note(self, result: StepResult) -> None:
+        tables = result.logprobs if isinstance(result.logprobs, dict) else {"": result.logprobs}
+        for mode, table in tables.items():
+            if table is not None:
+                self.seen.append((mode, table.token_ids.tolist(), table.ranks.tolist()))
+                self.logprobs.append(table.logprobs)
+        self.seen.append(
+            (result.token_ids.tolist(), result.text, result.finish_reasons, result.errors, result.seeds)
+        )
+
+    def any_of(self, names: list[Any]) -> Any:
+        return names[self.random.integers(len(names))]
+
+
+def expect_alike(life: Life, expected: Life, steps: int) -> None:
+    """Both go on, and nothing tells them apart."""
+    assert life.go_on(steps) == expected.go_on(steps)
+    for values, right in zip(life.logprobs, expected.logprobs, strict=True):
+        np.testing.assert_allclose(values, right, rtol=1e-5, atol=1e-5)
+
+
+STEPS = 25
+
+
+@pytest.mark.parametrize("seed", range(times(5)))
+def test_lives_of_many_requests_are_equal(seed: int) -> None:
+    for backend in instruction_sets().values():
+        expect_alike(Life(seed, backend), Life(seed, NUMPY), STEPS)
+
+
+@pytest.mark.parametrize("seed", range(times(4)))
+def test_backends_may_take_turns_within_a_generation(seed: int) -> None:
+    turns = [*instruction_sets().values(), NUMPY]
+    for backends in (turns, [NUMPY, NUMPY, turns[0]]):
+        expect_alike(Life(seed, ByTurns(backends)), Life(seed, NUMPY), STEPS)
+
+
+@pytest.mark.parametrize("steps", [1, 7])
+def test_a_library_that_is_lost_on_the_way_leaves_the_same_text(steps: int) -> None:
+    expected = Life(9, NUMPY)
+    expected.go_on(steps)
+    path = library_path()
+    assert path is not None
+    backend = LibraryBackend(path)
+    life = Life(9, backend)
+    life.go_on(steps)
+    backend.lose("it has been lost")
+    expect_alike(life, expected, STEPS)
+
+
+@pytest.mark.parametrize("number", range(len(CONFIGURATIONS)))
+def test_every_configuration_writes_the_same_text(number: int) -> None:
+    def text(backend: Any) -> list[Any]:
+        scheduler = make_scheduler(backend=backend)
+        for seed in range(3):
+            params = SamplingParams(**CONFIGURATIONS[number], seed=seed, max_tokens=30)
+            scheduler.add(params, [1, 2, 1, 2, 1], output_token_ids=[seed])
+        while scheduler.request_ids:
+            model_step(scheduler)
+        return [outcome(scheduler.record(i)) for i in range(3)]
+
+    expected = text(NUMPY)
+    for isa, backend in instruction_sets().items():
+        assert text(backend) == expected, isa
+    assert text(ByTurns([*instruction_sets().values(), NUMPY])) == expected
