@@ -353,15 +353,6 @@ static int32_t run(es_context *context, es_batch *batch) {
 
 /* --- passes by themselves --- */
 
-static int32_t kind_of(const es_tensor *t) {
-    return t->bits == 32 ? ES_FLOAT : t->code == 2 ? ES_HALF : ES_BFLOAT;
-}
-
-static const void *row_of(const es_tensor *t, int64_t row) {
-    const int64_t stride = t->strides ? t->strides[0] : t->shape[1];
-    return (const char *)t->data + t->byte_offset + row * stride * (t->bits / 8);
-}
-
 static int32_t check_rows(es_context *context, const es_tensor *logits, int64_t vocab_size, const int64_t *rows,
                           int64_t n, const void *out) {
     if (!logits || n < 0 || (n && (!rows || !out))) return fail(context, ES_INVALID, "an argument is missing");
@@ -379,7 +370,7 @@ static int32_t maxima(es_context *context, const es_tensor *logits, int64_t voca
     const int32_t code = check_rows(context, logits, vocab_size, rows, n, out);
     if (code != ES_OK) return code;
     for (int64_t i = 0; i < n; i++)
-        out[i] = context->kernels->greatest(row_of(logits, rows[i]), kind_of(logits), vocab_size);
+        out[i] = context->kernels->greatest(es_row_of(logits, rows[i]), es_kind_of(logits), vocab_size);
     return ES_OK;
 }
 
@@ -390,7 +381,7 @@ static int32_t log_sums(es_context *context, const es_tensor *logits, int64_t vo
     if (code != ES_OK) return code;
     const uint64_t before = enter_ieee();
     for (int64_t i = 0; i < n; i++)
-        out[i] = context->kernels->log_sum(row_of(logits, rows[i]), kind_of(logits), vocab_size);
+        out[i] = context->kernels->log_sum(es_row_of(logits, rows[i]), es_kind_of(logits), vocab_size);
     leave_ieee(before);
     return ES_OK;
 }

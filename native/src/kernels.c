@@ -89,13 +89,6 @@ static int32_t run_samplers(es_state *st, const es_compiled *program) {
     return ES_ROW_OK;
 }
 
-static const void *row_address(const es_batch *batch, int64_t row) {
-    const es_tensor *t = &batch->logits;
-    const int64_t stride = t->strides ? t->strides[0] : t->shape[1];
-    const int64_t bytes = t->bits == 32 ? 4 : 2;
-    return (const char *)t->data + t->byte_offset + row * stride * bytes;
-}
-
 static int32_t run_row(const es_job *job) {
     const es_batch *batch = job->batch;
     const es_table *table = batch->table;
@@ -112,8 +105,8 @@ static int32_t run_row(const es_job *job) {
     st.vocab_size = batch->vocab_size;
     st.is_few = 0;
     st.few.n = 0;
-    st.v = (es_view){.source = row_address(batch, row),
-                     .kind = batch->logits.bits == 32 ? ES_FLOAT : batch->logits.code == 2 ? ES_HALF : ES_BFLOAT,
+    st.v = (es_view){.source = es_row_of(&batch->logits, row),
+                     .kind = es_kind_of(&batch->logits),
                      .list = -1, .n = batch->vocab_size, .scale = 1.0f, .floor = -ES_LOGIT_LIMIT,
                      .alive = -1, .maxima = job->scratch->maxima, .loose = job->scratch->loose};
     const es_compiled *program = job->program;
@@ -157,31 +150,35 @@ static float greatest(const void *row, int32_t kind, int64_t n) {
     return kind == ES_HALF ? greatest_of(row, ES_HALF, n) : greatest_of(row, ES_BFLOAT, n);
 }
 
-/* ln of a value in [1, 2^63): for reports only. */
-static double natural_log(double x) { return es_log2(x) * ES_LN_2; }
+/* Sum of 2^(y + 30) over a chunk, nothing rounded away: tokens far down count as well. */
+ES_INLINE double chunk_powers(es_chunk chunk, int32_t kind, float peak) {
+    vf sum = vf_set(0.0f);
+    for (int i = 0; i < ES_CHUNK; i += W_ABREAST * W) {
+        vf y[W_ABREAST];
+        EACH(k) y[k] = vf_sub(load_kind(chunk.p, i + k * W, kind), vf_set(peak));
+        EACH(k) y[k] = vf_max(vf_mul(y[k], vf_set(1.4426950408889634f)), vf_set(-120.0f));
+        vf_weights(y);
+        EACH(k) sum = vf_add(sum, y[k]);
+    }
+    float lanes[W];
+    double total = 0.0;
+    vf_store(lanes, sum);
+    for (int lane = 0; lane < W; lane++) total += (double)lanes[lane];
+    return total;
+}
 
 static double log_sum(const void *row, int32_t kind, int64_t n) {
+    const es_view v = {.source = row, .kind = kind, .n = n, .scale = 1.0f, .floor = -FLT_MAX};
     const float peak = greatest(row, kind, n);
-    const vf top = vf_set(peak);
     float buffer[ES_CHUNK];
     double total = 0.0;
-    for (int64_t first = 0; first < n; first += ES_CHUNK) {
-        const int64_t count = lesser(ES_CHUNK, n - first);
-        for (int64_t i = 0; i < ES_CHUNK; i++)
-            buffer[i] = i < count ? value_kind(row, first + i, kind) : -__builtin_inff();
-        vf sum = vf_set(0.0f);
-        for (int i = 0; i < ES_CHUNK; i += W_ABREAST * W) {
-            vf y[W_ABREAST];
-            EACH(k) y[k] = vf_mul(vf_sub(vf_load(buffer + i + k * W), top), vf_set(1.4426950408889634f));
-            EACH(k) y[k] = vf_max(y[k], vf_set(-120.0f));
-            vf_weights(y);
-            EACH(k) sum = vf_add(sum, y[k]);
-        }
-        float lanes[W];
-        vf_store(lanes, sum);
-        for (int lane = 0; lane < W; lane++) total += lanes[lane];
+    for (int64_t c = 0; c < chunks_of(n); c++) {
+        const es_chunk chunk = chunk_of(&v, c, buffer);
+        if (chunk.kind == ES_FLOAT) total += chunk_powers(chunk, ES_FLOAT, peak);
+        else if (chunk.kind == ES_HALF) total += chunk_powers(chunk, ES_HALF, peak);
+        else total += chunk_powers(chunk, ES_BFLOAT, peak);
     }
-    return (double)peak + natural_log(total) - 30.0 * ES_LN_2;
+    return (double)peak + (es_log2(total) - 30.0) * ES_LN_2;
 }
 
 const es_kernels ES_KERNELS = {ES_NAME, run_row, greatest, log_sum};

@@ -91,6 +91,16 @@ void es_pool_run(es_pool *pool, int64_t n, void (*work)(void *context, int32_t t
 extern const es_kernels es_kernels_avx512, es_kernels_avx2, es_kernels_baseline, es_kernels_neon,
     es_kernels_portable;
 
+static inline int32_t es_kind_of(const es_tensor *logits) {
+    return logits->bits == 32 ? ES_FLOAT : logits->code == 2 ? ES_HALF : ES_BFLOAT;
+}
+
+/* Where a row of logits begins. */
+static inline const void *es_row_of(const es_tensor *logits, int64_t row) {
+    const int64_t stride = logits->strides ? logits->strides[0] : logits->shape[1];
+    return (const char *)logits->data + logits->byte_offset + row * stride * (logits->bits / 8);
+}
+
 /* The kernels called `isa`, or the best for this machine if it is NULL; NULL if there are none. */
 const es_kernels *es_choose_kernels(const char *isa);
 

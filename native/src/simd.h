@@ -52,11 +52,6 @@ ES_INLINE uint32_t vf_gt(vf a, vf b) { return _mm512_cmp_ps_mask(a, b, _CMP_GT_O
 ES_INLINE uint32_t vf_eq(vf a, vf b) { return _mm512_cmp_ps_mask(a, b, _CMP_EQ_OQ); }
 /* a where the bit is set, else 0 */
 ES_INLINE vf vf_select(uint32_t mask, vf a) { return _mm512_maskz_mov_ps((__mmask16)mask, a); }
-/* Remembers whether a NaN was seen. Here: the lanes in which there was none. */
-typedef __mmask16 vnan;
-ES_INLINE vnan vnan_none(void) { return 0xFFFF; }
-ES_INLINE vnan vnan_see(vnan seen, vf a, vf b) { return _mm512_mask_cmp_ps_mask(seen, a, b, _CMP_ORD_Q); }
-ES_INLINE int vnan_any(vnan seen) { return seen != 0xFFFF; }
 ES_INLINE float vf_greatest(vf a) { return _mm512_reduce_max_ps(a); }
 /* The greatest of each of four vectors. */
 ES_INLINE void vf_greatest4(float *out, vf a, vf b, vf c, vf d) {
@@ -143,10 +138,6 @@ ES_INLINE vf vf_select(uint32_t mask, vf a) {
     const __m256i set = _mm256_and_si256(_mm256_set1_epi32((int)mask), bit);
     return _mm256_and_ps(a, _mm256_castsi256_ps(_mm256_cmpeq_epi32(set, bit)));
 }
-typedef __m256 vnan;
-ES_INLINE vnan vnan_none(void) { return _mm256_setzero_ps(); }
-ES_INLINE vnan vnan_see(vnan seen, vf a, vf b) { return _mm256_or_ps(seen, _mm256_cmp_ps(a, b, _CMP_UNORD_Q)); }
-ES_INLINE int vnan_any(vnan seen) { return _mm256_movemask_ps(seen) != 0; }
 ES_INLINE float vf_greatest(vf a) {
     __m128 m = _mm_max_ps(_mm256_castps256_ps128(a), _mm256_extractf128_ps(a, 1));
     m = _mm_max_ps(m, _mm_movehl_ps(m, m));
@@ -238,10 +229,6 @@ ES_INLINE vf vf_select(uint32_t mask, vf a) {
     const __m128i set = _mm_and_si128(_mm_set1_epi32((int)mask), bit);
     return _mm_and_ps(a, _mm_castsi128_ps(_mm_cmpeq_epi32(set, bit)));
 }
-typedef __m128 vnan;
-ES_INLINE vnan vnan_none(void) { return _mm_setzero_ps(); }
-ES_INLINE vnan vnan_see(vnan seen, vf a, vf b) { return _mm_or_ps(seen, _mm_cmpunord_ps(a, b)); }
-ES_INLINE int vnan_any(vnan seen) { return _mm_movemask_ps(seen) != 0; }
 ES_INLINE float vf_greatest(vf a) {
     const __m128 m = _mm_max_ps(a, _mm_movehl_ps(a, a));
     return _mm_cvtss_f32(_mm_max_ss(m, _mm_shuffle_ps(m, m, 1)));
@@ -308,13 +295,6 @@ ES_INLINE vf vf_select(uint32_t mask, vf a) {
     const uint32x4_t set = vceqq_u32(vandq_u32(vdupq_n_u32(mask), bits), bits);
     return vreinterpretq_f32_u32(vandq_u32(vreinterpretq_u32_f32(a), set));
 }
-typedef uint32x4_t vnan; /* all ones where every pair so far was ordered */
-ES_INLINE vnan vnan_none(void) { return vdupq_n_u32(0); }
-ES_INLINE vnan vnan_see(vnan seen, vf a, vf b) {
-    const uint32x4_t ordered = vandq_u32(vceqq_f32(a, a), vceqq_f32(b, b));
-    return vorrq_u32(seen, vmvnq_u32(ordered));
-}
-ES_INLINE int vnan_any(vnan seen) { return vmaxvq_u32(seen) != 0; }
 ES_INLINE float vf_greatest(vf a) { return vmaxvq_f32(a); }
 ES_INLINE void vf_greatest4(float *out, vf a, vf b, vf c, vf d) {
     vst1q_f32(out, vpmaxq_f32(vpmaxq_f32(a, b), vpmaxq_f32(c, d)));
@@ -352,16 +332,12 @@ ES_INLINE void vf_store(float *p, vf a) { *p = a; }
 ES_INLINE vf vf_add(vf a, vf b) { return a + b; }
 ES_INLINE vf vf_sub(vf a, vf b) { return a - b; }
 ES_INLINE vf vf_mul(vf a, vf b) { return a * b; }
-ES_INLINE vf vf_max(vf a, vf b) { return a > b ? a : b; }
+ES_INLINE vf vf_max(vf a, vf b) { return a > b || a != a ? a : b; } /* NaNs stay */
 ES_INLINE vf vf_min(vf a, vf b) { return a < b ? a : b; }
 ES_INLINE uint32_t vf_ge(vf a, vf b) { return a >= b; }
 ES_INLINE uint32_t vf_gt(vf a, vf b) { return a > b; }
 ES_INLINE uint32_t vf_eq(vf a, vf b) { return a == b; }
 ES_INLINE vf vf_select(uint32_t mask, vf a) { return mask ? a : 0.0f; }
-typedef uint32_t vnan;
-ES_INLINE vnan vnan_none(void) { return 0; }
-ES_INLINE vnan vnan_see(vnan seen, vf a, vf b) { return seen | (a != a) | (b != b); }
-ES_INLINE int vnan_any(vnan seen) { return seen != 0; }
 ES_INLINE float vf_greatest(vf a) { return a; }
 ES_INLINE void vf_greatest4(float *out, vf a, vf b, vf c, vf d) {
     out[0] = a;
@@ -409,6 +385,23 @@ ES_INLINE int64_t vf_append_ids(float *values, int32_t *ids, int64_t n, vf a, co
     }
     return n;
 }
+#endif
+
+/* Between nan_watch and nan_seen, maxima in registers notice NaNs: either they keep them, or, on x86,
+ * they forget them and raise a flag that stays up. What they are made from and into is memory, so the
+ * barriers hold them between the two. */
+#if defined(ES_ISA_AVX512) || defined(ES_ISA_AVX2) || defined(ES_ISA_BASELINE)
+ES_INLINE void nan_watch(void) {
+    _mm_setcsr(0x1F80);
+    __asm__ volatile("" : : : "memory");
+}
+ES_INLINE int nan_seen(void) {
+    __asm__ volatile("" : : : "memory");
+    return _mm_getcsr() & 1;
+}
+#else
+ES_INLINE void nan_watch(void) {}
+ES_INLINE int nan_seen(void) { return 0; }
 #endif
 
 #define W_ALL ((uint32_t)((1ull << W) - 1))

@@ -88,60 +88,43 @@ ES_INLINE es_chunk chunk_of(const es_view *v, int64_t c, float *buffer) {
 
 /* --- greatest values ------------------------------------------------------------------------- */
 
-/* Remembers NaNs in two places, so that one compare need not wait for the one before. */
-typedef struct es_nans {
-    vnan even, odd;
-} es_nans;
-
-ES_INLINE vf chunk_greatest(const void *p, int32_t kind, es_nans *seen) {
+ES_INLINE vf chunk_greatest(const void *p, int32_t kind) {
     vf best[4];
-    es_nans nans = *seen;
     for (int k = 0; k < 4; k++) best[k] = vf_set(-__builtin_inff());
-    for (int i = 0; i < ES_CHUNK; i += 4 * W) {
-        const vf a = load_kind(p, i, kind), b = load_kind(p, i + W, kind);
-        const vf c = load_kind(p, i + 2 * W, kind), d = load_kind(p, i + 3 * W, kind);
-        nans.even = vnan_see(nans.even, a, b);
-        nans.odd = vnan_see(nans.odd, c, d);
-        best[0] = vf_max(a, best[0]);
-        best[1] = vf_max(b, best[1]);
-        best[2] = vf_max(c, best[2]);
-        best[3] = vf_max(d, best[3]);
-    }
-    *seen = nans;
+    for (int i = 0; i < ES_CHUNK; i += 4 * W)
+        for (int k = 0; k < 4; k++) best[k] = vf_max(load_kind(p, i + k * W, kind), best[k]);
     return vf_max(vf_max(best[0], best[1]), vf_max(best[2], best[3]));
 }
 
-ES_INLINE void scan_whole(const void *source, int64_t whole, int32_t kind, float *maxima, es_nans *seen) {
+ES_INLINE void scan_whole(const void *source, int64_t whole, int32_t kind, float *maxima) {
     const size_t step = ES_CHUNK * kind_size(kind);
     const char *p = source;
     int64_t c = 0;
     for (; c + 4 <= whole; c += 4, p += 4 * step) {
         vf best[4];
-        for (int k = 0; k < 4; k++) best[k] = chunk_greatest(p + (size_t)k * step, kind, seen);
+        for (int k = 0; k < 4; k++) best[k] = chunk_greatest(p + (size_t)k * step, kind);
         vf_greatest4(maxima + c, best[0], best[1], best[2], best[3]);
     }
-    for (; c < whole; c++, p += step) maxima[c] = vf_greatest(chunk_greatest(p, kind, seen));
+    for (; c < whole; c++, p += step) maxima[c] = vf_greatest(chunk_greatest(p, kind));
 }
 
-/* The greatest of n floats, none of them NaN; -inf for none. */
-static float greatest_float(const float *values, int64_t n) {
+/* The greatest of the chunk maxima, -inf if there are none; behind them is room for a vector. */
+static float greatest_chunk(float *maxima, int64_t chunks) {
+    for (int i = 0; i < W; i++) maxima[chunks + i] = -__builtin_inff();
     vf best = vf_set(-__builtin_inff());
-    int64_t i = 0;
-    for (; i + W <= n; i += W) best = vf_max(vf_load(values + i), best);
-    float peak = vf_greatest(best);
-    for (; i < n; i++) peak = values[i] > peak ? values[i] : peak;
-    return peak;
+    for (int64_t c = 0; c < chunks; c += W) best = vf_max(vf_load(maxima + c), best);
+    return vf_greatest(best);
 }
 
 /* Chunk maxima and peak of the row as given. Returns an es_row_status. */
 static int32_t scan_row(es_view *v) {
     const int64_t whole = v->n / ES_CHUNK;
-    es_nans seen = {vnan_none(), vnan_none()};
-    if (v->kind == ES_FLOAT) scan_whole(v->source, whole, ES_FLOAT, v->maxima, &seen);
-    else if (v->kind == ES_HALF) scan_whole(v->source, whole, ES_HALF, v->maxima, &seen);
-    else scan_whole(v->source, whole, ES_BFLOAT, v->maxima, &seen);
-    float peak = greatest_float(v->maxima, whole);
-    int bad = vnan_any(seen.even) | vnan_any(seen.odd);
+    nan_watch();
+    if (v->kind == ES_FLOAT) scan_whole(v->source, whole, ES_FLOAT, v->maxima);
+    else if (v->kind == ES_HALF) scan_whole(v->source, whole, ES_HALF, v->maxima);
+    else scan_whole(v->source, whole, ES_BFLOAT, v->maxima);
+    int bad = nan_seen();
+    float peak = greatest_chunk(v->maxima, whole);
     if (whole * ES_CHUNK < v->n) {
         float last = -__builtin_inff();
         for (int64_t i = whole * ES_CHUNK; i < v->n; i++) {
@@ -161,8 +144,7 @@ static int32_t scan_row(es_view *v) {
 static float chunk_maximum(const es_view *v, int64_t c) {
     float buffer[ES_CHUNK];
     fill_chunk(v, c, buffer);
-    es_nans ignored = {vnan_none(), vnan_none()};
-    return vf_greatest(chunk_greatest(buffer, ES_FLOAT, &ignored));
+    return vf_greatest(chunk_greatest(buffer, ES_FLOAT));
 }
 
 /* Chunk maxima and peak of any view. */
@@ -170,7 +152,7 @@ static void find_maxima(es_view *v) {
     if (v->has_maxima) return;
     const int64_t chunks = chunks_of(v->n);
     for (int64_t c = 0; c < chunks; c++) v->maxima[c] = chunk_maximum(v, c);
-    v->peak = greatest_float(v->maxima, chunks);
+    v->peak = greatest_chunk(v->maxima, chunks);
     v->has_maxima = 1;
 }
 
@@ -188,7 +170,7 @@ static float value_at(const es_view *v, int64_t i) {
 static void find_peak(es_view *v) {
     const int64_t chunks = chunks_of(v->n);
     for (;;) {
-        const float peak = v->peak = greatest_float(v->maxima, chunks);
+        const float peak = v->peak = greatest_chunk(v->maxima, chunks);
         int exact = 1;
         for (int64_t c = 0; c < chunks; c++)
             if (v->loose[c] && v->maxima[c] == peak) {

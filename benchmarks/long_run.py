@@ -1,0 +1,111 @@
+"""Native beside NumPy over random chains, for as long as it takes: `python -m benchmarks.long_run`.
+
+Every draw of every instruction set, with one thread and with two, is compared with NumPy's: token ids,
+notes and errors, and in every fourth group the processed rows, bit for bit. Prints how far it has come
+and the first differences; exits with 1 if there is any, with 2 where there is nothing to compare.
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+import time
+from collections.abc import Iterator
+
+import numpy as np
+
+from engine_sampler.backends.library import LibraryBackend
+from engine_sampler.backends.native import library_path
+from tests.native.comparing import (
+    NUMPY,
+    differences,
+    go_on,
+    halves,
+    instruction_sets,
+    random_bitmask,
+    random_block,
+    random_group,
+    run,
+)
+from tests.random_chains import random_settings
+
+THREADS = (1, 2)
+REQUESTS, STEPS = 256, 16
+"""Of one group; each step draws once for every request."""
+VOCABULARIES = (64, 4096)
+SMALL_VOCABULARIES = (64, 192)
+"""Where infill takes part, which takes NumPy long."""
+REPORT_EVERY = 30.0
+"""Seconds."""
+SHOWN = 20
+"""Differences that are printed; the others are counted."""
+
+
+def contestants() -> dict[str, tuple[LibraryBackend, int]]:
+    """(backend, threads) by name."""
+    path = library_path()
+    return {
+        f"{isa} with {threads} threads": (LibraryBackend(path, isa=isa), threads)
+        for isa in instruction_sets()
+        if path is not None
+        for threads in THREADS
+    }
+
+
+def compare_group(
+    seed: int, backends: dict[str, tuple[LibraryBackend, int]]
+) -> Iterator[tuple[int, list[str]]]:
+    """(draws compared, differences) of each step of the random group number `seed`."""
+    random = np.random.default_rng([seed, 20])
+    infill, processed, masked, faulty = seed % 9 == 0, seed % 4 == 0, seed % 5 == 0, seed % 7 == 0
+    size = int(np.exp(random.uniform(*np.log(SMALL_VOCABULARIES if infill else VOCABULARIES))))
+    settings = random_settings(random, size, without=() if infill else ("infill",))
+    chain, rows = random_group(random, size, REQUESTS, settings)
+    for step in range(STEPS):
+        logits = random_block(random, REQUESTS, size, faults=0.01 if faulty else 0)
+        if step % 3 == 2:
+            logits = halves(logits)
+        bitmask = random_bitmask(random, REQUESTS, size) if masked else None
+        expected = run(NUMPY, chain, rows, logits, bitmask, processed=processed)
+        found = []
+        for name, (backend, threads) in backends.items():
+            rows.slots.num_threads = threads  # a backend asks when it first sees these slots
+            batch = run(backend, chain, rows, logits, bitmask, processed=processed)
+            place = f"group {seed}, step {step}, vocabulary {size}, {chain}, {name}"
+            found += [f"{place}: {text}" for text in differences(batch, expected)]
+        yield REQUESTS * len(backends), found
+        go_on(random, rows, expected)
+
+
+def main(arguments: list[str] | None = None) -> int:
+    """Compare until enough draws are done; the exit code."""
+    parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
+    parser.add_argument("--draws", type=int, default=10_000_000, help="native draws to compare")
+    parser.add_argument("--first", type=int, default=0, help="the random group to begin with")
+    options = parser.parse_args(arguments)
+    backends = contestants()
+    if not backends:
+        print("there is no native library here to compare with")
+        return 2
+    print(f"comparing {', '.join(backends)} with NumPy", flush=True)
+    start = told = time.monotonic()
+    draws, found, group = 0, 0, options.first
+    while draws < options.draws:
+        for count, texts in compare_group(group, backends):
+            for text in texts[: max(0, SHOWN - found)]:
+                print(text, flush=True)
+            draws, found = draws + count, found + len(texts)
+        group += 1
+        if time.monotonic() - told > REPORT_EVERY or draws >= options.draws:
+            told = time.monotonic()
+            minutes = (told - start) / 60
+            print(
+                f"{draws:,} draws in {group - options.first:,} groups, {minutes:.1f} minutes: "
+                f"{found} differences",
+                flush=True,
+            )
+    return 1 if found else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
