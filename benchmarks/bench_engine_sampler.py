@@ -1,88 +1,131 @@
-"""This library: whole steps, the backend's share of them, and what surrounds them."""
+"""This library: a backend's run of one row, whole steps, and what surrounds them."""
 
 from __future__ import annotations
 
-import pytest
+import os
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from time import perf_counter
 
-from engine_sampler import Scheduler
-from engine_sampler.backends.host import NumpyBackend
-from engine_sampler.contract import Batch
+import pytest
 
 from . import rows
 from .cases import (
-    ADD_AND_REMOVE,
+    ALONE,
     CONTEXT,
-    FLAT,
+    GREEDY_DRY,
+    HALVED,
     MAIN,
-    MIXED_STEP,
-    OURS,
-    SETTINGS,
+    MIXTURE,
+    NUMPY_STEPS,
+    SMALL,
+    STEPS,
+    THREADED,
     TINY,
+    Shape,
     params_of,
 )
-from .measure import measure
+from .engines import Engine, reading
+from .measure import Work, measure
+from .results import ADD_AND_REMOVE, FIVE, HALF, NUMPY_RUN, NUMPY_STEP, RUN, SETTINGS, STEP, periodic, threads
 
-SHAPES = [(*shape, False) for shape in OURS] + [(*shape, True) for shape in FLAT]
 JOINED = 63
 """Requests that are there while another joins and leaves."""
-MIXED = ("greedy", "min_p", "default chain", "top_n_sigma", "temperature")
+BUSY = "import os; os.sched_setaffinity(0, {0})\nwhile True: pass"
 
 
-class KeepingBackend(NumpyBackend):
-    """The NumPy backend; `batch` is the last one that it ran."""
-
-    batch: Batch
-
-    def run(self, batch: Batch) -> None:
-        self.batch = batch
-        super().run(batch)
+def passes(shape: Shape) -> dict[str, Work]:
+    """The pass over the rows of `shape`, as a yardstick."""
+    return {"pass": reading(rows.batch(shape.vocab_size, shape.batch, shape.rows))}
 
 
-def filled(case: str, vocab_size: int, batch: int, backend: NumpyBackend) -> Scheduler:
-    """A scheduler with `batch` requests of one case, each with a history."""
-    scheduler = Scheduler(vocab_size, backend=backend)
-    for _ in range(batch):
-        scheduler.add(params_of(case), rows.history(vocab_size, CONTEXT))
-    return scheduler
+@pytest.mark.parametrize("shape", ALONE, ids=str)
+def bench_run(benchmark, shape):
+    measure(benchmark, Engine.of(shape).run, RUN, shape, passes(shape))
 
 
-@pytest.mark.parametrize(("vocab_size", "batch", "case", "flat"), SHAPES)
-def bench_step(benchmark, vocab_size, batch, case, flat):
-    logits = rows.batch(vocab_size, batch, flat=flat)
-    scheduler = filled(case, vocab_size, batch, NumpyBackend())
-    labels = {"case": case, "vocab_size": vocab_size, "batch": batch, "flat": flat}
-    measure(benchmark, lambda: scheduler.step(logits), "engine-sampler", **labels)
+@pytest.mark.parametrize("shape", ALONE, ids=str)
+def bench_run_of_numpy(benchmark, shape):
+    yardsticks = {"run": Engine.of(shape).run}
+    measure(benchmark, Engine.of(shape, native=False).run, NUMPY_RUN, shape, yardsticks)
 
 
-@pytest.mark.parametrize(("vocab_size", "batch", "case"), [s for s in OURS if s[0] == MAIN])
-def bench_backend(benchmark, vocab_size, batch, case):
-    backend = KeepingBackend()
-    filled(case, vocab_size, batch, backend).step(rows.batch(vocab_size, batch))
-    labels = {"case": case, "vocab_size": vocab_size, "batch": batch}
-    measure(benchmark, lambda: backend.run(backend.batch), "backend", **labels)
+@pytest.mark.parametrize("shape", STEPS, ids=str)
+def bench_step(benchmark, shape):
+    measure(benchmark, Engine.of(shape).step, STEP, shape, passes(shape))
 
 
-def bench_step_of_mixed_requests(benchmark):
-    scheduler = Scheduler(TINY, backend=NumpyBackend())
-    for i in range(64):
-        scheduler.add(params_of(MIXED[i % len(MIXED)]))
-    logits = rows.batch(TINY, 64)
-    labels = {"case": MIXED_STEP, "vocab_size": TINY, "batch": 64}
-    measure(benchmark, lambda: scheduler.step(logits), "engine-sampler", **labels)
+@pytest.mark.parametrize("shape", NUMPY_STEPS, ids=str)
+def bench_step_of_numpy(benchmark, shape):
+    yardsticks = {"step": Engine.of(shape).step}
+    measure(benchmark, Engine.of(shape, native=False).step, NUMPY_STEP, shape, yardsticks)
+
+
+@pytest.mark.parametrize("vocab_size", [SMALL, MAIN])
+@pytest.mark.parametrize("case", HALVED)
+def bench_step_of_bfloat16(benchmark, case, vocab_size):
+    shape = Shape(case, vocab_size, 64)
+    logits, history = rows.batch(vocab_size, 64), rows.history(vocab_size, CONTEXT)
+    halved = Engine([case], rows.as_bfloat16(logits), vocab_size, history)
+    measure(benchmark, halved.step, HALF, shape, {"float32": Engine.of(shape).step})
+
+
+@pytest.mark.benchmark(timer=perf_counter)  # processor time counts both threads
+@pytest.mark.parametrize("busy", [False, True], ids=["free", "busy"])
+@pytest.mark.parametrize("vocab_size", [SMALL, MAIN])
+@pytest.mark.parametrize("case", THREADED)
+def bench_step_of_two_threads(benchmark, case, vocab_size, busy):
+    shape = Shape(case, vocab_size, 64)
+    with two_cores(busy):
+        one, two = (Engine.of(shape, num_threads=n).step for n in (1, 2))
+        measure(benchmark, two, threads(busy), shape, {"one": one})
+
+
+@contextmanager
+def two_cores(busy: bool) -> Iterator[None]:
+    """Let this process have all cores; a busy one works on something else besides."""
+    if not hasattr(os, "sched_setaffinity") or (os.cpu_count() or 1) < 2:
+        pytest.skip("this takes two cores")
+    before = os.sched_getaffinity(0)
+    other = subprocess.Popen([sys.executable, "-c", BUSY]) if busy else None
+    os.sched_setaffinity(0, {0, 1})
+    try:
+        yield
+    finally:
+        os.sched_setaffinity(0, before)
+        if other is not None:
+            other.kill()
+            other.wait()
+
+
+@pytest.mark.parametrize("period", [1, 16])
+@pytest.mark.parametrize("vocab_size", [SMALL, MAIN])
+def bench_dry(benchmark, vocab_size, period):
+    logits, history = rows.batch(vocab_size, 1), rows.periodic(period, CONTEXT)
+    cases = GREEDY_DRY, "greedy"
+    with_dry, without = (Engine([case], logits, vocab_size, history, grows=True).run for case in cases)
+    measure(benchmark, with_dry, RUN, Shape(periodic(period), vocab_size), {"greedy": without})
+
+
+@pytest.mark.parametrize("vocab_size", [TINY, SMALL, MAIN])
+def bench_step_of_five_configurations(benchmark, vocab_size):
+    engine = Engine(MIXTURE, rows.batch(vocab_size, 64), vocab_size)
+    yardsticks = {"run": engine.run, "kernels": engine.kernels}
+    measure(benchmark, engine.step, STEP, Shape(FIVE, vocab_size, 64), yardsticks)
 
 
 @pytest.mark.parametrize("case", ["default chain", "penalties, DRY, default chain"])
 def bench_add_and_remove(benchmark, case):
-    scheduler = filled(case, MAIN, JOINED, NumpyBackend())
+    scheduler = Engine.of(Shape(case, batch=JOINED)).scheduler
     params, prompt = params_of(case), rows.history(MAIN, CONTEXT)
 
     def join_and_leave():
         scheduler.remove(scheduler.add(params, prompt))
 
-    labels = {"case": f"{ADD_AND_REMOVE}{case}", "vocab_size": MAIN, "batch": 1}
-    measure(benchmark, join_and_leave, "engine-sampler", **labels)
+    measure(benchmark, Work(join_and_leave), STEP, Shape(f"{ADD_AND_REMOVE}{case}"))
 
 
 def bench_params(benchmark):
-    labels = {"case": SETTINGS, "vocab_size": MAIN, "batch": 1}
-    measure(benchmark, lambda: params_of("default chain"), "engine-sampler", **labels)
+    measure(benchmark, Work(lambda: params_of("default chain")), STEP, Shape(SETTINGS))

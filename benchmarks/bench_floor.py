@@ -1,22 +1,24 @@
-"""The floor: reading every logit once, as NumPy's `max` does."""
+"""The floor: reading every logit once, as NumPy's `max` and as one pass of the native library does."""
 
 from __future__ import annotations
 
 import pytest
 
 from . import rows
-from .cases import BATCHES, MAIN
-from .measure import measure
+from .cases import BATCHES, Shape
+from .engines import reading
+from .measure import Work, measure
+from .results import FLOOR
 
-SHAPES = [(v, b, False) for v in rows.VOCABULARIES for b in BATCHES] + [(MAIN, 1, True)]
+SHAPES = [Shape("floor", v, b) for v in rows.VOCABULARIES for b in BATCHES]
 
 
-@pytest.mark.parametrize(("vocab_size", "batch", "flat"), SHAPES)
-def bench_floor(benchmark, vocab_size, batch, flat):
-    logits = rows.batch(vocab_size, batch, flat=flat)
+@pytest.mark.parametrize("shape", SHAPES, ids=str)
+def bench_floor(benchmark, shape):
+    logits = rows.batch(shape.vocab_size, shape.batch)
 
     def read():
         for row in logits:
             row.max()
 
-    measure(benchmark, read, "floor", case="floor", vocab_size=vocab_size, batch=batch, flat=flat)
+    measure(benchmark, Work(read), FLOOR, shape, {"pass": reading(logits)})

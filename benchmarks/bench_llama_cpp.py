@@ -15,8 +15,10 @@ import pytest
 from engine_sampler.chain import build_chain
 
 from . import rows
-from .cases import CONTEXT, PEERS, params_of
-from .measure import measure
+from .cases import ALONE, CONTEXT, PEERS_STEPS, params_of
+from .engines import Engine
+from .measure import Work, measure
+from .results import FILLED, UNFILLED
 
 pytest.importorskip("llama_cpp", reason="llama-cpp-python is not installed")
 
@@ -45,17 +47,18 @@ class Candidates:
 
 
 @pytest.mark.parametrize("filling", [True, False], ids=["filled", "alone"])
-@pytest.mark.parametrize(("vocab_size", "batch", "case"), PEERS)
-def bench_llama_cpp(benchmark, vocab_size, batch, case, filling):
-    params = params_of(case)
-    everything = [Candidates(row) for row in rows.batch(vocab_size, batch)]
+@pytest.mark.parametrize("shape", ALONE + PEERS_STEPS, ids=str)
+def bench_llama_cpp(benchmark, shape, filling):
+    params = params_of(shape.case)
+    ours = Engine.of(shape)
+    everything = [Candidates(row) for row in rows.batch(shape.vocab_size, shape.batch, shape.rows)]
 
     def fill():
         for candidates in everything:
             candidates.fill()
 
-    with chain(build_chain(params).for_choice().key, params, vocab_size) as sampler:
-        sampler.accept(rows.history(vocab_size, CONTEXT))
+    with chain(build_chain(params).for_choice().key, params, shape.vocab_size) as sampler:
+        sampler.accept(rows.history(shape.vocab_size, CONTEXT))
 
         def sample():
             for candidates in everything:
@@ -66,8 +69,5 @@ def bench_llama_cpp(benchmark, vocab_size, batch, case, filling):
                 candidates.fill()
                 candidates.sample(sampler)
 
-        labels = {"case": case, "vocab_size": vocab_size, "batch": batch}
-        if filling:
-            measure(benchmark, fill_and_sample, "llama.cpp, filled", **labels)
-        else:
-            measure(benchmark, sample, "llama.cpp", setup=fill, **labels)
+        who, work = (FILLED, Work(fill_and_sample)) if filling else (UNFILLED, Work(sample, fill))
+        measure(benchmark, work, who, shape, {"ours": ours.run if shape.batch == 1 else ours.step})

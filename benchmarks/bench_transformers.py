@@ -7,8 +7,10 @@ import pytest
 from engine_sampler.chain import build_chain
 
 from . import rows
-from .cases import CONTEXT, PEERS, params_of
-from .measure import measure
+from .cases import ALONE, CONTEXT, PEERS_STEPS, Shape, params_of
+from .engines import Engine
+from .measure import Work, measure
+from .results import MULTINOMIAL, TRANSFORMERS
 
 torch = pytest.importorskip("torch", reason="torch is not installed")
 transformers = pytest.importorskip("transformers", reason="transformers is not installed")
@@ -34,16 +36,17 @@ KNOWN = (
 )
 
 
-@pytest.mark.parametrize(("vocab_size", "batch", "case"), [s for s in PEERS if s[2] in KNOWN])
-def bench_transformers(benchmark, vocab_size, batch, case):
-    params = params_of(case)
+@pytest.mark.parametrize("shape", [s for s in ALONE + PEERS_STEPS if s.case in KNOWN], ids=str)
+def bench_transformers(benchmark, shape):
+    params = params_of(shape.case)
+    ours = Engine.of(shape)
     names = build_chain(params).for_choice().samplers
     active = {sampler.name for sampler in names}
     processors = transformers.LogitsProcessorList(
         make(params) for name, make in PROCESSORS.items() if name in active
     )
-    history = torch.tensor([rows.history(vocab_size, CONTEXT)] * batch)
-    logits = torch.from_numpy(rows.batch(vocab_size, batch).copy())
+    history = torch.tensor([rows.history(shape.vocab_size, CONTEXT)] * shape.batch)
+    logits = torch.from_numpy(rows.batch(shape.vocab_size, shape.batch, shape.rows).copy())
 
     def choose():
         return logits.argmax(dim=-1)
@@ -52,17 +55,18 @@ def bench_transformers(benchmark, vocab_size, batch, case):
         scores = processors(history, logits)
         return torch.multinomial(scores.softmax(dim=-1), num_samples=1)
 
-    work = choose if case == "greedy" else draw
+    work = Work(choose if shape.case == "greedy" else draw)
     with torch.inference_mode():
-        measure(benchmark, work, "transformers", case=case, vocab_size=vocab_size, batch=batch)
+        measure(benchmark, work, TRANSFORMERS, shape, {"ours": ours.run if shape.batch == 1 else ours.step})
 
 
-@pytest.mark.parametrize(("vocab_size", "batch"), [(v, b) for v in rows.VOCABULARIES for b in (1, 64)])
-def bench_multinomial(benchmark, vocab_size, batch):
+@pytest.mark.parametrize("vocab_size", rows.VOCABULARIES)
+def bench_multinomial(benchmark, vocab_size):
     """The draw alone, of ready probabilities."""
-    probabilities = torch.from_numpy(rows.batch(vocab_size, batch).copy()).softmax(dim=-1)
+    probabilities = torch.from_numpy(rows.batch(vocab_size, 1).copy()).softmax(dim=-1)
 
     def draw():
         return torch.multinomial(probabilities, num_samples=1)
 
-    measure(benchmark, draw, "torch.multinomial", case="multinomial", vocab_size=vocab_size, batch=batch)
+    shape = Shape("temperature", vocab_size)
+    measure(benchmark, Work(draw), MULTINOMIAL, shape, {"ours": Engine.of(shape).run})

@@ -9,7 +9,6 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import pytest
 
 if hasattr(os, "sched_setaffinity"):
     os.sched_setaffinity(0, {max(os.sched_getaffinity(0))})
@@ -19,17 +18,7 @@ if hasattr(os, "sched_setaffinity"):
 np.empty(31 << 20, np.uint8)
 
 LIBRARIES = ("numpy", "torch", "transformers", "llama-cpp-python")
-KEPT = ("median", "min", "iqr", "rounds", "iterations")
-
-
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """What is compared is measured side by side in time."""
-
-    def key(item: pytest.Item) -> tuple[str, ...]:
-        values = item.callspec.params if hasattr(item, "callspec") else {}
-        return tuple(str(values.get(name, "")) for name in ("vocab_size", "batch", "case"))
-
-    items.sort(key=key)
+KEPT = ("median", "min", "iqr", "rounds")
 
 
 def pytest_benchmark_update_json(config: Any, benchmarks: Any, output_json: dict[str, Any]) -> None:

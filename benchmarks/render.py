@@ -9,14 +9,29 @@ import sys
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 
-from .cases import ADD_AND_REMOVE, BATCHES, CASES, FLAT, KEY_CASES, MAIN, MIXED_STEP, SETTINGS, TINY
+from .bars import PEAKED, Bar, of_case, others, tally
+from .cases import BATCHES, CASES, FLAT, KEY_CASES, MAIN, PEERS_STEPS, TINY, Shape
 from .plot import draw
-from .results import ALONE, BACKEND, FILLED, TRANSFORMERS, US, Results, ratio
+from .results import (
+    ADD_AND_REMOVE,
+    FILLED,
+    FIVE,
+    FLOOR,
+    MULTINOMIAL,
+    NUMPY_RUN,
+    NUMPY_STEP,
+    RUN,
+    SETTINGS,
+    STEP,
+    TRANSFORMERS,
+    UNFILLED,
+    Results,
+)
 from .rows import VOCABULARIES
 
 HERE = Path(__file__).parent
 START, END = "<!-- results -->", "<!-- end of results -->"
-CPUS = {(25, 17): "Zen 4"}
+CPUS = {(6, 207): "Emerald Rapids", (25, 17): "Zen 4"}
 """(family, model) of CPUs whose name does not say what they are."""
 
 
@@ -31,16 +46,23 @@ def main(path: str) -> None:
 
 def report(results: Results) -> str:
     """Everything between the markers."""
+    met, measured = tally(results)
     return "\n\n".join(
         (
             machine(results),
-            "### A whole step, microseconds per row",
+            f"### Bars: {met} of {measured} are met",
+            "Peaked rows. A cell says what was measured, and its bar.",
+            bars_by_case(results),
+            other_bars(results),
+            "### One row, microseconds",
+            one_row(results, [Shape(case) for case in CASES]),
+            "A flat row:",
+            one_row(results, FLAT),
+            "### Whole steps, microseconds per row",
             steps(results),
-            "### With 64 rows",
+            "### 64 rows, microseconds per row of a step",
             many_rows(results),
-            "### The backend's share, microseconds per row",
-            backend(results),
-            "### Other vocabularies, and a flat row, microseconds per row of a step",
+            "### Other vocabularies, microseconds per row",
             elsewhere(results),
             "### What surrounds a step, microseconds",
             surroundings(results),
@@ -59,98 +81,118 @@ def machine(results: Results) -> str:
     )
 
 
+def bars_by_case(results: Results) -> str:
+    rows = [[case, *map(_cell, of_case(results, case))] for case in PEAKED]
+    return table(["settings", "1 row, passes", "64 rows, passes", "1 row, faster than llama.cpp"], rows)
+
+
+def _cell(bar: Bar) -> str:
+    if bar.measured is None:
+        return "–"
+    sign = "≤" if bar.at_most else "≥"
+    value = precise(bar.measured) if bar.met else f"**missed:** {precise(bar.measured)}"
+    return f"{value} ({sign} {bar.bound:g})"
+
+
+def other_bars(results: Results) -> str:
+    met = {True: "yes", False: "**no**", None: "–"}
+    rows = [
+        [
+            bar.what,
+            f"at {'most' if bar.at_most else 'least'} {bar.bound:g}{bar.unit}",
+            "–" if bar.measured is None else f"{precise(bar.measured)}{bar.unit}",
+            met[bar.met],
+        ]
+        for bar in others(results)
+    ]
+    return table(["bar", "", "measured", "met"], rows)
+
+
+def one_row(results: Results, shapes: Sequence[Shape]) -> str:
+    peers = (NUMPY_RUN, TRANSFORMERS, FILLED, UNFILLED)
+    gains = ((NUMPY_RUN, "run"), (TRANSFORMERS, "ours"), (FILLED, "ours"))
+    rows = [
+        [shape.case]
+        + [number(results.per_row(who, shape)) for who in (RUN, *peers)]
+        + [times(results.times(who, shape, yardstick)) for who, yardstick in gains]
+        for shape in shapes
+    ]
+    heads = ["settings", "native", "NumPy", "transformers", "llama.cpp", "without filling"]
+    return table([*heads, "faster than NumPy", "than transformers", "than llama.cpp"], rows)
+
+
 def steps(results: Results) -> str:
     rows = []
     for case in CASES:
-        ours = results.per_row(US, case)
-        many = results.per_row(US, case, batch=64)
-        theirs = [results.per_row(who, case) for who in (TRANSFORMERS, FILLED, ALONE)]
+        many, mixed = Shape(case, batch=64), Shape(case, batch=64, rows="mixed")
         rows.append(
             [case]
-            + [number(results.per_row(US, case, batch=batch)) for batch in BATCHES]
-            + [times(ratio(many, results.floor(batch=64)))]
-            + [number(value) for value in theirs]
-            + [times(ratio(value, ours)) for value in theirs[:2]]
+            + [number(results.per_row(STEP, Shape(case, batch=batch))) for batch in BATCHES]
+            + [number(results.per_row(STEP, mixed)), times(results.times(STEP, mixed, "pass"))]
+            + [number(results.per_row(NUMPY_STEP, many)), times(results.times(NUMPY_STEP, many, "step"))]
         )
-    rows.append(["*one read (floor)*"] + [number(results.floor(batch=batch)) for batch in BATCHES])
-    return table(
-        [
-            "settings",
-            *(f"{batch} row{'s' * (batch > 1)}" for batch in BATCHES),
-            "floors at 64",
-            "transformers, 1 row",
-            "llama.cpp, 1 row",
-            "without filling",
-            "faster than transformers",
-            "than llama.cpp",
-        ],
-        rows,
-    )
+    floors = [results.find(FLOOR, Shape("floor", batch=batch)) for batch in BATCHES]
+    rows.append(["*one pass*", *(number(f and 1e6 * f.beside["pass"] / f.batch) for f in floors)])
+    rows.append(["*NumPy's max*", *(number(f and f.per_row) for f in floors)])
+    heads = [f"{batch} row{'s' * (batch > 1)}" for batch in BATCHES]
+    more = ["64 rows, 8 flat", "passes", "64 rows, NumPy", "faster than NumPy"]
+    return table(["settings", *heads, *more], rows)
 
 
 def many_rows(results: Results) -> str:
-    rows = []
-    for case in CASES:
-        ours = results.per_row(US, case, batch=64)
-        theirs = [results.per_row(who, case, batch=64) for who in (TRANSFORMERS, FILLED, ALONE)]
-        if any(theirs):
-            gains = [times(ratio(value, ours)) for value in theirs[:2]]
-            rows.append([case, number(ours), *map(number, theirs), *gains])
-    return table(
-        [
-            "settings",
-            "engine-sampler",
-            "transformers",
-            "llama.cpp",
-            "without filling",
-            "faster than transformers",
-            "than llama.cpp",
-        ],
-        rows,
-    )
-
-
-def backend(results: Results) -> str:
+    peers = (TRANSFORMERS, FILLED, UNFILLED)
     rows = [
-        [case, *(number(results.per_row(BACKEND, case, batch=batch)) for batch in BATCHES)] for case in CASES
+        [shape.case]
+        + [number(results.per_row(who, shape)) for who in (STEP, *peers)]
+        + [times(results.times(who, shape, "ours")) for who in peers[:2]]
+        for shape in PEERS_STEPS
     ]
-    return table(["settings", *(f"{batch} row{'s' * (batch > 1)}" for batch in BATCHES)], rows)
+    heads = ["settings", "engine-sampler", "transformers", "llama.cpp", "without filling"]
+    return table([*heads, "faster than transformers", "than llama.cpp"], rows)
 
 
 def elsewhere(results: Results) -> str:
-    others = [(v, b) for v in VOCABULARIES if v != MAIN for b in (1, 64)]
-    rows = [
-        [case]
-        + [number(results.per_row(US, case, *other)) for other in others]
-        + [number(results.per_row(US, *_flat(case)))]
-        for case in KEY_CASES
+    sizes = [v for v in VOCABULARIES if v != MAIN]
+    rows = []
+    for case in KEY_CASES:
+        row = [case]
+        for v in sizes:
+            one, many = Shape(case, v), Shape(case, v, 64)
+            row += [number(results.per_row(RUN, one)), number(results.per_row(STEP, many))]
+            row += [times(results.times(who, one, "ours")) for who in (TRANSFORMERS, FILLED)]
+        rows.append(row)
+    heads = [
+        head
+        for v in sizes
+        for head in (
+            f"{v:,}: run, 1 row",
+            "step, 64 rows",
+            "1 row faster than transformers",
+            "than llama.cpp",
+        )
     ]
-    rows.append(
-        ["*one read (floor)*"]
-        + [number(results.floor(*other)) for other in others]
-        + [number(results.floor(flat=True))]
-    )
-    heads = [f"{v:,}, {b} row{'s' * (b > 1)}" for v, b in others]
-    return table(["settings", *heads, f"{MAIN:,}, 1 flat row"], rows)
-
-
-def _flat(case: str) -> tuple[str, int, int, bool]:
-    vocab_size, batch, _ = next(shape for shape in FLAT if shape[2] == case)
-    return case, vocab_size, batch, True
+    return table(["settings", *heads], rows)
 
 
 def surroundings(results: Results) -> str:
-    mixed = results.per_row(US, MIXED_STEP, TINY, 64)
-    around = [(f"{MIXED_STEP}, vocabulary {TINY}", mixed and 64 * mixed)]
-    around += [(f"`{SETTINGS.replace(' of', '` of', 1)}", results.per_row(US, SETTINGS))]
+    around = []
+    for vocab_size in (TINY, MAIN):
+        if step := results.find(STEP, Shape(FIVE, vocab_size, 64)):
+            around += [(f"a step of 64 requests with {FIVE}, vocabulary {vocab_size:,}", 64 * step.per_row)]
+            around += [("what it takes over the backend's `run`", step.over("run"))]
+            around += [("what it takes over the one call into C", step.over("kernels"))]
+    around += [(f"`{SETTINGS.replace(' of', '` of', 1)}", results.per_row(STEP, Shape(SETTINGS)))]
     around += [
-        (f"`add` and `remove`, {case}, prompt of 2,048 tokens", results.per_row(US, ADD_AND_REMOVE + case))
+        (
+            f"`add` and `remove`, {case}, prompt of 2,048 tokens",
+            results.per_row(STEP, Shape(ADD_AND_REMOVE + case)),
+        )
         for case in ("default chain", "penalties, DRY, default chain")
     ]
     around += [
         (
-            f"`torch.multinomial` alone, of {v:,} ready probabilities",
-            results.per_row("torch.multinomial", "multinomial", v),
+            f"`torch.multinomial` of {v:,} ready probabilities",
+            results.per_row(MULTINOMIAL, Shape("temperature", v)),
         )
         for v in VOCABULARIES
     ]
@@ -159,9 +201,8 @@ def surroundings(results: Results) -> str:
 
 def noise(results: Results) -> str:
     return (
-        f"Every number is the median of its rounds, in processor time of the process. The machine is shared, "
-        f"which costs cache and memory bandwidth: "
-        f"for half of the {len(results.entries)} numbers the middle half of the rounds lies within "
+        f"Every number is the median of its rounds, every ratio that of two medians from the same loop. "
+        f"For half of the {len(results.entries)} numbers the middle half of the rounds lies within "
         f"{results.spread(0.5):.0%} of the median, for nine in ten within {results.spread(0.9):.0%}, "
         f"at worst within {results.spread(1.0):.0%}."
     )
@@ -188,6 +229,11 @@ def number(value: float | None) -> str:
     if value < 10:
         return f"{value:.1f}"
     return f"{float(f'{value:.3g}'):,.0f}"
+
+
+def precise(value: float) -> str:
+    """Three digits: 1.27, 14.3, 389."""
+    return f"{value:.{2 if value < 10 else 1 if value < 100 else 0}f}"
 
 
 def times(value: float | None) -> str:

@@ -9,15 +9,55 @@ from typing import Any
 
 import numpy as np
 
-from .cases import MAIN
+from .cases import Shape
 
-US, FILLED, ALONE, TRANSFORMERS, BACKEND = (
-    "engine-sampler",
-    "llama.cpp, filled",
-    "llama.cpp",
-    "transformers",
-    "backend",
-)
+RUN, STEP, HALF = "run", "step", "step, bfloat16"
+NUMPY_RUN, NUMPY_STEP = "NumPy, run", "NumPy, step"
+FILLED, UNFILLED = "llama.cpp", "llama.cpp without filling"
+TRANSFORMERS, MULTINOMIAL, FLOOR = "transformers", "torch.multinomial", "NumPy's max"
+
+FIVE = "five configurations"
+ADD_AND_REMOVE = "add and remove: "
+SETTINGS = "SamplingParams of the default chain"
+
+
+def threads(busy: bool) -> str:
+    """The name of a step on two threads."""
+    return f"step, two threads{', one core busy' if busy else ''}"
+
+
+def periodic(period: int) -> str:
+    """The case of DRY over tokens that repeat."""
+    return f"greedy with DRY, period {period}"
+
+
+@dataclass(frozen=True)
+class Entry:
+    """One number: medians in seconds of the work, and of the yardsticks in its loop."""
+
+    who: str
+    case: str
+    vocab_size: int
+    batch: int
+    rows: str
+    beside: dict[str, float]
+    median: float
+    min: float
+    iqr: float
+    rounds: int
+
+    @property
+    def per_row(self) -> float:
+        """Microseconds."""
+        return 1e6 * self.median / self.batch
+
+    def times(self, yardstick: str) -> float:
+        """How many times as long as the yardstick it takes."""
+        return self.median / self.beside[yardstick]
+
+    def over(self, yardstick: str) -> float:
+        """How many microseconds longer than the yardstick it takes."""
+        return 1e6 * (self.median - self.beside[yardstick])
 
 
 @dataclass(frozen=True)
@@ -25,33 +65,31 @@ class Results:
     """The numbers of one run, and what is known of its machine."""
 
     machine: dict[str, Any]
-    entries: list[dict[str, Any]]
+    entries: list[Entry]
 
     @classmethod
     def read(cls, path: Path) -> Results:
         """From the JSON that `pytest --benchmark-json` wrote."""
         content = json.loads(path.read_text("utf-8"))
-        return cls(content["machine"], content["results"])
+        return cls(content["machine"], [Entry(**entry) for entry in content["results"]])
 
-    def per_row(
-        self, who: str, case: str, vocab_size: int = MAIN, batch: int = 1, flat: bool = False
-    ) -> float | None:
-        """Median microseconds for one row; None where it was not measured."""
-        wanted = {"who": who, "case": case, "vocab_size": vocab_size, "batch": batch, "flat": flat}
+    def find(self, who: str, shape: Shape) -> Entry | None:
+        """None where it was not measured."""
         for entry in self.entries:
-            if wanted.items() <= entry.items():
-                return entry["median"] * 1e6 / batch
+            if entry.who == who and shape == (entry.case, entry.vocab_size, entry.batch, entry.rows):
+                return entry
         return None
 
-    def floor(self, vocab_size: int = MAIN, batch: int = 1, flat: bool = False) -> float | None:
-        """The time to read a row once."""
-        return self.per_row("floor", "floor", vocab_size, batch, flat)
+    def per_row(self, who: str, shape: Shape) -> float | None:
+        """Microseconds for one row."""
+        entry = self.find(who, shape)
+        return entry and entry.per_row
+
+    def times(self, who: str, shape: Shape, yardstick: str) -> float | None:
+        """How many times as long as its yardstick something takes."""
+        entry = self.find(who, shape)
+        return entry and entry.times(yardstick)
 
     def spread(self, share: float) -> float:
         """The interquartile range, as a share of the median, that so many of the numbers stay below."""
-        return float(np.quantile([entry["iqr"] / entry["median"] for entry in self.entries], share))
-
-
-def ratio(slow: float | None, fast: float | None) -> float | None:
-    """slow / fast, where both were measured."""
-    return slow / fast if slow and fast else None
+        return float(np.quantile([entry.iqr / entry.median for entry in self.entries], share))

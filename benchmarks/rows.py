@@ -11,6 +11,8 @@ from functools import cache
 
 import numpy as np
 
+from engine_sampler.arrays import LogitRows
+
 VOCABULARIES = (32_000, 131_072, 151_936)
 BODY_DEVIATION = 2.2
 GAPS = (16.0, 24.0)
@@ -22,20 +24,43 @@ ALONE = 2.0
 """Entropy of the one row of a batch of 1."""
 FLAT = 8.0
 FLAT_EVERY = 8
-"""One row in so many of a batch is flat."""
+"""One row in so many is flat in a mixed batch."""
+LINE = 64
+"""Bytes."""
+BREAKER, BREAKER_RANK = 13, 12
+"""The token that breaks sequences for DRY, and how common it is in a history."""
+ZIPF, PHRASES, RETURNING = 1.25, 12, 0.15
+"""A history's law, its phrases, and the share of its parts that are phrases."""
 
 
 @cache
-def batch(vocab_size: int, count: int, *, flat: bool = False) -> np.ndarray:
-    """float32 [count, vocab_size], not to be written: mostly peaked rows, or flat ones only."""
+def batch(vocab_size: int, count: int, kind: str = "peaked") -> np.ndarray:
+    """float32 [count, vocab_size], not to be written: "peaked" rows, "flat" ones, or "mixed"."""
     entropies = np.geomspace(*ENTROPIES, count) if count > 1 else np.array([ALONE])
-    rows = np.empty((count, vocab_size), np.float32)
+    every = {"peaked": count + 1, "mixed": FLAT_EVERY, "flat": 1}[kind]
+    rows = _aligned(np.empty((count, vocab_size), np.float32))
     for i, entropy in enumerate(entropies):
         rng = np.random.default_rng([vocab_size, count, i])
-        is_flat = flat or i % FLAT_EVERY == FLAT_EVERY - 1
+        is_flat = i % every == every - 1
         rows[i] = flat_row(vocab_size, rng) if is_flat else peaked_row(vocab_size, float(entropy), rng)
     rows.flags.writeable = False
     return rows
+
+
+def as_bfloat16(logits: np.ndarray) -> LogitRows:
+    """float32 `logits` cut to bfloat16, as a step takes them; NumPy has no such type."""
+    rows = LogitRows(logits, logits.shape[1])
+    rows.array, rows.bfloat16 = _aligned((logits.view(np.uint32) >> 16).astype(np.uint16)), True
+    return rows
+
+
+def _aligned(array: np.ndarray) -> np.ndarray:
+    """A copy that begins with a cache line, as tensors of torch do; NumPy's lie anywhere."""
+    room = np.empty(array.nbytes + LINE, np.uint8)
+    start = -room.ctypes.data % LINE
+    copy = room[start : start + array.nbytes].view(array.dtype).reshape(array.shape)
+    copy[:] = array
+    return copy
 
 
 def peaked_row(vocab_size: int, entropy: float, rng: np.random.Generator) -> np.ndarray:
@@ -65,11 +90,25 @@ def flat_row(vocab_size: int, rng: np.random.Generator) -> np.ndarray:
 
 
 def history(vocab_size: int, length: int) -> list[int]:
-    """Token ids like those of a text: a Zipf law over the ids, and phrases that return."""
+    """Token ids like those of a text: words by a Zipf law, and a few phrases that return."""
     rng = np.random.default_rng([vocab_size, length])
-    phrases = [rng.zipf(1.3, size) % vocab_size for size in rng.integers(4, 24, 60)]
-    drawn = [phrases[i] for i in rng.integers(0, len(phrases), length)]
-    return np.concatenate(drawn)[:length].tolist()
+    words = rng.permutation(vocab_size)
+    words[BREAKER_RANK] = BREAKER
+
+    def text(count: int) -> np.ndarray:
+        return words[rng.zipf(ZIPF, count) % vocab_size]
+
+    phrases = [text(size) for size in rng.integers(4, 12, PHRASES)]
+    parts = [
+        phrases[rng.integers(PHRASES)] if rng.random() < RETURNING else text(rng.integers(4, 24))
+        for _ in range(length // 4)
+    ]
+    return np.concatenate(parts)[:length].tolist()
+
+
+def periodic(period: int, length: int) -> list[int]:
+    """Token ids that repeat after `period` of them."""
+    return [100 + i % period for i in range(length)]
 
 
 def entropy_of(row: np.ndarray) -> float:

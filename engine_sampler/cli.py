@@ -45,17 +45,18 @@ def main(arguments: Sequence[str] | None = None) -> int:
             _refuse(unknown[0], parsed)
         failed = parsed.run(parsed)
         sys.stdout.flush()
+        return FAILURE if failed else 0
     except ImportError as error:
         if (error.name or "").partition(".")[0] not in EXTRA:
             raise
         return _fail(f'this needs {error.name}: pip install "engine-sampler[demo]"')
     except BrokenPipeError:  # the reader has gone; keep Python from flushing to it at exit
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 0
     except (PluginError, OSError, ValueError) as error:
         return _fail(str(error))
     except KeyboardInterrupt:
         return INTERRUPTED
-    return FAILURE if failed else 0
 
 
 # --- commands ------------------------------------------------------------------------------------

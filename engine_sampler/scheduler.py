@@ -82,7 +82,8 @@ class Scheduler:
     eos_token_ids   default: the tokenizer's.
     max_model_len   prompt and output together; reaching it ends a request with `length`.
     backend         "auto", a registered name, or a `Backend`.
-    num_threads     for backends that use threads; the tokens do not depend on it.
+    num_threads     for backends that use threads (`native` uses one unless told); the tokens do not
+                    depend on it.
 
     `add`, `add_group`, `accept` and `remove` may come from any thread: they take effect at once, or
     after the step that is running. All other methods belong to one thread.

@@ -33,6 +33,8 @@ static int32_t apply_min_p(es_state *st) {
     return ES_ROW_OK;
 }
 
+static int within_reach(float value, float peak, float reach) { return value - peak >= reach; }
+
 static int32_t apply_top_n_sigma(es_state *st) {
     spread(st);
     es_moments m;
@@ -43,17 +45,7 @@ static int32_t apply_top_n_sigma(es_state *st) {
     if (!(squares <= DBL_MAX)) return ES_ROW_OK;
     const float reach = (float)-(st->p->top_n_sigma * sigma), peak = st->v.peak;
     const int32_t k = spare_list(st);
-    float *const values = st->s->values[k];
-    int32_t *const ids = st->s->ids[k];
-    const int64_t n = collect_head(st, -(double)reach * (1 / ES_LN_2));
-    int64_t kept = 0;
-    for (int64_t i = 0; i < n; i++) {
-        const int stays = values[i] - peak >= reach;
-        values[kept] = values[i];
-        ids[kept] = ids[i];
-        kept += stays;
-    }
-    use_survivors(st, k, kept);
+    use_survivors(st, k, collect_above(st, peak + reach, within_reach, reach));
     return ES_ROW_OK;
 }
 

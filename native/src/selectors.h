@@ -55,19 +55,21 @@ static int64_t draw_long(es_state *st, int64_t total) {
     return c * ES_CHUNK + pick(weights, ES_CHUNK, target);
 }
 
-/* Draw among what is left and note the surprise of the token, in bits. */
-static es_choice draw(es_state *st) {
-    if (st->is_few) {
-        int32_t rank;
-        const int64_t token = draw_few(st, &rank);
-        const double bits = -(double)es_distance(st->few.logits[rank], st->few.logits[0]);
-        return (es_choice){token, bits + es_log2_mass(st->few.total)};
-    }
-    es_view *v = &st->v;
-    const int64_t total = total_mass(v, st->s->sums, 0).weight;
+/* Draw from such a row and note the surprise of the token, in bits. */
+static es_choice draw_row(es_state *st, int64_t total) {
+    const es_view *v = &st->v;
     const int64_t place = draw_long(st, total);
     const double bits = -(double)es_distance(value_at(v, place), v->peak);
     return (es_choice){v->ids ? v->ids[place] : place, bits + es_log2_mass(total)};
+}
+
+/* The same for any row. */
+static es_choice draw(es_state *st) {
+    if (!st->is_few) return draw_row(st, total_mass(&st->v, st->s->sums, 0).weight);
+    int32_t rank;
+    const int64_t token = draw_few(st, &rank);
+    const double bits = -(double)es_distance(st->few.logits[rank], st->few.logits[0]);
+    return (es_choice){token, bits + es_log2_mass(st->few.total)};
 }
 
 static es_choice choose_dist(es_state *st) {
@@ -76,8 +78,11 @@ static es_choice choose_dist(es_state *st) {
     return drawn;
 }
 
+static int within_bits(float value, float peak, float most) { return !(-es_distance(value, peak) > most); }
+
 static es_choice choose_mirostat_v2(es_state *st) {
-    const float most = (float)(es_history_mu(st->job->history) - es_log2_mass(mass_of(st, 0).weight));
+    const int64_t total = mass_of(st, 0).weight;
+    const float most = (float)(es_history_mu(st->job->history) - es_log2_mass(total));
     if (st->is_few) {
         es_few *f = &st->few;
         int32_t n = 0;
@@ -85,17 +90,9 @@ static es_choice choose_mirostat_v2(es_state *st) {
         few_cut(f, greater(n, 1));
         return draw(st);
     }
-    es_scratch *s = st->s;
+    if (most >= 31.0f) return draw_row(st, total); /* what lies further down weighs nothing */
     const int32_t k = spare_list(st);
-    const float peak = st->v.peak;
-    const int64_t n = collect_head(st, most > 0 ? most : 0);
-    int64_t kept = 0;
-    for (int64_t i = 0; i < n; i++) {
-        const int stays = !(-es_distance(s->values[k][i], peak) > most);
-        s->values[k][kept] = s->values[k][i];
-        s->ids[k][kept] = s->ids[k][i];
-        kept += stays;
-    }
+    const int64_t kept = collect_above(st, st->v.peak - most * (float)ES_LN_2, within_bits, most);
     if (kept) use_survivors(st, k, kept);
     else keep_best(st);
     return draw(st);

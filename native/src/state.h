@@ -103,6 +103,29 @@ static int64_t collect_head(es_state *st, double bits) {
     return collect(&st->v, below_peak(st->v.peak, bits), st->s->values[k], st->s->ids[k]);
 }
 
+/* Keep the tokens that `stays` keeps, which must hold for all above one that stays: where that ends is
+ * found among the floats near `guess`, so that the row need not be looked at token by token. */
+static int64_t collect_above(es_state *st, float guess, int (*stays)(float value, float peak, float bound),
+                             float bound) {
+    es_view *v = &st->v;
+    const int32_t to = spare_list(st);
+    find_maxima(v);
+    uint32_t key = descending_key(guess), step = 1;
+    const uint32_t best = descending_key(v->peak), last = descending_key(-FLT_MAX);
+    key = key < best ? best : key > last ? last : key;
+    if (!stays(v->peak, v->peak, bound)) return 0;
+    uint32_t low = key, high = key; /* low: stays, or the peak; high: does not, or the last float */
+    for (; low > best && !stays(logit_of_key(low), v->peak, bound); step *= 2) low = low - best > step ? low - step : best;
+    for (step = 1; high < last && stays(logit_of_key(high), v->peak, bound); step *= 2) high = last - high > step ? high + step : last;
+    if (stays(logit_of_key(high), v->peak, bound)) low = high;
+    while (high - low > 1 && low < high) {
+        const uint32_t middle = low + (high - low) / 2;
+        if (stays(logit_of_key(middle), v->peak, bound)) low = middle;
+        else high = middle;
+    }
+    return collect(v, logit_of_key(low), st->s->values[to], st->s->ids[to]);
+}
+
 static void fill_keys(const float *values, int64_t n, uint32_t *keys) {
     for (int64_t i = 0; i < n; i++) keys[i] = descending_key(values[i]);
 }

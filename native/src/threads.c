@@ -8,6 +8,7 @@
 #include <sched.h>
 #include <stdatomic.h>
 #include <stdlib.h>
+#include <time.h>
 #include <unistd.h>
 
 struct es_pool {
@@ -26,22 +27,36 @@ struct es_pool {
     /* generation << 32 | next row: a late worker cannot take a ticket of a run it has not seen. */
     _Atomic uint64_t ticket;
     _Atomic int64_t done;
+    int32_t rest;             /* runs still to be done by the caller alone */
+    int32_t next_rest;        /* how many the next time a worker is waited for */
 };
+
+enum { SHORT_REST = 8, LONG_REST = 512, PATIENCE_NS = 150000 };
+
+static int64_t now_ns(void) {
+    struct timespec t;
+    clock_gettime(CLOCK_MONOTONIC, &t);
+    return (int64_t)t.tv_sec * 1000000000 + t.tv_nsec;
+}
 
 typedef struct es_worker {
     es_pool *pool;
     int32_t thread;
 } es_worker;
 
-static void do_tickets(es_pool *pool, int32_t thread, uint32_t generation, int64_t n,
-                       void (*work)(void *, int32_t, int64_t), void *context) {
+/* Do rows until none is left; how many. */
+static int64_t do_tickets(es_pool *pool, int32_t thread, uint32_t generation, int64_t n,
+                          void (*work)(void *, int32_t, int64_t), void *context) {
+    int64_t count = 0;
     uint64_t ticket = atomic_load(&pool->ticket);
     while (ticket >> 32 == generation && (int64_t)(uint32_t)ticket < n)
         if (atomic_compare_exchange_weak(&pool->ticket, &ticket, ticket + 1)) {
             work(context, thread, (int64_t)(uint32_t)ticket);
+            count++;
             atomic_fetch_add(&pool->done, 1);
             ticket = atomic_load(&pool->ticket);
         }
+    return count;
 }
 
 static void *serve(void *argument) {
@@ -90,6 +105,7 @@ es_pool *es_pool_new(int32_t threads) {
     es_pool *pool = calloc(1, sizeof *pool);
     if (!pool) return NULL;
     pool->threads = threads;
+    pool->next_rest = SHORT_REST;
     pool->workers = calloc((size_t)threads, sizeof *pool->workers);
     if (!pool->workers) {
         free(pool);
@@ -115,7 +131,8 @@ void es_pool_free(es_pool *pool) {
 
 void es_pool_run(es_pool *pool, int64_t n, void (*work)(void *context, int32_t thread, int64_t item),
                  void *context) {
-    if (pool->threads < 2 || n < 2) {
+    if (pool->threads < 2 || n < 2 || pool->rest > 0) {
+        if (pool->rest > 0) pool->rest--;
         for (int64_t i = 0; i < n; i++) work(context, 0, i);
         return;
     }
@@ -130,7 +147,15 @@ void es_pool_run(es_pool *pool, int64_t n, void (*work)(void *context, int32_t t
     atomic_store(&pool->ticket, (uint64_t)generation << 32);
     pthread_cond_broadcast(&pool->wake);
     pthread_mutex_unlock(&pool->lock);
-    do_tickets(pool, 0, generation, n, work, context);
+    const int64_t begin = now_ns();
+    const int64_t own = do_tickets(pool, 0, generation, n, work, context);
+    const int64_t end = now_ns();
     for (int spins = 0; atomic_load(&pool->done) < n; spins++)
         if (spins > 1000) sched_yield();
+    /* A worker that loses its core in the middle of a row holds up the step for a time slice. Where
+     * others want that core this happens again, so the workers rest, the longer the more often. */
+    if (now_ns() - end > PATIENCE_NS + 4 * (end - begin) / (own ? own : 1)) {
+        pool->rest = pool->next_rest;
+        pool->next_rest = pool->next_rest < LONG_REST ? 2 * pool->next_rest : LONG_REST;
+    } else if (pool->next_rest > SHORT_REST) pool->next_rest--;
 }

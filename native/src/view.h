@@ -426,7 +426,8 @@ ES_INLINE void chunk_moments(es_chunk chunk, int32_t kind, int scaled, int check
 
 ES_INLINE void chunk_moments_any(es_chunk chunk, int checked, float peak, es_moments *m) {
     if (chunk.kind == ES_HALF) chunk_moments(chunk, ES_HALF, 1, checked, peak, m);
-    else if (chunk.kind == ES_BFLOAT) chunk_moments(chunk, ES_BFLOAT, 1, checked, peak, m);
+    else if (chunk.kind == ES_BFLOAT && chunk.scale != 1.0f) chunk_moments(chunk, ES_BFLOAT, 1, checked, peak, m);
+    else if (chunk.kind == ES_BFLOAT) chunk_moments(chunk, ES_BFLOAT, 0, checked, peak, m);
     else if (chunk.scale == 1.0f) chunk_moments(chunk, ES_FLOAT, 0, checked, peak, m);
     else chunk_moments(chunk, ES_FLOAT, 1, checked, peak, m);
 }

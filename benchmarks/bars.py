@@ -1,0 +1,95 @@
+"""The bars that the native backend has to clear, and whether a run's ratios clear them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import NamedTuple
+
+from .cases import HALVED, MAIN, THREADED, TINY, Shape
+from .results import FILLED, FIVE, HALF, RUN, STEP, TRANSFORMERS, Results, periodic, threads
+
+PEAKED: Mapping[str, tuple[float, float, float]] = {
+    "greedy": (1.3, 1.3, 24),
+    "min_p": (1.5, 1.4, 50),
+    "default chain": (2.0, 1.5, 20),
+    "penalties, DRY, default chain": (6, 3.5, 45),
+    "top_n_sigma": (3.0, 2.2, 120),
+    "top_p": (12, 7, 35),
+    "temperature": (11, 4.2, 35),
+    "dynamic temperature": (15, 9, 200),
+    "typical_p": (15, 9, 200),
+    "xtc first": (15, 9, 200),
+    "mirostat 2": (15, 9, 200),
+    "mirostat 2, mu grown": (15, 9, 200),
+}
+"""Passes that a run of one row may take and that a step may take for each of 64 rows; how many times as
+fast as llama.cpp a run has to be."""
+
+
+class Bar(NamedTuple):
+    """A bound, and what was measured; None where it was not."""
+
+    what: str
+    bound: float
+    measured: float | None
+    at_most: bool = True
+    unit: str = "×"
+
+    @property
+    def met(self) -> bool | None:
+        if self.measured is None:
+            return None
+        return self.measured <= self.bound if self.at_most else self.measured >= self.bound
+
+
+def of_case(results: Results, case: str) -> tuple[Bar, Bar, Bar]:
+    """One row against the pass, 64 rows against the pass, one row against llama.cpp; all peaked."""
+    one, many, faster = PEAKED[case]
+    shape = Shape(case)
+    return (
+        Bar(case, one, results.times(RUN, shape, "pass")),
+        Bar(case, many, results.times(STEP, Shape(case, batch=64), "pass")),
+        Bar(case, faster, results.times(FILLED, shape, "ours"), at_most=False),
+    )
+
+
+def others(results: Results) -> Iterator[Bar]:
+    """All other bars."""
+    chain = Shape("default chain")
+    gain = results.times(TRANSFORMERS, chain, "ours")
+    yield Bar("default chain, one row, faster than transformers", 400, gain, at_most=False)
+    for case in ("top_p", "typical_p"):
+        shape = Shape(case, rows="flat")
+        yield Bar(f"{case}, one flat row, passes", 70, results.times(RUN, shape, "pass"))
+        gain = results.times(FILLED, shape, "ours")
+        yield Bar(f"{case}, one flat row, faster than llama.cpp", 40, gain, at_most=False)
+    for case in HALVED:
+        share = results.times(HALF, Shape(case, batch=64), "float32")
+        yield Bar(f"{case}, 64 rows, bfloat16 in float32's time", 0.7, share)
+    for period in (1, 16):
+        more = _over(results, Shape(periodic(period)), RUN, "greedy")
+        yield Bar(f"DRY over 2,048 tokens of period {period}, more than without", 8, more, unit=" µs")
+    more = _over(results, Shape(FIVE, TINY, 64), STEP, "kernels")
+    yield Bar("a step of 64 requests with five configurations, over its kernels", 30, more, unit=" µs")
+    for case in THREADED:
+        yield from _threads(results, case)
+
+
+def _threads(results: Results, case: str) -> Iterator[Bar]:
+    for busy, bound in ((False, 1.7), (True, 0.9)):
+        times = results.times(threads(busy), Shape(case, MAIN, 64), "one")
+        what = f"{case}, 64 rows, two threads faster than one{', other core busy' if busy else ''}"
+        if busy or case != "default chain":  # there memory is the limit, not computing
+            yield Bar(what, bound, times and 1 / times, at_most=False)
+
+
+def _over(results: Results, shape: Shape, who: str, yardstick: str) -> float | None:
+    entry = results.find(who, shape)
+    return entry and entry.over(yardstick)
+
+
+def tally(results: Results) -> tuple[int, int]:
+    """How many bars are met, of how many that were measured."""
+    bars = [*others(results), *(bar for case in PEAKED for bar in of_case(results, case))]
+    met = [bar.met for bar in bars if bar.met is not None]
+    return sum(met), len(met)
