@@ -41,6 +41,12 @@ ES_INLINE vf vf_load_bfloat(const uint16_t *p) {
     const __m512i wide = _mm512_cvtepu16_epi32(_mm256_loadu_si256((const __m256i *)p));
     return _mm512_castsi512_ps(_mm512_slli_epi32(wide, 16));
 }
+/* 2W of them: those at even places, and those at odd ones. */
+ES_INLINE void vf_load_bfloats(const uint16_t *p, vf *two) {
+    const __m512i both = _mm512_loadu_si512(p);
+    two[0] = _mm512_castsi512_ps(_mm512_slli_epi32(both, 16));
+    two[1] = _mm512_castsi512_ps(_mm512_and_epi32(both, _mm512_set1_epi32((int)0xFFFF0000)));
+}
 ES_INLINE void vf_store(float *p, vf a) { _mm512_storeu_ps(p, a); }
 ES_INLINE vf vf_add(vf a, vf b) { return _mm512_add_ps(a, b); }
 ES_INLINE vf vf_sub(vf a, vf b) { return _mm512_sub_ps(a, b); }
@@ -123,6 +129,11 @@ ES_INLINE vf vf_load_half(const uint16_t *p) {
 ES_INLINE vf vf_load_bfloat(const uint16_t *p) {
     const __m256i wide = _mm256_cvtepu16_epi32(_mm_loadu_si128((const __m128i *)p));
     return _mm256_castsi256_ps(_mm256_slli_epi32(wide, 16));
+}
+ES_INLINE void vf_load_bfloats(const uint16_t *p, vf *two) {
+    const __m256i both = _mm256_loadu_si256((const __m256i *)p);
+    two[0] = _mm256_castsi256_ps(_mm256_slli_epi32(both, 16));
+    two[1] = _mm256_castsi256_ps(_mm256_and_si256(both, _mm256_set1_epi32((int)0xFFFF0000)));
 }
 ES_INLINE void vf_store(float *p, vf a) { _mm256_storeu_ps(p, a); }
 ES_INLINE vf vf_add(vf a, vf b) { return _mm256_add_ps(a, b); }
@@ -215,6 +226,11 @@ ES_INLINE vf vf_load_half(const uint16_t *p) {
 ES_INLINE vf vf_load_bfloat(const uint16_t *p) {
     return _mm_castsi128_ps(_mm_unpacklo_epi16(_mm_setzero_si128(), _mm_loadl_epi64((const __m128i *)p)));
 }
+ES_INLINE void vf_load_bfloats(const uint16_t *p, vf *two) {
+    const __m128i both = _mm_loadu_si128((const __m128i *)p);
+    two[0] = _mm_castsi128_ps(_mm_slli_epi32(both, 16));
+    two[1] = _mm_castsi128_ps(_mm_and_si128(both, _mm_set1_epi32((int)0xFFFF0000)));
+}
 ES_INLINE void vf_store(float *p, vf a) { _mm_storeu_ps(p, a); }
 ES_INLINE vf vf_add(vf a, vf b) { return _mm_add_ps(a, b); }
 ES_INLINE vf vf_sub(vf a, vf b) { return _mm_sub_ps(a, b); }
@@ -276,6 +292,11 @@ ES_INLINE vf vf_set(float x) { return vdupq_n_f32(x); }
 ES_INLINE vf vf_load(const float *p) { return vld1q_f32(p); }
 ES_INLINE vf vf_load_half(const uint16_t *p) { return vcvt_f32_f16(vreinterpret_f16_u16(vld1_u16(p))); }
 ES_INLINE vf vf_load_bfloat(const uint16_t *p) { return vreinterpretq_f32_u32(vshll_n_u16(vld1_u16(p), 16)); }
+ES_INLINE void vf_load_bfloats(const uint16_t *p, vf *two) {
+    const uint32x4_t both = vreinterpretq_u32_u16(vld1q_u16(p));
+    two[0] = vreinterpretq_f32_u32(vshlq_n_u32(both, 16));
+    two[1] = vreinterpretq_f32_u32(vandq_u32(both, vdupq_n_u32(0xFFFF0000)));
+}
 ES_INLINE void vf_store(float *p, vf a) { vst1q_f32(p, a); }
 ES_INLINE vf vf_add(vf a, vf b) { return vaddq_f32(a, b); }
 ES_INLINE vf vf_sub(vf a, vf b) { return vsubq_f32(a, b); }
@@ -328,6 +349,10 @@ ES_INLINE vf vf_set(float x) { return x; }
 ES_INLINE vf vf_load(const float *p) { return *p; }
 ES_INLINE vf vf_load_half(const uint16_t *p) { return half_to_float(*p); }
 ES_INLINE vf vf_load_bfloat(const uint16_t *p) { return bfloat_to_float(*p); }
+ES_INLINE void vf_load_bfloats(const uint16_t *p, vf *two) {
+    two[0] = bfloat_to_float(p[0]);
+    two[1] = bfloat_to_float(p[1]);
+}
 ES_INLINE void vf_store(float *p, vf a) { *p = a; }
 ES_INLINE vf vf_add(vf a, vf b) { return a + b; }
 ES_INLINE vf vf_sub(vf a, vf b) { return a - b; }

@@ -88,11 +88,24 @@ ES_INLINE es_chunk chunk_of(const es_view *v, int64_t c, float *buffer) {
 
 /* --- greatest values ------------------------------------------------------------------------- */
 
+/* Two vectors of the row, in any order. */
+ES_INLINE void load_two(const void *p, int64_t i, int32_t kind, vf *two) {
+    if (kind == ES_BFLOAT) vf_load_bfloats((const uint16_t *)p + i, two);
+    else {
+        two[0] = load_kind(p, i, kind);
+        two[1] = load_kind(p, i + W, kind);
+    }
+}
+
 ES_INLINE vf chunk_greatest(const void *p, int32_t kind) {
     vf best[4];
     for (int k = 0; k < 4; k++) best[k] = vf_set(-__builtin_inff());
-    for (int i = 0; i < ES_CHUNK; i += 4 * W)
-        for (int k = 0; k < 4; k++) best[k] = vf_max(load_kind(p, i + k * W, kind), best[k]);
+    for (int i = 0; i < ES_CHUNK; i += 4 * W) {
+        vf x[4];
+        load_two(p, i, kind, x);
+        load_two(p, i + 2 * W, kind, x + 2);
+        for (int k = 0; k < 4; k++) best[k] = vf_max(x[k], best[k]);
+    }
     return vf_max(vf_max(best[0], best[1]), vf_max(best[2], best[3]));
 }
 
@@ -405,18 +418,21 @@ ES_INLINE void chunk_moments(es_chunk chunk, int32_t kind, int scaled, int check
     const vf scale = vf_set(chunk.scale), floor = vf_set(chunk.floor), top = vf_set(peak);
     vf sums[64 / W], squares[64 / W];
     int n = 0;
-    for (int lane = 0; lane < 64 / W; lane++) {
-        sums[lane] = squares[lane] = vf_set(0.0f);
+    for (int first = 0; first < 64 / W; first += W_ABREAST) {
+        vf *const sum = sums + first, *const square = squares + first;
+        EACH(k) sum[k] = square[k] = vf_set(0.0f);
         for (int block = 0; block < ES_CHUNK; block += 64) {
-            const vf raw = load_kind(chunk.p, block + lane * W, kind);
-            vf x = vf_sub(scaled ? vf_mul(raw, scale) : raw, top);
-            if (checked) {
-                const uint32_t alive = vf_ge(raw, floor);
-                x = vf_select(alive, x);
-                n += __builtin_popcount(alive);
-            }
-            sums[lane] = vf_add(sums[lane], x);
-            squares[lane] = vf_add(squares[lane], vf_mul(x, x));
+            vf x[W_ABREAST];
+            EACH(k) x[k] = load_kind(chunk.p, block + (first + k) * W, kind);
+            uint32_t alive[W_ABREAST];
+            if (checked) EACH(k) alive[k] = vf_ge(x[k], floor);
+            if (scaled) EACH(k) x[k] = vf_mul(x[k], scale);
+            EACH(k) x[k] = vf_sub(x[k], top);
+            if (checked) EACH(k) x[k] = vf_select(alive[k], x[k]);
+            if (checked) EACH(k) n += __builtin_popcount(alive[k]);
+            EACH(k) sum[k] = vf_add(sum[k], x[k]);
+            EACH(k) x[k] = vf_mul(x[k], x[k]);
+            EACH(k) square[k] = vf_add(square[k], x[k]);
         }
     }
     m->n += checked ? n : ES_CHUNK;
