@@ -150,8 +150,8 @@ static float greatest(const void *row, int32_t kind, int64_t n) {
     return kind == ES_HALF ? greatest_of(row, ES_HALF, n) : greatest_of(row, ES_BFLOAT, n);
 }
 
-/* Sum of 2^(y + 30) over a chunk, nothing rounded away: tokens far down count as well. */
-ES_INLINE double chunk_powers(es_chunk chunk, int32_t kind, float peak) {
+/* Adds a chunk's 2^(y + 30) to W sums, nothing rounded away: tokens far down count as well. */
+ES_INLINE void chunk_powers(es_chunk chunk, int32_t kind, float peak, double *totals) {
     vf sum = vf_set(0.0f);
     for (int i = 0; i < ES_CHUNK; i += W_ABREAST * W) {
         vf y[W_ABREAST];
@@ -160,24 +160,21 @@ ES_INLINE double chunk_powers(es_chunk chunk, int32_t kind, float peak) {
         vf_weights(y);
         EACH(k) sum = vf_add(sum, y[k]);
     }
-    float lanes[W];
-    double total = 0.0;
-    vf_store(lanes, sum);
-    for (int lane = 0; lane < W; lane++) total += (double)lanes[lane];
-    return total;
+    vf_add_doubles(totals, sum);
 }
 
 static double log_sum(const void *row, int32_t kind, int64_t n) {
     const es_view v = {.source = row, .kind = kind, .n = n, .scale = 1.0f, .floor = -FLT_MAX};
     const float peak = greatest(row, kind, n);
     float buffer[ES_CHUNK];
-    double total = 0.0;
+    double totals[W] = {0}, total = 0.0;
     for (int64_t c = 0; c < chunks_of(n); c++) {
         const es_chunk chunk = chunk_of(&v, c, buffer);
-        if (chunk.kind == ES_FLOAT) total += chunk_powers(chunk, ES_FLOAT, peak);
-        else if (chunk.kind == ES_HALF) total += chunk_powers(chunk, ES_HALF, peak);
-        else total += chunk_powers(chunk, ES_BFLOAT, peak);
+        if (chunk.kind == ES_FLOAT) chunk_powers(chunk, ES_FLOAT, peak, totals);
+        else if (chunk.kind == ES_HALF) chunk_powers(chunk, ES_HALF, peak, totals);
+        else chunk_powers(chunk, ES_BFLOAT, peak, totals);
     }
+    for (int lane = 0; lane < W; lane++) total += totals[lane];
     return (double)peak + (es_log2(total) - 30.0) * ES_LN_2;
 }
 

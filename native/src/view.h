@@ -346,33 +346,36 @@ typedef struct es_bounds {
     int64_t least, most;
 } es_bounds;
 
-/* Sum of 2^y from above: between whole bits a straight line, which is at most 1.0615 times as high. */
-ES_INLINE float chunk_bound(es_chunk chunk, int32_t kind, float peak) {
+/* Adds a chunk's 2^y to W sums, from above: between whole bits a straight line, which is at most 1.0615
+ * times as high. */
+ES_INLINE void chunk_bound(es_chunk chunk, int32_t kind, float peak, double *totals) {
     const vf scale = vf_set(chunk.scale), top = vf_set(peak);
-    vf sum = vf_set(0.0f);
+    vf sums[W_ABREAST];
+    EACH(k) sums[k] = vf_set(0.0f);
     for (int i = 0; i < ES_CHUNK; i += W_ABREAST * W) {
         vf y[W_ABREAST];
         EACH(k) y[k] = vf_mul(load_kind(chunk.p, i + k * W, kind), scale);
         vf_distances(y, top);
-        EACH(k) sum = vf_add(sum, vf_line(y[k]));
+        EACH(k) y[k] = vf_line(y[k]);
+        EACH(k) sums[k] = vf_add(sums[k], y[k]);
     }
-    float lanes[W], total = 0;
-    vf_store(lanes, sum);
-    for (int lane = 0; lane < W; lane++) total += lanes[lane];
-    return total;
+    for (int k = 1; k < W_ABREAST; k++) sums[0] = vf_add(sums[0], sums[k]);
+    vf_add_doubles(totals, sums[0]);
 }
 
 /* Bounds of the total weight, at a quarter of its price. The maxima must be there. */
 static es_bounds bound_mass(const es_view *v) {
     float buffer[ES_CHUNK];
-    double most = 0;
+    double totals[W] = {0};
     for (int64_t c = 0; c < chunks_of(v->n); c++) {
         if (!(es_distance(v->maxima[c], v->peak) >= -31.0f)) continue;
         const es_chunk chunk = chunk_of(v, c, buffer);
-        if (chunk.kind == ES_HALF) most += chunk_bound(chunk, ES_HALF, v->peak);
-        else if (chunk.kind == ES_BFLOAT) most += chunk_bound(chunk, ES_BFLOAT, v->peak);
-        else most += chunk_bound(chunk, ES_FLOAT, v->peak);
+        if (chunk.kind == ES_HALF) chunk_bound(chunk, ES_HALF, v->peak, totals);
+        else if (chunk.kind == ES_BFLOAT) chunk_bound(chunk, ES_BFLOAT, v->peak, totals);
+        else chunk_bound(chunk, ES_FLOAT, v->peak, totals);
     }
+    double most = 0;
+    for (int lane = 0; lane < W; lane++) most += totals[lane];
     /* Weights are rounded to whole units, half a unit at most, and the sums here to 2^-18. */
     const double rounding = (double)v->n + most * 0x1p30 * 0x1p-12;
     const double least = most * 0x1p30 / 1.0615 - rounding;
