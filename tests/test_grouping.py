@@ -157,7 +157,7 @@ def test_a_scheduler_groups_anew_only_when_its_requests_change(monkeypatch: pyte
     assert made == [3]
     scheduler.remove(1)
     model_step(scheduler)
-    scheduler.add(SamplingParams())
+    scheduler.add(SamplingParams(seed=3, logit_bias={39: -100.0}))
     model_step(scheduler)
     assert made == [3, 2, 3]
     model_step(scheduler, [3, 0])
