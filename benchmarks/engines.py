@@ -11,8 +11,9 @@ import numpy as np
 import pytest
 
 from engine_sampler import Scheduler
-from engine_sampler.abi.binding import CPU
 from engine_sampler.abi.header import contract
+from engine_sampler.abi.tensor import Tensor
+from engine_sampler.arrays import LogitRows
 from engine_sampler.backends.host import NumpyBackend
 from engine_sampler.backends.native import NativeBackend
 from engine_sampler.contract import Batch
@@ -107,16 +108,14 @@ def reading(logits: np.ndarray) -> Work:
     if backend.reason:
         pytest.skip(backend.reason)
     n, vocab_size = logits.shape
-    shape, index = ffi.new("int64_t[]", [n, vocab_size]), ffi.new("int64_t[]", list(range(n)))
-    tensor = ffi.new("es_tensor *", {"device_type": CPU, "ndim": 2, "code": 2, "bits": 32, "lanes": 1})
-    data, out = ffi.from_buffer(logits), ffi.new("float[]", n)
-    tensor.data, tensor.shape = data, shape
-    maxima, context = backend.library.function("maxima"), backend._context.pointer
+    given = Tensor(LogitRows(logits, vocab_size))
+    index, out = ffi.new("int64_t[]", list(range(n))), ffi.new("float[]", n)
+    maxima, context, tensor = backend.library.function("maxima"), backend._context.pointer, given.pointer
 
     def read() -> None:
         assert maxima(context, tensor, vocab_size, index, n, out) == 0
 
     read()
     assert list(out) == logits.max(axis=1).tolist()
-    read.kept = shape, data  # type: ignore[attr-defined]  # the tensor only points at them
+    read.kept = given, logits  # type: ignore[attr-defined]  # the tensor only points at them
     return Work(read)

@@ -49,9 +49,8 @@ def batch(vocab_size: int, count: int, kind: str = "peaked") -> np.ndarray:
 
 def as_bfloat16(logits: np.ndarray) -> LogitRows:
     """float32 `logits` cut to bfloat16, as a step takes them; NumPy has no such type."""
-    rows = LogitRows(logits, logits.shape[1])
-    rows.array, rows.bfloat16 = _aligned((logits.view(np.uint32) >> 16).astype(np.uint16)), True
-    return rows
+    bits = _aligned((logits.view(np.uint32) >> 16).astype(np.uint16))
+    return LogitRows.from_bfloat16_bits(bits, bits.shape[1])
 
 
 def _aligned(array: np.ndarray) -> np.ndarray:

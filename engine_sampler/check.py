@@ -322,12 +322,12 @@ def _draws(library: Library) -> Check:
         return Check("draws", FAILED, "a row gives no token")
     expected = probabilities * _DRAWS
     counts = np.bincount(token_ids, minlength=len(expected))
-    p = _p_value(float(((counts - expected) ** 2 / expected).sum()), len(expected) - 1)
+    p = p_value(float(((counts - expected) ** 2 / expected).sum()), len(expected) - 1)
     return Check("draws", PASSED if p > _SIGNIFICANCE else FAILED, f"{_DRAWS} draws, p = {p:.2g}")
 
 
-def _p_value(statistic: float, degrees: int) -> float:
-    """The chance of a greater chi-square, by Wilson and Hilferty's cube root."""
+def p_value(statistic: float, degrees: int) -> float:
+    """The chance of a greater chi-square, by Wilson and Hilferty's cube root (good to 1e-3 or so)."""
     spread = 2 / (9 * degrees)
     z = ((statistic / degrees) ** (1 / 3) - (1 - spread)) / math.sqrt(spread)
     return 0.5 * math.erfc(z / math.sqrt(2))

@@ -2,22 +2,15 @@
 
 from __future__ import annotations
 
-import math
-
 import numpy as np
+
+from engine_sampler.check import p_value
 
 LEAST_EXPECTED = 5.0
 """Tokens expected less often than this are counted together."""
 
 SIGNIFICANCE = 1e-4
 """Seeds are fixed, so a test passes always or never; a right one fails with this chance when written."""
-
-
-def p_value(statistic: float, degrees: int) -> float:
-    """The chance of a greater chi-square, by Wilson and Hilferty's cube root (good to 1e-3 or so)."""
-    spread = 2 / (9 * degrees)
-    z = ((statistic / degrees) ** (1 / 3) - (1 - spread)) / math.sqrt(spread)
-    return 0.5 * math.erfc(z / math.sqrt(2))
 
 
 def agreement(probabilities: np.ndarray, tokens: np.ndarray) -> float:

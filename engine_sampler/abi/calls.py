@@ -10,9 +10,10 @@ import numpy as np
 
 from ..arrays import LogitRows
 from ..contract import Batch, Group
-from .binding import CPU, Layout, Refusal
+from .binding import Layout, Refusal
 from .header import contract, number, sized
 from .session import Parts, Session
+from .tensor import prepare, type_of
 
 
 class Entry(NamedTuple):
@@ -45,7 +46,7 @@ def layout_of(logits: LogitRows, vocab_size: int) -> Layout:
     """How `logits` lie in memory."""
     array = logits.array
     compact = len(array) < 2 or array.strides[0] == vocab_size * array.itemsize
-    return Layout(4 if logits.bfloat16 else 2, 8 * array.itemsize, compact)
+    return Layout(*type_of(logits), compact)
 
 
 class Call:
@@ -129,11 +130,8 @@ class Call:
                 self._arrays["processed"][place] = ffi.from_buffer("float[]", row)
         for name, array in self._arrays.items():
             setattr(struct, name, array)
-        self._tensor = tensor = struct.logits
-        self._shape, self._strides = ffi.new("int64_t[2]"), ffi.new("int64_t[2]", [0, 1])
-        tensor.device_type, tensor.ndim, tensor.lanes = CPU, 2, 1
-        tensor.code, tensor.bits = self._layout.code, self._layout.bits
-        tensor.shape, tensor.strides = self._shape, self._strides
+        self._tensor = struct.logits
+        self._shape, self._strides = prepare(self._tensor, self._layout.code, self._layout.bits)
         return struct
 
     # --- what a step replaces --------------------------------------------------------------------

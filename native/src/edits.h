@@ -115,7 +115,7 @@ static void merge_edits(es_state *st, const es_touched *t) {
     v->edit_starts = starts;
 }
 
-/* Write the values of touched tokens back. In a list, removed tokens stay until `close_list`. */
+/* Write the values of touched tokens back. In a list, removed tokens stay until `close_edits`. */
 static void write_back(es_state *st, const es_touched *t) {
     es_view *v = &st->v;
     if (!t->n) return;

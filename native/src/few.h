@@ -46,16 +46,21 @@ static void few_from_list(es_few *f, float *values, const int32_t *ids, int32_t 
     f->weighed = 0;
 }
 
+/* ranks[p] = the rank of the token that stood at place p, -1: it is gone; [f->places], ids ascending. */
+static void few_by_place(const es_few *f, int32_t *ranks) {
+    for (int32_t p = 0; p < f->places; p++) ranks[p] = -1;
+    for (int32_t r = 0; r < f->n; r++) ranks[f->place[r]] = r;
+}
+
 /* Back into a list with ids ascending. */
 static int32_t few_to_list(const es_few *f, float *values, int32_t *ids) {
-    int32_t at[ES_SMALL];
-    for (int32_t p = 0; p < f->places; p++) at[p] = -1;
-    for (int32_t r = 0; r < f->n; r++) at[f->place[r]] = r;
+    int32_t ranks[ES_SMALL];
+    few_by_place(f, ranks);
     int32_t n = 0;
     for (int32_t p = 0; p < f->places; p++)
-        if (at[p] >= 0) {
-            values[n] = f->logits[at[p]];
-            ids[n++] = f->ids[at[p]];
+        if (ranks[p] >= 0) {
+            values[n] = f->logits[ranks[p]];
+            ids[n++] = f->ids[ranks[p]];
         }
     return n;
 }
@@ -66,12 +71,10 @@ static void few_weigh(es_few *f) {
     f->weighed = 1;
 }
 
-static int64_t few_information(es_few *f) {
+/* The information of each token, and their sum. */
+static int64_t few_information(es_few *f, int32_t *information) {
     few_weigh(f);
-    int64_t sum = 0;
-    for (int32_t i = 0; i < f->n; i++)
-        sum += es_information(f->weights[i], es_distance(f->logits[i], f->logits[0]));
-    return sum;
+    return list_information(f->logits, f->n, f->logits[0], f->weights, information);
 }
 
 /* Keep the first `count`; the best token stays, so the weights do too. */
@@ -114,14 +117,13 @@ static void few_resort(es_few *f) {
 
 /* The rank of the first token, ids ascending, whose cumulative weight exceeds `target`. */
 static int32_t few_pick(const es_few *f, const int32_t *weights, int64_t target) {
-    int32_t at[ES_SMALL];
-    for (int32_t p = 0; p < f->places; p++) at[p] = -1;
-    for (int32_t r = 0; r < f->n; r++) at[f->place[r]] = r;
+    int32_t ranks[ES_SMALL];
+    few_by_place(f, ranks);
     int64_t sum = 0;
     int32_t last = 0;
     for (int32_t p = 0; p < f->places; p++)
-        if (at[p] >= 0) {
-            last = at[p];
+        if (ranks[p] >= 0) {
+            last = ranks[p];
             sum += weights[last];
             if (sum > target) break;
         }

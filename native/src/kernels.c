@@ -146,8 +146,7 @@ ES_INLINE float greatest_of(const void *row, int32_t kind, int64_t n) {
 }
 
 static float greatest(const void *row, int32_t kind, int64_t n) {
-    if (kind == ES_FLOAT) return greatest_of(row, ES_FLOAT, n);
-    return kind == ES_HALF ? greatest_of(row, ES_HALF, n) : greatest_of(row, ES_BFLOAT, n);
+    BY_KIND(kind, return greatest_of(row, KIND, n));
 }
 
 /* Adds a chunk's 2^(y + 30) to W sums, nothing rounded away: tokens far down count as well. */
@@ -170,9 +169,7 @@ static double log_sum(const void *row, int32_t kind, int64_t n) {
     double totals[W] = {0}, total = 0.0;
     for (int64_t c = 0; c < chunks_of(n); c++) {
         const es_chunk chunk = chunk_of(&v, c, buffer);
-        if (chunk.kind == ES_FLOAT) chunk_powers(chunk, ES_FLOAT, peak, totals);
-        else if (chunk.kind == ES_HALF) chunk_powers(chunk, ES_HALF, peak, totals);
-        else chunk_powers(chunk, ES_BFLOAT, peak, totals);
+        BY_KIND(chunk.kind, chunk_powers(chunk, KIND, peak, totals));
     }
     for (int lane = 0; lane < W; lane++) total += totals[lane];
     return (double)peak + (es_log2(total) - 30.0) * ES_LN_2;

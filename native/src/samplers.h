@@ -82,22 +82,26 @@ static double guess_bits(es_state *st, double share, float expected, int64_t tot
     return (double)(step + 1) / ES_STEPS_PER_BIT + 0.25;
 }
 
-/* Keep the tokens inside the measure and `crossing` more, at least `floor`: for measures that a head of
- * the row, `bits` deep at first, can decide. The weights are those of the whole row. */
+/* Keep the tokens of a sorted row inside the measure and `crossing` more, at least `floor`. For a measure
+ * by entropy their information lies in the scratch memory, as `mass_of` leaves it. */
+static void cut_few(es_state *st, const es_measure *m, int crossing, int64_t floor) {
+    es_few *f = &st->few;
+    few_weigh(f);
+    const es_ranked ranked = {NULL, f->weights, st->s->information, f->n};
+    es_tally sum = {0, 0, 0};
+    int64_t n = 0;
+    for (; n < f->n; n++) {
+        tally(&sum, m, &ranked, n);
+        if (!inside(m, &sum)) break;
+    }
+    few_cut(f, greater(n + crossing, floor));
+}
+
+/* The same of any row: for measures that a head of it, `bits` deep at first, can decide. The weights are
+ * those of the whole row. */
 static void cut_row(es_state *st, const es_measure *m, int crossing, int64_t floor, double bits) {
     if (st->is_few) {
-        es_few *f = &st->few;
-        few_weigh(f);
-        es_tally sum = {0, 0, 0};
-        int64_t n = 0;
-        for (; n < f->n; n++) {
-            sum.count++;
-            sum.weight += f->weights[n];
-            if (m->kind == ES_BY_ENTROPY)
-                sum.information += es_information(f->weights[n], es_distance(f->logits[n], f->logits[0]));
-            if (!inside(m, &sum)) break;
-        }
-        few_cut(f, greater(n + crossing, floor));
+        cut_few(st, m, crossing, floor);
         return;
     }
     es_scratch *s = st->s;
@@ -111,7 +115,8 @@ static void cut_row(es_state *st, const es_measure *m, int crossing, int64_t flo
         const int enough = m->kind == ES_BY_WEIGHT ? mass > m->limit && n >= floor : 0;
         if (n <= ES_SMALL && (whole || enough)) {
             use_survivors(st, k, n);
-            cut_row(st, m, crossing, floor, bits);
+            if (m->kind == ES_BY_ENTROPY) few_information(&st->few, s->information);
+            cut_few(st, m, crossing, floor);
             return;
         }
         if (!whole && m->kind == ES_BY_WEIGHT && !enough) continue;
@@ -159,9 +164,9 @@ static float best_failing(const es_scratch *s, const float *values, int64_t n, i
 /* The weight a token must have, as the row's total makes it. */
 typedef int64_t es_bar(const es_state *st, int64_t total);
 
-/* The bar for this row. In a long row the total is first bounded by the heavy chunks alone: where no
- * token lies between the bars of both bounds, either of them says the same as the true one. The bar
- * must rise or fall with the total throughout. */
+/* The bar for this row. In a long row the total is first bounded by lines, at a part of its price: where
+ * no token lies between the bars of both bounds, either of them says the same as the true one. So the
+ * bar must rise with the total throughout or fall throughout, but for values that no weight reaches. */
 static int64_t bar_of(es_state *st, es_bar *bar) {
     if (st->is_few) return bar(st, mass_of(st, 0).weight);
     es_view *v = &st->v;
@@ -205,6 +210,7 @@ static void keep_heavy(es_state *st, int64_t need) {
     else keep_best(st);
 }
 
+/* Falls as the total rises, but where the share is capped at 2: above any weight. */
 static int64_t top_a_bar(const es_state *st, int64_t total) {
     const double best = (double)ES_ONE_WEIGHT / (double)total;
     return es_weight_of_share(st->p->top_a * (best * best), total);
@@ -286,7 +292,7 @@ static int64_t cut_typical(es_state *st, int32_t k, int64_t n, float expected, i
         const es_cut inner = find_cut(&tied, &m, cut.before, s);
         int64_t equal = inside_ties(&tied, &m, &inner) + crossing;
         if (inner.before.count + equal < floor && !tries) {
-            m = (es_measure){ES_BY_COUNT, floor, 0, 0};
+            m = by_count(floor);
             crossing = 0;
             cut = find_cut(&all, &m, (es_tally){0, 0, 0}, s);
             continue;
@@ -347,21 +353,23 @@ static int32_t apply_typical_p(es_state *st) {
 
 /* --- tfs --- */
 
+/* How far the weights at i, i + 1 and i + 2 are from a straight line. */
+ES_INLINE int64_t bend_at(const int32_t *w, int64_t i) {
+    const int64_t off = (int64_t)w[i] - 2 * (int64_t)w[i + 1] + w[i + 2];
+    return off < 0 ? -off : off;
+}
+
 /* How many of `alive` tokens stay, for the first n weights in order; behind them is no bend. */
 static int64_t tfs_count(const es_params *p, const int32_t *w, int64_t n, int64_t alive, int64_t floor) {
     int64_t total = 0;
-    for (int64_t i = 0; i + 2 < n; i++) {
-        const int64_t bend = (int64_t)w[i] - 2 * (int64_t)w[i + 1] + w[i + 2];
-        total += bend < 0 ? -bend : bend;
-    }
+    for (int64_t i = 0; i + 2 < n; i++) total += bend_at(w, i);
     const int straight = total == 0;
     if (straight) total = n > 2 ? n - 2 : 0;
     const int64_t limit = es_mass_within(p->tfs, total);
     int64_t cut = alive, sum = 0;
     if (total > limit)
         for (cut = 0; cut + 2 < n; cut++) {
-            const int64_t bend = (int64_t)w[cut] - 2 * (int64_t)w[cut + 1] + w[cut + 2];
-            sum += straight ? 1 : bend < 0 ? -bend : bend;
+            sum += straight ? 1 : bend_at(w, cut);
             if (sum > limit) break;
         }
     if (p->tfs_cut == 1) return alive > 2 ? greater(lesser(cut + 1, alive - 1), floor) : alive;

@@ -21,6 +21,9 @@ typedef struct es_ranked {
     int64_t n;
 } es_ranked;
 
+/* The first `count` elements. */
+ES_INLINE es_measure by_count(int64_t count) { return (es_measure){ES_BY_COUNT, count, 0, 0}; }
+
 ES_INLINE int inside(const es_measure *m, const es_tally *t) {
     if (m->kind == ES_BY_COUNT) return t->count <= m->limit;
     if (m->kind == ES_BY_WEIGHT) return t->weight <= m->limit;

@@ -86,7 +86,7 @@ static es_choice choose_mirostat_v2(es_state *st) {
     if (st->is_few) {
         es_few *f = &st->few;
         int32_t n = 0;
-        while (n < f->n && !(-es_distance(f->logits[n], f->logits[0]) > most)) n++;
+        while (n < f->n && within_bits(f->logits[n], f->logits[0], most)) n++;
         few_cut(f, greater(n, 1));
         return draw(st);
     }
@@ -132,14 +132,9 @@ static void sorted_head(es_state *st, es_few *head) {
         *head = st->few;
         return;
     }
-    es_scratch *s = st->s;
+    const int64_t n = collect_first(st, ES_HEAD);
     const int32_t k = spare_list(st);
-    int64_t n = collect_leading(st, ES_HEAD);
-    if (n > ES_SMALL) {
-        const es_measure first = {ES_BY_COUNT, ES_HEAD, 0, 0};
-        n = cut_head(st, k, n, &first, 0, 1);
-    }
-    few_from_list(head, s->values[k], s->ids[k], (int32_t)n);
+    few_from_list(head, st->s->values[k], st->s->ids[k], (int32_t)n);
 }
 
 static es_choice choose_mirostat(es_state *st) {

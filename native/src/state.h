@@ -103,8 +103,8 @@ static int64_t collect_head(es_state *st, double bits) {
     return collect(&st->v, below_peak(st->v.peak, bits), st->s->values[k], st->s->ids[k]);
 }
 
-/* Keep the tokens that `stays` keeps, which must hold for all above one that stays: where that ends is
- * found among the floats near `guess`, so that the row need not be looked at token by token. */
+/* Collect the tokens that `stays` keeps into the spare list; it must keep all above one that it keeps.
+ * Where they end is found among the floats near `guess`, so that `stays` is not asked token by token. */
 static int64_t collect_above(es_state *st, float guess, int (*stays)(float value, float peak, float bound),
                              float bound) {
     es_view *v = &st->v;
@@ -115,8 +115,10 @@ static int64_t collect_above(es_state *st, float guess, int (*stays)(float value
     key = key < best ? best : key > last ? last : key;
     if (!stays(v->peak, v->peak, bound)) return 0;
     uint32_t low = key, high = key; /* low: stays, or the peak; high: does not, or the last float */
-    for (; low > best && !stays(logit_of_key(low), v->peak, bound); step *= 2) low = low - best > step ? low - step : best;
-    for (step = 1; high < last && stays(logit_of_key(high), v->peak, bound); step *= 2) high = last - high > step ? high + step : last;
+    for (; low > best && !stays(logit_of_key(low), v->peak, bound); step *= 2)
+        low = low - best > step ? low - step : best;
+    for (step = 1; high < last && stays(logit_of_key(high), v->peak, bound); step *= 2)
+        high = last - high > step ? high + step : last;
     if (stays(logit_of_key(high), v->peak, bound)) low = high;
     while (high - low > 1 && low < high) {
         const uint32_t middle = low + (high - low) / 2;
@@ -165,14 +167,12 @@ static int64_t cut_head(es_state *st, int32_t k, int64_t n, const es_measure *m,
     es_scratch *s = st->s;
     const es_ranked r = {s->keys, s->weights, s->information, n};
     fill_keys(s->values[k], n, s->keys);
-    if (m->kind == ES_BY_ENTROPY)
-        for (int64_t i = 0; i < n; i++)
-            s->information[i] = es_information(s->weights[i], es_distance(s->values[k][i], st->v.peak));
+    if (m->kind == ES_BY_ENTROPY) list_information(s->values[k], n, st->v.peak, s->weights, s->information);
     es_cut cut = find_cut(&r, m, (es_tally){0, 0, 0}, s);
     if (cut.none) return n;
     int64_t ties = inside_ties(&r, m, &cut) + crossing;
     if (cut.before.count + ties < floor) {
-        const es_measure first = {ES_BY_COUNT, floor, 0, 0};
+        const es_measure first = by_count(floor);
         cut = find_cut(&r, &first, (es_tally){0, 0, 0}, s);
         if (cut.none) return n;
         ties = inside_ties(&r, &first, &cut);
@@ -224,6 +224,13 @@ static int64_t collect_leading(es_state *st, int64_t k) {
     return collect(v, -__builtin_inff(), s->values[to], s->ids[to]);
 }
 
+/* Collect the first k tokens into the spare list; more, if they are few enough to be sorted. */
+static int64_t collect_first(es_state *st, int64_t k) {
+    const int64_t n = collect_leading(st, k);
+    const es_measure first = by_count(k);
+    return n > ES_SMALL && n > k ? cut_head(st, spare_list(st), n, &first, 0, 1) : n;
+}
+
 /* Keep the first k tokens, at least one. */
 static void keep_leading(es_state *st, int64_t k) {
     k = greater(k, 1);
@@ -232,13 +239,8 @@ static void keep_leading(es_state *st, int64_t k) {
         return;
     }
     if (k >= st->v.n) return;
-    int64_t n = collect_leading(st, k);
-    const int32_t to = spare_list(st);
-    if (n > ES_SMALL && n > k) {
-        const es_measure first = {ES_BY_COUNT, k, 0, 0};
-        n = cut_head(st, to, n, &first, 0, 1);
-    }
-    use_survivors(st, to, n);
+    const int64_t n = collect_first(st, k);
+    use_survivors(st, spare_list(st), n);
     if (st->is_few) few_cut(&st->few, k);
 }
 
@@ -257,7 +259,7 @@ static void keep_best(es_state *st) {
 static es_mass mass_of(es_state *st, int informed) {
     if (!st->is_few) return total_mass(&st->v, st->s->sums, informed);
     few_weigh(&st->few);
-    return (es_mass){st->few.total, informed ? few_information(&st->few) : 0};
+    return (es_mass){st->few.total, informed ? few_information(&st->few, st->s->information) : 0};
 }
 
 #endif

@@ -43,6 +43,21 @@ ES_INLINE float value_kind(const void *p, int64_t i, int32_t kind) {
     return bfloat_to_float(((const uint16_t *)p)[i]);
 }
 
+/* Do `call`, in which KIND is the element type `of` as a constant: each type has loops of its own. */
+#define BY_KIND(of, call)                       \
+    do {                                        \
+        if ((of) == ES_FLOAT) {                 \
+            enum { KIND = ES_FLOAT };           \
+            call;                               \
+        } else if ((of) == ES_HALF) {           \
+            enum { KIND = ES_HALF };            \
+            call;                               \
+        } else {                                \
+            enum { KIND = ES_BFLOAT };          \
+            call;                               \
+        }                                       \
+    } while (0)
+
 /* One chunk, ready to be read: `kind`, `scale` and `floor` say how. */
 typedef struct es_chunk {
     const void *p;
@@ -133,9 +148,7 @@ static float greatest_chunk(float *maxima, int64_t chunks) {
 static int32_t scan_row(es_view *v) {
     const int64_t whole = v->n / ES_CHUNK;
     nan_watch();
-    if (v->kind == ES_FLOAT) scan_whole(v->source, whole, ES_FLOAT, v->maxima);
-    else if (v->kind == ES_HALF) scan_whole(v->source, whole, ES_HALF, v->maxima);
-    else scan_whole(v->source, whole, ES_BFLOAT, v->maxima);
+    BY_KIND(v->kind, scan_whole(v->source, whole, KIND, v->maxima));
     int bad = nan_seen();
     float peak = greatest_chunk(v->maxima, whole);
     if (whole * ES_CHUNK < v->n) {
@@ -254,11 +267,7 @@ static int64_t collect(const es_view *v, float threshold, float *values, int32_t
             memcpy(tail, own, (size_t)(v->n - first) * sizeof *own);
             own = tail;
         }
-        if (chunk.kind == ES_FLOAT)
-            n = collect_chunk(chunk, ES_FLOAT, strict, threshold, first, own, values, ids, n);
-        else if (chunk.kind == ES_HALF)
-            n = collect_chunk(chunk, ES_HALF, strict, threshold, first, own, values, ids, n);
-        else n = collect_chunk(chunk, ES_BFLOAT, strict, threshold, first, own, values, ids, n);
+        BY_KIND(chunk.kind, n = collect_chunk(chunk, KIND, strict, threshold, first, own, values, ids, n));
     }
     return n;
 }
@@ -270,9 +279,7 @@ ES_INLINE int64_t count_at_least(const void *p, int32_t kind, float floor) {
 }
 
 static int64_t chunk_alive(es_chunk chunk) {
-    if (chunk.kind == ES_FLOAT) return count_at_least(chunk.p, ES_FLOAT, chunk.floor);
-    if (chunk.kind == ES_HALF) return count_at_least(chunk.p, ES_HALF, chunk.floor);
-    return count_at_least(chunk.p, ES_BFLOAT, chunk.floor);
+    BY_KIND(chunk.kind, return count_at_least(chunk.p, KIND, chunk.floor));
 }
 
 /* --- weights ---------------------------------------------------------------------------------- */
@@ -314,11 +321,9 @@ ES_INLINE es_mass chunk_mass(es_chunk chunk, int32_t kind, int scaled, float pea
 }
 
 ES_INLINE es_mass chunk_mass_any(es_chunk chunk, float peak, int far, int informed) {
-    if (chunk.kind == ES_HALF) return chunk_mass(chunk, ES_HALF, 1, peak, far, informed);
-    if (chunk.kind == ES_BFLOAT) return chunk_mass(chunk, ES_BFLOAT, 1, peak, far, informed);
-    if (!far) return chunk_mass(chunk, ES_FLOAT, 1, peak, 0, informed);
-    if (chunk.scale != 1.0f) return chunk_mass(chunk, ES_FLOAT, 1, peak, 1, informed);
-    return chunk_mass(chunk, ES_FLOAT, 0, peak, 1, informed);
+    if (!far) BY_KIND(chunk.kind, return chunk_mass(chunk, KIND, 1, peak, 0, informed));
+    if (chunk.scale != 1.0f) BY_KIND(chunk.kind, return chunk_mass(chunk, KIND, 1, peak, 1, informed));
+    BY_KIND(chunk.kind, return chunk_mass(chunk, KIND, 0, peak, 1, informed));
 }
 
 /* The view's total weight, and in `sums` every chunk's. */
@@ -370,9 +375,7 @@ static es_bounds bound_mass(const es_view *v) {
     for (int64_t c = 0; c < chunks_of(v->n); c++) {
         if (!(es_distance(v->maxima[c], v->peak) >= -31.0f)) continue;
         const es_chunk chunk = chunk_of(v, c, buffer);
-        if (chunk.kind == ES_HALF) chunk_bound(chunk, ES_HALF, v->peak, totals);
-        else if (chunk.kind == ES_BFLOAT) chunk_bound(chunk, ES_BFLOAT, v->peak, totals);
-        else chunk_bound(chunk, ES_FLOAT, v->peak, totals);
+        BY_KIND(chunk.kind, chunk_bound(chunk, KIND, v->peak, totals));
     }
     double most = 0;
     for (int lane = 0; lane < W; lane++) most += totals[lane];
@@ -396,6 +399,17 @@ static int64_t list_weights(float *values, int64_t n, float peak, int32_t *weigh
         EACH(k) sum = vl_add(sum, vi_rint(y[k]));
     }
     return vl_total(sum);
+}
+
+/* The information of the same tokens, one by one, and its sum. */
+static int64_t list_information(const float *values, int64_t n, float peak, const int32_t *weights,
+                                int32_t *information) {
+    int64_t sum = 0;
+    for (int64_t i = 0; i < n; i++) {
+        information[i] = es_information(weights[i], es_distance(values[i], peak));
+        sum += information[i];
+    }
+    return sum;
 }
 
 /* --- moments ---------------------------------------------------------------------------------- */
@@ -444,11 +458,8 @@ ES_INLINE void chunk_moments(es_chunk chunk, int32_t kind, int scaled, int check
 }
 
 ES_INLINE void chunk_moments_any(es_chunk chunk, int checked, float peak, es_moments *m) {
-    if (chunk.kind == ES_HALF) chunk_moments(chunk, ES_HALF, 1, checked, peak, m);
-    else if (chunk.kind == ES_BFLOAT && chunk.scale != 1.0f) chunk_moments(chunk, ES_BFLOAT, 1, checked, peak, m);
-    else if (chunk.kind == ES_BFLOAT) chunk_moments(chunk, ES_BFLOAT, 0, checked, peak, m);
-    else if (chunk.scale == 1.0f) chunk_moments(chunk, ES_FLOAT, 0, checked, peak, m);
-    else chunk_moments(chunk, ES_FLOAT, 1, checked, peak, m);
+    if (chunk.scale == 1.0f) BY_KIND(chunk.kind, chunk_moments(chunk, KIND, 0, checked, peak, m));
+    else BY_KIND(chunk.kind, chunk_moments(chunk, KIND, 1, checked, peak, m));
 }
 
 static double fold(const double *lanes) {

@@ -33,10 +33,8 @@ def brain_floats(logits: np.ndarray) -> LogitRows:
 
 
 def from_bits(bits: np.ndarray) -> LogitRows:
-    """bfloat16 rows [n, size] of which uint16 `bits` are given, as no dtype of NumPy's can say."""
-    rows = LogitRows(bits.view(np.float16), bits.shape[1])
-    rows.array, rows.bfloat16 = bits, True
-    return rows
+    """bfloat16 rows of which uint16 `bits` [n, size] are given."""
+    return LogitRows.from_bfloat16_bits(bits, bits.shape[1])
 
 
 def widened(rows: LogitRows | np.ndarray) -> np.ndarray:
