@@ -82,12 +82,19 @@ static int overwrite_edits(es_state *st, const es_touched *t) {
     return 1;
 }
 
+/* Before the first edits: a maximum below the floor is that of removed tokens, and only a bound. As long as
+ * nothing is lowered, the peak lies above all of them. */
+static void doubt_removed(es_view *v) {
+    const float bound = v->floor * v->scale;
+    for (int64_t c = 0; c < chunks_of(v->n); c++) v->loose[c] = v->maxima[c] <= bound;
+}
+
 /* Merge values into the edits of the row as given. */
 static void merge_edits(es_state *st, const es_touched *t) {
     es_view *v = &st->v;
     es_scratch *s = st->s;
     if (overwrite_edits(st, t)) return;
-    if (!v->n_edits) memset(v->loose, 0, (size_t)chunks_of(v->n));
+    if (!v->n_edits) doubt_removed(v);
     const int32_t to = v->n_edits && v->edit_ids == s->edit_ids[0] ? 1 : 0;
     int32_t *const ids = s->edit_ids[to];
     float *const values = s->edit_values[to];

@@ -75,6 +75,27 @@ def test_settings_that_leave_no_token_or_overflow_end_alike(size: int, settings:
         expect_equal(instruction_sets(), chain, rows, normal(3, 12, size), bitmask)
 
 
+@pytest.mark.parametrize(
+    "settings",
+    [
+        {"min_tokens": 9, "stop_token_ids": [3]},
+        {"bad_words": [[3]]},
+        {"logit_bias": {3: -np.inf}},
+        {"logit_bias": {3: -3e38}},
+    ],
+)
+@pytest.mark.parametrize("chain_name", CHAINS)
+@pytest.mark.parametrize("size", SIZES)
+def test_tokens_removed_by_a_finite_number_do_not_return_when_the_others_are_lowered(
+    size: int, chain_name: str, settings: Mapping[str, Any]
+) -> None:
+    chain, rows = random_group(np.random.default_rng(4), size, 6, {**CHAINS[chain_name], **settings})
+    logits = np.full((6, size), -1e38, np.float32)
+    logits[:, 3] = 3.0
+    logits[::2, -1] = 1.0
+    expect_equal(instruction_sets(), chain, rows, logits)
+
+
 # --- third parties ------------------------------------------------------------------------------
 
 
