@@ -1,0 +1,145 @@
+/* expression.h: regular expressions over bytes, stepped byte by byte.
+ *
+ * An expression is a number. Equal numbers are equal languages (the reverse need not hold), so that
+ * whatever is known of an expression is known wherever it turns up again, in any grammar. A step makes
+ * the expression of what may follow a byte (Brzozowski 1964, "Derivatives of regular expressions");
+ * steps are made when they are first taken, and remembered.
+ *
+ * Two kinds look beyond what they match:
+ *   guard e f    e, where no prefix of the text from here on is in f: (?!f)e
+ *   longest e    e, which is over only where it could not have gone on to a longer match
+ * Where such an expression is over, what follows must keep to a guard: a set of forbidden prefixes,
+ * itself an expression, ES_EMPTY where all may follow.
+ */
+#ifndef ES_GRAMMAR_EXPRESSION_H
+#define ES_GRAMMAR_EXPRESSION_H
+
+#include <stdbool.h>
+
+#include "base.h"
+
+/* Of an entry of a lexer: terminal << 2, and these. */
+enum { ES_KEYWORD = 1, ES_IGNORED = 2 };
+
+enum { ES_EMPTY = 0, ES_EPSILON = 1, ES_ANYTHING = 2 };
+
+typedef struct es_bytes {  /* a set of bytes */
+    uint64_t words[4];
+} es_bytes;
+
+static inline bool es_bytes_has(const es_bytes *set, int byte)
+{
+    return set->words[byte >> 6] >> (byte & 63) & 1;
+}
+
+static inline bool es_bytes_meet(const es_bytes *a, const es_bytes *b)
+{
+    return (a->words[0] & b->words[0]) | (a->words[1] & b->words[1]) | (a->words[2] & b->words[2]) |
+           (a->words[3] & b->words[3]);
+}
+
+static inline void es_bytes_unite(es_bytes *into, const es_bytes *more)
+{
+    for (int i = 0; i < 4; ++i) into->words[i] |= more->words[i];
+}
+
+typedef struct es_expression {
+    uint8_t kind;
+    bool nullable;     /* matches the empty string; perhaps only under a guard */
+    bool wide;         /* many texts begin it: few literals are not wide, a string or a name is */
+    bool over;         /* nothing can follow: it is over for good, if it can be over */
+    bool guarded;      /* a guard is at its top, or under a union there */
+    bool guards;       /* one is anywhere within */
+    bool logical;      /* an intersection, complement or guard is within: it may match nothing */
+    uint8_t emptiness; /* 0: not known yet, 1: matches something, 2: nothing */
+    int32_t first;     /* number of the set of bytes it can begin with */
+    int32_t a, b, c;   /* operands, by kind */
+    int32_t *steps;    /* [256] what follows each byte, -1: not known yet; NULL: none is known */
+    int32_t bounded;   /* es_expression_bounded of it for the longest token, -1: not known yet */
+    int32_t loose;     /* es_expression_loose of it, -1: not known yet */
+} es_expression;
+
+typedef struct es_automaton {  /* of an expression that was given as one */
+    int32_t count;             /* states */
+    int32_t *steps;            /* [count][256] the next state, -1: none */
+    uint8_t *accepts;          /* [count] */
+    uint64_t hash;
+} es_automaton;
+
+typedef struct es_expressions {
+    es_pool *pool;
+    ES_VECTOR(es_expression) nodes;
+    ES_VECTOR(es_bytes) sets;
+    ES_VECTOR(int32_t) lists;       /* members of unions and intersections, one list after the other */
+    ES_VECTOR(uint8_t) text;        /* bytes of literals */
+    ES_VECTOR(es_automaton) automata;
+    ES_VECTOR(int32_t) scratch;     /* a stack of members of what is being made */
+    es_set by_content, sets_by_content, literals_by_content;
+    int32_t longest_token;          /* bytes */
+    int depth;                      /* of the recursion under way */
+} es_expressions;
+
+void es_expressions_open(es_expressions *x, es_pool *pool, int32_t longest_token);
+void es_expressions_close(es_expressions *x);
+
+/* Read a grammar's expressions (the code of engine_sampler.grammar.expression.Encoder): the numbers of
+ * its nodes go to `numbers`. Faults ES_GRAMMAR_INVALID for code that is none. Returns how many. */
+int32_t es_expressions_read(es_expressions *x, const int32_t *code, int64_t length, int32_t *numbers,
+                            int64_t room);
+
+/* What may follow `byte` after `e`; ES_EMPTY if nothing can. */
+int32_t es_expression_step(es_expressions *x, int32_t e, int byte);
+
+static inline const es_expression *es_node(const es_expressions *x, int32_t e)
+{
+    return &x->nodes.at[e];
+}
+
+static inline const es_bytes *es_first(const es_expressions *x, int32_t e)
+{
+    return &x->sets.at[x->nodes.at[e].first];
+}
+
+/* es_expression_step, known ones at once. */
+static inline int32_t es_step(es_expressions *x, int32_t e, int byte)
+{
+    const es_expression *node = es_node(x, e);
+    if (node->steps && node->steps[byte] >= 0) return node->steps[byte];
+    return es_bytes_has(&x->sets.at[node->first], byte) ? es_expression_step(x, e, byte) : ES_EMPTY;
+}
+
+/* Whether `e` matches nothing at all. */
+bool es_expression_is_empty(es_expressions *x, int32_t e);
+
+/* A lexer that tries terminals in order: `pairs` are an entry and an expression each. The first that
+ * matches at all wins, as far as it can go; where its text is that of one of the keywords right before it
+ * in the order, the keyword is what was read. */
+int32_t es_lexer(es_expressions *x, const int32_t *pairs, int32_t count);
+
+/* Whether a lexer can be over here: with which entry, and the guard that what follows is under. */
+bool es_lexer_ending(es_expressions *x, int32_t e, int32_t *entry, int32_t *guard);
+
+int32_t es_union(es_expressions *x, int32_t a, int32_t b);
+int32_t es_longest(es_expressions *x, int32_t e);
+
+/* An expression that no text of at most `bytes` bytes can tell from `e`: counts beyond are dropped. */
+int32_t es_expression_bounded(es_expressions *x, int32_t e, int32_t bytes);
+
+/* An expression that matches what `e` does and more, and that many others have in common: without what
+ * is excluded, or without the end of a long count. `e` itself where there is none. */
+int32_t es_expression_loose(es_expressions *x, int32_t e);
+
+/* Where `e` is something repeated at least some times, and then one byte that does not begin it: the same
+ * repeated any number of times. `e` itself where it is not. */
+int32_t es_expression_open(es_expressions *x, int32_t e);
+
+/* The bytes behind which `e` can part from `whole`, a looser expression. */
+es_bytes es_expression_differing(es_expressions *x, int32_t e, int32_t whole);
+
+enum { ES_MAX_ENDINGS = 16 };
+
+/* The guards with which `e` can be over here: at most ES_MAX_ENDINGS numbers in `out`; returns how many,
+ * 0 where it cannot. */
+int es_expression_endings(es_expressions *x, int32_t e, int32_t *out);
+
+#endif

@@ -1,0 +1,48 @@
+/* expression_make.h: the kinds of expressions and how they are made, for the modules of expression.h. */
+#ifndef ES_GRAMMAR_EXPRESSION_MAKE_H
+#define ES_GRAMMAR_EXPRESSION_MAKE_H
+
+#include "engine_sampler_grammar.h"
+#include "expression.h"
+
+enum { LITERAL, CLASS, CONCAT, UNION, BOTH, NOT, REPEAT, GUARD, AUTOMATON, LONGEST, LEXER };
+
+/* Operands, by kind:
+ *   LITERAL    a: where in `text`, b: length (2 or more; one byte is a CLASS, none ES_EPSILON)
+ *   CLASS      a: number of the set
+ *   CONCAT     a, b: the first part and the rest
+ *   UNION, BOTH  a: where in `lists`, b: how many; members ascend
+ *   NOT, LONGEST a
+ *   REPEAT     a: what, b: at least, c: at most (-1: no end)
+ *   GUARD      a: what, b: forbidden
+ *   AUTOMATON  a: number of the automaton, b: state
+ *   LEXER      a: where in `lists`, b: how many numbers: an entry and an expression each
+ */
+
+enum { WIDE_CLASS = 32, WIDE_LOOP = 2 };  /* bytes */
+enum { MAX_DEPTH = 4000, MAX_AUTOMATON_STATES = 1 << 16, MAX_LOOKS = 64, LONG = 12 };
+
+/* Count a level of recursion and a step of work; the caller takes the level off again. */
+void es_enter(es_expressions *x);
+
+int32_t es_make_intern_set(es_expressions *x, const es_bytes *set);
+int32_t es_make_intern(es_expressions *x, int kind, int32_t a, int32_t b, int32_t c);
+int32_t es_make_intern_list(es_expressions *x, int kind, const int32_t *members, int32_t count);
+int32_t es_make_single(es_expressions *x, int byte);
+
+/* The literal of `length` bytes that lie at `at` in `text`. */
+int32_t es_make_literal(es_expressions *x, int32_t at, int32_t length);
+
+/* Push an expression on `scratch` as a member of a union or intersection, or its own members. */
+void es_push_member(es_expressions *x, int kind, int32_t e);
+
+/* The union, or intersection, of the members on `scratch` from `base` on, which are taken off. */
+int32_t es_make_union(es_expressions *x, int32_t base);
+int32_t es_make_both(es_expressions *x, int32_t base);
+
+int32_t es_make_concat(es_expressions *x, int32_t a, int32_t b);
+int32_t es_make_negation(es_expressions *x, int32_t e);
+int32_t es_make_repeat(es_expressions *x, int32_t e, int32_t low, int32_t high);
+int32_t es_make_guard(es_expressions *x, int32_t e, int32_t forbidden);
+
+#endif

@@ -1,0 +1,138 @@
+/* expression_views.c: other expressions that stand for one, and how one can be over; see expression.h. */
+#include "expression_make.h"
+
+int32_t es_expression_bounded(es_expressions *x, int32_t e, int32_t bytes)
+{
+    const es_expression n = x->nodes.at[e];
+    if (n.bounded >= 0 && bytes >= x->longest_token) return n.bounded;
+    const int32_t most = bytes + 1;
+    int32_t out = e;
+    if (n.kind == REPEAT && (n.b > most || n.c > most)) {
+        out = es_make_repeat(x, n.a, n.b > most ? most : n.b, n.c > most ? -1 : n.c);
+    } else if (n.kind == CONCAT) {
+        const int32_t head = es_expression_bounded(x, n.a, bytes);
+        out = head == n.a ? e : es_make_concat(x, head, n.b);
+    } else if (n.kind == UNION) {
+        const int32_t base = x->scratch.count;
+        for (int32_t i = 0; i < n.b; ++i) {
+            const int32_t member = es_expression_bounded(x, x->lists.at[n.a + i], bytes);
+            es_push_member(x, UNION, member);
+        }
+        out = es_make_union(x, base);
+    }
+    if (bytes >= x->longest_token) x->nodes.at[e].bounded = out;
+    return out;
+}
+
+/* The intersection `n` without its complements. */
+static int32_t without_complements(es_expressions *x, const es_expression *n)
+{
+    const int32_t base = x->scratch.count;
+    for (int32_t i = 0; i < n->b; ++i) {
+        const int32_t member = x->lists.at[n->a + i];
+        if (x->nodes.at[member].kind != NOT) ES_PUSH(x->pool, x->scratch, member);
+    }
+    return es_make_both(x, base);
+}
+
+int32_t es_expression_loose(es_expressions *x, int32_t e)
+{
+    const es_expression n = x->nodes.at[e];
+    if (n.loose >= 0) return n.loose;
+    int32_t out = e;
+    if (n.kind == BOTH) {
+        out = without_complements(x, &n);
+    } else if (n.kind == REPEAT && n.c > LONG) {
+        out = es_make_repeat(x, n.a, n.b, -1);
+    } else if (n.kind == CONCAT) {
+        const int32_t head = es_expression_loose(x, n.a);
+        out = head == n.a ? e : es_make_concat(x, head, n.b);
+    }
+    if (out == ES_ANYTHING) out = e;
+    x->nodes.at[e].loose = out;
+    return out;
+}
+
+int32_t es_expression_open(es_expressions *x, int32_t e)
+{
+    const es_expression n = x->nodes.at[e];
+    if (n.kind != CONCAT || x->nodes.at[n.b].kind != CLASS || x->nodes.at[n.a].kind != REPEAT) return e;
+    const es_expression r = x->nodes.at[n.a];
+    if (r.b == 0 || r.c >= 0 || es_bytes_meet(es_first(x, r.a), es_first(x, n.b))) return e;
+    return es_make_concat(x, es_make_repeat(x, r.a, 0, -1), n.b);
+}
+
+es_bytes es_expression_differing(es_expressions *x, int32_t e, int32_t whole)
+{
+    const es_expression n = x->nodes.at[e], w = x->nodes.at[whole];
+    es_bytes out = {{0}};
+    if (e == whole) return out;
+    if (n.kind == CONCAT && w.kind == CONCAT && n.b == w.b) {
+        out = es_expression_differing(x, n.a, w.a);
+        if (x->nodes.at[n.a].nullable != x->nodes.at[w.a].nullable) es_bytes_unite(&out, es_first(x, n.b));
+    } else if (n.kind == BOTH && without_complements(x, &n) == whole) {
+        for (int32_t i = 0; i < n.b; ++i) {
+            const es_expression *member = es_node(x, x->lists.at[n.a + i]);
+            if (member->kind == NOT) es_bytes_unite(&out, es_first(x, member->a));
+        }
+    } else {
+        memset(&out, 0xff, sizeof out);
+    }
+    return out;
+}
+
+/* Add a guard to `count` others; one that lets all pass stands for all of them. */
+static int add_ending(es_expressions *x, int32_t *out, int count, int32_t guard)
+{
+    if (guard == ES_EMPTY) return out[0] = guard, 1;
+    for (int i = 0; i < count; ++i)
+        if (out[i] == guard || out[i] == ES_EMPTY) return count;
+    if (count == ES_MAX_ENDINGS)
+        es_fail(x->pool->fault, ES_GRAMMAR_LIMIT, "a terminal ends under more than %d look-aheads at once", count);
+    out[count] = guard;
+    return count + 1;
+}
+
+/* What ends with one of `out` and with `e` at the same place. */
+static int join_endings(es_expressions *x, int32_t *out, int count, int32_t e)
+{
+    int32_t more[ES_MAX_ENDINGS], before[ES_MAX_ENDINGS];
+    const int other = es_expression_endings(x, e, more), have = count;
+    memcpy(before, out, (size_t)have * sizeof *before);
+    count = 0;
+    for (int i = 0; i < have; ++i)
+        for (int k = 0; k < other; ++k) count = add_ending(x, out, count, es_union(x, before[i], more[k]));
+    return count;
+}
+
+int es_expression_endings(es_expressions *x, int32_t e, int32_t *out)
+{
+    const es_expression n = x->nodes.at[e];
+    if (!n.nullable) return 0;
+    out[0] = n.kind == LONGEST ? n.a : ES_EMPTY;
+    if (!n.guards || n.kind == LONGEST || n.kind == REPEAT) return 1;
+    int count = 1;
+    es_enter(x);
+    if (n.kind == GUARD) {
+        out[0] = n.b;
+        count = join_endings(x, out, count, n.a);
+    } else if (n.kind == CONCAT) {
+        count = join_endings(x, out, count, n.a);
+        count = join_endings(x, out, count, n.b);
+    } else {
+        if (n.kind == UNION) count = 0;
+        for (int32_t i = 0; i < n.b; ++i) {
+            const int32_t member = x->lists.at[n.a + i];
+            if (n.kind == BOTH) {
+                count = join_endings(x, out, count, member);
+                continue;
+            }
+            int32_t some[ES_MAX_ENDINGS];
+            const int more = es_expression_endings(x, member, some);
+            for (int k = 0; k < more; ++k) count = add_ending(x, out, count, some[k]);
+        }
+    }
+    --x->depth;
+    return count;
+}
+

@@ -1,0 +1,74 @@
+/* state.h: where a text stands, byte by byte.
+ *
+ * A text can usually be read in several ways at once; each is a thread: a row of the parser, and within
+ * it either a terminal under way, with the expression of what is still to come, or no terminal yet.
+ * Threads do not know of each other, so a state is a set of threads, and what may follow a state is what
+ * may follow any of them. States are kept by content, and so are their steps.
+ */
+#ifndef ES_GRAMMAR_STATE_H
+#define ES_GRAMMAR_STATE_H
+
+#include "row.h"
+
+typedef struct es_thread {
+    int32_t row;
+    int32_t terminal;    /* under way; -1: any that the row expects may begin; ES_LEXER: see es_lexer */
+    int32_t expression;  /* what is left of it; -1 */
+    int32_t guard;       /* what the text from here on must not begin with */
+} es_thread;
+
+typedef struct es_state {
+    es_thread *threads;  /* ascending */
+    int32_t count;
+    bool accepting;      /* the text may end here */
+} es_state;
+
+enum { ES_ANY = -1, ES_LEXER = -2 };  /* of es_thread.terminal */
+enum { ES_DEAD = -1, ES_START = 0, ES_OVER = 1 };  /* no state; of an empty text; behind EOS */
+
+typedef struct es_states {
+    es_rows rows;
+    ES_VECTOR(es_state) states;
+    ES_VECTOR(es_thread) work;  /* threads of the state in the making, as a stack */
+    es_set by_content;
+    es_map by_byte;             /* (state, byte) to state */
+    es_map by_token;            /* (state, token) to state */
+} es_states;
+
+void es_states_open(es_states *s, es_pool *pool, es_vocabulary *vocabulary, es_rules *rules);
+void es_states_close(es_states *s);
+
+/* The state behind a byte, or a special token; ES_DEAD if it cannot follow. */
+int32_t es_state_step(es_states *s, int32_t state, int byte);
+int32_t es_state_special(es_states *s, int32_t state, int32_t token);
+
+/* The state behind a token, of any kind but EOS. */
+int32_t es_state_token(es_states *s, int32_t state, int32_t token);
+
+/* Push on `work` what the thread becomes behind `byte`, with the rows that begin there. */
+void es_thread_step(es_states *s, es_thread thread, int byte);
+
+/* The same of a thread that begins in `row` with one of its terminals; `guard` is that behind the byte. */
+void es_thread_read(es_states *s, int32_t row, int32_t terminal, int32_t guard, int byte);
+
+/* The row behind an entry of a lexer: behind an ignored one the same. */
+static inline int32_t es_row_behind(es_rows *r, int32_t row, int32_t entry)
+{
+    return entry & ES_IGNORED ? row : es_row_advance(r, row, entry >> 2);
+}
+
+/* The threads that begin in `row` under `guard`: pushes none where nothing could follow. */
+void es_thread_begin(es_states *s, int32_t row, int32_t guard);
+
+/* Sort the threads on `work` from `base` on, drop doubles, and join those that only begin. */
+void es_threads_sort(es_states *s, int32_t base);
+
+/* The guard behind `byte`; -1 where the guard forbids it. */
+static inline int32_t es_guard_step(es_expressions *x, int32_t guard, int byte)
+{
+    if (guard == ES_EMPTY) return guard;
+    const int32_t next = es_step(x, guard, byte);
+    return es_node(x, next)->nullable ? -1 : next;
+}
+
+#endif
