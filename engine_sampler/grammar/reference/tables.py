@@ -1,0 +1,67 @@
+"""Everything that is known of a grammar so far: made from a program, and growing as texts are read."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from threading import RLock
+
+from ..errors import GrammarError
+from ..rules import Program
+from .automata import Automata
+from .derivatives import Derivatives
+from .expressions import EMPTY, Expressions
+from .limits import Meter
+from .loading import Loader
+from .masks import Masks
+from .rows import Rows
+from .scans import Scans
+from .threads import Threads
+from .vocabulary import ReferenceVocabulary
+
+
+class Tables:
+    """The tables of a program. Raises GrammarError if no text at all matches it.
+
+    lock    for one call at a time
+    meter   what that call may cost
+    """
+
+    def __init__(self, program: Program, vocabulary: ReferenceVocabulary) -> None:
+        self.lock = RLock()
+        self.meter = Meter()
+        expressions = Expressions(self.meter)
+        numbers = Loader(expressions, program.expressions).numbers
+        derivatives = Derivatives(expressions)
+        terminals = [None if node < 0 else numbers[node] for node in program.terminals]
+        _check_ignored(expressions, [terminals[terminal] for terminal in program.ignore])
+        specials = _specials(program)
+        productive = [
+            bool(specials[terminal]) if number is None else derivatives.live(number)
+            for terminal, number in enumerate(terminals)
+        ]
+        empty = [
+            terminal
+            for terminal, number in enumerate(terminals)
+            if number is not None and EMPTY in expressions.endings[number]
+        ]
+        rows = Rows(Automata(program, productive, empty, self.meter), self.meter)
+        self.threads = Threads(rows, Scans(derivatives), terminals, specials, program.ignore)
+        self.masks = Masks(self.threads, vocabulary)
+
+
+def _specials(program: Program) -> dict[int, frozenset[int]]:
+    """The token ids of each terminal that stands for special tokens."""
+    starts, ids = program.special_starts, program.special_ids
+    return {
+        terminal: frozenset(ids[starts[terminal] : starts[terminal + 1]])
+        for terminal, node in enumerate(program.terminals)
+        if node < 0
+    }
+
+
+def _check_ignored(expressions: Expressions, ignored: Sequence[int | None]) -> None:
+    for number in ignored:
+        if number is None:
+            raise GrammarError("a special token cannot be ignored")
+        if expressions.guarded[number]:
+            raise GrammarError("a look-ahead cannot stand in what is ignored")
