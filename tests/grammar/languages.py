@@ -1,0 +1,29 @@
+"""What an expression matches, by the engine in Python."""
+
+from __future__ import annotations
+
+from engine_sampler.grammar.errors import GrammarError
+from engine_sampler.grammar.expression import EMPTY, Expression, literal
+from engine_sampler.grammar.reference import ReferenceGrammar
+from engine_sampler.grammar.rules import Rules, sequence
+
+
+class Language:
+    """The texts of an expression, and of what may follow it."""
+
+    def __init__(self, part: Expression, then: str = "") -> None:
+        rules = Rules()
+        symbol = rules.terminal("TEXT", part)
+        rules.start = rules.rule("start")
+        after = (rules.terminal("THEN", literal(then.encode())),) if then else ()
+        rules.define(rules.start, sequence(symbol, *after))
+        try:
+            self._matcher = None if part == EMPTY else ReferenceGrammar(rules.program(), [], ()).matcher()
+        except GrammarError:  # not a single text
+            self._matcher = None
+
+    def __contains__(self, text: str) -> bool:
+        if self._matcher is None:
+            return False
+        matcher = self._matcher.fork()
+        return matcher.accept_bytes(text.encode()) and matcher.is_accepting()
