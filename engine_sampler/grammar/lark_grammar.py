@@ -1,0 +1,169 @@
+"""Grammars in Lark's language.
+
+    rules = rules_from_lark('start: "yes" | "no" REASON?\\nREASON: /, because .+/')
+
+The language is what lark accepts with `parser="earley", lexer="dynamic_complete"`: rules, EBNF, terminals
+with flags, templates, %import, %ignore, %declare, %extend, %override. Priorities, aliases and the marks
+that shape trees do not change it. Two things are kinder here: a terminal may be empty, and a lookahead
+holds wherever its terminal ends (lark forgets it where it tries less than the terminal could take).
+`lark_dialect` lists what may be written beyond lark's syntax.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any
+
+from lark.load_grammar import load_grammar
+
+from .errors import GrammarError, GrammarLimitError
+from .expression import Expression
+from .lark_dialect import Placeholder, Rewritten, rewrite
+from .lark_lazy import committed
+from .lark_library import library
+from .lark_messages import Messages
+from .lark_rules import RuleReader
+from .lark_scan import Scan
+from .lark_terminals import Terminals
+from .rules import Rules
+
+SchemaRules = Callable[[Any, Rules], int]
+_load: Any = load_grammar
+
+
+def rules_from_lark(
+    text: str,
+    *,
+    start: str = "start",
+    path: str | None = None,
+    import_paths: Iterable[str] = (),
+    special_tokens: Mapping[str, int] | None = None,
+    declared: Mapping[str, str] | None = None,
+    schema_rules: SchemaRules | None = None,
+) -> Rules:
+    """The rules of a grammar in Lark's language.
+
+    start           the rule that is the whole text
+    path            the file of the text, if it has one: where relative imports begin
+    import_paths    folders to search for imported grammars, before the libraries
+    special_tokens  ids by name, for `<|name|>` in rules and for declared terminals of that name
+    declared        regular expressions for declared terminals; others match nothing
+    schema_rules    makes rules of the schema of a `%json {...}` and gives the symbol of the first
+
+    Raises GrammarError, with line and column where known, and GrammarLimitError.
+    """
+    try:
+        return _rules_of(text, start, path, list(import_paths), special_tokens, declared, schema_rules)
+    except RecursionError:
+        raise GrammarLimitError("the grammar is nested too deep for what is left of the stack") from None
+
+
+def _rules_of(
+    text: str,
+    start: str,
+    path: str | None,
+    folders: list[str],
+    special_tokens: Mapping[str, int] | None,
+    declared: Mapping[str, str] | None,
+    schema_rules: SchemaRules | None,
+) -> Rules:
+    grammar, rewritten, messages = loaded(text, path, folders)
+    tokens = {} if special_tokens is None else special_tokens  # an empty mapping may yet know names
+    reading = _Reading(grammar, rewritten, messages, tokens, declared or {}, schema_rules)
+    rules = reading.rules(start, {})
+    if rewritten.lazy:
+        rules = reading.rules(start, reading.changes())
+    return rules
+
+
+def loaded(text: str, path: str | None, folders: list[str]) -> tuple[Any, Rewritten, Messages]:
+    """A grammar as lark's loader gives it, the text that it was given, and what knows its places.
+
+    Raises as `rules_from_lark` does.
+    """
+    scan = Scan(text)
+    scan.check_terminals()
+    if path is None:
+        _refuse_relative_imports(scan)
+    rewritten = rewrite(scan)
+    messages = Messages(scan, _written(rewritten))
+    sources = [*folders, library(scan, whole=bool(folders or path))]
+    with messages.translated():
+        grammar, _ = _load(rewritten.text, path or "the grammar", sources, False)
+    return grammar, rewritten, messages
+
+
+def _refuse_relative_imports(scan: Scan) -> None:
+    for statement in scan.statements:
+        words = statement.words
+        if statement.kind == "%import" and len(words) > 1 and words[1].text == ".":
+            raise scan.error("a relative import needs the path of this grammar's file", words[1].start)
+
+
+def _written(rewritten: Rewritten) -> dict[str, str]:
+    """What the user wrote for the names that are new in the rewritten text."""
+    return {name: one.word.text for name, one in rewritten.placeholders.items()} | rewritten.lazy
+
+
+class _Reading:
+    """A loaded grammar, made into `Rules`: once, or twice where lazy terminals change others."""
+
+    def __init__(
+        self,
+        grammar: Any,
+        rewritten: Rewritten,
+        messages: Messages,
+        special_tokens: Mapping[str, int],
+        declared: Mapping[str, str],
+        schema_rules: SchemaRules | None,
+    ) -> None:
+        self._grammar = grammar
+        self._rewritten = rewritten
+        self._messages = messages
+        self._special_tokens = special_tokens
+        self._declared = declared
+        self._schema_rules = schema_rules
+
+    def rules(self, start: str, changed: Mapping[str, Expression]) -> Rules:
+        """The rules from `start` on, with the expressions of some terminals `changed`."""
+        rules = Rules()
+        terminal_trees = {name: tree for name, (tree, _) in self._grammar.term_defs}
+        rule_trees = {
+            str(name): (tuple(map(str, parameters)), tree)
+            for name, parameters, tree, _ in self._grammar.rule_defs
+        }
+        given = self._rewritten, self._special_tokens, self._declared, changed
+        self._terminals = Terminals(rules, terminal_trees, self._messages, *given)
+        embedded = {
+            name: self._embedded(rules, one)
+            for name, one in self._rewritten.placeholders.items()
+            if one.kind == "json"
+        }
+        self._reader = RuleReader(rules, rule_trees, self._terminals, embedded, self._messages)
+        rules.start = self._reader.read(start)
+        rules.ignore = list(dict.fromkeys(map(self._terminals.symbol, self._grammar.ignore)))
+        return rules
+
+    def changes(self) -> dict[str, Expression]:
+        """What lazy terminals make of others, by their keys in `Terminals.found`."""
+        found = self._terminals.found
+        lazy = {found[name][0] for name in self._rewritten.lazy if name in found}
+        changed = committed(self._reader.start, self._reader.bodies, dict(found.values()), lazy)
+        return {key: changed[symbol] for key, (symbol, _) in found.items() if symbol in changed}
+
+    def _embedded(self, rules: Rules, placeholder: Placeholder) -> Callable[[], int]:
+        """Makes the rules of a `%json {...}` when they are first asked for."""
+        made: list[int] = []
+
+        def make() -> int:
+            if not made:
+                if self._schema_rules is None:
+                    raise self._messages.error("there is nothing here to read %json", placeholder.word.start)
+                try:
+                    made.append(self._schema_rules(placeholder.value, rules))
+                except GrammarError as error:
+                    place = self._messages.place(placeholder.word.start)
+                    raise type(error)(f"%json: {error}", *place) from error
+            return made[0]
+
+        return make
