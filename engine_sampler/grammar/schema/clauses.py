@@ -1,0 +1,346 @@
+"""Formulas about objects or arrays as alternatives of plain assertions, few where that can be.
+
+An `or` is multiplied out only after the assertions around it have ruled out what they can: of a `oneOf`
+whose branches differ in a constant only one alternative for each branch is left.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from itertools import product
+from typing import Any
+
+from ..errors import GrammarLimitError
+from .formula import (
+    ALL,
+    ALWAYS,
+    AND,
+    CLAUSE,
+    FALSE,
+    FROM,
+    HAS,
+    ITEM,
+    NEVER,
+    NOT,
+    OR,
+    PROPERTIES,
+    SIZE,
+    SOME,
+    WITHIN,
+    Formula,
+    conjunction,
+    negation,
+)
+from .limits import MAX_CLAUSES
+from .nodes import Expander
+from .outlines import ARRAY, OBJECT
+from .strings import holds
+
+_MAX_DEMANDS = 64
+"""The most clauses that an `or` over the presence of keys is turned into."""
+
+Atoms = tuple[Formula, ...]
+
+
+def alternatives(formula: Formula, expander: Expander) -> list[Atoms]:
+    """The ways in which a formula holds, each as assertions that all hold.
+
+    Raises GrammarLimitError if there are more than `limits.MAX_CLAUSES`.
+    """
+    found: dict[Atoms, None] = {}
+    waiting: list[tuple[Atoms, tuple[Formula, ...]]] = [((), (formula,))]
+    while waiting:
+        atoms, todo = waiting.pop()
+        expander.budget.spend(len(atoms) // 4 + len(todo) + 1)
+        reduced = _reduced(atoms, todo, expander)
+        if reduced is None:
+            continue
+        atoms, choices = reduced
+        if not choices:
+            found[atoms] = None
+        else:
+            choices.sort(key=len)
+            rest = tuple((OR, tuple(choice)) for choice in choices[1:])
+            waiting += [(atoms, (part, *rest)) for part in reversed(choices[0])]
+        if len(found) + len(waiting) > MAX_CLAUSES:
+            raise GrammarLimitError(
+                f"anyOf, oneOf, not or if of one value lead to more than {MAX_CLAUSES} alternatives"
+            )
+    return list(found)
+
+
+def exclusive(expander: Expander, parts: list[Formula], kind: int) -> list[Formula]:
+    """Each part, and that no other one holds; what plainly cannot hold beside it is not mentioned."""
+    result = []
+    expander.budget.spend(len(parts) * sum(map(expander.weigh, parts)) // 16)
+    apart: set[tuple[int, int]] = set()
+    for index, part in enumerate(parts):
+        facts = Facts(part[1] if part[0] == AND else (part,), expander) if kind & (OBJECT | ARRAY) else None
+        others = []
+        for number, other in enumerate(parts):
+            if part == FALSE or number == index or other == FALSE or (number, index) in apart:
+                continue
+            expander.budget.spend(2)
+            if facts is not None and facts.verdict(other) is False:
+                apart.add((index, number))
+            else:
+                others.append(negation(other))
+        result.append(conjunction([part, *others]))
+    return result
+
+
+def _reduced(
+    atoms: Atoms, todo: Iterable[Formula], expander: Expander
+) -> tuple[Atoms, list[list[Formula]]] | None:
+    """The assertions, and what choices are left between others; None if they contradict each other."""
+    known = dict.fromkeys(atoms)
+    choices: list[tuple[Formula, ...]] = []
+    waiting = list(todo)
+    while True:
+        while waiting:
+            part = waiting.pop()
+            if part[0] == AND:
+                waiting += part[1]
+            elif part[0] == OR:
+                demands = _demands(part)
+                if demands is None:
+                    choices.append(part[1])
+                else:
+                    waiting += demands
+            else:
+                known[part] = None
+        facts = Facts(known, expander)
+        if facts.contradictory:
+            return None
+        left: list[list[Formula]] = []
+        for choice in choices:
+            open_parts = facts.open(choice)
+            if open_parts is None:
+                continue
+            if not open_parts:
+                return None
+            if len(open_parts) == 1:
+                waiting += open_parts
+            else:
+                left.append(open_parts)
+        if not waiting:
+            return tuple(known), left
+        choices = [tuple(choice) for choice in left]
+
+
+def _demands(formula: Formula) -> list[Formula] | None:
+    """An `or` that is only about which keys there are, as clauses that registers can check at the end."""
+    sets = _clause_sets(formula)
+    if sets is None:
+        return None
+    result: list[Formula] = []
+    for one in sets:
+        if any((name, not value) in one for name, value in one):
+            continue
+        if not one or (len(one) > 1 and not any(value for _, value in one)):
+            return None
+        literals = tuple(sorted(one))
+        result.append((HAS, *literals[0]) if len(literals) == 1 else (CLAUSE, literals))
+    return result
+
+
+def _clause_sets(formula: Formula) -> list[frozenset[tuple[str, bool]]] | None:
+    kind = formula[0]
+    if kind == HAS:
+        return [frozenset((formula[1:],))]
+    if kind == CLAUSE:
+        return [frozenset(formula[1])]
+    if kind not in (AND, OR):
+        return None
+    parts = [_clause_sets(part) for part in formula[1]]
+    if None in parts:
+        return None
+    if kind == AND:
+        return [one for part in parts for one in part or ()]
+    size = 1
+    for part in parts:
+        size *= len(part or ())
+        if size > _MAX_DEMANDS:
+            return None
+    return [frozenset().union(*choice) for choice in product(*(part or () for part in parts))]
+
+
+class Facts:
+    """What follows from assertions about one object or array.
+
+    contradictory  whether it is plain to see that they cannot all hold
+    """
+
+    def __init__(self, atoms: Iterable[Formula], expander: Expander) -> None:
+        self._expander = expander
+        self._present: set[str] = set()
+        self._absent: set[str] = set()
+        self._members: dict[str, list[int]] = {}
+        self._all: list[Formula] = []
+        self._items: list[Formula] = []
+        self._low, self._high = 0, None
+        self._atoms = atoms = set(atoms)
+        self._values: dict[str, list[int]] = {}
+        for atom in atoms:
+            self._note(atom)
+        self.contradictory = self._contradict()
+
+    def _note(self, atom: Formula) -> None:
+        kind = atom[0]
+        if kind == HAS:
+            (self._present if atom[2] else self._absent).add(atom[1])
+        elif kind == PROPERTIES:
+            for name, literal in atom[1]:
+                self._members.setdefault(name, []).append(literal)
+        elif kind == ALL:
+            self._all.append(atom)
+        elif kind in (ITEM, FROM):
+            self._items.append(atom)
+        elif kind == SIZE:
+            self._low = max(self._low, atom[1])
+            if atom[2] is not None:
+                self._high = atom[2] if self._high is None else min(atom[2], self._high)
+
+    def _contradict(self) -> bool:
+        if self._present & self._absent or (self._high is not None and self._low > self._high):
+            return True
+        if self._high is not None and len(self._present) > self._high:
+            return True
+        return any(self._expander.impossible(self._of(name)) for name in self._present)
+
+    def _of(self, name: str) -> list[int]:
+        """The literals that the value of a key must satisfy."""
+        found = self._values.get(name)
+        if found is None:
+            found = list(self._members.get(name, ()))
+            found += [atom[2] for atom in self._all if holds(atom[1], name, self._expander.budget)]
+            if name in self._absent:
+                found.append(NEVER)
+            self._values[name] = found
+        return found
+
+    def open(self, choice: Iterable[Formula]) -> list[Formula] | None:
+        """The parts of an `or` that may hold; None if one of them holds anyway."""
+        choice = tuple(choice)
+        result: list[Formula] = []
+        if not self._atoms:
+            return list(choice)
+        if self._covered(choice):
+            return None
+        for part in choice:
+            verdict = self.verdict(part)
+            if verdict is True:
+                return None
+            if verdict is None:
+                result.append(part)
+        return result
+
+    def _covered(self, choice: tuple[Formula, ...]) -> bool:
+        """Whether a key is either absent or has a value that one of the parts is content with."""
+        absent = {part[1] for part in choice if part[0] == HAS and not part[2]}
+        for part in choice if absent else ():
+            if part[0] == SOME and part[1][0] == WITHIN:
+                for name in absent & part[1][1]:
+                    if self._expander.impossible([*self._of(name), part[2] ^ 1]):
+                        return True
+        return False
+
+    def verdict(self, part: Formula) -> bool | None:
+        """Whether it is plain to see that a part holds, or that it does not; else None."""
+        if part in self._atoms:
+            return True
+        judge = _JUDGES.get(part[0])
+        return judge(self, *part[1:]) if judge else None
+
+    def _each(self, parts: tuple[Formula, ...], decisive: bool) -> bool | None:
+        verdicts = {self.verdict(part) for part in parts}
+        if decisive in verdicts:
+            return decisive
+        return None if None in verdicts else not decisive
+
+    def _has(self, name: str, wanted: bool) -> bool | None:
+        if name in self._present:
+            return wanted
+        return not wanted if self._expander.impossible(self._of(name)) else None
+
+    def _clause(self, literals: tuple[tuple[str, bool], ...]) -> bool | None:
+        verdicts = {self._has(*one) for one in literals}
+        return True if True in verdicts else (None if None in verdicts else False)
+
+    def _properties(self, members: tuple[tuple[str, int], ...]) -> bool | None:
+        verdicts = {self._member(name, literal) for name, literal in members}
+        return False if False in verdicts else (None if None in verdicts else True)
+
+    def _member(self, name: str, literal: int) -> bool | None:
+        values = self._of(name)
+        if literal in values or self._expander.impossible([*values, literal ^ 1]):
+            return True
+        return False if name in self._present and self._expander.impossible([*values, literal]) else None
+
+    def _all_keys(self, keys: Formula, literal: int) -> bool | None:
+        if literal == ALWAYS:
+            return True
+        if any(self._expander.impossible([*self._of(name), literal]) for name in self._named(keys)):
+            return False
+        names = self._candidates(keys)
+        if names is None:
+            return None
+        return True if all(self._member(name, literal) is True for name in names) else None
+
+    def _some(self, keys: Formula, literal: int) -> bool | None:
+        for name in self._named(keys):
+            if literal == ALWAYS or self._expander.impossible([*self._of(name), literal ^ 1]):
+                return True
+        names = self._candidates(keys)
+        if names is not None and all(self._expander.impossible([*self._of(n), literal]) for n in names):
+            return False
+        return None
+
+    def _named(self, keys: Formula) -> list[str]:
+        """The keys in the set that there are for sure."""
+        if keys[0] == WITHIN:
+            return [name for name in keys[1] if name in self._present]
+        return [name for name in self._present if holds(keys, name, self._expander.budget)]
+
+    def _candidates(self, keys: Formula) -> list[str] | None:
+        """All keys in the set that the object may have, if they are known."""
+        if keys[0] == WITHIN:
+            return list(keys[1])
+        closed = [
+            atom[1][1][1]
+            for atom in self._all
+            if atom[2] == NEVER and atom[1][0] == NOT and atom[1][1][0] == WITHIN
+        ]
+        if not closed:
+            return None
+        return [name for name in frozenset.intersection(*closed) if holds(keys, name, self._expander.budget)]
+
+    def _size(self, low: int, high: int | None) -> bool | None:
+        least = max(self._low, len(self._present))
+        if (high is not None and least > high) or (self._high is not None and self._high < low):
+            return False
+        inside = high is None or (self._high is not None and self._high <= high)
+        return True if least >= low and inside else None
+
+    def _item(self, index: int, literal: int) -> bool | None:
+        if self._high is not None and self._high <= index:
+            return True
+        values = [
+            atom[2] for atom in self._items if atom[1] == index or (atom[0] == FROM and atom[1] < index)
+        ]
+        if self._expander.impossible([*values, literal ^ 1]):
+            return True
+        return False if self._low > index and self._expander.impossible([*values, literal]) else None
+
+
+_JUDGES: dict[int, Any] = {
+    AND: lambda facts, parts: facts._each(parts, False),
+    OR: lambda facts, parts: facts._each(parts, True),
+    HAS: Facts._has,
+    CLAUSE: Facts._clause,
+    PROPERTIES: Facts._properties,
+    ALL: Facts._all_keys,
+    SOME: Facts._some,
+    SIZE: Facts._size,
+    ITEM: Facts._item,
+}

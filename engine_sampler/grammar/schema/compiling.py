@@ -1,0 +1,69 @@
+"""From a JSON Schema to rules."""
+
+from __future__ import annotations
+
+from typing import Any, Literal
+
+from ..errors import GrammarError
+from ..rules import Rules
+from .document import Document
+from .emitting import SPACES, Emitter, punctuation
+from .formula import ALWAYS
+from .keywords import KEYWORDS
+from .nodes import Expander
+from .values import Values
+
+Unsupported = Literal["error", "warn"]
+Formats = Literal["assert", "annotate"]
+
+
+def rules_from_schema(
+    schema: Any, *, unsupported: Unsupported = "error", formats: Formats = "assert"
+) -> Rules:
+    """The JSON texts whose value is valid under a schema, as rules.
+
+    schema       an object as `json.loads` gives it (dict or bool), or JSON text
+    unsupported  "error" raises UnsupportedKeywordError for a keyword that cannot be enforced token by
+                 token; "warn" warns and does without it
+    formats      "assert" enforces the formats in `formats.FORMATS`; "annotate" ignores all formats
+
+    The texts are those of RFC 8259 in valid UTF-8, with white space between tokens. Three things are
+    narrower: printable ASCII characters in keys, and in strings of which more is asked than their length,
+    are written plainly, without `\\uXXXX` (see `texts`); numbers of which more is asked than their type
+    have no needless exponent (see `numbers`); and a key that the schema names comes once at most.
+    Keywords that are not known are annotations, as the standard says.
+
+    Raises GrammarError for what is no JSON Schema or has no valid value, GrammarLimitError where a limit
+    is reached, UnsupportedKeywordError as above.
+    """
+    rules = Rules()
+    rules.ignore = [rules.terminal("WHITESPACE", SPACES)]
+    rules.start = _add(schema, rules, unsupported, formats, nested=False)
+    return rules
+
+
+def add_schema(
+    schema: Any, rules: Rules, *, unsupported: Unsupported = "error", formats: Formats = "assert"
+) -> int:
+    """Add the values of a schema to rules, and return their symbol.
+
+    It does not count on `rules.ignore`: white space is read where it may stand inside of the value, not
+    before and not behind it. Arguments and errors are those of `rules_from_schema`.
+    """
+    return _add(schema, rules, unsupported, formats, nested=True)
+
+
+def _add(schema: Any, rules: Rules, unsupported: str, formats: str, nested: bool) -> int:
+    for name, value, known in (
+        ("unsupported", unsupported, ("error", "warn")),
+        ("formats", formats, ("assert", "annotate")),
+    ):
+        if value not in known:
+            raise ValueError(f"{name} must be one of {known}, not {value!r}")
+    values = Values(Expander(Document(schema), KEYWORDS, unsupported, formats))
+    root = frozenset((values.expander.root(),)) - {ALWAYS}
+    values.get(root)
+    values.settle()
+    if not values.is_productive(root):
+        raise GrammarError("no value is valid under the JSON Schema")
+    return Emitter(values, rules, punctuation(rules, with_spaces=nested)).emit(root, "json")

@@ -1,0 +1,205 @@
+"""A JSON Schema document: its resources, what `$ref` leads to, and which draft it follows."""
+
+from __future__ import annotations
+
+import json
+from functools import cached_property
+from typing import Any
+from urllib.parse import unquote, urldefrag, urljoin
+
+from ..errors import GrammarError, GrammarLimitError, UnsupportedKeywordError
+from .limits import MAX_TEXT
+
+LATEST = 2020
+
+_DRAFTS = {"draft-03": 4, "draft-04": 4, "draft-06": 6, "draft-07": 7, "2019-09": 2019, "2020-12": 2020}
+
+_MAPS = ("properties", "patternProperties", "$defs", "definitions", "dependentSchemas", "dependencies")
+_LISTS = ("allOf", "anyOf", "oneOf", "prefixItems", "items")
+_SINGLE = (
+    *("not", "if", "then", "else", "items", "additionalItems", "unevaluatedItems", "contains"),
+    *("additionalProperties", "unevaluatedProperties", "propertyNames", "contentSchema"),
+)
+
+
+class Resource:
+    """A schema with a name of its own, and the anchors in it.
+
+    uri      without fragment; "" if it has none
+    draft    4, 6, 7, 2019 or 2020
+    anchors  of each plain name its subschema
+    dynamic  of each dynamic anchor its subschema
+    """
+
+    def __init__(self, uri: str, root: Any, draft: int) -> None:
+        self.uri = uri
+        self.root = root
+        self.draft = draft
+        self.anchors: dict[str, Any] = {}
+        self.dynamic: dict[str, Any] = {}
+
+
+class Document:
+    """A schema and all that is embedded in it.
+
+    schema  an object as `json.loads` gives it, or JSON text. Raises GrammarError for text that is not
+            JSON, GrammarLimitError for text that is too long or nested too deeply to be read.
+    """
+
+    def __init__(self, schema: Any) -> None:
+        self.schema = _loaded(schema)
+        self._resources: dict[int, Resource] = {}
+        self._by_uri: dict[str, Resource] | None = None
+        self.root = self._make(self.schema, "", LATEST)
+
+    def _make(self, value: Any, base: str, draft: int) -> Resource:
+        draft = _draft(value, draft)
+        name = value.get("$id" if draft > 4 else "id", "") if isinstance(value, dict) else ""
+        uri = urldefrag(_join(base, name)).url if isinstance(name, str) else base
+        resource = self._resources[id(value)] = Resource(uri, value, draft)
+        return resource
+
+    def enter(self, value: Any, resource: Resource) -> Resource:
+        """The resource that `value`, a subschema inside `resource`, belongs to: often the same."""
+        if type(value) is not dict or ("$id" not in value and "id" not in value):
+            return resource
+        found = self._resources.get(id(value))
+        if found is not None:
+            return found
+        name = value.get("$id" if _draft(value, resource.draft) > 4 else "id")
+        if not isinstance(name, str) or name.startswith("#"):
+            return resource
+        if resource.draft < 2019 and "$ref" in value:  # what stands beside $ref is ignored there
+            return resource
+        return self._make(value, resource.uri, resource.draft)
+
+    def resolve(self, reference: Any, resource: Resource, keyword: str = "$ref") -> tuple[Any, Resource]:
+        """The subschema that `reference`, standing in `resource`, leads to, and its resource.
+
+        Raises UnsupportedKeywordError if that is in another document, GrammarError if it is nowhere.
+        """
+        if not isinstance(reference, str):
+            raise GrammarError(f"{keyword} must be a string")
+        address, _, fragment = reference.partition("#")
+        if address:
+            resource = self._named(address, resource, keyword)
+        fragment = unquote(fragment)
+        if not fragment:
+            return resource.root, resource
+        if fragment.startswith("/"):
+            return self._walk(fragment, resource, reference)
+        self._index()
+        for names in (resource.anchors, resource.dynamic):
+            if fragment in names:
+                return names[fragment], resource
+        raise GrammarError(f"{keyword} {reference!r} leads to no anchor of the schema")
+
+    def _named(self, address: str, resource: Resource, keyword: str) -> Resource:
+        uri = urldefrag(_join(resource.uri, address)).url
+        found = self._index().get(uri)
+        if found is None:
+            raise UnsupportedKeywordError(f"{keyword} to another document is not supported: {uri!r}")
+        return found
+
+    def _walk(self, pointer: str, resource: Resource, reference: str) -> tuple[Any, Resource]:
+        value = resource.root
+        for part in pointer[1:].split("/"):
+            part = part.replace("~1", "/").replace("~0", "~")
+            if isinstance(value, dict) and part in value:
+                value = value[part]
+            elif isinstance(value, list) and part.isdecimal() and int(part) < len(value):
+                value = value[int(part)]
+            else:
+                raise GrammarError(f"$ref {reference!r} leads nowhere in the schema")
+            resource = self.enter(value, resource)
+        return value, resource
+
+    def anchors(self, resource: Resource) -> dict[str, Any]:
+        """The dynamic anchors of a resource."""
+        self._index()
+        return resource.dynamic
+
+    @cached_property
+    def is_dynamic(self) -> bool:
+        """Whether there may be a reference whose target depends on how evaluation came there."""
+        waiting = [self.schema]
+        seen: set[int] = set()
+        while waiting:
+            value = waiting.pop()
+            if not isinstance(value, (dict, list)) or id(value) in seen:
+                continue
+            seen.add(id(value))
+            if "$dynamicRef" in value or "$recursiveRef" in value:
+                return True
+            waiting += value.values() if isinstance(value, dict) else value
+        return False
+
+    def _index(self) -> dict[str, Resource]:
+        """All resources by URI; their anchors are noted on the way."""
+        if self._by_uri is not None:
+            return self._by_uri
+        self._by_uri = {self.root.uri: self.root, "": self.root}
+        waiting = [(self.schema, self.root)]
+        seen: set[int] = set()
+        while waiting:
+            value, resource = waiting.pop()
+            if not isinstance(value, dict) or id(value) in seen:
+                continue
+            seen.add(id(value))
+            resource = self.enter(value, resource)
+            self._by_uri.setdefault(resource.uri, resource)
+            _note_anchors(value, resource)
+            waiting += [(child, resource) for child in _children(value)]
+        return self._by_uri
+
+
+def _note_anchors(value: dict[str, Any], resource: Resource) -> None:
+    name = value.get("$anchor")
+    if isinstance(name, str):
+        resource.anchors.setdefault(name, value)
+    name = value.get("$dynamicAnchor")
+    if isinstance(name, str):
+        resource.dynamic.setdefault(name, value)
+    if value.get("$recursiveAnchor") is True:
+        resource.dynamic.setdefault("", value)
+    name = value.get("$id" if resource.draft > 4 else "id")
+    if isinstance(name, str) and name.startswith("#"):
+        resource.anchors.setdefault(name[1:], value)
+
+
+def _children(value: dict[str, Any]) -> list[Any]:
+    children: list[Any] = []
+    for keyword in _MAPS:
+        if isinstance(of := value.get(keyword), dict):
+            children += of.values()
+    for keyword in _LISTS:
+        if isinstance(of := value.get(keyword), list):
+            children += of
+    children += [value[keyword] for keyword in _SINGLE if keyword in value]
+    return children
+
+
+def _draft(value: Any, inherited: int) -> int:
+    if not isinstance(value, dict) or not isinstance(value.get("$schema"), str):
+        return inherited
+    for part, draft in _DRAFTS.items():
+        if part in value["$schema"]:
+            return draft
+    return inherited
+
+
+def _join(base: str, address: str) -> str:
+    return urljoin(base, address) if base and address else address or base
+
+
+def _loaded(schema: Any) -> Any:
+    if not isinstance(schema, (str, bytes, bytearray)):
+        return schema
+    if len(schema) > MAX_TEXT:
+        raise GrammarLimitError(f"the JSON Schema is longer than {MAX_TEXT} characters")
+    try:
+        return json.loads(schema)
+    except RecursionError:
+        raise GrammarLimitError("the JSON Schema is nested too deeply to be read") from None
+    except ValueError as error:
+        raise GrammarError(f"the JSON Schema is not JSON: {error}") from None

@@ -1,0 +1,148 @@
+"""The keywords of JSON Schema that hold for all types, and the table of all keywords."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from ..errors import GrammarError
+from .clauses import exclusive
+from .formula import (
+    ALL,
+    FALSE,
+    HAS,
+    INTEGER,
+    ITEM,
+    NEVER,
+    NOT,
+    PROPERTIES,
+    TRUE,
+    WITHIN,
+    Formula,
+    conjunction,
+    disjunction,
+    negation,
+    size,
+)
+from .keywords_array import ARRAY_KEYWORDS
+from .keywords_object import OBJECT_KEYWORDS, mapping
+from .keywords_scalar import SCALAR_KEYWORDS
+from .nodes import Expander, Handler, Node
+from .numbers import decimal
+from .outlines import ALL_KINDS, ARRAY, NUMBER, OBJECT, STRING, kind_of, type_mask
+from .unevaluated import UNEVALUATED_KEYWORDS
+
+
+def _type(expander: Expander, node: Node, value: Any, kind: int) -> Formula:
+    if not type_mask(value) & kind:
+        return FALSE
+    names = value if isinstance(value, list) else [value]
+    if kind != NUMBER or "number" in names or "any" in names:
+        return TRUE
+    return (INTEGER, node.resource.draft <= 4)
+
+
+def _enum(expander: Expander, node: Node, value: Any, kind: int) -> Formula:
+    if not isinstance(value, list):
+        raise GrammarError("enum must be an array")
+    return _one_of(expander, [one for one in value if kind_of(one) == kind], kind)
+
+
+def _const(expander: Expander, node: Node, value: Any, kind: int) -> Formula:
+    return _one_of(expander, [value] if kind_of(value) == kind else [], kind)
+
+
+def _one_of(expander: Expander, values: list[Any], kind: int) -> Formula:
+    """One of the values, which are all of that type."""
+    expander.budget.spend(len(values) // 8)
+    if not values:
+        return FALSE
+    if kind == STRING:
+        return (WITHIN, frozenset(values))
+    if kind == NUMBER:
+        return (WITHIN, frozenset(decimal(value, "const") for value in values))
+    if kind == ARRAY:
+        return disjunction(_array(expander, value) for value in values)
+    if kind == OBJECT:
+        return disjunction(_object(expander, value) for value in values)
+    return TRUE
+
+
+def _array(expander: Expander, value: list[Any]) -> Formula:
+    items = [(ITEM, index, expander.constant(item)) for index, item in enumerate(value)]
+    return conjunction([size(len(value), len(value)), *items])
+
+
+def _object(expander: Expander, value: dict[str, Any]) -> Formula:
+    members = tuple((name, expander.constant(member)) for name, member in mapping(value, "const").items())
+    names: Formula = (WITHIN, frozenset(value))
+    parts: list[Formula] = [(HAS, name, True) for name in value]
+    return conjunction([*parts, (PROPERTIES, members), (ALL, (NOT, names), NEVER)])
+
+
+def _ref(expander: Expander, node: Node, value: Any, kind: int) -> Formula:
+    return expander.formula(expander.reference(node, value), kind)
+
+
+def _dynamic_ref(expander: Expander, node: Node, value: Any, kind: int) -> Formula:
+    return expander.formula(expander.dynamic_reference(node, value), kind)
+
+
+def _recursive_ref(expander: Expander, node: Node, value: Any, kind: int) -> Formula:
+    return expander.formula(expander.recursive_reference(node, value), kind)
+
+
+def _parts(expander: Expander, node: Node, value: Any, kind: int, keyword: str) -> list[Formula]:
+    if not isinstance(value, list):
+        raise GrammarError(f"{keyword} must be an array")
+    return [expander.formula(expander.child(node, part), kind) for part in value]
+
+
+def _all_of(expander: Expander, node: Node, value: Any, kind: int) -> Formula:
+    return conjunction(_parts(expander, node, value, kind, "allOf"))
+
+
+def _any_of(expander: Expander, node: Node, value: Any, kind: int) -> Formula:
+    return disjunction(_parts(expander, node, value, kind, "anyOf"))
+
+
+def _exactly_one(expander: Expander, node: Node, value: Any, kind: int) -> Formula:
+    return disjunction(exclusive(expander, _parts(expander, node, value, kind, "oneOf"), kind))
+
+
+def _not(expander: Expander, node: Node, value: Any, kind: int) -> Formula:
+    return negation(expander.formula(expander.child(node, value), kind))
+
+
+def _if(expander: Expander, node: Node, value: Any, kind: int) -> Formula:
+    if "then" not in node.value and "else" not in node.value:
+        return TRUE
+    condition = expander.formula(expander.child(node, value), kind)
+    then, otherwise = (
+        expander.formula(expander.child(node, node.value.get(branch, True)), kind)
+        for branch in ("then", "else")
+    )
+    if then == TRUE:
+        return disjunction([condition, otherwise])
+    if otherwise == TRUE:
+        return disjunction([negation(condition), then])
+    return disjunction([conjunction([condition, then]), conjunction([negation(condition), otherwise])])
+
+
+KEYWORDS: dict[str, tuple[int, Handler]] = {
+    "type": (ALL_KINDS, _type),
+    "enum": (ALL_KINDS, _enum),
+    "const": (ALL_KINDS, _const),
+    "$ref": (ALL_KINDS, _ref),
+    "$dynamicRef": (ALL_KINDS, _dynamic_ref),
+    "$recursiveRef": (ALL_KINDS, _recursive_ref),
+    "allOf": (ALL_KINDS, _all_of),
+    "anyOf": (ALL_KINDS, _any_of),
+    "oneOf": (ALL_KINDS, _exactly_one),
+    "not": (ALL_KINDS, _not),
+    "if": (ALL_KINDS, _if),
+    **SCALAR_KEYWORDS,
+    **OBJECT_KEYWORDS,
+    **ARRAY_KEYWORDS,
+    **UNEVALUATED_KEYWORDS,
+}
+"""Of each known keyword the types that it speaks of, and what it says; all others are annotations."""

@@ -1,0 +1,82 @@
+"""Keywords about numbers and strings."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from ..errors import GrammarError, GrammarLimitError
+from .formats import FORMATS
+from .formula import FORMAT, LENGTH, LESS, MULTIPLE, PATTERN, TRUE, Formula, negation
+from .nodes import Expander, Handler, Node
+from .numbers import decimal
+from .outlines import NUMBER, STRING
+
+MAX_COUNT = 1 << 20
+"""The greatest count of characters, items or members that is told apart from an endless one."""
+
+
+def count_value(value: Any, keyword: str) -> int:
+    """A keyword's count. Raises GrammarError for anything else, GrammarLimitError for a huge one."""
+    if isinstance(value, float) and value.is_integer():
+        value = int(value)
+    if isinstance(value, bool) or not isinstance(value, int) or value < 0:
+        raise GrammarError(f"{keyword} must be a whole number, 0 or more")
+    if value > MAX_COUNT:
+        raise GrammarLimitError(f"{keyword} is more than {MAX_COUNT}")
+    return int(value)
+
+
+def _minimum(expander: Expander, node: Node, value: Any, kind: int) -> Formula:
+    exclusive = node.value.get("exclusiveMinimum") is True
+    return negation((LESS, decimal(value, "minimum"), exclusive))
+
+
+def _maximum(expander: Expander, node: Node, value: Any, kind: int) -> Formula:
+    exclusive = node.value.get("exclusiveMaximum") is True
+    return (LESS, decimal(value, "maximum"), not exclusive)
+
+
+def _exclusive_minimum(expander: Expander, node: Node, value: Any, kind: int) -> Formula:
+    return TRUE if isinstance(value, bool) else negation((LESS, decimal(value, "exclusiveMinimum"), True))
+
+
+def _exclusive_maximum(expander: Expander, node: Node, value: Any, kind: int) -> Formula:
+    return TRUE if isinstance(value, bool) else (LESS, decimal(value, "exclusiveMaximum"), False)
+
+
+def _multiple_of(expander: Expander, node: Node, value: Any, kind: int) -> Formula:
+    return (MULTIPLE, decimal(value, "multipleOf"))
+
+
+def _min_length(expander: Expander, node: Node, value: Any, kind: int) -> Formula:
+    low = count_value(value, "minLength")
+    return (LENGTH, low, None) if low else TRUE
+
+
+def _max_length(expander: Expander, node: Node, value: Any, kind: int) -> Formula:
+    return (LENGTH, 0, count_value(value, "maxLength"))
+
+
+def _pattern(expander: Expander, node: Node, value: Any, kind: int) -> Formula:
+    if not isinstance(value, str):
+        raise GrammarError("pattern must be a string")
+    return (PATTERN, value)
+
+
+def _format(expander: Expander, node: Node, value: Any, kind: int) -> Formula:
+    if isinstance(value, str) and value in FORMATS and expander.asserts_formats:
+        return (FORMAT, value)
+    return TRUE
+
+
+SCALAR_KEYWORDS: dict[str, tuple[int, Handler]] = {
+    "minimum": (NUMBER, _minimum),
+    "maximum": (NUMBER, _maximum),
+    "exclusiveMinimum": (NUMBER, _exclusive_minimum),
+    "exclusiveMaximum": (NUMBER, _exclusive_maximum),
+    "multipleOf": (NUMBER, _multiple_of),
+    "minLength": (STRING, _min_length),
+    "maxLength": (STRING, _max_length),
+    "pattern": (STRING, _pattern),
+    "format": (STRING, _format),
+}

@@ -1,0 +1,248 @@
+"""Expressions of strings, in UTF-8, turned into expressions of their JSON bodies (see `texts`).
+
+Writing a string as JSON is done character by character, so an expression is lifted piece by piece: a
+character becomes the ways to write it, and `concat`, `union`, `both`, `repeat` and `complement` stay.
+A lifted complement is exact only among the bodies that lifting knows of: `Lifted.base` says which ones
+those are, and the whole is cut down to them.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from ..errors import GrammarLimitError
+from ..expression import (
+    ALL_BYTES,
+    ANYTHING,
+    BOTH,
+    CLASS,
+    CONCAT,
+    GUARD,
+    LITERAL,
+    NOT,
+    REPEAT,
+    UNION,
+    Expression,
+    automaton,
+    both,
+    byte_class,
+    complement,
+    concat,
+    guard,
+    literal,
+    repeat,
+    union,
+)
+from ..unicode import Ranges, ranges
+from .texts import PLAIN_BODY, RAW_BODY, ascii_class, body_of, escaped, safe, spellings
+
+_ASCII = (1 << 0x80) - 1
+_CONTINUING = (1 << 0xC0) - (1 << 0x80)
+_LEADS = ((1, 0xC0, 0xC2, 0xDF), (2, 0xE0, 0xE0, 0xEF), (3, 0xF0, 0xF0, 0xF4))
+_MAX_STATES = 20_000
+
+
+class Lifted(NamedTuple):
+    """A set of strings as bodies; all of them are in `base`, and no other body of such a string is."""
+
+    body: Expression
+    base: Expression
+
+
+def lifted(expression: Expression) -> Lifted:
+    """The bodies of the strings, valid UTF-8, that `expression` matches."""
+    lifter = _Lifter()
+    body = lifter.lift(expression)
+    base = RAW_BODY if lifter.raw else PLAIN_BODY
+    return Lifted(both(body, base) if lifter.raw or lifter.open else body, base)
+
+
+class _Lifter:
+    """Lifts one expression.
+
+    open  the result may match what is no body
+    raw   characters beyond ASCII may lack their escapes
+    """
+
+    def __init__(self) -> None:
+        self.open = False
+        self.raw = False
+        self._done: dict[int, Expression] = {}
+
+    def lift(self, part: Expression) -> Expression:
+        done = self._done.get(id(part))
+        if done is None:
+            done = self._done[id(part)] = self._lift(part)
+        return done
+
+    def _lift(self, part: Expression) -> Expression:
+        kind = part[0]
+        if kind == LITERAL:
+            return self._sequence((part,))
+        if kind == CLASS:
+            beyond = part[1] & ~_ASCII
+            self.raw = self.raw or bool(beyond)
+            return (
+                union(ascii_class(part[1] & _ASCII), byte_class(beyond)) if beyond else ascii_class(part[1])
+            )
+        if kind == CONCAT:
+            return self._sequence(part[1])
+        if kind == UNION:
+            return self._union(part[1])
+        if kind == BOTH:
+            return both(*map(self.lift, part[1]))
+        if kind == NOT:
+            self.open = True
+            return complement(self.lift(part[1]))
+        if kind == REPEAT:
+            if part == ANYTHING:
+                self.open = True
+                return part
+            return repeat(self.lift(part[1]), part[2], part[3])
+        if kind == GUARD:
+            return guard(self.lift(part[1]), self.lift(part[2]))
+        self.raw = True
+        return _automaton(part[1])
+
+    def _sequence(self, parts: tuple[Expression, ...]) -> Expression:
+        pieces: list[Expression] = []
+        for part in parts:
+            if part[0] == LITERAL and not part[1].isascii():
+                pieces += [literal(part[1][i : i + 1]) for i in range(len(part[1]))]
+            else:
+                pieces.append(part)
+        done: list[Expression] = []
+        at = 0
+        while at < len(pieces):
+            found = character_at(pieces, at)
+            if found is not None:
+                end, codes = found
+                done.append(_with_escapes(concat(*pieces[at:end]), codes))
+                at = end
+            else:
+                piece = pieces[at]
+                done.append(body_of(piece[1].decode("ascii")) if _is_ascii(piece) else self.lift_piece(piece))
+                at += 1
+        return concat(*done)
+
+    def lift_piece(self, piece: Expression) -> Expression:
+        """A piece of a sequence that is no character: one byte beyond ASCII stays as it is."""
+        if piece[0] == LITERAL:
+            self.raw = True
+            return piece
+        return self.lift(piece)
+
+    def _union(self, pieces: tuple[Expression, ...]) -> Expression:
+        """Characters among the alternatives become one set, so that their escapes stay few."""
+        codes: list[tuple[int, int]] = []
+        ways: list[Expression] = []
+        for piece in pieces:
+            parts = piece[1] if piece[0] == CONCAT else (piece,)
+            found = character_at(parts, 0)
+            if found is None or found[0] < len(parts):
+                ways.append(self.lift(piece))
+            else:
+                codes += found[1]
+                ways.append(piece)
+        for low, high in ranges(codes):
+            ways += escaped(low, high)
+        return union(*ways)
+
+
+def _is_ascii(piece: Expression) -> bool:
+    return piece[0] == LITERAL and piece[1].isascii()
+
+
+def _with_escapes(raw: Expression, codes: Ranges) -> Expression:
+    return union(raw, *(way for low, high in codes for way in escaped(low, high)))
+
+
+def _mask(piece: Expression) -> int:
+    """The bytes that a piece of one byte can be, or 0 for other pieces."""
+    if piece[0] == CLASS:
+        return int(piece[1])
+    return 1 << piece[1][0] if piece[0] == LITERAL and len(piece[1]) == 1 else 0
+
+
+def character_at(pieces: tuple[Expression, ...] | list[Expression], at: int) -> tuple[int, Ranges] | None:
+    """Where the character that begins with piece `at` ends, and the set it is of; None if none does."""
+    lead = _mask(pieces[at])
+    for count, zero, low, high in _LEADS:
+        if lead and not lead & ~((1 << high + 1) - (1 << low)) & ALL_BYTES:
+            for end in range(at + 2, min(at + 1 + count, len(pieces)) + 1):
+                found = _offsets(tuple(pieces[at + 1 : end]))
+                if found is None:
+                    return None
+                if found[0] == count:
+                    return end, _prefixed(lead >> zero, found[1], 64**count)
+    return None
+
+
+def _offsets(parts: tuple[Expression, ...]) -> tuple[int, Ranges] | None:
+    """How many continuation bytes the parts are, and the numbers that they stand for; None if not so."""
+    if not parts:
+        return 0, ((0, 0),)
+    head, rest = parts[0], parts[1:]
+    if head[0] == CONCAT:
+        return _offsets((*head[1], *rest))
+    if head[0] == LITERAL and len(head[1]) > 1:
+        return _offsets((*(literal(head[1][i : i + 1]) for i in range(len(head[1]))), *rest))
+    if head[0] == UNION:
+        found = [_offsets((piece, *rest)) for piece in head[1]]
+        lengths = {one[0] for one in found if one is not None}
+        if None in found or len(lengths) != 1:
+            return None
+        return lengths.pop(), ranges(code for one in found if one is not None for code in one[1])
+    mask = _mask(head)
+    after = _offsets(rest) if mask and not mask & ~_CONTINUING else None
+    return None if after is None else (after[0] + 1, _prefixed(mask >> 0x80, after[1], 64 ** after[0]))
+
+
+def _prefixed(mask: int, codes: Ranges, size: int) -> Ranges:
+    """`codes`, all below `size`, behind each of the digits of `mask`."""
+    if codes == ((0, size - 1),):
+        runs = ranges((digit, digit) for digit in range(mask.bit_length()) if mask >> digit & 1)
+        return tuple((low * size, (high + 1) * size - 1) for low, high in runs)
+    digits = [digit for digit in range(mask.bit_length()) if mask >> digit & 1]
+    return ranges((digit * size + low, digit * size + high) for digit in digits for low, high in codes)
+
+
+def _automaton(states: tuple[tuple[bool, tuple[tuple[int, int, int], ...]], ...]) -> Expression:
+    """The automaton with extra states for the escapes of ASCII characters."""
+    targets: list[dict[int, int]] = [{} for _ in states]
+    wide: list[list[tuple[int, int, int]]] = [[] for _ in states]
+    for start, (_, edges) in enumerate(states):
+        for low, high, end in edges:
+            if low >= 0x80:
+                wide[start].append((low, high, end))
+                continue
+            for byte in range(low, high + 1):
+                for data in (bytes((byte,)),) if byte >= 0x80 or safe(byte) else spellings(byte):
+                    _add_path(targets, start, data, end)
+    wide += [[] for _ in range(len(targets) - len(states))]
+    made = []
+    for number, (single, ranged) in enumerate(zip(targets, wide, strict=True)):
+        edges = tuple(sorted([*ranged, *_joined(single)]))
+        made.append((number < len(states) and bool(states[number][0]), edges))
+    return automaton(tuple(made))
+
+
+def _add_path(targets: list[dict[int, int]], start: int, data: bytes, end: int) -> None:
+    for byte in data[:-1]:
+        if byte not in targets[start]:
+            targets[start][byte] = len(targets)
+            targets.append({})
+            if len(targets) > _MAX_STATES:
+                raise GrammarLimitError(f"a pattern needs more than {_MAX_STATES} states")
+        start = targets[start][byte]
+    targets[start][data[-1]] = end
+
+
+def _joined(targets: dict[int, int]) -> list[tuple[int, int, int]]:
+    result: list[tuple[int, int, int]] = []
+    for byte in sorted(targets):
+        if result and result[-1][1] == byte - 1 and result[-1][2] == targets[byte]:
+            result[-1] = result[-1][0], byte, targets[byte]
+        else:
+            result.append((byte, byte, targets[byte]))
+    return result

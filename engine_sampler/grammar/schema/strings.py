@@ -1,0 +1,175 @@
+"""Sets of strings, JSON strings or keys, as expressions of their texts."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from .. import regex
+from ..errors import GrammarError, UnsupportedKeywordError
+from ..expression import EMPTY, Expression, both, complement, literal, repeat, union
+from ..unicode import ANY_CHARACTER as ANY_UNICODE
+from ..unicode import TEXT
+from .formats import PARTIAL, format_expression
+from .formula import (
+    AND,
+    FORMAT,
+    LENGTH,
+    NOT,
+    OR,
+    PATTERN,
+    TRUE,
+    WITHIN,
+    Formula,
+    conjunction,
+    disjunction,
+    remembered,
+)
+from .lifting import Lifted, lifted
+from .limits import Budget
+from .matching import Matcher, is_empty
+from .texts import ANY_BODY, ANY_CHARACTER, PLAIN_BODY, STRING, one_of, quoted
+
+_ANY = Lifted(ANY_BODY, ANY_BODY)
+
+
+def string_set(formula: Formula, budget: Budget | None = None) -> Expression:
+    """The texts, quotes included, of the strings that a formula allows; EMPTY if there are none.
+
+    budget  pays for constants that are hard to hold against patterns
+    """
+    return STRING if formula == TRUE else _texts(_simplified(formula, budget))
+
+
+@remembered
+def _texts(formula: Formula) -> Expression:
+    if _may_be_empty(formula) and not is_possible(formula):
+        return EMPTY
+    body = _body(formula).body
+    return EMPTY if body == EMPTY else quoted(body)
+
+
+@remembered
+def is_possible(formula: Formula) -> bool:
+    """Whether there is a string of which the formula is true."""
+    return not is_empty(_all_content(formula))
+
+
+def _may_be_empty(formula: Formula) -> bool:
+    """Whether only a search tells if there is any such string."""
+    if formula[0] == AND:
+        rest = [part for part in formula[1] if part[0] != NOT or part[1][0] != WITHIN]
+        return len(rest) > 1 or (len(rest) == 1 and len(formula[1]) > 1 and rest[0][0] != NOT)
+    return formula[0] in (OR, PATTERN) or (formula[0] == NOT and formula[1][0] != WITHIN)
+
+
+def _all_content(formula: Formula) -> Expression:
+    """The strings of a formula in UTF-8."""
+    kind = formula[0]
+    if kind in (AND, OR):
+        parts = map(_all_content, formula[1])
+        return both(*parts) if kind == AND else union(*parts)
+    if kind == NOT:
+        return both(TEXT, complement(_all_content(formula[1])))
+    if kind == WITHIN:
+        return union(*(literal(text.encode("utf-8", "surrogatepass")) for text in formula[1]))
+    if kind == LENGTH:
+        return repeat(ANY_UNICODE, formula[1], formula[2])
+    return _content(formula)
+
+
+def holds(formula: Formula, text: str, budget: Budget | None = None) -> bool:
+    """Whether a formula is true of one string; `budget` pays for it, if it is hard to tell."""
+    kind = formula[0]
+    if kind == AND:
+        return all(holds(part, text, budget) for part in formula[1])
+    if kind == OR:
+        return any(holds(part, text, budget) for part in formula[1])
+    if kind == NOT:
+        return not holds(formula[1], text, budget)
+    if kind == WITHIN:
+        return text in formula[1]
+    if kind == LENGTH:
+        return formula[1] <= len(text) and (formula[2] is None or len(text) <= formula[2])
+    return _matcher(formula).matches(text.encode("utf-8", "surrogatepass"), budget)
+
+
+@remembered
+def _matcher(atom: Formula) -> Matcher:
+    return Matcher(_content(atom))
+
+
+@remembered
+def _content(atom: Formula) -> Expression:
+    """The strings of a pattern or a format in UTF-8."""
+    if atom[0] == FORMAT:
+        return format_expression(atom[1])
+    try:
+        return regex.expression(atom[1], dialect="ecma", search=True)
+    except GrammarError as error:
+        raise type(error)(f"pattern {atom[1][:200]!r}: {error}") from None
+
+
+def _simplified(formula: Formula, budget: Budget | None) -> Formula:
+    """The same set; constants that other assertions rule out are dropped here and now."""
+    if formula[0] == OR:
+        parts = [_simplified(part, budget) for part in formula[1]]
+        values = [part[1] for part in parts if part[0] == WITHIN]
+        rest = [part for part in parts if part[0] != WITHIN]
+        return disjunction([*rest, (WITHIN, frozenset().union(*values))] if values else rest)
+    if formula[0] == AND:
+        parts = [_simplified(part, budget) for part in formula[1]]
+        values = [part[1] for part in parts if part[0] == WITHIN]
+        if not values:
+            return conjunction(_with_one_length(parts))
+        rest = [part for part in parts if part[0] != WITHIN]
+        common = frozenset.intersection(*values)
+        return (WITHIN, frozenset(text for text in common if holds((AND, tuple(rest)), text, budget)))
+    return formula
+
+
+def _with_one_length(parts: list[Formula]) -> list[Formula]:
+    """The parts with all bounds of the length in one: engines know a count better than two."""
+    lengths = [part for part in parts if part[0] == LENGTH]
+    if len(lengths) < 2:
+        return parts
+    highs = [part[2] for part in lengths if part[2] is not None]
+    one = (LENGTH, max(part[1] for part in lengths), min(highs) if highs else None)
+    return [part for part in parts if part[0] != LENGTH] + [one]
+
+
+def _body(formula: Formula) -> Lifted:
+    """The bodies of a formula's strings, and among which bodies its complement is exact."""
+    kind = formula[0]
+    if kind == AND:
+        return _joined(both(*_bodies(formula[1])), formula[1])
+    if kind == OR:
+        return _joined(union(*_bodies(formula[1])), formula[1])
+    if kind == NOT:
+        if formula[1][0] == FORMAT and formula[1][1] in PARTIAL:
+            raise UnsupportedKeywordError(f"not with the format {formula[1][1]} is not supported")
+        inner = _body(formula[1])
+        return Lifted(both(inner.base, complement(inner.body)), inner.base)
+    if kind == LENGTH:
+        return Lifted(repeat(ANY_CHARACTER, formula[1], formula[2]), ANY_BODY)
+    if kind == WITHIN:
+        return Lifted(one_of(sorted(formula[1])), PLAIN_BODY)
+    return _lifted(formula)
+
+
+def _bodies(parts: Iterable[Formula]) -> list[Expression]:
+    return [_body(part).body for part in parts]
+
+
+def _joined(body: Expression, parts: Iterable[Formula]) -> Lifted:
+    """The base is the smallest of the parts': in it the complement of each is exact."""
+    base = ANY_BODY
+    for part in parts:
+        other = _body(part).base
+        if other is not ANY_BODY and base is not other:
+            base = other if base is ANY_BODY or other is not PLAIN_BODY else base
+    return Lifted(body, base)
+
+
+@remembered
+def _lifted(atom: Formula) -> Lifted:
+    return lifted(_content(atom))

@@ -1,0 +1,154 @@
+"""Values by the literals that they must satisfy, and which of them there are at all.
+
+A `Value` is a set of literals. It has scalars (expressions of their texts) and shapes (objects and arrays,
+which name the literals of their members). It is **productive** if there is any such value; that is the
+least solution of what its shapes ask for, found out before anything is emitted. So no automaton is ever
+made that leads to a place without a way out.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from typing import NamedTuple, Protocol, TypeAlias
+
+from ..errors import GrammarLimitError
+from ..expression import EMPTY, Expression, literal, union
+from .arrays import array_shapes
+from .clauses import alternatives
+from .formula import FALSE, NEVER, TRUE, Formula, conjunction
+from .limits import MAX_VALUES
+from .nodes import Expander
+from .numbers import number_set
+from .objects import object_shape
+from .outlines import ARRAY, CONSTANTS, NUMBER, OBJECT, STRING, possible_kinds, together
+from .strings import string_set
+
+Literals: TypeAlias = frozenset[int]
+Productive: TypeAlias = Callable[[Literals], bool]
+
+
+class Shape(Protocol):
+    """An object or an array."""
+
+    def members(self) -> Iterable[Literals]:
+        """What its members may have to satisfy, at least: most of what is asked for later."""
+
+    def is_productive(self, productive: Productive) -> bool:
+        """Whether there is one, given which members there are."""
+
+
+class Scalar(NamedTuple):
+    """A set of scalars: a name for it, and the expression of its texts."""
+
+    name: str
+    expression: Expression
+
+
+class Value:
+    """The values that satisfy all of some literals."""
+
+    __slots__ = ("literals", "productive", "scalars", "shapes", "waiting")
+
+    def __init__(self, literals: Literals) -> None:
+        self.literals = literals
+        self.scalars: list[Scalar] = []
+        self.shapes: list[Shape] = []
+        self.productive = False
+        self.waiting: dict[Value, None] = {}
+
+    def add(self, name: str, expression: Expression) -> None:
+        """Add a set of scalars, if it is not empty."""
+        if expression != EMPTY:
+            self.scalars.append(Scalar(name, expression))
+
+
+class Values:
+    """All values that can be reached from one."""
+
+    def __init__(self, expander: Expander) -> None:
+        self.expander = expander
+        self._values: dict[Literals, Value] = {}
+        self._new: list[Value] = []
+
+    def get(self, literals: Literals) -> Value:
+        """The value of these literals; looked at later by `settle` if it is new."""
+        found = self._values.get(literals)
+        if found is None:
+            if len(self._values) >= MAX_VALUES:
+                raise GrammarLimitError(f"the JSON Schema leads to more than {MAX_VALUES} kinds of values")
+            found = self._values[literals] = Value(literals)
+            self._new.append(found)
+        return found
+
+    def is_productive(self, literals: Literals) -> bool:
+        """Whether there is such a value, all that it is made of being settled."""
+        if NEVER in literals:
+            return False
+        value = self.get(literals)
+        self.settle()
+        return value.productive
+
+    def settle(self) -> None:
+        """Find out about all values that have been asked for, and those that they are made of."""
+        while self._new:
+            found = []
+            while self._new:
+                value = self._new.pop()
+                self._fill(value)
+                found.append(value)
+                for shape in value.shapes:
+                    for literals in shape.members():
+                        self.get(literals)
+            for value in reversed(found):  # members before what they are members of
+                self._check(value)
+
+    def _check(self, first: Value) -> None:
+        waiting = [first]
+        while waiting:
+            value = waiting.pop()
+            if value.productive:
+                continue
+            self.expander.budget.spend()
+            missing: list[Value] = []
+
+            def productive(literals: Literals, missing: list[Value] = missing) -> bool:
+                if NEVER in literals:
+                    return False
+                other = self.get(literals)
+                if not other.productive:
+                    missing.append(other)
+                return other.productive
+
+            if value.scalars or any(shape.is_productive(productive) for shape in value.shapes):
+                value.productive = True
+                waiting += value.waiting
+                value.waiting = {}
+            else:
+                for other in missing:
+                    other.waiting[value] = None
+
+    def _fill(self, value: Value) -> None:
+        expander = self.expander
+        literals = sorted(value.literals)
+        expander.budget.spend(1 + len(literals))
+        kinds = possible_kinds(together(map(expander.outline, literals)))
+        constants: list[bytes] = []
+        for kind, text in CONSTANTS.items():
+            if kinds & kind and self._formula(literals, kind) == TRUE:
+                constants.append(text)
+        if constants:
+            name = "_".join(text.decode().upper() for text in constants)
+            value.scalars.append(Scalar(name, union(*map(literal, constants))))
+        if kinds & NUMBER and (formula := self._formula(literals, NUMBER)) != FALSE:
+            value.add("NUMBER", number_set(formula))
+        if kinds & STRING and (formula := self._formula(literals, STRING)) != FALSE:
+            value.add("STRING", string_set(formula, expander.budget))
+        if kinds & OBJECT:
+            for atoms in alternatives(self._formula(literals, OBJECT), expander):
+                value.shapes.append(object_shape(atoms, expander))
+        if kinds & ARRAY:
+            for atoms in alternatives(self._formula(literals, ARRAY), expander):
+                value.shapes += array_shapes(atoms, expander)
+
+    def _formula(self, literals: list[int], kind: int) -> Formula:
+        return conjunction(self.expander.formula(literal, kind) for literal in literals)

@@ -1,0 +1,36 @@
+"""JSON Schemas and texts: what the grammar accepts."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+from engine_sampler.grammar.reference import ReferenceGrammar
+from engine_sampler.grammar.schema import rules_from_schema
+
+
+class Judge:
+    """The grammar of a schema."""
+
+    def __init__(self, schema: Any, **options: Any) -> None:
+        self._matcher = ReferenceGrammar(rules_from_schema(schema, **options).program(), ()).matcher()
+
+    def accepts(self, text: str | bytes) -> bool:
+        """Whether a whole text is accepted."""
+        matcher = self._matcher.fork()
+        data = text.encode() if isinstance(text, str) else text
+        return bool(matcher.accept_bytes(data) and matcher.is_accepting())
+
+    def accepts_value(self, value: Any) -> bool:
+        """Whether a value is accepted, as `json.dumps` writes it."""
+        return self.accepts(json.dumps(value))
+
+    def begins(self, text: str) -> bool:
+        """Whether a text can be the beginning of one that is accepted."""
+        return bool(self._matcher.fork().accept_bytes(text.encode()))
+
+
+def accepted(schema: Any, *texts: str, **options: Any) -> list[str]:
+    """Those of the texts that the schema's grammar accepts."""
+    judge = Judge(schema, **options)
+    return [text for text in texts if judge.accepts(text)]

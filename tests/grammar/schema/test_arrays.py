@@ -1,0 +1,107 @@
+"""Arrays: items one by one, all alike, counted, contained, distinct."""
+
+from __future__ import annotations
+
+import pytest
+
+from engine_sampler.grammar.errors import GrammarError, UnsupportedKeywordError
+
+from .judging import Judge, accepted
+
+
+def test_the_first_items_have_schemas_of_their_own() -> None:
+    schema = {
+        "type": "array",
+        "prefixItems": [{"type": "integer"}, {"type": "string"}],
+        "items": {"type": "null"},
+    }
+    good = ["[]", "[1]", '[1,"a"]', '[ 1 , "a" , null ]', '[1,"a",null,null]']
+    assert accepted(schema, *good, '["a"]', "[1,2]", '[1,"a",2]', "[1,]") == good
+
+
+def test_items_of_older_drafts_may_be_a_list() -> None:
+    schema = {
+        "$schema": "http://json-schema.org/draft-07/schema#",
+        "items": [{"type": "integer"}],
+        "additionalItems": False,
+        "type": "array",
+    }
+    assert accepted(schema, "[]", "[1]", "[1,2]") == ["[]", "[1]"]
+
+
+@pytest.mark.parametrize(
+    ("low", "high", "prefix"), [(0, 3, 0), (2, 2, 0), (2, None, 1), (1, 4, 2), (3, 5, 1), (0, 1, 3)]
+)
+def test_the_number_of_items_is_in_its_bounds(low: int, high: int | None, prefix: int) -> None:
+    schema = {"type": "array", "prefixItems": [{}] * prefix, "items": {"type": "integer"}, "minItems": low}
+    schema |= {} if high is None else {"maxItems": high}
+    judge = Judge(schema)
+    for count in range(8):
+        assert judge.accepts(str([1] * count)) == (low <= count and (high is None or count <= high)), count
+    if high is not None:
+        assert not judge.begins("[" + "1," * high)
+
+
+def test_an_item_that_cannot_be_ends_the_array() -> None:
+    judge = Judge({"type": "array", "prefixItems": [{"type": "integer"}, False]})
+    assert accepted({"type": "array", "prefixItems": [{"type": "integer"}, False]}, "[]", "[1]") == [
+        "[]",
+        "[1]",
+    ]
+    assert not judge.begins("[1,")
+    with pytest.raises(GrammarError, match="no value is valid"):
+        Judge({"type": "array", "prefixItems": [True, False], "minItems": 2})
+
+
+@pytest.mark.parametrize(("low", "high"), [(1, None), (2, 2), (0, 1), (2, 3)])
+def test_so_many_items_are_contained(low: int, high: int | None) -> None:
+    schema = {"type": "array", "contains": {"minimum": 5}, "minContains": low, "maxItems": 4}
+    schema |= {} if high is None else {"maxContains": high}
+    judge = Judge(schema)
+    for few in range(5):
+        for many in range(5 - few):
+            text = str([1] * few + [9] * many)
+            inside = sum((many, few)) <= 4 and low <= many and (high is None or many <= high)
+            assert judge.accepts(text) == inside, text
+
+
+def test_room_is_kept_for_what_must_be_contained() -> None:
+    judge = Judge({"type": "array", "contains": {"const": "x"}, "maxItems": 2})
+    assert judge.begins("[1,")
+    assert not judge.begins("[1,2")
+
+
+def test_items_are_distinct_where_they_are_constants() -> None:
+    schema = {"type": "array", "items": {"enum": ["a", "b", 1, True]}, "uniqueItems": True}
+    good = ["[]", '["a","b"]', '[true,1,"b","a"]']
+    assert accepted(schema, *good, '["a","a"]', "[1,1.0]", '["c"]') == good
+    many = {
+        "type": "array",
+        "items": {"enum": [f"v{n}" for n in range(60)]},
+        "uniqueItems": True,
+        "minItems": 2,
+    }
+    assert accepted(many, '["v1","v59"]', '["v1","v1"]', '["v1"]') == ['["v1","v59"]']
+
+
+def test_distinct_items_of_any_kind_are_refused_by_name() -> None:
+    schema = {"type": "array", "items": {"type": "string"}, "uniqueItems": True}
+    with pytest.raises(UnsupportedKeywordError, match="uniqueItems"):
+        Judge(schema)
+    with pytest.warns(UserWarning, match="uniqueItems"):
+        judge = Judge(schema, unsupported="warn")
+    assert judge.accepts('["a","a"]')
+    assert Judge({**schema, "maxItems": 1}).accepts('["a"]')
+
+
+def test_more_distinct_items_than_there_are_constants_cannot_be() -> None:
+    with pytest.raises(GrammarError, match="no value is valid"):
+        Judge({"type": "array", "items": {"type": "boolean"}, "uniqueItems": True, "minItems": 3})
+
+
+def test_not_distinct_means_that_two_are_equal() -> None:
+    schema = {"type": "array", "items": {"type": "boolean"}, "not": {"uniqueItems": True}}
+    assert accepted(schema, "[true,true]", "[true,false,true]", "[true,false]", "[]") == [
+        "[true,true]",
+        "[true,false,true]",
+    ]

@@ -1,0 +1,112 @@
+"""Hostile schemas: a clear error, soon, and no crash."""
+
+from __future__ import annotations
+
+import time
+from typing import Any
+
+import pytest
+
+from engine_sampler.grammar.errors import GrammarError, GrammarLimitError
+from engine_sampler.grammar.schema import rules_from_schema
+
+
+def nested(depth: int, wrap: Any, schema: Any) -> Any:
+    for _ in range(depth):
+        schema = wrap(schema)
+    return schema
+
+
+def cyclic() -> dict[str, Any]:
+    schema: dict[str, Any] = {}
+    schema["allOf"] = [schema]
+    return schema
+
+
+HOSTILE = {
+    "deep text": "[" * 100_000 + "]" * 100_000,
+    "deep items": nested(100_000, lambda inner: {"items": inner}, {}),
+    "deep allOf": nested(100_000, lambda inner: {"allOf": [inner]}, {"type": "string"}),
+    "deep not": nested(1000, lambda inner: {"not": inner}, {"type": "string"}),
+    "deep const": {"const": nested(100_000, lambda inner: [inner], 1)},
+    "nested oneOf": nested(
+        12,
+        lambda inner: {"oneOf": [{"properties": {"a": inner}}, inner, {"required": ["b"]}]},
+        {"minProperties": 1},
+    ),
+    "wide oneOf": {"oneOf": [{"properties": {f"a{n}": {"type": "string"}}} for n in range(100)]},
+    "many choices": {
+        "allOf": [{"anyOf": [{"properties": {f"p{n}": {"const": m}}} for m in range(4)]} for n in range(20)]
+    },
+    "many patterns": {"patternProperties": {f"^{n}": {"minimum": n} for n in range(50)}},
+    "many ways": {
+        "unevaluatedProperties": False,
+        "anyOf": [{"properties": {f"p{n}": True}} for n in range(20)],
+    },
+    "counts": {"contains": {"type": "string"}, "minContains": 2000, "maxContains": 3000, "maxItems": 100_000},
+    "containing": {"allOf": [{"contains": {"minimum": n}, "minContains": 3} for n in range(6)]},
+    "residues": {"allOf": [{"multipleOf": n} for n in (97, 89, 83)]},
+    "many kinds of values": {"properties": {f"p{n}": {"items": {"minLength": n}} for n in range(12_000)}},
+    "cyclic": cyclic(),
+}
+
+
+@pytest.mark.parametrize("name", HOSTILE)
+def test_a_hostile_schema_is_refused_soon(name: str) -> None:
+    start = time.process_time()
+    with pytest.raises(GrammarError) as caught:
+        rules_from_schema(HOSTILE[name])
+    assert time.process_time() - start < 2
+    assert isinstance(caught.value, GrammarLimitError) == (name != "cyclic")
+
+
+@pytest.mark.parametrize(
+    "schema",
+    [
+        {"enum": [f"value number {n}" for n in range(20_000)]},
+        {"properties": {f"key{n}": {"type": "string"} for n in range(10_000)}},
+        {"type": "string", "maxLength": 1_000_000, "pattern": "^(a|a)*$"},
+        {"dependentRequired": {f"k{n}": [f"k{n + 1}"] for n in range(500)}},
+        {
+            "$ref": "#/$defs/d0",
+            "$defs": {
+                f"d{n}": {"anyOf": [{"$ref": f"#/$defs/d{min(n + 1, 25)}x"[:-1]}] * 2} for n in range(25)
+            }
+            | {"d25": {"type": "object"}},
+        },
+    ],
+    ids=["constants", "keys", "length", "dependencies", "shared references"],
+)
+def test_a_large_schema_is_compiled_soon(schema: Any) -> None:
+    start = time.process_time()
+    rules_from_schema(schema).program()
+    assert time.process_time() - start < 2
+
+
+@pytest.mark.parametrize(
+    ("schema", "text"),
+    [
+        ([1], "must be an object or a boolean"),
+        ({"type": "strin"}, "none of JSON Schema's types"),
+        ({"properties": [1]}, "properties must be an object"),
+        ({"properties": {1: {}}}, "keys are strings"),
+        ({"enum": {}}, "enum must be an array"),
+        ({"anyOf": {}}, "anyOf must be an array"),
+        ({"items": 5}, "must be an object or a boolean"),
+        ({"minLength": -1}, "minLength must be a whole number"),
+        ({"const": b"x"}, "type bytes"),
+        ({"$ref": 5}, r"\$ref must be a string"),
+        ({"required": "a"}, "required must be an array of strings"),
+        ({"type": "string", "pattern": "("}, r"pattern '\('"),
+    ],
+)
+def test_what_is_no_schema_has_a_clear_error(schema: Any, text: str) -> None:
+    with pytest.raises(GrammarError, match=text):
+        rules_from_schema(schema)
+
+
+def test_options_are_checked() -> None:
+    with pytest.raises(ValueError, match="unsupported must be one of"):
+        rules_from_schema(True, unsupported="ignore")  # type: ignore[arg-type]
+    with pytest.raises(ValueError, match="formats must be one of"):
+        rules_from_schema(True, formats="maybe")  # type: ignore[arg-type]

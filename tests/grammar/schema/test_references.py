@@ -1,0 +1,112 @@
+"""References, drafts, unknown keywords."""
+
+from __future__ import annotations
+
+import warnings
+
+import pytest
+
+from engine_sampler.grammar.errors import GrammarError, UnsupportedKeywordError
+from engine_sampler.grammar.reference import ReferenceGrammar
+from engine_sampler.grammar.rules import Rules, sequence
+from engine_sampler.grammar.schema import add_schema
+
+from .judging import Judge, accepted
+
+TREE = {
+    "$id": "https://example.org/tree",
+    "$dynamicAnchor": "node",
+    "type": "object",
+    "properties": {"value": True, "children": {"type": "array", "items": {"$dynamicRef": "#node"}}},
+}
+
+
+def test_a_schema_may_contain_itself() -> None:
+    schema = {"type": "array", "items": {"$ref": "#"}}
+    assert accepted(schema, "[]", "[[],[[]]]", "[1]") == ["[]", "[[],[[]]]"]
+
+
+def test_references_lead_to_pointers_anchors_and_embedded_schemas() -> None:
+    schema = {
+        "$id": "https://example.org/root",
+        "prefixItems": [
+            {"$ref": "#/$defs/a~1b%25"},
+            {"$ref": "#name"},
+            {"$ref": "inner"},
+            {"$ref": "https://example.org/inner#/$defs/deep"},
+        ],
+        "type": "array",
+        "$defs": {
+            "a/b%": {"type": "integer"},
+            "n": {"$anchor": "name", "type": "string"},
+            "i": {"$id": "inner", "type": "null", "$defs": {"deep": {"type": "boolean"}}},
+        },
+    }
+    assert accepted(schema, '[1,"x",null,true]', '["x"]', "[1,1]", '[1,"x",1]', '[1,"x",null,1]') == [
+        '[1,"x",null,true]'
+    ]
+
+
+def test_a_dynamic_reference_leads_to_the_outermost_anchor() -> None:
+    schema = {
+        "$id": "https://example.org/strict",
+        "$dynamicAnchor": "node",
+        "$ref": "tree",
+        "unevaluatedProperties": False,
+        "$defs": {"tree": TREE},
+    }
+    good = ['{"children":[{"value":1}]}']
+    assert accepted(schema, *good, '{"children":[{"valu":1}]}', '{"x":1}') == good
+    assert Judge(TREE).accepts('{"children":[{"valu":1}]}')
+
+
+@pytest.mark.parametrize(
+    "schema",
+    [{"$ref": "#"}, {"allOf": [{"$ref": "#"}]}, {"not": {"$ref": "#"}}, {"anyOf": [True, {"$ref": "#"}]}],
+)
+def test_a_reference_to_itself_at_the_same_value_is_an_error(schema: object) -> None:
+    with pytest.raises(GrammarError, match="leads back to itself"):
+        Judge(schema)
+
+
+def test_references_that_cannot_be_followed_have_clear_errors() -> None:
+    with pytest.raises(UnsupportedKeywordError, match=r"\$ref to another document.*example.org/x"):
+        Judge({"$ref": "https://example.org/x"})
+    with pytest.raises(GrammarError, match="leads nowhere"):
+        Judge({"$ref": "#/$defs/missing"})
+    assert Judge({"type": "integer", "$defs": {"unused": {"$ref": "https://example.org/x"}}}).accepts("1")
+
+
+def test_up_to_draft_7_a_reference_hides_what_stands_beside_it() -> None:
+    schema = {
+        "definitions": {"a": {"type": "integer"}},
+        "properties": {"x": {"$ref": "#/definitions/a", "minimum": 5}},
+    }
+    assert accepted(schema, '{"x":1}', '{"x":7}') == ['{"x":7}']
+    old = {"$schema": "http://json-schema.org/draft-07/schema#", **schema}
+    assert accepted(old, '{"x":1}', '{"x":7}') == ['{"x":1}', '{"x":7}']
+
+
+def test_unknown_keywords_say_nothing() -> None:
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        assert Judge({"x-order": 1, "title": "t", "default": 3, "examples": [1], "$comment": "c"}).accepts(
+            "[{}]"
+        )
+
+
+def test_a_schema_may_be_text() -> None:
+    assert Judge('{"const": 1}').accepts("1")
+    with pytest.raises(GrammarError, match="not JSON"):
+        Judge("{")
+
+
+def test_a_schema_inside_of_other_rules_reads_its_own_white_space() -> None:
+    rules = Rules()
+    value = add_schema({"type": "object", "properties": {"a": {"type": "array"}}}, rules)
+    rules.start = rules.rule("start")
+    rules.define(rules.start, sequence(value, value))
+    matcher = ReferenceGrammar(rules.program(), ()).matcher()
+    assert matcher.accept_bytes(b'{ "a" : [ 1 ,\n{} ] }{}')
+    assert matcher.is_accepting()
+    assert not matcher.accept_bytes(b" ")

@@ -1,0 +1,138 @@
+"""Strings: how JSON writes them, patterns, lengths, constants."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from engine_sampler.grammar.errors import GrammarError
+from engine_sampler.grammar.schema.formula import (
+    AND,
+    LENGTH,
+    NOT,
+    OR,
+    PATTERN,
+    WITHIN,
+    Formula,
+    conjunction,
+    disjunction,
+)
+from engine_sampler.grammar.schema.matching import Matcher
+from engine_sampler.grammar.schema.strings import holds, string_set
+from engine_sampler.grammar.schema.texts import ANY_BODY, PLAIN_BODY, one_of, quoted
+
+from .judging import Judge, accepted
+
+texts = st.text(st.sampled_from('ab"\\/\n\x00\x7f é\u2028😀'), max_size=4)
+any_body, plain_body = Matcher(ANY_BODY), Matcher(PLAIN_BODY)
+
+atoms = st.one_of(
+    st.tuples(st.just(WITHIN), st.frozensets(texts, min_size=1, max_size=3)),
+    st.tuples(st.just(LENGTH), st.integers(0, 2), st.integers(2, 4)),
+    st.tuples(st.just(PATTERN), st.sampled_from(["^a", "b$", "é", "^[^a]*$", "^(a|😀)*$", r"[\n/]", "^.$"])),
+)
+formulas = st.builds(
+    lambda join, parts: join(parts),
+    st.sampled_from([conjunction, disjunction]),
+    st.lists(st.one_of(atoms, atoms.map(lambda atom: (NOT, atom))), min_size=1, max_size=3),
+)
+
+
+def is_true(formula: Formula, text: str) -> bool:
+    """By the parts: each of them is asked for itself."""
+    if formula[0] in (AND, OR):
+        return (all if formula[0] == AND else any)(is_true(part, text) for part in formula[1])
+    if formula[0] == NOT:
+        return not is_true(formula[1], text)
+    if formula[0] == WITHIN:
+        return text in formula[1]
+    if formula[0] == LENGTH:
+        return formula[1] <= len(text) <= formula[2]
+    return holds(formula, text)
+
+
+@given(texts, st.booleans())
+def test_every_string_is_read_as_json_writes_it(text: str, ascii_only: bool) -> None:
+    body = json.dumps(text, ensure_ascii=ascii_only)[1:-1].encode()
+    assert any_body.matches(body)
+    assert plain_body.matches(body)
+    assert Matcher(one_of([text])).matches(body)
+
+
+@given(formulas, st.lists(texts, min_size=3, max_size=6), st.booleans())
+@settings(max_examples=120, deadline=None)
+def test_a_set_of_strings_holds_those_of_which_the_formula_is_true(
+    formula: Formula, candidates: list[str], ascii_only: bool
+) -> None:
+    matcher = Matcher(string_set(formula))
+    for text in candidates:
+        assert matcher.matches(json.dumps(text, ensure_ascii=ascii_only).encode()) == is_true(formula, text)
+
+
+@pytest.mark.parametrize(
+    ("body", "good"),
+    [
+        (rb"\ud83d\ude00", True),
+        (rb"\uD83D\uDE00", True),
+        (rb"\ud83d", False),
+        (rb"\ude00", False),
+        (rb"\ud83d\u0041", False),
+        (b"\xc3", False),
+        (b"\xed\xa0\x80", False),
+        (b"\n", False),
+        (rb"\x", False),
+        (rb"\/", True),
+        (rb"\u004", False),
+    ],
+)
+def test_a_free_string_is_what_rfc_8259_allows(body: bytes, good: bool) -> None:
+    assert any_body.matches(body) == good
+
+
+def test_an_escaped_ascii_letter_cannot_pass_for_another_key() -> None:
+    schema = {"properties": {"a": {"type": "integer"}}, "type": "object"}
+    assert accepted(schema, '{"a":1}', '{"\\u0061":"x"}', '{"b":"x"}') == ['{"a":1}', '{"b":"x"}']
+
+
+def test_length_counts_code_points_however_they_are_written() -> None:
+    good = ['"\U0001f600\U0001f600"', '"\\ud83d\\ude00a"', '"\\n\\u0041"']
+    assert accepted({"type": "string", "minLength": 2, "maxLength": 2}, *good, '"a"', '"abc"') == good
+
+
+def test_a_pattern_is_searched_and_read_through_escapes() -> None:
+    schema = {"type": "string", "pattern": 'a/"\u00e9'}
+    good = ['"xa/\\"\u00e9y"', '"a\\/\\u0022\\u00E9"', '"a/\\"\\u00e9"']
+    assert accepted(schema, *good, '"a/\\"e"') == good
+
+
+def test_constants_that_other_keywords_rule_out_are_gone() -> None:
+    schema = {"enum": ["a", "bb", "ccc", 1], "minLength": 2, "pattern": "[ab]"}
+    assert accepted(schema, '"a"', '"bb"', '"ccc"', "1") == ['"bb"', "1"]
+
+
+@pytest.mark.parametrize(
+    "schema",
+    [
+        {"type": "string", "minLength": 3, "maxLength": 2},
+        {"type": "string", "pattern": "^a", "allOf": [{"pattern": "^b"}]},
+        {"type": "string", "enum": ["ab"], "not": {"pattern": "a"}},
+        {"type": "string", "pattern": "^a{3}$", "maxLength": 2},
+        {"const": "\ud800"},
+    ],
+)
+def test_a_string_that_cannot_be_is_an_error_and_no_dead_end(schema: Any) -> None:
+    with pytest.raises(GrammarError, match="no value is valid"):
+        Judge(schema)
+
+
+def test_many_constants_that_begin_alike_stay_apart() -> None:
+    names = [f"https://example.org/{n}/{n % 7}" for n in range(3000)]
+    matcher = Matcher(quoted(one_of(sorted(names))))
+    assert matcher.matches(b'"https://example.org/2999/3"')
+    assert matcher.matches(b'"https:\\/\\/example.org/7/0"')
+    assert not matcher.matches(b'"https://example.org/2999/4"')
+    assert not matcher.matches(b'"https://example.org/"')
