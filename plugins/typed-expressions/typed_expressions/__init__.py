@@ -1,0 +1,19 @@
+"""Typed expressions: texts that parse and are well typed, token by token. A plugin for engine-sampler."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from engine_sampler.hookspecs import hookimpl
+
+from .checker import Checker
+from .matcher import TypedExpressions, TypedMatcher
+
+__all__ = ["Checker", "TypedExpressions", "TypedMatcher"]
+
+
+@hookimpl
+def register_grammars(register: Callable[[str, Any], None]) -> None:
+    """Called once when engine-sampler starts; the entry point in pyproject.toml leads here."""
+    register("typed_expressions", TypedExpressions())
