@@ -17,5 +17,5 @@ class Limits:
 
     memory: int = 128 << 20
     shared_memory: int = 512 << 20
-    work: int = 60_000_000
+    work: int = 12_000_000
     text: int = 2 << 20

@@ -18,7 +18,7 @@ void es_fail(es_fault *fault, int code, const char *format, ...)
 
 void es_fail_work(es_fault *fault)
 {
-    es_fail(fault, ES_GRAMMAR_LIMIT, "the limit of work in one call (max_work) is reached");
+    es_fail(fault, ES_GRAMMAR_LIMIT, "the limit of work in one call (Limits.work) is reached");
 }
 
 /* --- memory ----------------------------------------------------------------------------------------- */
@@ -33,9 +33,11 @@ struct es_block {
 
 static void count_bytes(es_pool *pool, size_t more)
 {
-    if (more > pool->limit || pool->used > pool->limit - more)
-        es_fail(pool->fault, ES_GRAMMAR_MEMORY, "the limit of %zu MB of memory (max_memory) is reached",
-                pool->limit >> 20);
+    if (more > pool->limit || pool->used > pool->limit - more) {
+        pool->fault->full = pool;
+        es_fail(pool->fault, ES_GRAMMAR_MEMORY, "the limit of %zu bytes of memory (%s) is reached", pool->limit,
+                pool->name);
+    }
     pool->used += more;
 }
 

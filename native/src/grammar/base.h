@@ -18,6 +18,7 @@ typedef struct es_fault {
     int code;          /* es_grammar_code */
     char text[256];    /* what went wrong, for people */
     int64_t work;      /* steps left to the call under way */
+    const void *full;  /* the pool that reached its limit */
 } es_fault;
 
 /* Leave the call under way with `code` and a text as of printf. */
@@ -39,7 +40,8 @@ typedef struct es_pool {
     es_fault *fault;
     es_block *blocks;  /* the newest first */
     size_t used;       /* bytes in all, with what vectors and tables hold */
-    size_t limit;      /* a fault beyond it */
+    size_t limit;      /* a fault beyond it ... */
+    const char *name;  /* ... names it */
 } es_pool;
 
 /* `size` bytes, aligned to 16, until the pool is emptied; never NULL. */

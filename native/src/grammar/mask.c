@@ -5,7 +5,8 @@
 #include "follow.h"
 
 enum {
-    FEW = 1024,        /* tokens that are kept as a list */
+    FEW = 512,         /* tokens that are kept as a list ... */
+    FEWER = 64,        /* ... or as changes to bits */
     PATIENCE = 100000  /* nodes that are walked before a mask is made byte by byte */
 };
 
@@ -83,7 +84,7 @@ static int32_t keep_mask(es_masks *m, es_out *out, int32_t state)
     es_pool *pool = es_pool_of(m);
     const size_t size = (size_t)es_vocabulary_of(m)->words * sizeof *out->own;
     sort_out(m, out);
-    if (out->tokens.count + out->removed.count > FEW) {
+    if (out->tokens.count + out->removed.count > (out->bits ? FEWER : FEW)) {
         es_out_unshare(m, out);
         es_set_bits(out->own, out->tokens.at, out->tokens.count);
         out->tokens.count = 0;

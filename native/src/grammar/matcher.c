@@ -59,13 +59,14 @@ static void copy_rules(es_grammar *g)
     memcpy(r->first_edge, g->given.first_edge, states);
 }
 
-/* Make the grammar's tables, unless they are made; `anew`: in any case, and the shared ones as well. */
+/* Make the grammar's tables, unless they are made; `anew`: in any case, and the shared ones as well if it
+ * was for them that memory ran out. */
 static void make_tables(es_grammar *g, bool anew)
 {
     es_vocabulary *v = g->vocabulary;
     if (g->masks.states.states.count && g->generation == v->generation && !anew) return;
     drop_tables(g);
-    if (anew) es_vocabulary_empty(v);
+    if (anew && v->fault.full != &g->tables) es_vocabulary_empty(v);
     copy_rules(g);
     es_rules_link(&g->rules, v);
     es_rules_prune(&g->tables, &g->rules);
@@ -449,8 +450,8 @@ es_grammar *es_grammar_new(es_vocabulary *v, const es_grammar_program *program, 
     g->vocabulary = v;
     g->references = 1;
     g->limits = *limits;
-    g->fixed = (es_pool){.fault = &v->fault, .limit = (size_t)limits->max_memory};
-    g->tables = (es_pool){.fault = &v->fault, .limit = (size_t)limits->max_memory};
+    g->fixed = (es_pool){.fault = &v->fault, .limit = (size_t)limits->max_memory, .name = "Limits.memory"};
+    g->tables = g->fixed;
     es_vocabulary_enter(v, limits->max_work);
     *code = build(g, program);
     if (*code) snprintf(error, (size_t)room, "%s", v->fault.text);

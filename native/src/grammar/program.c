@@ -81,7 +81,9 @@ static void copy_terminals(es_pool *pool, es_rules *r, const es_grammar_program 
     for (int32_t t = 0; t < r->terminal_count; ++t)
         check(pool, r->special_starts[t] <= r->special_starts[t + 1] && r->terminal_nodes[t] >= -1, "terminals");
     for (int64_t i = 0; i < p->special_ids_length; ++i)
-        check(pool, r->special_ids[i] >= 0 && r->special_ids[i] < vocabulary, "special tokens");
+        if (r->special_ids[i] < 0 || r->special_ids[i] >= vocabulary)
+            es_fail(pool->fault, ES_GRAMMAR_UNSUPPORTED, "the grammar names token %d, the vocabulary has 0..%d",
+                    r->special_ids[i], vocabulary - 1);
     for (int32_t i = 0; i < r->ignore_count; ++i) {
         const int32_t given = r->ignore[i], own = r->terminal_count + i;
         check(pool, given >= 0 && given < r->terminal_count && r->terminal_nodes[given] >= 0, "ignored terminals");

@@ -51,6 +51,7 @@ static bool operate(int32_t *words, const es_rule *rule, const int32_t *op, int3
 /* The registers behind the edge `e`, -1 where an operation does not pass. */
 static int32_t pass(es_rows *r, const es_edge *e, int32_t rule, int32_t registers)
 {
+    es_work(r->pool->fault, 1);
     if (e->begin == e->end) return registers;
     const es_rules *g = r->rules;
     const int32_t count = g->rules[rule].words;
@@ -143,6 +144,7 @@ static void add_next(es_rows *r, int32_t row, int32_t symbol, const es_wait *wai
     const es_rules *g = r->rules;
     for (int32_t k = 0; k < r->rows.at[row].count; ++k) {
         const es_item item = r->rows.at[row].items[k];
+        es_work(r->pool->fault, 1 + g->first_edge[item.state + 1] - g->first_edge[item.state]);
         for (int32_t i = g->first_edge[item.state]; i < g->first_edge[item.state + 1]; ++i) {
             const es_edge *e = &g->edges[i];
             if (e->symbol != symbol) continue;
@@ -162,6 +164,7 @@ static es_item only_way(es_rows *r, int32_t row, int32_t symbol)
     const es_item none = {-1, 0, -1};
     es_item found = none;
     int32_t ways = 0;
+    es_work(r->pool->fault, r->rows.at[row].count);
     for (int32_t k = 0; k < r->rows.at[row].count; ++k) {
         const es_item item = r->rows.at[row].items[k];
         for (int32_t i = g->first_edge[item.state]; i < g->first_edge[item.state + 1]; ++i) {

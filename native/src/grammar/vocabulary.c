@@ -140,8 +140,8 @@ es_vocabulary *es_vocabulary_new(const uint8_t *bytes, const int64_t *offsets, c
     if (!v) return NULL;
     pthread_mutex_init(&v->lock, NULL);
     v->references = 1;
-    v->pool = (es_pool){.fault = &v->fault, .limit = (size_t)shared_memory};
-    v->own = (es_pool){.fault = &v->fault, .limit = SIZE_MAX};
+    v->pool = (es_pool){.fault = &v->fault, .limit = (size_t)shared_memory, .name = "Limits.shared_memory"};
+    v->own = (es_pool){.fault = &v->fault, .limit = SIZE_MAX, .name = "all"};
     if (build(v, bytes, offsets, kinds, count)) return v;
     free_vocabulary(v);
     return NULL;
@@ -166,6 +166,7 @@ void es_vocabulary_enter(es_vocabulary *v, int64_t max_work)
 {
     pthread_mutex_lock(&v->lock);
     v->fault.work = max_work;
+    v->fault.full = NULL;
     v->expressions.scratch.count = 0;
     v->expressions.depth = 0;
 }
