@@ -21,7 +21,7 @@ from .correction_search import STEPS, ground_of, shortest
 from .errors import GrammarError
 from .grammar import LIMITS, Grammar
 from .limits import Limits
-from .reference.threads import LOST
+from .reference.configurations import LOST
 
 MAX_BYTES = 8192
 """The longest completion that is looked for."""

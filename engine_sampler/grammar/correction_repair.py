@@ -10,7 +10,7 @@ from .correction_outline import FAR
 from .correction_rules import NEVER
 from .correction_search import CONTINUATION_BYTES, Ground, shortest
 from .errors import GrammarLimitError
-from .reference.threads import LOST
+from .reference.configurations import LOST
 
 CERTAIN = 0
 PATIENCE = (CERTAIN, 16, 4)

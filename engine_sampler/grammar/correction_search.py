@@ -11,13 +11,13 @@ from .cache import Cache
 from .correction_lengths import Lengths
 from .correction_outline import Outline, outline_of
 from .correction_rules import NEVER
-from .errors import GrammarLimitError
+from .errors import GrammarError, GrammarLimitError
 from .grammar import Grammar
 from .reference import ReferenceVocabulary
 from .reference.limits import MAX_SHARED_STATES
 from .reference.partitions import meet, representatives
 from .reference.tables import Tables
-from .reference.threads import BETWEEN, Thread
+from .reference.threads import BETWEEN, Thread, Threads
 
 CONTINUATION_BYTES = (1 << 0xC0) - (1 << 0x80)
 """The bytes of a character of UTF-8 but for its first one, as a mask."""
@@ -37,6 +37,8 @@ class Ground:
 
     def __init__(self, grammar: Grammar) -> None:
         self.tables = Tables(grammar.program, ReferenceVocabulary(()))
+        if not isinstance(self.tables.threads, Threads):
+            raise GrammarError("texts are corrected under grammars of the lexer dynamic_complete only")
         self.threads = self.tables.threads
         self._choices: dict[int, tuple[int, ...]] = {}
         self._outlines: dict[int, Outline | None] = {}

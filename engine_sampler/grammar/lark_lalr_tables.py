@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -77,9 +77,9 @@ class _Limited(_Analyzer):  # type: ignore[misc]
         super().compute_includes_lookback()
 
 
-def tables_of(rules: Iterable[Any], start: str) -> Tables:
+def tables_of(rules: list[Any], start: str) -> Tables:
     """The tables of lark's rules. Raises lark's GrammarError for a conflict, and GrammarLimitError."""
-    analysis = _Limited(ParserConf(list(rules), {}, [start]))
+    analysis = _Limited(ParserConf(rules, {}, [start]))
     analysis.compute_lalr()
     table = analysis.parse_table
     numbers: dict[Any, int] = {}
@@ -87,6 +87,7 @@ def tables_of(rules: Iterable[Any], start: str) -> Tables:
     states = [State() for _ in table.states]
     terminals: set[str] = set()
     shifted: set[int] = set()
+    left = {rule.origin.name for rule in rules}
     for number, actions in table.states.items():
         state = states[number]
         for name, (action, target) in actions.items():
@@ -97,7 +98,7 @@ def tables_of(rules: Iterable[Any], start: str) -> Tables:
                 target = -1 - numbers[target]
             if name == END:
                 state.end = target
-            elif name in analysis.rules_of:
+            elif name in left:
                 state.gotos[name] = target
             else:
                 state.actions[name] = target

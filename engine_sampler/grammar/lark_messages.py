@@ -27,7 +27,11 @@ class Messages:
 
     def __init__(self, scan: Scan, written: Mapping[str, str]) -> None:
         self._scan = scan
-        self._written = written
+        self._written = dict(written)
+
+    def call(self, name: str, written: str) -> None:
+        """From now on say `written` instead of `name`."""
+        self._written[name] = written
 
     def place(self, position: int) -> tuple[int, int]:
         """Line and column of the character at `position`."""

@@ -36,9 +36,8 @@ def written_out(trees: Iterable[Any]) -> int:
     """The symbols of all sequences of the rules. Raises GrammarLimitError where they are too many."""
     count = _Count()
     for tree in trees:
-        if tree is not None:
-            ways, length = count.size(tree)
-            count.add(ways * length)
+        ways, length = count.size(tree)
+        count.add(ways * length)
     return count.symbols
 
 

@@ -14,7 +14,7 @@ import re
 from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
-from .errors import GrammarLimitError
+from .errors import GrammarError, GrammarLimitError
 from .expression import (
     AUTOMATON,
     BOTH,
@@ -43,10 +43,13 @@ Place = tuple[int, Registers]
 def lark_text(grammar: Rules | Program) -> str:
     """The grammar as Lark text.
 
-    Raises GrammarLimitError if it would be too long, or if a terminal cannot be said as a regular
-    expression of reasonable size.
+    Raises GrammarError for the tables of a parser, GrammarLimitError if it would be too long, or if a
+    terminal cannot be said as a regular expression of reasonable size.
     """
-    return _Printer(grammar.program() if isinstance(grammar, Rules) else grammar).text()
+    program = grammar.program() if isinstance(grammar, Rules) else grammar
+    if program.parser:
+        raise GrammarError("the tables of a parser cannot be said as Lark text")
+    return _Printer(program).text()
 
 
 class _Edge(NamedTuple):

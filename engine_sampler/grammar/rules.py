@@ -113,7 +113,7 @@ class Program:
     operations       of each operation: its length, then its members
     ignore           terminals that are skipped between others
     parser           the tables of an LALR parser with a lexer for each of its states, or empty: then the
-                     parser is Earley's; see `lark_lalr`
+                     parser is Earley's; see `lalr`
     start            the number of the rule that is the whole text (0, 1, ...)
     """
 

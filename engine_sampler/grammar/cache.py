@@ -1,0 +1,80 @@
+"""A bounded store of what was made before, by what it was made from."""
+
+from __future__ import annotations
+
+import threading
+from collections import OrderedDict
+from collections.abc import Callable, Hashable
+from typing import Generic, NamedTuple, TypeVar
+
+Value = TypeVar("Value")
+
+
+class CacheInfo(NamedTuple):
+    """What a cache has done so far, and what it holds."""
+
+    hits: int
+    misses: int
+    size: int
+    max_size: int
+    weight: int
+    max_weight: int
+
+
+class Cache(Generic[Value]):
+    """The values used last, at most `max_size` of them and `max_weight` in all; for any thread.
+
+    weight  of a value, its bytes for example
+    """
+
+    def __init__(self, max_size: int, max_weight: int, weight: Callable[[Value], int]) -> None:
+        self._max_size, self._max_weight, self._weigh = max_size, max_weight, weight
+        self._values: OrderedDict[Hashable, tuple[Value, int]] = OrderedDict()
+        self._weight = self._hits = self._misses = 0
+        self._lock = threading.Lock()
+
+    def get(self, key: Hashable, make: Callable[[], Value]) -> Value:
+        """The value of `key`; `make` is called where there is none, and may raise: nothing is kept then.
+
+        Two threads that ask for the same new value may both make it; one of the two is kept.
+        """
+        with self._lock:
+            if (found := self._values.get(key)) is not None:
+                self._values.move_to_end(key)
+                self._hits += 1
+                return found[0]
+            self._misses += 1
+        value = make()
+        with self._lock:
+            if (found := self._values.get(key)) is not None:
+                return found[0]
+            self._values[key] = value, self._weigh(value)
+            self._weight += self._values[key][1]
+            self._shrink()
+        return value
+
+    def _shrink(self) -> None:
+        while len(self._values) > self._max_size or (
+            self._weight > self._max_weight and len(self._values) > 1
+        ):
+            _, (_, weight) = self._values.popitem(last=False)
+            self._weight -= weight
+
+    def clear(self) -> None:
+        """Forget all values; the counts of hits and misses stay."""
+        with self._lock:
+            self._values.clear()
+            self._weight = 0
+
+    def resize(self, max_size: int, max_weight: int) -> None:
+        """Set new bounds."""
+        with self._lock:
+            self._max_size, self._max_weight = max_size, max_weight
+            self._shrink()
+
+    def info(self) -> CacheInfo:
+        """Counts since the start, and what is held now."""
+        with self._lock:
+            return CacheInfo(
+                self._hits, self._misses, len(self._values), self._max_size, self._weight, self._max_weight
+            )

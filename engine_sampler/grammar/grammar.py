@@ -1,0 +1,367 @@
+"""`Grammar`: a language that a text is held to, whatever it was written in."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from array import array
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import fields, replace
+from os.path import commonprefix
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, AnyStr, Literal
+
+from ..tokenizer import Tokenizer
+from .cache import Cache, CacheInfo
+from .errors import GrammarError, GrammarLimitError
+from .expression import concat, literal, union
+from .limits import Limits
+from .rules import Program, Rules
+
+if TYPE_CHECKING:
+    from .compiled import CompiledGrammar
+    from .correction import Check, Repair
+
+LIMITS = Limits()
+_FORMAT = "engine_sampler grammar 1"
+
+
+class Grammar:
+    """A language; immutable. Made by one of the `from_` methods, compiled for a tokenizer by `compile`.
+
+    kind     "lark", "json_schema", "regex", "choices", "structural_tag"
+    program  what the engines read
+    key      a hash of its content: equal keys are equal languages
+    weight   bytes of the program
+
+    The `from_` methods raise `GrammarError` for what cannot be read, with line and column where they
+    are known, and `GrammarLimitError` for what exceeds a limit; equal arguments give the same object.
+    """
+
+    def __init__(self, kind: str, program: Program, special_names: Sequence[str] = ()) -> None:
+        self.kind = kind
+        self.program = program
+        self.special_names = tuple(special_names)
+        parts = (getattr(program, name) for name in _ARRAYS)
+        content = b"|".join(part.tobytes() for part in parts)
+        self.weight: int = len(content)
+        content += f"{program.start}{self.special_names}".encode()
+        self.key = hashlib.blake2b(content, digest_size=16).hexdigest()
+
+    def __repr__(self) -> str:
+        return f"<Grammar {self.kind} {self.key[:8]}>"
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Grammar) and self.key == other.key
+
+    def __hash__(self) -> int:
+        return hash(self.key)
+
+    @classmethod
+    def from_lark(
+        cls,
+        text: str,
+        *,
+        lexer: Literal["dynamic_complete", "contextual"] = "dynamic_complete",
+        start: str = "start",
+        import_paths: Iterable[str] = (),
+        declared: Mapping[str, str] | None = None,
+        path: str | None = None,
+    ) -> Grammar:
+        """From a grammar in Lark's language: exactly what lark would accept.
+
+        lexer         "dynamic_complete": as lark's Earley parser with that lexer, so a terminal may end
+                      wherever it can; "contextual": as its LALR parser with that lexer, so a terminal is
+                      as long as it can be, keywords are kept from names, and priorities count
+        start         the rule that is the whole text
+        import_paths  folders to search for imported grammars, before lark's and our own
+        declared      regular expressions for terminals that the grammar leaves to a lexer (%declare)
+        path          the file of the text, where relative imports begin
+
+        Beyond lark's syntax: `<|name|>` and `<[12,20-30]>` are special tokens, `%json {...}` a JSON Schema,
+        `rule[lazy]: ...` ends as soon as it can.
+        """
+        from .lark_grammar import rules_from_lark
+        from .schema import add_schema
+
+        if lexer not in ("dynamic_complete", "contextual"):
+            raise GrammarError(f"lexer is {lexer!r}, allowed are dynamic_complete and contextual")
+
+        _check_text("text", text)
+        paths = tuple(map(str, import_paths))
+        names = _SpecialNames()
+
+        def build() -> Grammar:
+            given: dict[str, Any] = {
+                "start": start,
+                "path": path,
+                "import_paths": paths,
+                "special_tokens": names,
+                "declared": declared,
+            }
+            if lexer == "contextual":
+                from .lark_lalr import rules_from_lalr
+
+                rules = rules_from_lalr(text, **given)
+            else:
+                rules = rules_from_lark(text, **given, schema_rules=add_schema)
+            return cls("lark", rules.program(), names.known)
+
+        key = ("lark", lexer, text, start, paths, tuple(sorted((declared or {}).items())), path)
+        if path is not None or paths or "%import" in text:
+            return build()  # what is imported may have changed since
+        return _GRAMMARS.get(key, build)
+
+    @classmethod
+    def from_json_schema(
+        cls,
+        schema: Any,
+        *,
+        unsupported: Literal["error", "warn"] = "error",
+        formats: Literal["assert", "annotate"] = "assert",
+    ) -> Grammar:
+        """From a JSON Schema (draft 2020-12, with the forms of drafts 4 to 2019-09): the JSON texts of valid
+        values, with any white space between tokens and keys in any order.
+
+        schema       a dict, a bool, or JSON text
+        unsupported  "error" raises `UnsupportedKeywordError` for a keyword that cannot be enforced, "warn"
+                     warns and leaves it out
+        formats      "assert": `format` restricts a string; "annotate": it does not
+        """
+        from .schema import rules_from_schema
+
+        text = schema if isinstance(schema, str) else _json(schema)
+        _check_text("schema", text)
+
+        def build() -> Grammar:
+            rules = rules_from_schema(schema, unsupported=unsupported, formats=formats)
+            return cls("json_schema", rules.program())
+
+        return _GRAMMARS.get(("json_schema", text, unsupported, formats), build)
+
+    @classmethod
+    def from_json_object(cls) -> Grammar:
+        """Any JSON object."""
+        return cls.from_json_schema({"type": "object"})
+
+    @classmethod
+    def from_regex(cls, pattern: str, *, dialect: Literal["python", "ecma"] = "python") -> Grammar:
+        """The texts that `pattern` matches from beginning to end.
+
+        dialect  whose syntax it is in: that of Python's `re`, or of ECMAScript's regular expressions
+        """
+        from .regex import expression
+
+        _check_text("pattern", pattern)
+
+        def build() -> Grammar:
+            return cls("regex", _single("PATTERN", expression(pattern, dialect=dialect)))
+
+        return _GRAMMARS.get(("regex", pattern, dialect), build)
+
+    @classmethod
+    def from_choices(cls, choices: Iterable[str]) -> Grammar:
+        """Exactly one of `choices`."""
+        if isinstance(choices, str):
+            raise TypeError("choices is a string, allowed is a list of strings")
+        texts = tuple(choices)
+        if not texts or not all(isinstance(text, str) for text in texts):
+            raise GrammarError(f"choices are {list(texts)!r}, allowed are one or more strings")
+        _check_text("choices", "".join(texts))
+
+        def build() -> Grammar:
+            return cls("choices", _single("CHOICE", _tree([text.encode() for text in set(texts)])))
+
+        return _GRAMMARS.get(("choices", texts), build)
+
+    @classmethod
+    def from_structural_tag(cls, tag: Any) -> Grammar:
+        """Text with tool calls or the like in it; see `engine_sampler.grammar.tags`.
+
+        tag  a dict or JSON text, as in vLLM and xgrammar: `{"structures": [{"begin", "schema", "end"}],
+             "triggers": [...]}` or `{"type": "structural_tag", "format": {...}}`
+        """
+        from .tags import rules_from_tag
+
+        text = tag if isinstance(tag, str) else _json(tag)
+        _check_text("tag", text)
+        names = _SpecialNames()
+
+        def build() -> Grammar:
+            return cls("structural_tag", rules_from_tag(tag, special_tokens=names).program(), names.known)
+
+        return _GRAMMARS.get(("structural_tag", text), build)
+
+    @classmethod
+    def from_file(cls, path: str | Path) -> Grammar:
+        """From a file: `.lark`, `.json` (a schema) or `.grammar` (what `save` wrote)."""
+        path = Path(path)
+        if path.suffix == ".lark":
+            return cls.from_lark(path.read_text(encoding="utf-8"), path=str(path))
+        if path.suffix == ".json":
+            return cls.from_json_schema(path.read_text(encoding="utf-8"))
+        if path.suffix == ".grammar":
+            return cls.load(path)
+        raise GrammarError(f"{path} is no grammar: allowed are files .lark, .json and .grammar")
+
+    def save(self, path: str | Path) -> None:
+        """Write the grammar to a file, for `load`: plain JSON, the same on every machine."""
+        given = {name: getattr(self.program, name).tolist() for name in _ARRAYS}
+        rest = {name: getattr(self.program, name) for name in ("start", "terminal_names", "rule_names")}
+        content = {"format": _FORMAT, "kind": self.kind, "special": self.special_names, **given, **rest}
+        Path(path).write_text(json.dumps(content, separators=(",", ":")), encoding="utf-8")
+
+    @classmethod
+    def load(cls, path: str | Path) -> Grammar:
+        """A grammar that `save` wrote. Raises GrammarError for another file."""
+        try:
+            content = json.loads(Path(path).read_text(encoding="utf-8"))
+            if content.pop("format") != _FORMAT:
+                raise ValueError("of another version")
+            kind, special = content.pop("kind"), content.pop("special")
+            given: dict[str, Any] = {name: array("i", content[name]) for name in _ARRAYS}
+            given |= {name: tuple(content[name]) for name in ("terminal_names", "rule_names")}
+            return cls(kind, Program(start=int(content["start"]), **given), special)
+        except (ValueError, KeyError, TypeError, AttributeError, OverflowError) as error:
+            raise GrammarError(f"{path} is no saved grammar: {error}") from None
+
+    def compile(self, tokenizer: Tokenizer, *, limits: Limits = LIMITS) -> CompiledGrammar:
+        """The grammar for a tokenizer; from any thread. Compiled grammars of one tokenizer are kept and
+        shared (`engine_sampler.grammar.compiled.cache_info`)."""
+        from .compiled import compiled
+
+        return compiled(self, tokenizer, limits)
+
+    def program_for(self, tokenizer: Tokenizer) -> Program:
+        """The program with the ids that the special tokens have in `tokenizer`.
+
+        Raises GrammarError for a name that is no special token of it.
+        """
+        if not self.special_names:
+            return self.program
+        ids = {tokenizer.token_bytes[i].decode(errors="replace"): i for i in tokenizer.special_token_ids}
+        for name in self.special_names:
+            if name not in ids:
+                raise GrammarError(f"the grammar names the special token {name!r}, which the tokenizer lacks")
+        known = [ids[name] for name in self.special_names]
+        given = (known[-1 - i] if i < 0 else i for i in self.program.special_ids)
+        return replace(self.program, special_ids=array("i", given))
+
+    def check(self, text: str | bytes) -> Check:
+        """Whether `text` is in the language, and where it leaves it."""
+        from .correction import check
+
+        return check(self, text)
+
+    def complete(self, text: AnyStr, **bounds: int) -> AnyStr | None:
+        """A shortest continuation that makes `text` a text of the language; None if there is none.
+
+        bounds  `max_bytes` and `steps` of `correction.complete`
+        """
+        from .correction import complete
+
+        return complete(self, text, **bounds)
+
+    def repair(self, text: AnyStr, **bounds: int) -> Repair[AnyStr]:
+        """A text of the language with as few characters changed as can be.
+
+        bounds  `max_edits` and `steps` of `correction.repair`
+        """
+        from .correction import repair
+
+        return repair(self, text, **bounds)
+
+    def lark(self) -> str:
+        """The grammar as Lark text. Raises GrammarError where it cannot be said in Lark."""
+        from .printing import lark_text
+
+        return lark_text(self.program)
+
+
+_ARRAYS = tuple(field.name for field in fields(Program) if field.type == "array[int]")
+
+_GRAMMARS: Cache[Grammar] = Cache(1024, 64 << 20, lambda grammar: grammar.weight)
+"""Grammars by what they were made from."""
+
+
+def grammar_cache_info() -> CacheInfo:
+    """What the store of grammars holds; `clear_grammar_cache` empties it."""
+    return _GRAMMARS.info()
+
+
+def clear_grammar_cache() -> None:
+    """Forget all grammars that are not in use."""
+    _GRAMMARS.clear()
+
+
+class _SpecialNames(Mapping[str, int]):
+    """Numbers below 0 for names of special tokens, whose ids are known when a grammar is compiled."""
+
+    def __init__(self) -> None:
+        self.known: list[str] = []
+
+    def __getitem__(self, name: str) -> int:
+        if name not in self.known:
+            self.known.append(name)
+        return -1 - self.known.index(name)
+
+    def __contains__(self, name: object) -> bool:
+        return True
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self.known)
+
+    def __len__(self) -> int:
+        return len(self.known)
+
+
+def _check_text(name: str, text: Any) -> None:
+    if not isinstance(text, str):
+        raise TypeError(f"{name} is a {type(text).__name__}, allowed is text")
+    if len(text) > LIMITS.text:
+        raise GrammarLimitError(f"{name} has {len(text)} characters, the limit is {LIMITS.text}")
+
+
+def _json(value: Any) -> str:
+    try:
+        return json.dumps(value, ensure_ascii=False)
+    except RecursionError:
+        raise GrammarLimitError("the schema is nested too deep") from None
+    except (TypeError, ValueError) as error:
+        raise GrammarError(f"the schema is no JSON: {error}") from None
+
+
+def _single(name: str, expression: Any) -> Program:
+    """A grammar of one terminal."""
+    rules = Rules()
+    rules.start = rules.rule("start")
+    rules.define(rules.start, rules.terminal(name, expression))
+    return rules.program()
+
+
+def _tree(texts: list[bytes]) -> Any:
+    """Any of the texts, those with a common beginning joined: a long list is stepped quickly."""
+    texts.sort()
+    return _joined(texts, 0, len(texts), 0)
+
+
+def _joined(texts: list[bytes], low: int, high: int, at: int, depth: int = 0) -> Any:
+    if high - low <= 4 or depth == _MAX_SHARED:
+        return union(*[literal(text[at:]) for text in texts[low:high]])
+    parts = []
+    while low < high:
+        if len(texts[low]) == at:
+            parts.append(literal(b""))
+            low += 1
+            continue
+        end = low
+        while end < high and texts[end][at] == texts[low][at]:
+            end += 1
+        shared = len(commonprefix([texts[low], texts[end - 1]]))  # they are sorted
+        parts.append(concat(literal(texts[low][at:shared]), _joined(texts, low, end, shared, depth + 1)))
+        low = end
+    return union(*parts)
+
+
+_MAX_SHARED = 100
+"""How often texts are parted behind a common beginning."""

@@ -1,0 +1,399 @@
+"""Compiled grammars: kept, shared by threads, saved, pickled, bounded."""
+
+from __future__ import annotations
+
+import gc
+import os
+import pickle
+import random
+import subprocess
+import sys
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from engine_sampler import Tokenizer
+from engine_sampler.grammar import native
+from engine_sampler.grammar.cache import Cache
+from engine_sampler.grammar.compiled import CompiledGrammar, cache_info, clear_cache, compiled, prepare
+from engine_sampler.grammar.errors import GrammarError, GrammarLimitError
+from engine_sampler.grammar.grammar import Grammar, clear_grammar_cache, grammar_cache_info
+from engine_sampler.grammar.limits import Limits
+
+WORDS = ["true", "false", "null", '":', '",', '{"', "}]", "12", "key", "é", "aa", "  "]
+PIECES = [*(bytes([byte]) for byte in range(256)), *(word.encode() for word in WORDS)]
+EOS, CALL = len(PIECES), len(PIECES) + 1
+
+SCHEMA = {
+    "type": "object",
+    "properties": {"key": {"type": "integer"}, "list": {"type": "array", "items": {"type": "boolean"}}},
+    "required": ["key"],
+}
+TEXT = '{"list": [true, false, true], "key": -12}'
+
+ENGINE = "ENGINE_SAMPLER_GRAMMAR_ENGINE"
+
+
+@pytest.fixture
+def tokenizer() -> Tokenizer:
+    """A new one, of which nothing is kept yet."""
+    return Tokenizer([*PIECES, b"<eos>", b"<call>"], [EOS], [CALL])
+
+
+@pytest.fixture
+def in_c(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The engine in C, whatever the environment asks for."""
+    if native.engine() is None:
+        pytest.skip("the native library is not there")
+    monkeypatch.setenv(ENGINE, "native")
+
+
+@pytest.fixture(autouse=True)
+def _empty_store() -> Iterator[None]:
+    clear_grammar_cache()
+    yield
+    clear_grammar_cache()
+
+
+def grammars() -> list[Grammar]:
+    """One of every kind."""
+    structures = [{"begin": "<f>", "schema": SCHEMA, "end": "</f>"}]
+    return [
+        Grammar.from_json_schema(SCHEMA),
+        Grammar.from_json_object(),
+        Grammar.from_lark('start: "a"~2..4 item* <call>?\nitem: /[0-9]+/\n%ignore " "'),
+        Grammar.from_regex(r"(?i)[a-f]{2,5}(-\d+)?"),
+        Grammar.from_choices(["true", "trust", "false"]),
+        Grammar.from_structural_tag({"structures": structures, "triggers": ["<f"]}),
+    ]
+
+
+def mask(matcher: Any, tokens: int = CALL + 1) -> bytes:
+    """The bits of the next token."""
+    bitmask = np.zeros((1, (tokens + 31) // 32), np.int32)
+    matcher.fill_bitmask(bitmask, 0)
+    return bitmask.tobytes()
+
+
+def walk(matcher: Any, seed: int, steps: int = 40) -> list[tuple[bytes, int]]:
+    """A random text under a grammar: of each step its mask and its token."""
+    source, found = random.Random(seed), []
+    for _ in range(steps):
+        bits = mask(matcher)
+        allowed = np.flatnonzero(np.unpackbits(np.frombuffer(bits, np.uint8), bitorder="little")).tolist()
+        token = source.choice([one for one in allowed if one != EOS] or allowed)
+        found.append((bits, token))
+        assert matcher.accept(token)
+        if matcher.is_terminated():
+            break
+    return found
+
+
+def test_equal_arguments_give_the_same_grammar() -> None:
+    before = grammar_cache_info()
+    first = Grammar.from_json_schema(SCHEMA)
+    assert Grammar.from_json_schema(dict(SCHEMA)) is first
+    assert Grammar.from_json_schema(SCHEMA, formats="annotate") is not first
+    after = grammar_cache_info()
+    assert (after.hits - before.hits, after.misses - before.misses, after.size) == (1, 2, 2)
+    assert after.weight >= first.weight > 0
+
+
+def test_a_grammar_that_cannot_be_read_is_not_kept() -> None:
+    for _ in range(2):
+        with pytest.raises(GrammarError):
+            Grammar.from_regex("(")
+    assert grammar_cache_info().size == 0
+
+
+def test_a_grammar_with_imports_is_read_anew(tmp_path: Path) -> None:
+    path = tmp_path / "other.lark"
+    path.write_text('WORD: "a"')
+    first = Grammar.from_lark("start: WORD\n%import other.WORD", import_paths=[str(tmp_path)])
+    path.write_text('WORD: "b"')
+    assert Grammar.from_lark("start: WORD\n%import other.WORD", import_paths=[str(tmp_path)]) != first
+
+
+def test_a_compiled_grammar_is_kept_for_its_tokenizer(tokenizer: Tokenizer) -> None:
+    grammar = Grammar.from_regex("a+")
+    first = grammar.compile(tokenizer)
+    assert grammar.compile(tokenizer) is first
+    assert Grammar.from_regex("a+").compile(tokenizer) is first
+    assert grammar.compile(Tokenizer(PIECES)) is not first
+    assert cache_info(tokenizer)[:3] == (2, 1, 1)
+    clear_cache(tokenizer)
+    assert cache_info(tokenizer).size == 0
+    assert grammar.compile(tokenizer) is not first
+    assert first.matcher().accept_bytes(b"aa")
+
+
+def test_other_limits_make_another_compiled_grammar(tokenizer: Tokenizer) -> None:
+    grammar = Grammar.from_regex("a+")
+    assert grammar.compile(tokenizer) is not grammar.compile(tokenizer, limits=Limits(work=1_000_000))
+
+
+def test_what_is_kept_goes_with_its_tokenizer() -> None:
+    from engine_sampler.grammar.compiled import _PREPARED
+
+    gc.collect()
+    before = len(_PREPARED)
+    tokenizer = Tokenizer(PIECES)
+    prepare(tokenizer)
+    assert len(_PREPARED) == before + 1
+    del tokenizer
+    gc.collect()
+    assert len(_PREPARED) == before
+
+
+def test_a_cache_keeps_what_was_used_last() -> None:
+    cache: Cache[str] = Cache(2, 100, len)
+    for key in "abac":
+        cache.get(key, lambda key=key: key * 10)
+    made: list[str] = []
+    for key in "acb":
+        cache.get(key, lambda key=key: made.append(key) or key)  # type: ignore[func-returns-value]
+    assert made == ["b"]
+
+
+def test_a_cache_is_bounded_by_weight_but_keeps_the_newest() -> None:
+    cache: Cache[str] = Cache(10, 25, len)
+    for key in "abc":
+        cache.get(key, lambda key=key: key * 10)
+    assert cache.info()[2:] == (2, 10, 20, 25)
+    cache.get("large", lambda: "x" * 1000)
+    assert (cache.info().size, cache.info().weight) == (1, 1000)
+    cache.resize(0, 0)
+    assert cache.info().size == 0
+
+
+def test_many_grammars_push_out_the_oldest(tokenizer: Tokenizer, monkeypatch: pytest.MonkeyPatch) -> None:
+    from engine_sampler.grammar import compiled as module
+
+    monkeypatch.setattr(module, "MAX_GRAMMARS", 3)
+    made = [Grammar.from_choices([f"choice {i}"]).compile(tokenizer) for i in range(5)]
+    info = cache_info(tokenizer)
+    assert (info.size, info.max_size) == (3, 3)
+    assert made[4].grammar.compile(tokenizer) is made[4]
+    assert made[0].grammar.compile(tokenizer) is not made[0]
+    assert made[1].matcher().accept_bytes(b"choice 1")
+
+
+def test_threads_that_compile_the_same_grammar_share_one(tokenizer: Tokenizer) -> None:
+    with ThreadPoolExecutor(8) as pool:
+        found = list(pool.map(lambda _: Grammar.from_json_schema(SCHEMA).compile(tokenizer), range(32)))
+    kept = Grammar.from_json_schema(SCHEMA).compile(tokenizer)
+    assert all(one is kept for one in found)
+    assert cache_info(tokenizer).size == 1
+
+
+def test_threads_that_walk_one_grammar_see_the_masks_of_one_thread(tokenizer: Tokenizer) -> None:
+    alone = Tokenizer(tokenizer.token_bytes, [EOS], [CALL])
+    for grammar in grammars():
+        shared = grammar.compile(tokenizer)
+        with ThreadPoolExecutor(4) as pool:
+            together = list(pool.map(lambda seed, one=shared: walk(one.matcher(), seed), range(8)))
+        single = grammar.compile(alone)
+        assert together == [walk(single.matcher(), seed) for seed in range(8)]
+
+
+def test_a_saved_grammar_is_the_same_after_loading(tokenizer: Tokenizer, tmp_path: Path) -> None:
+    for number, grammar in enumerate(grammars()):
+        path = tmp_path / f"{number}.grammar"
+        grammar.save(path)
+        loaded = Grammar.load(path)
+        assert loaded == grammar
+        assert (loaded.kind, loaded.program, loaded.special_names) == (
+            grammar.kind,
+            grammar.program,
+            grammar.special_names,
+        )
+        assert Grammar.from_file(path) == grammar
+        fresh = CompiledGrammar(loaded, tokenizer)
+        assert walk(fresh.matcher(), number) == walk(grammar.compile(tokenizer).matcher(), number)
+
+
+@pytest.mark.parametrize(
+    "content", ["", "{}", "[]", '{"format": "another 1"}', '{"format": "engine_sampler grammar 1"}']
+)
+def test_another_file_is_no_saved_grammar(content: str, tmp_path: Path) -> None:
+    path = tmp_path / "broken.grammar"
+    path.write_text(content)
+    with pytest.raises(GrammarError, match="no saved grammar"):
+        Grammar.load(path)
+
+
+@pytest.mark.usefixtures("in_c")
+def test_a_saved_grammar_that_was_changed_is_refused_and_crashes_nothing(
+    tokenizer: Tokenizer, tmp_path: Path
+) -> None:
+    path = tmp_path / "changed.grammar"
+    Grammar.from_json_schema(SCHEMA).save(path)
+    text = path.read_text()
+    source = random.Random(1)
+    for _ in range(60):
+        at = source.randrange(len(text))
+        path.write_text(text[:at] + source.choice("0123456789,-[]") + text[at + 1 :])
+        try:
+            matcher = Grammar.load(path).compile(tokenizer).matcher()
+            matcher.accept_bytes(TEXT.encode())
+            mask(matcher)
+        except (GrammarError, ValueError):
+            continue
+
+
+def test_grammars_and_compiled_grammars_are_pickled(tokenizer: Tokenizer) -> None:
+    for number, grammar in enumerate(grammars()):
+        assert pickle.loads(pickle.dumps(grammar)) == grammar
+        one = grammar.compile(tokenizer)
+        other = pickle.loads(pickle.dumps(one))
+        assert other is not one
+        assert other.grammar == grammar
+        assert walk(other.matcher(), number) == walk(one.matcher(), number)
+
+
+def test_special_tokens_have_the_ids_of_the_tokenizer(tokenizer: Tokenizer) -> None:
+    grammar = Grammar.from_lark("start: /a*/ <call> <[1,5-9]>?")
+    matcher = grammar.compile(tokenizer).matcher()
+    assert matcher.accept(ord("a"))
+    assert not matcher.fork().accept_bytes(b"<call>")
+    assert matcher.accept(CALL)
+    assert matcher.is_accepting()
+    turned = Tokenizer([b"<call>", *PIECES], (), [0])
+    assert grammar.compile(turned).matcher().accept(0)
+
+
+def test_a_token_id_beyond_the_vocabulary_is_refused(tokenizer: Tokenizer) -> None:
+    with pytest.raises(ValueError, match="token"):
+        Grammar.from_lark("start: <[1-1000]>").compile(tokenizer)
+
+
+def test_a_special_token_that_the_tokenizer_lacks_is_named() -> None:
+    grammar = Grammar.from_lark("start: <call>")
+    with pytest.raises(GrammarError, match="'<call>'"):
+        grammar.compile(Tokenizer(PIECES))
+
+
+def test_the_environment_chooses_the_engine(tokenizer: Tokenizer, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv(ENGINE, "reference")
+    one = Grammar.from_json_schema(SCHEMA).compile(tokenizer)
+    assert (one.engine, one.statistics()) == ("reference", {})
+    assert one.matcher().accept_bytes(TEXT.encode())
+
+
+def test_an_engine_of_another_name_is_refused(tokenizer: Tokenizer, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv(ENGINE, "fast")
+    with pytest.raises(GrammarError, match="auto, native or reference"):
+        prepare(tokenizer)
+
+
+def test_a_missing_library_is_an_error_only_where_it_is_asked_for(
+    tokenizer: Tokenizer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(native, "engine", lambda: None)
+    monkeypatch.setenv(ENGINE, "native")
+    with pytest.raises(GrammarError, match="no grammar engine"):
+        prepare(tokenizer)
+    monkeypatch.setenv(ENGINE, "auto")
+    assert Grammar.from_regex("a").compile(tokenizer).engine == "reference"
+
+
+@pytest.mark.usefixtures("in_c")
+def test_both_engines_walk_alike(tokenizer: Tokenizer, monkeypatch: pytest.MonkeyPatch) -> None:
+    other = Tokenizer(tokenizer.token_bytes, [EOS], [CALL])
+    prepare(tokenizer)
+    monkeypatch.setenv(ENGINE, "reference")
+    prepare(other)
+    for number, grammar in enumerate(grammars()):
+        fast, slow = grammar.compile(tokenizer), grammar.compile(other)
+        assert (fast.engine, slow.engine) == ("native", "reference")
+        assert walk(fast.matcher(), number, 12) == walk(slow.matcher(), number, 12)
+
+
+@pytest.mark.usefixtures("in_c")
+def test_tables_that_reach_their_memory_are_made_anew_and_change_no_mask(tokenizer: Tokenizer) -> None:
+    grammar = Grammar.from_lark('start: "(" start ")" | "[" start "]" | "{" start "}" | "x"')
+    small = grammar.compile(tokenizer, limits=Limits(memory=1_000_000))
+    large = grammar.compile(Tokenizer(tokenizer.token_bytes, [EOS], [CALL]))
+    source = random.Random(2)
+    kept = []
+    for _ in range(40):
+        pair = [small.matcher(), large.matcher()]
+        text = "".join(source.choices("([{", k=120)).encode()
+        assert all(one.accept_bytes(text[:60]) and one.accept_bytes(text[60:]) for one in pair)
+        assert mask(pair[0]) == mask(pair[1])
+        kept.append((text, pair))
+    assert small.statistics()["rebuilt"] > 0
+    assert small.statistics()["memory"] < 2_000_000
+    assert large.statistics()["rebuilt"] == 0
+    for text, pair in kept:
+        for one in pair:
+            one.rollback(1)
+            closing = text[:60][::-1].translate(bytes.maketrans(b"([{", b")]}"))
+            assert one.fork().accept_bytes(b"x" + closing)
+            assert not one.fork().accept_bytes(b"x" + closing + b")")
+        assert mask(pair[0]) == mask(pair[1])
+
+
+@pytest.mark.usefixtures("in_c")
+def test_a_text_that_fits_in_no_memory_is_refused_and_leaves_the_matcher_as_it_was(
+    tokenizer: Tokenizer,
+) -> None:
+    grammar = Grammar.from_lark('start: "(" start ")" | "x"')
+    matcher = grammar.compile(tokenizer, limits=Limits(memory=400_000)).matcher()
+    with pytest.raises(GrammarLimitError, match="memory"):
+        matcher.accept_bytes(b"(" * 100_000)
+    assert matcher.accept_bytes(b"(x)")
+    assert matcher.is_accepting()
+
+
+@pytest.mark.usefixtures("in_c")
+def test_a_limit_of_work_is_named_and_leaves_the_matcher_as_it_was(tokenizer: Tokenizer) -> None:
+    grammar = Grammar.from_lark('start: start start | "a" | "b"')
+    matcher = grammar.compile(tokenizer, limits=Limits(work=20_000)).matcher()
+    with pytest.raises(GrammarLimitError, match="work"):
+        matcher.accept_bytes(b"ab" * 2000)
+    assert matcher.accept_bytes(b"ab")
+    assert matcher.is_accepting()
+
+
+@pytest.mark.usefixtures("in_c")
+def test_a_grammar_larger_than_its_memory_is_refused(tokenizer: Tokenizer) -> None:
+    grammar = Grammar.from_choices([f"choice number {i}" for i in range(2000)])
+    with pytest.raises(GrammarLimitError, match="memory"):
+        grammar.compile(tokenizer, limits=Limits(memory=10_000)).matcher().accept_bytes(b"choice number 1")
+
+
+def test_forced_tokens_spell_what_must_come_next(tokenizer: Tokenizer) -> None:
+    matcher = Grammar.from_choices(["key: true", "key: trust"]).compile(tokenizer).matcher()
+    forced = matcher.forced_tokens()
+    assert b"".join(PIECES[token] for token in forced) == b"key: tru"[: sum(len(PIECES[t]) for t in forced)]
+    assert forced[0] == PIECES.index(b"key")
+    assert matcher.validate(forced) == len(forced)
+    assert all(matcher.accept(token) for token in forced)
+    assert matcher.accept_bytes(b"key: trust"[sum(len(PIECES[t]) for t in forced) :])
+    assert matcher.forced_tokens() == []
+
+
+def test_nothing_is_forced_where_there_is_a_choice(tokenizer: Tokenizer) -> None:
+    assert Grammar.from_regex("a|b").compile(tokenizer).matcher().forced_tokens() == []
+    assert Grammar.from_regex("a?").compile(tokenizer).matcher().forced_tokens() == []
+
+
+def test_another_process_makes_the_same_grammar(tmp_path: Path) -> None:
+    path = tmp_path / "tag.grammar"
+    grammars()[-1].save(path)
+    code = f"from engine_sampler.grammar.grammar import Grammar; print(Grammar.load({str(path)!r}).key)"
+    environment = os.environ | {"PYTHONHASHSEED": "7"}
+    done = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, check=True, env=environment
+    )
+    assert done.stdout.strip() == grammars()[-1].key
+
+
+def test_the_function_behind_compile_is_the_same_for_pickles(tokenizer: Tokenizer) -> None:
+    grammar = Grammar.from_regex("a")
+    assert compiled(grammar, tokenizer) is grammar.compile(tokenizer)

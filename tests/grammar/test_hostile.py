@@ -1,0 +1,262 @@
+"""Grammars, schemas, patterns and texts that try to cost seconds, gigabytes or the process."""
+
+from __future__ import annotations
+
+import random
+import resource
+import string
+import sys
+from collections.abc import Callable, Iterator
+from typing import Any, NamedTuple
+
+import numpy as np
+import pytest
+
+from engine_sampler import Record, SamplingParams, Tokenizer
+from engine_sampler.grammar import native
+from engine_sampler.grammar.compiled import prepare
+from engine_sampler.grammar.errors import GrammarError, GrammarLimitError
+from engine_sampler.grammar.grammar import Grammar
+from engine_sampler.grammar.limits import Limits
+
+from ..engines import EOS, TOKENIZER, VOCAB, alone, make_scheduler, outcome, run_to_end
+
+MEGABYTES = 256
+LIMITS = Limits(memory=64 << 20)
+PIECE = 8
+"""Bytes between two masks."""
+DEEP = 100_000
+
+pytestmark = pytest.mark.skipif(native.engine() is None, reason="the native library is not there")
+
+
+class Case(NamedTuple):
+    """A grammar with a text of it; or, with `refused`, words of the error that it meets."""
+
+    name: str
+    make: Callable[[], Grammar]
+    text: str = ""
+    refused: str = ""
+    complete: bool = True
+    """Whether the text is in the language; else it only begins one."""
+
+
+def regex(name: str, pattern: str, text: str = "", refused: str = "", complete: bool = True) -> Case:
+    return Case(f"regex: {name}", lambda: Grammar.from_regex(pattern), text, refused, complete)
+
+
+def lark(name: str, grammar: str, text: str = "", refused: str = "", complete: bool = True) -> Case:
+    return Case(f"lark: {name}", lambda: Grammar.from_lark(grammar), text, refused, complete)
+
+
+def schema(name: str, given: Any, text: str = "", refused: str = "", complete: bool = True) -> Case:
+    return Case(f"schema: {name}", lambda: Grammar.from_json_schema(given), text, refused, complete)
+
+
+def regexes() -> Iterator[Case]:
+    mixed = "".join(random.Random(1).choices("xya", k=1500))
+    yield regex("nested counts", "((a{1000}){1000})", "a" * 3000, complete=False)
+    yield regex("deeper counts", "((((a{30}){30}){30}){30}){30}", "a" * 3000, complete=False)
+    yield regex("nested ranges", "((a{1,1000}){1,1000}){1,1000}", "a" * 3000, "limit of work")
+    yield regex("a count without bounds", "a{1000000000}", "a" * 300, complete=False)
+    for pattern in ("(a|a)*", "((a|a)*)*", "(a|aa)+", "(a*)*", "((a?)*)*", "(a*){1000}", "(a+)+$"):
+        yield regex(pattern, pattern, "a" * 1500)
+    yield regex("(a*)*b", "(a*)*b", "a" * 1500, complete=False)
+    yield regex("optional letters", "(a?){1000}a{1000}", "a" * 1500)
+    yield regex("a letter far from the end", ".*x.{1000}", mixed[:499] + "x" * 1001)
+    yield regex("letters far apart", ".{0,100000}x.{0,100000}y", mixed + "xy")
+    yield regex("many beginnings", "(.*a){20}", "a" * 1500)
+    yield regex(
+        "many pairs", "|".join(f".*{a}.*{b}" for a in string.ascii_lowercase for b in "xyz"), "az" * 300
+    )
+    yield regex(
+        "many primes", "|".join(f"(a{{{p}}})*b{p}" for p in (2, 3, 5, 7, 11, 13, 17, 19)), "a" * 1500 + "b2"
+    )
+    yield regex(
+        "all of the alphabet",
+        "".join(f"(?=.*{c})" for c in string.ascii_lowercase) + ".*",
+        "",
+        "limit of work",
+    )
+    yield regex("nested groups", "(" * 10_000 + "a" + ")" * 10_000, "", "nested more than")
+    yield regex("a hundred thousand groups", "(" * DEEP + "a" + ")" * DEEP, "", "characters, more than")
+    yield regex("a megabyte", "a?" * 500_000, "", "characters, more than")
+    yield regex("many words", "|".join(f"w{i}" for i in range(4000)), "w3999")
+
+
+def larks() -> Iterator[Case]:
+    yield lark("left recursion", 'start: start "a" | "a"', "a" * 10_000)
+    yield lark("right recursion", 'start: "a" start | "a"', "a" * 10_000)
+    yield lark("hidden left recursion", 'start: empty start "a" | "a"\nempty: "b"?', "b" * 100 + "a" * 500)
+    yield lark("hidden right recursion", 'start: "a" start empty |\nempty: "b"?', "a" * 800)
+    yield lark("ambiguity", 'start: start start | "a"', "a" * 400)
+    yield lark("more ambiguity", 'start: start start start | start start | "a"', "a" * 150)
+    yield lark("units in a circle", 'start: x\nx: y | "a"\ny: x | start', "a")
+    yield lark("many empty rules", 'start: e e e e e e e e "a"\ne: | e e | "b"', "b" * 200 + "a")
+    rules = "\n".join(f'r{i}: r{(i * 7 + 1) % 40} r{(i * 11 + 3) % 40} | "a" |' for i in range(40))
+    yield lark("rules of each other", f"{rules}\nstart: r0", "a" * 20)
+    yield lark("a zero-width terminal", 'start: A "a"\nA: /a*/', "a" * 1500)
+    yield lark("zero-width terminals", "start: (A | B)*\nA: /a*/\nB: /b*/", "ab" * 500)
+    yield lark("zero-width ignored", 'start: "a"*\n%ignore / */\n%ignore /( *\\n*)*/', " a \n" * 300)
+    yield lark("palindromes", 'start: "a" start "a" | "b" start "b" |', "ab" * 500, complete=False)
+    yield lark("deep input", 'start: "(" start ")" | "x"', "(" * DEEP + "x" + ")" * DEEP)
+    yield lark("nested counts", 'start: (("a"~1000)~1000)~1000', "a" * 1500, complete=False)
+    yield lark("many optional parts", "start: " + " ".join(f'"{i}."?' for i in range(300)), "0.7.299.")
+    yield lark("many small choices", "start: " + '("a"|"b"|"c")? ' * 200, "abc" * 60)
+    doubled = "\n".join(f"t{i}{{x}}: t{i - 1}{{x}} t{i - 1}{{x}}" for i in range(1, 60))
+    yield lark(
+        "templates that double", f'start: t59{{"a"}}\n{doubled}\nt0{{x}}: x', "a" * 300, complete=False
+    )
+    yield lark("endless templates", 'start: t{"a"}\nt{x}: x | t{y{x}}\ny{x}: x "b"', "", "templates")
+    terminals = "\n".join(f"T{i}: T{i - 1} T{i - 1}" for i in range(1, 60))
+    yield lark("terminals that double", f'start: T59\n{terminals}\nT0: "a"', "", "terminals grow")
+    yield lark("deep text", "start: " + "(" * DEEP + '"a"' + ")" * DEEP, "", "deep")
+    yield lark("many words", "start: " + '"a" ' * 200_000, "", "more than|longer than")
+    yield lark("a long comment", "//" + "x" * 1_900_000 + '\nstart: "a"', "", "longer than")
+    yield lark("deep JSON", "start: %json " + "[" * DEEP, "", "deep|JSON")
+    yield lark("an endless text", 'start: "a" start', "", "no text|empty|ends")
+
+
+def schemas() -> Iterator[Case]:
+    nested: Any = {"type": "integer"}
+    for _ in range(300):
+        nested = {"type": "array", "items": nested}
+    yield schema("nested arrays", nested, "[" * 300 + "1" + "]" * 300)
+    yield schema("deep input", {}, "[" * DEEP + "]" * DEEP)
+    deep: Any = 1
+    for _ in range(DEEP):
+        deep = {"not": deep}
+    yield schema("nested too deep", deep, "", "deep")
+    yield schema("deep text", '{"not":' * DEEP + "{}" + "}" * DEEP, "", "deep")
+    yield schema("a deep constant", '{"const":' + "[" * DEEP + "]" * DEEP + "}", "", "deep")
+    yield schema("a huge enum", {"enum": [f"value {i}" for i in range(20_000)]}, '"value 19999"')
+    yield schema("all but a huge enum", {"not": {"enum": [f"v{i}" for i in range(10_000)]}}, '"v1x"')
+    keys = ",".join(f'"key{i}":{{"type":"string","maxLength":{i}}}' for i in range(22_000))
+    text = '{"properties":{' + keys + "}}"
+    assert len(text) > 1_000_000
+    yield schema("a megabyte", text, "", "steps of rewriting")
+    yield schema("longer than any", " " * 3_000_000 + "{}", "", "characters, the limit")
+    names = {f"k{i}": {"type": "integer"} for i in range(2000)}
+    every = {"properties": names, "required": [*names], "additionalProperties": False}
+    yield schema("many required keys", every, '{"k7": 1, "k9"', complete=False)
+    double = {f"a{i}": {"allOf": [{"$ref": f"#/$defs/a{i + 1}"}] * 2} for i in range(60)} | {
+        "a60": {"const": 1}
+    }
+    yield schema("references that double", {"$ref": "#/$defs/a0", "$defs": double}, "1")
+    circle = {"a": {"$ref": "#/$defs/b"}, "b": {"$ref": "#/$defs/a"}}
+    yield schema("references in a circle", {"$ref": "#/$defs/a", "$defs": circle}, "", "leads back to itself")
+    ways = [{"anyOf": [{"required": [f"{a}{i}"]} for a in "abc"]} for i in range(14)]
+    yield schema("products of ways", {"allOf": ways}, '{"a0": 1, "b1"', complete=False)
+    tagged = [{"properties": {"t": {"const": i}}, "required": ["t"]} for i in range(1000)]
+    yield schema("a thousand of which one", {"oneOf": tagged}, "", "more than")
+    either: Any = {"type": "string"}
+    for i in range(40):
+        either = {"oneOf": [either, {"type": "object", "required": [f"k{i}"]}]}
+    yield schema("one of, within one of", either, "", "more than")
+    patterns = {f"^.*{c}.{{10}}$": {"minimum": i} for i, c in enumerate(string.ascii_lowercase)}
+    yield schema("patterns of keys", {"patternProperties": patterns}, "", "more than")
+    yield schema("a count of residues", {"type": "integer", "multipleOf": 99_999_999_977}, "", "residues")
+    yield schema("many digits", f'{{"type": "number", "minimum": {"9" * 5000}}}', "", "digits")
+    counted = {"type": "array", "items": {"type": "string", "maxLength": 10**6}, "maxItems": 10**6}
+    yield schema("large counts", counted, '["a", "b"]')
+    yield schema(
+        "a pattern of counts",
+        {"type": "string", "pattern": "^((a{100}){100}){100}$"},
+        '"aaaa',
+        complete=False,
+    )
+    forbidden = {"not": {"required": [f"k{i}" for i in range(200)]}}
+    yield schema("not all of the keys", forbidden, '{"k1": 1}')
+
+
+def tags() -> Iterator[Case]:
+    triggers = [f"<tool{i}>" for i in range(300)]
+    given = {
+        "structures": [{"begin": one, "schema": True, "end": "!"} for one in triggers],
+        "triggers": triggers,
+    }
+    yield Case("tag: many triggers", lambda: Grammar.from_structural_tag(given), "<tool7>1! x")
+    stops = {"type": "any_text", "excludes": ["a" * 5000 + "b"]}
+    yield Case("tag: a long exclusion", lambda: Grammar.from_structural_tag({"format": stops}), "a" * 6000)
+
+
+CASES = [*regexes(), *larks(), *schemas(), *tags()]
+
+
+@pytest.fixture(scope="module")
+def tokenizer() -> Tokenizer:
+    """The bytes, EOS, and some longer tokens."""
+    words = ["aa", "aaaa", "((", "))", "[[", "]]", '"v', '":', "true", "abc"]
+    pieces = [*(bytes([byte]) for byte in range(256)), *(word.encode() for word in words)]
+    made = Tokenizer([*pieces, b"<eos>"], [len(pieces)])
+    prepare(made)
+    return made
+
+
+@pytest.mark.parametrize("case", CASES, ids=[case.name for case in CASES])
+def test_it_is_read_or_refused_within_the_limits(case: Case, tokenizer: Tokenizer) -> None:
+    before = _peak()
+    if case.refused:
+        with pytest.raises(GrammarError, match=case.refused):
+            _walk(case, tokenizer)
+    else:
+        assert _walk(case, tokenizer) is case.complete
+    assert _peak() - before < MEGABYTES
+
+
+def _peak() -> float:
+    """The most memory that the process has had, in megabytes."""
+    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    return peak / 2**20 if sys.platform == "darwin" else peak / 2**10
+
+
+def _walk(case: Case, tokenizer: Tokenizer) -> bool:
+    """Read the text of a case, with a mask before each piece; whether it is in the language."""
+    matcher = case.make().compile(tokenizer, limits=LIMITS).matcher()
+    bitmask = np.zeros((1, (len(tokenizer) + 31) // 32), np.int32)
+    data = case.text.encode()
+    piece = PIECE if len(data) < 5000 else 512
+    for at in range(0, len(data), piece):
+        matcher.fill_bitmask(bitmask, 0)
+        assert matcher.accept_bytes(data[at : at + piece]), f"refused at byte {at}"
+    matcher.fill_bitmask(bitmask, 0)
+    return bool(matcher.is_accepting())
+
+
+def test_the_text_of_a_hostile_choice_is_refused() -> None:
+    with pytest.raises(GrammarLimitError, match="limit is"):
+        Grammar.from_choices(["x" * 3_000_000])
+    with pytest.raises(GrammarLimitError, match="nested too deep"):
+        Grammar.from_structural_tag("[" * DEEP)
+
+
+def test_a_grammar_that_meets_a_limit_ends_only_its_request() -> None:
+    """No token has the letter z: the text goes on with a."""
+    slow = Grammar.from_regex("((a{1,1000}){1,1000}){1,1000}z").compile(TOKENIZER, limits=Limits(work=20_000))
+    sound = Grammar.from_regex("[ab]*").compile(TOKENIZER)
+    scheduler = make_scheduler()
+    params = SamplingParams(seed=5, max_tokens=30)
+    scheduler.add(params, request_id="slow", grammar=slow)
+    scheduler.add(params, request_id="sound", grammar=sound)
+    scheduler.add(params, request_id="free")
+    run_to_end(scheduler)
+    record = scheduler.record("slow")
+    assert record.finish_reason == "error"
+    assert "limit of work" in str(record.error)
+    assert outcome(scheduler.record("sound")) == outcome(alone(params, grammar=sound))
+    assert outcome(scheduler.record("free")) == outcome(alone(params))
+
+
+def test_a_dead_end_of_the_vocabulary_ends_only_its_request() -> None:
+    """The grammar goes on with a letter that no token can write."""
+    dead = Grammar.from_regex("ab?z").compile(TOKENIZER)
+    scheduler = make_scheduler()
+    params = SamplingParams(seed=6, max_tokens=10)
+    scheduler.add(params, request_id="dead", grammar=dead)
+    scheduler.add(params, request_id="free")
+    run_to_end(scheduler)
+    record: Record = scheduler.record("dead")
+    assert record.finish_reason == "error"
+    assert "leaves no token" in str(record.error)
+    assert not {EOS, *range(10, VOCAB)} & set(record.token_ids)
+    assert outcome(scheduler.record("free")) == outcome(alone(params))
