@@ -1,6 +1,7 @@
 """engine_sampler: logits in, tokens out, for many requests at once.
 
-An engine holds a `Scheduler`; `sample` and `process_logits` do without one. Plugins subclass
+An engine holds a `Scheduler`; `sample` and `process_logits` do without one. A `Grammar` holds a text to a
+language. Plugins subclass
 `Sampler`, `Truncation`, `Selector`, `StoppingCriteria` or `Backend` and register by `hookimpl`.
 """
 
@@ -18,6 +19,7 @@ from .contract import (
     Vocabulary,
     Watch,
 )
+from .grammar import Grammar, GrammarError
 from .hookspecs import hookimpl
 from .logprobs import Logprobs, logprobs
 from .params import SamplingParams
@@ -30,6 +32,8 @@ from .tokenizer import Tokenizer
 __all__ = [
     "Backend",
     "Example",
+    "Grammar",
+    "GrammarError",
     "Logprobs",
     "Param",
     "ParameterError",

@@ -10,6 +10,7 @@ import numpy as np
 from .arrays import LogitRows
 from .contract import Backend, Batch
 from .grouping import Roster
+from .masks import Masks
 from .request import Request
 from .results import StepResult
 from .scoring import Scores
@@ -26,11 +27,14 @@ class Step:
     A request costs Python only where its slot, its token or its configuration asks for it.
     """
 
-    def __init__(self, backend: Backend, logits: LogitRows, slots: Slots, penalized: Penalized) -> None:
+    def __init__(
+        self, backend: Backend, logits: LogitRows, slots: Slots, masks: Masks, penalized: Penalized
+    ) -> None:
         self._backend = backend
         self._logits = logits
         self._n = len(logits)
         self._slots = slots
+        self._masks = masks
         self._penalized = penalized
         self._scores: Scores | None = None
         self.token_ids = _filled(self._n, -1, np.int64)
@@ -103,10 +107,11 @@ class Step:
     def _bitmask(self, roster: Roster, where: np.ndarray) -> np.ndarray:
         """int32 [rows, ceil(vocab / 32)] with the grammars' masks. A grammar that fails ends its request
         and leaves no token."""
-        bitmask = np.zeros((self._n, -(-self._slots.vocabulary.size // 32)), np.int32)
-        for place in roster.masked:
-            if (words := roster.requests[place].prepare()) is not None:
-                bitmask[where[place]] = words
+        masks = self._masks.fill(roster.requests, roster.masked)
+        if where is roster.places:
+            return masks
+        bitmask = np.zeros((self._n, masks.shape[1]), np.int32)
+        bitmask[where[roster.masked]] = masks[roster.masked]
         return bitmask
 
     def _judge(

@@ -11,7 +11,7 @@ from .contract import Sampler, Selector
 from .orders import full_order
 from .registry import Registry, default_registry
 
-EDITS = ("allowed_token_ids", "bad_words", "ignore_eos", "min_tokens", "logit_bias")
+EDITS = ("allowed_token_ids", "bad_words", "ignore_eos", "min_tokens", "logit_bias", "grammar_bias")
 """The fixed first steps, behind the grammar's bitmask; a plugin's edits follow them."""
 
 

@@ -1,4 +1,4 @@
-"""The `engine-sampler` command: demo, generate, plugins, explain, check."""
+"""The `engine-sampler` command: demo, generate, plugins, explain, check, grammar."""
 
 from __future__ import annotations
 
@@ -141,6 +141,20 @@ def check(arguments: argparse.Namespace) -> bool:
     return failed
 
 
+def grammar(arguments: argparse.Namespace) -> bool:
+    """Print a grammar as Lark, or hold a text against it; exit status 1 if the text is not in it."""
+    from .grammar.command import language_of, try_text
+
+    if arguments.text is None and arguments.action != "check":
+        raise ValueError(f"--{arguments.action} needs a text: --text FILE")
+    language = language_of(arguments)
+    if arguments.text is None:
+        print(language.lark())
+        return False
+    text = sys.stdin.read() if arguments.text == "-" else Path(arguments.text).read_text(encoding="utf-8")
+    return try_text(language, text, arguments.action)
+
+
 def _session(arguments: argparse.Namespace) -> Session:
     from .demo.engine import Engine
     from .demo.session import Session
@@ -191,6 +205,7 @@ def _parser() -> argparse.ArgumentParser:
         (plugins, _plugins_options),
         (explain, _explain_options),
         (check, _check_options),
+        (grammar, _grammar_options),
     ):
         about = command.__doc__
         added = commands.add_parser(command.__name__, help=about, description=about, allow_abbrev=False)
@@ -240,6 +255,22 @@ def _explain_options(parser: argparse.ArgumentParser) -> None:
 
 def _check_options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("path", metavar="PATH", help="a shared library behind engine_sampler.h")
+
+
+def _grammar_options(parser: argparse.ArgumentParser) -> None:
+    parser.usage = "%(prog)s (--schema FILE | --lark FILE | --regex TEXT | --name NAME) [option ...]"
+    source = parser.add_mutually_exclusive_group(required=True)
+    source.add_argument("--schema", metavar="FILE", help="a JSON Schema")
+    source.add_argument("--lark", metavar="FILE", help="a grammar in Lark's language")
+    source.add_argument("--regex", metavar="TEXT", help="a regular expression for the whole text")
+    source.add_argument("--name", metavar="NAME", help="a grammar of a plugin or of the package")
+    parser.add_argument("--text", metavar="FILE", help="a text to try; - is standard input")
+    action = parser.add_mutually_exclusive_group()
+    for name, about in (("complete", "print what completes the text"), ("repair", "print the text repaired")):
+        action.add_argument(f"--{name}", dest="action", action="store_const", const=name, help=about)
+    parser.set_defaults(action="check")
+    unsupported = "keywords that cannot be enforced: an error, or a warning"
+    parser.add_argument("--unsupported", choices=("error", "warn"), default="error", help=unsupported)
 
 
 def _refuse(argument: str, parsed: argparse.Namespace) -> NoReturn:

@@ -9,9 +9,9 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from .backends.choose import best_backend, named_backend
-from .backends.host import NumpyBackend, RowFault, checked_row
+from .backends.host import NumpyBackend, RowFault, checked_row, unpack_bitmask
 from .chain import Chain, build_chain
-from .contract import Backend, Sampler, Selector, Vocabulary
+from .contract import Backend, ParameterError, Sampler, Selector, Vocabulary
 from .labels import token_text
 from .ledger import History, TokenIds
 from .logprobs import log_sum_exp
@@ -20,6 +20,7 @@ from .ranking import top_columns
 from .registry import default_registry
 from .rows import Rows
 from .slots import Slot, Slots
+from .structured import asked, constraint_of, matcher_of
 from .tokenizer import Tokenizer
 
 
@@ -108,7 +109,8 @@ def trace(
     slot = Slot(build_chain(params), History(prompt_token_ids, output_token_ids))
     rows = _one_row(slot, params, Vocabulary(len(given), eos, tokenizer))
     try:
-        return _Trace(checked_row(given).copy(), params, rows, top).run(slot.chain, _chosen(backend))
+        tracing = _Trace(checked_row(given).copy(), params, rows, top)
+        return tracing.run(slot.chain, _chosen(backend), _mask(params, rows, output_token_ids))
     except RowFault as fault:
         raise ValueError(str(fault)) from None
 
@@ -141,8 +143,13 @@ class _Trace:
         self.top = top
         self.steps: list[Step] = []
 
-    def run(self, chain: Chain, backend: Backend) -> list[Step]:
+    def run(self, chain: Chain, backend: Backend, allowed: np.ndarray | None) -> list[Step]:
         self.note("logits", "logits")
+        if allowed is not None:
+            self.row[~allowed] = -np.inf
+            if self.row.max() == -np.inf:
+                raise RowFault("the grammar leaves no token")
+            self.note("grammar", "edit", settings={name: self.params[name] for name in asked(self.params)})
         for sampler in chain.samplers:
             runner = _runner(backend, sampler)
             runner.apply(runner.compile(Chain((sampler,), chain.selector)), self.row[None], self.rows)
@@ -192,6 +199,20 @@ class _Trace:
                 probabilities=p,
             )
         )
+
+
+def _mask(params: SamplingParams, rows: Rows, output_token_ids: TokenIds) -> np.ndarray | None:
+    """Which tokens the grammar of `params` allows behind the output, bool [vocab]; None where none masks."""
+    vocabulary = rows.vocabulary
+    if params.grammar_bias is not None or (constraint := constraint_of(params, vocabulary)) is None:
+        return None
+    matcher = matcher_of(constraint, vocabulary)
+    for token_id in output_token_ids:
+        if not matcher.accept(int(token_id)):
+            raise ParameterError(f"output_token_ids: the grammar refuses token {token_id}")
+    bitmask = np.zeros((1, -(-vocabulary.size // 32)), np.int32)
+    matcher.fill_bitmask(bitmask, 0)
+    return unpack_bitmask(bitmask[0], vocabulary.size)
 
 
 def _entropy_bits(p: np.ndarray) -> float:

@@ -11,6 +11,8 @@ from typing import Any
 from .contract import Param, ParameterError, Sampler, Selector
 from .orders import resolve_order
 from .registry import default_registry
+from .structured import PARAMS as STRUCTURED_PARAMS
+from .structured import check as check_structured
 
 LOGPROBS_MODES = ("raw", "penalized", "processed")
 MOST = 2**31 - 1
@@ -56,6 +58,7 @@ CORE_PARAMS = {
         Param("logprobs_mode", object, "raw", convert=_modes, doc="raw, penalized, processed, or several"),
         Param("prompt_logprobs", int, None, low=-1, doc="logprobs wanted for the prompt's tokens"),
         Param("skip_special_tokens", bool, True, doc="leave special tokens out of the text"),
+        *STRUCTURED_PARAMS.values(),
     )
 }  # fmt: skip
 
@@ -152,6 +155,7 @@ def _check_together(values: Mapping[str, Any], selectors: Iterable[Selector]) ->
     best_of = values["best_of"]
     if best_of is not None and best_of < values["n"]:
         raise ParameterError(f"best_of={best_of} is not allowed: at least n={values['n']}")
+    check_structured(values)
     asked = [s.name for s in selectors if s.is_active(values)]
     if len(asked) > 1:
         raise ParameterError(f"the parameters ask for several selectors: {', '.join(asked)}; one is allowed")

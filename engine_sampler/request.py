@@ -44,8 +44,10 @@ class Request:
         self.position: int | None = None
         """The index of its next token when it gets a slot; None: the length of its history."""
         self.matcher = matcher
-        self._mask: np.ndarray | None = None
+        self.mask_ready = False
+        """Whether the mask that was filled last is that of the next token."""
         self._mask_words = -(-vocabulary.size // 32)
+        self._has_eos = bool(vocabulary.eos_token_ids)
         self.max_model_len = max_model_len
         self.stream: TextStream | None = None
         if vocabulary.tokenizer is not None:
@@ -97,15 +99,15 @@ class Request:
         )
 
     def mask(self) -> np.ndarray | None:
-        """The grammar's bitmask for the next token, int32 [ceil(vocab / 32)], filled once per token.
+        """The grammar's bitmask for the next token, int32 [ceil(vocab / 32)].
 
         None where there is no grammar. Raises what the grammar raises.
         """
-        if self._mask is None and self.matcher is not None:
-            bitmask = np.zeros((1, self._mask_words), np.int32)
-            self.matcher.fill_bitmask(bitmask, 0)
-            self._mask = bitmask[0]
-        return self._mask
+        if self.matcher is None:
+            return None
+        bitmask = np.zeros((1, self._mask_words), np.int32)
+        self.matcher.fill_bitmask(bitmask, 0)
+        return bitmask[0]
 
     def attention(self) -> Attention:
         """After which tokens `follow` must be called; after all others it need not be."""
@@ -127,9 +129,16 @@ class Request:
 
     # --- changes ---------------------------------------------------------------------------------
 
-    def prepare(self) -> np.ndarray | None:
-        """`mask`, but a grammar that fails ends the request; None then."""
-        return self._guarded("the grammar", self.mask)
+    def fill_mask(self, bitmask: np.ndarray, row: int) -> None:
+        """Fill a row with the grammar's mask; a grammar that fails ends the request."""
+        bitmask[row] = 0
+        self._guarded("the grammar", lambda: self.matcher.fill_bitmask(bitmask, row))
+        self.mask_ready = self.live
+
+    def forced_tokens(self) -> list[int]:
+        """The tokens that the grammar leaves no choice about; a grammar that fails ends the request."""
+        forced = getattr(self.matcher, "forced_tokens", None)
+        return [] if forced is None else list(self._guarded("the grammar", forced) or ())
 
     def accept(
         self, slots: Slots, token_id: int, note: float | None = None, logprob: float | None = None
@@ -152,7 +161,7 @@ class Request:
 
     def follow(self, token_id: int, note: float | None = None, logprob: float | None = None) -> None:
         """Bring everything but the grammar up to a token that the history has; the request may end."""
-        self._mask = None
+        self.mask_ready = False
         if self.raw_logprobs is not None:
             self.raw_logprobs.append(logprob or 0.0)
         try:
@@ -169,7 +178,7 @@ class Request:
 
     def rollback(self, slots: Slots, n: int) -> None:
         """Take back the last n output tokens everywhere; text already streamed stays streamed."""
-        self._mask = None
+        self.mask_ready = False
         slots.rollback(self.slot, n)
         if self.matcher is not None and n:
             self.matcher.rollback(n)
@@ -189,6 +198,7 @@ class Request:
         child.__dict__.update(self.__dict__)
         child.id, child.slot = request_id, -1
         child.seed = self.seed if seed is None else seed
+        child.mask_ready = False
         child._unsent = self._unsent.copy()
         child.raw_logprobs = None if self.raw_logprobs is None else self.raw_logprobs.copy()
         child.entry = self.entry.fork()
@@ -250,6 +260,15 @@ class Request:
                 criterion.check(state, [token_id], text)
         self._looked = len(output)
 
+    def _grammar_ends(self) -> bool:
+        """Whether the grammar's text is over: EOS came, or there is no EOS and nothing else can follow."""
+        if self.matcher.is_terminated():
+            return True
+        if self._has_eos or not self.matcher.is_accepting():
+            return False
+        mask = self.mask()
+        return mask is not None and not mask.any()
+
     def _guarded(self, who: str, work: Callable[[], Any]) -> Any:
         """Do `work` of a plugin; if it raises, the request ends with an error that names it."""
         try:
@@ -276,8 +295,7 @@ class Request:
             if verdict is None and not (waiting and criterion.waits_for_min_tokens):
                 verdict = found
         if verdict is None and self.matcher is not None:
-            ended = self._guarded("the grammar", lambda: self.matcher.is_terminated())
-            verdict = StopVerdict(None) if ended else None
+            verdict = StopVerdict(None) if self._guarded("the grammar", self._grammar_ends) else None
         limit = self.max_model_len
         if verdict is None and limit is not None and len(self.entry.history) >= limit:
             verdict = StopVerdict("max_model_len", "length")

@@ -22,11 +22,13 @@ from .contract import Backend, Param, ParameterError, StoppingCriteria, Vocabula
 from .explain import GroupReport, report_group
 from .grouping import Grouping
 from .ledger import History
+from .masks import Masks
 from .params import CORE_PARAMS, SamplingParams
 from .registry import default_registry
 from .request import Request
 from .results import Record, RequestId, StepResult
 from .slots import Slots
+from .structured import asked, constraint_of, matcher_of
 from .tokenizer import Tokenizer
 
 logger = logging.getLogger("engine_sampler")
@@ -116,6 +118,7 @@ class Scheduler:
         self._numbers = itertools.count()
         self._busy = _Busy()
         self._lock = self._busy.lock
+        self._masks = Masks(vocab_size)
         self._party: _Party | None = None
         """Who took part in the last step, while nobody has come or gone."""
 
@@ -143,8 +146,10 @@ class Scheduler:
         output_token_ids  output it already has: it goes on exactly as if it had been drawn here, but
                           that selectors which learn from their own draws (mirostat, adaptive_p)
                           start anew.
-        grammar           a compiled grammar (an object with `matcher()`), or any object with a
-                          matcher's methods.
+        grammar           a compiled grammar, any object with a matcher's methods
+                          (`engine_sampler.grammar.Matcher`), Lark text, or the name of a grammar. Text and
+                          a `Grammar` are compiled first, which takes its time: compile them on another
+                          thread where that matters.
         position          the index of its next token; default: the length of its history.
 
         Raises `ParameterError` or `RequestError` before anything changes.
@@ -251,8 +256,17 @@ class Scheduler:
     def prepare(self, request_ids: Sequence[RequestId] | None = None) -> None:
         """Fill grammar masks for the next step, while the forward pass runs."""
         with self._busy:
-            for request in self._named(request_ids):
-                request.prepare()
+            requests = self._named(request_ids)
+            self._masks.fill(requests, [i for i, r in enumerate(requests) if r.matcher is not None])
+
+    def forced_tokens(self, request_id: RequestId) -> list[int]:
+        """The tokens that the request's grammar leaves no choice about, [] where there is one.
+
+        An engine may run them through the model in one pass and hand them to `accept` (jump-forward),
+        which saves a step for each. A grammar that fails ends its request with the next step.
+        """
+        with self._lock:
+            return self._alive(request_id).forced_tokens()
 
     def step(
         self,
@@ -312,7 +326,7 @@ class Scheduler:
         """A step with one row for each request."""
         backend, grouping = self._engine(rows.device)
         roster = grouping.roster(requests)
-        step = Step(backend, rows, self._slots, self._penalized)
+        step = Step(backend, rows, self._slots, self._masks, self._penalized)
         places = step.advance(roster, roster.places)
         result = step.result(roster, roster.places.copy(), places)
         for place in sorted(places):
@@ -325,7 +339,7 @@ class Scheduler:
         rows = self._rows(logits, int(first_rows[-1]))
         backend, grouping = self._engine(rows.device)
         roster = grouping.roster(requests)
-        step = Step(backend, rows, self._slots, self._penalized)
+        step = Step(backend, rows, self._slots, self._masks, self._penalized)
         step.advance(roster, first_rows[:-1])
         active: Sequence[int] = range(len(requests))
         for depth in itertools.count():
@@ -441,10 +455,20 @@ class Scheduler:
             params,
             history,
             self.vocabulary,
-            matcher=_matcher(grammar),
+            matcher=self._matcher(params, grammar),
             max_model_len=self.max_model_len,
             stopping_criteria=criteria,
         )
+
+    def _matcher(self, params: SamplingParams, grammar: Any) -> Any:
+        """A matcher for the grammar that is given, or that the parameters ask for; None without one."""
+        names = asked(params)
+        if grammar is not None and names:
+            raise ParameterError(f"grammar and {names[0]} are not allowed together: at most one of them")
+        if params.grammar_bias is not None:
+            return None  # a sampler of the chain favours what it allows
+        constraint = constraint_of(params, self.vocabulary) if grammar is None else grammar
+        return matcher_of(constraint, self.vocabulary)
 
     def _enter(self, requests: Sequence[Request]) -> None:
         with self._lock:
@@ -515,14 +539,6 @@ def _siblings(params: SamplingParams) -> int:
         raise ParameterError(f"params={params!r} is not allowed: a SamplingParams")
     count: int = params.best_of or params.n
     return count
-
-
-def _matcher(grammar: Any) -> Any:
-    if grammar is None or hasattr(grammar, "fill_bitmask"):
-        return grammar
-    if hasattr(grammar, "matcher"):
-        return grammar.matcher()
-    raise ParameterError(f"grammar={grammar!r} is not allowed: a compiled grammar or a matcher")
 
 
 def _token_ids(name: str, token_ids: Any, vocabulary: Vocabulary) -> list[int]:

@@ -65,6 +65,11 @@ SAMPLERS: Mapping[str, Callable[[Random, int], Settings]] = {
     "ignore_eos": _one_of({"ignore_eos": True}),
     "min_tokens": _one_of({"min_tokens": 4}, {"min_tokens": 40}),
     "logit_bias": _biases,
+    "grammar_bias": _one_of(
+        {"grammar_bias": 2.5, "regex": r"(ab?|\n)*"},
+        {"grammar_bias": -1.5, "choice": ["ab", "abba", "b"]},
+        {"grammar_bias": 1e6, "grammar": 'start: "a" start "b" | "\\n"'},
+    ),
     "penalties": _one_of(
         {"repetition_penalty": 1.3},
         {"repetition_penalty": 0.8, "repetition_penalty_range": 9, "repetition_penalty_slope": 0.7},

@@ -16,6 +16,8 @@ EVERYTHING: dict[str, Any] = {
     "ignore_eos": True,
     "min_tokens": 2,
     "logit_bias": {1: 0.5},
+    "grammar_bias": 2.0,
+    "regex": "a+",
     "repetition_penalty": 1.1,
     "no_repeat_ngram_size": 3,
     "dry_multiplier": 0.8,

@@ -11,6 +11,7 @@ from engine_sampler.contract import ParameterError
 from engine_sampler.explain import notable_tokens, trace
 from engine_sampler.params import SamplingParams
 from engine_sampler.registry import default_registry
+from engine_sampler.stateless import sample
 from engine_sampler.testing import apply_sampler
 from engine_sampler.tokenizer import Tokenizer
 
@@ -170,3 +171,78 @@ def test_tokens_to_follow_are_the_likeliest_of_any_step_in_order_of_the_given_ro
 def test_the_chosen_token_is_always_followed():
     steps = trace(np.array([0.0, 3.0, 2.0, 5.0], np.float32), SamplingParams(allowed_token_ids=[0]))
     assert notable_tokens(steps, 1) == [0]
+
+
+# --- structured output ---------------------------------------------------------------------------
+
+LETTERS = Tokenizer([b"a", b"b", b"c", b"ab", b"<end>"], eos_token_ids=[4])
+FIVE = np.array([2.0, 1.0, 0.5, -1.0, 0.0], np.float32)
+
+
+def test_a_grammar_is_the_first_step_and_says_what_it_was_given():
+    params = SamplingParams(regex="ab?", top_k=2, temperature=0.5)
+    steps = trace(FIVE, params, tokenizer=LETTERS)
+    assert [s.name for s in steps] == ["logits", "grammar", "top_k", "temperature", "dist"]
+    step = steps[1]
+    assert (step.role, step.backend, step.settings) == ("edit", "", {"regex": "ab?"})
+    assert (step.candidates, step.removed) == (2, 3)
+    assert step.kept_mass == pytest.approx(softmax(FIVE)[[0, 3]].sum())
+    assert [token.text for token in step.top] == ["a", "ab"]
+
+
+def test_a_grammar_goes_on_behind_the_output():
+    steps = trace(FIVE, SamplingParams(regex="ab?"), tokenizer=LETTERS, output_token_ids=[0])
+    assert [token.token_id for token in steps[1].top] == [1, 4]
+
+
+@pytest.mark.parametrize("name", ["json_schema", "grammar", "choice", "structural_tag", "json_object"])
+def test_every_structured_parameter_is_traced(name):
+    spelled = Tokenizer([bytes((byte,)) for byte in range(128)] + [b""], eos_token_ids=[128])
+    tag = {"format": {"type": "const_string", "value": "{}"}}
+    value = {
+        "json_schema": {"enum": [{}]},
+        "grammar": 'start: "{" "}"',
+        "choice": ["{}"],
+        "structural_tag": tag,
+    }
+    params = SamplingParams(**{name: value.get(name, True)})
+    row = np.zeros(129, np.float32)
+    row[ord("{")], row[ord("x")] = 50, 90
+    steps = trace(row, params, tokenizer=spelled)
+    assert list(steps[1].settings) == [name]
+    assert steps[-1].token_id == ord("{")
+
+
+def test_a_grammar_that_leaves_nothing_is_named():
+    row = np.array([-np.inf, 1.0, 2.0, -np.inf, 0.0], np.float32)
+    with pytest.raises(ValueError, match="the grammar leaves no token"):
+        trace(row, SamplingParams(regex="ab?"), tokenizer=LETTERS)
+
+
+def test_output_that_a_grammar_refuses_is_named():
+    with pytest.raises(ParameterError, match="output_token_ids: the grammar refuses token 2"):
+        trace(FIVE, SamplingParams(regex="ab?"), tokenizer=LETTERS, output_token_ids=[0, 2])
+
+
+def test_a_grammar_needs_a_tokenizer():
+    with pytest.raises(ParameterError, match="regex is given as text, which needs a tokenizer"):
+        trace(FIVE, SamplingParams(regex="ab?"))
+
+
+def test_a_grammar_that_only_favours_is_a_sampler_like_others():
+    params = SamplingParams(regex="ab?", grammar_bias=1.5)
+    steps = trace(FIVE, params, tokenizer=LETTERS, output_token_ids=[0])
+    assert [s.name for s in steps] == ["logits", "grammar_bias", "dist"]
+    expected = softmax(FIVE + np.array([0, 1.5, 0, 0, 1.5]))
+    np.testing.assert_allclose(steps[1].probabilities, expected, rtol=1e-6)
+
+
+@pytest.mark.parametrize("backend", ["numpy", "native"])
+def test_the_traced_choice_under_a_grammar_is_that_of_the_stateless_call(backend):
+    if default_registry().catalogue.backends[backend].reason:
+        pytest.skip("this backend cannot be used here")
+    for seed in range(20):
+        params = SamplingParams(regex="[abc]+", seed=seed, temperature=1.7)
+        known = {"tokenizer": LETTERS, "backend": backend}
+        last = trace(FIVE, params, output_token_ids=[2], **known)[-1]
+        assert last.token_id == sample(FIVE[None], params, output_token_ids=[[2]], **known).token_ids[0]

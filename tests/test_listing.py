@@ -116,3 +116,34 @@ def test_a_summary_is_the_first_sentence_on_one_line():
     assert summary_of(Skew()) == "Tilt the row by its token ids."
     assert summary_of(Abacus(1.0)) == "Beads."
     assert summary_of(object.__new__(type("Bare", (), {}))) == ""
+
+
+class Grammars:
+    __name__ = "languages"
+
+    @hookimpl
+    def register_grammars(self, register):
+        register("numerals", '// Roman numerals.\n// Small ones. And more.\nstart: "I"')
+        register("bare", 'start: "I"')
+        register("made", made)
+        register("csv", 'start: "mine"')
+
+
+def made(tokenizer):
+    """Whatever the tokenizer can say. And more."""
+
+
+def test_the_grammars_of_the_package_are_listed(registry):
+    listed = entry(registry, "grammars", "sql")
+    assert listed["origin"].startswith("engine-sampler ")
+    assert (listed["state"], listed["parameters"]) == ("loaded", [])
+    assert listed["summary"].startswith("One SQL SELECT statement")
+
+
+def test_a_plugins_grammar_is_listed_with_what_it_says_of_itself(registry):
+    registry.register(Grammars())
+    names = ("numerals", "bare", "made", "csv")
+    summaries = [entry(registry, "grammars", name)["summary"] for name in names]
+    assert summaries == ["Roman numerals.", "", "Whatever the tokenizer can say.", ""]
+    assert [e["name"] for e in inventory(registry)["grammars"]].count("csv") == 1
+    assert entry(registry, "grammars", "csv")["origin"] == "this process"

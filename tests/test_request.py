@@ -5,6 +5,7 @@ from __future__ import annotations
 import copy
 from typing import Any
 
+import numpy as np
 import pytest
 
 from engine_sampler import ParameterError, SamplingParams, Vocabulary
@@ -75,24 +76,56 @@ def test_a_refused_token_changes_nothing_but_the_verdict(slots: Slots) -> None:
     assert (request.finish_reason, request.error) == ("error", "the grammar refuses token 7")
 
 
-def test_the_mask_is_kept_until_the_next_token(slots: Slots) -> None:
+def test_the_mask_is_that_of_the_next_token(slots: Slots) -> None:
+    request = seated(slots, matcher=ToyMatcher({"start": {0: "then", 5: "then"}, "then": {33: "start"}}))
+    masks = []
+    for change in (lambda: None, lambda: request.accept(slots, 0), lambda: request.rollback(slots, 1)):
+        change()
+        mask = request.mask()
+        assert mask is not None
+        masks.append(mask.tolist())
+    assert masks == [[0b100001, 0], [0, 0b10], [0b100001, 0]]
+
+
+def test_a_mask_that_was_filled_is_ready_until_the_next_token(slots: Slots) -> None:
     matcher = ToyMatcher(LOOP)
     request = seated(slots, matcher=matcher)
-    mask = request.mask()
-    assert mask is not None
-    assert mask.tolist() == [0b110011, 0]
-    assert request.mask() is mask
-    request.accept(slots, 0)
-    assert request.mask() is not mask
+    bitmask = np.full((2, 2), -1, np.int32)
+    ready = [request.mask_ready]
+    for change in (lambda: request.accept(slots, 0), lambda: request.rollback(slots, 1)):
+        request.fill_mask(bitmask, 1)
+        ready.append(request.mask_ready)
+        change()
+        ready.append(request.mask_ready)
+    assert ready == [False, True, False, True, False]
+    assert bitmask.tolist() == [[-1, -1], [0b110011, 0]]
     assert matcher.fills == 2
-    request.rollback(slots, 1)
-    request.mask()
-    assert matcher.fills == 3
+
+
+def test_a_fork_has_no_mask_that_is_ready(slots: Slots) -> None:
+    request = seated(slots, matcher=ToyMatcher(LOOP))
+    request.fill_mask(np.zeros((1, 2), np.int32), 0)
+    assert not request.fork("child", None).mask_ready
+    assert request.mask_ready
+
+
+def test_a_grammar_that_fails_at_its_mask_ends_the_request_and_allows_nothing(slots: Slots) -> None:
+    class Failing(ToyMatcher):
+        def fill_bitmask(self, bitmask: np.ndarray, row: int = 0) -> None:
+            raise RuntimeError("lost my place")
+
+    request = seated(slots, matcher=Failing(LOOP))
+    bitmask = np.full((1, 2), -1, np.int32)
+    request.fill_mask(bitmask, 0)
+    assert not bitmask.any()
+    assert not request.mask_ready
+    assert request.error == "the grammar failed: RuntimeError: lost my place"
+    with pytest.raises(RuntimeError, match="lost my place"):
+        request.mask()
 
 
 def test_without_a_grammar_there_is_no_mask() -> None:
     assert make_request().mask() is None
-    assert make_request().prepare() is None
 
 
 def test_the_seed_is_the_given_one_or_random() -> None:

@@ -79,9 +79,19 @@ def test_a_mask_is_filled_once_per_token() -> None:
         scheduler.prepare()
         scheduler.prepare([0])
         assert matcher.fills == n
-        scheduler.process(model_row([])[None])
         scheduler.step(model_row([])[None])
         assert matcher.fills == n
+
+
+def test_process_fills_masks_of_its_own() -> None:
+    scheduler = make_scheduler()
+    matcher = ToyMatcher(LOOP)
+    scheduler.add(SamplingParams(seed=1), grammar=matcher)
+    scheduler.prepare()
+    first, second = (scheduler.process(model_row([])[None]) for _ in range(2))
+    np.testing.assert_array_equal(first, second)
+    model_step(scheduler)
+    assert matcher.fills == 3
 
 
 def test_prepare_changes_no_token() -> None:
@@ -201,8 +211,9 @@ def test_a_matcher_rolls_back_and_forks_with_its_request() -> None:
     assert result.token_ids[1] in (2, 3)
 
 
-def test_an_object_without_a_matchers_methods_is_no_grammar() -> None:
+@pytest.mark.parametrize("value", [object(), 7, "jsonn"])
+def test_what_is_no_grammar_is_refused(value: Any) -> None:
     scheduler = make_scheduler()
-    with pytest.raises(ParameterError, match="grammar='json' is not allowed"):
-        scheduler.add(SamplingParams(), grammar="json")
+    with pytest.raises(ParameterError, match=r"^grammar=.* is not allowed"):
+        scheduler.add(SamplingParams(), grammar=value)
     assert scheduler.request_ids == []

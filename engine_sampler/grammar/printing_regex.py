@@ -62,7 +62,7 @@ def terminal_text(expression: Expression, name: str) -> str:
     if expression[0] == LITERAL and expression[1].isascii() and expression[1].decode().isprintable():
         return json.dumps(expression[1].decode())
     text = _quoted(expression) if _is_quoted(expression) else _sequence(_written_out(expression))
-    if expression[0] == AUTOMATON and _bytes_of(expression) <= _NUMERIC:
+    if name == "NUMBER" and expression[0] == AUTOMATON and _bytes_of(expression) <= _NUMERIC:
         text += "(?![-+.0-9eE])"  # the first alternative that matches need not be the longest
     if len(text) > MAX_LENGTH:
         raise GrammarLimitError(f"the terminal {name} is more than {MAX_LENGTH} characters")

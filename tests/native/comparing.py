@@ -106,6 +106,7 @@ VALUES: Mapping[str, Draw] = {
     "dry_penalty_last_n": _count(-1, 60),
     "dry_sequence_breakers": _one_of(None, (), ("\n",), ("b", "aab"), ("ab", (3, 2), 4)),
     "min_tokens": _count(1, 60),
+    "grammar_bias": _between(-5, 5),
     "mirostat_tau": _between(0, 12),
     "mirostat_eta": _between(0, 1),
     "adaptive_target": _between(0, 1),

@@ -59,6 +59,15 @@ TABLE: dict[str, dict[str, Any]] = {
         "vocab_sizes": WITH_IDS,
         "may_empty": True,
     },
+    "grammar_bias": {
+        "params": [
+            {"grammar_bias": 2.5, "regex": r"(ab?|\n)*"},
+            {"grammar_bias": -1e6, "choice": ["ab", "abba", "b"]},
+        ],
+        "tokenizer": small_tokenizer,
+        "apply_at_neutral": False,
+        "removes": False,
+    },
     # penalties
     "penalties": {
         "params": [

@@ -1,0 +1,108 @@
+"""grammar_bias: favour what a grammar allows, without forbidding anything else."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from ..contract import Example, Param, Sampler, Vocabulary
+from ..rows import Rows
+from ..structured import constraint_of
+from ._columns import finite_columns, store
+
+
+class Guidance:
+    """A text under a grammar that it may leave; from there on nothing is favoured."""
+
+    def __init__(self) -> None:
+        self.tokens: list[int] = []
+        self._matcher: Any = None
+        self._followed = 0
+        self._bitmask = np.zeros((1, 0), np.int32)
+
+    def allowed(self, constraint: Any, vocab_size: int) -> np.ndarray | None:
+        """The ids of the tokens that the grammar allows next, ascending; None behind its end."""
+        if self._matcher is None:
+            self._matcher = constraint.matcher()
+            self._bitmask = np.zeros((1, -(-vocab_size // 32)), np.int32)
+        while self._followed < len(self.tokens):
+            if not self._matcher.accept(self.tokens[self._followed]):
+                return None
+            self._followed += 1
+        self._matcher.fill_bitmask(self._bitmask, 0)
+        bits = np.unpackbits(self._bitmask.view(np.uint8)[0], bitorder="little", count=vocab_size)
+        return np.flatnonzero(bits)
+
+    def rollback(self, n: int) -> None:
+        """Forget the last n tokens."""
+        del self.tokens[len(self.tokens) - n :]
+        if self._followed > len(self.tokens):
+            self._matcher.rollback(self._followed - len(self.tokens))
+            self._followed = len(self.tokens)
+
+    def fork(self) -> Guidance:
+        """An independent copy."""
+        other = Guidance()
+        other.tokens = self.tokens.copy()
+        return other
+
+
+class GrammarBias(Sampler):
+    """Add a bias to the logits of the tokens that the request's grammar allows.
+
+    Formula: l + grammar_bias for allowed tokens. The grammar is the one that json_schema, regex, choice,
+    grammar, json_object or structural_tag names; it then masks nothing. A text that leaves the language
+    goes on without guidance from there. None is neutral: the grammar masks.
+
+    Source: this package; constrained decoding distorts the distribution, and a bias is the softer form.
+    """
+
+    name = "grammar_bias"
+    role = "edit"
+    deferred = True
+    params = (
+        Param("grammar_bias", float, None, low=-1e6, high=1e6, doc="favour the grammar's tokens, mask none"),
+    )
+    examples = (
+        Example(
+            (2.0, 1.0, 0.5, 0.0),
+            {"grammar_bias": 3.0, "regex": "(ab)+"},
+            (2.0, 4.0, 0.5, 0.0),
+            output_token_ids=(0,),
+            token_bytes=(b"a", b"b", b"c", b"abc"),
+            note="behind a only b can follow",
+        ),
+        Example(
+            (2.0, 1.0, 0.5, 0.0),
+            {"grammar_bias": 3.0, "choice": ["a", "b"]},
+            (2.0, 1.0, 0.5, 0.0),
+            output_token_ids=(2, 0),
+            token_bytes=(b"a", b"b", b"c", b"abc"),
+            note="c is none of the choices: nothing is favoured behind it",
+        ),
+    )
+
+    def resolve(self, params: Mapping[str, Any], vocabulary: Vocabulary) -> Any:
+        return constraint_of(params, vocabulary)
+
+    def new_state(self, params: Mapping[str, Any], prompt_token_ids: np.ndarray) -> Guidance:
+        return Guidance()
+
+    def accept(self, state: Guidance, token_ids: Sequence[int]) -> None:
+        state.tokens += token_ids
+
+    def rollback(self, state: Guidance, n: int) -> None:
+        state.rollback(n)
+
+    def fork(self, state: Guidance) -> Guidance:
+        return state.fork()
+
+    def apply(self, logits: np.ndarray, rows: Rows) -> None:
+        size, biases = rows.vocabulary.size, rows["grammar_bias"]
+        for i, (row, constraint) in enumerate(zip(logits, rows.resolved, strict=True)):
+            allowed = rows.states[i].allowed(constraint, size)
+            if allowed is not None:
+                columns, _ = finite_columns(row, rows, i, allowed)
+                store(row, columns, row[columns] + np.float32(biases[i]))
