@@ -23,6 +23,7 @@ def checked_bitmask(bitmask: Any, words: int) -> tuple[int, int]:
     shaped = bitmask.ndim == 2 and bitmask.shape[1] >= words
     if not shaped or not bitmask.flags.c_contiguous or not bitmask.flags.writeable:
         raise TypeError(
-            f"bitmask has the shape {bitmask.shape}, allowed is a writable C-contiguous [rows, {words} or more]"
+            f"bitmask has the shape {bitmask.shape}, "
+            f"allowed is a writable C-contiguous [rows, {words} or more]"
         )
     return bitmask.shape[0], bitmask.shape[1]

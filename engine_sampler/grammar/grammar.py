@@ -7,7 +7,6 @@ import json
 from array import array
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import fields, replace
-from os.path import commonprefix
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, AnyStr, Literal
 
@@ -357,7 +356,9 @@ def _joined(texts: list[bytes], low: int, high: int, at: int, depth: int = 0) ->
         end = low
         while end < high and texts[end][at] == texts[low][at]:
             end += 1
-        shared = len(commonprefix([texts[low], texts[end - 1]]))  # they are sorted
+        shared, first, last = at + 1, texts[low], texts[end - 1]
+        while shared < len(first) and first[shared : shared + 1] == last[shared : shared + 1]:
+            shared += 1  # all between begin alike, since they are sorted
         parts.append(concat(literal(texts[low][at:shared]), _joined(texts, low, end, shared, depth + 1)))
         low = end
     return union(*parts)

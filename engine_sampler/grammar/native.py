@@ -158,13 +158,13 @@ class NativeMatcher:
     __slots__ = (
         "__weakref__",
         "_accept",
-        "_base",
         "_bitmask",
         "_fill",
-        "_last_row",
         "_library",
+        "_place",
         "_pointer",
-        "_stride",
+        "_row",
+        "_words",
         "grammar",
     )
 
@@ -175,23 +175,23 @@ class NativeMatcher:
         self._library = library = grammar.library
         self._pointer = grammar.ffi.gc(pointer, library.es_matcher_free)
         self._accept, self._fill = library.es_matcher_accept, library.es_matcher_fill
-        self._bitmask: Any = None  # the array that was filled last: its address is known
+        self._bitmask: Any = None  # the array that was filled last, and the row: its address is known
+        self._row = -1
 
     def fill_bitmask(self, bitmask: Any, row: int = 0) -> None:
         """Write the mask of the next token into a row of `bitmask`, int32 `[rows, ceil(vocab / 32)]`."""
-        if bitmask is not self._bitmask:
-            self._look_at(bitmask)
-        if not 0 <= row <= self._last_row:
-            raise IndexError(f"row is {row}, allowed are 0..{self._last_row}")
-        code = self._fill(self._pointer, self._base + row * self._stride, self._stride)
+        if bitmask is not self._bitmask or row != self._row:
+            self._look_at(bitmask, row)
+        code = self._fill(self._pointer, self._place, self._words)
         if code:
             raise self._fault(code)
 
-    def _look_at(self, bitmask: Any) -> None:
-        rows, self._stride = checked_bitmask(bitmask, self.grammar.vocabulary.words)
-        self._last_row = rows - 1
-        self._base = self.grammar.ffi.cast("int32_t *", bitmask.ctypes.data)
-        self._bitmask = bitmask
+    def _look_at(self, bitmask: Any, row: int) -> None:
+        rows, self._words = checked_bitmask(bitmask, self.grammar.vocabulary.words)
+        if not 0 <= row < rows:
+            raise IndexError(f"row is {row}, allowed are 0..{rows - 1}")
+        self._place = self.grammar.ffi.cast("int32_t *", bitmask.ctypes.data + 4 * row * self._words)
+        self._bitmask, self._row = bitmask, row
 
     def accept(self, token_id: int) -> bool:
         """Go on with a token; False, and nothing changes, where it cannot follow."""

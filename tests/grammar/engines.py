@@ -17,7 +17,6 @@ Engine: TypeAlias = Callable[..., Any]
 """Makes a grammar of program, token_bytes, eos_token_ids=(), special_token_ids=(), which has `.matcher()`."""
 
 
-
 def native_grammar(
     program: Program,
     token_bytes: Sequence[bytes],
@@ -32,6 +31,9 @@ def native_grammar(
 ENGINES: dict[str, Engine] = {"reference": ReferenceGrammar}
 if native.engine() is not None:
     ENGINES["native"] = native_grammar
+
+FASTEST: Engine = ENGINES.get("native", ReferenceGrammar)
+"""What tests of front ends judge texts with."""
 
 every_engine = pytest.mark.parametrize("engine", ENGINES.values(), ids=ENGINES.keys())
 

@@ -44,7 +44,9 @@ def spoiled(program: Program, rng: np.random.Generator) -> Program:
             wild = int(rng.choice([-(2**31), -5, -2, -1, 0, 1, 2, 3, 7, 1000, 2**31 - 1]))
             if values and rng.random() < 0.7:
                 at = rng.integers(len(values))
-                values[at] = wild if rng.random() < 0.5 else min(2**31 - 1, values[at] + int(rng.integers(-2, 3)))
+                values[at] = (
+                    wild if rng.random() < 0.5 else min(2**31 - 1, values[at] + int(rng.integers(-2, 3)))
+                )
             elif values and rng.random() < 0.5:
                 values.pop()
             else:

@@ -5,15 +5,16 @@ from __future__ import annotations
 import json
 from typing import Any
 
-from engine_sampler.grammar.reference import ReferenceGrammar
 from engine_sampler.grammar.schema import rules_from_schema
+
+from ..engines import FASTEST
 
 
 class Judge:
     """The grammar of a schema."""
 
     def __init__(self, schema: Any, **options: Any) -> None:
-        self._matcher = ReferenceGrammar(rules_from_schema(schema, **options).program(), ()).matcher()
+        self._matcher = FASTEST(rules_from_schema(schema, **options).program(), ()).matcher()
 
     def accepts(self, text: str | bytes) -> bool:
         """Whether a whole text is accepted."""

@@ -1,4 +1,4 @@
-"""The grammars of two collections of schemas with instances, judged by the engine in Python."""
+"""The grammars of two collections of schemas with instances, judged."""
 
 from __future__ import annotations
 
