@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import os
 import threading
 import weakref
@@ -15,6 +16,7 @@ from .errors import GrammarError
 from .grammar import LIMITS, Grammar
 from .limits import Limits
 from .reference import ReferenceGrammar, ReferenceVocabulary
+from .rules import Program
 
 MAX_GRAMMARS = 256
 """Compiled grammars that are kept for one tokenizer."""
@@ -66,14 +68,7 @@ class CompiledGrammar:
         self.tokenizer = tokenizer
         self.limits = limits
         program = grammar.program_for(tokenizer)
-        prepared = _vocabulary(tokenizer, limits)
-        self._compiled: Any
-        if isinstance(prepared, native.NativeVocabulary):
-            self.engine = "native"
-            self._compiled = native.NativeGrammar(program, prepared, limits)
-        else:
-            self.engine = "reference"
-            self._compiled = ReferenceGrammar(program, prepared)
+        self.engine, self._compiled = _made(program, tokenizer, limits)
 
     def matcher(self) -> Any:
         """A `Matcher` at the beginning of a text."""
@@ -88,6 +83,27 @@ class CompiledGrammar:
 
     def __repr__(self) -> str:
         return f"<CompiledGrammar {self.grammar.kind} {self.grammar.key[:8]}, {self.engine}>"
+
+
+def _made(program: Program, tokenizer: Tokenizer, limits: Limits) -> tuple[str, Any]:
+    """The name of the engine that reads `program`, and what it makes of it.
+
+    What the engine in C lacks (look-ahead in `lexer="contextual"`) goes to the one in Python.
+    """
+    prepared = _vocabulary(tokenizer, limits)
+    if isinstance(prepared, native.NativeVocabulary):
+        try:
+            return "native", native.NativeGrammar(program, prepared, limits)
+        except native.EngineLacks:
+            prepared = _reference_vocabulary(tokenizer)
+    return "reference", ReferenceGrammar(program, prepared)
+
+
+@functools.lru_cache(maxsize=4)
+def _reference_vocabulary(tokenizer: Tokenizer) -> ReferenceVocabulary:
+    return ReferenceVocabulary(
+        tokenizer.token_bytes, tokenizer.eos_token_ids, sorted(tokenizer.special_token_ids)
+    )
 
 
 class _Prepared:
@@ -169,7 +185,5 @@ def _make_vocabulary(tokenizer: Tokenizer, limits: Limits) -> Any:
     if wanted == "native" and native.engine() is None:
         raise GrammarError("ENGINE_SAMPLER_GRAMMAR_ENGINE is native, and the library has no grammar engine")
     if wanted == "reference" or native.engine() is None:
-        return ReferenceVocabulary(
-            tokenizer.token_bytes, tokenizer.eos_token_ids, sorted(tokenizer.special_token_ids)
-        )
+        return _reference_vocabulary(tokenizer)
     return native.NativeVocabulary(tokenizer, limits)

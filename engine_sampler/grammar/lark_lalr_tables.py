@@ -13,10 +13,10 @@ from lark.parsers.lalr_analysis import LALR_Analyzer, Shift
 
 from .errors import GrammarLimitError
 
-MAX_ITEMS = 2_000_000
+MAX_ITEMS = 400_000
 """The most items (rules that begin) in all states of a parser, as they are made."""
 
-MAX_PAIRS = 20_000_000
+MAX_PAIRS = 5_000_000
 """The most pairs of an item and a rule that may come in the same state."""
 
 END = "$END"

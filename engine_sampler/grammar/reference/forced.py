@@ -4,28 +4,25 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from itertools import islice
+from typing import Any
 
+from .configurations import LOST, Configurations
 from .masks import Masks
-from .threads import BETWEEN, LOST, Threads
 from .trie import ROOT, Trie
 
 FORCED_BYTES = 4096
 """At most as many bytes are looked ahead for tokens."""
 
 
-def next_bytes(threads: Threads, configuration: int) -> Iterator[int]:
+def next_bytes(threads: Configurations[Any], configuration: int) -> Iterator[int]:
     """The bytes that may come next, ascending."""
-    x = threads.scans.expressions
-    mask = 0
-    for thread in threads.configurations[configuration]:
-        for reading in threads.beginnings(thread) if thread.terminal == BETWEEN else (thread,):
-            mask |= x.first[threads.scans.pairs[reading.scan][0]]
+    mask = threads.first_bytes(configuration)
     for byte in range(256):
         if mask >> byte & 1 and threads.step(configuration, byte) != LOST:
             yield byte
 
 
-def forced_bytes(threads: Threads, configuration: int, limit: int) -> tuple[bytes, int]:
+def forced_bytes(threads: Configurations[Any], configuration: int, limit: int) -> tuple[bytes, int]:
     """The bytes that must come, at most `limit`, and the configuration behind them."""
     data = bytearray()
     while len(data) < limit:
@@ -39,7 +36,9 @@ def forced_bytes(threads: Threads, configuration: int, limit: int) -> tuple[byte
     return bytes(data), configuration
 
 
-def forced_tokens(threads: Threads, masks: Masks, trie: Trie, configuration: int, limit: int) -> list[int]:
+def forced_tokens(
+    threads: Configurations[Any], masks: Masks, trie: Trie, configuration: int, limit: int
+) -> list[int]:
     """The tokens that must come: always the longest one, as long as no longer one can reach further."""
     data, behind = forced_bytes(threads, configuration, FORCED_BYTES)
     result: list[int] = []

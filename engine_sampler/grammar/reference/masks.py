@@ -1,44 +1,21 @@
-"""Which tokens may follow: masks, found once for each configuration.
-
-Most tokens stay within one terminal. Which ones do depends on how far the terminal has been read and on
-nothing else, so it is found once for each scan (`Summary`), with the places in the tree of tokens where
-the terminal may end. Only behind those the rules are asked, token byte by token byte.
-"""
+"""Which tokens may follow: masks, found once for each configuration."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import NamedTuple
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
+from .configurations import Configurations
 from .limits import MAX_MASK_BYTES
 from .remembered import Remembered
-from .threads import BETWEEN, LOST, Thread, Threads
 from .trie import ROOT, Ints, Trie
 from .vocabulary import ReferenceVocabulary
 from .walk import walk
 
 Mask = npt.NDArray[np.int32]
-
-
-class Summary(NamedTuple):
-    """The tokens that stay within a terminal from a scan on, and where the terminal may end before.
-
-    inner   int64: token ids
-    nodes   int64: nodes of the tree where the terminal may end, below the root
-    scans   int64: how far it has been read there
-    """
-
-    inner: Ints
-    nodes: Ints
-    scans: Ints
-
-    @property
-    def size(self) -> int:
-        """Its memory in bytes."""
-        return self.inner.nbytes + self.nodes.nbytes + self.scans.nbytes
 
 
 class Masks:
@@ -47,12 +24,10 @@ class Masks:
     Bit t % 32 of word t // 32 is 1 where token t may follow; masks are int32 [words].
     """
 
-    def __init__(self, threads: Threads, vocabulary: ReferenceVocabulary) -> None:
+    def __init__(self, threads: Configurations[Any], vocabulary: ReferenceVocabulary) -> None:
         self._threads = threads
-        self._scans = threads.scans
         self._vocabulary = vocabulary
         self._eos_ids = np.array(sorted(vocabulary.eos_ids), np.int64)
-        self._summaries: Remembered[int, Summary] = Remembered(MAX_MASK_BYTES)
         self._masks: Remembered[int, Mask] = Remembered(MAX_MASK_BYTES)
         self.ended = self._mask([self._eos_ids])
 
@@ -79,48 +54,14 @@ class Masks:
     def _allowed(self, configuration: int) -> list[Ints]:
         threads = self._threads
         special = threads.special_ids(configuration) & self._vocabulary.special_ids
-        ids = [np.array(sorted(special), np.int64)]
+        ids = [np.array(sorted(special), np.int64), *self._texts(configuration)]
         if threads.accepting(configuration):
             ids.append(self._eos_ids)
-        places: dict[int, list[Ints]] = {}
-        for thread in threads.configurations[configuration]:
-            for reading in threads.beginnings(thread) if thread.terminal == BETWEEN else (thread,):
-                scan = reading.scan
-                if not reading.ignored:  # the guard behind ignored text is what is left of it, unbounded
-                    scan = self._scans.bounded(scan, self._trie.longest)
-                summary = self._summary(scan)
-                ids.append(summary.inner)
-                self._leave(reading, summary, places)
-        ids += self._beyond(places)
         return ids
 
-    def _summary(self, scan: int) -> Summary:
-        found = self._summaries.get(scan)
-        if found is None:
-            found = self._summarise(scan)
-            self._summaries.put(scan, found, found.size)
-        return found
-
-    def _summarise(self, scan: int) -> Summary:
-        inner, nodes, scans = [], [], []
-        for level in walk(self._trie, np.array([ROOT]), np.array([scan]), self._scans.step):
-            if level.nodes[0] == ROOT:
-                continue  # no token is empty, and what ends there is another thread
-            kinds, which = np.unique(level.states, return_inverse=True)
-            goes_on = np.array([self._scans.continues(kind) for kind in kinds.tolist()], bool)[which]
-            ends = np.array([self._scans.can_end(kind) for kind in kinds.tolist()], bool)[which]
-            inner.append(self._trie.tokens_at(level.nodes[goes_on]))
-            nodes.append(level.nodes[ends])
-            scans.append(level.states[ends])
-        none = np.zeros(0, np.int64)
-        return Summary(*(np.concatenate(arrays) if arrays else none for arrays in (inner, nodes, scans)))
-
-    def _leave(self, thread: Thread, summary: Summary, places: dict[int, list[Ints]]) -> None:
-        """Add to `places`, by configuration, the nodes where a thread's terminal may end."""
-        for scan in np.unique(summary.scans).tolist():
-            behind = self._threads.between(self._threads.endings(thread, scan))
-            if behind != LOST:
-                places.setdefault(behind, []).append(summary.nodes[summary.scans == scan])
+    def _texts(self, configuration: int) -> list[Ints]:
+        """The tokens of text that may follow: byte by byte from the first one on."""
+        return self._beyond({configuration: [np.array([ROOT])]})
 
     def _beyond(self, places: dict[int, list[Ints]]) -> list[Ints]:
         """The tokens that can be read on from the places where a terminal ended."""

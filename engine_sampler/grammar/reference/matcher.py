@@ -11,10 +11,10 @@ import numpy.typing as npt
 from ..bitmasks import checked_bitmask
 from ..errors import GrammarError, GrammarLimitError
 from ..rules import Program
+from .configurations import LOST
 from .forced import forced_bytes, forced_tokens, next_bytes
 from .limits import MAX_SHARED_STATES
 from .tables import Tables
-from .threads import LOST
 from .vocabulary import ReferenceVocabulary
 
 

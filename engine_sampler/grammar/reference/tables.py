@@ -4,17 +4,24 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from threading import RLock
+from typing import Any
 
 from ..errors import GrammarError
+from ..lalr import decoded
 from ..rules import Program
 from .automata import Automata
+from .configurations import Configurations
 from .derivatives import Derivatives
 from .expressions import EMPTY, Expressions
+from .lexers import Lexers
+from .lexing import Lexing
 from .limits import Meter
 from .loading import Loader
+from .lr import LRRows
 from .masks import Masks
 from .rows import Rows
 from .scans import Scans
+from .summaries import SummaryMasks
 from .threads import Threads
 from .vocabulary import ReferenceVocabulary
 
@@ -33,8 +40,16 @@ class Tables:
         numbers = Loader(expressions, program.expressions).numbers
         derivatives = Derivatives(expressions)
         terminals = [None if node < 0 else numbers[node] for node in program.terminals]
-        _check_ignored(expressions, [terminals[terminal] for terminal in program.ignore])
         specials = _specials(program)
+        if program.parser:
+            parser = decoded(program.parser)
+            lexers = Lexers(parser, terminals, derivatives)
+            self.threads: Configurations[Any] = Lexing(
+                LRRows(parser, self.meter), lexers, specials, self.meter
+            )
+            self.masks = Masks(self.threads, vocabulary)
+            return
+        _check_ignored(expressions, [terminals[terminal] for terminal in program.ignore])
         productive = [
             bool(specials[terminal]) if number is None else derivatives.live(number)
             for terminal, number in enumerate(terminals)
@@ -45,8 +60,9 @@ class Tables:
             if number is not None and EMPTY in expressions.endings[number]
         ]
         rows = Rows(Automata(program, productive, empty, self.meter), self.meter)
-        self.threads = Threads(rows, Scans(derivatives), terminals, specials, program.ignore)
-        self.masks = Masks(self.threads, vocabulary)
+        threads = Threads(rows, Scans(derivatives), terminals, specials, program.ignore)
+        self.threads = threads
+        self.masks = SummaryMasks(threads, vocabulary)
 
 
 def _specials(program: Program) -> dict[int, frozenset[int]]:

@@ -2,8 +2,7 @@
 
 A thread is one reading: a row, and how far which terminal has been read behind it (a scan), or that it
 stands between terminals. A terminal may end wherever its expression does, so every split of the text is
-followed. A configuration is the set of threads; equal sets are one number, and the configuration behind
-a byte is found once.
+followed.
 """
 
 from __future__ import annotations
@@ -12,17 +11,15 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import NamedTuple
 
 from ..errors import GrammarError, GrammarLimitError
+from .configurations import LOST, Configurations
 from .derivatives import FirstBytes
 from .expressions import EMPTY, EPSILON
-from .limits import MAX_EMPTY_GUARDS, MAX_THREADS
+from .limits import MAX_EMPTY_GUARDS
 from .rows import Rows
 from .scans import DEAD, Scans
 
 BETWEEN = -1
 """The terminal of a thread that stands between terminals; its scan holds the guard of what follows."""
-
-LOST = 0
-"""The configuration without threads: the text has left the language."""
 
 
 class Thread(NamedTuple):
@@ -34,7 +31,7 @@ class Thread(NamedTuple):
     scan: int
 
 
-class Threads:
+class Threads(Configurations[Thread]):
     """All configurations of one set of tables.
 
     terminals     the expression of each terminal, None for those of special tokens
@@ -50,15 +47,12 @@ class Threads:
         specials: Mapping[int, frozenset[int]],
         ignore: Sequence[int],
     ) -> None:
+        super().__init__(scans.expressions.meter)
         self.rows = rows
         self.scans = scans
         self.terminals = terminals
         self._specials = specials
         self.ignored = frozenset(ignore)
-        self.configurations: list[tuple[Thread, ...]] = []
-        self._numbers: dict[frozenset[Thread], int] = {}
-        self._steps: dict[int, int] = {}
-        self._thread_steps: dict[tuple[Thread, int], tuple[Thread, ...]] = {}
         self._alive_at: dict[tuple[int, int], bool] = {}
         self._firsts: dict[frozenset[int], FirstBytes] = {}
         self._begun: dict[tuple[frozenset[int], int], list[tuple[int, int]]] = {}
@@ -68,7 +62,6 @@ class Threads:
             for terminal, expression in enumerate(terminals)
             if expression is not None and x.endings[expression] and EMPTY not in x.endings[expression]
         )
-        self._configuration(())
         self.start = self.between([(0, EMPTY)])
         if self.start == LOST:
             raise GrammarError("no text at all matches the grammar")
@@ -78,26 +71,7 @@ class Threads:
         threads: set[Thread] = set()
         for row, guard in places:
             self._stand(row, guard, threads)
-        return self._configuration(threads)
-
-    def step(self, configuration: int, byte: int) -> int:
-        """The configuration after a byte; LOST where the text has left the language."""
-        key = configuration << 8 | byte
-        found = self._steps.get(key)
-        if found is None:
-            threads: set[Thread] = set()
-            for thread in self.configurations[configuration]:
-                threads.update(self._thread_step(thread, byte))
-            found = self._steps[key] = self._configuration(threads)
-        return found
-
-    def run(self, configuration: int, data: bytes) -> int:
-        """The configuration after some bytes."""
-        for byte in data:
-            configuration = self.step(configuration, byte)
-            if configuration == LOST:
-                break
-        return configuration
+        return self.configuration(threads)
 
     def special_step(self, configuration: int, token_id: int) -> int:
         """The configuration after a special token."""
@@ -132,6 +106,14 @@ class Threads:
             for thread in self.configurations[configuration]
         )
 
+    def first_bytes(self, configuration: int) -> int:
+        """The bytes that may come next as a mask; perhaps too many."""
+        mask = 0
+        for thread in self.configurations[configuration]:
+            for reading in self.beginnings(thread) if thread.terminal == BETWEEN else (thread,):
+                mask |= self.scans.expressions.first[self.scans.pairs[reading.scan][0]]
+        return mask
+
     def beginnings(self, thread: Thread) -> list[Thread]:
         """The threads that read the terminals which may come where a thread stands between them."""
         guard = self.scans.pairs[thread.scan][1]
@@ -153,18 +135,13 @@ class Threads:
             return []
         return [(row, guard) for guard in self.scans.ends(scan, thread.ignored)]
 
-    def _thread_step(self, thread: Thread, byte: int) -> tuple[Thread, ...]:
-        key = thread, byte
-        found = self._thread_steps.get(key)
-        if found is None:
-            following: set[Thread] = set()
-            self.scans.expressions.meter.spend(1)
-            if thread.terminal == BETWEEN:
-                self._begin(thread, byte, following)
-            else:
-                self._arrive(thread, self.scans.step(thread.scan, byte), following)
-            found = self._thread_steps[key] = tuple(following)
-        return found
+    def _read(self, thread: Thread, byte: int) -> set[Thread]:
+        following: set[Thread] = set()
+        if thread.terminal == BETWEEN:
+            self._begin(thread, byte, following)
+        else:
+            self._arrive(thread, self.scans.step(thread.scan, byte), following)
+        return following
 
     def _begin(self, thread: Thread, byte: int, following: set[Thread]) -> None:
         """Read the first byte of every terminal that may come."""
@@ -235,23 +212,12 @@ class Threads:
             self._alive_at[row, guard] = found
         return found
 
-    def _check(self, count: int) -> None:
-        if count > MAX_THREADS:
-            raise GrammarLimitError(f"the text can be read in more than {MAX_THREADS} ways at once")
-
-    def _configuration(self, threads: Iterable[Thread]) -> int:
-        found = set(threads)
-        self._check(len(found))
+    def _needed(self, threads: set[Thread]) -> frozenset[Thread]:
+        """A thread between terminals under a guard says nothing new where one is without."""
         free = self.scans.scan(EPSILON, EMPTY)
-        rows = {thread.row for thread in found if thread.terminal == BETWEEN and thread.scan == free}
-        kept = frozenset(
+        rows = {thread.row for thread in threads if thread.terminal == BETWEEN and thread.scan == free}
+        return frozenset(
             thread
-            for thread in found
+            for thread in threads
             if thread.terminal != BETWEEN or thread.scan == free or thread.row not in rows
         )
-        number = self._numbers.get(kept)
-        if number is None:
-            self.scans.expressions.meter.keep()
-            number = self._numbers[kept] = len(self.configurations)
-            self.configurations.append(tuple(sorted(kept)))
-        return number

@@ -475,7 +475,7 @@ bool es_lexer_ending(es_expressions *x, int32_t e, int32_t *entry, int32_t *guar
         const int32_t tried = x->lists.at[n.a + i], left = x->lists.at[n.a + i + 1];
         const bool nullable = x->nodes.at[left].nullable;
         if (tried & ES_KEYWORD) {
-            if (nullable) *entry = tried;
+            if (nullable && *entry < 0) *entry = tried;
             continue;
         }
         *guard = es_union(x, *guard, left);

@@ -181,6 +181,8 @@ void es_rules_link(es_rules *r, es_vocabulary *v)
         if (node < 0) continue;
         int32_t e = numbers[node];
         if (es_expression_is_empty(x, e)) e = ES_EMPTY;
+        if (r->lalr && es_node(x, e)->guards)
+            es_fail(&v->fault, ES_GRAMMAR_UNSUPPORTED, "a look-ahead cannot stand in a terminal of an LALR lexer");
         terminal->expression = terminal->ignored ? es_longest(x, e) : e;
         int32_t endings[ES_MAX_ENDINGS];
         const bool empty = es_expression_endings(x, e, endings) > 0;

@@ -67,7 +67,7 @@ def test_too_many_readings_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     words = [rules.terminal(f"T{i}", e.literal(b"a" * i + b"b")) for i in range(1, 20)]
     rules.define(rules.start, alternatives(*words))
     matcher = ReferenceGrammar(rules.program(), ()).matcher()
-    monkeypatch.setattr("engine_sampler.grammar.reference.threads.MAX_THREADS", 10)
+    monkeypatch.setattr("engine_sampler.grammar.reference.configurations.MAX_THREADS", 10)
     with pytest.raises(GrammarLimitError, match="10 ways"):
         matcher.accept_bytes(b"a")
 
