@@ -17,6 +17,8 @@ from .results import (
     FILLED,
     FIVE,
     FLOOR,
+    GRAMMAR,
+    GRAMMAR_AHEAD,
     MULTINOMIAL,
     NUMPY_RUN,
     NUMPY_STEP,
@@ -181,6 +183,9 @@ def surroundings(results: Results) -> str:
             around += [(f"a step of 64 requests with {FIVE}, vocabulary {vocab_size:,}", 64 * step.per_row)]
             around += [("what it takes over the backend's `run`", step.over("run"))]
             around += [("what it takes over the one call into C", step.over("kernels"))]
+    for case in (GRAMMAR, GRAMMAR_AHEAD):
+        if step := results.find(STEP, Shape(case, batch=64)):
+            around += [(f"what grammars add to a step of 64 requests: {case}", step.over("without"))]
     around += [(f"`{SETTINGS.replace(' of', '` of', 1)}", results.per_row(STEP, Shape(SETTINGS)))]
     around += [
         (

@@ -19,6 +19,8 @@ TRANSFORMERS, MULTINOMIAL, FLOOR = "transformers", "torch.multinomial", "NumPy's
 FIVE = "five configurations"
 ADD_AND_REMOVE = "add and remove: "
 SETTINGS = "SamplingParams of the default chain"
+GRAMMAR, GRAMMAR_AHEAD = "default chain, JSON", "default chain, JSON, masks filled before"
+"""Steps under a grammar, beside those without."""
 
 
 def threads(busy: bool) -> str:
