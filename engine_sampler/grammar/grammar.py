@@ -32,13 +32,17 @@ class Grammar:
     program  what the engines read
     key      a hash of its content: equal keys are equal languages
     weight   bytes of the program
+    text     the Lark text it was made from; None for other kinds, and where it was loaded
 
     The `from_` methods raise `GrammarError` for what cannot be read, with line and column where they
     are known, and `GrammarLimitError` for what exceeds a limit; equal arguments give the same object.
     """
 
-    def __init__(self, kind: str, program: Program, special_names: Sequence[str] = ()) -> None:
+    def __init__(
+        self, kind: str, program: Program, special_names: Sequence[str] = (), text: str | None = None
+    ) -> None:
         self.kind = kind
+        self.text = text
         self.program = program
         self.special_names = tuple(special_names)
         parts = (getattr(program, name) for name in _ARRAYS)
@@ -104,7 +108,7 @@ class Grammar:
                 rules = rules_from_lalr(text, **given)
             else:
                 rules = rules_from_lark(text, **given, schema_rules=add_schema)
-            return cls("lark", rules.program(), names.known)
+            return cls("lark", rules.program(), names.known, text)
 
         key = ("lark", lexer, text, start, paths, tuple(sorted((declared or {}).items())), path)
         if path is not None or paths or "%import" in text:
@@ -271,10 +275,16 @@ class Grammar:
         return repair(self, text, **bounds)
 
     def lark(self) -> str:
-        """The grammar as Lark text. Raises GrammarError where it cannot be said in Lark."""
+        """The grammar as Lark text that needs no other files; where its rules cannot be written so, the text
+        it was made from. Raises GrammarError without one."""
         from .printing import lark_text
 
-        return lark_text(self.program)
+        try:
+            return lark_text(self.program)
+        except GrammarError:
+            if self.text is None:
+                raise
+            return self.text
 
 
 _ARRAYS = tuple(field.name for field in fields(Program) if field.type == "array[int]")
