@@ -234,6 +234,7 @@ void es_push_member(es_expressions *x, int kind, int32_t e)
         ES_PUSH(x->pool, x->scratch, e);
         return;
     }
+    if (!n.b) return;
     ES_RESERVE(x->pool, x->scratch, n.b);
     memcpy(x->scratch.at + x->scratch.count, x->lists.at + n.a, (size_t)n.b * sizeof(int32_t));
     x->scratch.count += n.b;

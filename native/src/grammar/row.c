@@ -55,7 +55,7 @@ static int32_t pass(es_rows *r, const es_edge *e, int32_t rule, int32_t register
     if (e->begin == e->end) return registers;
     const es_rules *g = r->rules;
     const int32_t count = g->rules[rule].words;
-    if (r->values.room < count) ES_RESERVE(r->pool, r->values, count);
+    if (r->values.room <= count) ES_RESERVE(r->pool, r->values, count + 1);
     int32_t *words = r->values.at;
     const int32_t at = r->register_at.at[registers], have = r->register_at.at[registers + 1] - at;
     memcpy(words, r->words.at + at, (size_t)have * sizeof *words);

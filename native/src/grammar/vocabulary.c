@@ -17,7 +17,7 @@ static int compare_rests(const void *a, const void *b)
 
 void es_sort_rests(es_rest *rests, int32_t count)
 {
-    qsort(rests, (size_t)count, sizeof *rests, compare_rests);
+    if (count) qsort(rests, (size_t)count, sizeof *rests, compare_rests);
 }
 
 static void add_node(es_pool *pool, es_tries *t, int byte, int32_t depth)
