@@ -12,6 +12,7 @@ holds wherever its terminal ends (lark forgets it where it tries less than the t
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
 from typing import Any
 
 from lark.load_grammar import load_grammar
@@ -67,20 +68,56 @@ def _rules_of(
     declared: Mapping[str, str] | None,
     schema_rules: SchemaRules | None,
 ) -> Rules:
-    grammar, rewritten, messages = loaded(text, path, folders)
-    tokens = {} if special_tokens is None else special_tokens  # an empty mapping may yet know names
-    reading = _Reading(grammar, rewritten, messages, tokens, declared or {}, schema_rules)
+    loaded = load(text, path, folders, special_tokens, declared)
+    reading = _Reading(loaded, schema_rules)
     rules = reading.rules(start, {})
-    if rewritten.lazy:
+    if loaded.rewritten.lazy:
         rules = reading.rules(start, reading.changes())
     return rules
 
 
-def loaded(text: str, path: str | None, folders: list[str]) -> tuple[Any, Rewritten, Messages]:
-    """A grammar as lark's loader gives it, the text that it was given, and what knows its places.
+@dataclass(frozen=True)
+class Loaded:
+    """A grammar as lark's loader gives it, and what its names mean.
 
-    Raises as `rules_from_lark` does.
+    grammar         lark's `Grammar` of the rewritten text
+    messages        knows the places of the user's own text
+    special_tokens, declared   as `rules_from_lark` was given them
     """
+
+    grammar: Any
+    rewritten: Rewritten
+    messages: Messages
+    special_tokens: Mapping[str, int]
+    declared: Mapping[str, str]
+
+    def terminal_trees(self) -> dict[str, Any]:
+        """Of each terminal its tree; None where it is only declared."""
+        return {name: tree for name, (tree, _) in self.grammar.term_defs}
+
+    def rule_trees(self) -> dict[str, Any]:
+        """Of each rule the names of its parameters, and its tree."""
+        return {
+            str(name): (tuple(map(str, parameters)), tree)
+            for name, parameters, tree, _ in self.grammar.rule_defs
+        }
+
+    def terminals(
+        self, rules: Rules, definitions: Mapping[str, Any], changed: Mapping[str, Expression] | None = None
+    ) -> Terminals:
+        """The terminals of `definitions`, made in `rules` as they are asked for."""
+        given = self.special_tokens, self.declared, changed or {}
+        return Terminals(rules, definitions, self.messages, self.rewritten, *given)
+
+
+def load(
+    text: str,
+    path: str | None,
+    folders: list[str],
+    special_tokens: Mapping[str, int] | None,
+    declared: Mapping[str, str] | None,
+) -> Loaded:
+    """A grammar, loaded; raises as `rules_from_lark` does."""
     scan = Scan(text)
     scan.check_terminals()
     if path is None:
@@ -90,7 +127,8 @@ def loaded(text: str, path: str | None, folders: list[str]) -> tuple[Any, Rewrit
     sources = [*folders, library(scan, whole=bool(folders or path))]
     with messages.translated():
         grammar, _ = _load(rewritten.text, path or "the grammar", sources, False)
-    return grammar, rewritten, messages
+    tokens = {} if special_tokens is None else special_tokens  # an empty mapping may yet know names
+    return Loaded(grammar, rewritten, messages, tokens, declared or {})
 
 
 def _refuse_relative_imports(scan: Scan) -> None:
@@ -108,46 +146,29 @@ def _written(rewritten: Rewritten) -> dict[str, str]:
 class _Reading:
     """A loaded grammar, made into `Rules`: once, or twice where lazy terminals change others."""
 
-    def __init__(
-        self,
-        grammar: Any,
-        rewritten: Rewritten,
-        messages: Messages,
-        special_tokens: Mapping[str, int],
-        declared: Mapping[str, str],
-        schema_rules: SchemaRules | None,
-    ) -> None:
-        self._grammar = grammar
-        self._rewritten = rewritten
-        self._messages = messages
-        self._special_tokens = special_tokens
-        self._declared = declared
+    def __init__(self, loaded: Loaded, schema_rules: SchemaRules | None) -> None:
+        self._loaded = loaded
         self._schema_rules = schema_rules
 
     def rules(self, start: str, changed: Mapping[str, Expression]) -> Rules:
         """The rules from `start` on, with the expressions of some terminals `changed`."""
         rules = Rules()
-        terminal_trees = {name: tree for name, (tree, _) in self._grammar.term_defs}
-        rule_trees = {
-            str(name): (tuple(map(str, parameters)), tree)
-            for name, parameters, tree, _ in self._grammar.rule_defs
-        }
-        given = self._rewritten, self._special_tokens, self._declared, changed
-        self._terminals = Terminals(rules, terminal_trees, self._messages, *given)
+        loaded = self._loaded
+        self._terminals = loaded.terminals(rules, loaded.terminal_trees(), changed)
         embedded = {
             name: self._embedded(rules, one)
-            for name, one in self._rewritten.placeholders.items()
+            for name, one in loaded.rewritten.placeholders.items()
             if one.kind == "json"
         }
-        self._reader = RuleReader(rules, rule_trees, self._terminals, embedded, self._messages)
+        self._reader = RuleReader(rules, loaded.rule_trees(), self._terminals, embedded, loaded.messages)
         rules.start = self._reader.read(start)
-        rules.ignore = list(dict.fromkeys(map(self._terminals.symbol, self._grammar.ignore)))
+        rules.ignore = list(dict.fromkeys(map(self._terminals.symbol, loaded.grammar.ignore)))
         return rules
 
     def changes(self) -> dict[str, Expression]:
         """What lazy terminals make of others, by their keys in `Terminals.found`."""
         found = self._terminals.found
-        lazy = {found[name][0] for name in self._rewritten.lazy if name in found}
+        lazy = {found[name][0] for name in self._loaded.rewritten.lazy if name in found}
         changed = committed(self._reader.start, self._reader.bodies, dict(found.values()), lazy)
         return {key: changed[symbol] for key, (symbol, _) in found.items() if symbol in changed}
 
@@ -157,12 +178,13 @@ class _Reading:
 
         def make() -> int:
             if not made:
+                messages = self._loaded.messages
                 if self._schema_rules is None:
-                    raise self._messages.error("there is nothing here to read %json", placeholder.word.start)
+                    raise messages.error("there is nothing here to read %json", placeholder.word.start)
                 try:
                     made.append(self._schema_rules(placeholder.value, rules))
                 except GrammarError as error:
-                    place = self._messages.place(placeholder.word.start)
+                    place = messages.place(placeholder.word.start)
                     raise type(error)(f"%json: {error}", *place) from error
             return made[0]
 

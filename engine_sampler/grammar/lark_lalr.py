@@ -25,11 +25,10 @@ from .errors import GrammarError, GrammarLimitError
 from .expression import BOTH, CONCAT, GUARD, NOT, REPEAT, UNION, Expression
 from .lalr import ACCEPT, IGNORED, KEYWORD, NOTHING, Parser, State, encoded
 from .lark_dialect import Rewritten
-from .lark_grammar import loaded
+from .lark_grammar import Loaded, load
 from .lark_lalr_tables import END, LexerOrder, Tables, tables_of
 from .lark_messages import Messages
 from .lark_rules import RuleReader
-from .lark_terminals import Terminals
 from .lark_written import without_endless_counts, written_out
 from .rules import Rules, sequence
 
@@ -57,10 +56,9 @@ def rules_from_lalr(
     GrammarLimitError.
     """
     try:
-        grammar, rewritten, messages = loaded(text, path, list(import_paths))
-        _refuse_extensions(rewritten, messages)
-        tokens = {} if special_tokens is None else special_tokens  # an empty mapping may yet know names
-        return _Reading(grammar, rewritten, messages, tokens, declared or {}).rules(start)
+        loaded = load(text, path, list(import_paths), special_tokens, declared)
+        _refuse_extensions(loaded.rewritten, loaded.messages)
+        return _Reading(loaded).rules(start)
     except RecursionError:
         raise GrammarLimitError("the grammar is nested too deep for what is left of the stack") from None
 
@@ -85,19 +83,10 @@ class _Compiled:
 class _Reading:
     """A loaded grammar, made into `Rules`."""
 
-    def __init__(
-        self,
-        grammar: Any,
-        rewritten: Rewritten,
-        messages: Messages,
-        special_tokens: Mapping[str, int],
-        declared: Mapping[str, str],
-    ) -> None:
-        self._grammar = grammar
-        self._rewritten = rewritten
-        self._messages = messages
-        self._special_tokens = special_tokens
-        self._declared = declared
+    def __init__(self, loaded: Loaded) -> None:
+        self._loaded = loaded
+        self._grammar = loaded.grammar
+        self._messages = loaded.messages
 
     def rules(self, start: str) -> Rules:
         """The tables of the parser whose texts are those of `start`."""
@@ -126,17 +115,9 @@ class _Reading:
 
     def _check_templates(self, start: str) -> None:
         """Refuse templates that use each other without end: the reader of rules counts its steps."""
-        rules = Rules()
-        terminals = self._terminals(rules, {name: tree for name, (tree, _) in self._grammar.term_defs})
-        trees = {
-            str(name): (tuple(map(str, parameters)), tree)
-            for name, parameters, tree, _ in self._grammar.rule_defs
-        }
-        RuleReader(rules, trees, terminals, {}, self._messages).read(start)
-
-    def _terminals(self, rules: Rules, definitions: Mapping[str, Any]) -> Terminals:
-        given = self._special_tokens, self._declared, dict[str, Expression]()
-        return Terminals(rules, definitions, self._messages, self._rewritten, *given)
+        rules, loaded = Rules(), self._loaded
+        terminals = loaded.terminals(rules, loaded.terminal_trees())
+        RuleReader(rules, loaded.rule_trees(), terminals, {}, self._messages).read(start)
 
     def _compiled(self, start: str) -> _Compiled:
         with self._messages.translated():
@@ -144,7 +125,7 @@ class _Reading:
         used = {s.name for rule in rules for s in rule.expansion if isinstance(s, Terminal)}
         added = [
             TerminalDef(name, PatternRE(pattern))
-            for name, pattern in self._declared.items()
+            for name, pattern in self._loaded.declared.items()
             if name in used.union(ignore) and name in self._undefined()
         ]
         for one in terminals:
@@ -154,7 +135,7 @@ class _Reading:
 
     def _undefined(self) -> set[str]:
         """The terminals that are only declared."""
-        return {name for name, (tree, _) in self._grammar.term_defs if tree is None}
+        return {name for name, tree in self._loaded.terminal_trees().items() if tree is None}
 
     def _tables(self, compiled: _Compiled, start: str) -> Tables:
         try:
@@ -169,16 +150,18 @@ class _Reading:
 
     def _symbols(self, rules: Rules, compiled: _Compiled, tables: Tables) -> Iterator[tuple[str, int]]:
         """Of each terminal that can come its symbol. Those only declared never do."""
-        terminals = self._terminals(rules, {one.name: one.pattern for one in compiled.terminals})
+        terminals = self._loaded.terminals(rules, {one.name: one.pattern for one in compiled.terminals})
         for one in compiled.terminals:
             expression = terminals.expression(one.name)
             if _looks_ahead_in_a_loop(expression):
                 text = "a look-ahead in a loop needs the lexer dynamic_complete"
                 raise self._messages.about_terminal(text, one.name, None)
             yield one.name, rules.terminal(one.name, expression, shared=False)
-        left = self._terminals(rules, dict.fromkeys(self._undefined()))
-        special = {name for name, one in self._rewritten.placeholders.items() if one.kind in ("token", "ids")}
-        special |= self._undefined().intersection(set(self._special_tokens))
+        left = self._loaded.terminals(rules, dict.fromkeys(self._undefined()))
+        special = {
+            name for name, one in self._loaded.rewritten.placeholders.items() if one.kind in ("token", "ids")
+        }
+        special |= self._undefined().intersection(set(self._loaded.special_tokens))
         known = {one.name for one in compiled.terminals}
         for name in sorted(special & tables.terminals - known):
             yield name, left.symbol(name)

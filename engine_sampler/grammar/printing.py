@@ -28,6 +28,7 @@ from .expression import (
     Expression,
 )
 from .printing_regex import terminal_text
+from .reaching import reaching
 from .rules import ACCEPT, AT_LEAST, CLAUSE, CLEAR, COUNT, RESET, SATURATE, SET, Operation, Program, Rules
 
 MAX_RULES = 5_000
@@ -159,19 +160,8 @@ class _Printer:
 
 def _alive(ways: dict[Place, list[tuple[int, Place | None]]]) -> set[Place]:
     """The places from which the end can be reached."""
-    sources: dict[Place, list[Place]] = {}
-    for place, of in ways.items():
-        for _, target in of:
-            if target is not None:
-                sources.setdefault(target, []).append(place)
-    waiting = [place for place, of in ways.items() if any(target is None for _, target in of)]
-    alive = set(waiting)
-    while waiting:
-        for source in sources.get(waiting.pop(), ()):
-            if source not in alive:
-                alive.add(source)
-                waiting.append(source)
-    return alive
+    steps = ((place, target) for place, of in ways.items() for _, target in of if target is not None)
+    return reaching(steps, (place for place, of in ways.items() if any(target is None for _, target in of)))
 
 
 def _operated(registers: Registers, operations: Iterable[Operation]) -> Registers | None:

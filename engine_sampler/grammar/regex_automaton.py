@@ -7,6 +7,7 @@ from itertools import pairwise
 from typing import Any, TypeAlias
 
 from .expression import EMPTY, Expression, automaton
+from .reaching import reaching
 from .unicode import EVERY, LAST, Pieces, Ranges, byte_automaton
 
 State: TypeAlias = "tuple[frozenset[Any], dict[int, int]]"
@@ -97,18 +98,8 @@ class _Characters(Sequence["tuple[bool, Pieces]"]):
 
 def _live(states: Sequence[State], condition: Hashable) -> set[int]:
     """The states from which one that accepts can be reached."""
-    before: list[list[int]] = [[] for _ in states]
-    for number, (_, edges) in enumerate(states):
-        for to in edges.values():
-            before[to].append(number)
-    waiting = [number for number, (ends, _) in enumerate(states) if condition in ends]
-    live = set(waiting)
-    while waiting:
-        for number in before[waiting.pop()]:
-            if number not in live:
-                live.add(number)
-                waiting.append(number)
-    return live
+    steps = ((number, to) for number, (_, edges) in enumerate(states) for to in edges.values())
+    return reaching(steps, (number for number, (ends, _) in enumerate(states) if condition in ends))
 
 
 def _merged(states: list[tuple[bool, dict[int, int]]]) -> list[tuple[bool, dict[int, int]]]:

@@ -143,7 +143,6 @@ def look(item: Node, ahead: bool, negative: bool) -> Node:
     return Look(0, 0, True, item.lazy, item, ahead, negative)
 
 
-NOTHING = sequence(())
 FAILURE = choice(())
 ANY = one_of(unicode.EVERY)
 NOT_NEWLINE = one_of(unicode.invert(unicode.NEWLINE))

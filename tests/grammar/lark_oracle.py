@@ -14,9 +14,10 @@ from lark.grammar import NonTerminal, Terminal
 
 from engine_sampler.grammar.errors import GrammarError
 from engine_sampler.grammar.lark_grammar import rules_from_lark
+from engine_sampler.grammar.reference import ReferenceGrammar
 from engine_sampler.grammar.rules import Rules
 
-from .engines import ENGINES
+from .engines import Engine
 
 DATA = Path(__file__).parent / "data"
 LIBRARY = Path(__file__).parents[2] / "grammars"
@@ -24,10 +25,10 @@ LIBRARY = Path(__file__).parents[2] / "grammars"
 Language = Callable[[str], bool]
 
 
-def language_of(rules: Rules) -> Language:
-    """Whether a text is in the language of `rules`, as the first of the engines says."""
+def language_of(rules: Rules, engine: Engine = ReferenceGrammar) -> Language:
+    """Whether a text is in the language of `rules`, as `engine` says."""
     try:
-        grammar = next(iter(ENGINES.values()))(rules.program(), ())
+        grammar = engine(rules.program(), ())
     except GrammarError as error:
         if "no text at all" not in str(error):
             raise

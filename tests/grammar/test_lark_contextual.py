@@ -20,10 +20,9 @@ from engine_sampler.grammar.lalr import IGNORED, KEYWORD, decoded, encoded
 from engine_sampler.grammar.lark_lalr import rules_from_lalr
 from engine_sampler.grammar.native import EngineLacks
 from engine_sampler.grammar.reference import ReferenceGrammar
-from engine_sampler.grammar.rules import Rules
 
 from .engines import ENGINES, Engine, allowed, tried
-from .lark_oracle import DATA, LIBRARY, Oracle, spoiled
+from .lark_oracle import DATA, LIBRARY, Oracle, language_of, spoiled
 
 patient = settings(deadline=None, max_examples=30, suppress_health_check=list(HealthCheck))
 
@@ -36,25 +35,9 @@ class Contextual(Oracle):
         self.start = lark.grammar.NonTerminal(start)
 
 
-def language(engine: Engine, rules: Rules) -> Callable[[str], bool]:
-    """Whether a text is in the language of `rules`, as `engine` says."""
-    try:
-        grammar = engine(rules.program(), ())
-    except GrammarError as error:
-        if "no text at all" not in str(error):
-            raise
-        return lambda text: False
-
-    def accepts(text: str) -> bool:
-        matcher = grammar.matcher()
-        return bool(matcher.accept_bytes(text.encode()) and matcher.is_accepting())
-
-    return accepts
-
-
 def judged(engine: Engine, text: str, examples: str, **options: Any) -> str:
     """Those of some texts, one behind each comma, that are in the language; lark must agree."""
-    ours, oracle = language(engine, rules_from_lalr(text, **options)), Contextual(text, **options)
+    ours, oracle = language_of(rules_from_lalr(text, **options), engine), Contextual(text, **options)
     every = examples.split(",")
     found = [example for example in every if ours(example)]
     assert found == [example for example in every if oracle(example)]
@@ -243,7 +226,7 @@ def test_a_rule_without_end_can_be_begun_and_not_ended(engine: Engine) -> None:
 def test_declared_terminals_have_their_meaning_or_none(engine: Engine) -> None:
     text = 'start: "a" X | "b"\n%declare X'
     assert judged(engine, text, "ax,a,b") == "b"
-    ours = language(engine, rules_from_lalr(text, declared={"X": "x+"}))
+    ours = language_of(rules_from_lalr(text, declared={"X": "x+"}), engine)
     assert [word for word in ("ax", "axx", "a", "b") if ours(word)] == ["ax", "axx", "b"]
 
 
@@ -276,7 +259,7 @@ OTHERS = [
 def large(engine: Engine, path: Path) -> tuple[Callable[[str], bool], Contextual]:
     """The language of a grammar of the test data, and lark's."""
     text = path.read_text(encoding="utf-8")
-    return language(engine, rules_from_lalr(text)), Contextual(text)
+    return language_of(rules_from_lalr(text), engine), Contextual(text)
 
 
 @every_engine
@@ -351,7 +334,7 @@ def small_grammars(draw: st.DrawFn) -> str:
 @given(text=small_grammars())
 def test_any_small_grammar_has_the_language_that_lark_gives_it(engine: Engine, text: str) -> None:
     oracle = lalr(text)
-    ours = language(engine, rules_from_lalr(text))
+    ours = language_of(rules_from_lalr(text), engine)
     assert [short for short in TEXTS if ours(short)] == [short for short in TEXTS if oracle(short)]
 
 
@@ -473,7 +456,7 @@ def test_a_grammar_with_too_many_states_is_refused() -> None:
 
 @every_engine
 def test_counts_without_end_are_counts(engine: Engine) -> None:
-    ours = language(engine, rules_from_lalr('start: "a"{2,} "b"{0,} C\nC: /c{2,}/'))
+    ours = language_of(rules_from_lalr('start: "a"{2,} "b"{0,} C\nC: /c{2,}/'), engine)
     right = ["aacc", "aaabccc", "aabbcc"]
     assert [w for w in (*right, "acc", "aac", "aabb") if ours(w)] == right
 

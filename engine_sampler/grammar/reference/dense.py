@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TypeAlias
 
+from ..reaching import reaching
+
 Dense: TypeAlias = tuple[tuple[bool, bytes, tuple[int, ...]], ...]
 """Of each state: whether it accepts, which bytes it treats alike, and of each byte the next state or -1."""
 
@@ -26,18 +28,8 @@ def dense(states: Sequence[tuple[bool, Sequence[tuple[int, int, int]]]]) -> Dens
 
 def _alive(tables: Sequence[tuple[bool, Sequence[int]]]) -> set[int]:
     """The states from which an accepting one can be reached."""
-    sources: dict[int, set[int]] = {}
-    for state, (_, row) in enumerate(tables):
-        for target in set(row):
-            sources.setdefault(target, set()).add(state)
-    alive = {state for state, (accepts, _) in enumerate(tables) if accepts}
-    waiting = list(alive)
-    while waiting:
-        for source in sources.get(waiting.pop(), ()):
-            if source not in alive:
-                alive.add(source)
-                waiting.append(source)
-    return alive
+    steps = ((state, target) for state, (_, row) in enumerate(tables) for target in set(row))
+    return reaching(steps, (state for state, (accepts, _) in enumerate(tables) if accepts))
 
 
 def _compressed(row: Sequence[int]) -> tuple[bytes, tuple[int, ...]]:

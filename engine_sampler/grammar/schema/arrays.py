@@ -14,6 +14,7 @@ from itertools import product
 from typing import Any, NamedTuple, TypeAlias
 
 from ..errors import GrammarLimitError
+from ..reaching import reaching
 from .formula import ALWAYS, COUNT, FROM, ITEM, NEVER, SIZE, UNIQUE, Formula, counted
 from .limits import MAX_ITEM_STATES
 from .nodes import Expander
@@ -160,17 +161,8 @@ class ArrayShape:
         yield (frozenset() if one.high is None else frozenset((one.literal ^ 1,))), done
 
     def _trimmed(self, steps: dict[State, list[Step]], first: State) -> dict[State, list[Step]]:
-        sources: dict[State, list[State]] = {}
-        for state, of in steps.items():
-            for _, target in of:
-                sources.setdefault(target, []).append(state)
-        waiting = [state for state in steps if self.accepts(state)]
-        alive = set(waiting)
-        while waiting:
-            for source in sources.get(waiting.pop(), ()):
-                if source not in alive:
-                    alive.add(source)
-                    waiting.append(source)
+        pairs = ((state, target) for state, of in steps.items() for _, target in of)
+        alive = reaching(pairs, filter(self.accepts, steps))
         if first not in alive:
             return {}
         return {

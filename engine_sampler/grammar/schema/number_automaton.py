@@ -8,6 +8,7 @@ from typing import Any, NamedTuple
 
 from ..errors import GrammarError, GrammarLimitError, UnsupportedKeywordError
 from ..expression import EMPTY, Expression, automaton
+from ..reaching import reaching
 from .formula import AND, INTEGER, LESS, MULTIPLE, NOT, OR, WITHIN, Formula
 from .limits import MAX_NUMBER_STATES
 
@@ -398,17 +399,8 @@ def _divides(residue: tuple[int, int] | None, divisor: _Multiple, places: int) -
 
 def _trimmed(edges: list[list[tuple[int, int, int]]], accepts: list[bool]) -> Expression:
     """The automaton without its dead states; the first state stays the first."""
-    sources: list[list[int]] = [[] for _ in edges]
-    for state, of in enumerate(edges):
-        for _, _, target in of:
-            sources[target].append(state)
-    alive = {state for state, accepting in enumerate(accepts) if accepting}
-    waiting = list(alive)
-    while waiting:
-        for source in sources[waiting.pop()]:
-            if source not in alive:
-                alive.add(source)
-                waiting.append(source)
+    steps = ((state, target) for state, of in enumerate(edges) for _, _, target in of)
+    alive = reaching(steps, (state for state, accepting in enumerate(accepts) if accepting))
     if 0 not in alive:
         return EMPTY
     numbers = {state: number for number, state in enumerate(sorted(alive))}

@@ -142,7 +142,6 @@ def quoted(body: Expression) -> Expression:
 
 
 STRING = quoted(ANY_BODY)
-PLAIN_STRING = quoted(PLAIN_BODY)
 
 
 def body_of(text: str) -> Expression:

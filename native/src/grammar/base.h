@@ -9,6 +9,7 @@
 #define ES_GRAMMAR_BASE_H
 
 #include <setjmp.h>
+#include <stdbool.h>
 #include <stdint.h>
 #include <stdlib.h>
 #include <string.h>
@@ -30,6 +31,24 @@ _Noreturn void es_fail_work(es_fault *fault);
 static inline void es_work(es_fault *fault, int64_t steps)
 {
     if ((fault->work -= steps) < 0) es_fail_work(fault);
+}
+
+/* --- arrays that may be empty ------------------------------------------------------------------------- */
+
+/* An empty array may lie at NULL, which the C library does not take: these are its functions for those. */
+static inline void es_copy(void *to, const void *from, size_t size)
+{
+    if (size) memcpy(to, from, size);
+}
+
+static inline bool es_same(const void *a, const void *b, size_t size)
+{
+    return !size || !memcmp(a, b, size);
+}
+
+static inline void es_sort(void *at, int64_t count, size_t size, int (*compare)(const void *, const void *))
+{
+    if (count > 1) qsort(at, (size_t)count, size, compare);
 }
 
 /* --- memory ----------------------------------------------------------------------------------------- */

@@ -56,12 +56,12 @@ int32_t es_make_intern_list(es_expressions *x, int kind, const int32_t *members,
     for (es_probe p = es_probe_at(&x->by_content, hash); (id = es_probe_next(&p)) >= 0;) {
         const es_expression *n = &x->nodes.at[id];
         if (n->kind == kind && n->b == count &&
-            (!count || !memcmp(x->lists.at + n->a, members, (size_t)count * sizeof *members)))
+            es_same(x->lists.at + n->a, members, (size_t)count * sizeof *members))
             return id;
     }
     ES_RESERVE(x->pool, x->lists, count);
     const int32_t at = x->lists.count;
-    if (count) memcpy(x->lists.at + at, members, (size_t)count * sizeof *members);
+    es_copy(x->lists.at + at, members, (size_t)count * sizeof *members);
     x->lists.count += count;
     return add_node(x, hash, kind, at, count, 0);
 }
@@ -221,7 +221,7 @@ static void sort_members(es_expressions *x, int32_t base)
     int32_t *m = x->scratch.at + base, count = x->scratch.count - base, kept = 0;
     int32_t sorted = 1;
     while (sorted < count && m[sorted - 1] < m[sorted]) ++sorted;
-    if (sorted < count) qsort(m, (size_t)count, sizeof *m, compare_ids);
+    if (sorted < count) es_sort(m, count, sizeof *m, compare_ids);
     for (int32_t i = 0; i < count; ++i)
         if (!i || m[i] != m[i - 1]) m[kept++] = m[i];
     x->scratch.count = base + kept;
@@ -234,9 +234,8 @@ void es_push_member(es_expressions *x, int kind, int32_t e)
         ES_PUSH(x->pool, x->scratch, e);
         return;
     }
-    if (!n.b) return;
     ES_RESERVE(x->pool, x->scratch, n.b);
-    memcpy(x->scratch.at + x->scratch.count, x->lists.at + n.a, (size_t)n.b * sizeof(int32_t));
+    es_copy(x->scratch.at + x->scratch.count, x->lists.at + n.a, (size_t)n.b * sizeof(int32_t));
     x->scratch.count += n.b;
 }
 

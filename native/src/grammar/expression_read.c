@@ -39,7 +39,7 @@ static int32_t read_literal(reader *r)
 static void trim(es_expressions *x, es_automaton *a)
 {
     uint8_t *alive = es_take(x->pool, (size_t)a->count);
-    memcpy(alive, a->accepts, (size_t)a->count);
+    es_copy(alive, a->accepts, (size_t)a->count);
     for (bool changed = true; changed;) {
         changed = false;
         for (int32_t s = a->count - 1; s >= 0; --s)

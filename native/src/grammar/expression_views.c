@@ -98,7 +98,7 @@ static int join_endings(es_expressions *x, int32_t *out, int count, int32_t e)
 {
     int32_t more[ES_MAX_ENDINGS], before[ES_MAX_ENDINGS];
     const int other = es_expression_endings(x, e, more), have = count;
-    memcpy(before, out, (size_t)have * sizeof *before);
+    es_copy(before, out, (size_t)have * sizeof *before);
     count = 0;
     for (int i = 0; i < have; ++i)
         for (int k = 0; k < other; ++k) count = add_ending(x, out, count, es_union(x, before[i], more[k]));

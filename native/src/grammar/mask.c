@@ -16,7 +16,7 @@ void es_out_add(es_masks *m, es_out *out, const int32_t *tokens, int32_t count)
 {
     if (!count) return;
     ES_RESERVE(es_pool_of(m), out->tokens, count);
-    memcpy(out->tokens.at + out->tokens.count, tokens, (size_t)count * sizeof *tokens);
+    es_copy(out->tokens.at + out->tokens.count, tokens, (size_t)count * sizeof *tokens);
     out->tokens.count += count;
 }
 
@@ -25,7 +25,7 @@ void es_out_unshare(es_masks *m, es_out *out)
     const size_t size = (size_t)es_vocabulary_of(m)->words * sizeof *out->own;
     if (!out->own) out->own = es_take(es_pool_of(m), size);
     if (!out->bits) memset(out->own, 0, size);
-    else if (out->bits != out->own) memcpy(out->own, out->bits, size);
+    else if (out->bits != out->own) es_copy(out->own, out->bits, size);
     es_clear_bits(out->own, out->removed.at, out->removed.count);
     out->removed.count = 0;
     out->bits = out->own;
@@ -36,7 +36,7 @@ void es_out_add_bits(es_masks *m, es_out *out, const uint32_t *bits, const int32
     if (!out->bits) {
         out->bits = bits;
         ES_RESERVE(es_pool_of(m), out->removed, count);
-        if (count) memcpy(out->removed.at, removed, (size_t)count * sizeof *removed);
+        es_copy(out->removed.at, removed, (size_t)count * sizeof *removed);
         out->removed.count = count;
         return;
     }
@@ -61,7 +61,7 @@ es_out *es_out_take(es_masks *m)
 static int32_t *keep_tokens(es_pool *pool, const int32_t *tokens, int32_t count)
 {
     int32_t *out = es_take(pool, (size_t)count * sizeof *out);
-    if (count) memcpy(out, tokens, (size_t)count * sizeof *out);
+    es_copy(out, tokens, (size_t)count * sizeof *out);
     return out;
 }
 
@@ -92,7 +92,7 @@ static int32_t keep_mask(es_masks *m, es_out *out, int32_t state)
     es_mask mask = {.bits = out->bits, .removed_count = out->removed.count, .count = out->tokens.count};
     if (out->bits && out->bits == out->own) {
         uint32_t *bits = es_take(pool, size);
-        memcpy(bits, out->own, size);
+        es_copy(bits, out->own, size);
         mask.bits = bits;
     }
     mask.removed = keep_tokens(pool, out->removed.at, out->removed.count);
@@ -149,7 +149,7 @@ void es_mask_write(const es_masks *m, int32_t number, uint32_t *bits, int64_t wo
     const es_mask *mask = &m->list.at[number];
     const int64_t known = es_vocabulary_of(m)->words;
     if (mask->bits) {
-        memcpy(bits, mask->bits, (size_t)known * sizeof *bits);
+        es_copy(bits, mask->bits, (size_t)known * sizeof *bits);
         memset(bits + known, 0, (size_t)(words - known) * sizeof *bits);
         es_clear_bits(bits, mask->removed, mask->removed_count);
     } else {

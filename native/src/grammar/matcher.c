@@ -55,8 +55,8 @@ static void copy_rules(es_grammar *g)
     const size_t states = ((size_t)r->state_count + 1) * sizeof *r->first_edge;
     r->edges = es_take(&g->tables, edges);
     r->first_edge = es_take(&g->tables, states);
-    memcpy(r->edges, g->given.edges, edges);
-    memcpy(r->first_edge, g->given.first_edge, states);
+    es_copy(r->edges, g->given.edges, edges);
+    es_copy(r->first_edge, g->given.first_edge, states);
 }
 
 /* Make the grammar's tables, unless they are made; `anew`: in any case, and the shared ones as well if it
@@ -112,7 +112,7 @@ static int64_t call(es_matcher *m, es_task *task, void *arguments)
     volatile int tries = 0;
     int64_t out;
     if (setjmp(v->fault.out) && (v->fault.code != ES_GRAMMAR_MEMORY || tries++)) {
-        memcpy(m->error, v->fault.text, sizeof m->error);
+        es_copy(m->error, v->fault.text, sizeof m->error);
         m->grammar->masks.states.work.count = 0;
         out = -(int64_t)v->fault.code;
     } else {
@@ -144,7 +144,7 @@ static bool push_accept(es_matcher *m, int32_t state, int32_t token, const uint8
         m->bytes = kept;
         m->bytes_room = 2 * end;
     }
-    if (length) memcpy(m->bytes + end - length, bytes, (size_t)length);
+    es_copy(m->bytes + end - length, bytes, (size_t)length);
     m->accepts[m->count++] = (es_accept){state, token, end};
     return true;
 }
@@ -508,8 +508,8 @@ es_matcher *es_matcher_fork(es_matcher *other)
         es_matcher_free(m);
         return NULL;
     }
-    if (other->count) memcpy(m->accepts, other->accepts, (size_t)other->count * sizeof *m->accepts);
-    if (bytes) memcpy(m->bytes, other->bytes, (size_t)bytes);
+    es_copy(m->accepts, other->accepts, (size_t)other->count * sizeof *m->accepts);
+    es_copy(m->bytes, other->bytes, (size_t)bytes);
     m->count = other->count;
     m->room = other->count + 1;
     m->bytes_room = bytes + 1;

@@ -6,7 +6,7 @@
 static void *copy(es_pool *pool, const int32_t *from, int64_t count)
 {
     void *out = es_take(pool, ((size_t)count + 1) * sizeof *from);
-    if (count) memcpy(out, from, (size_t)count * sizeof *from);
+    es_copy(out, from, (size_t)count * sizeof *from);
     return out;
 }
 
@@ -69,8 +69,7 @@ static void copy_terminals(es_pool *pool, es_rules *r, const es_grammar_program 
     r->terminal_count = (int32_t)p->terminals_length;
     r->terminals = es_take(pool, (all + 1) * sizeof *r->terminals);
     r->terminal_nodes = es_take(pool, (all + 1) * sizeof *r->terminal_nodes);
-    if (p->terminals_length)
-        memcpy(r->terminal_nodes, p->terminals, (size_t)p->terminals_length * sizeof *r->terminal_nodes);
+    es_copy(r->terminal_nodes, p->terminals, (size_t)p->terminals_length * sizeof *r->terminal_nodes);
     r->special_starts = copy(pool, p->special_starts, p->terminals_length + 1);
     r->special_ids = copy(pool, p->special_ids, p->special_ids_length);
     r->ignore = copy(pool, p->ignore, p->ignore_length);

@@ -17,7 +17,7 @@ static int32_t intern_registers(es_rows *r, const int32_t *words, int32_t count)
             return id;
     }
     ES_RESERVE(r->pool, r->words, count);
-    memcpy(r->words.at + r->words.count, words, (size_t)count * sizeof *words);
+    es_copy(r->words.at + r->words.count, words, (size_t)count * sizeof *words);
     r->words.count += count;
     ES_PUSH(r->pool, r->register_at, r->words.count);
     id = r->register_at.count - 2;
@@ -58,7 +58,7 @@ static int32_t pass(es_rows *r, const es_edge *e, int32_t rule, int32_t register
     if (r->values.room <= count) ES_RESERVE(r->pool, r->values, count + 1);
     int32_t *words = r->values.at;
     const int32_t at = r->register_at.at[registers], have = r->register_at.at[registers + 1] - at;
-    memcpy(words, r->words.at + at, (size_t)have * sizeof *words);
+    es_copy(words, r->words.at + at, (size_t)have * sizeof *words);
     memset(words + have, 0, (size_t)(count - have) * sizeof *words);
     for (int32_t i = e->begin; i < e->end; i += g->operations[i] + 1)
         if (!operate(words, &g->rules[rule], g->operations + i + 1, g->operations[i])) return -1;
@@ -272,8 +272,8 @@ static int compare_waits(const void *a, const void *b)
 static es_wait *keep_waits(es_rows *r, const es_wait *from, int32_t count)
 {
     es_wait *out = es_take(r->pool, (size_t)count * sizeof *out);
-    if (count) memcpy(out, from, (size_t)count * sizeof *out);
-    qsort(out, (size_t)count, sizeof *out, compare_waits);
+    es_copy(out, from, (size_t)count * sizeof *out);
+    es_sort(out, count, sizeof *out, compare_waits);
     return out;
 }
 
@@ -337,8 +337,7 @@ static int32_t add_core(es_rows *r, int32_t count, bool beginning, uint64_t hash
     for (int32_t i = 0; i < count; ++i)
         predict(r, (es_item){core.key[2 * i], core.key[2 * i + 1], 0}, false);
     for (int32_t k = 0; k < r->work.count; ++k) predict(r, r->work.at[k], true);
-    if (r->terminal_work.count)
-        qsort(r->terminal_work.at, (size_t)r->terminal_work.count, sizeof(es_wait), compare_waits);
+    es_sort(r->terminal_work.at, r->terminal_work.count, sizeof(es_wait), compare_waits);
     keep_expected(r, &core);
     int32_t kept = 0;
     for (int32_t i = 0; i < r->terminal_work.count; ++i)
@@ -388,18 +387,18 @@ static int32_t intern_row(es_rows *r, int32_t count)
 {
     const bool accepting = r->accepting;
     if (!count && !accepting) return -1;
-    if (count) qsort(r->work.at, (size_t)count, sizeof(es_item), compare_items);
+    es_sort(r->work.at, count, sizeof(es_item), compare_items);
     const uint64_t hash = es_hash_ints(&r->work.at->state, 3 * (int64_t)count, accepting);
     int32_t id;
     for (es_probe p = es_probe_at(&r->rows_by_content, hash); (id = es_probe_next(&p)) >= 0;) {
         const es_row *row = &r->rows.at[id];
         if (row->count == count && row->accepting == accepting &&
-            (!count || !memcmp(row->items, r->work.at, (size_t)count * sizeof(es_item))))
+            es_same(row->items, r->work.at, (size_t)count * sizeof(es_item)))
             return id;
     }
     es_row row = {.count = count, .accepting = accepting};
     row.items = es_take(r->pool, (size_t)count * sizeof *row.items);
-    if (count) memcpy(row.items, r->work.at, (size_t)count * sizeof *row.items);
+    es_copy(row.items, r->work.at, (size_t)count * sizeof *row.items);
     row.core = intern_core(r, row.items, count);
     ES_PUSH(r->pool, r->rows, row);
     es_set_add(r->pool, &r->rows_by_content, hash, r->rows.count - 1);

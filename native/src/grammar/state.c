@@ -137,7 +137,7 @@ void es_threads_sort(es_states *s, int32_t base)
     const int32_t count = s->work.count - base;
     int32_t kept = 0;
     if (count < 2) return;
-    qsort(t, (size_t)count, sizeof *t, compare_threads);
+    es_sort(t, count, sizeof *t, compare_threads);
     for (int32_t i = 0; i < count; ++i) {
         if (kept && (!compare_threads(&t[i], &t[kept - 1]) || join(s, &t[kept - 1], &t[i]))) continue;
         t[kept++] = t[i];
@@ -162,7 +162,7 @@ static int32_t intern_state(es_states *s, int32_t base)
     es_pool *pool = s->rows.pool;
     es_state state = {.count = count};
     state.threads = es_take(pool, (size_t)count * sizeof *threads);
-    memcpy(state.threads, threads, (size_t)count * sizeof *threads);
+    es_copy(state.threads, threads, (size_t)count * sizeof *threads);
     for (int32_t i = 0; i < count; ++i)
         state.accepting |= threads[i].terminal == ES_ANY && s->rows.rows.at[threads[i].row].accepting;
     ES_PUSH(pool, s->states, state);

@@ -203,7 +203,7 @@ static void keep_groups(es_vocabulary *v, es_summary *summary)
     const int32_t count = v->summaries->borders.count;
     es_border *borders = v->summaries->borders.at;
     if (!count) return;
-    qsort(borders, (size_t)count, sizeof *borders, compare_borders);
+    es_sort(borders, count, sizeof *borders, compare_borders);
     for (int32_t i = 0; i < count; ++i)
         summary->group_count += !i || !same_group(&borders[i], &borders[i - 1]);
     summary->groups = es_take(&v->pool, (size_t)summary->group_count * sizeof *summary->groups);
@@ -273,8 +273,7 @@ int32_t es_summary_of(es_vocabulary *v, int32_t e, int32_t node)
     es_summary summary = {.count = s->tokens.count};
     if (summary.count <= FEW) {
         summary.tokens = es_take(&v->pool, (size_t)summary.count * sizeof *summary.tokens);
-        if (summary.count)
-            memcpy(summary.tokens, s->tokens.at, (size_t)summary.count * sizeof *summary.tokens);
+        es_copy(summary.tokens, s->tokens.at, (size_t)summary.count * sizeof *summary.tokens);
     } else {
         summary.bits = es_take(&v->pool, (size_t)v->words * sizeof *summary.bits);
         memset(summary.bits, 0, (size_t)v->words * sizeof *summary.bits);
@@ -347,7 +346,7 @@ void es_group_rank(es_vocabulary *v, es_group *g, const es_bytes *again)
     const int32_t count = g->byte_count ? g->bytes[g->byte_count - 1].end : 0;
     es_exit **sorted = es_take(s->pool, (size_t)count * sizeof *sorted);
     for (int32_t i = 0; i < count; ++i) sorted[i] = &g->exits[i];
-    qsort(sorted, (size_t)count, sizeof *sorted, compare_exits);
+    es_sort(sorted, count, sizeof *sorted, compare_exits);
     es_map_free(s->pool, &s->ranks);
     for (int32_t i = 0; i < count; ++i) {
         es_exit *exit = sorted[i];

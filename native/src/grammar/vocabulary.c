@@ -17,7 +17,7 @@ static int compare_rests(const void *a, const void *b)
 
 void es_sort_rests(es_rest *rests, int32_t count)
 {
-    if (count) qsort(rests, (size_t)count, sizeof *rests, compare_rests);
+    es_sort(rests, count, sizeof *rests, compare_rests);
 }
 
 static void add_node(es_pool *pool, es_tries *t, int byte, int32_t depth)
@@ -83,9 +83,9 @@ static void take_tokens(es_vocabulary *v, const uint8_t *bytes, const int64_t *o
     v->bytes = es_take(&v->own, (size_t)offsets[count] + 1);
     v->offsets = es_take(&v->own, ((size_t)count + 1) * sizeof *v->offsets);
     v->kinds = es_take(&v->own, (size_t)count + 1);
-    memcpy(v->bytes, bytes, (size_t)offsets[count]);
-    memcpy(v->offsets, offsets, ((size_t)count + 1) * sizeof *offsets);
-    memcpy(v->kinds, kinds, (size_t)count);
+    es_copy(v->bytes, bytes, (size_t)offsets[count]);
+    es_copy(v->offsets, offsets, ((size_t)count + 1) * sizeof *offsets);
+    es_copy(v->kinds, kinds, (size_t)count);
     v->sorted = es_take(&v->own, ((size_t)count + 1) * sizeof *v->sorted);
     v->eos = es_take(&v->own, ((size_t)count + 1) * sizeof *v->eos);
     for (int32_t i = 0; i < count; ++i) {
