@@ -306,3 +306,16 @@ def test_a_guard_that_nothing_can_break_is_satisfied_by_the_end(engine: Engine) 
     rules.start = rules.rule("start")
     rules.define(rules.start, rules.terminal("A", e.guard(e.literal(b"a"), e.literal(b"ab"))))
     assert accepts(engine, rules, b"a")
+
+
+@every_engine
+def test_a_part_without_any_text_empties_the_terminal_around_it(engine: Engine) -> None:
+    """At once: the part before it alone has more states than may be looked through."""
+    never = e.automaton(((False, ((97, 97, 0),)),))
+    twelve_back = e.concat(e.byte_class(1 << 97), e.repeat(e.byte_range(97, 98), 12, 12))
+    wide = e.both(*(e.complement(e.concat(e.repeat(e.ANY_BYTE, n, None), twelve_back)) for n in range(3)))
+    rules = Rules()
+    rules.start = rules.rule("start")
+    rules.define(rules.start, rules.terminal("A", e.concat(wide, never)))
+    with pytest.raises(GrammarError, match="no text at all"):
+        engine(rules.program(), ())

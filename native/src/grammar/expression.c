@@ -548,6 +548,8 @@ bool es_expression_is_empty(es_expressions *x, int32_t e)
     if (!x->nodes.at[e].logical || x->nodes.at[e].nullable) return false;
     if (x->nodes.at[e].emptiness) return x->nodes.at[e].emptiness == NOTHING;
     const int32_t base = x->scratch.count;
+    es_map_free(x->pool, &x->seen);
+    es_map_put(x->pool, &x->seen, es_pair(e, 0), 1);
     ES_PUSH(x->pool, x->scratch, e);
     bool found = false;
     for (int32_t i = base; i < x->scratch.count && !found; ++i) {
@@ -560,10 +562,9 @@ bool es_expression_is_empty(es_expressions *x, int32_t e)
             if (n->nullable || !n->logical || n->emptiness == SOMETHING) {
                 found = true;
             } else {
-                bool known = false;
-                for (int32_t k = base; k < x->scratch.count && !known; ++k) known = x->scratch.at[k] == next;
-                es_work(x->pool->fault, x->scratch.count - base);
-                if (!known) ES_PUSH(x->pool, x->scratch, next);
+                if (es_map_get(&x->seen, es_pair(next, 0), 0)) continue;
+                es_map_put(x->pool, &x->seen, es_pair(next, 0), 1);
+                ES_PUSH(x->pool, x->scratch, next);
             }
         }
     }
@@ -604,6 +605,7 @@ void es_expressions_close(es_expressions *x)
     ES_FREE(pool, x->text);
     ES_FREE(pool, x->automata);
     ES_FREE(pool, x->scratch);
+    es_map_free(pool, &x->seen);
     es_set_free(pool, &x->by_content);
     es_set_free(pool, &x->sets_by_content);
     es_set_free(pool, &x->literals_by_content);

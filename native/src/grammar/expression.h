@@ -74,6 +74,7 @@ typedef struct es_expressions {
     ES_VECTOR(uint8_t) text;        /* bytes of literals */
     ES_VECTOR(es_automaton) automata;
     ES_VECTOR(int32_t) scratch;     /* a stack of members of what is being made */
+    es_map seen;                    /* what a search for an end has come to */
     es_set by_content, sets_by_content, literals_by_content;
     int32_t longest_token;          /* bytes */
     int depth;                      /* of the recursion under way */

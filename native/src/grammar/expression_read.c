@@ -35,8 +35,8 @@ static int32_t read_literal(reader *r)
     return out;
 }
 
-/* Drop the steps to states from which nothing is ever accepted. */
-static void trim(es_expressions *x, es_automaton *a)
+/* Drop the steps to states from which nothing is ever accepted; whether the first is another. */
+static bool trim(es_expressions *x, es_automaton *a)
 {
     uint8_t *alive = es_take(x->pool, (size_t)a->count);
     es_copy(alive, a->accepts, (size_t)a->count);
@@ -51,6 +51,7 @@ static void trim(es_expressions *x, es_automaton *a)
     }
     for (int64_t i = 0; i < (int64_t)a->count * 256; ++i)
         if (a->steps[i] >= 0 && !alive[a->steps[i]]) a->steps[i] = -1;
+    return alive[0];
 }
 
 static int32_t read_automaton(reader *r)
@@ -69,7 +70,7 @@ static int32_t read_automaton(reader *r)
             for (int32_t byte = low; byte <= high; ++byte) made.steps[(int64_t)s * 256 + byte] = to;
         }
     }
-    trim(x, &made);
+    if (!trim(x, &made)) return ES_EMPTY;
     made.hash = es_hash_ints(r->code + begin, r->at - begin, 5);
     for (int32_t i = 0; i < x->automata.count; ++i)
         if (x->automata.at[i].hash == made.hash && x->automata.at[i].count == count &&
