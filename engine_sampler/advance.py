@@ -11,7 +11,7 @@ from .arrays import LogitRows
 from .contract import Backend, Batch
 from .grouping import Roster
 from .masks import Masks
-from .request import Request
+from .request import Found, Request
 from .results import StepResult
 from .scoring import Scores
 from .slots import Slots
@@ -66,17 +66,20 @@ class Step:
         if hit or roster.masked or roster.scored or batch.errors.count(None) < self._n:
             refused, logprobs = self._judge(roster, where, batch, tokens)
         self._extend(roster, tokens, notes, refused)
+        found = self._read(roster, tokens, refused) if roster.streamed else {}
         due = self._slots.due(roster.slots)
-        if not hit and due is None and roster.always is None:
+        if not hit and not found and due is None and roster.always is None:
             return refused
         for more in (due, roster.always):
             if more is not None:
                 asked |= more
+        asked[list(found)] = True
         asked[refused] = False
         places = np.flatnonzero(asked).tolist()
         for place in places:
             note = None if np.isnan(notes[place]) else float(notes[place])
-            roster.requests[place].follow(int(tokens[place]), note, logprobs.get(place))
+            request = roster.requests[place]
+            request.follow(int(tokens[place]), note, logprobs.get(place), found.get(place, ()))
         return refused + places
 
     def result(self, roster: Roster, first_rows: np.ndarray, places: Iterable[int]) -> StepResult:
@@ -168,6 +171,19 @@ class Step:
             for place in roster.masked
             if place not in refused and not roster.requests[place].admits(int(tokens[place]))
         ]
+
+    def _read(self, roster: Roster, tokens: np.ndarray, refused: list[int]) -> dict[int, Found]:
+        """Give the texts their tokens, but for the places `refused`; what was found there, by place."""
+        found = {}
+        requests, token_ids = roster.requests, tokens.tolist()
+        for place in roster.streamed:
+            if refused and place in refused:
+                continue
+            request = requests[place]
+            matches = request.read(token_ids[place])
+            if matches or not request.live:
+                found[place] = matches
+        return found
 
     def _extend(self, roster: Roster, tokens: np.ndarray, notes: np.ndarray, refused: list[int]) -> None:
         """Add the tokens to the histories, but for the places `refused`."""

@@ -10,13 +10,16 @@ from typing import Any
 import numpy as np
 
 from .chain import Chain, build_chain
-from .contract import ParameterError, StoppingCriteria, StopVerdict, Vocabulary, Watch
+from .contract import ParameterError, StoppingCriteria, StopVerdict, TextCriteria, Vocabulary, Watch
 from .ledger import AMPLE, History
 from .params import SamplingParams
 from .registry import default_registry
 from .results import Record, RequestId
 from .slots import Attention, Slot, Slots, StateFault
 from .text import TextStream
+
+Found = tuple[tuple[int, StopVerdict], ...]
+"""What text criteria say to a token: the number of each in the list of them, and its verdict."""
 
 
 class Request:
@@ -49,17 +52,20 @@ class Request:
         self._mask_words = -(-vocabulary.size // 32)
         self._has_eos = bool(vocabulary.eos_token_ids)
         self.max_model_len = max_model_len
-        self.stream: TextStream | None = None
-        if vocabulary.tokenizer is not None:
-            self.stream = TextStream(vocabulary.tokenizer, params.skip_special_tokens)
-        self._unsent: list[str] = []
-        """Text that became certain and is not yet in a result, a piece per token."""
-        self.criteria = self._open_criteria(stopping_criteria, vocabulary)
+        active = self._active_criteria(stopping_criteria, vocabulary)
+        self._text_criteria = [c for c in active if isinstance(c, TextCriteria)]
+        """Those that `stream` asks."""
+        self.stream = self._open_stream(vocabulary)
+        self._sent = 0
+        """How many of the stream's pieces have been in results."""
+        self.criteria = self._open_criteria(active, vocabulary)
         self._looked = 0
         """How many output tokens the criteria have seen."""
         self._watches = self._open_watches(vocabulary)
-        self.raw_logprobs: list[float] | None = None
-        """The raw logprob of every output token (0 for one chosen elsewhere), where siblings compete."""
+        wanted = any(c.wants_logprobs for c, _ in self.criteria)
+        self.raw_logprobs: list[float] | None = [] if wanted else None
+        """The raw logprob of every output token (0 for one chosen elsewhere), where siblings compete or a
+        criterion asks."""
         self._min_tokens: int = params.get("min_tokens", 0)
         self.modes = _modes(params)
         """The kinds of logprobs it asked for."""
@@ -117,7 +123,6 @@ class Request:
         always = (
             len(watches) < len(self._watches)
             or self.matcher is not None
-            or self.stream is not None
             or self.raw_logprobs is not None
             or bool(self.entry.eager)
         )
@@ -147,7 +152,7 @@ class Request:
         if not self.admits(token_id):
             return False
         slots.append(self.slot, [token_id], [note])
-        self.follow(token_id, note, logprob)
+        self.follow(token_id, note, logprob, self.read(token_id))
         return True
 
     def admits(self, token_id: int) -> bool:
@@ -159,8 +164,23 @@ class Request:
             self.fail(f"the grammar refuses token {token_id}")
         return accepted
 
-    def follow(self, token_id: int, note: float | None = None, logprob: float | None = None) -> None:
-        """Bring everything but the grammar up to a token that the history has; the request may end."""
+    def read(self, token_id: int) -> Found:
+        """Give the text its next token: the ends that text criteria find in it, the earliest first."""
+        if self.stream is None:
+            return ()
+        try:
+            return self.stream.push(token_id)
+        except Exception as error:
+            self.fail(f"the text failed: {type(error).__name__}: {error}")
+            return ()
+
+    def follow(
+        self, token_id: int, note: float | None = None, logprob: float | None = None, found: Found = ()
+    ) -> None:
+        """Bring everything but grammar and text up to a token that the history has; the request may end.
+
+        found  what `read` said of the token.
+        """
         self.mask_ready = False
         if self.raw_logprobs is not None:
             self.raw_logprobs.append(logprob or 0.0)
@@ -168,13 +188,9 @@ class Request:
             self.entry.follow([token_id], [note])
         except StateFault as fault:
             self.fail(str(fault))
-        delta = ""
-        if self.stream is not None:
-            delta = self.stream.push([token_id])
-            self._unsent.append(delta)
-        verdict = self._verdict(delta)
+        verdict = self._verdict(found)
         if verdict is not None and self.live:
-            self.finish(verdict.finish_reason, verdict.reason)
+            self.finish(verdict.finish_reason, verdict.reason, verdict.cut)
 
     def rollback(self, slots: Slots, n: int) -> None:
         """Take back the last n output tokens everywhere; text already streamed stays streamed."""
@@ -184,7 +200,7 @@ class Request:
             self.matcher.rollback(n)
         if self.stream is not None:
             self.stream.rollback(n)
-        del self._unsent[max(0, len(self._unsent) - n) :]
+            self._sent = min(self._sent, len(self.stream.pieces))
         if self.raw_logprobs is not None:
             del self.raw_logprobs[len(self.raw_logprobs) - n :]
         if (unseen := self._looked - self.entry.history.output_length) > 0:
@@ -199,7 +215,6 @@ class Request:
         child.id, child.slot = request_id, -1
         child.seed = self.seed if seed is None else seed
         child.mask_ready = False
-        child._unsent = self._unsent.copy()
         child.raw_logprobs = None if self.raw_logprobs is None else self.raw_logprobs.copy()
         child.entry = self.entry.fork()
         child.matcher = None if self.matcher is None else self.matcher.fork()
@@ -207,10 +222,10 @@ class Request:
         child.criteria = [(c, c.fork(state)) for c, state in self.criteria]
         return child
 
-    def finish(self, finish_reason: str, stop_reason: Any = None) -> None:
-        """End the request; text held back becomes certain."""
-        if self.stream is not None:
-            self._unsent.append(self.stream.flush())
+    def finish(self, finish_reason: str, stop_reason: Any = None, cut: int = 0) -> None:
+        """End the request; text held back becomes certain, but for its last `cut` bytes."""
+        if self.stream is not None and self.live:
+            self.stream.close(cut)
         self.finish_reason, self.stop_reason = finish_reason, stop_reason
 
     def fail(self, error: str) -> None:
@@ -222,23 +237,40 @@ class Request:
         """Text for the next result."""
         if self.stream is None:
             return None
-        text = "".join(self._unsent)
-        self._unsent.clear()
-        return text
+        pieces = self.stream.pieces
+        sent, self._sent = self._sent, len(pieces)
+        return pieces[sent] if len(pieces) == sent + 1 else "".join(pieces[sent:])
 
     # --- inside ----------------------------------------------------------------------------------
 
-    def _open_criteria(
+    def _active_criteria(
         self, more: Sequence[StoppingCriteria], vocabulary: Vocabulary
-    ) -> list[tuple[StoppingCriteria, Any]]:
+    ) -> list[StoppingCriteria]:
+        """The criteria that this request needs, limits last."""
         known = default_registry().catalogue.stopping_criteria.values()
         for criterion in more:
             if not isinstance(criterion, StoppingCriteria):
                 raise ParameterError(f"stopping_criteria holds {criterion!r}, which is no StoppingCriteria")
         active: Iterable[StoppingCriteria] = (c for c in known if c.is_active(self.params, vocabulary))
-        criteria = sorted([*active, *more], key=lambda c: c.is_limit)
+        return sorted([*active, *more], key=lambda c: c.is_limit)
+
+    def _open_stream(self, vocabulary: Vocabulary) -> TextStream | None:
+        if vocabulary.tokenizer is None:
+            for criterion in self._text_criteria:
+                vocabulary.need_tokenizer(criterion.name)
+            return None
+        matchers = [c.matcher(self.params, vocabulary) for c in self._text_criteria]
+        return TextStream(vocabulary.tokenizer, self.params.skip_special_tokens, matchers)
+
+    def _open_criteria(
+        self, active: Sequence[StoppingCriteria], vocabulary: Vocabulary
+    ) -> list[tuple[StoppingCriteria, Any]]:
         prompt = self.entry.history.prompt_token_ids
-        return [(c, c.new_state(self.params, prompt, vocabulary)) for c in criteria]
+        return [
+            (c, c.new_state(self.params, prompt, vocabulary))
+            for c in active
+            if not isinstance(c, TextCriteria)
+        ]
 
     def _open_watches(self, vocabulary: Vocabulary) -> list[Watch | None]:
         prompt = self.entry.history.prompt_token_ids
@@ -255,10 +287,16 @@ class Request:
         for token_id in output:
             if self.matcher is not None and not self.matcher.accept(token_id):
                 raise ParameterError(f"output_token_ids: the grammar refuses token {token_id}")
-            text = self.stream.push([token_id]) if self.stream is not None else ""
+            text = ""
+            if self.stream is not None:
+                self.stream.push(token_id)
+                text = self.stream.pieces[-1]
             for criterion, state in self.criteria:
-                criterion.check(state, [token_id], text)
+                _ask(criterion, state, [token_id], text, [0.0])
         self._looked = len(output)
+        if self.raw_logprobs is not None:
+            self.raw_logprobs = [0.0] * len(output)
+        self._sent = len(output) if self.stream is not None else 0
 
     def _grammar_ends(self) -> bool:
         """Whether the grammar's text is over: EOS came, or there is no EOS and nothing else can follow."""
@@ -277,29 +315,58 @@ class Request:
             self.fail(f"{who} failed: {type(error).__name__}: {error}")
             return None
 
-    def _verdict(self, text: str) -> StopVerdict | None:
-        """What the criteria say to all tokens they have not seen yet, which stand for `text`."""
-        token_ids = self.entry.history.output_token_ids[self._looked :].tolist()
-        self._looked += len(token_ids)
+    def _verdict(self, found: Found) -> StopVerdict | None:
+        """What the criteria say to all tokens they have not seen yet; `found` is what the text ones say.
+
+        Of several verdicts on one token, that of a token comes first, then that of the text, limits last.
+        """
+        looked, self._looked = self._looked, self.entry.history.output_length
+        token_ids = self.entry.history.output_token_ids[looked:].tolist()
+        text = "" if self.stream is None else "".join(self.stream.pieces[looked:])
+        logprobs = [] if self.raw_logprobs is None else self.raw_logprobs[looked:]
         waiting = self._looked < self._min_tokens
-        verdict = None
+        verdict = limit = None
         for criterion, state in self.criteria:
             try:
-                found = criterion.check(state, token_ids, text)  # every state sees every token
+                said = _ask(criterion, state, token_ids, text, logprobs)  # every state sees every token
             except Exception as error:
                 self.fail(f"{criterion.name} failed: {type(error).__name__}: {error}")
                 continue
-            if not (found is None or isinstance(found, StopVerdict)):
-                self.fail(f"{criterion.name} failed: it gave {found!r}, which is no StopVerdict")
+            if not (said is None or isinstance(said, StopVerdict)):
+                self.fail(f"{criterion.name} failed: it gave {said!r}, which is no StopVerdict")
                 return None
-            if verdict is None and not (waiting and criterion.waits_for_min_tokens):
-                verdict = found
+            if said is None or (waiting and criterion.waits_for_min_tokens):
+                continue
+            if criterion.is_limit:
+                limit = limit or said
+            else:
+                verdict = verdict or said
+        if verdict is None:
+            verdict = self._text_verdict(found)
         if verdict is None and self.matcher is not None:
             verdict = StopVerdict(None) if self._guarded("the grammar", self._grammar_ends) else None
-        limit = self.max_model_len
-        if verdict is None and limit is not None and len(self.entry.history) >= limit:
-            verdict = StopVerdict("max_model_len", "length")
-        return verdict
+        if verdict is None and limit is None and self._is_full():
+            limit = StopVerdict("max_model_len", "length")
+        return verdict or limit
+
+    def _text_verdict(self, found: Found) -> StopVerdict | None:
+        """The first of `found` that counts: what ends within the first `min_tokens` tokens does not."""
+        waiting = self._looked <= self._min_tokens and self._min_tokens > 0
+        for number, verdict in found:
+            if not (waiting and self._text_criteria[number].waits_for_min_tokens):
+                return verdict
+        return None
+
+    def _is_full(self) -> bool:
+        return self.max_model_len is not None and len(self.entry.history) >= self.max_model_len
+
+
+def _ask(
+    criterion: StoppingCriteria, state: Any, token_ids: list[int], text: str, logprobs: list[float]
+) -> StopVerdict | None:
+    if criterion.wants_logprobs:
+        return criterion.check(state, token_ids, text, logprobs=logprobs)  # type: ignore[call-arg]
+    return criterion.check(state, token_ids, text)
 
 
 def _modes(params: SamplingParams) -> tuple[str, ...]:

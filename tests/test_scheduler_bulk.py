@@ -12,8 +12,8 @@ import pytest
 from engine_sampler import Param, Sampler, SamplingParams, Scheduler, StoppingCriteria, StopVerdict
 from engine_sampler.contract import Backend, Batch, ParameterError, Watch
 from engine_sampler.request import Request
-from engine_sampler.stopping.max_tokens import MaxTokens
-from engine_sampler.stopping.stop_token_ids import StopTokenIds
+from engine_sampler.stopping.max_tokens import MaxTokensCriteria
+from engine_sampler.stopping.stop_token_ids import StopTokenIdsCriteria
 
 from .engines import CONFIGURATIONS, EOS, VOCAB, model_row, outcome, registered
 
@@ -169,12 +169,12 @@ def test_lists_in_a_result_belong_to_the_caller() -> None:
 # --- nobody can tell -----------------------------------------------------------------------------
 
 
-class UnwatchedMaxTokens(MaxTokens):
+class UnwatchedMaxTokens(MaxTokensCriteria):
     def watch(self, *values: Any) -> None:
         return None
 
 
-class UnwatchedStop(StopTokenIds):
+class UnwatchedStop(StopTokenIdsCriteria):
     def watch(self, *values: Any) -> None:
         return None
 
@@ -185,8 +185,8 @@ def test_a_criterion_that_says_when_to_ask_ends_requests_as_one_that_is_always_a
     for i in range(20):
         settings = SamplingParams(max_tokens=chance.randint(1, 12), stop_token_ids=[chance.randrange(VOCAB)])
         waits = {"min_tokens": chance.choice((0, 5)), "seed": i}
-        watching.add(SamplingParams(**waits), stopping_criteria=[_With(MaxTokens(), settings),
-                     _With(StopTokenIds(), settings)])  # fmt: skip
+        watching.add(SamplingParams(**waits), stopping_criteria=[_With(MaxTokensCriteria(), settings),
+                     _With(StopTokenIdsCriteria(), settings)])  # fmt: skip
         unwatched.add(SamplingParams(**waits), stopping_criteria=[_With(UnwatchedMaxTokens(), settings),
                       _With(UnwatchedStop(), settings)])  # fmt: skip
     while live := watching.request_ids:

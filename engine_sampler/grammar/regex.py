@@ -2,6 +2,7 @@ r"""Regular expressions as expressions over bytes.
 
     expression(r"[a-z]+(?:-\d{2})?")         the texts that the whole pattern matches
     expression("^a|b$", search=True)         the texts in which the pattern is found
+    found_anywhere(r"\d+\n")                 what it matches, wherever that stands in a text
     terminal(r'".*?"')                       the texts that `re.match` takes from a longer text
 
 Python's own parser reads the pattern, so the syntax is exactly Python's (or ECMAScript's, rewritten
@@ -91,6 +92,20 @@ def expression(
     GrammarLimitError.
     """
     return _get(True, pattern, flags, dialect, search, limits)
+
+
+def found_anywhere(pattern: str, *, limits: Limits = _LIMITS) -> Expression:
+    """The texts that a pattern may match wherever it is found in a longer one, of which no end is known yet.
+
+    Raises as `expression` does, and GrammarError for a pattern that matches the empty text, or nothing, or
+    that looks at what stands around the match (anchors, lookarounds, word boundaries).
+    """
+    if _tree(pattern, 0, "python").looks:
+        raise GrammarError(f"pattern {pattern!r} looks at what stands around its match")
+    found = expression(pattern, limits=limits)
+    if found == EMPTY or nullable(found):
+        raise GrammarError(f"pattern {pattern!r} matches {'nothing' if found == EMPTY else 'the empty text'}")
+    return found
 
 
 def terminal(pattern: str, flags: int = 0, *, limits: Limits = _LIMITS) -> Expression:

@@ -3,9 +3,36 @@
 from collections.abc import Callable
 from typing import Any
 
-from ..contract import StoppingCriteria
+from ..contract import StoppingCriteria, TextCriteria
 from ..discovery import objects_in
 from ..hookspecs import hookimpl
+from .confidence import ConfidenceCriteria
+from .criteria_list import StoppingCriteriaList, validate_stopping_criteria
+from .eos import EosTokenCriteria
+from .max_length import MaxLengthCriteria
+from .max_time import MaxTimeCriteria
+from .max_tokens import MaxTokensCriteria
+from .repetition import RepetitionCriteria
+from .stop_regex import StopRegexCriteria
+from .stop_strings import StopStringCriteria
+from .stop_token_ids import StopTokenIdsCriteria
+
+__all__ = [
+    "ConfidenceCriteria",
+    "EosTokenCriteria",
+    "MaxLengthCriteria",
+    "MaxTimeCriteria",
+    "MaxTokensCriteria",
+    "RepetitionCriteria",
+    "StopRegexCriteria",
+    "StopStringCriteria",
+    "StopTokenIdsCriteria",
+    "StoppingCriteria",
+    "StoppingCriteriaList",
+    "TextCriteria",
+    "register_stopping_criteria",
+    "validate_stopping_criteria",
+]
 
 
 @hookimpl

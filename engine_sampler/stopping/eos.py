@@ -7,18 +7,25 @@ from typing import Any
 
 import numpy as np
 
-from ..contract import StoppingCriteria, StopVerdict, Vocabulary, Watch
+from ..contract import StoppingCriteria, StopVerdict, Vocabulary, Watch, flags_like, token_rows
+from ._values import ids
 
 
-class Eos(StoppingCriteria):
+class EosTokenCriteria(StoppingCriteria):
     """Ends a request at any of the vocabulary's EOS ids; stop_reason is None.
 
     With `ignore_eos` the ids are masked and never stop. `min_tokens` masks them too, so an EOS that
     comes all the same (a grammar left nothing else) does stop.
+
+    eos_token_id  the criterion's own ids, in place of the vocabulary's: one, several, or a tensor.
     """
 
     name = "eos"
     waits_for_min_tokens = False
+
+    def __init__(self, eos_token_id: Any = None) -> None:
+        own = eos_token_id.tolist() if hasattr(eos_token_id, "tolist") else eos_token_id
+        self.eos_token_id = None if own is None else ids(np.atleast_1d(own))
 
     def is_active(self, params: Mapping[str, Any], vocabulary: Vocabulary) -> bool:
         return bool(vocabulary.eos_token_ids) and not params.get("ignore_eos", False)
@@ -26,13 +33,21 @@ class Eos(StoppingCriteria):
     def new_state(
         self, params: Mapping[str, Any], prompt_token_ids: np.ndarray, vocabulary: Vocabulary
     ) -> frozenset[int]:
-        return frozenset(vocabulary.eos_token_ids)
+        return frozenset(self._ids(vocabulary))
 
     def watch(self, params: Mapping[str, Any], prompt_token_ids: np.ndarray, vocabulary: Vocabulary) -> Watch:
-        return Watch(vocabulary.eos_token_ids)
+        return Watch(self._ids(vocabulary))
 
     def check(self, state: frozenset[int], token_ids: Sequence[int], text: str) -> StopVerdict | None:
         return StopVerdict(None) if any(t in state for t in token_ids) else None
 
     def fork(self, state: frozenset[int]) -> frozenset[int]:
         return state
+
+    def __call__(self, input_ids: Any, scores: Any, new_token_length: int = 1, **kwargs: Any) -> Any:
+        """bool [rows]: whether EOS is among the last `new_token_length` tokens. Source: transformers."""
+        newest = token_rows(input_ids)[:, -new_token_length:]
+        return flags_like(input_ids, np.isin(newest, self.eos_token_id or ()).any(axis=1))
+
+    def _ids(self, vocabulary: Vocabulary) -> tuple[int, ...]:
+        return vocabulary.eos_token_ids if self.eos_token_id is None else self.eos_token_id

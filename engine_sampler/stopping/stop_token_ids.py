@@ -2,41 +2,58 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from typing import Any
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from ..contract import Param, StoppingCriteria, StopVerdict, Vocabulary, Watch
-from ..samplers._phrases import token_ids
+from ._values import ids
 
 
-def _token_ids(value: Any) -> tuple[int, ...]:
-    """`value` as token ids, each once."""
-    return tuple(dict.fromkeys(token_ids(value)))
+class _Stops(NamedTuple):
+    """The ids, and how many bytes of text a token has that is not to stay in it."""
+
+    token_ids: frozenset[int]
+    cut: Callable[[int], int]
 
 
-class StopTokenIds(StoppingCriteria):
+class StopTokenIdsCriteria(StoppingCriteria):
     """Ends a request at one of `stop_token_ids`; stop_reason is the token's id.
 
-    `min_tokens` masks these ids, so one that comes all the same does stop.
+    The token stays in token_ids; its text is left out unless `include_stop_str_in_output` is given.
+    `min_tokens` masks these ids, so one that comes all the same does stop. Semantics: vLLM.
+
+    stop_token_ids  the criterion's own ids, in place of the request's.
     """
 
     name = "stop_token_ids"
-    params = (Param("stop_token_ids", tuple, (), convert=_token_ids, doc="token ids that end a request"),)
+    params = (Param("stop_token_ids", tuple, (), convert=ids, doc="token ids that end a request"),)
     waits_for_min_tokens = False
+
+    def __init__(self, stop_token_ids: Any = None) -> None:
+        self.stop_token_ids = None if stop_token_ids is None else ids(stop_token_ids)
 
     def new_state(
         self, params: Mapping[str, Any], prompt_token_ids: np.ndarray, vocabulary: Vocabulary
-    ) -> frozenset[int]:
-        vocabulary.check_ids("stop_token_ids", params["stop_token_ids"])
-        return frozenset(params["stop_token_ids"])
+    ) -> _Stops:
+        token_ids = self._ids(params)
+        vocabulary.check_ids("stop_token_ids", token_ids)
+        tokenizer, skips = vocabulary.tokenizer, bool(params.get("skip_special_tokens", True))
+        if tokenizer is None or params.get("include_stop_str_in_output", False):
+            return _Stops(frozenset(token_ids), lambda token_id: 0)
+        known = tokenizer
+        return _Stops(frozenset(token_ids), lambda token_id: len(known.text_bytes(token_id, skips)))
 
     def watch(self, params: Mapping[str, Any], prompt_token_ids: np.ndarray, vocabulary: Vocabulary) -> Watch:
-        return Watch(params["stop_token_ids"])
+        return Watch(self._ids(params))
 
-    def check(self, state: frozenset[int], token_ids: Sequence[int], text: str) -> StopVerdict | None:
-        return next((StopVerdict(t) for t in token_ids if t in state), None)
+    def check(self, state: _Stops, token_ids: Sequence[int], text: str) -> StopVerdict | None:
+        found = next((t for t in token_ids if t in state.token_ids), None)
+        return None if found is None else StopVerdict(found, cut=state.cut(token_ids[-1]))
 
-    def fork(self, state: frozenset[int]) -> frozenset[int]:
+    def fork(self, state: _Stops) -> _Stops:
         return state
+
+    def _ids(self, params: Mapping[str, Any]) -> tuple[int, ...]:
+        return params["stop_token_ids"] if self.stop_token_ids is None else self.stop_token_ids

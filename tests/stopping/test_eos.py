@@ -4,9 +4,9 @@ import numpy as np
 import pytest
 
 from engine_sampler import SamplingParams, Scheduler, StopVerdict, Vocabulary
-from engine_sampler.stopping.eos import Eos
+from engine_sampler.stopping.eos import EosTokenCriteria
 
-EOS = Eos()
+EOS = EosTokenCriteria()
 NO_PROMPT = np.empty(0, np.int64)
 
 

@@ -8,9 +8,9 @@ import pytest
 
 from engine_sampler import ParameterError, SamplingParams, Scheduler, StopVerdict, Vocabulary
 from engine_sampler.stopping import max_time
-from engine_sampler.stopping.max_time import MaxTime
+from engine_sampler.stopping.max_time import MaxTimeCriteria
 
-CRITERION = MaxTime()
+CRITERION = MaxTimeCriteria()
 
 
 @pytest.fixture

@@ -6,9 +6,9 @@ import numpy as np
 import pytest
 
 from engine_sampler import ParameterError, SamplingParams, Scheduler, StopVerdict, Vocabulary
-from engine_sampler.stopping.max_tokens import MaxTokens
+from engine_sampler.stopping.max_tokens import MaxTokensCriteria
 
-CRITERION = MaxTokens()
+CRITERION = MaxTokensCriteria()
 VOCABULARY = Vocabulary(9)
 REACHED = StopVerdict("max_tokens", "length")
 

@@ -6,9 +6,9 @@ import numpy as np
 import pytest
 
 from engine_sampler import ParameterError, SamplingParams, Scheduler, StopVerdict, Vocabulary
-from engine_sampler.stopping.stop_token_ids import StopTokenIds
+from engine_sampler.stopping.stop_token_ids import StopTokenIdsCriteria
 
-CRITERION = StopTokenIds()
+CRITERION = StopTokenIdsCriteria()
 VOCABULARY = Vocabulary(9)
 NO_PROMPT = np.empty(0, np.int64)
 

@@ -1,0 +1,62 @@
+"""confidence: a token that the model itself finds unlikely ends the request."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from ..contract import Param, StoppingCriteria, StopVerdict, Vocabulary, flags_like, token_rows
+
+
+class ConfidenceCriteria(StoppingCriteria):
+    """Ends a request at a token whose probability is below a threshold, for models that only make drafts.
+
+    The probability is that of softmax(logits) before any processing. stop_reason is "confidence".
+
+    assistant_confidence_threshold  the criterion's own threshold, in place of the request's.
+    Source: transformers, whose name the parameter has.
+    """
+
+    name = "confidence"
+    wants_logprobs = True
+    params = (
+        Param("assistant_confidence_threshold", float, 0.0, low=0, high=1,
+              doc="end at a token of a lower raw probability"),
+    )  # fmt: skip
+
+    def __init__(self, assistant_confidence_threshold: float | None = None) -> None:
+        threshold = assistant_confidence_threshold
+        self.assistant_confidence_threshold = None if threshold is None else self.params[0].check(threshold)
+
+    def new_state(
+        self, params: Mapping[str, Any], prompt_token_ids: np.ndarray, vocabulary: Vocabulary
+    ) -> float:
+        own = self.assistant_confidence_threshold
+        return float(params["assistant_confidence_threshold"] if own is None else own)
+
+    def check(
+        self, state: float, token_ids: Sequence[int], text: str, logprobs: Sequence[float] = ()
+    ) -> StopVerdict | None:
+        unlikely = any(math.exp(logprob) < state for logprob in logprobs)
+        return StopVerdict("confidence") if unlikely else None
+
+    def __call__(self, input_ids: Any, scores: Any, **kwargs: Any) -> Any:
+        """bool [rows]: whether the last token of each row is unlikely under `scores` [rows, vocab].
+
+        Where `scores` is a tuple of the scores of all steps and there is one row, as transformers has it, the
+        answer is one bool.
+        """
+        steps = isinstance(scores, (tuple, list))
+        newest = scores[-1] if steps else scores
+        last = token_rows(input_ids)[:, -1]
+        logits = np.asarray(
+            newest.detach().cpu().float() if hasattr(newest, "detach") else newest, np.float64
+        )
+        with np.errstate(divide="ignore"):
+            total = np.exp(logits - logits.max(axis=1, keepdims=True)).sum(axis=1)
+        chosen = logits[np.arange(len(last)), last] - logits.max(axis=1)
+        flags = np.exp(chosen) / total < (self.assistant_confidence_threshold or 0.0)
+        return bool(flags[0]) if steps and len(flags) == 1 else flags_like(input_ids, flags)

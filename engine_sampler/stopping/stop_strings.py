@@ -1,0 +1,83 @@
+"""stop: any of the request's stop strings ends it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from functools import lru_cache
+from typing import Any
+
+from ..contract import Param, TextCriteria, Vocabulary, flags_like, token_rows
+from ..tokenizer import Tokenizer
+from ._strings import StringMatcher
+from ._values import texts
+
+_matcher = lru_cache(maxsize=256)(StringMatcher)
+
+
+class StopStringCriteria(TextCriteria):
+    """Ends a request as soon as its text holds one of the strings `stop`; stop_reason is the string.
+
+    Strings are found in the bytes of the text, so a match may begin and end within tokens and go over
+    several, of which it may be any tokenization. The match that is complete first wins; of several that end
+    with the same byte the one listed first. The text ends before the string, or behind it with
+    `include_stop_str_in_output`; tokens stay as they are. Strings that are complete within the first
+    `min_tokens` tokens do not count. What may still become a stop string is held back. Semantics: vLLM.
+
+    tokenizer     for a criterion that is called: a `Tokenizer`, or one of transformers or tokenizers.
+    stop_strings  the criterion's own strings, in place of the request's.
+    """
+
+    name = "stop"
+    params = (
+        Param("stop", tuple, (), convert=texts, doc="strings that end a request"),
+        Param("include_stop_str_in_output", bool, False, switch=False,
+              doc="leave the stop string, or the text of the stop token, in the text"),
+    )  # fmt: skip
+
+    def __init__(self, tokenizer: Any = None, stop_strings: str | Sequence[str] | None = None) -> None:
+        self.stop_strings = None if stop_strings is None else self.params[0].check(stop_strings)
+        self._pieces = () if tokenizer is None else _pieces(tokenizer)
+        if tokenizer is not None:
+            self._check_reachable()
+
+    def matcher(self, params: Mapping[str, Any], vocabulary: Vocabulary) -> StringMatcher:
+        strings = params["stop"] if self.stop_strings is None else self.stop_strings
+        return _matcher(strings, bool(params.get("include_stop_str_in_output", False)))
+
+    def __call__(self, input_ids: Any, scores: Any, **kwargs: Any) -> Any:
+        """bool [rows]: whether a stop string ends in the last token of each row, the prompt included.
+
+        The names of special tokens count as text here. Source: transformers.
+        """
+        return flags_like(input_ids, [self._ends(row.tolist()) for row in token_rows(input_ids)])
+
+    def _ends(self, token_ids: list[int]) -> bool:
+        """Whether a string ends in the last token; only what can be its beginning is looked at."""
+        matcher = _matcher(self.stop_strings or (), False)
+        need = max((len(string.encode()) for string in self.stop_strings or ()), default=1) - 1
+        before: list[bytes] = []
+        for token_id in reversed(token_ids[:-1]):
+            if need <= 0:
+                break
+            before.append(self._piece(token_id))
+            need -= len(before[-1])
+        state, _ = matcher.advance(0, b"".join(reversed(before)))
+        return any(matcher.advance(state, self._piece(token_id))[1] for token_id in token_ids[-1:])
+
+    def _piece(self, token_id: int) -> bytes:
+        return self._pieces[token_id] if 0 <= token_id < len(self._pieces) else b""
+
+    def _check_reachable(self) -> None:
+        """Refuse strings of which no token could be the end."""
+        held = set().union(*self._pieces)
+        for string in self.stop_strings or ():
+            if string.encode()[-1] not in held:
+                raise ValueError(f"stop_strings: no token holds the end of {string!r}")
+
+
+def _pieces(tokenizer: Any) -> tuple[bytes, ...]:
+    """The bytes of every token."""
+    if not isinstance(tokenizer, Tokenizer):
+        known = hasattr(tokenizer, "backend_tokenizer")
+        tokenizer = Tokenizer.from_transformers(tokenizer) if known else Tokenizer.from_tokenizers(tokenizer)
+    return tokenizer.token_bytes
