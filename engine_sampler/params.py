@@ -8,6 +8,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from types import MappingProxyType
 from typing import Any
 
+from .beams import early_stopping
 from .contract import Param, ParameterError, Sampler, Selector
 from .orders import resolve_order
 from .registry import default_registry
@@ -51,6 +52,12 @@ CORE_PARAMS = {
         Param("seed", object, None, convert=_seed, doc="64 bits; None or -1: random, and reported"),
         Param("n", int, 1, low=1, high=MOST, doc="completions per prompt (add_group)"),
         Param("best_of", int, None, low=1, doc="siblings drawn, of which the n best are kept"),
+        Param("use_beam_search", bool, False, doc="follow the beam_width likeliest texts (add_group)"),
+        Param("beam_width", int, None, low=1, high=8192,
+        doc="texts a beam search follows; None: best_of, or n"), Param("length_penalty", float, 1.0,
+        doc="a beam's score is its logprob / length^length_penalty"), Param("early_stopping", object, False,
+        convert=early_stopping,
+              doc="end a beam search when beam_width texts have ended; or never before the best is certain"),
         Param("min_keep", int, 0, low=0, high=MOST,
               doc="tokens top_p, min_p, typical_p, tfs and xtc leave at least"),
         Param("order", object, "llama.cpp", convert=_order, doc="a named order or a list of samplers"),
@@ -156,9 +163,20 @@ def _check_together(values: Mapping[str, Any], selectors: Iterable[Selector]) ->
     if best_of is not None and best_of < values["n"]:
         raise ParameterError(f"best_of={best_of} is not allowed: at least n={values['n']}")
     check_structured(values)
+    _check_beams(values)
     asked = [s.name for s in selectors if s.is_active(values)]
     if len(asked) > 1:
         raise ParameterError(f"the parameters ask for several selectors: {', '.join(asked)}; one is allowed")
+    if asked and values["use_beam_search"]:
+        raise ParameterError(f"use_beam_search=True is not allowed with the selector {asked[0]}")
+
+
+def _check_beams(values: Mapping[str, Any]) -> None:
+    width = values["beam_width"]
+    if width is not None and width < values["n"]:
+        raise ParameterError(f"beam_width={width} is not allowed: at least n={values['n']}")
+    if values["use_beam_search"] and values["logprobs"] is not None:
+        raise ParameterError(f"logprobs={values['logprobs']} is not allowed with use_beam_search=True")
 
 
 def _unknown(name: str) -> ParameterError:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import secrets
 from collections.abc import Callable, Iterable, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -17,6 +17,9 @@ from .registry import default_registry
 from .results import Record, RequestId
 from .slots import Attention, Slot, Slots, StateFault
 from .text import TextStream
+
+if TYPE_CHECKING:
+    from .beam_groups import BeamGroup
 
 Found = tuple[tuple[int, StopVerdict], ...]
 """What text criteria say to a token: the number of each in the list of them, and its verdict."""
@@ -67,6 +70,10 @@ class Request:
         """The raw logprob of every output token (0 for one chosen elsewhere), where siblings compete or a
         criterion asks."""
         self._min_tokens: int = params.get("min_tokens", 0)
+        self.group: BeamGroup | None = None
+        """The beam search it belongs to."""
+        self.score: float | None = None
+        """What a beam search ranks it by, once it has ended."""
         self.modes = _modes(params)
         """The kinds of logprobs it asked for."""
         self.finish_reason: str | None = None
@@ -102,6 +109,7 @@ class Request:
             self.error,
             self.seed,
             self.cumulative_logprob,
+            self.score,
         )
 
     def mask(self) -> np.ndarray | None:
@@ -154,6 +162,12 @@ class Request:
         slots.append(self.slot, [token_id], [note])
         self.follow(token_id, note, logprob, self.read(token_id))
         return True
+
+    def grow(self, token_id: int, logprob: float) -> None:
+        """`accept` for a request that has no slot."""
+        if self.admits(token_id):
+            self.entry.history.accept([token_id])
+            self.follow(token_id, None, logprob, self.read(token_id))
 
     def admits(self, token_id: int) -> bool:
         """Give the grammar its next token; one that it refuses ends the request."""

@@ -63,4 +63,7 @@ class Record:
     error: str | None
     seed: int
     cumulative_logprob: float | None = field(default=None)
-    """Sum of the raw logprobs of the output, where the request belongs to a group with best_of."""
+    """Sum of the output's logprobs, where the request belongs to a group: the raw ones with best_of, those
+    after the chain in a beam search."""
+    score: float | None = field(default=None)
+    """What a beam search ranks the text by: cumulative_logprob / length^length_penalty."""

@@ -17,6 +17,7 @@ from .arithmetic import FLT_MAX, child_seed
 from .arrays import LogitRows
 from .backends.choose import best_backend, named_backend
 from .backends.host import RowFault, checked_row, unpack_bitmask
+from .beam_groups import BeamGroup, beam_width, log_softmax, search_params
 from .chain import Chain
 from .contract import Backend, Param, ParameterError, StoppingCriteria, Vocabulary
 from .explain import GroupReport, report_group
@@ -154,8 +155,13 @@ class Scheduler:
 
         Raises `ParameterError` or `RequestError` before anything changes.
         """
-        if _siblings(params) > 1:
-            raise ParameterError(f"n={params.n}, best_of={params.best_of} needs add_group")
+        if _siblings(params) > 1 or params.use_beam_search:
+            asked = (
+                "use_beam_search=True"
+                if params.use_beam_search
+                else f"n={params.n}, best_of={params.best_of}"
+            )
+            raise ParameterError(f"{asked} needs add_group")
         position = _POSITION.check(position)
         request = self._build(
             params, prompt_token_ids, self._free_id(request_id), output_token_ids, grammar, stopping_criteria
@@ -177,27 +183,36 @@ class Scheduler:
 
         Sibling 0 has the request's seed, sibling i its Philox child. The engine may give the same
         row of logits for all of them in the first step. `best` ranks them when they are done.
+
+        With `use_beam_search` the siblings are the `beam_width` (default `best_of`, or `n`) texts of one
+        search (`beams.BeamSearch`). All their rows belong into the same step; `StepResult.parent_ids` names
+        for each row the request whose cache it continues, behind which its new token comes. They end
+        together, the best text under the first id; until then they have no text.
         """
         count = _siblings(params)
         if request_ids is None:
             request_ids = [self._new_id() for _ in range(count)]
         if len(request_ids) != count or len(set(request_ids)) != count:
             raise RequestError(f"request_ids={list(request_ids)!r} is not allowed: {count} different ids")
-        first = self._build(params, prompt_token_ids, request_ids[0], (), grammar, stopping_criteria)
-        if params.best_of is not None:
+        own = search_params(params) if params.use_beam_search else params
+        first = self._build(own, prompt_token_ids, request_ids[0], (), grammar, stopping_criteria)
+        if params.best_of is not None or params.use_beam_search:
             first.raw_logprobs = []
+        if params.use_beam_search:
+            first.group = BeamGroup.of(params, request_ids, len(self.vocabulary.eos_token_ids))
         siblings = [first]
         siblings += [first.fork(r, child_seed(first.seed, i)) for i, r in enumerate(request_ids[1:], 1)]
         self._enter(siblings)
         return list(request_ids)
 
     def best(self, request_ids: Sequence[RequestId]) -> list[RequestId]:
-        """The `n` best of a group's siblings by cumulative logprob, the best first; ties in order.
+        """The `n` best of a group's siblings by cumulative logprob, those of a beam search by its score,
+        the best first; ties in order.
 
         Siblings that ended with `error` come last.
         """
         requests = [self._known(r) for r in request_ids]
-        ranked = sorted(requests, key=lambda r: (r.error is not None, -(r.cumulative_logprob or 0.0)))
+        ranked = sorted(requests, key=lambda r: (r.error is not None, -_merit(r)))
         return [r.id for r in ranked[: requests[0].params.n]]
 
     def accept(self, request_id: RequestId, token_ids: Sequence[int]) -> None:
@@ -208,7 +223,7 @@ class Scheduler:
         """
         tokens = _token_ids("token_ids", token_ids, self.vocabulary)
         with self._lock:
-            request = self._alive(request_id)
+            request = self._alone(request_id)
             self._busy.when_idle(lambda: self._accept_all(request, tokens))
 
     def remove(self, request_id: RequestId) -> Record:
@@ -222,6 +237,8 @@ class Scheduler:
             if self._live.pop(request_id, None) is not None:
                 self._party = None
                 self._busy.when_idle(lambda: self._abort(request))
+                if request.group is not None:
+                    self._abort_group(request.group)
             record = request.record()
         return record if record.finish_reason else replace(record, finish_reason="abort")
 
@@ -235,7 +252,7 @@ class Scheduler:
         """A copy of a live request that goes on by itself; without `seed` it keeps the seed."""
         seed = CORE_PARAMS["seed"].check(seed)
         with self._lock:
-            parent = self._alive(request_id)
+            parent = self._alone(request_id)
             child = parent.fork(self._free_id(new_request_id), seed)
             if parent.slot >= 0:
                 child.position = int(self._slots.positions[parent.slot])
@@ -245,7 +262,7 @@ class Scheduler:
     def rollback(self, request_id: RequestId, n: int) -> None:
         """Take back the last n output tokens of a live request, in every part of its state."""
         with self._lock:
-            request = self._alive(request_id)
+            request = self._alone(request_id)
             have = len(request.entry.history.output_token_ids)
             if not 0 <= n <= have:
                 raise RequestError(f"n={n} is not allowed: request {request_id!r} has {have} output tokens")
@@ -286,7 +303,10 @@ class Scheduler:
         """
         with self._busy:
             requests = self._named(request_ids)
-            if draft_token_ids is None:
+            if any(r.group is not None for r in requests):
+                self._check_groups(requests, draft_token_ids)
+                outcome = self._run_beams(self._rows(logits, len(requests)), requests)
+            elif draft_token_ids is None:
                 outcome = self._run(self._rows(logits, len(requests)), requests)
             else:
                 outcome = self._run_drafts(logits, requests, self._drafts(draft_token_ids, requests))
@@ -358,6 +378,75 @@ class Scheduler:
             self._retire_if_done(request)
         return result
 
+    def _run_beams(self, rows: LogitRows, requests: list[Request]) -> StepResult:
+        """A step with beam searches among the requests; all others draw as ever."""
+        backend, grouping = self._engine(rows.device)
+        roster = grouping.some(requests)
+        step = Step(backend, rows, self._slots, self._masks, self._penalized)
+        drawing = [place for place, request in enumerate(requests) if request.group is None]
+        if drawing:
+            step.advance(grouping.some([requests[place] for place in drawing]), np.array(drawing))
+        result = step.result(roster, roster.places.copy(), drawing)
+        places = {request.id: place for place, request in enumerate(requests)}
+        for group in {id(r.group): r.group for r in requests if r.group is not None}.values():
+            self._advance_group(group, [places[i] for i in group.request_ids], rows, requests, result)
+        for place in drawing:
+            self._retire_if_done(requests[place])
+        return result
+
+    def _advance_group(
+        self,
+        group: BeamGroup,
+        places: list[int],
+        rows: LogitRows,
+        requests: list[Request],
+        result: StepResult,
+    ) -> None:
+        """Take a step of one beam search, whose texts have the rows `places`, and put it into `result`."""
+        members = [requests[place] for place in places]
+
+        def score(request: Request, row: np.ndarray) -> np.ndarray:
+            return self._apply(request.chain, request, log_softmax(checked_row(row)), rows.device)
+
+        done = group.step(members, [rows.row(place) for place in places], score)
+        for place, request_id, request, parent, token_id in zip(
+            places, group.request_ids, done.requests, done.parents, done.token_ids, strict=True
+        ):
+            request.id = request_id
+            result.token_ids[place] = token_id
+            result.parent_ids[place] = group.request_ids[parent]
+            result.finish_reasons[place], result.stop_reasons[place] = (
+                request.finish_reason,
+                request.stop_reason,
+            )
+            result.errors[place] = request.error
+            if request.stream is not None:
+                result.text[place] = "" if request.live else request.stream.text
+        self._replace(members, done.requests)
+
+    def _replace(self, members: Sequence[Request], successors: Sequence[Request]) -> None:
+        """Put the next texts of a beam search in the places of these; those that have ended stay as
+        records."""
+        positions = self._slots.positions[members[0].slot]
+        for request in members:
+            self._slots.remove(request.slot)
+            request.slot = -1
+        if self._grouping is not None:
+            self._grouping.forget()
+        self._party = None
+        for request in successors:
+            with self._lock:
+                if request.id not in self._requests:
+                    continue  # removed meanwhile
+                self._requests[request.id] = request
+                if request.live:
+                    self._live[request.id] = request
+                    request.position = int(positions) + 1
+                    self._seat(request)
+                else:
+                    self._live.pop(request.id, None)
+                    self._observe("request_finished", request.record())
+
     def _penalized(self, request: Request, row: np.ndarray) -> np.ndarray:
         """The row after masks, biases and penalties, before any other sampler."""
         return self._apply(request.chain.edits_only(), request, row)
@@ -418,6 +507,25 @@ class Scheduler:
         if len(drafts) != len(requests):
             raise RequestError(f"draft_token_ids has {len(drafts)} entries for {len(requests)} requests")
         return [_token_ids("draft_token_ids", d, self.vocabulary) for d in drafts]
+
+    def _check_groups(self, requests: Sequence[Request], drafts: Any) -> None:
+        """Refuse drafts beside beam searches, and searches of which rows are missing."""
+        if drafts is not None:
+            raise RequestError("draft_token_ids are not allowed in a step with a beam search")
+        ids = {request.id for request in requests}
+        for request in requests:
+            missing = [i for i in (request.group.request_ids if request.group else ()) if i not in ids]
+            if missing:
+                raise RequestError(
+                    f"request {request.id!r} is of a beam search: {missing[0]!r} belongs beside it"
+                )
+
+    def _alone(self, request_id: RequestId) -> Request:
+        """A live request that is of no beam search."""
+        request = self._alive(request_id)
+        if request.group is not None:
+            raise RequestError(f"request {request_id!r} is of a beam search, which alone continues it")
+        return request
 
     def _known(self, request_id: RequestId) -> Request:
         try:
@@ -507,6 +615,13 @@ class Scheduler:
             request.finish("abort")
         self._release(request)
 
+    def _abort_group(self, group: BeamGroup) -> None:
+        """End a beam search of which a request has been removed."""
+        for request_id in group.request_ids:
+            request = self._live.pop(request_id, None)
+            if request is not None:
+                self._busy.when_idle(partial(self._abort, request))
+
     def _release(self, request: Request) -> None:
         self._slots.remove(request.slot)
         request.slot = -1
@@ -537,8 +652,14 @@ def _siblings(params: SamplingParams) -> int:
     """How many requests `params` stand for."""
     if not isinstance(params, SamplingParams):
         raise ParameterError(f"params={params!r} is not allowed: a SamplingParams")
+    if params.use_beam_search:
+        return beam_width(params)
     count: int = params.best_of or params.n
     return count
+
+
+def _merit(request: Request) -> float:
+    return (request.cumulative_logprob or 0.0) if request.score is None else request.score
 
 
 def _token_ids(name: str, token_ids: Any, vocabulary: Vocabulary) -> list[int]:
