@@ -4,7 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
 from functools import cached_property
-from typing import Any
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from .vocabularies.table import TokenTable
 
 
 class Tokenizer:
@@ -17,6 +20,10 @@ class Tokenizer:
     eot_token_id       the end-of-turn token, default the first EOS id.
     encode             how the model's own tokenizer splits a text, str -> list of ids; without it,
                        the longest matching token is taken again and again.
+
+    Classmethods read all of this from other libraries; eos_token_ids, special_token_ids and
+    eot_token_id given there stand instead of what the source says. Joined, the bytes of an encoded
+    text are the text; one that was encoded behind a dummy prefix begins with a space.
 
     Raises ValueError for ids outside the vocabulary.
     """
@@ -40,6 +47,7 @@ class Tokenizer:
         for token_id in self.special_token_ids:
             if not 0 <= token_id < len(self.token_bytes):
                 raise ValueError(f"token id {token_id} is outside 0..{len(self.token_bytes) - 1}")
+        self._silent = (frozenset(self.eos_token_ids), self.special_token_ids)  # without, with skipping
         self._encode = encode
 
     def __len__(self) -> int:
@@ -66,9 +74,7 @@ class Tokenizer:
 
     def text_bytes(self, token_id: int, skip_special_tokens: bool = True) -> bytes:
         """The bytes that `token_id` adds to a text: none for EOS, and for ids beyond the vocabulary."""
-        if token_id in self.eos_token_ids or not 0 <= token_id < len(self.token_bytes):
-            return b""
-        if skip_special_tokens and token_id in self.special_token_ids:
+        if token_id in self._silent[skip_special_tokens] or not 0 <= token_id < len(self.token_bytes):
             return b""
         return self.token_bytes[token_id]
 
@@ -77,33 +83,122 @@ class Tokenizer:
         return self._by_bytes.get(data, ())
 
     @classmethod
-    def from_tokenizers(cls, tokenizer: Any, eos_token_ids: Iterable[int] = ()) -> Tokenizer:
-        """From a `tokenizers.Tokenizer` that is byte-level BPE (GPT-2) or of SentencePiece's kind.
+    def from_transformers(
+        cls,
+        tokenizer: Any,
+        eos_token_ids: int | Iterable[int] | None = None,
+        special_token_ids: Iterable[int] | None = None,
+        eot_token_id: int | None = None,
+    ) -> Tokenizer:
+        """From a tokenizer of `transformers`: fast, around SentencePiece, byte-level or mistral-common.
 
-        Raises ValueError for others, whose tokens have no bytes of their own.
+        A model may end a text with more tokens than its tokenizer knows: give
+        `model.generation_config.eos_token_id`. Raises TypeError or ValueError for a tokenizer whose
+        tokens have no bytes of their own.
         """
-        added = tokenizer.get_added_tokens_decoder()
-        bytes_of = _decoding(tokenizer)
-        vocab = tokenizer.get_vocab()
-        token_bytes = [b""] * (max(vocab.values(), default=-1) + 1)  # ids may have gaps
-        for piece, i in vocab.items():
-            token_bytes[i] = piece.encode() if i in added else bytes_of(piece)
+        from .vocabularies import huggingface
 
-        def encode(text: str) -> list[int]:
-            ids: list[int] = tokenizer.encode(text, add_special_tokens=False).ids
-            return ids
-
-        special = (i for i, token in added.items() if token.special)
-        return cls(token_bytes, eos_token_ids, special, encode=encode)
+        table = huggingface.from_transformers(tokenizer)
+        return cls._from_table(table, eos_token_ids, special_token_ids, eot_token_id)
 
     @classmethod
-    def from_transformers(cls, tokenizer: Any) -> Tokenizer:
-        """From a fast tokenizer of `transformers`, with its EOS id."""
-        backend = getattr(tokenizer, "backend_tokenizer", None)
-        if backend is None:
-            raise TypeError(f"{type(tokenizer).__name__} is no fast tokenizer: it has no backend_tokenizer")
-        eos = tokenizer.eos_token_id
-        return cls.from_tokenizers(backend, () if eos is None else (eos,))
+    def from_tokenizers(
+        cls,
+        tokenizer: Any,
+        eos_token_ids: int | Iterable[int] = (),
+        special_token_ids: Iterable[int] | None = None,
+        eot_token_id: int | None = None,
+    ) -> Tokenizer:
+        """From a `tokenizers.Tokenizer`, which knows no EOS.
+
+        It may be byte-level BPE, of SentencePiece's kind (Metaspace, byte fallback), WordPiece (a space
+        before every piece but "##" ones; its decoder's cleanup is left out) or BPE with word ends.
+        Raises ValueError for others, whose tokens have no bytes of their own.
+        """
+        from .vocabularies import huggingface
+
+        table = huggingface.from_tokenizers(tokenizer)
+        return cls._from_table(table, eos_token_ids, special_token_ids, eot_token_id)
+
+    @classmethod
+    def from_tiktoken(
+        cls,
+        encoding: Any,
+        eos_token_ids: int | Iterable[int] | None = None,
+        special_token_ids: Iterable[int] | None = None,
+        eot_token_id: int | None = None,
+    ) -> Tokenizer:
+        """From a `tiktoken.Encoding` or its name; EOS is "<|endoftext|>" where it has one."""
+        from .vocabularies import tiktoken
+
+        table = tiktoken.read(encoding)
+        return cls._from_table(table, eos_token_ids, special_token_ids, eot_token_id)
+
+    @classmethod
+    def from_sentencepiece(
+        cls,
+        processor: Any,
+        eos_token_ids: int | Iterable[int] | None = None,
+        special_token_ids: Iterable[int] | None = None,
+        eot_token_id: int | None = None,
+    ) -> Tokenizer:
+        """From a `SentencePieceProcessor` or the path of a model; unknown, control, unused are special."""
+        from .vocabularies import sentencepiece
+
+        table = sentencepiece.read(processor)
+        return cls._from_table(table, eos_token_ids, special_token_ids, eot_token_id)
+
+    @classmethod
+    def from_mistral_common(
+        cls,
+        tokenizer: Any,
+        eos_token_ids: int | Iterable[int] | None = None,
+        special_token_ids: Iterable[int] | None = None,
+        eot_token_id: int | None = None,
+    ) -> Tokenizer:
+        """From a `MistralTokenizer`, the tokenizer inside it, or the path of its file."""
+        from .vocabularies import mistral_common
+
+        table = mistral_common.read(tokenizer)
+        return cls._from_table(table, eos_token_ids, special_token_ids, eot_token_id)
+
+    @classmethod
+    def from_gguf(
+        cls,
+        source: Any,
+        eos_token_ids: int | Iterable[int] | None = None,
+        special_token_ids: Iterable[int] | None = None,
+        eot_token_id: int | None = None,
+    ) -> Tokenizer:
+        """From the path of a GGUF file, or a `llama_cpp.Llama`, whose `vocab_only` is enough.
+
+        Every token that ends a text for llama.cpp is EOS. A `Llama` splits texts itself; from a path,
+        `encode` is exact for SentencePiece's BPE and the usual byte-level ones where `tokenizers` is
+        installed, and the longest match for others. Raises ValueError for a file that is no GGUF or
+        has no vocabulary of a known kind.
+        """
+        from .vocabularies import gguf
+
+        table = gguf.read(source)
+        return cls._from_table(table, eos_token_ids, special_token_ids, eot_token_id)
+
+    @classmethod
+    def _from_table(
+        cls,
+        table: TokenTable,
+        eos_token_ids: int | Iterable[int] | None,
+        special_token_ids: Iterable[int] | None,
+        eot_token_id: int | None,
+    ) -> Tokenizer:
+        """What the caller gives (not None) stands instead of what the source says."""
+        eos = table.eos_token_ids if eos_token_ids is None else eos_token_ids
+        return cls(
+            table.token_bytes,
+            (eos,) if isinstance(eos, int) else eos,
+            table.special_token_ids if special_token_ids is None else special_token_ids,
+            table.eot_token_id if eot_token_id is None else eot_token_id,
+            encode=table.encode,
+        )
 
     @cached_property
     def _by_bytes(self) -> dict[bytes, tuple[int, ...]]:
@@ -128,38 +223,3 @@ class Tokenizer:
             ids.append(self._by_bytes[data[at:end]][0])
             at = end
         return ids
-
-
-def _decoding(tokenizer: Any) -> Callable[[str], bytes]:
-    """How a `tokenizers.Tokenizer` writes a token's bytes as its name, undone."""
-    parts = f"{tokenizer.pre_tokenizer} {tokenizer.decoder}"
-    if "ByteLevel" in parts:
-        return _byte_level
-    if "ByteFallback" in parts or "Metaspace" in parts:
-        return _sentence_piece
-    raise ValueError(f"the tokens of this tokenizer have no bytes of their own (it has {parts})")
-
-
-def _byte_level(piece: str) -> bytes:
-    """A character per byte; a name with other characters is taken as it is."""
-    try:
-        return bytes(_BYTE_OF[char] for char in piece)
-    except KeyError:
-        return piece.encode()
-
-
-def _sentence_piece(piece: str) -> bytes:
-    """A "▁" for each space, a name such as "<0x0A>" for a byte."""
-    if len(piece) == 6 and piece.startswith("<0x") and piece.endswith(">"):
-        return bytes.fromhex(piece[3:5])
-    return piece.replace("▁", " ").encode()
-
-
-def _byte_level_alphabet() -> dict[int, str]:
-    """The printable character that stands for each byte in byte-level BPE (GPT-2)."""
-    printable = [*range(33, 127), *range(161, 173), *range(174, 256)]
-    rest = [b for b in range(256) if b not in printable]
-    return {b: chr(b) for b in printable} | {b: chr(256 + i) for i, b in enumerate(rest)}
-
-
-_BYTE_OF = {char: byte for byte, char in _byte_level_alphabet().items()}

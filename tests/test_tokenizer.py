@@ -1,8 +1,12 @@
-from types import SimpleNamespace
+import pickle
+import subprocess
+import sys
 
 import pytest
 
 from engine_sampler.tokenizer import Tokenizer
+from engine_sampler.vocabularies import tiktoken
+from engine_sampler.vocabularies.table import TokenTable
 
 SMALL = Tokenizer([b"a", b"b", b"ab", b" ", b"\xc3", b"\xa9", b"a", b"</s>", b"<i>"], [7], [8])
 
@@ -75,79 +79,68 @@ def test_tokens_are_found_by_their_bytes():
     assert len(SMALL) == 9
 
 
-# --- adapters ------------------------------------------------------------------------------------
+# --- made from a table ----------------------------------------------------------------------------
+
+
+def small_table(source):
+    return TokenTable([b"a", b"b", b"</s>", b"<eot>"], (2,), (2,), 3, encode=ord_of_each)
+
+
+def ord_of_each(text):
+    return [ord(char) - ord("a") for char in text]
 
 
 @pytest.fixture
-def library():
-    return pytest.importorskip("tokenizers")
+def from_source(monkeypatch):
+    monkeypatch.setattr(tiktoken, "read", small_table)
+    return lambda **given: Tokenizer.from_tiktoken(None, **given)
 
 
-def byte_level(library):
-    alphabet = library.pre_tokenizers.ByteLevel.alphabet()
-    vocab = {char: i for i, char in enumerate(sorted(alphabet))}
-    vocab["Ġa"] = 300  # a gap before it
-    bpe = library.Tokenizer(library.models.BPE(vocab, [("Ġ", "a")]))
-    bpe.pre_tokenizer = library.pre_tokenizers.ByteLevel(add_prefix_space=False)
-    bpe.decoder = library.decoders.ByteLevel()
-    bpe.add_special_tokens(["<|end|>"])
-    bpe.add_tokens(["\n\n€"])
-    return bpe
+def test_a_source_says_which_tokens_end_a_text(from_source):
+    tokenizer = from_source()
+    assert (tokenizer.eos_token_ids, tokenizer.eot_token_id) == ((2,), 3)
+    assert tokenizer.special_token_ids == {2, 3}
+    assert tokenizer.encode("ba") == [1, 0]
 
 
-TEXTS = ["a a", "é\n\x00", "日本 a", "  ", "x\n\n€y"]
+def test_what_the_caller_says_stands_instead(from_source):
+    assert from_source(eos_token_ids=1).eos_token_ids == (1,)
+    assert from_source(eos_token_ids=[0, 1]).eos_token_ids == (0, 1)
+    assert from_source(eos_token_ids=()).eos_token_ids == ()
+    assert from_source(special_token_ids=[0]).special_token_ids == {0, 2, 3}
+    assert from_source(eot_token_id=2).eot_token_id == 2
 
 
-def test_byte_level_bpe_keeps_every_byte(library):
-    bpe = byte_level(library)
-    tokenizer = Tokenizer.from_tokenizers(bpe, [bpe.token_to_id("<|end|>")])
-    for text in TEXTS:
-        ids = tokenizer.encode(text)
-        assert ids == bpe.encode(text).ids
-        assert tokenizer.decode(ids) == text
-    assert tokenizer.token_bytes[300] == b" a"
-    assert tokenizer.token_bytes[280] == b""
-    assert sorted(b for b in tokenizer.token_bytes[:256]) == [bytes([b]) for b in range(256)]
-    assert [tokenizer.token_bytes[i] for i in tokenizer.special_token_ids] == [b"<|end|>"]
+def test_ids_from_the_caller_are_checked_as_well(from_source):
+    with pytest.raises(ValueError, match=r"token id 4 is outside 0\.\.3"):
+        from_source(eos_token_ids=[4])
 
 
-def test_sentence_piece_tokens_are_read_as_text_and_bytes(library):
-    vocab = {
-        "<unk>": 0,
-        "</s>": 1,
-        **{f"<0x{b:02X}>": 2 + b for b in range(256)},
-        "▁": 258,
-        "a": 259,
-        "▁a": 260,
-    }
-    bpe = library.Tokenizer(library.models.BPE(vocab, [("▁", "a")], unk_token="<unk>", byte_fallback=True))
-    bpe.normalizer = library.normalizers.Replace(" ", "▁")
-    bpe.decoder = library.decoders.Sequence(
-        [library.decoders.Replace("▁", " "), library.decoders.ByteFallback(), library.decoders.Fuse()]
+def test_a_tokenizer_pickles_with_its_encoder(from_source):
+    tokenizer = from_source()
+    tokenizer.ids_of(b"a")
+    copy = pickle.loads(pickle.dumps(tokenizer))
+    assert vars(copy) == vars(tokenizer)
+    assert copy.encode("ab") == [0, 1]
+
+
+def test_a_subclass_stays_what_it_is(monkeypatch):
+    class Own(Tokenizer):
+        pass
+
+    monkeypatch.setattr(tiktoken, "read", small_table)
+    assert type(Own.from_tiktoken(None)) is Own
+
+
+LIBRARIES = "tokenizers transformers tiktoken sentencepiece mistral_common llama_cpp gguf torch".split()
+
+
+def test_no_library_is_imported_before_it_is_asked_for():
+    modules = "huggingface tiktoken sentencepiece mistral_common gguf".split()
+    program = "import sys, engine_sampler.tokenizer;" + "".join(
+        f"import engine_sampler.vocabularies.{name};" for name in modules
     )
-    bpe.add_special_tokens(["<unk>", "</s>"])
-    tokenizer = Tokenizer.from_tokenizers(bpe, [1])
-    for text in TEXTS:
-        assert tokenizer.decode(tokenizer.encode(text)) == text
-    assert tokenizer.token_bytes[258:] == (b" ", b"a", b" a")
-    assert tokenizer.special_token_ids == {0, 1}
-
-
-def test_a_tokenizer_whose_tokens_have_no_bytes_is_refused(library):
-    pieces = library.Tokenizer(library.models.WordPiece({"a": 0}, unk_token="a"))
-    pieces.decoder = library.decoders.WordPiece()
-    with pytest.raises(ValueError, match="the tokens of this tokenizer have no bytes of their own"):
-        Tokenizer.from_tokenizers(pieces)
-
-
-def test_transformers_tokenizers_bring_their_eos(library):
-    bpe = byte_level(library)
-    end = bpe.token_to_id("<|end|>")
-    fast = SimpleNamespace(backend_tokenizer=bpe, eos_token_id=end)
-    assert Tokenizer.from_transformers(fast).eos_token_ids == (end,)
-    assert (
-        Tokenizer.from_transformers(SimpleNamespace(backend_tokenizer=bpe, eos_token_id=None)).eos_token_ids
-        == ()
+    run = subprocess.run(
+        [sys.executable, "-c", f"{program} print(*sys.modules)"], capture_output=True, text=True, check=True
     )
-    with pytest.raises(TypeError, match="SimpleNamespace is no fast tokenizer"):
-        Tokenizer.from_transformers(SimpleNamespace(eos_token_id=0))
+    assert not set(LIBRARIES).intersection(run.stdout.split())

@@ -1,0 +1,86 @@
+"""Vocabularies in GGUF files, read from the file's header.
+
+The keys are those of the GGUF specification, under "tokenizer.ggml."; pieces become bytes as
+llama.cpp's llama_token_to_piece makes them.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Mapping
+from functools import partial
+from typing import Any
+
+from .gguf_encoding import encoder
+from .gguf_ends import find_ends
+from .gguf_metadata import read_metadata
+from .pieces import Decode, byte_level, byte_of_name, literal, sentence_piece
+from .table import TokenTable
+
+PREFIX = "tokenizer.ggml."
+NORMAL, UNKNOWN, CONTROL, USER_DEFINED, UNUSED = 1, 2, 3, 4, 5
+
+
+def read(source: Any) -> TokenTable:
+    """From the path of a GGUF file, or a `llama_cpp.Llama`, which then splits texts itself.
+
+    Tokens of the types unknown, control and unused are special, and so are those that end a text.
+    """
+    path = source if isinstance(source, (str, os.PathLike)) else source.model_path
+    keys = _vocabulary(path)
+    tokens, types = keys["tokens"], keys["token_type"]
+    eos, eot = find_ends(keys)
+    special = {i for i, kind in enumerate(types) if kind in (UNKNOWN, CONTROL, UNUSED)}.union(eos)
+    user_defined = {i for i, kind in enumerate(types) if kind == USER_DEFINED} - special
+    decode, verbatim = _DECODE[keys["model"]], user_defined | special
+    token_bytes = [literal(p) if i in verbatim else decode(p) for i, p in enumerate(tokens)]
+    encode = encoder(keys, user_defined, special) if path is source else partial(_encode, source)
+    return TokenTable(token_bytes, eos, special, eot, encode)
+
+
+def _vocabulary(path: str | os.PathLike[str]) -> dict[str, Any]:
+    """The keys of the vocabulary, without their prefix."""
+    metadata = read_metadata(path)
+    keys = {k.removeprefix(PREFIX): v for k, v in metadata.items() if k.startswith(PREFIX)}
+    if "tokens" not in keys:
+        raise ValueError(f"{os.fspath(path)} has no vocabulary ({PREFIX}tokens)")
+    if keys.get("model") not in _DECODE:
+        raise ValueError(
+            f"{PREFIX}model={keys.get('model')!r} of {os.fspath(path)} is not known: {sorted(_DECODE)}"
+        )
+    return {"token_type": [NORMAL] * len(keys["tokens"])} | keys
+
+
+def _plamo(piece: str) -> bytes:
+    """PLaMo-2: text as it is, and names for bytes."""
+    byte = byte_of_name(piece)
+    return literal(piece) if byte is None else byte
+
+
+def _rwkv(piece: str) -> bytes:
+    r"""RWKV: bytes with escapes, as \n and \xff."""
+    return _ESCAPE.sub(_unescaped, literal(piece))
+
+
+def _unescaped(escape: re.Match[bytes]) -> bytes:
+    code = escape[1]
+    return bytes((int(code[1:], 16),)) if len(code) == 3 else _CONTROLS.get(code, code)
+
+
+_ESCAPE = re.compile(rb"\\(x[0-9a-fA-F]{2}|.)", re.DOTALL)
+_CONTROLS = {b"t": b"\t", b"n": b"\n", b"r": b"\r"}
+_DECODE: Mapping[str, Decode] = {
+    "llama": sentence_piece,
+    "t5": sentence_piece,
+    "bert": sentence_piece,  # llama.cpp's files have "▁" before words and nothing within them
+    "gemma4": sentence_piece,
+    "gpt2": byte_level,
+    "plamo2": _plamo,
+    "rwkv": _rwkv,
+}
+
+
+def _encode(model: Any, text: str) -> list[int]:
+    ids: list[int] = model.tokenize(text.encode(), add_bos=False, special=False)
+    return ids

@@ -1,0 +1,48 @@
+"""Vocabularies of mistral-common: Tekken, and the SentencePiece models before it."""
+
+from __future__ import annotations
+
+import errno
+import os
+from functools import partial
+from typing import Any
+
+from . import sentencepiece
+from .table import TokenTable
+
+
+def read(source: Any) -> TokenTable:
+    """From a `MistralTokenizer`, the tokenizer inside it, or the path of a tokenizer file.
+
+    Tekken's special tokens come first, then the tokens of its byte-level BPE by rank.
+    """
+    tokenizer = _load(source) if isinstance(source, (str, os.PathLike)) else _inside(source)
+    if not hasattr(tokenizer, "id_to_byte_piece"):
+        return sentencepiece.read(tokenizer.file_path)
+    special = tokenizer.special_ids
+    token_bytes = [
+        tokenizer.id_to_piece(i).encode() if i in special else tokenizer.id_to_byte_piece(i)
+        for i in range(tokenizer.n_words)
+    ]
+    return TokenTable(token_bytes, (tokenizer.eos_id,), special, encode=partial(_encode, tokenizer))
+
+
+def _load(path: str | os.PathLike[str]) -> Any:
+    from mistral_common.tokens.tokenizers.sentencepiece import SentencePieceTokenizer
+    from mistral_common.tokens.tokenizers.tekken import Tekkenizer, is_tekken
+
+    file = os.fspath(path)
+    if not os.path.isfile(file):
+        raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), file)
+    return Tekkenizer.from_file(file) if is_tekken(file) else SentencePieceTokenizer(file)
+
+
+def _inside(source: Any) -> Any:
+    """The tokenizer of text within the tokenizer of chats."""
+    instruct = getattr(source, "instruct_tokenizer", source)
+    return getattr(instruct, "tokenizer", instruct)
+
+
+def _encode(tokenizer: Any, text: str) -> list[int]:
+    ids: list[int] = tokenizer.encode(text, bos=False, eos=False)
+    return ids

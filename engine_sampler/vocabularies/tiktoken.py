@@ -1,0 +1,30 @@
+"""Vocabularies of tiktoken: an `Encoding` knows the bytes of every token."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from .table import TokenTable
+
+END = "<|endoftext|>"
+
+
+def read(encoding: Any) -> TokenTable:
+    """From a `tiktoken.Encoding` or its name; "<|endoftext|>" ends a text where it has one."""
+    if isinstance(encoding, str):
+        import tiktoken
+
+        encoding = tiktoken.get_encoding(encoding)
+    special = {name: encoding.encode_single_token(name) for name in encoding.special_tokens_set}
+    token_bytes = [_bytes_of(encoding, i) for i in range(encoding.n_vocab)]
+    eos = (special[END],) if END in special else ()
+    return TokenTable(token_bytes, eos, special.values(), encode=encoding.encode_ordinary)
+
+
+def _bytes_of(encoding: Any, token_id: int) -> bytes:
+    """A special token's bytes are its name; ids may have gaps."""
+    try:
+        data: bytes = encoding.decode_single_token_bytes(token_id)
+    except KeyError:
+        return b""
+    return data
