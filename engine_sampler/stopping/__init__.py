@@ -13,8 +13,8 @@ from .max_length import MaxLengthCriteria
 from .max_time import MaxTimeCriteria
 from .max_tokens import MaxTokensCriteria
 from .repetition import RepetitionCriteria
+from .stop import StopStringCriteria
 from .stop_regex import StopRegexCriteria
-from .stop_strings import StopStringCriteria
 from .stop_token_ids import StopTokenIdsCriteria
 
 __all__ = [

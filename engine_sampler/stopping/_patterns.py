@@ -7,12 +7,19 @@ from collections.abc import Sequence
 from typing import TypeAlias
 
 from ..contract import TextMatch, TextMatcher
+from ..grammar.errors import GrammarLimitError
 from ..grammar.expression import Encoder
 from ..grammar.reference.derivatives import Derivatives
 from ..grammar.reference.expressions import EMPTY, Expressions
 from ..grammar.reference.limits import Meter
 from ..grammar.reference.loading import Loader
 from ..grammar.regex import found_anywhere
+
+WORK_PER_TOKEN = 20_000
+"""Attempts moved and expressions made for one token: patterns come from strangers."""
+
+MOST_ATTEMPTS = 256
+"""Attempts under way at a time."""
 
 Attempt: TypeAlias = tuple[int, int, int]
 """A match in the making: the number of what is to come, which pattern it is of, and its bytes so far."""
@@ -51,7 +58,7 @@ class PatternMatcher(TextMatcher):
     ) -> tuple[tuple[Attempt, ...], TextMatch | None]:
         match = None
         with self._lock:
-            self._meter.start()
+            self._meter.left = WORK_PER_TOKEN
             for i, byte in enumerate(data, 1):
                 ended = self._step(state, byte)
                 state = tuple(attempt for attempt in ended if self._derivatives.continues(attempt[0]))
@@ -64,6 +71,8 @@ class PatternMatcher(TextMatcher):
 
     def _step(self, state: tuple[Attempt, ...], byte: int) -> list[Attempt]:
         """The attempts behind one more byte."""
+        if len(state) > MOST_ATTEMPTS:
+            raise GrammarLimitError(f"more than {MOST_ATTEMPTS} matches of stop_regex are under way")
         self._meter.spend(len(state) + 1)
         ages: dict[tuple[int, int], int] = {}
         for number, which, age in (*state, *self._fresh):

@@ -72,11 +72,15 @@ class Circles:
         """Take the last n tokens back."""
         self._length -= n
         for i in np.flatnonzero(self._broken >= self._length).tolist():
-            size, wanted = int(self._sizes[i]), int(self._wanted[i])
-            first = max(size, self._length - wanted)
-            tail = self._tokens[first : self._length] != self._tokens[first - size : self._length - size]
-            differing = np.flatnonzero(tail)
-            self._broken[i] = first + differing[-1] if len(differing) else first - 1
+            self._broken[i] = self._last_difference(int(self._sizes[i]), int(self._wanted[i]))
+
+    def _last_difference(self, size: int, wanted: int) -> int:
+        """The last place that differs from the one `size` before, or has none, as far as `wanted` back."""
+        end, first = self._length, max(size, self._length - wanted)
+        if first >= end:
+            return end - 1
+        differing = np.flatnonzero(self._tokens[first:end] != self._tokens[first - size : end - size])
+        return first + int(differing[-1]) if len(differing) else first - 1
 
     def _differs(self, at: int) -> np.ndarray:
         """bool [sizes]: whether the token at `at` differs from that so many places before, or there is

@@ -4,19 +4,21 @@
         sampler = Skew()
         params = [dict(skew=0.5), dict(skew=-2.0)]
 
-`SamplerContract` and `SelectorContract` hold the laws as methods that pytest collects from such a
-subclass; the built-in samplers are tested by the same kits. `failing_laws` runs them without pytest.
+`SamplerContract`, `SelectorContract` and `StoppingContract` hold the laws as methods that pytest collects
+from such a subclass; what is built in is tested by the same kits. `failing_laws` runs them without pytest.
 """
 
 from .laws import Contract, failing_laws
 from .samplers import SamplerContract
 from .selectors import SelectorContract
 from .single import apply_sampler, make_rows, select
+from .stopping import StoppingContract
 
 __all__ = [
     "Contract",
     "SamplerContract",
     "SelectorContract",
+    "StoppingContract",
     "apply_sampler",
     "failing_laws",
     "make_rows",

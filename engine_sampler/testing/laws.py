@@ -238,7 +238,7 @@ def bounds(param: Param) -> tuple[Any, ...]:
     return (low, most if param.high is None else param.high)
 
 
-def failing_laws(kit: type[Contract]) -> dict[str, str]:
+def failing_laws(kit: type) -> dict[str, str]:
     """The laws that `kit` finds broken, by name, with what is wrong."""
     failing = {}
     for name in sorted(dir(kit)):

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from ..chain import Chain
-from ..contract import Param, ParameterError, Sampler, Selection, Selector, Vocabulary
+from ..contract import Param, ParameterError, Sampler, Selection, Selector, StoppingCriteria, Vocabulary
 from ..ledger import History
 from ..params import SamplingParams
 from ..registry import default_registry
@@ -75,20 +75,26 @@ def open_slots(
     return slots, np.array(index, np.int64)
 
 
-def known_params(sampler: Sampler | Selector) -> dict[str, Param]:
-    """Every registered parameter, and those of `sampler`, by name."""
-    return {**default_registry().catalogue.params, **{p.name: p for p in sampler.params}}
+def known_params(part: Sampler | Selector | StoppingCriteria) -> dict[str, Param]:
+    """Every registered parameter, and those of `part`, by name."""
+    return {**default_registry().catalogue.params, **{p.name: p for p in part.params}}
 
 
 def settings(sampler: Sampler | Selector, params: Params) -> dict[str, Any]:
     """Every parameter by name as `sampler` would see it, each checked, and then together."""
-    known = known_params(sampler)
+    values = values_for(sampler, params)
+    sampler.check(values)
+    return values
+
+
+def values_for(part: Sampler | Selector | StoppingCriteria, params: Params) -> dict[str, Any]:
+    """Every parameter by name as `part` would see it, each checked."""
+    known = known_params(part)
     values = {name: param.neutral for name, param in known.items()}
     for name, value in (params.given if isinstance(params, SamplingParams) else params).items():
         if name not in known:
-            raise ParameterError(f"{name!r} is neither registered nor a parameter of {sampler.name}")
+            raise ParameterError(f"{name!r} is neither registered nor a parameter of {part.name}")
         values[name] = known[name].check(value)
-    sampler.check(values)
     return values
 
 

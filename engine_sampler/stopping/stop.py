@@ -11,6 +11,9 @@ from ..tokenizer import Tokenizer
 from ._strings import StringMatcher
 from ._values import texts
 
+_UNKNOWN = b"\xff"
+"""What stands for an id beyond the tokenizer: a byte of no text, so that no string goes across it."""
+
 _matcher = lru_cache(maxsize=256)(StringMatcher)
 
 
@@ -65,7 +68,7 @@ class StopStringCriteria(TextCriteria):
         return any(matcher.advance(state, self._piece(token_id))[1] for token_id in token_ids[-1:])
 
     def _piece(self, token_id: int) -> bytes:
-        return self._pieces[token_id] if 0 <= token_id < len(self._pieces) else b""
+        return self._pieces[token_id] if 0 <= token_id < len(self._pieces) else _UNKNOWN
 
     def _check_reachable(self) -> None:
         """Refuse strings of which no token could be the end."""

@@ -1,0 +1,307 @@
+"""`StoppingContract`: the laws of stopping criteria as a test class to subclass."""
+
+from __future__ import annotations
+
+import copy
+import sys
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any, ClassVar
+
+import numpy as np
+
+from ..catalogue import check_object
+from ..contract import StoppingCriteria, StopVerdict, TextCriteria, Vocabulary
+from ..params import SamplingParams
+from ..results import Record
+from ..scheduler import Scheduler
+from ..text import TextStream
+from ..tokenizer import Tokenizer
+from .laws import bounds
+from .single import values_for
+
+PIECES = (
+    *(bytes([byte]) for byte in b"abcdxyz0123 ."),
+    *(piece.encode() for piece in ("ab", "bc", "cab", "xyx", "é", "10", ". ")),
+    "é".encode()[:1],
+    "é".encode()[1:],
+    b"<end>",
+)
+"""The tokens that outputs are made of: letters, pieces that overlap, half characters, and EOS."""
+
+EOS = len(PIECES) - 1
+LENGTH = 24
+FINISH_REASONS = ("stop", "length", "repetition", "error")
+
+
+class Trial:
+    """One output under a criterion, as a scheduler would show it."""
+
+    def __init__(
+        self, criterion: StoppingCriteria, values: Mapping[str, Any], vocabulary: Vocabulary
+    ) -> None:
+        prompt = np.array([1, 0], np.int64)
+        self._criterion = criterion
+        self._state = criterion.new_state(values, prompt, vocabulary)
+        self._stream = TextStream(vocabulary.tokenizer or Tokenizer(()))
+        self.watch = criterion.watch(values, prompt, vocabulary)
+
+    def say(self, *token_ids: int) -> StopVerdict | None:
+        """The verdict on more tokens."""
+        before = len(self._stream.text)
+        for token_id in token_ids:
+            self._stream.push(token_id)
+        more = {"logprobs": [_logprob(t) for t in token_ids]} if self._criterion.wants_logprobs else {}
+        verdict = self._criterion.check(self._state, list(token_ids), self._stream.text[before:], **more)
+        good = verdict is None or isinstance(verdict, StopVerdict)
+        assert good, f"check gives {verdict!r}; allowed are None and a StopVerdict"
+        return verdict
+
+    def take_back(self, n: int) -> None:
+        self._stream.rollback(n)
+        self._criterion.rollback(self._state, n)
+
+    def fork(self) -> Trial:
+        child = copy.copy(self)
+        child._state, child._stream = self._criterion.fork(self._state), self._stream.fork()
+        return child
+
+
+class StoppingContract:
+    """The laws every stopping criterion keeps, tried on random outputs. Subclass it; pytest does the rest.
+
+        class TestBudget(StoppingContract):
+            criterion = Budget()
+            params = [dict(budget=100)]
+
+    params         parameter sets to try; each must turn the criterion on.
+    called         the criterion with values of its own, for the laws of its call on arrays; None: it has
+                   none.
+    ends           whether random outputs come to an end by it. Their tokens are `PIECES`; the last is EOS.
+    rounds         outputs for each parameter set.
+    """
+
+    criterion: ClassVar[StoppingCriteria]
+    params: ClassVar[Sequence[Mapping[str, Any]]] = ()
+    called: ClassVar[StoppingCriteria | None] = None
+    ends: ClassVar[bool] = True
+    rounds: ClassVar[int] = 16
+
+    # --- laws of a criterion by itself ---------------------------------------------------------------
+
+    def test_the_declaration_is_sound(self) -> None:
+        check_object(self.criterion, (StoppingCriteria,))
+        assert "__doc__" in vars(type(self.criterion)), f"{type(self.criterion).__name__} has no docstring"
+        for param in self.criterion.params:
+            for bound in bounds(param):
+                param.check(bound)
+
+    def test_parameters_turn_it_on(self) -> None:
+        nothing_known = Vocabulary(len(PIECES))
+        active = self.criterion.is_active(values_for(self.criterion, {}), nothing_known)
+        assert not active, f"{self.criterion.name} is on although nothing asks for it"
+        for values in self.values():
+            active = self.criterion.is_active(values, self.vocabulary())
+            assert active, f"{self.criterion.name} is off although {dict(values)} asks for it"
+
+    def test_some_outputs_end_by_it_and_with_a_reason(self) -> None:
+        for values in self.values():
+            verdicts = [v for output in self.outputs() if (v := self.first(values, output)[1]) is not None]
+            assert verdicts or not self.ends, f"no output ends by {self.criterion.name}"
+            for verdict in verdicts:
+                right = verdict.finish_reason in FINISH_REASONS and verdict.cut >= 0
+                right &= verdict.reason is None or isinstance(verdict.reason, (str, int))
+                assert right, f"{verdict} is no verdict: finish_reason is one of {', '.join(FINISH_REASONS)}"
+
+    def test_the_same_tokens_get_the_same_verdict(self) -> None:
+        for values, output in self.cases():
+            first, second = (self.trial(values) for _ in range(2))
+            for token in output:
+                self.expect_equal(first.say(token), second.say(token), "for the same tokens")
+
+    def test_tokens_may_arrive_in_any_portions(self) -> None:
+        for number, (values, output) in enumerate(self.cases()):
+            end, verdict = self.first(values, output)
+            trial, at = self.trial(values), 0
+            for width in np.random.default_rng(number).integers(1, 5, LENGTH).tolist():
+                said = trial.say(*output[at : at + width])
+                at += width
+                if at > end:
+                    assert (said is None) == (verdict is None), f"the verdict {verdict} depends on portions"
+                    break
+                assert said is None, f"{said} comes before its token"
+
+    def test_rollback_undoes_check(self) -> None:
+        for number, (values, output) in enumerate(self.cases()):
+            plain, tried = self.trial(values), self.trial(values)
+            for at, token in enumerate(output):
+                detour = np.random.default_rng([number, at]).integers(0, EOS, 3).tolist()
+                for other in detour:
+                    tried.say(other)
+                tried.take_back(len(detour))
+                self.expect_equal(tried.say(token), plain.say(token), "after tokens were taken back")
+            tried.take_back(len(output))
+            again = self.trial(values)
+            for token in output:
+                self.expect_equal(tried.say(token), again.say(token), "after all was taken back")
+
+    def test_a_fork_is_independent(self) -> None:
+        for number, (values, output) in enumerate(self.cases()):
+            plain, parent = self.trial(values), self.trial(values)
+            for token in output[: LENGTH // 2]:
+                plain.say(token)
+                parent.say(token)
+            child, other = parent.fork(), parent.fork()
+            for token in np.random.default_rng(number).integers(0, EOS, 6).tolist():
+                other.say(token)
+            for token in output[LENGTH // 2 :]:
+                verdict = plain.say(token)
+                self.expect_equal(parent.say(token), verdict, "after a fork went on")
+                self.expect_equal(child.say(token), verdict, "in a fork")
+
+    def test_a_watch_misses_nothing(self) -> None:
+        for values, output in self.cases():
+            trial = self.trial(values)
+            for length, token in enumerate(output, 1):
+                verdict, watch = trial.say(token), trial.watch
+                if verdict is None or watch is None:
+                    continue
+                seen = token in watch.token_ids
+                seen |= watch.output_length is not None and length >= watch.output_length
+                assert seen, f"{verdict} comes where {watch} does not look"
+                break
+
+    # --- laws in a scheduler ---------------------------------------------------------------------
+
+    def test_a_scheduler_ends_the_request_with_that_token(self) -> None:
+        for values, output in self.cases():
+            end, verdict = self.first(values, output)
+            record, streamed = self.run(values, output, [])
+            tokens = output[: end + 1]
+            assert record.token_ids == tokens, f"{len(record.token_ids)} tokens, not {len(tokens)}"
+            said = "abort" if verdict is None else verdict.finish_reason
+            assert record.finish_reason == said, f"finish_reason {record.finish_reason}, not {said}"
+            assert streamed == record.text, "the text that was streamed is another"
+            whole = b"".join(PIECES[t] for t in tokens)
+            kept = whole[: len(whole) - (0 if verdict is None else verdict.cut)]
+            assert record.text == kept.decode("utf-8", "replace"), (
+                "the text is not cut where the verdict says"
+            )
+
+    def test_drafts_change_nothing(self) -> None:
+        for number, (values, output) in enumerate(self.cases()):
+            guesses = np.random.default_rng(number).integers(0, 4, LENGTH).tolist()
+            plain, drafted = self.run(values, output, []), self.run(values, output, guesses)
+            assert plain == drafted, f"with drafts the request ends as {drafted[0]}, else as {plain[0]}"
+
+    # --- laws of its call on arrays --------------------------------------------------------------
+
+    def test_rows_are_answered_one_by_one(self) -> None:
+        for rows, scores in self.arrays():
+            assert self.called is not None
+            before = rows.copy()
+            answer = self.called(rows, scores)
+            assert np.array_equal(rows, before), "the call writes to input_ids"
+            is_answer = (
+                isinstance(answer, np.ndarray) and answer.dtype == bool and answer.shape == (len(rows),)
+            )
+            assert is_answer, f"the call gives {answer!r}; allowed is bool [rows]"
+            alone = [bool(self.called(rows[i : i + 1], scores[i : i + 1])[0]) for i in range(len(rows))]
+            assert answer.tolist() == alone, "a row's answer depends on the other rows"
+
+    def test_tensors_get_tensors(self) -> None:
+        torch = sys.modules.get("torch")
+        if torch is None:
+            return
+        for rows, scores in self.arrays():
+            assert self.called is not None
+            answer = self.called(torch.tensor(rows), torch.tensor(scores))
+            assert answer.dtype == torch.bool, f"the call gives {answer.dtype}; allowed is bool"
+            assert answer.tolist() == self.called(rows, scores).tolist(), "tensors get another answer"
+
+    # --- helpers ---------------------------------------------------------------------------------
+
+    def vocabulary(self) -> Vocabulary:
+        # The tokenizer does not know EOS, so that a scheduler ends no request by it without the criterion.
+        return Vocabulary(len(PIECES), (EOS,), Tokenizer(PIECES))
+
+    def values(self) -> Iterator[Mapping[str, Any]]:
+        """Every parameter by name, for each parameter set."""
+        assert self.params, f"{type(self).__name__} has no params to try"
+        return (values_for(self.criterion, given) for given in self.params)
+
+    def outputs(self) -> Iterator[list[int]]:
+        for number in range(self.rounds):
+            random = np.random.default_rng(number)
+            few = random.integers(0, len(PIECES), int(random.integers(1, 6)))
+            mostly = np.where(random.random(LENGTH) < 0.7, random.choice(few, LENGTH), -1)
+            output = np.where(mostly < 0, random.integers(0, len(PIECES), LENGTH), mostly)
+            yield output.tolist()
+
+    def cases(self) -> Iterator[tuple[Mapping[str, Any], list[int]]]:
+        return ((values, output) for values in self.values() for output in self.outputs())
+
+    def trial(self, values: Mapping[str, Any]) -> Trial:
+        return Trial(self.criterion, values, self.vocabulary())
+
+    def first(self, values: Mapping[str, Any], output: Sequence[int]) -> tuple[int, StopVerdict | None]:
+        """The place of the token that ends an output, and the verdict; behind its end and None without
+        one."""
+        trial = self.trial(values)
+        verdicts = (trial.say(token) for token in output)
+        return next(((i, v) for i, v in enumerate(verdicts) if v is not None), (len(output), None))
+
+    def expect_equal(self, said: StopVerdict | None, right: StopVerdict | None, where: str) -> None:
+        assert said == right, f"{self.criterion.name} says {said}, not {right}, {where}"
+
+    def run(
+        self, values: Mapping[str, Any], output: Sequence[int], guesses: Sequence[int]
+    ) -> tuple[Record, str]:
+        """The record and the streamed text of a request whose model says `output`, with `guesses` drafts."""
+        known = self.vocabulary()
+        scheduler = Scheduler(known.size, known.tokenizer, backend="numpy")
+        bound = _bound(self.criterion, values, known)
+        params = SamplingParams(temperature=0, seed=0)
+        request_id = scheduler.add(params, [1, 0], request_id=0, stopping_criteria=[bound])
+        said, streamed, ahead = 0, "", iter(guesses)
+        while said < len(output) and scheduler.request_ids:
+            drafts = output[said : said + min(next(ahead, 0), len(output) - said - 1)]
+            rows = np.stack([_row(token) for token in output[said : said + len(drafts) + 1]])
+            result = scheduler.step(rows, draft_token_ids=[drafts])
+            said += len(result.tokens(0))
+            streamed += result.text[0] or ""
+        finished = scheduler.record(request_id).finish_reason is not None
+        record = scheduler.remove(request_id)
+        text = record.text or ""
+        return record, streamed if finished else text
+
+    def arrays(self) -> Iterator[tuple[np.ndarray, np.ndarray]]:
+        """input_ids int64 [rows, length] and scores float32 [rows, vocab], where the criterion can be
+        called."""
+        outputs = list(self.outputs()) if self.called is not None else []
+        for number in range(0, len(outputs), 5):
+            length = number % LENGTH + 1
+            rows = np.array([output[:length] for output in outputs[number : number + 5]])
+            scores = np.random.default_rng(number).normal(0, 3, (len(rows), len(PIECES)))
+            yield rows, scores.astype(np.float32)
+
+
+def _row(token: int) -> np.ndarray:
+    """Logits under which `token` is chosen, with the probability that `_logprob` says."""
+    row = np.zeros(len(PIECES), np.float32)
+    row[token] = 1 + token % 5
+    return row
+
+
+def _logprob(token: int) -> float:
+    row = _row(token).astype(np.float64)
+    return float(np.float32(row[token] - np.log(np.exp(row).sum())))
+
+
+def _bound(criterion: StoppingCriteria, values: Mapping[str, Any], known: Vocabulary) -> StoppingCriteria:
+    """`criterion` as it is under parameters that need not be registered, and a vocabulary of the kit's."""
+    bound: Any = copy.copy(criterion)
+    bound.new_state = lambda params, prompt, vocabulary: criterion.new_state(values, prompt, known)
+    bound.watch = lambda params, prompt, vocabulary: criterion.watch(values, prompt, known)
+    if isinstance(criterion, TextCriteria):
+        bound.matcher = lambda params, vocabulary: criterion.matcher(values, known)
+    return bound

@@ -1,0 +1,102 @@
+"""Every built-in criterion keeps the laws of the contract kit."""
+
+from __future__ import annotations
+
+from engine_sampler.registry import default_registry
+from engine_sampler.stopping import (
+    ConfidenceCriteria,
+    EosTokenCriteria,
+    MaxLengthCriteria,
+    MaxTimeCriteria,
+    MaxTokensCriteria,
+    RepetitionCriteria,
+    StopRegexCriteria,
+    StopStringCriteria,
+    StopTokenIdsCriteria,
+)
+from engine_sampler.testing import StoppingContract
+from engine_sampler.testing.stopping import EOS, PIECES
+from engine_sampler.tokenizer import Tokenizer
+
+
+class TestConfidence(StoppingContract):
+    criterion = ConfidenceCriteria()
+    params = ({"assistant_confidence_threshold": 0.3}, {"assistant_confidence_threshold": 1.0})
+    called = ConfidenceCriteria(0.3)
+
+
+class TestEos(StoppingContract):
+    criterion = EosTokenCriteria()
+    params = ({},)
+    called = EosTokenCriteria([3, 5])
+
+
+class TestOwnEos(StoppingContract):
+    criterion = EosTokenCriteria([2, EOS])
+    params = ({},)
+
+
+class TestMaxLength(StoppingContract):
+    criterion = MaxLengthCriteria()
+    params = ({"max_length": 1}, {"max_length": 7})
+    called = MaxLengthCriteria(5)
+
+
+class TestMaxTime(StoppingContract):
+    criterion = MaxTimeCriteria()
+    params = ({"max_time": 1e5},)
+    called = MaxTimeCriteria(1e5)
+    ends = False
+
+
+class TestMaxTokens(StoppingContract):
+    criterion = MaxTokensCriteria()
+    params = ({"max_tokens": 1}, {"max_tokens": 9})
+    called = MaxTokensCriteria(7)
+
+
+class TestRepetition(StoppingContract):
+    criterion = RepetitionCriteria()
+    params = (
+        {"repetition_detection": {"max_pattern_size": 3}},
+        {"repetition_detection": {"max_pattern_size": 4, "min_pattern_size": 2, "min_count": 2}},
+    )
+    called = RepetitionCriteria({"max_pattern_size": 2})
+
+
+class TestStopStrings(StoppingContract):
+    criterion = StopStringCriteria()
+    params = (
+        {"stop": "é"},
+        {"stop": ["ab", "bc0", "x", "yx."]},
+        {"stop": ["ca", "10"], "include_stop_str_in_output": True},
+    )
+    called = StopStringCriteria(Tokenizer(PIECES, [EOS]), ["ab", "x", "10"])
+
+
+class TestOwnStopStrings(StoppingContract):
+    criterion = StopStringCriteria(stop_strings=["ab", "é"])
+    params = ({"stop": ["d"]},)
+
+
+class TestStopRegex(StoppingContract):
+    criterion = StopRegexCriteria()
+    params = (
+        {"stop_regex": r"[abc]{2}"},
+        {"stop_regex": [r"\d+ ?[xyz]", "é.", "(ab|c)+x"]},
+        {"stop_regex": "a.b?c|y", "include_stop_str_in_output": True},
+    )
+
+
+class TestStopTokenIds(StoppingContract):
+    criterion = StopTokenIdsCriteria()
+    params = (
+        {"stop_token_ids": [0, 14]},
+        {"stop_token_ids": [13], "include_stop_str_in_output": True},
+    )
+    called = StopTokenIdsCriteria([1, 2])
+
+
+def test_every_criterion_has_a_kit() -> None:
+    tried = {kit.criterion.name for kit in StoppingContract.__subclasses__()}
+    assert set(default_registry().catalogue.stopping_criteria) <= tried

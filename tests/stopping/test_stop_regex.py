@@ -1,0 +1,73 @@
+from __future__ import annotations
+
+import re
+
+import pytest
+
+from engine_sampler import ParameterError, SamplingParams
+
+from .test_stop import run
+
+
+@pytest.mark.parametrize(
+    ("text", "pattern", "kept"),
+    [
+        ("a12 34,", r"\d+ \d+,", "a"),
+        ("call(f) now", r"\w+\(\w*\)", ""),
+        ("x aaa", "a+", "x "),
+        ("one\n\ntwo", r"\n\s*\n", "one"),
+        ("A Bc", "(?i)b", "A "),
+    ],
+)
+def test_the_text_ends_before_the_match(text: str, pattern: str, kept: str) -> None:
+    record, streamed = run(list(text.encode()), stop_regex=pattern)
+    assert (record.text, record.stop_reason, record.finish_reason) == (kept, pattern, "stop")
+    assert streamed == kept
+
+
+def test_or_behind_it() -> None:
+    record, _ = run(list(b"a12;b"), stop_regex=r"\d+;", include_stop_str_in_output=True)
+    assert record.text == "a12;"
+
+
+def test_strings_and_patterns_work_together_and_the_first_wins() -> None:
+    record, _ = run(list(b"a1b2"), stop=["b2"], stop_regex=[r"\d[a-z]"])
+    assert (record.text, record.stop_reason) == ("a", r"\d[a-z]")
+    record, _ = run(list(b"a1b2"), stop=["1b"], stop_regex=[r"\d[a-z]"])
+    assert record.stop_reason == "1b"
+
+
+def test_it_waits_for_min_tokens() -> None:
+    record, _ = run(list(b"1,2,3,"), stop_regex=r"\d,", min_tokens=3)
+    assert record.text == "1,"
+
+
+@pytest.mark.parametrize(
+    ("pattern", "reason"),
+    [
+        ("a*", "matches the empty text"),
+        ("^a", "stands around its match"),
+        (r"\bword\b", "stands around its match"),
+        ("a(?=b)", "stands around its match"),
+        ("(", "regular expression"),
+        (r"(a)\1", "."),
+        ("[^\\s\\S]", "matches nothing"),
+        ("", "none of them empty"),
+    ],
+)
+def test_what_a_stream_cannot_tell_is_refused(pattern: str, reason: str) -> None:
+    with pytest.raises(ParameterError, match=rf"stop_regex=.*{reason}"):
+        SamplingParams(stop_regex=pattern)
+
+
+@pytest.mark.parametrize(
+    ("pattern", "limit"),
+    [
+        ("(" + "|".join(f"(.{{{n}}}){{1,400}}x" for n in range(1, 40)) + ")z", "256 matches"),
+        ("(a?){400}(a|aa){300}(b|[ab]{200}c)(.{9}){200}z", "steps in one call|256 matches"),
+    ],
+)
+def test_a_pattern_that_is_too_hard_ends_its_request(pattern: str, limit: str) -> None:
+    record, _ = run([*b"a"] * 600, stop_regex=pattern)
+    assert record.finish_reason == "error"
+    assert re.search(limit, record.error or "")
