@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping
 from typing import NamedTuple
 
 from .cases import HALVED, MAIN, THREADED, TINY, Shape
-from .results import FILLED, FIVE, HALF, RUN, STEP, TRANSFORMERS, Results, periodic, threads
+from .results import FILLED, FIVE, HALF, RUN, STEP, TEXT, TRANSFORMERS, Results, periodic, threads
 
 PEAKED: Mapping[str, tuple[float, float, float]] = {
     "greedy": (1.3, 1.3, 24),
@@ -71,6 +71,9 @@ def others(results: Results) -> Iterator[Bar]:
         yield Bar(f"DRY over 2,048 tokens of period {period}, more than without", 8, more, unit=" µs")
     more = _over(results, Shape(FIVE, TINY, 64), STEP, "kernels")
     yield Bar("a step of 64 requests with five configurations, over its kernels", 30, more, unit=" µs")
+    step = results.find(STEP, Shape(TEXT, TINY, 64))
+    more = step and step.over("without") / step.batch
+    yield Bar("text and three stop strings, more for each of 64 rows", 2, more, unit=" µs")
     for case in THREADED:
         yield from _threads(results, case)
 

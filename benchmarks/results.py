@@ -21,6 +21,7 @@ ADD_AND_REMOVE = "add and remove: "
 SETTINGS = "SamplingParams of the default chain"
 GRAMMAR, GRAMMAR_AHEAD = "default chain, JSON", "default chain, JSON, masks filled before"
 """Steps under a grammar, beside those without."""
+TEXT = "greedy, text and three stop strings"
 
 
 def threads(busy: bool) -> str:
