@@ -1,0 +1,31 @@
+"""The C library's rand() as glibc has it, number for number."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from itertools import cycle, islice
+
+RAND_MAX = 0x7FFFFFFF
+_LENGTH, _LAG, _DISCARDED = 31, 3, 310
+
+
+def glibc_rand(seed: int) -> Iterator[int]:
+    """The numbers that rand() gives after srand(seed), each from 0 to RAND_MAX; `seed` has 32 bits.
+
+    An additive feedback generator: r[i] = r[i − 3] + r[i − 31] mod 2^32, given out as r[i] >> 1. The
+    first 31 come from the minimal standard generator, r[i] = 16807·r[i − 1] mod (2^31 − 1), in which
+    the seed counts as signed and 0 as 1. The first 310 sums are thrown away.
+    """
+    return islice(_sums(seed), _DISCARDED, None)
+
+
+def _sums(seed: int) -> Iterator[int]:
+    word = seed or 1
+    recent = [word]
+    word -= (word & 0x80000000) << 1
+    while len(recent) < _LENGTH:
+        word = 16807 * word % RAND_MAX
+        recent.append(word)
+    for at in cycle((*range(_LAG, _LENGTH), *range(_LAG))):
+        recent[at] = (recent[at] + recent[at - _LAG]) & 0xFFFFFFFF
+        yield recent[at] >> 1

@@ -1,0 +1,21 @@
+"""What the module raises for inputs that it refuses, under MindIE's names."""
+
+from __future__ import annotations
+
+from ...contract import ParameterError
+
+
+class ValidationError(ParameterError):
+    """An input is not allowed; the message names it, its value and what is allowed."""
+
+
+class InconsistencyError(ValidationError):
+    """Inputs do not fit together: their shapes, their lengths, or what they say of one request."""
+
+
+class OutOfBoundsError(ValidationError):
+    """A number lies outside its range."""
+
+
+class UnsupportedTypeError(ValidationError, TypeError):
+    """An input has a type or a dtype that is not supported."""

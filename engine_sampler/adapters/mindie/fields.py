@@ -1,0 +1,152 @@
+"""Checked arrays: what the callers' fields become before anything else looks at them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from .._tensors import to_numpy
+from .errors import InconsistencyError, OutOfBoundsError, UnsupportedTypeError
+
+MOST_ROWS = 819_200
+"""The greatest batch."""
+LONGEST = 10**6
+"""The greatest number of token ids in a row."""
+
+_KINDS = {"float": "fiu", "int": "iu", "bool": "b"}
+_DTYPES = {"float": np.float32, "int": np.int64, "bool": np.bool_}
+
+
+@dataclass(frozen=True)
+class Field:
+    """One value per row: its kind ("float", "int" or "bool"), neutral value and inclusive bounds.
+
+    low_open excludes `low` itself. Numbers of the kind "float" are float32, as in MindIE.
+    """
+
+    name: str
+    kind: str
+    neutral: Any
+    low: float | None = None
+    high: float | None = None
+    low_open: bool = False
+
+    def check(self, values: Any) -> np.ndarray | None:
+        """A read-only copy [rows] of `values`; None for None.
+
+        Raises UnsupportedTypeError, InconsistencyError or OutOfBoundsError.
+        """
+        if values is None:
+            return None
+        array = host_array(self.name, values, _KINDS[self.kind], self.kind)
+        check_shape(self.name, array, 1)
+        for row, value in enumerate(array.tolist()):
+            if not self._inside(value):
+                raise OutOfBoundsError(
+                    f"{self.name}={value!r} in row {row} is not allowed: {self._allowed()}"
+                )
+        return frozen(array.astype(_DTYPES[self.kind]))
+
+    def _inside(self, value: float) -> bool:
+        if self.kind == "bool":
+            return True
+        above = self.low is None or value > self.low or (value == self.low and not self.low_open)
+        return above and (self.high is None or value <= self.high) and abs(value) < float("inf")
+
+    def _allowed(self) -> str:
+        text = {"float": "a finite number", "int": "an integer"}[self.kind]
+        if self.low is not None:
+            text += f" {'above' if self.low_open else 'of at least'} {self.low:g}"
+        if self.high is not None:
+            text += f"{' and' if self.low is not None else ' of'} at most {self.high}"
+        return text
+
+
+PARAMS: Mapping[str, Field] = {
+    field.name: field
+    for field in (
+        Field("repetition_penalty", "float", 1.0, low=0, low_open=True),
+        Field("frequency_penalty", "float", 0.0),
+        Field("presence_penalty", "float", 0.0),
+        Field("temperature", "float", 1.0, low=0, high=10**6),
+        Field("top_k", "int", 0, low=0, high=2**31 - 1),
+        Field("top_p", "float", 1.0, low=0, high=1),
+        Field("seed", "int", None, low=0, high=2**63 - 1),
+        Field("do_sample", "bool", None),
+    )
+}
+"""The fields of `SamplingParam` in the order in which `from_numpy` takes them."""
+
+
+def ids_field(name: str) -> Field:
+    """The field of one request or sequence id per row."""
+    return Field(name, "int", None, low=-(2**63), high=2**63 - 1)
+
+
+def token_rows(name: str, values: Any) -> np.ndarray | None:
+    """Token ids [rows, length] as a read-only int64 copy on the host; None for None."""
+    if values is None:
+        return None
+    array = host_array(name, values, "iu", "int")
+    check_shape(name, array, 2)
+    if array.shape[1] > LONGEST:
+        raise OutOfBoundsError(f"{name} is {array.shape[1]} tokens long, allowed are {LONGEST}")
+    return frozen(array.astype(np.int64))
+
+
+def host_array(name: str, values: Any, kinds: str, words: str) -> np.ndarray:
+    """`values` on the host, uncopied where possible; `kinds` are the letters of the allowed dtypes."""
+    try:
+        array = to_numpy(values)
+    except (TypeError, ValueError) as error:
+        raise UnsupportedTypeError(f"{name} of type {type(values).__name__} is no array: {error}") from error
+    if array.dtype.kind not in kinds and array.size:
+        raise UnsupportedTypeError(f"{name} has dtype {array.dtype}, allowed is {words}")
+    return array
+
+
+def check_shape(name: str, array: np.ndarray, dimensions: int) -> None:
+    """Raise for an array of another number of dimensions, or of too many rows or none."""
+    if array.ndim != dimensions:
+        allowed = "[rows]" if dimensions == 1 else "[rows, length]"
+        raise InconsistencyError(f"{name} has shape {array.shape}, allowed is {allowed}")
+    if not 1 <= len(array) <= MOST_ROWS:
+        raise OutOfBoundsError(f"{name} has {len(array)} rows, allowed are 1 to {MOST_ROWS}")
+
+
+def check_flag(name: str, value: Any) -> None:
+    """Raise for what is no bool."""
+    if not isinstance(value, (bool, np.bool_)):
+        raise UnsupportedTypeError(f"{name}={value!r} is not allowed: True or False")
+
+
+def check_callable(name: str, value: Any) -> None:
+    """Raise for what cannot be called and is not None."""
+    if value is not None and not callable(value):
+        raise UnsupportedTypeError(f"{name}={value!r} is not allowed: a function of an array, or None")
+
+
+def check_lengths(rows: int | None, arrays: Mapping[str, np.ndarray | None], whose: str = "") -> None:
+    """Raise unless all arrays have as many rows as `rows`, or as the first of them where that is None."""
+    for name, array in arrays.items():
+        if array is None:
+            continue
+        if rows is None:
+            rows, whose = len(array), name
+        if len(array) != rows:
+            raise InconsistencyError(f"{name} has {len(array)} rows, {whose} has {rows}")
+
+
+def check_different(name: str, ids: np.ndarray | None) -> None:
+    """Raise for an id that comes twice."""
+    if ids is not None and len(np.unique(ids)) < len(ids):
+        raise InconsistencyError(f"{name}={ids.tolist()} names one twice")
+
+
+def frozen(array: np.ndarray) -> np.ndarray:
+    """The same array, no longer to be written."""
+    array.flags.writeable = False
+    return array

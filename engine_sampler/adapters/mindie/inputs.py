@@ -1,0 +1,121 @@
+"""`SamplingData` and `SamplingParam`: the batch and its settings, copied and checked when they are made."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from .fields import (
+    PARAMS,
+    check_callable,
+    check_different,
+    check_flag,
+    check_lengths,
+    ids_field,
+    token_rows,
+)
+
+ToTensor = Callable[[np.ndarray], Any]
+
+
+@dataclass(frozen=True, eq=False)
+class SamplingData:
+    """The tokens of a batch and whose rows these are.
+
+    all_input_ids  token ids [rows, length], prompt and output of each row, padded; for repetition_penalty.
+    output_ids     token ids [rows, length], the output alone, padded; for the other two penalties.
+    is_prefill     whether the first token is drawn: the requests of `request_ids` begin anew.
+    request_ids    int [rows], all different; None: the rows are requests that are not remembered.
+    to_tensor      accepted as MindIE's callers give it, and kept. Sampling runs on the host, where it
+                   is not needed.
+
+    NumPy, torch and MindSpore arrays are copied to the host. Padding is what `Sampler` is told it is.
+    Raises `ValidationError`.
+    """
+
+    all_input_ids: Any = None
+    output_ids: Any = None
+    is_prefill: bool = True
+    request_ids: Any = None
+    to_tensor: ToTensor | None = None
+
+    def __post_init__(self) -> None:
+        check_flag("is_prefill", self.is_prefill)
+        check_callable("to_tensor", self.to_tensor)
+        arrays = {
+            "request_ids": ids_field("request_ids").check(self.request_ids),
+            "all_input_ids": token_rows("all_input_ids", self.all_input_ids),
+            "output_ids": token_rows("output_ids", self.output_ids),
+        }
+        check_lengths(None, arrays)
+        check_different("request_ids", arrays["request_ids"])
+        for name, array in arrays.items():
+            object.__setattr__(self, name, array)
+
+    @classmethod
+    def from_numpy(
+        cls,
+        all_input_ids: Any = None,
+        output_ids: Any = None,
+        to_tensor: ToTensor | None = None,
+        is_prefill: bool = True,
+        request_ids: Any = None,
+    ) -> SamplingData:
+        """The same in the order of MindIE's arguments."""
+        return cls(all_input_ids, output_ids, is_prefill, request_ids, to_tensor)
+
+
+@dataclass(frozen=True, eq=False)
+class SamplingParam:
+    """The settings of a batch, each an array [rows], or None for the neutral value in all rows.
+
+    repetition_penalty  float above 0; 1 is neutral.
+    frequency_penalty, presence_penalty  float; 0 is neutral.
+    temperature         float from 0 to 10^6; 1 is neutral, 0 (below 1e-4) greedy.
+    top_k               int from 0 to 2^31 − 1; 0 is off.
+    top_p               float from 0 to 1; 1 is neutral.
+    seed                int from 0 to 2^63 − 1; None: random.
+    do_sample           bool; None: see `Sampler`.
+    to_tensor           as in `SamplingData`.
+
+    Floats are rounded to float32, which MindIE keeps. Raises `ValidationError`.
+    """
+
+    repetition_penalty: Any = None
+    frequency_penalty: Any = None
+    presence_penalty: Any = None
+    temperature: Any = None
+    top_k: Any = None
+    top_p: Any = None
+    seed: Any = None
+    do_sample: Any = None
+    to_tensor: ToTensor | None = None
+
+    def __post_init__(self) -> None:
+        check_callable("to_tensor", self.to_tensor)
+        arrays = {name: field.check(getattr(self, name)) for name, field in PARAMS.items()}
+        check_lengths(None, arrays)
+        for name, array in arrays.items():
+            object.__setattr__(self, name, array)
+
+    @classmethod
+    def from_numpy(
+        cls,
+        repetition_penalty: Any = None,
+        frequency_penalty: Any = None,
+        presence_penalty: Any = None,
+        temperature: Any = None,
+        top_k: Any = None,
+        top_p: Any = None,
+        seed: Any = None,
+        do_sample: Any = None,
+        to_tensor: ToTensor | None = None,
+    ) -> SamplingParam:
+        """The same, under MindIE's name."""
+        return cls(
+            repetition_penalty, frequency_penalty, presence_penalty, temperature, top_k, top_p, seed,
+            do_sample, to_tensor,
+        )  # fmt: skip

@@ -1,0 +1,431 @@
+"""MindIE's `sample` interface: what goes in, what comes out, and what is refused."""
+
+import doctest
+import inspect
+import json
+
+import numpy as np
+import pytest
+
+import engine_sampler.adapters.mindie as mindie
+from engine_sampler import ParameterError
+from engine_sampler.adapters.mindie import (
+    InconsistencyError,
+    OutOfBoundsError,
+    Sampler,
+    SamplingData,
+    SamplingParam,
+    UnsupportedTypeError,
+    ValidationError,
+)
+from tests.adapters.mindie_reference import padded, penalised, processed
+from tests.chi_square import assert_drawn_from
+from tests.conftest import shared_data
+
+VOCAB = 24
+RNG = np.random.default_rng(5)
+LOGITS = (3 * RNG.normal(size=(4, VOCAB))).astype(np.float32)
+
+
+def param(**fields):
+    return SamplingParam.from_numpy(**{name: np.array(values) for name, values in fields.items()})
+
+
+def draws(logits, settings, count=1000, **data):
+    """Tokens of `count` seeds for one row of logits."""
+    many = {name: np.repeat(np.array([value]), count) for name, value in settings.items()}
+    tokens, logprobs = Sampler().sample(
+        np.repeat(np.array([logits], np.float32), count, axis=0),
+        SamplingData(**{name: np.repeat(np.array([ids]), count, axis=0) for name, ids in data.items()}),
+        SamplingParam(seed=np.arange(count), **many),
+    )
+    return tokens, logprobs
+
+
+def test_the_example_runs():
+    outcome = doctest.testmod(mindie)
+    assert outcome.attempted > 10
+    assert outcome.failed == 0
+
+
+def test_arguments_have_mindies_names_and_order():
+    data = ["all_input_ids", "output_ids", "to_tensor", "is_prefill", "request_ids"]
+    assert list(inspect.signature(SamplingData.from_numpy).parameters) == data
+    assert inspect.signature(SamplingData.from_numpy).parameters["is_prefill"].default is True
+    assert list(inspect.signature(SamplingParam.from_numpy).parameters) == [
+        "repetition_penalty", "frequency_penalty", "presence_penalty", "temperature", "top_k", "top_p",
+        "seed", "do_sample", "to_tensor",
+    ]  # fmt: skip
+    assert list(inspect.signature(Sampler.sample).parameters)[1:4] == [
+        "logits",
+        "sampling_data",
+        "sampling_param",
+    ]
+
+
+def test_a_batch_without_settings_is_greedy_and_has_no_scores():
+    tokens, scores = Sampler().sample(LOGITS)
+    assert tokens.tolist() == LOGITS.argmax(axis=1).tolist()
+    assert tokens.dtype == np.int64
+    assert scores is None
+
+
+def test_an_all_greedy_batch_scores_minus_9999_in_the_observed_mode():
+    _, scores = Sampler(mode="observed").sample(LOGITS)
+    assert scores.tolist() == [-9999.0] * 4
+
+
+def varying(sampler, **settings):
+    """Which rows give more than one token over 60 seeds."""
+    tokens = [
+        sampler.sample(LOGITS / 4, None, param(**settings, seed=[seed] * 4))[0].tolist() for seed in range(60)
+    ]
+    return [len(set(row)) > 1 for row in zip(*tokens, strict=True)]
+
+
+def test_a_row_with_a_sampling_setting_samples_and_one_without_is_greedy():
+    settings = {"temperature": [1.0, 0.5, 0.0, 1.0], "top_k": [0, 0, 3, 5]}
+    assert varying(Sampler(), **settings) == [False, True, False, True]
+    tokens, scores = Sampler().sample(LOGITS / 4, None, param(**settings))
+    assert tokens[[0, 2]].tolist() == LOGITS[[0, 2]].argmax(axis=1).tolist()
+    assert scores[[0, 2]].tolist() == (LOGITS[[0, 2]].max(axis=1) / 4).tolist()
+
+
+def test_in_the_observed_mode_nothing_samples_without_do_sample():
+    for seed in range(20):
+        settings = param(temperature=[0.5] * 4, top_k=[5] * 4, seed=[seed] * 4)
+        tokens, scores = Sampler(mode="observed").sample(LOGITS / 4, None, settings)
+        assert tokens.tolist() == LOGITS.argmax(axis=1).tolist()
+        assert (scores == -9999).all()
+
+
+@pytest.mark.parametrize("mode", ["documented", "observed"])
+def test_do_sample_decides_where_it_is_given_and_a_temperature_of_0_is_greedy_all_the_same(mode):
+    settings = {"temperature": [1.0, 0.7, 0.0, 2.0], "do_sample": [True, False, True, True]}
+    assert varying(Sampler(mode=mode), **settings) == [True, False, False, True]
+
+
+def test_a_greedy_row_beside_sampled_ones_scores_its_logit_after_penalties():
+    history = padded([[1, 2, 2], [int(LOGITS[1].argmax()), 3, 3], [4], [5, 5]], VOCAB)
+    output = padded([[2], [3, 3], [], [5]], VOCAB)
+    settings = {
+        "repetition_penalty": [1.3] * 4,
+        "frequency_penalty": [0.5] * 4,
+        "presence_penalty": [0.25] * 4,
+    }
+    tokens, scores = Sampler().sample(
+        LOGITS,
+        SamplingData.from_numpy(history, output),
+        param(**settings, do_sample=[True, False, False, True], seed=[1, 1, 1, 1]),
+    )
+    for row, (everything, out) in {1: ([int(LOGITS[1].argmax()), 3], [3, 3]), 2: ([4], [])}.items():
+        expected = penalised(LOGITS[row], everything, out, 1.3, 0.5, 0.25)
+        assert tokens[row] == expected.argmax()
+        assert scores[row] == pytest.approx(expected.max(), rel=1e-5)
+    assert (scores[[0, 3]] <= 0).all()
+
+
+def test_a_greedy_row_beside_sampled_ones_scores_0_in_the_observed_mode():
+    _, scores = Sampler(mode="observed").sample(LOGITS, None, param(do_sample=[True, False, False, True]))
+    assert scores[1] == scores[2] == 0.0
+
+
+@pytest.mark.parametrize(
+    "settings",
+    [
+        {"temperature": 0.7},
+        {"temperature": 1.6, "top_k": 7},
+        {"temperature": 2.0, "top_p": 0.8},
+        {"temperature": 2.0, "top_k": 9, "top_p": 0.6},
+        {
+            "temperature": 3.0,
+            "top_k": 12,
+            "repetition_penalty": 1.4,
+            "frequency_penalty": 0.4,
+            "presence_penalty": 0.3,
+        },
+    ],
+)
+def test_sampled_rows_follow_the_reference_formula_and_score_its_logarithm(settings):
+    everything, output = [1, 2, 3, 3, 7, 7, 7, 8], [7, 7, 8]
+    tokens, logprobs = draws(LOGITS[0], settings, all_input_ids=everything, output_ids=output)
+    names = {
+        "repetition_penalty": "repetition",
+        "frequency_penalty": "frequency",
+        "presence_penalty": "presence",
+    }
+    expected = processed(
+        LOGITS[0], everything, output, **{names.get(name, name): value for name, value in settings.items()}
+    )
+    assert_drawn_from(expected, tokens)
+    np.testing.assert_allclose(logprobs, np.log(expected[tokens]), atol=2e-5)
+
+
+def test_top_p_keeps_the_token_that_exceeds_it_not_the_one_that_reaches_it():
+    row = np.where(np.arange(VOCAB) < 4, 0.0, -100.0)
+    tokens, _ = draws(row, {"temperature": 0.9, "top_p": 0.5}, 300)
+    assert set(tokens.tolist()) == {0, 1, 2}
+    tokens, _ = draws(row, {"temperature": 0.9, "top_p": 0.0}, 50)
+    assert set(tokens.tolist()) == {0}
+
+
+@pytest.mark.parametrize("pad", [0, -1, VOCAB])
+def test_padding_is_never_penalised(pad):
+    row = np.zeros((1, VOCAB), np.float32)
+    row[0, 0], row[0, 5] = 3.0, 2.9
+    history = np.array([[5, 6, pad, pad, pad]])
+    settings = param(repetition_penalty=[2.0], frequency_penalty=[9.0], presence_penalty=[9.0])
+    sampler = Sampler(pad_token_id=0)
+    assert sampler.sample(row, SamplingData(history, history[:, 1:]), settings)[0].tolist() == [0]
+    left = SamplingData(history[:, ::-1])
+    assert sampler.sample(row, left, param(repetition_penalty=[2.0]))[0].tolist() == [0]
+
+
+def test_the_pad_token_inside_a_text_is_a_token():
+    row = np.zeros((1, VOCAB), np.float32)
+    row[0, 0], row[0, 5] = 3.0, 2.9
+    inside = np.array([[6, 0, 6, 0, 0]])
+    assert Sampler(pad_token_id=0).sample(row, SamplingData(inside), param(repetition_penalty=[2.0]))[0] == 5
+
+
+def test_a_token_does_not_depend_on_the_batch():
+    settings = {"temperature": [0.9, 1.5, 0.0, 2.0], "top_k": [0, 9, 0, 12], "seed": [4, 5, 6, 7]}
+    tokens, scores = Sampler().sample(LOGITS, None, param(**settings))
+    for row in range(4):
+        alone = param(**{name: values[row : row + 1] for name, values in settings.items()})
+        token, score = Sampler().sample(LOGITS[row : row + 1], None, alone)
+        assert token[0] == tokens[row]
+        assert score is None or score[0] == scores[row]
+
+
+def test_a_faulty_row_gives_no_token_and_leaves_the_others_alone(caplog):
+    broken = LOGITS.copy()
+    broken[1, 3] = np.nan
+    sampler = Sampler()
+    settings = param(temperature=[2.0] * 4, seed=[1, 2, 3, 4])
+    tokens, scores = sampler.sample(broken, None, settings)
+    fine, fine_scores = Sampler().sample(LOGITS, None, settings)
+    assert tokens[1] == -1
+    assert scores[1] == -9999.0
+    assert (tokens[[0, 2, 3]] == fine[[0, 2, 3]]).all()
+    assert (scores[[0, 2, 3]] == fine_scores[[0, 2, 3]]).all()
+    assert sampler.errors[1]
+    assert sampler.errors[0] is None
+    assert "row 1" in caplog.text
+
+
+def test_float16_logits_and_other_layouts_are_read():
+    half = LOGITS.astype(np.float16)
+    expected, _ = Sampler().sample(half.astype(np.float32), None, param(temperature=[2.0] * 4, seed=[1] * 4))
+    got, _ = Sampler().sample(np.asfortranarray(half), None, param(temperature=[2.0] * 4, seed=[1] * 4))
+    assert got.tolist() == expected.tolist()
+
+
+# --- what is refused -----------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("field", "value"),
+    [
+        ("repetition_penalty", 0.0),
+        ("repetition_penalty", -1),
+        ("repetition_penalty", np.nan),
+        ("frequency_penalty", np.inf),
+        ("presence_penalty", np.nan),
+        ("temperature", -0.1),
+        ("temperature", 2e6),
+        ("top_k", -1),
+        ("top_k", 2**31),
+        ("top_p", -0.1),
+        ("top_p", 1.1),
+        ("seed", -1),
+        ("seed", 2**63),
+    ],
+)
+def test_a_value_outside_its_range_is_refused_by_name(field, value):
+    with pytest.raises(OutOfBoundsError, match=f"{field}=.*row 1"):
+        SamplingParam.from_numpy(**{field: np.array([1, value], np.uint64 if value == 2**63 else None)})
+
+
+def test_the_ends_of_the_ranges_are_allowed():
+    SamplingParam.from_numpy(
+        repetition_penalty=np.array([1e-3]),
+        frequency_penalty=np.array([-2.0]),
+        presence_penalty=np.array([2.0]),
+        temperature=np.array([0.0]),
+        top_k=np.array([0]),
+        top_p=np.array([0.0]),
+        seed=np.array([2**63 - 1]),
+        do_sample=np.array([True]),
+    )
+
+
+@pytest.mark.parametrize(
+    ("make", "error", "message"),
+    [
+        (lambda: SamplingParam(top_k=np.array([1.5])), UnsupportedTypeError, "top_k has dtype float64"),
+        (lambda: SamplingParam(do_sample=np.array([1])), UnsupportedTypeError, "do_sample has dtype int64"),
+        (lambda: SamplingParam(temperature=np.array(["a"])), UnsupportedTypeError, "temperature has dtype"),
+        (lambda: SamplingParam(temperature=np.ones((2, 1))), InconsistencyError, "temperature has shape"),
+        (
+            lambda: SamplingParam(temperature=np.ones(2), top_k=np.ones(3, int)),
+            InconsistencyError,
+            "top_k has 3",
+        ),
+        (lambda: SamplingParam(top_p=np.ones(0)), OutOfBoundsError, "top_p has 0 rows"),
+        (lambda: SamplingParam(to_tensor=3), UnsupportedTypeError, "to_tensor=3"),
+        (lambda: SamplingData(np.ones(3, int)), InconsistencyError, "all_input_ids has shape"),
+        (lambda: SamplingData(np.ones((1, 3))), UnsupportedTypeError, "all_input_ids has dtype"),
+        (lambda: SamplingData(np.ones((1, 10**6 + 1), np.int8)), OutOfBoundsError, "1000001 tokens"),
+        (lambda: SamplingData([[1]], [[1], [2]]), InconsistencyError, "output_ids has 2 rows"),
+        (lambda: SamplingData([[1]], request_ids=[1, 2]), InconsistencyError, "all_input_ids has 1"),
+        (lambda: SamplingData(request_ids=[1, 1]), InconsistencyError, "request_ids.*twice"),
+        (lambda: SamplingData(request_ids=[1.0]), UnsupportedTypeError, "request_ids has dtype"),
+        (lambda: SamplingData(is_prefill=None), UnsupportedTypeError, "is_prefill=None"),
+        (lambda: SamplingData(is_prefill=1), UnsupportedTypeError, "is_prefill=1"),
+        (lambda: Sampler(mode="other"), OutOfBoundsError, "mode='other'"),
+        (lambda: Sampler(pad_token_id=1.5), UnsupportedTypeError, "pad_token_id=1.5"),
+        (lambda: Sampler(backend="none"), ValueError, "backend='none'"),
+    ],
+)
+def test_what_does_not_fit_is_refused_when_it_is_made(make, error, message):
+    with pytest.raises(error, match=message):
+        make()
+
+
+@pytest.mark.parametrize(
+    ("data", "settings", "error", "message"),
+    [
+        (None, param(temperature=[1.0]), InconsistencyError, "temperature has 1 rows"),
+        (SamplingData([[1]]), None, InconsistencyError, "all_input_ids has 1 rows, logits has 4"),
+        (SamplingData(request_ids=[1, 2]), None, InconsistencyError, "request_ids has 2 rows"),
+        (SamplingData([[1], [2], [99], [3]]), None, OutOfBoundsError, "token id 99 in row 2"),
+        (SamplingData([[1, 2]] * 4, [[1]] * 4), None, InconsistencyError, "not the end of all_input_ids"),
+        (None, param(repetition_penalty=[2.0] * 4), InconsistencyError, "needs all_input_ids"),
+        (
+            SamplingData([[1]] * 4, is_prefill=False),
+            param(frequency_penalty=[1.0] * 4),
+            InconsistencyError,
+            "frequency_penalty in row 0 needs output_ids",
+        ),
+        ({}, None, UnsupportedTypeError, "sampling_data of type dict"),
+        (None, {}, UnsupportedTypeError, "sampling_param of type dict"),
+    ],
+)
+def test_what_does_not_fit_the_batch_is_refused(data, settings, error, message):
+    with pytest.raises(error, match=message):
+        Sampler().sample(LOGITS, data, settings)
+
+
+def test_wrong_logits_are_refused():
+    with pytest.raises(TypeError, match="int64"):
+        Sampler().sample(np.ones((2, 3), int))
+    with pytest.raises(ValueError, match="shape"):
+        Sampler().sample(np.ones(3, np.float32))
+    with pytest.raises(OutOfBoundsError, match="0 rows"):
+        Sampler().sample(np.ones((0, 3), np.float32))
+
+
+def test_the_errors_are_what_a_caller_of_either_side_expects():
+    for error in (InconsistencyError, OutOfBoundsError, UnsupportedTypeError):
+        assert issubclass(error, ValidationError)
+        assert issubclass(error, ParameterError)
+    assert issubclass(UnsupportedTypeError, TypeError)
+
+
+# --- other libraries -----------------------------------------------------------------------------
+
+
+def test_torch_tensors_come_back_as_torch_tensors():
+    torch = pytest.importorskip("torch")
+    settings = param(temperature=[2.0, 0.0, 2.0, 1.5], seed=[1, 2, 3, 4])
+    ids = torch.tensor(padded([[1], [2, 3], [4], [5]], VOCAB))
+    tokens, scores = Sampler().sample(
+        torch.from_numpy(LOGITS), SamplingData(ids, to_tensor=torch.tensor), settings
+    )
+    assert isinstance(tokens, torch.Tensor)
+    assert tokens.dtype == torch.int64
+    assert tokens.device.type == "cpu"
+    assert isinstance(scores, torch.Tensor)
+    assert scores.dtype == torch.float32
+    assert tokens.tolist() == Sampler().sample(LOGITS, SamplingData(ids), settings)[0].tolist()
+    half = torch.from_numpy(LOGITS).to(torch.bfloat16)
+    assert (
+        Sampler().sample(half, None, settings)[0].tolist()
+        == Sampler().sample(half.float(), None, settings)[0].tolist()
+    )
+
+
+def test_a_bfloat16_batch_scores_its_greedy_rows():
+    torch = pytest.importorskip("torch")
+    half = torch.from_numpy(LOGITS).to(torch.bfloat16)
+    _, scores = Sampler().sample(half, None, param(do_sample=[False, True, False, True]))
+    assert scores[[0, 2]].tolist() == half.float()[[0, 2]].max(dim=1).values.tolist()
+
+
+def test_mindspore_tensors_come_back_as_mindspore_tensors():
+    mindspore = pytest.importorskip("mindspore")
+    settings = SamplingParam.from_numpy(
+        temperature=np.array([2.0, 0.0, 2.0, 1.5]), seed=np.arange(4), to_tensor=mindspore.Tensor
+    )
+    expected, expected_scores = Sampler().sample(LOGITS, None, settings)
+    tokens, scores = Sampler().sample(mindspore.Tensor(LOGITS), None, settings)
+    assert isinstance(tokens, mindspore.Tensor)
+    assert tokens.dtype == mindspore.int64
+    assert isinstance(scores, mindspore.Tensor)
+    assert scores.dtype == mindspore.float32
+    assert tokens.asnumpy().tolist() == expected.tolist()
+    assert scores.asnumpy().tolist() == expected_scores.tolist()
+    half = mindspore.Tensor(LOGITS).astype(mindspore.bfloat16)
+    assert (
+        Sampler().sample(half, None, settings)[0].asnumpy().tolist()
+        == Sampler().sample(half.float().asnumpy(), None, settings)[0].tolist()
+    )
+
+
+# --- cases of other systems' tests ---------------------------------------------------------------
+
+PEER_CASES = {"temperature": 2, "top_k": 3, "top_p": 2, "repetition_penalty": 4}
+"""The samplers that MindIE has, and how many cases there are for each."""
+
+PEER_DIFFERS = {
+    "top_p_0.8": "two tokens reach 0.8 exactly and are kept there; MindIE keeps on until 0.8 is exceeded",
+    "top_k_ties_kept": "MindIE has no min_tokens_to_keep, and keeps exactly k of those that tie",
+    "top_k_min_tokens_to_keep": "MindIE has no min_tokens_to_keep",
+    "top_p_0.9_min2": "MindIE has no min_tokens_to_keep",
+    "repetition_penalty_prompt_ignored": "MindIE has no prompt_ignore_length: the prompt counts",
+    "repetition_penalty_after_prompt": "MindIE has no prompt_ignore_length",
+    "repetition_penalty_normalized": "MindIE has no penalty on normalised scores",
+}
+"""Cases that come out otherwise or cannot be asked for, and why."""
+
+
+def as_floats(rows):
+    return np.array([[float(value) for value in row] for row in rows], np.float32)
+
+
+def agrees_with_peer(case):
+    """Whether every row's draws and logprobs are those of the softmax of the case's output."""
+    field, params = case["sampler"], dict(case["params"])
+    value = params.pop("penalty" if field == "repetition_penalty" else field)
+    if params:
+        return False
+    output = as_floats(case["output"]).astype(np.float64)
+    expected = np.exp(output - output.max(axis=1, keepdims=True))
+    expected /= expected.sum(axis=1, keepdims=True)
+    for i, row in enumerate(as_floats(case["scores"])):
+        data = {"all_input_ids": case["input_ids"][i]} if case["input_ids"] else {}
+        tokens, logprobs = draws(row, {"do_sample": True, field: value}, 60, **data)
+        with np.errstate(divide="ignore"):
+            if not np.allclose(logprobs, np.log(expected[i][tokens]), atol=1e-4):
+                return False
+    return True
+
+
+@pytest.mark.parametrize("sampler", PEER_CASES)
+def test_peers_cases_come_out_alike_but_for_the_listed_ones(sampler):
+    cases = json.loads(shared_data("logits_process_cases.json").read_text())["cases"]
+    cases = [case for case in cases if case["sampler"] == sampler]
+    assert len(cases) == PEER_CASES[sampler]
+    differing = {case["id"] for case in cases if not agrees_with_peer(case)}
+    assert differing == {case["id"] for case in cases} & set(PEER_DIFFERS)

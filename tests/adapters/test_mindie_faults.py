@@ -1,0 +1,182 @@
+"""Faults known of MindIE's own sampler, each as a test that this one has it not.
+
+One is elsewhere: that the first stop string in the list wins, not the first in the text, is a matter of
+stopping criteria.
+"""
+
+import warnings
+
+import numpy as np
+import pytest
+
+from engine_sampler.adapters.mindie import (
+    InconsistencyError,
+    Sampler,
+    SamplingData,
+    SamplingMetadata,
+    SamplingParam,
+    UnsupportedTypeError,
+)
+from tests.adapters.mindie_reference import processed
+from tests.chi_square import assert_drawn_from
+
+VOCAB = 16
+LOGITS = np.random.default_rng(3).normal(size=(6, VOCAB)).astype(np.float32)
+FLAT = np.zeros((6, VOCAB), np.float32)
+
+
+def test_top_k_of_greedy_rows_has_no_effect_be_it_odd_or_even():
+    top_k = np.array([1, 2, 3, 4, 5, 6])
+    do_sample = np.array([False] * 5 + [True])
+    tokens, _ = Sampler().sample(LOGITS, None, SamplingParam(top_k=top_k, do_sample=do_sample))
+    assert tokens[:5].tolist() == LOGITS[:5].argmax(axis=1).tolist()
+    drawn = {
+        int(
+            Sampler().sample(
+                FLAT, None, SamplingParam(top_k=top_k, do_sample=do_sample, seed=np.full(6, seed))
+            )[0][5]
+        )
+        for seed in range(120)
+    }
+    assert drawn == set(range(6))  # the sampled row's own k holds
+
+
+def test_a_temperature_of_0_divides_nothing_by_0():
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        metadata = SamplingMetadata.from_numpy(
+            [[1], [2]], temperature=np.array([0.0, 1.5]), seeds=np.array([1, 2])
+        )
+        output = Sampler().sample(LOGITS[:2], metadata)
+        tokens, scores = Sampler().sample(LOGITS[:2], None, SamplingParam(temperature=np.array([0.0, 1.5])))
+    assert output.token_ids[0] == tokens[0] == LOGITS[0].argmax()
+    assert np.isfinite(scores).all()
+
+
+@pytest.mark.parametrize("given", ["repetition_penalty", "frequency_penalty", "presence_penalty", None])
+def test_penalties_may_be_left_out_one_by_one(given):
+    param = SamplingParam(**({given: np.full(6, 1.5)} if given else {}))
+    data = SamplingData(np.tile([1, 2, 3], (6, 1)), np.tile([3], (6, 1)))
+    tokens, _ = Sampler().sample(LOGITS, data, param)
+    assert (tokens >= 0).all()
+
+
+def test_every_token_gets_its_own_share_of_the_draw():
+    count = 2000
+    rows = np.repeat(LOGITS[:1], count, axis=0)
+    tokens, _ = Sampler().sample(
+        rows, None, SamplingParam(do_sample=np.full(count, True), seed=np.arange(count))
+    )
+    assert_drawn_from(processed(LOGITS[0], [], []), tokens)
+
+
+def test_a_seed_gives_another_draw_at_every_step():
+    sampler = Sampler()
+    param = SamplingParam(do_sample=np.full(6, True), seed=np.full(6, 5))
+    ids = np.arange(6)
+    steps = [
+        sampler.sample(FLAT, SamplingData(is_prefill=step == 0, request_ids=ids), param)[0].tolist()
+        for step in range(400)
+    ]
+    assert_drawn_from(np.full(VOCAB, 1 / VOCAB), np.array(steps)[:, 0])
+    assert all(len(set(step)) == 1 for step in steps)  # the same seed and position, the same token
+
+
+def test_a_seed_without_anything_that_tells_the_step_is_refused_at_a_decode_step():
+    param = SamplingParam(do_sample=np.full(6, True), seed=np.full(6, 5))
+    with pytest.raises(InconsistencyError, match="every step would draw the same number"):
+        Sampler().sample(FLAT, SamplingData(is_prefill=False), param)
+
+
+def test_seeds_differ_in_all_their_63_bits():
+    flat = np.zeros((64, VOCAB), np.float32)
+    everywhere = np.full(64, True)
+    low = SamplingParam(do_sample=everywhere, seed=np.arange(64))
+    high = SamplingParam(do_sample=everywhere, seed=np.arange(64) + 2**31)
+    assert Sampler().sample(flat, None, low)[0].tolist() != Sampler().sample(flat, None, high)[0].tolist()
+
+
+@pytest.mark.parametrize(
+    ("mask", "error"),
+    [
+        (np.zeros((2, 2), np.int32), InconsistencyError),
+        (np.zeros((3, 1), np.int32), InconsistencyError),
+        (np.zeros((2, 1), np.int64), UnsupportedTypeError),
+        (np.zeros((2, 1), np.float32), UnsupportedTypeError),
+    ],
+)
+def test_a_grammar_mask_that_cannot_be_applied_is_an_error_and_never_ignored(mask, error):
+    metadata = SamplingMetadata.from_numpy([[1], [2]])
+    metadata.guided_bitmask = mask
+    with pytest.raises(error, match="guided_bitmask"):
+        Sampler().sample(LOGITS[:2], metadata)
+
+
+def test_a_grammar_mask_that_allows_nothing_gives_no_token(caplog):
+    metadata = SamplingMetadata.from_numpy([[1], [2]])
+    metadata.guided_bitmask = np.array([[0], [1 << 3]], np.int32)
+    output = Sampler().sample(LOGITS[:2], metadata)
+    assert output.token_ids.tolist() == [-1, 3]
+    assert output.is_structured_accepted.tolist() == [False, True]
+    assert "row 0" in caplog.text
+
+
+def test_settings_that_change_are_in_force_at_once():
+    sampler = Sampler()
+    metadata = SamplingMetadata.from_numpy([[1], [2]], temperature=np.full(2, 50.0), seeds=np.array([1, 2]))
+    sampler.sample(FLAT[:2], metadata)
+    metadata.temperature = np.zeros(2, np.float32)
+    metadata.prefill_array = np.array([False, False])
+    assert sampler.sample(LOGITS[:2], metadata).token_ids.tolist() == LOGITS[:2].argmax(axis=1).tolist()
+
+
+def test_the_fields_of_the_pair_cannot_go_stale():
+    temperature = np.full(6, 50.0)
+    param = SamplingParam(temperature=temperature)
+    temperature[:] = 0
+    assert param.temperature.tolist() == [50.0] * 6
+    with pytest.raises(AttributeError):
+        param.temperature = temperature
+    with pytest.raises(ValueError, match="read-only"):
+        param.temperature[0] = 0
+
+
+def test_no_input_is_written_to():
+    arrays = {
+        "repetition_penalty": np.full(6, 1.5, np.float32),
+        "frequency_penalty": np.full(6, 0.5, np.float32),
+        "presence_penalty": np.full(6, 0.5, np.float32),
+        "temperature": np.array([0, 1, 2, 0, 1, 2], np.float32),
+        "top_k": np.array([0, 1, 2, 3, 4, 5]),
+        "top_p": np.full(6, 0.9, np.float32),
+        "seed": np.arange(6),
+        "do_sample": np.array([True, True, False, False, True, True]),
+    }
+    ids = {"all_input_ids": np.tile([1, 2, VOCAB], (6, 1)), "output_ids": np.tile([2, VOCAB], (6, 1))}
+    requests, logits, mask = np.arange(6), LOGITS.copy(), np.full((6, 1), -1, np.int32)
+    given = [*arrays.values(), *ids.values(), requests, logits, mask]
+    before = [array.copy() for array in given]
+    Sampler().sample(
+        logits, SamplingData.from_numpy(**ids, request_ids=requests), SamplingParam.from_numpy(**arrays)
+    )
+    seeds = arrays.pop("seed")
+    metadata = SamplingMetadata.from_numpy(requests[:, None], **arrays, seeds=seeds)
+    metadata.update_token_ids(ids["all_input_ids"], ids["output_ids"])
+    metadata.guided_bitmask = mask
+    Sampler().sample(logits, metadata)
+    assert all(np.array_equal(a, b) for a, b in zip(given, before, strict=True))
+
+
+def test_the_result_is_compared_with_the_formula_not_just_computed():
+    everything, output = [1, 2, 9, 9], [9, 9]
+    count = 1000
+    settings = {"repetition_penalty": 1.3, "frequency_penalty": 0.2, "presence_penalty": 0.1,
+                "temperature": 1.7, "top_k": 11, "top_p": 0.9}  # fmt: skip
+    param = SamplingParam(
+        **{name: np.full(count, value) for name, value in settings.items()}, seed=np.arange(count)
+    )
+    data = SamplingData(np.tile(everything, (count, 1)), np.tile(output, (count, 1)))
+    tokens, logprobs = Sampler().sample(np.repeat(LOGITS[1:2], count, axis=0), data, param)
+    golden = processed(LOGITS[1], everything, output, 1.3, 0.2, 0.1, 1.7, 11, 0.9)
+    assert_drawn_from(golden, tokens)
+    np.testing.assert_allclose(logprobs, np.log(golden[tokens]), atol=2e-5)
