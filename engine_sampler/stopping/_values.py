@@ -7,7 +7,10 @@ from typing import Any
 
 from ..samplers._phrases import token_ids
 
-_TEXTS = "a text or a list of texts, none of them empty"
+MOST_BYTES = 32768
+"""Of all texts of one parameter together: they come from clients."""
+
+_TEXTS = f"a text or a list of texts, none of them empty, with at most {MOST_BYTES} bytes in all"
 
 
 def texts(value: Any) -> tuple[str, ...]:
@@ -20,7 +23,8 @@ def texts(value: Any) -> tuple[str, ...]:
             raise TypeError(_TEXTS)
         if not entry:
             raise ValueError(_TEXTS)
-        entry.encode()  # refuses lone surrogates, which no bytes stand for
+    if sum(len(entry.encode()) for entry in entries) > MOST_BYTES:  # refuses lone surrogates as well
+        raise ValueError(_TEXTS)
     return tuple(dict.fromkeys(entries))
 
 

@@ -14,7 +14,7 @@ from ._values import texts
 _UNKNOWN = b"\xff"
 """What stands for an id beyond the tokenizer: a byte of no text, so that no string goes across it."""
 
-_matcher = lru_cache(maxsize=256)(StringMatcher)
+_matcher = lru_cache(maxsize=64)(StringMatcher)
 
 
 class StopStringCriteria(TextCriteria):

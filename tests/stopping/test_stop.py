@@ -109,7 +109,7 @@ def test_many_strings_are_one_automaton() -> None:
     assert (record.text, record.stop_reason) == ("a ", "stop1999!")
 
 
-@pytest.mark.parametrize("value", ["", [""], [3], {"a": 1}, b"a", ["a", "\ud800"]])
+@pytest.mark.parametrize("value", ["", [""], [3], {"a": 1}, b"a", ["a", "\ud800"], ["a" * 40000]])
 def test_other_values_are_refused(value: Any) -> None:
     with pytest.raises(ParameterError, match="stop="):
         SamplingParams(stop=value)
