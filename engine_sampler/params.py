@@ -93,7 +93,7 @@ class SamplingParams(Mapping[str, Any]):
         values = {name: param.neutral for name, param in catalogue.params.items()}
         for name, value in parameters.items():
             if name not in values:
-                raise _unknown(name)
+                raise unknown(name)
             values[name] = catalogue.params[name].check(value)
         rules = resolve_order(values, catalogue.samplers)
         values |= {name: rule for name, rule in rules.items() if name not in parameters}
@@ -179,9 +179,10 @@ def _check_beams(values: Mapping[str, Any]) -> None:
         raise ParameterError(f"logprobs={values['logprobs']} is not allowed with use_beam_search=True")
 
 
-def _unknown(name: str) -> ParameterError:
+def unknown(name: str, others: Iterable[str] = ()) -> ParameterError:
+    """The error for a name that is no parameter, with those near it, also among `others`."""
     registry = default_registry()
-    near = difflib.get_close_matches(name, registry.catalogue.params, n=3)
+    near = difflib.get_close_matches(name, {**dict.fromkeys(others), **registry.catalogue.params}, n=3)
     text = f"unknown parameter {name!r}"
     if near:
         text += "; did you mean " + " or ".join(map(repr, near)) + "?"

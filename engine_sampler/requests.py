@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+from .bodies import asked_logprobs, mapping, told, under_one_name
 from .contract import ParameterError
 
 TRANSPORT = frozenset(
@@ -30,38 +31,27 @@ def parameters_of(body: Mapping[str, Any]) -> dict[str, Any]:
     `logit_bias` keys become ids, and the contents of `extra_args` (REST: `vllm_xargs`) join in. The
     order is "vllm" unless the body says otherwise. Raises `ParameterError` for forms it cannot read.
     """
-    rest = {k: v for k, v in body.items() if v is not None and k not in TRANSPORT}
+    rest = told(body, TRANSPORT)
     parameters: dict[str, Any] = {"order": "vllm"}
     for key in ("extra_args", "vllm_xargs"):
-        extra = _mapping(key, rest.pop(key, {}))
-        parameters |= {k: v for k, v in extra.items() if k not in TRANSPORT}
-    parameters |= _response_format(rest.pop("response_format", {"type": "text"}))
+        parameters |= told(mapping(key, rest.pop(key, {})), TRANSPORT)
+    parameters |= response_format(rest.pop("response_format", {"type": "text"}))
     parameters |= _structured_outputs(rest.pop("structured_outputs", {}))
-    parameters |= _logprobs(rest.pop("logprobs", None), rest.pop("top_logprobs", None))
+    parameters |= asked_logprobs(rest.pop("logprobs", None), rest.pop("top_logprobs", None), usual=0)
     if "logit_bias" in rest:
         rest["logit_bias"] = _logit_bias(rest["logit_bias"])
-    for key, value in rest.items():
-        name = RENAMED.get(key, key)
-        if name != key and name in rest and rest[name] != value:
-            raise ParameterError(f"{key}={value!r} is not allowed: {name} says {rest[name]!r}")
-        parameters[name] = value
-    return parameters
+    return parameters | under_one_name(rest, RENAMED)
 
 
-def _mapping(key: str, value: Any) -> Mapping[str, Any]:
-    if not isinstance(value, Mapping):
-        raise ParameterError(f"{key}={value!r} is not allowed: an object of parameters")
-    return {k: v for k, v in value.items() if v is not None}
-
-
-def _response_format(value: Any) -> dict[str, Any]:
-    kind = _mapping("response_format", value).get("type")
+def response_format(value: Any) -> dict[str, Any]:
+    """The structured parameter that an OpenAI `response_format` stands for."""
+    kind = mapping("response_format", value).get("type")
     if kind == "text":
         return {}
     if kind == "json_object":
         return {"json_object": True}
     if kind == "json_schema":
-        schema = _mapping("response_format.json_schema", value.get("json_schema")).get("schema")
+        schema = mapping("response_format.json_schema", value.get("json_schema")).get("schema")
         if schema is not None:
             return {"json_schema": schema}
         raise ParameterError("response_format.json_schema has no schema")
@@ -75,20 +65,11 @@ def _response_format(value: Any) -> dict[str, Any]:
 def _structured_outputs(value: Any) -> dict[str, Any]:
     names = {"json": "json_schema"}
     allowed = ("json", "regex", "choice", "grammar", "json_object", "structural_tag")
-    parameters = {k: v for k, v in _mapping("structured_outputs", value).items() if v is not False}
+    parameters = {k: v for k, v in mapping("structured_outputs", value).items() if v is not False}
     for key in parameters:
         if key not in allowed:
             raise ParameterError(f"structured_outputs.{key} is not allowed: one of {', '.join(allowed)}")
     return {names.get(k, k): v for k, v in parameters.items()}
-
-
-def _logprobs(logprobs: Any, top_logprobs: Any) -> dict[str, Any]:
-    """Chat bodies switch logprobs on and say how many; completions bodies say how many at once."""
-    if logprobs is True:
-        return {"logprobs": top_logprobs or 0}
-    if top_logprobs:
-        raise ParameterError(f"top_logprobs={top_logprobs!r} is not allowed: logprobs must be true")
-    return {} if logprobs is None or logprobs is False else {"logprobs": logprobs}
 
 
 def _logit_bias(value: Any) -> dict[int, Any]:

@@ -116,6 +116,14 @@ class Grammar:
         return _GRAMMARS.get(key, build)
 
     @classmethod
+    def from_gbnf(cls, text: str) -> Grammar:
+        """From a grammar in GBNF, llama.cpp's language; see `gbnf`."""
+        from .gbnf import lark_of_gbnf
+
+        _check_text("gbnf", text)
+        return cls.from_lark(lark_of_gbnf(text))
+
+    @classmethod
     def from_json_schema(
         cls,
         schema: Any,
