@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import importlib
 import json
 import logging
 import os
@@ -21,10 +22,17 @@ from .options import add_parameter_options, parameters_of, refuse_option
 from .registry import default_registry
 
 if TYPE_CHECKING:
-    from .demo.session import Session
+    from .demo.session import Session as DemoSession
+    from .session import Session
 
-EXTRA = ("rich", "tokenizers", "matplotlib")
-"""What the extra `demo` installs."""
+EXTRAS = {
+    **dict.fromkeys(("rich", "tokenizers", "matplotlib"), "demo"),
+    **dict.fromkeys(("torch", "transformers", "llama_cpp"), "peers"),
+}
+"""The extra that installs a module."""
+
+ENGINES = {"transformers": ".adapters.transformers", "llama.cpp": ".adapters.llama_cpp"}
+"""Where the `Session` of each engine is that runs a model of the user's."""
 
 FAILURE = 1
 USAGE_ERROR = 2
@@ -47,9 +55,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
         sys.stdout.flush()
         return FAILURE if failed else 0
     except ImportError as error:
-        if (error.name or "").partition(".")[0] not in EXTRA:
+        extra = EXTRAS.get((error.name or "").partition(".")[0])
+        if extra is None:
             raise
-        return _fail(f'this needs {error.name}: pip install "engine-sampler[demo]"')
+        return _fail(f'this needs {error.name}: pip install "engine-sampler[{extra}]"')
     except BrokenPipeError:  # the reader has gone; keep Python from flushing to it at exit
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 0
@@ -70,7 +79,7 @@ def demo(arguments: argparse.Namespace) -> None:
 
     console = make_console()
     with console.status("learning a vocabulary and a model …"):
-        shown = Demo(_session(arguments), arguments.prompt, arguments.seed)
+        shown = Demo(_embedded(arguments), arguments.prompt, arguments.seed)
     if console.is_terminal and not arguments.plain:
         watch(shown, arguments.steps, console, arguments.pace)
     else:
@@ -156,6 +165,21 @@ def grammar(arguments: argparse.Namespace) -> bool:
 
 
 def _session(arguments: argparse.Namespace) -> Session:
+    """The engine that `generate` is asked to run."""
+    if arguments.engine not in ENGINES:
+        if arguments.model is not None:
+            raise ValueError(f"--model is not allowed with --engine embedded: one of {', '.join(ENGINES)}")
+        return _embedded(arguments)
+    if arguments.model is None:
+        raise ValueError(f"--engine {arguments.engine} needs a model: --model PATH")
+    if arguments.corpus is not None:
+        raise ValueError(f"--corpus is not allowed with --engine {arguments.engine}: it is for embedded")
+    module = importlib.import_module(ENGINES[arguments.engine], __package__)
+    session: Session = module.Session(arguments.model, arguments.backend)
+    return session
+
+
+def _embedded(arguments: argparse.Namespace) -> DemoSession:
     from .demo.engine import Engine
     from .demo.session import Session
 
@@ -233,7 +257,9 @@ def _demo_options(parser: argparse.ArgumentParser) -> None:
 def _generate_options(parser: argparse.ArgumentParser) -> None:
     parser.usage = "%(prog)s --prompt TEXT [option ...]"
     parser.add_argument("--prompt", required=True, metavar="TEXT", help="what to continue")
-    parser.add_argument("--engine", choices=("embedded",), default="embedded", help="where logits come from")
+    engines = ("embedded", *ENGINES)
+    parser.add_argument("--engine", choices=engines, default="embedded", help="where logits come from")
+    parser.add_argument("--model", metavar="PATH", help="for transformers a directory, for llama.cpp a file")
     _engine_options(parser)
     add_parameter_options(parser)
 

@@ -109,6 +109,80 @@ def test_generate_learns_from_pythons_own_documentation():
     assert len(done.stdout.split()) > 5
 
 
+# --- generate with a model of the user's ---------------------------------------------------------
+
+
+@pytest.fixture(scope="module")
+def model(tmp_path_factory) -> Path:
+    """The directory of a small model of transformers, with its tokenizer."""
+    pytest.importorskip("torch")
+    pytest.importorskip("transformers")
+    from tests.adapters.transformers.models import save_model
+
+    folder = tmp_path_factory.mktemp("model")
+    save_model(folder)
+    return folder
+
+
+def generate_with(model: Path, *options: str | Path):
+    return run("generate", "--engine", "transformers", "--model", model, "--prompt", "hello", *options)
+
+
+def test_generate_runs_a_model_of_transformers(model):
+    done = generate_with(model, "--max-tokens", "6", "--seed", "3", "--ignore-eos")
+    assert (done.returncode, done.stderr.count("\n")) == (0, 1)
+    assert "6 tokens, length (max_tokens), seed 3; model" in done.stderr
+    assert generate_with(model, "--max-tokens", "6", "--seed", "3", "--ignore-eos").stdout == done.stdout
+
+
+def test_generate_takes_every_parameter_with_a_model_of_transformers(model):
+    done = generate_with(
+        model, "--json-schema", '{"const": ["yes"]}', "--max-tokens", "90", "--seed", "2", "--min-p", "0.01",
+        "--dry-multiplier", "0.8", "--order", "vllm",
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr
+    assert json.loads(done.stdout) == ["yes"]
+    assert "stop (end of text)" in done.stderr
+
+
+@pytest.mark.parametrize(
+    ("options", "said"),
+    [
+        (("--engine", "transformers"), "--engine transformers needs a model: --model PATH"),
+        (("--engine", "llama.cpp"), "--engine llama.cpp needs a model: --model PATH"),
+        (
+            ("--model", "here"),
+            "--model is not allowed with --engine embedded: one of transformers, llama.cpp",
+        ),
+        (("--engine", "llama.cpp", "--model", "m", "--corpus", "c"), "--corpus is not allowed with"),
+        (("--engine", "transformers", "--model", "nowhere"), "nowhere is no directory"),
+        (("--engine", "vllm"), "invalid choice: 'vllm'"),
+    ],
+    ids=lambda value: value if isinstance(value, str) else "",
+)
+def test_an_engine_without_what_it_needs_is_one_line(options, said):
+    done = run("generate", "--prompt", "x", *options)
+    assert (done.returncode, done.stdout, done.stderr.count("\n")) == (2, "", 1)
+    assert said in done.stderr
+
+
+def test_a_directory_without_a_model_is_one_line(tmp_path):
+    pytest.importorskip("transformers")
+    done = generate_with(tmp_path)
+    assert (done.returncode, done.stdout, done.stderr.count("\n")) == (2, "", 1)
+    assert f"{tmp_path} holds no model that can be loaded" in done.stderr
+
+
+@pytest.mark.parametrize("absent", ["torch", "transformers"])
+def test_a_missing_engine_is_named_with_what_to_install(absent, tmp_path):
+    if absent != "torch":
+        pytest.importorskip("torch")
+    options = ("--engine", "transformers", "--model", tmp_path, "--prompt", "x")
+    done = run_without(absent, arguments=("generate", *options))
+    assert (done.returncode, done.stdout, done.stderr.count("\n")) == (2, "", 1)
+    assert f'this needs {absent}: pip install "engine-sampler[peers]"' in done.stderr
+
+
 # --- explain -------------------------------------------------------------------------------------
 
 

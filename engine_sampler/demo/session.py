@@ -1,54 +1,27 @@
-"""The engine's loop: contexts in, logits to the scheduler, tokens back to the contexts."""
+"""The embedded engine in a loop with a scheduler."""
 
 from __future__ import annotations
 
-import time
+from collections.abc import Mapping
+from typing import Any
 
-from ..params import SamplingParams
-from ..results import RequestId, StepResult
+from ..results import RequestId
 from ..scheduler import Scheduler
+from ..session import Session as AnySession
 from .engine import Engine
 
 
-class Session:
-    """One `Scheduler` fed by the embedded engine; requests may be added between any two steps.
-
-    steps, rows       forward passes, and the rows of all of them.
-    model_seconds, sampling_seconds  where the time of the steps went.
-    """
+class Session(AnySession):
+    """One `Scheduler` fed by the embedded engine."""
 
     def __init__(self, engine: Engine, backend: str = "auto") -> None:
+        super().__init__(Scheduler(len(engine.tokenizer), engine.tokenizer, backend=backend))
         self.engine = engine
-        self.scheduler = Scheduler(len(engine.tokenizer), engine.tokenizer, backend=backend)
-        self.steps = 0
-        self.rows = 0
-        self.model_seconds = 0.0
-        self.sampling_seconds = 0.0
-        self._contexts: dict[RequestId, list[int]] = {}
 
-    @property
-    def seconds(self) -> float:
-        """The time of all steps."""
-        return self.model_seconds + self.sampling_seconds
+    def encode(self, prompt: str) -> list[int]:
+        """The prompt as token ids of the vocabulary that was learnt."""
+        return self.engine.tokenizer.encode(prompt)
 
-    def add(self, params: SamplingParams, prompt: str, request_id: RequestId | None = None) -> RequestId:
-        """Add a request; returns its id."""
-        token_ids = self.engine.tokenizer.encode(prompt)
-        request_id = self.scheduler.add(params, token_ids, request_id=request_id)
-        self._contexts[request_id] = token_ids
-        return request_id
-
-    def step(self) -> StepResult:
-        """One token for every live request."""
-        start = time.perf_counter()
-        logits = self.engine.model.logits(self._contexts[r] for r in self.scheduler.request_ids)
-        middle = time.perf_counter()
-        result = self.scheduler.step(logits)
-        end = time.perf_counter()
-        for i, request_id in enumerate(result.request_ids):
-            self._contexts[request_id] += result.tokens(i)
-        self.steps += 1
-        self.rows += len(logits)
-        self.model_seconds += middle - start
-        self.sampling_seconds += end - middle
-        return result
+    def forward(self, contexts: Mapping[RequestId, list[int]]) -> Any:
+        """The model's logits behind each context."""
+        return self.engine.model.logits(contexts.values())

@@ -1,0 +1,235 @@
+"""`custom_generate`: a whole `generate()` of transformers on a `Scheduler`."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+from ...arithmetic import child_seed
+from ...contract import Backend, ParameterError, token_rows
+from ...params import SamplingParams
+from ...results import Record, RequestId
+from ...scheduler import Scheduler
+from ...tokenizer import Tokenizer
+from .config import check_mode, map_criteria, map_processors, without_configured
+from .following import grammars_of_rows, listed, spread, tokenizer_of
+from .outputs import Outputs
+
+if TYPE_CHECKING:
+    import torch  # type: ignore[import-not-found]
+
+
+def custom_generate(
+    model: Any,
+    input_ids: torch.LongTensor,
+    logits_processor: Any,
+    stopping_criteria: Any,
+    generation_config: Any,
+    sampling_params: SamplingParams | Sequence[SamplingParams] | None = None,
+    sampling_seed: int | None = None,
+    sampling_grammar: Any = None,
+    sampling_tokenizer: Any = None,
+    sampling_streamer: Any = None,
+    sampling_backend: str | Backend = "auto",
+    **model_kwargs: Any,
+) -> Any:
+    """Decode on our scheduler: `model.generate(**inputs, custom_generate=custom_generate, …)`.
+
+    `generate` hands over the first five arguments and the model's; the others are keywords of `generate`:
+
+    sampling_params     one `SamplingParams` for all rows, or one per prompt. What `generation_config` says
+                        of temperature, top_p, repetition_penalty and the like is then left out; its limits
+                        hold for rows without max_tokens or max_time.
+    sampling_seed       the seed where `generation_config` says how to sample.
+    sampling_grammar    as in `Scheduler.add`, one for all rows or a list with one per prompt.
+    sampling_tokenizer  a `Tokenizer` or a fast tokenizer of transformers, for stop strings, grammars and
+                        other parameters given as text. (`generate` keeps `tokenizer=` to itself.)
+    sampling_streamer   gets the prompts, each step's tokens and the end. (`generate` does not hand
+                        `streamer=` over.)
+    sampling_backend    as in `Scheduler`.
+
+    Without sampling_params the prepared processors become parameters under the order "transformers", and
+    without do_sample the best token is taken. Processors that no parameter can stand for, the caller's
+    among them, run first, as they are; the caller's stopping criteria are asked after each step.
+
+    The rows that `num_return_sequences` makes of a prompt draw with children of its seed, as in
+    `Scheduler.add_group`. Padding on the left, by `attention_mask`, belongs to no history. A row that has
+    ended gets pad_token_id (else the first EOS id, else 0) while others go on. One that ends with an
+    error is told of in a warning.
+
+    Returns int64 [rows, length], or with return_dict_in_generate transformers' output object: `scores`
+    are those after the chain, whose greedy rows have one token left, and it has also `records` (a
+    `Record` per row) and `steps` (the `StepResult` of every step, whose request ids are row numbers).
+
+    Raises `ParameterError` naming a setting that asks for beams or another way to generate, and for all
+    that `SamplingParams` and `Scheduler.add` refuse, before the model runs.
+    """
+    check_mode(generation_config)
+    columns = input_ids.shape[1]
+    ends = map_criteria(stopping_criteria, columns)
+    eos = ends.params.pop("eos_token_ids", [])
+    if sampling_params is None:
+        greedy = {} if generation_config.do_sample else {"temperature": 0.0}
+        mapped = map_processors(logits_processor, columns)
+        sampling_params = SamplingParams(**{**mapped.params, **greedy}, seed=sampling_seed)
+        processors = mapped.rest
+    elif sampling_seed is not None:
+        raise ParameterError(
+            f"sampling_seed={sampling_seed} is not allowed beside sampling_params: give seed there"
+        )
+    else:
+        processors = without_configured(logits_processor, generation_config)
+    params = _row_params(
+        sampling_params, len(input_ids), generation_config.num_return_sequences or 1, ends.params
+    )
+    _check_room(model_kwargs.get("past_key_values"), ends.params.get("max_tokens"), params)
+    scheduler = _scheduler(model, tokenizer_of(sampling_tokenizer), eos, sampling_backend)
+    grammars = grammars_of_rows(sampling_grammar, len(params))
+    prompts = _prompts(model, input_ids, model_kwargs)
+    for row, prompt in enumerate(prompts):
+        scheduler.add(params[row], prompt, request_id=row, grammar=grammars[row])
+    loop = _Loop(
+        model,
+        scheduler,
+        processors=type(logits_processor)(processors),
+        criteria=type(stopping_criteria)(ends.rest),
+        padding=_padding(generation_config, eos),
+        streamer=sampling_streamer,
+    )
+    return loop.run(input_ids, generation_config, model_kwargs)
+
+
+class _Loop:
+    """Forward pass, processors, scheduler, criteria: round by round until every row has ended."""
+
+    def __init__(
+        self, model: Any, scheduler: Scheduler, *, processors: Any, criteria: Any, padding: int, streamer: Any
+    ) -> None:
+        self._model = model
+        self._scheduler = scheduler
+        self._processors = processors
+        self._criteria = criteria
+        self._padding = padding
+        self._streamer = streamer
+        self._ended: dict[RequestId, Record] = {}
+        """The records of rows that the caller's criteria have ended."""
+
+    def run(self, input_ids: Any, config: Any, model_kwargs: dict[str, Any]) -> Any:
+        """Generate behind `input_ids` [rows, length]; what `generate` returns."""
+        import torch
+
+        model, scheduler, rows = self._model, self._scheduler, len(input_ids)
+        is_encoder_decoder = bool(model.config.is_encoder_decoder)
+        kept = Outputs(config, is_encoder_decoder)
+        self._put(input_ids)
+        outputs = model._prefill(input_ids, config, model_kwargs)
+        while True:
+            scheduler.prepare()  # on a GPU the forward pass is still running
+            model_kwargs = model._update_model_kwargs_for_generation(
+                outputs, model_kwargs, is_encoder_decoder=is_encoder_decoder
+            )
+            logits = outputs.logits[:, -1].to(copy=True, dtype=torch.float32, device=input_ids.device)
+            kept.add_logits(outputs, logits)
+            scores = self._processors(input_ids, logits)
+            live = scheduler.request_ids
+            left = self._left(scores, live) if kept.scores is not None else None
+            result = scheduler.step(scores if len(live) == rows else scores[live], live)
+            kept.add_step(result, left)
+            tokens = torch.full((rows,), self._padding, dtype=input_ids.dtype)
+            drawn = torch.from_numpy(result.token_ids).to(tokens)
+            tokens[live] = torch.where(drawn < 0, self._padding, drawn)
+            self._put(tokens)
+            input_ids = torch.cat([input_ids, tokens.to(input_ids.device)[:, None]], dim=-1)
+            self._ask(input_ids, kept.scores)
+            if not scheduler.request_ids:
+                break
+            one = 1 if model_kwargs.get("use_cache") else None
+            inputs = model.prepare_inputs_for_generation(input_ids, next_sequence_length=one, **model_kwargs)
+            outputs = model(**inputs, return_dict=True)
+        if self._streamer is not None:
+            self._streamer.end()
+        return kept.finish(input_ids, self._records(rows), model_kwargs)
+
+    def _put(self, tokens: Any) -> None:
+        if self._streamer is not None:
+            self._streamer.put(tokens.cpu())
+
+    def _left(self, scores: Any, live: list[RequestId]) -> Any:
+        """What the chains leave of `scores`; rows that have ended stay as they are."""
+        import torch
+
+        processed = torch.from_numpy(self._scheduler.process(scores[live], live)).to(scores)
+        left = scores.clone()
+        left[live] = -torch.inf
+        left[live, : processed.shape[1]] = processed
+        return left
+
+    def _ask(self, input_ids: Any, scores: Any) -> None:
+        """End the rows that the caller's criteria say are done."""
+        if not self._criteria:
+            return
+        done = self._criteria(input_ids, scores).cpu()
+        for row in self._scheduler.request_ids:
+            if done[row]:
+                record = self._scheduler.remove(row)
+                self._ended[row] = replace(record, finish_reason="stop", stop_reason="stopping_criteria")
+
+    def _records(self, rows: int) -> list[Record]:
+        """The record of each row, with a warning for every error."""
+        records = [self._ended.get(row) or self._scheduler.record(row) for row in range(rows)]
+        for record in records:
+            if record.error is not None:
+                warnings.warn(f"row {record.request_id} ended with an error: {record.error}", stacklevel=4)
+        return records
+
+
+def _row_params(
+    params: SamplingParams | Sequence[SamplingParams], rows: int, siblings: int, limits: Mapping[str, Any]
+) -> list[SamplingParams]:
+    """The settings of every row: with limits where they have none, with seeds of siblings."""
+    made = []
+    for row, own in enumerate(spread("params", listed(params), rows)):
+        if (own.best_of or own.n) > 1:
+            raise ParameterError(f"n={own.n}, best_of={own.best_of} is not allowed: use num_return_sequences")
+        changes = {name: value for name, value in limits.items() if own[name] is None}
+        if own.seed is not None and row % siblings:
+            changes["seed"] = child_seed(own.seed, row % siblings)
+        made.append(own.replace(**changes))
+    return made
+
+
+def _check_room(cache: Any, limit: int | None, params: Sequence[SamplingParams]) -> None:
+    """Raise `ParameterError` where a row may get longer than `generate` has made a fixed cache for."""
+    from transformers import StaticCache  # type: ignore[import-not-found]
+
+    longest = max((own.max_tokens or 0 for own in params), default=0)
+    if isinstance(cache, StaticCache) and limit is not None and longest > limit:
+        raise ParameterError(
+            f"max_tokens={longest} is not allowed: the cache is made for max_new_tokens={limit}"
+        )
+
+
+def _scheduler(
+    model: Any, tokenizer: Tokenizer | None, eos: Sequence[int], backend: str | Backend
+) -> Scheduler:
+    size = model.config.get_text_config(decoder=True).vocab_size
+    if tokenizer is not None:
+        size = min(size, len(tokenizer))
+    return Scheduler(size, tokenizer, eos_token_ids=[i for i in eos if 0 <= i < size], backend=backend)
+
+
+def _prompts(model: Any, input_ids: Any, model_kwargs: dict[str, Any]) -> list[list[int]]:
+    """The tokens of every row without padding."""
+    key = "decoder_attention_mask" if model.config.is_encoder_decoder else "attention_mask"
+    mask = model_kwargs.get(key)
+    rows = token_rows(input_ids)
+    if mask is None or tuple(mask.shape) != rows.shape:
+        return rows.tolist()
+    return [row[seen].tolist() for row, seen in zip(rows, token_rows(mask.long()) != 0, strict=True)]
+
+
+def _padding(config: Any, eos: Sequence[int]) -> int:
+    """What stands behind the end of a row."""
+    return int(config.pad_token_id if config.pad_token_id is not None else next(iter(eos), 0))

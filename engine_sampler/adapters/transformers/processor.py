@@ -1,0 +1,117 @@
+"""`ChainLogitsProcessor`: any chain of ours among transformers' logits processors."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from ...contract import Backend, ParameterError, token_rows
+from ...params import SamplingParams
+from ...registry import default_registry
+from .following import Follower, listed, tokenizer_of
+
+if TYPE_CHECKING:
+    import torch  # type: ignore[import-not-found]
+
+NEUTRAL = {"temperature": 1.0, "top_k": 0, "top_p": 1.0}
+"""Keywords that keep `generate(do_sample=True, **NEUTRAL)` from truncating a second time."""
+
+
+class ChainLogitsProcessor:
+    """The samplers of `params`, in their order and behind the mask of a grammar, for `generate`.
+
+    `processor(input_ids int64 [rows, length], scores [rows, width]) -> scores`: a new tensor of the same
+    dtype on the same device, −inf = removed; columns beyond a tokenizer's vocabulary are removed.
+    transformers draws the token: the selector (dist, mirostat) is left out, and temperature 0 leaves
+    the best token alone.
+
+    params          one `SamplingParams` for all rows, or one per prompt; the rows that
+                    `num_return_sequences` or beams make of a prompt share it.
+    prompt_lengths  tokens of each prompt where prompts are padded on the left: `attention_mask.sum(1)`.
+    pad_token_id    instead of the lengths: leading ones are padding. Padding belongs to no history.
+    tokenizer       a `Tokenizer` or a fast tokenizer of transformers, for parameters given as text.
+    eos_token_ids   default: the tokenizer's. They matter to min_tokens, ignore_eos and grammars.
+    grammar         as in `Scheduler.add`, one for all rows or a list with one per prompt.
+
+    The columns of the first call are the prompts; a call with other prompts, or with more than one new
+    token, begins another generation, and so does `reset()`. Ends are the loop's own: limits are
+    ignored, and a row goes on behind a stop. Behind the end of its grammar a row gets only EOS.
+
+    Raises ValueError naming the row where nothing is left to draw or the chain failed, `ParameterError`
+    for settings that do not fit the vocabulary, and for a grammar without EOS ids.
+    """
+
+    supports_continuous_batching = False
+
+    def __init__(
+        self,
+        params: SamplingParams | Sequence[SamplingParams],
+        *,
+        prompt_lengths: Sequence[int] | None = None,
+        pad_token_id: int | None = None,
+        tokenizer: Any = None,
+        eos_token_ids: Sequence[int] = (),
+        grammar: Any = None,
+        backend: str | Backend = "auto",
+    ) -> None:
+        self._tokenizer = tokenizer_of(tokenizer)
+        self._follower = Follower(
+            [_without_limits(p) for p in listed(params)],
+            prompt_lengths=prompt_lengths,
+            pad_token_id=pad_token_id,
+            tokenizer=self._tokenizer,
+            eos_token_ids=eos_token_ids,
+            grammar=grammar,
+            backend=backend,
+        )
+        self._over: set[int] = set()
+        """Rows whose grammar has ended."""
+
+    def reset(self) -> None:
+        """The next call is the first of a generation."""
+        self._follower.reset()
+
+    def __call__(self, input_ids: torch.LongTensor, scores: torch.FloatTensor) -> torch.FloatTensor:
+        """The scores after the chain; see the class."""
+        import torch
+
+        self._follow(token_rows(input_ids), scores.shape[1])
+        scheduler = self._follower.scheduler
+        live = self._follower.live
+        out = torch.full_like(scores, -torch.inf)
+        if live:
+            processed = scheduler.process(scores if len(live) == len(scores) else scores[live], live)
+            for row in np.isnan(processed).any(axis=1).nonzero()[0]:
+                raise ValueError(f"row {live[row]} has no token to draw; the logger engine_sampler says why")
+            out[live, : processed.shape[1]] = torch.from_numpy(processed).to(out)
+        for row in self._over:
+            ends = list(scheduler.vocabulary.eos_token_ids)
+            out[row, ends] = scores[row, ends]
+        return out
+
+    def _follow(self, columns: np.ndarray, width: int) -> None:
+        """Bring the requests up to `columns`; those that have ended go on, unless by their grammar."""
+        follower = self._follower
+        if self._tokenizer is not None:
+            width = min(width, len(self._tokenizer))
+        self._over.difference_update(follower.follow(columns, columns.shape[1], width))
+        grammars = [row for row in range(len(columns)) if follower.has_grammar(row)]
+        if grammars and not follower.scheduler.vocabulary.eos_token_ids:
+            raise ParameterError(
+                f"eos_token_ids is empty; row {grammars[0]} has a grammar, which needs an end"
+            )
+        ended = set(range(len(columns))).difference(follower.live, self._over)
+        for row in ended:
+            record = follower.scheduler.record(row)
+            if follower.has_grammar(row) and (record.error is not None or record.stop_reason is None):
+                self._over.add(row)
+            else:
+                follower.reopen(row)
+
+
+def _without_limits(params: SamplingParams) -> SamplingParams:
+    """`params` without what limits length and time."""
+    limits = (c for c in default_registry().catalogue.stopping_criteria.values() if c.is_limit)
+    return params.replace(**{param.name: param.neutral for c in limits for param in c.params})

@@ -1,0 +1,126 @@
+"""A local model of transformers in a loop with a scheduler."""
+
+from __future__ import annotations
+
+import contextlib
+import inspect
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from ...results import RequestId
+from ...scheduler import Scheduler
+from ...session import Session as AnySession
+from ...tokenizer import Tokenizer
+
+_CACHE_NAMES = ("past_key_values", "cache_params")
+"""What models call their cache, of attention or of recurrent layers."""
+
+
+class _Cache(NamedTuple):
+    """A request's cache as keywords of the model, and how many tokens it holds."""
+
+    keywords: dict[str, Any]
+    tokens: int
+
+
+class Session(AnySession):
+    """One `Scheduler` fed by a causal language model of transformers.
+
+    model    the directory of a model and its tokenizer, as `save_pretrained` writes it.
+    backend  as in `Scheduler`.
+
+    The model runs on a GPU if torch finds one. Each request has a cache of its own, and what is new of it
+    goes through the model in a pass of its own: a request gets the logits that it would get alone.
+
+    Raises ValueError or OSError naming the directory where it holds no model that can be loaded.
+    """
+
+    def __init__(self, model: str, backend: str = "auto") -> None:
+        if not Path(model).is_dir():
+            raise ValueError(f"{model} is no directory; allowed is that of a model of transformers")
+        import torch  # type: ignore[import-not-found]  # first, as transformers hides that it is missing
+
+        with _quiet(), _naming(model):
+            from transformers import AutoModelForCausalLM, AutoTokenizer  # type: ignore[import-not-found]
+
+            self._tokenizer = AutoTokenizer.from_pretrained(model, local_files_only=True)
+            self._model = AutoModelForCausalLM.from_pretrained(model, local_files_only=True, dtype="auto")
+            tokenizer = Tokenizer.from_transformers(self._tokenizer)
+        self._model.eval().to("cuda" if torch.cuda.is_available() else "cpu")
+        config = self._model.config.get_text_config()
+        size = min(config.vocab_size, len(tokenizer))
+        eos = _as_list(self._model.generation_config.eos_token_id)
+        super().__init__(
+            Scheduler(
+                size,
+                tokenizer,
+                eos_token_ids=[i for i in eos if 0 <= i < size],
+                max_model_len=getattr(config, "max_position_embeddings", None),
+                backend=backend,
+            )
+        )
+        self._caches: dict[RequestId, _Cache] = {}
+        parameters = inspect.signature(self._model.forward).parameters
+        self._only_last = {"logits_to_keep": 1} if "logits_to_keep" in parameters else {}
+
+    def encode(self, prompt: str) -> list[int]:
+        """The prompt's tokens, with the special tokens that the tokenizer puts before it."""
+        token_ids: list[int] = self._tokenizer(prompt)["input_ids"]
+        if not token_ids:
+            raise ValueError(f"prompt={prompt!r} has no tokens; the model needs one at least")
+        return token_ids
+
+    def forward(self, contexts: Mapping[RequestId, list[int]]) -> Any:
+        """Logits behind each context, a float tensor [rows, width] on the host."""
+        import torch
+
+        with torch.inference_mode():
+            return torch.cat([self._logits(r, token_ids) for r, token_ids in contexts.items()]).cpu()
+
+    def forget(self, request_id: RequestId) -> None:
+        """Drop a request's cache."""
+        self._caches.pop(request_id, None)
+
+    def _logits(self, request_id: RequestId, token_ids: list[int]) -> Any:
+        """Logits [1, width] behind `token_ids`, of which the cache holds a beginning."""
+        import torch
+
+        cache = self._caches.get(request_id, _Cache({}, 0))
+        new = torch.tensor([token_ids[cache.tokens :]], device=self._model.device)
+        outputs = self._model(input_ids=new, use_cache=True, **cache.keywords, **self._only_last)
+        keywords = {name: outputs[name] for name in _CACHE_NAMES if name in outputs}
+        self._caches[request_id] = _Cache(keywords, len(token_ids))
+        return outputs.logits[:, -1]
+
+
+def _as_list(token_ids: int | list[int] | None) -> list[int]:
+    if token_ids is None:
+        return []
+    return [token_ids] if isinstance(token_ids, int) else list(token_ids)
+
+
+@contextlib.contextmanager
+def _naming(model: str) -> Iterator[None]:
+    """What transformers raises for a directory, in one line that names it."""
+    try:
+        yield
+    except (OSError, ValueError, KeyError, TypeError) as error:
+        said = str(error).strip() or type(error).__name__
+        raise ValueError(f"{model} holds no model that can be loaded: {said.splitlines()[0]}") from error
+
+
+@contextlib.contextmanager
+def _quiet() -> Iterator[None]:
+    """Without transformers' progress bars and warnings; its settings are as before afterwards."""
+    from transformers.utils import logging  # type: ignore[import-not-found]
+
+    verbosity, bars = logging.get_verbosity(), logging.is_progress_bar_enabled()
+    logging.set_verbosity_error()
+    logging.disable_progress_bar()
+    try:
+        yield
+    finally:
+        logging.set_verbosity(verbosity)
+        if bars:
+            logging.enable_progress_bar()

@@ -1,0 +1,84 @@
+"""The loop between any model and a scheduler."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from engine_sampler import Scheduler, Tokenizer
+from engine_sampler.params import SamplingParams
+from engine_sampler.session import Session
+
+LETTERS = "abcdefgh"
+
+
+class NextLetter(Session):
+    """A model that goes on with the next letter of the alphabet; it keeps a note of each request."""
+
+    def __init__(self):
+        super().__init__(Scheduler(len(LETTERS), Tokenizer([c.encode() for c in LETTERS])))
+        self.kept = {}
+
+    def encode(self, prompt):
+        return [LETTERS.index(letter) for letter in prompt]
+
+    def forward(self, contexts):
+        self.kept |= {r: len(token_ids) for r, token_ids in contexts.items()}
+        logits = np.zeros((len(contexts), len(LETTERS)), np.float32)
+        for row, token_ids in zip(logits, contexts.values(), strict=True):
+            row[(token_ids[-1] + 1) % len(LETTERS)] = 20.0
+        return logits
+
+    def forget(self, request_id):
+        del self.kept[request_id]
+
+
+def greedy(tokens):
+    return SamplingParams(temperature=0, max_tokens=tokens)
+
+
+def run(session):
+    while session.scheduler.request_ids:
+        session.step()
+
+
+def test_each_request_goes_on_from_its_prompt():
+    session = NextLetter()
+    first = session.add(greedy(3), "ab")
+    session.step()
+    second = session.add(greedy(4), "e")
+    run(session)
+    assert [session.scheduler.record(r).text for r in (first, second)] == ["cde", "fgha"]
+
+
+def test_rows_are_the_live_requests_in_order_of_arrival():
+    session = NextLetter()
+    for number, tokens in enumerate((1, 3, 2)):
+        session.add(greedy(tokens), LETTERS[number], number)
+    assert [session.step().request_ids for _ in range(3)] == [[0, 1, 2], [1, 2], [1]]
+    assert (session.steps, session.rows) == (3, 6)
+
+
+def test_an_engine_forgets_requests_that_ended_or_were_removed():
+    session = NextLetter()
+    for number in range(3):
+        session.add(greedy(1 + number), "a", number)
+    session.step()
+    assert set(session.kept) == {1, 2}
+    session.scheduler.remove(2)
+    session.step()
+    assert session.kept == {}
+
+
+def test_the_time_goes_to_the_model_and_to_sampling():
+    session = NextLetter()
+    session.add(greedy(2), "a")
+    run(session)
+    assert session.seconds == session.model_seconds + session.sampling_seconds > 0
+
+
+def test_a_prompt_that_is_refused_leaves_nothing_behind():
+    session = NextLetter()
+    with pytest.raises(ValueError, match="substring not found"):
+        session.add(greedy(1), "z")
+    assert session.scheduler.request_ids == []
