@@ -1,0 +1,19 @@
+"""llama.cpp: our chain inside llama-cpp-python, its server's requests, its models behind a scheduler.
+
+`LogitsProcessor` and `StoppingCriteria` are functions for `llama_cpp.Llama`; `tokenizer_of` is its tokenizer.
+`from_request` reads a body of llama.cpp's server. `Session` runs a GGUF file.
+"""
+
+from .processor import LogitsProcessor, StoppingCriteria, neutral_settings
+from .requests import from_request
+from .session import Session
+from .vocabulary import tokenizer_of
+
+__all__ = [
+    "LogitsProcessor",
+    "Session",
+    "StoppingCriteria",
+    "from_request",
+    "neutral_settings",
+    "tokenizer_of",
+]

@@ -1,0 +1,252 @@
+"""Request bodies of llama.cpp's server, read into parameters."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from typing import Any
+
+from ...bodies import (
+    Field,
+    asked_logprobs,
+    from_gbnf,
+    logit_bias,
+    mapping,
+    read_fields,
+    refuse_unknown,
+    refuse_unsupported,
+    switched_off,
+    texts,
+    told,
+    under_one_name,
+)
+from ...contract import ParameterError
+from ...params import MOST, SamplingParams
+from ...requests import TRANSPORT as OPENAI_TRANSPORT
+from ...requests import response_format
+from ...tokenizer import Tokenizer
+
+TRANSPORT = OPENAI_TRANSPORT | frozenset(
+    "n_keep n_discard cache_prompt n_cache_reuse id_slot return_tokens return_progress timings_per_token "
+    "response_fields sse_ping_interval verbose lora image_data multimodal_data input_prefix input_suffix "
+    "input_extra chat_format chat_parser parse_tool_calls reasoning_format reasoning_in_content "
+    "generation_prompt thinking_forced_open preserved_tokens reasoning_control backend_sampling n_prev "
+    "t_max_prompt_ms oaicompat_model grammar_type "
+    "reasoning_budget_start_tag reasoning_budget_end_tag reasoning_budget_end_tags reasoning_budget_message "
+    "speculative.n_max speculative.n_min speculative.p_min speculative.type "
+    "speculative.ngram_size_n speculative.ngram_size_m speculative.ngram_min_hits".split()
+)
+"""Keys of the server that do not say how tokens are chosen."""
+
+RENAMED = {
+    "temp": "temperature",
+    "max_tokens": "n_predict",
+    "max_completion_tokens": "n_predict",
+    "n_cmpl": "n",
+    "reasoning_budget": "reasoning_budget_tokens",
+    "repetition_penalty": "repeat_penalty",
+    "penalty_last_n": "repeat_last_n",
+    "tfs": "tfs_z",
+    "order": "samplers",
+}
+"""Second names of a key: the server's, its command line's, and ours."""
+
+UNSUPPORTED = {
+    "n_indent": (0,),
+    "grammar_lazy": (False,),
+    "grammar_triggers": ([],),
+    "reasoning_budget_tokens": (-1,),
+}
+"""What the server does and this library does not, with the values that switch it off."""
+
+_ANY = math.inf
+FIELDS: Mapping[str, Field] = {
+    "temperature": Field("temperature", 0.8, (0, _ANY)),
+    "dynatemp_range": Field("dynatemp_range", 0.0, (0, _ANY)),
+    "dynatemp_exponent": Field("dynatemp_exponent", 1.0),
+    "top_k": Field("top_k", 40, (0, MOST)),
+    "top_p": Field("top_p", 0.95, (0, 1)),
+    "min_p": Field("min_p", 0.05, (0, 1)),
+    "typical_p": Field("typical_p", 1.0, (0, 1)),
+    "tfs_z": Field("tfs", 1.0, (0, 1)),
+    "top_n_sigma": Field("top_n_sigma", -1.0, (0, _ANY)),
+    "xtc_probability": Field("xtc_probability", 0.0, (0, 1)),
+    "xtc_threshold": Field("xtc_threshold", 0.1, (0, 1)),
+    "min_keep": Field("min_keep", 0),
+    "repeat_penalty": Field("repetition_penalty", 1.0),
+    "repeat_last_n": Field("penalty_last_n", 64),
+    "frequency_penalty": Field("frequency_penalty", 0.0),
+    "presence_penalty": Field("presence_penalty", 0.0),
+    "dry_multiplier": Field("dry_multiplier", 0.0),
+    "dry_base": Field("dry_base", 1.75),
+    "dry_allowed_length": Field("dry_allowed_length", 2),
+    "dry_penalty_last_n": Field("dry_penalty_last_n", 64),
+    "dry_sequence_breakers": Field("dry_sequence_breakers"),
+    "mirostat": Field("mirostat", 0, (0, 2)),
+    "mirostat_tau": Field("mirostat_tau", 5.0),
+    "mirostat_eta": Field("mirostat_eta", 0.1),
+    "adaptive_target": Field("adaptive_target", -1.0, (-1, 1)),
+    "adaptive_decay": Field("adaptive_decay", 0.9),
+    "ignore_eos": Field("ignore_eos", False),
+    "seed": Field("seed", -1),
+    "n": Field("n", 1),
+    "n_predict": Field("max_tokens"),
+    "t_max_predict_ms": Field("max_time", limits=(0, _ANY)),
+}
+"""The server's parameters, with its defaults and limits."""
+
+SAMPLERS = {
+    "penalties": "e",
+    "dry": "d",
+    "top_n_sigma": "s",
+    "top_k": "k",
+    "tfs_z": "f",
+    "typ_p": "y",
+    "top_p": "p",
+    "min_p": "m",
+    "xtc": "x",
+    "temperature": "t",
+    "infill": "i",
+    "adaptive_p": "a",
+}
+"""The server's names of samplers, and the letters of the short form."""
+
+_OURS = {"typ_p": "typical_p", "tfs_z": "tfs"}
+_ALIASES = {
+    "nucleus": "top_p",
+    "temp": "temperature",
+    "typ": "typ_p",
+    "typical": "typ_p",
+    **{ours: theirs for theirs, ours in _OURS.items()},
+    **{name.replace("_", mark): name for name in SAMPLERS for mark in ("_", "-", "")},
+}
+
+SPECIAL = ("samplers", "stop", "n_probs", "logprobs", "top_logprobs", "post_sampling_probs", "logit_bias",
+           "grammar", "response_format")  # fmt: skip
+"""Keys that are more than a value with limits."""
+
+
+def from_request(body: Mapping[str, Any], tokenizer: Tokenizer | None = None) -> SamplingParams:
+    """The settings of a request to llama.cpp's server (/completion, and its OpenAI forms).
+
+    What the body leaves out is as there: temperature 0.8, top_k 40, top_p 0.95, min_p 0.05, a penalty
+    window of 64 tokens of prompt and output. Values are limited as there (a top_p of 2 is 1).
+
+    tokenizer  for biases given as text.
+
+        >>> params = from_request({"n_predict": 100, "repeat_penalty": 1.1, "samplers": "edkypmxt"})
+        >>> params.max_tokens, params.repetition_penalty, params.top_k, params.temperature
+        (100, 1.1, 40, 0.8)
+
+    - samplers: a list of names or a string of letters; what it leaves out is off.
+    - mirostat: all samplers but the temperature are off, as there.
+    - adaptive_target needs adaptive_p in `samplers` (there it is ignored without).
+    - repeat_last_n and dry_penalty_last_n: −1 is the whole history, as the server's manual had it; its
+      newest versions refuse −1.
+    - logit_bias: [[id, bias], ["text", bias], [id, false]], or an object; biases of one token add up.
+    - n_probs: that many logprobs, of the raw logits or (post_sampling_probs) of the processed ones.
+    - t_max_predict_ms counts from when the request is added, and ends it within a line too.
+    - grammar: GBNF, or Lark behind a line `%llguidance {}`.
+    - n_indent, lazy grammars and reasoning budgets are not offered, and refused unless off.
+
+    Parameters of ours that the server lacks pass under their own names. Raises `ParameterError` naming the
+    key, the value and what is allowed, and for unknown keys near matches.
+    """
+    return SamplingParams(**parameters_of(body, tokenizer))
+
+
+def parameters_of(body: Mapping[str, Any], tokenizer: Tokenizer | None = None) -> dict[str, Any]:
+    """The keywords for `SamplingParams` in a request body, as `from_request` describes."""
+    rest = under_one_name(told(body, TRANSPORT), RENAMED)
+    refuse_unsupported(rest, UNSUPPORTED)
+    refuse_unknown(rest, {*FIELDS, *RENAMED, *SPECIAL})
+    names = _listed(rest.pop("samplers", None))
+    parameters: dict[str, Any] = {"penalty_scope": "all", "order": "llama.cpp"}
+    parameters |= texts("stop", rest.pop("stop", ()))
+    parameters |= _logprobs(rest)
+    parameters |= logit_bias(rest.pop("logit_bias", ()), tokenizer)
+    parameters |= from_gbnf("grammar", rest.pop("grammar", ""))
+    parameters |= _response_format(rest.pop("response_format", {"type": "text"}))
+    _read_off_values(rest)
+    parameters |= read_fields(FIELDS, rest)
+    return parameters | _chain(names, parameters)
+
+
+def _read_off_values(rest: dict[str, Any]) -> None:
+    """Values that mean a default there, or no limit, and that limits of a number do not express."""
+    if rest.get("n_predict") == -1:
+        del rest["n_predict"]
+    if rest.get("seed") == 2**32 - 1:
+        rest["seed"] = -1
+    if isinstance(base := rest.get("dry_base"), (int, float)) and base < 1:
+        del rest["dry_base"]
+    if rest.get("dry_sequence_breakers") == []:
+        raise ParameterError("dry_sequence_breakers=[] is not allowed: a list of one or more texts")
+    if "t_max_predict_ms" in rest:
+        limit = FIELDS["t_max_predict_ms"].read("t_max_predict_ms", rest.pop("t_max_predict_ms"))
+        if limit:
+            rest["max_time"] = limit / 1000
+
+
+# --- which samplers ------------------------------------------------------------------------------
+
+
+def _listed(value: Any) -> tuple[str, ...] | None:
+    """The server's names for what `samplers` lists, None where it is not given."""
+    if value is None:
+        return None
+    by_letter = {letter: name for name, letter in SAMPLERS.items()}
+    if isinstance(value, str):
+        names = [by_letter.get(letter, letter) for letter in value]
+    elif isinstance(value, (list, tuple)) and all(isinstance(name, str) for name in value):
+        names = [_ALIASES.get(str(name).lower(), str(name)) for name in value]
+    else:
+        names = [repr(value)]
+    for name in names:
+        if name not in SAMPLERS:
+            allowed = ", ".join(SAMPLERS)
+            raise ParameterError(
+                f"samplers names {name!r}, allowed are {allowed}, or a text of the letters "
+                f"{''.join(by_letter)}"
+            )
+    if len(set(names)) < len(names):
+        raise ParameterError(f"samplers={value!r} is not allowed: each sampler once")
+    return tuple(names)
+
+
+def _chain(names: tuple[str, ...] | None, parameters: Mapping[str, Any]) -> dict[str, Any]:
+    """The order, and the parameters of what does not stand in it."""
+    known = [name for name in SAMPLERS if name not in ("infill", "adaptive_p")]
+    if parameters["mirostat"]:
+        off = [_OURS.get(name, name) for name in known if name != "temperature"]
+        return {"dynatemp_range": 0.0, "adaptive_target": -1.0, **switched_off(off)}
+    if parameters["adaptive_target"] >= 0 and "adaptive_p" not in (names or ()):
+        target = parameters["adaptive_target"]
+        raise ParameterError(f"adaptive_target={target!r} is not allowed: samplers must list adaptive_p")
+    if names is None:
+        return {}
+    off = [_OURS.get(name, name) for name in known if name not in names]
+    return {
+        "order": tuple(_OURS.get(name, name) for name in names if name != "adaptive_p"),
+        "infill": "infill" in names,
+        **switched_off(off),
+    }
+
+
+# --- keys that are no plain values ---------------------------------------------------------------
+
+
+def _logprobs(rest: dict[str, Any]) -> dict[str, Any]:
+    """`n_probs`, or what OpenAI has in its place."""
+    mode = "processed" if rest.pop("post_sampling_probs", False) else "raw"
+    asked = asked_logprobs(rest.pop("logprobs", None), rest.pop("top_logprobs", None), usual=20)
+    count = rest.pop("n_probs", asked.get("logprobs", 0))
+    count = Field("logprobs", limits=(0, MOST)).read("n_probs", count)
+    return {"logprobs": count, "logprobs_mode": mode} if count else {}
+
+
+def _response_format(value: Any) -> dict[str, Any]:
+    """OpenAI's, and the server's own form of a JSON object with a schema."""
+    if mapping("response_format", value).get("type") == "json_object" and "schema" in value:
+        return {"json_schema": value["schema"]}
+    return response_format(value)

@@ -1,0 +1,69 @@
+"""The `Tokenizer` of a model that llama.cpp has loaded, asked of llama.cpp itself."""
+
+from __future__ import annotations
+
+import ctypes
+from typing import Any
+
+from ...tokenizer import Tokenizer
+
+
+def tokenizer_of(llm: Any) -> Tokenizer:
+    """The tokenizer of a `llama_cpp.Llama`.
+
+    Every token that ends a generation there is an EOS token here, the model's own EOS first.
+    """
+    import llama_cpp as lib  # type: ignore[import-not-found,unused-ignore]
+
+    return tokenizer_of_vocabulary(lib.llama_model_get_vocab(llm.model), llm)
+
+
+def tokenizer_of_vocabulary(vocab: Any, owner: Any) -> Tokenizer:
+    """The tokenizer of a `llama_vocab *`; it keeps `owner`, which frees the vocabulary."""
+    import llama_cpp as lib
+
+    size = lib.llama_vocab_n_tokens(vocab)
+    no_text = lib.LLAMA_TOKEN_ATTR_CONTROL | lib.LLAMA_TOKEN_ATTR_UNKNOWN | lib.LLAMA_TOKEN_ATTR_UNUSED
+    ends = [i for i in range(size) if lib.llama_vocab_is_eog(vocab, i)]
+
+    def encode(text: str, kept: Any = owner) -> list[int]:
+        return tokenize(vocab, text)
+
+    eos, eot = lib.llama_vocab_eos(vocab), lib.llama_vocab_eot(vocab)
+    return Tokenizer(
+        [_piece(vocab, i) for i in range(size)],
+        sorted(ends, key=lambda i: i != eos),
+        [i for i in range(size) if lib.llama_vocab_get_attr(vocab, i) & no_text],
+        eot if 0 <= eot < size else None,
+        encode=encode,
+    )
+
+
+def tokenize(vocab: Any, text: str, *, special: bool = False) -> list[int]:
+    """The ids of `text`; special adds BOS and the like where the model wants them, and reads the names of
+    special tokens as these tokens."""
+    import llama_cpp as lib
+
+    data = text.encode()
+    room = len(data) + 2
+    for _ in range(2):
+        ids = (lib.llama_token * room)()
+        count = lib.llama_tokenize(vocab, data, len(data), ids, room, special, special)
+        if count >= 0:
+            return list(ids[:count])
+        room = -count
+    raise ValueError(f"llama.cpp cannot tokenize {text[:40]!r}")
+
+
+def _piece(vocab: Any, token_id: int) -> bytes:
+    """The bytes of a token; for a special one its name."""
+    import llama_cpp as lib
+
+    room = 32
+    for _ in range(2):
+        buffer = ctypes.create_string_buffer(room)
+        count = lib.llama_token_to_piece(vocab, token_id, buffer, room, 0, True)
+        if count >= 0:
+            return buffer.raw[:count]
+        room = -count
+    raise ValueError(f"llama.cpp has no text for token {token_id}")

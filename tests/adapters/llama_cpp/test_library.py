@@ -1,0 +1,278 @@
+"""The adapter with the real library: a tiny model, its completions, its tokenizer, its samplers."""
+
+from __future__ import annotations
+
+import ctypes
+import gc
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+pytest.importorskip("gguf")
+pytest.importorskip("llama_cpp")
+
+import llama_cpp
+
+from engine_sampler import ParameterError, SamplingParams, Scheduler, Tokenizer, process_logits
+from engine_sampler.adapters.llama_cpp import (
+    LogitsProcessor,
+    Session,
+    StoppingCriteria,
+    from_request,
+    tokenizer_of,
+)
+
+from ...parity.llama import LlamaSampler
+from . import tiny_gguf
+
+PROMPT = "the cat sat on a mat."
+SETTINGS: dict[str, dict[str, Any]] = {
+    "greedy": {"temperature": 0},
+    "plain": {"seed": 7},
+    "truncated": {"seed": 7, "temperature": 1.2, "top_k": 40, "top_p": 0.9, "min_p": 0.01},
+    "penalised": {"seed": 8, "repetition_penalty": 1.2, "penalty_scope": "all", "dry_multiplier": 0.8},
+    "xtc": {"seed": 9, "xtc_probability": 0.5, "xtc_threshold": 0.05},
+    "mirostat": {"seed": 9, "mirostat": 2},
+    "typical": {"seed": 9, "typical_p": 0.6, "top_n_sigma": 1.5},
+    "grammar": {"seed": 3, "regex": "[a-z ]{5,30}\\."},
+}
+
+
+@pytest.fixture(scope="module")
+def model(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return tiny_gguf.write_model(tmp_path_factory.mktemp("models") / "tiny.gguf")
+
+
+@pytest.fixture(scope="module")
+def loaded(model: Path) -> Any:
+    return llama_cpp.Llama(str(model), n_ctx=128, verbose=False)
+
+
+@pytest.fixture
+def llm(loaded: Any) -> Any:
+    """The model without memory of earlier texts, which changes its logits in the last bits."""
+    loaded.reset()
+    return loaded
+
+
+@pytest.fixture(scope="module")
+def tokenizer(loaded: Any) -> Tokenizer:
+    return tokenizer_of(loaded)
+
+
+class Recorder:
+    """A processor that changes nothing and keeps what it saw."""
+
+    def __init__(self) -> None:
+        self.ids: list[list[int]] = []
+        self.rows: list[np.ndarray] = []
+
+    def __call__(self, input_ids: np.ndarray, scores: np.ndarray) -> np.ndarray:
+        self.ids.append(input_ids.tolist())
+        self.rows.append(scores.copy())
+        return scores
+
+    def replay(self, params: SamplingParams, tokenizer: Tokenizer) -> Any:
+        """The record of a scheduler's request that gets the same rows."""
+        scheduler = Scheduler(len(tokenizer), tokenizer)
+        request = scheduler.add(params, self.ids[0])
+        for row in self.rows:
+            if scheduler.request_ids:
+                scheduler.step(row[None])
+        return scheduler.record(request)
+
+
+def by_session(model: Path, settings: dict[str, Any], prompt: str = PROMPT) -> Any:
+    session = Session(str(model))
+    request = session.add(SamplingParams(**settings), prompt)
+    while session.scheduler.request_ids:
+        session.step()
+    return session.scheduler.record(request)
+
+
+# --- the tokenizer -------------------------------------------------------------------------------
+
+
+def test_the_tokenizer_has_the_models_pieces(tokenizer: Tokenizer) -> None:
+    assert len(tokenizer) == len(tiny_gguf.PIECES)
+    assert tokenizer.token_bytes[3:259] == tuple(bytes([b]) for b in range(256))
+    assert tokenizer.token_bytes[tiny_gguf.PIECES.index("▁cat")] == b" cat"
+    assert tokenizer.token_bytes[tiny_gguf.TURN] == b"<|turn|>"
+    assert tokenizer.eos_token_ids == (tiny_gguf.EOS, tiny_gguf.TURN)
+    assert tokenizer.eot_token_id == tiny_gguf.TURN
+    assert tokenizer.special_token_ids == {0, 1, tiny_gguf.EOS, tiny_gguf.TURN}
+
+
+@pytest.mark.parametrize("text", ["the cat", "s.", "\n", "é", "€uro", '{"a": 1}', "<|turn|>", ""])
+def test_texts_are_split_as_the_model_splits_them(llm: Any, tokenizer: Tokenizer, text: str) -> None:
+    ids = tokenizer.encode(text)
+    assert ids == llm.tokenize(text.encode(), add_bos=False, special=False)
+    assert tokenizer.decode(ids).removeprefix(" ") == text
+
+
+def test_the_tokenizer_keeps_what_it_needs(model: Path) -> None:
+    tokenizer = Session(str(model)).scheduler.vocabulary.need_tokenizer("encode")
+    gc.collect()
+    assert tokenizer.decode(tokenizer.encode("the cat")) == " the cat"
+
+
+def test_breakers_given_as_texts_are_llama_cpps(loaded: Any, tokenizer: Tokenizer) -> None:
+    vocab = llama_cpp.llama_model_get_vocab(loaded.model)
+    breakers = ["\n", ":", "at", "e c", '"']
+    texts = (ctypes.c_char_p * len(breakers))(*(text.encode() for text in breakers))
+    random = np.random.default_rng(0)
+    few = [*range(259, len(tiny_gguf.PIECES) - 1), *(3 + b for b in b"atec ")]
+    row = np.zeros(len(tokenizer), np.float32)
+    penalised = 0
+    for last_n in (0, 20, 300) * 20:
+        history = random.choice(random.choice(few, 5), 60).tolist()
+        body = {"dry_multiplier": 0.8, "dry_penalty_last_n": last_n, "dry_sequence_breakers": breakers}
+        params = from_request({**body, "samplers": ["dry"]})
+        ours = process_logits(row[None], params, prompt_token_ids=[history], tokenizer=tokenizer)[0]
+        pointer = llama_cpp.llama_sampler_init_dry(vocab, 0.8, 1.75, 2, last_n, texts, len(breakers))
+        sampler = LlamaSampler(pointer)
+        sampler.accept(history)
+        theirs = sampler.apply(row).row(len(row))
+        llama_cpp.llama_sampler_free(pointer)
+        assert np.allclose(ours, theirs, rtol=1e-5)
+        penalised += int((ours < 0).any())
+    assert penalised > 10
+
+
+# --- completions ---------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("name", SETTINGS)
+def test_a_completion_has_the_tokens_of_a_scheduler(name: str, llm: Any, tokenizer: Tokenizer) -> None:
+    params = SamplingParams(**SETTINGS[name], max_tokens=24)
+    processor, recorder = LogitsProcessor(params, tokenizer), Recorder()
+    completion = llm.create_completion(
+        PROMPT, **{**processor.settings, "logits_processor": [recorder, processor]}
+    )
+    expected = recorder.replay(params, tokenizer)
+    assert processor.record is not None
+    assert processor.record.token_ids == expected.token_ids
+    assert processor.record.finish_reason == expected.finish_reason
+    assert completion["choices"][0]["text"] == expected.text.replace("�", "")
+
+
+def test_whatever_follows_takes_the_drawn_token(llm: Any, tokenizer: Tokenizer) -> None:
+    params = SamplingParams(seed=5, temperature=1.5, max_tokens=16)
+    processor, recorder = LogitsProcessor(params, tokenizer), Recorder()
+    ids = llm.tokenize(PROMPT.encode(), special=True)
+    drawn = llm.generate(
+        ids, top_k=40, top_p=0.9, min_p=0.1, typical_p=0.9, temp=0.8, repeat_penalty=1.3,
+        logits_processor=[recorder, processor], stopping_criteria=processor.stopped,
+    )  # fmt: skip
+    assert list(drawn) == recorder.replay(params, tokenizer).token_ids
+
+
+def test_a_stop_string_ends_a_completion(llm: Any, tokenizer: Tokenizer) -> None:
+    whole = LogitsProcessor(SamplingParams(regex="[a-t]{20}", seed=7), tokenizer)
+    text = llm.create_completion(PROMPT, **whole.settings)["choices"][0]["text"]
+    llm.reset()
+    stop = text[6:8]
+    processor = LogitsProcessor(SamplingParams(regex="[a-t]{20}", seed=7, stop=[stop]), tokenizer)
+    choice = llm.create_completion(PROMPT, **processor.settings)["choices"][0]
+    assert (choice["finish_reason"], choice["text"]) == ("stop", text[: text.index(stop)])
+    assert processor.record is not None
+    assert processor.record.stop_reason == stop
+
+
+def test_our_criteria_end_a_completion_of_llama_cpps_own_sampling(llm: Any, tokenizer: Tokenizer) -> None:
+    criteria = StoppingCriteria(SamplingParams(max_tokens=5), tokenizer)
+    ids = llm.tokenize(PROMPT.encode(), special=True)
+    assert len(list(llm.generate(ids, temp=0.0, stopping_criteria=criteria))) == 5
+
+
+def test_a_chat_completion_takes_the_processor(llm: Any, tokenizer: Tokenizer) -> None:
+    processor = LogitsProcessor(SamplingParams(regex="(cat|mat)s?", seed=1), tokenizer)
+    settings = {k: v for k, v in processor.settings.items() if k != "stopping_criteria"}
+    answer = llm.create_chat_completion([{"role": "user", "content": "hello"}], **settings)
+    assert answer["choices"][0]["message"]["content"] in ("cat", "mat", "cats", "mats")
+
+
+# --- sessions ------------------------------------------------------------------------------------
+
+
+def test_a_greedy_session_writes_what_llama_cpp_writes(llm: Any, model: Path, tokenizer: Tokenizer) -> None:
+    ids = llm.tokenize(PROMPT.encode(), special=True)
+    theirs: list[int] = []
+    for token in llm.generate(ids, temp=0.0):
+        theirs.append(token)
+        if len(theirs) == 20 or token in tokenizer.eos_token_ids:
+            break
+    assert by_session(model, {"temperature": 0, "max_tokens": 20}).token_ids == theirs
+
+
+def test_requests_share_the_model_and_keep_their_texts(model: Path) -> None:
+    names = ("greedy", "plain", "truncated", "mirostat", "grammar")
+    settings = [{**SETTINGS[name], "max_tokens": 6 + 2 * i} for i, name in enumerate(names)]
+    prompts = [PROMPT[: 4 + i] for i in range(len(settings))]
+    session = Session(str(model), max_requests=3)
+    waiting = list(zip(settings, prompts, strict=True))
+    requests = []
+    while waiting or session.scheduler.request_ids:
+        while waiting and len(session.scheduler.request_ids) < 3:
+            one, prompt = waiting.pop(0)
+            requests.append(session.add(SamplingParams(**one), prompt))
+        session.step()
+    assert session.steps < session.rows
+    for request, one, prompt in zip(requests, settings, prompts, strict=True):
+        assert session.scheduler.record(request).token_ids == by_session(model, one, prompt).token_ids
+
+
+def test_a_removed_request_leaves_its_place(model: Path) -> None:
+    session = Session(str(model), max_requests=2)
+    first = session.add(SamplingParams(temperature=0), "the")
+    session.add(SamplingParams(temperature=0), "a")
+    session.step()
+    with pytest.raises(ValueError, match="max_requests=2"):
+        session.add(SamplingParams(), "on")
+    session.scheduler.remove(first)
+    third = session.add(SamplingParams(temperature=0, max_tokens=8), PROMPT)
+    while third in session.scheduler.request_ids:
+        session.step()
+    expected = by_session(model, {"temperature": 0, "max_tokens": 8})
+    assert session.scheduler.record(third).token_ids == expected.token_ids
+
+
+def test_a_request_ends_at_the_models_context(model: Path) -> None:
+    session = Session(str(model), context=32)
+    request = session.add(SamplingParams(temperature=0, ignore_eos=True), "the")
+    while session.scheduler.request_ids:
+        session.step()
+    record = session.scheduler.record(request)
+    assert (record.finish_reason, record.stop_reason) == ("length", "max_model_len")
+    with pytest.raises(ParameterError, match="max_model_len=32"):
+        session.add(SamplingParams(), "{" * 40)
+
+
+def test_a_prompt_longer_than_a_batch_is_read_in_parts(model: Path) -> None:
+    session = Session(str(model), context=1200)
+    request = session.add(SamplingParams(temperature=0, max_tokens=3), "{" * 1100)
+    while session.scheduler.request_ids:
+        session.step()
+    assert len(session.scheduler.record(request).token_ids) == 3
+
+
+def test_a_file_that_is_no_model_is_refused_by_name(tmp_path: Path) -> None:
+    with pytest.raises(OSError, match=r"--model .*none.gguf: there is no such file"):
+        Session(str(tmp_path / "none.gguf"))
+    (tmp_path / "bad.gguf").write_text("no model")
+    with pytest.raises(ValueError, match=r"--model .*bad.gguf: llama.cpp cannot load it"):
+        Session(str(tmp_path / "bad.gguf"))
+
+
+def test_a_session_is_quiet(model: Path) -> None:
+    program = (
+        "import sys; from engine_sampler import SamplingParams;"
+        "from engine_sampler.adapters.llama_cpp import Session;"
+        "s = Session(sys.argv[1]); s.add(SamplingParams(max_tokens=2), 'the'); s.step(); s.step()"
+    )
+    done = subprocess.run([sys.executable, "-c", program, str(model)], capture_output=True, check=True)
+    assert (done.stdout, done.stderr) == (b"", b"")

@@ -1,0 +1,209 @@
+"""Our chain and our criteria as functions of llama-cpp-python, called as it calls them."""
+
+from __future__ import annotations
+
+import doctest
+import logging
+import subprocess
+import sys
+from typing import Any
+
+import numpy as np
+import pytest
+
+from engine_sampler import Grammar, ParameterError, SamplingParams, Scheduler, Tokenizer
+from engine_sampler.adapters.llama_cpp import LogitsProcessor, StoppingCriteria, neutral_settings, processor
+
+VOCAB = 50
+PROMPT = [3, 1, 4]
+
+
+def rows(count: int, seed: int = 0) -> np.ndarray:
+    return (np.random.default_rng(seed).normal(size=(count, VOCAB)) * 3).astype(np.float32)
+
+
+def complete(
+    logits_processor: LogitsProcessor, logits: np.ndarray, prompt: list[int] = PROMPT
+) -> tuple[list[int], int]:
+    """llama-cpp-python's loop: the tokens it yields, and how many it sampled."""
+    ids = list(prompt)
+    tokens = []
+    for sampled, row in enumerate(logits, 1):
+        token = int(logits_processor(np.array(ids, np.intc), row).argmax())
+        if logits_processor.stopped(np.array(ids, np.intc), row):
+            return tokens, sampled
+        tokens.append(token)
+        ids.append(token)
+    return tokens, len(logits)
+
+
+def by_scheduler(params: SamplingParams, logits: np.ndarray, **known: Any) -> list[int]:
+    scheduler = Scheduler(VOCAB, **known)
+    request = scheduler.add(params, PROMPT)
+    for row in logits:
+        if scheduler.request_ids:
+            scheduler.step(row[None])
+    return scheduler.record(request).token_ids
+
+
+def test_the_examples_of_the_docstrings_hold() -> None:
+    assert doctest.testmod(processor).attempted
+
+
+def test_an_import_does_not_need_the_library() -> None:
+    program = "import engine_sampler.adapters.llama_cpp, sys; print('llama_cpp' in sys.modules)"
+    assert subprocess.run([sys.executable, "-c", program], capture_output=True, text=True).stdout == "False\n"
+
+
+@pytest.mark.parametrize(
+    "settings",
+    [
+        {},
+        {"temperature": 0.7, "top_k": 12, "min_p": 0.02},
+        {"temperature": 0},
+        {"mirostat": 2, "mirostat_tau": 3.0},
+        {"adaptive_target": 0.3, "min_p": 0.01},
+        {"xtc_probability": 0.5, "repetition_penalty": 1.3, "dry_multiplier": 1.0},
+    ],
+)
+def test_the_tokens_are_the_schedulers(settings: dict[str, Any]) -> None:
+    params = SamplingParams(seed=11, **settings)
+    logits = rows(20)
+    tokens, _ = complete(LogitsProcessor(params, vocab_size=VOCAB), logits)
+    assert tokens == by_scheduler(params, logits)
+
+
+def test_the_drawn_token_alone_is_left_and_the_scores_are_only_read() -> None:
+    logits = rows(1)
+    before = logits.copy()
+    result = LogitsProcessor(SamplingParams(seed=1), vocab_size=VOCAB)(np.array(PROMPT, np.intc), logits[0])
+    assert result.dtype == np.float32
+    assert np.isfinite(result).sum() == 1
+    assert np.array_equal(logits, before)
+
+
+def test_scores_with_gaps_and_padding_are_read() -> None:
+    wide = np.zeros((VOCAB + 6, 3), np.float32)
+    wide[:VOCAB, 1] = rows(1)[0]
+    wide[VOCAB:, 1] = 99
+    result = LogitsProcessor(SamplingParams(temperature=0), vocab_size=VOCAB)(np.array(PROMPT), wide[:, 1])
+    assert result.shape == (VOCAB + 6,)
+    assert result.argmax() == wide[:VOCAB, 1].argmax()
+
+
+def test_another_prompt_begins_another_completion() -> None:
+    params = SamplingParams(seed=4, max_tokens=5)
+    logits = rows(6)
+    one = LogitsProcessor(params, vocab_size=VOCAB)
+    first, _ = complete(one, logits)
+    complete(one, logits, [9, 9])
+    assert complete(one, logits)[0] == first
+    assert one.scheduler.request_ids == []
+
+
+def test_an_unseeded_processor_draws_anew_and_tells_its_seed() -> None:
+    one = LogitsProcessor(SamplingParams(), vocab_size=VOCAB)
+    seeds = set()
+    for _ in range(2):
+        complete(one, rows(1))
+        assert one.record is not None
+        seeds.add(one.record.seed)
+    assert len(seeds) == 2
+
+
+def test_the_end_of_the_request_stops_the_completion_behind_its_last_token() -> None:
+    one = LogitsProcessor(SamplingParams(seed=4, max_tokens=5), vocab_size=VOCAB)
+    tokens, sampled = complete(one, rows(20))
+    assert (len(tokens), sampled) == (5, 6)
+    assert one.record is not None
+    assert (one.record.finish_reason, one.record.stop_reason) == ("length", "max_tokens")
+    assert one.record.token_ids == tokens
+
+
+def test_once_the_request_has_ended_only_eos_is_left() -> None:
+    one = LogitsProcessor(SamplingParams(seed=4, max_tokens=1), vocab_size=VOCAB, eos_token_ids=(7,))
+    ids = np.array(PROMPT, np.intc)
+    token = one(ids, rows(1)[0]).argmax()
+    last = one(np.append(ids, token), rows(1)[0])
+    assert np.flatnonzero(np.isfinite(last)).tolist() == [7]
+
+
+def test_a_grammar_holds_the_completion() -> None:
+    tokenizer = Tokenizer([b"</s>", *(bytes([c]) for c in b"abcdefgh")], [0])
+    one = LogitsProcessor(SamplingParams(regex="ab*c", seed=2), tokenizer)
+    logits = np.random.default_rng(0).normal(size=(40, 9)).astype(np.float32)
+    complete(one, logits, [1])
+    assert one.record is not None
+    assert one.record.text is not None
+    assert one.record.text[0] == "a"
+    assert set(one.record.text[1:-1]) <= {"b"}
+
+
+def test_a_matcher_serves_several_completions() -> None:
+    tokenizer = Tokenizer([b"</s>", b"a", b"b"], [0])
+    one = LogitsProcessor(
+        SamplingParams(seed=2), tokenizer, grammar=Grammar.from_regex("ab").compile(tokenizer).matcher()
+    )
+    for _ in range(2):
+        assert complete(one, np.zeros((6, 3), np.float32), [1])[0] == [1, 2, 0]
+
+
+def test_a_faulty_row_is_logged_and_raised_by_stopped(caplog: pytest.LogCaptureFixture) -> None:
+    one = LogitsProcessor(SamplingParams(), vocab_size=VOCAB, eos_token_ids=(7,))
+    row = rows(1)[0]
+    row[5] = np.nan
+    with caplog.at_level(logging.ERROR, "engine_sampler"):
+        assert one(np.array(PROMPT), row).argmax() == 7
+    assert "the completion ends" in caplog.text
+    with pytest.raises(ValueError, match="greatest logit is nan"):
+        one.stopped(np.array(PROMPT), row)
+
+
+def test_settings_that_cannot_be_used_are_refused_at_once() -> None:
+    with pytest.raises(ParameterError, match="logit_bias names token id 50"):
+        LogitsProcessor(SamplingParams(logit_bias={50: 1}), vocab_size=VOCAB)
+    with pytest.raises(ParameterError, match="n=2"):
+        LogitsProcessor(SamplingParams(n=2), vocab_size=VOCAB)
+    with pytest.raises(ValueError, match="LogitsProcessor needs a tokenizer or vocab_size"):
+        LogitsProcessor(SamplingParams())
+
+
+def test_the_settings_are_all_that_a_completion_needs() -> None:
+    one = LogitsProcessor(
+        SamplingParams(max_tokens=3, stop=["x"]), Tokenizer([bytes([i]) for i in range(VOCAB)])
+    )
+    settings = one.settings
+    assert settings.items() >= neutral_settings().items()
+    assert settings["logits_processor"] == [one]
+    assert settings["max_tokens"] == 3
+    assert settings["stop"] == ["x"]
+    including = SamplingParams(stop=["x"], include_stop_str_in_output=True)
+    assert LogitsProcessor(including, Tokenizer([b"x"])).settings["stop"] == []
+
+
+# --- criteria alone ------------------------------------------------------------------------------
+
+
+def verdicts(criteria: StoppingCriteria, ids: list[int], prompt: int) -> list[bool]:
+    return [criteria(np.array(ids[:n], np.intc), None) for n in range(prompt, len(ids) + 1)]
+
+
+def test_criteria_see_the_tokens_that_others_chose() -> None:
+    criteria = StoppingCriteria(SamplingParams(max_tokens=2, stop_token_ids=[9]), vocab_size=VOCAB)
+    assert verdicts(criteria, [9, 1, 2, 3], 2) == [False, False, True]
+    assert verdicts(criteria, [9, 1, 9, 3], 2) == [False, True, True]
+    assert criteria.record is not None
+    assert criteria.record.stop_reason == 9
+
+
+def test_criteria_take_several_tokens_at_once() -> None:
+    criteria = StoppingCriteria(SamplingParams(max_tokens=4), vocab_size=VOCAB)
+    assert not criteria(np.array([1, 2]), None)
+    assert not criteria(np.array([1, 2, 3, 4]), None)
+    assert criteria(np.array([1, 2, 3, 4, 5, 6]), None)
+
+
+def test_stop_strings_are_found_over_token_borders() -> None:
+    tokenizer = Tokenizer([b"a", b"b", b"c"])
+    criteria = StoppingCriteria(SamplingParams(stop=["bc"]), tokenizer)
+    assert verdicts(criteria, [0, 1, 0, 1, 2], 2) == [False, False, False, True]
