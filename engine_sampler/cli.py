@@ -20,9 +20,11 @@ from .labels import shortened
 from .listing import inventory
 from .options import add_parameter_options, parameters_of, refuse_option
 from .registry import default_registry
+from .scheduler import sibling_count
 
 if TYPE_CHECKING:
     from .demo.session import Session as DemoSession
+    from .results import Record
     from .session import Session
 
 EXTRAS = {
@@ -88,27 +90,34 @@ def demo(arguments: argparse.Namespace) -> None:
 
 
 def generate(arguments: argparse.Namespace) -> None:
-    """Stream one completion to stdout, and its figures to stderr."""
+    """Stream a completion to stdout, or write the n best when they are done; figures go to stderr."""
     params = parameters_of(arguments, max_tokens=DEFAULT_TOKENS)
-    if (params.best_of or params.n) > 1:
-        raise ValueError(
-            f"n={params.n}, best_of={params.best_of} is not allowed: generate streams one completion"
-        )
-    session = _session(arguments)
-    request_id = session.add(params, arguments.prompt)
+    session = _session(arguments, sibling_count(params))
+    request_ids = session.add_group(params, arguments.prompt)
+    streams = len(request_ids) == 1
     while session.scheduler.request_ids:
-        print(session.step().text[0] or "", end="", flush=True)
-    print()
-    record = session.scheduler.record(request_id)
-    if record.error is not None:
-        raise ValueError(record.error)
-    reason = f"{record.finish_reason} ({record.stop_reason or 'end of text'})"
+        text = session.step().text[0]
+        if streams:
+            print(text or "", end="", flush=True)
+    for request_id in session.scheduler.best(request_ids):
+        record = session.scheduler.record(request_id)
+        if record.error is not None:
+            raise ValueError(record.error)
+        print("" if streams else record.text)
+        _tell(record)
+    tokens = session.rows
     print(
-        f"{len(record.token_ids)} tokens, {reason}, seed {record.seed}; "
-        f"model {1e3 * session.model_seconds / session.steps:.2f} ms, "
-        f"sampling {1e3 * session.sampling_seconds / session.steps:.2f} ms a token",
+        f"model {1e3 * session.model_seconds / tokens:.2f} ms, "
+        f"sampling {1e3 * session.sampling_seconds / tokens:.2f} ms a token",
         file=sys.stderr,
     )
+
+
+def _tell(record: Record) -> None:
+    """How a completion came about, to stderr."""
+    reason = f"{record.finish_reason} ({record.stop_reason or 'end of text'})"
+    score = "" if record.score is None else f", score {record.score:.4f}"
+    print(f"{len(record.token_ids)} tokens, {reason}, seed {record.seed}{score}", file=sys.stderr)
 
 
 def plugins(arguments: argparse.Namespace) -> None:
@@ -164,8 +173,8 @@ def grammar(arguments: argparse.Namespace) -> bool:
     return try_text(language, text, arguments.action)
 
 
-def _session(arguments: argparse.Namespace) -> Session:
-    """The engine that `generate` is asked to run."""
+def _session(arguments: argparse.Namespace, requests: int) -> Session:
+    """The engine that `generate` is asked to run, with room for so many requests."""
     if arguments.engine not in ENGINES:
         if arguments.model is not None:
             raise ValueError(f"--model is not allowed with --engine embedded: one of {', '.join(ENGINES)}")
@@ -175,7 +184,7 @@ def _session(arguments: argparse.Namespace) -> Session:
     if arguments.corpus is not None:
         raise ValueError(f"--corpus is not allowed with --engine {arguments.engine}: it is for embedded")
     module = importlib.import_module(ENGINES[arguments.engine], __package__)
-    session: Session = module.Session(arguments.model, arguments.backend)
+    session: Session = module.Session(arguments.model, arguments.backend, max_requests=requests)
     return session
 
 

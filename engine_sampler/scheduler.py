@@ -155,7 +155,7 @@ class Scheduler:
 
         Raises `ParameterError` or `RequestError` before anything changes.
         """
-        if _siblings(params) > 1 or params.use_beam_search:
+        if sibling_count(params) > 1 or params.use_beam_search:
             asked = (
                 "use_beam_search=True"
                 if params.use_beam_search
@@ -189,7 +189,7 @@ class Scheduler:
         for each row the request whose cache it continues, behind which its new token comes. They end
         together, the best text under the first id; until then they have no text.
         """
-        count = _siblings(params)
+        count = sibling_count(params)
         if request_ids is None:
             request_ids = [self._new_id() for _ in range(count)]
         if len(request_ids) != count or len(set(request_ids)) != count:
@@ -648,7 +648,7 @@ class Scheduler:
                     logger.exception("observer %s failed at %s", name, event)
 
 
-def _siblings(params: SamplingParams) -> int:
+def sibling_count(params: SamplingParams) -> int:
     """How many requests `params` stand for."""
     if not isinstance(params, SamplingParams):
         raise ParameterError(f"params={params!r} is not allowed: a SamplingParams")

@@ -8,7 +8,7 @@ from typing import Any
 
 from .params import SamplingParams
 from .results import RequestId, StepResult
-from .scheduler import Scheduler
+from .scheduler import Scheduler, sibling_count
 
 
 class Session:
@@ -17,12 +17,14 @@ class Session:
     An engine subclasses it with `encode`, `forward` and, where it keeps something for each request,
     `forget`.
 
+    max_requests      live requests at most; None: any number.
     steps, rows       forward passes, and the rows of all of them.
     model_seconds, sampling_seconds  where the time of the steps went.
     """
 
-    def __init__(self, scheduler: Scheduler) -> None:
+    def __init__(self, scheduler: Scheduler, max_requests: int | None = None) -> None:
         self.scheduler = scheduler
+        self.max_requests = max_requests
         self.steps = 0
         self.rows = 0
         self.model_seconds = 0.0
@@ -46,14 +48,30 @@ class Session:
         raise NotImplementedError
 
     def forget(self, request_id: RequestId) -> None:
-        """Drop what is kept for a request that has ended or was removed."""
+        """Drop what is kept for a request: it has ended, was removed, or goes on from another text."""
 
     def add(self, params: SamplingParams, prompt: str, request_id: RequestId | None = None) -> RequestId:
         """Add a request; returns its id."""
+        self._check_room(1)
         token_ids = self.encode(prompt)
         request_id = self.scheduler.add(params, token_ids, request_id=request_id)
         self._contexts[request_id] = token_ids
         return request_id
+
+    def add_group(self, params: SamplingParams, prompt: str) -> list[RequestId]:
+        """Add the siblings that `params` ask for (n, best_of, a beam search); returns their ids."""
+        self._check_room(sibling_count(params))
+        token_ids = self.encode(prompt)
+        request_ids = self.scheduler.add_group(params, token_ids)
+        self._contexts |= {request_id: list(token_ids) for request_id in request_ids}
+        return request_ids
+
+    def _check_room(self, more: int) -> None:
+        live = len(self.scheduler.request_ids)
+        if self.max_requests is not None and live + more > self.max_requests:
+            raise ValueError(
+                f"max_requests={self.max_requests} does not allow {more} beside {live} live ones"
+            )
 
     def step(self) -> StepResult:
         """One token for every live request."""
@@ -63,14 +81,23 @@ class Session:
         middle = time.perf_counter()
         result = self.scheduler.step(logits, list(live))
         end = time.perf_counter()
-        for i, request_id in enumerate(result.request_ids):
-            self._contexts[request_id] += result.tokens(i)
+        self._follow(result)
         self._forget_ended()
         self.steps += 1
         self.rows += len(live)
         self.model_seconds += middle - start
         self.sampling_seconds += end - middle
         return result
+
+    def _follow(self, result: StepResult) -> None:
+        """Bring the contexts up to a step; a beam that goes on from another text is worked out anew."""
+        pairs = zip(result.request_ids, result.parent_ids, strict=True)
+        moved = {r: list(self._contexts[parent]) for r, parent in pairs if r != parent}
+        for request_id, token_ids in moved.items():
+            self._contexts[request_id] = token_ids
+            self.forget(request_id)
+        for i, request_id in enumerate(result.request_ids):
+            self._contexts[request_id] += result.tokens(i)
 
     def _forget_ended(self) -> None:
         for request_id in self._contexts.keys() - set(self.scheduler.request_ids):

@@ -92,6 +92,22 @@ def test_generate_repeats_itself_with_the_same_seed(corpus):
     assert first.stdout == second.stdout != "\n"
 
 
+@pytest.mark.parametrize(
+    ("asked", "figures"),
+    [
+        (["--n", "2", "--seed", "5"], ", seed 5\n"),
+        (["--n", "2", "--best-of", "4"], "4 tokens, length"),
+        (["--n", "2", "--use-beam-search", "--beam-width", "3"], ", score -"),
+    ],
+)
+def test_generate_writes_several_completions_the_best_first(corpus, asked, figures):
+    done = run("generate", "--prompt", "The", "--corpus", corpus, "--max-tokens", "4", "--ignore-eos", *asked)
+    assert done.returncode == 0
+    assert done.stdout.count("\n") >= 2
+    assert figures in done.stderr
+    assert done.stderr.count("4 tokens") == 2
+
+
 def test_generate_takes_parameters_as_options(corpus):
     needs_extra()
     done = run(
@@ -337,7 +353,10 @@ def _read(terminal: int) -> bytes:
         (["generate", "--prompt", "x", "--top-p", "2"], "top_p=2 is not allowed: "),
         (["generate", "--prompt", "x", "--topk", "2"], "unknown parameter 'topk'; did you mean"),
         (["generate", "--prompt", "x", "y"], "unexpected argument 'y'"),
-        (["generate", "--prompt", "x", "--n", "2"], "generate streams one completion"),
+        (
+            ["generate", "--prompt", "x", "--n", "2", "--best-of", "1"],
+            "best_of=1 is not allowed: at least n=2",
+        ),
         (["generate", "--prompt", "x", "--corpus", "no-such-file"], "no-such-file"),
         (["generate", "--prompt", "x", "--backend", "abacus"], "backend='abacus' is not allowed"),
         (["explain"], "one of the arguments --prompt --logits is required"),

@@ -82,3 +82,51 @@ def test_a_prompt_that_is_refused_leaves_nothing_behind():
     with pytest.raises(ValueError, match="substring not found"):
         session.add(greedy(1), "z")
     assert session.scheduler.request_ids == []
+
+
+class OwnCache(Session):
+    """A model of random logits behind every text, which reads what it kept and the token that is new."""
+
+    def __init__(self):
+        super().__init__(Scheduler(len(LETTERS), Tokenizer([c.encode() for c in LETTERS])))
+        self.kept = {}
+
+    def encode(self, prompt):
+        return [LETTERS.index(letter) for letter in prompt]
+
+    def forward(self, contexts):
+        for request_id, token_ids in contexts.items():
+            known = self.kept.get(request_id, [])
+            self.kept[request_id] = known + token_ids[len(known) :]
+        rows = [np.random.default_rng(self.kept[r]).normal(0, 2, len(LETTERS)) for r in contexts]
+        return np.array(rows, np.float32)
+
+    def forget(self, request_id):
+        del self.kept[request_id]
+
+
+def test_beams_go_on_from_the_texts_that_they_continue():
+    session = OwnCache()
+    ids = session.add_group(SamplingParams(use_beam_search=True, beam_width=3, max_tokens=6), "ab")
+    while session.scheduler.request_ids:
+        session.step()
+        for request_id in session.scheduler.request_ids:
+            record = session.scheduler.record(request_id)
+            assert session._contexts[request_id] == record.prompt_token_ids + record.token_ids
+    for request_id in ids:
+        record = session.scheduler.record(request_id)
+        logprobs = 0.0
+        for i, token in enumerate(record.token_ids):
+            row = np.random.default_rng([0, 1, *record.token_ids[:i]]).normal(0, 2, len(LETTERS))
+            logprobs += row[token] - np.log(np.exp(row).sum())
+        assert record.cumulative_logprob == pytest.approx(logprobs, abs=1e-4)
+    assert session.kept == {}
+
+
+def test_there_are_no_more_requests_than_the_model_has_room_for():
+    session = NextLetter()
+    session.max_requests = 3
+    session.add(greedy(3), "a")
+    with pytest.raises(ValueError, match="max_requests=3 does not allow 3 beside 1"):
+        session.add_group(SamplingParams(n=3), "b")
+    assert len(session.add_group(SamplingParams(n=2), "b")) == 2

@@ -12,7 +12,6 @@ from typing import Any
 import numpy as np
 
 from ... import session
-from ...params import SamplingParams
 from ...results import RequestId
 from ...scheduler import Scheduler
 from .vocabulary import tokenize, tokenizer_of_vocabulary
@@ -44,17 +43,13 @@ class Session(session.Session):
         self._model = _Model(model, context, max_requests)
         tokenizer = tokenizer_of_vocabulary(self._model.vocab, self._model)
         super().__init__(
-            Scheduler(len(tokenizer), tokenizer, max_model_len=self._model.context_length, backend=backend)
+            Scheduler(len(tokenizer), tokenizer, max_model_len=self._model.context_length, backend=backend),
+            max_requests,
         )
         self._sequences: dict[RequestId, int] = {}
         """The place of each request in the model's cache."""
         self._fed: dict[RequestId, int] = {}
         """How many tokens of each request the cache holds."""
-
-    def add(self, params: SamplingParams, prompt: str, request_id: RequestId | None = None) -> RequestId:
-        if len(self.scheduler.request_ids) >= self._model.sequences:
-            raise ValueError(f"max_requests={self._model.sequences} requests are live already")
-        return super().add(params, prompt, request_id)
 
     def encode(self, prompt: str) -> list[int]:
         token_ids = tokenize(self._model.vocab, prompt, special=True)

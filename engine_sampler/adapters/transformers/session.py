@@ -27,8 +27,9 @@ class _Cache(NamedTuple):
 class Session(AnySession):
     """One `Scheduler` fed by a causal language model of transformers.
 
-    model    the directory of a model and its tokenizer, as `save_pretrained` writes it.
-    backend  as in `Scheduler`.
+    model         the directory of a model and its tokenizer, as `save_pretrained` writes it.
+    backend       as in `Scheduler`.
+    max_requests  live requests at most; None: any number.
 
     The model runs on a GPU if torch finds one. Each request has a cache of its own, and what is new of it
     goes through the model in a pass of its own: a request gets the logits that it would get alone.
@@ -36,7 +37,7 @@ class Session(AnySession):
     Raises ValueError or OSError naming the directory where it holds no model that can be loaded.
     """
 
-    def __init__(self, model: str, backend: str = "auto") -> None:
+    def __init__(self, model: str, backend: str = "auto", *, max_requests: int | None = None) -> None:
         if not Path(model).is_dir():
             raise ValueError(f"{model} is no directory; allowed is that of a model of transformers")
         import torch  # type: ignore[import-not-found]  # first, as transformers hides that it is missing
@@ -58,7 +59,8 @@ class Session(AnySession):
                 eos_token_ids=[i for i in eos if 0 <= i < size],
                 max_model_len=getattr(config, "max_position_embeddings", None),
                 backend=backend,
-            )
+            ),
+            max_requests,
         )
         self._caches: dict[RequestId, _Cache] = {}
         parameters = inspect.signature(self._model.forward).parameters
