@@ -42,6 +42,8 @@ class BeamGroup:
 
     request_ids: list[RequestId]
     search: BeamSearch[Request] = field(repr=False)
+    aborted: bool = False
+    """Whether one of the requests has been removed."""
 
     @classmethod
     def of(cls, params: SamplingParams, request_ids: Sequence[RequestId], eos_count: int) -> BeamGroup:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import secrets
 from collections.abc import Callable, Iterable, Sequence
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -207,11 +208,16 @@ class Request:
             self.finish(verdict.finish_reason, verdict.reason, verdict.cut)
 
     def rollback(self, slots: Slots, n: int) -> None:
-        """Take back the last n output tokens everywhere; text already streamed stays streamed."""
+        """Take back the last n output tokens everywhere; text already streamed stays streamed. What cannot go
+        back ends the request."""
         self.mask_ready = False
-        slots.rollback(self.slot, n)
+        faults: list[str] = []
+        try:
+            slots.rollback(self.slot, n)
+        except StateFault as fault:
+            faults.append(str(fault))
         if self.matcher is not None and n:
-            self.matcher.rollback(n)
+            self._tried("the grammar", lambda: self.matcher.rollback(n), faults)
         if self.stream is not None:
             self.stream.rollback(n)
             self._sent = min(self._sent, len(self.stream.pieces))
@@ -220,7 +226,9 @@ class Request:
         if (unseen := self._looked - self.entry.history.output_length) > 0:
             self._looked -= unseen
             for criterion, state in self.criteria:
-                criterion.rollback(state, unseen)
+                self._tried(criterion.name, partial(criterion.rollback, state, unseen), faults)
+        if faults:
+            self.fail(faults[0])
 
     def fork(self, request_id: RequestId, seed: int | None) -> Request:
         """A sibling that goes on from here; without `seed` with the same seed."""
@@ -323,10 +331,18 @@ class Request:
 
     def _guarded(self, who: str, work: Callable[[], Any]) -> Any:
         """Do `work` of a plugin; if it raises, the request ends with an error that names it."""
+        faults: list[str] = []
+        done = self._tried(who, work, faults)
+        if faults:
+            self.fail(faults[0])
+        return done
+
+    def _tried(self, who: str, work: Callable[[], Any], faults: list[str]) -> Any:
+        """Do `work` of a plugin; if it raises, `faults` says so."""
         try:
             return work()
         except Exception as error:
-            self.fail(f"{who} failed: {type(error).__name__}: {error}")
+            faults.append(f"{who} failed: {type(error).__name__}: {error}")
             return None
 
     def _verdict(self, found: Found) -> StopVerdict | None:

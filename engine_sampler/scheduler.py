@@ -64,10 +64,9 @@ class _Busy:
     def __exit__(self, *error: object) -> None:
         with self.lock:
             self._running = False
-            if self._pending:
-                pending, self._pending = self._pending, []
-                for work in pending:
-                    work()
+            pending, self._pending = self._pending, []
+            for work in pending:
+                work()
 
     def when_idle(self, work: Callable[[], None]) -> None:
         """Do `work` now, or right after the step that is running. Called with the lock held."""
@@ -260,13 +259,17 @@ class Scheduler:
             return child.id
 
     def rollback(self, request_id: RequestId, n: int) -> None:
-        """Take back the last n output tokens of a live request, in every part of its state."""
+        """Take back the last n output tokens of a live request, in every part of its state.
+
+        A part that cannot go back ends its request with `error`.
+        """
         with self._lock:
             request = self._alone(request_id)
             have = len(request.entry.history.output_token_ids)
             if not 0 <= n <= have:
                 raise RequestError(f"n={n} is not allowed: request {request_id!r} has {have} output tokens")
             request.rollback(self._slots, n)
+            self._retire_if_done(request)
 
     # --- steps -----------------------------------------------------------------------------------
 
@@ -283,7 +286,8 @@ class Scheduler:
         which saves a step for each. A grammar that fails ends its request with the next step.
         """
         with self._lock:
-            return self._alive(request_id).forced_tokens()
+            request = self._alive(request_id)
+            return request.forced_tokens() if request.live else []
 
     def step(
         self,
@@ -409,43 +413,41 @@ class Scheduler:
             return self._apply(request.chain, request, log_softmax(checked_row(row)), rows.device)
 
         done = group.step(members, [rows.row(place) for place in places], score)
-        for place, request_id, request, parent, token_id in zip(
-            places, group.request_ids, done.requests, done.parents, done.token_ids, strict=True
+        with self._lock:
+            if group.aborted:
+                return
+            self._replace(group, members, done.requests)
+        for place, request, parent, token_id in zip(
+            places, done.requests, done.parents, done.token_ids, strict=True
         ):
-            request.id = request_id
             result.token_ids[place] = token_id
             result.parent_ids[place] = group.request_ids[parent]
-            result.finish_reasons[place], result.stop_reasons[place] = (
-                request.finish_reason,
-                request.stop_reason,
-            )
+            result.finish_reasons[place] = request.finish_reason
+            result.stop_reasons[place] = request.stop_reason
             result.errors[place] = request.error
             if request.stream is not None:
                 result.text[place] = "" if request.live else request.stream.text
-        self._replace(members, done.requests)
 
-    def _replace(self, members: Sequence[Request], successors: Sequence[Request]) -> None:
+    def _replace(self, group: BeamGroup, members: Sequence[Request], successors: Sequence[Request]) -> None:
         """Put the next texts of a beam search in the places of these; those that have ended stay as
         records."""
-        positions = self._slots.positions[members[0].slot]
+        position = int(self._slots.positions[members[0].slot]) + 1
         for request in members:
             self._slots.remove(request.slot)
             request.slot = -1
         if self._grouping is not None:
             self._grouping.forget()
         self._party = None
-        for request in successors:
-            with self._lock:
-                if request.id not in self._requests:
-                    continue  # removed meanwhile
-                self._requests[request.id] = request
-                if request.live:
-                    self._live[request.id] = request
-                    request.position = int(positions) + 1
-                    self._seat(request)
-                else:
-                    self._live.pop(request.id, None)
-                    self._observe("request_finished", request.record())
+        for request_id, request in zip(group.request_ids, successors, strict=True):
+            request.id = request_id
+            self._requests[request_id] = request
+            if request.live:
+                self._live[request_id] = request
+                request.position = position
+                self._seat(request)
+            else:
+                del self._live[request_id]
+                self._observe("request_finished", request.record())
 
     def _penalized(self, request: Request, row: np.ndarray) -> np.ndarray:
         """The row after masks, biases and penalties, before any other sampler."""
@@ -521,8 +523,10 @@ class Scheduler:
                 )
 
     def _alone(self, request_id: RequestId) -> Request:
-        """A live request that is of no beam search."""
+        """A live request that is of no beam search, and that no fault has ended since the last step."""
         request = self._alive(request_id)
+        if not request.live:
+            raise RequestError(f"request {request_id!r} has finished ({request.finish_reason})")
         if request.group is not None:
             raise RequestError(f"request {request_id!r} is of a beam search, which alone continues it")
         return request
@@ -616,7 +620,8 @@ class Scheduler:
         self._release(request)
 
     def _abort_group(self, group: BeamGroup) -> None:
-        """End a beam search of which a request has been removed."""
+        """End a beam search of which a request has been removed; a step under way leaves it as it was."""
+        group.aborted = True
         for request_id in group.request_ids:
             request = self._live.pop(request_id, None)
             if request is not None:

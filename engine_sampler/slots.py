@@ -98,16 +98,22 @@ class Slot:
                 raise StateFault(f"{part.name} failed: {type(error).__name__}: {error}") from error
 
     def rollback(self, n: int) -> None:
-        """Take the last `n` output tokens back, everywhere."""
+        """Take the last `n` output tokens back, everywhere; raises `StateFault` when all has been tried."""
         self.history.rollback(n)
-        for part in self.eager:
-            part.rollback(self._states[part.name], n)
-        length = self.history.output_length
+        length, fault = self.history.output_length, None
+        behind = [(part, n) for part in self.eager]
         for part in self.parts():
             seen = self._seen.get(part.name, 0)
             if seen > length:
-                part.rollback(self._states[part.name], seen - length)
+                behind.append((part, seen - length))
                 self._seen[part.name] = length
+        for part, tokens in behind:
+            try:
+                part.rollback(self._states[part.name], tokens)
+            except Exception as error:
+                fault = StateFault(f"{part.name} failed: {type(error).__name__}: {error}")
+        if fault is not None:
+            raise fault
 
     def fork(self) -> Slot:
         """An independent copy."""
@@ -285,8 +291,8 @@ class Slots:
         return None
 
     def rollback(self, slot: int, n: int) -> None:
-        self.entries[slot].rollback(n)
         self.positions[slot] -= n
+        self.entries[slot].rollback(n)
 
     def watched(self, token_ids: np.ndarray) -> np.ndarray:
         """bool [n]: which of `token_ids` [n] some request watches, or are no tokens of the vocabulary."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -14,6 +15,7 @@ from engine_sampler import (
     SamplingParams,
     Scheduler,
     StepResult,
+    StoppingCriteria,
     Tokenizer,
 )
 
@@ -225,3 +227,30 @@ def test_what_makes_no_sense_is_refused(parameters: dict[str, Any], message: str
 def test_a_search_is_a_group() -> None:
     with pytest.raises(ParameterError, match="add_group"):
         Scheduler(VOCAB).add(SamplingParams(use_beam_search=True))
+
+
+class Meddler(StoppingCriteria):
+    """Does something once, in the middle of a step: it stands for another thread."""
+
+    name = "meddler"
+
+    def __init__(self, meddle: Callable[[], Any]) -> None:
+        self.meddle: Callable[[], Any] | None = meddle
+
+    def check(self, state: Any, token_ids: Any, text: str) -> None:
+        meddle, self.meddle = self.meddle, None
+        if meddle is not None:
+            meddle()
+
+
+def test_a_search_may_be_removed_while_a_step_runs() -> None:
+    scheduler = Scheduler(VOCAB, TOKENIZER)
+    meddler = Meddler(lambda: scheduler.remove("b0"))
+    scheduler.add(SamplingParams(max_tokens=9), request_id="draws", stopping_criteria=[meddler])
+    scheduler.add_group(SamplingParams(**beams(beam_width=2)), request_ids=["b0", "b1"])
+    result = scheduler.step(np.zeros((3, VOCAB), np.float32))
+    assert result.token_ids[0] >= 0
+    assert scheduler.request_ids == ["draws"]
+    assert scheduler.record("b1").finish_reason == "abort"
+    scheduler.add(SamplingParams(), request_id="next")
+    assert (scheduler.step(np.zeros((2, VOCAB), np.float32)).token_ids >= 0).all()

@@ -7,12 +7,21 @@ from typing import Any
 import numpy as np
 import pytest
 
-from engine_sampler import Param, Sampler, SamplingParams, Selection, Selector
+from engine_sampler import (
+    Param,
+    RequestError,
+    Sampler,
+    SamplingParams,
+    Selection,
+    Selector,
+    StoppingCriteria,
+)
 
 from .engines import (
     CONFIGURATIONS,
     VOCAB,
     RemovesEverything,
+    ToyMatcher,
     alone,
     make_scheduler,
     model_step,
@@ -219,3 +228,96 @@ def test_a_selector_that_chooses_a_removed_token_ends_its_request() -> None:
         assert result.token_ids.tolist() == [-1, 4, -1]
         assert result.errors[0] == "wild chose a removed token"
         assert str(result.errors[2]).startswith("wild failed")
+
+
+# --- faults between steps ----------------------------------------------------------------------------
+
+
+class FailsBehind(ToyMatcher):
+    """Allows all tokens, and fails to fill a mask or to go back once it has some."""
+
+    def __init__(self, tokens: int, method: str) -> None:
+        super().__init__({})
+        self.tokens, self.method, self.seen = tokens, method, 0
+
+    def _work(self, method: str) -> None:
+        if method == self.method and self.seen >= self.tokens:
+            raise RuntimeError("it is lost")
+
+    def fill_bitmask(self, bitmask: Any, row: int = 0) -> None:
+        self._work("fill")
+        bitmask[row] = -1
+
+    def accept(self, token_id: int) -> bool:
+        self.seen += 1
+        return True
+
+    def rollback(self, n: int) -> None:
+        self._work("rollback")
+        self.seen -= n
+
+    def is_terminated(self) -> bool:
+        return False
+
+    def is_accepting(self) -> bool:
+        return False
+
+
+def chosen(token: int) -> np.ndarray:
+    row = np.zeros((1, VOCAB), np.float32)
+    row[0, token] = 50
+    return row
+
+
+def test_what_a_fault_has_ended_between_two_steps_is_only_stepped_or_removed() -> None:
+    scheduler = make_scheduler()
+    request = scheduler.add(SamplingParams(ignore_eos=True), grammar=FailsBehind(2, "fill"))
+    for token in (3, 4):
+        scheduler.step(chosen(token))
+    scheduler.prepare()
+    assert scheduler.record(request).finish_reason == "error"
+    for change in (
+        lambda: scheduler.rollback(request, 1),
+        lambda: scheduler.fork(request),
+        lambda: scheduler.accept(request, [3]),
+    ):
+        with pytest.raises(RequestError, match="has finished"):
+            change()
+    assert scheduler.forced_tokens(request) == []
+    assert scheduler.step(chosen(3)).finish_reasons == ["error"]
+    assert scheduler.request_ids == []
+
+
+def test_a_part_that_cannot_go_back_ends_its_request() -> None:
+    scheduler = make_scheduler()
+    request = scheduler.add(SamplingParams(ignore_eos=True), grammar=FailsBehind(2, "rollback"))
+    other = scheduler.add(SamplingParams(ignore_eos=True))
+    for token in (3, 4):
+        scheduler.step(np.concatenate([chosen(token)] * 2))
+    scheduler.rollback(request, 1)
+    record = scheduler.record(request)
+    assert record.finish_reason == "error"
+    assert "the grammar failed: RuntimeError: it is lost" in (record.error or "")
+    assert len(record.token_ids) == 1
+    assert scheduler.request_ids == [other]
+
+
+class CannotGoBack(StoppingCriteria):
+    """Fails in rollback."""
+
+    name = "stubborn"
+
+    def check(self, state: Any, token_ids: Any, text: str) -> None:
+        return None
+
+    def rollback(self, state: Any, n: int) -> None:
+        raise RuntimeError("no way back")
+
+
+def test_so_does_a_criterion() -> None:
+    scheduler = make_scheduler()
+    request = scheduler.add(SamplingParams(ignore_eos=True), stopping_criteria=[CannotGoBack()])
+    scheduler.step(chosen(3))
+    scheduler.rollback(request, 1)
+    assert scheduler.record(request).error == "stubborn failed: RuntimeError: no way back"
+    assert scheduler.record(request).token_ids == []

@@ -169,7 +169,7 @@ def _kit(name: str) -> type:
     return type(f"Test_{name}", (SamplerContract,), {"sampler": part, **attributes})
 
 
-for _name in TABLE.keys() & PARTS:
+for _name in sorted(TABLE.keys() & PARTS):
     globals()[f"Test_{_name}"] = _kit(_name)
 
 
