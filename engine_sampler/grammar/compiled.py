@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import functools
 import os
 import threading
 import weakref
@@ -86,24 +85,11 @@ class CompiledGrammar:
 
 
 def _made(program: Program, tokenizer: Tokenizer, limits: Limits) -> tuple[str, Any]:
-    """The name of the engine that reads `program`, and what it makes of it.
-
-    What the engine in C lacks (look-ahead in `lexer="contextual"`) goes to the one in Python.
-    """
+    """The name of the engine that reads `program`, and what it makes of it."""
     prepared = _vocabulary(tokenizer, limits)
     if isinstance(prepared, native.NativeVocabulary):
-        try:
-            return "native", native.NativeGrammar(program, prepared, limits)
-        except native.EngineLacks:
-            prepared = _reference_vocabulary(tokenizer)
+        return "native", native.NativeGrammar(program, prepared, limits)
     return "reference", ReferenceGrammar(program, prepared)
-
-
-@functools.lru_cache(maxsize=4)
-def _reference_vocabulary(tokenizer: Tokenizer) -> ReferenceVocabulary:
-    return ReferenceVocabulary(
-        tokenizer.token_bytes, tokenizer.eos_token_ids, sorted(tokenizer.special_token_ids)
-    )
 
 
 class _Prepared:
@@ -185,5 +171,6 @@ def _make_vocabulary(tokenizer: Tokenizer, limits: Limits) -> Any:
     if wanted == "native" and native.engine() is None:
         raise GrammarError("ENGINE_SAMPLER_GRAMMAR_ENGINE is native, and the library has no grammar engine")
     if wanted == "reference" or native.engine() is None:
-        return _reference_vocabulary(tokenizer)
+        special = sorted(tokenizer.special_token_ids)
+        return ReferenceVocabulary(tokenizer.token_bytes, tokenizer.eos_token_ids, special)
     return native.NativeVocabulary(tokenizer, limits)

@@ -51,13 +51,7 @@ def engine() -> tuple[Any, Any] | None:
     return library, _contract()
 
 
-class EngineLacks(GrammarError):
-    """The engine in C cannot read a grammar that the one in Python can."""
-
-
 def _fault(code: int, text: str) -> Exception:
-    if code == _UNSUPPORTED:
-        return EngineLacks(text)
     if code in (_LIMIT, _MEMORY):
         return GrammarLimitError(text)
     if code == _INVALID:

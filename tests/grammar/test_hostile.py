@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import random
 import resource
 import string
@@ -47,6 +48,11 @@ def regex(name: str, pattern: str, text: str = "", refused: str = "", complete: 
 
 def lark(name: str, grammar: str, text: str = "", refused: str = "", complete: bool = True) -> Case:
     return Case(f"lark: {name}", lambda: Grammar.from_lark(grammar), text, refused, complete)
+
+
+def contextual(name: str, grammar: str, text: str = "", refused: str = "", complete: bool = True) -> Case:
+    make = functools.partial(Grammar.from_lark, grammar, lexer="contextual")
+    return Case(f"contextual: {name}", make, text, refused, complete)
 
 
 def schema(name: str, given: Any, text: str = "", refused: str = "", complete: bool = True) -> Case:
@@ -117,6 +123,27 @@ def larks() -> Iterator[Case]:
     yield lark("an endless text", 'start: "a" start', "", "no text|empty|ends")
 
 
+def look_aheads() -> Iterator[Case]:
+    """Of terminals that a lexer tries in order: what comes decides which of them is read."""
+    letters = string.ascii_lowercase
+    yield contextual("counted", "start: A+ B?\nA: /a(?!.{0,1000}x)/\nB: /[b-z]+/", "a" * 200 + "bcd")
+    either = "start: (A | B)+\nB.-1: /[a-z]/\nA: "
+    yield contextual("far", either + "/[ab](?!.{500}x)/", "ab" * 150, "limit of work")
+    yield contextual("far apart", either + "/[ab]+(?!.*a.{20}b)/", "abbab" * 60, "limit of work")
+    every = "".join(f"(?!.*{letter})" for letter in letters[:20])
+    yield contextual("all of the alphabet", f"{either}/{every}[a-z]/", "uvwabcdef" * 20)
+    several = "|".join(f"[a-z]{{1,{i + 1}}}(?!{letters[i]})" for i in range(20))
+    yield contextual("many at one place", f"{either}/{several}/", "abcxyz" * 30, "look-aheads at once")
+    names = [f"T{i}" for i in range(60)]
+    many = "\n".join(f"{name}.{i}: /[a-z]+(?!x{letters[i % 26]}{i})/" for i, name in enumerate(names))
+    yield contextual(
+        "many terminals", f"start: ({' | '.join(names)})+\n{many}", "abcxyz" * 30, "limit of work"
+    )
+    words = "\n".join(f"{name}: /word{i}(?![a-z0-9])/" for i, name in enumerate(names))
+    parts = f"start: (NAME | {' | '.join(names)})+\n{words}\nNAME.-1: /[a-z0-9]+/\n%ignore /_+(?!-)/"
+    yield contextual("many words", parts, "word1_word12_word59_other_word1x" * 20)
+
+
 def schemas() -> Iterator[Case]:
     nested: Any = {"type": "integer"}
     for _ in range(300):
@@ -180,7 +207,7 @@ def tags() -> Iterator[Case]:
     yield Case("tag: a long exclusion", lambda: Grammar.from_structural_tag({"format": stops}), "a" * 6000)
 
 
-CASES = [*regexes(), *larks(), *schemas(), *tags()]
+CASES = [*regexes(), *larks(), *look_aheads(), *schemas(), *tags()]
 
 
 @pytest.fixture(scope="module")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import json
+import re
 from collections.abc import Callable, Iterable
 from itertools import product
 from pathlib import Path
@@ -18,10 +19,10 @@ from engine_sampler.grammar import Grammar
 from engine_sampler.grammar.errors import GrammarError, GrammarLimitError
 from engine_sampler.grammar.lalr import IGNORED, KEYWORD, decoded, encoded
 from engine_sampler.grammar.lark_lalr import rules_from_lalr
-from engine_sampler.grammar.native import EngineLacks
 from engine_sampler.grammar.reference import ReferenceGrammar
+from engine_sampler.grammar.rules import Rules
 
-from .engines import ENGINES, Engine, allowed, tried
+from .engines import ENGINES, Engine, allowed, every_engine, tried
 from .lark_oracle import DATA, LIBRARY, Oracle, language_of, spoiled
 
 patient = settings(deadline=None, max_examples=30, suppress_health_check=list(HealthCheck))
@@ -45,23 +46,6 @@ def judged(engine: Engine, text: str, examples: str, **options: Any) -> str:
 
 
 # How terminals are found.
-
-
-def or_skipped(engine: Engine) -> Engine:
-    """The engine, whose tests are skipped where it leaves a grammar to the one in Python."""
-
-    def made(*arguments: Any, **options: Any) -> Any:
-        try:
-            return engine(*arguments, **options)
-        except EngineLacks as error:
-            pytest.skip(str(error))
-
-    return made
-
-
-every_engine = pytest.mark.parametrize(
-    "engine", [or_skipped(engine) for engine in ENGINES.values()], ids=ENGINES.keys()
-)
 
 
 @every_engine
@@ -189,6 +173,37 @@ def test_a_look_ahead_sees_what_follows_and_lets_others_be_read(
 
 
 @every_engine
+def test_a_look_ahead_gets_shorter_texts_of_its_terminal_read(engine: Engine) -> None:
+    text = 'start: A+ B?\nA: /a+(?!b)/\nB: "ab"'
+    assert judged(engine, text, "a,aa,aab,ab,aabab,b") == "a,aa,aab"
+    text = 'start: (A | B)+ "!"\nA: /abb(?!c)|a/\nB: /b+c?/'
+    assert judged(engine, text, "abb!,abbc!,abbcc!,abcabb!") == "abb!,abbc!,abcabb!"
+
+
+@every_engine
+def test_a_look_ahead_holds_across_terminals(engine: Engine) -> None:
+    text = 'start: A ("b" | "c")+\nA: /a(?!bcb)/\n%ignore "_"'
+    assert judged(engine, text, "ab,abc,abcb,abcc,abbcb,a_bcb,acbcb") == "ab,abc,abcc,abbcb,a_bcb,acbcb"
+    text = 'start: (A | B)+\nA: /a(?!.*x)/\nB.-1: /[a-y]/\nC: "-"\n%ignore C'
+    assert judged(engine, text, "a,ax,a-x,aax-,x") == "a,ax,a-x,aax-,x"
+
+
+@every_engine
+def test_the_end_of_the_text_settles_a_look_ahead(engine: Engine) -> None:
+    text = 'start: A | B "c"\nA: /ab(?!c)/\nB: /ab/'
+    matcher = engine(rules_from_lalr(text).program(), ()).matcher()
+    assert matcher.accept_bytes(b"ab")
+    assert matcher.is_accepting()
+    assert matcher.accept_bytes(b"c")
+    assert matcher.is_accepting()
+    matcher.rollback(1)
+    assert matcher.is_accepting()
+    assert not matcher.fork().accept_bytes(b"b")
+    text = "start: A | B\nA.1: /a(?!bc)b?/\nB: /a/"
+    assert judged(engine, text, "a,ab,abc") == "a,ab"
+
+
+@every_engine
 def test_characters_are_read_whole(engine: Engine) -> None:
     text = "start: (A | B)+\nA: /[à-é]+/\nB: /[è-ü]x/"
     assert judged(engine, text, "àé,èx,éx,ééx,é,ü,üx,àüx") == "àé,é,üx,àüx"
@@ -300,10 +315,11 @@ _strings = st.sampled_from(['"a"', '"b"', '"ab"', '"ba"', '"A"i', '"aa"', '"ab"i
 _patterns = st.sampled_from(
     "/a+/ /a*b/ /(ab|b)+/ /a+?b?/ /[ab]/ /b|ba/ /A/i /[a-z]+/i /ab?/ /a(bb)?/ /[ab]{2}/".split()
     + "/a(?!b)/ /(?!b)[ab]+/ /ab(?!a)/ /[ab]+(?!-)/ /a\\b/ /b(?!ab)/".split()
+    + "/a+(?!b)/ /a(?!a|bb)b?/ /(a(?!b)|b)a?/ /a(?!.*b)/ /(?!a+b)[ab]{1,3}/ /a(?![ab]*_)/ /_(?!a)/".split()
 )
 _priorities = st.sampled_from(["", "", ".1", ".-1"])
 _ignored = st.sampled_from(
-    ["", "", "%ignore /_+/", '%ignore "_"', "%ignore /_-?/\n%ignore Z", "%ignore /_+a/"]
+    ["", "", "%ignore /_+/", '%ignore "_"', "%ignore /_-?/\n%ignore Z", "%ignore /_+a/", "%ignore /_+(?!a)/"]
 )
 
 
@@ -334,8 +350,18 @@ def small_grammars(draw: st.DrawFn) -> str:
 @given(text=small_grammars())
 def test_any_small_grammar_has_the_language_that_lark_gives_it(engine: Engine, text: str) -> None:
     oracle = lalr(text)
-    ours = language_of(rules_from_lalr(text), engine)
+    ours = language_of(small_rules(text), engine)
     assert [short for short in TEXTS if ours(short)] == [short for short in TEXTS if oracle(short)]
+
+
+def small_rules(text: str) -> Rules:
+    """The rules of a small grammar; another one is drawn where look-ahead stands as it must not."""
+    try:
+        return rules_from_lalr(text)
+    except GrammarError as error:
+        if not re.search("a look-?ahead", str(error)):
+            raise
+        assume(False)
 
 
 def lalr(text: str) -> Contextual:
@@ -352,15 +378,39 @@ def lalr(text: str) -> Contextual:
 @given(text=small_grammars())
 def test_a_mask_has_the_tokens_that_can_be_accepted(engine: Engine, text: str) -> None:
     lalr(text)
-    tokens = [*map(str.encode, LETTERS[1:]), b"_", b"-", b"A", b"_a", b"a_", b"b-_", b""]
-    try:
-        grammar = engine(rules_from_lalr(text).program(), tokens)
-    except GrammarError:  # no text at all matches
-        assume(False)
+    grammar = made(engine, text)
     for begun in LETTERS:
         matcher = grammar.matcher()
         if matcher.accept_bytes(begun.encode()):
-            assert allowed(matcher, len(tokens)) == tried(matcher, len(tokens))
+            assert allowed(matcher, len(TOKENS)) == tried(matcher, len(TOKENS))
+
+
+TOKENS = [*map(str.encode, LETTERS[1:]), b"_", b"-", b"A", b"_a", b"a_", b"b-_", b""]
+
+
+def made(engine: Engine, text: str) -> Any:
+    """A small grammar for TOKENS; another one is drawn if no text at all matches."""
+    try:
+        return engine(small_rules(text).program(), TOKENS)
+    except GrammarError as error:
+        if "no text at all" not in str(error):
+            raise
+        assume(False)
+
+
+@pytest.mark.skipif(len(ENGINES) < 2, reason="there is no native library")
+@settings(patient, max_examples=60)
+@given(text=small_grammars())
+def test_the_engines_give_the_same_masks(text: str) -> None:
+    lalr(text)
+    one, other = (made(engine, text) for engine in ENGINES.values())
+    for begun in OTHER_TEXTS + LETTERS:
+        matcher, same = one.matcher(), other.matcher()
+        begins = matcher.accept_bytes(begun.encode())
+        assert same.accept_bytes(begun.encode()) == begins
+        if begins:
+            assert allowed(matcher, len(TOKENS)) == allowed(same, len(TOKENS))
+            assert matcher.is_accepting() == same.is_accepting()
 
 
 @every_engine
@@ -402,6 +452,29 @@ def test_what_can_never_be_read_is_not_allowed(engine: Engine) -> None:
     assert allowed(matcher, 4) == {2}
     with pytest.raises(GrammarError, match="no text at all"):
         ReferenceGrammar(rules_from_lalr('start: X "1"\nX: /a+/\nY.1: /a/\n%ignore Y').program(), ())
+
+
+@every_engine
+@pytest.mark.parametrize(
+    ("text", "begun", "right"),
+    [
+        ('start: "(" a ")>" | "[" a "]>"\na: "x"', "(x", ")"),  # the lexer knows both, the parser one
+        ('start: "(" a "or" "x" ")" | a\na: "x" | "y" "of"', "(x", "o"),
+        ('start: "(" a "or" "x" ")" | a\na: "x" | "y" "of"', "(xo", "r"),
+        ('start: A "1" | B "2"\nA.1: /ab(?!c)/\nB: /abc?/', "ab", "1c"),  # with no c to come it is A
+        ('start: A "1" | B "2"\nA: /a(?!b|2)/\nB: /a/', "a", "12"),
+        ("start: A B\nA: /a(?!b)/\nB: /b?c/", "a", "c"),  # what A forbids
+        ('start: A+ "b"\nA: /a(?!a)/', "a", "b"),
+        ('start: A B? "_"\nA: /a(?!b.)/\nB: "b"', "a", "_"),
+    ],
+)
+def test_nothing_is_allowed_that_nothing_can_follow(
+    engine: Engine, text: str, begun: str, right: str
+) -> None:
+    tokens = [bytes((byte,)) for byte in b"abcxyzorf12()[]>_"]
+    matcher = engine(rules_from_lalr(text).program(), tokens).matcher()
+    assert matcher.accept_bytes(begun.encode())
+    assert {tokens[i].decode() for i in allowed(matcher, len(tokens))} == set(right)
 
 
 # What is refused.

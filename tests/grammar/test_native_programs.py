@@ -19,6 +19,7 @@ TOKENIZER = Tokenizer([b"a", b"b", b'"', b'{"a', b": ", b"12", b"<end>", b"}"], 
 PROGRAMS = [
     Grammar.from_regex(r"(?!ab)[ab]{2,5}c?").program,
     Grammar.from_lark('start: (A | "b" start)+\nA: /a+?b/\n%ignore " "').program,
+    Grammar.from_lark('start: (A | "b" start)+\nA: /a+(?!b)/\n%ignore " "', lexer="contextual").program,
     Grammar.from_json_schema({"properties": {"a": {"type": "integer"}}, "minProperties": 1}).program,
 ]
 
@@ -55,13 +56,13 @@ def spoiled(program: Program, rng: np.random.Generator) -> Program:
     return replace(program, **changes)
 
 
-@pytest.mark.parametrize("program", PROGRAMS, ids=["regex", "lark", "schema"])
+@pytest.mark.parametrize("program", PROGRAMS, ids=["regex", "lark", "contextual", "schema"])
 def test_a_program_that_is_whole_can_be_followed(program: Program) -> None:
     assert walk(program) > 0
 
 
 @pytest.mark.parametrize("seed", range(3))
-@pytest.mark.parametrize("program", PROGRAMS, ids=["regex", "lark", "schema"])
+@pytest.mark.parametrize("program", PROGRAMS, ids=["regex", "lark", "contextual", "schema"])
 def test_spoiled_programs_raise_or_mean_something_else(program: Program, seed: int) -> None:
     rng = np.random.default_rng(seed)
     refused = 0

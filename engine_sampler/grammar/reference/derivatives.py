@@ -10,7 +10,7 @@ from collections.abc import Iterable
 
 from ..errors import GrammarLimitError
 from ..expression import AUTOMATON, BOTH, CLASS, CONCAT, GUARD, LITERAL, NOT, REPEAT, UNION
-from .expressions import EMPTY, EPSILON, Expressions
+from .expressions import ANYTHING, EMPTY, EPSILON, FUTURE, Expressions
 from .limits import EMPTINESS_STEPS
 from .partitions import representatives
 
@@ -86,7 +86,7 @@ class Derivatives:
             return self._members(number, byte)
         if kind == BOTH:
             return tuple(node[1])
-        if kind == REPEAT:
+        if kind in (REPEAT, FUTURE):
             return (node[1], *x.endings[node[1]])
         if kind == GUARD:
             return (node[1], node[2])
@@ -125,6 +125,8 @@ class Derivatives:
             return self._of_repeat(node[1], node[2], node[3], byte)
         if kind == GUARD:
             return x.guard(self.derivative(node[1], byte), self.derivative(node[2], byte))
+        if kind == FUTURE:
+            return x.union(self._of_future(node[1], byte))
         return (
             x.automaton_state(node[1], x.automata[node[1]][node[2]][2][byte]) if kind == AUTOMATON else EMPTY
         )
@@ -151,6 +153,16 @@ class Derivatives:
             for end in x.endings[child]:
                 parts.append(x.guard(x.concat(first, rest), self.derivative(end, byte)))
         return x.union(parts)
+
+    def _of_future(self, child: int, byte: int) -> list[int]:
+        """The child goes on, or it was over before the byte, and its guard lets what follows pass."""
+        x = self.expressions
+        parts = [x.future(self.derivative(child, byte))]
+        for end in x.endings[child]:
+            forbidden = self.derivative(end, byte)
+            if not x.endings[forbidden]:
+                parts.append(x.complement(x.concat(forbidden, ANYTHING)))
+        return parts
 
     def live(self, number: int) -> bool:
         """Whether `number` matches anything. Raises GrammarLimitError where that is too hard to say."""

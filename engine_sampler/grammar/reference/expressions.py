@@ -21,6 +21,9 @@ Endings: TypeAlias = frozenset[int]
 EMPTY, EPSILON, ANY_BYTE, ANYTHING = range(4)
 """The numbers of: what matches nothing, the empty text only, one byte, all."""
 
+FUTURE = -1
+"""The kind of an expression that no program has, see `Expressions.future`."""
+
 CHUNK = 32
 """The longest literal that is one node: a longer one is cut, so that its suffixes cost little."""
 
@@ -33,7 +36,7 @@ class Expressions:
 
     nodes       (LITERAL, bytes), (CLASS, mask), (CONCAT, head, tail), (UNION or BOTH, children),
                 (NOT, child), (REPEAT, child, low, high), (GUARD, child, forbidden),
-                (AUTOMATON, automaton, state)
+                (AUTOMATON, automaton, state), (FUTURE, child)
     endings     the guards under one of which the text may end here; {EMPTY}: freely, {}: not at all
     first       the bytes that may come first, as a mask; perhaps too many
     partition   which bytes have equal derivatives
@@ -220,6 +223,15 @@ class Expressions:
             number, forbidden = node[1], self.union((node[2], forbidden))
         return number if forbidden == EMPTY else self._intern((GUARD, number, forbidden))
 
+    def future(self, number: int) -> int:
+        """The whole texts, up to their ends, of which `number` matches some beginning."""
+        if EMPTY in self.endings[number]:
+            return ANYTHING
+        if not self.guarded[number]:
+            return self.concat(number, ANYTHING)
+        node = self.nodes[number]
+        return self.union(map(self.future, node[1])) if node[0] == UNION else self._intern((FUTURE, number))
+
     def bounded(self, number: int, most: int) -> int:
         """What `most` bytes cannot tell from `number`: counts that they cannot exhaust are dropped."""
         node = self.nodes[number]
@@ -257,7 +269,8 @@ class Expressions:
         number = self._numbers[node] = len(self.nodes)
         self.nodes.append(node)
         self.endings.append(endings)
-        self.guarded.append(node[0] == GUARD or any(self.guarded[part] for part in parts))
+        looks = node[0] == GUARD or any(self.guarded[part] for part in parts)
+        self.guarded.append(looks and node[0] != FUTURE)
         self.searched.append(node[0] in (BOTH, NOT, GUARD) or any(self.searched[part] for part in parts))
         self._first(node, parts)
         return number
@@ -274,6 +287,8 @@ class Expressions:
             return self._all_of(node[1])
         if kind == NOT:
             return NEVER if self.endings[node[1]] else PLAIN
+        if kind == FUTURE:
+            return PLAIN if self.endings[node[1]] else NEVER
         if kind == REPEAT:
             return PLAIN if node[2] == 0 else self.endings[node[1]]
         if kind == GUARD:
@@ -311,10 +326,10 @@ class Expressions:
             mask = sum(1 << byte for byte in range(256) if targets[byte] >= 0)
         else:
             seen = parts[:1] if kind == CONCAT and not self.endings[parts[0]] else parts
-            ends = self.endings[parts[0]] if kind in (CONCAT, REPEAT) else NEVER
+            ends = self.endings[parts[0]] if kind in (CONCAT, REPEAT, FUTURE) else NEVER
             partition = meet(self.partition[part] for part in (*seen, *ends))
             firsts = [self.first[part] for part in seen]
-            if kind in (CONCAT, UNION, REPEAT):
+            if kind in (CONCAT, UNION, REPEAT) or (kind == FUTURE and not ends):
                 mask = 0
                 for first in firsts:
                     mask |= first
@@ -332,7 +347,7 @@ def children(node: Node) -> tuple[int, ...]:
         return tuple(node[1])
     if kind in (CONCAT, GUARD):
         return (node[1], node[2])
-    return (node[1],) if kind in (NOT, REPEAT) else ()
+    return (node[1],) if kind in (NOT, REPEAT, FUTURE) else ()
 
 
 def _joined(ranges: list[tuple[int, int | None]]) -> list[tuple[int, int | None]]:

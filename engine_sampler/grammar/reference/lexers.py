@@ -11,7 +11,6 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 from ..errors import GrammarError
-from ..expression import CONCAT, GUARD, UNION
 from ..lalr import IGNORED, KEYWORD, Pairs, Parser
 from .derivatives import Derivatives
 from .expressions import ANY_BYTE, ANYTHING, EMPTY
@@ -44,8 +43,6 @@ class Lexers:
     """The lexers of all states.
 
     terminals   the expression of each terminal, None for those of special tokens
-
-    Raises GrammarError for a look-ahead within a loop.
     """
 
     def __init__(self, parser: Parser, terminals: Sequence[int | None], derivatives: Derivatives) -> None:
@@ -53,11 +50,8 @@ class Lexers:
         self._x = derivatives.expressions
         self._nonempty = self._x.concat(ANY_BYTE, ANYTHING)
         self._entries = [self._readings(state.entries, terminals) for state in parser.states]
-        self._futures: dict[int, int] = {}
         self._begun: dict[tuple[int, int], list[Begun]] = {}
         self._untouched: dict[int, list[Begun]] = {}
-        for whole in {entry[0].whole for entries in self._entries for entry in entries}:
-            self.future(whole)
 
     def _readings(self, entries: Pairs, terminals: Sequence[int | None]) -> list[list[Reading]]:
         """Of each entry of a lexer what it may be read as."""
@@ -107,53 +101,18 @@ class Lexers:
         found = []
         for readings in entries:
             found += [Begun(one, taken) for one in readings if self.derivatives.live(one.rest)]
-            taken = self._x.union((taken, self.future(readings[0].whole)))
+            taken = self._x.union((taken, self._x.future(readings[0].whole)))
             if taken == ANYTHING:
                 break
         return found
 
-    def future(self, number: int) -> int:
-        """The futures in which an expression matches some beginning of the text."""
-        found = self._futures.get(number)
-        if found is None:
-            found = self._futures[number] = self._before(number, ANYTHING)
-        return found
-
     def longer(self, number: int) -> int:
         """The futures in which an expression matches some beginning that is not empty."""
-        return self._before(self._nonempty_texts(number), ANYTHING)
+        x = self._x
+        return x.future(x.both((number, self._nonempty)) if x.endings[number] else number)
 
     def possible(self, rest: int, taken: int) -> bool:
         """Whether `rest` can be read to its end, by more than nothing, in a future that is not `taken`."""
-        if self._x.guarded[rest] or taken == EMPTY:
+        if taken == EMPTY:
             return self.derivatives.continues(rest)
         return self.derivatives.live(self._x.both((self.longer(rest), self._x.complement(taken))))
-
-    def _before(self, number: int, after: int) -> int:
-        """The texts in which an expression is followed by the end of all, one of `after`."""
-        x = self._x
-        if not x.guarded[number]:
-            return x.concat(number, after)
-        node = x.nodes[number]
-        if node[0] == UNION:
-            return x.union(self._before(part, after) for part in node[1])
-        if node[0] == CONCAT:
-            return self._before(node[1], self._before(node[2], after))
-        if node[0] != GUARD:
-            raise GrammarError("a lexer cannot try a terminal with a look-ahead in a loop")
-        allowed = x.complement(x.concat(node[2], ANYTHING))
-        return x.both((self._before(node[1], after), allowed))
-
-    def _nonempty_texts(self, number: int) -> int:
-        x = self._x
-        node = x.nodes[number]
-        if not x.endings[number]:
-            return number
-        if not x.guarded[number]:
-            return x.both((number, self._nonempty))
-        if node[0] == UNION:
-            return x.union(map(self._nonempty_texts, node[1]))
-        if node[0] == CONCAT:
-            tail = self._nonempty_texts(node[2])
-            return x.union((x.concat(self._nonempty_texts(node[1]), node[2]), x.concat(node[1], tail)))
-        return x.guard(self._nonempty_texts(node[1]), node[2])

@@ -119,8 +119,15 @@ static void first_of(es_expressions *x, const es_expression *n, es_bytes *out)
     case NOT: memset(out, 0xff, sizeof *out); break;
     case REPEAT: case GUARD: case LONGEST: *out = x->sets.at[nodes[n->a].first]; break;
     case LEXER:
-        for (int32_t i = 1; i < n->b; i += 2)
-            es_bytes_unite(out, &x->sets.at[nodes[x->lists.at[n->a + i]].first]);
+        for (int32_t i = 0; i < n->b; i += 2)
+            if (x->lists.at[n->a + i] != ES_TAKEN)
+                es_bytes_unite(out, &x->sets.at[nodes[x->lists.at[n->a + i + 1]].first]);
+        break;
+    case LEXED: break;
+    case WHOLE: *out = x->sets.at[nodes[n->a].first]; break;
+    case FUTURE:
+        if (nodes[n->a].nullable) memset(out, 0xff, sizeof *out);
+        else *out = x->sets.at[nodes[n->a].first];
         break;
     default: {
         const int32_t *steps = x->automata.at[n->a].steps + (int64_t)n->b * 256;
@@ -147,11 +154,12 @@ static bool is_nullable(const es_expressions *x, const es_expression *n)
         return true;
     case NOT: return !nodes[n->a].nullable;
     case REPEAT: return n->b == 0 || nodes[n->a].nullable;
-    case GUARD: case LONGEST: return nodes[n->a].nullable;
-    case LEXER:
+    case GUARD: case LONGEST: case FUTURE: return nodes[n->a].nullable;
+    case LEXER: case LEXED:
         for (int32_t i = 0; i < n->b; i += 2)
-            if (!(x->lists.at[n->a + i] & ES_KEYWORD) && nodes[x->lists.at[n->a + i + 1]].nullable) return true;
+            if (es_is_own(x->lists.at[n->a + i]) && nodes[x->lists.at[n->a + i + 1]].nullable) return true;
         return false;
+    case WHOLE: return n->a == ES_ANYTHING;
     default: return x->automata.at[n->a].accepts[n->b];
     }
 }
@@ -174,7 +182,7 @@ static bool is_wide(const es_expressions *x, const es_expression *n, const es_by
     case REPEAT:
         return n->c == 1 ? nodes[n->a].wide : count_bytes(&x->sets.at[nodes[n->a].first]) > WIDE_LOOP;
     case GUARD: case LONGEST: return nodes[n->a].wide;
-    case LEXER: return true;
+    case LEXER: case LEXED: return true;
     case UNION:
         for (int32_t i = 0; i < n->b; ++i)
             if (nodes[x->lists.at[n->a + i]].wide) return true;
@@ -192,17 +200,17 @@ static void describe(es_expressions *x, es_expression *n)
     n->nullable = is_nullable(x, n);
     n->wide = is_wide(x, n, &first);
     n->logical = n->kind == BOTH || n->kind == NOT || n->kind == GUARD;
-    n->guarded = n->guards = n->kind == GUARD || n->kind == LONGEST || n->kind == LEXER;
+    n->guarded = n->guards = n->kind == GUARD || n->kind == LONGEST || n->kind == LEXER || n->kind == LEXED;
     const int32_t pair[2] = {n->a, n->b};
     const int32_t *children = pair;
     int32_t count = 0;
     if (n->kind == UNION || n->kind == BOTH) children = x->lists.at + n->a, count = n->b;
     else if (n->kind == CONCAT || n->kind == GUARD) count = 2;
-    else if (n->kind == NOT || n->kind == REPEAT || n->kind == LONGEST) count = 1;
+    else if (n->kind == NOT || n->kind == REPEAT || n->kind == LONGEST || n->kind == FUTURE) count = 1;
     for (int32_t i = 0; i < count; ++i) {
         const es_expression *child = &x->nodes.at[children[i]];
         n->logical |= child->logical;
-        n->guards |= child->guards;
+        n->guards |= child->guards && n->kind != FUTURE;
         n->guarded |= n->kind == UNION && child->guarded;
     }
 }
@@ -318,22 +326,25 @@ int32_t es_make_concat(es_expressions *x, int32_t a, int32_t b)
     else if (n.kind == GUARD) out = es_make_guard(x, es_make_concat(x, n.a, b), n.b);
     else if (n.guarded && n.kind == UNION) out = distribute(x, a, b, es_make_concat);
     else if (a == ES_ANYTHING && x->nodes.at[b].kind == CONCAT && x->nodes.at[b].a == ES_ANYTHING) out = b;
-    else if (a == ES_ANYTHING && b == ES_ANYTHING) out = a;
+    else if (b == ES_ANYTHING && n.nullable && !n.guards) out = b;
     else out = es_make_intern(x, CONCAT, a, b, 0);
     --x->depth;
     return out;
+}
+
+static void check_excluded(es_expressions *x, int32_t e)
+{
+    if (x->nodes.at[e].guards)
+        es_fail(x->pool->fault, ES_GRAMMAR_UNSUPPORTED, "a look-ahead cannot stand in what is excluded");
 }
 
 int32_t es_make_negation(es_expressions *x, int32_t e)
 {
     if (e == ES_EMPTY) return ES_ANYTHING;
     if (e == ES_ANYTHING) return ES_EMPTY;
-    if (x->nodes.at[e].guards)
-        es_fail(x->pool->fault, ES_GRAMMAR_UNSUPPORTED, "a look-ahead cannot stand in what is excluded");
+    check_excluded(x, e);
     return x->nodes.at[e].kind == NOT ? x->nodes.at[e].a : es_make_intern(x, NOT, e, 0, 0);
 }
-
-static int32_t both(es_expressions *x, int32_t a, int32_t b);
 
 /* The intersection of the members on the stack from `base` on, which are taken off. */
 int32_t es_make_both(es_expressions *x, int32_t base)
@@ -347,7 +358,7 @@ int32_t es_make_both(es_expressions *x, int32_t base)
         else if (n.guarded && (n.kind == GUARD || n.kind == UNION)) {
             x->scratch.at[i] = ES_ANYTHING;
             const int32_t rest = es_make_both(x, base);
-            return n.kind == GUARD ? es_make_guard(x, both(x, n.a, rest), n.b) : distribute(x, e, rest, both);
+            return n.kind == GUARD ? es_make_guard(x, es_intersection(x, n.a, rest), n.b) : distribute(x, e, rest, es_intersection);
         } else if (e != ES_ANYTHING) x->scratch.at[kept++] = e;
     }
     if (out < 0) {
@@ -361,7 +372,7 @@ int32_t es_make_both(es_expressions *x, int32_t base)
     return out;
 }
 
-static int32_t both(es_expressions *x, int32_t a, int32_t b)
+int32_t es_intersection(es_expressions *x, int32_t a, int32_t b)
 {
     const int32_t base = x->scratch.count;
     es_push_member(x, BOTH, a);
@@ -397,9 +408,26 @@ int32_t es_make_guard(es_expressions *x, int32_t e, int32_t forbidden)
 {
     if (e == ES_EMPTY || x->nodes.at[forbidden].nullable) return ES_EMPTY;
     if (forbidden == ES_EMPTY) return e;
+    check_excluded(x, forbidden);
     const es_expression n = x->nodes.at[e];
     if (n.kind == GUARD) return es_make_guard(x, n.a, es_union(x, n.b, forbidden));
     return es_make_intern(x, GUARD, e, forbidden, 0);
+}
+
+int32_t es_make_future(es_expressions *x, int32_t e)
+{
+    const es_expression n = x->nodes.at[e];
+    if (!n.guards) return es_make_concat(x, e, ES_ANYTHING);
+    int32_t out = ES_EMPTY, endings[ES_MAX_ENDINGS];
+    if (es_expression_endings(x, e, endings) && endings[0] == ES_EMPTY) return ES_ANYTHING;
+    if (n.kind != UNION) return es_make_intern(x, FUTURE, e, 0, 0);
+    for (int32_t i = 0; i < n.b; ++i) out = es_union(x, out, es_make_future(x, x->lists.at[n.a + i]));
+    return out;
+}
+
+int32_t es_make_whole(es_expressions *x, int32_t e)
+{
+    return e == ES_EMPTY ? e : es_make_intern(x, WHOLE, e, 0, 0);
 }
 
 int32_t es_longest(es_expressions *x, int32_t e)
@@ -434,58 +462,23 @@ static int32_t derive_repeat(es_expressions *x, const es_expression *n, int byte
     return es_make_concat(x, next, es_make_repeat(x, n->a, low, high));
 }
 
-int32_t es_lexer(es_expressions *x, const int32_t *pairs, int32_t count)
+/* The futures behind `byte` that `guard` lets pass. */
+static int32_t futures_beyond(es_expressions *x, int32_t guard, int byte)
 {
-    return es_make_intern_list(x, LEXER, pairs, 2 * count);
+    if (guard == ES_EMPTY) return ES_ANYTHING;
+    const int32_t forbidden = derive(x, guard, byte);
+    if (x->nodes.at[forbidden].nullable) return ES_EMPTY;
+    return es_make_negation(x, es_make_concat(x, forbidden, ES_ANYTHING));
 }
 
-/* Entries that are over are dropped, with keywords whose terminal is; and what comes behind a terminal
- * that matches, since it has won against them. */
-static int32_t derive_lexer(es_expressions *x, const es_expression *n, int byte)
+/* A match that was over before `byte` was one if its look-ahead lets what follows pass. */
+static int32_t derive_future(es_expressions *x, const es_expression *n, int byte)
 {
-    const int32_t base = x->scratch.count;
-    int32_t kept = base;  /* entries from here on are keywords whose terminal is still to come */
-    bool won = false;
-    for (int32_t i = 0; i < n->b && !won; i += 2) {
-        const int32_t entry = x->lists.at[n->a + i];
-        const int32_t next = es_step(x, x->lists.at[n->a + i + 1], byte);
-        if (next == ES_EMPTY) {
-            if (!(entry & ES_KEYWORD)) x->scratch.count = kept;
-            continue;
-        }
-        ES_PUSH(x->pool, x->scratch, entry);
-        ES_PUSH(x->pool, x->scratch, next);
-        if (entry & ES_KEYWORD) continue;
-        kept = x->scratch.count;
-        won = x->nodes.at[next].nullable;
-    }
-    const int32_t count = kept - base;
-    const int32_t out = count ? es_make_intern_list(x, LEXER, x->scratch.at + base, count) : ES_EMPTY;
-    x->scratch.count = base;
+    int32_t endings[ES_MAX_ENDINGS];
+    int32_t out = es_make_future(x, derive(x, n->a, byte));
+    const int count = es_expression_endings(x, n->a, endings);
+    for (int i = 0; i < count; ++i) out = es_union(x, out, futures_beyond(x, endings[i], byte));
     return out;
-}
-
-bool es_lexer_ending(es_expressions *x, int32_t e, int32_t *entry, int32_t *guard)
-{
-    const es_expression n = x->nodes.at[e];
-    *guard = ES_EMPTY;
-    *entry = -1;
-    if (n.kind != LEXER) return false;
-    for (int32_t i = 0; i < n.b; i += 2) {
-        const int32_t tried = x->lists.at[n.a + i], left = x->lists.at[n.a + i + 1];
-        const bool nullable = x->nodes.at[left].nullable;
-        if (tried & ES_KEYWORD) {
-            if (nullable && *entry < 0) *entry = tried;
-            continue;
-        }
-        *guard = es_union(x, *guard, left);
-        if (nullable) {
-            if (*entry < 0) *entry = tried;
-            return true;
-        }
-        *entry = -1;
-    }
-    return false;
 }
 
 /* What may follow `byte`; what is empty without showing it is left as it is. */
@@ -510,7 +503,9 @@ static int32_t derive(es_expressions *x, int32_t e, int byte)
         break;
     }
     case LONGEST: out = es_longest(x, derive(x, n.a, byte)); break;
-    case LEXER: out = derive_lexer(x, &n, byte); break;
+    case LEXER: out = es_make_lexer_step(x, &n, byte); break;
+    case FUTURE: out = derive_future(x, &n, byte); break;
+    case WHOLE: out = es_make_whole(x, es_step(x, n.a, byte)); break;
     case AUTOMATON: {
         const int32_t next = x->automata.at[n.a].steps[(int64_t)n.b * 256 + byte];
         out = next < 0 ? ES_EMPTY : es_make_intern(x, AUTOMATON, n.a, next, 0);
@@ -606,6 +601,7 @@ void es_expressions_close(es_expressions *x)
     ES_FREE(pool, x->automata);
     ES_FREE(pool, x->scratch);
     es_map_free(pool, &x->seen);
+    es_map_free(pool, &x->lives);
     es_set_free(pool, &x->by_content);
     es_set_free(pool, &x->sets_by_content);
     es_set_free(pool, &x->literals_by_content);

@@ -10,6 +10,11 @@
  *   longest e    e, which is over only where it could not have gone on to a longer match
  * Where such an expression is over, what follows must keep to a guard: a set of forbidden prefixes,
  * itself an expression, ES_EMPTY where all may follow.
+ *
+ * Lexers bring two more, of which expressions of terminals are never made:
+ *   future e     the whole texts, up to their ends, of which e matches some beginning
+ *   whole e      as a guard: the text from here on, up to its end, is none of e. It is broken behind a
+ *                prefix with which all texts are e's, and where the text ends as one of them
  */
 #ifndef ES_GRAMMAR_EXPRESSION_H
 #define ES_GRAMMAR_EXPRESSION_H
@@ -18,8 +23,9 @@
 
 #include "base.h"
 
-/* Of an entry of a lexer: terminal << 2, and these. */
-enum { ES_KEYWORD = 1, ES_IGNORED = 2 };
+/* Of an entry of a lexer: terminal << ES_ENTRY_BITS, and these; ES_CLOSED: the parser cannot take it. In
+ * place of an entry ES_TAKEN, a guard: futures in which an entry tried before has matched or will. */
+enum { ES_KEYWORD = 1, ES_IGNORED = 2, ES_CLOSED = 4, ES_ENTRY_BITS = 3, ES_TAKEN = -1 };
 
 enum { ES_EMPTY = 0, ES_EPSILON = 1, ES_ANYTHING = 2 };
 
@@ -75,6 +81,7 @@ typedef struct es_expressions {
     ES_VECTOR(es_automaton) automata;
     ES_VECTOR(int32_t) scratch;     /* a stack of members of what is being made */
     es_map seen;                    /* what a search for an end has come to */
+    es_map lives;                   /* (lexer, guard) to what es_lexer_lives says */
     es_set by_content, sets_by_content, literals_by_content;
     int32_t longest_token;          /* bytes */
     int depth;                      /* of the recursion under way */
@@ -109,16 +116,43 @@ static inline int32_t es_step(es_expressions *x, int32_t e, int byte)
     return es_bytes_has(&x->sets.at[node->first], byte) ? es_expression_step(x, e, byte) : ES_EMPTY;
 }
 
+/* The guard behind `byte`; -1 where the guard forbids it. */
+static inline int32_t es_guard_step(es_expressions *x, int32_t guard, int byte)
+{
+    if (guard == ES_EMPTY) return guard;
+    const int32_t next = es_step(x, guard, byte);
+    return es_node(x, next)->nullable ? -1 : next;
+}
+
 /* Whether `e` matches nothing at all. */
 bool es_expression_is_empty(es_expressions *x, int32_t e);
 
 /* A lexer that tries terminals in order: `pairs` are an entry and an expression each. The first that
  * matches at all wins, as far as it can go; where its text is that of one of the keywords right before it
- * in the order, the keyword is what was read. */
+ * in the order, the keyword is what was read. ES_EMPTY where nothing could be read. */
 int32_t es_lexer(es_expressions *x, const int32_t *pairs, int32_t count);
 
-/* Whether a lexer can be over here: with which entry, and the guard that what follows is under. */
-bool es_lexer_ending(es_expressions *x, int32_t e, int32_t *entry, int32_t *guard);
+enum { ES_MAX_ENDINGS = 16, ES_MAX_READINGS = 64 };
+
+typedef struct es_reading {  /* a way in which a lexer is over: an entry, and the guard of what follows */
+    int32_t entry, guard;
+} es_reading;
+
+/* The ways in which `e` can be over here, at most ES_MAX_READINGS, in `out`; returns how many. What is no
+ * lexer has no entries: they are -1. */
+int es_expression_readings(es_expressions *x, int32_t e, es_reading *out);
+
+/* Whether a lexer can go on to some end that `guard` lets pass. */
+bool es_lexer_lives(es_expressions *x, int32_t e, int32_t guard);
+
+/* Whether it can go on to the end of what is not ignored. */
+bool es_lexer_begins(es_expressions *x, int32_t e);
+
+/* The guard of what is under both. */
+int32_t es_guard_join(es_expressions *x, int32_t a, int32_t b);
+
+/* Whether the text must not end under `guard`. */
+bool es_guard_bars_end(const es_expressions *x, int32_t guard);
 
 int32_t es_union(es_expressions *x, int32_t a, int32_t b);
 int32_t es_longest(es_expressions *x, int32_t e);
@@ -136,8 +170,6 @@ int32_t es_expression_open(es_expressions *x, int32_t e);
 
 /* The bytes behind which `e` can part from `whole`, a looser expression. */
 es_bytes es_expression_differing(es_expressions *x, int32_t e, int32_t whole);
-
-enum { ES_MAX_ENDINGS = 16 };
 
 /* The guards with which `e` can be over here: at most ES_MAX_ENDINGS numbers in `out`; returns how many,
  * 0 where it cannot. */

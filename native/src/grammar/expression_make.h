@@ -5,7 +5,7 @@
 #include "engine_sampler_grammar.h"
 #include "expression.h"
 
-enum { LITERAL, CLASS, CONCAT, UNION, BOTH, NOT, REPEAT, GUARD, AUTOMATON, LONGEST, LEXER };
+enum { LITERAL, CLASS, CONCAT, UNION, BOTH, NOT, REPEAT, GUARD, AUTOMATON, LONGEST, LEXER, LEXED, FUTURE, WHOLE };
 
 /* Operands, by kind:
  *   LITERAL    a: where in `text`, b: length (2 or more; one byte is a CLASS, none ES_EPSILON)
@@ -17,6 +17,8 @@ enum { LITERAL, CLASS, CONCAT, UNION, BOTH, NOT, REPEAT, GUARD, AUTOMATON, LONGE
  *   GUARD      a: what, b: forbidden
  *   AUTOMATON  a: number of the automaton, b: state
  *   LEXER      a: where in `lists`, b: how many numbers: an entry and an expression each
+ *   LEXED      the same of a lexer that is over: it could go on to what is not read only
+ *   FUTURE, WHOLE  a
  */
 
 enum { WIDE_CLASS = 32, WIDE_LOOP = 2 };  /* bytes */
@@ -44,5 +46,20 @@ int32_t es_make_concat(es_expressions *x, int32_t a, int32_t b);
 int32_t es_make_negation(es_expressions *x, int32_t e);
 int32_t es_make_repeat(es_expressions *x, int32_t e, int32_t low, int32_t high);
 int32_t es_make_guard(es_expressions *x, int32_t e, int32_t forbidden);
+int32_t es_make_future(es_expressions *x, int32_t e);
+int32_t es_make_whole(es_expressions *x, int32_t e);
+int32_t es_intersection(es_expressions *x, int32_t a, int32_t b);
+
+/* What may follow `byte` after the lexer `n`. */
+int32_t es_make_lexer_step(es_expressions *x, const es_expression *n, int byte);
+
+/* The lexer of the entries on `scratch` from `base` on, which are taken off. */
+int32_t es_make_lexer(es_expressions *x, int32_t base);
+
+/* Whether an entry of a lexer is neither a keyword nor ES_TAKEN. */
+static inline bool es_is_own(int32_t entry)
+{
+    return entry != ES_TAKEN && !(entry & ES_KEYWORD);
+}
 
 #endif

@@ -35,6 +35,18 @@ static int32_t without_complements(es_expressions *x, const es_expression *n)
     return es_make_both(x, base);
 }
 
+/* The lexer `n` of a parser that could take all that it tries. */
+static int32_t without_closed(es_expressions *x, const es_expression *n)
+{
+    const int32_t base = x->scratch.count;
+    for (int32_t i = 0; i < n->b; i += 2) {
+        const int32_t entry = x->lists.at[n->a + i], left = x->lists.at[n->a + i + 1];
+        ES_PUSH(x->pool, x->scratch, entry == ES_TAKEN ? entry : entry & ~ES_CLOSED);
+        ES_PUSH(x->pool, x->scratch, left);
+    }
+    return es_make_lexer(x, base);
+}
+
 int32_t es_expression_loose(es_expressions *x, int32_t e)
 {
     const es_expression n = x->nodes.at[e];
@@ -47,6 +59,8 @@ int32_t es_expression_loose(es_expressions *x, int32_t e)
     } else if (n.kind == CONCAT) {
         const int32_t head = es_expression_loose(x, n.a);
         out = head == n.a ? e : es_make_concat(x, head, n.b);
+    } else if (n.kind == LEXER) {
+        out = without_closed(x, &n);
     }
     if (out == ES_ANYTHING) out = e;
     x->nodes.at[e].loose = out;
@@ -62,6 +76,24 @@ int32_t es_expression_open(es_expressions *x, int32_t e)
     return es_make_concat(x, es_make_repeat(x, r.a, 0, -1), n.b);
 }
 
+/* The bytes with which what is tried by `whole`, and not alike by `n`, begins: both in the same order. */
+static es_bytes lexers_differing(const es_expressions *x, const es_expression *n, const es_expression *whole)
+{
+    const int32_t *tried = x->lists.at + n->a, *all = x->lists.at + whole->a;
+    es_bytes out = {{0}};
+    int32_t i = 0;
+    for (int32_t k = 0; k < whole->b; k += 2) {
+        if (i < n->b && tried[i] == all[k] && tried[i + 1] == all[k + 1]) {
+            i += 2;
+            continue;
+        }
+        es_bytes_unite(&out, es_first(x, all[k + 1]));
+        if (i < n->b && tried[i + 1] == all[k + 1] && tried[i] == (all[k] | ES_CLOSED)) i += 2;
+    }
+    if (i < n->b) memset(&out, 0xff, sizeof out);
+    return out;
+}
+
 es_bytes es_expression_differing(es_expressions *x, int32_t e, int32_t whole)
 {
     const es_expression n = x->nodes.at[e], w = x->nodes.at[whole];
@@ -75,6 +107,8 @@ es_bytes es_expression_differing(es_expressions *x, int32_t e, int32_t whole)
             const es_expression *member = es_node(x, x->lists.at[n.a + i]);
             if (member->kind == NOT) es_bytes_unite(&out, es_first(x, member->a));
         }
+    } else if (n.kind == LEXER && w.kind == LEXER) {
+        out = lexers_differing(x, &n, &w);
     } else {
         memset(&out, 0xff, sizeof out);
     }

@@ -166,12 +166,9 @@ static void add_group(es_masks *m, es_out *out, int32_t row, es_group *g)
 
 static void add_terminal(es_masks *m, es_out *out, int32_t row, int32_t terminal, int32_t e, int32_t node);
 
-/* Take the tokens at and below `node` out of `out`. */
-static void remove_below(es_masks *m, es_out *out, int32_t node)
+/* Take tokens out of `out`. */
+static void remove_tokens(es_masks *m, es_out *out, const int32_t *tokens, int32_t count)
 {
-    const es_tries *t = &es_vocabulary_of(m)->tries;
-    const int32_t *tokens = t->tokens.at + t->first_token.at[node];
-    const int32_t count = t->first_token.at[t->end.at[node]] - t->first_token.at[node];
     es_set_bits(m->marks, tokens, count);
     es_clear_bits(m->marks, out->removed.at, out->removed.count);
     for (int32_t i = 0; i < count && out->bits; ++i)
@@ -182,6 +179,28 @@ static void remove_below(es_masks *m, es_out *out, int32_t node)
         if (!es_has_bit(m->marks, out->tokens.at[i])) out->tokens.at[kept++] = out->tokens.at[i];
     out->tokens.count = kept;
     es_clear_bits(m->marks, tokens, count);
+}
+
+/* Take the tokens at and below `node` out of `out`. */
+static void remove_below(es_masks *m, es_out *out, int32_t node)
+{
+    const es_tries *t = &es_vocabulary_of(m)->tries;
+    const int32_t begin = t->first_token.at[node], end = t->first_token.at[t->end.at[node]];
+    remove_tokens(m, out, t->tokens.at + begin, end - begin);
+}
+
+/* Note in `wrong` the tokens at and below `node` that end before `e` does, which is left there. */
+static void note_within(es_masks *m, int32_t node, int32_t e)
+{
+    es_vocabulary *v = es_vocabulary_of(m);
+    const es_tries *t = &v->tries;
+    if (es_node(&v->expressions, e)->over) return;
+    for (int32_t i = 0; i < t->own.at[node]; ++i)
+        ES_PUSH(es_pool_of(m), m->wrong, t->tokens.at[t->first_token.at[node] + i]);
+    for (int32_t c = node + 1; c < t->end.at[node]; c = t->end.at[c]) {
+        const int32_t next = es_step(&v->expressions, e, t->byte.at[c]);
+        if (next != ES_EMPTY) note_within(m, c, next);
+    }
 }
 
 /* Make the tokens at and below the node path[depth] anew, which `thread` comes to along the path. */
@@ -206,7 +225,8 @@ static void add_along(es_masks *m, es_out *out, const es_thread *thread, const i
 }
 
 /* Where `e` parts from `whole`, which matches more, in whether it can go on or be over: make the tokens
- * there anew. `path` holds the nodes from below the first one on. */
+ * there anew. `path` holds the nodes from below the first one on. Those that a lexer's parser cannot take
+ * are noted in `wrong`. */
 static void mend(es_masks *m, es_out *out, const es_thread *thread, int32_t node, int32_t e, int32_t whole,
                  int32_t *path, int32_t depth)
 {
@@ -219,6 +239,10 @@ static void mend(es_masks *m, es_out *out, const es_thread *thread, int32_t node
         const int32_t inner = es_step(x, e, t->byte.at[c]), outer = es_step(x, whole, t->byte.at[c]);
         es_work(&v->fault, 2);
         if (inner == outer || outer == ES_EMPTY) continue;
+        if (thread->terminal == ES_LEXER && inner == ES_EMPTY) {  /* where the outer is over, the parser took nothing */
+            note_within(m, c, outer);
+            continue;
+        }
         const int32_t height = t->height.at[c];
         if (inner != ES_EMPTY && height < 255 &&
             es_expression_bounded(x, inner, height) == es_expression_bounded(x, outer, height))
@@ -243,7 +267,10 @@ static bool add_mended(es_masks *m, es_out *out, int32_t row, int32_t terminal, 
     add_terminal(m, aside, row, terminal, whole, node);
     const es_thread thread = {row, terminal, e, ES_EMPTY};
     int32_t *path = m->path + (m->depth - 1) * (es_vocabulary_of(m)->longest + 1);
+    const int32_t base = m->wrong.count;
     mend(m, aside, &thread, node, e, whole, path, 0);
+    remove_tokens(m, aside, m->wrong.at + base, m->wrong.count - base);
+    m->wrong.count = base;
     if (aside->bits) es_out_add_bits(m, out, aside->bits, aside->removed.at, aside->removed.count);
     if (aside->bits && out->bits == aside->own) es_out_unshare(m, out);
     es_out_add(m, out, aside->tokens.at, aside->tokens.count);
@@ -257,7 +284,8 @@ static void add_terminal(es_masks *m, es_out *out, int32_t row, int32_t terminal
     es_vocabulary *v = es_vocabulary_of(m);
     e = es_expression_bounded(&v->expressions, e, v->longest);
     const int32_t whole = es_expression_loose(&v->expressions, e);
-    if (whole != e && add_mended(m, out, row, terminal, e, whole, node)) return;
+    const bool apart = whole != e && (terminal != ES_LEXER || !node);  /* elsewhere a token may lie at two nodes */
+    if (apart && add_mended(m, out, row, terminal, e, whole, node)) return;
     const int32_t number = es_summary_of(v, e, node);
     const es_summary summary = v->summaries->list.at[number];
     if (summary.bits) es_out_add_bits(m, out, summary.bits, NULL, 0);

@@ -106,7 +106,7 @@ static int32_t keep_mask(es_masks *m, es_out *out, int32_t state)
 static es_out *find_tokens(es_masks *m, int32_t state, int32_t node)
 {
     es_states *s = &m->states;
-    m->depth = 0;
+    m->depth = m->wrong.count = 0;
     s->work.count = 0;
     es_out *out = es_out_take(m);
     for (int32_t i = 0; i < s->states.at[state].count; ++i)
@@ -139,7 +139,7 @@ int32_t es_mask_of(es_masks *m, int32_t state)
         es_follow_plainly(m, out, state);
     }
     for (int32_t i = 0; i < s->states.at[state].count; ++i)
-        if (s->states.at[state].threads[i].terminal == ES_ANY) es_follow_special(m, out, s->states.at[state].threads[i]);
+        if (es_thread_stops(s, &s->states.at[state].threads[i])) es_follow_special(m, out, s->states.at[state].threads[i]);
     if (state == ES_OVER || s->states.at[state].accepting) es_out_add(m, out, v->eos, v->eos_count);
     return keep_mask(m, out, state);
 }
@@ -176,6 +176,7 @@ void es_masks_close(es_masks *m)
         ES_FREE(pool, m->outs[i].tokens);
     }
     ES_FREE(pool, m->list);
+    ES_FREE(pool, m->wrong);
     es_map_free(pool, &m->by_state);
     es_states_close(&m->states);
 }

@@ -35,6 +35,7 @@ typedef struct es_masks {
     ES_VECTOR(es_mask) list;
     es_out outs[ES_OUTS];
     int32_t *path;        /* nodes of a way through a trie */
+    ES_VECTOR(int32_t) wrong;  /* tokens to take out of sets in the making, as a stack */
     int depth;            /* of `outs`: how many are in use */
     int64_t patience;     /* nodes to walk before `tired` */
     bool tired;

@@ -305,7 +305,7 @@ static bool special_follows(const es_states *s, int32_t state)
 {
     for (int32_t i = 0; i < s->states.at[state].count; ++i) {
         const es_thread t = s->states.at[state].threads[i];
-        if (t.terminal == ES_ANY && es_core_of(&s->rows, t.row)->special) return true;
+        if (es_thread_stops(s, &t) && es_core_of(&s->rows, t.row)->special) return true;
     }
     return false;
 }

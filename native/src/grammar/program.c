@@ -122,6 +122,7 @@ static void copy_lalr(es_pool *pool, es_rules *r, const es_grammar_program *p)
     const int32_t *kept = copy(pool, p->parser, p->parser_length);
     source s = {pool, kept, kept + p->parser_length};
     es_lalr *l = es_take(pool, sizeof *l);
+    check(pool, r->terminal_count < INT32_MAX >> ES_ENTRY_BITS, "terminals");
     l->state_count = read(&s, 1, p->parser_length);
     l->rule_count = read(&s, 0, p->parser_length);
     l->first = read(&s, 0, l->state_count - 1);
@@ -180,8 +181,6 @@ void es_rules_link(es_rules *r, es_vocabulary *v)
         if (node < 0) continue;
         int32_t e = numbers[node];
         if (es_expression_is_empty(x, e)) e = ES_EMPTY;
-        if (r->lalr && es_node(x, e)->guards)
-            es_fail(&v->fault, ES_GRAMMAR_UNSUPPORTED, "a look-ahead cannot stand in a terminal of an LALR lexer");
         terminal->expression = terminal->ignored ? es_longest(x, e) : e;
         int32_t endings[ES_MAX_ENDINGS];
         const bool empty = es_expression_endings(x, e, endings) > 0;

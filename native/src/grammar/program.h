@@ -39,7 +39,7 @@ typedef struct es_lalr_state {
     es_pairs actions;    /* a terminal, and what to do: shift to a state, or reduce -1 - rule */
     es_pairs gotos;      /* the left side of a rule, and a state */
     es_pairs entries;    /* a terminal that the lexer tries, in order, and ES_KEYWORD, ES_IGNORED */
-    int32_t end;         /* at the end of the text: ES_LALR_ACCEPT, ES_LALR_NOTHING, or reduce -1 - rule */
+    int32_t end;         /* at the end of the text: ES_LALR_ACCEPT, reduce -1 - rule, or nothing */
 } es_lalr_state;
 
 /* The tables of an LALR parser, with a lexer for each of its states. */
@@ -49,7 +49,7 @@ typedef struct es_lalr {
     es_lalr_state *states;
 } es_lalr;
 
-enum { ES_LALR_ACCEPT = 1 << 30, ES_LALR_NOTHING = 1 << 29 };
+enum { ES_LALR_ACCEPT = 1 << 30 };
 
 typedef struct es_rules {
     es_rule *rules;

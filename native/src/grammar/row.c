@@ -405,105 +405,6 @@ static int32_t intern_row(es_rows *r, int32_t count)
     return r->rows.count - 1;
 }
 
-/* --- the rows of an LALR parser: a state and the row below it ---------------------------------------------------- */
-
-static int32_t lalr_core(es_rows *r, int32_t state)
-{
-    if (r->lalr_cores[state] >= 0) return r->lalr_cores[state];
-    const es_rules *g = r->rules;
-    es_expressions *x = &r->vocabulary->expressions;
-    const es_lalr_state *of = &g->lalr->states[state];
-    es_core core = {0};
-    int32_t *pairs = es_take(r->pool, ((size_t)of->entries.count + 1) * 2 * sizeof *pairs);
-    int32_t count = 0;
-    for (int32_t i = 0; i < of->entries.count; ++i) {
-        const int32_t terminal = of->entries.at[2 * i], e = g->terminals[terminal].expression;
-        if (e <= ES_EMPTY) continue;
-        pairs[2 * count] = terminal << 2 | of->entries.at[2 * i + 1];
-        pairs[2 * count++ + 1] = e;
-    }
-    core.lexer = es_lexer(x, pairs, count);
-    core.first = *es_first(x, core.lexer);
-    core.expected = es_take(r->pool, ((size_t)of->actions.count + 1) * sizeof *core.expected);
-    for (int32_t i = 0; i < of->actions.count; ++i)
-        if (g->terminals[of->actions.at[2 * i]].expression < 0) core.expected[core.expected_count++] = of->actions.at[2 * i];
-    core.special = core.expected_count > 0;
-    ES_PUSH(r->pool, r->cores, core);
-    return r->lalr_cores[state] = r->cores.count - 1;
-}
-
-static int32_t lalr_row(es_rows *r, int32_t state, int32_t below);
-
-static bool find_pair(const es_pairs *pairs, int32_t key, int32_t *value)
-{
-    for (int32_t i = 0; i < pairs->count; ++i)
-        if (pairs->at[2 * i] == key) return *value = pairs->at[2 * i + 1], true;
-    return false;
-}
-
-/* Take the right side of a rule off the row, and go on over its left side; -1 where that is no way. */
-static int32_t reduce(es_rows *r, int32_t row, int32_t rule)
-{
-    const es_lalr *l = r->rules->lalr;
-    es_work(r->pool->fault, 1 + l->rules[2 * rule + 1]);
-    for (int32_t i = 0; i < l->rules[2 * rule + 1] && row >= 0; ++i) row = r->rows.at[row].items->origin;
-    int32_t state;
-    if (row < 0 || !find_pair(&l->states[r->rows.at[row].items->state].gotos, l->rules[2 * rule], &state)) return -1;
-    return lalr_row(r, state, row);
-}
-
-static bool lalr_accepts(es_rows *r, int32_t row)
-{
-    while (row >= 0) {
-        const int32_t end = r->rules->lalr->states[r->rows.at[row].items->state].end;
-        if (end >= 0) return end == ES_LALR_ACCEPT;
-        row = reduce(r, row, -1 - end);
-    }
-    return false;
-}
-
-/* The row of a state above another row; whether the text may end there is found out when it is asked. */
-static int32_t lalr_row(es_rows *r, int32_t state, int32_t below)
-{
-    const es_item item = {state, 0, below};
-    const uint64_t hash = es_hash_ints(&item.state, 3, 23);
-    int32_t id;
-    for (es_probe p = es_probe_at(&r->rows_by_content, hash); (id = es_probe_next(&p)) >= 0;)
-        if (!memcmp(r->rows.at[id].items, &item, sizeof item)) return id;
-    es_row row = {.core = lalr_core(r, state), .count = 1, .items = es_take(r->pool, sizeof item)};
-    *row.items = item;
-    ES_PUSH(r->pool, r->rows, row);
-    id = r->rows.count - 1;
-    es_set_add(r->pool, &r->rows_by_content, hash, id);
-    return id;
-}
-
-static int32_t lalr_advance(es_rows *r, int32_t row, int32_t terminal)
-{
-    while (row >= 0) {
-        int32_t action;
-        if (!find_pair(&r->rules->lalr->states[r->rows.at[row].items->state].actions, terminal, &action)) return -1;
-        if (action >= 0) {
-            row = lalr_row(r, action, row);
-            const bool accepting = lalr_accepts(r, row);
-            r->rows.at[row].accepting = accepting;
-            return row;
-        }
-        row = reduce(r, row, -1 - action);
-    }
-    return -1;
-}
-
-static void lalr_open(es_rows *r)
-{
-    const es_lalr *l = r->rules->lalr;
-    r->lalr_cores = es_take(r->pool, (size_t)l->state_count * sizeof *r->lalr_cores);
-    memset(r->lalr_cores, 0xff, (size_t)l->state_count * sizeof *r->lalr_cores);
-    const int32_t row = lalr_row(r, l->first, -1);
-    const bool accepting = lalr_accepts(r, row);
-    r->rows.at[row].accepting = accepting;
-}
-
 /* --- advancing -------------------------------------------------------------------------------------------------- */
 
 int32_t es_row_advance(es_rows *r, int32_t row, int32_t terminal)
@@ -512,7 +413,7 @@ int32_t es_row_advance(es_rows *r, int32_t row, int32_t terminal)
     int32_t next = es_map_get(&r->next, key, -2);
     if (next != -2) return next;
     if (r->rules->lalr) {
-        next = lalr_advance(r, row, terminal);
+        next = es_lalr_advance(r, row, terminal);
     } else if (r->rules->terminals[terminal].ignored) {
         next = row;
     } else {
@@ -593,7 +494,7 @@ void es_rows_open(es_rows *r, es_pool *pool, es_vocabulary *vocabulary, es_rules
     ES_RESERVE(pool, r->words, 1);
     ES_RESERVE(pool, r->work, 1);
     if (rules->lalr) {
-        lalr_open(r);
+        es_lalr_open(r);
         return;
     }
     find_nullable(r);
@@ -615,9 +516,13 @@ void es_rows_close(es_rows *r)
     ES_FREE(pool, r->terminal_work);
     ES_FREE(pool, r->values);
     ES_FREE(pool, r->short_cuts);
+    ES_FREE(pool, r->opens);
+    ES_FREE(pool, r->pending);
     es_set_free(pool, &r->rows_by_content);
     es_set_free(pool, &r->cores_by_content);
     es_set_free(pool, &r->registers_by_content);
+    es_set_free(pool, &r->opens_by_content);
+    es_map_free(pool, &r->lalr_cores);
     es_map_free(pool, &r->next);
     es_map_free(pool, &r->joined);
     es_map_free(pool, &r->tops);

@@ -3,7 +3,7 @@
  * Earley's algorithm (1970) with rows that are kept by content: an item is a state of a rule's
  * automaton, the rule's registers, and the row in which the rule began. Rows with the same items are one
  * row, wherever they turn up in a text, so that what follows a row is worked out once. Leo's
- * short cuts (1991) keep right recursion linear.
+ * short cuts (1991) keep right recursion linear. The rows of an LALR parser are its stacks, each once.
  */
 #ifndef ES_GRAMMAR_ROW_H
 #define ES_GRAMMAR_ROW_H
@@ -32,6 +32,7 @@ typedef struct es_core {
     int32_t expected_count;
     bool special;             /* some of them are special tokens */
     bool looks;               /* some of them can be empty under a look-ahead */
+    bool begins;              /* of an LALR parser: something can come that is not ignored */
     int32_t lexer;            /* of an LALR parser: the expression of what its lexer tries; else -1 */
     es_bytes first;           /* the bytes that they can begin with */
 } es_core;
@@ -41,6 +42,8 @@ typedef struct es_row {
     int32_t count;
     es_item *items;           /* ascending; predicted ones are in the core */
     bool accepting;           /* the text may end here */
+    int32_t open;             /* of an LALR parser: which terminals it can take; -1: not known yet */
+    int32_t mark;             /* its place in `pending`, if it is there */
 } es_row;
 
 typedef struct es_rows {
@@ -55,7 +58,11 @@ typedef struct es_rows {
     ES_VECTOR(es_wait) rule_work, terminal_work;
     ES_VECTOR(int32_t) values;
     es_set rows_by_content, cores_by_content, registers_by_content;
-    int32_t *lalr_cores;      /* of the states of an LALR parser, -1: not made yet */
+    struct es_ways **lalr_ways;      /* of the states of an LALR parser, NULL: not found yet */
+    es_map lalr_cores;        /* (state of an LALR parser, es_row.open) to core */
+    ES_VECTOR(uint32_t) opens;       /* sets of terminals that es_row.open numbers */
+    es_set opens_by_content;
+    ES_VECTOR(int32_t) pending;      /* rows whose `open` is being found; their sets are behind `opens` */
     es_map next;              /* (row, terminal) to row, -1: none */
     es_map joined;            /* two rows, the lesser first, to the row of both */
     es_map tops;              /* (row, rule) to an entry of `short_cuts` */
@@ -74,6 +81,10 @@ void es_rows_close(es_rows *r);
 
 /* The row behind `terminal` in row `row`, -1 if there is none. */
 int32_t es_row_advance(es_rows *r, int32_t row, int32_t terminal);
+
+/* The same of an LALR parser, found anew; and its first row. */
+int32_t es_lalr_advance(es_rows *r, int32_t row, int32_t terminal);
+void es_lalr_open(es_rows *r);
 
 /* Whether anything but the end may follow `row`. */
 static inline bool es_core_goes_on(const es_core *core)

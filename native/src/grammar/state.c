@@ -41,9 +41,26 @@ static void begin_behind(es_states *s, int32_t row, int32_t guard, const es_plac
     }
 }
 
+/* The same with a lexer, which tells whether anything can come. */
+static void begin_lexing(es_states *s, int32_t row, int32_t guard)
+{
+    es_rows *r = &s->rows;
+    es_expressions *x = &r->vocabulary->expressions;
+    const es_core *core = es_core_of(r, row);
+    const bool may_stop = core->special || r->rows.at[row].accepting;
+    const bool stops = may_stop && !es_guard_bars_end(x, guard);
+    if (!may_stop && !core->begins) return;
+    if (stops == may_stop && !es_bytes_meet(&core->first, es_first(x, guard))) guard = ES_EMPTY;
+    if (stops || es_lexer_lives(x, core->lexer, guard)) ES_PUSH(r->pool, s->work, (es_thread){row, ES_ANY, -1, guard});
+}
+
 static void begin(es_states *s, int32_t row, int32_t guard, const es_place *from)
 {
     es_rows *r = &s->rows;
+    if (r->rules->lalr) {
+        begin_lexing(s, row, guard);
+        return;
+    }
     if (es_core_of(r, row)->looks) begin_behind(s, row, guard, from);
     const es_core *core = es_core_of(r, row);
     if (guard != ES_EMPTY && !es_bytes_meet(&core->first, es_first(&r->vocabulary->expressions, guard)))
@@ -58,19 +75,31 @@ void es_thread_begin(es_states *s, int32_t row, int32_t guard)
     begin(s, row, guard, NULL);
 }
 
+/* The thread with a lexer under way, and what begins where it can be over. */
+static void push_lexing(es_states *s, int32_t row, int32_t e, int32_t guard)
+{
+    es_rows *r = &s->rows;
+    es_expressions *x = &r->vocabulary->expressions;
+    es_reading readings[ES_MAX_READINGS];
+    const int count = es_node(x, e)->nullable ? es_expression_readings(x, e, readings) : 0;
+    for (int i = 0; i < count; ++i) {
+        const int32_t next = es_row_behind(r, row, readings[i].entry);
+        if (next >= 0) es_thread_begin(s, next, es_guard_join(x, readings[i].guard, guard));
+    }
+    if (!es_bytes_meet(es_first(x, e), es_first(x, guard))) guard = ES_EMPTY;
+    if (es_lexer_lives(x, e, guard)) ES_PUSH(r->pool, s->work, (es_thread){row, ES_LEXER, e, guard});
+}
+
 /* The thread with a terminal under way that is `e` from here on, and what begins where it can be over. */
 static void push_thread(es_states *s, int32_t row, int32_t terminal, int32_t e, int32_t guard)
 {
     es_rows *r = &s->rows;
     es_expressions *x = &r->vocabulary->expressions;
-    int32_t entry, behind;
     if (terminal == ES_LEXER) {
-        if (es_lexer_ending(x, e, &entry, &behind)) {
-            const int32_t next = es_row_behind(r, row, entry);
-            if (next >= 0) es_thread_begin(s, next, es_union(x, behind, guard));
-            if (es_node(x, e)->over) return;
-        }
-    } else if (es_node(x, e)->nullable) {
+        push_lexing(s, row, e, guard);
+        return;
+    }
+    if (es_node(x, e)->nullable) {
         int32_t endings[ES_MAX_ENDINGS];
         const int count = es_expression_endings(x, e, endings);
         const int32_t next = es_row_advance(r, row, terminal);
@@ -164,7 +193,7 @@ static int32_t intern_state(es_states *s, int32_t base)
     state.threads = es_take(pool, (size_t)count * sizeof *threads);
     es_copy(state.threads, threads, (size_t)count * sizeof *threads);
     for (int32_t i = 0; i < count; ++i)
-        state.accepting |= threads[i].terminal == ES_ANY && s->rows.rows.at[threads[i].row].accepting;
+        state.accepting |= es_thread_stops(s, &threads[i]) && s->rows.rows.at[threads[i].row].accepting;
     ES_PUSH(pool, s->states, state);
     es_set_add(pool, &s->by_content, hash, s->states.count - 1);
     return s->states.count - 1;
@@ -190,7 +219,7 @@ int32_t es_state_special(es_states *s, int32_t state, int32_t token)
     const int32_t base = s->work.count;
     for (int32_t i = 0; i < s->states.at[state].count; ++i) {
         const es_thread t = s->states.at[state].threads[i];
-        if (t.terminal != ES_ANY || !es_core_of(r, t.row)->special) continue;
+        if (!es_thread_stops(s, &t) || !es_core_of(r, t.row)->special) continue;
         for (int32_t k = 0; k < es_core_of(r, t.row)->expected_count; ++k) {
             const int32_t terminal = es_core_of(r, t.row)->expected[k];
             if (g->terminals[terminal].expression >= 0) continue;

@@ -54,7 +54,13 @@ void es_thread_read(es_states *s, int32_t row, int32_t terminal, int32_t guard, 
 /* The row behind an entry of a lexer: behind an ignored one the same. */
 static inline int32_t es_row_behind(es_rows *r, int32_t row, int32_t entry)
 {
-    return entry & ES_IGNORED ? row : es_row_advance(r, row, entry >> 2);
+    return entry & ES_IGNORED ? row : es_row_advance(r, row, entry >> ES_ENTRY_BITS);
+}
+
+/* Whether the text may stop where the thread stands: end, if the row says so, or go on with a special token. */
+static inline bool es_thread_stops(const es_states *s, const es_thread *t)
+{
+    return t->terminal == ES_ANY && !es_guard_bars_end(&s->rows.vocabulary->expressions, t->guard);
 }
 
 /* The threads that begin in `row` under `guard`: pushes none where nothing could follow. */
@@ -62,13 +68,5 @@ void es_thread_begin(es_states *s, int32_t row, int32_t guard);
 
 /* Sort the threads on `work` from `base` on, drop doubles, and join those that only begin. */
 void es_threads_sort(es_states *s, int32_t base);
-
-/* The guard behind `byte`; -1 where the guard forbids it. */
-static inline int32_t es_guard_step(es_expressions *x, int32_t guard, int byte)
-{
-    if (guard == ES_EMPTY) return guard;
-    const int32_t next = es_step(x, guard, byte);
-    return es_node(x, next)->nullable ? -1 : next;
-}
 
 #endif

@@ -9,18 +9,15 @@ enum {
     CROWD = 4096       /* tokens behind one place that are not put together with others */
 };
 
-/* Note a border of `e`, which can be over; all but its guard is in `border`. */
+/* Note the borders of `e`, which can be over; all but guard and entry is in `border`. */
 static void note_border(es_vocabulary *v, int32_t e, es_border border)
 {
     es_summaries *s = v->summaries;
-    int32_t endings[ES_MAX_ENDINGS];
-    int count = es_lexer_ending(&v->expressions, e, &border.entry, endings);
-    if (!count) {
-        border.entry = -1;
-        count = es_expression_endings(&v->expressions, e, endings);
-    }
+    es_reading readings[ES_MAX_READINGS];
+    const int count = es_expression_readings(&v->expressions, e, readings);
     for (int i = 0; i < count; ++i) {
-        border.guard = endings[i];
+        border.guard = readings[i].guard;
+        border.entry = readings[i].entry;
         ES_PUSH(s->pool, s->borders, border);
     }
 }
