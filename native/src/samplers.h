@@ -147,10 +147,10 @@ static int32_t apply_top_h(es_state *st) {
     return ES_ROW_OK;
 }
 
-/* Bits below the peak beyond which a token surely weighs less than `need`; the best one is always
- * looked at. */
+/* Bits below the peak beyond which a token surely weighs less than `need`, which half a unit less can be
+ * rounded to; the best one is always looked at. */
 static double depth_of_weight(int64_t need) {
-    return need < ES_ONE_WEIGHT ? 30.01 - es_log2((double)need) : 0.01;
+    return need < ES_ONE_WEIGHT ? 30.01 - es_log2((double)need - 0.5) : 0.01;
 }
 
 /* Of a list: the greatest logit whose weight is below `need`. */

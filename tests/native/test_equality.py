@@ -153,3 +153,19 @@ def test_a_token_that_an_edit_lowers_does_not_count_among_the_first(
     logits = np.full((40, 343), -np.inf, np.float32)
     logits[:, [0, 79, 130, 270]] = random.normal(0, 3, (40, 4))
     expect_equal(instruction_sets(), chain, rows, logits)
+
+
+@pytest.mark.parametrize(
+    "settings",
+    [
+        {"epsilon_cutoff": 1e-10},
+        {"eta_cutoff": 1e-10},
+        {"top_a": 1e-9},
+        {"order": ["xtc"], "xtc_probability": 1.0, "xtc_threshold": 1e-10},
+    ],
+    ids=lambda settings: next(name for name in settings if name != "order"),
+)
+def test_a_token_whose_weight_is_rounded_up_to_the_least_one_stays(settings: Mapping[str, Any]) -> None:
+    chain, rows = random_group(np.random.default_rng(0), 600, 8, settings)
+    logits = np.tile(np.arange(600, dtype=np.float32) * np.float32(-0.08), (8, 1))
+    expect_equal(instruction_sets(), chain, rows, logits)
