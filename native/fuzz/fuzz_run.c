@@ -3,6 +3,7 @@
  *   es_fuzz SECONDS [SEED]                      cases for so long, each on every instruction set
  *   es_fuzz case SEED                           one of them again, row by row
  *   es_fuzz digest CASES [ISA] [--threads N]    cases 0 .. CASES - 1: a hash of all that came out
+ *   es_fuzz masks CASES [ISA] [--threads N]     the same of cases in which every row has a mask
  *   es_fuzz isas                                the instruction sets that this machine runs
  *
  * A case is a world of requests and some steps over it (world.h). Of each step it is asked that rows do
@@ -320,16 +321,18 @@ static int fuzz(fz_run *run, double seconds, uint64_t seed) {
     const int n = find_isas(run->api, isas);
     const double end = seconds_now() + seconds;
     uint64_t cases = 0;
-    do run_everywhere(run, seed + cases++, isas, n);
-    while (seconds_now() < end);
+    do {
+        run_everywhere(run, seed + cases, isas, n);
+        run_everywhere(run, (seed + cases++) | FZ_MASKED, isas, n);
+    } while (seconds_now() < end);
     printf("%llu cases from seed %llu on %d instruction sets: %lld steps, %lld rows, %lld refusals\n",
-           (unsigned long long)cases, (unsigned long long)seed, n, (long long)run->steps, (long long)run->rows,
+           (unsigned long long)(2 * cases), (unsigned long long)seed, n, (long long)run->steps, (long long)run->rows,
            (long long)run->refusals);
     return 0;
 }
 
-static int print_digest(fz_run *run, uint64_t cases) {
-    for (uint64_t seed = 0; seed < cases; seed++) run_case(run, seed);
+static int print_digest(fz_run *run, uint64_t cases, uint64_t marks) {
+    for (uint64_t seed = 0; seed < cases; seed++) run_case(run, seed | marks);
     printf("%016llx\n", (unsigned long long)run->digest);
     return 0;
 }
@@ -342,7 +345,7 @@ static int print_isas(const es_api *api) {
 }
 
 static int complain(const char *name) {
-    fprintf(stderr, "usage: %s SECONDS [SEED] | case SEED | digest CASES [ISA] [--threads N] | isas\n", name);
+    fprintf(stderr, "usage: %s SECONDS [SEED] | case SEED | {digest | masks} CASES [ISA] [--threads N] | isas\n", name);
     return FZ_USAGE;
 }
 
@@ -358,9 +361,10 @@ static int run_command(fz_run *run, int argc, char **argv) {
         run_everywhere(run, strtoull(argv[2], NULL, 10), isas, find_isas(run->api, isas));
         return 0;
     }
-    if ((argc == 3 || argc == 4) && !strcmp(argv[1], "digest")) {
+    const int masks = argc > 1 && !strcmp(argv[1], "masks");
+    if ((argc == 3 || argc == 4) && (masks || !strcmp(argv[1], "digest"))) {
         run->isa = argc == 4 ? argv[3] : NULL;
-        return print_digest(run, strtoull(argv[2], NULL, 10));
+        return print_digest(run, strtoull(argv[2], NULL, 10), masks ? FZ_MASKED : 0);
     }
     if ((argc == 2 || argc == 3) && atof(argv[1]) > 0)
         return fuzz(run, atof(argv[1]), argc == 3 ? strtoull(argv[2], NULL, 10) : 0);

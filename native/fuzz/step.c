@@ -126,6 +126,31 @@ static void make_logits(fz_step *step, fz_world *w) {
     for (int64_t row = 0; row < rows; row++) fill_row(r, t, row, V);
 }
 
+/* Words of one density, from 1/2^9 to all but that, everywhere or in runs. */
+static void fill_mask(fz_random *r, int32_t *words, int64_t n) {
+    const int64_t halvings = fz_from(r, 1, 9), run = fz_chance(r, 30) ? fz_from(r, 2, 40) : 0;
+    const int is_dense = fz_chance(r, 70);
+    uint32_t kept = UINT32_MAX;
+    for (int64_t i = 0; i < n; i++) {
+        uint32_t word = (uint32_t)fz_bits(r);
+        for (int64_t k = 1; k < halvings; k++) word &= (uint32_t)fz_bits(r);
+        if (run && i % run == 0) kept = fz_chance(r, 50) ? UINT32_MAX : 0;
+        words[i] = (int32_t)((is_dense ? ~word : word) & kept);
+    }
+}
+
+static void mask_all(fz_step *step, fz_world *w) {
+    es_batch *b = &step->batch;
+    uint8_t *masked = fz_new(&step->inputs, (size_t)b->n);
+    memset(masked, 1, (size_t)b->n);
+    b->masked = masked;
+    b->bitmask_stride = (w->vocab_size + 31) / 32;
+    int32_t *words = fz_new(&step->inputs, (size_t)(step->n_rows * b->bitmask_stride) * sizeof *words);
+    for (int64_t row = 0; row < step->n_rows; row++)
+        fill_mask(&w->random, words + row * b->bitmask_stride, b->bitmask_stride);
+    b->bitmask = words;
+}
+
 static void make_masks(fz_step *step, fz_world *w) {
     fz_random *r = &w->random;
     es_batch *b = &step->batch;
@@ -230,7 +255,8 @@ void fz_step_make(fz_step *step, fz_world *w) {
     b->slots = own_slots;
     b->programs = programs;
     make_logits(step, w);
-    make_masks(step, w);
+    if (w->is_masked) mask_all(step, w);
+    else make_masks(step, w);
     make_table(step, w);
 }
 

@@ -319,6 +319,7 @@ void fz_world_make(fz_world *w, uint64_t seed) {
     memset(w, 0, sizeof *w);
     w->random.state = fz_mix(seed + 1);
     fz_random *r = &w->random;
+    w->is_masked = (seed & FZ_MASKED) != 0;
     w->is_wide = fz_chance(r, 3);
     w->vocab_size = make_vocab_size(w);
     w->capacity = (int32_t)fz_from(r, 1, 24);

@@ -45,6 +45,7 @@ typedef struct fz_world {
     int32_t capacity;
     int32_t n_programs;
     int is_wide;                 /* steps are long enough to be shared out to threads */
+    int is_masked;               /* every row has a mask */
     uint64_t epochs;             /* handed out so far */
     fz_slot *slots;
     fz_program programs[FZ_MOST_PROGRAMS];
@@ -62,6 +63,9 @@ typedef struct fz_step {
     int64_t n_rows;
     int64_t shape[2], strides[2];
 } fz_step;
+
+/* Seeds of worlds in which every row has a mask, of any density, have this bit; in others a few do. */
+#define FZ_MASKED ((uint64_t)1 << 63)
 
 void fz_world_make(fz_world *world, uint64_t seed);
 void fz_world_free(fz_world *world);

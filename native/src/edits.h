@@ -86,7 +86,7 @@ static int overwrite_edits(es_state *st, const es_touched *t) {
  * nothing is lowered, the peak lies above all of them. */
 static void doubt_removed(es_view *v) {
     const float bound = v->floor * v->scale;
-    for (int64_t c = 0; c < chunks_of(v->n); c++) v->loose[c] = v->maxima[c] <= bound;
+    for (int64_t c = 0; c < chunks_of(v->n); c++) v->loose[c] |= v->maxima[c] <= bound;
 }
 
 /* Merge values into the edits of the row as given. */
@@ -198,33 +198,54 @@ static int32_t apply_allowed_token_ids(es_state *st) {
     return n ? ES_ROW_OK : ES_ROW_EMPTY;
 }
 
-/* The grammar's mask, on the row as given. */
-static int32_t apply_bitmask(es_state *st, const int32_t *words) {
-    const int64_t n = st->vocab_size, n_words = (n + 31) / 32;
+/* A mask that allows one token of so many, or less, is sparse: its tokens are looked up one by one, and what
+ * follows has only them to do. With more of them it is quicker to read the whole row behind the mask. */
+enum { ES_SPARSE_SHARE = 64 };
+
+static int is_sparse(const uint32_t *bits, int64_t n) {
+    const int64_t words = words_of(n), most = n / ES_SPARSE_SHARE;
     int64_t allowed = 0;
-    for (int64_t w = 0; w < n_words; w++) allowed += __builtin_popcount((uint32_t)words[w]);
-    es_scratch *s = st->s;
-    if (allowed * 8 <= n) {
-        int64_t kept = 0;
-        for (int64_t w = 0; w < n_words; w++)
-            for (uint32_t bits = (uint32_t)words[w]; bits; bits &= bits - 1) {
-                const int64_t id = w * 32 + __builtin_ctz(bits);
-                if (id >= n) break;
-                const float value = unedited(&st->v, id);
-                s->values[0][kept] = value;
-                s->ids[0][kept] = (int32_t)id;
-                kept += value > -__builtin_inff();
-            }
-        use_survivors(st, 0, kept);
-        return kept ? ES_ROW_OK : ES_ROW_EMPTY;
+    for (int64_t w = 0; w < words && allowed <= most; w += ES_CHUNK_WORDS)
+        allowed += count_allowed(bits + w, lesser(words - w, ES_CHUNK_WORDS));
+    return allowed <= most;
+}
+
+/* Append the tokens that words [from, to) of a mask allow to n ids; how many there are then. */
+ES_INLINE int64_t list_bits(const uint32_t *bits, int64_t from, int64_t to, int32_t *ids, int64_t n) {
+    for (int64_t w = from; w < to; w++)
+        for (uint32_t left = bits[w]; left; left &= left - 1) ids[n++] = (int32_t)(w * 32 + __builtin_ctz(left));
+    return n;
+}
+
+/* Go on with the tokens of a sparse mask as a list. */
+static int32_t list_allowed(es_state *st, const uint32_t *bits) {
+    float *const values = st->s->values[0];
+    int32_t *const ids = st->s->ids[0];
+    const int64_t words = words_of(st->vocab_size);
+    int64_t n = 0, kept = 0;
+    for (int64_t w = 0; w < words; w += ES_CHUNK_WORDS) {
+        const int64_t end = lesser(w + ES_CHUNK_WORDS, words);
+        uint32_t any = 0; /* most chunks have nothing */
+        for (int64_t i = w; i < end; i++) any |= bits[i];
+        if (any) n = list_bits(bits, w, end, ids, n);
     }
-    float *const values = own_values(st);
-    for (int64_t w = 0; w < n_words; w++)
-        for (uint32_t bits = ~(uint32_t)words[w]; bits; bits &= bits - 1) {
-            const int64_t id = w * 32 + __builtin_ctz(bits);
-            if (id < n) values[id] = -__builtin_inff();
-        }
-    return close_edits(st);
+    while (n && ids[n - 1] >= st->vocab_size) n--; /* the last word may say more */
+    for (int64_t i = 0; i < n; i++) {
+        const int32_t id = ids[i];
+        values[kept] = unedited(&st->v, id);
+        ids[kept] = id;
+        kept += values[kept] > -__builtin_inff();
+    }
+    use_survivors(st, 0, kept);
+    return kept ? ES_ROW_OK : ES_ROW_EMPTY;
+}
+
+/* Begin with the row as given, and the grammar's mask on it; NULL: none. */
+static int32_t read_row(es_state *st, const uint32_t *bits) {
+    const int sparse = bits && is_sparse(bits, st->vocab_size);
+    st->v.allowed = sparse ? NULL : bits;
+    const int32_t status = scan_row(&st->v);
+    return status == ES_ROW_OK && sparse ? list_allowed(st, bits) : status;
 }
 
 static int32_t apply_bad_words(es_state *st) {

@@ -113,9 +113,8 @@ static int32_t run_row(const es_job *job) {
     if (program->needs &&
         es_history_sync(job->history, table->epochs[slot], &st.span, st.p, program->needs))
         return ES_ROW_DECLINED;
-    int32_t status = scan_row(&st.v);
-    if (status == ES_ROW_OK && batch->masked && batch->masked[job->entry])
-        status = apply_bitmask(&st, batch->bitmask + row * batch->bitmask_stride);
+    const int masked = batch->masked && batch->masked[job->entry];
+    int32_t status = read_row(&st, masked ? (const uint32_t *)batch->bitmask + row * batch->bitmask_stride : NULL);
     if (status == ES_ROW_OK) status = run_samplers(&st, program);
     if (status != ES_ROW_OK) return status;
     if (batch->processed && batch->processed[job->entry]) write_processed(&st, batch->processed[job->entry]);

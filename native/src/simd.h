@@ -23,6 +23,9 @@ ES_INLINE float half_to_float(uint16_t h) {
 
 ES_INLINE float bfloat_to_float(uint16_t b) { return es_float_of((int32_t)((uint32_t)b << 16)); }
 
+/* Bit sets as grammars give them: bit i % 32 of word i / 32. */
+ES_INLINE int is_allowed(const uint32_t *bits, int64_t i) { return bits[i / 32] >> (i % 32) & 1; }
+
 #if defined(ES_ISA_AVX512)
 /* ------------------------------------------------------------------------------------ AVX-512 -- */
 #include <immintrin.h>
@@ -58,6 +61,12 @@ ES_INLINE uint32_t vf_gt(vf a, vf b) { return _mm512_cmp_ps_mask(a, b, _CMP_GT_O
 ES_INLINE uint32_t vf_eq(vf a, vf b) { return _mm512_cmp_ps_mask(a, b, _CMP_EQ_OQ); }
 /* a where the bit is set, else 0 */
 ES_INLINE vf vf_select(uint32_t mask, vf a) { return _mm512_maskz_mov_ps((__mmask16)mask, a); }
+/* a where bit i + lane of a bit set is set, else b; i is a multiple of W. */
+ES_INLINE vf vf_allowed(const uint32_t *bits, int64_t i, vf a, vf b) {
+    uint16_t lanes; /* from memory straight to a mask register */
+    memcpy(&lanes, (const char *)bits + i / 8, sizeof lanes);
+    return _mm512_mask_mov_ps(b, lanes, a);
+}
 ES_INLINE float vf_greatest(vf a) { return _mm512_reduce_max_ps(a); }
 /* The greatest of each of four vectors. */
 ES_INLINE void vf_greatest4(float *out, vf a, vf b, vf c, vf d) {
@@ -148,6 +157,13 @@ ES_INLINE vf vf_select(uint32_t mask, vf a) {
     const __m256i bit = _mm256_setr_epi32(1, 2, 4, 8, 16, 32, 64, 128);
     const __m256i set = _mm256_and_si256(_mm256_set1_epi32((int)mask), bit);
     return _mm256_and_ps(a, _mm256_castsi256_ps(_mm256_cmpeq_epi32(set, bit)));
+}
+ES_INLINE vf vf_allowed(const uint32_t *bits, int64_t i, vf a, vf b) {
+    /* Every lane's own bit becomes its sign, by which a blend chooses. */
+    const __m256i up = _mm256_sub_epi32(_mm256_setr_epi32(31, 30, 29, 28, 27, 26, 25, 24),
+                                        _mm256_set1_epi32((int)(i % 32)));
+    const __m256i signs = _mm256_sllv_epi32(_mm256_set1_epi32((int)bits[i / 32]), up);
+    return _mm256_blendv_ps(b, a, _mm256_castsi256_ps(signs));
 }
 ES_INLINE float vf_greatest(vf a) {
     __m128 m = _mm_max_ps(_mm256_castps256_ps128(a), _mm256_extractf128_ps(a, 1));
@@ -245,6 +261,12 @@ ES_INLINE vf vf_select(uint32_t mask, vf a) {
     const __m128i set = _mm_and_si128(_mm_set1_epi32((int)mask), bit);
     return _mm_and_ps(a, _mm_castsi128_ps(_mm_cmpeq_epi32(set, bit)));
 }
+ES_INLINE vf vf_allowed(const uint32_t *bits, int64_t i, vf a, vf b) {
+    const __m128i bit = _mm_setr_epi32(1, 2, 4, 8);
+    const __m128i set = _mm_and_si128(_mm_set1_epi32((int)(bits[i / 32] >> (i % 32))), bit);
+    const __m128 removed = _mm_castsi128_ps(_mm_cmpeq_epi32(set, _mm_setzero_si128()));
+    return _mm_or_ps(_mm_andnot_ps(removed, a), _mm_and_ps(removed, b));
+}
 ES_INLINE float vf_greatest(vf a) {
     const __m128 m = _mm_max_ps(a, _mm_movehl_ps(a, a));
     return _mm_cvtss_f32(_mm_max_ss(m, _mm_shuffle_ps(m, m, 1)));
@@ -316,6 +338,10 @@ ES_INLINE vf vf_select(uint32_t mask, vf a) {
     const uint32x4_t set = vceqq_u32(vandq_u32(vdupq_n_u32(mask), bits), bits);
     return vreinterpretq_f32_u32(vandq_u32(vreinterpretq_u32_f32(a), set));
 }
+ES_INLINE vf vf_allowed(const uint32_t *bits, int64_t i, vf a, vf b) {
+    const uint32_t bit[4] = {1, 2, 4, 8};
+    return vbslq_f32(vtstq_u32(vdupq_n_u32(bits[i / 32] >> (i % 32)), vld1q_u32(bit)), a, b);
+}
 ES_INLINE float vf_greatest(vf a) { return vmaxvq_f32(a); }
 ES_INLINE void vf_greatest4(float *out, vf a, vf b, vf c, vf d) {
     vst1q_f32(out, vpmaxq_f32(vpmaxq_f32(a, b), vpmaxq_f32(c, d)));
@@ -363,6 +389,7 @@ ES_INLINE uint32_t vf_ge(vf a, vf b) { return a >= b; }
 ES_INLINE uint32_t vf_gt(vf a, vf b) { return a > b; }
 ES_INLINE uint32_t vf_eq(vf a, vf b) { return a == b; }
 ES_INLINE vf vf_select(uint32_t mask, vf a) { return mask ? a : 0.0f; }
+ES_INLINE vf vf_allowed(const uint32_t *bits, int64_t i, vf a, vf b) { return is_allowed(bits, i) ? a : b; }
 ES_INLINE float vf_greatest(vf a) { return a; }
 ES_INLINE void vf_greatest4(float *out, vf a, vf b, vf c, vf d) {
     out[0] = a;
@@ -430,6 +457,9 @@ ES_INLINE int nan_seen(void) { return 0; }
 #endif
 
 #define W_ALL ((uint32_t)((1ull << W) - 1))
+
+/* Bits i to i + W of a bit set, as comparisons give them; i is a multiple of W. */
+ES_INLINE uint32_t allowed_lanes(const uint32_t *bits, int64_t i) { return bits[i / 32] >> (i % 32) & W_ALL; }
 
 /* So many vectors are worked on at once where an operation waits for the one before it: a processor
  * looks only so far ahead. */

@@ -84,9 +84,6 @@ static int64_t at_least(es_state *st) {
     return floor < alive ? floor : alive;
 }
 
-ES_INLINE int64_t greater(int64_t a, int64_t b) { return a > b ? a : b; }
-ES_INLINE int64_t lesser(int64_t a, int64_t b) { return a < b ? a : b; }
-
 /* A logit below which no token lies within `bits` of the peak; never too high. */
 static float below_peak(float peak, double bits) {
     if (!(bits < 1e30)) return -__builtin_inff();
@@ -211,11 +208,17 @@ static int64_t collect_leading(es_state *st, int64_t k) {
     const int32_t to = spare_list(st);
     find_maxima(v);
     const int64_t chunks = chunks_of(v->n);
-    for (int exact = 0; k <= chunks; exact = 1) {
-        const float threshold = chunk_threshold(v, chunks, k);
+    if (k <= chunks) {
+        float threshold = chunk_threshold(v, chunks, k);
         const int64_t n = collect(v, threshold, s->values[to], s->ids[to]);
-        if (n >= k || threshold == -__builtin_inff() || exact) return n;
-        tighten_maxima(v); /* some were bounds only, and promised too much */
+        if (n >= k || threshold == -__builtin_inff()) return n;
+        /* Some maxima were bounds only, and promised too much. Where some fall, the same share of the next
+         * ones will: so many more are made exact at once. */
+        for (int64_t fell; (fell = tighten_maxima(v, threshold)); threshold = chunk_threshold(v, chunks, k)) {
+            const int64_t more = fell * fell / greater(k - fell, 1);
+            tighten_maxima(v, chunk_threshold(v, chunks, lesser(k + more, chunks)));
+        }
+        return collect(v, threshold, s->values[to], s->ids[to]);
     }
     for (double bits = 12; bits < 1e4; bits *= 1.5) {
         const int64_t n = collect_head(st, bits);

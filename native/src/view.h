@@ -1,7 +1,7 @@
 /* A row under way: its logits as they are by now, and the passes over them.
  *
- * A view is the row as it was given, with a scale and sparse edits that are applied while reading (the
- * caller's memory is never written), or a list of the tokens that are left, ids ascending. */
+ * A view is the row as it was given, with a mask, a scale and sparse edits that are applied while reading
+ * (the caller's memory is never written), or a list of the tokens that are left, ids ascending. */
 #ifndef ES_VIEW_H
 #define ES_VIEW_H
 
@@ -14,6 +14,7 @@ typedef struct es_view {
     int32_t list;            /* which of the scratch lists it is, -1: the row as given */
     int64_t n;
     const int32_t *ids;      /* NULL: element i is token i */
+    const uint32_t *allowed; /* a bit for each element of the row as given, edits aside; NULL: all are left */
     float scale;
     float floor;             /* values below, before the scale, are removed */
     float peak;
@@ -23,11 +24,14 @@ typedef struct es_view {
     const float *edit_values;
     const int32_t *edit_starts; /* [chunks + 1], valid if n_edits */
     float *maxima;           /* [chunks], valid if has_maxima: no element of the chunk is greater */
-    uint8_t *loose;          /* [chunks], valid if n_edits: the greatest element may be less */
+    uint8_t *loose;          /* [chunks], of the row as given: the greatest element may be less */
     int has_maxima;
 } es_view;
 
 ES_INLINE int64_t chunks_of(int64_t n) { return (n + ES_CHUNK - 1) / ES_CHUNK; }
+
+ES_INLINE int64_t greater(int64_t a, int64_t b) { return a > b ? a : b; }
+ES_INLINE int64_t lesser(int64_t a, int64_t b) { return a < b ? a : b; }
 
 ES_INLINE size_t kind_size(int32_t kind) { return kind == ES_FLOAT ? 4 : 2; }
 
@@ -58,27 +62,58 @@ ES_INLINE float value_kind(const void *p, int64_t i, int32_t kind) {
         }                                       \
     } while (0)
 
-/* One chunk, ready to be read: `kind`, `scale` and `floor` say how. */
+/* The same for a view or a chunk; MASKED says whether it has a mask. */
+#define BY_FORM(of, call)              \
+    do {                               \
+        if ((of).allowed) {            \
+            enum { MASKED = 1 };       \
+            BY_KIND((of).kind, call);  \
+        } else {                       \
+            enum { MASKED = 0 };       \
+            BY_KIND((of).kind, call);  \
+        }                              \
+    } while (0)
+
+enum { ES_CHUNK_WORDS = ES_CHUNK / 32 };
+
+/* One chunk, ready to be read: the other fields say how. */
 typedef struct es_chunk {
     const void *p;
+    const uint32_t *allowed; /* [ES_CHUNK_WORDS]; NULL: no mask */
     int32_t kind;
     float scale, floor;
 } es_chunk;
 
+/* Words of a mask over n tokens. */
+ES_INLINE int64_t words_of(int64_t n) { return (n + 31) / 32; }
+
+ES_INLINE int64_t count_allowed(const uint32_t *bits, int64_t words) {
+    int64_t n = 0;
+    for (int64_t w = 0; w < words; w++) n += __builtin_popcount(bits[w]);
+    return n;
+}
+
+/* A vector of a chunk, unscaled; what its mask removes is -inf. */
+ES_INLINE vf load_chunk(es_chunk chunk, int i, int32_t kind, int masked) {
+    const vf x = load_kind(chunk.p, i, kind);
+    return masked ? vf_allowed(chunk.allowed, i, x, vf_set(-__builtin_inff())) : x;
+}
+
 /* Element i of the view as given or listed, without edits. */
 ES_INLINE float unedited(const es_view *v, int64_t i) {
     const float x = value_kind(v->source, i, v->kind);
-    return x < v->floor ? -__builtin_inff() : x * v->scale;
+    return x < v->floor || (v->allowed && !is_allowed(v->allowed, i)) ? -__builtin_inff() : x * v->scale;
 }
 
 static inline void fill_chunk(const es_view *v, int64_t c, float *buffer) {
     const int64_t first = c * ES_CHUNK;
     const int64_t count = v->n - first < ES_CHUNK ? v->n - first : ES_CHUNK;
+    const vf gone = vf_set(-__builtin_inff());
     int64_t i = 0;
     for (; i + W <= count; i += W) {
-        const vf x = load_kind(v->source, first + i, v->kind);
+        const vf x = load_kind(v->source, first + i, v->kind), scaled = vf_mul(x, vf_set(v->scale));
         const uint32_t alive = vf_ge(x, vf_set(v->floor));
-        vf_store(buffer + i, vf_mul(x, vf_set(v->scale)));
+        vf_store(buffer + i, v->allowed ? vf_allowed(v->allowed, first + i, scaled, gone) : scaled);
         if (alive != W_ALL)
             for (int lane = 0; lane < W; lane++)
                 if (!(alive >> lane & 1)) buffer[i + lane] = -__builtin_inff();
@@ -95,10 +130,11 @@ ES_INLINE es_chunk chunk_of(const es_view *v, int64_t c, float *buffer) {
     const int edited = v->n_edits && v->edit_starts[c] != v->edit_starts[c + 1];
     if (!edited && (c + 1) * ES_CHUNK <= v->n) {
         const char *at = (const char *)v->source + (size_t)(c * ES_CHUNK) * kind_size(v->kind);
-        return (es_chunk){at, v->kind, v->scale, v->floor};
+        const uint32_t *const allowed = v->allowed ? v->allowed + c * ES_CHUNK_WORDS : NULL;
+        return (es_chunk){at, allowed, v->kind, v->scale, v->floor};
     }
     fill_chunk(v, c, buffer);
-    return (es_chunk){buffer, ES_FLOAT, 1.0f, -FLT_MAX};
+    return (es_chunk){buffer, NULL, ES_FLOAT, 1.0f, -FLT_MAX};
 }
 
 /* --- greatest values ------------------------------------------------------------------------- */
@@ -124,16 +160,38 @@ ES_INLINE vf chunk_greatest(const void *p, int32_t kind) {
     return vf_max(vf_max(best[0], best[1]), vf_max(best[2], best[3]));
 }
 
-ES_INLINE void scan_whole(const void *source, int64_t whole, int32_t kind, float *maxima) {
-    const size_t step = ES_CHUNK * kind_size(kind);
-    const char *p = source;
+/* The same of what a mask leaves. `given` [4] gathers the greatest of all elements: bad logits are a fault
+ * behind the mask too. */
+ES_INLINE vf chunk_allowed(const void *p, int32_t kind, const uint32_t *allowed, vf *given) {
+    vf best[4];
+    for (int k = 0; k < 4; k++) best[k] = vf_set(-__builtin_inff());
+    for (int i = 0; i < ES_CHUNK; i += 4 * W)
+        for (int k = 0; k < 4; k++) {
+            const vf x = load_kind(p, i + k * W, kind);
+            given[k] = vf_max(x, given[k]);
+            best[k] = vf_allowed(allowed, i + k * W, vf_max(x, best[k]), best[k]);
+        }
+    return vf_max(vf_max(best[0], best[1]), vf_max(best[2], best[3]));
+}
+
+ES_INLINE vf scan_chunk(const es_view *v, int64_t c, int32_t kind, int masked, vf *given) {
+    const char *const p = (const char *)v->source + (size_t)(c * ES_CHUNK) * kind_size(kind);
+    return masked ? chunk_allowed(p, kind, v->allowed + c * ES_CHUNK_WORDS, given) : chunk_greatest(p, kind);
+}
+
+/* The maxima of whole chunks. If `masked` they are those of what the mask leaves, and `peak` becomes the
+ * greatest element of all. */
+ES_INLINE void scan_whole(es_view *v, int64_t whole, int32_t kind, int masked) {
+    vf given[4];
+    for (int k = 0; k < 4; k++) given[k] = vf_set(-__builtin_inff());
     int64_t c = 0;
-    for (; c + 4 <= whole; c += 4, p += 4 * step) {
+    for (; c + 4 <= whole; c += 4) {
         vf best[4];
-        for (int k = 0; k < 4; k++) best[k] = chunk_greatest(p + (size_t)k * step, kind);
-        vf_greatest4(maxima + c, best[0], best[1], best[2], best[3]);
+        for (int k = 0; k < 4; k++) best[k] = scan_chunk(v, c + k, kind, masked, given);
+        vf_greatest4(v->maxima + c, best[0], best[1], best[2], best[3]);
     }
-    for (; c < whole; c++, p += step) maxima[c] = vf_greatest(chunk_greatest(p, kind));
+    for (; c < whole; c++) v->maxima[c] = vf_greatest(scan_chunk(v, c, kind, masked, given));
+    if (masked) v->peak = vf_greatest(vf_max(vf_max(given[0], given[1]), vf_max(given[2], given[3])));
 }
 
 /* The greatest of the chunk maxima, -inf if there are none; behind them is room for a vector. */
@@ -144,14 +202,69 @@ static float greatest_chunk(float *maxima, int64_t chunks) {
     return vf_greatest(best);
 }
 
-/* Chunk maxima and peak of the row as given. Returns an es_row_status. */
+ES_INLINE float greatest_in(es_chunk chunk, int32_t kind, int masked) {
+    if (!masked) return vf_greatest(chunk_greatest(chunk.p, kind));
+    vf given[4] = {vf_set(0.0f), vf_set(0.0f), vf_set(0.0f), vf_set(0.0f)}; /* for nobody */
+    return vf_greatest(chunk_allowed(chunk.p, kind, chunk.allowed, given));
+}
+
+static float chunk_maximum(const es_view *v, int64_t c) {
+    float buffer[ES_CHUNK], best;
+    const es_chunk chunk = chunk_of(v, c, buffer);
+    BY_FORM(chunk, best = greatest_in(chunk, KIND, MASKED));
+    return best < chunk.floor ? -__builtin_inff() : best * chunk.scale;
+}
+
+/* Make the maximum of a chunk exact. */
+static float tighten(es_view *v, int64_t c) {
+    if (v->loose[c]) v->maxima[c] = chunk_maximum(v, c);
+    v->loose[c] = 0;
+    return v->maxima[c];
+}
+
+/* The first chunk at or behind c whose maximum is no less than `bound`, or how many there are. */
+static int64_t next_reaching(const es_view *v, int64_t c, float bound) {
+    const int64_t chunks = chunks_of(v->n);
+    for (; c < chunks; c += W) {
+        const uint32_t reaching = vf_ge(vf_load(v->maxima + c), vf_set(bound));
+        if (reaching) return lesser(c + __builtin_ctz(reaching), chunks);
+    }
+    return chunks;
+}
+
+/* Make the maxima of at least `bound` exact; how many fall below it by that. */
+static int64_t tighten_maxima(es_view *v, float bound) {
+    int64_t fell = 0;
+    for (int64_t c = -1; (c = next_reaching(v, c + 1, bound)) < chunks_of(v->n);) fell += tighten(v, c) < bound;
+    return fell;
+}
+
+/* Behind a mask or edits: the peak, by making the maxima exact that could be it. The one that promises most is
+ * the first: if it holds, hardly any other is looked at. */
+static void find_peak(es_view *v) {
+    const int64_t chunks = chunks_of(v->n);
+    v->peak = tighten(v, next_reaching(v, 0, greatest_chunk(v->maxima, chunks)));
+    for (int64_t c = -1; (c = next_reaching(v, c + 1, v->peak)) < chunks;) {
+        const float best = tighten(v, c);
+        v->peak = best > v->peak ? best : v->peak;
+    }
+}
+
+/* Where registers hold masks, a pass reads one along at next to no cost. Elsewhere the bits have to be spread
+ * over the lanes, which takes longer than to find a maximum: there the maxima are at first those without
+ * the mask. */
+#define ES_SCANS_MASKS (W == 16)
+
+/* Chunk maxima and peak of the row as given, behind its mask. Returns an es_row_status. */
 static int32_t scan_row(es_view *v) {
-    const int64_t whole = v->n / ES_CHUNK;
+    const int64_t whole = v->n / ES_CHUNK, chunks = chunks_of(v->n);
+    const int masked = v->allowed && ES_SCANS_MASKS;
     nan_watch();
-    BY_KIND(v->kind, scan_whole(v->source, whole, KIND, v->maxima));
+    if (masked) BY_KIND(v->kind, scan_whole(v, whole, KIND, ES_SCANS_MASKS));
+    else BY_KIND(v->kind, scan_whole(v, whole, KIND, 0));
     int bad = nan_seen();
-    float peak = greatest_chunk(v->maxima, whole);
-    if (whole * ES_CHUNK < v->n) {
+    float peak = masked ? v->peak : greatest_chunk(v->maxima, whole);
+    if (whole < chunks) {
         float last = -__builtin_inff();
         for (int64_t i = whole * ES_CHUNK; i < v->n; i++) {
             const float x = value_kind(v->source, i, v->kind);
@@ -164,13 +277,12 @@ static int32_t scan_row(es_view *v) {
     v->peak = peak;
     v->has_maxima = 1;
     if (bad || !(peak <= ES_LOGIT_LIMIT)) return ES_ROW_BAD_LOGITS;
-    return peak < -ES_LOGIT_LIMIT ? ES_ROW_EMPTY : ES_ROW_OK;
-}
-
-static float chunk_maximum(const es_view *v, int64_t c) {
-    float buffer[ES_CHUNK];
-    fill_chunk(v, c, buffer);
-    return vf_greatest(chunk_greatest(buffer, ES_FLOAT));
+    memset(v->loose, v->allowed && !masked, (size_t)chunks);
+    if (v->allowed) {
+        v->loose[chunks - 1] = 1;
+        find_peak(v);
+    }
+    return v->peak < -ES_LOGIT_LIMIT ? ES_ROW_EMPTY : ES_ROW_OK;
 }
 
 /* Chunk maxima and peak of any view. */
@@ -192,36 +304,10 @@ static float value_at(const es_view *v, int64_t i) {
     return unedited(v, i);
 }
 
-/* After edits: the peak, by making the maxima exact that could be it. */
-static void find_peak(es_view *v) {
-    const int64_t chunks = chunks_of(v->n);
-    for (;;) {
-        const float peak = v->peak = greatest_chunk(v->maxima, chunks);
-        int exact = 1;
-        for (int64_t c = 0; c < chunks; c++)
-            if (v->loose[c] && v->maxima[c] == peak) {
-                v->maxima[c] = chunk_maximum(v, c);
-                v->loose[c] = 0;
-                exact = 0;
-            }
-        if (exact) return;
-    }
-}
-
-/* After edits: make all maxima exact. */
-static void tighten_maxima(es_view *v) {
-    for (int64_t c = 0; v->n_edits && c < chunks_of(v->n); c++)
-        if (v->loose[c]) {
-            v->maxima[c] = chunk_maximum(v, c);
-            v->loose[c] = 0;
-        }
-}
-
 /* The first element that has the peak's value. */
 static int64_t first_best(es_view *v) {
     find_maxima(v);
-    int64_t c = 0;
-    while (v->maxima[c] != v->peak) c++;
+    const int64_t c = next_reaching(v, 0, v->peak);
     float buffer[ES_CHUNK];
     fill_chunk(v, c, buffer);
     int64_t i = 0;
@@ -232,14 +318,15 @@ static int64_t first_best(es_view *v) {
 
 /* --- lists ------------------------------------------------------------------------------------ */
 
-ES_INLINE int64_t collect_chunk(es_chunk chunk, int32_t kind, int strict, float threshold, int32_t first,
-                                const int32_t *own, float *values, int32_t *ids, int64_t n) {
+ES_INLINE int64_t collect_chunk(es_chunk chunk, int32_t kind, int masked, int strict, float threshold,
+                                int32_t first, const int32_t *own, float *values, int32_t *ids, int64_t n) {
     const vf scale = vf_set(chunk.scale), least = vf_set(threshold), floor = vf_set(chunk.floor);
     for (int i = 0; i < ES_CHUNK; i += W) {
         const vf x = load_kind(chunk.p, i, kind);
         const vf scaled = vf_mul(x, scale);
         uint32_t mask = vf_ge(scaled, least);
         if (strict) mask &= vf_ge(x, floor);
+        if (masked) mask &= allowed_lanes(chunk.allowed, i);
         if (mask) {
             if (own) n = vf_append_ids(values, ids, n, scaled, own + i, mask);
             else n = vf_append(values, ids, n, scaled, first + i, mask);
@@ -267,20 +354,20 @@ static int64_t collect(const es_view *v, float threshold, float *values, int32_t
             memcpy(tail, own, (size_t)(v->n - first) * sizeof *own);
             own = tail;
         }
-        BY_KIND(chunk.kind, n = collect_chunk(chunk, KIND, strict, threshold, first, own, values, ids, n));
+        BY_FORM(chunk, n = collect_chunk(chunk, KIND, MASKED, strict, threshold, first, own, values, ids, n));
     }
     return n;
 }
 
-ES_INLINE int64_t count_at_least(const void *p, int32_t kind, float floor) {
+ES_INLINE int64_t count_alive_in(es_chunk chunk, int32_t kind, int masked) {
+    const vf floor = vf_set(chunk.floor);
     int64_t n = 0;
-    for (int i = 0; i < ES_CHUNK; i += W) n += __builtin_popcount(vf_ge(load_kind(p, i, kind), vf_set(floor)));
+    for (int i = 0; i < ES_CHUNK; i += W)
+        n += __builtin_popcount(vf_ge(load_chunk(chunk, i, kind, masked), floor));
     return n;
 }
 
-static int64_t chunk_alive(es_chunk chunk) {
-    BY_KIND(chunk.kind, return count_at_least(chunk.p, KIND, chunk.floor));
-}
+static int64_t chunk_alive(es_chunk chunk) { BY_FORM(chunk, return count_alive_in(chunk, KIND, MASKED)); }
 
 /* --- weights ---------------------------------------------------------------------------------- */
 
@@ -292,14 +379,15 @@ typedef struct es_mass {
     int64_t information;  /* sum of u */
 } es_mass;
 
-ES_INLINE es_mass chunk_mass(es_chunk chunk, int32_t kind, int scaled, float peak, int far, int informed) {
+ES_INLINE es_mass chunk_mass(es_chunk chunk, int32_t kind, int masked, int scaled, float peak, int far,
+                             int informed) {
     const vf scale = vf_set(chunk.scale), top = vf_set(peak);
     vi near_sum = vi_zero(), near_bits = vi_zero();
     vl sum = vl_zero(), bits = vl_zero();
     for (int i = 0; i < ES_CHUNK; i += W_ABREAST * W) {
         vf y[W_ABREAST], p[W_ABREAST];
         vi w[W_ABREAST];
-        EACH(k) y[k] = load_kind(chunk.p, i + k * W, kind);
+        EACH(k) y[k] = load_chunk(chunk, i + k * W, kind, masked);
         if (scaled) EACH(k) y[k] = vf_mul(y[k], scale);
         vf_distances(y, top);
         EACH(k) p[k] = y[k];
@@ -321,9 +409,9 @@ ES_INLINE es_mass chunk_mass(es_chunk chunk, int32_t kind, int scaled, float pea
 }
 
 ES_INLINE es_mass chunk_mass_any(es_chunk chunk, float peak, int far, int informed) {
-    if (!far) BY_KIND(chunk.kind, return chunk_mass(chunk, KIND, 1, peak, 0, informed));
-    if (chunk.scale != 1.0f) BY_KIND(chunk.kind, return chunk_mass(chunk, KIND, 1, peak, 1, informed));
-    BY_KIND(chunk.kind, return chunk_mass(chunk, KIND, 0, peak, 1, informed));
+    if (!far) BY_FORM(chunk, return chunk_mass(chunk, KIND, MASKED, 1, peak, 0, informed));
+    if (chunk.scale != 1.0f) BY_FORM(chunk, return chunk_mass(chunk, KIND, MASKED, 1, peak, 1, informed));
+    BY_FORM(chunk, return chunk_mass(chunk, KIND, MASKED, 0, peak, 1, informed));
 }
 
 /* The view's total weight, and in `sums` every chunk's. */
@@ -353,13 +441,13 @@ typedef struct es_bounds {
 
 /* Adds a chunk's 2^y to W sums, from above: between whole bits a straight line, which is at most 1.0615
  * times as high. */
-ES_INLINE void chunk_bound(es_chunk chunk, int32_t kind, float peak, double *totals) {
+ES_INLINE void chunk_bound(es_chunk chunk, int32_t kind, int masked, float peak, double *totals) {
     const vf scale = vf_set(chunk.scale), top = vf_set(peak);
     vf sums[W_ABREAST];
     EACH(k) sums[k] = vf_set(0.0f);
     for (int i = 0; i < ES_CHUNK; i += W_ABREAST * W) {
         vf y[W_ABREAST];
-        EACH(k) y[k] = vf_mul(load_kind(chunk.p, i + k * W, kind), scale);
+        EACH(k) y[k] = vf_mul(load_chunk(chunk, i + k * W, kind, masked), scale);
         vf_distances(y, top);
         EACH(k) y[k] = vf_line(y[k]);
         EACH(k) sums[k] = vf_add(sums[k], y[k]);
@@ -375,7 +463,7 @@ static es_bounds bound_mass(const es_view *v) {
     for (int64_t c = 0; c < chunks_of(v->n); c++) {
         if (!(es_distance(v->maxima[c], v->peak) >= -31.0f)) continue;
         const es_chunk chunk = chunk_of(v, c, buffer);
-        BY_KIND(chunk.kind, chunk_bound(chunk, KIND, v->peak, totals));
+        BY_FORM(chunk, chunk_bound(chunk, KIND, MASKED, v->peak, totals));
     }
     double most = 0;
     for (int lane = 0; lane < W; lane++) most += totals[lane];
@@ -430,8 +518,9 @@ ES_INLINE void add_lanes(double *sums, const vf *lanes) {
     }
 }
 
-/* `checked`: removed tokens count as +0, and not as tokens. Otherwise none may be removed. */
-ES_INLINE void chunk_moments(es_chunk chunk, int32_t kind, int scaled, int checked, float peak, es_moments *m) {
+/* `checked`: removed tokens count as +0, and not as tokens. Otherwise none may be removed but by the mask. */
+ES_INLINE void chunk_moments(es_chunk chunk, int32_t kind, int masked, int scaled, int checked, float peak,
+                             es_moments *m) {
     const vf scale = vf_set(chunk.scale), floor = vf_set(chunk.floor), top = vf_set(peak);
     vf sums[64 / W], squares[64 / W];
     int n = 0;
@@ -440,26 +529,27 @@ ES_INLINE void chunk_moments(es_chunk chunk, int32_t kind, int scaled, int check
         EACH(k) sum[k] = square[k] = vf_set(0.0f);
         for (int block = 0; block < ES_CHUNK; block += 64) {
             vf x[W_ABREAST];
-            EACH(k) x[k] = load_kind(chunk.p, block + (first + k) * W, kind);
+            EACH(k) x[k] = load_chunk(chunk, block + (first + k) * W, kind, masked && checked);
             uint32_t alive[W_ABREAST];
             if (checked) EACH(k) alive[k] = vf_ge(x[k], floor);
             if (scaled) EACH(k) x[k] = vf_mul(x[k], scale);
             EACH(k) x[k] = vf_sub(x[k], top);
             if (checked) EACH(k) x[k] = vf_select(alive[k], x[k]);
+            else if (masked) EACH(k) x[k] = vf_allowed(chunk.allowed, block + (first + k) * W, x[k], vf_set(0.0f));
             if (checked) EACH(k) n += __builtin_popcount(alive[k]);
             EACH(k) sum[k] = vf_add(sum[k], x[k]);
             EACH(k) x[k] = vf_mul(x[k], x[k]);
             EACH(k) square[k] = vf_add(square[k], x[k]);
         }
     }
-    m->n += checked ? n : ES_CHUNK;
+    m->n += checked ? n : masked ? count_allowed(chunk.allowed, ES_CHUNK_WORDS) : ES_CHUNK;
     add_lanes(m->sum, sums);
     add_lanes(m->squares, squares);
 }
 
 ES_INLINE void chunk_moments_any(es_chunk chunk, int checked, float peak, es_moments *m) {
-    if (chunk.scale == 1.0f) BY_KIND(chunk.kind, chunk_moments(chunk, KIND, 0, checked, peak, m));
-    else BY_KIND(chunk.kind, chunk_moments(chunk, KIND, 1, checked, peak, m));
+    if (chunk.scale == 1.0f) BY_FORM(chunk, chunk_moments(chunk, KIND, MASKED, 0, checked, peak, m));
+    else BY_FORM(chunk, chunk_moments(chunk, KIND, MASKED, 1, checked, peak, m));
 }
 
 static double fold(const double *lanes) {
