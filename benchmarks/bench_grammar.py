@@ -1,9 +1,11 @@
-"""What a grammar adds to a step: its masks, filled with the step or before it, and the accepts behind it."""
+"""What a grammar adds to a step: its masks, filled with the step or before it, and the accepts behind it; and
+what masks of any density add to a run."""
 
 from __future__ import annotations
 
 from functools import cache, partial
 
+import numpy as np
 import pytest
 
 from engine_sampler import Scheduler, Tokenizer
@@ -12,9 +14,10 @@ from engine_sampler.grammar.compiled import CompiledGrammar
 from engine_sampler.grammar.grammar import Grammar
 
 from . import rows
-from .cases import MAIN, Shape, params_of
+from .cases import MAIN, MASKED_CASES, SHARES, Shape, params_of
+from .engines import Engine
 from .measure import Work, measure, nothing
-from .results import GRAMMAR, GRAMMAR_AHEAD, STEP
+from .results import GRAMMAR, GRAMMAR_AHEAD, MASKED, STEP, masked
 
 REQUESTS = 64
 CASE = "default chain"
@@ -47,3 +50,15 @@ def bench_step_with_a_grammar(benchmark, case):
     work = Work(partial(bound.step, logits), bound.prepare if case == GRAMMAR_AHEAD else nothing)
     measure(benchmark, work, STEP, shape, {"without": Work(partial(free.step, logits))})
     assert len(bound.request_ids) == REQUESTS
+
+
+@pytest.mark.parametrize("share", SHARES)
+@pytest.mark.parametrize("batch", [1, REQUESTS])
+@pytest.mark.parametrize("case", MASKED_CASES)
+def bench_run_behind_masks(benchmark, case, batch, share):
+    random = np.random.default_rng(0)
+    allowed = random.random((batch, MAIN)) < share
+    bitmask = np.packbits(allowed, axis=1, bitorder="little").view("<i4").astype(np.int32)
+    engine = Engine.of(Shape(case, MAIN, batch))
+    shape = Shape(masked(case, share), MAIN, batch)
+    measure(benchmark, engine.behind(bitmask), MASKED, shape, {"without": engine.run})

@@ -55,6 +55,10 @@ MIXTURE = ("greedy", "min_p", "default chain", "top_n_sigma", "temperature")
 HALVED = ("greedy", "min_p", "default chain", "top_n_sigma")
 """Measured with bfloat16 too: what reads more than it computes."""
 THREADED = ("default chain", "top_p", "typical_p")
+MASKED_CASES = ("greedy", "min_p", "default chain", "penalties, DRY, default chain", "temperature")
+SHARES = (1.0, 0.99, 0.5, 0.2, 0.001)
+"""Of all tokens that masks allow, anywhere in the vocabulary. Nearly all in the text of a string, a handful
+where a key or a bracket is due."""
 
 
 class Shape(NamedTuple):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Sequence
+from dataclasses import replace
 from functools import cache, partial
 from typing import Any
 
@@ -85,6 +86,13 @@ class Engine:
         """The backend's `run` of the last step's batch, with a new token each time if the engine grows."""
         kind = type(self._backend).__mro__[2]  # without the keeping
         return Work(partial(kind.run, self._backend, self._backend.batch), self._before)
+
+    def behind(self, bitmask: np.ndarray) -> Work:
+        """The same with a mask on every row, int32 [rows, ceil(vocab / 32)]."""
+        kind, batch = type(self._backend).__mro__[2], self._backend.batch
+        groups = [replace(group, masked=True) for group in batch.groups]
+        given = replace(batch, groups=groups, bitmask=bitmask, cache={})
+        return Work(partial(kind.run, self._backend, given), self._before)
 
     @property
     def kernels(self) -> Work:

@@ -10,7 +10,7 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 
 from .bars import PEAKED, Bar, of_case, others, tally
-from .cases import BATCHES, CASES, FLAT, KEY_CASES, MAIN, PEERS_STEPS, TINY, Shape
+from .cases import BATCHES, CASES, FLAT, KEY_CASES, MAIN, MASKED_CASES, PEERS_STEPS, SHARES, TINY, Shape
 from .plot import draw
 from .results import (
     ADD_AND_REMOVE,
@@ -19,6 +19,7 @@ from .results import (
     FLOOR,
     GRAMMAR,
     GRAMMAR_AHEAD,
+    MASKED,
     MULTINOMIAL,
     NUMPY_RUN,
     NUMPY_STEP,
@@ -28,6 +29,7 @@ from .results import (
     TRANSFORMERS,
     UNFILLED,
     Results,
+    masked,
 )
 from .rows import VOCABULARIES
 
@@ -66,6 +68,8 @@ def report(results: Results) -> str:
             many_rows(results),
             "### Other vocabularies, microseconds per row",
             elsewhere(results),
+            "### Behind masks, times a run without",
+            behind_masks(results),
             "### What surrounds a step, microseconds",
             surroundings(results),
             noise(results),
@@ -173,6 +177,16 @@ def elsewhere(results: Results) -> str:
             "than llama.cpp",
         )
     ]
+    return table(["settings", *heads], rows)
+
+
+def behind_masks(results: Results) -> str:
+    cells = [(batch, share) for batch in (1, 64) for share in SHARES]
+    rows = [
+        [case] + [times(results.times(MASKED, Shape(masked(case, s), MAIN, n), "without")) for n, s in cells]
+        for case in MASKED_CASES
+    ]
+    heads = [f"{n} row{'s' * (n > 1)}, {share:.1%} allowed" for n, share in cells]
     return table(["settings", *heads], rows)
 
 

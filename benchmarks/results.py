@@ -22,6 +22,12 @@ SETTINGS = "SamplingParams of the default chain"
 GRAMMAR, GRAMMAR_AHEAD = "default chain, JSON", "default chain, JSON, masks filled before"
 """Steps under a grammar, beside those without."""
 TEXT = "greedy, text and three stop strings"
+MASKED = "run behind masks"
+
+
+def masked(case: str, share: float) -> str:
+    """The name of a case behind masks that allow so many of all tokens."""
+    return f"{case}, {share:.2%} allowed"
 
 
 def threads(busy: bool) -> str:
