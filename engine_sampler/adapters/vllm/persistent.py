@@ -1,0 +1,86 @@
+"""The persistent batch of vLLM's V1 model runner: rows that requests enter, leave and change."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from .._tensors import dtype_name, like, to_numpy
+from .requests import Followed, Requests
+
+
+@dataclass(eq=False)
+class _Member:
+    """A request in the batch. `output` is vLLM's own list, which grows by every token."""
+
+    followed: Followed
+    prompt: Sequence[int]
+    output: Sequence[int]
+
+    def catch_up(self, requests: Requests, width: int) -> None:
+        """Bring the request up to `output`; it starts anew where vLLM has taken tokens back."""
+        followed = self.followed
+        if len(self.output) < followed.taken:
+            requests.close(followed)
+        if not followed.begun:
+            output = _certain(self.output)
+            requests.begin(followed, self.prompt, output, width)
+        else:
+            output = _certain(self.output[followed.taken :])
+            requests.extend(followed, output)
+        followed.taken += len(output)
+
+
+class PersistentBatch:
+    """Who has which row, kept by V1's batch updates."""
+
+    def __init__(self, requests: Requests) -> None:
+        self._requests = requests
+        self._members: dict[int, _Member] = {}
+
+    def update(self, update: Any) -> None:
+        """Apply a `BatchUpdate`, or None for no change: removals, then arrivals, then moves.
+
+        Who enters a row drives out who is there.
+        """
+        if update is None:
+            return
+        for row in update.removed:
+            self._leave(row)
+        for row, params, prompt, output in update.added:
+            self._leave(row)
+            followed = self._requests.open(params)
+            if followed is not None:
+                self._members[row] = _Member(followed, prompt or (), output)
+        for source, target, direction in update.moved:
+            displaced = self._members.pop(target, None)
+            if (member := self._members.pop(source, None)) is not None:
+                self._members[target] = member
+            if displaced is not None and direction.name == "SWAP":
+                self._members[source] = displaced
+            elif displaced is not None:
+                self._requests.close(displaced.followed)
+
+    def apply(self, logits: Any) -> Any:
+        """Edit the rows of `logits` [rows, width] whose requests asked for it, in place."""
+        width = int(logits.shape[1])
+        for row, member in self._members.items():
+            if row < len(logits) and not member.followed.refused:
+                member.catch_up(self._requests, width)
+        rows = [row for row, member in self._members.items() if row < len(logits) and member.followed.begun]
+        if rows:
+            followed = [self._members[row].followed for row in rows]
+            processed = self._requests.process(to_numpy(logits[rows]), followed)
+            logits[rows] = like(logits, processed, dtype_name(logits))
+        return logits
+
+    def _leave(self, row: int) -> None:
+        member = self._members.pop(row, None)
+        if member is not None:
+            self._requests.close(member.followed)
+
+
+def _certain(output: Sequence[int]) -> Sequence[int]:
+    """What stands before the first −1, vLLM's placeholder for a token that is still being drawn."""
+    return output[: output.index(-1)] if -1 in output else output
