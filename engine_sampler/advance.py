@@ -62,18 +62,19 @@ class Step:
         asked = self._slots.watched(tokens)
         hit = np.count_nonzero(asked) > 0
         refused: list[int] = []
+        over: list[int] = []
         logprobs: dict[int, float] = {}
         if hit or roster.masked or roster.scored or batch.errors.count(None) < self._n:
-            refused, logprobs = self._judge(roster, where, batch, tokens)
+            refused, over, logprobs = self._judge(roster, where, batch, tokens)
         self._extend(roster, tokens, notes, refused)
         found = self._read(roster, tokens, refused) if roster.streamed else {}
         due = self._slots.due(roster.slots)
-        if not hit and not found and due is None and roster.always is None:
+        if not (hit or found or over) and due is None and roster.always is None:
             return refused
         for more in (due, roster.always):
             if more is not None:
                 asked |= more
-        asked[list(found)] = True
+        asked[[*found, *over]] = True
         asked[refused] = False
         places = np.flatnonzero(asked).tolist()
         for place in places:
@@ -119,13 +120,15 @@ class Step:
 
     def _judge(
         self, roster: Roster, where: np.ndarray, batch: Batch, tokens: np.ndarray
-    ) -> tuple[list[int], dict[int, float]]:
-        """The places whose tokens do not count, and the logprobs by which siblings compete, by place."""
+    ) -> tuple[list[int], list[int], dict[int, float]]:
+        """The places whose tokens do not count, those whose grammars are over, and the logprobs by which
+        siblings compete, by place."""
         refused = self._faulty(roster, where, batch, tokens)
         logprobs = self._score(roster, where, batch, tokens, refused) if roster.scored else {}
-        refused += self._inadmissible(roster, tokens, refused)
+        inadmissible, over = self._admit(roster, tokens, refused)
+        refused += inadmissible
         self.token_ids[where[refused]] = -1
-        return refused, logprobs
+        return refused, over, logprobs
 
     def _faulty(self, roster: Roster, where: np.ndarray, batch: Batch, tokens: np.ndarray) -> list[int]:
         """The places whose rows gave no token; their requests end with the reason."""
@@ -164,13 +167,20 @@ class Step:
                     logprobs[place] = logprob
         return logprobs
 
-    def _inadmissible(self, roster: Roster, tokens: np.ndarray, refused: list[int]) -> list[int]:
-        """The places whose grammar refuses the token; their requests end."""
-        return [
-            place
-            for place in roster.masked
-            if place not in refused and not roster.requests[place].admits(int(tokens[place]))
-        ]
+    def _admit(self, roster: Roster, tokens: np.ndarray, refused: list[int]) -> tuple[list[int], list[int]]:
+        """Give the grammars their tokens: the places of those that refuse theirs, whose requests end, and of
+        those that are over."""
+        inadmissible, over = [], []
+        requests, token_ids = roster.requests, tokens.tolist()
+        for place in roster.masked:
+            if refused and place in refused:
+                continue
+            request = requests[place]
+            if not request.admits(token_ids[place]):
+                inadmissible.append(place)
+            elif request.grammar_ends() or not request.live:
+                over.append(place)
+        return inadmissible, over
 
     def _read(self, roster: Roster, tokens: np.ndarray, refused: list[int]) -> dict[int, Found]:
         """Give the texts their tokens, but for the places `refused`; what was found there, by place."""

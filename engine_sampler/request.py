@@ -125,16 +125,12 @@ class Request:
         return bitmask[0]
 
     def attention(self) -> Attention:
-        """After which tokens `follow` must be called; after all others it need not be."""
+        """After which tokens `follow` must be called, besides those that end a grammar or a text; after all
+        others it need not be."""
         watches = [w for w in self._watches if w is not None]
         prompt = self.entry.history.prompt_length
         lengths = [prompt + w.output_length for w in watches if w.output_length is not None]
-        always = (
-            len(watches) < len(self._watches)
-            or self.matcher is not None
-            or self.raw_logprobs is not None
-            or bool(self.entry.eager)
-        )
+        always = len(watches) < len(self._watches) or self.raw_logprobs is not None or bool(self.entry.eager)
         return Attention(
             np.unique(np.array([t for w in watches for t in w.token_ids], np.int64)),
             min([*lengths, AMPLE if self.max_model_len is None else self.max_model_len]),
@@ -174,10 +170,28 @@ class Request:
         """Give the grammar its next token; one that it refuses ends the request."""
         if self.matcher is None:
             return True
-        accepted = bool(self._guarded("the grammar", lambda: self.matcher.accept(token_id)))
-        if not accepted and self.live:
+        self.mask_ready = False
+        try:
+            if self.matcher.accept(token_id):
+                return True
             self.fail(f"the grammar refuses token {token_id}")
-        return accepted
+        except Exception as error:
+            self.fail(f"the grammar failed: {type(error).__name__}: {error}")
+        return False
+
+    def grammar_ends(self) -> bool:
+        """Whether the grammar's text is over: EOS came, or there is no EOS and nothing else can follow. A
+        grammar that fails to say ends the request."""
+        try:
+            if self.matcher.is_terminated():
+                return True
+            if self._has_eos or not self.matcher.is_accepting():
+                return False
+            mask = self.mask()
+            return mask is not None and not mask.any()
+        except Exception as error:
+            self.fail(f"the grammar failed: {type(error).__name__}: {error}")
+            return False
 
     def read(self, token_id: int) -> Found:
         """Give the text its next token: the ends that text criteria find in it, the earliest first."""
@@ -196,7 +210,6 @@ class Request:
 
         found  what `read` said of the token.
         """
-        self.mask_ready = False
         if self.raw_logprobs is not None:
             self.raw_logprobs.append(logprob or 0.0)
         try:
@@ -320,15 +333,6 @@ class Request:
             self.raw_logprobs = [0.0] * len(output)
         self._sent = len(output) if self.stream is not None else 0
 
-    def _grammar_ends(self) -> bool:
-        """Whether the grammar's text is over: EOS came, or there is no EOS and nothing else can follow."""
-        if self.matcher.is_terminated():
-            return True
-        if self._has_eos or not self.matcher.is_accepting():
-            return False
-        mask = self.mask()
-        return mask is not None and not mask.any()
-
     def _guarded(self, who: str, work: Callable[[], Any]) -> Any:
         """Do `work` of a plugin; if it raises, the request ends with an error that names it."""
         faults: list[str] = []
@@ -373,8 +377,8 @@ class Request:
                 verdict = verdict or said
         if verdict is None:
             verdict = self._text_verdict(found)
-        if verdict is None and self.matcher is not None:
-            verdict = StopVerdict(None) if self._guarded("the grammar", self._grammar_ends) else None
+        if verdict is None and self.matcher is not None and self.grammar_ends():
+            verdict = StopVerdict(None)
         if verdict is None and limit is None and self._is_full():
             limit = StopVerdict("max_model_len", "length")
         return verdict or limit

@@ -47,6 +47,13 @@ class _Party(NamedTuple):
     ids: list[RequestId]
     requests: list[Request]
     everyone: bool
+    searches: bool
+    """Whether beam searches are among them."""
+
+    @classmethod
+    def of(cls, requests: list[Request], everyone: bool) -> _Party:
+        searches = any(request.group is not None for request in requests)
+        return cls([request.id for request in requests], requests, everyone, searches)
 
 
 class _Busy:
@@ -306,8 +313,9 @@ class Scheduler:
         ValueError or TypeError for wrong ids and arrays before anything changes.
         """
         with self._busy:
-            requests = self._named(request_ids)
-            if any(r.group is not None for r in requests):
+            party = self._party_of(request_ids)
+            requests = party.requests
+            if party.searches:
                 self._check_groups(requests, draft_token_ids)
                 outcome = self._run_beams(self._rows(logits, len(requests)), requests)
             elif draft_token_ids is None:
@@ -476,20 +484,22 @@ class Scheduler:
 
     def _named(self, request_ids: Sequence[RequestId] | None) -> list[Request]:
         """The requests of these ids, default all; the same list as long as they are the same."""
+        return self._party_of(request_ids).requests
+
+    def _party_of(self, request_ids: Sequence[RequestId] | None) -> _Party:
+        """The party of these ids, default all; the same as long as they are the same."""
         with self._lock:
             party = self._party
             if request_ids is None:
                 if party is None or not party.everyone:
-                    requests = [r for r in self._live.values() if r.slot >= 0]
-                    party = self._party = _Party([r.id for r in requests], requests, True)
-                return party.requests
+                    party = self._party = _Party.of([r for r in self._live.values() if r.slot >= 0], True)
+                return party
             ids = list(request_ids)
             if party is None or party.ids != ids:
                 if len(set(ids)) != len(ids):
                     raise RequestError(f"request_ids={ids!r} names a request twice")
-                requests = [self._alive(r) for r in ids]
-                party = self._party = _Party(ids, requests, ids == list(self._live))
-            return party.requests
+                party = self._party = _Party.of([self._alive(r) for r in ids], ids == list(self._live))
+            return party
 
     def _rows(self, logits: Any, count: int) -> LogitRows:
         rows = LogitRows(logits, self.vocabulary.size)

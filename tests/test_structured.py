@@ -154,7 +154,7 @@ def test_a_text_may_end_by_max_tokens_and_by_stop_tokens_before_its_grammar_allo
     (short,) = generate(SamplingParams(regex="a{50}", max_tokens=3))
     assert (short.finish_reason, short.stop_reason, len(short.token_ids)) == ("length", "max_tokens", 3)
     (stopped,) = generate(SamplingParams(regex="ac{50}", stop_token_ids=[ord("c")]))
-    assert (stopped.text, stopped.finish_reason, stopped.stop_reason) == ("ac", "stop", ord("c"))
+    assert (stopped.text, stopped.finish_reason, stopped.stop_reason) == ("a", "stop", ord("c"))
 
 
 def test_a_grammar_at_its_end_overrides_ignore_eos_and_min_tokens() -> None:
