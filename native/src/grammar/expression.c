@@ -32,7 +32,7 @@ static void describe(es_expressions *x, es_expression *n);
 
 static int32_t add_node(es_expressions *x, uint64_t hash, int kind, int32_t a, int32_t b, int32_t c)
 {
-    es_expression node = {.kind = (uint8_t)kind, .a = a, .b = b, .c = c, .bounded = -1, .loose = -1};
+    es_expression node = {.kind = (uint8_t)kind, .a = a, .b = b, .c = c, .bounded = -1, .loose = -1, .idle = UINT64_MAX};
     describe(x, &node);
     ES_PUSH(x->pool, x->nodes, node);
     es_set_add(x->pool, &x->by_content, hash, x->nodes.count - 1);
@@ -584,7 +584,7 @@ void es_expressions_open(es_expressions *x, es_pool *pool, int32_t longest_token
     memset(&all, 0xff, sizeof all);
     ES_PUSH(pool, x->nodes, (es_expression){0});  /* ES_ANYTHING comes before what it repeats */
     const int32_t any = es_make_intern(x, CLASS, es_make_intern_set(x, &all), 0, 0);
-    es_expression anything = {.kind = REPEAT, .a = any, .b = 0, .c = -1, .bounded = place, .loose = place};
+    es_expression anything = {.kind = REPEAT, .a = any, .b = 0, .c = -1, .bounded = place, .loose = place, .idle = UINT64_MAX};
     describe(x, &anything);
     x->nodes.at[place] = anything;
     const int32_t key[4] = {REPEAT, any, 0, -1};

@@ -63,6 +63,7 @@ typedef struct es_expression {
     int32_t *steps;    /* [256] what follows each byte, -1: not known yet; NULL: none is known */
     int32_t bounded;   /* es_expression_bounded of it for the longest token, -1: not known yet */
     int32_t loose;     /* es_expression_loose of it, -1: not known yet */
+    uint64_t idle;     /* es_expression_idle of it, UINT64_MAX: not known yet */
 } es_expression;
 
 typedef struct es_automaton {  /* of an expression that was given as one */
@@ -163,6 +164,15 @@ int32_t es_expression_bounded(es_expressions *x, int32_t e, int32_t bytes);
 /* An expression that matches what `e` does and more, and that many others have in common: without what
  * is excluded, or without the end of a long count. `e` itself where there is none. */
 int32_t es_expression_loose(es_expressions *x, int32_t e);
+
+/* The classes of characters (characters.h) behind each of which `e` is what it was before. */
+uint64_t es_expression_idle(es_expressions *x, int32_t e);
+
+/* Let es_expression_loose of `e` be `e` from now on. */
+static inline void es_expression_forget_loose(es_expressions *x, int32_t e)
+{
+    x->nodes.at[e].loose = e;
+}
 
 /* Where `e` is something repeated at least some times, and then one byte that does not begin it: the same
  * repeated any number of times. `e` itself where it is not. */

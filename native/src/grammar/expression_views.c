@@ -1,5 +1,8 @@
 /* expression_views.c: other expressions that stand for one, and how one can be over; see expression.h. */
+#include "characters.h"
 #include "expression_make.h"
+
+enum { IDLE_STEPS = 4096 };  /* that are taken to find out about the characters that begin with one byte */
 
 int32_t es_expression_bounded(es_expressions *x, int32_t e, int32_t bytes)
 {
@@ -113,6 +116,39 @@ es_bytes es_expression_differing(es_expressions *x, int32_t e, int32_t whole)
         memset(&out, 0xff, sizeof out);
     }
     return out;
+}
+
+/* Whether all that `at` becomes behind the rest of a character is `home`. */
+static bool comes_home(es_expressions *x, int32_t home, int32_t at, es_within within, int *steps)
+{
+    int32_t before = ES_EMPTY;
+    for (int byte = within.low; byte <= within.high; ++byte) {
+        const int32_t next = es_step(x, at, byte);
+        if (next == ES_EMPTY || --*steps < 0) return false;
+        if (within.left == 1 && next != home) return false;
+        const es_within rest = {(uint8_t)(within.left - 1), 0x80, 0xbf};
+        if (within.left > 1 && next != before && !comes_home(x, home, next, rest, steps)) return false;
+        before = next;
+    }
+    return true;
+}
+
+uint64_t es_expression_idle(es_expressions *x, int32_t e)
+{
+    if (x->nodes.at[e].idle != UINT64_MAX) return x->nodes.at[e].idle;
+    uint64_t all = 0, busy = ES_BROKEN | ES_WITHIN;
+    for (int byte = 0; byte < 256; ++byte) {
+        es_within within = {0};
+        const uint64_t class = es_class_of(byte, &within);
+        all |= class;
+        if (busy & class) continue;
+        int steps = IDLE_STEPS;
+        const int32_t next = es_step(x, e, byte);
+        const bool idle = within.left ? next != ES_EMPTY && comes_home(x, e, next, within, &steps) : next == e;
+        es_work(x->pool->fault, 1 + IDLE_STEPS - steps);
+        if (!idle) busy |= class;
+    }
+    return x->nodes.at[e].idle = all & ~busy;
 }
 
 /* Add a guard to `count` others; one that lets all pass stands for all of them. */

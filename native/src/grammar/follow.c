@@ -3,7 +3,10 @@
 
 #include "bits.h"
 
-enum { SMALL = 48 };  /* nodes of a trie that is walked rather than summed up */
+enum {
+    SMALL = 48,   /* nodes of a trie that is walked rather than summed up */
+    MENDED = 2000 /* nodes at which an expression is compared with a looser one before it is walked itself */
+};
 
 static void add_own(es_masks *m, es_out *out, int32_t node)
 {
@@ -234,8 +237,9 @@ static void mend(es_masks *m, es_out *out, const es_thread *thread, int32_t node
     es_expressions *x = &v->expressions;
     const es_tries *t = &v->tries;
     const es_bytes differing = es_expression_differing(x, e, whole);
-    for (int32_t c = node + 1; c < t->end.at[node]; c = t->end.at[c]) {
+    for (int32_t c = node + 1; c < t->end.at[node] && m->mending >= 0; c = t->end.at[c]) {
         if (!es_bytes_has(&differing, t->byte.at[c])) continue;
+        --m->mending;
         const int32_t inner = es_step(x, e, t->byte.at[c]), outer = es_step(x, whole, t->byte.at[c]);
         es_work(&v->fault, 2);
         if (inner == outer || outer == ES_EMPTY) continue;
@@ -258,7 +262,8 @@ static void mend(es_masks *m, es_out *out, const es_thread *thread, int32_t node
     }
 }
 
-/* Add what may follow `e` by way of `whole`, which matches more: the two differ in few places. */
+/* Add what may follow `e` by way of `whole`, which matches more. Where the two differ in too many places, it is
+ * not done, and not tried again. */
 static bool add_mended(es_masks *m, es_out *out, int32_t row, int32_t terminal, int32_t e, int32_t whole,
                        int32_t node)
 {
@@ -267,10 +272,19 @@ static bool add_mended(es_masks *m, es_out *out, int32_t row, int32_t terminal, 
     add_terminal(m, aside, row, terminal, whole, node);
     const es_thread thread = {row, terminal, e, ES_EMPTY};
     int32_t *path = m->path + (m->depth - 1) * (es_vocabulary_of(m)->longest + 1);
+    const int64_t left = m->mending;
     const int32_t base = m->wrong.count;
+    m->mending = MENDED;
     mend(m, aside, &thread, node, e, whole, path, 0);
-    remove_tokens(m, aside, m->wrong.at + base, m->wrong.count - base);
+    const bool mended = m->mending >= 0;
+    m->mending = left;
+    if (mended) remove_tokens(m, aside, m->wrong.at + base, m->wrong.count - base);
     m->wrong.count = base;
+    if (!mended) {
+        es_expression_forget_loose(&es_vocabulary_of(m)->expressions, e);
+        --m->depth;
+        return false;
+    }
     if (aside->bits) es_out_add_bits(m, out, aside->bits, aside->removed.at, aside->removed.count);
     if (aside->bits && out->bits == aside->own) es_out_unshare(m, out);
     es_out_add(m, out, aside->tokens.at, aside->tokens.count);

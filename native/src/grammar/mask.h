@@ -37,6 +37,7 @@ typedef struct es_masks {
     int32_t *path;        /* nodes of a way through a trie */
     ES_VECTOR(int32_t) wrong;  /* tokens to take out of sets in the making, as a stack */
     int depth;            /* of `outs`: how many are in use */
+    int64_t mending;      /* nodes at which a looser expression may still be compared */
     int64_t patience;     /* nodes to walk before `tired` */
     bool tired;
     uint32_t *marks;      /* [words] 0 but for the tokens that are being sorted out */

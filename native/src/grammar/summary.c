@@ -6,7 +6,8 @@
 enum {
     FEW = 1024,        /* tokens that are kept as a list */
     MAX_NODES = 1 << 24,
-    CROWD = 4096       /* tokens behind one place that are not put together with others */
+    CROWD = 4096,      /* tokens behind one place that are not put together with others */
+    MANY = 6           /* nodes that are worth asking whether they can be passed over */
 };
 
 /* Note the borders of `e`, which can be over; all but guard and entry is in `border`. */
@@ -68,6 +69,22 @@ static void enter_level(es_vocabulary *v, int32_t depth, int32_t node, int32_t e
     levels[depth] = (es_level){x->steps, e, node, ends ? depth : above.end, -1};
 }
 
+/* Whether `e` is the same behind all characters that are on the ways below `node`, however far one goes. */
+static bool is_idle(es_vocabulary *v, int32_t e, int32_t node)
+{
+    return !(v->tries.below.at[node] & ~es_expression_idle(&v->expressions, e));
+}
+
+static void note_all(es_vocabulary *v, int32_t node)
+{
+    es_summaries *s = v->summaries;
+    const es_tries *t = &v->tries;
+    const int32_t from = t->first_token.at[node], count = t->first_token.at[t->end.at[node]] - from;
+    ES_RESERVE(s->pool, s->tokens, count);
+    es_copy(s->tokens.at + s->tokens.count, t->tokens.at + from, (size_t)count * sizeof *t->tokens.at);
+    s->tokens.count += count;
+}
+
 /* Walk the nodes from..to, which are children of the level 0 and all below them. */
 static void walk_nodes(es_vocabulary *v, int32_t from, int32_t to)
 {
@@ -88,6 +105,11 @@ static void walk_nodes(es_vocabulary *v, int32_t from, int32_t to)
         }
         if (next == ES_EMPTY) {
             if (level->end >= 0) note_left(v, depth, i);
+            i = ends[i];
+            continue;
+        }
+        if (ends[i] - i > MANY && is_idle(v, next, i)) {
+            note_all(v, i);
             i = ends[i];
             continue;
         }
@@ -280,28 +302,12 @@ int32_t es_summary_of(es_vocabulary *v, int32_t e, int32_t node)
     return keep_summary(v, e, node, &summary);
 }
 
-/* Collect what is left of the tokens at and below `node`, which lies `below` bytes behind the place from
- * which on they count. */
-static void collect_rests(es_vocabulary *v, int32_t node, int32_t below)
-{
-    es_summaries *s = v->summaries;
-    const es_tries *t = &v->tries;
-    for (int32_t k = t->first_token.at[node]; k < t->first_token.at[node] + t->own.at[node]; ++k) {
-        const int32_t token = t->tokens.at[k];
-        ES_PUSH(s->pool, s->rests, (es_rest){v->bytes + v->offsets[token + 1] - below, below, token});
-    }
-    for (int32_t c = node + 1; c < t->end.at[node]; c = t->end.at[c]) collect_rests(v, c, below + 1);
-}
-
-/* Make the trie of the rests that were collected. */
+/* Make the trie of the exits that were collected. */
 static int32_t make_root(es_vocabulary *v, uint64_t key)
 {
-    es_summaries *s = v->summaries;
-    es_work(&v->fault, 8 * (int64_t)s->rests.count);
     if (v->tries.byte.count > MAX_NODES) es_fail(&v->fault, ES_GRAMMAR_MEMORY, "the tries of token ends are full");
-    es_sort_rests(s->rests.at, s->rests.count);
-    const int32_t root = es_tries_add(&v->own, &v->tries, s->rests.at, s->rests.count);
-    es_map_put(s->pool, &s->roots, key, root);
+    const int32_t root = es_tries_merge(&v->own, &v->tries);
+    es_map_put(v->summaries->pool, &v->summaries->roots, key, root);
     return root;
 }
 
@@ -311,9 +317,9 @@ int32_t es_group_root(es_vocabulary *v, const es_group *g, int32_t byte, int32_t
     const uint64_t key = es_pair(g->number, byte << 8 | rank);
     const int32_t root = es_map_get(&v->summaries->roots, key, -1);
     if (root >= 0) return root;
-    v->summaries->rests.count = 0;
+    v->tries.sources.count = 0;
     for (int32_t i = of->begin; i < of->end; ++i)
-        if (!rank || g->exits[i].rank >= rank) collect_rests(v, g->exits[i].child, 0);
+        if (!rank || g->exits[i].rank >= rank) ES_PUSH(&v->own, v->tries.sources, (es_source){.node = g->exits[i].child});
     return make_root(v, key);
 }
 
@@ -322,11 +328,11 @@ int32_t es_group_dead_root(es_vocabulary *v, const es_group *g, int32_t rank)
     const uint64_t key = es_pair(g->number, ES_DEAD_EXITS << 8 | rank);
     const int32_t root = es_map_get(&v->summaries->roots, key, -1);
     if (root >= 0) return root;
-    v->summaries->rests.count = 0;
-    for (int32_t i = 0; i < g->byte_count; ++i)
+    v->tries.sources.count = 0;
+    for (int32_t i = g->byte_count - 1; i >= 0; --i)
         for (int32_t k = g->bytes[i].begin; k < g->bytes[i].end && g->bytes[i].after == ES_EMPTY; ++k)
             if ((!rank || g->exits[k].rank >= rank) && !is_crowd(g, g->exits[k].place))
-                collect_rests(v, g->exits[k].child, 1);
+                ES_PUSH(&v->own, v->tries.sources, (es_source){g->exits[k].child, 1, g->bytes[i].byte});
     return make_root(v, key);
 }
 
@@ -378,7 +384,6 @@ void es_summaries_close(es_vocabulary *v)
     ES_FREE(s->pool, s->tokens);
     ES_FREE(s->pool, s->borders);
     ES_FREE(s->pool, s->levels);
-    ES_FREE(s->pool, s->rests);
     es_map_free(s->pool, &s->by_place);
     es_map_free(s->pool, &s->roots);
     es_map_free(s->pool, &s->ranks);

@@ -80,7 +80,6 @@ typedef struct es_summaries {
     ES_VECTOR(int32_t) tokens;
     ES_VECTOR(es_border) borders;
     ES_VECTOR(es_level) levels;
-    ES_VECTOR(es_rest) rests;
     es_map ranks;         /* of the group that is being ranked: node of an exit to its rank */
     es_pool *pool;
 } es_summaries;

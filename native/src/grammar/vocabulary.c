@@ -3,6 +3,8 @@
 
 #include "summary.h"
 
+enum { FEW_SOURCES = 32 };  /* that are sorted one by one */
+
 /* --- tries --------------------------------------------------------------------------------------------- */
 
 static int compare_rests(const void *a, const void *b)
@@ -15,11 +17,6 @@ static int compare_rests(const void *a, const void *b)
     return (x->token > y->token) - (x->token < y->token);
 }
 
-void es_sort_rests(es_rest *rests, int32_t count)
-{
-    es_sort(rests, count, sizeof *rests, compare_rests);
-}
-
 static void add_node(es_pool *pool, es_tries *t, int byte, int32_t depth)
 {
     ES_PUSH(pool, t->depth, (uint16_t)depth);
@@ -27,17 +24,41 @@ static void add_node(es_pool *pool, es_tries *t, int byte, int32_t depth)
     ES_PUSH(pool, t->end, 0);
     ES_PUSH(pool, t->own, 0);
     ES_PUSH(pool, t->height, 0);
+    ES_PUSH(pool, t->below, 0);
     ES_PUSH(pool, t->first_token, t->tokens.count);
 }
 
 /* The node at `depth` of the path has no more nodes below it. */
 static void close_node(es_tries *t, int32_t depth)
 {
-    const int32_t node = t->path.at[depth], height = t->height.at[node];
+    const int32_t node = t->path.at[depth].node, height = t->height.at[node];
     t->end.at[node] = t->byte.count;
     if (!depth) return;
-    uint8_t *above = &t->height.at[t->path.at[depth - 1]];
-    if (*above <= height) *above = (uint8_t)(height < 255 ? height + 1 : 255);
+    const int32_t above = t->path.at[depth - 1].node;
+    if (t->height.at[above] <= height) t->height.at[above] = (uint8_t)(height < 255 ? height + 1 : 255);
+    es_within within = t->path.at[depth - 1].within;
+    t->below.at[above] |= es_class_step(t->byte.at[node], &within) | (t->below.at[node] & ~ES_WITHIN);
+}
+
+/* Begin a node at `depth` of the path. */
+static void open_node(es_pool *pool, es_tries *t, int byte, int32_t depth)
+{
+    es_way *way = &t->path.at[depth];
+    *way = (es_way){.node = t->byte.count};
+    if (depth) {
+        way->within = way[-1].within;
+        es_class_step(byte, &way->within);
+    }
+    add_node(pool, t, byte, depth);
+    if (way->within.left) t->below.at[way->node] = ES_WITHIN;
+}
+
+/* All nodes of the path from `depth` down to the root have no more below them; the trie is whole. */
+static void close_trie(es_pool *pool, es_tries *t, int32_t depth)
+{
+    while (depth >= 0) close_node(t, depth--);
+    add_node(pool, t, 0, 0);  /* so that first_token[end] can be asked */
+    t->end.at[t->end.count - 1] = t->byte.count;
 }
 
 int32_t es_tries_add(es_pool *pool, es_tries *t, const es_rest *rests, int32_t count)
@@ -46,10 +67,8 @@ int32_t es_tries_add(es_pool *pool, es_tries *t, const es_rest *rests, int32_t c
     for (int32_t i = 0; i < count; ++i)
         if (rests[i].length > deepest) deepest = rests[i].length;
     ES_RESERVE(pool, t->path, deepest + 1);
-    int32_t *path = t->path.at;
     const int32_t root = t->byte.count;
-    add_node(pool, t, 0, 0);
-    path[0] = root;
+    open_node(pool, t, 0, 0);
     int32_t depth = 0;
     for (int32_t i = 0; i < count; ++i) {
         const uint8_t *text = rests[i].at;
@@ -59,17 +78,116 @@ int32_t es_tries_add(es_pool *pool, es_tries *t, const es_rest *rests, int32_t c
             for (const uint8_t *before = rests[i - 1].at; shared < depth && shared < length; ++shared)
                 if (before[shared] != text[shared]) break;
         while (depth > shared) close_node(t, depth--);
-        while (depth < length) {
-            path[depth + 1] = t->byte.count;
-            add_node(pool, t, text[depth], depth + 1);
-            ++depth;
-        }
+        for (; depth < length; ++depth) open_node(pool, t, text[depth], depth + 1);
         ES_PUSH(pool, t->tokens, rests[i].token);
-        t->own.at[path[depth]]++;
+        t->own.at[t->path.at[depth].node]++;
     }
-    while (depth >= 0) close_node(t, depth--);
-    add_node(pool, t, 0, 0);  /* so that first_token[end] can be asked */
-    t->end.at[t->end.count - 1] = t->byte.count;
+    close_trie(pool, t, depth);
+    return root;
+}
+
+/* --- merging ------------------------------------------------------------------------------------------------ */
+
+static void copy_tokens(es_pool *pool, es_tries *t, int32_t from, int32_t count)
+{
+    ES_RESERVE(pool, t->tokens, count);
+    for (int32_t i = from; i < from + count; ++i) t->tokens.at[t->tokens.count++] = t->tokens.at[i];
+}
+
+/* Copy `node` and all below it to `depth` of the path. */
+static void copy_nodes(es_pool *pool, es_tries *t, int32_t node, int32_t depth)
+{
+    const int32_t end = t->end.at[node], at = t->byte.count, deeper = depth - t->depth.at[node];
+    const int32_t first = t->first_token.at[node], tokens = t->tokens.count - first;
+    t->path.at[depth] = (es_way){.node = at};
+    es_work(pool->fault, (end - node) / 8);
+    copy_tokens(pool, t, first, t->first_token.at[end] - first);
+    for (int32_t i = node; i < end; ++i) {
+        add_node(pool, t, t->byte.at[i], t->depth.at[i] + deeper);
+        const int32_t copy = at + i - node;
+        t->end.at[copy] = t->end.at[i] + at - node;
+        t->own.at[copy] = t->own.at[i];
+        t->height.at[copy] = t->height.at[i];
+        t->below.at[copy] = t->below.at[i];
+        t->first_token.at[copy] = t->first_token.at[i] + tokens;
+    }
+}
+
+/* Sort many sources by descending bytes. */
+static void count_sources(es_pool *pool, es_tries *t, int32_t base)
+{
+    const int32_t count = t->sources.count - base;
+    ES_RESERVE(pool, t->sources, count);
+    es_source *to = t->sources.at + base;
+    const es_source *from = memcpy(to + count, to, (size_t)count * sizeof *to);
+    int32_t at[256] = {0}, before = 0;
+    for (int32_t i = 0; i < count; ++i) ++at[from[i].byte];
+    for (int byte = 255; byte >= 0; --byte) {
+        const int32_t own = at[byte];
+        at[byte] = before;
+        before += own;
+    }
+    for (int32_t i = 0; i < count; ++i) to[at[from[i].byte]++] = from[i];
+}
+
+/* Sort the sources from `base` on by descending bytes: most are few. */
+static void sort_sources(es_pool *pool, es_tries *t, int32_t base)
+{
+    es_source *s = t->sources.at + base;
+    const int32_t count = t->sources.count - base;
+    if (count > FEW_SOURCES) {
+        count_sources(pool, t, base);
+        return;
+    }
+    for (int32_t i = 1; i < count; ++i) {
+        const es_source one = s[i];
+        int32_t at = i;
+        for (; at && s[at - 1].byte < one.byte; --at) s[at] = s[at - 1];
+        s[at] = one;
+    }
+}
+
+/* Make one node of the sources from `base` on: their tokens are its own, their children sources. */
+static void join_sources(es_pool *pool, es_tries *t, int32_t base)
+{
+    const int32_t end = t->sources.count, depth = t->sources.at[base].depth;
+    open_node(pool, t, t->sources.at[base].byte, depth);
+    for (int32_t i = base; i < end; ++i) {
+        const int32_t node = t->sources.at[i].node;
+        copy_tokens(pool, t, t->first_token.at[node], t->own.at[node]);
+        t->own.at[t->path.at[depth].node] += t->own.at[node];
+        for (int32_t c = node + 1; c < t->end.at[node]; c = t->end.at[c])
+            ES_PUSH(pool, t->sources, (es_source){c, depth + 1, t->byte.at[c]});
+    }
+    const int32_t count = t->sources.count - end;
+    memmove(t->sources.at + base, t->sources.at + end, (size_t)count * sizeof *t->sources.at);
+    t->sources.count = base + count;
+    sort_sources(pool, t, base);
+}
+
+int32_t es_tries_merge(es_pool *pool, es_tries *t)
+{
+    const int32_t root = t->byte.count;
+    int32_t depth = -1;
+    if (t->sources.count == 1 && !t->sources.at[0].depth) return t->sources.at[t->sources.count = 0].node;
+    ES_RESERVE(pool, t->path, 1);
+    if (!t->sources.count || t->sources.at[0].depth) open_node(pool, t, 0, ++depth);
+    while (t->sources.count) {
+        int32_t base = t->sources.count - 1;
+        const es_source next = t->sources.at[base];
+        while (base && t->sources.at[base - 1].depth == next.depth && t->sources.at[base - 1].byte == next.byte) --base;
+        while (depth >= next.depth) close_node(t, depth--);
+        ES_RESERVE(pool, t->path, next.depth + 1);
+        es_work(pool->fault, t->sources.count - base);
+        depth = next.depth;
+        if (base < t->sources.count - 1) {
+            join_sources(pool, t, base);
+        } else {
+            t->sources.count = base;
+            copy_nodes(pool, t, next.node, depth);
+        }
+    }
+    close_trie(pool, t, depth);
     return root;
 }
 
@@ -95,7 +213,7 @@ static void take_tokens(es_vocabulary *v, const uint8_t *bytes, const int64_t *o
         if (length > v->longest) v->longest = length;
         v->sorted[v->sorted_count++] = (es_rest){v->bytes + offsets[i], length, i};
     }
-    es_sort_rests(v->sorted, v->sorted_count);
+    es_sort(v->sorted, v->sorted_count, sizeof *v->sorted, compare_rests);
 }
 
 static void free_vocabulary(es_vocabulary *v)
@@ -110,7 +228,9 @@ static void free_vocabulary(es_vocabulary *v)
     ES_FREE(&v->own, t->height);
     ES_FREE(&v->own, t->depth);
     ES_FREE(&v->own, t->tokens);
+    ES_FREE(&v->own, t->below);
     ES_FREE(&v->own, t->path);
+    ES_FREE(&v->own, t->sources);
     es_pool_clear(&v->pool);
     es_pool_clear(&v->own);
     pthread_mutex_destroy(&v->lock);
@@ -177,6 +297,7 @@ void es_vocabulary_empty(es_vocabulary *v)
     es_expressions_close(&v->expressions);
     v->tries.byte.count = v->tries.end.count = v->tries.own.count = v->own_nodes;
     v->tries.first_token.count = v->tries.height.count = v->tries.depth.count = v->own_nodes;
+    v->tries.below.count = v->own_nodes;
     v->tries.tokens.count = v->own_tokens;
     es_pool_clear(&v->pool);
     ++v->generation;

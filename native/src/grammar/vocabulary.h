@@ -4,6 +4,7 @@
 
 #include <pthread.h>
 
+#include "characters.h"
 #include "engine_sampler_grammar.h"
 #include "expression.h"
 
@@ -12,6 +13,16 @@
  * hold what is left of some tokens behind their first bytes. The tokens that end at node n or below
  * it are tokens[first_token[n] .. first_token[end[n]]], those that end at n the first own[n] of them.
  */
+typedef struct es_way {  /* to the node that is being added to a trie */
+    int32_t node;
+    es_within within;
+} es_way;
+
+typedef struct es_source {  /* a node that becomes part of another at `depth` of a new trie */
+    int32_t node, depth;
+    uint8_t byte;         /* of that one */
+} es_source;
+
 typedef struct es_tries {
     ES_VECTOR(uint8_t) byte;
     ES_VECTOR(int32_t) end;
@@ -20,7 +31,10 @@ typedef struct es_tries {
     ES_VECTOR(uint16_t) depth;       /* bytes from its root */
     ES_VECTOR(uint8_t) height;       /* bytes to the deepest node below; 255 stands for more as well */
     ES_VECTOR(int32_t) tokens;
-    ES_VECTOR(int32_t) path;         /* node by depth, while a trie is made */
+    ES_VECTOR(uint64_t) below;       /* the classes of the characters on the ways to nodes below; ES_WITHIN: */
+                                     /* the node is inside of a character */
+    ES_VECTOR(es_way) path;          /* by depth, while a trie is made */
+    ES_VECTOR(es_source) sources;    /* a stack: what the trie is still to be made of, the next ones last */
 } es_tries;
 
 enum { ES_LONGEST_TOKEN = 60000 };   /* bytes; longer tokens are never allowed */
@@ -59,8 +73,9 @@ struct es_vocabulary {
 /* A new trie of `count` sorted rests; returns its root. */
 int32_t es_tries_add(es_pool *pool, es_tries *tries, const es_rest *rests, int32_t count);
 
-/* Sort rests by their bytes. */
-void es_sort_rests(es_rest *rests, int32_t count);
+/* A new trie of `sources`, which are nodes of others, and all below them; takes them off. They become the root
+ * (their depth is 0), or children of it (1, by descending bytes). Returns the root. */
+int32_t es_tries_merge(es_pool *pool, es_tries *tries);
 
 void es_vocabulary_hold(es_vocabulary *v);
 void es_vocabulary_drop(es_vocabulary *v);
