@@ -63,6 +63,7 @@ typedef struct es_expression {
     int32_t *steps;    /* [256] what follows each byte, -1: not known yet; NULL: none is known */
     int32_t bounded;   /* es_expression_bounded of it for the longest token, -1: not known yet */
     int32_t loose;     /* es_expression_loose of it, -1: not known yet */
+    int32_t size;      /* how many expressions it can become, itself too; INT32_MAX: many, 0: not known yet */
     uint64_t idle;     /* es_expression_idle of it, UINT64_MAX: not known yet */
 } es_expression;
 

@@ -2,7 +2,66 @@
 #include "characters.h"
 #include "expression_make.h"
 
-enum { IDLE_STEPS = 4096 };  /* that are taken to find out about the characters that begin with one byte */
+enum {
+    IDLE_STEPS = 4096, /* that are taken to find out about the characters that begin with one byte */
+    MAX_SIZE = 100     /* of size_of */
+};
+
+/* How many expressions `e` can become, itself too; INT32_MAX where they are many. */
+static int32_t size_of(es_expressions *x, int32_t e)
+{
+    if (x->nodes.at[e].size) return x->nodes.at[e].size;
+    const int32_t base = x->scratch.count;
+    int64_t steps = 0;
+    ES_PUSH(x->pool, x->scratch, e);
+    for (int32_t i = base; i < x->scratch.count && x->scratch.count - base <= MAX_SIZE; ++i) {
+        const int32_t at = x->scratch.at[i];
+        const es_bytes first = *es_first(x, at);
+        int32_t before = ES_EMPTY;
+        for (int byte = 0; byte < 256 && x->scratch.count - base <= MAX_SIZE; ++byte) {
+            if (!es_bytes_has(&first, byte)) continue;
+            const int32_t next = es_step(x, at, byte);
+            ++steps;
+            int32_t k = base;
+            while (next != before && next != ES_EMPTY && k < x->scratch.count && x->scratch.at[k] != next) ++k;
+            if (k == x->scratch.count) ES_PUSH(x->pool, x->scratch, next);
+            before = next;
+        }
+    }
+    es_work(x->pool->fault, steps);
+    const int32_t count = x->scratch.count - base;
+    x->scratch.count = base;
+    return x->nodes.at[e].size = count > MAX_SIZE ? INT32_MAX : count;
+}
+
+/* The intersection `n` where what is repeated at most more than `most` times is repeated any number of times;
+ * the least of those numbers goes to `least`. */
+static int32_t without_counts(es_expressions *x, const es_expression *n, int32_t most, int32_t *least)
+{
+    const int32_t base = x->scratch.count;
+    *least = INT32_MAX;
+    for (int32_t i = 0; i < n->b; ++i) {
+        int32_t member = x->lists.at[n->a + i];
+        const es_expression m = x->nodes.at[member];
+        if (m.kind == REPEAT && m.c > most) {
+            member = es_make_repeat(x, m.a, m.b, -1);
+            if (m.c < *least) *least = m.c;
+        }
+        es_push_member(x, BOTH, member);
+    }
+    return es_make_both(x, base);
+}
+
+/* es_expression_bounded of an intersection `e`. Where a count is dropped, what may follow a text can still be
+ * ended in fewer bytes than there are expressions that follow, so without ever reaching the count. */
+static int32_t bounded_both(es_expressions *x, int32_t e, int32_t bytes)
+{
+    const es_expression n = x->nodes.at[e];
+    int32_t least;
+    if (n.guards) return e;
+    const int32_t open = without_counts(x, &n, bytes, &least);
+    return open != e && size_of(x, open) <= least - bytes ? open : e;
+}
 
 int32_t es_expression_bounded(es_expressions *x, int32_t e, int32_t bytes)
 {
@@ -22,6 +81,8 @@ int32_t es_expression_bounded(es_expressions *x, int32_t e, int32_t bytes)
             es_push_member(x, UNION, member);
         }
         out = es_make_union(x, base);
+    } else if (n.kind == BOTH) {
+        out = bounded_both(x, e, bytes);
     }
     if (bytes >= x->longest_token) x->nodes.at[e].bounded = out;
     return out;
@@ -56,7 +117,9 @@ int32_t es_expression_loose(es_expressions *x, int32_t e)
     if (n.loose >= 0) return n.loose;
     int32_t out = e;
     if (n.kind == BOTH) {
+        int32_t least;
         out = without_complements(x, &n);
+        if (out == e && !n.guards) out = without_counts(x, &n, LONG, &least);
     } else if (n.kind == REPEAT && n.c > LONG) {
         out = es_make_repeat(x, n.a, n.b, -1);
     } else if (n.kind == CONCAT) {
