@@ -46,9 +46,23 @@ static inline bool es_same(const void *a, const void *b, size_t size)
     return !size || !memcmp(a, b, size);
 }
 
+/* Most of what is sorted is few: those are put in place one by one, which the compiler sees through. */
 static inline void es_sort(void *at, int64_t count, size_t size, int (*compare)(const void *, const void *))
 {
-    if (count > 1) qsort(at, (size_t)count, size, compare);
+    enum { FEW = 16, LARGEST = 64 };
+    if (count > FEW || size > LARGEST) {
+        qsort(at, (size_t)count, size, compare);
+        return;
+    }
+    _Alignas(16) char one[LARGEST];
+    for (int64_t i = 1; i < count; ++i) {
+        char *to = (char *)at + (size_t)i * size;
+        if (compare(to - size, to) <= 0) continue;
+        memcpy(one, to, size);
+        do memcpy(to, to - size, size);
+        while ((to -= size) != at && compare(to - size, one) > 0);
+        memcpy(to, one, size);
+    }
 }
 
 /* --- memory ----------------------------------------------------------------------------------------- */
