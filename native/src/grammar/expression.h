@@ -44,6 +44,12 @@ static inline bool es_bytes_meet(const es_bytes *a, const es_bytes *b)
            (a->words[3] & b->words[3]);
 }
 
+/* The set as 64 bits, a byte being that of its last six bits: sets that have a byte in common have a bit in common. */
+static inline uint64_t es_bytes_fold(const es_bytes *set)
+{
+    return set->words[0] | set->words[1] | set->words[2] | set->words[3];
+}
+
 static inline void es_bytes_unite(es_bytes *into, const es_bytes *more)
 {
     for (int i = 0; i < 4; ++i) into->words[i] |= more->words[i];

@@ -333,13 +333,17 @@ static void add_thread(es_masks *m, es_out *out, es_thread thread, int32_t node)
         return;
     }
     const int32_t core = r->rows.at[thread.row].core;
+    const uint64_t next = es_vocabulary_of(m)->tries.next.at[node];
+    const bool guarded = es_bytes_meet(&r->cores.at[core].first, es_first(x, thread.guard));
+    if (!guarded && es_bytes_fold(&r->cores.at[core].narrow) & next)
+        ES_PUSH(r->pool, s->work, (es_thread){thread.row, ES_NARROW, -1, ES_EMPTY});
     for (int32_t i = 0; i < r->cores.at[core].expected_count; ++i) {
         const int32_t terminal = r->cores.at[core].expected[i];
         const int32_t e = r->rules->terminals[terminal].expression;
-        if (e <= ES_EMPTY) continue;
-        const bool guarded = es_bytes_meet(es_first(x, e), es_first(x, thread.guard));
-        if (!guarded && es_node(x, e)->wide) add_terminal(m, out, thread.row, terminal, e, node);
-        else ES_PUSH(r->pool, s->work, (es_thread){thread.row, terminal, e, guarded ? thread.guard : ES_EMPTY});
+        if (e <= ES_EMPTY || !(es_bytes_fold(es_first(x, e)) & next)) continue;
+        const bool apart = guarded && es_bytes_meet(es_first(x, e), es_first(x, thread.guard));
+        if (!apart && es_node(x, e)->wide) add_terminal(m, out, thread.row, terminal, e, node);
+        else if (guarded) ES_PUSH(r->pool, s->work, (es_thread){thread.row, terminal, e, apart ? thread.guard : ES_EMPTY});
     }
 }
 
@@ -350,21 +354,36 @@ static es_bytes bytes_of(const es_masks *m, int32_t base)
     es_bytes out = {{0}};
     for (int32_t i = base; i < s->work.count; ++i) {
         const es_thread *t = &s->work.at[i];
-        es_bytes_unite(&out, t->terminal != ES_ANY ? es_first(&es_vocabulary_of(m)->expressions, t->expression)
-                                              : &es_core_of(&s->rows, t->row)->first);
+        const es_core *core = es_core_of(&s->rows, t->row);
+        es_bytes_unite(&out, t->expression >= 0 ? es_first(&es_vocabulary_of(m)->expressions, t->expression)
+                             : t->terminal == ES_ANY ? &core->first : &core->narrow);
     }
     return out;
+}
+
+/* Whether any of the threads on the stack from `base` to `end` becomes anything at `node`. What that is is left
+ * on the stack, as far as it can go on to a child of the node. */
+static bool step_to(es_masks *m, int32_t base, int32_t end, int32_t node)
+{
+    es_states *s = &m->states;
+    const es_tries *t = &es_vocabulary_of(m)->tries;
+    const int byte = t->byte.at[node];
+    const bool leaf = t->end.at[node] == node + 1;
+    s->picky = true;
+    s->wanted = t->next.at[node];
+    s->left_out = false;
+    for (int32_t i = base; i < end && !(leaf && s->left_out); ++i) es_thread_step(s, s->work.at[i], byte);
+    s->picky = false;
+    return s->left_out || s->work.count > end;
 }
 
 /* Add what the threads on the stack from `base` to `end` allow at and below `node`. */
 static void add_child(es_masks *m, es_out *out, int32_t base, int32_t end, int32_t node)
 {
-    es_states *s = &m->states;
-    const int byte = es_vocabulary_of(m)->tries.byte.at[node];
-    for (int32_t i = base; i < end; ++i) es_thread_step(s, s->work.at[i], byte);
-    if (s->work.count == end) return;
-    es_threads_sort(s, end);
+    if (!step_to(m, base, end, node)) return;
     add_own(m, out, node);
+    if (m->states.work.count == end) return;
+    es_threads_sort(&m->states, end);
     es_follow(m, out, end, node);
 }
 

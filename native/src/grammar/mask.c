@@ -107,7 +107,7 @@ static es_out *find_tokens(es_masks *m, int32_t state, int32_t node)
 {
     es_states *s = &m->states;
     m->depth = m->wrong.count = 0;
-    s->work.count = 0;
+    es_states_reset(s);
     es_out *out = es_out_take(m);
     for (int32_t i = 0; i < s->states.at[state].count; ++i)
         ES_PUSH(s->rows.pool, s->work, s->states.at[state].threads[i]);

@@ -113,13 +113,13 @@ static int64_t call(es_matcher *m, es_task *task, void *arguments)
     int64_t out;
     if (setjmp(v->fault.out) && (v->fault.code != ES_GRAMMAR_MEMORY || tries++)) {
         es_copy(m->error, v->fault.text, sizeof m->error);
-        m->grammar->masks.states.work.count = 0;
+        es_states_reset(&m->grammar->masks.states);
         out = -(int64_t)v->fault.code;
     } else {
         v->expressions.scratch.count = 0;
         v->expressions.depth = 0;
         make_tables(m->grammar, tries > 0);
-        m->grammar->masks.states.work.count = 0;
+        es_states_reset(&m->grammar->masks.states);
         replay(m);
         out = task(m, arguments);
     }

@@ -226,4 +226,7 @@ void es_rules_prune(es_pool *pool, es_rules *r)
         }
     }
     r->first_edge[r->state_count] = kept;
+    r->open = !r->lalr;
+    for (int32_t i = 0; i < kept; ++i) r->open &= r->edges[i].begin == r->edges[i].end;
+    for (int32_t t = 0; t < r->terminal_count; ++t) r->open &= !r->terminals[t].looks;
 }

@@ -65,6 +65,7 @@ typedef struct es_rules {
     int32_t *terminal_nodes; /* of each terminal, its node in `code` */
     int64_t code_length;
     es_lalr *lalr;           /* in place of the rules, or NULL */
+    bool open;               /* something follows every terminal that is expected: see es_rules_prune */
     int32_t rule_count, terminal_count, state_count, edge_count, ignore_count;
     int32_t start;
 } es_rules;
@@ -75,7 +76,8 @@ void es_rules_copy(es_pool *pool, es_rules *rules, const es_grammar_program *pro
 /* Read the expressions into the vocabulary's, and give each terminal its own. */
 void es_rules_link(es_rules *rules, es_vocabulary *v);
 
-/* Drop edges over what no finite text matches. Faults ES_GRAMMAR_EMPTY where nothing is left of the
+/* Drop edges over what no finite text matches; what is left is always open, but for where registers, tables or
+ * look-aheads can get in the way. Faults ES_GRAMMAR_EMPTY where nothing is left of the
  * start rule. */
 void es_rules_prune(es_pool *pool, es_rules *rules);
 

@@ -138,6 +138,16 @@ static int32_t find_wait(const es_wait *waits, int32_t count, int32_t symbol)
     return low;
 }
 
+static es_item top_of(es_rows *r, int32_t rule, int32_t origin);
+
+/* The origin of what begins `rule` in `row`: where all that its end would do there is to end the same rule in a
+ * row before, it is that one. So a rule that recurs at its end, however deep, makes the same row again. */
+static int32_t origin_of(es_rows *r, int32_t rule, int32_t row)
+{
+    const es_item top = top_of(r, rule, row);
+    return top.state == rule ? top.origin : row;
+}
+
 /* Add what the items of row `row` become over `symbol`; the waits of its core are in `waits`. */
 static void add_next(es_rows *r, int32_t row, int32_t symbol, const es_wait *waits, int32_t wait_count)
 {
@@ -152,8 +162,10 @@ static void add_next(es_rows *r, int32_t row, int32_t symbol, const es_wait *wai
             if (registers >= 0) add_item(r, e->target, registers, item.origin);
         }
     }
-    for (int32_t i = find_wait(waits, wait_count, symbol); i < wait_count && waits[i].symbol == symbol; ++i)
-        add_item(r, waits[i].next.state, waits[i].next.registers, row);
+    for (int32_t i = find_wait(waits, wait_count, symbol); i < wait_count && waits[i].symbol == symbol; ++i) {
+        const es_item next = waits[i].next;
+        add_item(r, next.state, next.registers, origin_of(r, g->rule_of[next.state], row));
+    }
 }
 
 /* Where exactly one item of `row` waits for `symbol` and its rule is complete right behind: that rule
@@ -314,8 +326,14 @@ static void keep_expected(es_rows *r, es_core *core)
         if (t == last) continue;
         core->expected[core->expected_count++] = t;
         core->looks |= g->terminals[t].looks && !g->terminals[t].ignored;
-        if (g->terminals[t].expression < 0) core->special = true;
-        else es_bytes_unite(&core->first, es_first(&r->vocabulary->expressions, g->terminals[t].expression));
+        const int32_t e = g->terminals[t].expression;
+        if (e < 0) {
+            core->special = true;
+            continue;
+        }
+        es_bytes_unite(&core->first, es_first(&r->vocabulary->expressions, e));
+        if (!es_node(&r->vocabulary->expressions, e)->wide)
+            es_bytes_unite(&core->narrow, es_first(&r->vocabulary->expressions, e));
     }
 }
 

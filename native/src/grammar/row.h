@@ -35,6 +35,7 @@ typedef struct es_core {
     bool begins;              /* of an LALR parser: something can come that is not ignored */
     int32_t lexer;            /* of an LALR parser: the expression of what its lexer tries; else -1 */
     es_bytes first;           /* the bytes that they can begin with */
+    es_bytes narrow;          /* ... those of them that are not wide */
 } es_core;
 
 typedef struct es_row {
@@ -89,7 +90,7 @@ void es_lalr_open(es_rows *r);
 /* Whether anything but the end may follow `row`. */
 static inline bool es_core_goes_on(const es_core *core)
 {
-    return core->special || core->first.words[0] | core->first.words[1] | core->first.words[2] | core->first.words[3];
+    return core->special || es_bytes_fold(&core->first);
 }
 
 /* The row of the items of both. */

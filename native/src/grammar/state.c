@@ -10,7 +10,7 @@ static bool can_begin(es_states *s, const es_core *core, int32_t guard)
     return core->special;
 }
 
-enum { MAX_LOOKS = 32 };
+enum { MAX_LOOKS = 32, APART = 4 };
 
 typedef struct es_place {  /* where begin() is, and how it came there */
     int32_t row, guard;
@@ -66,8 +66,9 @@ static void begin(es_states *s, int32_t row, int32_t guard, const es_place *from
     if (guard != ES_EMPTY && !es_bytes_meet(&core->first, es_first(&r->vocabulary->expressions, guard)))
         guard = ES_EMPTY;
     const bool alive = es_core_goes_on(core) && (guard == ES_EMPTY || can_begin(s, core, guard));
-    if (alive || r->rows.at[row].accepting)
-        ES_PUSH(r->pool, s->work, (es_thread){row, ES_ANY, -1, guard});
+    if (!alive && !r->rows.at[row].accepting) return;
+    if (s->picky && !(es_bytes_fold(&core->first) & s->wanted)) s->left_out = true;
+    else ES_PUSH(r->pool, s->work, (es_thread){row, ES_ANY, -1, guard});
 }
 
 void es_thread_begin(es_states *s, int32_t row, int32_t guard)
@@ -87,7 +88,17 @@ static void push_lexing(es_states *s, int32_t row, int32_t e, int32_t guard)
         if (next >= 0) es_thread_begin(s, next, es_guard_join(x, readings[i].guard, guard));
     }
     if (!es_bytes_meet(es_first(x, e), es_first(x, guard))) guard = ES_EMPTY;
-    if (es_lexer_lives(x, e, guard)) ES_PUSH(r->pool, s->work, (es_thread){row, ES_LEXER, e, guard});
+    if (!es_lexer_lives(x, e, guard)) return;
+    if (s->picky && !(es_bytes_fold(es_first(x, e)) & s->wanted)) s->left_out = true;
+    else ES_PUSH(r->pool, s->work, (es_thread){row, ES_LEXER, e, guard});
+}
+
+/* Whether all that is asked is if anything can follow a terminal of which `e` is left, and something can: the row
+ * behind it need not be made. */
+static bool is_enough(const es_states *s, int32_t e, int32_t guard)
+{
+    return s->picky && !s->wanted && s->rows.rules->open && guard == ES_EMPTY &&
+           !es_node(&s->rows.vocabulary->expressions, e)->guards;
 }
 
 /* The thread with a terminal under way that is `e` from here on, and what begins where it can be over. */
@@ -99,6 +110,10 @@ static void push_thread(es_states *s, int32_t row, int32_t terminal, int32_t e, 
         push_lexing(s, row, e, guard);
         return;
     }
+    if (es_node(x, e)->nullable && is_enough(s, e, guard)) {
+        s->left_out = true;
+        return;
+    }
     if (es_node(x, e)->nullable) {
         int32_t endings[ES_MAX_ENDINGS];
         const int count = es_expression_endings(x, e, endings);
@@ -107,7 +122,8 @@ static void push_thread(es_states *s, int32_t row, int32_t terminal, int32_t e, 
         if (es_node(x, e)->over) return;
     }
     if (guard != ES_EMPTY && !es_bytes_meet(es_first(x, e), es_first(x, guard))) guard = ES_EMPTY;
-    ES_PUSH(r->pool, s->work, (es_thread){row, terminal, e, guard});
+    if (s->picky && !(es_bytes_fold(es_first(x, e)) & s->wanted)) s->left_out = true;
+    else ES_PUSH(r->pool, s->work, (es_thread){row, terminal, e, guard});
 }
 
 void es_thread_read(es_states *s, int32_t row, int32_t terminal, int32_t guard, int byte)
@@ -119,6 +135,37 @@ void es_thread_read(es_states *s, int32_t row, int32_t terminal, int32_t guard, 
     if (e != ES_EMPTY) push_thread(s, row, terminal, e, guard);
 }
 
+/* The thread, with its row's lexer under way where it has one and nothing else is. */
+static es_thread with_lexer(const es_rows *r, es_thread t)
+{
+    const int32_t lexer = es_core_of(r, t.row)->lexer;
+    if (t.terminal != ES_ANY || lexer < 0) return t;
+    return (es_thread){t.row, ES_LEXER, lexer, t.guard};
+}
+
+/* The terminals of a core that `byte` can begin, all or those that are not wide, and what is left of them: their
+ * place in `begun`. */
+static int32_t begun_by(es_states *s, int32_t core, int byte, bool narrow)
+{
+    es_rows *r = &s->rows;
+    const uint64_t key = es_pair(core, byte | narrow << 8);
+    int32_t at = es_map_get(&s->begun_by_byte, key, -1);
+    if (at >= 0) return at;
+    at = s->begun.count;
+    ES_PUSH(r->pool, s->begun, 0);
+    for (int32_t i = 0; i < r->cores.at[core].expected_count; ++i) {
+        const int32_t terminal = r->cores.at[core].expected[i], begin = r->rules->terminals[terminal].expression;
+        if (begin < 0 || (narrow && es_node(&r->vocabulary->expressions, begin)->wide)) continue;
+        const int32_t e = es_step(&r->vocabulary->expressions, begin, byte);
+        if (e == ES_EMPTY) continue;
+        ES_PUSH(r->pool, s->begun, terminal);
+        ES_PUSH(r->pool, s->begun, e);
+        ++s->begun.at[at];
+    }
+    es_map_put(r->pool, &s->begun_by_byte, key, at);
+    return at;
+}
+
 void es_thread_step(es_states *s, es_thread t, int byte)
 {
     es_rows *r = &s->rows;
@@ -126,19 +173,17 @@ void es_thread_step(es_states *s, es_thread t, int byte)
     es_work(r->pool->fault, 1);
     const int32_t guard = es_guard_step(x, t.guard, byte);
     if (guard < 0) return;
-    const int32_t core = r->rows.at[t.row].core;
-    if (t.terminal == ES_ANY && r->cores.at[core].lexer >= 0) {
-        t.terminal = ES_LEXER;
-        t.expression = r->cores.at[core].lexer;
-    }
-    if (t.terminal != ES_ANY) {
+    t = with_lexer(r, t);
+    if (t.expression >= 0) {
         const int32_t e = es_step(x, t.expression, byte);
         if (e != ES_EMPTY) push_thread(s, t.row, t.terminal, e, guard);
         return;
     }
+    const int32_t core = r->rows.at[t.row].core;
     if (!es_bytes_has(&r->cores.at[core].first, byte)) return;
-    for (int32_t i = 0; i < r->cores.at[core].expected_count; ++i)
-        es_thread_read(s, t.row, r->cores.at[core].expected[i], guard, byte);
+    const int32_t at = begun_by(s, core, byte, t.terminal == ES_NARROW), count = s->begun.at[at];
+    for (int32_t i = at + 1; i < at + 1 + 2 * count; i += 2)
+        push_thread(s, t.row, s->begun.at[i], s->begun.at[i + 1], guard);
 }
 
 static int compare_threads(const void *a, const void *b)
@@ -150,14 +195,28 @@ static int compare_threads(const void *a, const void *b)
     return (x->expression > y->expression) - (x->expression < y->expression);
 }
 
-/* Rows in which anything may begin become one: what several readings come to goes on as one. The row of
- * an empty text is the root of all and stays by itself. */
-static bool join(es_states *s, es_thread *into, const es_thread *t)
+/* Whether two threads only begin, and can be one. The row of an empty text is the root of all and stays by itself. */
+static bool can_join(const es_states *s, const es_thread *a, const es_thread *b)
 {
-    if (t->terminal != ES_ANY || into->terminal != ES_ANY || into->guard != t->guard) return false;
-    if (!into->row || !t->row || s->rows.rules->lalr) return false;
-    into->row = es_row_join(&s->rows, into->row, t->row);
-    return true;
+    return a->terminal == ES_ANY && b->terminal == ES_ANY && a->guard == b->guard && a->row && b->row &&
+           !s->rows.rules->lalr;
+}
+
+/* Where many rows are such that anything may begin, they become one: what many readings come to goes on as one.
+ * Few stay apart, since a row of several is seldom one that is known. */
+static int32_t join(es_states *s, es_thread *t, int32_t count)
+{
+    int32_t kept = 0;
+    for (int32_t i = 0; i < count;) {
+        int32_t end = i + 1;
+        while (end < count && can_join(s, &t[i], &t[end])) ++end;
+        const bool many = end - i > APART;
+        t[kept++] = t[i++];
+        for (; i < end; ++i)
+            if (many) t[kept - 1].row = es_row_join(&s->rows, t[kept - 1].row, t[i].row);
+            else t[kept++] = t[i];
+    }
+    return kept;
 }
 
 void es_threads_sort(es_states *s, int32_t base)
@@ -168,10 +227,10 @@ void es_threads_sort(es_states *s, int32_t base)
     if (count < 2) return;
     es_sort(t, count, sizeof *t, compare_threads);
     for (int32_t i = 0; i < count; ++i) {
-        if (kept && (!compare_threads(&t[i], &t[kept - 1]) || join(s, &t[kept - 1], &t[i]))) continue;
+        if (kept && !compare_threads(&t[i], &t[kept - 1])) continue;
         t[kept++] = t[i];
     }
-    s->work.count = base + kept;
+    s->work.count = base + join(s, t, kept);
 }
 
 /* The state of the threads on `work` from `base` on, which are taken off. */
@@ -269,5 +328,7 @@ void es_states_close(es_states *s)
     es_set_free(pool, &s->by_content);
     es_map_free(pool, &s->by_byte);
     es_map_free(pool, &s->by_token);
+    ES_FREE(pool, s->begun);
+    es_map_free(pool, &s->begun_by_byte);
     es_rows_close(&s->rows);
 }

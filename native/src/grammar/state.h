@@ -23,13 +23,19 @@ typedef struct es_state {
     bool accepting;      /* the text may end here */
 } es_state;
 
-enum { ES_ANY = -1, ES_LEXER = -2 };  /* of es_thread.terminal */
+/* Of es_thread.terminal; ES_NARROW: as ES_ANY, but for wide ones (never in a state). */
+enum { ES_ANY = -1, ES_LEXER = -2, ES_NARROW = -3 };
 enum { ES_DEAD = -1, ES_START = 0, ES_OVER = 1 };  /* no state; of an empty text; behind EOS */
 
 typedef struct es_states {
     es_rows rows;
     ES_VECTOR(es_state) states;
     ES_VECTOR(es_thread) work;  /* threads of the state in the making, as a stack */
+    bool picky;                 /* only the bytes `wanted` (es_bytes_fold) can come next: threads that go on ... */
+    uint64_t wanted;            /* ... with none of them are not pushed, and noted here */
+    bool left_out;
+    ES_VECTOR(int32_t) begun;   /* a count, and so many pairs of a terminal and what is left of it behind a byte */
+    es_map begun_by_byte;       /* (core, byte, or that and 256 for ES_NARROW) to a place in `begun` */
     es_set by_content;
     es_map by_byte;             /* (state, byte) to state */
     es_map by_token;            /* (state, token) to state */
@@ -37,6 +43,13 @@ typedef struct es_states {
 
 void es_states_open(es_states *s, es_pool *pool, es_vocabulary *vocabulary, es_rules *rules);
 void es_states_close(es_states *s);
+
+/* Forget what a call that faulted had begun. */
+static inline void es_states_reset(es_states *s)
+{
+    s->work.count = 0;
+    s->picky = false;
+}
 
 /* The state behind a byte, or a special token; ES_DEAD if it cannot follow. */
 int32_t es_state_step(es_states *s, int32_t state, int byte);

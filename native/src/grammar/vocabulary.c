@@ -25,6 +25,7 @@ static void add_node(es_pool *pool, es_tries *t, int byte, int32_t depth)
     ES_PUSH(pool, t->own, 0);
     ES_PUSH(pool, t->height, 0);
     ES_PUSH(pool, t->below, 0);
+    ES_PUSH(pool, t->next, 0);
     ES_PUSH(pool, t->first_token, t->tokens.count);
 }
 
@@ -37,6 +38,7 @@ static void close_node(es_tries *t, int32_t depth)
     const int32_t above = t->path.at[depth - 1].node;
     if (t->height.at[above] <= height) t->height.at[above] = (uint8_t)(height < 255 ? height + 1 : 255);
     es_within within = t->path.at[depth - 1].within;
+    t->next.at[above] |= (uint64_t)1 << (t->byte.at[node] & 63);
     t->below.at[above] |= es_class_step(t->byte.at[node], &within) | (t->below.at[node] & ~ES_WITHIN);
 }
 
@@ -109,6 +111,7 @@ static void copy_nodes(es_pool *pool, es_tries *t, int32_t node, int32_t depth)
         t->own.at[copy] = t->own.at[i];
         t->height.at[copy] = t->height.at[i];
         t->below.at[copy] = t->below.at[i];
+        t->next.at[copy] = t->next.at[i];
         t->first_token.at[copy] = t->first_token.at[i] + tokens;
     }
 }
@@ -229,6 +232,7 @@ static void free_vocabulary(es_vocabulary *v)
     ES_FREE(&v->own, t->depth);
     ES_FREE(&v->own, t->tokens);
     ES_FREE(&v->own, t->below);
+    ES_FREE(&v->own, t->next);
     ES_FREE(&v->own, t->path);
     ES_FREE(&v->own, t->sources);
     es_pool_clear(&v->pool);
@@ -297,7 +301,7 @@ void es_vocabulary_empty(es_vocabulary *v)
     es_expressions_close(&v->expressions);
     v->tries.byte.count = v->tries.end.count = v->tries.own.count = v->own_nodes;
     v->tries.first_token.count = v->tries.height.count = v->tries.depth.count = v->own_nodes;
-    v->tries.below.count = v->own_nodes;
+    v->tries.below.count = v->tries.next.count = v->own_nodes;
     v->tries.tokens.count = v->own_tokens;
     es_pool_clear(&v->pool);
     ++v->generation;

@@ -33,6 +33,7 @@ typedef struct es_tries {
     ES_VECTOR(int32_t) tokens;
     ES_VECTOR(uint64_t) below;       /* the classes of the characters on the ways to nodes below; ES_WITHIN: */
                                      /* the node is inside of a character */
+    ES_VECTOR(uint64_t) next;        /* es_bytes_fold of the children's bytes */
     ES_VECTOR(es_way) path;          /* by depth, while a trie is made */
     ES_VECTOR(es_source) sources;    /* a stack: what the trie is still to be made of, the next ones last */
 } es_tries;
