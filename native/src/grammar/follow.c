@@ -377,13 +377,29 @@ static bool step_to(es_masks *m, int32_t base, int32_t end, int32_t node)
     return s->left_out || s->work.count > end;
 }
 
+/* Behind `node` all is as it was before: so it is behind more of the same byte, as long as the same can come next
+ * there, or nothing. Returns the last such node. */
+static int32_t pass_run(es_masks *m, es_out *out, int32_t node)
+{
+    const es_tries *t = &es_vocabulary_of(m)->tries;
+    for (;; ++node) {
+        const int32_t child = node + 1, end = t->end.at[node];
+        if (end == child || t->end.at[child] != end || t->byte.at[child] != t->byte.at[node]) return node;
+        if (t->next.at[child] && t->next.at[child] != t->next.at[node]) return node;
+        add_own(m, out, child);
+    }
+}
+
 /* Add what the threads on the stack from `base` to `end` allow at and below `node`. */
 static void add_child(es_masks *m, es_out *out, int32_t base, int32_t end, int32_t node)
 {
+    es_states *s = &m->states;
     if (!step_to(m, base, end, node)) return;
     add_own(m, out, node);
-    if (m->states.work.count == end) return;
-    es_threads_sort(&m->states, end);
+    if (s->work.count == end) return;
+    es_threads_sort(s, end);
+    if (es_same(s->work.at + base, s->work.at + end, (size_t)(end - base) * sizeof *s->work.at) && s->work.count - end == end - base)
+        node = pass_run(m, out, node);
     es_follow(m, out, end, node);
 }
 
