@@ -20,6 +20,8 @@ All of them speak of bytes: `engine_sampler.grammar.unicode` makes expressions o
 
 from __future__ import annotations
 
+import functools
+import struct
 from typing import Any, TypeAlias
 
 Expression: TypeAlias = tuple[Any, ...]
@@ -163,6 +165,11 @@ def nullable(part: Expression) -> bool:
     return bool(part[1][0][0]) if kind == AUTOMATON else False
 
 
+@functools.lru_cache(maxsize=4096)
+def _class_code(members: int) -> tuple[int, ...]:
+    return (CLASS, *struct.unpack("<8i", members.to_bytes(32, "little")))
+
+
 class Encoder:
     """Expressions as one list of 32-bit integers, children before their parents, shared ones once.
 
@@ -194,9 +201,7 @@ class Encoder:
         if kind == LITERAL:
             return self._append(part, (kind, len(part[1]), *part[1]))
         if kind == CLASS:
-            data = part[1].to_bytes(32, "little")
-            words = (int.from_bytes(data[i : i + 4], "little", signed=True) for i in range(0, 32, 4))
-            return self._append(part, (kind, *words))
+            return self._append(part, _class_code(part[1]))
         if kind == REPEAT:
             child = self.add(part[1])
             return self._append(part, (kind, child, part[2], -1 if part[3] is None else part[3]))

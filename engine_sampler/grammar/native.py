@@ -195,10 +195,10 @@ class NativeMatcher:
 
     def accept(self, token_id: int) -> bool:
         """Go on with a token; False, and nothing changes, where it cannot follow."""
-        answer = self._accept(self._pointer, token_id)
+        answer: int = self._accept(self._pointer, token_id)
         if answer < 0:
             raise self._fault(-answer)
-        return bool(answer)
+        return answer != 0
 
     def accept_bytes(self, data: bytes) -> bool:
         """Go on with bytes that need not be those of a token; False where they cannot follow."""

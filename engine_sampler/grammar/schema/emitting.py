@@ -249,6 +249,9 @@ class ObjectAutomaton:
         fulfils: list[int],
     ) -> None:
         """The edges of a key: to its value, and to its value with every set of wishes that it can fulfil."""
+        if not fulfils:
+            edges.append(Edge(symbol, self._place(literals), operations))
+            return
         wishes = self._plan.wishes
         given = [number for number in fulfils if wishes[number].literals <= literals]
         free = [number for number in fulfils if number not in given]
