@@ -398,7 +398,8 @@ static void add_child(es_masks *m, es_out *out, int32_t base, int32_t end, int32
     add_own(m, out, node);
     if (s->work.count == end) return;
     es_threads_sort(s, end);
-    if (es_same(s->work.at + base, s->work.at + end, (size_t)(end - base) * sizeof *s->work.at) && s->work.count - end == end - base)
+    const bool as_many = s->work.count - end == end - base;
+    if (as_many && es_same(s->work.at + base, s->work.at + end, (size_t)(end - base) * sizeof *s->work.at))
         node = pass_run(m, out, node);
     es_follow(m, out, end, node);
 }
