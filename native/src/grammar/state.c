@@ -51,7 +51,9 @@ static void begin_lexing(es_states *s, int32_t row, int32_t guard)
     const bool stops = may_stop && !es_guard_bars_end(x, guard);
     if (!may_stop && !core->begins) return;
     if (stops == may_stop && !es_bytes_meet(&core->first, es_first(x, guard))) guard = ES_EMPTY;
-    if (stops || es_lexer_lives(x, core->lexer, guard)) ES_PUSH(r->pool, s->work, (es_thread){row, ES_ANY, -1, guard});
+    if (!stops && !es_lexer_lives(x, core->lexer, guard)) return;
+    if (s->picky && !(es_bytes_fold(&core->first) & s->wanted)) s->left_out = true;
+    else ES_PUSH(r->pool, s->work, (es_thread){row, ES_ANY, -1, guard});
 }
 
 static void begin(es_states *s, int32_t row, int32_t guard, const es_place *from)
