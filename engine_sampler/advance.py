@@ -121,7 +121,7 @@ class Step:
     def _judge(
         self, roster: Roster, where: np.ndarray, batch: Batch, tokens: np.ndarray
     ) -> tuple[list[int], list[int], dict[int, float]]:
-        """The places whose tokens do not count, those whose grammars are over, and the logprobs by which
+        """The places whose tokens do not count, those whose grammars may be over, and the logprobs by which
         siblings compete, by place."""
         refused = self._faulty(roster, where, batch, tokens)
         logprobs = self._score(roster, where, batch, tokens, refused) if roster.scored else {}
@@ -169,7 +169,7 @@ class Step:
 
     def _admit(self, roster: Roster, tokens: np.ndarray, refused: list[int]) -> tuple[list[int], list[int]]:
         """Give the grammars their tokens: the places of those that refuse theirs, whose requests end, and of
-        those that are over."""
+        those that may be over."""
         inadmissible, over = [], []
         requests, token_ids = roster.requests, tokens.tolist()
         for place in roster.masked:
@@ -178,7 +178,7 @@ class Step:
             request = requests[place]
             if not request.admits(token_ids[place]):
                 inadmissible.append(place)
-            elif request.grammar_ends() or not request.live:
+            elif request.may_end():
                 over.append(place)
         return inadmissible, over
 

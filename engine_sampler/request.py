@@ -179,19 +179,12 @@ class Request:
             self.fail(f"the grammar failed: {type(error).__name__}: {error}")
         return False
 
-    def grammar_ends(self) -> bool:
-        """Whether the grammar's text is over: EOS came, or there is no EOS and nothing else can follow. A
-        grammar that fails to say ends the request."""
+    def may_end(self) -> bool:
+        """Whether the grammar's text is over, or cannot tell: `follow` has to look then."""
         try:
-            if self.matcher.is_terminated():
-                return True
-            if self._has_eos or not self.matcher.is_accepting():
-                return False
-            mask = self.mask()
-            return mask is not None and not mask.any()
-        except Exception as error:
-            self.fail(f"the grammar failed: {type(error).__name__}: {error}")
-            return False
+            return self._grammar_ends()
+        except Exception:
+            return True
 
     def read(self, token_id: int) -> Found:
         """Give the text its next token: the ends that text criteria find in it, the earliest first."""
@@ -333,6 +326,15 @@ class Request:
             self.raw_logprobs = [0.0] * len(output)
         self._sent = len(output) if self.stream is not None else 0
 
+    def _grammar_ends(self) -> bool:
+        """Whether the grammar's text is over: EOS came, or there is no EOS and nothing else can follow."""
+        if self.matcher.is_terminated():
+            return True
+        if self._has_eos or not self.matcher.is_accepting():
+            return False
+        mask = self.mask()
+        return mask is not None and not mask.any()
+
     def _guarded(self, who: str, work: Callable[[], Any]) -> Any:
         """Do `work` of a plugin; if it raises, the request ends with an error that names it."""
         faults: list[str] = []
@@ -377,8 +379,8 @@ class Request:
                 verdict = verdict or said
         if verdict is None:
             verdict = self._text_verdict(found)
-        if verdict is None and self.matcher is not None and self.grammar_ends():
-            verdict = StopVerdict(None)
+        if verdict is None and self.matcher is not None:
+            verdict = StopVerdict(None) if self._guarded("the grammar", self._grammar_ends) else None
         if verdict is None and limit is None and self._is_full():
             limit = StopVerdict("max_model_len", "length")
         return verdict or limit

@@ -246,11 +246,12 @@ class Meddler(StoppingCriteria):
 def test_a_search_may_be_removed_while_a_step_runs() -> None:
     scheduler = Scheduler(VOCAB, TOKENIZER)
     meddler = Meddler(lambda: scheduler.remove("b0"))
-    scheduler.add(SamplingParams(max_tokens=9), request_id="draws", stopping_criteria=[meddler])
+    draws = SamplingParams(max_tokens=9, ignore_eos=True)
+    scheduler.add(draws, request_id="draws", stopping_criteria=[meddler])
     scheduler.add_group(SamplingParams(**beams(beam_width=2)), request_ids=["b0", "b1"])
     result = scheduler.step(np.zeros((3, VOCAB), np.float32))
     assert result.token_ids[0] >= 0
     assert scheduler.request_ids == ["draws"]
     assert scheduler.record("b1").finish_reason == "abort"
-    scheduler.add(SamplingParams(), request_id="next")
+    scheduler.add(draws, request_id="next")
     assert (scheduler.step(np.zeros((2, VOCAB), np.float32)).token_ids >= 0).all()

@@ -321,3 +321,24 @@ def test_so_does_a_criterion() -> None:
     scheduler.rollback(request, 1)
     assert scheduler.record(request).error == "stubborn failed: RuntimeError: no way back"
     assert scheduler.record(request).token_ids == []
+
+
+class CannotTell(FailsBehind):
+    """Fails to say whether its text is over."""
+
+    def is_terminated(self) -> bool:
+        self._work("is_terminated")
+        return False
+
+
+def test_a_grammar_that_cannot_tell_its_end_does_not_spoil_the_text() -> None:
+    scheduler = make_scheduler()
+    parameters = {"stop": ["d d d"], "ignore_eos": True}
+    request = scheduler.add(SamplingParams(**parameters), grammar=CannotTell(3, "is_terminated"))
+    other = scheduler.add(SamplingParams(**parameters))
+    streamed = ""
+    for token in (3, 4, 5):
+        streamed += scheduler.step(np.concatenate([chosen(token)] * 2)).text[0] or ""
+    record = scheduler.record(request)
+    assert (record.finish_reason, record.token_ids) == ("error", [3, 4, 5])
+    assert record.text == streamed == scheduler.remove(other).text
