@@ -110,7 +110,7 @@ def test_a_roster_knows_who_needs_what(slots: Slots, backend: CountingBackend) -
     roster = Grouping(slots, backend).roster(requests)
     assert roster.slots.tolist() == [r.slot for r in requests]
     assert roster.always is not None
-    assert roster.always.tolist() == [False, True, True]
+    assert roster.always.tolist() == [False, False, True]
     assert (roster.masked, roster.scored, roster.streamed) == ([1], [2], [])
     assert slots.limits[roster.slots].tolist() == [AMPLE, 6, AMPLE]
 
