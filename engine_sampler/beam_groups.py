@@ -98,8 +98,9 @@ class BeamGroup:
             text.score = score
             ended.append(text)
         for request in requests[len(ended) :]:
-            request.fail(faults[0] if faults else "the beam search found no other text that ends")
-            ended.append(request)
+            text = request.fork(request.id, None)  # the search may turn out to have been removed meanwhile
+            text.fail(faults[0] if faults else "the beam search found no other text that ends")
+            ended.append(text)
         n = len(requests)
         return BeamStep(ended, list(range(n)), [-1] * n)
 
