@@ -94,9 +94,9 @@ class BeamGroup:
     def _last(self, requests: Sequence[Request], faults: Sequence[str]) -> BeamStep:
         """The texts that ended; requests for which there is none end with an error."""
         ended = []
-        for score, text in self.search.ended:
-            text.score = score
-            ended.append(text)
+        for found in self.search.ended:
+            found.text.score = found.score
+            ended.append(found.text)
         for request in requests[len(ended) :]:
             text = request.fork(request.id, None)  # the search may turn out to have been removed meanwhile
             text.fail(faults[0] if faults else "the beam search found no other text that ends")

@@ -29,7 +29,8 @@ class Candidate(NamedTuple):
     score: float
 
 
-class Ended(NamedTuple, Generic[Text]):
+@dataclass(frozen=True)
+class Ended(Generic[Text]):
     """A text that has ended: its sum of logprobs over its length to the power of the length penalty."""
 
     score: float
