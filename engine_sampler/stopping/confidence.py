@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 
 from ..contract import Param, StoppingCriteria, StopVerdict, Vocabulary, flags_like, token_rows
+from ..logprobs import log_sum_exp
 
 
 class ConfidenceCriteria(StoppingCriteria):
@@ -55,8 +56,6 @@ class ConfidenceCriteria(StoppingCriteria):
         logits = np.asarray(
             newest.detach().cpu().float() if hasattr(newest, "detach") else newest, np.float64
         )
-        with np.errstate(divide="ignore"):
-            total = np.exp(logits - logits.max(axis=1, keepdims=True)).sum(axis=1)
-        chosen = logits[np.arange(len(last)), last] - logits.max(axis=1)
-        flags = np.exp(chosen) / total < (self.assistant_confidence_threshold or 0.0)
+        logprobs = [row[token] - log_sum_exp(row) for row, token in zip(logits, last, strict=True)]
+        flags = np.exp(logprobs) < (self.assistant_confidence_threshold or 0.0)
         return bool(flags[0]) if steps and len(flags) == 1 else flags_like(input_ids, flags)

@@ -3,18 +3,18 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
 
-from ..contract import Param, StoppingCriteria, StopVerdict, Vocabulary, Watch, flags_like, token_rows
-from ._countdown import Countdown
+from ..contract import Param, flags_like, token_rows
+from ._countdown import CountdownCriteria
 
 logger = logging.getLogger("engine_sampler")
 
 
-class MaxLengthCriteria(StoppingCriteria):
+class MaxLengthCriteria(CountdownCriteria):
     """Ends a request when prompt and output have `max_length` tokens, with finish_reason "length".
 
     A prompt that is as long already gets one token.
@@ -26,8 +26,6 @@ class MaxLengthCriteria(StoppingCriteria):
     """
 
     name = "max_length"
-    is_limit = True
-    waits_for_min_tokens = False
     params = (Param("max_length", int, None, low=1, doc="tokens of prompt and output at most"),)
 
     def __init__(self, max_length: int | None = None, max_position_embeddings: int | None = None) -> None:
@@ -35,19 +33,9 @@ class MaxLengthCriteria(StoppingCriteria):
         self.max_position_embeddings = max_position_embeddings
         self._warned = False
 
-    def new_state(
-        self, params: Mapping[str, Any], prompt_token_ids: np.ndarray, vocabulary: Vocabulary
-    ) -> Countdown:
-        return Countdown(self._output_length(params, prompt_token_ids))
-
-    def watch(self, params: Mapping[str, Any], prompt_token_ids: np.ndarray, vocabulary: Vocabulary) -> Watch:
-        return Watch(output_length=self._output_length(params, prompt_token_ids))
-
-    def check(self, state: Countdown, token_ids: Sequence[int], text: str) -> StopVerdict | None:
-        return StopVerdict("max_length", "length") if state.spend(len(token_ids)) else None
-
-    def rollback(self, state: Countdown, n: int) -> None:
-        state.left += n
+    def output_length(self, params: Mapping[str, Any], prompt_token_ids: np.ndarray) -> int:
+        length = params["max_length"] if self.max_length is None else self.max_length
+        return max(1, length - len(prompt_token_ids))
 
     def __call__(self, input_ids: Any, scores: Any, **kwargs: Any) -> Any:
         """bool [rows]: whether the rows have `max_length` tokens or more."""
@@ -59,7 +47,3 @@ class MaxLengthCriteria(StoppingCriteria):
             self._warned = True
             logger.warning("the text has %d tokens, the model was made for %d", length, most)
         return flags_like(input_ids, np.full(len(rows), done))
-
-    def _output_length(self, params: Mapping[str, Any], prompt_token_ids: np.ndarray) -> int:
-        length = params["max_length"] if self.max_length is None else self.max_length
-        return max(1, length - len(prompt_token_ids))
