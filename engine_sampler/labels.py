@@ -1,4 +1,4 @@
-"""How tokens, shares and settings are written for people, in tables and pictures."""
+"""How tokens, shares, settings and failures are written for people."""
 
 from __future__ import annotations
 
@@ -45,3 +45,8 @@ def _value_text(value: Any) -> str:
     if isinstance(value, tuple):
         return "[" + ", ".join(map(_value_text, value)) + "]"
     return f"{value:g}" if isinstance(value, float) else str(value)
+
+
+def failure(who: str, error: Exception) -> str:
+    """What a part of a request has raised, in words."""
+    return f"{who} failed: {type(error).__name__}: {error}"

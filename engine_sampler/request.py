@@ -12,6 +12,7 @@ import numpy as np
 
 from .chain import Chain, build_chain
 from .contract import ParameterError, StoppingCriteria, StopVerdict, TextCriteria, Vocabulary, Watch
+from .labels import failure
 from .ledger import AMPLE, History
 from .params import SamplingParams
 from .registry import default_registry
@@ -176,7 +177,7 @@ class Request:
                 return True
             self.fail(f"the grammar refuses token {token_id}")
         except Exception as error:
-            self.fail(f"the grammar failed: {type(error).__name__}: {error}")
+            self.fail(failure("the grammar", error))
         return False
 
     def may_end(self) -> bool:
@@ -193,7 +194,7 @@ class Request:
         try:
             return self.stream.push(token_id)
         except Exception as error:
-            self.fail(f"the text failed: {type(error).__name__}: {error}")
+            self.fail(failure("the text", error))
             return ()
 
     def follow(
@@ -274,13 +275,13 @@ class Request:
     def _active_criteria(
         self, more: Sequence[StoppingCriteria], vocabulary: Vocabulary
     ) -> list[StoppingCriteria]:
-        """The criteria that this request needs, limits last."""
+        """The criteria that this request needs."""
         known = default_registry().catalogue.stopping_criteria.values()
         for criterion in more:
             if not isinstance(criterion, StoppingCriteria):
                 raise ParameterError(f"stopping_criteria holds {criterion!r}, which is no StoppingCriteria")
         active: Iterable[StoppingCriteria] = (c for c in known if c.is_active(self.params, vocabulary))
-        return sorted([*active, *more], key=lambda c: c.is_limit)
+        return [*active, *more]
 
     def _open_stream(self, vocabulary: Vocabulary) -> TextStream | None:
         if vocabulary.tokenizer is None:
@@ -348,7 +349,7 @@ class Request:
         try:
             return work()
         except Exception as error:
-            faults.append(f"{who} failed: {type(error).__name__}: {error}")
+            faults.append(failure(who, error))
             return None
 
     def _verdict(self, found: Found) -> StopVerdict | None:
@@ -366,7 +367,7 @@ class Request:
             try:
                 said = _ask(criterion, state, token_ids, text, logprobs)  # every state sees every token
             except Exception as error:
-                self.fail(f"{criterion.name} failed: {type(error).__name__}: {error}")
+                self.fail(failure(criterion.name, error))
                 continue
             if not (said is None or isinstance(said, StopVerdict)):
                 self.fail(f"{criterion.name} failed: it gave {said!r}, which is no StopVerdict")

@@ -10,6 +10,7 @@ from weakref import WeakSet
 import numpy as np
 
 from .contract import Param, Sampler, Selector, Vocabulary
+from .labels import failure
 from .ledger import AMPLE, ONE, History, Ledger, Notes
 
 
@@ -95,7 +96,7 @@ class Slot:
             try:
                 _accept(part, self._states[part.name], token_ids, notes)
             except Exception as error:
-                raise StateFault(f"{part.name} failed: {type(error).__name__}: {error}") from error
+                raise StateFault(failure(part.name, error)) from error
 
     def rollback(self, n: int) -> None:
         """Take the last `n` output tokens back, everywhere; raises `StateFault` when all has been tried."""
@@ -111,7 +112,7 @@ class Slot:
             try:
                 part.rollback(self._states[part.name], tokens)
             except Exception as error:
-                fault = StateFault(f"{part.name} failed: {type(error).__name__}: {error}")
+                fault = StateFault(failure(part.name, error))
         if fault is not None:
             raise fault
 

@@ -84,15 +84,8 @@ def test_a_prompt_that_is_refused_leaves_nothing_behind():
     assert session.scheduler.request_ids == []
 
 
-class OwnCache(Session):
+class OwnCache(NextLetter):
     """A model of random logits behind every text, which reads what it kept and the token that is new."""
-
-    def __init__(self):
-        super().__init__(Scheduler(len(LETTERS), Tokenizer([c.encode() for c in LETTERS])))
-        self.kept = {}
-
-    def encode(self, prompt):
-        return [LETTERS.index(letter) for letter in prompt]
 
     def forward(self, contexts):
         for request_id, token_ids in contexts.items():
@@ -100,9 +93,6 @@ class OwnCache(Session):
             self.kept[request_id] = known + token_ids[len(known) :]
         rows = [np.random.default_rng(self.kept[r]).normal(0, 2, len(LETTERS)) for r in contexts]
         return np.array(rows, np.float32)
-
-    def forget(self, request_id):
-        del self.kept[request_id]
 
 
 def test_beams_go_on_from_the_texts_that_they_continue():

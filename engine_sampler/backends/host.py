@@ -16,6 +16,7 @@ import numpy as np
 from ..arithmetic import FLT_MAX, LOGIT_LIMIT, require_ieee
 from ..chain import Chain
 from ..contract import Backend, Batch, Group, Sampler, Selection, Selector, Truncation
+from ..labels import failure
 from ..ranking import NARROW, reorder
 from ..rows import Rows, padded
 
@@ -296,4 +297,4 @@ def _call(part: Sampler | Any, method: Callable[..., Any], values: np.ndarray, r
     try:
         return method(values, rows)
     except Exception as error:
-        raise RowFault(f"{part.name} failed: {type(error).__name__}: {error}") from error
+        raise RowFault(failure(part.name, error)) from error
