@@ -28,13 +28,16 @@ def read(source: Any) -> TokenTable:
 
 
 def _load(path: str | os.PathLike[str]) -> Any:
-    from mistral_common.tokens.tokenizers.sentencepiece import SentencePieceTokenizer
-    from mistral_common.tokens.tokenizers.tekken import Tekkenizer, is_tekken
+    from mistral_common.tokens.tokenizers import (  # type: ignore[import-not-found,unused-ignore]
+        sentencepiece as before_tekken,
+    )
+    from mistral_common.tokens.tokenizers import tekken  # type: ignore[import-not-found,unused-ignore]
 
     file = os.fspath(path)
     if not os.path.isfile(file):
         raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), file)
-    return Tekkenizer.from_file(file) if is_tekken(file) else SentencePieceTokenizer(file)
+    is_tekken = tekken.is_tekken(file)
+    return tekken.Tekkenizer.from_file(file) if is_tekken else before_tekken.SentencePieceTokenizer(file)
 
 
 def _inside(source: Any) -> Any:

@@ -29,7 +29,7 @@ def read(source: Any) -> TokenTable:
 
 
 def _load(path: str | os.PathLike[str]) -> Any:
-    import sentencepiece
+    import sentencepiece  # type: ignore[import-not-found,unused-ignore]
 
     return sentencepiece.SentencePieceProcessor(model_file=os.fspath(path))
 

@@ -12,7 +12,7 @@ END = "<|endoftext|>"
 def read(encoding: Any) -> TokenTable:
     """From a `tiktoken.Encoding` or its name; "<|endoftext|>" ends a text where it has one."""
     if isinstance(encoding, str):
-        import tiktoken
+        import tiktoken  # type: ignore[import-not-found,unused-ignore]
 
         encoding = tiktoken.get_encoding(encoding)
     special = {name: encoding.encode_single_token(name) for name in encoding.special_tokens_set}
