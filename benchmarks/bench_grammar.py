@@ -9,8 +9,8 @@ import numpy as np
 import pytest
 
 from engine_sampler import Scheduler, Tokenizer
-from engine_sampler.grammar import native
 from engine_sampler.grammar.compiled import CompiledGrammar
+from engine_sampler.grammar.engines import native
 from engine_sampler.grammar.grammar import Grammar
 
 from . import rows

@@ -12,7 +12,7 @@ import ctypes
 import numpy as np
 import pytest
 
-from engine_sampler.chain import build_chain
+from engine_sampler.params import build_chain
 
 from . import rows
 from .cases import ALONE, CONTEXT, PEERS_STEPS, params_of

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from engine_sampler.chain import build_chain
+from engine_sampler.params import build_chain
 
 from . import rows
 from .cases import ALONE, CONTEXT, PEERS_STEPS, Shape, params_of

@@ -12,11 +12,11 @@ import numpy as np
 import pytest
 
 from engine_sampler import Scheduler
-from engine_sampler.abi.header import contract
-from engine_sampler.abi.tensor import Tensor
-from engine_sampler.arrays import LogitRows
-from engine_sampler.backends.host import NumpyBackend
+from engine_sampler.arithmetic import LogitRows
+from engine_sampler.backends.library.header import contract
+from engine_sampler.backends.library.tensor import Tensor
 from engine_sampler.backends.native import NativeBackend
+from engine_sampler.backends.numpy import NumpyBackend
 from engine_sampler.contract import Batch
 
 from . import rows

@@ -11,7 +11,7 @@ from functools import cache
 
 import numpy as np
 
-from engine_sampler.arrays import LogitRows
+from engine_sampler.arithmetic import LogitRows
 
 VOCABULARIES = (32_000, 131_072, 151_936)
 BODY_DEVIATION = 2.2

@@ -5,11 +5,13 @@ language. Plugins subclass
 `Sampler`, `Truncation`, `Selector`, `StoppingCriteria` or `Backend` and register by `hookimpl`.
 """
 
+from .arithmetic import Logprobs
 from .contract import (
     Backend,
     Example,
     Param,
     ParameterError,
+    Rows,
     Sampler,
     Selection,
     Selector,
@@ -21,15 +23,12 @@ from .contract import (
     Truncation,
     Vocabulary,
     Watch,
+    hookimpl,
 )
 from .grammar import Grammar, GrammarError
-from .hookspecs import hookimpl
-from .logprobs import Logprobs, logprobs
 from .params import SamplingParams
-from .results import Record, StepResult
-from .rows import Rows
-from .scheduler import RequestError, Scheduler
-from .stateless import Sampled, process_logits, sample
+from .scheduler import Record, RequestError, Scheduler, StepResult
+from .stateless import Sampled, logprobs, process_logits, sample
 from .tokenizer import Tokenizer
 
 __all__ = [

@@ -7,8 +7,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from .params import SamplingParams
-from .results import RequestId, StepResult
-from .scheduler import Scheduler, sibling_count
+from .scheduler import RequestId, Scheduler, StepResult, sibling_count
 
 
 class Session:

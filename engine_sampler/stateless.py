@@ -8,11 +8,10 @@ from typing import Any
 
 import numpy as np
 
-from .arrays import LogitRows
+from .arithmetic import LogitRows, Logprobs, gather, row_logprobs
 from .contract import Backend
 from .params import SamplingParams
-from .results import LogprobsByMode
-from .scheduler import Scheduler
+from .scheduler import LogprobsByMode, Scheduler
 from .tokenizer import Tokenizer
 
 Histories = Sequence[Sequence[int]] | None
@@ -115,3 +114,26 @@ def _scheduler(
 
 def _writable(logits: Any) -> bool:
     return isinstance(logits, np.ndarray) and logits.dtype == np.float32 and logits.flags.writeable
+
+
+def logprobs(logits: Any, token_ids: Sequence[int] | np.ndarray, top_n: int = 0) -> Logprobs:
+    """Logprobs of given tokens, for a prompt's tokens or a score.
+
+    logits     [rows, vocab], in any form `Scheduler.step` takes; row i predicts token_ids[i].
+    token_ids  integers [rows].
+    top_n      how many of the likeliest tokens to list beside them; −1 = all.
+
+    The logprobs of a faulty row (NaN, +inf, or −inf alone) are NaN. Raises ValueError for wrong
+    shapes and ids outside the vocabulary.
+    """
+    rows = LogitRows(logits, 1)
+    chosen = np.asarray(token_ids, np.int64)
+    if chosen.shape != (len(rows),):
+        raise ValueError(f"token_ids have shape {chosen.shape}; allowed is [{len(rows)}], one per row")
+    if ((chosen < 0) | (chosen >= rows.width)).any():
+        raise ValueError(f"token_ids must lie in 0..{rows.width - 1}")
+    if top_n < -1:
+        raise ValueError(f"top_n={top_n} is not allowed: -1 for all, or at least 0")
+    wide = LogitRows(rows, rows.width)
+    entries = [row_logprobs(wide.row(i), int(t), top_n) for i, t in enumerate(chosen)]
+    return gather(entries)

@@ -10,7 +10,8 @@ import numpy as np
 import pytest
 
 from engine_sampler import Record, SamplingParams, Scheduler, Tokenizer
-from engine_sampler.grammar import native, prepare
+from engine_sampler.grammar import prepare
+from engine_sampler.grammar.engines import native
 from engine_sampler.registry import default_registry
 
 LONGER = [b"ab", b'{"', b'":', b'", "', b"tr", b"true", "é".encode(), b"  ", b"<tool>", b"red"]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from engine_sampler.check import p_value
+from engine_sampler.testing.library import p_value
 
 LEAST_EXPECTED = 5.0
 """Tokens expected less often than this are counted together."""

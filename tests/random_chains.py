@@ -9,16 +9,15 @@ from typing import Any
 
 import numpy as np
 
-from engine_sampler.arrays import LogitRows
-from engine_sampler.backends.host import NumpyBackend
-from engine_sampler.chain import Chain, build_chain
-from engine_sampler.contract import Batch, Group, Vocabulary
-from engine_sampler.ledger import History
-from engine_sampler.orders import DEFAULT, NAMED
-from engine_sampler.params import SamplingParams
+from engine_sampler.arithmetic import LogitRows
+from engine_sampler.backends.numpy import NumpyBackend
+from engine_sampler.contract import Batch, Chain, Group, Rows, Vocabulary
+from engine_sampler.params import SamplingParams, build_chain
+from engine_sampler.params.orders import DEFAULT, NAMED
 from engine_sampler.registry import default_registry
-from engine_sampler.rows import Rows
-from engine_sampler.slots import Slot, Slots
+from engine_sampler.scheduler.history import History
+from engine_sampler.scheduler.slots import Slots
+from engine_sampler.scheduler.state import Slot
 from engine_sampler.testing.cases import KINDS
 from engine_sampler.tokenizer import Tokenizer
 

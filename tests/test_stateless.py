@@ -10,14 +10,7 @@ import pytest
 
 from engine_sampler import ParameterError, SamplingParams, Scheduler, process_logits, sample
 from engine_sampler.stateless import Sampled
-from tests.random_chains import (
-    ROUNDS,
-    TAKES_AWAY,
-    random_history,
-    random_logits,
-    random_settings,
-    tokenizer,
-)
+from tests.random_chains import ROUNDS, TAKES_AWAY, random_history, random_logits, random_settings, tokenizer
 from tests.reference import kept, softmax
 
 LOGITS = np.random.default_rng(0).normal(0, 3, (4, 50)).astype(np.float32)

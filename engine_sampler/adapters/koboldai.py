@@ -12,9 +12,15 @@ import math
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from ..bodies import (
+from ..contract import ParameterError
+from ..params import SamplingParams
+from ..params.openai import TRANSPORT as OPENAI_TRANSPORT
+from ..params.openai import asked_logprobs, told, under_one_name
+from ..params.orders import KOBOLDAI_IDS
+from ..registry import MAX_COUNT
+from ..tokenizer import Tokenizer
+from ._request_body import (
     Field,
-    asked_logprobs,
     from_gbnf,
     logit_bias,
     read_fields,
@@ -22,14 +28,7 @@ from ..bodies import (
     refuse_unsupported,
     switched_off,
     texts,
-    told,
-    under_one_name,
 )
-from ..contract import ParameterError
-from ..orders import KOBOLDAI_IDS
-from ..params import MOST, SamplingParams
-from ..requests import TRANSPORT as OPENAI_TRANSPORT
-from ..tokenizer import Tokenizer
 
 TRANSPORT = OPENAI_TRANSPORT | frozenset(
     "use_story use_memory use_authors_note use_world_info use_userscripts soft_prompt max_context_length "
@@ -72,7 +71,7 @@ FIELDS: Mapping[str, Field] = {
     "dynatemp_exponent": Field("dynatemp_exponent", 1.0, (0, _ANY)),
     "smoothing_factor": Field("smoothing_factor", 0.0, (0, _ANY)),
     "smoothing_curve": Field("smoothing_curve", 1.0),
-    "top_k": Field("top_k", 0, (0, MOST)),
+    "top_k": Field("top_k", 0, (0, MAX_COUNT)),
     "top_a": Field("top_a", 0.0, (0, _ANY)),
     "top_p": Field("top_p", 1.0, (0, 1)),
     "tfs": Field("tfs", 1.0, (0, 1)),

@@ -31,7 +31,8 @@ import numpy as np
 
 from ..arithmetic import child_seed
 from ..contract import Param, ParameterError
-from ..params import CORE_PARAMS, MOST, SamplingParams
+from ..params import SamplingParams
+from ..registry import CORE_PARAMS, MAX_COUNT
 from ..stateless import process_logits, sample
 from ._tensors import dtype_name, like, to_numpy
 
@@ -41,8 +42,8 @@ _SAMPLER_PARAMS = {
         Param("temp", float, 0.0, low=0, high=1e6),
         Param("top_p", float, 0.0, low=0, high=1),
         Param("min_p", float, 0.0, low=0, high=1),
-        Param("min_tokens_to_keep", int, 1, low=1, high=MOST),
-        Param("top_k", int, 0, low=-1, high=MOST),
+        Param("min_tokens_to_keep", int, 1, low=1, high=MAX_COUNT),
+        Param("top_k", int, 0, low=-1, high=MAX_COUNT),
         Param("xtc_probability", float, 0.0, low=0, high=1),
         Param("xtc_threshold", float, 0.1, low=0, high=0.5),
     )

@@ -3,9 +3,8 @@
 from collections.abc import Callable
 from typing import Any
 
-from ..contract import Backend
-from ..discovery import objects_in
-from ..hookspecs import hookimpl
+from ..contract import Backend, hookimpl
+from ..registry import objects_in
 
 
 @hookimpl

@@ -1,20 +1,15 @@
 """The C kernels that come with the package.
 
-Environment: ENGINE_SAMPLER_ISA forces an instruction set (baseline, avx2, avx512, neon or portable);
-ENGINE_SAMPLER_NATIVE_LIBRARY is a library to load in place of the packaged one, such as a build with
-sanitizers.
+Environment: ENGINE_SAMPLER_ISA forces an instruction set (baseline, avx2, avx512, neon or portable).
 """
 
 from __future__ import annotations
 
-import importlib.resources
 import os
-import sys
-from pathlib import Path
 
+from ..packaged import library_path
 from .library import LibraryBackend, LibraryError
 
-_SUFFIXES = {"win32": ".dll", "darwin": ".dylib"}
 _ABSENT = (
     "the package was built without a working C compiler; install GCC or Clang, then install "
     "engine-sampler again with ENGINE_SAMPLER_REQUIRE_NATIVE=1 to see what the compiler says"
@@ -37,12 +32,3 @@ class NativeBackend(LibraryBackend):
 
     def score(self, device: str) -> float:
         return 0.0 if self.reason else super().score(device)
-
-
-def library_path() -> Path | None:
-    """The file that ENGINE_SAMPLER_NATIVE_LIBRARY names, or the packaged one; None without either."""
-    if given := os.environ.get("ENGINE_SAMPLER_NATIVE_LIBRARY"):
-        return Path(given)
-    name = f"libengine_sampler{_SUFFIXES.get(sys.platform, '.so')}"
-    packaged = Path(str(importlib.resources.files("engine_sampler") / "_native" / name))
-    return packaged if packaged.is_file() else None

@@ -7,8 +7,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Literal
 
-from ..chain import build_chain
-from ..params import SamplingParams
+from ..params import SamplingParams, build_chain
 from .configurations import CONFIGURATIONS, Configuration
 from .session import Session
 

@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from ..results import RequestId
-from ..scheduler import Scheduler
+from ..scheduler import RequestId, Scheduler
 from ..session import Session as AnySession
 from .engine import Engine
 

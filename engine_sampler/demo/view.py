@@ -15,8 +15,8 @@ from rich.progress_bar import ProgressBar
 from rich.table import Table
 from rich.text import Text
 
-from ..labels import settings_text, shortened
-from ..terminal import make_table
+from ..explain.labels import settings_text, shortened
+from ..explain.terminal import make_table
 from .app import Demo, Stream
 
 T = TypeVar("T")

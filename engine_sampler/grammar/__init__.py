@@ -12,9 +12,9 @@ A text under a grammar goes through four places, each a module or two:
     matchers     one text: which tokens may follow, and going on with one
 """
 
-from .bitmasks import allocate_bitmask
+from ..contract import Matcher, allocate_bitmask
 from .cache import CacheInfo
-from .compiled import CompiledGrammar, Matcher, cache_info, clear_cache, prepare
+from .compiled import CompiledGrammar, cache_info, clear_cache, prepare
 from .errors import GrammarError, GrammarLimitError, UnsupportedKeywordError
 from .grammar import Grammar, clear_grammar_cache, grammar_cache_info
 from .library import library_grammar, library_names

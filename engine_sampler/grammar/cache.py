@@ -24,34 +24,45 @@ class CacheInfo(NamedTuple):
 class Cache(Generic[Value]):
     """The values used last, at most `max_size` of them and `max_weight` in all; for any thread.
 
-    weight  of a value, its bytes for example
+    weigh  the weight of a value, its bytes for example. The newest value is kept even if it alone weighs
+           more than `max_weight`.
     """
 
-    def __init__(self, max_size: int, max_weight: int, weight: Callable[[Value], int]) -> None:
-        self._max_size, self._max_weight, self._weigh = max_size, max_weight, weight
+    def __init__(self, max_size: int, max_weight: int, weigh: Callable[[Value], int]) -> None:
+        self._max_size, self._max_weight, self._weigh = max_size, max_weight, weigh
         self._values: OrderedDict[Hashable, tuple[Value, int]] = OrderedDict()
         self._weight = self._hits = self._misses = 0
         self._lock = threading.Lock()
 
-    def get(self, key: Hashable, make: Callable[[], Value]) -> Value:
-        """The value of `key`; `make` is called where there is none, and may raise: nothing is kept then.
+    def find(self, key: Hashable) -> Value | None:
+        """The value of `key`, if it is still there."""
+        with self._lock:
+            found = self._values.get(key)
+            if found is None:
+                self._misses += 1
+                return None
+            self._values.move_to_end(key)
+            self._hits += 1
+            return found[0]
 
-        Two threads that ask for the same new value may both make it; one of the two is kept.
-        """
-        with self._lock:
-            if (found := self._values.get(key)) is not None:
-                self._values.move_to_end(key)
-                self._hits += 1
-                return found[0]
-            self._misses += 1
-        value = make()
+    def put(self, key: Hashable, value: Value) -> Value:
+        """Keep `value` under `key`; returns what is kept, which is an earlier value if there is one."""
         with self._lock:
             if (found := self._values.get(key)) is not None:
                 return found[0]
-            self._values[key] = value, self._weigh(value)
-            self._weight += self._values[key][1]
+            weight = self._weigh(value)
+            self._values[key] = value, weight
+            self._weight += weight
             self._shrink()
         return value
+
+    def get(self, key: Hashable, make: Callable[[], Value]) -> Value:
+        """The value of `key`; without one, what `make` returns. If `make` raises, nothing is kept.
+
+        Two threads that need the same new value may both make it; one of the two is kept.
+        """
+        found = self.find(key)
+        return self.put(key, make()) if found is None else found
 
     def _shrink(self) -> None:
         while len(self._values) > self._max_size or (

@@ -5,17 +5,17 @@ from __future__ import annotations
 import os
 import threading
 import weakref
-from typing import Any, Protocol
+from collections.abc import Sequence
+from typing import Any
 
+from ..contract import allocate_bitmask
 from ..tokenizer import Tokenizer
-from . import native
-from .bitmasks import allocate_bitmask
 from .cache import Cache, CacheInfo
+from .engines import native
+from .engines.reference import ReferenceGrammar, ReferenceVocabulary
 from .errors import GrammarError
-from .grammar import LIMITS, Grammar
-from .limits import Limits
-from .reference import ReferenceGrammar, ReferenceVocabulary
-from .rules import Program
+from .limits import LIMITS, Limits
+from .program.rules import Program
 
 MAX_GRAMMARS = 256
 """Compiled grammars that are kept for one tokenizer."""
@@ -24,50 +24,25 @@ MAX_BYTES = 1 << 30
 """Bytes of the tables of all of them, as far as they have grown when they are asked for."""
 
 
-class Matcher(Protocol):
-    """One text under a constraint: what a request needs of a grammar, or of anything in its place."""
-
-    def fill_bitmask(self, bitmask: Any, row: int = 0) -> None:
-        """Write the mask of the next token into a row of `bitmask`, int32 `[rows, ceil(vocab / 32)]`: bit
-        t % 32 of word t // 32 is 1 where token t may follow."""
-
-    def accept(self, token_id: int) -> bool:
-        """Go on with a token; False, and nothing changes, where it cannot follow."""
-
-    def accept_bytes(self, data: bytes) -> bool:
-        """Go on with bytes that need not be those of a token."""
-
-    def rollback(self, n: int) -> None:
-        """Take back the last n accepts."""
-
-    def fork(self) -> Matcher:
-        """An independent copy."""
-
-    def is_accepting(self) -> bool:
-        """Whether the text may end here."""
-
-    def is_terminated(self) -> bool:
-        """Whether it has ended."""
-
-    def forced_tokens(self) -> list[int]:
-        """The tokens that must come next."""
-
-    def validate(self, token_ids: Any) -> int:
-        """How many of the tokens could be accepted one after the other."""
-
-
 class CompiledGrammar:
     """A grammar for a tokenizer; immutable, and shared by requests and threads.
 
     engine  "native" or "reference": which of the two engines it runs on; results are equal
     """
 
-    def __init__(self, grammar: Grammar, tokenizer: Tokenizer, limits: Limits = LIMITS) -> None:
-        self.grammar = grammar
+    def __init__(
+        self,
+        program: Program,
+        tokenizer: Tokenizer,
+        limits: Limits = LIMITS,
+        special_names: Sequence[str] = (),
+    ) -> None:
+        self.program = program
         self.tokenizer = tokenizer
         self.limits = limits
-        program = grammar.program_for(tokenizer)
-        self.engine, self._compiled = _made(program, tokenizer, limits)
+        self.special_names = tuple(special_names)
+        bound = _bound(program, tokenizer, special_names) if special_names else program
+        self.engine, self._compiled = _made(bound, tokenizer, limits)
 
     def matcher(self) -> Any:
         """A `Matcher` at the beginning of a text."""
@@ -78,10 +53,19 @@ class CompiledGrammar:
         return self._compiled.statistics() if self.engine == "native" else {}
 
     def __reduce__(self) -> Any:
-        return compiled, (self.grammar, self.tokenizer, self.limits)
+        return compiled, (self.program, self.tokenizer, self.limits, self.special_names)
 
     def __repr__(self) -> str:
-        return f"<CompiledGrammar {self.grammar.kind} {self.grammar.key[:8]}, {self.engine}>"
+        return f"<CompiledGrammar {self.program.key[:8]}, {self.engine}>"
+
+
+def _bound(program: Program, tokenizer: Tokenizer, special_names: Sequence[str]) -> Program:
+    """The program with the ids that the special tokens it names have in `tokenizer`."""
+    ids = {tokenizer.token_bytes[i].decode(errors="replace"): i for i in tokenizer.special_token_ids}
+    for name in special_names:
+        if name not in ids:
+            raise GrammarError(f"the grammar names the special token {name!r}, which the tokenizer lacks")
+    return program.with_special_tokens([ids[name] for name in special_names])
 
 
 def _made(program: Program, tokenizer: Tokenizer, limits: Limits) -> tuple[str, Any]:
@@ -115,10 +99,18 @@ def prepare(tokenizer: Tokenizer, limits: Limits = LIMITS) -> None:
     _prepared(tokenizer, limits)
 
 
-def compiled(grammar: Grammar, tokenizer: Tokenizer, limits: Limits = LIMITS) -> CompiledGrammar:
-    """The grammar for a tokenizer, made or kept."""
+def compiled(
+    program: Program, tokenizer: Tokenizer, limits: Limits = LIMITS, special_names: Sequence[str] = ()
+) -> CompiledGrammar:
+    """The grammar for a tokenizer, made or kept.
+
+    special_names  the special tokens that `program` names by number, in order
+
+    Raises GrammarError for a name that is not a special token of the tokenizer.
+    """
+    names = tuple(special_names)
     kept = _prepared(tokenizer, limits).grammars
-    return kept.get((grammar.key, limits), lambda: CompiledGrammar(grammar, tokenizer, limits))
+    return kept.get((program.key, names, limits), lambda: CompiledGrammar(program, tokenizer, limits, names))
 
 
 def cache_info(tokenizer: Tokenizer) -> CacheInfo:
@@ -151,8 +143,10 @@ _COMMON: tuple[tuple[dict[str, Any], bytes], ...] = (
 
 def _warm(vocabulary: native.NativeVocabulary, limits: Limits) -> None:
     bitmask = allocate_bitmask(1, vocabulary.size)
+    from .schema import rules_from_schema
+
     for schema, text in _COMMON:
-        program = Grammar.from_json_schema(schema).program
+        program = rules_from_schema(schema).program()
         matcher = native.NativeGrammar(program, vocabulary, limits).matcher()
         for byte in text:
             matcher.accept_bytes(bytes((byte,)))

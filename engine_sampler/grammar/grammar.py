@@ -2,26 +2,23 @@
 
 from __future__ import annotations
 
-import hashlib
 import json
 from array import array
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import fields, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, AnyStr, Literal
 
 from ..tokenizer import Tokenizer
 from .cache import Cache, CacheInfo
+from .compiled import CompiledGrammar, compiled
 from .errors import GrammarError, GrammarLimitError
-from .expression import concat, literal, union
-from .limits import Limits
-from .rules import Program, Rules
+from .limits import LIMITS, Limits
+from .program.expression import concat, literal, union
+from .program.rules import PROGRAM_ARRAYS, Program, Rules
 
 if TYPE_CHECKING:
-    from .compiled import CompiledGrammar
     from .correction import Check, Repair
 
-LIMITS = Limits()
 _FORMAT = "engine_sampler grammar 1"
 
 
@@ -30,7 +27,7 @@ class Grammar:
 
     kind     "lark", "json_schema", "regex", "choices", "structural_tag"
     program  what the engines read
-    key      a hash of its content: equal keys are equal languages
+    key      a hash of its content, and the special tokens it names: equal keys are equal languages
     weight   bytes of the program
     text     the Lark text it was made from; None for other kinds, and where it was loaded
 
@@ -45,11 +42,9 @@ class Grammar:
         self.text = text
         self.program = program
         self.special_names = tuple(special_names)
-        parts = (getattr(program, name) for name in _ARRAYS)
-        content = b"|".join(part.tobytes() for part in parts)
-        self.weight: int = len(content)
-        content += f"{program.start}{self.special_names}".encode()
-        self.key = hashlib.blake2b(content, digest_size=16).hexdigest()
+        self.weight = program.weight
+        names = "".join(f"|{name}" for name in self.special_names)
+        self.key = program.key + names
 
     def __repr__(self) -> str:
         return f"<Grammar {self.kind} {self.key[:8]}>"
@@ -84,7 +79,7 @@ class Grammar:
         Beyond lark's syntax: `<|name|>` and `<[12,20-30]>` are special tokens, `%json {...}` a JSON Schema,
         `rule[lazy]: ...` ends as soon as it can.
         """
-        from .lark_grammar import rules_from_lark
+        from .lark.grammar import rules_from_lark
         from .schema import add_schema
 
         if lexer not in ("dynamic_complete", "contextual"):
@@ -103,7 +98,7 @@ class Grammar:
                 "declared": declared,
             }
             if lexer == "contextual":
-                from .lark_lalr import rules_from_lalr
+                from .lark.lalr import rules_from_lalr
 
                 rules = rules_from_lalr(text, **given)
             else:
@@ -118,7 +113,7 @@ class Grammar:
     @classmethod
     def from_gbnf(cls, text: str) -> Grammar:
         """From a grammar in GBNF, llama.cpp's language; see `gbnf`."""
-        from .gbnf import lark_of_gbnf
+        from .lark.gbnf import lark_of_gbnf
 
         _check_text("gbnf", text)
         return cls.from_lark(lark_of_gbnf(text))
@@ -161,7 +156,7 @@ class Grammar:
 
         dialect  whose syntax it is in: that of Python's `re`, or of ECMAScript's regular expressions
         """
-        from .regex import expression
+        from .regex.pattern import expression
 
         _check_text("pattern", pattern)
 
@@ -187,12 +182,12 @@ class Grammar:
 
     @classmethod
     def from_structural_tag(cls, tag: Any) -> Grammar:
-        """Text with tool calls or the like in it; see `engine_sampler.grammar.tags`.
+        """Text with tool calls or the like in it; see `engine_sampler.grammar.structural_tag`.
 
         tag  a dict or JSON text, as in vLLM and xgrammar: `{"structures": [{"begin", "schema", "end"}],
              "triggers": [...]}` or `{"type": "structural_tag", "format": {...}}`
         """
-        from .tags import rules_from_tag
+        from .structural_tag.structural_tag import rules_from_tag
 
         text = tag if isinstance(tag, str) else _json(tag)
         _check_text("tag", text)
@@ -217,7 +212,7 @@ class Grammar:
 
     def save(self, path: str | Path) -> None:
         """Write the grammar to a file, for `load`: plain JSON, the same on every machine."""
-        given = {name: getattr(self.program, name).tolist() for name in _ARRAYS}
+        given = {name: getattr(self.program, name).tolist() for name in PROGRAM_ARRAYS}
         rest = {name: getattr(self.program, name) for name in ("start", "terminal_names", "rule_names")}
         content = {"format": _FORMAT, "kind": self.kind, "special": self.special_names, **given, **rest}
         Path(path).write_text(json.dumps(content, separators=(",", ":")), encoding="utf-8")
@@ -230,7 +225,7 @@ class Grammar:
             if content.pop("format") != _FORMAT:
                 raise ValueError("of another version")
             kind, special = content.pop("kind"), content.pop("special")
-            given: dict[str, Any] = {name: array("i", content[name]) for name in _ARRAYS}
+            given: dict[str, Any] = {name: array("i", content[name]) for name in PROGRAM_ARRAYS}
             given |= {name: tuple(content[name]) for name in ("terminal_names", "rule_names")}
             return cls(kind, Program(start=int(content["start"]), **given), special)
         except (ValueError, KeyError, TypeError, AttributeError, OverflowError) as error:
@@ -239,30 +234,13 @@ class Grammar:
     def compile(self, tokenizer: Tokenizer, *, limits: Limits = LIMITS) -> CompiledGrammar:
         """The grammar for a tokenizer; from any thread. Compiled grammars of one tokenizer are kept and
         shared (`engine_sampler.grammar.compiled.cache_info`)."""
-        from .compiled import compiled
-
-        return compiled(self, tokenizer, limits)
-
-    def program_for(self, tokenizer: Tokenizer) -> Program:
-        """The program with the ids that the special tokens have in `tokenizer`.
-
-        Raises GrammarError for a name that is no special token of it.
-        """
-        if not self.special_names:
-            return self.program
-        ids = {tokenizer.token_bytes[i].decode(errors="replace"): i for i in tokenizer.special_token_ids}
-        for name in self.special_names:
-            if name not in ids:
-                raise GrammarError(f"the grammar names the special token {name!r}, which the tokenizer lacks")
-        known = [ids[name] for name in self.special_names]
-        given = (known[-1 - i] if i < 0 else i for i in self.program.special_ids)
-        return replace(self.program, special_ids=array("i", given))
+        return compiled(self.program, tokenizer, limits, self.special_names)
 
     def check(self, text: str | bytes) -> Check:
         """Whether `text` is in the language, and where it leaves it."""
         from .correction import check
 
-        return check(self, text)
+        return check(self.program, text)
 
     def complete(self, text: AnyStr, **bounds: int) -> AnyStr | None:
         """A shortest continuation that makes `text` a text of the language; None if there is none.
@@ -271,7 +249,7 @@ class Grammar:
         """
         from .correction import complete
 
-        return complete(self, text, **bounds)
+        return complete(self.program, text, **bounds)
 
     def repair(self, text: AnyStr, **bounds: int) -> Repair[AnyStr]:
         """A text of the language with as few characters changed as can be.
@@ -280,12 +258,12 @@ class Grammar:
         """
         from .correction import repair
 
-        return repair(self, text, **bounds)
+        return repair(self.program, text, **bounds)
 
     def lark(self) -> str:
         """The grammar as Lark text that needs no other files; where its rules cannot be written so, the text
         it was made from. Raises GrammarError without one."""
-        from .printing import lark_text
+        from .printing.lark import lark_text
 
         try:
             return lark_text(self.program)
@@ -294,8 +272,6 @@ class Grammar:
                 raise
             return self.text
 
-
-_ARRAYS = tuple(field.name for field in fields(Program) if field.type == "array[int]")
 
 _GRAMMARS: Cache[Grammar] = Cache(1024, 64 << 20, lambda grammar: grammar.weight)
 """Grammars by what they were made from."""

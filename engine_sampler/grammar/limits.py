@@ -19,3 +19,7 @@ class Limits:
     shared_memory: int = 512 << 20
     work: int = 12_000_000
     text: int = 2 << 20
+
+
+LIMITS = Limits()
+"""The limits that hold where no others are given."""

@@ -8,9 +8,8 @@ tests/native compares them with these. One without a twin runs here, in the midd
 from collections.abc import Callable
 from typing import Any
 
-from ..contract import Sampler, Selector
-from ..discovery import objects_in
-from ..hookspecs import hookimpl
+from ..contract import Sampler, Selector, hookimpl
+from ..registry import objects_in
 
 
 @hookimpl

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from ..arithmetic import FLT_MAX
-from ..rows import Rows
+from ..contract import Rows
 
 
 def finite_columns(
@@ -28,3 +28,11 @@ def mask_unless_empty(row: np.ndarray, columns: np.ndarray) -> None:
     row[columns] = -np.inf
     if row.max() == -np.inf:
         row[columns] = values
+
+
+def at_least(rows: Rows, logits: np.ndarray) -> np.ndarray:
+    """How many tokens a truncation must leave: min(max(1, min_keep), alive), int64 [n]."""
+    floor = rows.derived("max(1, min_keep)", lambda group: np.maximum(1, group["min_keep"]))
+    if floor.max() == 1:
+        return floor
+    return np.minimum(floor, (logits > -np.inf).sum(axis=1))

@@ -9,8 +9,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from ..arithmetic import distances, pick_by_weight, weights
-from ..contract import Example, Param, Selection, Selector
-from ..rows import Rows
+from ..contract import Example, Param, Rows, Selection, Selector
 
 _WIDTH = 0.3
 """Distance from the target, in probability, that counts as one."""

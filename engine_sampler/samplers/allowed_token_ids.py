@@ -7,9 +7,8 @@ from typing import Any
 
 import numpy as np
 
-from ..contract import Example, Param, Truncation, Vocabulary
-from ..rows import Rows
-from ._phrases import token_ids
+from ..contract import Example, Param, Rows, Truncation, Vocabulary
+from ..contract.values import token_ids
 
 
 def _allowed(value: Any) -> tuple[int, ...]:

@@ -7,9 +7,8 @@ from typing import Any
 
 import numpy as np
 
-from ..contract import Example, Param, ParameterError, Sampler, Vocabulary
-from ..rows import Rows
-from ._phrases import ids_in, phrases
+from ..contract import Example, Param, ParameterError, Rows, Sampler, Vocabulary
+from ..contract.values import ids_in, phrases
 
 
 class BadWords(Sampler):

@@ -5,8 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from ..arithmetic import distances, pick_by_weight, weights
-from ..contract import Example, Selection, Selector
-from ..rows import Rows
+from ..contract import Example, Rows, Selection, Selector
 
 
 class Dist(Selector):

@@ -11,11 +11,10 @@ from typing import Any
 import numpy as np
 
 from ..arithmetic import FLT_MAX, log2_64
-from ..contract import Example, Param, Sampler, Vocabulary
-from ..rows import Rows
+from ..contract import Example, Param, Rows, Sampler, Vocabulary
+from ..contract.values import Phrase, ids_in, phrases
 from ..tokenizer import Tokenizer
 from ._columns import finite_columns, store
-from ._phrases import Phrase, ids_in, phrases
 
 DEFAULT_BREAKERS = ("\n", ":", '"', "*")
 _TEXT_LIMIT = 40

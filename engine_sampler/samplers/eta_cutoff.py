@@ -4,10 +4,8 @@ from __future__ import annotations
 
 import numpy as np
 
-from ..arithmetic import distances, entropy_bits, exp2_64, weight_of_share, weights
-from ..contract import Example, Param, Truncation
-from ..ranking import keep_heavy
-from ..rows import Rows
+from ..arithmetic import distances, entropy_bits, exp2_64, keep_heavy, weight_of_share, weights
+from ..contract import Example, Param, Rows, Truncation
 
 
 class EtaCutoff(Truncation):

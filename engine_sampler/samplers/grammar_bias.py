@@ -7,9 +7,8 @@ from typing import Any
 
 import numpy as np
 
-from ..contract import Example, Param, Sampler, Vocabulary
-from ..rows import Rows
-from ..structured import constraint_of
+from ..contract import Example, Param, Rows, Sampler, Vocabulary, bitmask_words, unpack_bitmask
+from ..grammar.constraints import constraint_of
 from ._columns import finite_columns, store
 
 
@@ -26,14 +25,13 @@ class Guidance:
         """The ids of the tokens that the grammar allows next, ascending; None behind its end."""
         if self._matcher is None:
             self._matcher = constraint.matcher()
-            self._bitmask = np.zeros((1, -(-vocab_size // 32)), np.int32)
+            self._bitmask = np.zeros((1, bitmask_words(vocab_size)), np.int32)
         while self._followed < len(self.tokens):
             if not self._matcher.accept(self.tokens[self._followed]):
                 return None
             self._followed += 1
         self._matcher.fill_bitmask(self._bitmask, 0)
-        bits = np.unpackbits(self._bitmask.view(np.uint8)[0], bitorder="little", count=vocab_size)
-        return np.flatnonzero(bits)
+        return np.flatnonzero(unpack_bitmask(self._bitmask[0], vocab_size))
 
     def rollback(self, n: int) -> None:
         """Forget the last n tokens."""

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from ..contract import Example, Selection, Selector
-from ..rows import Rows
+from ..contract import Example, Rows, Selection, Selector
 
 
 class Greedy(Selector):

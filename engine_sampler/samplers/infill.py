@@ -8,10 +8,8 @@ from typing import Any
 
 import numpy as np
 
-from ..arithmetic import distances, weight_of_share, weights
-from ..contract import Example, Param, ParameterError, Sampler, Vocabulary
-from ..ranking import descending
-from ..rows import Rows
+from ..arithmetic import descending, distances, weight_of_share, weights
+from ..contract import Example, Param, ParameterError, Rows, Sampler, Vocabulary
 from ..tokenizer import Tokenizer
 
 _LEAST_SHARE = np.array(0.2)

@@ -9,10 +9,9 @@ from typing import Any
 import numpy as np
 
 from ..arithmetic import FLT_MAX
-from ..contract import Example, Param, Sampler, Vocabulary
-from ..rows import Rows
+from ..contract import Example, Param, Rows, Sampler, Vocabulary
+from ..contract.values import token_id
 from ._columns import finite_columns, store
-from ._phrases import token_id
 
 _ALLOWED = "token ids, each once, with biases that are finite numbers or -inf"
 

@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import numpy as np
 
-from ..arithmetic import LN_2, MASS_SLACK, log2_64
-from ..contract import Example, Param, Truncation
-from ..ranking import at_least, keep_leading
-from ..rows import Rows
+from ..arithmetic import LN_2, MASS_SLACK, keep_leading, log2_64
+from ..contract import Example, Param, Rows, Truncation
+from ._columns import at_least
 
 
 class MinP(Truncation):

@@ -7,8 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from ..contract import Example, Param, Sampler, Vocabulary
-from ..rows import Rows
+from ..contract import Example, Param, Rows, Sampler, Vocabulary
 from ._columns import mask_unless_empty
 
 

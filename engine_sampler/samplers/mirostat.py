@@ -8,10 +8,20 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from ..arithmetic import FLT_MAX, LN_2, distances, exp2_64, log2_64, log2_mass, pick_by_weight, weights
-from ..contract import Example, Param, Selection, Selector
-from ..ranking import first_columns, keep_leading, reorder
-from ..rows import Rows
+from ..arithmetic import (
+    FLT_MAX,
+    LN_2,
+    distances,
+    exp2_64,
+    first_columns,
+    keep_leading,
+    log2_64,
+    log2_mass,
+    pick_by_weight,
+    reorder,
+    weights,
+)
+from ..contract import Example, Param, Rows, Selection, Selector
 
 _HEAD = 100
 """Tokens from which the slope of the distribution is estimated."""

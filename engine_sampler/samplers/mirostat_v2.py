@@ -6,10 +6,8 @@ from collections.abc import Mapping
 
 import numpy as np
 
-from ..arithmetic import log2_mass
-from ..contract import Example
-from ..ranking import keep_above_best
-from ..rows import Rows
+from ..arithmetic import keep_above_best, log2_mass
+from ..contract import Example, Rows
 from .mirostat import SurpriseControl
 
 

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from ..contract import Example, Param, Sampler
-from ..rows import Rows
+from ..contract import Example, Param, Rows, Sampler
 from ._columns import mask_unless_empty
 
 

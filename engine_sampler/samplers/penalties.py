@@ -9,8 +9,7 @@ from typing import Any
 import numpy as np
 
 from ..arithmetic import FLT_MAX
-from ..contract import Example, Param, ParameterError, Sampler, Vocabulary
-from ..rows import Rows
+from ..contract import Example, Param, ParameterError, Rows, Sampler, Vocabulary
 from ._columns import finite_columns, store
 
 _NOTHING = np.zeros(0, np.int64)

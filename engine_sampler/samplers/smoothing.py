@@ -5,8 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from ..arithmetic import FLT_MAX
-from ..contract import Example, Param, Sampler
-from ..rows import Rows
+from ..contract import Example, Param, Rows, Sampler
 
 
 class Smoothing(Sampler):

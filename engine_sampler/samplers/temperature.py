@@ -8,8 +8,7 @@ from typing import Any
 import numpy as np
 
 from ..arithmetic import FLT_MAX, GREEDY_BELOW, distances, entropy_bits, log2_64, power, settle
-from ..contract import Example, Param, Sampler
-from ..rows import Rows
+from ..contract import Example, Param, Rows, Sampler
 
 _HOTTEST = 1e6
 

@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import numpy as np
 
-from ..arithmetic import LOWEST_BITS, distances, mass_within, weights
-from ..contract import Example, Param, Truncation
-from ..ranking import NARROW, at_least, keep_leading
-from ..rows import Rows
+from ..arithmetic import LOWEST_BITS, NARROW, distances, keep_leading, mass_within, weights
+from ..contract import Example, Param, Rows, Truncation
+from ._columns import at_least
 
 
 class Tfs(Truncation):

@@ -4,10 +4,8 @@ from __future__ import annotations
 
 import numpy as np
 
-from ..arithmetic import distances, information, log2_mass, weights
-from ..contract import Example, Param, Truncation
-from ..ranking import keep_prefix, reorder
-from ..rows import Rows
+from ..arithmetic import distances, information, keep_prefix, log2_mass, reorder, weights
+from ..contract import Example, Param, Rows, Truncation
 
 
 class TopH(Truncation):

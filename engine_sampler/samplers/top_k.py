@@ -7,9 +7,8 @@ from typing import Any
 
 import numpy as np
 
-from ..contract import Example, Param, Truncation
-from ..ranking import keep_leading, top_columns
-from ..rows import Rows
+from ..arithmetic import keep_leading, top_columns
+from ..contract import Example, Param, Rows, Truncation
 
 
 class TopK(Truncation):

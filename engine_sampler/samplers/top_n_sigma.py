@@ -7,8 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from ..contract import Example, Param, Truncation
-from ..rows import Rows
+from ..contract import Example, Param, Rows, Truncation
 
 _CHUNK = 256
 

@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import numpy as np
 
-from ..arithmetic import distances, mass_reaching, mass_within, weights
-from ..contract import Example, Param, Truncation
-from ..ranking import at_least, keep_prefix, reorder
-from ..rows import Rows
+from ..arithmetic import distances, keep_prefix, mass_reaching, mass_within, reorder, weights
+from ..contract import Example, Param, Rows, Truncation
+from ._columns import at_least
 
 
 class TopP(Truncation):

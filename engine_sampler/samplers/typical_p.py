@@ -4,10 +4,18 @@ from __future__ import annotations
 
 import numpy as np
 
-from ..arithmetic import distances, information, mass_reaching, weights
-from ..contract import Example, Param, Truncation
-from ..ranking import NARROW, at_least, descending, keep_first, reorder
-from ..rows import Rows
+from ..arithmetic import (
+    NARROW,
+    descending,
+    distances,
+    information,
+    keep_first,
+    mass_reaching,
+    reorder,
+    weights,
+)
+from ..contract import Example, Param, Rows, Truncation
+from ._columns import at_least
 
 _BOUNDS = (1.0, 2.0, 3.0, 4.0, 6.0, 8.0, 12.0, 16.0)
 """Scores, in bits, up to which a wide row is looked at, until the mass suffices."""

@@ -7,10 +7,8 @@ from typing import Any
 
 import numpy as np
 
-from ..arithmetic import coin, distances, weight_of_share, weights
-from ..contract import Example, Param, Truncation
-from ..ranking import keep_heavy
-from ..rows import Rows
+from ..arithmetic import coin, distances, keep_heavy, weight_of_share, weights
+from ..contract import Example, Param, Rows, Truncation
 
 
 class Xtc(Truncation):

@@ -3,9 +3,8 @@
 from collections.abc import Callable
 from typing import Any
 
-from ..contract import StoppingCriteria, TextCriteria
-from ..discovery import objects_in
-from ..hookspecs import hookimpl
+from ..contract import StoppingCriteria, TextCriteria, hookimpl
+from ..registry import objects_in
 from .confidence import ConfidenceCriteria
 from .criteria_list import StoppingCriteriaList, validate_stopping_criteria
 from .eos import EosTokenCriteria

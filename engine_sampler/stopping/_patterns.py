@@ -7,13 +7,13 @@ from collections.abc import Sequence
 from typing import TypeAlias
 
 from ..contract import TextMatch, TextMatcher
+from ..grammar.derivatives.derivatives import Derivatives
+from ..grammar.derivatives.expressions import EMPTY, Expressions
+from ..grammar.derivatives.limits import Meter
+from ..grammar.derivatives.loading import Loader
 from ..grammar.errors import GrammarLimitError
-from ..grammar.expression import Encoder
-from ..grammar.reference.derivatives import Derivatives
-from ..grammar.reference.expressions import EMPTY, Expressions
-from ..grammar.reference.limits import Meter
-from ..grammar.reference.loading import Loader
-from ..grammar.regex import found_anywhere
+from ..grammar.program.expression import Encoder
+from ..grammar.regex.pattern import found_anywhere
 
 WORK_PER_TOKEN = 20_000
 """Attempts moved and expressions made for one token: patterns come from strangers."""

@@ -8,8 +8,8 @@ from typing import Any
 
 import numpy as np
 
+from ..arithmetic import log_sum_exp
 from ..contract import Param, StoppingCriteria, StopVerdict, Vocabulary, flags_like, token_rows
-from ..logprobs import log_sum_exp
 
 
 class ConfidenceCriteria(StoppingCriteria):

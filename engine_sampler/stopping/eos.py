@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from ..contract import StoppingCriteria, StopVerdict, Vocabulary, Watch, flags_like, token_rows
-from ._values import ids
+from ..contract.values import ids
 
 
 class EosTokenCriteria(StoppingCriteria):

@@ -7,9 +7,9 @@ from functools import lru_cache
 from typing import Any
 
 from ..contract import Param, TextCriteria, Vocabulary, flags_like, token_rows
+from ..contract.values import texts
 from ..tokenizer import Tokenizer
 from ._strings import StringMatcher
-from ._values import texts
 
 _UNKNOWN = b"\xff"
 """What stands for an id beyond the tokenizer: a byte of no text, so that no string goes across it."""

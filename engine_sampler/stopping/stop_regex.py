@@ -7,8 +7,8 @@ from functools import lru_cache
 from typing import Any
 
 from ..contract import Param, TextCriteria, Vocabulary
+from ..contract.values import texts
 from ._patterns import PatternMatcher
-from ._values import texts
 
 _matcher = lru_cache(maxsize=64)(PatternMatcher)
 

@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from ..contract import Param, StoppingCriteria, StopVerdict, Vocabulary, Watch
-from ._values import ids
+from ..contract.values import ids
 
 
 class _Stops(NamedTuple):

@@ -9,7 +9,7 @@ from typing import Any, TypeVar
 import numpy as np
 
 from ..arithmetic import FLT_MAX, LOGIT_LIMIT
-from ..rows import padded
+from ..contract import padded
 
 Random = np.random.Generator
 T = TypeVar("T")

@@ -9,9 +9,8 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from ..catalogue import check_object
-from ..contract import Example, Param, ParameterError, Sampler, Selector
-from ..rows import Rows
+from ..contract import Example, Param, ParameterError, Rows, Sampler, Selector
+from ..registry import check_object
 from ..tokenizer import Tokenizer
 from .cases import Case, cases
 from .live import Live

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from ..rows import Rows
+from ..contract import Rows
 from .cases import Case
 from .single import open_slots, settings
 

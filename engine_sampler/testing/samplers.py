@@ -8,8 +8,7 @@ from typing import ClassVar
 import numpy as np
 
 from ..arithmetic import draw64
-from ..contract import Example, Sampler, Truncation
-from ..rows import Rows
+from ..contract import Example, Rows, Sampler, Truncation
 from .cases import Case
 from .laws import Contract
 from .live import Live

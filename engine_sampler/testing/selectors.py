@@ -6,8 +6,7 @@ from typing import ClassVar
 
 import numpy as np
 
-from ..contract import Example, Selection, Selector
-from ..rows import Rows
+from ..contract import Example, Rows, Selection, Selector
 from .cases import Case
 from .laws import Contract
 from .live import Live

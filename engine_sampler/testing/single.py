@@ -7,13 +7,22 @@ from typing import Any
 
 import numpy as np
 
-from ..chain import Chain
-from ..contract import Param, ParameterError, Sampler, Selection, Selector, StoppingCriteria, Vocabulary
-from ..ledger import History
+from ..contract import (
+    Chain,
+    Param,
+    ParameterError,
+    Rows,
+    Sampler,
+    Selection,
+    Selector,
+    StoppingCriteria,
+    Vocabulary,
+)
 from ..params import SamplingParams
 from ..registry import default_registry
-from ..rows import Rows
-from ..slots import Slot, Slots
+from ..scheduler.history import History
+from ..scheduler.slots import Slots
+from ..scheduler.state import Slot
 
 Params = Mapping[str, Any]
 """`SamplingParams`, or some parameters by name, such as {"min_p": 0.05}; the others are neutral."""

@@ -9,12 +9,11 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from ..catalogue import check_object
 from ..contract import StoppingCriteria, StopVerdict, TextCriteria, Vocabulary
 from ..params import SamplingParams
-from ..results import Record
-from ..scheduler import Scheduler
-from ..text import TextStream
+from ..registry import check_object
+from ..scheduler import Record, Scheduler
+from ..scheduler.detokenizer import TextStream
 from ..tokenizer import Tokenizer
 from .laws import bounds
 from .single import values_for

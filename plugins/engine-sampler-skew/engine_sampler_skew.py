@@ -7,11 +7,8 @@ from typing import Any
 
 import numpy as np
 
-from engine_sampler.arithmetic import LN_2, distances, exp2_64, log2_64, power, weights
-from engine_sampler.contract import Example, Param, Sampler
-from engine_sampler.hookspecs import hookimpl
-from engine_sampler.ranking import descending
-from engine_sampler.rows import Rows
+from engine_sampler.arithmetic import LN_2, descending, distances, exp2_64, log2_64, power, weights
+from engine_sampler.contract import Example, Param, Rows, Sampler, hookimpl
 
 LEAST_SHARE = 2.0**-1022
 """Shares below this, the smallest normal float64, count as this."""

@@ -14,8 +14,7 @@ from typed_expressions import TypedExpressions, TypedMatcher
 
 from engine_sampler import SamplingParams, Scheduler, Tokenizer
 from engine_sampler.grammar import allocate_bitmask
-from engine_sampler.params import CORE_PARAMS
-from engine_sampler.registry import Registry, default_registry
+from engine_sampler.registry import CORE_PARAMS, Registry, default_registry
 
 PIECES = [
     *(bytes((byte,)) for byte in b'abcxyletinfhrsubog019"():=<+ \n'),

@@ -14,7 +14,7 @@ import pytest
 from engine_sampler import ParameterError, SamplingParams, Tokenizer, process_logits
 from engine_sampler.adapters import koboldai
 from engine_sampler.adapters.koboldai import FIELDS, RENAMED, SPECIAL, TRANSPORT, UNSUPPORTED, from_request
-from engine_sampler.chain import build_chain
+from engine_sampler.params import build_chain
 
 from ..conftest import shared_data
 from ..reference import kept

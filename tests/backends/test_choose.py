@@ -8,7 +8,7 @@ from types import SimpleNamespace
 import pytest
 
 from engine_sampler.backends import choose
-from engine_sampler.backends.host import NumpyBackend
+from engine_sampler.backends.numpy import NumpyBackend
 from engine_sampler.contract import Backend
 from engine_sampler.scheduler import Scheduler
 

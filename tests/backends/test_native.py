@@ -11,12 +11,12 @@ from types import SimpleNamespace
 import pytest
 
 from engine_sampler.backends import choose, native
-from engine_sampler.backends.host import NumpyBackend
-from engine_sampler.backends.native import NativeBackend, library_path
+from engine_sampler.backends.native import NativeBackend
+from engine_sampler.backends.numpy import NumpyBackend
+from engine_sampler.cli.listing import inventory
 from engine_sampler.contract import Backend
-from engine_sampler.listing import inventory
-from engine_sampler.params import CORE_PARAMS
-from engine_sampler.registry import Registry, default_registry
+from engine_sampler.packaged import library_path
+from engine_sampler.registry import CORE_PARAMS, Registry, default_registry
 
 VARIABLES = ("ENGINE_SAMPLER_BACKEND", "ENGINE_SAMPLER_ISA")
 

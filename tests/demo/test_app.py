@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from engine_sampler.chain import build_chain
-from engine_sampler.params import SamplingParams
+from engine_sampler.params import SamplingParams, build_chain
 
 
 @pytest.fixture

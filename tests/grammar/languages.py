@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
+from engine_sampler.grammar.engines.reference import ReferenceGrammar
 from engine_sampler.grammar.errors import GrammarError
-from engine_sampler.grammar.expression import EMPTY, Expression, literal
-from engine_sampler.grammar.reference import ReferenceGrammar
-from engine_sampler.grammar.rules import Rules, sequence
+from engine_sampler.grammar.program.expression import EMPTY, Expression, literal
+from engine_sampler.grammar.program.rules import Rules, sequence
 
 
 class Language:

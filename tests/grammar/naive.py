@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from functools import lru_cache
 
-from engine_sampler.grammar.expression import (
+from engine_sampler.grammar.program.expression import (
     AUTOMATON,
     BOTH,
     CLASS,
@@ -17,7 +17,7 @@ from engine_sampler.grammar.expression import (
     UNION,
     Expression,
 )
-from engine_sampler.grammar.rules import (
+from engine_sampler.grammar.program.rules import (
     ACCEPT,
     AT_LEAST,
     CLAUSE,
@@ -28,7 +28,7 @@ from engine_sampler.grammar.rules import (
     Edge,
     Operation,
 )
-from engine_sampler.grammar.rules import SET as SET_BIT
+from engine_sampler.grammar.program.rules import SET as SET_BIT
 
 
 @lru_cache(maxsize=100_000)

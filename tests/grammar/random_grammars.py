@@ -9,13 +9,13 @@ from typing import Any
 from hypothesis import settings
 from hypothesis import strategies as st
 
-from engine_sampler.grammar import expression as e
-from engine_sampler.grammar import rules as r
 from engine_sampler.grammar.errors import GrammarError
-from engine_sampler.grammar.expression import Expression
-from engine_sampler.grammar.rules import ACCEPT, Edge, Operation, Rules
+from engine_sampler.grammar.program import expression as e
+from engine_sampler.grammar.program import rules as r
+from engine_sampler.grammar.program.expression import Expression
+from engine_sampler.grammar.program.rules import ACCEPT, Edge, Operation, Rules
 
-from .engines import Engine
+from .both_engines import Engine
 from .naive import Naive
 
 quick = settings(deadline=None, max_examples=60)

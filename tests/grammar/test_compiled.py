@@ -17,9 +17,9 @@ import numpy as np
 import pytest
 
 from engine_sampler import Tokenizer
-from engine_sampler.grammar import native
 from engine_sampler.grammar.cache import Cache
 from engine_sampler.grammar.compiled import CompiledGrammar, cache_info, clear_cache, compiled, prepare
+from engine_sampler.grammar.engines import native
 from engine_sampler.grammar.errors import GrammarError, GrammarLimitError
 from engine_sampler.grammar.grammar import Grammar, clear_grammar_cache, grammar_cache_info
 from engine_sampler.grammar.limits import Limits
@@ -174,11 +174,12 @@ def test_many_grammars_push_out_the_oldest(tokenizer: Tokenizer, monkeypatch: py
     from engine_sampler.grammar import compiled as module
 
     monkeypatch.setattr(module, "MAX_GRAMMARS", 3)
-    made = [Grammar.from_choices([f"choice {i}"]).compile(tokenizer) for i in range(5)]
+    grammars = [Grammar.from_choices([f"choice {i}"]) for i in range(5)]
+    made = [grammar.compile(tokenizer) for grammar in grammars]
     info = cache_info(tokenizer)
     assert (info.size, info.max_size) == (3, 3)
-    assert made[4].grammar.compile(tokenizer) is made[4]
-    assert made[0].grammar.compile(tokenizer) is not made[0]
+    assert grammars[4].compile(tokenizer) is made[4]
+    assert grammars[0].compile(tokenizer) is not made[0]
     assert made[1].matcher().accept_bytes(b"choice 1")
 
 
@@ -212,7 +213,7 @@ def test_a_saved_grammar_is_the_same_after_loading(tokenizer: Tokenizer, tmp_pat
             grammar.special_names,
         )
         assert Grammar.from_file(path) == grammar
-        fresh = CompiledGrammar(loaded, tokenizer)
+        fresh = CompiledGrammar(loaded.program, tokenizer, special_names=loaded.special_names)
         assert walk(fresh.matcher(), number) == walk(grammar.compile(tokenizer).matcher(), number)
 
 
@@ -251,7 +252,7 @@ def test_grammars_and_compiled_grammars_are_pickled(tokenizer: Tokenizer) -> Non
         one = grammar.compile(tokenizer)
         other = pickle.loads(pickle.dumps(one))
         assert other is not one
-        assert other.grammar == grammar
+        assert other.program == grammar.program
         assert walk(other.matcher(), number) == walk(one.matcher(), number)
 
 
@@ -396,4 +397,4 @@ def test_another_process_makes_the_same_grammar(tmp_path: Path) -> None:
 
 def test_the_function_behind_compile_is_the_same_for_pickles(tokenizer: Tokenizer) -> None:
     grammar = Grammar.from_regex("a")
-    assert compiled(grammar, tokenizer) is grammar.compile(tokenizer)
+    assert compiled(grammar.program, tokenizer) is grammar.compile(tokenizer)

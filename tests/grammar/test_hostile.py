@@ -14,13 +14,13 @@ import numpy as np
 import pytest
 
 from engine_sampler import Record, SamplingParams, Tokenizer
-from engine_sampler.grammar import native
 from engine_sampler.grammar.compiled import prepare
+from engine_sampler.grammar.engines import native
 from engine_sampler.grammar.errors import GrammarError, GrammarLimitError
 from engine_sampler.grammar.grammar import Grammar
 from engine_sampler.grammar.limits import Limits
 
-from ..engines import EOS, TOKENIZER, VOCAB, alone, make_scheduler, outcome, run_to_end
+from ..both_engines import EOS, TOKENIZER, VOCAB, alone, make_scheduler, outcome, run_to_end
 
 MEGABYTES = 256
 LIMITS = Limits(memory=64 << 20)

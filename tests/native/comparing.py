@@ -9,17 +9,16 @@ from typing import Any
 
 import numpy as np
 
-from engine_sampler.arrays import LogitRows
-from engine_sampler.backends.host import NumpyBackend
+from engine_sampler.arithmetic import LogitRows
 from engine_sampler.backends.library import LibraryBackend, LibraryError
-from engine_sampler.backends.native import library_path
-from engine_sampler.chain import Chain, build_chain
-from engine_sampler.contract import Batch, Group, ParameterError
-from engine_sampler.ledger import History
-from engine_sampler.params import SamplingParams
+from engine_sampler.backends.numpy import NumpyBackend
+from engine_sampler.contract import Batch, Chain, Group, ParameterError, Rows
+from engine_sampler.packaged import library_path
+from engine_sampler.params import SamplingParams, build_chain
 from engine_sampler.registry import default_registry
-from engine_sampler.rows import Rows
-from engine_sampler.slots import Slot, Slots
+from engine_sampler.scheduler.history import History
+from engine_sampler.scheduler.slots import Slots
+from engine_sampler.scheduler.state import Slot
 from tests.random_chains import ROUNDS, Random, random_logits, vocabulary
 
 NUMPY = NumpyBackend()

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from engine_sampler import SamplingParams, Scheduler
-from engine_sampler.arrays import LogitRows
+from engine_sampler.arithmetic import LogitRows
 from tests.native.comparing import (
     NUMPY,
     differences,

@@ -9,9 +9,8 @@ import numpy as np
 import pytest
 
 from engine_sampler.backends.native import NativeBackend
-from engine_sampler.orders import DEFAULT, NAMED
+from engine_sampler.params.orders import DEFAULT, NAMED
 from tests.native.comparing import (
-    Random,
     expect_equal,
     go_on,
     instruction_sets,
@@ -20,7 +19,7 @@ from tests.native.comparing import (
     random_group,
     times,
 )
-from tests.random_chains import ROUNDS, SAMPLERS, SELECTORS, random_settings
+from tests.random_chains import ROUNDS, SAMPLERS, SELECTORS, Random, random_settings
 
 GROUPS: Mapping[int, int] = {1: 6, 5: 10, 100: 25, 257: 20, 600: 15, 3000: 5}
 """Random chains by vocabulary size, each for `REQUESTS` requests and `STEPS` steps."""

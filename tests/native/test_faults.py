@@ -8,10 +8,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from engine_sampler.abi.header import contract
-from engine_sampler.chain import Chain
-from engine_sampler.contract import Sampler, Truncation
-from engine_sampler.rows import Rows
+from engine_sampler.backends.library.header import contract
+from engine_sampler.contract import Chain, Rows, Sampler, Truncation
 from tests.native.comparing import NUMPY, both_ways, expect_equal, instruction_sets, random_group, run
 
 SIZES = (5, 64, 300, 3000)

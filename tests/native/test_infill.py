@@ -4,8 +4,7 @@ import numpy as np
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from engine_sampler.arithmetic import distances, weights
-from engine_sampler.ranking import descending
+from engine_sampler.arithmetic import descending, distances, weights
 from engine_sampler.samplers.infill import _kept, _Text
 from engine_sampler.tokenizer import Tokenizer
 from tests.native.building import load

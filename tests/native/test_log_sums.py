@@ -8,8 +8,7 @@ import numpy as np
 import pytest
 
 from engine_sampler import SamplingParams, Scheduler
-from engine_sampler.arrays import LogitRows
-from engine_sampler.logprobs import log_sum_exp
+from engine_sampler.arithmetic import LogitRows, log_sum_exp
 from tests.native.comparing import instruction_sets, random_block, times
 from tests.native.test_dtypes import NARROW, widened
 from tests.native.test_logit_layouts import LAYOUTS

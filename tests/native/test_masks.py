@@ -8,10 +8,9 @@ from typing import Any
 import numpy as np
 import pytest
 
-from engine_sampler.arrays import LogitRows
+from engine_sampler.arithmetic import LogitRows
 from tests.native.comparing import (
     NUMPY,
-    Random,
     differences,
     expect_equal,
     go_on,
@@ -22,7 +21,7 @@ from tests.native.comparing import (
     run,
     times,
 )
-from tests.random_chains import SAMPLERS, SELECTORS
+from tests.random_chains import SAMPLERS, SELECTORS, Random
 
 SHARES = (1.0, 0.99, 0.8, 0.5, 0.2, 0.1, 1 / 50, 1 / 80)
 """Of the tokens that a mask allows. Most are read along with the row; few tokens are looked up."""

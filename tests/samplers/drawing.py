@@ -7,8 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from engine_sampler.contract import Selector
-from engine_sampler.rows import Rows
+from engine_sampler.contract import Rows, Selector
 from engine_sampler.testing import select
 from engine_sampler.testing.single import open_slots
 

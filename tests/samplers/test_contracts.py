@@ -8,8 +8,7 @@ from typing import Any
 import pytest
 
 from engine_sampler.contract import Selector
-from engine_sampler.params import CORE_PARAMS
-from engine_sampler.registry import Registry
+from engine_sampler.registry import CORE_PARAMS, Registry
 from engine_sampler.testing import SamplerContract, SelectorContract
 from engine_sampler.tokenizer import Tokenizer
 

@@ -6,8 +6,7 @@ import numpy as np
 import pytest
 
 from engine_sampler.arithmetic import distances, log2_64
-from engine_sampler.chain import build_chain
-from engine_sampler.params import SamplingParams
+from engine_sampler.params import SamplingParams, build_chain
 from engine_sampler.samplers.mirostat import _STEPS, Mirostat, SurpriseControl, _gap
 from engine_sampler.samplers.mirostat_v2 import MirostatV2
 from engine_sampler.testing import select

@@ -24,7 +24,7 @@ from engine_sampler.stopping import (
     validate_stopping_criteria,
 )
 from engine_sampler.stopping import max_time as max_time_module
-from engine_sampler.vocabularies.pieces import byte_of_name
+from engine_sampler.tokenizer.pieces import byte_of_name
 
 from ..conftest import shared_data
 

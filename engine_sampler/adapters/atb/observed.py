@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 
 import numpy as np
 
-from ...ranking import top_columns
+from ...arithmetic import top_columns
 from .glibc_rand import RAND_MAX, glibc_rand
 from .rows import Batch, Drawn, in_order, race
 

@@ -7,8 +7,7 @@ from functools import lru_cache
 
 import numpy as np
 
-from ...arithmetic import LN_2, log2_64
-from ...ranking import descending
+from ...arithmetic import LN_2, descending, log2_64
 
 MASS_BITS = 40
 

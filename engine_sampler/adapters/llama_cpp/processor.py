@@ -11,8 +11,7 @@ import numpy as np
 from ... import contract
 from ...contract import Backend
 from ...params import SamplingParams
-from ...results import Record, RequestId
-from ...scheduler import Scheduler
+from ...scheduler import Record, RequestId, Scheduler
 from ...tokenizer import Tokenizer
 
 logger = logging.getLogger("engine_sampler")

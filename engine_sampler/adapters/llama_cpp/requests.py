@@ -6,25 +6,22 @@ import math
 from collections.abc import Mapping
 from typing import Any
 
-from ...bodies import (
+from ...contract import ParameterError
+from ...params import SamplingParams
+from ...params.openai import TRANSPORT as OPENAI_TRANSPORT
+from ...params.openai import asked_logprobs, mapping, response_format, told, under_one_name
+from ...registry import MAX_COUNT
+from ...tokenizer import Tokenizer
+from .._request_body import (
     Field,
-    asked_logprobs,
     from_gbnf,
     logit_bias,
-    mapping,
     read_fields,
     refuse_unknown,
     refuse_unsupported,
     switched_off,
     texts,
-    told,
-    under_one_name,
 )
-from ...contract import ParameterError
-from ...params import MOST, SamplingParams
-from ...requests import TRANSPORT as OPENAI_TRANSPORT
-from ...requests import response_format
-from ...tokenizer import Tokenizer
 
 TRANSPORT = OPENAI_TRANSPORT | frozenset(
     "n_keep n_discard cache_prompt n_cache_reuse id_slot return_tokens return_progress timings_per_token "
@@ -64,7 +61,7 @@ FIELDS: Mapping[str, Field] = {
     "temperature": Field("temperature", 0.8, (0, _ANY)),
     "dynatemp_range": Field("dynatemp_range", 0.0, (0, _ANY)),
     "dynatemp_exponent": Field("dynatemp_exponent", 1.0),
-    "top_k": Field("top_k", 40, (0, MOST)),
+    "top_k": Field("top_k", 40, (0, MAX_COUNT)),
     "top_p": Field("top_p", 0.95, (0, 1)),
     "min_p": Field("min_p", 0.05, (0, 1)),
     "typical_p": Field("typical_p", 1.0, (0, 1)),
@@ -241,7 +238,7 @@ def _logprobs(rest: dict[str, Any]) -> dict[str, Any]:
     mode = "processed" if rest.pop("post_sampling_probs", False) else "raw"
     asked = asked_logprobs(rest.pop("logprobs", None), rest.pop("top_logprobs", None), usual=20)
     count = rest.pop("n_probs", asked.get("logprobs", 0))
-    count = Field("logprobs", limits=(0, MOST)).read("n_probs", count)
+    count = Field("logprobs", limits=(0, MAX_COUNT)).read("n_probs", count)
     return {"logprobs": count, "logprobs_mode": mode} if count else {}
 
 

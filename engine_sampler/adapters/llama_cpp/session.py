@@ -12,8 +12,7 @@ from typing import Any
 import numpy as np
 
 from ... import session
-from ...results import RequestId
-from ...scheduler import Scheduler
+from ...scheduler import RequestId, Scheduler
 from .vocabulary import tokenize, tokenizer_of_vocabulary
 
 _LONGEST = 8192

@@ -8,11 +8,10 @@ from typing import Any
 
 import numpy as np
 
-from ...arrays import LogitRows
+from ...arithmetic import LogitRows
 from ...contract import Backend
 from ...params import SamplingParams
-from ...results import StepResult
-from ...scheduler import Scheduler
+from ...scheduler import Scheduler, StepResult
 from .errors import InconsistencyError
 from .histories import Row
 from .settings import with_seed

@@ -8,15 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from .fields import (
-    PARAMS,
-    check_callable,
-    check_different,
-    check_flag,
-    check_lengths,
-    ids_field,
-    token_rows,
-)
+from .fields import PARAMS, check_callable, check_different, check_flag, check_lengths, ids_field, token_rows
 
 ToTensor = Callable[[np.ndarray], Any]
 

@@ -8,9 +8,9 @@ from typing import Any
 
 import numpy as np
 
-from ...arithmetic import GREEDY_BELOW, child_seed
-from ...logprobs import Logprobs
-from ...results import StepResult
+from ...arithmetic import GREEDY_BELOW, Logprobs, child_seed
+from ...contract import bitmask_words
+from ...scheduler import StepResult
 from .errors import InconsistencyError, UnsupportedTypeError, ValidationError
 from .fields import (
     PARAMS,
@@ -230,7 +230,7 @@ class SamplingMetadata:
         if self.guided_bitmask is None:
             return None
         mask = host_array("guided_bitmask", self.guided_bitmask, "i", "int32")
-        shape = (len(self.all_sequence_ids), -(-vocab_size // 32))
+        shape = (len(self.all_sequence_ids), bitmask_words(vocab_size))
         if mask.dtype != np.int32:
             raise UnsupportedTypeError(f"guided_bitmask has dtype {mask.dtype}, allowed is int32")
         if mask.shape != shape:

@@ -9,12 +9,11 @@ from typing import Any, TypeVar
 
 import numpy as np
 
-from ...arrays import LogitRows
+from ...arithmetic import LogitRows, Logprobs
 from ...backends.choose import named_backend
 from ...contract import Backend
-from ...logprobs import Logprobs
 from ...params import SamplingParams
-from ...results import LogprobsByMode
+from ...scheduler import LogprobsByMode
 from ...stateless import process_logits, sample
 from .._tensors import library_of, like, to_numpy
 from .cache import RequestCache

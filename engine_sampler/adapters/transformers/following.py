@@ -9,8 +9,8 @@ import numpy as np
 
 from ...contract import Backend, ParameterError
 from ...params import SamplingParams
+from ...registry import structured_in
 from ...scheduler import Scheduler
-from ...structured import asked
 from ...tokenizer import Tokenizer
 
 T = TypeVar("T")
@@ -125,7 +125,8 @@ class Follower:
     def has_grammar(self, row: int) -> bool:
         """Whether the tokens of `row` are held to a grammar."""
         params = self._row_params[row]
-        return params.grammar_bias is None and (self._row_grammars[row] is not None or bool(asked(params)))
+        has_grammar = self._row_grammars[row] is not None or bool(structured_in(params))
+        return params.grammar_bias is None and has_grammar
 
     def _add(self, row: int, unheard: int) -> None:
         """Add the request of `row`. The criteria have a say to the last `unheard` tokens of its history."""

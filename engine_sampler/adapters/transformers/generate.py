@@ -10,8 +10,7 @@ from typing import TYPE_CHECKING, Any
 from ...arithmetic import child_seed
 from ...contract import Backend, ParameterError, token_rows
 from ...params import SamplingParams
-from ...results import Record, RequestId
-from ...scheduler import Scheduler
+from ...scheduler import Record, RequestId, Scheduler
 from ...tokenizer import Tokenizer
 from .config import check_mode, map_criteria, map_processors, without_configured
 from .following import grammars_of_rows, listed, spread, tokenizer_of

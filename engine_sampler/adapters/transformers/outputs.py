@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from ...results import Record, StepResult
+from ...scheduler import Record, StepResult
 
 
 class Outputs:

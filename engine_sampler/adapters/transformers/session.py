@@ -8,8 +8,7 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from ...results import RequestId
-from ...scheduler import Scheduler
+from ...scheduler import RequestId, Scheduler
 from ...session import Session as AnySession
 from ...tokenizer import Tokenizer
 

@@ -11,8 +11,7 @@ import numpy as np
 
 from ...arithmetic import child_seed
 from ...params import SamplingParams
-from ...results import RequestId
-from ...scheduler import Scheduler
+from ...scheduler import RequestId, Scheduler
 from ...tokenizer import Tokenizer
 from .settings import settings_of
 

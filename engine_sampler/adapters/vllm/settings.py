@@ -6,11 +6,10 @@ from collections.abc import Collection, Iterable, Iterator, Mapping
 from itertools import takewhile
 from typing import Any
 
-from ...chain import EDITS, build_chain
 from ...contract import Param, ParameterError, Sampler
-from ...params import SamplingParams, unknown
-from ...registry import default_registry
-from ...structured import PARAMS as STRUCTURED_PARAMS
+from ...params import SamplingParams, build_chain
+from ...params.chain import EDITS
+from ...registry import STRUCTURED_PARAMS, default_registry, unknown
 
 _CORE = ("order", "min_keep")
 """Parameters of no sampler that belong to the chain."""

@@ -14,7 +14,7 @@ from itertools import product
 from typing import Any, NamedTuple, TypeAlias
 
 from ..errors import GrammarLimitError
-from ..reaching import reaching
+from ..program.reaching import reaching
 from .formula import ALWAYS, COUNT, FROM, ITEM, NEVER, SIZE, UNIQUE, Formula, counted
 from .limits import MAX_ITEM_STATES
 from .nodes import Expander

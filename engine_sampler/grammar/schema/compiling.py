@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any, Literal
 
 from ..errors import GrammarError
-from ..rules import Rules
+from ..program.rules import Rules
 from .document import Document
 from .emitting import SPACES, Emitter, punctuation
 from .formula import ALWAYS

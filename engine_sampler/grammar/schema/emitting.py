@@ -7,19 +7,8 @@ from itertools import combinations
 from typing import NamedTuple
 
 from ..errors import GrammarLimitError
-from ..expression import EPSILON, Expression, concat, literal, repeat
-from ..rules import (
-    ACCEPT,
-    Edge,
-    Operation,
-    Rules,
-    at_least,
-    clause,
-    clear,
-    count,
-    saturate,
-    set_bit,
-)
+from ..program.expression import EPSILON, Expression, concat, literal, repeat
+from ..program.rules import ACCEPT, Edge, Operation, Rules, at_least, clause, clear, count, saturate, set_bit
 from .arrays import ArrayShape
 from .limits import MAX_CELLS
 from .objects import ObjectShape, Plan, Region

@@ -11,9 +11,9 @@ import string
 from collections.abc import Callable
 from functools import lru_cache
 
-from .. import regex
-from ..expression import Expression, both, concat, literal, optional, repeat, union
-from ..unicode import ANY_CHARACTER
+from ..program.expression import Expression, both, concat, literal, optional, repeat, union
+from ..program.unicode import ANY_CHARACTER
+from ..regex import pattern as regex
 
 _MAX_GROUPS = 4
 """How deeply groups are nested in the regular expressions that the format `regex` allows."""

@@ -11,7 +11,7 @@ from __future__ import annotations
 from typing import NamedTuple
 
 from ..errors import GrammarLimitError
-from ..expression import (
+from ..program.expression import (
     ALL_BYTES,
     ANYTHING,
     BOTH,
@@ -33,7 +33,7 @@ from ..expression import (
     repeat,
     union,
 )
-from ..unicode import Ranges, ranges
+from ..program.unicode import Ranges, ranges
 from .texts import PLAIN_BODY, RAW_BODY, ascii_class, body_of, escaped, safe, spellings
 
 _ASCII = (1 << 0x80) - 1

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
+from ..derivatives.derivatives import Derivatives
+from ..derivatives.expressions import Expressions
+from ..derivatives.limits import Meter
+from ..derivatives.loading import Loader
 from ..errors import GrammarLimitError
-from ..expression import BOTH, CONCAT, EMPTY, GUARD, NOT, REPEAT, UNION, Encoder, Expression
-from ..reference.derivatives import Derivatives
-from ..reference.expressions import Expressions
-from ..reference.limits import Meter
-from ..reference.loading import Loader
+from ..program.expression import BOTH, CONCAT, EMPTY, GUARD, NOT, REPEAT, UNION, Encoder, Expression
 from .limits import Budget
 
 _SEARCH_STEPS = 20_000

@@ -7,8 +7,8 @@ from decimal import Decimal
 from typing import Any, NamedTuple
 
 from ..errors import GrammarError, GrammarLimitError, UnsupportedKeywordError
-from ..expression import EMPTY, Expression, automaton
-from ..reaching import reaching
+from ..program.expression import EMPTY, Expression, automaton
+from ..program.reaching import reaching
 from .formula import AND, INTEGER, LESS, MULTIPLE, NOT, OR, WITHIN, Formula
 from .limits import MAX_NUMBER_STATES
 

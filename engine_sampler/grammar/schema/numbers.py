@@ -13,16 +13,7 @@ from fractions import Fraction
 from typing import Any
 
 from ..errors import GrammarError, GrammarLimitError
-from ..expression import (
-    Expression,
-    byte_class,
-    byte_range,
-    concat,
-    literal,
-    optional,
-    repeat,
-    union,
-)
+from ..program.expression import Expression, byte_class, byte_range, concat, literal, optional, repeat, union
 from .formula import AND, INTEGER, LESS, MULTIPLE, NOT, OR, TRUE, WITHIN, Formula, remembered
 from .limits import MAX_DIGITS
 from .number_automaton import NumberAutomaton

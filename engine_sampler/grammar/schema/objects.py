@@ -13,7 +13,7 @@ from itertools import product
 from typing import TypeAlias
 
 from ..errors import GrammarLimitError
-from ..expression import EMPTY, Expression
+from ..program.expression import EMPTY, Expression
 from .formula import (
     ALL,
     ALWAYS,

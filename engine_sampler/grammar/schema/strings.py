@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from .. import regex
 from ..errors import GrammarError, UnsupportedKeywordError
-from ..expression import EMPTY, Expression, both, complement, literal, repeat, union
-from ..unicode import ANY_CHARACTER as ANY_UNICODE
-from ..unicode import TEXT
+from ..program.expression import EMPTY, Expression, both, complement, literal, repeat, union
+from ..program.unicode import ANY_CHARACTER as ANY_UNICODE
+from ..program.unicode import TEXT
+from ..regex import pattern as regex
 from .formats import PARTIAL, format_expression
 from .formula import (
     AND,

@@ -14,8 +14,8 @@ from collections.abc import Iterable
 from functools import lru_cache
 from itertools import groupby
 
-from ..expression import EMPTY, EPSILON, Expression, byte_class, concat, literal, repeat, union
-from ..unicode import characters
+from ..program.expression import EMPTY, EPSILON, Expression, byte_class, concat, literal, repeat, union
+from ..program.unicode import characters
 
 QUOTE = literal(b'"')
 WHITESPACE = byte_class(1 << 0x20 | 1 << 0x09 | 1 << 0x0A | 1 << 0x0D)

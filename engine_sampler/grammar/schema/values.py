@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterable
 from typing import NamedTuple, Protocol, TypeAlias
 
 from ..errors import GrammarLimitError
-from ..expression import EMPTY, Expression, literal, union
+from ..program.expression import EMPTY, Expression, literal, union
 from .arrays import array_shapes
 from .clauses import alternatives
 from .formula import FALSE, NEVER, TRUE, Formula, conjunction

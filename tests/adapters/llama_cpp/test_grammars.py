@@ -21,10 +21,10 @@ import llama_cpp.llama_cpp as lib
 
 from engine_sampler import Grammar, GrammarError, ParameterError, Tokenizer
 from engine_sampler.adapters.llama_cpp import from_request, tokenizer_of
-from engine_sampler.backends.host import unpack_bitmask
-from engine_sampler.grammar.gbnf import lark_of_gbnf
+from engine_sampler.contract import unpack_bitmask
+from engine_sampler.grammar.lark.gbnf import lark_of_gbnf
 
-from ...grammar.test_gbnf import CONFIGURATION
+from ...grammar.lark.test_gbnf import CONFIGURATION
 from ...parity.llama import LlamaSampler
 from . import tiny_gguf
 

@@ -18,9 +18,8 @@ import pytest
 pytest.importorskip("llama_cpp")
 
 from engine_sampler import SamplingParams, process_logits
-from engine_sampler.adapters.llama_cpp import from_request
-from engine_sampler.candidates import candidates
-from engine_sampler.chain import build_chain
+from engine_sampler.adapters.llama_cpp import candidates, from_request
+from engine_sampler.params import build_chain
 from engine_sampler.testing import apply_sampler
 
 from ...parity import llama

@@ -19,7 +19,7 @@ from engine_sampler.adapters.llama_cpp.requests import (
     TRANSPORT,
     UNSUPPORTED,
 )
-from engine_sampler.chain import build_chain
+from engine_sampler.params import build_chain
 
 DEFAULTS: dict[str, Any] = {
     "temperature": 0.8,

@@ -7,7 +7,7 @@ from typing import Any
 
 from engine_sampler.grammar.schema import rules_from_schema
 
-from ..engines import FASTEST
+from ..both_engines import FASTEST
 
 
 class Judge:

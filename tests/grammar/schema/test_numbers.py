@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from engine_sampler.grammar.errors import GrammarError, GrammarLimitError, UnsupportedKeywordError
-from engine_sampler.grammar.expression import EMPTY
+from engine_sampler.grammar.program.expression import EMPTY
 from engine_sampler.grammar.schema.formula import (
     AND,
     INTEGER,

@@ -10,8 +10,8 @@ import pytest
 from hypothesis import HealthCheck, assume, given, settings
 from hypothesis import strategies as st
 
+from engine_sampler.grammar.engines.reference import ReferenceGrammar
 from engine_sampler.grammar.errors import GrammarError, GrammarLimitError, UnsupportedKeywordError
-from engine_sampler.grammar.reference import ReferenceGrammar
 from engine_sampler.grammar.schema import rules_from_schema
 
 Validator = pytest.importorskip("jsonschema").Draft202012Validator

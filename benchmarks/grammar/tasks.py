@@ -1,0 +1,170 @@
+"""What the grammar engines are given: tasks of a grammar and texts, each right or wrong under it.
+
+A task is a line of JSON, as the harness reads it: {"id", "kind", "grammar", "tests": [{"text", "valid"}]}.
+The first two of every file only make an engine ready (its imports, its tables of the tokenizer), and are
+left out of all numbers.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Iterator, Sequence
+from importlib.resources import files
+from pathlib import Path
+from typing import Any, TypeAlias
+
+Task: TypeAlias = "dict[str, Any]"
+
+ROOT = Path(__file__).parents[2]
+EXAMPLES = ROOT / "tests" / "grammar" / "data"
+
+WARMING = "warming"
+SCHEMAS = 50
+"""Schemas of which every mask is timed."""
+FREE_JSON = 36
+"""Documents under the grammar of any JSON."""
+DEEP = 100_000
+
+LARK = {"SQL-like": "sql_like", "C-like": "c_like"}
+"""Grammars whose masks are timed, and their files."""
+SHORT_LARK = "iso8601"
+"""A grammar of 1.5 KB, of which the compilation is timed."""
+
+
+def write(tasks: Iterable[Task], path: Path) -> Path:
+    """A file of tasks, with those that warm an engine first."""
+    ready = [_task(f"{WARMING} schema", "json_schema", {"type": "null"}, [("null", True)])]
+    ready.append(_task(f"{WARMING} lark", "lark", 'start: "a" B\nB: /b+/', [("ab", True)]))
+    path.write_text("".join(json.dumps(task) + "\n" for task in [*ready, *tasks]), "utf-8")
+    return path
+
+
+def read(path: Path) -> list[Task]:
+    """The tasks of a file."""
+    return [json.loads(line) for line in path.read_text("utf-8").splitlines()]
+
+
+def _task(name: str, kind: str, grammar: Any, tests: Iterable[tuple[str, bool]] = ()) -> Task:
+    return {
+        "id": name,
+        "kind": kind,
+        "grammar": grammar,
+        "tests": [{"text": text, "valid": valid} for text, valid in tests],
+    }
+
+
+def schemas(tasks: Sequence[Task], count: int = SCHEMAS) -> list[Task]:
+    """Tasks from all over the file, with their valid documents only."""
+    count = min(count, len(tasks))
+    chosen = [tasks[len(tasks) * i // count] for i in range(count)]
+    return [{**task, "tests": [test for test in task["tests"] if test["valid"]]} for task in chosen]
+
+
+def free_json(tasks: Sequence[Task]) -> list[Task]:
+    """Valid documents of other schemas, under the grammar of any JSON."""
+    texts = [test["text"] for task in tasks for test in task["tests"] if test["valid"]]
+    step = max(1, len(texts) // FREE_JSON)
+    return [_task("free JSON", "json", "", [(text, True) for text in texts[::step][:FREE_JSON]])]
+
+
+def lark(limit: int | None = None) -> list[Task]:
+    """The grammars of `LARK` and a short one, with the texts that they accept."""
+    found = []
+    for path in [ROOT / "grammars" / SHORT_LARK, *(EXAMPLES / name for name in LARK.values())]:
+        name = path.name
+        grammar = path.with_suffix(".lark").read_text("utf-8")
+        accepted = json.loads(path.with_suffix(".examples.json").read_text("utf-8"))["accept"]
+        found.append(_task(name, "lark", grammar, [(text, True) for text in accepted[:limit]]))
+    return found
+
+
+def real_lark() -> list[Task]:
+    """Grammars that lark itself loads: its own two and all that the tests have."""
+    own = files("lark") / "grammars"
+    found = [_task(path.stem, "lark", path.read_text("utf-8")) for path in sorted(EXAMPLES.glob("*.lark"))]
+    found += [
+        _task(path.stem, "lark", path.read_text("utf-8"))
+        for path in sorted((ROOT / "grammars").glob("*.lark"))
+    ]
+    found.append(_task("lark.lark", "lark", (own / "lark.lark").read_text("utf-8")))
+    python = (own / "python.lark").read_text("utf-8")
+    found.append(_task("python.lark", "lark", f"start: file_input\n{python}"))
+    return found
+
+
+def hostile() -> list[Task]:
+    """Grammars and texts that cost a careless engine seconds, gigabytes or its life."""
+    return [*_hostile_regexes(), *_hostile_lark(), *_hostile_schemas()]
+
+
+def _hostile_regexes() -> Iterator[Task]:
+    long = "a" * 2000
+    for pattern in (
+        "((a{1000}){1000})",
+        "(a|a)*",
+        "((a|a)*)*",
+        "(a|aa)+",
+        "(a*)*b",
+        "(((a{30}){30}){30}){30}",
+    ):
+        yield _task(f"regex {pattern}", "regex", pattern, [(long, True)])
+    for pattern in ("((a{1,1000}){1,1000}){1,1000}", "((ab?){1,1000}c?){1,1000}"):
+        yield _task(f"regex {pattern}", "regex", pattern, [(long, True)])
+    yield _task("regex .*x.{1000}", "regex", ".*x.{1000}", [("x" * 2000, True)])
+    yield _task("regex (.*a){20}", "regex", "(.*a){20}", [(long, True)])
+    yield _task("regex, nested groups", "regex", "(" * DEEP + "a" + ")" * DEEP, [("a", True)])
+    yield _task("regex of a megabyte", "regex", "a?" * 500_000, [("aaaa", True)])
+    yield _task(
+        "regex, alternatives", "regex", "|".join(f"word{i}" for i in range(50_000)), [("word7", True)]
+    )
+
+
+def _hostile_lark() -> Iterator[Task]:
+    each_other = [f'r{i}: r{(i * 7 + 1) % 300} r{(i * 11 + 3) % 300} | "a" |' for i in range(300)]
+    for name, text, sample in (
+        ("left recursion", 'start: start "a" | "a"', "a" * 10_000),
+        ("right recursion", 'start: "a" start | "a"', "a" * 10_000),
+        ("hidden left recursion", 'start: empty start "a" | "a"\nempty: "b"?', "a" * 1000),
+        ("hidden right recursion", 'start: "a" start empty |\nempty: "b"?', "a" * 10_000),
+        ("rules of each other", "\n".join([*each_other, "start: r0"]), "a" * 60),
+        ("nested ranges", 'start: ((("a"|"b")~1..1000 "c"?)~1..1000)~1..1000', "ab" * 1000),
+        ("ambiguous", 'start: start start | "a"', "a" * 1000),
+        ("very ambiguous", 'start: start start start | start start | "a"', "a" * 300),
+        ("zero-width terminal", 'start: A "a"\nA: /a*/', "a" * 2000),
+        ("zero-width terminals in a circle", "start: (A | B)* \nA: /a*/\nB: /b*/", "ab" * 1000),
+        ("units in a circle", 'start: x\nx: y | "a"\ny: x | start', "a"),
+        ("deep input", 'start: "(" start ")" | "x"', "(" * DEEP + "x" + ")" * DEEP),
+        ("deep text", "start: " + "(" * DEEP + '"a"' + ")" * DEEP, "a"),
+        ("nested counts", 'start: (("a"~1000)~1000)~1000', "a" * 2000),
+        (
+            "many rules",
+            "\n".join(f'r{i}: r{i + 1} "a"?' for i in range(2000)) + '\nr2000: "b"\nstart: r0',
+            "ba",
+        ),
+    ):
+        yield _task(f"lark, {name}", "lark", text, [(sample, True)])
+
+
+def _hostile_schemas() -> Iterator[Task]:
+    nested: Any = {"type": "integer"}
+    for _ in range(300):
+        nested = {"type": "array", "items": nested}
+    many = {"enum": [f"value {i}" for i in range(50_000)]}
+    large = {"properties": {f"key{i}": {"type": "string", "maxLength": i} for i in range(20_000)}}
+    any_of: Any = {"type": "string"}
+    for i in range(12):
+        any_of = {"oneOf": [{"properties": {f"k{i}": any_of}}, {"properties": {f"j{i}": any_of}}]}
+    loops = {"$ref": "#/$defs/a", "$defs": {"a": {"$ref": "#/$defs/b"}, "b": {"$ref": "#/$defs/a"}}}
+    counted = {"type": "array", "items": {"type": "string", "maxLength": 10**6}, "maxItems": 10**6}
+    for name, schema, sample in (
+        ("nested 300 deep", nested, "[" * 300 + "1" + "]" * 300),
+        ("enum of 50,000", many, '"value 7"'),
+        ("20,000 properties", large, '{"key7": "x"}'),
+        ("oneOf within oneOf", any_of, '{"k11": 1}'),
+        ("references in a circle", loops, "1"),
+        ("large counts", counted, '["a", "b"]'),
+        ("all keys forbidden", {"not": {"required": [f"k{i}" for i in range(200)]}}, '{"k1": 1}'),
+        ("pattern of nested counts", {"type": "string", "pattern": "^((a{100}){100}){100}$"}, '"aaaa'),
+        ("deep input", {}, "[" * DEEP + "]" * DEEP),
+    ):
+        yield _task(f"schema, {name}", "json_schema", schema, [(sample, True)])

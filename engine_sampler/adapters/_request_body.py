@@ -1,0 +1,133 @@
+"""What readers of request bodies have in common: names, limits, and what is refused."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+from ..contract import ParameterError
+from ..grammar.errors import GrammarError
+from ..grammar.lark.gbnf import lark_of_gbnf
+from ..registry import default_registry, unknown
+from ..tokenizer import Tokenizer
+
+
+@dataclass(frozen=True)
+class Field:
+    """How a key of a request is read.
+
+    name     the parameter of ours that it is.
+    default  what the other system takes where the request says nothing, in the request's terms.
+    limits   numbers outside are moved to the nearer limit, as the other system does; None: they are
+             refused by the parameter's own bounds.
+    """
+
+    name: str
+    default: Any = None
+    limits: tuple[float, float] | None = None
+
+    def read(self, key: str, value: Any) -> Any:
+        """`value` as the parameter's; a `ParameterError` names `key` and what is allowed."""
+        param = replace(default_registry().catalogue.params[self.name], name=key)
+        if self.limits is not None:
+            low, high = self.limits
+            number = replace(param, low=None, high=None, low_open=False, choices=None).check(value)
+            value = min(max(number, low), high)
+        return param.check(value)
+
+
+def refuse_unknown(body: Mapping[str, Any], known: Collection[str]) -> None:
+    """Raise `ParameterError` with near matches for the first key that is neither known nor a parameter."""
+    for key in body:
+        if key not in known and key not in default_registry().catalogue.params:
+            raise unknown(key, known)
+
+
+def refuse_unsupported(body: dict[str, Any], off: Mapping[str, tuple[Any, ...]]) -> None:
+    """Take out of `body` what is switched off; raise `ParameterError` for what is on and not offered.
+
+    off  for each key of something that this library does not do, the values that switch it off.
+    """
+    for key, values in off.items():
+        if key in body and (value := body.pop(key)) not in values:
+            raise ParameterError(f"{key}={value!r} is not offered; it may be {values[0]!r} or left out")
+
+
+def switched_off(samplers: Collection[str]) -> dict[str, Any]:
+    """The parameters that turn these samplers off."""
+    catalogue = default_registry().catalogue
+    return {p.name: p.neutral for name in samplers for p in catalogue.samplers[name].params if p.switch}
+
+
+def read_fields(fields: Mapping[str, Field], body: Mapping[str, Any]) -> dict[str, Any]:
+    """The parameters that `body` gives or leaves to the other system's defaults; parameters of ours that the
+    other system lacks pass as they are."""
+    values = {key: field.default for key, field in fields.items() if field.default is not None} | dict(body)
+    own = {key: value for key, value in values.items() if key not in fields}
+    return {fields[k].name: fields[k].read(k, v) for k, v in values.items() if k in fields} | own
+
+
+# --- forms that several systems share --------------------------------------------------------------
+
+
+def texts(key: str, value: Any) -> dict[str, Any]:
+    """Stop strings: a text or a list of texts, empty ones left out."""
+    listed = [value] if isinstance(value, str) else value
+    if not isinstance(listed, (list, tuple)) or not all(isinstance(text, str) for text in listed):
+        raise ParameterError(f"{key}={value!r} is not allowed: a text, or a list of texts")
+    strings = [text for text in listed if text]
+    return {"stop": strings} if strings else {}
+
+
+_BIASES = "pairs of a token id or a text and a number or false, or an object of them"
+
+
+def logit_bias(value: Any, tokenizer: Tokenizer | None = None) -> dict[str, Any]:
+    """Biases as [[id, bias], ["text", bias], [id, false]] or as an object whose keys are ids or texts.
+
+    The tokens of a text get the bias each, biases of one token add up, and false removes a token.
+    """
+    if isinstance(value, Mapping):
+        pairs: Any = [(int(k) if isinstance(k, str) and k.isdecimal() else k, v) for k, v in value.items()]
+    else:
+        pairs = value
+    if not isinstance(pairs, Sequence) or isinstance(pairs, str) or not all(map(_is_pair, pairs)):
+        raise ParameterError(f"logit_bias={value!r} is not allowed: {_BIASES}")
+    biases: dict[int, float] = {}
+    for entry, bias in pairs:
+        for token_id in _ids(entry, tokenizer):
+            biases[token_id] = biases.get(token_id, 0.0) + (-math.inf if bias is False else bias)
+    return {"logit_bias": biases} if biases else {}
+
+
+def _is_pair(pair: Any) -> bool:
+    if not isinstance(pair, (list, tuple)) or len(pair) != 2:
+        return False
+    entry, bias = pair
+    named = isinstance(entry, str) or (isinstance(entry, int) and not isinstance(entry, bool) and entry >= 0)
+    return named and isinstance(bias, (int, float)) and bias is not True
+
+
+def _ids(entry: int | str, tokenizer: Tokenizer | None) -> list[int]:
+    if not isinstance(entry, str):
+        return [entry]
+    if tokenizer is None:
+        raise ParameterError(f"logit_bias names {entry!r}, a text, which needs a tokenizer")
+    return tokenizer.encode(entry)
+
+
+def from_gbnf(key: str, value: Any) -> dict[str, Any]:
+    """A grammar in llama.cpp's language, or Lark's behind a line `%llguidance {}`; "" stands for none."""
+    if not isinstance(value, str):
+        raise ParameterError(f"{key}={value!r} is not allowed: a text")
+    if not value.strip():
+        return {}
+    header, _, lark = value.partition("\n")
+    if header.split() == ["%llguidance", "{}"]:
+        return {"grammar": lark}
+    try:
+        return {"grammar": lark_of_gbnf(value)}
+    except GrammarError as error:
+        raise ParameterError(f"{key}: {error}") from None

@@ -1,0 +1,97 @@
+"""Log-probabilities for users: float64 inside, float32 out, the chosen token first."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from .ranking import descending, top_columns
+
+
+@dataclass(frozen=True)
+class Logprobs:
+    """token_ids int64 [rows, 1 + k] and logprobs float32 [rows, 1 + k], the chosen token first, then
+    the k likeliest in order; ranks int64 [rows], the chosen token's place in (logit desc, id asc)
+    order, from 1. Entries a row has not got are −1 and NaN; its rank is 0."""
+
+    token_ids: np.ndarray
+    logprobs: np.ndarray
+    ranks: np.ndarray
+
+    @classmethod
+    def empty(cls, rows: int, k: int) -> Logprobs:
+        """Rows that have nothing yet."""
+        return cls(
+            np.full((rows, 1 + k), -1, np.int64),
+            np.full((rows, 1 + k), np.nan, np.float32),
+            np.zeros(rows, np.int64),
+        )
+
+    def fill(self, row: int, entry: RowLogprobs) -> None:
+        """Put `entry` into a row."""
+        n = len(entry.token_ids)
+        self.token_ids[row, :n] = entry.token_ids
+        self.logprobs[row, :n] = entry.logprobs
+        self.ranks[row] = entry.rank
+
+
+@dataclass(frozen=True)
+class RowLogprobs:
+    """One row of `Logprobs`."""
+
+    token_ids: np.ndarray
+    logprobs: np.ndarray
+    rank: int
+
+
+def row_logprobs(
+    logits: np.ndarray,
+    token_id: int,
+    top_n: int,
+    ids: np.ndarray | None = None,
+    log_total: float | None = None,
+) -> RowLogprobs:
+    """Logprobs of one row of float32 `logits` [m] for `token_id` and its `top_n` likeliest tokens.
+
+    ids: the token of each column, ascending; None if column j is token j. top_n = −1 means all. A
+    token that is not there or is −inf has logprob −inf and the rank behind all others. log_total:
+    `log_sum_exp` of the row, if it is known.
+    """
+    column = token_id if ids is None else int(np.searchsorted(ids, token_id))
+    present = ids is None or (column < len(ids) and ids[column] == token_id)
+    chosen = logits[column] if present else np.float32(-np.inf)
+    if log_total is None:
+        log_total = log_sum_exp(logits)
+    better = int((logits > chosen).sum())
+    equal = int((logits[:column] == chosen).sum()) if chosen > -np.inf else 0
+    k = len(logits) if top_n < 0 else min(top_n, len(logits))
+    top = descending(logits[None])[0] if k == len(logits) else top_columns(logits, k)
+    values = np.concatenate([[chosen], logits[top]]).astype(np.float64) - log_total
+    top_ids = top if ids is None else ids[top]
+    with np.errstate(over="ignore"):  # two logits near ±FLT_MAX lie further apart: −inf
+        reported = values.astype(np.float32)
+    return RowLogprobs(np.concatenate([[token_id], top_ids]), reported, better + equal + 1)
+
+
+def log_sum_exp(logits: np.ndarray) -> float:
+    """ln Σ exp(l) of one row, in float64; NaN for a row with NaN or +inf, or with −inf alone."""
+    peak = np.float64(logits.max())
+    with np.errstate(invalid="ignore"):
+        return float(peak + np.log(np.exp(logits.astype(np.float64) - peak).sum()))
+
+
+def gather(entries: Sequence[RowLogprobs | None]) -> Logprobs:
+    """Rows of unequal k as one `Logprobs`."""
+    k = max((len(e.token_ids) - 1 for e in entries if e is not None), default=0)
+    out = Logprobs.empty(len(entries), k)
+    for row, entry in enumerate(entries):
+        if entry is not None:
+            out.fill(row, entry)
+    return out
+
+
+def log_softmax(row: np.ndarray) -> np.ndarray:
+    """ln softmax of float32 `row` [vocab], as float32."""
+    return (row.astype(np.float64) - log_sum_exp(row)).astype(np.float32)

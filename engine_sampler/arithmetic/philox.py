@@ -1,0 +1,71 @@
+"""Random numbers from a counter: Philox4x32-10, keyed by seed, position and stream."""
+
+from __future__ import annotations
+
+import functools
+import hashlib
+from typing import Any
+
+import numpy as np
+
+_MASK32 = 0xFFFFFFFF
+
+
+SELECTOR_STREAM = 0
+
+
+_CHILD_STREAM = 0xFFFFFFFF
+
+
+_SMALL = 8
+"""Below so many rows Python's integers are faster than NumPy's arrays; both give the same numbers."""
+
+
+def philox4x32(counter: tuple[Any, Any, Any, Any], key: tuple[Any, Any]) -> tuple[Any, ...]:
+    """Philox4x32-10 (Salmon et al. 2011). Words are Python ints, or uint64 arrays holding 32 bits."""
+    c0, c1, c2, c3 = counter
+    k0, k1 = key
+    for _ in range(10):
+        a = c0 * 0xD2511F53
+        b = c2 * 0xCD9E8D57
+        c0, c1, c2, c3 = (b >> 32) ^ c1 ^ k0, b & _MASK32, (a >> 32) ^ c3 ^ k1, a & _MASK32
+        k0 = (k0 + 0x9E3779B9) & _MASK32
+        k1 = (k1 + 0xBB67AE85) & _MASK32
+    return c0, c1, c2, c3
+
+
+def draw64(seed: np.ndarray, position: np.ndarray, stream: int, draw: int = 0) -> np.ndarray:
+    """64 random bits for each row: uint64 [n] from uint64 `seed` [n] and int64 `position` [n]."""
+    if len(seed) < _SMALL:
+        pairs = zip(seed.tolist(), position.tolist(), strict=True)
+        return np.array([_draw_words(s, p, stream, draw) for s, p in pairs], np.uint64)
+    drawn: np.ndarray = _draw_words(seed, position.astype(np.uint64), stream, draw)
+    return drawn
+
+
+def child_seed(seed: int, index: int) -> int:
+    """The seed of sibling `index` of a group: `seed` itself for 0, a Philox word pair for others."""
+    return seed if index == 0 else int(_draw_words(seed, 0, _CHILD_STREAM, index))
+
+
+def _draw_words(seed: Any, position: Any, stream: int, draw: int) -> Any:
+    counter = (seed * 0 + draw, stream, position & _MASK32, position >> 32)
+    x0, x1, _, _ = philox4x32(counter, (seed & _MASK32, seed >> 32))
+    return x0 | x1 << 32
+
+
+@functools.cache
+def stream_of(name: str) -> int:
+    """The random stream of a sampler: the first four bytes of sha256(name), 0 becoming 1."""
+    return int.from_bytes(hashlib.sha256(name.encode()).digest()[:4], "little") or 1
+
+
+def scale_draw(r: np.ndarray, total: np.ndarray) -> np.ndarray:
+    """(r·S) >> 64 as int64 [n], for uint64 `r` and totals `S` below 2^63."""
+    products = (a * b for a, b in zip(r.tolist(), total.tolist(), strict=True))
+    return np.array([product >> 64 for product in products], np.int64)
+
+
+def coin(r: np.ndarray, probability: np.ndarray) -> np.ndarray:
+    """bool [n]: (r >> 11) < q·2^53."""
+    return (r >> np.uint64(11)).astype(np.float64) < probability * 2.0**53

@@ -1,0 +1,17 @@
+"""Compiled backends: what is between `native/include/engine_sampler.h` and Python.
+
+backend        `LibraryBackend`, any shared library behind the header.
+header         the contract, cut from the C header, and the names in it.
+binding        a shared library, checked and opened: `Library` and `Context`.
+programs       chains as programs; functions: third parties' samplers in them.
+request_table  the parameters of the live requests, written once per request.
+tensor         logits as the header describes them.
+session        the requests of one `SlotTable` on a library.
+partition      which side, library or host, runs which segment of a chain.
+calls          one step as one call, prepared once; segmented: chains that change sides.
+"""
+
+from .backend import LibraryBackend
+from .binding import LibraryError
+
+__all__ = ["LibraryBackend", "LibraryError"]

@@ -1,0 +1,256 @@
+"""`LibraryBackend`: any shared library behind `native/include/engine_sampler.h`.
+
+Rows go to the library in one call per step. What it declines, as a whole or in part, the host does,
+with the same tokens; see the header for what each error means.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Protocol, TypeVar
+from weakref import WeakKeyDictionary
+
+import numpy as np
+
+from ...arithmetic import LogitRows
+from ...contract import Backend, Batch, Chain, Group, Rows, Sampler, Selection, Selector, SlotTable
+from ..numpy import NumpyBackend
+from .binding import Context, Layout, Library, LibraryError, Refusal
+from .calls import Call, Entry, layout_of
+from .header import number
+from .partition import Need, route
+from .relay import Relay, chain_of, new_batch, plain_rows
+from .session import Answers, Parts, Session, ask
+from .tensor import Tensor
+
+logger = logging.getLogger("engine_sampler")
+
+T = TypeVar("T")
+
+
+class LibraryBackend(Backend):
+    """The library at `path`, under its own name unless `name` is given; `isa` is an instruction set it
+    knows, None its choice.
+
+    Exact if the library promises to be. Each `Slots` has a context of its own, opened when it is
+    first needed and closed with it. Raises `LibraryError` saying why a library cannot be used, and
+    later if it breaks the contract.
+    """
+
+    def __init__(self, path: str | Path, *, name: str | None = None, isa: str | None = None) -> None:
+        self.library = Library(path)
+        self.lost = False
+        """Whether the library's device is lost; the host does everything then."""
+        self._isa = isa
+        self._host = NumpyBackend()
+        self._sessions: WeakKeyDictionary[SlotTable, Session] = WeakKeyDictionary()
+        self._answers: Answers = {}
+        self._supported: dict[Sampler | Selector, bool] = {}
+        self._lock = threading.Lock()
+        try:
+            self._context = Context(self.library, isa=isa)
+            answer = self._context.query()
+        except Refusal as refusal:
+            raise LibraryError(str(refusal)) from None
+        self.name = name or self.library.name  # type: ignore[misc]
+        self.exact = answer.promise("EXACT")  # type: ignore[misc]
+
+    @property
+    def target(self) -> str:
+        """The instruction set or device that the library uses, if it tells."""
+        return self._context.target()
+
+    def score(self, device: str) -> float:
+        return 2.0 if self.exact and not self.lost else 0.0
+
+    def supports(self, sampler: Sampler | Selector) -> bool:
+        with self._lock:
+            if sampler not in self._supported and not self.lost:
+                try:
+                    answer = ask(self._context, (sampler,))
+                except Refusal:  # for this moment
+                    return False
+                self._supported[sampler] = answer is not None and (answer.promise("EXACT") or not self.exact)
+            return self._supported.get(sampler, False) and not self.lost
+
+    def compile(self, chain: Chain) -> Chain:
+        return chain
+
+    def run(self, batch: Batch) -> None:
+        prepared = batch.cache.get(self)
+        if prepared is None or self.lost or not prepared.run(batch):
+            self._run_anew(batch)
+
+    def log_sums(self, logits: LogitRows, rows: Sequence[int]) -> list[float] | None:
+        tensor = Tensor(logits)
+        if self.lost or tensor.pointer is None:
+            return None
+        with self._lock:
+            try:
+                return self._context.log_sums(tensor.pointer, logits.vocab_size, rows)
+            except Refusal:
+                return None
+
+    def apply(self, plan: Chain, logits: np.ndarray, rows: Rows) -> None:
+        done = self._run_alone(plan.samplers, logits, rows)
+        for i, (ids, values) in done.survivors.items():
+            logits[i] = -np.inf
+            logits[i, ids] = values
+        rest = np.setdiff1d(np.arange(len(rows)), list(done.survivors))
+        if len(rest):
+            part = logits[rest]
+            self._host.apply(plan, part, rows.take(rest, None if rows.ids is None else rows.ids[rest]))
+            logits[rest] = part
+
+    def select(self, plan: Chain, logits: np.ndarray, rows: Rows) -> Selection:
+        done = self._run_alone((plan.selector,), logits, rows)
+        if (done.token_ids < 0).any():
+            return self._host.select(plan, logits, rows)
+        return Selection(done.token_ids, None if np.isnan(done.notes).all() else done.notes)
+
+    # --- for calls: what a library declines ------------------------------------------------------
+
+    def run_places(self, batch: Batch, group: Group, places: np.ndarray) -> None:
+        """Run the rows at `places` of `group` on the host."""
+        part = Group(
+            group.plan, group.index[places], group.rows.take(places), group.masked, group.want_processed
+        )
+        self._host.run(_with_groups(batch, [part]))
+
+    def refuse(self, session: Session, parts: Parts) -> None:
+        """Do without the library for the program of `parts` from now on."""
+        session.refuse(parts)
+        if len(parts) == 1:
+            self._supported[parts[0]] = False
+
+    def lose(self, reason: str) -> None:
+        """The library's device is lost: never call it again."""
+        if not self.lost:
+            self.lost = True
+            logger.warning("backend %s is not used any more: %s", self.name, reason)
+
+    # --- inside ----------------------------------------------------------------------------------
+
+    def _run_anew(self, batch: Batch) -> None:
+        """Find out who runs what, remember it, and run."""
+        batch.cache.pop(self, None)
+        groups = [group for group in batch.groups if len(group.index)]
+        if not groups:
+            return
+        prepared = self._guarded(lambda: self._prepare(groups, batch.logits))
+        if prepared is None:
+            self._host.run(_with_groups(batch, groups))
+            return
+        batch.cache[self] = prepared
+        if not prepared.run(batch):
+            raise AssertionError("what has been prepared does not fit its own batch")
+
+    def _guarded(self, work: Callable[[], T]) -> T | None:
+        """What `work` gives; None if the library declines it for now or for good."""
+        if self.lost:
+            return None
+        try:
+            return work()
+        except Refusal as refusal:
+            if refusal.code in (number("ES_DEVICE"), number("ES_UNSUPPORTED")):
+                self.lose(str(refusal))
+        return None
+
+    def _prepare(self, groups: Sequence[Group], logits: LogitRows) -> _Prepared:
+        slots = groups[0].rows.slots
+        session = self._session(slots)
+        layout = layout_of(logits, slots.vocabulary.size)
+        entries, relays, hosted, limits = [], [], [], []
+        for group in groups:
+            chain: Chain = group.plan
+            need = Need(layout, group.masked, group.want_processed, self.exact)
+            stretches = route(session, (*chain.samplers, chain.selector), need)
+            first = stretches[0] if stretches else None
+            if stretches is None or first is None:
+                hosted.append(group)
+            elif len(stretches) == 1 and first.number is not None:
+                entries.append(Entry(group, first.parts, first.number))
+                limits.append(first.max_rows)
+            else:
+                relays.append(Relay(self, session, group, stretches))
+        call = Call(session, self, entries, layout, min(filter(None, limits), default=0)) if entries else None
+        if call is not None and not relays and not hosted:
+            return call
+        return _Mixture(self._host, session, layout, call, relays, hosted)
+
+    def _run_alone(self, parts: Parts, logits: np.ndarray, rows: Rows) -> Batch:
+        """Some parts of a chain on rows [n, vocab] that have gone through others; rows that the library
+        cannot take are left out."""
+        chain = chain_of(parts)
+        group = Group(chain, np.arange(len(rows)), rows, want_processed=bool(chain.samplers))
+        batch = new_batch(LogitRows(logits, logits.shape[1]), group)
+        if parts and rows.ids is None and plain_rows(logits).all():
+            self._guarded(lambda: self._run_whole(parts, batch))
+        return batch
+
+    def _run_whole(self, parts: Parts, batch: Batch) -> None:
+        """Run `parts` as one program, if the library takes them so."""
+        group = batch.groups[0]
+        session = self._session(group.rows.slots)
+        layout = layout_of(batch.logits, session.vocab_size)
+        need = Need(layout, False, group.want_processed, self.exact)
+        stretches = route(session, parts, need)
+        if stretches is not None and len(stretches) == 1 and stretches[0].number is not None:
+            entry = Entry(group, parts, stretches[0].number)
+            Call(session, self, [entry], layout, stretches[0].max_rows).run(batch)
+
+    def _session(self, slots: SlotTable) -> Session:
+        with self._lock:
+            session = self._sessions.get(slots)
+        if session is None:
+            session = Session(self.library, slots, self._isa, self._answers)
+            with self._lock:
+                self._sessions[slots] = session
+        return session
+
+
+class _Prepared(Protocol):
+    def run(self, batch: Batch) -> bool:
+        """Fill `batch`; False, with nothing done, if another preparation is needed."""
+
+
+class _Mixture:
+    """Groups of which the library does some, and the host others or parts of them."""
+
+    def __init__(
+        self,
+        host: NumpyBackend,
+        session: Session,
+        layout: Layout,
+        call: Call | None,
+        relays: Sequence[Relay],
+        hosted: list[Group],
+    ) -> None:
+        self._host = host
+        self._session = session
+        self._layout = layout
+        self._generation = session.generation
+        self._call = call
+        self._relays = relays
+        self._hosted = hosted
+
+    def run(self, batch: Batch) -> bool:
+        fits = layout_of(batch.logits, self._session.vocab_size) == self._layout
+        if not fits or self._session.generation != self._generation:
+            return False
+        if self._call is not None and not self._call.run(batch):
+            return False
+        for relay in self._relays:
+            relay.run(batch)
+        if self._hosted:
+            self._host.run(_with_groups(batch, self._hosted))
+        return True
+
+
+def _with_groups(batch: Batch, groups: list[Group]) -> Batch:
+    """The same batch with other groups."""
+    return replace(batch, groups=groups, cache={})

@@ -1,0 +1,272 @@
+"""One step as one call: all that follows from the groups is prepared once."""
+
+from __future__ import annotations
+
+import weakref
+from collections.abc import Iterable, Sequence
+from typing import Any, NamedTuple, Protocol
+
+import numpy as np
+
+from ...arithmetic import LogitRows
+from ...contract import Batch, Group
+from .binding import Layout, Refusal
+from .header import contract, number, sized
+from .session import Parts, Session
+from .tensor import prepare, type_of
+
+
+class Entry(NamedTuple):
+    """A group, and the program it goes through."""
+
+    group: Group
+    parts: Parts
+    number: int
+
+
+class Fallback(Protocol):
+    """Who does what a library declines.
+
+    lost  whether the library may not be called any more.
+    """
+
+    lost: bool
+
+    def run_places(self, batch: Batch, group: Group, places: np.ndarray) -> None:
+        """Run the rows at `places` of `group` on the host."""
+
+    def refuse(self, session: Session, parts: Parts) -> None:
+        """The library does not run the program of `parts` after all."""
+
+    def lose(self, reason: str) -> None:
+        """The library's device is lost."""
+
+
+def layout_of(logits: LogitRows, vocab_size: int) -> Layout:
+    """How `logits` lie in memory."""
+    array = logits.array
+    compact = len(array) < 2 or array.strides[0] == vocab_size * array.itemsize
+    return Layout(*type_of(logits), compact)
+
+
+class Call:
+    """The rows of some groups, ready to be given to a library; used again while the groups stay.
+
+    Python touches only what a step replaces: logits, outputs, masks, and arrays that have grown.
+    """
+
+    def __init__(
+        self,
+        session: Session,
+        fallback: Fallback,
+        entries: Sequence[Entry],
+        layout: Layout,
+        max_rows: int = 0,
+    ) -> None:
+        self._session = session
+        self._fallback = fallback
+        self._entries = entries
+        self._layout = layout
+        self._generation = session.generation
+        groups = [entry.group for entry in entries]
+        self._slots = groups[0].rows.slots
+        self._vocab_size = self._slots.vocabulary.size
+        self._ends = np.cumsum([len(group.index) for group in groups])
+        self._n = int(self._ends[-1])
+        self._most = max_rows or self._n
+        self._run = session.step if self._n <= self._most else _too_many
+        self._context = session.context.pointer
+        self._from_buffer = contract().from_buffer
+        self._int64s, self._doubles = map(contract().typeof, ("int64_t[]", "double[]"))
+        self._offsets: Any = None
+        self._logits: Any = _nothing
+        self._form: Any = None
+        self._token_ids: Any = None
+        self._notes: Any = None
+        self._bitmask: Any = None
+        self._struct = self._prepare(groups)
+
+    def run(self, batch: Batch) -> bool:
+        """Fill `batch` for the groups; False if this call does not fit it, and a new one is needed."""
+        if batch.logits is not self._logits() and not self._point_to(batch.logits):
+            return False
+        if (
+            batch.token_ids is not self._token_ids
+            or batch.notes is not self._notes
+            or batch.bitmask is not self._bitmask
+        ):
+            self._aim_at(batch)
+        if self._slots.offsets is not self._offsets:
+            self._follow()
+        code = self._run(self._context, self._struct)
+        declined = self._mend(batch, code) if code or self._struct.faults else _NOWHERE
+        if self._wanted:
+            self._collect(batch, declined)
+        return True
+
+    # --- preparation -----------------------------------------------------------------------------
+
+    def _prepare(self, groups: Sequence[Group]) -> Any:
+        ffi = contract()
+        struct = sized("es_batch", n=self._n, vocab_size=self._vocab_size, table=self._session.table.pointer)
+        self._index = np.concatenate([group.index for group in groups]).astype(np.int64)
+        sizes = [len(group.index) for group in groups]
+        self._status = np.zeros(self._n, np.int32)
+        self._arrays = {
+            "rows": ffi.from_buffer("int64_t[]", self._index),
+            "slots": _held("int32_t[]", np.concatenate([g.rows.slot_numbers for g in groups]), np.int32),
+            "programs": _held("uint32_t[]", np.repeat([e.number for e in self._entries], sizes), np.uint32),
+            "status": ffi.from_buffer("int32_t[]", self._status),
+        }
+        if any(group.masked for group in groups):
+            masked = np.repeat([group.masked for group in groups], sizes)
+            self._arrays["masked"] = _held("uint8_t[]", masked, np.uint8)
+        wanted = np.flatnonzero(np.repeat([group.want_processed for group in groups], sizes))
+        self._wanted: list[int] = wanted.tolist()
+        if self._wanted:
+            self._processed = np.empty((len(wanted), self._vocab_size), np.float32)
+            self._arrays["processed"] = ffi.new("float *[]", self._n)
+            for place, row in zip(self._wanted, self._processed, strict=True):
+                self._arrays["processed"][place] = ffi.from_buffer("float[]", row)
+        for name, array in self._arrays.items():
+            setattr(struct, name, array)
+        self._tensor = struct.logits
+        self._shape, self._strides = prepare(self._tensor, self._layout.code, self._layout.bits)
+        return struct
+
+    # --- what a step replaces --------------------------------------------------------------------
+
+    def _point_to(self, logits: LogitRows) -> bool:
+        """Read from `logits`, which are not kept alive; False if they lie in another layout, or if the
+        library has declined a program meanwhile."""
+        if self._generation != self._session.generation:
+            return False
+        array = logits.array
+        form = array.shape, array.strides, array.dtype, logits.bfloat16
+        if form != self._form:
+            if layout_of(logits, self._vocab_size) != self._layout:
+                return False
+            self._shape[0], self._shape[1] = array.shape
+            self._form = form
+        flags = array.flags
+        self._logits = weakref.ref(logits)
+        if not flags.aligned:  # es_tensor counts in whole elements
+            array = self._copied = array.copy(order="C")
+            self._logits = _nothing
+        self._strides[0] = array.strides[0] // array.itemsize
+        if flags.c_contiguous:
+            self._tensor.data = self._from_buffer(array)
+        else:
+            self._tensor.data = contract().cast("void *", array.__array_interface__["data"][0])
+        return True
+
+    def _aim_at(self, batch: Batch) -> None:
+        """Write into the arrays of `batch`, and read its masks."""
+        struct, from_buffer = self._struct, self._from_buffer
+        self._token_ids, self._notes, self._bitmask = batch.token_ids, batch.notes, batch.bitmask
+        struct.token_ids = from_buffer(self._int64s, self._token_ids)
+        struct.notes = from_buffer(self._doubles, self._notes)
+        if self._bitmask is not None:
+            words = self._words = np.ascontiguousarray(self._bitmask, np.int32)
+            struct.bitmask, struct.bitmask_stride = from_buffer("int32_t[]", words), words.shape[1]
+            if words is not self._bitmask:
+                self._token_ids = None  # copy again next time
+
+    def _follow(self) -> None:
+        """Some arrays of the slots have been replaced."""
+        self._session.table.refresh()
+        self._offsets = self._slots.offsets
+
+    # --- when something went wrong ---------------------------------------------------------------
+
+    def _mend(self, batch: Batch, code: int) -> np.ndarray:
+        """Have the host do what the library did not; the places of these rows."""
+        if code:
+            declined = np.array(self._pieces(0, self._n, code), np.int64)
+        else:
+            declined = np.flatnonzero(self._status)
+        self._session.functions.raise_interruption()
+        for i, entry in enumerate(self._entries):
+            first, end = self._bounds(i)
+            places = declined[(declined >= first) & (declined < end)] - first
+            if len(places):
+                batch.token_ids[entry.group.index[places]] = -1
+                batch.notes[entry.group.index[places]] = np.nan
+                self._fallback.run_places(batch, entry.group, places)
+        return declined
+
+    def _pieces(self, first: int, end: int, code: int) -> Iterable[int]:
+        """The places from `first` to `end` that the library leaves to the host, after `code` for all of
+        them: as the header says, it is asked again for less, or not any more."""
+        if code == number("ES_OK"):
+            return first + np.flatnonzero(self._status[first:end])
+        everything = range(first, end)
+        middle = self._division(first, end, code)
+        if middle is not None:
+            pieces = ((first, middle), (middle, end))
+            return [i for a, b in pieces for i in self._pieces(a, b, self._run_piece(a, b))]
+        try:
+            self._session.context.check("run", code)
+        except Refusal as refusal:
+            if code == number("ES_DEVICE"):
+                self._fallback.lose(str(refusal))
+            elif code == number("ES_UNSUPPORTED"):
+                self._fallback.refuse(self._session, self._entries[self._entry_at(first)].parts)
+                self._logits = _nothing
+        return everything
+
+    def _division(self, first: int, end: int, code: int) -> int | None:
+        """Where to divide rows that were declined as a whole; None if that does not help."""
+        if code == number("ES_NO_MEMORY") and end - first > 1:
+            return (first + end) // 2
+        entry = self._entry_at(first)
+        if code == number("ES_UNSUPPORTED") and end > self._ends[entry]:
+            return int(self._ends[entry])
+        return None
+
+    def _run_piece(self, first: int, end: int) -> int:
+        """Give the library some of the rows; its code."""
+        if self._fallback.lost:
+            return number("ES_DEVICE")
+        if end - first > self._most:
+            return number("ES_NO_MEMORY")
+        struct = self._struct
+        for name, array in self._arrays.items():
+            setattr(struct, name, array + first)
+        struct.n = end - first
+        code = self._session.step(self._context, struct)
+        for name, array in self._arrays.items():
+            setattr(struct, name, array)
+        struct.n = self._n
+        return code
+
+    def _entry_at(self, place: int) -> int:
+        return int(np.searchsorted(self._ends, place, side="right"))
+
+    def _bounds(self, i: int) -> tuple[int, int]:
+        return int(self._ends[i - 1]) if i else 0, int(self._ends[i])
+
+    # --- survivors -------------------------------------------------------------------------------
+
+    def _collect(self, batch: Batch, declined: np.ndarray) -> None:
+        for place, values in zip(self._wanted, self._processed, strict=True):
+            if place not in declined:
+                alive = np.flatnonzero(values > -np.inf)
+                batch.survivors[int(self._index[place])] = alive, values[alive]
+
+
+_NOWHERE = np.empty(0, np.int64)
+
+
+def _nothing() -> None:
+    """A reference to no logits."""
+
+
+def _too_many(context: Any, batch: Any) -> int:
+    """Stands for `run` where there are more rows than the library takes at once."""
+    return number("ES_NO_MEMORY")
+
+
+def _held(kind: str, values: np.ndarray, dtype: type) -> Any:
+    """A C array of `values`, which keeps them alive."""
+    return contract().from_buffer(kind, np.ascontiguousarray(values, dtype))

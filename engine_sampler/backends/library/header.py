@@ -1,0 +1,59 @@
+"""The contract with compiled backends, cut from its C header: there is no second definition."""
+
+from __future__ import annotations
+
+import functools
+import re
+from typing import Any
+
+import cffi  # type: ignore[import-untyped]
+
+from ...packaged import header_declarations
+
+HEADER = "engine_sampler.h"
+_SYMBOL = "int32_t es_get_api(uint32_t host_abi, const es_api **api);"
+
+
+@functools.cache
+def contract() -> Any:
+    """The `cffi.FFI` that knows the header's types."""
+    ffi = cffi.FFI()
+    ffi.cdef(header_declarations(HEADER) + _SYMBOL)
+    return ffi
+
+
+@functools.cache
+def size_of(kind: str) -> int:
+    """The bytes of a struct or type of the header."""
+    return int(contract().sizeof(kind))
+
+
+def sized(kind: str, **fields: Any) -> Any:
+    """A new struct with these fields, which tells its size; the pointer owns it."""
+    return contract().new(f"{kind} *", {"size": size_of(kind), **fields})
+
+
+@functools.cache
+def _numbers() -> dict[str, int]:
+    numbers: dict[str, int] = {}
+    for name in ("es_code", "es_row_status", "es_op_kind", "es_promise"):
+        numbers |= contract().typeof(name).relements
+    # cffi tells the values of an enum without a name to libraries only.
+    versions = re.findall(r"ES_ABI_(\w+) = (\d+)", header_declarations(HEADER))
+    version = {part: int(value) for part, value in versions}
+    return {**numbers, "ES_ABI": version["MAJOR"] << 16 | version["MINOR"]}
+
+
+def number(name: str) -> int:
+    """The value of a constant of the header, such as `ES_OK`; KeyError for a name it lacks."""
+    return _numbers()[name]
+
+
+def named(kind: str, value: int) -> str:
+    """The name of `value` in the enum `kind`, without its prefix: "BUSY"; or the number."""
+    return str(contract().typeof(kind).elements.get(value, value)).removeprefix("ES_")
+
+
+def described(version: int) -> str:
+    """An ABI version as text: 65537 is "1.1"."""
+    return f"{version >> 16}.{version & 0xFFFF}"

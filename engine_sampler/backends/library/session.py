@@ -1,0 +1,94 @@
+"""The requests of one `Slots` on a library: a context, and the programs it knows."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from ...contract import SlotTable
+from .binding import FLOATS, Answer, Context, Layout, Library, Refusal
+from .functions import SlotFunctions
+from .header import number
+from .programs import Part, Program, fill_for_query, kind_of
+from .request_table import Table
+
+Parts = tuple[Part, ...]
+Answers = dict[tuple[Parts, Layout, bool, int], Answer | None]
+"""By program, layout of the logits, whether there are masks, and vocabulary."""
+
+
+def ask(
+    context: Context, parts: Parts, layout: Layout = FLOATS, masked: bool = False, **facts: int
+) -> Answer | None:
+    """What the library promises for a program of `parts`; None if it does not run it."""
+    if any(kind_of(part) is None for part in parts):
+        return None
+    program = Program(parts, fill_for_query)
+    try:
+        return context.query(program.pointer, layout=layout, masked=masked, **facts)
+    except Refusal as refusal:
+        if refusal.code == number("ES_UNSUPPORTED"):
+            return None
+        raise
+
+
+class Session:
+    """What one `Slots` needs of a library; the slots are not kept alive.
+
+    table       the requests, as the library sees them.
+    generation  grows when the library declines a program for good.
+    answers     what the library has answered so far; sessions of one library may share it.
+
+    Methods raise `Refusal` where the library declines for another reason than ES_UNSUPPORTED.
+    """
+
+    def __init__(
+        self, library: Library, slots: SlotTable, isa: str | None = None, answers: Answers | None = None
+    ) -> None:
+        self.library = library
+        self.context = Context(library, slots.num_threads or 0, isa)
+        self.table = Table(slots)
+        self.functions = SlotFunctions(slots, self.table)
+        self.generation = 0
+        self.step = _step(library)
+        """(context, batch) → code: `run`, and `sync` where there is one."""
+        self.vocab_size = slots.vocabulary.size
+        self._answers = {} if answers is None else answers
+        self._refused: set[Parts] = set()
+        self._compiled: dict[Parts, tuple[int, Program]] = {}
+
+    def ask(self, parts: Parts, layout: Layout = FLOATS, masked: bool = False) -> Answer | None:
+        """What the library promises for a program of `parts`; None if it does not run it."""
+        if parts in self._refused:
+            return None
+        key = parts, layout, masked, self.vocab_size
+        if key not in self._answers:
+            self._answers[key] = ask(self.context, parts, layout, masked, vocab_size=self.vocab_size)
+        return self._answers[key]
+
+    def compile(self, parts: Parts) -> int | None:
+        """The number of the program of `parts`; None if the library does not run it after all."""
+        found = self._compiled.get(parts)
+        if found is None:
+            program = Program(parts, self.functions.fill)
+            try:
+                found = self.context.compile(program.pointer), program
+            except Refusal as refusal:
+                if refusal.code != number("ES_UNSUPPORTED"):
+                    raise
+                self.refuse(parts)
+                return None
+            self._compiled[parts] = found
+        return found[0]
+
+    def refuse(self, parts: Parts) -> None:
+        """Do without the library for this program from now on."""
+        self._refused.add(parts)
+        self.generation += 1
+
+
+def _step(library: Library) -> Callable[[Any, Any], int]:
+    run, sync = library.function("run"), library.function("sync")
+    if sync is None:
+        return run
+    return lambda context, batch: run(context, batch) or sync(context)

@@ -1,0 +1,279 @@
+"""The NumPy backend: the reference that every exact backend equals.
+
+A row is read once in full, and only as long as the chain needs it so: the first truncation leaves
+survivors, and from there on all rows of a group that have few are handled together.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import partial
+from typing import Any
+
+import numpy as np
+
+from ..arithmetic import FLT_MAX, NARROW, RowFault, peaked_row, reorder, require_ieee
+from ..contract import (
+    Backend,
+    Batch,
+    Chain,
+    Group,
+    Rows,
+    Sampler,
+    Selection,
+    Selector,
+    Truncation,
+    failure,
+    padded,
+    unpack_bitmask,
+)
+
+_WORTH_COMPACTING = 128
+"""Narrower blocks keep their removed columns: moving the rest costs more than carrying them."""
+
+
+@dataclass
+class _Part:
+    """A row under way: the next step of the chain, and its columns."""
+
+    i: int
+    step: int
+    values: np.ndarray
+    ids: np.ndarray | None
+
+
+class NumpyBackend(Backend):
+    """Every sampler and selector, in NumPy."""
+
+    name = "numpy"
+
+    def __init__(self) -> None:
+        require_ieee()
+        # glibc maps large arrays afresh each time, at a page fault per 4 KiB, until one as large has
+        # been freed; from then on it keeps their memory. This one is freed at once.
+        np.empty(16 << 20, np.uint8)
+
+    def score(self, device: str) -> float:
+        return 1.0
+
+    def compile(self, chain: Chain) -> Chain:
+        return chain
+
+    def apply(self, plan: Chain, logits: np.ndarray, rows: Rows) -> None:
+        with np.errstate(all="ignore"):
+            for sampler in plan.samplers:
+                sampler.apply(logits, rows.bind(sampler))
+
+    def select(self, plan: Chain, logits: np.ndarray, rows: Rows) -> Selection:
+        with np.errstate(all="ignore"):
+            return plan.selector.select(logits, rows.bind(plan.selector))
+
+    def run(self, batch: Batch) -> None:
+        with np.errstate(all="ignore"):
+            for group in batch.groups:
+                _GroupRun(batch, group).run()
+
+
+class _GroupRun:
+    """One group of one step."""
+
+    def __init__(self, batch: Batch, group: Group) -> None:
+        self.batch = batch
+        self.group = group
+        self.chain: Chain = group.plan
+
+    def run(self) -> None:
+        parts = []
+        for i in range(len(self.group.index)):
+            part = self._guard(i, partial(self._narrow_down, i))
+            if part is None:
+                continue
+            if len(part.values) <= NARROW:
+                parts.append(part)
+            else:
+                self._guard(i, partial(self._finish, [part], careful=True))
+        for step in sorted({part.step for part in parts}):
+            self._finish_together([part for part in parts if part.step == step])
+
+    def _guard(self, i: int, work: Callable[[], Any]) -> Any:
+        """Do `work` for row i; a fault ends that row alone."""
+        try:
+            return work()
+        except RowFault as fault:
+            self.batch.errors[self.group.index[i]] = str(fault)
+        return None
+
+    # --- wide: one row at a time -----------------------------------------------------------------
+
+    def _narrow_down(self, i: int) -> _Part:
+        """Run the chain on row i until few columns are left, or to its end."""
+        row = int(self.group.index[i])
+        values, peak = peaked_row(self.batch.logits.row(row))
+        part = _Part(i, 0, values, None)
+        if self.group.masked and self.batch.bitmask is not None:
+            allowed = unpack_bitmask(self.batch.bitmask[row], len(part.values))
+            part.values, part.ids = self._survivors(part, np.flatnonzero(allowed), "the grammar")
+        owned = part.ids is not None
+        for part.step, sampler in enumerate(self.chain.samplers):
+            if len(part.values) <= NARROW:
+                return part
+            rows = self._rows(part, peak if part.values is values else None).bind(sampler)
+            if isinstance(sampler, Truncation):
+                kept = _kept_columns(sampler, part.values, rows)
+                if 2 * len(kept) <= len(part.values):
+                    part.values, part.ids = self._survivors(part, kept, sampler.name)
+                    owned = True
+                    continue
+                whole, part.values = part.values, np.full_like(part.values, -np.inf)
+                part.values[kept] = whole[kept]
+                owned = True
+            else:
+                if not owned:
+                    part.values, owned = part.values.copy(), True
+                _call(sampler, sampler.apply, part.values[None], rows)
+            _check(sampler, part.values[None])
+        part.step = len(self.chain.samplers)
+        return part
+
+    def _survivors(self, part: _Part, columns: np.ndarray, who: str) -> tuple[np.ndarray, np.ndarray]:
+        """(values, ids) of `columns`, without those that were removed before."""
+        values = part.values[columns]
+        alive = values > -np.inf
+        if not alive.all():
+            columns, values = columns[alive], values[alive]
+        if not len(columns):
+            raise RowFault(f"{who} leaves no token")
+        return values, columns if part.ids is None else part.ids[columns]
+
+    def _rows(self, part: _Part, peak: np.ndarray | None = None) -> Rows:
+        ids = None if part.ids is None else part.ids[None]
+        return self.group.rows.take(slice(part.i, part.i + 1), ids, peak)
+
+    # --- narrow: rows together -------------------------------------------------------------------
+
+    def _finish_together(self, parts: list[_Part]) -> None:
+        """Finish rows as one block; if that fails, one by one, so that only the guilty ones end."""
+        try:
+            self._finish(parts)
+        except RowFault:
+            for part in parts:
+                self._guard(part.i, partial(self._finish, [part], careful=True))
+
+    def _finish(self, parts: Sequence[_Part], *, careful: bool = False) -> None:
+        """Run the rest of the chain and choose. `careful` checks after every sampler, which finds
+        the one at fault. Otherwise the end of the chain tells that there is a fault: a row without
+        tokens stays so, but NaN and +inf are looked for where they can arise, since later samplers
+        may hide them."""
+        left = self.chain.samplers[parts[0].step :]
+        values, rows = self._block(parts, writable=bool(left))
+        for sampler in left:
+            bound = rows.bind(sampler)
+            if isinstance(sampler, Truncation):
+                np.putmask(values, ~_kept(sampler, values, bound), -np.inf)
+                values, rows = _compact(values, rows)
+            else:
+                _call(sampler, sampler.apply, values, bound)
+            if careful or sampler is left[-1] or not isinstance(sampler, Truncation):
+                _check(sampler, values)
+        selector = self.chain.selector
+        self._store(parts, values, rows, _selected(selector, values, rows.bind(selector)))
+
+    def _block(self, parts: Sequence[_Part], writable: bool) -> tuple[np.ndarray, Rows]:
+        """The rows side by side: float32 [n, longest], padded with −inf."""
+        if len(parts) == 1:
+            values = parts[0].values[None]
+            return values.copy() if writable else values, self._rows(parts[0])
+        which = np.array([part.i for part in parts])
+        values = padded([part.values for part in parts], -np.inf, np.float32)
+        survivors = [part.ids for part in parts if part.ids is not None]
+        if not survivors:
+            return values, self.group.rows.take(which)
+        ids = padded(survivors, self.group.rows.vocabulary.size, np.int64)
+        return values, self.group.rows.take(which, ids)
+
+    def _store(self, parts: Sequence[_Part], values: np.ndarray, rows: Rows, selection: Selection) -> None:
+        target = self.group.index[[part.i for part in parts]]
+        self.batch.token_ids[target] = rows.token_ids_at(selection.columns)
+        if selection.notes is not None:
+            self.batch.notes[target] = selection.notes
+        if self.group.want_processed:
+            for j, row in enumerate(target.tolist()):
+                alive = np.flatnonzero(values[j] > -np.inf)
+                ids = alive if rows.ids is None else rows.ids[j, alive]
+                self.batch.survivors[row] = ids, values[j, alive]
+
+
+def _compact(values: np.ndarray, rows: Rows) -> tuple[np.ndarray, Rows]:
+    """Drop columns that are gone in every row's tail, where that at least halves the block."""
+    if rows.ids is None or values.shape[1] < _WORTH_COMPACTING:
+        return values, rows
+    counts = (values > -np.inf).sum(axis=1)
+    width = max(int(counts.max()), 1)
+    if 2 * width > values.shape[1]:
+        return values, rows
+    # A stable sort by "gone" moves survivors to the front and keeps their order.
+    front = np.argsort(values == -np.inf, axis=1, kind="stable")[:, :width]
+    ids = reorder(rows.ids, front)
+    ids[np.arange(width) >= counts[:, None]] = rows.vocabulary.size
+    return reorder(values, front), rows.take(slice(None), ids)
+
+
+def _kept(sampler: Truncation, values: np.ndarray, rows: Rows) -> np.ndarray:
+    """bool [n, columns]: what a truncation keeps."""
+    mask = _call(sampler, sampler.keep, values, rows)
+    if np.shape(mask) != values.shape or mask.dtype != np.bool_:
+        raise RowFault(f"{sampler.name} failed: keep gives no bool array of the shape {values.shape}")
+    return mask
+
+
+def _kept_columns(sampler: Truncation, row: np.ndarray, rows: Rows) -> np.ndarray:
+    """The columns of one wide row that a truncation keeps, ascending."""
+    columns = _call(sampler, sampler.keep_columns, row, rows)
+    if columns is None:
+        return np.flatnonzero(_kept(sampler, row[None], rows)[0])
+    return np.asarray(columns)
+
+
+def apply_to_row(sampler: Sampler, row: np.ndarray, rows: Rows) -> None:
+    """Run one sampler on one row [m] in place, as a step of a chain; raises `RowFault` if it fails."""
+    if isinstance(sampler, Truncation):
+        kept = _kept_columns(sampler, row, rows)
+        values = row[kept]
+        row.fill(-np.inf)
+        row[kept] = values
+    else:
+        _call(sampler, sampler.apply, row[None], rows)
+
+
+def _check(sampler: Sampler, values: np.ndarray) -> None:
+    """Raise a fault that names `sampler` if it left a row [n, columns] without a finite best token."""
+    peak = values.max(axis=1)
+    highest, lowest = peak.max(), peak.min()
+    if not highest <= FLT_MAX:
+        raise RowFault(f"{sampler.name} gives {highest}")
+    if lowest == -np.inf:
+        raise RowFault(f"{sampler.name} leaves no token")
+
+
+def _selected(selector: Selector, values: np.ndarray, rows: Rows) -> Selection:
+    """One surviving column per row, as `selector` chooses."""
+    selection = _call(selector, selector.select, values, rows)
+    n, width = values.shape
+    columns = np.asarray(selection.columns)
+    is_index = columns.shape == (n,) and columns.dtype.kind in "iu"
+    if not is_index or columns.min() < 0 or columns.max() >= width:
+        raise RowFault(f"{selector.name} failed: it gives no column for every row")
+    if selection.notes is not None and np.shape(selection.notes) != (n,):
+        raise RowFault(f"{selector.name} failed: it gives notes of the shape {np.shape(selection.notes)}")
+    if values[np.arange(n), columns].min() == -np.inf:
+        raise RowFault(f"{selector.name} chose a removed token")
+    return Selection(columns, selection.notes)
+
+
+def _call(part: Sampler | Any, method: Callable[..., Any], values: np.ndarray, rows: Rows) -> Any:
+    """Call a sampler or selector; whatever it raises becomes a fault that names it."""
+    try:
+        return method(values, rows)
+    except Exception as error:
+        raise RowFault(failure(part.name, error)) from error

@@ -1,0 +1,85 @@
+"""What is registered, as plain data: for `engine-sampler plugins`, as a table and as JSON."""
+
+from __future__ import annotations
+
+import itertools
+from dataclasses import asdict
+from typing import Any
+
+from ..contract import Backend, Sampler
+from ..packaged import grammar_names, grammar_text
+from ..registry import Catalogue, Registry
+
+LISTED = ("samplers", "selectors", "stopping_criteria", "backends", "grammars", "observers")
+
+
+def inventory(registry: Registry) -> dict[str, list[dict[str, Any]]]:
+    """Every object by kind, with origin and state, and every plugin with its state and reason.
+
+    All values can be written as JSON.
+    """
+    catalogue = registry.catalogue
+    listed = {kind: [_entry(catalogue, kind, name) for name in getattr(catalogue, kind)] for kind in LISTED}
+    listed["grammars"] += _library(registry)
+    return {**listed, "plugins": [asdict(status) for status in registry.plugins]}
+
+
+def summary_of(value: object) -> str:
+    """The first sentence of a class's docstring."""
+    return _first_sentence(type(value).__doc__)
+
+
+def _first_sentence(text: str | None) -> str:
+    paragraph = (text or "").strip().partition("\n\n")[0]
+    sentence, _, rest = " ".join(paragraph.split()).partition(". ")
+    return f"{sentence}." if rest else sentence
+
+
+def _grammar_summary(value: Any) -> str:
+    """What a grammar says of itself: the comment that its Lark text begins with, or a docstring."""
+    if not isinstance(value, str):
+        return _first_sentence(value.__doc__)
+    comment = itertools.takewhile(lambda line: line.startswith("//"), value.strip().splitlines())
+    return _first_sentence(" ".join(line.removeprefix("//") for line in comment))
+
+
+def _library(registry: Registry) -> list[dict[str, Any]]:
+    """The grammars that come with the package, but those whose names a plugin took."""
+    origin = registry.plugins[0].origin
+    names = [name for name in grammar_names() if name not in registry.catalogue.grammars]
+    return [_described(name, origin, "loaded", _grammar_summary(grammar_text(name))) for name in names]
+
+
+def _entry(catalogue: Catalogue, kind: str, name: str) -> dict[str, Any]:
+    value = getattr(catalogue, kind)[name]
+    entry = _described(
+        name,
+        catalogue.origins[f"{kind}/{name}"],
+        _backend_state(value) if isinstance(value, Backend) else "loaded",
+        _grammar_summary(value) if kind == "grammars" else summary_of(value),
+        [param.name for param in getattr(value, "params", ())],
+    )
+    if isinstance(value, Sampler):
+        entry["role"] = value.role
+    if isinstance(value, Backend):
+        entry["exact"] = value.exact
+        entry["reason"] = value.reason
+    return entry
+
+
+def _described(name: str, origin: str, state: str, summary: str, parameters: Any = ()) -> dict[str, Any]:
+    return {
+        "name": name,
+        "origin": origin,
+        "state": state,
+        "summary": summary,
+        "parameters": list(parameters),
+    }
+
+
+def _backend_state(backend: Backend) -> str:
+    """Whether a backend can be used here for logits on the CPU."""
+    try:
+        return "usable" if backend.score("cpu") > 0 else "not usable here"
+    except Exception as error:  # a plugin's code
+        return f"failed: {type(error).__name__}: {error}"

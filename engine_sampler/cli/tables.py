@@ -1,0 +1,74 @@
+"""Tables of plugins and of checks for the terminal. Needs rich, from the extra `demo`."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+from rich.table import Table
+from rich.text import Text
+
+from ..explain.terminal import make_table
+
+if TYPE_CHECKING:
+    from ..testing.library import Check
+
+STATE_STYLES = {"loaded": "green", "usable": "green", "disabled": "yellow"}
+"""Other states are red."""
+
+
+OUTCOME_STYLES = {"passed": "green", "failed": "bold red", "not promised": "dim"}
+
+
+def plugin_tables(inventory: Mapping[str, Sequence[Mapping[str, Any]]]) -> Iterator[Table]:
+    """One table per kind of object, then the plugins."""
+    for kind, entries in inventory.items():
+        if kind == "plugins":
+            yield _plugins_table(entries)
+        elif entries:
+            yield _objects_table(kind, entries)
+
+
+def _objects_table(kind: str, entries: Sequence[Mapping[str, Any]]) -> Table:
+    table = make_table(title=kind.replace("_", " "))
+    table.add_column("name", no_wrap=True, style="bold")
+    table.add_column("origin", no_wrap=True, style="dim")
+    table.add_column("state", no_wrap=True)
+    table.add_column("what it does, or why not", ratio=1)
+    for entry in entries:
+        exact = " (inexact)" if entry.get("exact") is False else ""
+        about = entry.get("reason") or entry["summary"]
+        table.add_row(entry["name"] + exact, entry["origin"], _state(entry["state"]), about)
+    return table
+
+
+def _plugins_table(entries: Sequence[Mapping[str, Any]]) -> Table:
+    table = make_table(title="plugins")
+    table.add_column("plugin", no_wrap=True, style="bold")
+    table.add_column("origin", no_wrap=True, style="dim")
+    table.add_column("state", no_wrap=True)
+    table.add_column("provides, or why not", ratio=1, overflow="fold")
+    for entry in entries:
+        origin = f"{entry['distribution']} {entry['version']}".strip()
+        about = entry["error"] or _provided(entry["provides"])
+        table.add_row(entry["name"], origin, _state(entry["state"]), about)
+    return table
+
+
+def _provided(names: Sequence[str]) -> str:
+    """Names, or how many of each kind if they are many; `names` are "kind/name"."""
+    if len(names) <= 5:
+        return ", ".join(name.partition("/")[2] for name in names)
+    kinds = Counter(name.partition("/")[0].replace("_", " ") for name in names)
+    return ", ".join(f"{count} {kind}" for kind, count in kinds.items())
+
+
+def check_line(check: Check) -> Text:
+    """One check in one line."""
+    state = Text(f"{check.outcome:<12}", style=OUTCOME_STYLES[check.outcome])
+    return Text.assemble(state, " ", (f"{check.name:<22}", "bold"), " ", check.detail)
+
+
+def _state(state: str) -> Text:
+    return Text(state, style=STATE_STYLES.get(state, "bold red"))

@@ -1,0 +1,67 @@
+"""What plugins subclass: `Sampler`, `Truncation`, `Selector`, `StoppingCriteria`, `TextCriteria`, `Backend`.
+
+This package imports only the arithmetic and the tokenizer below it, so a plugin can be read, typed and
+tested against it alone. A sampler maps rows of logits to rows of logits; a selector ends the chain by choosing
+one token per row; a stopping criterion ends a request; a backend runs whole chains.
+"""
+
+from .backends import Backend, Batch, Group
+from .chains import Chain
+from .errors import ParameterError, failure
+from .hookspecs import hookimpl
+from .matchers import Matcher, allocate_bitmask, bitmask_words, checked_bitmask, unpack_bitmask
+from .params import Param
+from .rows import Rows, padded
+from .samplers import PLUGIN_API, Example, Role, Sampler, Selection, Selector, State, Stateful, Truncation
+from .slots import SlotEntry, SlotTable
+from .stopping import (
+    StoppingCriteria,
+    StopVerdict,
+    TextCriteria,
+    TextMatch,
+    TextMatcher,
+    TextState,
+    Watch,
+    flags_like,
+    token_rows,
+)
+from .vocabulary import Vocabulary
+
+__all__ = [
+    "PLUGIN_API",
+    "Backend",
+    "Batch",
+    "Chain",
+    "Example",
+    "Group",
+    "Matcher",
+    "Param",
+    "ParameterError",
+    "Role",
+    "Rows",
+    "Sampler",
+    "Selection",
+    "Selector",
+    "SlotEntry",
+    "SlotTable",
+    "State",
+    "Stateful",
+    "StopVerdict",
+    "StoppingCriteria",
+    "TextCriteria",
+    "TextMatch",
+    "TextMatcher",
+    "TextState",
+    "Truncation",
+    "Vocabulary",
+    "Watch",
+    "allocate_bitmask",
+    "bitmask_words",
+    "checked_bitmask",
+    "failure",
+    "flags_like",
+    "hookimpl",
+    "padded",
+    "token_rows",
+    "unpack_bitmask",
+]

@@ -1,0 +1,36 @@
+"""`Chain`: the active samplers of a request in their order, ending in a selector."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from .samplers import Sampler, Selector
+
+
+@dataclass(frozen=True)
+class Chain:
+    """Samplers in order, and the selector. `key` is its shape: names only, never values."""
+
+    samplers: tuple[Sampler, ...]
+    selector: Selector
+
+    @property
+    def key(self) -> tuple[str, ...]:
+        return (*(s.name for s in self.samplers), self.selector.name)
+
+    def for_choice(self) -> Chain:
+        """The chain that is enough to choose the token: a greedy choice skips samplers behind the
+        last one that can change the best token."""
+        if self.selector.name != "greedy":
+            return self
+        needed = [
+            i for i, s in enumerate(self.samplers) if not s.argmax_invariant and s.name != "temperature"
+        ]
+        return Chain(self.samplers[: needed[-1] + 1 if needed else 0], self.selector)
+
+    def edits_only(self) -> Chain:
+        """Masks, biases and penalties alone: what "penalized" logprobs are taken from."""
+        return Chain(tuple(s for s in self.samplers if s.role != "warp"), self.selector)
+
+    def __str__(self) -> str:
+        return " → ".join(self.key)

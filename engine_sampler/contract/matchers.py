@@ -1,0 +1,72 @@
+"""Token masks: int32 `[rows, ceil(vocab / 32)]`, bit t % 32 of word t // 32 allows token t."""
+
+from __future__ import annotations
+
+from typing import Any, Protocol
+
+import numpy as np
+
+
+def bitmask_words(vocab_size: int) -> int:
+    """The width of a mask: ceil(vocab_size / 32)."""
+    return (vocab_size + 31) // 32
+
+
+def allocate_bitmask(rows: int, vocab_size: int) -> np.ndarray[Any, np.dtype[np.int32]]:
+    """A mask of `rows` rows that allows every token, int32 `[rows, ceil(vocab_size / 32)]`."""
+    return np.full((rows, bitmask_words(vocab_size)), -1, np.int32)
+
+
+def checked_bitmask(bitmask: Any, words: int) -> tuple[int, int]:
+    """The rows of `bitmask` and its words per row.
+
+    Raises TypeError for what is no writable C-contiguous int32 array `[rows, words or more]`.
+    """
+    if not isinstance(bitmask, np.ndarray) or bitmask.dtype != np.int32:
+        kind = bitmask.dtype if isinstance(bitmask, np.ndarray) else type(bitmask).__name__
+        raise TypeError(f"bitmask is of {kind}, allowed is a NumPy array of int32")
+    shaped = bitmask.ndim == 2 and bitmask.shape[1] >= words
+    if not shaped or not bitmask.flags.c_contiguous or not bitmask.flags.writeable:
+        raise TypeError(
+            f"bitmask has the shape {bitmask.shape}, "
+            f"allowed is a writable C-contiguous [rows, {words} or more]"
+        )
+    return bitmask.shape[0], bitmask.shape[1]
+
+
+def unpack_bitmask(words: np.ndarray, vocab_size: int) -> np.ndarray:
+    """bool [vocab] from int32 words [ceil(vocab / 32)]: bit j of word i is token 32·i + j."""
+    little = np.ascontiguousarray(words, "<i4").view(np.uint8)
+    return np.unpackbits(little, bitorder="little", count=vocab_size).view(bool)
+
+
+class Matcher(Protocol):
+    """One text under a constraint: what a request needs of a grammar, or of anything in its place."""
+
+    def fill_bitmask(self, bitmask: Any, row: int = 0) -> None:
+        """Write the mask of the next token into a row of `bitmask`, int32 `[rows, ceil(vocab / 32)]`: bit
+        t % 32 of word t // 32 is 1 where token t may follow."""
+
+    def accept(self, token_id: int) -> bool:
+        """Go on with a token; False, and nothing changes, where it cannot follow."""
+
+    def accept_bytes(self, data: bytes) -> bool:
+        """Go on with bytes that need not be those of a token."""
+
+    def rollback(self, n: int) -> None:
+        """Take back the last n accepts."""
+
+    def fork(self) -> Matcher:
+        """An independent copy."""
+
+    def is_accepting(self) -> bool:
+        """Whether the text may end here."""
+
+    def is_terminated(self) -> bool:
+        """Whether it has ended."""
+
+    def forced_tokens(self) -> list[int]:
+        """The tokens that must come next."""
+
+    def validate(self, token_ids: Any) -> int:
+        """How many of the tokens could be accepted one after the other."""

@@ -1,0 +1,96 @@
+"""`Param`: one request parameter, its type, neutral value and bounds."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from .errors import ParameterError
+
+
+@dataclass(frozen=True)
+class Param:
+    """One request parameter: its name, type, neutral value and bounds.
+
+    type      float, int, bool or str for scalars; any other type (dict, list, tuple, object) for
+              values that `convert` brings into an immutable form.
+    neutral   the value that changes nothing, bit for bit. None makes None an allowed value.
+    low, high inclusive bounds of a number; `low_open` excludes `low` itself.
+    choices   the allowed values of a string or integer.
+    switch    whether a non-neutral value turns the owner on. A threshold that only matters beside
+              another parameter has switch=False.
+    convert   called with a value of a composite type; returns the normalised, hashable value or
+              raises ValueError or TypeError with what is allowed.
+    doc       one line for listings.
+    """
+
+    name: str
+    type: type
+    neutral: Any
+    low: float | None = None
+    high: float | None = None
+    low_open: bool = False
+    choices: tuple[Any, ...] | None = None
+    switch: bool = True
+    convert: Callable[[Any], Any] | None = None
+    doc: str = ""
+
+    def check(self, value: Any) -> Any:
+        """Return `value` in its normal form, or raise `ParameterError` saying what is allowed."""
+        if value is None and self.neutral is None:
+            return None
+        try:
+            checked = self.convert(value) if self.convert else self._scalar(value)
+        except OverflowError:
+            raise self.error(value, self.allowed()) from None
+        except (TypeError, ValueError) as error:
+            raise self.error(value, str(error)) from None
+        if self.choices is not None and checked not in self.choices:
+            raise self.error(value, "one of " + ", ".join(map(repr, self.choices)))
+        is_number = isinstance(checked, (int, float)) and not isinstance(checked, bool)
+        if is_number and not self._inside(checked):
+            raise self.error(value, self.allowed())
+        return checked
+
+    def error(self, value: Any, allowed: str) -> ParameterError:
+        """The error for `value`, naming the parameter and what is allowed."""
+        return ParameterError(f"{self.name}={value!r} is not allowed: {allowed}")
+
+    def allowed(self) -> str:
+        """The allowed values in words."""
+        if self.choices is not None:
+            return "one of " + ", ".join(map(repr, self.choices))
+        kind = {int: "an integer", float: "a finite number", bool: "True or False", str: "a string"}
+        text = kind.get(self.type, f"a {self.type.__name__}")
+        if self.low is not None:
+            text += f" {'above' if self.low_open else 'of at least'} {self.low:g}"
+        if self.high is not None:
+            text += f"{' and' if self.low is not None else ' of'} at most {self.high:g}"
+        return text + (", or None" if self.neutral is None else "")
+
+    def _scalar(self, value: Any) -> Any:
+        is_bool = isinstance(value, (bool, np.bool_))
+        if self.type is bool and is_bool:
+            return bool(value)
+        if self.type is str and isinstance(value, str):
+            return value
+        if self.type is int and not is_bool:
+            is_whole = isinstance(value, (float, np.floating)) and float(value).is_integer()
+            if is_whole or isinstance(value, (int, np.integer)):
+                if abs(value) < 2**63:
+                    return int(value)
+                raise ValueError("an integer of 64 bits")
+        if self.type is float and not is_bool and isinstance(value, (int, float, np.number)):
+            number = float(value)
+            if math.isfinite(number):
+                return number
+        raise TypeError(self.allowed())
+
+    def _inside(self, value: float) -> bool:
+        if self.low is not None and (value < self.low or (self.low_open and value == self.low)):
+            return False
+        return self.high is None or value <= self.high

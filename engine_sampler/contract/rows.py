@@ -1,0 +1,173 @@
+"""`Rows`: what a sampler, selector or backend may know of the rows it is given."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any, Protocol
+
+import numpy as np
+
+from ..arithmetic import draw64
+from .slots import SlotTable
+from .vocabulary import Vocabulary
+
+
+class RowsOwner(Protocol):
+    """A sampler or selector: whose states the rows show, and which random numbers they draw."""
+
+    @property
+    def name(self) -> str: ...
+
+    @property
+    def stream(self) -> int: ...
+
+
+class Rows:
+    """n rows of one step: parameters, states, histories and random numbers, by row.
+
+    rows["min_p"]   the parameter's values, [n]: float64, int64 or bool; an object array for
+                    parameters of other types or with a neutral value of None.
+    ids             int64 [n, columns], the token id of each column, ascending in every row; None
+                    if column j is token j. Rows with fewer survivors than others end in padding:
+                    columns with logit −inf and the id `vocabulary.size`.
+    position        int64 [n], the index of the token being drawn in prompt + output.
+    seed            uint64 [n].
+    """
+
+    __slots__ = ("_index", "_name", "_parent", "_peaks", "_slots", "_stream", "_values", "_which", "ids")
+
+    def __init__(self, slots: SlotTable, index: np.ndarray) -> None:
+        self._slots = slots
+        self._index = index
+        self._values: dict[str, np.ndarray] = {}
+        self._parent: Rows | None = None
+        self._which: np.ndarray | slice | None = None
+        self._name = ""
+        self._stream = 0
+        self._peaks: np.ndarray | None = None
+        self.ids: np.ndarray | None = None
+
+    def __len__(self) -> int:
+        return len(self._index)
+
+    def __getitem__(self, name: str) -> np.ndarray:
+        values = self._values.get(name)
+        if values is None:
+            if self._parent is not None:
+                values = self._parent[name][self._which]
+            else:
+                values = self._slots.column(name)[self._index]
+            self._values[name] = values
+        return values
+
+    def derived(self, name: str, compute: Callable[[Rows], np.ndarray]) -> np.ndarray:
+        """[n, …] values that depend on parameters only, by `name`: computed once for a whole group."""
+        values = self._values.get(name)
+        if values is None:
+            parent = self._parent
+            values = compute(self) if parent is None else parent.derived(name, compute)[self._which]
+            self._values[name] = values
+        return values
+
+    @property
+    def position(self) -> np.ndarray:
+        return self._slots.positions[self._index]
+
+    @property
+    def seed(self) -> np.ndarray:
+        return self._slots.seeds[self._index]
+
+    @property
+    def vocabulary(self) -> Vocabulary:
+        return self._slots.vocabulary
+
+    @property
+    def states(self) -> list[Any]:
+        """The state of this sampler for each row, up to date with the row's tokens."""
+        return [self._slots.entries[s].state(self._name) for s in self._index.tolist()]
+
+    @property
+    def resolved(self) -> list[Any]:
+        """What this sampler's `resolve` returned for each row."""
+        return [self._slots.entries[s].resolved.get(self._name) for s in self._index.tolist()]
+
+    def token_ids(self, i: int) -> np.ndarray:
+        """Prompt and output of row i, int64 [length]; a view, not to be written."""
+        return self._slots.entries[self._index[i]].history.token_ids
+
+    def prompt_token_ids(self, i: int) -> np.ndarray:
+        """The prompt of row i, int64; a view, not to be written."""
+        return self._slots.entries[self._index[i]].history.prompt_token_ids
+
+    def output_token_ids(self, i: int) -> np.ndarray:
+        """The output of row i so far, int64; a view, not to be written."""
+        return self._slots.entries[self._index[i]].history.output_token_ids
+
+    def draw(self, index: int = 0) -> np.ndarray:
+        """64 random bits per row, uint64 [n]: a function of seed, position, sampler and `index`."""
+        return draw64(self.seed, self.position, self._stream, index)
+
+    def peaks(self, logits: np.ndarray) -> np.ndarray:
+        """The greatest of each row of `logits` [n, columns], float32 [n]; ask before changing them."""
+        return logits.max(axis=1) if self._peaks is None else self._peaks
+
+    def columns(self, i: int, token_ids: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """Where `token_ids` stand in row i: (columns, which), leaving out ids that have no column.
+
+        `which` indexes `token_ids`: token_ids[which] stand in `columns`.
+        """
+        if self.ids is None:
+            return token_ids, np.arange(len(token_ids))
+        ids = self.ids[i]
+        found = np.minimum(np.searchsorted(ids, token_ids), len(ids) - 1)
+        which = np.flatnonzero(ids[found] == token_ids)
+        return found[which], which
+
+    def token_ids_at(self, columns: np.ndarray) -> np.ndarray:
+        """The token ids in one column per row, int64 [n]."""
+        if self.ids is None:
+            return np.asarray(columns, np.int64)
+        return self.ids[np.arange(len(self)), columns]
+
+    # --- for backends ----------------------------------------------------------------------------
+
+    @property
+    def slots(self) -> SlotTable:
+        """Where the requests of these rows live."""
+        return self._slots
+
+    @property
+    def slot_numbers(self) -> np.ndarray:
+        """int64 [n], the slot of each row's request."""
+        return self._index
+
+    def bind(self, owner: RowsOwner) -> Rows:
+        """The same rows as `owner` sees them: with its states and its random stream."""
+        bound = object.__new__(Rows)
+        bound._slots, bound._index, bound._values = self._slots, self._index, self._values
+        bound._parent, bound._which, bound.ids = self._parent, self._which, self.ids
+        bound._name, bound._stream, bound._peaks = owner.name, owner.stream, self._peaks
+        return bound
+
+    def take(
+        self,
+        which: np.ndarray | slice,
+        ids: np.ndarray | None = None,
+        peaks: np.ndarray | None = None,
+    ) -> Rows:
+        """Some of these rows, in the order of `which`, whose columns hold `ids`; `peaks` if known."""
+        taken = Rows(self._slots, self._index[which])
+        taken._parent, taken._which, taken.ids, taken._peaks = self, which, ids, peaks
+        return taken
+
+    def __repr__(self) -> str:
+        width = "all" if self.ids is None else self.ids.shape[1]
+        return f"Rows(n={len(self)}, columns={width})"
+
+
+def padded(lists: Sequence[np.ndarray], fill: Any, dtype: Any) -> np.ndarray:
+    """Rows of unequal length as one array [n, longest], filled up with `fill`."""
+    out = np.full((len(lists), max(map(len, lists))), fill, dtype)
+    for row, values in zip(out, lists, strict=True):
+        row[: len(values)] = values
+    return out

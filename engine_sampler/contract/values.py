@@ -1,0 +1,88 @@
+"""Token ids and texts as parameters: how they are read, and which ids a text stands for."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Sequence, Set
+from typing import Any, TypeAlias
+
+import numpy as np
+
+Phrase: TypeAlias = "str | tuple[int, ...]"
+"""A text, or the ids of one token sequence."""
+
+_IDS = "a list of token ids, integers of at least 0"
+_PHRASES = "a list whose entries are texts, token ids or lists of token ids, none of them empty"
+
+
+def token_id(value: Any) -> int:
+    """`value` as a token id; raises TypeError if it is none."""
+    if isinstance(value, (int, np.integer)) and not isinstance(value, bool) and value >= 0:
+        return int(value)
+    raise TypeError("a token id, an integer of at least 0")
+
+
+def token_ids(value: Any) -> tuple[int, ...]:
+    """`value`, a collection of token ids, as a tuple; raises TypeError."""
+    if not _is_collection(value):
+        raise TypeError(_IDS)
+    try:
+        return tuple(token_id(entry) for entry in value)
+    except TypeError:
+        raise TypeError(_IDS) from None
+
+
+def phrases(value: Any) -> tuple[Phrase, ...]:
+    """`value`, a collection of texts, ids and id lists, each once; a single id becomes (id,)."""
+    if not _is_collection(value):
+        raise TypeError(_PHRASES)
+    try:
+        return tuple(dict.fromkeys(_phrase(entry) for entry in value))
+    except TypeError:
+        raise TypeError(_PHRASES) from None
+
+
+def ids_in(entries: Iterable[Phrase]) -> Iterable[int]:
+    """Every token id that is given as such."""
+    return (token for entry in entries if not isinstance(entry, str) for token in entry)
+
+
+def _phrase(value: Any) -> Phrase:
+    if isinstance(value, str):
+        value.encode()  # refuses lone surrogates, which no bytes stand for
+        phrase: Phrase = value
+    else:
+        phrase = token_ids(value if _is_collection(value) else (value,))
+    if not phrase:
+        raise ValueError(_PHRASES)
+    return phrase
+
+
+def _is_collection(value: Any) -> bool:
+    return isinstance(value, (Sequence, Set, np.ndarray)) and not isinstance(value, (str, bytes))
+
+
+MOST_BYTES = 32768
+"""Of all texts of one parameter together: they come from clients."""
+
+
+_TEXTS = f"a text or a list of texts, none of them empty, with at most {MOST_BYTES} bytes in all"
+
+
+def texts(value: Any) -> tuple[str, ...]:
+    """One text or several as a tuple, each once; raises TypeError or ValueError."""
+    entries = (value,) if isinstance(value, str) else value
+    if not isinstance(entries, Collection) or isinstance(entries, (bytes, dict)):
+        raise TypeError(_TEXTS)
+    for entry in entries:
+        if not isinstance(entry, str):
+            raise TypeError(_TEXTS)
+        if not entry:
+            raise ValueError(_TEXTS)
+    if sum(len(entry.encode()) for entry in entries) > MOST_BYTES:  # refuses lone surrogates as well
+        raise ValueError(_TEXTS)
+    return tuple(dict.fromkeys(entries))
+
+
+def ids(value: Any) -> tuple[int, ...]:
+    """A collection of token ids as a tuple, each once; raises TypeError."""
+    return tuple(dict.fromkeys(token_ids(value)))

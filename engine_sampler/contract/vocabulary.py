@@ -1,0 +1,35 @@
+"""`Vocabulary`: what is known of the tokens."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from .errors import ParameterError
+
+if TYPE_CHECKING:
+    from ..tokenizer import Tokenizer
+
+
+@dataclass(frozen=True)
+class Vocabulary:
+    """What is known of the tokens: how many, which end a text, and their bytes if a tokenizer is given."""
+
+    size: int
+    eos_token_ids: tuple[int, ...] = ()
+    tokenizer: Tokenizer | None = None
+
+    def check_ids(self, parameter: str, token_ids: Iterable[int]) -> None:
+        """Raise `ParameterError` for the first id of `parameter` outside 0..size-1."""
+        for token_id in token_ids:
+            if not 0 <= token_id < self.size:
+                raise ParameterError(
+                    f"{parameter} names token id {token_id}, allowed are 0 to {self.size - 1}"
+                )
+
+    def need_tokenizer(self, parameter: str) -> Tokenizer:
+        """The tokenizer, or `ParameterError` saying that `parameter` needs one."""
+        if self.tokenizer is None:
+            raise ParameterError(f"{parameter} is given as text, which needs a tokenizer")
+        return self.tokenizer

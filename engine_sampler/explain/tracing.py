@@ -1,0 +1,222 @@
+"""What each step of a chain does to one row of logits, as data."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from ..arithmetic import RowFault, checked_row, log_sum_exp, top_columns
+from ..backends.choose import best_backend, named_backend
+from ..contract import (
+    Backend,
+    Chain,
+    ParameterError,
+    Rows,
+    Sampler,
+    Selector,
+    Vocabulary,
+    bitmask_words,
+    unpack_bitmask,
+)
+from ..grammar.constraints import constraint_of, matcher_of
+from ..params import SamplingParams, build_chain
+from ..registry import default_registry, structured_in
+from ..scheduler.history import History, TokenIds
+from ..scheduler.report import _runner
+from ..scheduler.slots import Slots
+from ..scheduler.state import Slot
+from ..tokenizer import Tokenizer
+from .labels import token_text
+
+
+class TopToken(NamedTuple):
+    """One of the likeliest tokens after a step."""
+
+    token_id: int
+    text: str
+    probability: float
+
+
+@dataclass(frozen=True)
+class Step:
+    """The row after one step of the chain.
+
+    name           the sampler or selector; "logits" for the row as it was given.
+    role           "logits", "edit", "penalty", "warp" or "selector".
+    backend        who ran it; "" for the row as given.
+    settings       the step's own parameters that are not neutral.
+    candidates     tokens left; `removed` says how many this step took away.
+    kept_mass      the probability that the survivors had before this step.
+    entropy_bits   of the distribution that is left.
+    top            the likeliest tokens, best first.
+    token_id       what the selector chose, else None.
+    probabilities  float64 [vocab], the whole distribution; all on one token after the selector.
+    """
+
+    name: str
+    role: str
+    backend: str
+    settings: dict[str, Any]
+    candidates: int
+    removed: int
+    kept_mass: float
+    entropy_bits: float
+    top: list[TopToken]
+    token_id: int | None = None
+    probabilities: np.ndarray = field(default_factory=lambda: np.zeros(0), repr=False, compare=False)
+
+
+def trace(
+    logits_row: Any,
+    params: SamplingParams,
+    *,
+    prompt_token_ids: TokenIds = (),
+    output_token_ids: TokenIds = (),
+    tokenizer: Tokenizer | None = None,
+    eos_token_ids: Iterable[int] = (),
+    top: int = 10,
+    backend: str | Backend = "auto",
+) -> list[Step]:
+    """Run the chain of `params` on one row [vocab], step by step on the whole row.
+
+    The first step is the row as given, the last the selector's choice. Without a seed in `params`
+    the seed is 0. `top` is how many of the likeliest tokens each step lists; the EOS ids are the
+    tokenizer's unless given. The row is only read.
+
+    Raises `ParameterError` for ids outside the vocabulary, ValueError for a row that gives no
+    token, with the reason, and for arguments that are not allowed.
+    """
+    if top < 1:
+        raise ValueError(f"top={top} is not allowed: at least 1")
+    given = np.asarray(logits_row, np.float32)
+    if given.ndim != 1 or not len(given):
+        raise ValueError(f"logits have shape {given.shape}; allowed is one row, [vocab]")
+    eos = tuple(eos_token_ids) or (tokenizer.eos_token_ids if tokenizer else ())
+    slot = Slot(build_chain(params), History(prompt_token_ids, output_token_ids))
+    rows = _one_row(slot, params, Vocabulary(len(given), eos, tokenizer))
+    try:
+        tracing = _Trace(checked_row(given).copy(), params, rows, top)
+        return tracing.run(slot.chain, _chosen(backend), _mask(params, rows, output_token_ids))
+    except RowFault as fault:
+        raise ValueError(str(fault)) from None
+
+
+def probabilities(row: np.ndarray) -> np.ndarray:
+    """The softmax of one row of logits [m], float64."""
+    return np.exp(row.astype(np.float64) - log_sum_exp(row))
+
+
+def notable_tokens(steps: Sequence[Step], n: int) -> list[int]:
+    """At most `n` token ids to follow through all steps, the likeliest of the given row first.
+
+    They are those with the greatest probability at any step, and the chosen token.
+    """
+    start, chosen = steps[0].probabilities, steps[-1].token_id
+    best = {token.token_id: 0.0 for step in steps for token in step.top}
+    for token_id in best:
+        best[token_id] = max(float(step.probabilities[token_id]) for step in steps)
+    ids = sorted(best, key=lambda t: (t != chosen, -best[t], t))[:n]
+    return sorted(ids, key=lambda t: (-start[t], t))
+
+
+class _Trace:
+    """A row under way, and the steps noted so far."""
+
+    def __init__(self, row: np.ndarray, params: SamplingParams, rows: Rows, top: int) -> None:
+        self.row = row
+        self.params = params
+        self.rows = rows
+        self.top = top
+        self.steps: list[Step] = []
+
+    def run(self, chain: Chain, backend: Backend, allowed: np.ndarray | None) -> list[Step]:
+        self.note("logits", "logits")
+        if allowed is not None:
+            self.row[~allowed] = -np.inf
+            if self.row.max() == -np.inf:
+                raise RowFault("the grammar leaves no token")
+            names = structured_in(self.params)
+            self.note("grammar", "edit", settings={name: self.params[name] for name in names})
+        for sampler in chain.samplers:
+            runner = _runner(backend, sampler)
+            runner.apply(runner.compile(Chain((sampler,), chain.selector)), self.row[None], self.rows)
+            if self.row.max() == -np.inf:
+                raise RowFault(f"{sampler.name} leaves no token")
+            self.note(sampler.name, sampler.role, runner.name, self.settings(sampler))
+        self.select(chain.selector, _runner(backend, chain.selector))
+        return self.steps
+
+    def select(self, selector: Selector, runner: Backend) -> None:
+        plan = runner.compile(Chain((), selector))
+        token_id = int(runner.select(plan, self.row[None], self.rows).columns[0])
+        others = np.arange(len(self.row)) != token_id
+        self.row[others] = -np.inf
+        self.note(selector.name, "selector", runner.name, self.settings(selector), token_id)
+
+    def settings(self, part: Sampler | Selector) -> dict[str, Any]:
+        return {p.name: self.params[p.name] for p in part.params if p.name in self.params.given}
+
+    def note(
+        self,
+        name: str,
+        role: str,
+        backend: str = "",
+        settings: dict[str, Any] | None = None,
+        token_id: int | None = None,
+    ) -> None:
+        p = probabilities(self.row)
+        alive = self.row > -np.inf
+        candidates = int(alive.sum())
+        last = self.steps[-1] if self.steps else None
+        removed = last.candidates - candidates if last else 0
+        tokenizer = self.rows.vocabulary.tokenizer
+        best = top_columns(self.row, min(self.top, candidates)).tolist()
+        self.steps.append(
+            Step(
+                name=name,
+                role=role,
+                backend=backend,
+                settings=settings or {},
+                candidates=candidates,
+                removed=removed,
+                kept_mass=float(last.probabilities[alive].sum()) if last and removed else 1.0,
+                entropy_bits=_entropy_bits(p),
+                top=[TopToken(t, token_text(tokenizer, t), float(p[t])) for t in best],
+                token_id=token_id,
+                probabilities=p,
+            )
+        )
+
+
+def _mask(params: SamplingParams, rows: Rows, output_token_ids: TokenIds) -> np.ndarray | None:
+    """Which tokens the grammar of `params` allows behind the output, bool [vocab]; None where none masks."""
+    vocabulary = rows.vocabulary
+    if params.grammar_bias is not None or (constraint := constraint_of(params, vocabulary)) is None:
+        return None
+    matcher = matcher_of(constraint, vocabulary)
+    for token_id in output_token_ids:
+        if not matcher.accept(int(token_id)):
+            raise ParameterError(f"output_token_ids: the grammar refuses token {token_id}")
+    bitmask = np.zeros((1, bitmask_words(vocabulary.size)), np.int32)
+    matcher.fill_bitmask(bitmask, 0)
+    return unpack_bitmask(bitmask[0], vocabulary.size)
+
+
+def _entropy_bits(p: np.ndarray) -> float:
+    positive = p[p > 0]
+    return abs(float((positive * np.log2(positive)).sum()))
+
+
+def _one_row(slot: Slot, params: SamplingParams, vocabulary: Vocabulary) -> Rows:
+    """`slot` as the only row of a step."""
+    slot.open(params, vocabulary)
+    slots = Slots(vocabulary, default_registry().catalogue.params, capacity=1)
+    number = slots.put(slot, params.given, params.seed or 0)
+    return Rows(slots, np.array([number], np.int64))
+
+
+def _chosen(backend: str | Backend) -> Backend:
+    return named_backend(backend) or best_backend("cpu")

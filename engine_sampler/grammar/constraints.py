@@ -1,0 +1,117 @@
+"""Structured output: what constrains a request, from its parameters or the `grammar` that it is given."""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from ..contract import ParameterError, Vocabulary
+from ..registry import default_registry, structured_in
+from ..tokenizer import Tokenizer
+from .compiled import CompiledGrammar
+from .grammar import Grammar
+from .library import library_grammar, library_names
+
+
+def constraint_of(params: Mapping[str, Any], vocabulary: Vocabulary) -> Any:
+    """What the structured parameter in `params` stands for, ready for `matcher_of`; None without one.
+
+    Raises `ParameterError` naming the parameter: without a tokenizer, for a grammar that cannot be
+    read or exceeds a limit.
+    """
+    for name in structured_in(params):
+        tokenizer = vocabulary.need_tokenizer(name)
+        with _naming(name):
+            return _compiled(_MAKERS[name](params[name]), fitting(tokenizer, vocabulary))
+    return None
+
+
+_METHODS = ("matcher", "compile", "__call__")
+"""What a grammar has one of: a compiled one, a `Grammar`, a function of the tokenizer."""
+
+
+def matcher_of(constraint: Any, vocabulary: Vocabulary) -> Any:
+    """A new matcher for what a request gives as its grammar; None for None.
+
+    constraint  a matcher itself (an object with `fill_bitmask`), anything with `matcher()` such as a
+                compiled grammar, a `Grammar`, Lark text, or the name of a registered or packaged grammar.
+
+    Raises `ParameterError` for anything else.
+    """
+    if constraint is None or hasattr(constraint, "fill_bitmask"):
+        return constraint
+    if not isinstance(constraint, str) and not any(hasattr(constraint, name) for name in _METHODS):
+        allowed = "a compiled grammar, a matcher, Lark text or a name"
+        raise ParameterError(f"grammar={constraint!r} is not allowed: {allowed}")
+    with _naming("grammar"):
+        if isinstance(constraint, str):
+            constraint = _grammar_text(constraint)
+        if not hasattr(constraint, "matcher"):
+            constraint = _compiled(constraint, fitting(vocabulary.need_tokenizer("grammar"), vocabulary))
+        tokens = len(getattr(constraint, "tokenizer", ()))
+        if tokens > vocabulary.size:
+            raise ParameterError(
+                f"grammar={constraint!r} is not allowed: it is compiled for {tokens} tokens, "
+                f"the vocabulary has {vocabulary.size}"
+            )
+        return constraint.matcher()
+
+
+@contextlib.contextmanager
+def _naming(parameter: str) -> Iterator[None]:
+    """What a grammar raises, as an error of `parameter`."""
+    try:
+        yield
+    except ParameterError:
+        raise
+    except ValueError as error:
+        raise ParameterError(f"{parameter}: {error}") from error
+
+
+def named(name: str) -> Any:
+    """The grammar that is registered or packaged under `name`. Raises `ParameterError` without one."""
+    registered = default_registry().catalogue.grammars
+    if name in registered:
+        return registered[name]
+    if name in library_names():
+        return library_grammar(name)
+    known = ", ".join(sorted({*registered, *library_names()}))
+    raise ParameterError(f"grammar={name!r} is not allowed: Lark text, or one of {known}")
+
+
+@functools.lru_cache(maxsize=16)
+def _fitted(tokenizer: Tokenizer, size: int, eos: tuple[int, ...]) -> Tokenizer:
+    special = [i for i in tokenizer.special_token_ids if i < size]
+    return Tokenizer(tokenizer.token_bytes[:size], eos, special)
+
+
+def fitting(tokenizer: Tokenizer, vocabulary: Vocabulary) -> Tokenizer:
+    """`tokenizer` with the tokens and the EOS ids of `vocabulary`."""
+    eos = tuple(vocabulary.eos_token_ids)
+    same = len(tokenizer) <= vocabulary.size and tokenizer.eos_token_ids == eos
+    return tokenizer if same else _fitted(tokenizer, vocabulary.size, eos)
+
+
+def _compiled(grammar: Any, tokenizer: Tokenizer) -> CompiledGrammar | Any:
+    """A grammar for the tokenizer; plugins may give Lark text, or a function of the tokenizer."""
+    if isinstance(grammar, str):
+        grammar = Grammar.from_lark(grammar)
+    if hasattr(grammar, "compile"):
+        return grammar.compile(tokenizer)
+    return grammar if hasattr(grammar, "matcher") else grammar(tokenizer)
+
+
+def _grammar_text(text: str) -> Any:
+    return named(text) if text.replace("_", "a").replace("-", "a").isalnum() else Grammar.from_lark(text)
+
+
+_MAKERS: dict[str, Any] = {
+    "json_schema": Grammar.from_json_schema,
+    "regex": Grammar.from_regex,
+    "choice": Grammar.from_choices,
+    "grammar": _grammar_text,
+    "json_object": lambda value: Grammar.from_json_object(),
+    "structural_tag": Grammar.from_structural_tag,
+}

@@ -1,0 +1,38 @@
+"""Deterministic automata as tables."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TypeAlias
+
+from ..program.reaching import reaching
+
+Dense: TypeAlias = tuple[tuple[bool, bytes, tuple[int, ...]], ...]
+"""Of each state: whether it accepts, which bytes it treats alike, and of each byte the next state or -1."""
+
+
+def dense(states: Sequence[tuple[bool, Sequence[tuple[int, int, int]]]]) -> Dense:
+    """The tables of an automaton of ranges; states from which none accepts are left out as targets."""
+    tables = []
+    for accepts, ranges in states:
+        row = [-1] * 256
+        for low, high, target in ranges:
+            row[low : high + 1] = [target] * (high - low + 1)
+        tables.append((accepts, row))
+    alive = _alive(tables)
+    return tuple(
+        (accepts, *_compressed([target if target in alive else -1 for target in row]))
+        for accepts, row in tables
+    )
+
+
+def _alive(tables: Sequence[tuple[bool, Sequence[int]]]) -> set[int]:
+    """The states from which an accepting one can be reached."""
+    steps = ((state, target) for state, (_, row) in enumerate(tables) for target in set(row))
+    return reaching(steps, (state for state, (accepts, _) in enumerate(tables) if accepts))
+
+
+def _compressed(row: Sequence[int]) -> tuple[bytes, tuple[int, ...]]:
+    """A row of targets, and which bytes it treats alike."""
+    smallest: dict[int, int] = {}
+    return bytes(smallest.setdefault(target, byte) for byte, target in enumerate(row)), tuple(row)

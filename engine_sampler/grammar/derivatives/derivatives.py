@@ -1,0 +1,232 @@
+"""What may follow a byte: derivatives of expressions (Brzozowski 1964), each made once.
+
+The derivative of e by b matches what e matches behind a first byte b. A guard goes along: its forbidden
+expression is derived too, and once that matches, the whole is dead.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from ..errors import GrammarLimitError
+from ..program.expression import AUTOMATON, BOTH, CLASS, CONCAT, GUARD, LITERAL, NOT, REPEAT, UNION
+from .expressions import ANYTHING, EMPTY, EPSILON, FUTURE, Expressions
+from .limits import EMPTINESS_STEPS
+from .partitions import representatives
+
+FEW = 8
+"""Unions of more members than this one are looked up by their first bytes."""
+
+
+class FirstBytes:
+    """Which of many things may begin with a byte, given the mask of first bytes of each."""
+
+    def __init__(self, masks: Iterable[tuple[int, int]]) -> None:
+        self._one: dict[int, list[int]] = {}
+        self._wide: list[tuple[int, int]] = []
+        for thing, mask in masks:
+            if mask & (mask - 1):
+                self._wide.append((thing, mask))
+            elif mask:
+                self._one.setdefault(mask.bit_length() - 1, []).append(thing)
+
+    def beginning_with(self, byte: int) -> list[int]:
+        """The things that may begin with `byte`."""
+        return self._one.get(byte, []) + [thing for thing, mask in self._wide if mask >> byte & 1]
+
+
+class Derivatives:
+    """Derivatives of expressions, and what only they tell."""
+
+    def __init__(self, expressions: Expressions) -> None:
+        self.expressions = expressions
+        self._known: dict[int, int] = {}
+        self._live: dict[int, bool] = {EMPTY: False}
+        self._unions: dict[int, FirstBytes] = {}
+        self._continues: dict[int, bool] = {EMPTY: False, EPSILON: False}
+
+    def derivative(self, number: int, byte: int) -> int:
+        """What may follow `byte` after `number`; EMPTY where nothing can."""
+        x = self.expressions
+        if not x.first[number] >> byte & 1:
+            return EMPTY
+        found = self._known.get(number << 8 | x.partition[number][byte])
+        return self._derive(number, byte) if found is None else found
+
+    def _derive(self, number: int, byte: int) -> int:
+        """Without recursion: expressions may be deep."""
+        x = self.expressions
+        waiting = [number]
+        while waiting:
+            part = waiting[-1]
+            key = part << 8 | x.partition[part][byte]
+            missing = [other for other in self._needed(part, byte) if not self._is_known(other, byte)]
+            if missing and key not in self._known:
+                waiting += missing
+                continue
+            waiting.pop()
+            if key not in self._known:
+                x.meter.spend(1)
+                self._known[key] = self._step(part, byte)
+        return self._known[number << 8 | x.partition[number][byte]]
+
+    def _is_known(self, number: int, byte: int) -> bool:
+        x = self.expressions
+        return not x.first[number] >> byte & 1 or number << 8 | x.partition[number][byte] in self._known
+
+    def _needed(self, number: int, byte: int) -> Iterable[int]:
+        """The expressions whose derivatives are needed for that of `number`."""
+        x = self.expressions
+        node = x.nodes[number]
+        kind = node[0]
+        if kind == CONCAT:
+            ends = x.endings[node[1]]
+            return (node[1], node[2], *ends) if ends else (node[1],)
+        if kind == UNION:
+            return self._members(number, byte)
+        if kind == BOTH:
+            return tuple(node[1])
+        if kind in (REPEAT, FUTURE):
+            return (node[1], *x.endings[node[1]])
+        if kind == GUARD:
+            return (node[1], node[2])
+        return (node[1],) if kind == NOT else ()
+
+    def _members(self, number: int, byte: int) -> Iterable[int]:
+        """The members of a union that may begin with `byte`."""
+        x = self.expressions
+        members = x.nodes[number][1]
+        if len(members) <= FEW:
+            return tuple(member for member in members if x.first[member] >> byte & 1)
+        table = self._unions.get(number)
+        if table is None:
+            x.meter.spend(len(members))
+            table = self._unions[number] = FirstBytes((member, x.first[member]) for member in members)
+        return table.beginning_with(byte)
+
+    def _step(self, number: int, byte: int) -> int:
+        """The derivative by a byte that may come first, where those of its parts are known."""
+        x = self.expressions
+        node = x.nodes[number]
+        kind = node[0]
+        if kind == LITERAL:
+            return x.literal(node[1][1:])
+        if kind == CLASS:
+            return EPSILON
+        if kind == CONCAT:
+            return x.union(self._of_concat(node[1], node[2], byte))
+        if kind == UNION:
+            return x.union(self.derivative(member, byte) for member in self._members(number, byte))
+        if kind == BOTH:
+            return x.both(self.derivative(member, byte) for member in node[1])
+        if kind == NOT:
+            return x.complement(self.derivative(node[1], byte))
+        if kind == REPEAT:
+            return self._of_repeat(node[1], node[2], node[3], byte)
+        if kind == GUARD:
+            return x.guard(self.derivative(node[1], byte), self.derivative(node[2], byte))
+        if kind == FUTURE:
+            return x.union(self._of_future(node[1], byte))
+        return (
+            x.automaton_state(node[1], x.automata[node[1]][node[2]][2][byte]) if kind == AUTOMATON else EMPTY
+        )
+
+    def _of_concat(self, head: int, tail: int, byte: int) -> list[int]:
+        """The head goes on, or it is over, under one of its guards, and the tail begins."""
+        x = self.expressions
+        parts = [x.concat(self.derivative(head, byte), tail)]
+        for end in x.endings[head]:
+            parts.append(x.guard(self.derivative(tail, byte), self.derivative(end, byte)))
+        return parts
+
+    def _of_repeat(self, child: int, low: int, high: int | None, byte: int) -> int:
+        """One more `child`; before it some that are empty, if guards allow, make up for those still due."""
+        x = self.expressions
+        fewer = None if high is None else high - 1
+        first = self.derivative(child, byte)
+        result = x.concat(first, x.repeat(child, max(0, low - 1), fewer))
+        if low == 0 or not x.endings[child]:
+            return result
+        parts = [result]
+        rest = x.repeat(child, 0, None if high is None else high - 2)
+        if high is None or high > 1:
+            for end in x.endings[child]:
+                parts.append(x.guard(x.concat(first, rest), self.derivative(end, byte)))
+        return x.union(parts)
+
+    def _of_future(self, child: int, byte: int) -> list[int]:
+        """The child goes on, or it was over before the byte, and its guard lets what follows pass."""
+        x = self.expressions
+        parts = [x.future(self.derivative(child, byte))]
+        for end in x.endings[child]:
+            forbidden = self.derivative(end, byte)
+            if not x.endings[forbidden]:
+                parts.append(x.complement(x.concat(forbidden, ANYTHING)))
+        return parts
+
+    def live(self, number: int) -> bool:
+        """Whether `number` matches anything. Raises GrammarLimitError where that is too hard to say."""
+        x = self.expressions
+        if number == EMPTY or not x.searched[number] or x.endings[number]:
+            return number != EMPTY
+        found = self._live.get(number)
+        if found is None:
+            found = self._live[number] = self._decompose(number)
+        return found
+
+    def _decompose(self, number: int) -> bool:
+        """Ask for parts where the whole follows from them, and search otherwise."""
+        x = self.expressions
+        node = x.nodes[number]
+        if node[0] == UNION:
+            return any(map(self.live, node[1]))
+        rest = number
+        while node[0] == CONCAT and not x.guarded[node[1]]:
+            if not self.live(node[1]):
+                return False
+            rest = node[2]
+            node = x.nodes[rest]
+        if rest != number:
+            return self.live(rest)
+        if node[0] == REPEAT and not x.guarded[node[1]]:
+            return self.live(node[1])
+        return self._search(number)
+
+    def _search(self, number: int) -> bool:
+        """Look for a text that matches, shortest first; all on the way to it are live as well."""
+        x = self.expressions
+        came_from = {number: number}
+        waiting = [number]
+        steps = 0
+        for at in waiting:
+            for byte in representatives(x.partition[at]):
+                steps += 1
+                following = self.derivative(at, byte)
+                if following in came_from or self._live.get(following) is False:
+                    continue
+                came_from[following] = at
+                if x.endings[following] or not x.searched[following] or following in self._live:
+                    while following != number:
+                        self._live[following] = True
+                        following = came_from[following]
+                    return True
+                waiting.append(following)
+            if steps > EMPTINESS_STEPS:
+                raise GrammarLimitError(
+                    f"to tell whether an expression matches anything takes more than {EMPTINESS_STEPS} steps"
+                )
+        self._live.update(dict.fromkeys(waiting, False))
+        return False
+
+    def continues(self, number: int) -> bool:
+        """Whether `number` matches anything that is not empty."""
+        x = self.expressions
+        found = self._continues.get(number)
+        if found is None:
+            if not x.endings[number]:
+                return self.live(number)
+            found = any(
+                self.live(self.derivative(number, byte)) for byte in representatives(x.partition[number])
+            )
+            self._continues[number] = found
+        return found

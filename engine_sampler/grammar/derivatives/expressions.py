@@ -1,0 +1,365 @@
+"""Expressions as numbers: equal ones, up to simple laws of algebra, have the same number.
+
+Derivatives of an expression are many but mostly equal; the constructors here bring equal ones to one
+form, so that they are few. Beside each expression stand the facts about it that its parts decide.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import Any, TypeAlias
+
+from ..errors import GrammarLimitError
+from ..program.expression import ALL_BYTES, AUTOMATON, BOTH, CLASS, CONCAT, GUARD, LITERAL, NOT, REPEAT, UNION
+from .dense import Dense, dense
+from .limits import MAX_ENDINGS, Meter
+from .partitions import WHOLE, meet, of_class
+
+Node: TypeAlias = tuple[Any, ...]
+Endings: TypeAlias = frozenset[int]
+
+EMPTY, EPSILON, ANY_BYTE, ANYTHING = range(4)
+"""The numbers of: what matches nothing, the empty text only, one byte, all."""
+
+FUTURE = -1
+"""The kind of an expression that no program has, see `Expressions.future`."""
+
+CHUNK = 32
+"""The longest literal that is one node: a longer one is cut, so that its suffixes cost little."""
+
+PLAIN: Endings = frozenset((EMPTY,))
+NEVER: Endings = frozenset()
+
+
+class Expressions:
+    """All expressions of one set of tables.
+
+    nodes       (LITERAL, bytes), (CLASS, mask), (CONCAT, head, tail), (UNION or BOTH, children),
+                (NOT, child), (REPEAT, child, low, high), (GUARD, child, forbidden),
+                (AUTOMATON, automaton, state), (FUTURE, child)
+    endings     the guards under one of which the text may end here; {EMPTY}: freely, {}: not at all
+    first       the bytes that may come first, as a mask; perhaps too many
+    partition   which bytes have equal derivatives
+    guarded     whether there is a guard in it
+    searched    whether only a search says if it matches anything
+    """
+
+    def __init__(self, meter: Meter) -> None:
+        self.meter = meter
+        self.nodes: list[Node] = []
+        self.endings: list[Endings] = []
+        self.first: list[int] = []
+        self.partition: list[bytes] = []
+        self.guarded: list[bool] = []
+        self.searched: list[bool] = []
+        self.automata: list[Dense] = []
+        self._numbers: dict[Node, int] = {}
+        for node in ((UNION, ()), (LITERAL, b""), (CLASS, ALL_BYTES), (REPEAT, ANY_BYTE, 0, None)):
+            self._intern(node)
+
+    def nullable(self, number: int) -> bool:
+        """Whether the empty text matches, perhaps under a guard."""
+        return bool(self.endings[number])
+
+    def literal(self, data: bytes) -> int:
+        """Exactly `data`."""
+        number = EPSILON
+        for end in range(len(data), 0, -CHUNK):
+            piece = self._intern((LITERAL, data[max(0, end - CHUNK) : end]))
+            number = piece if number == EPSILON else self._intern((CONCAT, piece, number))
+        return number
+
+    def byte_class(self, mask: int) -> int:
+        """One byte of `mask`."""
+        if mask & (mask - 1):
+            return self._intern((CLASS, mask))
+        return self._intern((LITERAL, bytes((mask.bit_length() - 1,)))) if mask else EMPTY
+
+    def concat(self, *parts: int) -> int:
+        """One after the other; a guard at the beginning comes to the front: it looks on."""
+        flat: list[int] = []
+        waiting = list(reversed(parts))
+        while waiting:
+            part = waiting.pop()
+            node = self.nodes[part]
+            if part == EMPTY:
+                return EMPTY
+            if node[0] == CONCAT:
+                waiting += (node[2], node[1])
+            elif part != EPSILON:
+                flat.append(part)
+        number = EPSILON
+        for part in reversed(flat):
+            node = self.nodes[part]
+            if node[0] == GUARD:
+                number = self.guard(self._linked(node[1], number), node[2])
+            else:
+                number = self._linked(part, number)
+        return number
+
+    def _linked(self, part: int, rest: int) -> int:
+        """`part`, which is no guard, before `rest`, both in the form that concat() makes."""
+        if EMPTY in (part, rest):
+            return EMPTY
+        if EPSILON in (part, rest):
+            return rest if part == EPSILON else part
+        if self.nodes[part][0] == CONCAT:
+            return self.concat(part, rest)
+        if self.nodes[part][0] == REPEAT and self.nodes[part][2:] == (0, None):
+            after = self.nodes[rest]
+            if rest == part or (after[0] == CONCAT and after[1] == part):
+                return rest  # x* x* is x*
+        return self._intern((CONCAT, part, rest))
+
+    def union(self, parts: Iterable[int]) -> int:
+        """Any of them; sorted, single bytes as one class, counts of the same thing joined."""
+        found: set[int] = set()
+        mask = 0
+        for part in parts:
+            node = self.nodes[part]
+            for piece in node[1] if node[0] == UNION else (part,):
+                one = self.nodes[piece]
+                if one[0] == CLASS:
+                    mask |= one[1]
+                elif one[0] == LITERAL and len(one[1]) == 1:
+                    mask |= 1 << one[1][0]
+                else:
+                    found.add(piece)
+        if mask:
+            found.add(self.byte_class(mask))
+        if len(found) > 1:
+            found = self._simplify(found)
+        if ANYTHING in found:
+            return ANYTHING
+        if len(found) == 1:
+            return found.pop()
+        self.meter.spend(len(found))
+        return self._intern((UNION, tuple(sorted(found))))
+
+    def _simplify(self, found: set[int]) -> set[int]:
+        counted: dict[tuple[int, int, int], list[tuple[int, int | None, int]]] = {}
+        for piece in found:
+            if (parts := self._counted(piece)) is not None:
+                head, child, tail, low, high = parts
+                counted.setdefault((head, child, tail), []).append((low, high, piece))
+        for (head, child, tail), ranges in counted.items():
+            if len(ranges) > 1:
+                found.difference_update(piece for _, _, piece in ranges)
+                for low, high in _joined([(low, high) for low, high, _ in ranges]):
+                    found.add(self.concat(head, self.repeat(child, low, high), tail))
+        if EPSILON in found and any(EMPTY in self.endings[piece] for piece in found if piece != EPSILON):
+            found.discard(EPSILON)
+        return found
+
+    def _counted(self, number: int) -> tuple[int, int, int, int, int | None] | None:
+        """A piece as head, child, tail, low, high: head child{low,high} tail."""
+        head, tail = EPSILON, EPSILON
+        node = self.nodes[number]
+        if node[0] == CONCAT and self.nodes[node[1]][0] != REPEAT:
+            head, node = node[1], self.nodes[node[2]]
+        if node[0] == CONCAT:
+            tail, node = node[2], self.nodes[node[1]]
+        return (head, node[1], tail, node[2], node[3]) if node[0] == REPEAT else None
+
+    def both(self, parts: Iterable[int]) -> int:
+        """What all of them match."""
+        found: set[int] = set()
+        mask = ALL_BYTES
+        for part in parts:
+            node = self.nodes[part]
+            for piece in node[1] if node[0] == BOTH else (part,):
+                one = self.nodes[piece]
+                if one[0] == CLASS:
+                    mask &= one[1]
+                else:
+                    found.add(piece)
+        found.discard(ANYTHING)
+        if mask != ALL_BYTES:
+            found.add(self.byte_class(mask))
+        if EMPTY in found or any(
+            self.nodes[piece][0] == NOT and self.nodes[piece][1] in found for piece in found
+        ):
+            return EMPTY
+        if EPSILON in found and not any(self.guarded[piece] for piece in found):
+            return EPSILON if all(self.endings[piece] for piece in found) else EMPTY
+        if len(found) <= 1:
+            return found.pop() if found else ANYTHING
+        self.meter.spend(len(found))
+        return self._intern((BOTH, tuple(sorted(found))))
+
+    def complement(self, number: int) -> int:
+        """All that `number`, in which there is no guard, does not match."""
+        if number in (EMPTY, ANYTHING):
+            return ANYTHING if number == EMPTY else EMPTY
+        node = self.nodes[number]
+        return int(node[1]) if node[0] == NOT else self._intern((NOT, number))
+
+    def repeat(self, number: int, low: int, high: int | None) -> int:
+        """`number`, low to high times; counts of counts become one count where that says the same."""
+        if number == EMPTY or (high is not None and low > high):
+            return EMPTY if low else EPSILON
+        if high == 0 or number == EPSILON:
+            return EPSILON
+        if EMPTY in self.endings[number]:
+            low = 0
+        node = self.nodes[number]
+        if node[0] == REPEAT:
+            inner_low, inner_high = node[2], node[3]
+            if inner_high is None:
+                dense = inner_low <= 1 or low > 0
+            else:
+                dense = low == high or low * (inner_high - inner_low) + 1 >= inner_low
+            if dense:
+                endless = high is None or inner_high is None
+                return self.repeat(node[1], low * inner_low, None if endless else high * inner_high)
+        return number if low == high == 1 else self._intern((REPEAT, number, low, high))
+
+    def guard(self, number: int, forbidden: int) -> int:
+        """`number` where no prefix of what begins here is `forbidden`, in which there is no guard."""
+        if number == EMPTY or self.endings[forbidden]:
+            return EMPTY
+        node = self.nodes[number]
+        if node[0] == GUARD:
+            number, forbidden = node[1], self.union((node[2], forbidden))
+        return number if forbidden == EMPTY else self._intern((GUARD, number, forbidden))
+
+    def future(self, number: int) -> int:
+        """The whole texts, up to their ends, of which `number` matches some beginning."""
+        if EMPTY in self.endings[number]:
+            return ANYTHING
+        if not self.guarded[number]:
+            return self.concat(number, ANYTHING)
+        node = self.nodes[number]
+        return self.union(map(self.future, node[1])) if node[0] == UNION else self._intern((FUTURE, number))
+
+    def bounded(self, number: int, most: int) -> int:
+        """What `most` bytes cannot tell from `number`: counts that they cannot exhaust are dropped."""
+        node = self.nodes[number]
+        if node[0] == CONCAT:
+            head = self.bounded(node[1], most)
+            return number if head == node[1] else self.concat(head, node[2])
+        if node[0] == UNION:
+            return self.union([self.bounded(part, most) for part in node[1]])
+        if node[0] != REPEAT or max(node[2], node[3] or 0) <= most:
+            return number
+        high = None if node[3] is None or node[3] > most else node[3]
+        return self.repeat(node[1], min(node[2], most + 1), high)
+
+    def automaton(self, states: Sequence[tuple[bool, Sequence[tuple[int, int, int]]]]) -> int:
+        """A deterministic automaton at its first state: of each state whether it accepts, and ranges."""
+        self.automata.append(dense(states))
+        return self.automaton_state(len(self.automata) - 1, 0)
+
+    def automaton_state(self, automaton: int, state: int) -> int:
+        """An automaton at a state; -1 is the state from which nothing is accepted."""
+        if state < 0:
+            return EMPTY
+        accepts, _, targets = self.automata[automaton][state]
+        if set(targets) == {-1}:
+            return EPSILON if accepts else EMPTY
+        return self._intern((AUTOMATON, automaton, state))
+
+    def _intern(self, node: Node) -> int:
+        known = self._numbers.get(node)
+        if known is not None:
+            return known
+        self.meter.keep()
+        endings = self._endings(node)  # may itself make expressions: before this one has its number
+        parts = children(node)
+        number = self._numbers[node] = len(self.nodes)
+        self.nodes.append(node)
+        self.endings.append(endings)
+        looks = node[0] == GUARD or any(self.guarded[part] for part in parts)
+        self.guarded.append(looks and node[0] != FUTURE)
+        self.searched.append(node[0] in (BOTH, NOT, GUARD) or any(self.searched[part] for part in parts))
+        self._first(node, parts)
+        return number
+
+    def _endings(self, node: Node) -> Endings:
+        kind = node[0]
+        if kind == LITERAL:
+            return NEVER if node[1] else PLAIN
+        if kind == CONCAT:
+            return self._all_of((node[1], node[2]))
+        if kind == UNION:
+            return self._limited(frozenset().union(*(self.endings[child] for child in node[1])))
+        if kind == BOTH:
+            return self._all_of(node[1])
+        if kind == NOT:
+            return NEVER if self.endings[node[1]] else PLAIN
+        if kind == FUTURE:
+            return PLAIN if self.endings[node[1]] else NEVER
+        if kind == REPEAT:
+            return PLAIN if node[2] == 0 else self.endings[node[1]]
+        if kind == GUARD:
+            return self._limited(frozenset(self.union((end, node[2])) for end in self.endings[node[1]]))
+        return PLAIN if kind == AUTOMATON and self.automata[node[1]][node[2]][0] else NEVER
+
+    def _all_of(self, children: Sequence[int]) -> Endings:
+        result = PLAIN
+        for child in children:
+            ends = self.endings[child]
+            if ends != PLAIN:
+                result = self._limited(frozenset(self.union((a, b)) for a in result for b in ends))
+        return result
+
+    def _limited(self, endings: Endings) -> Endings:
+        if EMPTY in endings:
+            return PLAIN
+        if len(endings) > MAX_ENDINGS:
+            raise GrammarLimitError(f"an expression may end under more than {MAX_ENDINGS} guards")
+        return endings
+
+    def _first(self, node: Node, parts: Sequence[int]) -> None:
+        """Note which bytes may come first, and which bytes need not be told apart."""
+        kind = node[0]
+        mask, partition = ALL_BYTES, WHOLE
+        if kind == LITERAL:
+            mask = 1 << node[1][0] if node[1] else 0
+            partition = of_class(mask)
+        elif kind == CLASS:
+            mask = node[1]
+            partition = of_class(mask)
+        elif kind == AUTOMATON:
+            partition = self.automata[node[1]][node[2]][1]
+            targets = self.automata[node[1]][node[2]][2]
+            mask = sum(1 << byte for byte in range(256) if targets[byte] >= 0)
+        else:
+            seen = parts[:1] if kind == CONCAT and not self.endings[parts[0]] else parts
+            ends = self.endings[parts[0]] if kind in (CONCAT, REPEAT, FUTURE) else NEVER
+            partition = meet(self.partition[part] for part in (*seen, *ends))
+            firsts = [self.first[part] for part in seen]
+            if kind in (CONCAT, UNION, REPEAT) or (kind == FUTURE and not ends):
+                mask = 0
+                for first in firsts:
+                    mask |= first
+            elif kind in (BOTH, GUARD):
+                for first in firsts if kind == BOTH else firsts[:1]:
+                    mask &= first
+        self.first.append(mask)
+        self.partition.append(partition)
+
+
+def children(node: Node) -> tuple[int, ...]:
+    """The numbers of a node's parts."""
+    kind = node[0]
+    if kind in (UNION, BOTH):
+        return tuple(node[1])
+    if kind in (CONCAT, GUARD):
+        return (node[1], node[2])
+    return (node[1],) if kind in (NOT, REPEAT, FUTURE) else ()
+
+
+def _joined(ranges: list[tuple[int, int | None]]) -> list[tuple[int, int | None]]:
+    """Ranges of counts, those that touch each other as one."""
+    result: list[tuple[int, int | None]] = []
+    for low, high in sorted(ranges, key=lambda one: one[0]):
+        if result:
+            last_low, last_high = result[-1]
+            if last_high is None:
+                break
+            if low <= last_high + 1:
+                result[-1] = last_low, None if high is None else max(high, last_high)
+                continue
+        result.append((low, high))
+    return result

@@ -1,0 +1,233 @@
+"""What rules may say beyond lark's own syntax, rewritten into it.
+
+    <|tool|>  <tool>    the special token of that name, brackets and all; <[TOOL]> is the one named `[TOOL]`
+    <[5]>  <[1,5-9]>    one of the special tokens with these ids
+    %json {...}         a text that this JSON Schema describes
+    %regex {"substring_chars": "..."}         a piece of that text, as long as you like
+    %regex {"substring_chunks": ["...", ...]} some of these texts in a row, as they stand here
+    x{2,5} x{2} x{2,}   repetition, as `x~2..5` (`x{,5}`: up to five)
+    name[lazy]: ...     a rule that ends as early as its text can, and then has ended: where it may begin,
+                        no other terminal reads on past that end. So `head[lazy]: TEXT "<call>"` is free text
+                        until a trigger. It is one terminal: it names terminals, not rules.
+    name[suffix=END]: ...    lazy as well, and END, a literal or a terminal, follows; `stop` is the same here
+    name[capture="x"]: ...   without effect on what is read, as is stop_capture
+
+Each form is replaced by the name of a new terminal that lark is told of by %declare, on the same line and
+in the same columns, so that lark's messages point at what the user wrote.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from typing import Any
+
+from ..errors import GrammarLimitError
+from .lexer import Scan, Statement, Word
+
+ENDLESS = 4_294_967_291
+"""Stands for "without end" as the upper bound of a repetition, which lark cannot leave open."""
+
+MAX_TOKEN_IDS = 300_000
+"""The most ids in all the `<[...]>` of a grammar."""
+
+_IDS = re.compile(r"<\[([\d,-]+)\]>")
+_ID_RANGE = re.compile(r"(\d{1,9})(?:-(\d{1,9}))?")
+_COUNT = re.compile(r"\{ *(\d*) *(,?) *(\d*) *\}")
+_SILENT = ("capture", "stop_capture")
+_ENDED = ("suffix", "stop")
+
+
+@dataclass(frozen=True)
+class Placeholder:
+    """What a terminal of the rewritten text stands for: `value` is a name, token ids or read from JSON.
+
+    kind   "token", "ids", "json" or "regex"
+    word   what the user wrote
+    """
+
+    kind: str
+    word: Word
+    value: Any
+
+
+@dataclass
+class Rewritten:
+    """A text for lark, and what its new names mean.
+
+    placeholders   of each declared terminal its meaning
+    lazy           of each lazy terminal the rule that it stands for
+    """
+
+    text: str
+    placeholders: dict[str, Placeholder] = field(default_factory=dict)
+    lazy: dict[str, str] = field(default_factory=dict)
+
+
+def rewrite(scan: Scan) -> Rewritten:
+    """The text of `scan` in lark's own syntax. Raises GrammarError."""
+    return _Rewriter(scan).result()
+
+
+class _Rewriter:
+    def __init__(self, scan: Scan) -> None:
+        self._scan = scan
+        self._edits: list[tuple[int, int, str]] = []
+        self._result = Rewritten(scan.text)
+        self._names = self._new_names()
+        self._id_lists: dict[str, tuple[int, ...]] = {}
+
+    def result(self) -> Rewritten:
+        for statement in self._scan.statements:
+            lazy = self._attributes(statement)
+            if self._is_regex(statement):
+                continue
+            for word in statement.words:
+                if word.kind == "count":
+                    self._replace(word, self._count(word))
+                elif word.kind in ("token", "json"):
+                    if lazy or statement.kind != "rule":
+                        text = f"{word.text} can only stand in a rule, and in none that is lazy"
+                        raise self._scan.error(text, word.start)
+                    name = next(self._names)
+                    self._result.placeholders[name] = self._placeholder(word)
+                    self._replace(word, name)
+        if self._edits:
+            self._result.text = self._edited()
+        return self._result
+
+    def _is_regex(self, statement: Statement) -> bool:
+        """Rewrite a terminal that is all `%regex {...}`, if `statement` is one."""
+        words = statement.words
+        if statement.kind != "terminal" or len(words) != 3 or words[2].text != "%regex":
+            return False
+        self._result.placeholders[statement.defines] = Placeholder("regex", words[2], words[2].value)
+        self._edits.append((words[0].start, words[2].end, ""))
+        return True
+
+    def _new_names(self) -> Iterator[str]:
+        taken = {word.text for s in self._scan.statements for word in s.words if word.kind == "name"}
+        number = 0
+        while True:
+            if (name := f"X{number}") not in taken:
+                yield name
+            number += 1
+
+    def _replace(self, word: Word, text: str) -> None:
+        self._edits.append((word.start, word.end, text))
+
+    def _edited(self) -> str:
+        pieces: list[str] = []
+        at = 0
+        for start, end, text in sorted(self._edits):
+            pieces += self._scan.text[at:start], text, self._filling(start, end, len(text))
+            at = end
+        pieces.append(self._scan.text[at:])
+        if self._result.placeholders:
+            pieces.append("\n%declare " + " ".join(self._result.placeholders))
+        pieces += (f"\n{rule}: {name}" for name, rule in self._result.lazy.items())
+        return "".join(pieces)
+
+    def _filling(self, start: int, end: int, used: int) -> str:
+        """Blanks that keep what follows in its line and column."""
+        old = self._scan.text[start:end]
+        lines = old.count("\n")
+        if lines == 0:
+            return " " * (len(old) - used)
+        return "\\\n" * lines + " " * (len(old) - old.rindex("\n") - 1)
+
+    # --- forms within a rule's body ------------------------------------------------------------------
+
+    def _placeholder(self, word: Word) -> Placeholder:
+        if word.kind == "json":
+            return Placeholder(word.text.removeprefix("%"), word, word.value)
+        if match := _IDS.fullmatch(word.text):
+            if word.text not in self._id_lists:
+                self._id_lists[word.text] = self._ids(match[1], word)
+            return Placeholder("ids", word, self._id_lists[word.text])
+        if word.text.startswith(("<[^", "<[*")):
+            text = f"{word.text}: ids of special tokens can only be listed, as in <[1,5-9]>"
+            raise self._scan.error(text, word.start)
+        bracketed = word.text.startswith("<[") and word.text.endswith("]>")
+        return Placeholder("token", word, word.text[1:-1] if bracketed else word.text)
+
+    def _ids(self, listed: str, word: Word) -> tuple[int, ...]:
+        ids: set[int] = set()
+        left = MAX_TOKEN_IDS - sum(map(len, self._id_lists.values()))
+        for piece in listed.split(","):
+            match = _ID_RANGE.fullmatch(piece)
+            if match is None:
+                raise self._scan.error(f"{word.text} is no list of token ids", word.start)
+            low, high = int(match[1]), int(match[2] or match[1])
+            left -= max(0, high - low + 1)
+            if left < 0:
+                text = f"the grammar lists more than {MAX_TOKEN_IDS} token ids"
+                raise GrammarLimitError(text, *self._scan.place(word.start))
+            ids.update(range(low, high + 1))
+        return tuple(sorted(ids))
+
+    def _count(self, word: Word) -> str:
+        match = _COUNT.fullmatch(word.text)
+        if match is None or not (match[1] or match[3]):
+            raise self._scan.error(f"{word.text} is no count", word.start)
+        low, comma, high = match.groups()
+        if not comma:
+            return f"~{low}"
+        return f"~{low or 0}..{high or ENDLESS}"
+
+    # --- attributes of a rule ------------------------------------------------------------------------
+
+    def _attributes(self, statement: Statement) -> bool:
+        """Rewrite `name[...]:`; whether the rule is lazy."""
+        words, name = statement.words, statement.name
+        if statement.kind != "rule" or len(words) < name + 2 or words[name + 1].text != "[":
+            return False
+        if words[0].kind == "directive":
+            raise self._scan.error(f"no attributes after {words[0].text}", words[name + 1].start)
+        found, close = self._attribute_list(words, name + 2)
+        if close + 1 >= len(words) or words[close + 1].text != ":":
+            raise self._scan.error("a colon must follow the attributes of a rule", words[close].end)
+        ending = next((found[key] for key in _ENDED if key in found), None)
+        if "lazy" not in found and ending is None:
+            start, end = words[name + 1].start, words[close].end
+            self._edits.append((start, end, " " * (end - start)))
+            return False
+        terminal = next(self._names)
+        self._result.lazy[terminal] = words[name].text
+        colon = words[close + 1]
+        head = terminal.ljust(colon.end - words[0].start - 2)
+        self._edits.append((words[0].start, colon.end, f"{head}:(" if ending else f"{head} :"))
+        if ending:
+            self._edits.append((words[-1].end, words[-1].end, f") {ending.text}"))
+        return True
+
+    def _attribute_list(self, words: list[Word], at: int) -> tuple[dict[str, Word], int]:
+        """The attributes from word `at` on, each with its value (or itself), and the closing bracket."""
+        found: dict[str, Word] = {}
+        while at < len(words):
+            key = value = words[at]
+            at += 1
+            if at + 1 < len(words) and words[at].text == "=":
+                value = words[at + 1]
+                at += 2
+            self._check_attribute(key, value)
+            found[key.text] = value
+            if at < len(words) and words[at].text == "]":
+                return found, at
+            if at >= len(words) or words[at].text != ",":
+                break
+            at += 1
+        raise self._scan.error("the list of attributes is not closed", words[-1].end)
+
+    def _check_attribute(self, key: Word, value: Word) -> None:
+        if key.text in _ENDED:
+            right = value is not key and value.kind in ("string", "regexp", "name")
+        elif key.text in _SILENT:
+            right = value is key or value.kind == "string"
+        elif key.text == "lazy":
+            right = value is key
+        else:
+            raise self._scan.error(f"rules have no attribute {key.text!r}", key.start)
+        if not right:
+            raise self._scan.error(f"a wrong value for the attribute {key.text!r}", value.start)

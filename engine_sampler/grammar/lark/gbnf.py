@@ -1,0 +1,272 @@
+"""GBNF, llama.cpp's language of grammars, rewritten into Lark's.
+
+    root   ::= item+                         a rule; the text is what `root` matches
+    item   ::= "- " [^\\r\\n]{1,80} "\\n"       literals, classes of characters, repetitions
+    number ::= ("-"? [0-9]+ | "." ) # text   groups, choices, comments; `.` is any character
+    call   ::= <|tool|> <[12]>               special tokens, by name or id
+
+Escapes are \\n \\r \\t \\\\ \\" \\[ \\] \\- \\xHH \\uHHHH \\UHHHHHHHH. A rule ends with its line, unless that
+ends within parentheses or behind `|` or `::=`.
+
+Source: llama.cpp's grammars/README.md and its parser. There a special token may also be matched by its name
+as text, `!<token>` is any token but one (not offered here), left recursion is refused (fine here), and a
+repetition of 2000 or more has no upper bound.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from typing import NoReturn
+
+from ..errors import GrammarError, GrammarLimitError
+
+MAX_DEPTH = 200
+"""Parentheses within each other."""
+
+_BLANK = re.compile(r"(?:[ \t]|#[^\r\n]*)*")
+_BLANK_LINES = re.compile(r"(?:[ \t\r\n]|#[^\r\n]*)*")
+_NAME = re.compile(r"[A-Za-z0-9-]+")
+_TOKEN = re.compile(r"!?<[^<>\s]+>")
+_TIMES = re.compile(r"[*+?]|\{[ \t]*(\d+)[ \t]*(?:,[ \t]*(\d*)[ \t]*)?\}")
+_CODE = re.compile(r"x([0-9A-Fa-f]{2})|u([0-9A-Fa-f]{4})|U([0-9A-Fa-f]{8})")
+_ESCAPES = {"n": "\n", "r": "\r", "t": "\t", **{c: c for c in '\\"[]-'}}
+
+
+def lark_of_gbnf(text: str) -> str:
+    """`text` in GBNF as text in Lark's language, for the same language of texts.
+
+    Raises GrammarError with the line and column for what cannot be read, and for rules that are missing.
+    """
+    return _Reader(text).read()
+
+
+class _Reader:
+    """Reads rule after rule, and writes each as it goes."""
+
+    def __init__(self, text: str) -> None:
+        self._text = text
+        self._at = 0
+        self._depth = 0
+        self._uses: dict[str, int] = {}
+        """Where each rule is first used."""
+
+    def read(self) -> str:
+        rules: dict[str, str] = {}
+        self._skip(_BLANK_LINES)
+        while self._at < len(self._text):
+            name = self._word("the name of a rule")
+            self._skip(_BLANK)
+            self._expect("::=", _BLANK_LINES)
+            rules[name] = self._choice(_BLANK)  # a later one of the same name replaces it
+            if self._at < len(self._text) and self._text[self._at] not in "\r\n":
+                self._fail("the end of the line")
+            self._skip(_BLANK_LINES)
+        for name in ["root", *self._uses]:
+            if name not in rules:
+                raise self._error(f"there is no rule {name!r}", self._uses.get(name, 0))
+        names = _lark_names(rules)
+        body = "\n".join(f"{names[name]}: {rules[name]}" for name in rules)
+        return _REFERENCE.sub(lambda found: names[found[1]], body) + "\n"
+
+    # --- what stands in a rule -------------------------------------------------------------------
+
+    def _choice(self, blank: re.Pattern[str]) -> str:
+        """Sequences with `|` between; `blank` is what may stand behind a part, with lines or without."""
+        sequences = [self._sequence(blank)]
+        while self._text.startswith("|", self._at):
+            self._expect("|", _BLANK_LINES)
+            sequences.append(self._sequence(blank))
+        return " | ".join(sequences)
+
+    def _sequence(self, blank: re.Pattern[str]) -> str:
+        parts: list[str] = []
+        while (part := self._part()) is not None:
+            self._skip(blank)
+            is_class = part.startswith("/")
+            while times := _TIMES.match(self._text, self._at):
+                part = self._repeated(part, times, is_class)
+                is_class = False
+                self._at = times.end()
+                self._skip(blank)
+            parts.append(part)
+        return " ".join(filter(None, parts))
+
+    def _part(self) -> str | None:
+        """The next part, "" for one that is empty, None where the sequence ends."""
+        next_one = self._text[self._at : self._at + 1]
+        if next_one == '"':
+            return self._literal()
+        if next_one == "[":
+            return self._class()
+        if next_one == "(":
+            return self._group()
+        if next_one == ".":
+            self._at += 1
+            return "/./s"
+        if next_one in ("<", "!") and next_one:
+            return self._token()
+        if name := _NAME.match(self._text, self._at):
+            self._uses.setdefault(name[0], self._at)
+            self._at = name.end()
+            return f"\0{name[0]}\0"
+        return None
+
+    def _group(self) -> str:
+        self._depth += 1
+        if self._depth > MAX_DEPTH:
+            raise GrammarLimitError(f"parentheses lie within each other more than {MAX_DEPTH} times")
+        self._expect("(", _BLANK_LINES)
+        inside = self._choice(_BLANK_LINES)
+        self._expect(")", None)
+        self._depth -= 1
+        return f"({inside})"
+
+    def _token(self) -> str:
+        token = _TOKEN.match(self._text, self._at)
+        if token is None:
+            self._fail("a token such as <name> or <[12]>")
+        if token[0].startswith("!"):
+            raise self._error(f"{token[0]} is not offered: any token but one", self._at)
+        self._at = token.end()
+        return token[0]
+
+    def _repeated(self, part: str, times: re.Match[str], is_class: bool) -> str:
+        """`part` some times; of a class one terminal, which is faster than one for every character."""
+        if not part:
+            self._fail("something to repeat")
+        low, high = _bounds(times)
+        if high == 0:
+            return "()"
+        if high is not None and high < low:
+            self._fail(f"at least {low} as the upper bound")
+        if not is_class:
+            return f"({part}){_count(low, high)}"
+        pattern, flags = part[1:].rsplit("/", 1)
+        repeated = f"/{pattern}{_count(max(low, 1), high)}/{flags}"  # no terminal may be empty
+        return repeated if low else f"({repeated})?"
+
+    # --- characters ------------------------------------------------------------------------------
+
+    def _literal(self) -> str:
+        self._at += 1
+        chars = []
+        while not self._text.startswith('"', self._at):
+            chars.append(self._char('"'))
+        self._at += 1
+        return '"' + "".join(map(_in_string, chars)) + '"' if chars else ""
+
+    def _class(self) -> str:
+        self._at += 1
+        negated = self._text.startswith("^", self._at)
+        self._at += negated
+        ranges = []
+        while not self._text.startswith("]", self._at):
+            first = last = self._char("]")
+            following = self._text[self._at + 1 : self._at + 2]
+            if self._text.startswith("-", self._at) and following not in ("]", ""):
+                self._at += 1
+                last = self._char("]")
+            if last < first:
+                self._fail(f"a range that does not end before {first!r}")
+            ranges.append(_in_class(first) if first == last else f"{_in_class(first)}-{_in_class(last)}")
+        if not ranges:
+            self._fail("a character in the class")
+        self._at += 1
+        return f"/[{'^' if negated else ''}{''.join(ranges)}]/"
+
+    def _char(self, end: str) -> str:
+        """The next character of a literal or a class, escapes undone."""
+        if self._at >= len(self._text):
+            self._fail(repr(end))
+        char = self._text[self._at]
+        self._at += 1
+        if char != "\\":
+            return char
+        if code := _CODE.match(self._text, self._at):
+            value = int(code[1] or code[2] or code[3], 16)
+            if value < 0x110000 and not 0xD800 <= value < 0xE000:
+                self._at = code.end()
+                return chr(value)
+        escaped = _ESCAPES.get(self._text[self._at : self._at + 1])
+        if escaped is None:
+            self._fail("an escape such as \\n or \\u20AC")
+        self._at += 1
+        return escaped
+
+    # --- positions -------------------------------------------------------------------------------
+
+    def _skip(self, blank: re.Pattern[str]) -> None:
+        found = blank.match(self._text, self._at)
+        self._at = found.end() if found else self._at
+
+    def _expect(self, mark: str, blank: re.Pattern[str] | None) -> None:
+        if not self._text.startswith(mark, self._at):
+            self._fail(repr(mark))
+        self._at += len(mark)
+        if blank is not None:
+            self._skip(blank)
+
+    def _word(self, what: str) -> str:
+        found = _NAME.match(self._text, self._at)
+        if found is None:
+            self._fail(what)
+        self._at = found.end()
+        return found[0]
+
+    def _fail(self, expected: str) -> NoReturn:
+        rest = self._text[self._at : self._at + 12]
+        here = f"before {rest!r}" if rest else "at the end"
+        raise self._error(f"GBNF: expected {expected} {here}", self._at)
+
+    def _error(self, text: str, at: int) -> GrammarError:
+        before = self._text[:at]
+        return GrammarError(text, before.count("\n") + 1, at - (before.rfind("\n") + 1) + 1)
+
+
+# --- writing -------------------------------------------------------------------------------------
+
+_REFERENCE = re.compile("\0([A-Za-z0-9-]+)\0")
+"""How a rule's name stands in a body until all names are known."""
+
+
+def _lark_names(rules: Mapping[str, str]) -> dict[str, str]:
+    """A name in Lark for each rule: lower-case letters, digits and underscores."""
+    names = {"root": "start"}
+    for name in rules:
+        if name not in names:
+            stem = re.sub(r"[^a-z0-9]", "_", name.lower())
+            stem = stem if stem[0].isalpha() else f"rule_{stem}"
+            taken = set(names.values())
+            several = (f"{stem}_{i}" for i in range(2, len(rules) + 3))
+            names[name] = stem if stem not in taken else next(n for n in several if n not in taken)
+    return names
+
+
+def _bounds(times: re.Match[str]) -> tuple[int, int | None]:
+    """How often a part may come, at least and at most."""
+    if times[1] is None:
+        return {"*": (0, None), "+": (1, None), "?": (0, 1)}[times[0]]
+    low = int(times[1])
+    if times[2] is None:
+        return low, low
+    return low, int(times[2]) if times[2] else None
+
+
+def _count(low: int, high: int | None) -> str:
+    """Such bounds as Lark's rules and its patterns write them alike."""
+    if high is None and low < 2:
+        return "+" if low else "*"
+    return f"{{{low}{'' if low == high else ','}{'' if high in (low, None) else high}}}"
+
+
+def _in_string(char: str) -> str:
+    if char in '"\\':
+        return f"\\{char}"
+    return char if " " <= char <= "~" else f"\\U{ord(char):08x}"
+
+
+def _in_class(char: str) -> str:
+    if char.isascii() and char.isprintable():
+        return char if char.isalnum() else f"\\{char}"
+    return f"\\U{ord(char):08x}"

@@ -1,0 +1,207 @@
+"""Lark grammars as lark's LALR parser with its contextual lexer reads them.
+
+    rules = rules_from_lalr('start: NAME "if" NAME\\nNAME: /[a-z]+/\\n%ignore " "')
+
+The language is what `lark.Lark(text, parser="lalr", lexer="contextual")` accepts. The lexer tries, in the
+order of their priorities, the terminals that the parser's state knows, and those that are ignored; the
+first one that matches is read, as far as it can. A literal that a regular expression of the same priority
+matches as well is a keyword: it is read as that expression, and is the literal where the whole text is.
+
+Lark computes the tables; `lalr` says how they are written.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from lark.exceptions import GrammarError as LarkGrammarError
+from lark.grammar import Terminal
+from lark.lexer import PatternRE, TerminalDef
+
+from ..errors import GrammarError, GrammarLimitError
+from ..program.expression import BOTH, CONCAT, GUARD, NOT, REPEAT, UNION, Expression
+from ..program.lalr import ACCEPT, IGNORED, KEYWORD, NOTHING, Parser, State, encoded
+from ..program.rules import Rules, sequence
+from .dialect import Rewritten
+from .expansion import without_endless_counts, written_out
+from .grammar import Loaded, load
+from .lalr_tables import END, LexerOrder, Tables, tables_of
+from .messages import Messages
+from .rules import RuleReader
+
+_REFUSED = {
+    "json": "%json needs the lexer dynamic_complete",
+    "regex": "%regex needs the lexer dynamic_complete",
+}
+
+
+def rules_from_lalr(
+    text: str,
+    *,
+    start: str = "start",
+    path: str | None = None,
+    import_paths: Iterable[str] = (),
+    special_tokens: Mapping[str, int] | None = None,
+    declared: Mapping[str, str] | None = None,
+) -> Rules:
+    """The rules of a grammar in Lark's language, for lark's LALR parser and contextual lexer.
+
+    The arguments are those of `lark_grammar.rules_from_lark`; a declared terminal counts as if its regular
+    expression stood in the grammar. Lazy rules, %json and %regex are refused: they have no place in a lexer.
+
+    Raises GrammarError, with line and column where known, also for a grammar that is not LALR, and
+    GrammarLimitError.
+    """
+    try:
+        loaded = load(text, path, list(import_paths), special_tokens, declared)
+        _refuse_extensions(loaded.rewritten, loaded.messages)
+        return _Reading(loaded).rules(start)
+    except RecursionError:
+        raise GrammarLimitError("the grammar is nested too deep for what is left of the stack") from None
+
+
+def _refuse_extensions(rewritten: Rewritten, messages: Messages) -> None:
+    for rule in rewritten.lazy.values():
+        raise messages.about_name(f"the lazy rule {rule} needs the lexer dynamic_complete", rule)
+    for one in rewritten.placeholders.values():
+        if one.kind in _REFUSED:
+            raise messages.error(_REFUSED[one.kind], one.word.start)
+
+
+@dataclass(frozen=True)
+class _Compiled:
+    """What lark makes of a grammar: terminals with their patterns, plain rules, ignored terminals."""
+
+    terminals: list[Any]
+    rules: list[Any]
+    ignore: list[str]
+
+
+class _Reading:
+    """A loaded grammar, made into `Rules`."""
+
+    def __init__(self, loaded: Loaded) -> None:
+        self._loaded = loaded
+        self._grammar = loaded.grammar
+        self._messages = loaded.messages
+
+    def rules(self, start: str) -> Rules:
+        """The tables of the parser whose texts are those of `start`."""
+        self._check(start)
+        compiled = self._compiled(start)
+        with self._messages.translated():
+            order = LexerOrder(compiled.terminals, compiled.ignore)
+            tables = self._tables(compiled, start)
+        rules = Rules()
+        symbols = dict(self._symbols(rules, compiled, tables))
+        rules.start = rules.rule(start)
+        rules.define(rules.start, sequence())  # unused: the tables are the grammar
+        rules.parser = encoded(_parser(tables, symbols, order))
+        return rules
+
+    def _check(self, start: str) -> None:
+        """Refuse what lark would not come to an end with, and prepare what it cannot count."""
+        if not any(str(name) == start for name, *_ in self._grammar.rule_defs):
+            raise GrammarError(f"there is no rule {start!r} to start with")
+        if any(parameters for _, parameters, *_ in self._grammar.rule_defs):
+            self._check_templates(start)
+        trees = [tree for _, _, tree, _ in self._grammar.rule_defs if tree is not None]
+        for tree in trees:
+            without_endless_counts(tree)
+        written_out(trees)
+
+    def _check_templates(self, start: str) -> None:
+        """Refuse templates that use each other without end: the reader of rules counts its steps."""
+        rules, loaded = Rules(), self._loaded
+        terminals = loaded.terminals(rules, loaded.terminal_trees())
+        RuleReader(rules, loaded.rule_trees(), terminals, {}, self._messages).read(start)
+
+    def _compiled(self, start: str) -> _Compiled:
+        with self._messages.translated():
+            terminals, rules, ignore = self._grammar.compile([start], set())
+        used = {s.name for rule in rules for s in rule.expansion if isinstance(s, Terminal)}
+        added = [
+            TerminalDef(name, PatternRE(pattern))
+            for name, pattern in self._loaded.declared.items()
+            if name in used.union(ignore) and name in self._undefined()
+        ]
+        for one in terminals:
+            if one.name.startswith("__ANON"):
+                self._messages.call(one.name, one.pattern.raw or repr(one.pattern.value))
+        return _Compiled([*terminals, *added], rules, ignore)
+
+    def _undefined(self) -> set[str]:
+        """The terminals that are only declared."""
+        return {name for name, tree in self._loaded.terminal_trees().items() if tree is None}
+
+    def _tables(self, compiled: _Compiled, start: str) -> Tables:
+        try:
+            return tables_of(compiled.rules, start)
+        except LarkGrammarError as error:
+            if (conflict := _CONFLICT.match(str(error))) is None:
+                raise
+            before = "the end" if conflict[1] == END else conflict[1]
+            rules = sorted(line[4:-1].strip() for line in conflict[2].strip("\n").split("\n"))
+            text = f"the grammar is not LALR: before {before}, what was read may be each of these rules: "
+            raise LarkGrammarError(text + "; ".join(rules)) from None
+
+    def _symbols(self, rules: Rules, compiled: _Compiled, tables: Tables) -> Iterator[tuple[str, int]]:
+        """Of each terminal that can come its symbol. Those only declared never do."""
+        terminals = self._loaded.terminals(rules, {one.name: one.pattern for one in compiled.terminals})
+        for one in compiled.terminals:
+            expression = terminals.expression(one.name)
+            if _looks_ahead_in_a_loop(expression):
+                text = "a look-ahead in a loop needs the lexer dynamic_complete"
+                raise self._messages.about_terminal(text, one.name, None)
+            yield one.name, rules.terminal(one.name, expression, shared=False)
+        left = self._loaded.terminals(rules, dict.fromkeys(self._undefined()))
+        special = {
+            name for name, one in self._loaded.rewritten.placeholders.items() if one.kind in ("token", "ids")
+        }
+        special |= self._undefined().intersection(set(self._loaded.special_tokens))
+        known = {one.name for one in compiled.terminals}
+        for name in sorted(special & tables.terminals - known):
+            yield name, left.symbol(name)
+
+
+_CONFLICT = re.compile(
+    r"Reduce/Reduce collision in Terminal\('(\S+)'\) between the following rules: ((?:\n\t- [^\n]*)+)"
+)
+
+
+def _looks_ahead(expression: Expression) -> bool:
+    """Whether a guard stands somewhere in an expression."""
+    kind, *parts = expression
+    if kind in (CONCAT, UNION, BOTH):
+        return any(map(_looks_ahead, parts[0]))
+    return kind == GUARD or (kind in (NOT, REPEAT) and _looks_ahead(parts[0]))
+
+
+def _looks_ahead_in_a_loop(expression: Expression) -> bool:
+    """Whether a guard stands elsewhere than in sequences and choices."""
+    kind, *parts = expression
+    if kind in (CONCAT, UNION):
+        return any(map(_looks_ahead_in_a_loop, parts[0]))
+    return _looks_ahead_in_a_loop(parts[0]) if kind == GUARD else _looks_ahead(expression)
+
+
+def _parser(tables: Tables, symbols: Mapping[str, int], order: LexerOrder) -> Parser:
+    """The tables with numbers for names."""
+    sides = {name: number for number, name in enumerate(dict.fromkeys(name for name, _ in tables.rules))}
+    lexing = tables.shifted | {tables.first}
+    states = [
+        State(
+            [(symbols[name], action) for name, action in state.actions.items() if name in symbols],
+            [(sides[name], target) for name, target in state.gotos.items() if name in sides],
+            ACCEPT if number == tables.last else NOTHING if state.end is None else state.end,
+            [
+                (symbols[name], KEYWORD * keyword + IGNORED * ignored)
+                for name, keyword, ignored in (order.entries(state.actions) if number in lexing else ())
+            ],
+        )
+        for number, state in enumerate(tables.states)
+    ]
+    return Parser([(sides[name], length) for name, length in tables.rules], states, tables.first)

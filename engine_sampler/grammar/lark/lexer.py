@@ -1,0 +1,231 @@
+"""Lark text as words: what must be known of a text before lark itself reads it.
+
+Lark's own parser stays the only one. This scan serves what that parser cannot: it keeps from it texts
+that would cost it exponential time or end its recursion, it finds the forms of `lark_dialect`, and it
+knows where names stand, which lark's messages often do not say.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from bisect import bisect_right
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from typing import Any, NamedTuple
+
+from ..errors import GrammarError, GrammarLimitError
+
+MAX_TEXT = 300_000
+"""The longest text of a grammar, in characters."""
+
+MAX_WORDS = 10_000
+"""The most words of a grammar: names, literals, operators, brackets."""
+
+MAX_WORD = 65_536
+"""The longest name, string or regular expression, in characters."""
+
+MAX_BRACKETS = 50
+"""The deepest nesting of brackets; in a terminal those of the terminals that it is made of count."""
+
+MAX_GROWTH = 100_000
+"""The most characters that terminals may grow by, when what they are made of is put in its place."""
+
+# Strings and regular expressions are read as lark reads them, but in one way only: lark's own patterns
+# take exponential time on an unclosed literal with many backslashes.
+_WORD = re.compile(
+    r"""
+    (?P<space>(?:[\ \t\f\r]|\\[\ ]*\n)+)
+    | (?P<newline>\n(?:[\ \t\f\r\n]|//[^\n]*|\#[^\n]*)*)
+    | (?P<comment>//[^\n]*|\#[^\n]*)
+    | (?P<string>"(?:[^"\\\n]|\\["\\]|\\(?!["\\]))*"i?)
+    | (?P<regexp>/(?!/)(?:[^/\\]|\\[/\\]|\\(?![/\\]))*/[imslux]*)
+    | (?P<token><[^<>\s]+>)
+    | (?P<json>%(?:json|regex)(?![a-z_])\s*)
+    | (?P<directive>%[a-z_]+)
+    | (?P<count>\{[\ ]*(?=[\d,])\d*[\ ]*(?:,[\ ]*\d*[\ ]*)?\})
+    | (?P<name>[A-Za-z_][A-Za-z_0-9]*)
+    | (?P<open>[(\[{])
+    | (?P<close>[)\]}])
+    | (?P<mark>.)
+    """,
+    re.VERBOSE,
+)
+_UNCLOSED = {'"': "the string is not closed", "/": "the regular expression is not closed"}
+_JSON = json.JSONDecoder()
+
+
+class Word(NamedTuple):
+    """One word of a text and where it stands; `value` is the JSON of a `%json {...}`."""
+
+    kind: str
+    text: str
+    start: int
+    end: int
+    value: Any = None
+
+
+@dataclass
+class Statement:
+    """A definition or a directive: `kind` is "rule", "terminal" or the directive's own word.
+
+    words   all its words; those before `body` are its head (modifiers, name, parameters, priority, colon)
+    name    the first of the head's words that names what is defined, an index; -1 for other directives
+    depth   the deepest nesting of its brackets
+    """
+
+    kind: str = ""
+    words: list[Word] = field(default_factory=list)
+    name: int = -1
+    body: int = 0
+    depth: int = 0
+
+    @property
+    def defines(self) -> str:
+        """The name that it defines, or nothing."""
+        return "" if self.name < 0 else self.words[self.name].text
+
+    @property
+    def uses(self) -> list[str]:
+        """The names in its body."""
+        return [word.text for word in self.words[self.body :] if word.kind == "name"]
+
+    def classify(self) -> None:
+        """Find out what it is, once all its words are there."""
+        words, first = self.words, 0
+        if words[0].kind == "directive":
+            self.kind, first = words[0].text, 1
+            if self.kind not in ("%override", "%extend"):
+                self.body = 1
+                return
+        while first < len(words) and words[first].text in ("!", "?"):
+            first += 1
+        if first < len(words) and words[first].kind == "name":
+            self.name = first
+            self.kind = "terminal" if self.defines.isupper() else "rule"
+        colons = (i for i, word in enumerate(words) if word.text == ":")
+        self.body = next(colons, len(words) - 1) + 1
+
+
+class Scan:
+    """A text in words and statements. Raises GrammarError and GrammarLimitError."""
+
+    def __init__(self, text: str) -> None:
+        if len(text) > MAX_TEXT:
+            raise GrammarLimitError(f"the grammar is longer than {MAX_TEXT} characters")
+        self.text = text
+        self.statements: list[Statement] = []
+        self._lines = [0, *(i + 1 for i, character in enumerate(text) if character == "\n")]
+        self._read()
+
+    def place(self, position: int) -> tuple[int, int]:
+        """Line and column, counted from 1, of the character at `position`."""
+        line = bisect_right(self._lines, position)
+        return line, position - self._lines[line - 1] + 1
+
+    def error(self, text: str, position: int) -> GrammarError:
+        """A GrammarError about what stands at `position`."""
+        return GrammarError(text, *self.place(position))
+
+    def _read(self) -> None:
+        """Fill `statements`: one begins with every line that does not begin with `|`."""
+        fresh, depth = True, 0
+        statement = Statement()
+        for number, word in enumerate(self._words()):
+            if word.kind == "newline":
+                fresh = True
+                continue
+            if fresh and word.text != "|":
+                statement, depth = Statement(), 0
+                self.statements.append(statement)
+            fresh = False
+            depth += (word.kind == "open") - (word.kind == "close")
+            if number >= MAX_WORDS:
+                raise GrammarLimitError(f"the grammar has more than {MAX_WORDS} words")
+            if depth > MAX_BRACKETS:
+                text = f"brackets are nested more than {MAX_BRACKETS} deep"
+                raise GrammarLimitError(text, *self.place(word.start))
+            statement.words.append(word)
+            statement.depth = max(statement.depth, depth)
+        for statement in self.statements:
+            statement.classify()
+
+    def _words(self) -> Iterator[Word]:
+        at = 0
+        while match := _WORD.match(self.text, at):
+            kind, start, at = match.lastgroup or "", match.start(), match.end()
+            if kind == "json":
+                value, at = self._value(at)
+                yield Word(kind, match.group().rstrip(), start, at, value)
+            elif kind not in ("space", "comment"):
+                if match.group() in _UNCLOSED:
+                    raise self.error(_UNCLOSED[match.group()], start)
+                if at - start > MAX_WORD and kind != "newline":
+                    text = f"a word is longer than {MAX_WORD} characters"
+                    raise GrammarLimitError(text, *self.place(start))
+                yield Word(kind, match.group(), start, at)
+
+    def _value(self, at: int) -> tuple[Any, int]:
+        """The JSON value at `at`, and where it ends."""
+        try:
+            return _JSON.raw_decode(self.text, at)
+        except json.JSONDecodeError as error:
+            raise self.error(f"no JSON: {error.msg}", error.pos) from None
+        except RecursionError:
+            raise GrammarLimitError("the JSON is nested too deep", *self.place(at)) from None
+
+    def check_terminals(self) -> None:
+        """Refuse terminals that grow too large or too deep when their parts are put in their places.
+
+        Lark copies the definition of a terminal to every place where another one names it.
+        """
+        growth = _Growth(self)
+        growth.of_all()
+
+
+class _Growth:
+    """How large terminals are once their parts are in place; lark itself refuses those in a circle."""
+
+    def __init__(self, scan: Scan) -> None:
+        self._scan = scan
+        self._parts: dict[str, list[Statement]] = {}
+        for statement in scan.statements:
+            if statement.kind in ("terminal", "%ignore"):
+                self._parts.setdefault(statement.defines, []).append(statement)
+        self._known: dict[str, tuple[int, int]] = {}
+
+    def of_all(self) -> None:
+        """Raises GrammarLimitError if all of them together grow too much."""
+        total = 0
+        for name, statements in self._parts.items():
+            self._size(name, 0)
+            for used in (used for statement in statements for used in statement.uses):
+                total += self._size(used, 0)[0]
+                if total > MAX_GROWTH:
+                    text = f"terminals grow by more than {MAX_GROWTH} characters by what they are made of"
+                    raise GrammarLimitError(text, *self._scan.place(statements[0].words[0].start))
+
+    def _size(self, name: str, above: int) -> tuple[int, int]:
+        """Characters and depth of the terminal `name`, which stands below `above` brackets."""
+        if name in self._known:
+            size, depth = self._known[name]
+        else:
+            self._known[name] = size, depth = 0, 0
+            for statement in self._parts.get(name, ()):
+                size += statement.words[-1].end - statement.words[0].start
+                below = above + statement.depth + 1
+                self._refuse_depth(below, statement)
+                depth = max(depth, statement.depth + 1)
+                for used in statement.uses:
+                    more, deeper = self._size(used, below)
+                    size += more
+                    depth = max(depth, statement.depth + 1 + deeper)
+            self._known[name] = size, depth
+        if above + depth > MAX_BRACKETS + 1:
+            self._refuse_depth(above + depth, self._parts[name][0])
+        return size, depth
+
+    def _refuse_depth(self, depth: int, statement: Statement) -> None:
+        if depth > MAX_BRACKETS + 1:
+            text = f"the terminal {statement.defines} is nested more than {MAX_BRACKETS} deep"
+            raise GrammarLimitError(text, *self._scan.place(statement.words[0].start))

@@ -1,0 +1,243 @@
+"""Rules of a lark grammar as rules of `Rules`.
+
+They are read from the trees that lark's loader makes of them. Lark would go on and write every rule out
+as plain sequences, which takes exponential time where optional parts follow each other; here they become
+the small automata of `Rules`, and templates are made once for each list of arguments.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from lark.grammar import Symbol
+
+from ..errors import GrammarError, GrammarLimitError
+from ..program.rules import Body, Rules, alternatives, repeated, sequence
+from .dialect import ENDLESS
+from .messages import Messages
+from .terminals import Terminals, is_literal
+
+MAX_STEPS = 20_000
+"""The most parts that rules may have once templates are in place."""
+
+MAX_COUNT = 1_000_000
+"""The highest bound of a repetition in a rule."""
+
+_LONG = 32
+_WIDE = 64
+"""Longer sequences and wider choices become rules: an automaton's work grows with its square."""
+
+_COUNTED = 64
+"""Up to this bound a rule's repetitions are counted; beyond, they are halved."""
+
+Environment = Mapping[str, "int | str"]
+"""What a template's parameters stand for: a symbol, or the name of another template."""
+
+
+class RuleReader:
+    """Defines the rules that are reached from a first one.
+
+    definitions  of each rule its parameters and its tree, None for a declared one
+    embedded     of each terminal that stands for a rule made elsewhere, what makes it
+    """
+
+    def __init__(
+        self,
+        rules: Rules,
+        definitions: Mapping[str, tuple[tuple[str, ...], Any]],
+        terminals: Terminals,
+        embedded: Mapping[str, Callable[[], int]],
+        messages: Messages,
+    ) -> None:
+        self._rules = rules
+        self._definitions = definitions
+        self._terminals = terminals
+        self._embedded = embedded
+        self._messages = messages
+        self._symbols: dict[tuple[str, tuple[int | str, ...]], int] = {}
+        self._waiting: list[tuple[int, str, Environment]] = []
+        self._parts: dict[tuple[Body, ...], int] = {}
+        self._owner = ""
+        self._steps = 0
+        self.bodies: dict[int, Body] = {}
+        self.start = 0
+
+    def read(self, start: str) -> int:
+        """The symbol of the rule `start`; it and all that it needs is defined. Raises GrammarError."""
+        if start not in self._definitions:
+            raise GrammarError(f"there is no rule {start!r} to start with")
+        self.start = self._rule(start, ())
+        while self._waiting:
+            rule, self._owner, environment = self._waiting.pop()
+            tree = self._definitions[self._owner][1]
+            self._define(rule, alternatives() if tree is None else self._body(tree, environment))
+        return self.start
+
+    def _define(self, rule: int, body: Body) -> None:
+        self.bodies[rule] = body
+        self._rules.define(rule, body)
+
+    def _rule(self, name: str, arguments: tuple[int | str, ...]) -> int:
+        symbol = self._symbols.get((name, arguments))
+        if symbol is None:
+            if name not in self._definitions:
+                raise self._messages.about_name(f"the rule {name!r} is used but not defined", name)
+            parameters = self._definitions[name][0]
+            if len(parameters) != len(arguments):
+                text = f"the template {name!r} takes {len(parameters)} arguments, not {len(arguments)}"
+                raise self._messages.about_name(text, name)
+            symbol = self._symbols[name, arguments] = self._rules.rule(name)
+            self._waiting.append((symbol, name, dict(zip(parameters, arguments, strict=True))))
+        return symbol
+
+    # --- what stands in a rule -----------------------------------------------------------------------
+
+    def _body(self, node: Any, environment: Environment) -> Body:
+        self._steps += 1
+        if self._steps > MAX_STEPS:
+            raise GrammarLimitError(f"the rules have more than {MAX_STEPS} parts with templates in place")
+        if isinstance(node, Symbol):
+            return self._named(node, environment)
+        children = node.children
+        if is_literal(node):
+            return self._terminals.anonymous(node)
+        if node.data == "expansions":
+            return self._choice(children, environment)
+        if node.data == "expansion":
+            return self._sequence([self._body(child, environment) for child in children])
+        if node.data == "expr":
+            return self._repetition(self._body(children[0], environment), *children[1:])
+        if node.data == "maybe":
+            return repeated(self._choice(children, environment), 0, 1)
+        if node.data == "template_usage":
+            return self._usage(node, environment)
+        return self._body(children[0], environment)  # a value, or an expansion with an alias
+
+    def _named(self, symbol: Symbol, environment: Environment) -> int:
+        name = symbol.name
+        if symbol.is_term:
+            make = self._embedded.get(name)
+            return make() if make else self._terminals.symbol(name)
+        known = environment.get(name, name)
+        return self._rule(known, ()) if isinstance(known, str) else known
+
+    def _usage(self, node: Any, environment: Environment) -> int:
+        name = environment.get(node.children[0].name, node.children[0].name)
+        if not isinstance(name, str):
+            text = f"{node.children[0].name!r} is no template"
+            raise self._messages.about_name(text, node.children[0].name)
+        arguments = tuple(self._argument(child, environment) for child in node.children[1:])
+        return self._rule(name, arguments)
+
+    def _argument(self, node: Any, environment: Environment) -> int | str:
+        """An argument of a template: a template of its own stays a name."""
+        while not isinstance(node, Symbol) and node.data == "value":
+            node = node.children[0]
+        if isinstance(node, Symbol) and not node.is_term:
+            known = environment.get(node.name, node.name)
+            if isinstance(known, str) and self._definitions.get(known, ((), None))[0]:
+                return known
+        return self._part(self._body(node, environment))
+
+    # --- choices, sequences, repetitions -------------------------------------------------------------
+
+    def _choice(self, nodes: list[Any], environment: Environment) -> Body:
+        """One of `nodes`; all the literals among them together."""
+        lone = [_lone(node) for node in nodes]
+        literals = [node for node in lone if node is not None]
+        if len(literals) < 2:
+            literals = []
+        bodies: list[Body] = list(self._terminals.choice(literals))
+        for node, alone in zip(nodes, lone, strict=True):
+            if alone is None or not literals:
+                bodies.append(self._body(node, environment))
+        bodies = self._narrow(list(dict.fromkeys(bodies)), alternatives, _WIDE)
+        return bodies[0] if len(bodies) == 1 else alternatives(*bodies)
+
+    def _sequence(self, bodies: list[Body]) -> Body:
+        bodies = self._narrow(bodies, sequence, _LONG)
+        return bodies[0] if len(bodies) == 1 else sequence(*bodies)
+
+    def _narrow(self, bodies: list[Body], join: Callable[..., Body], most: int) -> list[Body]:
+        """The same as few bodies, and small ones."""
+        if sum(map(_size, bodies)) > most:
+            bodies = [self._part(body) for body in bodies]
+        while len(bodies) > most:
+            bodies = [self._part(join(*bodies[i : i + most])) for i in range(0, len(bodies), most)]
+        return bodies
+
+    def _repetition(self, body: Body, operator: Any, low: Any = "", high: Any = "") -> Body:
+        if operator == "?":
+            return repeated(body, 0, 1)
+        if operator != "~":
+            return repeated(body, int(operator == "+"))
+        least, most = int(low), int(high or low)
+        if least < 0 or most < least:
+            raise GrammarError(f"there is no count from {least} to {most}", low.line, low.column)
+        if least > MAX_COUNT or MAX_COUNT < most != ENDLESS:
+            raise GrammarLimitError(f"a count is above {MAX_COUNT}", low.line, low.column)
+        return self._counted(self._part(body), least, most)
+
+    def _counted(self, item: int, low: int, high: int) -> Body:
+        """`item`, low to high times.
+
+        Only terminals are counted far: a rule that can be empty would be counted up to the end at every
+        place where it may stand.
+        """
+        if high == ENDLESS:
+            if item >= 0 or low <= _COUNTED:
+                return repeated(item, low)
+            return sequence(self._exactly(item, low), repeated(item))
+        if item >= 0 or high <= _COUNTED:
+            return repeated(item, low, high)
+        return sequence(self._exactly(item, low), self._up_to(item, high - low))
+
+    def _exactly(self, item: int, count: int) -> Body:
+        """`item`, `count` times, as two halves."""
+        if count <= 1:
+            return item if count else sequence()
+        half = self._shared((item, count // 2), lambda: self._exactly(item, count // 2))
+        return sequence(half, half, item) if count % 2 else sequence(half, half)
+
+    def _up_to(self, item: int, count: int) -> Body:
+        """`item`, at most `count` times: up to half as often, or more than that, in one way only."""
+        if count <= 1:
+            return repeated(item, 0, 1) if count else sequence()
+        half = count // 2
+        left = count - half - 1
+        few = self._shared((item, 0, half), lambda: self._up_to(item, half))
+        rest = self._shared((item, 0, left), lambda: self._up_to(item, left))
+        return alternatives(few, sequence(self._exactly(item, half + 1), rest))
+
+    def _part(self, body: Body) -> int:
+        """`body` as a symbol, of a rule of its own if need be."""
+        return body if isinstance(body, int) else self._shared((body,), lambda: body)
+
+    def _shared(self, key: tuple[Body, ...], make: Callable[[], Body]) -> int:
+        """The symbol of a rule without a name; one for each key."""
+        symbol = self._parts.get(key)
+        if symbol is None:
+            symbol = self._parts[key] = self._rules.rule(f"{self._owner}~")
+            self._define(symbol, make())
+        return symbol
+
+
+def _size(body: Body) -> int:
+    """How many symbols stand in `body`."""
+    if isinstance(body, int):
+        return 1
+    return _size(body[1]) if body[0] == "repeated" else 1 + sum(map(_size, body[1]))
+
+
+def _lone(node: Any) -> Any:
+    """The literal that `node`, a part of a choice, consists of, if it is only that."""
+    while not isinstance(node, Symbol):
+        if is_literal(node):
+            return node
+        if node.data not in ("expansion", "expansions", "alias", "value"):
+            return None
+        if len(node.children) != 1 and node.data != "alias":
+            return None
+        node = node.children[0]
+    return None

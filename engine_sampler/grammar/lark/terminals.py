@@ -1,0 +1,174 @@
+"""Terminals of a lark grammar as terminals of `Rules`.
+
+Lark itself makes one regular expression of a terminal's definition, the way it does for its own lexers;
+`regex` makes that an expression.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from lark import Tree
+from lark.grammar import Symbol
+from lark.lexer import Pattern
+from lark.load_grammar import PrepareLiterals, TerminalTreeToPattern, _literal_to_pattern
+
+from ..errors import GrammarError
+from ..program.expression import EMPTY, Expression, literal, union
+from ..program.rules import Rules
+from ..regex.pattern import terminal as regex_terminal
+from .dialect import ENDLESS, Placeholder, Rewritten
+from .lazy import shortest
+from .messages import Messages
+from .substring import substring_expression
+
+_LITERALS = PrepareLiterals()
+_PATTERNS = _LITERALS * TerminalTreeToPattern()
+_read_literal: Any = _literal_to_pattern
+_UNBOUNDED = f",{ENDLESS}}}", ",}"
+
+MAX_UNION = 64
+"""The most literals of a choice that become one terminal."""
+
+
+class Terminals:
+    """The terminals of one grammar, made when they are first asked for.
+
+    definitions     of each terminal its tree, None for a declared one
+    rewritten       the text that they come from: what its placeholders stand for, and which are lazy
+    special_tokens  ids of special tokens, by their names; gives a meaning to declared terminals as well
+    declared        regular expressions of declared terminals
+    changed         expressions that replace others, by the keys of `found`
+
+    `found` has of each terminal, by its name or its literals, the symbol and the expression.
+    """
+
+    def __init__(
+        self,
+        rules: Rules,
+        definitions: Mapping[str, Any],
+        messages: Messages,
+        rewritten: Rewritten,
+        special_tokens: Mapping[str, int],
+        declared: Mapping[str, str],
+        changed: Mapping[str, Expression],
+    ) -> None:
+        self._rules = rules
+        self._definitions = definitions
+        self._messages = messages
+        self._rewritten = rewritten
+        self._special_tokens = special_tokens
+        self._named_tokens = set(special_tokens)  # some mappings know more names than they list
+        self._declared = declared
+        self._changed = changed
+        self._symbols: dict[str, int] = {}
+        self._literals: dict[str, Expression] = {}
+        self._special: dict[tuple[int, ...], int] = {}
+        self.found: dict[str, tuple[int, Expression]] = {}
+
+    def symbol(self, name: str) -> int:
+        """The symbol of the terminal called `name`. Raises GrammarError."""
+        symbol = self._symbols.get(name)
+        if symbol is None:
+            symbol = self._symbols[name] = self._new(name)
+        return symbol
+
+    def expression(self, name: str) -> Expression:
+        """What the terminal called `name` matches. Raises GrammarError."""
+        placeholder = self._rewritten.placeholders.get(name)
+        if placeholder is not None:
+            return self._substrings(placeholder)
+        tree = self._definitions[name]
+        if tree is None:
+            pattern = self._declared.get(name)
+            return EMPTY if pattern is None else self._read(pattern, name, None)
+        if not isinstance(tree, Pattern):
+            with self._messages.translated():
+                tree = _PATTERNS.transform(tree)
+        return self._of_pattern(tree, name, None)
+
+    def anonymous(self, node: Any) -> int:
+        """The symbol of a literal or a range in a rule, a tree of lark's. Raises GrammarError."""
+        name = "..".join(map(str, node.children))
+        return self._add(name, self._of_literal(name, node))
+
+    def choice(self, nodes: list[Any]) -> list[int]:
+        """Symbols that together match any one of the literals `nodes`: few terminals instead of many."""
+        symbols = []
+        for i in range(0, len(nodes), MAX_UNION):
+            some = nodes[i : i + MAX_UNION]
+            names = ["..".join(map(str, node.children)) for node in some]
+            parts = map(self._of_literal, names, some)
+            symbols.append(self._add(" | ".join(names), union(*parts)))
+        return symbols
+
+    def _new(self, name: str) -> int:
+        placeholder = self._rewritten.placeholders.get(name)
+        if placeholder is not None and placeholder.kind in ("token", "ids"):
+            return self._special_symbol(placeholder.word.text, self._token_ids(placeholder))
+        if self._definitions[name] is None and name in self._named_tokens:
+            return self._special_symbol(name, (self._special_tokens[name],))
+        expression = self.expression(name)
+        return self._add(name, shortest(expression) if name in self._rewritten.lazy else expression)
+
+    def _add(self, name: str, expression: Expression) -> int:
+        known = self.found.get(name)
+        if known is None:
+            symbol = self._rules.terminal(name, self._changed.get(name, expression))
+            known = self.found[name] = symbol, expression
+        return known[0]
+
+    def _special_symbol(self, name: str, ids: tuple[int, ...]) -> int:
+        if ids not in self._special:
+            self._special[ids] = self._rules.special(name, ids)
+        return self._special[ids]
+
+    def _token_ids(self, placeholder: Placeholder) -> tuple[int, ...]:
+        if placeholder.kind == "ids":
+            return tuple(placeholder.value)
+        if placeholder.value not in self._special_tokens:
+            text = f"{placeholder.value} is no special token"
+            raise self._messages.error(text, placeholder.word.start)
+        return (self._special_tokens[placeholder.value],)
+
+    def _substrings(self, placeholder: Placeholder) -> Expression:
+        try:
+            return substring_expression(placeholder.value)
+        except GrammarError as error:
+            place = self._messages.place(placeholder.word.start)
+            raise type(error)(str(error), *place) from None
+
+    def _of_literal(self, name: str, node: Any) -> Expression:
+        known = self._literals.get(name)
+        if known is None:
+            token = node.children[0]
+            with self._messages.translated(token):
+                if node.data == "literal":
+                    pattern = _read_literal(token)
+                else:
+                    pattern = _LITERALS.transform(Tree(node.data, list(node.children))).children[0]
+            known = self._literals[name] = self._of_pattern(pattern, name, token)
+        return known
+
+    def _of_pattern(self, pattern: Pattern, name: str, token: Any) -> Expression:
+        if pattern.type == "str" and not pattern.flags:
+            return literal(self._encoded(pattern.value, name, token))
+        return self._read(pattern.to_regexp().replace(*_UNBOUNDED), name, token)
+
+    def _encoded(self, text: str, name: str, token: Any) -> bytes:
+        try:
+            return text.encode()
+        except UnicodeEncodeError:
+            raise self._messages.about_terminal("half a code point is no text", name, token) from None
+
+    def _read(self, pattern: str, name: str, token: Any) -> Expression:
+        try:
+            return regex_terminal(pattern)
+        except GrammarError as error:
+            raise self._messages.about_terminal(error, name, token) from None
+
+
+def is_literal(node: Any) -> bool:
+    """Whether `node` is a literal or a range, and no name."""
+    return not isinstance(node, Symbol) and node.data in ("literal", "range")

@@ -1,0 +1,270 @@
+"""A grammar printed as Lark.
+
+    print(lark_text(rules_from_schema({"type": "array"})))
+
+Rules are printed as the automata that they are, a Lark rule for each state. An automaton with registers
+is written out: one rule for each state with each value of its registers, so many optional keys make a
+grammar that is too large to print. Terminals are regular expressions of characters; see
+`printing_regex`. Lark reads the text with `parser="earley", lexer="dynamic_complete"`.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Sequence
+from typing import NamedTuple
+
+from ..errors import GrammarError, GrammarLimitError
+from ..program.expression import (
+    AUTOMATON,
+    BOTH,
+    CLASS,
+    CONCAT,
+    GUARD,
+    LITERAL,
+    NOT,
+    REPEAT,
+    UNION,
+    Expression,
+)
+from ..program.reaching import reaching
+from ..program.rules import (
+    ACCEPT,
+    AT_LEAST,
+    CLAUSE,
+    CLEAR,
+    COUNT,
+    RESET,
+    SATURATE,
+    SET,
+    Operation,
+    Program,
+    Rules,
+)
+from .regex import terminal_text
+
+MAX_RULES = 5_000
+"""The most rules that are printed."""
+
+Registers = tuple[frozenset[int], tuple[int, ...]]
+"""The bits that are set, and the values of the counters."""
+
+Place = tuple[int, Registers]
+"""A state of a rule, and what its registers hold there."""
+
+
+def lark_text(grammar: Rules | Program) -> str:
+    """The grammar as Lark text.
+
+    Raises GrammarError for the tables of a parser, GrammarLimitError if it would be too long, or if a
+    terminal cannot be said as a regular expression of reasonable size.
+    """
+    program = grammar.program() if isinstance(grammar, Rules) else grammar
+    if program.parser:
+        raise GrammarError("the tables of a parser cannot be said as Lark text")
+    return _Printer(program).text()
+
+
+class _Edge(NamedTuple):
+    symbol: int
+    target: int
+    operations: tuple[Operation, ...]
+
+
+class _Printer:
+    """Prints one program."""
+
+    def __init__(self, program: Program) -> None:
+        self._program = program
+        self._expressions = decoded(program.expressions)
+        self._names = _unique(_plain(name).upper() for name in program.terminal_names)
+        self._rule_names = _unique(_plain(name).lower() for name in program.rule_names)
+        self._used: dict[int, None] = {}
+        self._waiting: list[int] = []
+        self._seen: set[int] = set()
+        self._count = 0
+
+    def text(self) -> str:
+        lines = [f"start: {self._rule(self._program.start)}", ""]
+        while self._waiting:
+            lines += [*self._automaton(self._waiting.pop()), ""]
+        ignored = [f"%ignore {self._terminal(symbol)}" for symbol in self._program.ignore]
+        lines += [f"{self._names[symbol]}: {self._pattern(symbol)}" for symbol in self._used]
+        return "\n".join([*lines, *ignored]) + "\n"
+
+    def _pattern(self, symbol: int) -> str:
+        name = self._names[symbol]
+        return terminal_text(self._expressions[self._program.terminals[symbol]], name)
+
+    def _terminal(self, symbol: int) -> str:
+        if self._program.terminals[symbol] < 0:
+            starts = self._program.special_starts
+            ids = self._program.special_ids[starts[symbol] : starts[symbol + 1]]
+            return "<[" + ",".join(map(str, ids)) + "]>"
+        self._used[symbol] = None
+        return self._names[symbol]
+
+    def _rule(self, number: int) -> str:
+        if number not in self._seen:
+            self._seen.add(number)
+            self._waiting.append(number)
+        return self._rule_names[number]
+
+    def _automaton(self, number: int) -> list[str]:
+        """A rule of the program, as one Lark rule for each state with each value of the registers."""
+        first, _, counters = self._program.rules[3 * number : 3 * number + 3]
+        start = first, (frozenset[int](), (0,) * counters)
+        ways: dict[Place, list[tuple[int, Place | None]]] = {}
+        waiting: list[Place] = [start]
+        for place in waiting:
+            if place in ways:
+                continue
+            ways[place] = self._ways(place)
+            waiting += [target for _, target in ways[place] if target is not None]
+            self._count += 1
+            if self._count > MAX_RULES:
+                raise GrammarLimitError(f"the grammar is more than {MAX_RULES} Lark rules")
+        alive = _alive(ways)
+        base = self._rule_names[number]
+        names = {place: f"{base}_{index}" if index else base for index, place in enumerate(ways)}
+        lines = []
+        for place in (place for place in ways if place in alive):
+            texts = []
+            for symbol, target in ways[place]:
+                if target is None or target in alive:
+                    texts.append(self._way(symbol, None if target is None else names[target]))
+            lines.append(f"{names[place]}: " + " | ".join(dict.fromkeys(texts)))
+        return lines
+
+    def _ways(self, place: Place) -> list[tuple[int, Place | None]]:
+        """What may come next, and where that leads: nowhere, where the rule ends then."""
+        found: list[tuple[int, Place | None]] = []
+        for edge in self._edges(place[0]):
+            after = _operated(place[1], edge.operations)
+            if after is not None:
+                ends = edge.symbol == ACCEPT or self._is_end(edge.target)
+                found.append((edge.symbol, None if ends else (edge.target, after)))
+        return found
+
+    def _way(self, symbol: int, target: str | None) -> str:
+        if symbol == ACCEPT:
+            return ""
+        text = self._terminal(symbol) if symbol >= 0 else self._rule(-1 - symbol)
+        return text if target is None else f"{text} {target}"
+
+    def _is_end(self, state: int) -> bool:
+        """Whether nothing can be done in a state but to end."""
+        begin, end = 4 * self._program.states[state], 4 * self._program.states[state + 1]
+        operations = self._program.edges[begin + 2] < self._program.edges[begin + 3] if begin < end else True
+        return end - begin == 4 and self._program.edges[begin] == ACCEPT and not operations
+
+    def _edges(self, state: int) -> Iterable[_Edge]:
+        program = self._program
+        for at in range(4 * program.states[state], 4 * program.states[state + 1], 4):
+            symbol, target, begin, end = program.edges[at : at + 4]
+            operations = []
+            while begin < end:
+                length = program.operations[begin]
+                operations.append(tuple(program.operations[begin + 1 : begin + 1 + length]))
+                begin += 1 + length
+            yield _Edge(symbol, target, tuple(operations))
+
+
+def _alive(ways: dict[Place, list[tuple[int, Place | None]]]) -> set[Place]:
+    """The places from which the end can be reached."""
+    steps = ((place, target) for place, of in ways.items() for _, target in of if target is not None)
+    return reaching(steps, (place for place, of in ways.items() if any(target is None for _, target in of)))
+
+
+def _operated(registers: Registers, operations: Iterable[Operation]) -> Registers | None:
+    """The registers after some operations; None if one of them does not pass."""
+    bits, counters = set(registers[0]), list(registers[1])
+    for kind, *operands in operations:
+        register = operands[0]
+        if kind == CLEAR:
+            passes = register not in bits
+        elif kind == AT_LEAST:
+            passes = counters[register] >= operands[1]
+        elif kind == CLAUSE:
+            passes = any((literal >> 1 in bits) == bool(literal & 1) for literal in operands)
+        else:
+            passes = _changed(kind, operands, bits, counters)
+        if not passes:
+            return None
+    return frozenset(bits), tuple(counters)
+
+
+def _changed(kind: int, operands: Sequence[int], bits: set[int], counters: list[int]) -> bool:
+    """Do an operation that changes registers; whether it passes."""
+    register = operands[0]
+    if kind == SET:
+        bits.add(register)
+    elif kind == RESET:
+        counters[register] = 0
+    elif kind == SATURATE:
+        counters[register] = min(counters[register] + 1, operands[1])
+    elif kind == COUNT:
+        counters[register] += 1
+        return counters[register] <= operands[1]
+    return True
+
+
+def _plain(name: str) -> str:
+    return re.sub(r"\W", "_", name, flags=re.ASCII).strip("_") or "x"
+
+
+def _unique(names: Iterable[str]) -> list[str]:
+    """The names, with a number behind those that are used again; none is `start`."""
+    taken = {"start"}
+    result = []
+    counts: dict[str, int] = {}
+    for name in names:
+        name = name if name[0].isalpha() else f"x{name}" if name.islower() else f"X{name}"
+        unique = name
+        while unique in taken:
+            counts[name] = counts.get(name, 0) + 1
+            unique = f"{name}_n{counts[name]}" if name.islower() else f"{name}_N{counts[name]}"
+        taken.add(unique)
+        result.append(unique)
+    return result
+
+
+def decoded(code: Sequence[int]) -> list[Expression]:
+    """The expressions that `expression.Encoder` wrote, by their numbers."""
+    found: list[Expression] = []
+    at = 0
+    while at < len(code):
+        kind, at = code[at], at + 1
+        if kind == CLASS:
+            words = (word & 0xFFFFFFFF for word in code[at : at + 8])
+            found.append((kind, sum(word << 32 * i for i, word in enumerate(words))))
+            at += 8
+        elif kind in (LITERAL, CONCAT, UNION, BOTH):
+            end = at + 1 + code[at]
+            operands = code[at + 1 : end]
+            members = bytes([*operands]) if kind == LITERAL else tuple(found[number] for number in operands)
+            found.append((kind, members))
+            at = end
+        elif kind == REPEAT:
+            child, low, high = code[at : at + 3]
+            found.append((kind, found[child], low, None if high < 0 else high))
+            at += 3
+        elif kind in (NOT, GUARD):
+            count = 1 if kind == NOT else 2
+            found.append((kind, *(found[number] for number in code[at : at + count])))
+            at += count
+        else:
+            states, at = _states(code, at)
+            found.append((AUTOMATON, states))
+    return found
+
+
+def _states(code: Sequence[int], at: int) -> tuple[tuple[tuple[bool, tuple[tuple[int, ...], ...]], ...], int]:
+    states = []
+    count, at = code[at], at + 1
+    for _ in range(count):
+        accepts, edges = code[at], code[at + 1]
+        at += 2
+        states.append((bool(accepts), tuple(tuple(code[i : i + 3]) for i in range(at, at + 3 * edges, 3))))
+        at += 3 * edges
+    return tuple(states), at

@@ -1,0 +1,279 @@
+"""Expressions of bytes printed as Lark terminals: strings, or regular expressions of characters.
+
+Intersections and complements inside of quotes, where it is plain where the text ends, become
+look-aheads: `"(?!(?:a|b)")[a-z]*"`. Anywhere else they are turned into automata, and automata into
+regular expressions by removing state after state.
+"""
+
+from __future__ import annotations
+
+import json
+
+from ..derivatives.derivatives import Derivatives
+from ..derivatives.expressions import Expressions
+from ..derivatives.limits import Meter
+from ..derivatives.loading import Loader
+from ..derivatives.partitions import representatives
+from ..errors import GrammarLimitError
+from ..program.expression import (
+    AUTOMATON,
+    BOTH,
+    CLASS,
+    CONCAT,
+    EMPTY,
+    EPSILON,
+    GUARD,
+    LITERAL,
+    NOT,
+    REPEAT,
+    UNION,
+    Encoder,
+    Expression,
+    byte_class,
+    byte_range,
+    concat,
+    literal,
+    nullable,
+    optional,
+    repeat,
+    union,
+)
+from ..program.unicode import Ranges, ranges
+from ..schema.lifting import character_at
+
+MAX_STATES = 300
+"""The most states of an automaton that is turned into a regular expression."""
+
+MAX_LENGTH = 100_000
+"""The longest regular expression, in characters."""
+
+_NUMERIC = frozenset(b"0123456789+-.eE")
+_QUOTE = literal(b'"')
+
+
+def terminal_text(expression: Expression, name: str) -> str:
+    """An expression as a Lark string or regular expression.
+
+    name  of the terminal, for the error: GrammarLimitError where the text would be too long, where not
+          all of it is UTF-8, or where it matches the empty text, which no terminal of Lark does
+    """
+    if nullable(expression):
+        raise GrammarLimitError(f"the terminal {name} matches the empty text: Lark has no such terminals")
+    if expression[0] == LITERAL and expression[1].isascii() and expression[1].decode().isprintable():
+        return json.dumps(expression[1].decode())
+    text = _quoted(expression) if _is_quoted(expression) else _sequence(_written_out(expression))
+    if name == "NUMBER" and expression[0] == AUTOMATON and _bytes_of(expression) <= _NUMERIC:
+        text += "(?![-+.0-9eE])"  # the first alternative that matches need not be the longest
+    if len(text) > MAX_LENGTH:
+        raise GrammarLimitError(f"the terminal {name} is more than {MAX_LENGTH} characters")
+    return f"/{text}/"
+
+
+def _bytes_of(expression: Expression) -> set[int]:
+    return {byte for _, edges in expression[1] for low, high, _ in edges for byte in range(low, high + 1)}
+
+
+def _is_quoted(expression: Expression) -> bool:
+    if expression[0] != CONCAT or len(expression[1]) != 3:
+        return False
+    return bool(expression[1][0] == expression[1][2] == _QUOTE)
+
+
+def _quoted(expression: Expression) -> str:
+    return _escaped(0x22) + _before_quote(expression[1][1])
+
+
+def _before_quote(part: Expression) -> str:
+    """A part and the quote behind it, which ends whatever all of its members match."""
+    if part[0] == UNION and any(piece[0] in (BOTH, NOT) for piece in part[1]):
+        return "(?:" + "|".join(map(_before_quote, part[1])) + ")"
+    if part[0] != BOTH:
+        return _sequence(_written_out(part)) + _escaped(0x22)
+    wanted = [piece for piece in part[1] if piece[0] != NOT]
+    unwanted = [piece[1] for piece in part[1] if piece[0] == NOT]
+    looks = [f"(?!{_before_quote(piece)})" for piece in unwanted]
+    looks += [f"(?={_before_quote(piece)})" for piece in wanted[1:]]
+    return "".join(looks) + _before_quote(wanted[0])
+
+
+def _written_out(part: Expression) -> Expression:
+    """The expression without intersections, complements and automata."""
+    kind = part[0]
+    if kind in (BOTH, NOT):
+        return _from_automaton(_determined(part))
+    if kind == AUTOMATON:
+        return _from_automaton(part[1])
+    if kind == CONCAT:
+        return concat(*map(_written_out, part[1]))
+    if kind == UNION:
+        return union(*map(_written_out, part[1]))
+    if kind == REPEAT:
+        return repeat(_written_out(part[1]), part[2], part[3])
+    return (GUARD, *map(_written_out, part[1:])) if kind == GUARD else part
+
+
+States = tuple[tuple[bool, tuple[tuple[int, int, int], ...]], ...]
+
+
+def _determined(part: Expression) -> States:
+    """A deterministic automaton of an expression, without dead states."""
+    encoder = Encoder()
+    root = encoder.add(part)
+    expressions = Expressions(Meter())
+    derivatives = Derivatives(expressions)
+    numbers = {Loader(expressions, encoder.code).numbers[root]: 0}
+    states = []
+    for state in (waiting := list(numbers)):
+        found: dict[int, int] = {}
+        partition = expressions.partition[state]
+        for byte in representatives(partition):
+            target = derivatives.derivative(state, byte)
+            if not derivatives.live(target):
+                continue
+            if target not in numbers:
+                numbers[target] = len(numbers)
+                waiting.append(target)
+            alike = sum(1 << other for other in range(256) if partition[other] == byte)
+            found[numbers[target]] = found.get(numbers[target], 0) | alike
+        if len(waiting) > MAX_STATES:
+            raise GrammarLimitError(f"a terminal needs an automaton of more than {MAX_STATES} states")
+        runs = ((first, last, target) for target, mask in found.items() for first, last in _runs(mask))
+        states.append((expressions.nullable(state), tuple(sorted(runs))))
+    return tuple(states)
+
+
+def _runs(mask: int) -> Ranges:
+    return ranges((byte, byte) for byte in range(256) if mask >> byte & 1)
+
+
+def _from_automaton(states: States) -> Expression:
+    """An automaton as a regular expression: its states are removed, those with the fewest ways first."""
+    if len(states) > MAX_STATES:
+        raise GrammarLimitError(f"a terminal needs an automaton of more than {MAX_STATES} states")
+    start, end = -1, -2
+    ways: dict[int, dict[int, Expression]] = {start: {0: EPSILON}, end: {}}
+    for number, (accepts, edges) in enumerate(states):
+        row: dict[int, Expression] = {}
+        for low, high, target in edges:
+            row[target] = union(row.get(target, EMPTY), byte_range(low, high))
+        if accepts:
+            row[end] = EPSILON
+        ways[number] = row
+    left = set(range(len(states)))
+    while left:
+        state = min(left, key=lambda one: (_degree(ways, one), one))
+        left.discard(state)
+        _remove(ways, state)
+    return ways[start].get(end, EMPTY)
+
+
+def _degree(ways: dict[int, dict[int, Expression]], state: int) -> int:
+    return len(ways[state]) * sum(state in row for row in ways.values())
+
+
+def _remove(ways: dict[int, dict[int, Expression]], state: int) -> None:
+    outgoing = ways.pop(state)
+    loop = repeat(outgoing.pop(state, EMPTY))
+    for row in ways.values():
+        into = row.pop(state, None)
+        if into is None:
+            continue
+        for target, out in outgoing.items():
+            through = concat(into, loop, out)
+            direct = row.get(target, EMPTY)
+            row[target] = optional(through) if direct == EPSILON else union(through, direct)
+
+
+def _sequence(part: Expression) -> str:
+    """An expression as a regular expression."""
+    pieces: list[Expression] = []
+    for piece in part[1] if part[0] == CONCAT else (part,):
+        if piece[0] == LITERAL and not piece[1].isascii():
+            pieces += [literal(piece[1][i : i + 1]) for i in range(len(piece[1]))]
+        else:
+            pieces.append(piece)
+    text = ""
+    at = 0
+    while at < len(pieces):
+        found = character_at(pieces, at)
+        if found is None:
+            text += _one(pieces[at])
+            at += 1
+        else:
+            text += _class(found[1])
+            at = found[0]
+    return text
+
+
+def _one(part: Expression) -> str:
+    kind = part[0]
+    if kind == LITERAL:
+        if not part[1].isascii():
+            raise GrammarLimitError("a terminal has a part of a character, which Lark cannot say")
+        return "".join(map(_escaped, part[1]))
+    if kind == CLASS:
+        return _class(_of_bytes(part))
+    if kind == UNION:
+        return _alternatives(part)
+    if kind == REPEAT:
+        return _counted(part)
+    if kind == GUARD:
+        return f"(?!{_sequence(part[2])}){_sequence(part[1])}"
+    return _sequence(part)
+
+
+def _of_bytes(part: Expression) -> Ranges:
+    if part[1] >> 0x80:
+        raise GrammarLimitError("a terminal has a part of a character, which Lark cannot say")
+    return _runs(part[1])
+
+
+def _alternatives(part: Expression) -> str:
+    """The alternatives, those that are single characters as one class: behind the longer ones."""
+    codes: list[tuple[int, int]] = []
+    others = []
+    for piece in part[1]:
+        pieces = piece[1] if piece[0] == CONCAT else (piece,)
+        found = character_at(pieces, 0)
+        if found is not None and found[0] == len(pieces):
+            codes += found[1]
+        elif piece[0] == CLASS or (piece[0] == LITERAL and len(piece[1]) == 1):
+            codes += _of_bytes(byte_class(piece[1]) if piece[0] == CLASS else (CLASS, 1 << piece[1][0]))
+        else:
+            others.append(_sequence(piece))
+    if codes:
+        others.append(_class(ranges(codes)))
+    return others[0] if codes and len(others) == 1 else "(?:" + "|".join(others) + ")"
+
+
+def _counted(part: Expression) -> str:
+    _, inner, low, high = part
+    text = _sequence(inner)
+    single = len(text) == 1 or (text[0] == "[" and text.find("]") == len(text) - 1)
+    text = text if single else f"(?:{text})"
+    if (low, high) in _SIGNS:
+        return text + _SIGNS[low, high]
+    return text + (f"{{{low}}}" if low == high else f"{{{low},{'' if high is None else high}}}")
+
+
+_SIGNS = {(0, None): "*", (1, None): "+", (0, 1): "?"}
+
+
+def _class(codes: Ranges) -> str:
+    if len(codes) == 1 and codes[0][0] == codes[0][1]:
+        return _escaped(codes[0][0])
+    parts = [_escaped(low) + ("" if low == high else "-" + _escaped(high)) for low, high in codes]
+    return "[" + "".join(parts) + "]"
+
+
+def _escaped(code: int) -> str:
+    if code > 0xFFFF:
+        return f"\\U{code:08x}"
+    if code > 0xFF:
+        return f"\\u{code:04x}"
+    character = chr(code)
+    if not 0x20 < code < 0x7F:
+        return f"\\x{code:02x}"
+    if character in "\"'":  # lark takes a backslash before a quote away, even one that is escaped
+        return f"\\x{code:02x}"
+    return character if character.isalnum() or character in "_,:;=<>!%@`~" else "\\" + character

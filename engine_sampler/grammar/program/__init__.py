@@ -1,0 +1,1 @@
+"""What grammars become: terminals (regular expressions over bytes) and rules (small automata)."""

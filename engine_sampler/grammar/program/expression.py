@@ -1,0 +1,222 @@
+"""Regular expressions over bytes: what terminals are made of.
+
+An expression is a tuple whose first member says its kind; the functions below make them and no other
+module takes them apart, but for the engines. Expressions are values: equal ones may be shared, and
+sharing them (the same object in two places) makes a grammar smaller.
+
+    literal(b"ab")        exactly these bytes
+    byte_class(mask)      one byte whose bit is set in `mask`, an int of 256 bits
+    concat(a, b)          a, then b
+    union(a, b)           a or b; union() matches nothing
+    both(a, b)            what a and b match alike
+    complement(a)         every byte string that a does not match
+    repeat(a, low, high)  a, `low` to `high` times; high None is without end
+    guard(a, b)           a, where what begins at the same place never has a prefix in b, not even one
+                          that reaches beyond the end of a: `(?!b)a`
+    automaton(...)        a deterministic automaton, state 0 first
+
+All of them speak of bytes: `engine_sampler.grammar.program.unicode` makes expressions of characters.
+"""
+
+from __future__ import annotations
+
+import functools
+import struct
+from typing import Any, TypeAlias
+
+Expression: TypeAlias = tuple[Any, ...]
+
+LITERAL, CLASS, CONCAT, UNION, BOTH, NOT, REPEAT, GUARD, AUTOMATON = range(9)
+
+ALL_BYTES = (1 << 256) - 1
+EMPTY: Expression = (UNION, ())
+EPSILON: Expression = (LITERAL, b"")
+ANY_BYTE: Expression = (CLASS, ALL_BYTES)
+ANYTHING: Expression = (REPEAT, ANY_BYTE, 0, None)
+
+
+def literal(data: bytes) -> Expression:
+    """Exactly `data`."""
+    return (LITERAL, data) if data else EPSILON
+
+
+def byte_class(mask: int) -> Expression:
+    """One byte b with bit b of `mask` set."""
+    if mask & (mask - 1):
+        return (CLASS, mask)
+    return (LITERAL, bytes((mask.bit_length() - 1,))) if mask else EMPTY
+
+
+def byte_range(low: int, high: int) -> Expression:
+    """One byte of low..high."""
+    return byte_class((1 << high + 1) - (1 << low))
+
+
+def concat(*parts: Expression) -> Expression:
+    """One part after the other; neighbouring literals become one."""
+    flat: list[Expression] = []
+    for part in parts:
+        for piece in part[1] if part[0] == CONCAT else (part,):
+            if piece == EMPTY:
+                return EMPTY
+            if piece[0] == LITERAL and flat and flat[-1][0] == LITERAL:
+                flat[-1] = literal(flat[-1][1] + piece[1])
+            elif piece != EPSILON:
+                flat.append(piece)
+    if not flat:
+        return EPSILON
+    return flat[0] if len(flat) == 1 else (CONCAT, tuple(flat))
+
+
+def union(*parts: Expression) -> Expression:
+    """Any of the parts; single bytes among them become one class."""
+    flat: list[Expression] = []
+    texts: set[bytes] = set()
+    mask = 0
+    for part in parts:
+        for piece in part[1] if part[0] == UNION else (part,):
+            if piece[0] == CLASS:
+                mask |= piece[1]
+            elif piece[0] == LITERAL and len(piece[1]) == 1:
+                mask |= 1 << piece[1][0]
+            elif piece[0] == LITERAL:
+                if piece[1] not in texts:
+                    texts.add(piece[1])
+                    flat.append(piece)
+            elif piece not in flat:
+                flat.append(piece)
+    if mask:
+        flat.append(byte_class(mask))
+    return flat[0] if len(flat) == 1 else (UNION, tuple(flat))
+
+
+def both(*parts: Expression) -> Expression:
+    """What every part matches."""
+    flat = [piece for part in parts for piece in (part[1] if part[0] == BOTH else (part,))]
+    flat = [piece for i, piece in enumerate(flat) if piece != ANYTHING and piece not in flat[:i]]
+    if EMPTY in flat:
+        return EMPTY
+    if not flat:
+        return ANYTHING
+    return flat[0] if len(flat) == 1 else (BOTH, tuple(flat))
+
+
+def complement(part: Expression) -> Expression:
+    """Every byte string that `part` does not match."""
+    if part == EMPTY:
+        return ANYTHING
+    if part == ANYTHING:
+        return EMPTY
+    return part[1] if part[0] == NOT else (NOT, part)
+
+
+def without(part: Expression, other: Expression) -> Expression:
+    """What `part` matches and `other` does not."""
+    return both(part, complement(other))
+
+
+def repeat(part: Expression, low: int = 0, high: int | None = None) -> Expression:
+    """`part`, low to high times; high None is without end."""
+    if high is not None and low > high:
+        return EMPTY
+    if high == 0 or part == EPSILON:
+        return EPSILON
+    if part == EMPTY:
+        return EMPTY if low else EPSILON
+    return part if low == high == 1 else (REPEAT, part, low, high)
+
+
+def optional(part: Expression) -> Expression:
+    """`part`, or nothing."""
+    return repeat(part, 0, 1)
+
+
+def guard(part: Expression, forbidden: Expression) -> Expression:
+    """`part`, where no prefix of the text from its first byte on is in `forbidden`: `(?!forbidden)part`.
+
+    The text goes on beyond the end of `part`: `guard(EPSILON, x)` matches nothing at all, where no x
+    follows. Where a whole text is matched, nothing follows its end.
+    """
+    if forbidden == EMPTY or part == EMPTY:
+        return part
+    return (GUARD, part, forbidden)
+
+
+def automaton(states: tuple[tuple[bool, tuple[tuple[int, int, int], ...]], ...]) -> Expression:
+    """A deterministic automaton: a state is (accepts, ((low byte, high byte, target), ...)); 0 is first."""
+    return (AUTOMATON, states)
+
+
+def nullable(part: Expression) -> bool:
+    """Whether `part` matches the empty string (and nothing forbidden can follow for sure)."""
+    kind = part[0]
+    if kind == LITERAL:
+        return not part[1]
+    if kind in (CONCAT, BOTH):
+        return all(map(nullable, part[1]))
+    if kind == UNION:
+        return any(map(nullable, part[1]))
+    if kind == NOT:
+        return not nullable(part[1])
+    if kind == REPEAT:
+        return part[2] == 0 or nullable(part[1])
+    if kind == GUARD:
+        return nullable(part[1])
+    return bool(part[1][0][0]) if kind == AUTOMATON else False
+
+
+@functools.lru_cache(maxsize=4096)
+def _class_code(members: int) -> tuple[int, ...]:
+    return (CLASS, *struct.unpack("<8i", members.to_bytes(32, "little")))
+
+
+class Encoder:
+    """Expressions as one list of 32-bit integers, children before their parents, shared ones once.
+
+    A node is its kind and its operands; children are given by number, the first node being 0.
+
+        LITERAL    length, then a byte each
+        CLASS      8 words of 32 bits, the lowest bytes first
+        CONCAT, UNION, BOTH    count, then the children
+        NOT        child
+        REPEAT     child, low, high (-1: without end)
+        GUARD      child, forbidden
+        AUTOMATON  states, then of each: accepts, ranges, then low, high, target of each
+    """
+
+    def __init__(self) -> None:
+        self.code: list[int] = []
+        self.count = 0
+        self._seen: dict[int, tuple[int, Expression]] = {}
+        self._equal: dict[Expression, int] = {}
+
+    def add(self, part: Expression) -> int:
+        """The number of `part`'s node; its code and that of its children is appended if it is new."""
+        if (seen := self._seen.get(id(part))) is not None:
+            return seen[0]
+        kind = part[0]
+        if kind in (CONCAT, UNION, BOTH):
+            children = [self.add(piece) for piece in part[1]]
+            return self._append(part, (kind, len(children), *children))
+        if kind == LITERAL:
+            return self._append(part, (kind, len(part[1]), *part[1]))
+        if kind == CLASS:
+            return self._append(part, _class_code(part[1]))
+        if kind == REPEAT:
+            child = self.add(part[1])
+            return self._append(part, (kind, child, part[2], -1 if part[3] is None else part[3]))
+        if kind in (NOT, GUARD):
+            return self._append(part, (kind, *[self.add(piece) for piece in part[1:]]))
+        code = [kind, len(part[1])]
+        for accepts, ranges in part[1]:
+            code += [int(accepts), len(ranges), *(n for one in ranges for n in one)]
+        return self._append(part, tuple(code))
+
+    def _append(self, part: Expression, code: tuple[int, ...]) -> int:
+        number = self._equal.get(code)
+        if number is None:
+            number = self._equal[code] = self.count
+            self.code += code
+            self.count += 1
+        self._seen[id(part)] = number, part  # keeps `part` alive, so that its id stays its own
+        return number

@@ -1,0 +1,344 @@
+"""Grammars in the form that the engines read: terminals, and rules as small automata.
+
+A front end (Lark text, JSON Schema, a regular expression, ...) fills a `Rules`; `program()` makes it
+a `Program`, plain arrays that both engines, the C one and the Python one, read.
+
+    rules = Rules()
+    word = rules.terminal("WORD", expression)
+    value = rules.rule("value")
+    rules.define(value, alternatives(word, sequence(word, value)))
+    rules.start = value
+
+A **symbol** is an int: terminals count up from 0, rules down from -1. The body of a rule is a symbol
+or is made of others by `sequence`, `alternatives` and `repeated`. Text between two terminals that one
+of `rules.ignore` matches is skipped, as long a stretch as that terminal can match; so it is before
+the first and after the last.
+
+A rule can also be given as an automaton with **registers** (`define_automaton`): bits and counters that
+belong to one instance of the rule, are 0 at its beginning, and are tested and changed on its edges.
+That is how a JSON object accepts its properties in any order, each once, the required ones at least.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from array import array
+from collections.abc import Sequence
+from dataclasses import dataclass, field, fields, replace
+from functools import cached_property
+from typing import Any, NamedTuple, TypeAlias
+
+from ..errors import GrammarError
+from .expression import Encoder, Expression
+
+Body: TypeAlias = "int | tuple[Any, ...]"
+Operation: TypeAlias = tuple[int, ...]
+
+ACCEPT = -(1 << 31)
+"""The symbol of an edge on which a rule ends."""
+
+CLEAR, SET, COUNT, SATURATE, AT_LEAST, RESET, CLAUSE = range(7)
+
+MAX_NESTING = 200
+"""The deepest nesting of a rule's body."""
+
+
+def clear(bit: int) -> Operation:
+    """Pass only if `bit` is 0."""
+    return (CLEAR, bit)
+
+
+def set_bit(bit: int) -> Operation:
+    """Set `bit` to 1."""
+    return (SET, bit)
+
+
+def count(counter: int, high: int) -> Operation:
+    """Add 1 to `counter`; pass only if it is then at most `high`."""
+    return (COUNT, counter, high)
+
+
+def saturate(counter: int, high: int) -> Operation:
+    """Add 1 to `counter` unless it is `high` already."""
+    return (SATURATE, counter, high)
+
+
+def at_least(counter: int, low: int) -> Operation:
+    """Pass only if `counter` is `low` or more."""
+    return (AT_LEAST, counter, low)
+
+
+def reset(counter: int) -> Operation:
+    """Set `counter` to 0."""
+    return (RESET, counter)
+
+
+def clause(*wanted: tuple[int, bool]) -> Operation:
+    """Pass only if one bit at least has its wanted value."""
+    return (CLAUSE, *(bit << 1 | value for bit, value in wanted))
+
+
+def sequence(*items: Body) -> Body:
+    """One item after the other."""
+    return ("sequence", items)
+
+
+def alternatives(*items: Body) -> Body:
+    """Any one of the items; none of them matches nothing at all."""
+    return ("alternatives", items)
+
+
+def repeated(item: Body, low: int = 0, high: int | None = None) -> Body:
+    """`item`, low to high times; high None is without end."""
+    return ("repeated", item, low, high)
+
+
+class Edge(NamedTuple):
+    """To `target` over `symbol`, if all operations pass; they are done from left to right."""
+
+    symbol: int
+    target: int
+    operations: tuple[Operation, ...] = ()
+
+
+@dataclass(frozen=True)
+class Program:
+    """A grammar as arrays of 32-bit integers; what engines compile, and what is saved.
+
+    expressions      see `Encoder`
+    terminals        of each terminal its expression, or -1 if it stands for special tokens
+    special_starts   [terminals + 1] where in `special_ids` the token ids of each terminal begin
+    special_ids      token ids, of special terminals only
+    rules            of each rule: first state, bits, counters
+    states           [states + 1] the first edge of each state
+    edges            of each edge: symbol, target, where its operations begin and end
+    operations       of each operation: its length, then its members
+    ignore           terminals that are skipped between others
+    parser           the tables of an LALR parser with a lexer for each of its states, or empty: then the
+                     parser is Earley's; see `lalr`
+    start            the number of the rule that is the whole text (0, 1, ...)
+    """
+
+    expressions: array[int]
+    terminals: array[int]
+    special_starts: array[int]
+    special_ids: array[int]
+    rules: array[int]
+    states: array[int]
+    edges: array[int]
+    operations: array[int]
+    ignore: array[int]
+    parser: array[int]
+    start: int
+    terminal_names: tuple[str, ...] = ()
+    rule_names: tuple[str, ...] = ()
+
+    @cached_property
+    def key(self) -> str:
+        """A hash of the content: programs with equal keys stand for equal languages."""
+        content = b"|".join(getattr(self, name).tobytes() for name in PROGRAM_ARRAYS)
+        return hashlib.blake2b(content + str(self.start).encode(), digest_size=16).hexdigest()
+
+    @property
+    def weight(self) -> int:
+        """Bytes of all arrays."""
+        arrays = (getattr(self, name) for name in PROGRAM_ARRAYS)
+        return sum(len(array) * array.itemsize for array in arrays)
+
+    def with_special_tokens(self, token_ids: Sequence[int]) -> Program:
+        """The program whose special tokens named by number, -1 - i, have the ids token_ids[i]."""
+        ids = (token_ids[-1 - i] if i < 0 else i for i in self.special_ids)
+        return replace(self, special_ids=array("i", ids))
+
+
+PROGRAM_ARRAYS = tuple(field.name for field in fields(Program) if field.type == "array[int]")
+"""The fields of a `Program` that are arrays."""
+
+
+@dataclass
+class Rules:
+    """A grammar in the making."""
+
+    start: int = -1
+    ignore: list[int] = field(default_factory=list)
+    parser: array[int] = field(default_factory=lambda: array("i"))
+
+    def __post_init__(self) -> None:
+        self.terminal_names: list[str] = []
+        self.rule_names: list[str] = []
+        self._encoder = Encoder()
+        self._terminals: list[int] = []
+        self._by_expression: dict[int, int] = {}
+        self._special: dict[int, tuple[int, ...]] = {}
+        self._automata: list[tuple[Sequence[Sequence[Edge]], int, int] | None] = []
+
+    def terminal(self, name: str, expression: Expression, *, shared: bool = True) -> int:
+        """The symbol of a terminal; equal expressions share one, and its first name, if they are `shared`."""
+        node = self._encoder.add(expression)
+        symbol = self._by_expression.get(node) if shared else None
+        if symbol is None:
+            symbol = self._by_expression[node] = self._add_terminal(name, node)
+        return symbol
+
+    def special(self, name: str, token_ids: Sequence[int]) -> int:
+        """The symbol of a terminal that is one of the special tokens `token_ids`."""
+        symbol = self._add_terminal(name, -1)
+        self._special[symbol] = tuple(token_ids)
+        return symbol
+
+    def _add_terminal(self, name: str, node: int) -> int:
+        self._terminals.append(node)
+        self.terminal_names.append(name)
+        return len(self._terminals) - 1
+
+    def rule(self, name: str) -> int:
+        """The symbol of a rule that is defined later."""
+        self.rule_names.append(name)
+        self._automata.append(None)
+        return -len(self._automata)
+
+    def define(self, rule: int, body: Body) -> None:
+        """Let `rule` stand for `body`."""
+        builder = _Automaton()
+        end = builder.state()
+        builder.edges[end].append(Edge(ACCEPT, end))
+        builder.build(body, 0, end)
+        self.define_automaton(rule, builder.without_empty_edges(), 0, builder.counters)
+
+    def define_automaton(
+        self, rule: int, states: Sequence[Sequence[Edge]], bits: int = 0, counters: int = 0
+    ) -> None:
+        """Let `rule` be an automaton: of each state its edges; the first state is 0.
+
+        An edge of the symbol `ACCEPT` ends the rule where its operations pass (its target is unused).
+        """
+        self._automata[-1 - rule] = states, bits, counters
+
+    def program(self) -> Program:
+        """What has been defined, as arrays. Raises GrammarError for a rule without definition."""
+        rules, states, edges, operations = (array("i") for _ in range(4))
+        places: dict[tuple[Operation, ...], tuple[int, int]] = {(): (0, 0)}
+        first = 0
+        for name, automaton in zip(self.rule_names, self._automata, strict=True):
+            if automaton is None:
+                raise GrammarError(f"the rule {name} is used but not defined")
+            of_states, bits, counters = automaton
+            rules.extend((first, bits, counters))
+            for outgoing in of_states:
+                states.append(len(edges) // 4)
+                for symbol, target, ops in outgoing:
+                    place = places.get(ops)
+                    if place is None:
+                        begin = len(operations)
+                        for operation in ops:
+                            operations.append(len(operation))
+                            operations.extend(operation)
+                        place = places[ops] = begin, len(operations)
+                    edges.extend((symbol, first + target, *place))
+            first += len(of_states)
+        states.append(len(edges) // 4)
+        special_starts, special_ids = array("i"), array("i")
+        for symbol in range(len(self._terminals)):
+            special_starts.append(len(special_ids))
+            special_ids.extend(self._special.get(symbol, ()))
+        special_starts.append(len(special_ids))
+        return Program(
+            array("i", self._encoder.code),
+            array("i", self._terminals),
+            special_starts,
+            special_ids,
+            rules,
+            states,
+            edges,
+            operations,
+            array("i", self.ignore),
+            self.parser,
+            -1 - self.start,
+            tuple(self.terminal_names),
+            tuple(self.rule_names),
+        )
+
+
+_NOTHING = ACCEPT + 1
+"""The symbol of an edge that reads nothing; none is left in a finished automaton."""
+
+
+class _Automaton:
+    """A rule's automaton while its body is read; state 0 is its beginning."""
+
+    def __init__(self) -> None:
+        self.edges: list[list[Edge]] = [[]]
+        self.counters = 0
+
+    def state(self) -> int:
+        self.edges.append([])
+        return len(self.edges) - 1
+
+    def link(self, start: int, end: int, *operations: Operation) -> None:
+        self.edges[start].append(Edge(_NOTHING, end, operations))
+
+    def build(self, body: Body, start: int, end: int, depth: int = 0) -> None:
+        """Add the paths of `body` from `start` to `end`."""
+        if isinstance(body, int):
+            self.edges[start].append(Edge(body, end))
+            return
+        if depth > MAX_NESTING:
+            raise GrammarError(f"a rule is nested more than {MAX_NESTING} deep")
+        if body[0] == "sequence":
+            if not body[1]:
+                self.link(start, end)
+            for item in body[1][:-1]:
+                middle = self.state()
+                self.build(item, start, middle, depth + 1)
+                start = middle
+            for item in body[1][-1:]:
+                self.build(item, start, end, depth + 1)
+        elif body[0] == "alternatives":
+            for item in body[1]:
+                self.build(item, start, end, depth + 1)
+        else:
+            item, low, high = body[1:]
+            self._repeat(item, low, high, start, end, depth)
+
+    def _repeat(self, item: Body, low: int, high: int | None, start: int, end: int, depth: int) -> None:
+        if high is not None and low > high:
+            return
+        before, after = self.state(), self.state()
+        if low == 0:
+            self.link(start, end)
+        if high == 0:
+            return
+        self.build(item, before, after, depth + 1)
+        if high == 1:
+            self.link(start, before)
+            self.link(after, end)
+        elif high is None and low <= 1:
+            self.link(start, before)
+            self.link(after, before)
+            self.link(after, end)
+        else:
+            counter = self.counters
+            self.counters += 1
+            again = saturate(counter, low) if high is None else count(counter, high)
+            self.link(start, before, reset(counter), again)
+            self.link(after, before, again)
+            self.link(after, end, at_least(counter, low), reset(counter))
+
+    def without_empty_edges(self) -> list[list[Edge]]:
+        """The states with edges that read nothing followed to where something is read."""
+        states: list[list[Edge]] = []
+        for start in range(len(self.edges)):
+            found: dict[Edge, None] = {}
+            seen: set[tuple[int, tuple[Operation, ...]]] = {(start, ())}
+            waiting: list[tuple[int, tuple[Operation, ...]]] = [(start, ())]
+            while waiting:
+                at, passed = waiting.pop()
+                for symbol, target, operations in self.edges[at]:
+                    ways = passed + operations
+                    if symbol != _NOTHING:
+                        found[Edge(symbol, target, ways)] = None
+                    elif (target, ways) not in seen and len(ways) <= 4 * (self.counters + 1):
+                        seen.add((target, ways))
+                        waiting.append((target, ways))
+            states.append(list(found))
+        return states

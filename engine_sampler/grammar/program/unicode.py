@@ -1,0 +1,325 @@
+"""Characters as bytes: sets of code points, and expressions and automata that read them as UTF-8.
+
+A set of code points is a tuple of ranges (first, last), sorted, disjoint, with gaps between them
+(`Ranges`). What belongs to a class comes from Python's own tables (`re`, `str`, `unicodedata`), is
+found out when first asked for, and is kept. No expression made here matches anything but valid UTF-8.
+"""
+
+from __future__ import annotations
+
+import re
+import unicodedata
+from collections.abc import Collection, Iterable
+from functools import lru_cache
+from itertools import groupby
+from typing import TypeAlias
+
+import numpy as np
+
+from ..errors import GrammarError, GrammarLimitError
+from .expression import Expression, byte_class, concat, repeat, union
+
+Ranges: TypeAlias = "tuple[tuple[int, int], ...]"
+Pieces: TypeAlias = "tuple[tuple[int, int, int], ...]"
+"""Ranges that lead somewhere: (first, last, target), sorted and disjoint."""
+
+LAST = 0x10FFFF
+EVERY: Ranges = ((0, LAST),)
+NEWLINE: Ranges = ((10, 10),)
+ASCII_DIGITS: Ranges = ((0x30, 0x39),)
+ASCII_WORD: Ranges = ((0x30, 0x39), (0x41, 0x5A), (0x5F, 0x5F), (0x61, 0x7A))
+ASCII_SPACE: Ranges = ((9, 13), (32, 32))
+ECMA_SPACE: Ranges = ((9, 13), (0x20, 0x20), (0xA0, 0xA0), (0x1680, 0x1680), (0x2000, 0x200A))
+ECMA_SPACE += ((0x2028, 0x2029), (0x202F, 0x202F), (0x205F, 0x205F), (0x3000, 0x3000), (0xFEFF, 0xFEFF))
+ECMA_LINE_END: Ranges = ((10, 10), (13, 13), (0x2028, 0x2029))
+
+
+def ranges(pieces: Iterable[tuple[int, int]]) -> Ranges:
+    """The set of all code points in `pieces`, which may overlap and have any order."""
+    found: list[tuple[int, int]] = []
+    for first, last in sorted(pieces):
+        if found and first <= found[-1][1] + 1:
+            if last > found[-1][1]:
+                found[-1] = found[-1][0], last
+        else:
+            found.append((first, last))
+    return tuple(found)
+
+
+def invert(of: Ranges) -> Ranges:
+    """All code points that are not in the set."""
+    found = []
+    begin = 0
+    for first, last in of:
+        if first > begin:
+            found.append((begin, first - 1))
+        begin = last + 1
+    if begin <= LAST:
+        found.append((begin, LAST))
+    return tuple(found)
+
+
+def overlap(a: Ranges, b: Ranges) -> bool:
+    """Whether the sets have a code point in common."""
+    i = j = 0
+    while i < len(a) and j < len(b):
+        if a[i][1] < b[j][0]:
+            i += 1
+        elif b[j][1] < a[i][0]:
+            j += 1
+        else:
+            return True
+    return False
+
+
+# Classes of characters.
+
+
+@lru_cache(maxsize=1)
+def _all_characters() -> str:
+    return np.arange(LAST + 1, dtype="<u4").tobytes().decode("utf-32-le", "surrogatepass")
+
+
+@lru_cache(maxsize=8)
+def _matched(pattern: str) -> Ranges:
+    return tuple((m.start(), m.end() - 1) for m in re.finditer(pattern, _all_characters()))
+
+
+def word(ascii_only: bool = False) -> Ranges:
+    r"""What `\w` matches in Python's `re`."""
+    return ASCII_WORD if ascii_only else _matched(r"\w+")
+
+
+def digit(ascii_only: bool = False) -> Ranges:
+    r"""What `\d` matches in Python's `re`."""
+    return ASCII_DIGITS if ascii_only else _matched(r"\d+")
+
+
+def space(ascii_only: bool = False) -> Ranges:
+    r"""What `\s` matches in Python's `re`."""
+    return ASCII_SPACE if ascii_only else _matched(r"\s+")
+
+
+_CATEGORIES = dict(
+    pair.split(":")
+    for pair in (
+        "letter:L cased_letter:LC uppercase_letter:Lu lowercase_letter:Ll titlecase_letter:Lt "
+        "modifier_letter:Lm other_letter:Lo mark:M combining_mark:M nonspacing_mark:Mn "
+        "spacing_mark:Mc enclosing_mark:Me number:N decimal_number:Nd digit:Nd letter_number:Nl "
+        "other_number:No punctuation:P punct:P connector_punctuation:Pc dash_punctuation:Pd "
+        "open_punctuation:Ps close_punctuation:Pe initial_punctuation:Pi final_punctuation:Pf "
+        "other_punctuation:Po symbol:S math_symbol:Sm currency_symbol:Sc modifier_symbol:Sk "
+        "other_symbol:So separator:Z space_separator:Zs line_separator:Zl paragraph_separator:Zp "
+        "other:C control:Cc cntrl:Cc format:Cf surrogate:Cs private_use:Co unassigned:Cn"
+    ).split()
+)
+_CATEGORIES.update({short.lower(): short for short in list(_CATEGORIES.values())})
+
+
+@lru_cache(maxsize=1)
+def _by_category() -> dict[str, list[tuple[int, int]]]:
+    found: dict[str, list[tuple[int, int]]] = {}
+    begin = 0
+    for name, group in groupby(map(unicodedata.category, _all_characters())):
+        end = begin + sum(1 for _ in group)
+        found.setdefault(name, []).append((begin, end - 1))
+        begin = end
+    return found
+
+
+@lru_cache(maxsize=64)
+def category(short: str) -> Ranges:
+    """The code points of a general category: "Lu", "L" (all that begin so), "LC" (cased letters)."""
+    wanted = ("Lu", "Ll", "Lt") if short == "LC" else (short,)
+    return ranges(piece for name, of in _by_category().items() if name.startswith(wanted) for piece in of)
+
+
+def named_property(name: str) -> Ranges:
+    r"""What `\p{name}` matches: a general category, short or long, or ASCII, Any, Assigned.
+
+    Raises GrammarError for a script or any other property: the standard library has no table of it.
+    """
+    key, _, value = name.partition("=")
+    wanted = value if key in ("gc", "General_Category") and value else name
+    plain = wanted.strip().replace(" ", "_").replace("-", "_").lower()
+    if plain in _CATEGORIES:
+        return category(_CATEGORIES[plain])
+    if plain == "any":
+        return EVERY
+    if plain == "ascii":
+        return ((0, 0x7F),)
+    if plain == "assigned":
+        return invert(category("Cn"))
+    raise GrammarError(
+        rf"\p{{{name[:40]}}} is not known: only general categories (such as L, Lu, Nd) and ASCII, Any, "
+        "Assigned are, no scripts"
+    )
+
+
+# Case.
+
+
+@lru_cache(maxsize=1)
+def _case_orbits() -> dict[int, tuple[int, ...]]:
+    """Of each code point that has another case: all code points that are equal to it but for case."""
+    text = "\n".join(_all_characters()[:0x20000].replace("\n", ""))  # one a line: no context for sigma
+    partners: dict[str, set[str]] = {}
+    folded = zip(text.split("\n"), text.lower().split("\n"), text.upper().split("\n"), strict=True)
+    for c, low, up in folded:
+        if c == low == up:
+            continue
+        group = {c, low[0] if c == "\u0130" else low, up}  # re's lower case of U+0130 is a plain i
+        for one in tuple(group):
+            group |= partners.get(one, set())
+        for one in group:
+            partners[one] = group
+    single = {c: tuple(ord(one) for one in group if len(one) == 1) for c, group in partners.items()}
+    return {ord(c): group for c, group in single.items() if len(c) == 1 and len(group) > 1}
+
+
+_ASCII_PARTNERS = ((0x49, (0x130, 0x131)), (0x4B, (0x212A,)), (0x53, (0x17F,)))
+"""Beyond ASCII: what equals I, K and S but for case."""
+
+
+def fold(of: Ranges, ascii_only: bool = False) -> Ranges:
+    """The set and all that equals a member of it but for case, as `re.IGNORECASE` has it."""
+    found = list(of)
+    for first, last, shift in (0x41, 0x5A, 32), (0x61, 0x7A, -32):
+        for a, b in of:
+            if a <= last and b >= first:
+                found.append((max(a, first) + shift, min(b, last) + shift))
+    if ascii_only:
+        return ranges(found)
+    if not of or of[-1][1] < 0x80:  # no need for the table
+        for capital, others in _ASCII_PARTNERS:
+            if any(a <= capital <= b for a, b in found):
+                found += ((c, c) for c in others)
+        return ranges(found)
+    orbits = _case_orbits()
+    for first, last in of:
+        if last - first < len(orbits):
+            inside: Iterable[int] = (c for c in range(first, last + 1) if c in orbits)
+        else:
+            inside = (c for c in orbits if first <= c <= last)
+        found += [(other, other) for c in inside for other in orbits[c]]
+    return ranges(found)
+
+
+# UTF-8.
+
+_LENGTHS = (
+    (0, 0x7F, 0, 0),
+    (0x80, 0x7FF, 6, 0xC0),
+    (0x800, 0xD7FF, 12, 0xE0),
+    (0xE000, 0xFFFF, 12, 0xE0),
+    (0x10000, LAST, 18, 0xF0),
+)
+"""First and last code point of a length of encoding, bits after the first byte, mark in that byte."""
+
+
+def _clipped(pieces: Pieces, first: int, last: int) -> Pieces:
+    return tuple((max(a, first), min(b, last), to) for a, b, to in pieces if a <= last and b >= first)
+
+
+def _children(pieces: Pieces, bits: int) -> dict[Pieces, int]:
+    """What may follow a byte that stands for all but the last `bits` bits: as a mask of those bytes."""
+    top = (1 << bits) - 1
+    found: dict[Pieces, int] = {}
+    partial: dict[int, list[tuple[int, int, int]]] = {}
+    for first, last, to in pieces:
+        low, high = first >> bits, last >> bits
+        begin, end = first & top, last & top
+        if begin or (low == high and end != top):
+            partial.setdefault(low, []).append((begin, end if low == high else top, to))
+            low += 1
+        if low <= high and end != top:
+            partial.setdefault(high, []).append((0, end, to))
+            high -= 1
+        if low <= high:
+            key = ((0, top, to),)
+            found[key] = found.get(key, 0) | (1 << high + 1) - (1 << low)
+    for place, rest in partial.items():
+        found[tuple(rest)] = found.get(tuple(rest), 0) | 1 << place
+    return found
+
+
+def _leads(pieces: Pieces) -> list[tuple[Pieces, int, int]]:
+    """What may follow each first byte: (rest, bits of the rest, mask of first bytes)."""
+    found: dict[tuple[Pieces, int], int] = {}
+    for first, last, bits, mark in _LENGTHS:
+        for rest, mask in _children(_clipped(pieces, first, last), bits).items():
+            found[rest, bits] = found.get((rest, bits), 0) | mask << mark
+    return [(*key, mask) for key, mask in found.items()]
+
+
+def _tail(pieces: Pieces, bits: int, made: dict[tuple[Pieces, int], Expression]) -> Expression:
+    if bits == 0:
+        return concat()
+    key = pieces, bits
+    if key not in made:
+        made[key] = union(
+            *(
+                concat(byte_class(mask << 0x80), _tail(rest, bits - 6, made))
+                for rest, mask in _children(pieces, bits - 6).items()
+            )
+        )
+    return made[key]
+
+
+@lru_cache(maxsize=1024)
+def characters(of: Ranges) -> Expression:
+    """One character of the set in UTF-8; surrogates, which have no UTF-8, are left out."""
+    made: dict[tuple[Pieces, int], Expression] = {}
+    pieces = tuple((first, last, 0) for first, last in of)
+    return union(*(concat(byte_class(mask), _tail(rest, bits, made)) for rest, bits, mask in _leads(pieces)))
+
+
+ANY_CHARACTER: Expression = characters(EVERY)
+TEXT: Expression = repeat(ANY_CHARACTER)
+"""Any valid UTF-8."""
+
+ByteState: TypeAlias = "tuple[bool, tuple[tuple[int, int, int], ...]]"
+
+
+MAX_BYTE_STATES = 16384
+"""The most states of an automaton over bytes."""
+
+
+def byte_automaton(states: Collection[tuple[bool, Pieces]]) -> tuple[ByteState, ...]:
+    """A deterministic automaton over characters as one over bytes.
+
+    states  of each state whether it accepts, and where its characters lead: (first, last, target)
+    Returns the states as `expression.automaton` takes them; the given ones come first. Raises
+    GrammarLimitError.
+    """
+    made: list[ByteState] = [(False, ())] * len(states)
+    inner: dict[tuple[Pieces, int], int] = {}
+
+    def target(rest: Pieces, bits: int) -> int:
+        if bits == 0:
+            return rest[0][2]
+        key = rest, bits
+        if key not in inner:
+            inner[key] = len(made)
+            if len(made) >= MAX_BYTE_STATES:
+                raise GrammarLimitError(f"a pattern needs an automaton of over {MAX_BYTE_STATES} states")
+            made.append((False, ()))
+            below = _children(rest, bits - 6).items()
+            made[inner[key]] = False, _edges((mask << 0x80, target(on, bits - 6)) for on, mask in below)
+        return inner[key]
+
+    for number, (accepts, pieces) in enumerate(states):
+        made[number] = accepts, _edges((mask, target(rest, bits)) for rest, bits, mask in _leads(pieces))
+    return tuple(made)
+
+
+def _edges(moves: Iterable[tuple[int, int]]) -> tuple[tuple[int, int, int], ...]:
+    """Moves (mask of bytes, target) as ranges of bytes, sorted."""
+    found = []
+    for mask, to in moves:
+        while mask:
+            low = (mask & -mask).bit_length() - 1
+            run = (~(mask >> low) & -~(mask >> low)).bit_length() - 1
+            found.append((low, low + run - 1, to))
+            mask &= -1 << (low + run)
+    return tuple(sorted(found))

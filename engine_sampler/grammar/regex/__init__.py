@@ -1,0 +1,1 @@
+"""Regular expressions in Python's and ECMAScript's syntax, read into terminals."""

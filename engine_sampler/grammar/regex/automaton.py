@@ -1,0 +1,122 @@
+"""Automata over kinds of characters, made small and turned into automata over bytes."""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Iterable, Sequence
+from itertools import pairwise
+from typing import Any, TypeAlias
+
+from ..program.expression import EMPTY, Expression, automaton
+from ..program.reaching import reaching
+from ..program.unicode import EVERY, LAST, Pieces, Ranges, byte_automaton
+
+State: TypeAlias = "tuple[frozenset[Any], dict[int, int]]"
+"""The conditions on which it accepts, and the state to which each atom leads."""
+
+MAX_MERGED = 128
+"""Equal states are merged in automata of up to this many; the time for it grows with their square."""
+
+_SURROGATES = (0xD800, 0xDFFF)
+
+
+class Alphabet:
+    """All characters in as few kinds (atoms, counted from 0) as some sets tell apart.
+
+    size  number of atoms
+    """
+
+    def __init__(self, sets: Iterable[Ranges]) -> None:
+        kinds = list(dict.fromkeys((EVERY, *sets)))
+        self._kinds = {of: i for i, of in enumerate(kinds)}
+        self._masks: dict[int, int] = {}
+        self.segments: list[tuple[int, int, int]] = []
+        changes: dict[int, int] = {_SURROGATES[0]: 0, _SURROGATES[1] + 1: 0, LAST + 1: 0}
+        for i, of in enumerate(kinds):
+            for first, last in of:
+                changes[first] = changes.get(first, 0) ^ 1 << i
+                changes[last + 1] = changes.get(last + 1, 0) ^ 1 << i
+        mask = 0
+        places = sorted(changes)
+        for first, end in pairwise(places):
+            mask ^= changes[first]
+            if first != _SURROGATES[0]:
+                atom = self._masks.setdefault(mask, len(self._masks))
+                self.segments.append((first, end - 1, atom))
+        self.size = len(self._masks)
+
+    def atoms(self, of: Ranges) -> frozenset[int]:
+        """The atoms of a set that the alphabet was made for."""
+        bit = 1 << self._kinds[of]
+        return frozenset(atom for mask, atom in self._masks.items() if mask & bit)
+
+    def pieces(self, edges: dict[int, int]) -> Pieces:
+        """Where characters lead if atoms lead so."""
+        found: list[tuple[int, int, int]] = []
+        for first, last, atom in self.segments:
+            to = edges.get(atom)
+            if to is None:
+                continue
+            if found and found[-1][1] == first - 1 and found[-1][2] == to:
+                found[-1] = found[-1][0], last, to
+            else:
+                found.append((first, last, to))
+        return tuple(found)
+
+
+def expression_of(states: Sequence[State], condition: Hashable, alphabet: Alphabet) -> Expression:
+    """The texts after which the states, from the first on, accept on `condition`.
+
+    Raises GrammarLimitError.
+    """
+    live = _live(states, condition)
+    if 0 not in live:
+        return EMPTY
+    order = {old: new for new, old in enumerate(sorted(live))}
+    kept = [
+        (condition in ends, {atom: order[to] for atom, to in edges.items() if to in order})
+        for ends, edges in (states[old] for old in order)
+    ]
+    if len(kept) <= MAX_MERGED:
+        kept = _merged(kept)
+    return automaton(byte_automaton(_Characters(kept, alphabet)))
+
+
+class _Characters(Sequence["tuple[bool, Pieces]"]):
+    """The states with characters for atoms, each made when it is asked for: together they can be large."""
+
+    def __init__(self, states: list[tuple[bool, dict[int, int]]], alphabet: Alphabet) -> None:
+        self._states = states
+        self._alphabet = alphabet
+
+    def __len__(self) -> int:
+        return len(self._states)
+
+    def __getitem__(self, index: Any) -> Any:
+        accepts, edges = self._states[index]
+        return accepts, self._alphabet.pieces(edges)
+
+
+def _live(states: Sequence[State], condition: Hashable) -> set[int]:
+    """The states from which one that accepts can be reached."""
+    steps = ((number, to) for number, (_, edges) in enumerate(states) for to in edges.values())
+    return reaching(steps, (number for number, (ends, _) in enumerate(states) if condition in ends))
+
+
+def _merged(states: list[tuple[bool, dict[int, int]]]) -> list[tuple[bool, dict[int, int]]]:
+    """The same automaton with equal states made one; the first stays the first."""
+    kinds = [int(accepts) for accepts, _ in states]
+    count = 0
+    while count != len(set(kinds)):
+        count = len(set(kinds))
+        found: dict[tuple[int, frozenset[tuple[int, int]]], int] = {}
+        kinds = [
+            found.setdefault(
+                (kinds[number], frozenset((atom, kinds[to]) for atom, to in edges.items())), len(found)
+            )
+            for number, (_, edges) in enumerate(states)
+        ]
+    first = {kind: number for number, kind in reversed(list(enumerate(kinds)))}
+    return [
+        (states[number][0], {atom: kinds[to] for atom, to in states[number][1].items()})
+        for _, number in sorted(first.items())
+    ]

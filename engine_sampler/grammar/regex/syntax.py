@@ -1,0 +1,214 @@
+r"""Patterns as written by people, in the form that Python's parser of regular expressions reads.
+
+ECMAScript's syntax is rewritten; in both dialects `\p{..}` is. A set that Python's syntax has no
+words for is written as a lone surrogate, which no text contains, and `Source.sets` says what it
+stands for.
+"""
+
+from __future__ import annotations
+
+import re
+from bisect import bisect_right
+from dataclasses import dataclass, field
+
+from ..errors import GrammarError
+from ..program import unicode
+from ..program.unicode import Ranges
+
+_FIRST_STAND_IN = 0xDC00
+_MAX_STAND_INS = 0x400
+
+
+@dataclass
+class Source:
+    """A pattern on its way to the parser."""
+
+    pattern: str
+    sets: dict[int, Ranges] = field(default_factory=dict)
+    pieces: list[str] = field(default_factory=list)
+    _codes: dict[Ranges, int] = field(default_factory=dict)
+    _length: int = 0
+    _places: list[tuple[int, int]] = field(default_factory=list)
+
+    def add(self, text: str, origin: int) -> None:
+        """Append `text`, which stands for what is at `origin` in the pattern."""
+        self._places.append((self._length, origin))
+        self._length += len(text)
+        self.pieces.append(text)
+
+    @property
+    def text(self) -> str:
+        """What the parser is to read."""
+        return "".join(self.pieces)
+
+    def stand_in(self, of: Ranges) -> str:
+        """A character that stands for the set."""
+        code = self._codes.get(of)
+        if code is None:
+            if len(self._codes) == _MAX_STAND_INS:
+                raise GrammarError(f"a pattern has more than {_MAX_STAND_INS} kinds of classes")
+            code = self._codes[of] = _FIRST_STAND_IN + len(self._codes)
+            self.sets[code] = of
+        return chr(code)
+
+    def error(self, text: str, origin: int) -> GrammarError:
+        """An error at a place of the pattern."""
+        line = self.pattern.count("\n", 0, origin) + 1
+        return GrammarError(text, line, origin - self.pattern.rfind("\n", 0, origin))
+
+    def error_at(self, text: str, place: int) -> GrammarError:
+        """An error at a place of what the parser read."""
+        text = re.sub("[\udc00-\udfff]", "a class", text)
+        found = bisect_right(self._places, (place, len(self.pattern))) - 1
+        start, origin = self._places[found] if found >= 0 else (0, 0)
+        longest = self._places[found + 1][1] - 1 if found + 1 < len(self._places) else len(self.pattern)
+        return self.error(text, min(origin + place - start, max(longest, origin)))
+
+    def property(self, letter: str, name: str, origin: int) -> str:
+        r"""What `\p{name}` or `\P{name}` is written as."""
+        try:
+            of = unicode.named_property(name)
+        except GrammarError as error:
+            raise self.error(str(error), origin) from None
+        return self.stand_in(unicode.invert(of) if letter == "P" else of)
+
+
+def read(pattern: str, ecma: bool) -> Source:
+    """The pattern for Python's parser. Raises GrammarError for what cannot be written so."""
+    source = Source(pattern)
+    if any("\ud800" <= c <= "\udfff" for c in pattern):
+        raise GrammarError("a pattern holds half of a surrogate pair")
+    if ecma:
+        _Ecma(source).read()
+    else:
+        _read_python(source)
+    return source
+
+
+_PROPERTY = re.compile(r"\\(?:([pP])\{([^{}]*)\}|.)", re.DOTALL)
+_SURROGATE = re.compile(r"\\(?:u|U0000)[dD][89a-fA-F]")
+
+
+def _read_python(source: Source) -> None:
+    pattern = source.pattern
+    end = 0
+    if "\\p{" in pattern or "\\P{" in pattern:
+        if _SURROGATE.search(pattern):
+            raise GrammarError("half of a surrogate pair beside a class of characters")
+        for found in _PROPERTY.finditer(pattern):
+            if found[1]:
+                source.add(pattern[end : found.start()], end)
+                source.add(source.property(found[1], found[2], found.start()), found.start())
+                end = found.end()
+    source.add(pattern[end:], end)
+
+
+_ESCAPE = re.compile(
+    r"""\\(?:
+        u(?P<high>[dD][89abAB][0-9a-fA-F]{2})\\u(?P<low>[dD][c-fC-F][0-9a-fA-F]{2})
+      | (?:u\{(?P<long>0*[0-9a-fA-F]{1,6})\} | u(?P<four>[0-9a-fA-F]{4}) | x(?P<two>[0-9a-fA-F]{2}))
+      | c(?P<control>[A-Za-z])
+      | (?P<property>[pP])\{(?P<name>[^{}]*)\}
+      | (?P<class>[dDwWsS])
+      | (?P<zero>0)(?![0-9])
+      | (?P<plain>[fnrtv] | [^0-9A-Za-z])
+      | (?P<other>.)
+    )""",
+    re.VERBOSE | re.DOTALL,
+)
+_COUNT = re.compile(r"\{[0-9]+(?:,[0-9]*)?\}")
+_GROUP_NAME = re.compile(r"\(\?<[^=!>][^>]*>")
+_CLASSES = {"d": unicode.ASCII_DIGITS, "w": unicode.ASCII_WORD, "s": unicode.ECMA_SPACE}
+_ANCHORS = {"b": r"\b", "B": r"\B", "A": r"\A", "Z": r"\Z", "z": r"\Z"}
+_CLASS_ESCAPE = re.compile(r"\\(?:[dDwWsS]|[pP]\{)")
+
+
+class _Ecma:
+    """Rewrites ECMAScript's syntax, read leniently: what Python's `re` has beside it may be used."""
+
+    def __init__(self, source: Source) -> None:
+        self.source = source
+        self.pattern = source.pattern
+        self.at = 0
+
+    def read(self) -> None:
+        while self.at < len(self.pattern):
+            start, c = self.at, self.pattern[self.at]
+            if c == "\\":
+                self.source.add(self._escape(in_class=False), start)
+            elif c == "[":
+                self._class()
+            elif c == "{":
+                count = _COUNT.match(self.pattern, start)
+                self._take(count[0] if count else r"\{", len(count[0]) if count else 1)
+            elif c == "(" and (name := _GROUP_NAME.match(self.pattern, start)):
+                self._take("(", len(name[0]))
+            else:
+                self._take(c, 1)
+
+    def _take(self, text: str, length: int) -> None:
+        self.source.add(text, self.at)
+        self.at += length
+
+    def _class(self) -> None:
+        start = self.at
+        negative = self.pattern.startswith("[^", start)
+        body = start + 1 + negative
+        if self.pattern.startswith("]", body):  # [] is nothing, [^] is anything
+            of = unicode.EVERY if negative else ()
+            self._take(self.source.stand_in(of), body + 1 - start)
+            return
+        self._take("[^" if negative else "[", body - start)
+        after_class = True  # a hyphen here cannot be in the middle of a range
+        while (c := self.pattern[self.at : self.at + 1]) != "]":
+            if not c:
+                raise self.source.error("unterminated character set", start)
+            here = self.at
+            if c == "\\":
+                after_class = bool(_CLASS_ESCAPE.match(self.pattern, here))
+                self.source.add(self._escape(in_class=True), here)
+                continue
+            if c == "-" and (after_class or _CLASS_ESCAPE.match(self.pattern, here + 1)):
+                c = r"\-"
+            after_class = False
+            self._take("\\" + c if c in "[&|~" else c, 1)
+        self._take("]", 1)
+
+    def _escape(self, in_class: bool) -> str:
+        start = self.at
+        found = _ESCAPE.match(self.pattern, start)
+        if found is None:
+            raise self.source.error("bad escape (end of pattern)", start)
+        self.at = found.end()
+        if found["high"]:
+            return _code(0x10000 + (int(found["high"], 16) - 0xD800 << 10) + int(found["low"], 16) - 0xDC00)
+        if digits := found["long"] or found["four"] or found["two"]:
+            code = int(digits, 16)
+            if code > unicode.LAST:
+                raise self.source.error("no such code point", start)
+            return self.source.stand_in(()) if 0xD800 <= code <= 0xDFFF else _code(code)
+        if found["control"]:
+            return _code(ord(found["control"]) & 31)
+        if found["property"]:
+            return self.source.property(found["property"], found["name"], start)
+        if letter := found["class"]:
+            of = _CLASSES[letter.lower()]
+            return self.source.stand_in(of if letter.islower() else unicode.invert(of))
+        if found["zero"]:
+            return r"\x00"
+        if found["plain"]:
+            return found[0]
+        return self._other(found["other"], in_class, start)
+
+    def _other(self, letter: str, in_class: bool, start: int) -> str:
+        if in_class and letter == "b":
+            return r"\x08"
+        if not in_class and letter in _ANCHORS:
+            return _ANCHORS[letter]
+        if not in_class and letter in "k123456789":
+            raise self.source.error("a backreference cannot be matched token by token", start)
+        raise self.source.error(f"bad escape \\{letter}", start)
+
+
+def _code(code: int) -> str:
+    return f"\\U{code:08x}"

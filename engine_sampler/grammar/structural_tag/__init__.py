@@ -1,0 +1,1 @@
+"""Structural tags: free text with tool calls and the like, whose contents have schemas."""

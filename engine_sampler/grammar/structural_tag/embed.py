@@ -1,0 +1,160 @@
+"""A finished grammar as a part of another one."""
+
+from __future__ import annotations
+
+from array import array
+from collections.abc import Iterator, Sequence
+
+from ..program.expression import (
+    AUTOMATON,
+    CLASS,
+    CONCAT,
+    EPSILON,
+    GUARD,
+    LITERAL,
+    NOT,
+    REPEAT,
+    UNION,
+    Expression,
+    automaton,
+    concat,
+    guard,
+    repeat,
+    union,
+)
+from ..program.rules import ACCEPT, Edge, Operation, Program, Rules, sequence
+
+
+def embed(program: Program, rules: Rules) -> int:
+    """Add the rules of `program` to `rules`, and return the symbol of its start.
+
+    What the program ignores is read around its own terminals, and nowhere else: as long a stretch of
+    white space, or of the rest of a line, as there is.
+    """
+    found = _Embedding(program, rules)
+    found.define()
+    return found.start
+
+
+class _Embedding:
+    def __init__(self, program: Program, rules: Rules) -> None:
+        self._program, self._rules = program, rules
+        self._expressions = expressions(program)
+        names = program.rule_names or ("rule",) * (len(program.rules) // 3)
+        self._symbols = [rules.rule(name) for name in names]
+        self._skip = self._skipped()
+        self._terminals: dict[int, int] = {}
+        self._operations: dict[tuple[int, int], tuple[Operation, ...]] = {}
+        self.start = self._symbols[program.start]
+        if self._skip is not None:
+            self.start = rules.rule("embedded")
+            rules.define(self.start, sequence(self._symbols[program.start], self._skip))
+
+    def _skipped(self) -> int | None:
+        """The terminal of all that may be ignored at one place."""
+        if not self._program.ignore:
+            return None
+        ways = (_whole(self._expressions[self._program.terminals[symbol]]) for symbol in self._program.ignore)
+        return self._rules.terminal("IGNORED", repeat(union(*ways)))
+
+    def define(self) -> None:
+        """Give each rule its automaton."""
+        starts = self._program.rules[::3]
+        ends = [*starts[1:], len(self._program.states) - 1]
+        for rule, symbol in enumerate(self._symbols):
+            first, bits, counters = self._program.rules[3 * rule : 3 * rule + 3]
+            states = [list(self._edges(state, first)) for state in range(starts[rule], ends[rule])]
+            self._rules.define_automaton(symbol, states, bits, counters)
+
+    def _edges(self, state: int, first: int) -> Iterator[Edge]:
+        edges = self._program.edges
+        for at in range(4 * self._program.states[state], 4 * self._program.states[state + 1], 4):
+            symbol, target, begin, end = edges[at : at + 4]
+            yield Edge(self._symbol(symbol), target - first, self._operations_at(begin, end))
+
+    def _symbol(self, symbol: int) -> int:
+        if symbol == ACCEPT:
+            return symbol
+        if symbol < 0:
+            return self._symbols[-1 - symbol]
+        if symbol not in self._terminals:
+            self._terminals[symbol] = self._terminal(symbol)
+        return self._terminals[symbol]
+
+    def _terminal(self, symbol: int) -> int:
+        program, rules = self._program, self._rules
+        name = program.terminal_names[symbol] if program.terminal_names else "TERMINAL"
+        node = program.terminals[symbol]
+        if node < 0:
+            ids = program.special_ids[program.special_starts[symbol] : program.special_starts[symbol + 1]]
+            found = rules.special(name, ids)
+        else:
+            found = rules.terminal(name, self._expressions[node])
+        if self._skip is None:
+            return found
+        after = rules.rule(name)
+        rules.define(after, sequence(self._skip, found))
+        return after
+
+    def _operations_at(self, begin: int, end: int) -> tuple[Operation, ...]:
+        found = self._operations.get((begin, end))
+        if found is None:
+            code, at, several = self._program.operations, begin, []
+            while at < end:
+                several.append(tuple(code[at + 1 : at + 1 + code[at]]))
+                at += 1 + code[at]
+            found = self._operations[begin, end] = tuple(several)
+        return found
+
+
+def _whole(part: Expression) -> Expression:
+    """`part` where it is as long as it can be, if what it ends in is an endless repetition."""
+    if part[0] == UNION:
+        return union(*map(_whole, part[1]))
+    last = part[1][-1] if part[0] == CONCAT else part
+    if last[0] == REPEAT and last[3] is None:
+        return concat(part, guard(EPSILON, last[1]))
+    return part
+
+
+def expressions(program: Program) -> list[Expression]:
+    """The expressions of a program, by their numbers: what `expression.Encoder` wrote, read again."""
+    code, at = program.expressions, 0
+    found: list[Expression] = []
+    while at < len(code):
+        node, at = _node(code, at, found)
+        found.append(node)
+    return found
+
+
+def _node(code: array[int], at: int, known: Sequence[Expression]) -> tuple[Expression, int]:
+    """The expression whose code begins at `at`, and where that ends."""
+    kind, at = code[at], at + 1
+    if kind == CLASS:
+        words = (word & 0xFFFFFFFF for word in code[at : at + 8])
+        return (kind, sum(word << 32 * place for place, word in enumerate(words))), at + 8
+    if kind == REPEAT:
+        child, low, high = code[at : at + 3]
+        return (kind, known[child], low, None if high < 0 else high), at + 3
+    if kind == NOT:
+        return (kind, known[code[at]]), at + 1
+    if kind == GUARD:
+        return (kind, known[code[at]], known[code[at + 1]]), at + 2
+    count, at = code[at], at + 1
+    if kind == AUTOMATON:
+        return _states(code, at, count)
+    members = code[at : at + count]
+    if kind == LITERAL:
+        return (kind, bytes(members.tolist())), at + count
+    return (kind, tuple(known[child] for child in members)), at + count
+
+
+def _states(code: array[int], at: int, count: int) -> tuple[Expression, int]:
+    states = []
+    for _ in range(count):
+        accepts, ranges = bool(code[at]), code[at + 1]
+        end = at + 2 + 3 * ranges
+        flat = code[at + 2 : end]
+        states.append((accepts, tuple(zip(flat[::3], flat[1::3], flat[2::3], strict=True))))
+        at = end
+    return automaton(tuple(states)), at

@@ -1,0 +1,470 @@
+"""Structural tags: texts of which some parts, such as tool calls, are held to a form.
+
+Two ways to write them, as engines have them, a dict or JSON text:
+
+    {"type": "structural_tag", "triggers": ["<tool"],
+     "structures": [{"begin": "<tool=add>", "schema": {...}, "end": "</tool>"}]}
+
+    {"type": "structural_tag", "format": {"type": "triggered_tags", ...}}
+
+The first is short for `triggered_tags` over tags that hold `json_schema`. A format is a dict; its `type`:
+
+    const_string        value: this text
+    json_schema         json_schema: a JSON value; white space inside of it only, keys in any order
+    grammar             grammar: what a grammar in Lark's language says
+    regex               pattern: what a regular expression in Python's syntax matches
+    qwen_xml_parameter  json_schema: its members as `<parameter=name>value</parameter>` (see `tags_xml`);
+                        so is json_schema with the style "qwen_xml"
+    any_text            excludes: any text in which these do not occur; max_chars: at most so long
+    token               token: one special token, by its name or its id
+    sequence, or        elements: one after the other; any one of them
+    optional, plus, star, repeat    content, and for repeat min and max (-1: without end)
+    tag                 begin, content, end: one after the other. begin and end are texts, or token formats;
+                        end may be a list: any one of them
+    triggered_tags      triggers, tags: any text; behind a trigger one of the tags that begin with it must
+                        follow, then text again. at_least_one: a tag comes first, without text before it;
+                        stop_after_first: nothing follows the first tag; excludes: not in the text
+    token_triggered_tags    trigger_tokens, tags that begin with those tokens; otherwise the same
+    tags_with_separator     tags, separator: tags one after the other, nothing else. at_least_one,
+                        stop_after_first: one or more, one at most
+    dispatch            rules, pairs of a text and a format: any text; behind one of the texts its format
+                        must follow. loop: then text again (default true); excludes: not in the text
+
+Text is valid UTF-8. Inside of a tag, text that comes last stops where the tag's end first occurs. Where
+one trigger completes another, what follows may be a tag of either. Texts stand for themselves even where a
+special token has their name: a special token is never part of a text, so ask for it by a token format.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from typing import Any, NamedTuple, TypeAlias
+
+from ..errors import GrammarError, GrammarLimitError
+from ..lark.grammar import rules_from_lark
+from ..program.expression import Expression, literal
+from ..program.rules import Body, Rules, alternatives, repeated, sequence
+from ..regex.pattern import expression
+from ..schema import add_schema
+from .embed import embed
+from .fields import NEEDED, Fields, texts
+from .text import bounded_text, encoded, free_text, separate, text_until
+from .xml import add_parameters
+
+MAX_DEPTH = 50
+"""The deepest nesting of formats."""
+
+MAX_FORMATS = 2_000
+"""The most formats of one structural tag."""
+
+MAX_WATCHED = 20_000
+"""The most characters of triggers that overlap, times their number."""
+
+MAX_LARK = 100_000
+"""The most characters of all grammars in one structural tag."""
+
+Ends: TypeAlias = "frozenset[str]"
+"""The texts, one of which ends what is built; empty where it just ends."""
+
+NOWHERE: Ends = frozenset()
+_TAGS = {"at_least_one": (bool, False), "stop_after_first": (bool, False)}
+
+
+def rules_from_tag(tag: Mapping[str, Any] | str, *, special_tokens: Mapping[str, int]) -> Rules:
+    """The texts that a structural tag allows, as rules.
+
+    tag             see above
+    special_tokens  ids of special tokens by name
+
+    Raises GrammarError for what is no structural tag, with the place in it, GrammarLimitError, and
+    UnsupportedKeywordError for a JSON Schema in it.
+    """
+    rules = Rules()
+    rules.start = _Builder(rules, special_tokens).build(_format_of(_read(tag)), "format")
+    return rules
+
+
+def _read(tag: Any) -> Mapping[str, Any]:
+    if isinstance(tag, str):
+        try:
+            tag = json.loads(tag)
+        except RecursionError:
+            raise GrammarLimitError("the structural tag is nested too deep") from None
+        except ValueError as error:
+            raise GrammarError(f"the structural tag is no JSON: {error}") from None
+    if not isinstance(tag, dict) or tag.get("type", "structural_tag") != "structural_tag":
+        raise GrammarError('a structural tag is an object of the type "structural_tag"')
+    return tag
+
+
+def _format_of(tag: Mapping[str, Any]) -> Any:
+    """The format of a structural tag, also of one in the older form."""
+    if "structures" not in tag:
+        return Fields(tag, "the structural tag").take(type=(str, ""), format=(dict, NEEDED))[1]
+    fields = Fields(tag, "the structural tag")
+    _, structures, triggers = fields.take(type=(str, ""), structures=(list, NEEDED), triggers=(list, NEEDED))
+    tags = []
+    for number, one in enumerate(structures):
+        begin, schema, end = Fields(one, f"structures[{number}]").take(
+            begin=(str, NEEDED), schema=((dict, bool, str), NEEDED), end=(str, NEEDED)
+        )
+        tags.append({"begin": begin, "content": {"type": "json_schema", "json_schema": schema}, "end": end})
+    return {"type": "triggered_tags", "triggers": triggers, "tags": tags}
+
+
+class _Way(NamedTuple):
+    """What may interrupt a text: what it begins with, and what must follow that."""
+
+    begin: str
+    rest: Body
+
+
+class _Builder:
+    """Makes the rules of formats, each of which becomes a rule."""
+
+    def __init__(self, rules: Rules, special_tokens: Mapping[str, int]) -> None:
+        self._rules, self._special_tokens = rules, special_tokens
+        self._formats = self._lark = self._depth = self._watched = 0
+        self._schemas: dict[tuple[str, str], int] = {}
+        self._specials: dict[str | int, int] = {}
+
+    def build(self, given: Any, path: str, ends: Ends = NOWHERE, kind: str | None = None) -> int:
+        """The symbol of the format `given` with one of `ends` behind it.
+
+        kind  the type of a format that need not say it
+        """
+        self._formats += 1
+        if self._formats > MAX_FORMATS:
+            raise GrammarLimitError(f"the structural tag has more than {MAX_FORMATS} formats")
+        if self._depth == MAX_DEPTH:
+            raise GrammarLimitError(
+                f"the formats of the structural tag are nested more than {MAX_DEPTH} deep"
+            )
+        fields = Fields(given, path)
+        kind = given.get("type", kind)
+        make = _KINDS.get(kind) if isinstance(kind, str) else None
+        if make is None:
+            raise GrammarError(f"{path} is of the type {kind!r}, allowed are {', '.join(_KINDS)}")
+        self._depth += 1
+        try:
+            body = make(self, Fields({k: v for k, v in given.items() if k != "type"}, fields.path), ends)
+        finally:
+            self._depth -= 1
+        rule = self._rules.rule(str(kind))
+        self._rules.define(rule, body)
+        return rule
+
+    # --- What has no formats in it: the end comes behind it ---
+
+    def const_string(self, fields: Fields, ends: Ends) -> Body:
+        (value,) = fields.take(value=(str, NEEDED))
+        return sequence(self._text(value), self._any(ends))
+
+    def json_schema(self, fields: Fields, ends: Ends) -> Body:
+        schema, style, _, space, excludes = fields.take(
+            json_schema=((dict, bool, str), NEEDED),
+            style=(str, "json"),
+            any_order=(bool, False),
+            max_whitespace_cnt=(int, None),
+            excludes=(list, []),
+        )
+        if style not in ("json", "qwen_xml"):
+            raise GrammarError(f"{fields.path}.style is {style!r}, allowed are json and qwen_xml")
+        if space is not None or excludes:
+            name = "excludes" if excludes else "max_whitespace_cnt"
+            raise GrammarError(f"{fields.path} has the field {name!r}, which is not supported")
+        return sequence(self._schema(schema, style, fields.path), self._any(ends))
+
+    def qwen_xml_parameter(self, fields: Fields, ends: Ends) -> Body:
+        (schema,) = fields.take(json_schema=((dict, bool, str), NEEDED))
+        return sequence(self._schema(schema, "qwen_xml", fields.path), self._any(ends))
+
+    def _schema(self, schema: Any, style: str, path: str) -> int:
+        """The symbol of a schema; equal ones share one."""
+        try:
+            key = style, schema if isinstance(schema, str) else json.dumps(schema)
+            if key not in self._schemas:
+                add = add_schema if style == "json" else add_parameters
+                self._schemas[key] = add(schema, self._rules)
+        except GrammarError as error:
+            raise type(error)(f"{path}: {error}") from error
+        except RecursionError:
+            raise GrammarLimitError(f"{path}: the schema is nested too deep") from None
+        return self._schemas[key]
+
+    def grammar(self, fields: Fields, ends: Ends) -> Body:
+        (text,) = fields.take(grammar=(str, NEEDED))
+        self._lark += len(text)
+        if self._lark > MAX_LARK:
+            raise GrammarLimitError(f"the grammars of a structural tag have more than {MAX_LARK} characters")
+        try:
+            given = rules_from_lark(text, special_tokens=self._special_tokens, schema_rules=add_schema)
+        except GrammarError as error:
+            raise type(error)(f"{fields.path}: {error}") from error
+        return sequence(embed(given.program(), self._rules), self._any(ends))
+
+    def regex(self, fields: Fields, ends: Ends) -> Body:
+        (pattern,) = fields.take(pattern=(str, NEEDED))
+        try:
+            found = expression(pattern)
+        except GrammarError as error:
+            raise type(error)(f"{fields.path}: {error}") from error
+        return sequence(self._rules.terminal("PATTERN", found), self._any(ends))
+
+    def token(self, fields: Fields, ends: Ends) -> Body:
+        (token,) = fields.take(token=((str, int), NEEDED))
+        return sequence(self._special(token, f"{fields.path}.token"), self._any(ends))
+
+    def any_text(self, fields: Fields, ends: Ends) -> Body:
+        given, most, tokens = fields.take(excludes=(list, []), max_chars=(int, None), max_tokens=(int, None))
+        if tokens is not None:
+            raise GrammarError(f"{fields.path} has the field 'max_tokens', which is not supported")
+        if most is not None and most < 0:
+            raise GrammarError(f"{fields.path}.max_chars is {most}, allowed are 0 and more")
+        excludes = texts(given, f"{fields.path}.excludes")
+        text = text_until(ends, NOWHERE, excludes, most) if ends else bounded_text(excludes, most)
+        return self._rules.terminal("TEXT", text)
+
+    # --- What is made of formats ---
+
+    def sequence(self, fields: Fields, ends: Ends) -> Body:
+        (elements,) = fields.take(elements=(list, NEEDED))
+        if not elements:
+            return self._any(ends)
+        last = len(elements) - 1
+        return sequence(
+            *(
+                self.build(one, f"{fields.path}.elements[{i}]", ends if i == last else NOWHERE)
+                for i, one in enumerate(elements)
+            )
+        )
+
+    def choice(self, fields: Fields, ends: Ends) -> Body:
+        (elements,) = fields.take(elements=(list, NEEDED))
+        if not elements:
+            raise GrammarError(f"{fields.path}.elements is empty")
+        return alternatives(
+            *(self.build(one, f"{fields.path}.elements[{i}]", ends) for i, one in enumerate(elements))
+        )
+
+    def optional(self, fields: Fields, ends: Ends) -> Body:
+        (content,) = fields.take(content=(dict, NEEDED))
+        return alternatives(self.build(content, f"{fields.path}.content", ends), self._any(ends))
+
+    def plus(self, fields: Fields, ends: Ends) -> Body:
+        return self._repeated(fields, ends, fields.take(content=(dict, NEEDED))[0], 1, None)
+
+    def star(self, fields: Fields, ends: Ends) -> Body:
+        return self._repeated(fields, ends, fields.take(content=(dict, NEEDED))[0], 0, None)
+
+    def repeat(self, fields: Fields, ends: Ends) -> Body:
+        low, high, content = fields.take(min=(int, NEEDED), max=(int, NEEDED), content=(dict, NEEDED))
+        if low < 0 or high < -1 or 0 <= high < low or max(low, high) > 2**31 - 1:
+            raise GrammarError(
+                f"{fields.path} repeats {low} to {high} times, allowed are 0 <= min <= max, or max -1"
+            )
+        return self._repeated(fields, ends, content, low, None if high < 0 else high)
+
+    def _repeated(self, fields: Fields, ends: Ends, content: Any, low: int, high: int | None) -> Body:
+        return sequence(repeated(self.build(content, f"{fields.path}.content"), low, high), self._any(ends))
+
+    def tag(self, fields: Fields, ends: Ends) -> Body:
+        begin, rest = self._tag(fields)
+        return sequence(self._begin(begin, fields.path), rest, self._any(ends))
+
+    def _tag(self, fields: Fields) -> tuple[Any, Body]:
+        """What a tag begins with, and what follows that."""
+        begin, content, end = fields.take(
+            begin=((str, dict), NEEDED), content=(dict, NEEDED), end=((str, list, dict), NEEDED)
+        )
+        path = f"{fields.path}.content"
+        if isinstance(end, dict):
+            return begin, sequence(
+                self.build(content, path), self.build(end, f"{fields.path}.end", kind="token")
+            )
+        if isinstance(end, str):
+            end = [end]
+        if not end:
+            raise GrammarError(f"{fields.path}.end is an empty list")
+        ways = []
+        if "" in end:
+            ways.append(self.build(content, path))
+        if ends := texts([one for one in end if one != ""], f"{fields.path}.end"):
+            ways.append(self.build(content, path, ends))
+        return begin, alternatives(*ways)
+
+    def _tags(self, fields: Fields, given: Sequence[Any]) -> list[tuple[Any, Body]]:
+        """The tags in the field `tags`, which need not say their type."""
+        found = []
+        for number, one in enumerate(given):
+            path = f"{fields.path}.tags[{number}]"
+            inner = Fields(one, path).given
+            if inner.get("type", "tag") != "tag":
+                raise GrammarError(f"{path} is of the type {inner['type']!r}, allowed is tag")
+            found.append(self._tag(Fields({k: v for k, v in inner.items() if k != "type"}, path)))
+        return found
+
+    def tags_with_separator(self, fields: Fields, ends: Ends) -> Body:
+        given, separator, at_least_one, only_one = fields.take(
+            tags=(list, NEEDED), separator=(str, NEEDED), **_TAGS
+        )
+        tags = [sequence(self._begin(begin, fields.path), rest) for begin, rest in self._tags(fields, given)]
+        one = self._named("one_tag", alternatives(*tags))
+        more = [] if only_one else [repeated(sequence(self._text(separator), one))]
+        all_of_them = sequence(one, *more)
+        return sequence(all_of_them if at_least_one else repeated(all_of_them, 0, 1), self._any(ends))
+
+    def triggered_tags(self, fields: Fields, ends: Ends) -> Body:
+        given, tags, excludes, first, only_one = fields.take(
+            triggers=(list, NEEDED), tags=(list, NEEDED), excludes=(list, []), **_TAGS
+        )
+        triggers = texts(given, f"{fields.path}.triggers")
+        ways: list[_Way] = []
+        whole: list[Body] = []
+        for number, (begin, rest) in enumerate(self._tags(fields, tags)):
+            path = f"{fields.path}.tags[{number}]"
+            if not isinstance(begin, str):
+                raise GrammarError(f"{path} begins with a token, allowed are texts; see token_triggered_tags")
+            found = [trigger for trigger in triggers if begin.startswith(trigger)]
+            if not found:
+                raise GrammarError(f"{path} begins with {begin[:80]!r}, which none of the triggers begins")
+            after = self._named("tag", rest)
+            ways += (_Way(one, sequence(self._text(begin[len(one) :]), after)) for one in found)
+            whole.append(sequence(self._text(begin), after))
+        heads = whole if first else None
+        return self._dispatch(
+            ways, triggers, texts(excludes, f"{fields.path}.excludes"), ends, not only_one, heads
+        )
+
+    def dispatch(self, fields: Fields, ends: Ends) -> Body:
+        given, loop, excludes = fields.take(rules=(list, NEEDED), loop=(bool, True), excludes=(list, []))
+        ways = []
+        for number, pair in enumerate(given):
+            path = f"{fields.path}.rules[{number}]"
+            if not isinstance(pair, list | tuple) or len(pair) != 2:
+                raise GrammarError(f"{path} is no pair of a text and a format")
+            texts(pair[:1], path)
+            ways.append(_Way(pair[0], self.build(pair[1], f"{path}[1]")))
+        triggers = frozenset(way.begin for way in ways)
+        return self._dispatch(ways, triggers, texts(excludes, f"{fields.path}.excludes"), ends, loop, None)
+
+    def _dispatch(
+        self,
+        ways: Sequence[_Way],
+        triggers: Ends,
+        excludes: Ends,
+        ends: Ends,
+        loop: bool,
+        heads: Sequence[Body] | None,
+    ) -> Body:
+        """Text that `triggers` interrupt; `heads`: what must come first, if anything."""
+        stops = triggers | ends
+        by_begin: dict[str, list[Body]] = {}
+        for way in ways:
+            by_begin.setdefault(way.begin, []).append(way.rest)
+        terminal = self._rules.terminal
+        interrupted: list[Body]
+        if separate(stops):
+            text = terminal("TEXT", free_text(stops, excludes))
+            behind = [sequence(self._text(one), alternatives(*rests)) for one, rests in by_begin.items()]
+            interrupted = [sequence(text, alternatives(*behind))]
+            last = sequence(text, self._any(ends))
+        else:
+            interrupted = [
+                sequence(terminal("TEXT", self._until(one, stops, excludes)), alternatives(*rests))
+                for one, rests in by_begin.items()
+            ]
+            last = terminal("TEXT", text_until(ends, stops, excludes) if ends else free_text(stops, excludes))
+        end = self._any(ends)
+        if heads is not None:
+            one = alternatives(*heads)
+            return sequence(one, repeated(alternatives(*interrupted)), last) if loop else sequence(one, end)
+        if loop:
+            return sequence(repeated(alternatives(*interrupted)), last)
+        return alternatives(sequence(alternatives(*interrupted), end), last)
+
+    def _until(self, trigger: str, stops: Ends, excludes: Ends) -> Expression:
+        """Text up to a trigger that overlaps others: such triggers need an automaton each."""
+        self._watched += sum(map(len, stops))
+        if self._watched > MAX_WATCHED:
+            text = f"triggers that overlap may take {MAX_WATCHED} characters, counted once for each of them"
+            raise GrammarLimitError(f"{text}; these take more")
+        return text_until(frozenset((trigger,)), stops, excludes)
+
+    def token_triggered_tags(self, fields: Fields, ends: Ends) -> Body:
+        given, tags, first, only_one = fields.take(
+            trigger_tokens=(list, NEEDED), tags=(list, NEEDED), **_TAGS
+        )
+        triggers = [self._special(one, f"{fields.path}.trigger_tokens") for one in given]
+        found: list[Body] = []
+        for number, (begin, rest) in enumerate(self._tags(fields, tags)):
+            path = f"{fields.path}.tags[{number}]"
+            if isinstance(begin, str):
+                raise GrammarError(f"{path} begins with a text, allowed are tokens; see triggered_tags")
+            token = self._special(Fields(begin, f"{path}.begin").given.get("token"), f"{path}.begin.token")
+            if token not in triggers:
+                raise GrammarError(f"{path} begins with a token that is no trigger")
+            found.append(sequence(token, rest))
+        one = self._named("one_tag", alternatives(*found))
+        free = self._rules.terminal("TEXT", free_text())
+        last = self._rules.terminal("TEXT", text_until(ends) if ends else free_text())
+        interrupted = sequence(free, one)
+        if first:
+            return sequence(one, self._any(ends)) if only_one else sequence(one, repeated(interrupted), last)
+        if only_one:
+            return alternatives(sequence(interrupted, self._any(ends)), last)
+        return sequence(repeated(interrupted), last)
+
+    # --- Pieces ---
+
+    def _begin(self, begin: Any, path: str) -> Body:
+        if isinstance(begin, str):
+            return self._text(begin)
+        return self.build(begin, f"{path}.begin", kind="token")
+
+    def _text(self, text: str) -> Body:
+        return self._rules.terminal("TEXT", literal(encoded(text))) if text else sequence()
+
+    def _any(self, ends: Ends) -> Body:
+        return alternatives(*map(self._text, sorted(ends))) if ends else sequence()
+
+    def _named(self, name: str, body: Body) -> int:
+        """A rule for what stands in several places."""
+        rule = self._rules.rule(name)
+        self._rules.define(rule, body)
+        return rule
+
+    def _special(self, token: Any, path: str) -> int:
+        if isinstance(token, bool) or not isinstance(token, str | int):
+            raise GrammarError(f"{path} is no special token: allowed are names and ids")
+        if token not in self._specials:
+            if isinstance(token, str) and token not in self._special_tokens:
+                raise GrammarError(f"{path} is {token!r}, which is no special token")
+            if isinstance(token, int) and not 0 <= token < 2**31:
+                raise GrammarError(f"{path} is {token}, which is no token id")
+            token_id = self._special_tokens[token] if isinstance(token, str) else token
+            self._specials[token] = self._rules.special(str(token), [token_id])
+        return self._specials[token]
+
+
+_KINDS = {
+    "const_string": _Builder.const_string,
+    "json_schema": _Builder.json_schema,
+    "grammar": _Builder.grammar,
+    "regex": _Builder.regex,
+    "qwen_xml_parameter": _Builder.qwen_xml_parameter,
+    "any_text": _Builder.any_text,
+    "token": _Builder.token,
+    "sequence": _Builder.sequence,
+    "or": _Builder.choice,
+    "optional": _Builder.optional,
+    "plus": _Builder.plus,
+    "star": _Builder.star,
+    "repeat": _Builder.repeat,
+    "tag": _Builder.tag,
+    "triggered_tags": _Builder.triggered_tags,
+    "token_triggered_tags": _Builder.token_triggered_tags,
+    "tags_with_separator": _Builder.tags_with_separator,
+    "dispatch": _Builder.dispatch,
+}

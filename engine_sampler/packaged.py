@@ -1,0 +1,55 @@
+"""Where the files that come with the package are: C headers, the C library, and library grammars.
+
+Environment: ENGINE_SAMPLER_NATIVE_LIBRARY is a library to load in place of the packaged one, such as a build
+with sanitizers.
+"""
+
+from __future__ import annotations
+
+import importlib.resources
+import os
+import sys
+from pathlib import Path, PurePath
+from typing import Any
+
+PACKAGE = "engine_sampler"
+GRAMMAR_FOLDER = "_grammars"
+_NATIVE_FOLDER = "_native"
+_LIBRARY_SUFFIXES = {"win32": ".dll", "darwin": ".dylib"}
+
+
+def header_text(header: str) -> str:
+    """A C header, such as "engine_sampler.h"."""
+    text: str = (_folder(_NATIVE_FOLDER) / header).read_text(encoding="utf-8")
+    return text
+
+
+def header_declarations(header: str) -> str:
+    """What stands between the marks of a C header: plain declarations, as cffi reads them."""
+    return header_text(header).split("/* cdef: begin */")[1].split("/* cdef: end */")[0]
+
+
+def library_path() -> Path | None:
+    """The C library: the file that ENGINE_SAMPLER_NATIVE_LIBRARY names, or the packaged one; None without
+    either."""
+    if given := os.environ.get("ENGINE_SAMPLER_NATIVE_LIBRARY"):
+        return Path(given)
+    name = f"libengine_sampler{_LIBRARY_SUFFIXES.get(sys.platform, '.so')}"
+    packaged = Path(str(_folder(_NATIVE_FOLDER) / name))
+    return packaged if packaged.is_file() else None
+
+
+def grammar_names() -> list[str]:
+    """The names of the library grammars."""
+    files = (PurePath(file.name) for file in _folder(GRAMMAR_FOLDER).iterdir())
+    return sorted(file.stem for file in files if file.suffix == ".lark")
+
+
+def grammar_text(name: str) -> str:
+    """The Lark text of a library grammar. Raises OSError if there is none of that name."""
+    text: str = (_folder(GRAMMAR_FOLDER) / f"{name}.lark").read_text(encoding="utf-8")
+    return text
+
+
+def _folder(name: str) -> Any:  # a Traversable, whose module moved in Python 3.11
+    return importlib.resources.files(PACKAGE) / name

@@ -1,0 +1,125 @@
+"""Named sampler orders and the cut rules that belong to them."""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from ..contract import ParameterError, Sampler
+
+DEFAULT = (
+    "penalties",
+    "no_repeat_ngram",
+    "dry",
+    "top_n_sigma",
+    "top_k",
+    "top_a",
+    "tfs",
+    "typical_p",
+    "top_p",
+    "min_p",
+    "epsilon_cutoff",
+    "eta_cutoff",
+    "top_h",
+    "xtc",
+    "smoothing",
+    "temperature",
+    "infill",
+)
+"""The full list, and the order named "llama.cpp": temperature after the truncations."""
+
+KOBOLDAI_IDS = ("top_k", "top_a", "top_p", "tfs", "typical_p", "temperature", "penalties")
+"""KoboldAI's numeric sampler ids, 0 to 6."""
+
+_KOBOLDAI_RULES = {"top_p_cut": "below", "tfs_cut": "koboldai"}
+
+NAMED: Mapping[str, tuple[str, ...]] = {
+    "llama.cpp": DEFAULT,
+    "koboldai": tuple(KOBOLDAI_IDS[i] for i in (6, 0, 1, 2, 3, 4, 5)),
+    "transformers": (
+        "penalties",
+        "no_repeat_ngram",
+        "temperature",
+        "top_h",
+        "top_k",
+        "top_p",
+        "min_p",
+        "typical_p",
+        "epsilon_cutoff",
+        "eta_cutoff",
+    ),
+    "vllm": ("penalties", "temperature", "min_p", "top_k", "top_p"),
+    "mindie": ("penalties", "temperature", "top_k", "top_p"),
+    "mlx": ("penalties", "top_p", "min_p", "xtc", "top_k", "temperature"),
+}
+"""What each system's own chain says; samplers it does not mention follow the default list."""
+
+RULES: Mapping[str, Mapping[str, str]] = {
+    "koboldai": _KOBOLDAI_RULES,
+    "mindie": {"top_p_cut": "exceed"},
+}
+"""Cut rules that a named order sets unless the request sets them itself."""
+
+
+def full_order(order: str | Sequence[str | int], samplers: Mapping[str, Sampler]) -> tuple[str, ...]:
+    """Every orderable sampler's name in the place that `order` gives it.
+
+    An unmentioned sampler of the default list stands behind everything before it there; a plugin
+    stands behind the sampler it names in `after`, else last. An explicit list of names is taken as
+    it is.
+    """
+    if not isinstance(order, str) and not _is_numeric(order):
+        return tuple(str(name) for name in order)
+    result = list(NAMED[order] if isinstance(order, str) else _koboldai(order))
+    for place, name in enumerate(DEFAULT):
+        if name not in result:
+            before = [result.index(n) for n in DEFAULT[:place] if n in result]
+            result.insert(max(before, default=-1) + 1, name)
+    pending = [s for s in samplers.values() if s.role != "edit" and s.name not in result]
+    while pending:
+        ready = [s for s in pending if s.after in result] or pending
+        for sampler in ready:
+            at = result.index(sampler.after) + 1 if sampler.after in result else len(result)
+            result.insert(at, sampler.name)
+        pending = [s for s in pending if s not in ready]
+    return tuple(result)
+
+
+def resolve_order(values: Mapping[str, Any], samplers: Mapping[str, Sampler]) -> Mapping[str, str]:
+    """Check the parameter `order` and return the cut rules it sets."""
+    order = values["order"]
+    if isinstance(order, str):
+        if order not in NAMED:
+            raise ParameterError(f"order={order!r} is not allowed: one of {', '.join(NAMED)}, or a list")
+        return RULES.get(order, {})
+    if _is_numeric(order):
+        named, rules = full_order(order, samplers), _KOBOLDAI_RULES
+        omitted = {KOBOLDAI_IDS[i] for i in range(7)} - set(_koboldai(order))
+    else:
+        named, rules = tuple(order), {}
+        omitted = {s.name for s in samplers.values() if s.role != "edit"} - set(named)
+    orderable = [s.name for s in samplers.values() if s.role != "edit"]
+    for name in named:
+        if name not in orderable:
+            near = difflib.get_close_matches(str(name), orderable, n=2)
+            hint = f"; did you mean {' or '.join(map(repr, near))}?" if near else ""
+            raise ParameterError(f"order names {name!r}, which is no sampler that can be ordered{hint}")
+    if len(set(named)) != len(named):
+        raise ParameterError(f"order={order!r} is not allowed: each sampler once")
+    for name in sorted(omitted):
+        if name in samplers and samplers[name].is_active(values):
+            raise ParameterError(f"order={order!r} omits {name}, which the parameters turn on")
+    return rules
+
+
+def _is_numeric(order: Sequence[Any]) -> bool:
+    return bool(order) and all(isinstance(entry, int) for entry in order)
+
+
+def _koboldai(order: Sequence[Any]) -> tuple[str, ...]:
+    """Names for KoboldAI's numeric ids; penalties come first if a short list leaves them out."""
+    if any(not 0 <= i < len(KOBOLDAI_IDS) for i in order):
+        raise ParameterError(f"order={tuple(order)!r} is not allowed: KoboldAI's ids are 0 to 6")
+    names = tuple(KOBOLDAI_IDS[i] for i in order)
+    return names if "penalties" in names else ("penalties", *names)

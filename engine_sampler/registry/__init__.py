@@ -1,0 +1,23 @@
+"""What is registered: samplers, criteria, backends, grammars and observers, built in and plugged in."""
+
+from .catalogue import EVENTS, Catalogue, PluginError, check_object
+from .core_params import CORE_PARAMS, LOGPROBS_MODES, MAX_COUNT, STRUCTURED_PARAMS, structured_in
+from .discovery import objects_in
+from .loading import PluginStatus, Registry, default_registry, unknown
+
+__all__ = [
+    "CORE_PARAMS",
+    "EVENTS",
+    "LOGPROBS_MODES",
+    "MAX_COUNT",
+    "STRUCTURED_PARAMS",
+    "Catalogue",
+    "PluginError",
+    "PluginStatus",
+    "Registry",
+    "check_object",
+    "default_registry",
+    "objects_in",
+    "structured_in",
+    "unknown",
+]

@@ -1,0 +1,144 @@
+"""`Catalogue`: named samplers, criteria, backends and grammars, and what they must be to enter it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field, replace
+from typing import Any, get_args
+
+from ..arithmetic import stream_of
+from ..contract import (
+    PLUGIN_API,
+    Backend,
+    Param,
+    ParameterError,
+    Role,
+    Sampler,
+    Selector,
+    StoppingCriteria,
+    Truncation,
+)
+
+KINDS = ("samplers", "selectors", "stopping_criteria", "backends", "grammars", "observers")
+EVENTS = ("request_added", "step_finished", "request_finished")
+"""What an observer may listen to."""
+
+
+class PluginError(RuntimeError):
+    """A plugin cannot be used; the text says which one and why."""
+
+
+@dataclass
+class Catalogue:
+    """Named objects by kind, and the parameters they own."""
+
+    samplers: dict[str, Sampler] = field(default_factory=dict)
+    selectors: dict[str, Selector] = field(default_factory=dict)
+    stopping_criteria: dict[str, StoppingCriteria] = field(default_factory=dict)
+    backends: dict[str, Backend] = field(default_factory=dict)
+    grammars: dict[str, Any] = field(default_factory=dict)
+    observers: dict[str, Any] = field(default_factory=dict)
+    params: dict[str, Param] = field(default_factory=dict)
+    origins: dict[str, str] = field(default_factory=dict)
+    """Who registered "kind/name" and "params/name"."""
+
+    def add(self, kind: str, name: str, value: Any, origin: str) -> None:
+        """Add an object and its parameters; a name that exists already raises, naming both origins."""
+        self._claim(kind, name, origin)
+        if kind == "samplers":
+            self._claim_stream(name, origin)
+        getattr(self, kind)[name] = value
+        for param in getattr(value, "params", ()):
+            self.add_param(param, origin)
+
+    def add_param(self, param: Param, origin: str) -> None:
+        """Add a parameter; a name that exists already raises, naming both origins."""
+        self._claim("params", param.name, origin)
+        self.params[param.name] = param
+
+    def merged(self, other: Catalogue) -> Catalogue:
+        """A new catalogue with everything of both; raises if a name is in both."""
+        both = replace(self, **{name: dict(value) for name, value in vars(self).items()})
+        for kind in KINDS:
+            for name, value in getattr(other, kind).items():
+                both.add(kind, name, value, other.origins[f"{kind}/{name}"])
+        return both
+
+    def names(self) -> Iterator[str]:
+        """ "kind/name" of every object."""
+        for kind in KINDS:
+            yield from (f"{kind}/{name}" for name in getattr(self, kind))
+
+    def _claim(self, kind: str, name: str, origin: str) -> None:
+        # Samplers and selectors share one set of names: both stand in chains and have states.
+        kinds = ("samplers", "selectors") if kind in ("samplers", "selectors") else (kind,)
+        for other in kinds:
+            if owner := self.origins.get(f"{other}/{name}"):
+                raise PluginError(f"{kind}/{name} is declared by both {owner} and {origin}")
+        self.origins[f"{kind}/{name}"] = origin
+
+    def _claim_stream(self, name: str, origin: str) -> None:
+        for other in self.samplers:
+            if stream_of(other) == stream_of(name):
+                raise PluginError(
+                    f"samplers/{name} of {origin} has the random stream of {other} "
+                    f"({self.origins[f'samplers/{other}']}); choose another name"
+                )
+
+
+# --- what may enter ------------------------------------------------------------------------------
+
+_REQUIRED = (
+    (Sampler, "apply"),
+    (Truncation, "keep"),
+    (Selector, "select"),
+    (StoppingCriteria, "check"),
+    (Backend, "run"),
+)
+"""The method that a class must define itself."""
+
+
+def check_object(value: Any, classes: tuple[type, ...]) -> None:
+    """Raise `PluginError` unless `value` is a well declared object of one of `classes`."""
+    if not any(isinstance(value, c) for c in classes):
+        names = " or ".join(c.__name__ for c in classes)
+        raise PluginError(f"{value!r} is registered, which is no {names} object")
+    owner = type(value).__name__
+    if value.api != PLUGIN_API:
+        raise PluginError(f"{owner} has api={value.api!r}; this version takes {PLUGIN_API}")
+    check_identifier(owner, getattr(value, "name", None))
+    for base, method in _REQUIRED:
+        if isinstance(value, base) and getattr(type(value), method) is getattr(base, method):
+            raise PluginError(f"{owner} has no method {method}")
+    if isinstance(value, Sampler) and value.role not in get_args(Role):
+        raise PluginError(f"{owner} has role={value.role!r}; allowed are {', '.join(get_args(Role))}")
+    for param in getattr(value, "params", ()):
+        _check_param(owner, param)
+
+
+def check_identifier(owner: str, name: Any) -> None:
+    """Raise `PluginError` unless `name` can be written as an attribute."""
+    if not isinstance(name, str) or not name.isidentifier():
+        raise PluginError(f"{owner} has name={name!r}; it must be an identifier")
+
+
+def _check_param(owner: str, param: Any) -> None:
+    if not isinstance(param, Param):
+        raise PluginError(f"{owner} has {param!r} among its params, which is no Param object")
+    check_identifier(f"a parameter of {owner}", param.name)
+    try:
+        checked = param.check(param.neutral)
+    except ParameterError as error:
+        raise PluginError(f"the neutral value of {owner} is refused: {error}") from None
+    if checked != param.neutral:
+        raise PluginError(f"{param.name}: the neutral value {param.neutral!r} is not in normal form")
+
+
+def check_neutral(staged: Catalogue, params: Mapping[str, Param]) -> None:
+    """Refuse what neutral parameters turn on: it would change requests that never asked for it."""
+    neutral = {name: param.neutral for name, param in params.items()}
+    parts: list[Sampler | Selector] = [*staged.samplers.values(), *staged.selectors.values()]
+    for part in parts:
+        part.check(neutral)
+        if part.is_active(neutral):
+            raise PluginError(f"{part.name} is on at neutral parameters, so it would run for every request")

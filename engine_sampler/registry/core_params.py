@@ -1,0 +1,125 @@
+"""The parameters that no sampler, selector or criterion owns: the request's own, and structured output."""
+
+from __future__ import annotations
+
+import json
+import numbers
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+import numpy as np
+
+from ..contract import Param
+
+LOGPROBS_MODES = ("raw", "penalized", "processed")
+
+MAX_COUNT = 2**31 - 1
+"""The greatest count a parameter takes."""
+
+
+def _by_name(*params: Param) -> dict[str, Param]:
+    return {param.name: param for param in params}
+
+
+# --- how values are read -------------------------------------------------------------------------
+
+
+def _seed(value: Any) -> int | None:
+    number = isinstance(value, (numbers.Integral, float)) and not isinstance(value, bool)
+    if not number or not -1 <= value < 2**64 or value % 1:
+        raise ValueError("an integer from 0 to 2^64 - 1, or None or -1 for a random seed")
+    return None if value == -1 else int(value)
+
+
+def _modes(value: Any) -> str | tuple[str, ...]:
+    modes = (value,) if isinstance(value, str) else _tuple(value)
+    if not modes or any(mode not in LOGPROBS_MODES for mode in modes):
+        raise ValueError("one of 'raw', 'penalized', 'processed', or a tuple of them")
+    return value if isinstance(value, str) else tuple(dict.fromkeys(modes))
+
+
+def _order(value: Any) -> str | tuple[str | int, ...]:
+    names = (value,) if isinstance(value, str) else _tuple(value)
+    if any(isinstance(name, bool) or not isinstance(name, (str, int)) for name in names):
+        raise ValueError("a named order, or a list of sampler names or of KoboldAI's ids")
+    return value if isinstance(value, str) else names
+
+
+def _early_stopping(value: Any) -> bool | str:
+    if isinstance(value, (bool, np.bool_)):
+        return bool(value)
+    if value == "never":
+        return "never"
+    raise ValueError('True, False or "never"')
+
+
+def _json_text(value: Any) -> str:
+    """A JSON document as text; text is taken as it is."""
+    if isinstance(value, str):
+        return value
+    if not isinstance(value, (dict, bool)):
+        raise ValueError("an object, or JSON text")
+    try:
+        return json.dumps(value, ensure_ascii=False)
+    except (TypeError, ValueError, RecursionError):
+        raise ValueError("an object of JSON values, or JSON text") from None
+
+
+def _choices(value: Any) -> tuple[str, ...]:
+    choices = tuple(value) if isinstance(value, Iterable) and not isinstance(value, (str, bytes)) else ()
+    if not choices or not all(isinstance(choice, str) for choice in choices):
+        raise ValueError("a list of one or more texts")
+    return choices
+
+
+def _tuple(value: Any) -> tuple[Any, ...]:
+    """The entries of a collection; for anything else an entry that is refused."""
+    return tuple(value) if isinstance(value, Iterable) else (None,)
+
+
+# --- the parameters ------------------------------------------------------------------------------
+
+STRUCTURED_PARAMS = _by_name(
+    Param("json_schema", object, None, convert=_json_text, doc="the text is JSON under this schema"),
+    Param("regex", str, None, doc="the text is what this pattern matches as a whole"),
+    Param("choice", object, None, convert=_choices, doc="the text is one of these"),
+    Param("grammar", str, None, doc="the text is of this grammar: Lark text, or the name of one"),
+    Param("json_object", bool, False, doc="the text is a JSON object"),
+    Param("structural_tag", object, None, convert=_json_text, doc="tool calls and the like in free text"),
+)
+"""The parameters that constrain the text by a grammar; at most one of them is given."""
+
+CORE_PARAMS = _by_name(
+    Param("seed", object, None, convert=_seed, doc="64 bits; None or -1: random, and reported"),
+    Param("n", int, 1, low=1, high=MAX_COUNT, doc="completions per prompt (add_group)"),
+    Param("best_of", int, None, low=1, doc="siblings drawn, of which the n best are kept"),
+    Param("use_beam_search", bool, False, doc="follow the beam_width likeliest texts (add_group)"),
+    Param("beam_width", int, None, low=1, high=8192, doc="texts a beam search follows; None: best_of, or n"),
+    Param("length_penalty", float, 1.0, doc="a beam's score is its logprob / length^length_penalty"),
+    Param(
+        "early_stopping",
+        object,
+        False,
+        convert=_early_stopping,
+        doc="end a beam search when beam_width texts have ended; or never before the best is certain",
+    ),
+    Param(
+        "min_keep",
+        int,
+        0,
+        low=0,
+        high=MAX_COUNT,
+        doc="tokens top_p, min_p, typical_p, tfs and xtc leave at least",
+    ),
+    Param("order", object, "llama.cpp", convert=_order, doc="a named order or a list of samplers"),
+    Param("logprobs", int, None, low=-1, doc="logprobs of so many top tokens; 0 chosen only, -1 all"),
+    Param("logprobs_mode", object, "raw", convert=_modes, doc="raw, penalized, processed, or several"),
+    Param("prompt_logprobs", int, None, low=-1, doc="logprobs wanted for the prompt's tokens"),
+    Param("skip_special_tokens", bool, True, doc="leave special tokens out of the text"),
+    *STRUCTURED_PARAMS.values(),
+)
+
+
+def structured_in(params: Mapping[str, Any]) -> list[str]:
+    """The names of the structured-output parameters that `params` gives."""
+    return [name for name, param in STRUCTURED_PARAMS.items() if params[name] != param.neutral]

@@ -1,0 +1,213 @@
+"""Which samplers, criteria, backends and grammars there are, where they come from, and their state.
+
+Built-ins and third parties register through the same hooks. Every plugin is loaded on its own: its
+objects are staged, checked, and taken over whole or not at all, so a broken plugin changes nothing
+for the others and is listed with its reason.
+
+Environment: ENGINE_SAMPLER_PLUGINS selects third-party plugins by entry-point name ("a,b"; "" =
+none), ENGINE_SAMPLER_STRICT=1 raises on the first plugin that fails.
+"""
+
+from __future__ import annotations
+
+import difflib
+import functools
+import importlib
+import importlib.metadata
+import logging
+import os
+import threading
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, replace
+from typing import Any, Literal
+
+import pluggy
+
+from ..contract import Backend, Param, ParameterError, Sampler, Selector, StoppingCriteria, hookspecs
+from .catalogue import EVENTS, Catalogue, PluginError, check_identifier, check_neutral, check_object
+from .core_params import CORE_PARAMS
+
+GROUP = "engine_sampler"
+DISTRIBUTION = "engine-sampler"
+BUILT_IN = ("engine_sampler.samplers", "engine_sampler.stopping", "engine_sampler.backends")
+
+logger = logging.getLogger("engine_sampler")
+
+
+@dataclass(frozen=True)
+class PluginStatus:
+    """One plugin: entry-point name, distribution and version, state, and what it provides."""
+
+    name: str
+    distribution: str
+    version: str
+    state: Literal["loaded", "failed", "disabled"] = "loaded"
+    error: str | None = None
+    provides: tuple[str, ...] = ()
+
+    @property
+    def origin(self) -> str:
+        return f"{self.distribution} {self.version}".strip()
+
+
+class Registry:
+    """All plugins of a process: built-ins from the start, third parties by `load_entry_points`."""
+
+    def __init__(self, core_params: Mapping[str, Param]) -> None:
+        self.catalogue = Catalogue()
+        """Replaced as a whole by every plugin that loads, never changed in place."""
+        self.plugins: list[PluginStatus] = []
+        built_in = PluginStatus("", DISTRIBUTION, _version_of(DISTRIBUTION))
+        for param in core_params.values():
+            self.catalogue.add_param(param, built_in.origin)
+        for module in BUILT_IN:
+            load = functools.partial(importlib.import_module, module)
+            self._load(replace(built_in, name=module), load, strict=True)
+
+    def register(self, plugin: Any, name: str | None = None) -> PluginStatus:
+        """Register a plugin object or module of this process; raises `PluginError` if it is refused."""
+        called = str(name or getattr(plugin, "__name__", type(plugin).__name__))
+        return self._load(PluginStatus(called, "this process", ""), lambda: plugin, strict=True)
+
+    def load_entry_points(self) -> None:
+        """Load third-party plugins of the entry-point group, sorted by distribution and name."""
+        strict = os.environ.get("ENGINE_SAMPLER_STRICT") == "1"
+        found = [(_status_of(e), e) for e in importlib.metadata.entry_points(group=GROUP)]
+        found.sort(key=lambda pair: (pair[0].distribution.lower(), pair[0].name, pair[1].value))
+        selected = _selected_plugins({status.name for status, _ in found})
+        for status, entry_point in found:
+            if status.name in selected:
+                self._load(status, entry_point.load, strict=strict)
+            else:
+                reason = "not selected by ENGINE_SAMPLER_PLUGINS"
+                self.plugins.append(replace(status, state="disabled", error=reason))
+        for name in sorted(selected - {status.name for status, _ in found}):
+            self._load(PluginStatus(name, "not installed", ""), _not_installed, strict=strict)
+
+    def _load(self, status: PluginStatus, load: Callable[[], Any], *, strict: bool) -> PluginStatus:
+        try:
+            self._check_name(status)
+            staged = _stage(load(), status.origin)
+            merged = self.catalogue.merged(staged)
+            check_neutral(staged, merged.params)
+        except BaseException as error:  # a plugin may even raise SystemExit at import
+            if isinstance(error, (KeyboardInterrupt, GeneratorExit)):
+                raise
+            text = str(error) if isinstance(error, PluginError) else f"{type(error).__name__}: {error}"
+            if strict:
+                raise PluginError(f"plugin {status.name} ({status.origin}): {text}") from error
+            logger.warning("plugin %s (%s) is not used: %s", status.name, status.origin, text)
+            status = replace(status, state="failed", error=text)
+        else:
+            self.catalogue = merged
+            status = replace(status, provides=tuple(staged.names()))
+        self.plugins.append(status)
+        return status
+
+    def _check_name(self, status: PluginStatus) -> None:
+        for other in self.plugins:
+            if other.state == "loaded" and other.name == status.name:
+                raise PluginError(
+                    f"the name {status.name} is used by both {other.origin} and {status.origin}"
+                )
+
+
+# --- what a plugin registers ---------------------------------------------------------------------
+
+
+def _stage(plugin: Any, origin: str) -> Catalogue:
+    """Everything `plugin` registers, checked, in a catalogue of its own."""
+    manager = pluggy.PluginManager(hookspecs.PROJECT)
+    manager.add_hookspecs(hookspecs)
+    manager.register(plugin)
+    manager.check_pending()
+    if not manager.get_hookcallers(plugin):
+        raise PluginError(f"{plugin!r} implements no hook; is it marked with engine_sampler.hookimpl?")
+    staged = Catalogue()
+
+    def adder(kind: str, *classes: type) -> Callable[[Any], None]:
+        def add(value: Any) -> None:
+            check_object(value, classes)
+            staged.add("selectors" if isinstance(value, Selector) else kind, value.name, value, origin)
+
+        return add
+
+    def add_grammar(name: str, value: Any) -> None:
+        check_identifier("a grammar", name)
+        staged.add("grammars", name, value, origin)
+
+    def add_observer(value: Any) -> None:
+        if not any(hasattr(value, event) for event in EVENTS):
+            raise PluginError(f"{value!r} is no observer: it has none of {', '.join(EVENTS)}")
+        staged.add("observers", getattr(value, "name", type(value).__name__), value, origin)
+
+    manager.hook.register_samplers(register=adder("samplers", Sampler, Selector))
+    manager.hook.register_stopping_criteria(register=adder("stopping_criteria", StoppingCriteria))
+    manager.hook.register_backends(register=adder("backends", Backend))
+    manager.hook.register_grammars(register=add_grammar)
+    manager.hook.register_observers(register=add_observer)
+    return staged
+
+
+# --- entry points --------------------------------------------------------------------------------
+
+
+def _status_of(entry_point: importlib.metadata.EntryPoint) -> PluginStatus:
+    """The status before loading; a distribution with damaged metadata is called "unknown"."""
+    try:
+        dist: Any = entry_point.dist
+        name, version = str(dist.name or "unknown"), str(dist.version or "")
+    except Exception:
+        name, version = "unknown", ""
+    return PluginStatus(entry_point.name, name, version)
+
+
+def _selected_plugins(installed: set[str]) -> set[str]:
+    """The names that ENGINE_SAMPLER_PLUGINS asks for; without it, everything `installed`."""
+    wanted = os.environ.get("ENGINE_SAMPLER_PLUGINS")
+    return installed if wanted is None else {name.strip() for name in wanted.split(",")} - {""}
+
+
+def _not_installed() -> None:
+    raise PluginError("selected by ENGINE_SAMPLER_PLUGINS, but no distribution provides it")
+
+
+def _version_of(distribution: str) -> str:
+    try:
+        return importlib.metadata.version(distribution)
+    except importlib.metadata.PackageNotFoundError:  # a source tree on the path, not installed
+        return ""
+
+
+_loading = threading.RLock()
+_default: Registry | None = None
+
+
+def default_registry() -> Registry:
+    """The registry of this process: built-ins and installed plugins, loaded at first use.
+
+    A plugin that asks for it while it is itself being loaded sees what has been loaded so far.
+    """
+    global _default
+    with _loading:
+        if _default is None:
+            _default = Registry(CORE_PARAMS)
+            try:
+                _default.load_entry_points()
+            except BaseException:
+                _default = None
+                raise
+        return _default
+
+
+def unknown(name: str, others: Iterable[str] = ()) -> ParameterError:
+    """The error for a name that is no parameter, with those near it, also among `others`."""
+    registry = default_registry()
+    near = difflib.get_close_matches(name, {**dict.fromkeys(others), **registry.catalogue.params}, n=3)
+    text = f"unknown parameter {name!r}"
+    if near:
+        text += "; did you mean " + " or ".join(map(repr, near)) + "?"
+    failed = [f"{p.name} ({p.origin}): {p.error}" for p in registry.plugins if p.state == "failed"]
+    if failed:
+        text += "; plugins that failed to load: " + "; ".join(failed)
+    return ParameterError(text)

@@ -1,0 +1,214 @@
+"""The state of the live requests: struct-of-arrays for what is read every step, a slot for the rest."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+from weakref import WeakSet
+
+import numpy as np
+
+from ..contract import Param, Vocabulary
+from .history import AMPLE, ONE, Ledger, Notes
+from .state import Slot
+
+
+@dataclass(frozen=True)
+class Attention:
+    """When a request needs a look: at any of `token_ids`, from `length` tokens of history on, or always."""
+
+    token_ids: np.ndarray = field(default_factory=lambda: np.empty(0, np.int64))
+    length: int = AMPLE
+    always: bool = False
+
+
+UNATTENDED = Attention()
+
+
+class Slots:
+    """All live requests of a scheduler: what every backend needs of them as arrays over slot numbers.
+
+    seeds      uint64 [capacity].
+    positions  int64 [capacity], the index of the token being drawn, for the random numbers.
+    tokens, notes, offsets, lengths, prompt_lengths, epochs  as in `ledger.Ledger`.
+    limits     int64 [capacity], the history length from which on a request needs a look.
+    always     bool [capacity], whether it needs one after every token.
+    entries    the `Slot` of each number, None where it is free.
+    observers  objects whose `filled(slot)` is called when a slot has got a request.
+
+    params     every known parameter by name.
+
+    The parameters of a slot stay as they are until it is freed. Arrays are replaced when they grow;
+    whenever any is, `offsets` is too.
+    """
+
+    def __init__(
+        self,
+        vocabulary: Vocabulary,
+        params: Mapping[str, Param],
+        capacity: int = 64,
+        num_threads: int | None = None,
+    ) -> None:
+        self.vocabulary = vocabulary
+        self.num_threads = num_threads
+        self.seeds = np.zeros(capacity, np.uint64)
+        self.positions = np.zeros(capacity, np.int64)
+        self.limits = np.full(capacity, AMPLE)
+        self.always = np.zeros(capacity, bool)
+        self.entries: list[Any] = [None] * capacity
+        self.observers: WeakSet[Any] = WeakSet()
+        self._ledger = Ledger(capacity)
+        self.params = params
+        self._columns: dict[str, np.ndarray] = {}
+        self._given: list[Mapping[str, Any]] = [{}] * capacity
+        self._attention = [UNATTENDED] * capacity
+        self._watchers = np.zeros(vocabulary.size, np.int32)
+        """How many requests watch each token."""
+        self._watched = np.zeros(vocabulary.size + 2, bool)
+        """Whether any does, from token −1 on; what is no token counts as watched."""
+        self._watched[[0, -1]] = True
+        self._calm = AMPLE
+        """After so many more tokens, or more, the first request reaches its limit."""
+        self._free = list(range(capacity - 1, -1, -1))
+
+    @property
+    def tokens(self) -> np.ndarray:
+        return self._ledger.tokens
+
+    @property
+    def notes(self) -> np.ndarray:
+        return self._ledger.notes
+
+    @property
+    def offsets(self) -> np.ndarray:
+        return self._ledger.offsets
+
+    @property
+    def lengths(self) -> np.ndarray:
+        return self._ledger.lengths
+
+    @property
+    def prompt_lengths(self) -> np.ndarray:
+        return self._ledger.prompt_lengths
+
+    @property
+    def epochs(self) -> np.ndarray:
+        return self._ledger.epochs
+
+    def given(self, slot: int) -> Mapping[str, Any]:
+        """The parameters of a slot that are not neutral."""
+        return self._given[slot]
+
+    def column(self, name: str) -> np.ndarray:
+        """The values of parameter `name` for every slot number; neutral where not given."""
+        column = self._columns.get(name)
+        if column is None:
+            column = self._new_column(self.params[name], len(self.entries))
+            for slot, given in enumerate(self._given):
+                if name in given:
+                    column[slot] = given[name]
+            self._columns[name] = column
+        return column
+
+    def put(
+        self,
+        entry: Slot,
+        given: Mapping[str, Any],
+        seed: int,
+        position: int | None = None,
+        attention: Attention = UNATTENDED,
+    ) -> int:
+        """Take a slot for `entry` with the non-neutral parameters `given`; its number."""
+        if not self._free:
+            self._grow()
+        slot = self._free.pop()
+        self.entries[slot] = entry
+        self._given[slot] = given
+        entry.history.sit(self._ledger, slot)
+        self.seeds[slot] = seed
+        self.positions[slot] = len(entry.history) if position is None else position
+        self._attend(slot, attention)
+        for name in given:
+            if name in self._columns:
+                self._columns[name][slot] = given[name]
+        for observer in self.observers:
+            observer.filled(slot)
+        return slot
+
+    def remove(self, slot: int) -> None:
+        """Free a slot; its columns become neutral again."""
+        for name in self._given[slot]:
+            if name in self._columns:
+                self._columns[name][slot] = self.params[name].neutral
+        self.entries[slot].history.leave()
+        self._watch(self._attention[slot].token_ids, -1)
+        self._attend(slot, UNATTENDED)
+        self.entries[slot], self._given[slot] = None, {}
+        self._free.append(slot)
+
+    def accept(self, slot: int, token_ids: Sequence[int], notes: Notes = ()) -> None:
+        """Add tokens to one slot and its states."""
+        self.append(slot, token_ids, notes)
+        self.entries[slot].follow(token_ids, notes)
+
+    def append(self, slot: int, token_ids: Sequence[int], notes: Notes = ()) -> None:
+        """Add tokens to one slot, but not to its eager states: `Slot.follow` does that."""
+        self.entries[slot].history.accept(token_ids, notes)
+        self.positions[slot] += len(token_ids)
+        self._calm -= len(token_ids)
+
+    def extend(self, numbers: np.ndarray, token_ids: np.ndarray, notes: np.ndarray) -> None:
+        """`append` one token with its note to each of the slots `numbers` [n], all different."""
+        self.positions[numbers] = self.positions[numbers] + ONE
+        self._ledger.extend(numbers, token_ids, notes)
+        self._calm -= 1
+
+    def due(self, numbers: np.ndarray) -> np.ndarray | None:
+        """bool [n]: which of the slots `numbers` [n] have reached their limits; None if none has."""
+        if self._calm <= 0:
+            self._calm = int((self.limits - self.lengths).min())
+            if self._calm <= 0:
+                return self.lengths[numbers] >= self.limits[numbers]
+        return None
+
+    def rollback(self, slot: int, n: int) -> None:
+        self.positions[slot] -= n
+        self.entries[slot].rollback(n)
+
+    def watched(self, token_ids: np.ndarray) -> np.ndarray:
+        """bool [n]: which of `token_ids` [n] some request watches, or are no tokens of the vocabulary."""
+        return self._watched.take(token_ids + ONE, mode="clip")
+
+    def _attend(self, slot: int, attention: Attention) -> None:
+        self._attention[slot] = attention
+        self._watch(attention.token_ids, 1)
+        self.limits[slot] = attention.length
+        self._calm = min(self._calm, attention.length - int(self.lengths[slot]))
+        self.always[slot] = attention.always
+
+    def _watch(self, token_ids: np.ndarray, change: int) -> None:
+        if len(token_ids):
+            self._watchers[token_ids] += change
+            self._watched[token_ids + 1] = self._watchers[token_ids] > 0
+
+    def _new_column(self, param: Param, size: int) -> np.ndarray:
+        typed = {float: np.float64, int: np.int64, bool: np.bool_}
+        dtype = typed.get(param.type, np.object_) if param.neutral is not None else np.object_
+        column: np.ndarray = np.empty(size, dtype)
+        column.fill(param.neutral)
+        return column
+
+    def _grow(self) -> None:
+        size = len(self.entries)
+        self._ledger.resize(2 * size)
+        self.seeds = np.concatenate([self.seeds, np.zeros(size, np.uint64)])
+        self.positions = np.concatenate([self.positions, np.zeros(size, np.int64)])
+        self.limits = np.concatenate([self.limits, np.full(size, AMPLE)])
+        self.always = np.concatenate([self.always, np.zeros(size, bool)])
+        self.entries += [None] * size
+        self._given += [{}] * size
+        self._attention += [UNATTENDED] * size
+        for name, column in self._columns.items():
+            self._columns[name] = np.concatenate([column, self._new_column(self.params[name], size)])
+        self._free = list(range(2 * size - 1, size - 1, -1))

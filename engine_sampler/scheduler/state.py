@@ -1,0 +1,128 @@
+"""The state of one live request: its history, and the states of its samplers and selector."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+from ..contract import Sampler, Selector, Vocabulary, failure
+from .history import History, Notes
+
+
+class StateFault(Exception):
+    """A sampler or selector failed to follow its request; the text says which one and why."""
+
+
+class Slot:
+    """One live request: its history, and the states of its samplers and selector by name.
+
+    Deferred states are brought up to the history when they are asked for.
+    """
+
+    __slots__ = ("_broken", "_seen", "_states", "chain", "eager", "history", "resolved")
+
+    def __init__(self, chain: Any, history: History) -> None:
+        self.chain = chain
+        self.history = history
+        self.resolved: dict[str, Any] = {}
+        self.eager: tuple[Sampler | Selector, ...] = ()
+        """The selector and samplers whose states follow every token at once."""
+        self._states: dict[str, Any] = {}
+        self._seen: dict[str, int] = {}
+        """How many output tokens each deferred state has seen."""
+        self._broken: dict[str, Exception] = {}
+        """Why a deferred state cannot follow any more."""
+
+    def open(self, params: Mapping[str, Any], vocabulary: Vocabulary) -> None:
+        """Resolve and make the states of all samplers, and bring them up to the history."""
+        prompt, output = self.history.prompt_token_ids, self.history.output_token_ids.tolist()
+        for sampler in self.chain.samplers:
+            self.resolved[sampler.name] = sampler.resolve(params, vocabulary)
+        for part in self.parts():
+            state = part.new_state(params, prompt)
+            self._states[part.name] = state
+            if state is None:
+                continue
+            if part.deferred:
+                self._seen[part.name] = 0
+            else:
+                self.eager = (*self.eager, part)
+                if output:
+                    part.accept(state, output)
+
+    def parts(self) -> Iterable[Sampler | Selector]:
+        yield self.chain.selector
+        yield from self.chain.samplers
+
+    @property
+    def states(self) -> dict[str, Any]:
+        """All states by name, up to date."""
+        return {name: self.state(name) for name in self._states}
+
+    def state(self, name: str) -> Any:
+        """The state of one part, up to date; raises what the part raises when it cannot follow."""
+        if name in self._broken:
+            raise self._broken[name]
+        seen = self._seen.get(name)
+        if seen is not None and seen < self.history.output_length:
+            self._catch_up(name, seen)
+        return self._states.get(name)
+
+    def accept(self, token_ids: Sequence[int], notes: Notes = ()) -> None:
+        """Add tokens to the history and to every state; `notes` are the selector's."""
+        self.history.accept(token_ids, notes)
+        self.follow(token_ids, notes)
+
+    def follow(self, token_ids: Sequence[int], notes: Notes = ()) -> None:
+        """Bring the eager states up to tokens that the history has already."""
+        for part in self.eager:
+            try:
+                _accept(part, self._states[part.name], token_ids, notes)
+            except Exception as error:
+                raise StateFault(failure(part.name, error)) from error
+
+    def rollback(self, n: int) -> None:
+        """Take the last `n` output tokens back, everywhere; raises `StateFault` when all has been tried."""
+        self.history.rollback(n)
+        length, fault = self.history.output_length, None
+        behind = [(part, n) for part in self.eager]
+        for part in self.parts():
+            seen = self._seen.get(part.name, 0)
+            if seen > length:
+                behind.append((part, seen - length))
+                self._seen[part.name] = length
+        for part, tokens in behind:
+            try:
+                part.rollback(self._states[part.name], tokens)
+            except Exception as error:
+                fault = StateFault(failure(part.name, error))
+        if fault is not None:
+            raise fault
+
+    def fork(self) -> Slot:
+        """An independent copy."""
+        child = Slot(self.chain, self.history.fork())
+        child.resolved, child.eager = self.resolved, self.eager
+        child._seen, child._broken = self._seen.copy(), self._broken.copy()
+        for part in self.parts():
+            state = self._states[part.name]
+            child._states[part.name] = None if state is None else part.fork(state)
+        return child
+
+    def _catch_up(self, name: str, seen: int) -> None:
+        part = next(part for part in self.parts() if part.name == name)
+        token_ids = self.history.output_token_ids[seen:].tolist()
+        try:
+            _accept(part, self._states[name], token_ids, self.history.notes[-len(token_ids) :])
+        except Exception as error:
+            self._broken[name] = error
+            raise
+        self._seen[name] = seen + len(token_ids)
+
+
+def _accept(part: Sampler | Selector, state: Any, token_ids: Sequence[int], notes: Notes) -> None:
+    if isinstance(part, Selector):
+        noted = [None if note is None or note != note else float(note) for note in notes]
+        part.accept(state, token_ids, noted or [None] * len(token_ids))
+    else:
+        part.accept(state, token_ids)

@@ -1,0 +1,210 @@
+"""Programs and rows on which a library is tried, and what came of them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from ..arithmetic import LogitRows
+from ..backends.library.binding import Library
+from ..backends.library.calls import Call, Entry, layout_of
+from ..backends.library.programs import Part, kind_of
+from ..backends.library.relay import new_batch
+from ..backends.library.session import Parts, Session
+from ..backends.numpy import NumpyBackend
+from ..contract import Batch, Chain, Group, ParameterError, Rows, Vocabulary
+from ..params import SamplingParams, build_chain
+from ..registry import default_registry
+from ..scheduler.history import History
+from ..scheduler.slots import Slots
+from ..scheduler.state import Slot
+from ..tokenizer import Tokenizer
+from .cases import Case, make_case
+
+VOCAB_SIZES = (1, 40, 2100)
+CHAINS = 30
+"""Random chains of several samplers that are tried."""
+
+_FAULTY = ("extreme",)
+"""Kinds of rows that give no token."""
+
+
+@dataclass(frozen=True)
+class Trial:
+    """A chain, and rows of all kinds for it."""
+
+    session: Session
+    slots: Slots
+    chain: Chain
+    rows: Rows
+    logits: np.ndarray
+
+    @property
+    def parts(self) -> Parts:
+        return (*self.chain.samplers, self.chain.selector)
+
+    def group(self, which: np.ndarray, *, masked: bool = False, processed: bool = False) -> Group:
+        """The rows `which`, as rows 0, 1, … of some logits."""
+        return Group(self.chain, np.arange(len(which)), self.rows.take(which), masked, processed)
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """What rows gave: token ids and notes [n], survivors by row, and which gave nothing, bool [n]."""
+
+    token_ids: np.ndarray
+    notes: np.ndarray
+    survivors: Mapping[int, tuple[np.ndarray, np.ndarray]]
+    declined: np.ndarray
+
+    @classmethod
+    def joined(cls, outcomes: Sequence[Outcome]) -> Outcome:
+        """The rows of several, one after another, without survivors."""
+        return cls(
+            np.concatenate([outcome.token_ids for outcome in outcomes]),
+            np.concatenate([outcome.notes for outcome in outcomes]),
+            {},
+            np.concatenate([outcome.declined for outcome in outcomes]),
+        )
+
+    def reversed(self) -> Outcome:
+        """The rows from last to first, without survivors."""
+        return Outcome(self.token_ids[::-1], self.notes[::-1], {}, self.declined[::-1])
+
+    def differs(self, other: Outcome, which: np.ndarray) -> bool:
+        """Whether tokens, notes or survivors of the rows `which` are not equal."""
+        return not (
+            np.array_equal(self.token_ids[which], other.token_ids[which])
+            and np.array_equal(self.notes[which], other.notes[which], equal_nan=True)
+            and all(
+                np.array_equal(mine, its)
+                for row in which.tolist()
+                if row in self.survivors and row in other.survivors
+                for mine, its in zip(self.survivors[row], other.survivors[row], strict=True)
+            )
+        )
+
+
+class Witness:
+    """Takes what a library declines, and notes it: nobody does it in its place."""
+
+    lost = False
+
+    def __init__(self) -> None:
+        self.declined: list[int] = []
+
+    def run_places(self, batch: Batch, group: Group, places: np.ndarray) -> None:
+        """Note the rows."""
+        self.declined += group.index[places].tolist()
+
+    def refuse(self, session: Session, parts: Parts) -> None:
+        """Nothing to do: its rows are declined."""
+
+    def lose(self, reason: str) -> None:
+        """Do not call it again."""
+        self.lost = True
+
+
+def on_library(trial: Trial, logits: Any, group: Group, bitmask: np.ndarray | None = None) -> Outcome:
+    """What the library makes of the rows of `logits`."""
+    rows, witness = LogitRows(logits, trial.session.vocab_size), Witness()
+    batch = new_batch(rows, group, bitmask)
+    number = trial.session.compile(trial.parts)
+    if number is None:
+        return _outcome(batch, group.index.tolist())
+    layout = layout_of(rows, trial.session.vocab_size)
+    Call(trial.session, witness, [Entry(group, trial.parts, number)], layout).run(batch)
+    return _outcome(batch, witness.declined)
+
+
+def on_host(trial: Trial, logits: Any, group: Group, bitmask: np.ndarray | None = None) -> Outcome:
+    """What the NumPy backend makes of them."""
+    batch = new_batch(LogitRows(logits, trial.session.vocab_size), group, bitmask)
+    NumpyBackend().run(batch)
+    return _outcome(batch, [row for row, error in enumerate(batch.errors) if error is not None])
+
+
+def _outcome(batch: Batch, declined: Sequence[int]) -> Outcome:
+    mask = np.zeros(len(batch.token_ids), bool)
+    mask[list(declined)] = True
+    return Outcome(batch.token_ids, batch.notes, batch.survivors, mask)
+
+
+# --- what is tried -------------------------------------------------------------------------------
+
+
+def trials(library: Library) -> Iterator[Trial]:
+    """Every program that the library says it runs, of those below, on vocabularies of several sizes."""
+    for size in VOCAB_SIZES:
+        vocabulary = _vocabulary(size)
+        slots = Slots(vocabulary, default_registry().catalogue.params)
+        session = Session(library, slots)
+        for number, params in enumerate(_settings()):
+            chain = build_chain(params)
+            if session.ask((*chain.samplers, chain.selector)) is not None:
+                case = make_case([params.given], size, np.random.default_rng([size, number]))
+                case = case.take([i for i, kind in enumerate(case.kinds) if kind not in _FAULTY])
+                try:
+                    rows = _live(slots, chain, params, case)
+                except ParameterError:  # ids outside a small vocabulary
+                    continue
+                yield Trial(session, slots, chain, rows, case.logits)
+
+
+def draws(library: Library, n: int) -> tuple[np.ndarray, np.ndarray] | None:
+    """n draws from a row by `dist` alone, with seeds 0 to n − 1: its probabilities [vocab], float64, and
+    the token ids. None if the library does not draw."""
+    params = SamplingParams()
+    chain, logits = build_chain(params), np.linspace(0, 4, 20, dtype=np.float32)
+    slots = Slots(_vocabulary(len(logits)), default_registry().catalogue.params)
+    session = Session(library, slots)
+    if session.ask((*chain.samplers, chain.selector)) is None:
+        return None
+    case = Case(np.tile(logits, (n, 1)), ("",) * n, ({},) * n, ((),) * n, ((),) * n, tuple(range(n)))
+    trial = Trial(session, slots, chain, _live(slots, chain, params, case), case.logits)
+    weights = np.exp(logits.astype(np.float64))
+    return weights / weights.sum(), on_library(trial, case.logits, trial.group(np.arange(n))).token_ids
+
+
+def built_in_parts() -> list[Part]:
+    """Every sampler and selector that the contract has an op for."""
+    catalogue = default_registry().catalogue
+    parts: list[Part] = [*catalogue.samplers.values(), *catalogue.selectors.values()]
+    return [part for part in parts if (kind_of(part) or 0) > 0]
+
+
+def _settings() -> Iterator[SamplingParams]:
+    """The examples of every sampler and selector by itself, then several together."""
+    given = [dict(e.params) for part in built_in_parts() for e in part.examples]
+    yield from (SamplingParams(**params) for params in given)
+    random = np.random.default_rng(0)
+    for _ in range(CHAINS):
+        together: dict[str, Any] = {}
+        for i in random.permutation(len(given))[: random.integers(2, 7)]:
+            together |= given[i]
+        try:
+            yield SamplingParams(**together)
+        except ParameterError:  # two selectors
+            continue
+
+
+def _vocabulary(size: int) -> Vocabulary:
+    """Tokens that begin alike: a, b, aa, ab, …; token 0 ends a text, token 1 is a newline."""
+    letters = str.maketrans("01", "ab")
+    spelled = [bin(number + 2)[3:].translate(letters).encode() for number in range(size)]
+    return Vocabulary(size, (0,), Tokenizer([b"</s>", b"\n", *spelled][:size], eos_token_ids=[0]))
+
+
+def _live(slots: Slots, chain: Chain, params: SamplingParams, case: Case) -> Rows:
+    """A request for every row of `case`, with a token that it drew itself."""
+    index = []
+    for i in range(len(case)):
+        slot = Slot(chain, History(case.prompts[i], case.outputs[i]))
+        slot.open(params, slots.vocabulary)
+        number = slots.put(slot, params.given, case.seeds[i])
+        slots.accept(number, [0], [2.5])
+        index.append(number)
+    return Rows(slots, np.array(index, np.int64))

@@ -1,0 +1,223 @@
+"""Libraries that decline and fail: the host takes over, with the same tokens, and nothing leaks."""
+
+from __future__ import annotations
+
+import gc
+import logging
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from engine_sampler import Scheduler
+from engine_sampler.backends.library import LibraryBackend, LibraryError
+from engine_sampler.backends.library.header import number
+
+from .building import FaultyToy, faulty_toy, toy, variant
+from .running import PLAIN, STATEFUL, generate, logits_of, scheduler_of
+
+CALLS = ("open", "query", "compile", "run")
+DECLINED = ("ES_UNSUPPORTED", "ES_NO_MEMORY", "ES_DEVICE", "ES_BUSY")
+
+
+@pytest.fixture
+def vendor() -> FaultyToy:
+    return faulty_toy()
+
+
+def explained(scheduler: Scheduler) -> str:
+    return " | ".join(map(str, scheduler.explain()))
+
+
+@pytest.mark.parametrize("settings", [PLAIN, STATEFUL, PLAIN + STATEFUL], ids=["plain", "stateful", "both"])
+def test_a_library_gives_the_tokens_of_numpy(settings: tuple[dict[str, object], ...]) -> None:
+    assert np.array_equal(generate(settings, LibraryBackend(toy())), generate(settings, "numpy"))
+
+
+@pytest.mark.parametrize("code", DECLINED)
+@pytest.mark.parametrize("call", CALLS)
+@pytest.mark.parametrize("skip", [0, 1, 2])
+def test_the_host_takes_over_where_any_call_fails(vendor: FaultyToy, call: str, code: str, skip: int) -> None:
+    backend = LibraryBackend(vendor.path)
+    vendor.fail(call, number(code), skip=skip)
+    assert np.array_equal(generate(PLAIN + STATEFUL, backend), generate(PLAIN + STATEFUL, "numpy"))
+
+
+@pytest.mark.parametrize("code", DECLINED)
+@pytest.mark.parametrize("call", CALLS)
+def test_the_host_takes_over_where_every_call_fails(vendor: FaultyToy, call: str, code: str) -> None:
+    backend = LibraryBackend(vendor.path)
+    vendor.fail(call, number(code), times=10**6)
+    assert np.array_equal(generate(PLAIN, backend), generate(PLAIN, "numpy"))
+
+
+@pytest.mark.parametrize("code", ["ES_INVALID", 77])
+@pytest.mark.parametrize("call", CALLS)
+def test_a_breach_of_the_contract_raises_with_the_librarys_words(
+    vendor: FaultyToy, call: str, code: str | int
+) -> None:
+    backend = LibraryBackend(vendor.path)
+    scheduler = scheduler_of(PLAIN, backend)
+    vendor.fail(call, code if isinstance(code, int) else number(code))
+    named = code if isinstance(code, int) else code.removeprefix("ES_")
+    words = "" if call == "open" else ": toy: as asked for"
+    with pytest.raises(LibraryError, match=f"{call} gives {named}{words}$"):
+        scheduler.step(logits_of(0, len(PLAIN)))
+
+
+@pytest.mark.parametrize("call", ["open", "query"])
+@pytest.mark.parametrize("code", ["ES_INVALID", *DECLINED])
+def test_a_library_that_fails_when_it_is_loaded_is_refused(vendor: FaultyToy, call: str, code: str) -> None:
+    vendor.fail(call, number(code))
+    with pytest.raises(LibraryError, match=f"{call} gives {code.removeprefix('ES_')}"):
+        LibraryBackend(vendor.path)
+    gc.collect()
+    assert vendor.live == 0
+
+
+def test_an_unsupported_program_is_not_tried_again_and_explained_so(vendor: FaultyToy) -> None:
+    scheduler = scheduler_of([{"temperature": 0.0}], LibraryBackend(vendor.path))
+    vendor.fail("run", number("ES_UNSUPPORTED"))
+    scheduler.step(logits_of(0, 1))
+    vendor.fail("run", number("ES_INVALID"), times=10**6)
+    scheduler.step(logits_of(1, 1))
+    assert "greedy (numpy)" in explained(scheduler)
+
+
+def test_only_the_unsupported_one_of_several_programs_goes_to_the_host(vendor: FaultyToy) -> None:
+    scheduler = scheduler_of([{"temperature": 0.0}, {"top_k": 4}], LibraryBackend(vendor.path))
+    vendor.fail("run", number("ES_UNSUPPORTED"), times=2)  # both together, then the first
+    scheduler.step(logits_of(0, 2))
+    assert "greedy (numpy)" in explained(scheduler)
+    assert "top_k (toy) → dist (toy)" in explained(scheduler)
+
+
+def test_a_busy_library_is_asked_again_in_the_next_step(vendor: FaultyToy) -> None:
+    scheduler = scheduler_of(PLAIN, LibraryBackend(vendor.path))
+    vendor.fail("run", number("ES_BUSY"))
+    scheduler.step(logits_of(0, len(PLAIN)))
+    vendor.fail("run", number("ES_INVALID"))
+    with pytest.raises(LibraryError):
+        scheduler.step(logits_of(1, len(scheduler.request_ids)))
+
+
+@pytest.mark.parametrize("failures", [1, 2, 3, 10**6])
+def test_a_batch_without_memory_is_halved_down_to_single_rows(vendor: FaultyToy, failures: int) -> None:
+    def starve(step: int) -> None:
+        vendor.fail("run", number("ES_NO_MEMORY"), times=failures)
+
+    backend = LibraryBackend(vendor.path)
+    assert np.array_equal(generate(PLAIN, backend, before=starve), generate(PLAIN, "numpy"))
+
+
+@pytest.mark.parametrize("most", [1, 2, 3])
+def test_no_more_rows_are_given_than_the_library_takes_at_once(most: int) -> None:
+    backend = LibraryBackend(variant(f"MAX_ROWS={most}"))
+    assert np.array_equal(generate(PLAIN, backend), generate(PLAIN, "numpy"))
+
+
+# --- a device that is lost -----------------------------------------------------------------------
+
+
+def lose_at(vendor: FaultyToy, when: int):
+    def before(step: int) -> None:
+        if step == when:
+            vendor.fail("run", number("ES_DEVICE"))
+        elif step > when:
+            vendor.fail("run", number("ES_INVALID"), times=10**6)
+
+    return before
+
+
+@pytest.mark.parametrize("when", [0, 1, 7])
+def test_a_device_lost_in_mid_generation_changes_no_token(vendor: FaultyToy, when: int) -> None:
+    settings = PLAIN + STATEFUL
+    tokens = generate(settings, LibraryBackend(vendor.path), before=lose_at(vendor, when))
+    assert np.array_equal(tokens, generate(settings, "numpy"))
+
+
+def test_a_lost_device_is_told_once_and_never_called_again(
+    vendor: FaultyToy, caplog: pytest.LogCaptureFixture
+) -> None:
+    backend = LibraryBackend(vendor.path)
+    with caplog.at_level(logging.WARNING, "engine_sampler"):
+        generate(PLAIN, backend, before=lose_at(vendor, 1))
+        generate(PLAIN, backend)
+    assert [record.getMessage() for record in caplog.records] == [
+        f"backend toy is not used any more: {vendor.path}: run gives DEVICE: toy: as asked for"
+    ]
+    assert backend.score("cpu") == 0
+    assert "toy" not in explained(scheduler_of(PLAIN, backend))
+
+
+# --- what comes back afterwards ------------------------------------------------------------------
+
+
+def test_nothing_leaks(vendor: FaultyToy) -> None:
+    gc.collect()
+    assert vendor.live == 0
+    backend = LibraryBackend(vendor.path)
+    schedulers = [scheduler_of(PLAIN + STATEFUL, backend) for _ in range(3)]
+    for scheduler in schedulers:
+        scheduler.step(logits_of(0, len(PLAIN + STATEFUL)))
+    assert vendor.live == 4  # one for questions
+    del schedulers[0], scheduler
+    gc.collect()
+    assert vendor.live == 3
+    del schedulers, backend
+    gc.collect()
+    assert vendor.live == 0
+
+
+@pytest.mark.parametrize("call", ["query", "compile", "run"])
+@pytest.mark.parametrize("code", ["ES_INVALID", *DECLINED])
+def test_nothing_leaks_where_calls_fail(vendor: FaultyToy, call: str, code: str) -> None:
+    backend = LibraryBackend(vendor.path)
+    vendor.fail(call, number(code))
+    scheduler = scheduler_of(PLAIN, backend)
+    try:
+        scheduler.step(logits_of(0, len(PLAIN)))
+    except LibraryError:
+        assert code == "ES_INVALID"
+    del scheduler, backend
+    gc.collect()
+    assert vendor.live == 0
+
+
+# --- what libraries may leave out ----------------------------------------------------------------
+
+ALL = (1 << 8) - 1
+
+
+@pytest.mark.parametrize("name", ["READS_ONLY", "ANY_STRIDE", "ROW_FAULTS", "MASKS", "PROCESSED"])
+def test_the_host_sees_to_what_is_not_promised(name: str) -> None:
+    backend = LibraryBackend(variant(f"PROMISES={ALL & ~number(f'ES_{name}')}"))
+    settings = (*PLAIN, {"top_k": 4, "logprobs": 2, "logprobs_mode": "processed"})
+    assert np.array_equal(generate(settings, backend), generate(settings, "numpy"))
+
+
+def test_a_library_that_writes_and_says_so_gets_copies() -> None:
+    backend = LibraryBackend(variant("WRITES", f"PROMISES={ALL & ~number('ES_READS_ONLY')}"))
+    scheduler, logits = scheduler_of(PLAIN, backend), logits_of(0, len(PLAIN))
+    logits.flags.writeable = False
+    before = logits.copy()
+    tokens = scheduler.step(logits).token_ids
+    assert np.array_equal(logits, before)
+    assert np.array_equal(tokens, generate(PLAIN, "numpy", steps=1)[0])
+
+
+def test_an_inexact_library_is_never_chosen_by_itself() -> None:
+    backend = LibraryBackend(variant(f"PROMISES={ALL & ~number('ES_EXACT')}"))
+    assert not backend.exact
+    assert backend.score("cpu") == 0
+
+
+@pytest.mark.parametrize("code", ["ES_OK", "ES_BUSY", "ES_DEVICE"])
+def test_a_library_that_works_in_the_background_is_waited_for(code: str) -> None:
+    backend = LibraryBackend(variant(f"SYNC={code}"))
+    assert np.array_equal(generate(PLAIN, backend), generate(PLAIN, "numpy"))
+
+
+def test_the_own_kernels_take_part_as_any_library(packaged: Path) -> None:
+    settings = PLAIN + STATEFUL
+    assert np.array_equal(generate(settings, LibraryBackend(packaged)), generate(settings, "numpy"))

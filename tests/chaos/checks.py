@@ -1,0 +1,165 @@
+"""What must hold inside a scheduler at any time, and calls that it must refuse."""
+
+from __future__ import annotations
+
+import pickle
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any
+
+import numpy as np
+
+from engine_sampler import ParameterError, RequestError, SamplingParams, Scheduler
+from engine_sampler.scheduler.history import Ledger
+from engine_sampler.scheduler.slots import Slots
+
+from .plugins import table_matcher
+from .world import VOCAB, Random
+
+REFUSALS = (RequestError, ParameterError, ValueError, TypeError)
+
+
+def expect_sound(scheduler: Scheduler) -> None:
+    """Slots, ledger and watchers belong to the live requests, and to nobody else."""
+    live = [scheduler._requests[i] for i in scheduler.request_ids]
+    slots = scheduler._slots
+    taken = [request.slot for request in live]
+    assert sorted([*taken, *slots._free]) == list(range(len(slots.entries))), "slots leak"
+    for request in live:
+        assert slots.entries[request.slot] is request.entry
+        assert int(slots.seeds[request.slot]) == request.seed
+    for slot in slots._free:
+        assert slots.entries[slot] is None
+        assert slots.given(slot) == {}
+    for request in scheduler._requests.values():
+        assert (request.slot >= 0) == (request.id in scheduler._live), "a finished request has a slot"
+    _expect_columns(slots)
+    _expect_attention(slots, [(r.slot, r.attention()) for r in live])
+    _expect_ledger(slots._ledger, taken)
+
+
+def _expect_columns(slots: Slots) -> None:
+    for name, column in slots._columns.items():
+        for slot, value in enumerate(column.tolist()):
+            expected = slots.given(slot).get(name, slots.params[name].neutral)
+            same = value == expected or value is expected
+            assert same, f"column {name} of slot {slot} is {value!r}, not {expected!r}"
+
+
+def _expect_attention(slots: Slots, wanted: Sequence[tuple[int, Any]]) -> None:
+    watchers = np.zeros(VOCAB, np.int64)
+    room = []
+    for slot, attention in wanted:
+        watchers[attention.token_ids] += 1
+        assert slots.limits[slot] == attention.length
+        assert slots.always[slot] == attention.always
+        room.append(attention.length - int(slots.lengths[slot]))
+    assert slots._watchers.tolist() == watchers.tolist(), "watchers leak"
+    assert slots._watched[1:-1].tolist() == (watchers > 0).tolist()
+    assert slots._watched[[0, -1]].all()
+    assert slots._calm <= min(room, default=slots._calm), "a limit would be overlooked"
+
+
+def _expect_ledger(ledger: Ledger, taken: Sequence[int]) -> None:
+    assert np.flatnonzero(ledger._sizes).tolist() == sorted(taken), "regions leak"
+    regions = sorted((int(ledger.offsets[s]), int(ledger._sizes[s]), int(ledger.lengths[s])) for s in taken)
+    end = 0
+    for offset, size, length in regions:
+        assert end <= offset, "regions overlap"
+        assert length <= size, "a region overflows"
+        assert size - length >= min(ledger._room, size)
+        end = offset + size
+    assert end <= ledger._end <= len(ledger.tokens)
+    assert not ledger.lengths[ledger._sizes == 0].any()
+
+
+def digest(scheduler: Scheduler) -> bytes:
+    """Everything that a refused call must leave as it is."""
+    state: list[Any] = [scheduler.request_ids, sorted(map(repr, scheduler._requests))]
+    slots = scheduler._slots
+    for request in scheduler._requests.values():
+        state += [repr(request.record()), request._looked, request._sent, request.raw_logprobs]
+        state += [[repr(s) for _, s in request.criteria if isinstance(s, (list, int, float))]]
+        if request.stream is not None:
+            state += [request.stream.pieces, id(request.stream.place)]
+        if request.slot >= 0:
+            state += [int(slots.positions[request.slot]), int(slots.seeds[request.slot])]
+            state += [request.entry.history.notes.tobytes()]
+    return pickle.dumps(repr(state))
+
+
+def wrong_calls(scheduler: Scheduler, random: Random) -> Iterator[tuple[str, Callable[[], Any]]]:
+    """Calls that must raise: (what is wrong, the call)."""
+    live, nobody = scheduler.request_ids, "nobody"
+    plain, row = SamplingParams(), np.zeros((1, VOCAB), np.float32)
+    rows = np.zeros((len(live), VOCAB), np.float32)
+    yield "unknown to step", lambda: scheduler.step(row, [nobody])
+    yield "unknown to process", lambda: scheduler.process(row, [nobody])
+    yield "unknown to prepare", lambda: scheduler.prepare([nobody])
+    yield "unknown to accept", lambda: scheduler.accept(nobody, [1])
+    yield "unknown to rollback", lambda: scheduler.rollback(nobody, 0)
+    yield "unknown to fork", lambda: scheduler.fork(nobody)
+    yield "unknown to remove", lambda: scheduler.remove(nobody)
+    yield "unknown to record", lambda: scheduler.record(nobody)
+    yield "unknown to forced_tokens", lambda: scheduler.forced_tokens(nobody)
+    yield "a row too many", lambda: scheduler.step(np.zeros((len(live) + 1, VOCAB), np.float32))
+    yield "several in add", lambda: scheduler.add(SamplingParams(n=2))
+    yield "a prompt outside", lambda: scheduler.add(plain, [0, VOCAB])
+    yield "an output outside", lambda: scheduler.add(plain, output_token_ids=[-1])
+    yield "a criterion that is none", lambda: scheduler.add(plain, stopping_criteria=["stop"])  # type: ignore[list-item]
+    yield "a position below 0", lambda: scheduler.add(plain, position=-1)
+    yield "an output refused", lambda: scheduler.add(plain, output_token_ids=[1], grammar=table_matcher())
+    yield "two grammars", lambda: scheduler.add(SamplingParams(regex="a"), grammar=table_matcher())
+    yield "wrong ids for a group", lambda: scheduler.add_group(SamplingParams(n=2), request_ids=["one"])
+    yield "an id twice in a group", lambda: scheduler.add_group(SamplingParams(n=2), request_ids=["x", "x"])
+    if not live:
+        return
+    one = live[random.integers(len(live))]
+    have = len(scheduler.record(one).token_ids)
+    yield "an id twice", lambda: scheduler.step(np.zeros((2, VOCAB), np.float32), [one, one])
+    yield "narrow logits", lambda: scheduler.step(rows[:, :-1])
+    yield "one row flat", lambda: scheduler.step(rows[0])
+    yield "another dtype", lambda: scheduler.step(rows.astype(np.float64))
+    yield "drafts for too few", lambda: scheduler.step(rows, live, [[]] * (len(live) - 1))
+    yield "a draft outside", lambda: scheduler.step(rows, live, [[VOCAB]] * len(live))
+    yield "drafts for nobody", lambda: scheduler.step(rows, live, {nobody: [1]})
+    yield "drafts without rows", lambda: scheduler.step(row, [one], [[1]])
+    yield "to accept outside", lambda: scheduler.accept(one, [1, VOCAB])
+    yield "to accept what is flat no more", lambda: scheduler.accept(one, [[1]])  # type: ignore[list-item]
+    yield "to roll back too much", lambda: scheduler.rollback(one, have + 1)
+    yield "to roll back less than nothing", lambda: scheduler.rollback(one, -1)
+    yield "a seed that is none", lambda: scheduler.fork(one, seed=2**64)
+    yield "an id taken by add", lambda: scheduler.add(plain, request_id=one)
+    yield "an id taken by fork", lambda: scheduler.fork(one, new_request_id=one)
+    yield "an id taken by a group", lambda: scheduler.add_group(SamplingParams(n=2), request_ids=["new", one])
+    ended = next((i for i in scheduler._requests if i not in live), None)
+    if ended is not None:
+        yield "ended, to step", lambda: scheduler.step(row, [ended])
+        yield "ended, to accept", lambda: scheduler.accept(ended, [1])
+        yield "ended, to fork", lambda: scheduler.fork(ended)
+        yield "ended, to rollback", lambda: scheduler.rollback(ended, 0)
+    failed = next((i for i in live if scheduler.record(i).finish_reason == "error"), None)
+    if failed is not None:
+        yield "failed, to accept", lambda: scheduler.accept(failed, [1])
+        yield "failed, to fork", lambda: scheduler.fork(failed)
+        yield "failed, to rollback", lambda: scheduler.rollback(failed, 0)
+    beam = next((i for i in live if scheduler._requests[i].group is not None), None)
+    if beam is not None:
+        yield "a beam without its search", lambda: scheduler.step(row, [beam])
+        yield "a beam, to accept", lambda: scheduler.accept(beam, [1])
+        yield "a beam, to fork", lambda: scheduler.fork(beam)
+        yield "a beam, to rollback", lambda: scheduler.rollback(beam, 0)
+        yield "a beam with drafts", lambda: scheduler.step(rows, live, [[]] * len(live))
+
+
+def expect_refusals(scheduler: Scheduler, random: Random, count: int) -> None:
+    """`count` wrong calls raise what they should, and change nothing."""
+    calls = list(wrong_calls(scheduler, random))
+    before = digest(scheduler)
+    for i in random.choice(len(calls), min(count, len(calls)), replace=False):
+        what, call = calls[i]
+        try:
+            call()
+        except REFUSALS:
+            assert digest(scheduler) == before, f"a refused call changed something: {what}"
+        else:
+            raise AssertionError(f"a wrong call was not refused: {what}")

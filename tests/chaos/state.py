@@ -1,0 +1,193 @@
+"""The scheduler under test, the shadows of its requests, and what is checked when one of them moves."""
+
+from __future__ import annotations
+
+import math
+from collections import Counter, deque
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from engine_sampler import Record, Scheduler
+
+from .beams import Search
+from .plugins import LISTENER
+from .replay import expect_same_alone
+from .shadow import Shadow, Token
+from .world import BACKENDS, ENGINES, EOS, EOT, PIECES, VOCAB, Order, random_order, tokenizer_for
+
+EOS_IDS = ((EOS, EOT), (EOS, EOT), (EOT,), ())
+"""What ends texts."""
+
+
+class State:
+    """One scheduler in the hands of chance, all of which follows from `seed`.
+
+    shadows    the requests that are live, but for those of beam searches.
+    searches   the searches under way, by the id of each of their texts.
+    finished   ids of requests that ended and are not removed.
+    """
+
+    def __init__(self, seed: int, backend: str | None = None) -> None:
+        self.seed = seed
+        self.random = np.random.default_rng([seed, 5])
+        self.backend = BACKENDS[seed % len(BACKENDS)] if backend is None else backend
+        self.other_backend = next((b for b in BACKENDS if b != self.backend), self.backend)
+        engines = [ENGINES[i] for i in self.random.permutation(len(ENGINES))]
+        eos = EOS_IDS[self.random.integers(len(EOS_IDS))]
+        self.tokenizers = [tokenizer_for(engine, eos) for engine in engines]
+        self.padded_tokenizer = tokenizer_for(engines[0], eos, VOCAB - len(PIECES))
+        self.crowded = self.chance(0.03)
+        self.most_live = 90 if self.crowded else int(self.random.integers(1, 14))
+        self.longest = 300 if self.chance(0.1) else 30
+        self.max_model_len = int(self.random.integers(12, 40)) if self.chance(0.2) else None
+        self.scheduler = Scheduler(
+            VOCAB, self.tokenizers[0], max_model_len=self.max_model_len, backend=self.backend,
+            num_threads=int(self.random.integers(1, 3)),
+        )  # fmt: skip
+        self.vocabulary = self.scheduler.vocabulary
+        self.shadows: dict[Any, Shadow] = {}
+        self.searches: dict[Any, Search] = {}
+        self.finished: dict[Any, Shadow | Search] = {}
+        self.last_party: list[Any] = []
+        self.given_meanwhile: dict[Any, list[int]] = {}
+        self.removed_meanwhile: list[Search] = []
+        self.counts: Counter[str] = Counter()
+        self.told: deque[str] = deque(maxlen=12)
+
+    def another(self) -> Scheduler:
+        """An empty scheduler like this one on the other backend, with the other grammar engine."""
+        return Scheduler(
+            VOCAB, self.tokenizers[-1], max_model_len=self.max_model_len, backend=self.other_backend
+        )
+
+    def chance(self, probability: float) -> bool:
+        return bool(self.random.random() < probability)
+
+    def count(self, what: str, n: int = 1) -> None:
+        self.counts[what] += n
+
+    def tell(self, what: str) -> None:
+        """Remember what is about to happen, for the message of a failure."""
+        self.told.append(what)
+
+    def any_shadow(self, sound: bool = True) -> Shadow | None:
+        """Some live request; with `sound` none that a fault has ended already."""
+        some = [s for s in self.shadows.values() if not (sound and s.cause)]
+        return some[self.random.integers(len(some))] if some else None
+
+    def random_order(self) -> Order:
+        return random_order(self.random, self.longest, bool(self.vocabulary.eos_token_ids))
+
+    def enter(self, request_id: Any, order: Order, seed: int) -> Shadow:
+        """A request has come."""
+        shadow = Shadow(request_id, order, seed, self.vocabulary, self.max_model_len)
+        self.shadows[request_id] = shadow
+        return shadow
+
+    # --- what must hold when a request moves -----------------------------------------------------
+
+    def grown(self, shadow: Shadow, finish: str | None = None, stop: Any = None) -> None:
+        """A token has come, and with it the request ended, or not."""
+        ending = shadow.ending(len(shadow.tokens))
+        expected = (None, None) if ending is None else ending[:2]
+        if finish == "error" and (ending is None or shadow.may_fail):
+            return  # what failed is seen where it runs alone
+        found = (finish, stop)
+        assert found == expected, f"{shadow.id} ends with {found}, not {expected}, at {shadow.ids}"
+
+    def note_accepted(self, shadow: Shadow, tokens: Sequence[int]) -> None:
+        """The request was given tokens that were chosen elsewhere; those behind its end are dropped."""
+        record = self.scheduler.record(shadow.id)
+        new = record.token_ids[len(shadow.tokens) :]
+        assert list(tokens[: len(new)]) == new
+        for i, token in enumerate(new):
+            shadow.tokens.append(Token(token))
+            self.grown(shadow, *((record.finish_reason, record.stop_reason) if i == len(new) - 1 else ()))
+        self.count("accepted", len(new))
+        if record.finish_reason is None:
+            assert len(new) == len(tokens), "a token was dropped"
+            return
+        if record.finish_reason == "error" and len(new) < len(tokens):
+            shadow.cause = ("accept", tokens[len(new)])
+        self.ended(shadow)
+
+    def ended(self, shadow: Shadow) -> None:
+        """The request has left the live ones."""
+        assert shadow.id not in self.scheduler.request_ids
+        del self.shadows[shadow.id]
+        self.finished[shadow.id] = shadow
+        self.count("requests")
+        shadow.record = self.scheduler.record(shadow.id)
+        self.expect_right(shadow, shadow.record)
+
+    def search_ended(self, search: Search) -> None:
+        for i in search.ids:
+            del self.searches[i]
+            self.finished[i] = search
+        self.count("beam searches")
+        with LISTENER.mute():
+            search.expect_same_alone(self.scheduler, self.another())
+
+    def break_off(self, search: Search, request_id: Any) -> None:
+        """A request of the search has been removed, and all others have ended with it."""
+        search.removed = request_id
+        self.search_ended(search)
+        del self.finished[request_id]
+
+    def expect_right(self, shadow: Shadow, record: Record) -> None:
+        """The record says what the shadow does, and what comes out alone."""
+        assert record.token_ids == shadow.ids
+        assert record.prompt_token_ids == list(shadow.order.prompt)
+        assert record.seed == shadow.seed
+        whole = shadow.text(record.finish_reason)
+        assert record.text == whole, f"the text of {shadow.id} is {record.text!r}, not {whole!r}"
+        if record.cumulative_logprob is not None:
+            total = math.fsum(shadow.raw_logprob(i) for i in range(len(shadow.tokens)))
+            assert math.isclose(record.cumulative_logprob, total, rel_tol=1e-5, abs_tol=1e-4)
+        self.count("replays")
+        with LISTENER.mute():
+            expect_same_alone(shadow, record, self.another())
+
+    # --- tokens come and go ----------------------------------------------------------------------
+
+    def accept(self, shadow: Shadow | None = None) -> None:
+        shadow = shadow or self.any_shadow()
+        if shadow is None:
+            return
+        forced = self.scheduler.forced_tokens(shadow.id)
+        if self.scheduler.record(shadow.id).finish_reason == "error":
+            shadow.cause = ("forced",)
+            return
+        count = int(self.random.integers(0, 4)) if self.longest < 100 else int(self.random.integers(0, 40))
+        tokens = forced or self._likely(shadow, count)
+        self.tell(f"{shadow.id} accepts {tokens}, forced {forced}")
+        self.scheduler.accept(shadow.id, tokens)
+        self.note_accepted(shadow, tokens)
+        assert not (forced and shadow.order.is_structured and shadow.cause), "a forced token was refused"
+
+    def _likely(self, shadow: Shadow, count: int) -> list[int]:
+        """Tokens that the model may well say, the first of them mostly one that the request may."""
+        row = shadow.next_row()
+        if self.chance(0.8):
+            row = self.scheduler.process(row[None], [shadow.id])[0]
+        likely = row.argsort()[-8:]
+        allowed = likely[row[likely] > -np.inf]
+        first = self.random.choice(allowed if len(allowed) else likely, min(count, 1)).tolist()
+        return [*first, *self.random.integers(2, 12, max(0, count - 1)).tolist()]
+
+    def rollback(self, shadow: Shadow | None = None) -> None:
+        shadow = shadow or self.any_shadow()
+        if shadow is None:
+            return
+        have = len(shadow.tokens)
+        n = have if self.chance(0.1) else int(self.random.integers(0, min(have, 6) + 1))
+        self.tell(f"roll {shadow.id} back by {n} of {have}")
+        dropped = shadow.ids[have - n :]
+        self.scheduler.rollback(shadow.id, n)
+        shadow.rollback(n)
+        self.count("rolled back", n)
+        if self.scheduler.record(shadow.id).finish_reason is not None:
+            shadow.cause = ("rollback", dropped)
+            self.ended(shadow)

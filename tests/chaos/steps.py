@@ -1,0 +1,265 @@
+"""One step of the chaos: who takes part, what they guess, which rows they get, and what must come of it."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+
+from engine_sampler import StepResult
+from engine_sampler.stateless import process_logits
+
+from .layouts import Untouched
+from .plugins import LISTENER, Meddler
+from .replay import logprobs_of, modes_of
+from .shadow import TOLERANCE, Shadow, Token
+from .state import State
+from .world import VOCAB, faulty_row
+
+MOST_DRAFTS = 5
+
+
+class Steps(State):
+    """The steps of a chaos."""
+
+    def step(self) -> None:
+        ids = self._party()
+        if self.chance(0.3):
+            ids = self._prepared(ids)
+        named = None if ids == self.scheduler.request_ids and self.chance(0.5) else ids
+        drafts = self._drafts(ids) if self.chance(0.35) and not any(i in self.searches for i in ids) else None
+        rows = self._rows(ids, drafts)
+        given = Untouched(np.concatenate(rows) if rows else np.empty((0, VOCAB), np.float32), self.random)
+        if drafts is None and self.chance(0.1):
+            self._process(given, ids, rows)
+        guesses: Any = drafts
+        if drafts is not None and self.chance(0.3):
+            guesses = {i: d for i, d in zip(ids, drafts, strict=True) if d}
+        self.tell(f"step {ids} with drafts {drafts}")
+        Meddler.meddle = self._meddle
+        result = self.scheduler.step(given.logits, named, guesses)
+        Meddler.meddle = None
+        given.expect_untouched()
+        assert result.request_ids == ids
+        self._settle(result, rows, drafts or [()] * len(ids))
+
+    def _settle(self, result: StepResult, rows: list[np.ndarray], drafts: Sequence[Sequence[int]]) -> None:
+        """Check what a step says of everyone, and note it."""
+        self.count("rows", len(result.token_ids))
+        ids = result.request_ids
+        self._settle_searches(result)
+        for i, request_id in enumerate(ids):
+            if request_id in self.shadows:
+                self._follow(self.shadows[request_id], result, i, rows[i], drafts[i])
+        for request_id, tokens in self.given_meanwhile.items():
+            if request_id in self.shadows:
+                self.note_accepted(self.shadows[request_id], tokens)
+        self.given_meanwhile = {}
+
+    def _settle_searches(self, result: StepResult) -> None:
+        ids = result.request_ids
+        for search in {id(s): s for i in ids if (s := self.searches.get(i)) is not None}.values():
+            self.count("beam steps")
+            if search.removed is None and search.follow(self.scheduler, result):
+                self.search_ended(search)
+        for search in self.removed_meanwhile:  # before the search took its step, or behind it
+            places = [ids.index(i) for i in search.ids if i in ids]
+            search.steps += any(result.token_ids[p] >= 0 or result.finish_reasons[p] for p in places)
+            self.break_off(search, search.removed)
+        self.removed_meanwhile = []
+
+    def _prepared(self, ids: list[Any]) -> list[Any]:
+        """Fill the masks, which then may be out of date; those of `ids` that are live still."""
+        self.prepare(None if ids == self.scheduler.request_ids else ids)
+        masked = [s for i in ids if (s := self.shadows.get(i)) and s.order.is_masked and not s.cause]
+        if masked and self.chance(0.5):
+            change = self.rollback if self.chance(0.7) else self.accept
+            change(masked[self.random.integers(len(masked))])
+        return [i for i in ids if i in self.scheduler.request_ids]
+
+    def prepare(self, ids: Sequence[Any] | None = None) -> None:
+        self.tell(f"prepare {ids}")
+        self.scheduler.prepare(ids)
+        for shadow in self.shadows.values():
+            if not shadow.cause and self.scheduler.record(shadow.id).finish_reason == "error":
+                shadow.cause = ("prepare",)
+
+    def _meddle(self) -> None:
+        """What another thread does while a step runs; it takes effect behind the step."""
+        self.count("meddled")
+        what = self.random.choice(["add", "accept", "remove", "remove search"])
+        shadow, searches = self.any_shadow(), list(self.searches)
+        if what == "add":
+            order = self.random_order()
+            self.tell(f"meanwhile add {order}")
+            request_id = self.scheduler.add(order.params, order.prompt, **order.extras())
+            self.enter(request_id, replace(order, position=None), self.scheduler.record(request_id).seed)
+        elif what == "remove search" and searches:
+            self._remove_meanwhile(searches[self.random.integers(len(searches))])
+        elif what == "remove" and shadow is not None:
+            self.tell(f"meanwhile remove {shadow.id}")
+            del self.shadows[shadow.id]
+            record = self.scheduler.remove(shadow.id)
+            assert record.token_ids[: len(shadow.tokens)] == shadow.ids
+        elif shadow is not None and self.scheduler.record(shadow.id).finish_reason is None:
+            tokens = self.random.integers(2, 12, 2).tolist()
+            self.tell(f"meanwhile {shadow.id} accepts {tokens}")
+            self.scheduler.accept(shadow.id, tokens)
+            self.given_meanwhile[shadow.id] = tokens
+
+    def _remove_meanwhile(self, request_id: Any) -> None:
+        self.tell(f"meanwhile remove {request_id} of a search")
+        self.scheduler.remove(request_id)
+        search = self.searches[request_id]
+        search.removed = request_id
+        self.removed_meanwhile.append(search)
+
+    # --- before ----------------------------------------------------------------------------------
+
+    def _party(self) -> list[Any]:
+        """Some live requests in some order: all of them, those of last time, or any."""
+        live = self.scheduler.request_ids
+        if self.chance(0.35):
+            return live
+        if self.chance(0.4) and self.last_party and all(i in live for i in self.last_party):
+            return self.last_party
+        some = [i for i in live if self.chance(0.6)]
+        beams = [b for i in some if i in self.searches for b in self.searches[i].ids]
+        some = list(dict.fromkeys([*some, *beams]))
+        self.last_party = [some[i] for i in self.random.permutation(len(some))]
+        return self.last_party
+
+    def _drafts(self, ids: Sequence[Any]) -> list[list[int]]:
+        return [self._guess(self.shadows[i]) if self.chance(0.7) else [] for i in ids]
+
+    def _guess(self, shadow: Shadow) -> list[int]:
+        """Drafts that are right, wrong, right for a while, or that go on behind the end."""
+        length = int(self.random.integers(0, MOST_DRAFTS + 1))
+        if self.chance(0.6) and not shadow.cause:
+            guess = self._looked_ahead(shadow, length)
+            guess += self.random.integers(0, VOCAB, length - len(guess)).tolist()
+        else:
+            guess = []
+            for _ in range(length):
+                guess.append(int(shadow.next_row(guess).argmax()))
+        if guess and self.chance(0.3):
+            guess[self.random.integers(len(guess))] = int(self.random.integers(VOCAB))
+        return guess
+
+    def _looked_ahead(self, shadow: Shadow, length: int) -> list[int]:
+        """What a fork of the request draws, which does not touch the request."""
+        fork = self.scheduler.fork(shadow.id)
+        guess: list[int] = []
+        for _ in range(length):
+            token = int(self.scheduler.step(shadow.next_row(guess)[None], [fork]).token_ids[0])
+            if token < 0:
+                break
+            guess.append(token)
+            if fork not in self.scheduler.request_ids:
+                break
+        self.scheduler.remove(fork)
+        self.count("forks looked ahead")
+        return guess
+
+    def _rows(self, ids: Sequence[Any], drafts: Sequence[Sequence[int]] | None) -> list[np.ndarray]:
+        """For each request its rows, float32 [1 + drafts, vocab], some of them faulty."""
+        blocks = []
+        for i, request_id in enumerate(ids):
+            if request_id in self.searches:
+                search = self.searches[request_id]
+                if self.chance(0.01):
+                    places = search.faults.setdefault(search.steps, {})
+                    places[search.ids.index(request_id)] = faulty_row(self.random)
+                blocks.append(search.row(request_id)[None].copy())
+                continue
+            guesses = drafts[i] if drafts else []
+            shadow = self.shadows[request_id]
+            block = np.stack([shadow.next_row(guesses[:j]) for j in range(len(guesses) + 1)])
+            if self.chance(0.01):
+                block[self.random.integers(len(block))] = faulty_row(self.random)
+                self.count("faulty rows")
+            blocks.append(block)
+        return blocks
+
+    def _process(self, given: Untouched, ids: list[Any], rows: list[np.ndarray]) -> None:
+        """`process` shows what the stateless form makes of each row, and changes nothing."""
+        processed = self.scheduler.process(given.logits, ids)
+        self.count("processed")
+        for i, request_id in enumerate(ids):
+            shadow = self.shadows.get(request_id)
+            if shadow is None or shadow.order.grammar is not None or shadow.cause:
+                continue
+            position = shadow.order.position
+            with LISTENER.mute():
+                expected = process_logits(
+                rows[i], shadow.order.params.replace(n=1, best_of=None, seed=shadow.seed),
+                prompt_token_ids=[shadow.order.prompt], output_token_ids=[shadow.ids],
+                positions=None if position is None else [position + len(shadow.tokens)],
+                tokenizer=self.padded_tokenizer, backend=self.other_backend,
+            )  # fmt: skip
+            assert np.array_equal(processed[i], expected[0], equal_nan=True)
+        given.expect_untouched()
+
+    # --- behind ----------------------------------------------------------------------------------
+
+    def _follow(
+        self, shadow: Shadow, result: StepResult, i: int, rows: np.ndarray, drafts: Sequence[int]
+    ) -> None:
+        """Check what a step says of one request, and note it."""
+        tokens, first = result.tokens(i), int(result.first_rows[i])
+        assert result.token_ids[first : first + len(tokens)].tolist() == tokens, "tokens behind a gap"
+        assert tokens[:-1] == list(drafts[: max(0, len(tokens) - 1)]), "a wrong draft was taken"
+        assert result.seeds[i] == shadow.seed
+        assert result.parent_ids[i] == shadow.id
+        error, finish = result.errors[i], result.finish_reasons[i]
+        for j, token in enumerate(tokens):
+            logprobs = self._logprobs(shadow, result, first + j, token, rows[j])
+            shadow.tokens.append(Token(token, shadow.seed, logprobs=logprobs))
+            self.grown(shadow, *((finish, result.stop_reasons[i]) if j == len(tokens) - 1 else (None, None)))
+        self.count("tokens", len(tokens))
+        if tokens and finish is None and drafts:
+            right = len(tokens) == len(drafts) + 1 or tokens[-1] != drafts[len(tokens) - 1]
+            assert right, "a right draft was not taken"
+        if finish == "error" and not shadow.cause and len(tokens) < len(rows):
+            shadow.cause = ("row", rows[len(tokens)].copy())
+        assert (error is not None) == (finish == "error")
+        self._stream(shadow, result.text[i] or "", finish)
+        if finish is None:
+            assert tokens, "a row gave nothing, and nobody says why"
+        else:
+            record = self.scheduler.record(shadow.id)
+            said = (result.stop_reasons[i], error)
+            assert (record.finish_reason, record.stop_reason, record.error) == (finish, *said)
+            self.ended(shadow)
+
+    def _logprobs(
+        self, shadow: Shadow, result: StepResult, row: int, token: int, logits: np.ndarray
+    ) -> dict[str, Any]:
+        """The logprobs of one token, the raw ones compared with their formula."""
+        modes = modes_of(shadow)
+        if not modes:
+            return {}
+        found = logprobs_of(result, row, modes)
+        for ids, _, _ in found.values():
+            assert ids[0] == token
+        if "raw" in found:
+            exact = logits.astype(np.float64)
+            with np.errstate(divide="ignore"):
+                exact -= np.log(np.exp(exact).sum())
+            ids, values, rank = found["raw"]
+            np.testing.assert_allclose(values, exact[ids], atol=TOLERANCE, rtol=TOLERANCE)
+            order = sorted(range(VOCAB), key=lambda t: (-exact[t], t))
+            assert ids[1:].tolist() == order[: len(ids) - 1]
+            assert exact[token] == -np.inf or order[rank - 1] == token
+        return found
+
+    def _stream(self, shadow: Shadow, delta: str, finish: str | None) -> None:
+        """The text of a step is what has become certain since the last, and not a character less."""
+        whole = shadow.text(finish)
+        expected = whole[len(shadow.certain(shadow.sent)) :]
+        assert delta == expected, f"{shadow.id} streams {delta!r}, not {expected!r}"
+        shadow.sent = len(shadow.tokens)
+        shadow.streamed += delta
+        assert not shadow.joined or shadow.streamed == whole

@@ -1,0 +1,175 @@
+"""A few episodes of chaos, and what the chaos notices.
+
+With ENGINE_SAMPLER_TEST_CHAOS_SECONDS=N it goes on for N seconds in all; `python -m tests.chaos` does so too,
+and reports.
+"""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from engine_sampler.scheduler.detokenizer import TextStream, reading
+from engine_sampler.scheduler.logprobs import Scores
+from engine_sampler.scheduler.request import Request
+from engine_sampler.scheduler.slots import Slots
+from engine_sampler.scheduler.state import Slot
+from engine_sampler.stopping._strings import StringMatcher
+from engine_sampler.stopping.max_tokens import MaxTokensCriteria
+from engine_sampler.stopping.repetition import RepetitionCriteria
+
+from .__main__ import Chaos, ChaosFailure, main
+from .plugins import plugins
+from .world import BACKENDS
+
+EPISODES, MOST_EPISODES = 3, 40
+"""Of a quick run on each backend, and until what is broken is noticed."""
+
+SECONDS = float(os.environ.get("ENGINE_SAMPLER_TEST_CHAOS_SECONDS", "0"))
+
+Change = Callable[[Any], Any]
+"""What stands for a method, made of the method."""
+
+
+@pytest.fixture
+def plugged_in() -> Iterator[None]:
+    with plugins():
+        yield
+
+
+@pytest.mark.usefixtures("plugged_in")
+@pytest.mark.parametrize("backend", BACKENDS)
+def test_every_law_holds_in_a_chaos(backend: str) -> None:
+    start = time.monotonic()
+    episode = 0
+    while episode < EPISODES or time.monotonic() - start < SECONDS / len(BACKENDS):
+        Chaos(episode, backend).run()
+        episode += 1
+
+
+@pytest.mark.usefixtures("plugged_in")
+def test_an_episode_follows_from_its_seed() -> None:
+    assert Chaos(1).run(60) == Chaos(1).run(60)
+
+
+def test_the_command_reports_what_it_did(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["--seconds", "0", "--seed", "1", "--operations", "20"]) == 0
+    assert "1 episodes" in capsys.readouterr().out
+
+
+def run_episodes(count: int) -> None:
+    for episode in range(count):
+        Chaos(episode).run()
+
+
+def gives(value: Any) -> Change:
+    """Does nothing, and says `value`."""
+    return lambda original: lambda *arguments: value
+
+
+def shares(part: str) -> Change:
+    """A fork whose `part` is its parent's."""
+
+    def change(original: Any) -> Any:
+        def fork(self: Any, *arguments: Any) -> Any:
+            child = original(self, *arguments)
+            setattr(child, part, getattr(self, part))
+            return child
+
+        return fork
+
+    return change
+
+
+def spares(part: str, empty: Any) -> Change:
+    """A rollback that leaves `part` as it is."""
+
+    def change(original: Any) -> Any:
+        def rollback(self: Any, *arguments: Any) -> None:
+            kept = getattr(self, part)
+            setattr(self, part, empty)
+            original(self, *arguments)
+            setattr(self, part, kept)
+
+        return rollback
+
+    return change
+
+
+def keeps_the_mask(original: Any) -> Any:
+    """A rollback behind which the old mask still counts as that of the next token."""
+
+    def rollback(self: Request, slots: Slots, n: int) -> None:
+        ready = self.mask_ready
+        original(self, slots, n)
+        self.mask_ready = ready
+
+    return rollback
+
+
+def only_the_history(original: Any) -> Any:
+    """A rollback that the states of samplers and selectors do not hear of."""
+    return lambda self, n: self.history.rollback(n)
+
+
+def takes_back_less(original: Any) -> Any:
+    """A rollback that forgets to count the positions back."""
+
+    def rollback(self: Slots, slot: int, n: int) -> None:
+        original(self, slot, n)
+        self.positions[slot] += n
+
+    return rollback
+
+
+def cuts_nothing(original: Any) -> Any:
+    """A text that ends with all that was held back."""
+    return lambda self, cut=0: original(self)
+
+
+def is_a_little_off(original: Any) -> Any:
+    """Logprobs that are wrong in the fourth place."""
+
+    def raw(self: Scores, *arguments: Any) -> Any:
+        entry = original(self, *arguments)
+        return replace(entry, logprobs=entry.logprobs + 1e-4)
+
+    return raw
+
+
+SABOTAGE: dict[str, tuple[Any, str, Change]] = {
+    "a_text_that_is_not_rolled_back": (TextStream, "rollback", gives(None)),
+    "a_text_that_is_not_cut": (TextStream, "close", cuts_nothing),
+    "logprobs_that_are_a_little_off": (Scores, "_raw", is_a_little_off),
+    "a_stop_string_that_is_not_held_back": (StringMatcher, "held", gives(0)),
+    "criteria_that_are_not_rolled_back": (Request, "rollback", spares("criteria", [])),
+    "a_grammar_that_is_not_rolled_back": (Request, "rollback", spares("matcher", None)),
+    "positions_that_are_not_rolled_back": (Slots, "rollback", takes_back_less),
+    "a_mask_that_is_out_of_date": (Request, "rollback", keeps_the_mask),
+    "a_limit_that_is_not_rolled_back": (MaxTokensCriteria, "rollback", gives(None)),
+    "repetitions_that_are_not_rolled_back": (RepetitionCriteria, "rollback", gives(None)),
+    "samplers_that_are_not_rolled_back": (Slot, "rollback", only_the_history),
+    "a_fork_with_its_parents_text": (Request, "fork", shares("stream")),
+    "a_fork_with_its_parents_criteria": (Request, "fork", shares("criteria")),
+    "a_fork_with_its_parents_grammar": (Request, "fork", shares("matcher")),
+    "a_fork_with_its_parents_samplers": (Slot, "fork", shares("_states")),
+    "a_grammar_that_is_not_told": (Request, "admits", gives(True)),
+    "a_slot_that_watches_on": (Slots, "_watch", gives(None)),
+}
+"""What is broken, and how."""
+
+
+@pytest.mark.usefixtures("plugged_in")
+@pytest.mark.parametrize("what", SABOTAGE)
+def test_the_chaos_notices(what: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    owner, method, change = SABOTAGE[what]
+    monkeypatch.setattr(owner, method, change(getattr(owner, method)))
+    reading.cache_clear()  # it remembers what broken parts said
+    with pytest.raises(ChaosFailure):
+        run_episodes(MOST_EPISODES)
+    reading.cache_clear()

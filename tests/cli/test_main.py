@@ -1,0 +1,433 @@
+"""The `engine-sampler` command, run as its users run it."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+import xml.etree.ElementTree as ET
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+CORPUS = """\
+The cat sat on the mat. The cat saw the rat, and the rat saw the cat.
+
+A rat ran over the mat and the cat ran after it. Then the cat sat down again.
+
+The dog slept under the table. The cat and the rat did not see the dog.
+"""
+
+WITHOUT_EXTRA = """\
+import sys
+class Absent:
+    def find_spec(self, name, path=None, target=None):
+        if name.partition(".")[0] in {absent!r}:
+            raise ModuleNotFoundError("No module named " + repr(name), name=name)
+sys.meta_path.insert(0, Absent())
+from engine_sampler.cli.main import main
+sys.exit(main(sys.argv[1:]))
+"""
+"""Runs the command where some modules cannot be imported."""
+
+
+def run(*arguments: str | Path, program: tuple[str, ...] = ("-m", "engine_sampler"), **environment: str):
+    command = [sys.executable, *program, *map(str, arguments)]
+    return subprocess.run(
+        command,
+        capture_output=True,
+        encoding="utf-8",
+        timeout=120,
+        check=False,
+        env={**os.environ, "PYTHONIOENCODING": "utf-8", "ENGINE_SAMPLER_PLUGINS": "", **environment},
+    )
+
+
+def run_without(*absent: str, arguments: tuple[str | Path, ...]):
+    return run(*arguments, program=("-c", WITHOUT_EXTRA.format(absent=set(absent))))
+
+
+@pytest.fixture
+def corpus(tmp_path) -> Path:
+    file = tmp_path / "corpus.txt"
+    file.write_text(CORPUS, encoding="utf-8")
+    return file
+
+
+@pytest.fixture
+def row(tmp_path) -> Path:
+    file = tmp_path / "row.npy"
+    np.save(file, np.linspace(4, -4, 50, dtype=np.float32))
+    return file
+
+
+def needs_extra() -> None:
+    for module in ("rich", "tokenizers", "matplotlib"):
+        pytest.importorskip(module)
+
+
+# --- generate ------------------------------------------------------------------------------------
+
+
+def test_generate_writes_text_to_stdout_and_figures_to_stderr(corpus):
+    needs_extra()
+    done = run("generate", "--prompt", "The cat", "--corpus", corpus, "--temperature", "0")
+    assert (done.returncode, done.stdout.count("\n")) == (0, 1)
+    assert done.stdout.rstrip("\n") in CORPUS
+    assert "tokens, stop (end of text), seed" in done.stderr
+
+
+def test_generate_stops_at_max_tokens(corpus):
+    needs_extra()
+    done = run("generate", "--prompt", "The", "--corpus", corpus, "--max-tokens", "3", "--ignore-eos")
+    assert "3 tokens, length (max_tokens)" in done.stderr
+
+
+def test_generate_repeats_itself_with_the_same_seed(corpus):
+    needs_extra()
+    options = ("generate", "--prompt", "The", "--corpus", corpus, "--seed", "9", "--temperature", "1.5")
+    first, second = run(*options), run(*options)
+    assert first.stdout == second.stdout != "\n"
+
+
+@pytest.mark.parametrize(
+    ("asked", "figures"),
+    [
+        (["--n", "2", "--seed", "5"], ", seed 5\n"),
+        (["--n", "2", "--best-of", "4"], "4 tokens, length"),
+        (["--n", "2", "--use-beam-search", "--beam-width", "3"], ", score -"),
+    ],
+)
+def test_generate_writes_several_completions_the_best_first(corpus, asked, figures):
+    done = run("generate", "--prompt", "The", "--corpus", corpus, "--max-tokens", "4", "--ignore-eos", *asked)
+    assert done.returncode == 0
+    assert done.stdout.count("\n") >= 2
+    assert figures in done.stderr
+    assert done.stderr.count("4 tokens") == 2
+
+
+def test_generate_takes_parameters_as_options(corpus):
+    needs_extra()
+    done = run(
+        "generate", "--prompt", "The", "--corpus", corpus, "--max-tokens", "5",
+        "--logit-bias", '{"40": 90}', "--top-k", "40", "--order", "koboldai",
+    )  # fmt: skip
+    assert done.returncode == 0
+    assert len(set(done.stdout.strip("\n"))) == 1
+
+
+def test_generate_learns_from_pythons_own_documentation():
+    needs_extra()
+    done = run("generate", "--prompt", "A class", "--temperature", "0", "--max-tokens", "12")
+    assert done.returncode == 0
+    assert len(done.stdout.split()) > 5
+
+
+# --- generate with a model of the user's ---------------------------------------------------------
+
+
+@pytest.fixture(scope="module")
+def model(tmp_path_factory) -> Path:
+    """The directory of a small model of transformers, with its tokenizer."""
+    pytest.importorskip("torch")
+    pytest.importorskip("transformers")
+    from tests.adapters.transformers.models import save_model
+
+    folder = tmp_path_factory.mktemp("model")
+    save_model(folder)
+    return folder
+
+
+def generate_with(model: Path, *options: str | Path):
+    return run("generate", "--engine", "transformers", "--model", model, "--prompt", "hello", *options)
+
+
+def test_generate_runs_a_model_of_transformers(model):
+    done = generate_with(model, "--max-tokens", "6", "--seed", "3", "--ignore-eos")
+    assert (done.returncode, done.stderr.count("\n")) == (0, 1)
+    assert "6 tokens, length (max_tokens), seed 3; model" in done.stderr
+    assert generate_with(model, "--max-tokens", "6", "--seed", "3", "--ignore-eos").stdout == done.stdout
+
+
+def test_generate_takes_every_parameter_with_a_model_of_transformers(model):
+    done = generate_with(
+        model, "--json-schema", '{"const": ["yes"]}', "--max-tokens", "90", "--seed", "2", "--min-p", "0.01",
+        "--dry-multiplier", "0.8", "--order", "vllm",
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr
+    assert json.loads(done.stdout) == ["yes"]
+    assert "stop (end of text)" in done.stderr
+
+
+@pytest.mark.parametrize(
+    ("options", "said"),
+    [
+        (("--engine", "transformers"), "--engine transformers needs a model: --model PATH"),
+        (("--engine", "llama.cpp"), "--engine llama.cpp needs a model: --model PATH"),
+        (
+            ("--model", "here"),
+            "--model is not allowed with --engine embedded: one of transformers, llama.cpp",
+        ),
+        (("--engine", "llama.cpp", "--model", "m", "--corpus", "c"), "--corpus is not allowed with"),
+        (("--engine", "transformers", "--model", "nowhere"), "nowhere is no directory"),
+        (("--engine", "vllm"), "invalid choice: 'vllm'"),
+    ],
+    ids=lambda value: value if isinstance(value, str) else "",
+)
+def test_an_engine_without_what_it_needs_is_one_line(options, said):
+    done = run("generate", "--prompt", "x", *options)
+    assert (done.returncode, done.stdout, done.stderr.count("\n")) == (2, "", 1)
+    assert said in done.stderr
+
+
+def test_a_directory_without_a_model_is_one_line(tmp_path):
+    pytest.importorskip("transformers")
+    done = generate_with(tmp_path)
+    assert (done.returncode, done.stdout, done.stderr.count("\n")) == (2, "", 1)
+    assert f"{tmp_path} holds no model that can be loaded" in done.stderr
+
+
+@pytest.mark.parametrize("absent", ["torch", "transformers"])
+def test_a_missing_engine_is_named_with_what_to_install(absent, tmp_path):
+    if absent != "torch":
+        pytest.importorskip("torch")
+    options = ("--engine", "transformers", "--model", tmp_path, "--prompt", "x")
+    done = run_without(absent, arguments=("generate", *options))
+    assert (done.returncode, done.stdout, done.stderr.count("\n")) == (2, "", 1)
+    assert f'this needs {absent}: pip install "engine-sampler[peers]"' in done.stderr
+
+
+# --- explain -------------------------------------------------------------------------------------
+
+
+def test_explain_tells_every_step_for_a_row_of_logits(row):
+    needs_extra()
+    settings = ("--top-k", "10", "--temperature", "0.5", "--seed", "1")
+    done = run("explain", "--logits", row, "--backend", "numpy", *settings)
+    assert done.returncode == 0
+    for word in ("row.npy", "logits", "top_k 10", "temperature 0.5", "dist", "numpy", "chosen"):
+        assert word in done.stdout
+    assert "\x1b" not in done.stdout
+
+
+def test_explain_takes_a_row_with_a_batch_dimension_and_of_half_precision(tmp_path):
+    needs_extra()
+    np.save(tmp_path / "half.npy", np.zeros((1, 9), np.float16))
+    done = run("explain", "--logits", tmp_path / "half.npy")
+    assert done.returncode == 0
+    assert "3.17" in done.stdout
+
+
+def test_explain_tells_every_step_for_a_prompt(corpus):
+    needs_extra()
+    done = run("explain", "--prompt", "The cat", "--corpus", corpus, "--min-p", "0.1", "--top", "3")
+    assert done.returncode == 0
+    assert "“The cat”" in done.stdout
+    assert "␣sat" in done.stdout
+
+
+def test_explain_draws_png_and_svg(row, tmp_path):
+    needs_extra()
+    for name in ("picture.png", "picture.svg"):
+        done = run("explain", "--logits", row, "--min-p", "0.1", "--plot", tmp_path / name)
+        assert (done.returncode, done.stderr) == (0, "")
+    assert (tmp_path / "picture.png").read_bytes().startswith(b"\x89PNG\r\n\x1a\n")
+    assert ET.parse(tmp_path / "picture.svg").getroot().tag.endswith("svg")
+
+
+# --- plugins -------------------------------------------------------------------------------------
+
+
+def test_plugins_are_listed_as_json():
+    done = run("plugins", "--json")
+    listed = json.loads(done.stdout)
+    assert (done.returncode, done.stderr) == (0, "")
+    assert {"name": "top_k", "state": "loaded"}.items() <= next(
+        entry for entry in listed["samplers"] if entry["name"] == "top_k"
+    ).items()
+    assert [p["state"] for p in listed["plugins"][:3]] == ["loaded"] * 3
+
+
+def test_plugins_are_listed_as_tables():
+    needs_extra()
+    done = run("plugins")
+    assert done.returncode == 0
+    for word in ("samplers", "selectors", "backends", "min_p", "mirostat", "numpy", "usable"):
+        assert word in done.stdout
+
+
+@pytest.fixture
+def broken_plugin(tmp_path) -> dict[str, str]:
+    """The environment in which a distribution is installed whose plugin cannot be imported."""
+    information = tmp_path / "broken_beads-1.2.dist-info"
+    information.mkdir()
+    (information / "METADATA").write_text("Metadata-Version: 2.1\nName: broken-beads\nVersion: 1.2\n")
+    (information / "entry_points.txt").write_text("[engine_sampler]\nbeads = broken_beads\n")
+    (tmp_path / "broken_beads.py").write_text("raise RuntimeError('no beads left')\n")
+    path = os.pathsep.join(filter(None, [str(tmp_path), os.environ.get("PYTHONPATH", "")]))
+    return {"PYTHONPATH": path, "ENGINE_SAMPLER_PLUGINS": "beads"}
+
+
+def test_a_plugin_that_cannot_be_loaded_is_listed_with_the_reason(broken_plugin):
+    done = run("plugins", "--json", **broken_plugin)
+    assert (done.returncode, done.stderr) == (0, "")
+    status = next(p for p in json.loads(done.stdout)["plugins"] if p["name"] == "beads")
+    assert (status["distribution"], status["version"], status["state"]) == ("broken-beads", "1.2", "failed")
+    assert status["error"] == "RuntimeError: no beads left"
+
+
+def test_a_plugin_that_cannot_be_loaded_does_not_stop_the_tables(broken_plugin):
+    needs_extra()
+    done = run("plugins", **broken_plugin)
+    assert (done.returncode, done.stderr) == (0, "")
+    assert "RuntimeError: no beads left" in done.stdout
+    assert "top_k" in done.stdout
+
+
+def test_a_plugin_that_is_not_selected_is_listed_as_disabled(broken_plugin):
+    listed = json.loads(run("plugins", "--json", **{**broken_plugin, "ENGINE_SAMPLER_PLUGINS": ""}).stdout)
+    assert next(p["state"] for p in listed["plugins"] if p["name"] == "beads") == "disabled"
+
+
+def test_a_plugin_that_must_not_fail_ends_the_command_with_the_reason(broken_plugin):
+    done = run("plugins", "--json", **broken_plugin, ENGINE_SAMPLER_STRICT="1")
+    assert (done.returncode, done.stdout, done.stderr.count("\n")) == (2, "", 1)
+    assert "no beads left" in done.stderr
+
+
+# --- demo ----------------------------------------------------------------------------------------
+
+
+def test_the_demo_writes_plain_lines_where_there_is_no_terminal(corpus):
+    needs_extra()
+    done = run("demo", "--corpus", corpus, "--prompt", "The cat", "--seed", "3")
+    assert (done.returncode, done.stderr) == (0, "")
+    assert "\x1b" not in done.stdout
+    for word in ("greedy joins", "KoboldAI order ends", "Mirostat 2", "tokens/s", "groups", "sampling"):
+        assert word in done.stdout
+
+
+def test_the_demo_aborts_what_still_runs_after_the_steps_asked_for(corpus):
+    needs_extra()
+    done = run("demo", "--corpus", corpus, "--steps", "2")
+    assert done.returncode == 0
+    assert "abort after 2 tokens" in done.stdout
+    assert "waiting" in done.stdout
+
+
+@pytest.mark.skipif(not hasattr(os, "openpty"), reason="this system has no pseudo-terminals")
+def test_the_demo_draws_panels_on_a_terminal(corpus):
+    needs_extra()
+    ours, theirs = os.openpty()
+    command = [sys.executable, "-m", "engine_sampler", "demo", "--corpus", str(corpus), "--steps", "4"]
+    environment = {**os.environ, "TERM": "xterm-256color", "COLUMNS": "80", "LINES": "24"}
+    with subprocess.Popen(command, stdout=theirs, stderr=theirs, env=environment) as process:
+        os.close(theirs)
+        output = b""
+        while chunk := _read(ours):
+            output += chunk
+    os.close(ours)
+    assert process.returncode == 0
+    assert b"\x1b[" in output
+    assert "╭─".encode() in output
+
+
+def _read(terminal: int) -> bytes:
+    try:
+        return os.read(terminal, 65536)
+    except OSError:  # how Linux reports the end of a terminal's output
+        return b""
+
+
+# --- what goes wrong -----------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ([], "the following arguments are required: COMMAND"),
+        (["sing"], "invalid choice: 'sing'"),
+        (["generate"], "the following arguments are required: --prompt"),
+        (["generate", "--prompt", "x", "--top-p", "2"], "top_p=2 is not allowed: "),
+        (["generate", "--prompt", "x", "--topk", "2"], "unknown parameter 'topk'; did you mean"),
+        (["generate", "--prompt", "x", "y"], "unexpected argument 'y'"),
+        (
+            ["generate", "--prompt", "x", "--n", "2", "--best-of", "1"],
+            "best_of=1 is not allowed: at least n=2",
+        ),
+        (["generate", "--prompt", "x", "--corpus", "no-such-file"], "no-such-file"),
+        (["generate", "--prompt", "x", "--backend", "abacus"], "backend='abacus' is not allowed"),
+        (["explain"], "one of the arguments --prompt --logits is required"),
+        (["explain", "--logits", "no-such-file.npy"], "no-such-file.npy"),
+        (["explain", "--logits", __file__], "test_main.py"),
+        (["explain", "--prompt", "x", "--plot", "x.gif"], "x.gif is not allowed"),
+        (["demo", "--steps", "many"], "argument --steps: invalid int value: 'many'"),
+        (["demo", "--top-k", "3"], "unexpected argument '--top-k'"),
+        (["plugins", "--jsn"], "unexpected argument '--jsn'"),
+    ],
+)
+def test_what_the_user_can_mend_is_said_in_one_line(arguments, message):
+    needs_extra()
+    done = run(*arguments)
+    assert (done.returncode, done.stdout, done.stderr.count("\n")) == (2, "", 1)
+    assert message in done.stderr
+
+
+@pytest.mark.parametrize("array", [np.zeros((2, 3), np.float32), np.zeros(3, np.int64), np.float32(1)])
+def test_an_array_that_is_no_row_is_refused(array, tmp_path):
+    needs_extra()
+    np.save(tmp_path / "wrong.npy", array)
+    done = run("explain", "--logits", tmp_path / "wrong.npy")
+    assert (done.returncode, done.stderr.count("\n")) == (2, 1)
+    assert "wrong.npy holds no row of logits" in done.stderr
+
+
+def test_a_row_that_gives_no_token_is_refused_with_the_reason(tmp_path):
+    needs_extra()
+    np.save(tmp_path / "nan.npy", np.array([0, np.nan], np.float32))
+    done = run("explain", "--logits", tmp_path / "nan.npy")
+    assert (done.returncode, done.stderr.count("\n")) == (2, 1)
+
+
+@pytest.mark.parametrize("command", [["demo"], ["generate", "--prompt", "x"], ["plugins"]])
+def test_a_missing_extra_is_named_with_what_to_install(command):
+    done = run_without("rich", "tokenizers", "matplotlib", arguments=tuple(command))
+    assert (done.returncode, done.stdout, done.stderr.count("\n")) == (2, "", 1)
+    assert 'pip install "engine-sampler[demo]"' in done.stderr
+
+
+def test_a_missing_matplotlib_is_named_before_anything_is_written(row, tmp_path):
+    needs_extra()
+    done = run_without(
+        "matplotlib", arguments=("explain", "--logits", row, "--plot", tmp_path / "picture.png")
+    )
+    assert (done.returncode, done.stdout) == (2, "")
+    assert "matplotlib" in done.stderr
+
+
+def test_json_needs_no_extra():
+    done = run_without("rich", "tokenizers", "matplotlib", arguments=("plugins", "--json"))
+    assert done.returncode == 0
+    assert json.loads(done.stdout)["selectors"]
+
+
+def test_an_import_error_that_is_not_the_extras_is_not_hidden():
+    done = run_without("pluggy", arguments=("plugins", "--json"))
+    assert done.returncode == 1
+    assert "No module named 'pluggy'" in done.stderr
+
+
+def test_a_reader_that_goes_away_is_no_error(corpus):
+    needs_extra()
+    program = f"{sys.executable} -m engine_sampler plugins --json | head -c 10"
+    done = subprocess.run(program, shell=True, capture_output=True, encoding="utf-8", check=False)
+    assert (done.stdout, done.stderr) == ('{\n  "sampl', "")
+
+
+def test_help_lists_every_parameter():
+    done = run("generate", "--help")
+    assert done.returncode == 0
+    for option in ("--top-k N", "--min-p X", "--logit-bias VALUE", "--ignore-eos, --no-ignore-eos"):
+        assert option in done.stdout

@@ -1,0 +1,446 @@
+"""Finished texts: where they leave a language, what completes them, what repairs them."""
+
+from __future__ import annotations
+
+import itertools
+import json
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+from hypothesis import assume, example, given
+from hypothesis import strategies as st
+
+from engine_sampler.grammar import Grammar, GrammarError, GrammarLimitError
+from engine_sampler.grammar.correction import correction
+from engine_sampler.grammar.correction.correction import BYTES, Change, check, complete, repair
+from engine_sampler.grammar.correction.search import ground_of
+from engine_sampler.tokenizer import Tokenizer
+
+from ..random_grammars import Grammar as RandomGrammar
+from ..random_grammars import free, grammars, guarded, quick
+
+OBJECT = Grammar.from_json_object()
+PERSON = Grammar.from_json_schema(
+    {
+        "type": "object",
+        "required": ["name", "age"],
+        "additionalProperties": False,
+        "properties": {
+            "name": {"type": "string"},
+            "age": {"type": "integer"},
+            "tags": {"type": "array", "items": {"enum": ["red", "green"]}},
+        },
+    }
+)
+SQL = """
+start: "SELECT" _S names _S "FROM" _S NAME [_S "WHERE" _S condition]
+names: NAME ("," NAME)*
+condition: NAME "=" value | "(" condition ")" | condition _S "AND" _S condition
+value: /[0-9]+/ | /'[^']*'/ | "(" value ")"
+NAME: /[a-z]+/
+_S: / +/
+"""
+C = """
+start: function+
+function: "int" NAME "(" ")" block
+block: "{" statement* "}"
+statement: block | "return" value ";" | "if" "(" value ")" statement | NAME "=" value ";"
+value: NAME | NUMBER | "(" value ")" | value ("+" | "<") value
+NAME: /[a-z]+/
+NUMBER: /[0-9]+/
+%ignore /[ \\n]+/
+"""
+
+
+@pytest.fixture(params=["native", "reference"])
+def engine(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str:
+    """The engine that `check` runs on."""
+    from engine_sampler.grammar.engines import native
+
+    if request.param == "native" and native.engine() is None:
+        pytest.skip("the library has no grammar engine")
+    monkeypatch.setenv("ENGINE_SAMPLER_GRAMMAR_ENGINE", request.param)
+    same = Tokenizer(BYTES.token_bytes, BYTES.eos_token_ids, BYTES.special_token_ids)
+    monkeypatch.setattr(correction, "BYTES", same)
+    return str(request.param)
+
+
+# --- random and brute force ----------------------------------------------------------------------
+
+ALPHABET = b"\x00abc"
+"""The bytes of random grammars, and the least of all others, which a complement may match."""
+
+few = st.lists(st.sampled_from(ALPHABET), max_size=3).map(bytes)
+
+
+def usable(random: RandomGrammar) -> Grammar:
+    """A random grammar that has a text at all."""
+    grammar = Grammar("random", random.rules.program())
+    try:
+        grammar.compile(BYTES)
+        ground_of(grammar.program)
+    except GrammarError:
+        assume(False)
+    return grammar
+
+
+def texts_of(grammar: Grammar, begin: bytes, most: int) -> Iterator[bytes]:
+    """Every text of the language that begins so and has at most `most` bytes more, the shortest first."""
+    matcher = grammar.compile(BYTES).matcher()
+    layer = [(b"", matcher)] if not begin or matcher.accept_bytes(begin) else []
+    for _ in range(most + 1):
+        yield from (text for text, at in layer if at.is_accepting())
+        following = [(text, byte, at.fork()) for text, at in layer for byte in ALPHABET]
+        layer = [(text + bytes((byte,)), at) for text, byte, at in following if at.accept(byte)]
+
+
+def distance(one: bytes, other: bytes) -> int:
+    """How many bytes have to be inserted, deleted or replaced."""
+    row = list(range(len(other) + 1))
+    for i, a in enumerate(one, 1):
+        before, row = row, [i]
+        for j, b in enumerate(other, 1):
+            row.append(min(before[j] + 1, row[-1] + 1, before[j - 1] + (a != b)))
+    return row[-1]
+
+
+any_grammar = st.one_of(
+    grammars(), grammars(free), grammars(guarded, ignore=True), grammars(registers=True, ignore=True)
+)
+
+
+@quick
+@given(any_grammar, few)
+def test_a_completion_is_the_least_of_the_shortest(random: RandomGrammar, text: bytes) -> None:
+    grammar = usable(random)
+    expected = next(texts_of(grammar, text, 3), None)
+    try:
+        found = complete(grammar.program, text, max_bytes=50, steps=2000)
+    except GrammarLimitError:
+        found = None
+        assert expected is None
+    if found is None or len(found) <= 3:
+        assert found == expected
+    else:
+        matcher = grammar.compile(BYTES).matcher()
+        assert expected is None
+        assert matcher.accept_bytes(text + found)
+        assert matcher.is_accepting()
+
+
+@quick
+@given(any_grammar, few)
+def test_a_repair_is_as_near_as_any_text(random: RandomGrammar, text: bytes) -> None:
+    grammar = usable(random)
+    nearest = min((distance(text, other) for other in texts_of(grammar, b"", 4)), default=9)
+    try:
+        found = repair(grammar.program, text, max_edits=20)
+    except GrammarLimitError:
+        assert nearest == 9
+        return
+    assert found.minimal
+    assert distance(text, found.text) <= found.edits
+    assert check(grammar.program, found.text).valid
+    if nearest <= 4 - len(text):  # no longer text is nearer
+        assert found.edits == nearest
+
+
+@quick
+@given(any_grammar, few)
+def test_a_check_says_what_every_byte_alone_says(random: RandomGrammar, text: bytes) -> None:
+    grammar = usable(random)
+    found = check(grammar.program, text)
+    matcher = grammar.compile(BYTES).matcher()
+    read = sum(1 for _ in itertools.takewhile(matcher.accept, text))
+    follow = bytes(byte for byte in range(256) if matcher.fork().accept(byte))
+    assert (found.position, found.viable, found.expected) == (read, read == len(text), follow)
+    assert found.valid == (found.viable and matcher.is_accepting())
+
+
+# --- JSON ----------------------------------------------------------------------------------------
+
+values: st.SearchStrategy[Any] = st.recursive(
+    st.none() | st.booleans() | st.integers(-99, 99) | st.text('ab"\\é\n', max_size=3),
+    lambda inner: (
+        st.lists(inner, max_size=3) | st.dictionaries(st.text("abé", max_size=2), inner, max_size=3)
+    ),
+    max_leaves=5,
+)
+objects = st.dictionaries(st.sampled_from("abc"), values, max_size=3).map(lambda value: json.dumps(value))
+people = st.fixed_dictionaries(
+    {"name": st.text("xyé", max_size=3), "age": st.integers(-9, 99)},
+    optional={"tags": st.lists(st.sampled_from(["red", "green"]), max_size=2)},
+).map(lambda value: json.dumps(value, ensure_ascii=False))
+cases = st.tuples(st.just(OBJECT), objects) | st.tuples(st.just(PERSON), people)
+
+
+@quick
+@given(cases, st.integers(0, 60))
+def test_what_was_cut_off_is_completed_with_no_more_than_that(case: tuple[Grammar, str], cut: int) -> None:
+    grammar, text = case
+    found = complete(grammar.program, text[:cut])
+    assert found is not None
+    assert check(grammar.program, text[:cut] + found).valid
+    assert len(found.encode()) <= len(text[cut:].encode())
+
+
+@quick
+@given(
+    cases,
+    st.lists(st.tuples(st.integers(0, 60), st.sampled_from('{}[]",:a0 é'), st.integers(0, 2)), max_size=3),
+)
+def test_as_many_faults_need_no_more_edits(
+    case: tuple[Grammar, str], faults: list[tuple[int, str, int]]
+) -> None:
+    grammar, text = case
+    broken = text
+    for place, character, kind in faults:
+        at = place % (len(broken) + 1)
+        broken = broken[:at] + ("" if kind == 0 else character) + broken[at + (kind != 1) :]
+    found = repair(grammar.program, broken)
+    assert found.edits <= len(faults)
+    assert found.minimal
+    assert check(grammar.program, found.text).valid
+
+
+@quick
+@given(cases)
+def test_a_text_of_the_language_is_its_own_repair(case: tuple[Grammar, str]) -> None:
+    grammar, text = case
+    assert repair(grammar.program, text) == correction.Repair(text, 0, (), True)
+    assert complete(grammar.program, text) == ""
+    assert check(grammar.program, text).valid
+
+
+@quick
+@given(objects, st.text('{}[]",:a0é', max_size=12), st.booleans())
+@example("{}", "é", True)
+def test_the_changes_of_a_repair_lead_from_one_text_to_the_other(
+    text: str, junk: str, as_bytes: bool
+) -> None:
+    broken = text[: len(text) // 2] + junk + text[len(text) // 2 :]
+    given_text: Any = broken.encode() if as_bytes else broken
+    found = repair(OBJECT.program, given_text)
+    changed = given_text
+    for change in reversed(found.changes):
+        changed = changed[: change.start] + change.new + changed[change.end :]
+    assert changed == found.text
+    assert type(found.text) is type(given_text)
+
+
+# --- check ---------------------------------------------------------------------------------------
+
+
+@pytest.mark.usefixtures("engine")
+def test_a_fault_is_found_with_line_column_and_what_could_stand_there() -> None:
+    found = check(OBJECT.program, '{"é": 1,\n "é": trie}')
+    assert (found.valid, found.viable, found.position) == (False, False, 19)
+    assert (found.line, found.column, found.expected) == (2, 9, b"u")
+    assert found.message == "line 2, column 9: 'i' cannot stand here; expected 'u'"
+
+
+@pytest.mark.usefixtures("engine")
+def test_a_beginning_is_viable_and_a_whole_text_valid() -> None:
+    beginning, whole = check(OBJECT.program, '{"a"'), check(OBJECT.program, b'{"a": 1}')
+    assert (beginning.valid, beginning.viable, beginning.position) == (False, True, 4)
+    assert beginning.message == (
+        "line 1, column 5: the text is not finished; expected '\\t', '\\n', '\\r', ' ' or ':'"
+    )
+    assert (whole.valid, whole.viable, whole.position) == (True, True, 8)
+    assert whole.message == "the text is valid"
+
+
+@pytest.mark.usefixtures("engine")
+def test_what_follows_a_whole_text_is_named() -> None:
+    assert check(Grammar.from_choices(["a"]).program, "ab").message == (
+        "line 1, column 2: 'b' cannot stand here; expected the end"
+    )
+    assert check(Grammar.from_regex("[a-e]é").program, b"a\xff").message == (
+        "line 1, column 2: byte 0xff cannot stand here; expected other characters"
+    )
+    assert check(Grammar.from_regex("[a-e]").program, "x").message.endswith("expected 'a' to 'e'")
+
+
+@pytest.mark.usefixtures("engine")
+def test_a_special_token_is_expected_but_no_text() -> None:
+    grammar = Grammar.from_lark('start: "a" <|call|> "b"')
+    found = check(grammar.program, "a<|call|>b")
+    assert (found.viable, found.position, found.expected) == (False, 1, b"")
+    assert found.message.endswith("expected a special token")
+    assert complete(grammar.program, "a") is None
+    with pytest.raises(GrammarLimitError, match="max_edits"):
+        repair(grammar.program, "ab")
+
+
+def test_a_long_text_is_checked_to_its_last_byte() -> None:
+    text = "[" + "1, " * 50_000 + "x"
+    assert check(Grammar.from_json_schema(True).program, text).position == len(text) - 1
+
+
+def test_text_is_str_or_bytes() -> None:
+    with pytest.raises(TypeError, match="text is a int"):
+        check(OBJECT.program, 3)  # type: ignore[arg-type]
+
+
+# --- complete ------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("text", "rest"),
+    [
+        ('{"a": [{"b": [[[', "]]]}]}"),
+        ('{"a": tr', "ue}"),
+        ('{"a', '":0}'),
+        ('{"a": 1,', '"":0}'),
+        ('{"a": "\\u00', '00"}'),
+        ('{"a": -', "0}"),
+        ("", "{}"),
+        ("[", None),
+        ('{"a": 1} x', None),
+    ],
+)
+def test_json_is_completed(text: str, rest: str | None) -> None:
+    assert complete(OBJECT.program, text) == rest
+    assert OBJECT.complete(text.encode()) == (None if rest is None else rest.encode())
+
+
+def test_deep_nesting_is_closed() -> None:
+    assert complete(OBJECT.program, '{"a":[' * 300) == "]}" * 300
+
+
+def test_many_required_keys_are_written_once_each() -> None:
+    names = [f"key{i}" for i in range(24)]
+    kinds = [{"type": "integer"}, {"type": "string"}, {"const": "long constant"}]
+    schema = {
+        "type": "object",
+        "required": names,
+        "properties": {name: kinds[i % 3] for i, name in enumerate(names)},
+        "additionalProperties": {"type": "null"},
+    }
+    begin = '{"key3":1,"other":null,'
+    found = complete(Grammar.from_json_schema(schema).program, begin)
+    assert found is not None
+    value = json.loads(begin + found)
+    assert set(value) == {*names, "other"}
+    least = [f'"{name}":' + ("0", '""', '"long constant"')[i % 3] for i, name in enumerate(names) if i != 3]
+    assert len(found) == len(",".join(least) + "}")
+
+
+def test_counts_are_reached() -> None:
+    array = Grammar.from_json_schema({"type": "array", "minItems": 40, "items": {"type": "boolean"}})
+    assert complete(array.program, "[false") == ",true" * 39 + "]"
+    few_keys = Grammar.from_json_schema({"type": "object", "minProperties": 4, "required": ["a", "bc"]})
+    assert len(json.loads("{" + str(complete(few_keys.program, "{")), object_pairs_hook=list)) == 4
+    word = Grammar.from_json_schema({"type": "string", "minLength": 100, "pattern": "^(ab|c)*$"})
+    assert complete(word.program, '"a') == "ba" * 49 + 'b"'
+
+
+@pytest.mark.parametrize(
+    ("text", "rest"),
+    [
+        ("SELECT a FROM t WHERE ((x=((1", ")" * 4),
+        ("SELECT a,", "a FROM a"),
+        ("SELECT a FROM t WHERE x='a b", "'"),
+        ("SELECT a FROM t WHERE x=1 A", "ND a=0"),
+    ],
+)
+def test_sql_is_completed(text: str, rest: str) -> None:
+    assert complete(Grammar.from_lark(SQL).program, text) == rest
+
+
+def test_a_program_is_completed() -> None:
+    begin = "int main() { if (a < (1 + 2)) { return ((b"
+    assert complete(Grammar.from_lark(C).program, begin) == "));}}"
+    assert complete(Grammar.from_lark(C).program, "int f(){if(x)") == "{}}"
+
+
+def test_a_completion_beyond_the_limits_is_refused() -> None:
+    array = Grammar.from_json_schema({"type": "array", "minItems": 40, "items": {"type": "boolean"}})
+    with pytest.raises(GrammarLimitError, match="max_bytes=100"):
+        complete(array.program, "[", max_bytes=100)
+    with pytest.raises(GrammarLimitError, match="7 steps"):
+        complete(array.program, "[", steps=7)
+
+
+def test_a_character_that_was_cut_is_completed_in_bytes() -> None:
+    grammar = Grammar.from_choices(["aé"])
+    assert complete(grammar.program, b"a\xc3") == b"\xa9"
+    assert complete(grammar.program, "a") == "é"
+
+
+# --- repair --------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("text", "repaired", "edits"),
+    [
+        ('{"a": 1', '{"a": 1}', 1),
+        ('{"a: 1}', '{"a": 1}', 1),
+        ('{"a" 1}', '{"a":1}', 1),
+        ('{"a": 1 "b": 2}', '{"a": 1,"b": 2}', 1),
+        ('{"a": [1, 2,]}', '{"a": [1, 2]}', 1),
+        ('{"a": 1,}', '{"a": 1}', 1),
+        ("{'a': 1}", '{"a": 1}', 2),
+        ("{'a': 'b'}", '{"a": "b"}', 4),
+        ('{"a": True}', '{"a": true}', 1),
+        ("{a: 1}", '{"a": 1}', 2),
+        ('{"a": tru', '{"a": true}', 2),
+        ('{"a": "\n"}', '{"a": ""}', 1),
+        ("", "{}", 2),
+    ],
+)
+def test_common_faults_of_models_are_repaired(text: str, repaired: str, edits: int) -> None:
+    found = repair(OBJECT.program, text)
+    assert (found.text, found.edits, found.minimal) == (repaired, edits, True)
+    assert repair(OBJECT.program, text.encode()).text == repaired.encode()
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        '```json\n{"name": "x", "age": 3}\n```',
+        '{"name": "x", "age": 3, "tags": ["red", "gree',
+        "{name: 'x', age: 3}",
+        'Sure! {"name": "x", "age": "3",}',
+    ],
+)
+def test_a_schema_tells_what_was_meant(text: str) -> None:
+    found = json.loads(repair(PERSON, text).text)
+    assert (found["name"], found["age"]) == ("x", 3)
+    assert found.get("tags", ["red", "green"]) == ["red", "green"]
+
+
+def test_a_long_text_is_repaired_where_its_fault_is() -> None:
+    whole = json.dumps({f"key{i}": [i, {"name": f"value {i}", "flags": [True, None]}] for i in range(40)})
+    at = whole.index('"key20"') - 4
+    assert whole[at] == "}"
+    found = repair(OBJECT.program, whole[:at] + whole[at + 1 :])
+    assert (found.text, found.changes) == (whole, (Change(at, at, "}"),))
+
+
+def test_a_search_that_is_cut_short_says_so() -> None:
+    text = json.dumps({f"key{i}": [i, [[i]], "é"] for i in range(10)})[:-40]
+    found = repair(OBJECT.program, text, steps=300)
+    assert check(OBJECT.program, found.text).valid
+    assert not found.minimal
+    assert found.edits >= repair(OBJECT.program, text).edits
+
+
+def test_a_repair_beyond_the_limits_is_refused() -> None:
+    with pytest.raises(GrammarLimitError, match="max_edits=1"):
+        repair(OBJECT.program, "[]", max_edits=1)
+    with pytest.raises(GrammarLimitError, match="steps"):
+        repair(PERSON, "xxxx", steps=1)
+
+
+def test_an_edit_is_a_character_whatever_its_bytes() -> None:
+    found = repair(Grammar.from_choices(["naïve €"]).program, "naive")
+    assert (found.text, found.edits) == ("naïve €", 3)
+    assert repair(Grammar.from_choices(["a"]).program, b"a\xff\xfe").edits == 2
+
+
+def test_programs_are_repaired() -> None:
+    assert repair(Grammar.from_lark(C).program, "int f( { return (1 + 2; }").edits == 2
+    assert repair(Grammar.from_lark(SQL).program, "SELECT a,, b FORM t WHERE x=1)").edits <= 5
+    assert repair(Grammar.from_lark(C).program, "int f() { return 1 }").text == "int f() { return 1;}"

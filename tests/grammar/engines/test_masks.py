@@ -1,0 +1,151 @@
+"""Every engine allows exactly the tokens that it would accept."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from itertools import product
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from engine_sampler.grammar.program import expression as e
+from engine_sampler.grammar.program.rules import Rules, alternatives, repeated, sequence
+
+from ..random_grammars import ALPHABET, Grammar, compiled_or_none, free, grammars, guarded, quick
+from . import Engine, allowed, every_engine, tried
+
+TOKENS = [b"", *(bytes(some) for size in (1, 2, 3) for some in product(ALPHABET, repeat=size)), b"ab", b"x"]
+"""All short texts, one of them twice, and what never comes."""
+
+choices = st.lists(st.integers(0, 1000), max_size=5)
+
+
+def masks_are_exact(compiled: Any, chosen: Sequence[int]) -> None:
+    """Walk at random, and compare the mask of each state with what a fork accepts."""
+    matcher = compiled.matcher()
+    for choice in chosen:
+        may = allowed(matcher, len(TOKENS))
+        assert may == tried(matcher, len(TOKENS))
+        if not may:
+            break
+        assert matcher.accept(sorted(may)[choice % len(may)])
+    assert allowed(matcher, len(TOKENS)) == tried(matcher, len(TOKENS))
+
+
+@every_engine
+@quick
+@given(grammar=grammars(guarded.filter(lambda part: not e.nullable(part)), ignore=True), chosen=choices)
+def test_a_mask_is_what_can_be_accepted(engine: Engine, grammar: Grammar, chosen: list[int]) -> None:
+    if (compiled := compiled_or_none(engine, grammar, TOKENS)) is not None:
+        masks_are_exact(compiled, chosen)
+
+
+@every_engine
+@quick
+@given(grammar=grammars(registers=True), chosen=choices)
+def test_so_it_is_under_registers(engine: Engine, grammar: Grammar, chosen: list[int]) -> None:
+    if (compiled := compiled_or_none(engine, grammar, TOKENS)) is not None:
+        masks_are_exact(compiled, chosen)
+
+
+@every_engine
+@quick
+@given(grammar=grammars(free), chosen=choices)
+def test_a_text_that_can_be_begun_can_be_ended(engine: Engine, grammar: Grammar, chosen: list[int]) -> None:
+    """Without guards and registers no token leads where nothing follows."""
+    compiled = compiled_or_none(engine, grammar, [bytes((byte,)) for byte in range(256)])
+    if compiled is None:
+        return
+    matcher = compiled.matcher()
+    for choice in chosen:
+        may = sorted(allowed(matcher, 256))
+        if not may:
+            break
+        assert matcher.accept(may[choice % len(may)])
+    assert allowed(matcher, 256) or matcher.is_accepting()
+
+
+def with_special_tokens() -> Rules:
+    """A tool call between two special tokens, or text."""
+    rules = Rules()
+    call, end = rules.special("call", [5]), rules.special("end", [6, 7])
+    word = rules.terminal("WORD", e.repeat(e.byte_range(97, 122), 1, None))
+    rules.ignore = [rules.terminal("WS", e.literal(b" "))]
+    rules.start = rules.rule("start")
+    rules.define(rules.start, alternatives(word, sequence(call, word, end)))
+    return rules
+
+
+SPECIAL_TOKENS = [b"a", b" ", b"b a", b"c ", b"<eos>", b"call", b"end", b"</end>", b"other", b"eos"]
+
+
+@every_engine
+def test_special_tokens_come_where_rules_name_them(engine: Engine) -> None:
+    grammar = engine(with_special_tokens().program(), SPECIAL_TOKENS, [4, 9], [5, 6, 7, 8])
+    matcher = grammar.matcher()
+    assert allowed(matcher, 10) == tried(matcher, 10) == {0, 1, 3, 5}
+    assert not matcher.accept(8)
+    assert matcher.accept(5)
+    assert allowed(matcher, 10) == tried(matcher, 10) == {0, 1, 3}
+    assert matcher.accept(3)
+    assert allowed(matcher, 10) == tried(matcher, 10) == {1, 6, 7}
+    assert matcher.accept(1)
+    assert matcher.accept(7)
+    assert matcher.is_accepting()
+    assert allowed(matcher, 10) == tried(matcher, 10) == {1, 4, 9}
+
+
+@every_engine
+def test_the_name_of_a_special_token_is_no_text(engine: Engine) -> None:
+    matcher = engine(with_special_tokens().program(), SPECIAL_TOKENS, [4, 9], [5, 6, 7, 8]).matcher()
+    assert matcher.accept_bytes(b"call")
+    assert matcher.is_accepting()
+    assert 6 not in allowed(matcher, 10)
+
+
+@every_engine
+def test_a_token_may_cross_many_terminals(engine: Engine) -> None:
+    rules = Rules()
+    marks = [rules.terminal(mark, e.literal(mark.encode())) for mark in "[],1"]
+    rules.start = value = rules.rule("value")
+    opening, closing, comma, one = marks
+    items = sequence(value, repeated(sequence(comma, value)))
+    rules.define(value, alternatives(one, sequence(opening, alternatives(sequence(), items), closing)))
+    tokens = [b"[1,1", b"],[", b"]]", b"1]", b"1]]", b"[[[", b"[]],", b"11", b",]", b"]],1"]
+    matcher = engine(rules.program(), tokens).matcher()
+    assert allowed(matcher, len(tokens)) == tried(matcher, len(tokens)) == {0, 5}
+    assert matcher.accept(5)
+    assert allowed(matcher, len(tokens)) == tried(matcher, len(tokens)) == {0, 1, 2, 3, 4, 5, 6, 9}
+
+
+@every_engine
+@pytest.mark.parametrize(
+    ("tail", "last"), [(e.union(e.literal(b"."), e.literal(b"!!")), {4, 5}), (e.EPSILON, set())]
+)
+def test_a_mask_knows_how_much_of_a_long_count_is_left(
+    engine: Engine, tail: e.Expression, last: set[int]
+) -> None:
+    rules = Rules()
+    rules.start = rules.rule("start")
+    part = e.repeat(e.byte_range(97, 98), 10, 20)
+    rules.define(rules.start, rules.terminal("T", e.concat(part, tail)))
+    tokens = [b"a", b"ab", b"aba", b"ba.", b".", b"!", b"a!!", b"aaaa!", b"babab"]
+    matcher = engine(rules.program(), tokens).matcher()
+    for _ in range(20):
+        assert allowed(matcher, len(tokens)) == tried(matcher, len(tokens))
+        assert matcher.accept(0)
+    assert allowed(matcher, len(tokens)) == last
+
+
+@every_engine
+def test_a_token_may_hold_a_part_of_a_character(engine: Engine) -> None:
+    rules = Rules()
+    rules.start = rules.rule("start")
+    rules.define(rules.start, rules.terminal("E", e.literal("€".encode())))
+    tokens = [b"\xe2", b"\x82", b"\xac", b"\xe2\x82", b"\xac\xe2", "€".encode()]
+    matcher = engine(rules.program(), tokens).matcher()
+    assert allowed(matcher, 6) == {0, 3, 5}
+    assert matcher.accept(3)
+    assert allowed(matcher, 6) == {2}

@@ -1,0 +1,75 @@
+"""The engine in C refuses programs that are none; it never reads beyond them."""
+
+from __future__ import annotations
+
+from array import array
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from engine_sampler import Tokenizer
+from engine_sampler.grammar import Grammar, Limits
+from engine_sampler.grammar.engines import native
+from engine_sampler.grammar.program.rules import Program
+
+pytestmark = pytest.mark.skipif(native.engine() is None, reason="there is no native library")
+
+ARRAYS = tuple(name for name, kind in Program.__annotations__.items() if kind == "array[int]")
+TOKENIZER = Tokenizer([b"a", b"b", b'"', b'{"a', b": ", b"12", b"<end>", b"}"], (6,), (6,))
+PROGRAMS = [
+    Grammar.from_regex(r"(?!ab)[ab]{2,5}c?").program,
+    Grammar.from_lark('start: (A | "b" start)+\nA: /a+?b/\n%ignore " "').program,
+    Grammar.from_lark('start: (A | "b" start)+\nA: /a+(?!b)/\n%ignore " "', lexer="contextual").program,
+    Grammar.from_json_schema({"properties": {"a": {"type": "integer"}}, "minProperties": 1}).program,
+]
+
+
+def walk(program: Program) -> int:
+    """Compile `program` and follow it for some tokens; how many were taken. Raises what the engine raises."""
+    limits = Limits(memory=1 << 24, shared_memory=1 << 24, work=200_000)
+    vocabulary = native.NativeVocabulary(TOKENIZER, limits)
+    matcher = native.NativeGrammar(program, vocabulary, limits).matcher()
+    bitmask, taken = np.zeros((1, 1), np.int32), 0
+    for _ in range(6):
+        matcher.fill_bitmask(bitmask)
+        taken += next((1 for token in range(len(TOKENIZER)) if matcher.accept(token)), 0)
+    return taken
+
+
+def spoiled(program: Program, rng: np.random.Generator) -> Program:
+    """`program` with a few numbers changed, or an array cut or grown."""
+    changes = {}
+    for name in rng.choice(ARRAYS, size=rng.integers(1, 4)):
+        values = list(getattr(program, name))
+        for _ in range(rng.integers(1, 4)):
+            wild = int(rng.choice([-(2**31), -5, -2, -1, 0, 1, 2, 3, 7, 1000, 2**31 - 1]))
+            if values and rng.random() < 0.7:
+                at = rng.integers(len(values))
+                values[at] = (
+                    wild if rng.random() < 0.5 else min(2**31 - 1, values[at] + int(rng.integers(-2, 3)))
+                )
+            elif values and rng.random() < 0.5:
+                values.pop()
+            else:
+                values.append(wild)
+        changes[str(name)] = array("i", [max(-(2**31), value) for value in values])
+    return replace(program, **changes)
+
+
+@pytest.mark.parametrize("program", PROGRAMS, ids=["regex", "lark", "contextual", "schema"])
+def test_a_program_that_is_whole_can_be_followed(program: Program) -> None:
+    assert walk(program) > 0
+
+
+@pytest.mark.parametrize("seed", range(3))
+@pytest.mark.parametrize("program", PROGRAMS, ids=["regex", "lark", "contextual", "schema"])
+def test_spoiled_programs_raise_or_mean_something_else(program: Program, seed: int) -> None:
+    rng = np.random.default_rng(seed)
+    refused = 0
+    for _ in range(60):
+        try:
+            walk(spoiled(program, rng))
+        except ValueError:
+            refused += 1
+    assert refused > 5

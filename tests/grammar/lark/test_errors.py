@@ -1,0 +1,118 @@
+"""A grammar that cannot be used is refused with the reason and its place."""
+
+from __future__ import annotations
+
+import pytest
+
+from engine_sampler.grammar.errors import GrammarError, GrammarLimitError
+from engine_sampler.grammar.lark.grammar import rules_from_lark
+
+WRONG = {
+    "start: a: b": ("Unexpected colon", 1, 9),
+    "start: b??": ("Misplaced operator", 1, 10),
+    'start: "a"\n     | b??\nb: "b"': ("Expecting a value", 2, 10),
+    "start: (": ("Unclosed parenthesis", 1, 9),
+    'start: "a"\nstart: "b"': ("Rule 'start' defined more than once", 2, 1),
+    'start: "a"\n     | other': ("Rule 'other' used but not defined (in rule start)", 2, 8),
+    'start: "a"\n  foo bar': ("unexpected 'bar'", 2, 7),
+    "%import common (WS\nstart: WS": ("unexpected end of line", 1, 19),
+    'start: @ "a"': ("Unexpected input", 1, 8),
+    "start: A\nA: B\nB: A": ("Recursion in terminal 'A'", 1, 8),
+    'start: ""': ('Empty terminals are not allowed ("")', 1, 8),
+    r'start: "\xZZ"': ("the escapes of a literal cannot be read", 1, 8),
+    r'start: "\ud800"': ("half a code point is no text", 1, 8),
+    'start: "ab".."c"': ("a range needs one character on each side", 1, 8),
+    'start: "b".."a"': ("bad character range b-a", 1, 8),
+    'start: "x" "a': ("the string is not closed", 1, 12),
+    'start: "x"\nA: /a': ("the regular expression is not closed", 2, 4),
+    "start: /(/": ("the terminal /(/: not a regular expression: missing )", 1, 8),
+    'start: "x" A\nA: /(a)\\1/': ("the terminal A: a backreference", 2, 1),
+    'start: A\nA: "x" D\n%declare D': ("a declared terminal cannot be part of another one", None, None),
+    'start: "a"~3..2': ("there is no count from 3 to 2", 1, 12),
+    'start: t{"a", "b"}\nt{x}: x': ("Wrong number of template arguments used for t", 1, 1),
+    "start: t\nt{x}: x": ("the template 't' takes 1 arguments, not 0", 1, 8),
+    'start: t{"a"}\nt{f}: f{"b"}': ("'f' is no template", 2, 3),
+    "%import nowhere.X\nstart: X": ("there is no grammar 'nowhere' to import", 1, 1),
+    "%import common.NOPE\nstart: NOPE": ("Rule 'NOPE' used but not defined", 1, 16),
+    "%import .near (x)\nstart: x": ("a relative import needs the path of this grammar's file", 1, 9),
+    '%ignore SPACE\nstart: "a"': ("were marked to ignore but were not defined", 1, 9),
+    '%override x: "a"\nstart: x': ("Cannot override a nonexisting rule x", 1, 11),
+    'begin: "a"': ("there is no rule 'start' to start with", None, None),
+    "": ("there is no rule 'start' to start with", None, None),
+}
+
+
+@pytest.mark.parametrize("text", WRONG)
+def test_an_error_says_what_is_wrong_and_where(text: str) -> None:
+    reason, line, column = WRONG[text]
+    with pytest.raises(GrammarError) as caught:
+        rules_from_lark(text)
+    assert reason in str(caught.value)
+    assert (caught.value.line, caught.value.column) == (line, column)
+
+
+def test_columns_are_those_of_the_text_as_it_was_written() -> None:
+    text = 'start: <|x|> %json {"a":\n  1} other'
+    with pytest.raises(GrammarError, match="'other' used but not defined") as caught:
+        rules_from_lark(text, special_tokens={"<|x|>": 0})
+    assert (caught.value.line, caught.value.column) == (2, 6)
+    text = 'start: <|x|> %json {"a":\n  1} )'
+    with pytest.raises(GrammarError, match=r"unexpected '\)'") as caught:
+        rules_from_lark(text)
+    assert (caught.value.line, caught.value.column) == (2, 6)
+
+
+def test_an_imported_terminal_that_cannot_be_used_is_named(tmp_path: object) -> None:
+    (tmp_path / "mine.lark").write_text("BAD: /(a)\\1/\n")  # type: ignore[operator]
+    with pytest.raises(GrammarError, match="the terminal BAD: a backreference") as caught:
+        rules_from_lark('%import mine.BAD\nstart: "x" BAD', import_paths=[str(tmp_path)])
+    assert caught.value.line is None
+
+
+HOSTILE = {
+    "start: " + "(" * 100_000 + '"a"' + ")" * 100_000: "nested more than 50 deep",
+    'start: A60\nA0: "a"\n' + "\n".join(f"A{i}: A{i - 1}" for i in range(1, 61)): "nested more than 50 deep",
+    'start: A30\nA0: "a"\n' + "\n".join(f"A{i}: A{i - 1} A{i - 1}" for i in range(1, 31)): "terminals grow",
+    'start: t{"a"}\nt{x}: x t{t{x}}': "more than 20000 parts",
+    "start: " + '"a" ' * 20_000: "more than 10000 words",
+    "start: /" + "a" * 70_000 + "/": "a word is longer than 65536",
+    "start: " + " " * 400_000 + '"a"': "longer than 300000 characters",
+    'start: "a"~1..1000001': "a count is above 1000000",
+    "start: <[0-999999999]>": "more than 300000 token ids",
+    "start: %json " + "[" * 100_000: "nested too deep",
+    'start: %regex {"substring_chars": "' + "a" * 60_000 + '"}': "take more than 250000 steps",
+}
+
+
+@pytest.mark.parametrize("reason", HOSTILE.values(), ids=lambda reason: reason.replace(" ", "-"))
+def test_what_would_take_too_long_names_the_limit(reason: str) -> None:
+    text = next(text for text, wanted in HOSTILE.items() if wanted == reason)
+    with pytest.raises(GrammarLimitError, match=reason):
+        rules_from_lark(text)
+
+
+UNCLOSED = ['start: "' + "\\" * 50_001, "start: /" + "\\" * 50_000, 'start: "' + "\\" * 50_000 + "\n"]
+
+
+@pytest.mark.parametrize("text", UNCLOSED, ids=["string", "expression", "line"])
+def test_an_unclosed_literal_of_backslashes_is_found_at_once(text: str) -> None:
+    with pytest.raises(GrammarError, match="is not closed"):
+        rules_from_lark(text)
+
+
+HARMLESS = {
+    "counts of counts": 'start: (((a~1000)~1000)~0..1000)\na: "a"?',
+    "a long count": 'start: A ("b" "c")~1..100000\nA: "a"~1..100000',
+    "optional parts": "start: " + " ".join(f'"a{i}"?' for i in range(500)),
+    "choices": "start: " + " ".join('("a"|"b")' for _ in range(300)),
+    "a repeated choice": "start: (" + " | ".join(f'"a{i}" "b"?' for i in range(500)) + ")*",
+    "a chain of rules": "start: a0\n" + "\n".join(f"a{i}: a{i + 1}?" for i in range(500)) + '\na500: "x"',
+    "ambiguity": 'start: (a | a)*\na: ("a" | "a")*',
+    "recursion": 'start: start | start start | start? "a" | ',
+}
+
+
+@pytest.mark.parametrize("name", HARMLESS)
+def test_what_takes_lark_long_stays_small(name: str) -> None:
+    program = rules_from_lark(HARMLESS[name]).program()
+    assert len(program.edges) < 40 * len(HARMLESS[name])

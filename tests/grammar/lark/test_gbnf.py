@@ -1,0 +1,100 @@
+"""Grammars in llama.cpp's language, and the texts they take."""
+
+from __future__ import annotations
+
+import pytest
+
+from engine_sampler import Grammar, GrammarError
+from engine_sampler.grammar.lark.gbnf import MAX_DEPTH, lark_of_gbnf
+
+CONFIGURATION = r"""
+root   ::= "{" gap (entry ("," gap entry)*)? "}" gap  # an object at the top
+entry  ::= name gap ":" gap any
+any    ::= (
+    number | name | list | "yes" | "no"  # goes over lines within parentheses
+  ) gap
+list   ::=
+  "[" gap (any ("," gap any)*)? "]"
+name   ::= "\"" ([^"\\\r\n] | "\\" ["\\nt] | "\\u" [0-9a-fA-F]{4})* "\""
+number ::= "-"? ("0" | [1-9] [0-9]{0,7}) ("." [0-9]+)? ([eE] [-+]? [0-9]{1,3})?
+gap    ::= [ \t\n]{0,9} |
+"""
+
+
+@pytest.mark.parametrize(
+    ("text", "valid", "invalid"),
+    [
+        ('root ::= "ab" "c"', ["abc"], ["", "ab", "abcc"]),
+        ('root ::= "a" | "b" |', ["a", "b", ""], ["ab"]),
+        ('root ::= ("a" | ) "b"', ["b", "ab"], ["a"]),
+        ('root ::= ""', [""], ["a"]),
+        ('root ::= "a" () "b"', ["ab"], ["a"]),
+        ('root ::= "ab"*', ["", "ab", "abab"], ["aba"]),
+        ('root ::= "a"+ "b"?', ["a", "aab"], ["", "abb"]),
+        ('root ::= "a"{2}', ["aa"], ["a", "aaa"]),
+        ('root ::= "a"{2,}', ["aa", "aaaa"], ["a"]),
+        ('root ::= "a"{ 1 , 2 }', ["a", "aa"], ["", "aaa"]),
+        ('root ::= "x" [ab]{0,2}', ["x", "xab"], ["xabb"]),
+        ('root ::= [a]{0} "x" "b"{0}', ["x"], ["ax", "xb"]),
+        ("root ::= [ab]{2}", ["ab"], ["a", "aba"]),
+        ("root ::= [0-9]+ [a-c]* [^x]", ["1y", "12abz", "1\n"], ["1", "1x"]),
+        ('root ::= "a"+?', ["", "a", "aa"], ["b"]),
+        ("root ::= [a]+?", ["", "a", "aa"], ["b"]),
+        ("root ::= [a]{2}*", ["", "aa", "aaaa"], ["a", "aaa"]),
+        ("root ::= .", ["a", "\n", "€"], ["", "ab"]),
+        ("root ::= .{2,3}", ["a\n", "abc"], ["a", "abcd"]),
+        (r"root ::= [\]\[^\\/-]+", ["]", "[^\\/-"], ["", "a"]),
+        (r"root ::= [^\]\n]", ["[", "a"], ["]", "\n"]),
+        ("root ::= [a-]", ["a", "-"], ["b"]),
+        (r"root ::= [\x41-\x43\u00e9\U0001F600]+", ["ABC", "é😀"], ["D"]),
+        (r'root ::= "\"\\\t\r\n\x41\u20AC"', ['"\\\t\r\nA€'], ['"']),
+        ('root ::= a-b A-B\na-b ::= "1"\nA-B ::= "2"', ["12"], ["11"]),
+        ('root ::= start 1\nstart ::= "s"\n1 ::= "n"', ["sn"], ["s"]),
+        ('root ::= "(" root ")" | "x"', ["x", "((x))"], ["(x"]),
+        ('root ::= root "a" | "b"', ["b", "baa"], ["a"]),
+        ('root ::= x\nx ::= "1"\nx ::= "2"', ["2"], ["1"]),
+        ('# first\n\nroot::="a"#c\r\n  # last', ["a"], ["b"]),
+        ('root ::=\n "a" |\n # more\n "b"\n', ["a", "b"], [""]),
+        ('root ::= (\n"a"\n"b")\n', ["ab"], ["a"]),
+        (CONFIGURATION, ['{"a": [1, -2.5e3, "\\u00e9", []], "b":no}\n'], ['{"a"}', "[1]", '{"a": 01}']),
+    ],
+)  # fmt: skip
+def test_a_grammar_takes_its_texts_and_no_others(text: str, valid: list[str], invalid: list[str]) -> None:
+    grammar = Grammar.from_gbnf(text)
+    assert [t for t in valid if not grammar.check(t).valid] == []
+    assert [t for t in invalid if grammar.check(t).valid] == []
+
+
+def test_special_tokens_keep_their_names_and_ids() -> None:
+    assert lark_of_gbnf("root ::= <|call|> <[7]>+") == "start: <|call|> (<[7]>)+\n"
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("", "there is no rule 'root'"),
+        ('a ::= "x"', "there is no rule 'root'"),
+        ("root ::= x y", r"there is no rule 'x' \(line 1, column 10\)"),
+        ("root ::= 'a'", "expected the end of the line before"),
+        ("root = 1", r"expected '::=' before '= 1' \(line 1, column 6\)"),
+        ('root ::= "a', r"""expected '"' at the end"""),
+        ("root ::= [a", "expected ']' at the end"),
+        ("root ::= []", "expected a character in the class"),
+        ("root ::= [b-a]", "expected a range that does not end before 'b'"),
+        (r'root ::= "\q"', r"expected an escape such as .* before 'q"),
+        (r'root ::= "\uD800"', "expected an escape"),
+        ('root ::= ("a"', r"expected '\)' at the end"),
+        ('root ::= "a")', r"expected the end of the line before '\)'"),
+        ("root ::= *", r"expected the end of the line before '\*'"),
+        ('root ::= ""*', "expected something to repeat"),
+        ('root ::= "a"{3,2}', "expected at least 3 as the upper bound"),
+        ('root ::= "a"{,2}', "expected the end of the line before '{,2}'"),
+        ('root ::= "a"\n| "b"', r"expected the name of a rule before .* \(line 2, column 1\)"),
+        ("root ::= !<x>", "!<x> is not offered"),
+        ("root ::= <x", "expected a token such as <name>"),
+        ("root ::= " + "(" * (MAX_DEPTH + 1), "parentheses lie within each other"),
+    ],
+)
+def test_what_cannot_be_read_is_named_with_its_place(text: str, message: str) -> None:
+    with pytest.raises(GrammarError, match=message):
+        lark_of_gbnf(text)

@@ -1,0 +1,125 @@
+"""The language of a grammar is the one that lark accepts."""
+
+from __future__ import annotations
+
+import functools
+import json
+from itertools import product
+from pathlib import Path
+
+import lark
+import pytest
+from hypothesis import HealthCheck, assume, given, settings
+from hypothesis import strategies as st
+
+from engine_sampler.grammar.errors import GrammarError
+from engine_sampler.grammar.lark.grammar import rules_from_lark
+
+from .oracle import DATA, Language, Oracle, language_of, ours, small_grammars, spoiled
+
+ALL = sorted(path.stem for path in DATA.glob("*.lark"))
+LARK = Path(lark.__file__).parent / "grammars"
+
+patient = settings(deadline=None, max_examples=30, suppress_health_check=list(HealthCheck))
+
+
+@pytest.mark.parametrize("name", ALL)
+def test_examples_are_judged_as_lark_judges_them(name: str) -> None:
+    examples = json.loads((DATA / f"{name}.examples.json").read_text(encoding="utf-8"))
+    language, oracle = languages(name)
+    for kind, wanted in (("accept", True), ("reject", False)):
+        for example in examples[kind]:
+            assert (language(example), oracle(example)) == (wanted, wanted), example
+
+
+@pytest.mark.parametrize("name", ["ambiguous", "calculator"])
+@patient
+@given(data=st.data())
+def test_random_texts_are_judged_as_lark_judges_them(name: str, data: st.DataObject) -> None:
+    judged_alike(name, data, 25)
+
+
+@settings(patient, max_examples=6)
+@given(data=st.data())
+def test_random_texts_of_a_large_grammar_are_judged_as_lark_judges_them(data: st.DataObject) -> None:
+    judged_alike("sql_like", data, 12)
+
+
+@functools.cache
+def languages(name: str) -> tuple[Language, Oracle]:
+    """The language of a grammar of the test data, and lark's."""
+    text = (DATA / f"{name}.lark").read_text(encoding="utf-8")
+    return ours(text), Oracle(text)
+
+
+def judged_alike(name: str, data: st.DataObject, budget: int) -> None:
+    """Hold a random text against lark, and what comes of it when it is spoiled."""
+    language, oracle = languages(name)
+    text = oracle.text(data.draw, budget)
+    assert language(text) == oracle(text)
+    text = spoiled(data.draw, text)
+    assert language(text) == oracle(text)
+
+
+SHORT = ["".join(some) for length in range(5) for some in product("ab", repeat=length)]
+SHORT += ["A", "aB", "ab-_b", "_", "a_b", "a__b", "_ab_", "a-_-b", "a_-a", "b_b_", "__"]
+
+
+@settings(patient, max_examples=40)
+@given(text=small_grammars())
+def test_any_small_grammar_has_the_language_that_lark_gives_it(text: str) -> None:
+    try:
+        oracle = Oracle(text)
+        rules = rules_from_lark(text)
+    except (lark.exceptions.LarkError, GrammarError):
+        assume(False)  # an empty terminal, or a lookahead that decides which way is preferred
+    language = language_of(rules)
+    assert {short for short in SHORT if language(short)} == {short for short in SHORT if oracle(short)}
+
+
+def test_a_terminal_may_be_empty_which_lark_refuses() -> None:
+    language = ours('start: A "b" A\nA: /a*/')
+    assert all(map(language, ["b", "ab", "baa"]))
+    assert not language("")
+
+
+def test_a_lookahead_holds_wherever_its_terminal_ends() -> None:
+    text = "start: A B?\nA: /[0-9]+(?![0-9])/\nB: /[0-9]+/"
+    assert ours(text)("12")
+    text = "start: A B\nA: /[0-9]+(?![0-9])/\nB: /[0-9]+/"
+    assert Oracle(text)("12")  # as "1", behind which lark sees no 2, and "2"
+    assert not ours(text)("12")
+
+
+BLOCKS = {"%declare _INDENT _DEDENT": '_INDENT: "{"\n_DEDENT: "}"'}
+REAL = {
+    "lark.lark": (
+        "start",
+        {},
+        ['start: "a"\n', 'a: b | c -> d\n%ignore /x/i\n%import a.b (c)\nT.2: "x"~1..3\n?x{a}: [a]+ // c\n'],
+        ["start", "a: (b\n", "A:: b\n", "%import\n", 'a: "b\n'],
+    ),
+    "python.lark": (
+        "file_input",
+        BLOCKS,
+        [
+            "x = 1\n",
+            "f(a, *b)[1:2].c += lambda x: y if z else 0.5j\n",
+            "# a\nif x:\n{y\n}z\n",
+            "x = 0\\\n + 1\n",
+        ],
+        ["x = \n", "1x y\n", "f(\n", "if x:\ny\n", "x = 01\n", "x = 'a\n'\n"],
+    ),
+}
+
+
+@pytest.mark.parametrize("name", REAL)
+def test_the_grammars_that_come_with_lark_have_their_language(name: str) -> None:
+    start, given, right, wrong = REAL[name]
+    text = (LARK / name).read_text(encoding="utf-8")
+    ours(text, start=start)
+    for declared, meaning in given.items():  # what lark leaves to a lexer of its own
+        text = text.replace(declared, meaning)
+    for language in (ours(text, start=start), Oracle(text, start)):
+        assert all(map(language, right))
+        assert not any(map(language, wrong))

@@ -1,0 +1,270 @@
+"""Regular expressions as languages: the same texts as `re`."""
+
+from __future__ import annotations
+
+import json
+import re
+import time
+from pathlib import Path
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from engine_sampler.grammar.errors import GrammarError, GrammarLimitError
+from engine_sampler.grammar.program.expression import AUTOMATON, CONCAT, LITERAL, REPEAT, Encoder, complement
+from engine_sampler.grammar.regex.pattern import Limits, expression, terminal
+
+from ..languages import Language
+
+SHARED = Path(__file__).parents[4] / "shared" / "data" / "xgrammar_regex.jsonl"
+
+ATOMS = ["a", "b", "1", "é", "ab", ".", "[ab]", "[^a]", "[é-ü]", r"\w", r"\d", r"\s", r"\W", "(?i:B)", "K"]
+ANCHORS = ["^", "$", r"\b", r"\B", r"\A", r"\Z", "(?m:^)", "(?m:$)"]
+BEHIND = ["(?<=a)", "(?<!a)", "(?<=ab)", "(?<!b.)", r"(?<=\w|1)"]
+COUNTS = ["*", "+", "?", "{2}", "{1,2}", "{2,}", "*?", "+?", "??", "{1,2}?"]
+TEXTS = st.text("ab1éK \n", max_size=6)
+
+
+def patterns(*atoms: str, ahead: bool = True) -> st.SearchStrategy[str]:
+    def larger(inner: st.SearchStrategy[str]) -> st.SearchStrategy[str]:
+        looks = [st.builds("(?{}{})".format, st.sampled_from("=!"), inner)] if ahead else []
+        return st.one_of(
+            st.builds("{}{}".format, inner, inner),
+            st.builds("(?:{}|{})".format, inner, inner),
+            st.builds("({}|{}|)".format, inner, inner),
+            st.builds("(?:{}){}".format, inner, st.sampled_from(COUNTS)),
+            *looks,
+        )
+
+    return st.recursive(st.sampled_from(atoms), larger, max_leaves=8)
+
+
+@settings(deadline=None, max_examples=150)
+@given(patterns(*ATOMS, ahead=False), st.sampled_from([0, re.S, re.I, re.A]), st.lists(TEXTS, max_size=12))
+def test_a_pattern_matches_the_texts_that_re_matches_whole(pattern, flags, texts):
+    language = Language(expression(pattern, flags=flags))
+    for text in texts:
+        assert (text in language) == bool(re.fullmatch(pattern, text, flags)), text
+
+
+@settings(deadline=None, max_examples=150)
+@given(patterns(*ATOMS, *ANCHORS, *BEHIND), st.sampled_from([0, re.S]), st.lists(TEXTS, max_size=12))
+def test_lookarounds_and_anchors_may_stand_anywhere(pattern, flags, texts):
+    language = Language(expression(pattern, flags=flags))
+    for text in texts:
+        assert (text in language) == bool(re.fullmatch(pattern, text, flags)), text
+
+
+@settings(deadline=None, max_examples=150)
+@given(patterns(*ATOMS, *ANCHORS, *BEHIND), st.sampled_from([0, re.M]), st.lists(TEXTS, max_size=12))
+def test_a_pattern_is_found_where_re_finds_it(pattern, flags, texts):
+    language = Language(expression(pattern, flags=flags, search=True))
+    for text in texts:
+        assert (text in language) == bool(re.search(pattern, text, flags)), text
+
+
+@pytest.mark.parametrize(
+    ("pattern", "text", "found"),
+    [
+        ("^a|b$", "ax", True),
+        ("^a|b$", "xb", True),
+        ("^a|b$", "xax", False),
+        ("^(?!.*foo).*$", "a fo o", True),
+        ("^(?!.*foo).*$", "a foo", False),
+        (r"^((?!\.\.).)*$", "a.b.", True),
+        (r"^((?!\.\.).)*$", "a..b", False),
+        (r"\bif\b", "an if here", True),
+        (r"\bif\b", "iffy", False),
+        ("a$", "a\n", True),
+        (r"a\Z", "a\n", False),
+        ("^(?=.{1,3}$)[a-z]+$", "abc", True),
+        ("^(?=.{1,3}$)[a-z]+$", "abcd", False),
+        ("(?<=x)y", "xy", True),
+        ("(?<=x)y", "yy", False),
+    ],
+)
+def test_where_a_pattern_is_found(pattern, text, found):
+    assert (text in Language(expression(pattern, search=True))) == found
+
+
+def test_the_complement_of_a_pattern_with_lookarounds_is_the_rest():
+    language = Language(complement(expression(r"^(?!a)\w+$|b(?=c)", search=True)))
+    assert "a" in language
+    assert "b" not in language
+    assert "..bc" not in language
+
+
+@pytest.mark.parametrize("text", ["k", "K", "\u212a"])
+def test_without_ascii_case_goes_beyond_ascii(text):
+    assert text in Language(expression("k", flags=re.I))
+    assert (text in Language(expression("k", flags=re.I | re.A))) == (text != "\u212a")
+
+
+@pytest.mark.parametrize(
+    ("pattern", "right", "wrong"),
+    [
+        (r"\d+", ["1"], ["\u0661"]),
+        (r"\w", ["a"], ["é"]),
+        (r"\s", ["\ufeff", "\u2028", "\xa0"], ["\x1c", "\x85"]),
+        (r"[\w-.]+", ["a-.", "-"], [","]),
+        (r"[a-\d]+", ["a-1"], ["b"]),
+        (r"[^\D]", ["1"], ["a"]),
+        (r"\cA\x41\u0042\u{43}\u{01F600}", ["\x01ABC\U0001f600"], []),
+        (r"\uD83D\uDE00", ["\U0001f600"], []),
+        (r"[\uD83D\uDE00-\uD83D\uDE02]", ["\U0001f601"], ["\U0001f603"]),
+        (r"\/\-\#", ["/-#"], []),
+        ("(?<year>[0-9]{4})-(?<month>[0-9]{2})", ["2024-05"], ["2024"]),
+        ("[^]", ["\n", "a"], [""]),
+        ("a|[]", ["a"], [""]),
+        ("a{,2}|{|}|]", ["a{,2}", "{", "}", "]"], ["a", "aa"]),
+        ("x{2}y{1,}z{0,1}", ["xxy", "xxyyz"], ["xy"]),
+        ("a.b", ["a b"], ["a\nb", "a\rb", "a\u2028b"]),
+        (r"[\b]", ["\b"], ["b"]),
+        (r"[[a&&~]", ["[", "&", "~"], ["b"]),
+        (r"\p{Lu}\P{L}", ["É1"], ["é1", "ÉÉ"]),
+        (r"[\p{L}_]+", ["aé_"], ["1"]),
+        (r"\0", ["\x00"], ["0"]),
+        (r"(?<=a*)b", ["b"], ["ab"]),
+        (r"\ud800|a", ["a"], [""]),
+        ("a$", ["a"], ["a\n"]),
+        (r"\B", [""], ["a"]),
+    ],
+)
+def test_a_pattern_of_ecmascript_keeps_its_meaning(pattern, right, wrong):
+    language = Language(expression(pattern, dialect="ecma"))
+    assert [text for text in right if text not in language] == []
+    assert [text for text in wrong if text in language] == []
+
+
+def test_the_end_in_ecmascript_is_not_before_a_line_feed():
+    assert "a\n" not in Language(expression("a$", dialect="ecma", search=True))
+    assert "a\n" in Language(expression("a$", dialect="ecma", search=True, flags=re.M))
+
+
+def test_properties_are_read_in_patterns_of_python_too():
+    language = Language(expression(r"\p{Lu}[\p{Nd}x]\\p{1}"))
+    assert "É1\\p" in language
+    assert "é1\\p" not in language
+
+
+@pytest.mark.parametrize(
+    ("pattern", "options", "words", "column"),
+    [
+        ("a(b", {}, "missing \\)", 2),
+        ("a\nb)", {}, "unbalanced", 2),
+        ("[z-a]", {}, "bad character range", 2),
+        (r"\p{L}[z-a]", {}, "bad character range", 7),
+        (r"[\p{L}-z]", {}, "bad character range a class-z", 2),
+        (r"x\p{Greek}", {}, "no scripts", 2),
+        (r"(a)\1", {}, "backreference", None),
+        ("(a)?(?(1)b|c)", {}, "condition", None),
+        ("(?<=a+)b", {}, "fixed-width", None),
+        (r"x(?<=\bx)y", {}, "within a lookbehind", None),
+        ("(?L)a", {}, "not a regular expression", 4),
+        ("a", {"flags": re.L}, "only i, m, s, x, u and a", None),
+        ("a", {"flags": re.DEBUG}, "only i, m, s, x, u and a", None),
+        ("\ud800", {}, "surrogate", None),
+        (r"\p{L}\ud800", {}, "surrogate", None),
+        (r"(a)\1", {"dialect": "ecma"}, "backreference", 4),
+        (r"(?<n>a)\k<n>", {"dialect": "ecma"}, "backreference", 8),
+        (r"\u{61}\d[z-a]", {"dialect": "ecma"}, "bad character range", 10),
+        (r"\q", {"dialect": "ecma"}, "bad escape", 1),
+        (r"a[\d", {"dialect": "ecma"}, "unterminated", 2),
+        (r"\u{110000}", {"dialect": "ecma"}, "no such code point", 1),
+        ("a\\", {"dialect": "ecma"}, "end of pattern", 2),
+    ],
+)
+def test_what_cannot_be_read_is_refused_with_its_place(pattern, options, words, column):
+    with pytest.raises(GrammarError, match=words) as error:
+        expression(pattern, **options)
+    assert error.value.column == column
+
+
+@pytest.mark.skipif(not hasattr(re, "NOFLAG"), reason="this Python reads no possessive quantifiers")
+@pytest.mark.parametrize(("pattern", "words"), [("(?>a)", "atomic"), ("a++", "possessive")])
+def test_what_forbids_going_back_is_refused(pattern, words):
+    with pytest.raises(GrammarError, match=words):
+        expression(pattern)
+
+
+def test_another_dialect_is_an_error():
+    with pytest.raises(ValueError, match="dialect"):
+        expression("a", dialect="pcre")  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(
+    ("pattern", "words"),
+    [
+        ("a" * 32769, "more than 32768"),
+        ("(" * 10000 + ")" * 10000, "nested"),
+        ("(" * 66 + "a" + ")" * 66, "nested more than 64"),
+        ("a{99999999999999999999}", "too large"),
+        ("a{4294967294}", "count"),
+        ("".join(f"[^{chr(200 + i)}]" for i in range(200)), "128 different classes"),
+        ("(?:(?!" + "".join(f"(?=.*{c})" for c in "abcdefghijklmn") + ").)*x", "automaton"),
+        (r"(?:a|b)*a(?:a|b){20}\b.", "4096 states"),
+    ],
+)
+def test_what_needs_too_much_is_refused_with_the_limit(pattern, words):
+    begin = time.perf_counter()
+    with pytest.raises(GrammarLimitError, match=words):
+        expression(pattern)
+    assert time.perf_counter() - begin < 10
+
+
+@pytest.mark.parametrize(
+    "pattern",
+    [
+        "(a|a)*b",
+        "((a|a)*|(a|a)*)*b",
+        "(((((a*)*)*)*)*)*b",
+        "(?:a?){100000}b",
+        "(?:(?:a{0,1000}){0,1000}){0,1000}b",
+        "(?:" * 60 + "a" + "){0,1000}" * 60 + "b",
+    ],
+)
+def test_loops_within_loops_stay_small(pattern):
+    part = expression(pattern)
+    encoder = Encoder()
+    encoder.add(part)
+    assert len(encoder.code) < 400
+    assert "aab" in Language(part)
+    assert "aa" not in Language(part)
+
+
+def test_limits_can_be_set():
+    with pytest.raises(GrammarLimitError, match="more than 3"):
+        expression("aaaa", limits=Limits(length=3))
+    with pytest.raises(GrammarLimitError, match="more than 2 states"):
+        terminal("aaaa.*?b", limits=Limits(states=2))
+    with pytest.raises(GrammarLimitError, match="too much work"):
+        terminal("aaaa.*?b", limits=Limits(work=5))
+
+
+def test_counts_and_literals_stay_as_they_are():
+    assert expression("hello") == (LITERAL, b"hello")
+    assert expression("a{3,100000}") == (REPEAT, (LITERAL, b"a"), 3, 100000)
+
+
+def test_equal_patterns_are_made_once():
+    assert expression(r"[a-z]+\d") is expression(r"[a-z]+\d")
+
+
+def cases() -> list[dict]:
+    if not SHARED.exists():
+        return []
+    return [json.loads(line) for line in SHARED.read_text().splitlines()]
+
+
+@pytest.mark.skipif(not SHARED.exists(), reason="the collected test cases are not here")
+def test_collected_cases_are_judged_rightly():
+    for case in cases():
+        language = Language(expression(case["grammar"], dialect="ecma"))
+        for one in case["tests"]:
+            assert (one["text"] in language) == one["valid"], (case["grammar"], one["text"])
+
+
+def test_a_plain_terminal_is_no_automaton():
+    assert terminal("[a-z]+(?:-[a-z]{2})?")[0] == CONCAT
+    assert terminal('".*?"')[0] == AUTOMATON

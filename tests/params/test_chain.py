@@ -1,0 +1,149 @@
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from engine_sampler.contract import Chain, Sampler
+from engine_sampler.params import SamplingParams, build_chain
+from engine_sampler.params.chain import EDITS
+from engine_sampler.params.orders import DEFAULT
+from engine_sampler.registry import default_registry
+
+EVERYTHING: dict[str, Any] = {
+    "allowed_token_ids": [1, 2, 3],
+    "bad_words": [[1, 2]],
+    "ignore_eos": True,
+    "min_tokens": 2,
+    "logit_bias": {1: 0.5},
+    "grammar_bias": 2.0,
+    "regex": "a+",
+    "repetition_penalty": 1.1,
+    "no_repeat_ngram_size": 3,
+    "dry_multiplier": 0.8,
+    "top_n_sigma": 1.0,
+    "top_k": 40,
+    "top_a": 0.1,
+    "tfs": 0.9,
+    "typical_p": 0.9,
+    "top_p": 0.9,
+    "min_p": 0.05,
+    "epsilon_cutoff": 1e-4,
+    "eta_cutoff": 1e-4,
+    "top_h": 0.5,
+    "xtc_probability": 0.5,
+    "smoothing_factor": 0.2,
+    "temperature": 0.8,
+    "infill": True,
+}
+
+
+def key(**params: Any) -> tuple[str, ...]:
+    return build_chain(SamplingParams(**params)).key
+
+
+def test_neutral_parameters_leave_the_selector_alone() -> None:
+    assert key() == ("dist",)
+    assert key(top_p=1.0, temperature=1, seed=4, logprobs=3) == ("dist",)
+
+
+def test_everything_stands_in_the_default_order_behind_the_edits() -> None:
+    assert key(**EVERYTHING) == (*EDITS, *DEFAULT, "dist")
+
+
+def test_the_key_does_not_depend_on_values() -> None:
+    assert key(temperature=0.7, top_k=5) == key(temperature=0.9, top_k=50) == ("top_k", "temperature", "dist")
+
+
+def test_edits_come_first_in_every_order() -> None:
+    warm = {"temperature": 0.8, "logit_bias": {1: 1.0}, "repetition_penalty": 1.2}
+    assert key(**warm, order=["temperature", "penalties"]) == (
+        "logit_bias",
+        "temperature",
+        "penalties",
+        "dist",
+    )
+
+
+@pytest.mark.parametrize(
+    ("order", "expected"),
+    [
+        ("llama.cpp", ("top_k", "min_p", "temperature")),
+        ("vllm", ("temperature", "min_p", "top_k")),
+        ("transformers", ("temperature", "top_k", "min_p")),
+        (["min_p", "temperature", "top_k"], ("min_p", "temperature", "top_k")),
+    ],
+)
+def test_the_order_decides_about_the_rest(order: Any, expected: tuple[str, ...]) -> None:
+    assert key(top_k=5, min_p=0.1, temperature=0.5, order=order) == (*expected, "dist")
+
+
+# --- selectors -----------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("temperature", [0, 9.9e-5])
+def test_a_temperature_of_zero_is_greedy_and_nothing_behind_it_is_kept(temperature: float) -> None:
+    chain = key(temperature=temperature, top_k=5, repetition_penalty=1.2, order="vllm")
+    assert chain == ("penalties", "temperature", "greedy")
+    assert key(temperature=temperature, mirostat=2) == ("temperature", "greedy")
+
+
+@pytest.mark.parametrize(
+    ("params", "name"),
+    [
+        ({"mirostat": 1}, "mirostat"),
+        ({"mirostat": 2}, "mirostat_v2"),
+        ({"adaptive_target": 0.2}, "adaptive_p"),
+    ],
+)
+def test_parameters_ask_for_their_selector(params: dict[str, Any], name: str) -> None:
+    assert key(**params) == (name,)
+
+
+@pytest.mark.parametrize("version", [1, 2])
+def test_mirostat_keeps_edits_penalties_and_temperature_only(version: int) -> None:
+    chain = key(**EVERYTHING, mirostat=version)
+    assert chain[:-1] == (*EDITS, "penalties", "no_repeat_ngram", "dry", "temperature")
+
+
+def test_adaptive_p_keeps_all_samplers() -> None:
+    assert key(**EVERYTHING, adaptive_target=0.3)[:-1] == (*EDITS, *DEFAULT)
+
+
+# --- parts of a chain ----------------------------------------------------------------------------
+
+
+def test_a_greedy_choice_ends_behind_the_last_sampler_that_can_change_the_best_token() -> None:
+    params = SamplingParams(temperature=0, logit_bias={1: 2.0}, top_k=40, top_p=0.9)
+    assert build_chain(params).for_choice().key == ("logit_bias", "greedy")
+    assert build_chain(SamplingParams(temperature=0, top_k=40)).for_choice().key == ("greedy",)
+
+
+def test_a_greedy_choice_keeps_what_stands_before_such_a_sampler() -> None:
+    params = SamplingParams(temperature=0, top_k=40, xtc_probability=1.0, min_p=0.1)
+    assert build_chain(params).for_choice().key == ("top_k", "min_p", "xtc", "greedy")
+
+
+def test_other_selectors_need_the_whole_chain() -> None:
+    chain = build_chain(SamplingParams(top_k=40, temperature=0.8))
+    assert chain.for_choice() is chain
+
+
+def test_penalized_logits_come_from_edits_and_penalties() -> None:
+    chain = build_chain(SamplingParams(**EVERYTHING)).edits_only()
+    assert chain.key == (*EDITS, "penalties", "no_repeat_ngram", "dry", "dist")
+
+
+def test_a_chain_reads_as_its_steps() -> None:
+    assert str(build_chain(SamplingParams(top_k=5, temperature=0.5))) == "top_k → temperature → dist"
+
+
+def test_the_fixed_edits_are_the_built_in_samplers_of_that_role() -> None:
+    samplers = default_registry().catalogue.samplers.values()
+    assert sorted(EDITS) == sorted(s.name for s in samplers if s.role == "edit")
+
+
+def test_chains_of_equal_parts_are_equal() -> None:
+    first, second = (build_chain(SamplingParams(top_k=k)) for k in (3, 4))
+    assert first == second
+    assert first != Chain((Sampler(),), first.selector)

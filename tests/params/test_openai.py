@@ -1,0 +1,231 @@
+"""Request bodies as OpenAI's and vLLM's clients send them."""
+
+from __future__ import annotations
+
+import copy
+from typing import Any
+
+import pytest
+
+from engine_sampler.contract import ParameterError
+from engine_sampler.params import SamplingParams
+from engine_sampler.params.openai import TRANSPORT, parameters_of
+
+CHAT: dict[str, Any] = {
+    "model": "some-model",
+    "messages": [{"role": "user", "content": "Hello"}],
+    "stream": True,
+    "stream_options": {"include_usage": True},
+    "user": "someone",
+    "store": False,
+    "metadata": {},
+    "service_tier": "auto",
+    "tools": [],
+    "tool_choice": "auto",
+    "parallel_tool_calls": True,
+    "reasoning_effort": "low",
+    "temperature": 0.7,
+    "top_p": 0.9,
+    "n": 2,
+    "max_completion_tokens": 64,
+    "presence_penalty": 0.5,
+    "frequency_penalty": None,
+    "logit_bias": {"50256": -100},
+    "logprobs": True,
+    "top_logprobs": 3,
+    "seed": 11,
+}
+
+VLLM: dict[str, Any] = {
+    "model": "some-model",
+    "prompt": "Hello",
+    "echo": False,
+    "temperature": 0.0,
+    "max_tokens": 16,
+    "min_tokens": 2,
+    "logprobs": 5,
+    "top_k": -1,
+    "min_p": 0.1,
+    "repetition_penalty": 1.1,
+    "stop_token_ids": [7],
+    "ignore_eos": True,
+    "skip_special_tokens": False,
+    "spaces_between_special_tokens": True,
+    "allowed_token_ids": None,
+    "bad_words": [],
+    "truncate_prompt_tokens": None,
+    "add_special_tokens": True,
+    "vllm_xargs": {"xtc_probability": 0.5},
+    "seed": None,
+}
+
+
+def test_an_openai_chat_body_becomes_parameters() -> None:
+    params = SamplingParams.from_dict(CHAT)
+    assert params == SamplingParams(
+        temperature=0.7,
+        top_p=0.9,
+        n=2,
+        max_tokens=64,
+        presence_penalty=0.5,
+        logit_bias={50256: -100},
+        logprobs=3,
+        seed=11,
+        order="vllm",
+    )
+
+
+def test_a_vllm_completions_body_becomes_parameters() -> None:
+    params = SamplingParams.from_dict(VLLM)
+    assert params == SamplingParams(
+        temperature=0.0,
+        max_tokens=16,
+        min_tokens=2,
+        logprobs=5,
+        top_k=-1,
+        min_p=0.1,
+        repetition_penalty=1.1,
+        stop_token_ids=[7],
+        ignore_eos=True,
+        skip_special_tokens=False,
+        xtc_probability=0.5,
+        order="vllm",
+    )
+
+
+def test_the_body_itself_is_not_changed() -> None:
+    body = {**CHAT, "extra_args": {"top_k": 3}}
+    before = copy.deepcopy(body)
+    parameters_of(body)
+    assert body == before
+
+
+def test_none_means_the_default() -> None:
+    names = [name for name in SamplingParams() if name != "order"]
+    assert parameters_of(dict.fromkeys([*names, "order", "response_format", "extra_args"])) == {
+        "order": "vllm"
+    }
+
+
+def test_the_order_is_vllms_unless_the_body_says_otherwise() -> None:
+    assert SamplingParams.from_dict({}).order == "vllm"
+    assert SamplingParams.from_dict({"order": "llama.cpp"}).order == "llama.cpp"
+
+
+def test_transport_keys_are_left_out() -> None:
+    assert parameters_of(dict.fromkeys(TRANSPORT, "anything")) == {"order": "vllm"}
+    assert parameters_of({"extra_args": {"kv_transfer_params": {"a": 1}}}) == {"order": "vllm"}
+
+
+def test_transport_keys_are_no_parameters() -> None:
+    assert not TRANSPORT & set(SamplingParams())
+
+
+def test_an_unknown_key_is_refused() -> None:
+    with pytest.raises(ParameterError, match="unknown parameter 'temprature'; did you mean 'temperature'"):
+        SamplingParams.from_dict({"temprature": 0.5})
+
+
+# --- names that differ ---------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("body", [{"max_tokens": 5}, {"max_completion_tokens": 5}])
+def test_both_names_of_the_token_limit_are_read(body: dict[str, Any]) -> None:
+    assert parameters_of(body)["max_tokens"] == 5
+
+
+def test_both_names_of_the_token_limit_may_agree_but_not_differ() -> None:
+    assert parameters_of({"max_tokens": 5, "max_completion_tokens": 5})["max_tokens"] == 5
+    assert parameters_of({"max_tokens": None, "max_completion_tokens": 5})["max_tokens"] == 5
+    with pytest.raises(ParameterError, match="max_completion_tokens=6 is not allowed: max_tokens says 5"):
+        parameters_of({"max_tokens": 5, "max_completion_tokens": 6})
+
+
+@pytest.mark.parametrize(
+    ("body", "expected"),
+    [
+        ({}, None),
+        ({"logprobs": False}, None),
+        ({"logprobs": True}, 0),
+        ({"logprobs": True, "top_logprobs": 0}, 0),
+        ({"logprobs": True, "top_logprobs": 4}, 4),
+        ({"logprobs": 4}, 4),
+        ({"logprobs": 0, "top_logprobs": 0}, 0),
+        ({"top_logprobs": 0}, None),
+    ],
+)
+def test_logprobs_of_both_apis_become_a_number(body: dict[str, Any], expected: int | None) -> None:
+    assert SamplingParams.from_dict(body).logprobs == expected
+
+
+@pytest.mark.parametrize("logprobs", [None, False, 2])
+def test_top_logprobs_without_logprobs_is_refused(logprobs: Any) -> None:
+    with pytest.raises(ParameterError, match="top_logprobs=4 is not allowed: logprobs must be true"):
+        parameters_of({"logprobs": logprobs, "top_logprobs": 4})
+
+
+def test_logit_bias_keys_become_ids() -> None:
+    assert parameters_of({"logit_bias": {"5": 1, 6: -2}})["logit_bias"] == {5: 1, 6: -2}
+    assert parameters_of({"vllm_xargs": {"logit_bias": {7: 1}}})["logit_bias"] == {7: 1}
+
+
+@pytest.mark.parametrize("bias", [[5], "5", {"five": 1}, 5])
+def test_a_logit_bias_without_ids_is_refused(bias: Any) -> None:
+    with pytest.raises(ParameterError, match=r"logit_bias=.* is not allowed: token ids with biases"):
+        parameters_of({"logit_bias": bias})
+
+
+@pytest.mark.parametrize("key", ["extra_args", "vllm_xargs"])
+def test_extra_arguments_join_in_but_the_body_decides(key: str) -> None:
+    body = {key: {"min_p": 0.1, "top_a": 0.2, "tfs": None}, "min_p": 0.3}
+    assert parameters_of(body) == {"order": "vllm", "min_p": 0.3, "top_a": 0.2}
+    with pytest.raises(ParameterError, match=f"{key}=5 is not allowed: an object"):
+        parameters_of({key: 5})
+
+
+# --- structured output ---------------------------------------------------------------------------
+
+SCHEMA = {"type": "object"}
+
+
+@pytest.mark.parametrize(
+    ("body", "expected"),
+    [
+        ({"response_format": {"type": "text"}}, {}),
+        ({"response_format": {"type": "json_object"}}, {"json_object": True}),
+        (
+            {"response_format": {"type": "json_schema", "json_schema": {"name": "a", "schema": SCHEMA}}},
+            {"json_schema": SCHEMA},
+        ),
+        (
+            {"response_format": {"type": "structural_tag", "structures": [], "triggers": []}},
+            {"structural_tag": {"structures": [], "triggers": []}},
+        ),
+        ({"structured_outputs": {"json": SCHEMA, "regex": None}}, {"json_schema": SCHEMA}),
+        ({"structured_outputs": {"regex": "a+"}}, {"regex": "a+"}),
+        ({"structured_outputs": {"choice": ["a", "b"]}}, {"choice": ["a", "b"]}),
+        ({"structured_outputs": {"grammar": "start: A"}}, {"grammar": "start: A"}),
+        ({"structured_outputs": {"json_object": True}}, {"json_object": True}),
+        ({"structured_outputs": {"json_object": False, "disable_any_whitespace": False}}, {}),
+        ({"structured_outputs": {"structural_tag": "{}"}}, {"structural_tag": "{}"}),
+    ],
+)
+def test_structured_output_becomes_its_parameter(body: dict[str, Any], expected: dict[str, Any]) -> None:
+    assert parameters_of(body) == {"order": "vllm", **expected}
+
+
+@pytest.mark.parametrize(
+    ("body", "text"),
+    [
+        ({"response_format": {"type": "xml"}}, "type text, json_object, json_schema or structural_tag"),
+        ({"response_format": {}}, "type text, json_object"),
+        ({"response_format": "json"}, "response_format='json' is not allowed: an object"),
+        ({"response_format": {"type": "json_schema"}}, "response_format.json_schema=None is not allowed"),
+        ({"response_format": {"type": "json_schema", "json_schema": {}}}, "json_schema has no schema"),
+        ({"structured_outputs": {"xml": "a"}}, "structured_outputs.xml is not allowed: one of json, regex"),
+        ({"structured_outputs": ["json"]}, "structured_outputs=.* is not allowed: an object"),
+    ],
+)
+def test_structured_output_of_another_form_is_refused(body: dict[str, Any], text: str) -> None:
+    with pytest.raises(ParameterError, match=text):
+        parameters_of(body)

@@ -1,0 +1,186 @@
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import pytest
+
+from engine_sampler.contract import Param, ParameterError, Sampler
+from engine_sampler.params import SamplingParams
+from engine_sampler.params.orders import DEFAULT, NAMED, RULES, full_order
+from engine_sampler.registry import default_registry
+
+SAMPLERS = default_registry().catalogue.samplers
+
+
+def plugin(name: str, after: str | None = None, role: str = "warp") -> Sampler:
+    """A sampler that is registered nowhere."""
+    made = type(
+        name, (Sampler,), {"name": name, "after": after, "role": role, "params": (Param(name, float, 0.0),)}
+    )
+    return made()
+
+
+def order_with(order: str | Sequence[Any], *plugins: Sampler) -> list[str]:
+    samplers: Mapping[str, Sampler] = {**SAMPLERS, **{p.name: p for p in plugins}}
+    return list(full_order(order, samplers))
+
+
+# --- named orders --------------------------------------------------------------------------------
+
+
+def test_the_default_order_names_every_built_in_sampler_that_can_be_ordered() -> None:
+    assert sorted(DEFAULT) == sorted(s.name for s in SAMPLERS.values() if s.role != "edit")
+
+
+@pytest.mark.parametrize("name", NAMED)
+def test_a_named_order_gives_every_sampler_one_place(name: str) -> None:
+    assert sorted(order_with(name)) == sorted(DEFAULT)
+
+
+@pytest.mark.parametrize("name", NAMED)
+def test_a_named_order_keeps_its_own_sequence(name: str) -> None:
+    assert [n for n in order_with(name) if n in NAMED[name]] == list(NAMED[name])
+
+
+@pytest.mark.parametrize(
+    ("name", "before", "behind"),
+    [
+        ("llama.cpp", "xtc", "temperature"),
+        ("llama.cpp", "top_p", "min_p"),
+        ("vllm", "temperature", "min_p"),
+        ("vllm", "min_p", "top_k"),
+        ("transformers", "temperature", "top_k"),
+        ("mindie", "temperature", "top_k"),
+        ("mlx", "xtc", "top_k"),
+        ("koboldai", "typical_p", "temperature"),
+    ],
+)
+def test_named_orders_follow_their_systems(name: str, before: str, behind: str) -> None:
+    order = order_with(name)
+    assert order.index(before) < order.index(behind)
+
+
+def test_samplers_that_a_named_order_does_not_mention_stand_where_the_default_list_puts_them() -> None:
+    order = order_with("vllm")
+    assert order[:5] == ["penalties", "no_repeat_ngram", "dry", "top_n_sigma", "temperature"]
+    assert order[-6:] == ["epsilon_cutoff", "eta_cutoff", "top_h", "xtc", "smoothing", "infill"]
+    assert order.index("top_k") < order.index("top_a") < order.index("tfs") < order.index("top_p")
+
+
+def test_an_unknown_order_is_refused_with_those_there_are() -> None:
+    with pytest.raises(ParameterError, match=r"order='llama' is not allowed: one of llama\.cpp, koboldai"):
+        SamplingParams(order="llama")
+
+
+# --- KoboldAI's ids ------------------------------------------------------------------------------
+
+
+def test_koboldai_ids_stand_for_names() -> None:
+    assert order_with([6, 0, 1, 2, 3, 4, 5]) == order_with("koboldai")
+    mentioned = [n for n in order_with([6, 5, 4, 3, 2, 1, 0]) if n in NAMED["koboldai"]]
+    assert mentioned == ["penalties", "temperature", "typical_p", "tfs", "top_p", "top_a", "top_k"]
+
+
+def test_a_short_list_of_koboldai_ids_starts_with_the_penalties() -> None:
+    mentioned = [n for n in order_with([0, 5]) if n in ("temperature", "top_k", "penalties")]
+    assert mentioned == ["penalties", "top_k", "temperature"]
+
+
+def test_a_short_list_of_koboldai_ids_that_omits_an_active_sampler_is_refused() -> None:
+    assert SamplingParams(order=[0, 5], top_k=3, repetition_penalty=1.2).order == (0, 5)
+    with pytest.raises(ParameterError, match="omits top_a, which the parameters turn on"):
+        SamplingParams(order=[6, 0, 5], top_a=0.2)
+
+
+def test_samplers_that_koboldai_has_no_id_for_are_not_omitted() -> None:
+    assert SamplingParams(order=[6, 0, 1, 2, 3, 4, 5], min_p=0.1).min_p == 0.1
+
+
+@pytest.mark.parametrize("ids", [[7], [-1, 0]])
+def test_unknown_koboldai_ids_are_refused(ids: list[int]) -> None:
+    with pytest.raises(ParameterError, match="KoboldAI's ids are 0 to 6"):
+        SamplingParams(order=ids)
+
+
+# --- explicit lists ------------------------------------------------------------------------------
+
+
+def test_an_explicit_list_is_taken_as_it_is() -> None:
+    assert order_with(["temperature", "top_k"]) == ["temperature", "top_k"]
+
+
+def test_an_explicit_list_that_omits_an_active_sampler_is_refused() -> None:
+    assert SamplingParams(order=["top_k"], top_k=5).order == ("top_k",)
+    with pytest.raises(ParameterError, match=r"order=\('top_k',\) omits min_p, which the parameters turn on"):
+        SamplingParams(order=["top_k"], top_k=5, min_p=0.1)
+
+
+def test_edits_need_no_place() -> None:
+    assert SamplingParams(order=["top_k"], min_tokens=3).min_tokens == 3
+    with pytest.raises(ParameterError, match="'min_tokens', which is no sampler that can be ordered"):
+        SamplingParams(order=["min_tokens"])
+
+
+def test_an_unknown_sampler_is_refused_with_near_matches() -> None:
+    with pytest.raises(ParameterError, match=r"'typical', which is no sampler .* did you mean 'typical_p'"):
+        SamplingParams(order=["typical"])
+
+
+@pytest.mark.parametrize("order", [["top_k", "top_k"], [0, 0]])
+def test_a_sampler_has_one_place(order: list[Any]) -> None:
+    with pytest.raises(ParameterError, match="each sampler once"):
+        SamplingParams(order=order)
+
+
+@pytest.mark.parametrize("order", [5, None, [True], [1.5], [("top_k",)], {"top_k": 1, 2.5: 0}])
+def test_what_is_no_order_is_refused(order: Any) -> None:
+    with pytest.raises(ParameterError, match="a named order, or a list of sampler names"):
+        SamplingParams(order=order)
+
+
+# --- cut rules -----------------------------------------------------------------------------------
+
+
+def test_named_orders_set_their_systems_cut_rules() -> None:
+    assert SamplingParams().top_p_cut == "reach"
+    assert SamplingParams(order="mindie").top_p_cut == "exceed"
+    kobold = SamplingParams(order="koboldai")
+    assert (kobold.top_p_cut, kobold.tfs_cut) == ("below", "koboldai")
+    assert SamplingParams(order=[6, 0, 1, 2, 3, 4, 5]).tfs_cut == "koboldai"
+
+
+def test_a_request_may_set_the_cut_rule_itself() -> None:
+    mixed = SamplingParams(order="koboldai", top_p_cut="exceed")
+    assert (mixed.top_p_cut, mixed.tfs_cut) == ("exceed", "koboldai")
+    assert SamplingParams(order="mindie", top_p_cut="reach").top_p_cut == "reach"
+
+
+def test_every_cut_rule_is_a_parameter() -> None:
+    params = default_registry().catalogue.params
+    for rules in RULES.values():
+        for name, rule in rules.items():
+            assert params[name].check(rule) == rule
+
+
+# --- plugins -------------------------------------------------------------------------------------
+
+
+def test_a_plugin_stands_behind_the_sampler_it_names() -> None:
+    order = order_with("llama.cpp", plugin("skew", after="min_p"))
+    assert order.index("skew") == order.index("min_p") + 1
+
+
+def test_a_plugin_may_stand_behind_another_plugin() -> None:
+    order = order_with("vllm", plugin("second", after="first"), plugin("first", after="xtc"))
+    place = order.index("xtc")
+    assert order[place : place + 3] == ["xtc", "first", "second"]
+
+
+@pytest.mark.parametrize("after", [None, "nothing_of_that_name"])
+def test_a_plugin_that_names_nobody_stands_last(after: str | None) -> None:
+    assert order_with("llama.cpp", plugin("skew", after=after))[-1] == "skew"
+
+
+def test_a_plugin_edit_is_not_ordered() -> None:
+    assert "mask" not in order_with("llama.cpp", plugin("mask", role="edit"))

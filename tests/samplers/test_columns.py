@@ -1,0 +1,18 @@
+"""What samplers share that touch a few columns of a row."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from engine_sampler import SamplingParams
+from engine_sampler.registry import default_registry
+from engine_sampler.samplers._columns import at_least
+from engine_sampler.testing import make_rows
+
+
+def test_at_least_is_one_or_min_keep_but_no_more_than_there_are() -> None:
+    logits = np.array([[1, 2, -np.inf]] * 4, np.float32)
+    for given_keeps, expected in (([0, 1, 2, 9], [1, 1, 2, 2]), ([0, 1, 1, 0], [1, 1, 1, 1])):
+        params = [SamplingParams(min_keep=k) for k in given_keeps]
+        rows = make_rows(default_registry().catalogue.samplers["top_p"], params, 3)
+        assert at_least(rows, logits).tolist() == expected

@@ -1,0 +1,318 @@
+"""Streamed text: whatever the tokens, the deltas join to the text of all of them."""
+
+from __future__ import annotations
+
+import codecs
+import re
+from collections.abc import Iterable
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from engine_sampler.scheduler import detokenizer as text_module
+from engine_sampler.scheduler.detokenizer import TextStream
+from engine_sampler.stopping._patterns import PatternMatcher
+from engine_sampler.stopping._strings import StringMatcher
+from engine_sampler.tokenizer import Tokenizer
+
+CAT = "🐈".encode()
+FAMILY = "👨‍👩‍👧".encode()
+
+
+def bytes_tokenizer() -> Tokenizer:
+    """Every byte, pieces of emoji, a special token and EOS."""
+    pieces = [bytes([b]) for b in range(256)]
+    pieces += [
+        CAT,
+        CAT[:1],
+        CAT[:3],
+        CAT[1:],
+        FAMILY[:6],
+        FAMILY[6:],
+        b"\xff\xc3",
+        "é".encode() + b"\xe2",
+        b"",
+    ]
+    return Tokenizer([*pieces, b"<tool>", b"</s>"], [len(pieces) + 1], [len(pieces)])
+
+
+TOKENIZER = bytes_tokenizer()
+SPECIAL, EOS = len(TOKENIZER) - 2, len(TOKENIZER) - 1
+ANY_TOKENS = st.lists(st.integers(0, EOS), max_size=40)
+
+
+def push(stream: TextStream, tokens: Iterable[int]) -> str:
+    """The text that becomes certain with `tokens`."""
+    before = len(stream.text)
+    for token in tokens:
+        stream.push(token)
+    return stream.text[before:]
+
+
+def closed(stream: TextStream) -> str:
+    stream.close()
+    return stream.text
+
+
+# --- deltas join to the text ----------------------------------------------------------------------
+
+
+@given(ANY_TOKENS, st.booleans())
+def test_any_tokens_join_to_their_decoded_text(tokens: list[int], skip: bool) -> None:
+    stream = TextStream(TOKENIZER, skip)
+    push(stream, tokens)
+    assert closed(stream) == TOKENIZER.decode(tokens, skip_special_tokens=skip)
+    assert len(stream.pieces) == len(tokens) + 1
+
+
+@settings(max_examples=300)
+@given(st.binary(max_size=30), st.lists(st.integers(1, 4), min_size=30, max_size=30))
+def test_any_bytes_cut_anywhere_join_to_their_text(data: bytes, widths: list[int]) -> None:
+    pieces = []
+    for width in widths:
+        pieces.append(data[:width])
+        data = data[width:]
+    stream = TextStream(Tokenizer(pieces))
+    push(stream, range(len(pieces)))
+    assert closed(stream) == b"".join(pieces).decode("utf-8", errors="replace")
+
+
+@given(st.text(max_size=12))
+def test_text_is_never_broken_at_a_character(text: str) -> None:
+    stream = TextStream(TOKENIZER)
+    for byte in text.encode():
+        stream.push(byte)
+        assert text.startswith(stream.text)
+    assert stream.text == closed(stream) == text
+
+
+# --- what is held back ----------------------------------------------------------------------------
+
+
+def test_an_emoji_over_several_tokens_comes_out_whole() -> None:
+    stream = TextStream(TOKENIZER)
+    assert [push(stream, [byte]) for byte in CAT] == ["", "", "", "🐈"]
+    assert push(stream, [257]) == ""
+    assert push(stream, [259]) == "🐈"
+    assert closed(stream) == "🐈🐈"
+
+
+def test_bytes_that_can_be_no_character_come_out_at_once() -> None:
+    stream = TextStream(TOKENIZER)
+    assert push(stream, [0xFF]) == "�"
+    assert push(stream, [CAT[0], ord("a")]) == "�a"
+
+
+def test_the_end_gives_what_was_held_back() -> None:
+    stream = TextStream(TOKENIZER)
+    assert push(stream, [ord("a"), CAT[0], CAT[1]]) == "a"
+    assert closed(stream) == "a�"
+
+
+def test_an_empty_stream_has_no_text() -> None:
+    assert closed(TextStream(TOKENIZER)) == ""
+
+
+# --- stop strings ---------------------------------------------------------------------------------
+
+STRINGS = st.lists(st.text("abé🐈", min_size=1, max_size=5), min_size=1, max_size=4, unique=True)
+LETTERS = [bytes([byte]) for byte in sorted({*"abé🐈".encode()})] + [
+    b"ab",
+    b"ba",
+    "é".encode(),
+    b"aab",
+    b"\xff",
+]
+
+
+def first_end(data: bytes, strings: list[str]) -> tuple[int, str] | None:
+    """(end, string) of the string that is complete first, the first listed of those that end there."""
+    for end in range(len(data) + 1):
+        for string in strings:
+            if data[:end].endswith(string.encode()):
+                return end, string
+    return None
+
+
+def may_go_on(data: bytes, strings: list[str]) -> int:
+    """The longest end of `data` that is a beginning of a string."""
+    beginnings = {string.encode()[:k] for string in strings for k in range(len(string.encode()))}
+    return max(k for k in range(len(data) + 1) if data[len(data) - k :] in beginnings)
+
+
+@settings(max_examples=400)
+@given(STRINGS, st.lists(st.integers(0, len(LETTERS) - 1), max_size=25), st.booleans())
+def test_a_stop_string_is_found_where_it_is_first_complete(
+    strings: list[str], tokens: list[int], include: bool
+) -> None:
+    stream = TextStream(Tokenizer(LETTERS), True, [StringMatcher(strings, include)])
+    data = b""
+    for token in tokens:
+        matches = stream.push(token)
+        data += LETTERS[token]
+        wanted = first_end(data, strings)
+        assert bool(matches) == (wanted is not None)
+        if wanted is None:
+            ready = data if include else data[: len(data) - may_go_on(data, strings)]
+            assert stream.text == codecs.utf_8_decode(ready, "replace", len(ready) < len(data))[0]
+            continue
+        end, string = wanted
+        [(number, verdict)] = matches
+        assert (number, verdict.reason) == (0, string)
+        stream.close(verdict.cut)
+        text = data[:end] if include else data[: end - len(string.encode())]
+        assert stream.text == text.decode("utf-8", "replace")
+        return
+    assert closed(stream) == data.decode("utf-8", "replace")
+
+
+@settings(max_examples=300)
+@given(
+    st.lists(
+        st.sampled_from(["ab", "a+b", "[ab]b", "(a|ba){2}", "é.", "b{2,3}a", "[^b]a"]),
+        min_size=1,
+        unique=True,
+    ),
+    st.lists(st.integers(0, len(LETTERS) - 2), max_size=20),
+    st.booleans(),
+)
+def test_a_stop_pattern_is_found_where_any_match_is_first_complete(
+    patterns: list[str], tokens: list[int], include: bool
+) -> None:
+    stream = TextStream(Tokenizer(LETTERS), True, [PatternMatcher(patterns, include)])
+    data = b""
+    for token in tokens:
+        matches = stream.push(token)
+        data += LETTERS[token]
+        wanted = first_pattern_end(data, patterns)
+        assert bool(matches) == (wanted is not None)
+        if wanted is None:
+            assert data.decode("utf-8", "replace").startswith(stream.text.rstrip("�"))
+            continue
+        begin, end, pattern = wanted
+        assert matches[0][1].reason == pattern
+        stream.close(matches[0][1].cut)
+        assert stream.text == data[: end if include else begin].decode("utf-8", "replace")
+        return
+    assert closed(stream) == data.decode("utf-8", "replace")
+
+
+def first_pattern_end(data: bytes, patterns: list[str]) -> tuple[int, int, str] | None:
+    """(begin, end, pattern) of the first match that is complete: of the first pattern, the longest."""
+    for end in range(len(data) + 1):
+        for pattern in patterns:
+            for begin in range(end):
+                try:
+                    text = data[begin:end].decode()
+                except UnicodeDecodeError:
+                    continue
+                if re.fullmatch(pattern, text):
+                    return begin, end, pattern
+    return None
+
+
+def test_only_what_may_still_become_a_match_of_a_pattern_waits() -> None:
+    stream = TextStream(TOKENIZER, True, [PatternMatcher([r"\d+px", "x{3}y"])])
+    assert [push(stream, token.encode()) for token in ("a1", "2p", "3", "pz", "xxxx", "z")] == [
+        "a",
+        "",
+        "12p",
+        "3pz",
+        "x",
+        "xxxz",
+    ]
+
+
+def test_the_earliest_of_several_matchers_comes_first() -> None:
+    strings, patterns = StringMatcher(["cd"]), PatternMatcher(["b."])
+    stream = TextStream(Tokenizer([b"abcd", b"acdb", b"bcd"]), True, [strings, patterns])
+    assert [verdict.reason for _, verdict in stream.push(0)] == ["b.", "cd"]
+    assert [verdict.reason for _, verdict in TextStream(Tokenizer([b"acdb"]), True, [strings]).push(0)] == [
+        "cd"
+    ]
+
+
+def test_what_is_long_held_back_is_not_remembered() -> None:
+    stream = TextStream(TOKENIZER, True, [PatternMatcher(["a[^b]*b"])])
+    assert push(stream, [ord("a")] + [ord("x")] * 2000) == ""
+    assert len(stream.place.held) == 2001
+    assert not stream.place.steps
+    assert stream.push(ord("b"))
+
+
+def test_the_steps_remembered_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(text_module, "MOST_STEPS", 10)
+    stream = TextStream(Tokenizer(LETTERS), True, [StringMatcher(["abba"])])
+    random = np.random.default_rng(0)
+    tokens = random.integers(0, len(LETTERS), 200).tolist()
+    data = b""
+    for token in tokens:
+        stream.push(token)
+        data += LETTERS[token]
+        assert len(stream.place.steps) <= 10
+    assert closed(stream) == data.decode("utf-8", "replace")
+
+
+def test_a_cut_takes_what_is_not_out_yet() -> None:
+    stream = TextStream(TOKENIZER, True, [StringMatcher(["aaaz"])])
+    assert push(stream, b"xaaa") == "x"
+    stream.close(2)
+    assert stream.text == "xa"
+    stream = TextStream(TOKENIZER)
+    push(stream, b"xy")
+    stream.close(9)
+    assert stream.text == "x"
+
+
+# --- special tokens -------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(("skip", "text"), [(True, "ab"), (False, "a<tool>b")])
+def test_special_tokens_have_text_only_if_asked_for_and_eos_never(skip: bool, text: str) -> None:
+    stream = TextStream(TOKENIZER, skip)
+    assert push(stream, [ord("a"), SPECIAL, ord("b"), EOS]) == text
+
+
+def test_a_skipped_token_does_not_part_a_character() -> None:
+    stream = TextStream(TOKENIZER)
+    assert push(stream, [0xC3, SPECIAL, 0xA9]) == "é"
+
+
+def test_a_skipped_token_does_not_part_a_stop_string() -> None:
+    stream = TextStream(TOKENIZER, True, [StringMatcher(["ab"])])
+    assert push(stream, [ord("a"), SPECIAL]) == ""
+    assert stream.push(ord("b"))
+
+
+def test_ids_beyond_the_tokenizer_have_no_text() -> None:
+    assert push(TextStream(TOKENIZER), [ord("a"), EOS + 5, ord("b")]) == "ab"
+
+
+# --- rollback and fork ----------------------------------------------------------------------------
+
+
+@given(ANY_TOKENS, ANY_TOKENS, ANY_TOKENS)
+def test_rollback_undoes_pushed_tokens(kept: list[int], undone: list[int], after: list[int]) -> None:
+    stream = TextStream(TOKENIZER, True, [StringMatcher(["no such text", "aa"])])
+    push(stream, kept)
+    before, place = stream.text, stream.place
+    push(stream, undone)
+    stream.rollback(len(undone))
+    assert stream.text == before
+    assert (stream.place.held, stream.place.states) == (place.held, place.states)
+    push(stream, after)
+    assert closed(stream) == TOKENIZER.decode(kept + after)
+
+
+@given(ANY_TOKENS, ANY_TOKENS, ANY_TOKENS)
+def test_a_fork_goes_its_own_way(shared: list[int], mine: list[int], others: list[int]) -> None:
+    parent = TextStream(TOKENIZER, skip_special_tokens=False)
+    push(parent, shared)
+    child = parent.fork()
+    push(child, others)
+    push(parent, mine)
+    child.rollback(len(others) // 2)
+    for stream, tokens in ((parent, shared + mine), (child, (shared + others)[: len(child.pieces)])):
+        assert closed(stream) == TOKENIZER.decode(tokens, skip_special_tokens=False)

@@ -1,0 +1,192 @@
+"""The pool that holds all histories, and histories in and out of it."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import pytest
+from hypothesis import settings
+from hypothesis import strategies as st
+from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
+
+from engine_sampler import SamplingParams, Vocabulary
+from engine_sampler.params import build_chain
+from engine_sampler.registry import default_registry
+from engine_sampler.scheduler.history import History, Ledger
+from engine_sampler.scheduler.slots import Slots
+from engine_sampler.scheduler.state import Slot
+
+VOCABULARY = Vocabulary(50)
+
+ids = st.lists(st.integers(0, 49), max_size=90)
+note = st.one_of(st.none(), st.floats(0, 9))
+
+
+class Plain:
+    """What a request has said, in lists."""
+
+    def __init__(self, prompt: list[int], output: list[int]) -> None:
+        self.prompt, self.output = prompt, list(output)
+        self.notes: list[float | None] = [None] * len(output)
+
+    def check(self, history: History) -> None:
+        assert history.prompt_token_ids.tolist() == self.prompt
+        assert history.output_token_ids.tolist() == self.output
+        assert history.token_ids.tolist() == self.prompt + self.output
+        assert len(history) == len(self.prompt + self.output)
+        expected = [None] * len(self.prompt) + self.notes
+        assert [None if math.isnan(n) else n for n in history.notes.tolist()] == expected
+
+
+class Seats(RuleBasedStateMachine):
+    """Requests come, say something, take it back, fork and go; lists say what must be there."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.slots = Slots(VOCABULARY, default_registry().catalogue.params, capacity=1)
+        self.plain: dict[int, Plain] = {}
+        self.left: list[tuple[History, Plain]] = []
+        self.epochs: set[int] = set()
+        self.pools: set[int] = set()
+
+    def put(self, slot: Slot, plain: Plain) -> None:
+        number = self.slots.put(slot, {}, 0)
+        self.plain[number] = plain
+        self.expect_new_epoch(number)
+
+    def expect_new_epoch(self, number: int) -> None:
+        epoch = int(self.slots.epochs[number])
+        assert epoch not in self.epochs
+        self.epochs.add(epoch)
+
+    def pick(self, data: st.DataObject) -> int:
+        return data.draw(st.sampled_from(sorted(self.plain)))
+
+    @rule(prompt=ids, output=ids)
+    def join(self, prompt: list[int], output: list[int]) -> None:
+        slot = Slot(build_chain(SamplingParams()), History(prompt, output))
+        slot.open(SamplingParams(), VOCABULARY)
+        self.put(slot, Plain(prompt, output))
+
+    @precondition(lambda self: self.plain)
+    @rule(data=st.data(), more=st.lists(st.tuples(st.integers(0, 49), note), max_size=200))
+    def accept(self, data: st.DataObject, more: list[tuple[int, float | None]]) -> None:
+        number = self.pick(data)
+        tokens, notes = [t for t, _ in more], [n for _, n in more]
+        self.slots.append(number, tokens, notes)
+        self.plain[number].output += tokens
+        self.plain[number].notes += notes
+
+    @precondition(lambda self: self.plain)
+    @rule(data=st.data(), times=st.integers(1, 90))
+    def extend(self, data: st.DataObject, times: int) -> None:
+        numbers = data.draw(st.lists(st.sampled_from(sorted(self.plain)), unique=True, min_size=1))
+        for step in range(times):
+            tokens = (np.arange(len(numbers)) + step) % 50
+            notes = np.where(tokens % 3 == 0, np.nan, tokens / 4)
+            self.slots.extend(np.array(numbers), tokens, notes)
+            for i, number in enumerate(numbers):
+                self.plain[number].output.append(int(tokens[i]))
+                self.plain[number].notes.append(None if math.isnan(notes[i]) else float(notes[i]))
+
+    @precondition(lambda self: self.plain)
+    @rule(data=st.data())
+    def rollback(self, data: st.DataObject) -> None:
+        number = self.pick(data)
+        plain = self.plain[number]
+        n = data.draw(st.integers(0, len(plain.output)))
+        self.slots.rollback(number, n)
+        del plain.output[len(plain.output) - n :], plain.notes[len(plain.notes) - n :]
+        self.expect_new_epoch(number)
+
+    @precondition(lambda self: self.plain)
+    @rule(data=st.data())
+    def fork(self, data: st.DataObject) -> None:
+        number = self.pick(data)
+        child = Plain(self.plain[number].prompt, self.plain[number].output)
+        child.notes = self.plain[number].notes.copy()
+        self.put(self.slots.entries[number].fork(), child)
+
+    @precondition(lambda self: self.plain)
+    @rule(data=st.data())
+    def leave(self, data: st.DataObject) -> None:
+        number = self.pick(data)
+        history = self.slots.entries[number].history
+        self.slots.remove(number)
+        self.left.append((history, self.plain.pop(number)))
+
+    @invariant()
+    def arrays_and_histories_hold_what_the_lists_hold(self) -> None:
+        slots = self.slots
+        for number, plain in self.plain.items():
+            plain.check(slots.entries[number].history)
+            start, length = int(slots.offsets[number]), int(slots.lengths[number])
+            assert slots.tokens[start : start + length].tolist() == plain.prompt + plain.output
+            assert slots.prompt_lengths[number] == len(plain.prompt)
+            assert slots.positions[number] == length
+        for history, plain in self.left:
+            plain.check(history)
+
+    @invariant()
+    def the_pool_stays_within_a_few_times_of_what_is_said(self) -> None:
+        said = sum(len(p.prompt + p.output) for p in self.plain.values())
+        gone = sum(len(p.prompt + p.output) for _, p in self.left)
+        assert len(self.slots.tokens) <= 16 * (said + gone + 200 * (len(self.plain) + len(self.left) + 1))
+
+
+TestSeats = Seats.TestCase
+TestSeats.settings = settings(max_examples=25, stateful_step_count=20, deadline=None)
+
+
+def test_cells_of_requests_that_left_are_used_again() -> None:
+    ledger = Ledger(4)
+    tokens, notes = np.arange(1000), np.zeros(1000)
+    for _ in range(200):
+        ledger.open(0, 1000, tokens, notes)
+        assert ledger.tokens_of(0).tolist() == tokens.tolist()
+        ledger.close(0)
+    assert len(ledger.tokens) <= 8000
+
+
+def test_regions_that_are_nearly_full_move_together() -> None:
+    ledger = Ledger(8)
+    for slot in range(8):
+        ledger.open(slot, 0, np.zeros(60 + slot, np.int64), np.zeros(60 + slot))
+    moves, offsets = 0, ledger.offsets.copy()
+    for step in range(400):
+        ledger.extend(np.arange(8), np.full(8, step), np.zeros(8))
+        moves += (ledger.offsets != offsets).any()
+        offsets = ledger.offsets.copy()
+    assert 1 <= moves <= 400 // 16
+    assert all(ledger.tokens_of(slot)[60 + slot :].tolist() == list(range(400)) for slot in range(8))
+
+
+def test_an_array_that_someone_keeps_is_not_rewritten_when_the_pool_grows() -> None:
+    ledger = Ledger(2)
+    ledger.open(0, 2, np.array([7, 8]), np.zeros(2))
+    kept = ledger.tokens_of(0)
+    ledger.open(1, 0, np.arange(5000), np.zeros(5000))
+    ledger.close(1)
+    ledger.open(1, 0, np.arange(9000), np.zeros(9000))
+    assert kept.tolist() == [7, 8] == ledger.tokens_of(0).tolist()
+
+
+def test_a_history_notes_nothing_for_tokens_chosen_elsewhere() -> None:
+    history = History([1], [2])
+    history.accept([3, 4], [0.5, None])
+    history.accept([5])
+    assert np.flatnonzero(~np.isnan(history.notes)).tolist() == [2]
+    assert history.fork().notes[2] == 0.5
+
+
+@pytest.mark.parametrize("length", [0, 1, 200])
+def test_a_history_that_moves_in_and_out_says_the_same(length: int) -> None:
+    history, ledger = History(range(length), [3]), Ledger(1)
+    history.accept([4], [1.25])
+    before = history.token_ids.tolist(), history.notes.tolist()[-1]
+    history.sit(ledger, 0)
+    assert (history.token_ids.tolist(), history.notes.tolist()[-1]) == before
+    history.leave()
+    assert (history.token_ids.tolist(), history.notes.tolist()[-1]) == before
+    assert ledger.lengths[0] == 0

@@ -1,0 +1,118 @@
+"""`engine-sampler check`: libraries that keep their promises, and libraries that do not."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from engine_sampler.backends.library.header import number
+from engine_sampler.testing.library import (
+    FAILED,
+    NOT_PROMISED,
+    PASSED,
+    PROMISES,
+    Check,
+    check_apart,
+    check_library,
+)
+
+from ..backends.library.building import toy, variant
+
+ALL = (1 << 8) - 1
+
+
+def outcomes(path: Path) -> dict[str, Check]:
+    return {check.name: check for check in check_library(path)}
+
+
+def test_the_toy_vendor_keeps_all_its_promises() -> None:
+    checks = outcomes(toy())
+    assert {check.outcome for check in checks.values()} == {PASSED}
+    assert set(PROMISES) <= set(checks)
+    assert checks["samplers and selectors"].detail == "4 of 27: temperature, top_k, dist, greedy"
+
+
+def test_every_promise_of_the_header_is_tried() -> None:
+    from engine_sampler.backends.library.header import contract
+
+    assert {f"ES_{name}" for name in PROMISES} == set(contract().typeof("es_promise").relements)
+
+
+def test_what_is_not_promised_is_no_failure() -> None:
+    checks = outcomes(variant(f"PROMISES={number('ES_EXACT')}"))
+    assert checks["EXACT"].outcome == PASSED
+    assert all(checks[name].outcome == NOT_PROMISED for name in PROMISES if name != "EXACT")
+
+
+def test_a_library_that_is_not_exact_must_still_draw_from_the_distribution() -> None:
+    promised = f"PROMISES={ALL & ~number('ES_EXACT')}"
+    checks = outcomes(variant(promised))
+    assert checks["draws"].outcome == PASSED
+    assert checks["EXACT"].outcome == NOT_PROMISED
+    assert outcomes(variant(promised, "OFF_BY_ONE"))["draws"].outcome == FAILED
+
+
+def test_wrong_tokens_are_found() -> None:
+    checks = outcomes(variant("OFF_BY_ONE"))
+    assert checks["EXACT"].outcome == FAILED
+    assert "another result in" in checks["EXACT"].detail
+
+
+def test_written_logits_are_found() -> None:
+    checks = outcomes(variant("WRITES"))
+    assert checks["READS_ONLY"].outcome == FAILED
+    assert checks["READS_ONLY"].detail.endswith("the logits have changed")
+
+
+@pytest.mark.parametrize(
+    ("definition", "reason"),
+    [("NO_SYMBOL", "it does not export es_get_api"), ("WITHOUT=run", "its table lacks the function run")],
+)
+def test_a_library_that_does_not_load_fails_one_check(definition: str, reason: str) -> None:
+    path = variant(definition)
+    assert check_library(path) == [Check("loads", FAILED, f"{path}: {reason}")]
+
+
+def test_a_table_that_ends_in_the_middle_of_a_field_fails() -> None:
+    assert outcomes(variant("SIZE=sizeof(es_api) - 3"))["layout"].outcome == FAILED
+
+
+def test_a_crash_ends_the_checks_as_a_failure() -> None:
+    checks = list(check_apart(variant("CRASHES")))
+    assert checks[-1].outcome == FAILED
+    assert "SIGABRT" in checks[-1].detail
+    assert [check.outcome for check in checks[:-1]] == [PASSED] * (len(checks) - 1)
+
+
+# --- the command ---------------------------------------------------------------------------------
+
+
+def run(path: Path) -> subprocess.CompletedProcess[str]:
+    pytest.importorskip("rich")
+    return subprocess.run(
+        [sys.executable, "-m", "engine_sampler", "check", str(path)],
+        capture_output=True,
+        encoding="utf-8",
+        check=False,
+        env={**os.environ, "PYTHONIOENCODING": "utf-8"},
+    )
+
+
+def test_the_command_prints_a_line_for_every_check() -> None:
+    done = run(toy())
+    assert done.returncode == 0
+    lines = done.stdout.splitlines()
+    assert len(lines) == len(check_library(toy()))
+    assert all(line.startswith(PASSED) for line in lines)
+    assert "\x1b" not in done.stdout
+
+
+def test_the_command_ends_with_status_1_where_a_check_fails() -> None:
+    done = run(variant("NO_SYMBOL"))
+    assert done.returncode == 1
+    assert done.stdout.split()[:2] == [FAILED, "loads"]
+    assert "es_get_api" in done.stdout
