@@ -109,10 +109,18 @@ def outcome(record: Record) -> tuple[Any, ...]:
 
 def snapshot(scheduler: Scheduler) -> bytes:
     """The whole state of all requests, to be compared before and after."""
-    slots = scheduler._slots
+    slots = scheduler._requests.slots
     state = [
-        (r.id, r.slot, r.record(), r.entry.states, int(slots.positions[r.slot]), r.criteria, r.matcher)
-        for r in scheduler._requests.values()
+        (
+            r.id,
+            r.slot,
+            r.record(),
+            r.state.states,
+            int(slots.positions[r.slot]),
+            r.stop_checks.criteria,
+            r.grammar and r.grammar.matcher,
+        )
+        for r in scheduler._requests.known.values()
     ]
     return pickle.dumps((scheduler.request_ids, [pickle.dumps(pickle.loads(pickle.dumps(s))) for s in state]))
 

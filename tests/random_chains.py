@@ -17,7 +17,7 @@ from engine_sampler.params.orders import DEFAULT, NAMED
 from engine_sampler.registry import default_registry
 from engine_sampler.scheduler.history import History
 from engine_sampler.scheduler.slots import Slots
-from engine_sampler.scheduler.state import Slot
+from engine_sampler.scheduler.state import RequestState
 from engine_sampler.testing.cases import KINDS
 from engine_sampler.tokenizer import Tokenizer
 
@@ -157,7 +157,7 @@ def random_rows(random: Random, params: SamplingParams, n: int, vocab_size: int)
     index = []
     for seed in random.integers(0, 2**63, n).tolist():
         histories = (random_history(random, vocab_size) for _ in range(2))
-        slot = Slot(chain, History(*histories))
+        slot = RequestState(chain, History(*histories))
         slot.open(params, known)
         number = slots.put(slot, params.given, seed)
         slots.accept(number, [int(random.integers(vocab_size))], [float(random.uniform(0, 8))])

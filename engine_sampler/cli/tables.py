@@ -12,7 +12,7 @@ from rich.text import Text
 from ..explain.terminal import make_table
 
 if TYPE_CHECKING:
-    from ..testing.library import Check
+    from ..testing.library import LibraryCheck
 
 STATE_STYLES = {"loaded": "green", "usable": "green", "disabled": "yellow"}
 """Other states are red."""
@@ -64,7 +64,7 @@ def _provided(names: Sequence[str]) -> str:
     return ", ".join(f"{count} {kind}" for kind, count in kinds.items())
 
 
-def check_line(check: Check) -> Text:
+def check_line(check: LibraryCheck) -> Text:
     """One check in one line."""
     state = Text(f"{check.outcome:<12}", style=OUTCOME_STYLES[check.outcome])
     return Text.assemble(state, " ", (f"{check.name:<22}", "bold"), " ", check.detail)
