@@ -23,9 +23,9 @@ from engine_sampler.grammar.program.rules import (
     set_bit,
 )
 
+from ..both_engines import Engine, accepts, every_engine
 from ..naive import Naive
 from ..random_grammars import Grammar, compiled_or_none, free, grammars, guarded, quick, texts
-from . import Engine, accepts, every_engine
 
 
 def agrees(engine: Engine, grammar: Grammar, examples: list[bytes]) -> None:

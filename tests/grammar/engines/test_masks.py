@@ -13,8 +13,8 @@ from hypothesis import strategies as st
 from engine_sampler.grammar.program import expression as e
 from engine_sampler.grammar.program.rules import Rules, alternatives, repeated, sequence
 
+from ..both_engines import Engine, allowed, every_engine, tried
 from ..random_grammars import ALPHABET, Grammar, compiled_or_none, free, grammars, guarded, quick
-from . import Engine, allowed, every_engine, tried
 
 TOKENS = [b"", *(bytes(some) for size in (1, 2, 3) for some in product(ALPHABET, repeat=size)), b"ab", b"x"]
 """All short texts, one of them twice, and what never comes."""

@@ -13,8 +13,8 @@ from hypothesis import strategies as st
 from engine_sampler.grammar.program import expression as e
 from engine_sampler.grammar.program.rules import Rules, alternatives, repeated, sequence
 
+from ..both_engines import Engine, allowed, every_engine
 from ..random_grammars import quick
-from . import Engine, allowed, every_engine
 
 TOKENS = [b"a", b"b", b"ab", b"(", b")", b"((", b"", b"<eos>", b"<other>"]
 EOS, OTHER = 7, 8

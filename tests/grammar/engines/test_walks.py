@@ -16,8 +16,8 @@ from engine_sampler.grammar.program import expression as e
 from engine_sampler.grammar.program.rules import Body, Rules, alternatives, repeated, sequence
 from engine_sampler.grammar.program.unicode import EVERY, characters, invert, ranges
 
+from ..both_engines import ENGINES, FASTEST, Engine, allowed, every_engine, tried
 from ..random_grammars import quick
-from . import ENGINES, FASTEST, Engine, allowed, every_engine, tried
 
 FAMILIES = [
     [b"a", b"G", b"7", b'"'],
