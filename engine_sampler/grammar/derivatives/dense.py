@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TypeAlias
 
-from ..program.reaching import reaching
+from ..program.reaching import nodes_reaching
 
 Dense: TypeAlias = tuple[tuple[bool, bytes, tuple[int, ...]], ...]
 """Of each state: whether it accepts, which bytes it treats alike, and of each byte the next state or -1."""
@@ -29,7 +29,7 @@ def dense(states: Sequence[tuple[bool, Sequence[tuple[int, int, int]]]]) -> Dens
 def _alive(tables: Sequence[tuple[bool, Sequence[int]]]) -> set[int]:
     """The states from which an accepting one can be reached."""
     steps = ((state, target) for state, (_, row) in enumerate(tables) for target in set(row))
-    return reaching(steps, (state for state, (accepts, _) in enumerate(tables) if accepts))
+    return nodes_reaching(steps, (state for state, (accepts, _) in enumerate(tables) if accepts))
 
 
 def _compressed(row: Sequence[int]) -> tuple[bytes, tuple[int, ...]]:
