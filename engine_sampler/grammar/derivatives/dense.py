@@ -8,11 +8,11 @@ from typing import TypeAlias
 from ..program.reaching import nodes_reaching
 
 Dense: TypeAlias = tuple[tuple[bool, bytes, tuple[int, ...]], ...]
-"""Of each state: whether it accepts, which bytes it treats alike, and of each byte the next state or -1."""
+"""For each state: whether it accepts, its partition of the bytes, and for each byte the next state or -1."""
 
 
-def dense(states: Sequence[tuple[bool, Sequence[tuple[int, int, int]]]]) -> Dense:
-    """The tables of an automaton of ranges; states from which none accepts are left out as targets."""
+def dense_tables(states: Sequence[tuple[bool, Sequence[tuple[int, int, int]]]]) -> Dense:
+    """The tables of an automaton over ranges; states that reach no accepting state are not targets."""
     tables = []
     for accepts, ranges in states:
         row = [-1] * 256
@@ -33,6 +33,6 @@ def _alive(tables: Sequence[tuple[bool, Sequence[int]]]) -> set[int]:
 
 
 def _compressed(row: Sequence[int]) -> tuple[bytes, tuple[int, ...]]:
-    """A row of targets, and which bytes it treats alike."""
+    """The partition of the bytes by target (see `partitions`), and the row of targets."""
     smallest: dict[int, int] = {}
     return bytes(smallest.setdefault(target, byte) for byte, target in enumerate(row)), tuple(row)

@@ -173,7 +173,7 @@ class Rules:
         self._automata: list[tuple[Sequence[Sequence[Edge]], int, int] | None] = []
 
     def terminal(self, name: str, expression: Expression, *, shared: bool = True) -> int:
-        """The symbol of a terminal; equal expressions that are `shared` share one symbol and its first name."""
+        """The symbol of a terminal. If `shared`, equal expressions have one symbol, and its first name."""
         node = self._encoder.add(expression)
         symbol = self._by_expression.get(node) if shared else None
         if symbol is None:

@@ -152,7 +152,7 @@ def named_property(name: str) -> Ranges:
         return invert(category("Cn"))
     raise GrammarError(
         rf"\p{{{name[:40]}}} is not supported: only general categories (such as L, Lu, Nd) and ASCII, Any, "
-        "Assigned are, not scripts"
+        "Assigned are, no scripts"
     )
 
 
@@ -302,7 +302,7 @@ def byte_automaton(states: Collection[tuple[bool, Pieces]]) -> tuple[ByteState, 
         if key not in inner:
             inner[key] = len(byte_states)
             if len(byte_states) >= MAX_BYTE_STATES:
-                raise GrammarLimitError(f"a pattern needs an automaton with more than {MAX_BYTE_STATES} states")
+                raise GrammarLimitError(f"a pattern needs an automaton of over {MAX_BYTE_STATES} states")
             byte_states.append((False, ()))
             children = _children(rest, bits - 6).items()
             edges = _edges((mask << 0x80, target(tail, bits - 6)) for tail, mask in children)

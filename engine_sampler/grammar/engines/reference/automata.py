@@ -180,7 +180,7 @@ class Automata:
     def _place(self, state: int, registers: Registers) -> int:
         number = self._numbers.get((state, registers))
         if number is None:
-            self._meter.keep()
+            self._meter.add_state()
             number = self._numbers[state, registers] = len(self._states)
             self._states.append((state, registers))
         return number

@@ -76,7 +76,7 @@ class Configurations(ABC, Generic[Thread]):
         kept = self._needed(found)
         number = self._numbers.get(kept)
         if number is None:
-            self._meter.keep()
+            self._meter.add_state()
             number = self._numbers[kept] = len(self.configurations)
             self.configurations.append(tuple(sorted(kept)))
         return number

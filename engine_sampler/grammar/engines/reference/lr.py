@@ -81,7 +81,7 @@ class LRRows:
     def _row(self, row: Row) -> int:
         number = self._numbers.get(row)
         if number is None:
-            self._meter.keep()
+            self._meter.add_state()
             number = self._numbers[row] = len(self.rows)
             self.rows.append(row)
         return number

@@ -146,7 +146,7 @@ class Rows:
         key = frozenset(items)
         number = self._numbers.get(key)
         if number is None:
-            self._meter.keep()
+            self._meter.add_state()
             self._meter.spend(len(items))
             number = len(self.rows)
             places = frozenset(place for place, _ in items if place >= 0)

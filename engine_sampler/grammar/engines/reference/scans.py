@@ -33,7 +33,7 @@ class Scans:
         """The scan of these two."""
         number = self._numbers.get((rest, guard))
         if number is None:
-            self.expressions.meter.keep()
+            self.expressions.meter.add_state()
             number = self._numbers[rest, guard] = len(self.pairs)
             self.pairs.append((rest, guard))
         return number
