@@ -89,7 +89,7 @@ def test_a_rule_with_too_many_empty_terminals_in_a_row_is_refused() -> None:
     rules = Rules()
     rules.start = rules.rule("start")
     rules.define(rules.start, repeated(rules.terminal("A", e.repeat(e.literal(b"a"))), 3, 10**6))
-    with pytest.raises(GrammarLimitError, match="places with nothing between"):
+    with pytest.raises(GrammarLimitError, match="positions with no text between them"):
         ReferenceGrammar(rules.program(), ())
 
 

@@ -13,7 +13,7 @@ from engine_sampler.grammar import Grammar, Limits
 from engine_sampler.grammar.engines import native
 from engine_sampler.grammar.program.rules import Program
 
-pytestmark = pytest.mark.skipif(native.engine() is None, reason="there is no native library")
+pytestmark = pytest.mark.skipif(native.load_library() is None, reason="there is no native library")
 
 ARRAYS = tuple(name for name, kind in Program.__annotations__.items() if kind == "array[int]")
 TOKENIZER = Tokenizer([b"a", b"b", b'"', b'{"a', b": ", b"12", b"<end>", b"}"], (6,), (6,))

@@ -196,7 +196,7 @@ def test_rules_that_end_in_rules_end_where_they_began(bodies: Any, texts: list[s
         assert len(found) == 1
 
 
-@pytest.mark.skipif(native.engine() is None, reason="the rows are those of the engine in C")
+@pytest.mark.skipif(native.load_library() is None, reason="the rows are those of the engine in C")
 def test_recursion_at_the_end_of_a_rule_makes_no_new_rows() -> None:
     grammar = FASTEST(_signs(after=False).program(), RUNS)
     matcher = grammar.matcher()
