@@ -237,18 +237,18 @@ class Expressions:
         node = self.nodes[number]
         return self.union(map(self.future, node[1])) if node[0] == UNION else self._intern((FUTURE, number))
 
-    def bounded(self, number: int, most: int) -> int:
-        """An expression that equals `number` for `most` bytes: counts they cannot exhaust are dropped."""
+    def bounded(self, number: int, max_bytes: int) -> int:
+        """An expression equal to `number` for `max_bytes` bytes: counts they cannot exhaust are dropped."""
         node = self.nodes[number]
         if node[0] == CONCAT:
-            head = self.bounded(node[1], most)
+            head = self.bounded(node[1], max_bytes)
             return number if head == node[1] else self.concat(head, node[2])
         if node[0] == UNION:
-            return self.union([self.bounded(part, most) for part in node[1]])
-        if node[0] != REPEAT or max(node[2], node[3] or 0) <= most:
+            return self.union([self.bounded(part, max_bytes) for part in node[1]])
+        if node[0] != REPEAT or max(node[2], node[3] or 0) <= max_bytes:
             return number
-        high = None if node[3] is None or node[3] > most else node[3]
-        return self.repeat(node[1], min(node[2], most + 1), high)
+        high = None if node[3] is None or node[3] > max_bytes else node[3]
+        return self.repeat(node[1], min(node[2], max_bytes + 1), high)
 
     def automaton(self, states: Sequence[tuple[bool, Sequence[tuple[int, int, int]]]]) -> int:
         """A deterministic automaton at its first state; a state: whether it accepts, and ranges."""

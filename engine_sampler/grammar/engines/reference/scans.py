@@ -68,12 +68,13 @@ class Scans:
         following = self.guard_step(guard, byte)
         return DEAD if following is None else self.scan(rest, following)
 
-    def bounded(self, scan: int, most: int) -> int:
-        """A scan that behaves equally for `most` bytes and that many scans may share."""
-        found = self._bounded.get((scan, most))
+    def bounded(self, scan: int, max_bytes: int) -> int:
+        """A scan that behaves equally for `max_bytes` bytes and that many scans may share."""
+        found = self._bounded.get((scan, max_bytes))
         if found is None:
             rest, guard = self.pairs[scan]
-            found = self._bounded[scan, most] = self.scan(self.expressions.bounded(rest, most), guard)
+            bounded = self.expressions.bounded(rest, max_bytes)
+            found = self._bounded[scan, max_bytes] = self.scan(bounded, guard)
         return found
 
     def continues(self, scan: int) -> bool:
