@@ -19,7 +19,7 @@ PIECES = [*(bytes((byte,)) for byte in range(256)), *LONGER, b"</s>", b"<|call|>
 EOS, CALL = len(PIECES) - 2, len(PIECES) - 1
 VOCAB = len(PIECES)
 
-ENGINES = ["reference", *(["native"] if native.engine() is not None else [])]
+ENGINES = ["reference", *(["native"] if native.load_library() is not None else [])]
 BACKENDS = [name for name in ("numpy", "native") if not default_registry().catalogue.backends[name].reason]
 
 every_engine = pytest.mark.parametrize("engine", ENGINES)

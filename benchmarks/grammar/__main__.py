@@ -38,7 +38,7 @@ CHECKED = 0.25
 
 def main() -> None:
     given = _arguments()
-    if "engine_sampler" in given.engines and native.engine() is None:
+    if "engine_sampler" in given.engines and native.load_library() is None:
         sys.exit("this installation lacks the grammar engine in C: there is nothing to compare")
     if hasattr(os, "sched_setaffinity"):
         os.sched_setaffinity(0, {given.core})  # for all that is started from here

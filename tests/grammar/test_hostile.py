@@ -28,7 +28,7 @@ PIECE = 8
 """Bytes between two masks."""
 DEEP = 100_000
 
-pytestmark = pytest.mark.skipif(native.engine() is None, reason="the native library is not there")
+pytestmark = pytest.mark.skipif(native.load_library() is None, reason="the native library is not there")
 
 
 class Case(NamedTuple):
