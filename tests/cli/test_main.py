@@ -147,8 +147,8 @@ def generate_with(model: Path, *options: str | Path):
 
 def test_generate_runs_a_transformers_model(model):
     done = generate_with(model, "--max-tokens", "6", "--seed", "3", "--ignore-eos")
-    assert (done.returncode, done.stderr.count("\n")) == (0, 1)
-    assert "6 tokens, length (max_tokens), seed 3; model" in done.stderr
+    assert (done.returncode, done.stderr.count("\n")) == (0, 2)
+    assert "6 tokens, length (max_tokens), seed 3\nmodel " in done.stderr
     assert generate_with(model, "--max-tokens", "6", "--seed", "3", "--ignore-eos").stdout == done.stdout
 
 
