@@ -82,7 +82,7 @@ def _threads(results: Results, case: str) -> Iterator[Bar]:
     for busy, bound in ((False, 1.7), (True, 0.9)):
         times = results.times(threads(busy), Shape(case, MAIN, 64), "one")
         label = f"{case}, 64 rows, two threads faster than one{', other core busy' if busy else ''}"
-        if busy or case != "default chain":  # which is limited by memory, not by computation
+        if busy or case != "default chain":  # the default chain is limited by memory
             yield Bar(label, bound, times and 1 / times, at_most=False)
 
 
