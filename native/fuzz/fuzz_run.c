@@ -14,7 +14,6 @@
 #include "world.h"
 
 #include <float.h>
-#include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <sys/mman.h>
@@ -23,16 +22,6 @@
 #include <unistd.h>
 
 static uint64_t *current_seed; /* shared with the process that watches this one */
-
-_Noreturn void fz_fail(const char *format, ...) {
-    va_list arguments;
-    va_start(arguments, format);
-    fprintf(stderr, "es_fuzz: ");
-    vfprintf(stderr, format, arguments);
-    fprintf(stderr, "\n");
-    va_end(arguments);
-    exit(1);
-}
 
 typedef struct fz_run {
     const es_api *api;

@@ -1,7 +1,19 @@
 #include "world.h"
 
 #include <float.h>
+#include <stdarg.h>
+#include <stdio.h>
 #include <stdlib.h>
+
+_Noreturn void fz_fail(const char *format, ...) {
+    va_list arguments;
+    va_start(arguments, format);
+    fprintf(stderr, "es_fuzz: ");
+    vfprintf(stderr, format, arguments);
+    fprintf(stderr, "\n");
+    va_end(arguments);
+    exit(1);
+}
 
 /* --- memory ------------------------------------------------------------------------------------------ */
 

@@ -1,6 +1,5 @@
 /* The table behind `es_get_api`: contexts, programs, and a step over the rows of a batch. */
-#include "numbers.h"
-#include "rows.h"
+#include "internal.h"
 
 #include <stdarg.h>
 #include <stdio.h>
@@ -9,6 +8,8 @@
 #if defined(__SSE__)
 #include <xmmintrin.h>
 #endif
+
+#include "kernels/numbers.h"
 
 #ifndef ES_VERSION
 #define ES_VERSION "0"

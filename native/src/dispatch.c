@@ -1,5 +1,5 @@
 /* Which instruction set runs: the best that this library holds and this machine has. */
-#include "rows.h"
+#include "internal.h"
 
 #include <string.h>
 

@@ -2,7 +2,7 @@
  *
  * Rows are tickets: whoever takes one does it. The caller takes tickets too and at the end waits for
  * rows that a worker has begun, never for a worker to wake up, so a busy machine costs next to nothing. */
-#include "rows.h"
+#include "internal.h"
 
 #include <pthread.h>
 #include <sched.h>

@@ -1,5 +1,5 @@
 /* base.c: see base.h. */
-#include "base.h"
+#include "grammar/base.h"
 
 #include <stdarg.h>
 #include <stdio.h>

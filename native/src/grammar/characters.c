@@ -1,5 +1,5 @@
 /* characters.c: see characters.h. */
-#include "characters.h"
+#include "grammar/characters.h"
 
 enum { ASCII_CLASSES = 42, FIRST_LEAD = 0xc2 };
 

@@ -1,5 +1,5 @@
 /* expression.c: making and stepping expressions; see expression.h. */
-#include "expression_make.h"
+#include "grammar/expression_make.h"
 
 void es_enter(es_expressions *x)
 {

@@ -21,7 +21,7 @@
 
 #include <stdbool.h>
 
-#include "base.h"
+#include "grammar/base.h"
 
 /* Of an entry of a lexer: terminal << ES_ENTRY_BITS, and these; ES_CLOSED: the parser cannot take it. In
  * place of an entry ES_TAKEN, a guard: futures in which an entry tried before has matched or will. */

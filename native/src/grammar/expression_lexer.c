@@ -4,7 +4,7 @@
  * against those behind it, which are dropped. An entry with look-ahead wins or not by what follows: those
  * behind it stay, under ES_TAKEN, the futures in which it wins.
  */
-#include "expression_make.h"
+#include "grammar/expression_make.h"
 
 /* --- guards -------------------------------------------------------------------------------------------------- */
 

@@ -3,7 +3,7 @@
 #define ES_GRAMMAR_EXPRESSION_MAKE_H
 
 #include "engine_sampler_grammar.h"
-#include "expression.h"
+#include "grammar/expression.h"
 
 enum { LITERAL, CLASS, CONCAT, UNION, BOTH, NOT, REPEAT, GUARD, AUTOMATON, LONGEST, LEXER, LEXED, FUTURE, WHOLE };
 

@@ -1,5 +1,5 @@
 /* expression_read.c: a grammar's expressions, read from its program; see expression.h. */
-#include "expression_make.h"
+#include "grammar/expression_make.h"
 
 typedef struct reader {
     es_expressions *x;

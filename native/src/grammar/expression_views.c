@@ -1,6 +1,6 @@
 /* expression_views.c: other expressions that stand for one, and how one can be over; see expression.h. */
-#include "characters.h"
-#include "expression_make.h"
+#include "grammar/characters.h"
+#include "grammar/expression_make.h"
 
 enum {
     IDLE_STEPS = 4096, /* that are taken to find out about the characters that begin with one byte */

@@ -1,7 +1,7 @@
 /* follow.c: see follow.h. */
-#include "follow.h"
+#include "grammar/follow.h"
 
-#include "bits.h"
+#include "grammar/bits.h"
 
 enum {
     SMALL = 48,   /* nodes of a trie that is walked rather than summed up */

@@ -2,7 +2,7 @@
 #ifndef ES_GRAMMAR_FOLLOW_H
 #define ES_GRAMMAR_FOLLOW_H
 
-#include "mask.h"
+#include "grammar/mask.h"
 
 /* Add the tokens below `node` that any of the threads on the stack from `base` on allows; takes them
  * off. Gives up where `patience` ends: `tired` says so. */

@@ -1,8 +1,8 @@
 /* mask.c: see mask.h. */
-#include "mask.h"
+#include "grammar/mask.h"
 
-#include "bits.h"
-#include "follow.h"
+#include "grammar/bits.h"
+#include "grammar/follow.h"
 
 enum {
     FEW = 512,         /* tokens that are kept as a list ... */

@@ -8,8 +8,8 @@
 #ifndef ES_GRAMMAR_MASK_H
 #define ES_GRAMMAR_MASK_H
 
-#include "state.h"
-#include "summary.h"
+#include "grammar/state.h"
+#include "grammar/summary.h"
 
 /* A set of tokens: those of `bits`, which belongs to a summary or to the mask itself, without `removed`,
  * and with `tokens`. Most masks are few tokens, or many that others have as well. */

@@ -1,7 +1,7 @@
 /* matcher.c: grammars, matchers and the calls on them (engine_sampler_grammar.h). */
 #include <stdio.h>
 
-#include "mask.h"
+#include "grammar/mask.h"
 
 struct es_grammar {
     es_vocabulary *vocabulary;

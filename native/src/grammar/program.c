@@ -1,5 +1,5 @@
 /* program.c: see program.h. */
-#include "program.h"
+#include "grammar/program.h"
 
 /* --- copying --------------------------------------------------------------------------------------------- */
 

@@ -2,7 +2,7 @@
 #ifndef ES_GRAMMAR_PROGRAM_H
 #define ES_GRAMMAR_PROGRAM_H
 
-#include "vocabulary.h"
+#include "grammar/vocabulary.h"
 
 /* The symbol of an edge on which a rule ends; other symbols below 0 are rules, -1 - rule. */
 #define ES_ACCEPT INT32_MIN

@@ -8,7 +8,7 @@
 #ifndef ES_GRAMMAR_ROW_H
 #define ES_GRAMMAR_ROW_H
 
-#include "program.h"
+#include "grammar/program.h"
 
 enum { ES_SELF = -1 };  /* the origin of an item that begins in its own row */
 

@@ -3,7 +3,7 @@
  * The lexer tries all that a state knows. What the parser can take of it depends on the rows below as well,
  * since the look-aheads of all uses of a rule are joined: this is found out first, and the lexer told.
  */
-#include "row.h"
+#include "grammar/row.h"
 
 /* What a state does with the terminals, and with the end of the text, which is the last bit of these sets. */
 typedef struct es_ways {

@@ -1,5 +1,5 @@
 /* state.c: see state.h. */
-#include "state.h"
+#include "grammar/state.h"
 
 /* Whether some terminal of `row` can begin with a byte that `guard` lets pass. */
 static bool can_begin(es_states *s, const es_core *core, int32_t guard)

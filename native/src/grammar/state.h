@@ -8,7 +8,7 @@
 #ifndef ES_GRAMMAR_STATE_H
 #define ES_GRAMMAR_STATE_H
 
-#include "row.h"
+#include "grammar/row.h"
 
 typedef struct es_thread {
     int32_t row;

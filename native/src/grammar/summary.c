@@ -1,7 +1,7 @@
 /* summary.c: see summary.h. */
-#include "summary.h"
+#include "grammar/summary.h"
 
-#include "bits.h"
+#include "grammar/bits.h"
 
 enum {
     FEW = 1024,        /* tokens that are kept as a list */

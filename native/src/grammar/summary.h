@@ -7,7 +7,7 @@
 #ifndef ES_GRAMMAR_SUMMARY_H
 #define ES_GRAMMAR_SUMMARY_H
 
-#include "vocabulary.h"
+#include "grammar/vocabulary.h"
 
 /* A place at which a terminal can be over inside tokens that it does not cover, and go on to a child. */
 typedef struct es_exit {

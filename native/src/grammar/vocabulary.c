@@ -1,7 +1,7 @@
 /* vocabulary.c: see vocabulary.h. */
-#include "vocabulary.h"
+#include "grammar/vocabulary.h"
 
-#include "summary.h"
+#include "grammar/summary.h"
 
 enum { FEW_SOURCES = 32 };  /* that are sorted one by one */
 

@@ -4,9 +4,9 @@
 
 #include <pthread.h>
 
-#include "characters.h"
+#include "grammar/characters.h"
 #include "engine_sampler_grammar.h"
-#include "expression.h"
+#include "grammar/expression.h"
 
 /* Nodes of all tries, each trie in pre-order: the children of node n begin at n + 1 and follow each
  * other at end[child], up to end[n]. Node 0 is the root of the trie of the whole vocabulary; others

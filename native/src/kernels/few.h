@@ -1,9 +1,9 @@
 /* A few tokens, sorted by (logit descending, id ascending): most rows end here after one truncation,
  * and every rule can then be written as it is said. */
-#ifndef ES_FEW_H
-#define ES_FEW_H
+#ifndef ES_KERNELS_FEW_H
+#define ES_KERNELS_FEW_H
 
-#include "view.h"
+#include "kernels/view.h"
 
 typedef struct es_few {
     int32_t n;

@@ -1,9 +1,9 @@
 /* The row that a program works on, and how it becomes shorter. */
-#ifndef ES_STATE_H
-#define ES_STATE_H
+#ifndef ES_KERNELS_ROW_STATE_H
+#define ES_KERNELS_ROW_STATE_H
 
-#include "few.h"
-#include "select.h"
+#include "kernels/cuts.h"
+#include "kernels/few.h"
 
 typedef struct es_state {
     const es_job *job;

@@ -3,8 +3,8 @@
  * A span holds fewer than 2^31 tokens, their ids below the vocabulary's size. Nothing here keeps a pointer
  * into a span or into parameters: both may move between calls.
  */
-#ifndef ES_HISTORY_H
-#define ES_HISTORY_H
+#ifndef ES_TABLES_HISTORY_H
+#define ES_TABLES_HISTORY_H
 
 #include "engine_sampler.h"
 

@@ -1,9 +1,9 @@
-#include "history.h"
+#include "tables/history.h"
 
 #include <stdlib.h>
 #include <string.h>
 
-#include "numbers.h"
+#include "kernels/numbers.h"
 
 /* More new tokens than this and a table is made from scratch, in time linear in the tokens. */
 #define FEW 32

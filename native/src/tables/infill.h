@@ -1,6 +1,6 @@
 /* infill.h: which tokens the infill sampler keeps. */
-#ifndef ES_INFILL_H
-#define ES_INFILL_H
+#ifndef ES_TABLES_INFILL_H
+#define ES_TABLES_INFILL_H
 
 #include "engine_sampler.h"
 

@@ -1,8 +1,8 @@
 /* The end of a program: one token of those that are left. */
-#ifndef ES_SELECTORS_H
-#define ES_SELECTORS_H
+#ifndef ES_KERNELS_SELECTORS_H
+#define ES_KERNELS_SELECTORS_H
 
-#include "samplers.h"
+#include "kernels/samplers.h"
 
 typedef struct es_choice {
     int64_t token;

@@ -1,9 +1,9 @@
-#include "infill.h"
+#include "tables/infill.h"
 
 #include <stdlib.h>
 #include <string.h>
 
-#include "numbers.h"
+#include "kernels/numbers.h"
 
 /* A token with text, and where its bytes lie. */
 typedef struct es_piece {

@@ -1,10 +1,10 @@
 /* What the parts of the CPU backend share: programs, contexts, and the scratch memory of a thread. */
-#ifndef ES_ROWS_H
-#define ES_ROWS_H
+#ifndef ES_INTERNAL_H
+#define ES_INTERNAL_H
 
-#include "../include/engine_sampler.h"
-#include "history.h"
-#include "infill.h"
+#include "engine_sampler.h"
+#include "tables/history.h"
+#include "tables/infill.h"
 
 enum {
     ES_CHUNK = 256,  /* tokens that share one maximum; what lies far below the best is skipped by chunk */

@@ -1,7 +1,7 @@
 /* Scalars of the arithmetic contract: the same bits as engine_sampler.arithmetic.
  * Compiled without contraction (-ffp-contract=off): every operation rounds once, as written. */
-#ifndef ES_NUMBERS_H
-#define ES_NUMBERS_H
+#ifndef ES_KERNELS_NUMBERS_H
+#define ES_KERNELS_NUMBERS_H
 
 #include <float.h>
 #include <stdint.h>

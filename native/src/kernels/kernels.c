@@ -1,5 +1,5 @@
 /* The row engine, compiled once per instruction set: one row through its whole program. */
-#include "selectors.h"
+#include "kernels/selectors.h"
 
 #if defined(ES_ISA_AVX512)
 #define ES_KERNELS es_kernels_avx512

@@ -2,10 +2,10 @@
  *
  * A long row gives its sums in one pass; then a head of it, all tokens that can possibly stay, is
  * collected and cut exactly. A short row is sorted, and cut as the rule says. */
-#ifndef ES_SAMPLERS_H
-#define ES_SAMPLERS_H
+#ifndef ES_KERNELS_SAMPLERS_H
+#define ES_KERNELS_SAMPLERS_H
 
-#include "edits.h"
+#include "kernels/edits.h"
 
 /* --- by logit alone --- */
 

@@ -1,9 +1,9 @@
 /* Cutting a long list behind its first tokens without sorting it: the first in (key, place) order whose
  * running measure stays inside a limit, found by halving the range of keys. */
-#ifndef ES_SELECT_H
-#define ES_SELECT_H
+#ifndef ES_KERNELS_CUTS_H
+#define ES_KERNELS_CUTS_H
 
-#include "view.h"
+#include "kernels/view.h"
 
 /* What is summed up along the order, and how far it may go. Weighted sums are exact integers, so it
  * does not matter in which order they are added. */

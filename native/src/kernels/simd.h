@@ -2,13 +2,13 @@
  *
  * kernels.c is compiled once per set; ES_ISA_<NAME> says for which. Only what the kernels need is
  * here, under the same names for every set, and every operation rounds once (no fused ones). */
-#ifndef ES_SIMD_H
-#define ES_SIMD_H
+#ifndef ES_KERNELS_SIMD_H
+#define ES_KERNELS_SIMD_H
 
 #include <stdint.h>
 #include <string.h>
 
-#include "numbers.h"
+#include "kernels/numbers.h"
 
 #define ES_INLINE static inline __attribute__((always_inline, unused))
 

@@ -2,10 +2,10 @@
  *
  * Each reads the values of its tokens (ids ascending), makes new ones, and writes them back: into the
  * list, or beside the row as it was given, as edits that every later pass sees. */
-#ifndef ES_EDITS_H
-#define ES_EDITS_H
+#ifndef ES_KERNELS_EDITS_H
+#define ES_KERNELS_EDITS_H
 
-#include "state.h"
+#include "kernels/row_state.h"
 
 /* A set of tokens with their values, in scratch memory. */
 typedef struct es_touched {

@@ -2,11 +2,11 @@
  *
  * A view is the row as it was given, with a mask, a scale and sparse edits that are applied while reading
  * (the caller's memory is never written), or a list of the tokens that are left, ids ascending. */
-#ifndef ES_VIEW_H
-#define ES_VIEW_H
+#ifndef ES_KERNELS_VIEW_H
+#define ES_KERNELS_VIEW_H
 
-#include "rows.h"
-#include "simd.h"
+#include "internal.h"
+#include "kernels/simd.h"
 
 typedef struct es_view {
     const void *source;
