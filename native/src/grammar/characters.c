@@ -28,11 +28,11 @@ static int lead_class(int byte)
     return class;
 }
 
-uint64_t es_class_of(int byte, es_within *within)
+uint64_t eg_class_of(int byte, eg_within *within)
 {
-    *within = (es_within){0};
+    *within = (eg_within){0};
     if (byte < 0x80) return (uint64_t)1 << ascii_class(byte);
-    if (byte < FIRST_LEAD || byte > 0xf4) return ES_BROKEN;
+    if (byte < FIRST_LEAD || byte > 0xf4) return EG_BROKEN;
     within->left = byte < 0xe0 ? 1 : byte < 0xf0 ? 2 : 3;
     within->low = byte == 0xe0 ? 0xa0 : byte == 0xf0 ? 0x90 : 0x80;
     within->high = byte == 0xed ? 0x9f : byte == 0xf4 ? 0x8f : 0xbf;

@@ -6,73 +6,73 @@
 #include "grammar/row.h"
 
 /* What a state does with the terminals, and with the end of the text, which is the last bit of these sets. */
-typedef struct es_ways {
+typedef struct eg_ways {
     uint32_t *shifts;    /* those it takes */
     int32_t *rules;      /* those that it reduces before others ... */
     uint32_t *reduced;   /* [rule_count][words] ... and which ones */
     int32_t rule_count;
-} es_ways;
+} eg_ways;
 
-static int32_t open_words(const es_rows *r)
+static int32_t open_words(const eg_rows *r)
 {
     return r->rules->terminal_count / 32 + 1;
 }
 
 /* The place of the rule of a reduction in `ways`. */
-static int32_t way_of(es_rows *r, es_ways *ways, int32_t action)
+static int32_t way_of(eg_rows *r, eg_ways *ways, int32_t action)
 {
     int32_t i = 0;
     while (i < ways->rule_count && ways->rules[i] != -1 - action) ++i;
     if (i == ways->rule_count) ways->rules[ways->rule_count++] = -1 - action;
-    es_work(r->pool->fault, 1 + i);
+    eg_work(r->pool->fault, 1 + i);
     return i;
 }
 
-static void add_way(es_rows *r, es_ways *ways, int32_t bit, int32_t action)
+static void add_way(eg_rows *r, eg_ways *ways, int32_t bit, int32_t action)
 {
     uint32_t *set = ways->shifts;
     if (action < 0) set = ways->reduced + (int64_t)way_of(r, ways, action) * open_words(r);
     set[bit >> 5] |= (uint32_t)1 << (bit & 31);
 }
 
-static const es_ways *ways_of(es_rows *r, int32_t state)
+static const eg_ways *ways_of(eg_rows *r, int32_t state)
 {
     if (r->lalr_ways[state]) return r->lalr_ways[state];
-    const es_lalr_state *of = &r->rules->lalr->states[state];
+    const eg_lalr_state *of = &r->rules->lalr->states[state];
     const size_t words = (size_t)open_words(r);
-    es_ways *ways = es_take(r->pool, sizeof *ways);
-    *ways = (es_ways){.rules = es_take(r->pool, ((size_t)of->actions.count + 1) * sizeof *ways->rules)};
+    eg_ways *ways = eg_take(r->pool, sizeof *ways);
+    *ways = (eg_ways){.rules = eg_take(r->pool, ((size_t)of->actions.count + 1) * sizeof *ways->rules)};
     for (int32_t i = 0; i < of->actions.count; ++i)
         if (of->actions.at[2 * i + 1] < 0) way_of(r, ways, of->actions.at[2 * i + 1]);
     if (of->end < 0) way_of(r, ways, of->end);
     const size_t size = words * sizeof *ways->shifts;
-    ways->shifts = es_take(r->pool, size);
-    ways->reduced = es_take(r->pool, (size_t)ways->rule_count * size);
+    ways->shifts = eg_take(r->pool, size);
+    ways->reduced = eg_take(r->pool, (size_t)ways->rule_count * size);
     memset(ways->shifts, 0, size);
     memset(ways->reduced, 0, (size_t)ways->rule_count * size);
     for (int32_t i = 0; i < of->actions.count; ++i)
         add_way(r, ways, of->actions.at[2 * i], of->actions.at[2 * i + 1]);
-    if (of->end < 0 || of->end == ES_LALR_ACCEPT) add_way(r, ways, r->rules->terminal_count, of->end);
+    if (of->end < 0 || of->end == EG_LALR_ACCEPT) add_way(r, ways, r->rules->terminal_count, of->end);
     return r->lalr_ways[state] = ways;
 }
 
 /* The row of a state above another row; what else is known of it is found out when it is asked. */
-static int32_t lalr_row(es_rows *r, int32_t state, int32_t below)
+static int32_t lalr_row(eg_rows *r, int32_t state, int32_t below)
 {
-    const es_item item = {state, 0, below};
-    const uint64_t hash = es_hash_ints(&item.state, 3, 23);
+    const eg_item item = {state, 0, below};
+    const uint64_t hash = eg_hash_ints(&item.state, 3, 23);
     int32_t id;
-    for (es_probe p = es_probe_at(&r->rows_by_content, hash); (id = es_probe_next(&p)) >= 0;)
+    for (eg_probe p = eg_probe_at(&r->rows_by_content, hash); (id = eg_probe_next(&p)) >= 0;)
         if (!memcmp(r->rows.at[id].items, &item, sizeof item)) return id;
-    es_row row = {.core = -1, .open = -1, .count = 1, .items = es_take(r->pool, sizeof item)};
+    eg_row row = {.core = -1, .open = -1, .count = 1, .items = eg_take(r->pool, sizeof item)};
     *row.items = item;
-    ES_PUSH(r->pool, r->rows, row);
+    EG_PUSH(r->pool, r->rows, row);
     id = r->rows.count - 1;
-    es_set_add(r->pool, &r->rows_by_content, hash, id);
+    eg_set_add(r->pool, &r->rows_by_content, hash, id);
     return id;
 }
 
-static bool find_pair(const es_pairs *pairs, int32_t key, int32_t *value)
+static bool find_pair(const eg_pairs *pairs, int32_t key, int32_t *value)
 {
     for (int32_t i = 0; i < pairs->count; ++i)
         if (pairs->at[2 * i] == key) return *value = pairs->at[2 * i + 1], true;
@@ -80,10 +80,10 @@ static bool find_pair(const es_pairs *pairs, int32_t key, int32_t *value)
 }
 
 /* Take the right side of a rule off the row, and go on over its left side; -1 where that is no way. */
-static int32_t reduce(es_rows *r, int32_t row, int32_t rule)
+static int32_t reduce(eg_rows *r, int32_t row, int32_t rule)
 {
-    const es_lalr *l = r->rules->lalr;
-    es_work(r->pool->fault, 1 + l->rules[2 * rule + 1]);
+    const eg_lalr *l = r->rules->lalr;
+    eg_work(r->pool->fault, 1 + l->rules[2 * rule + 1]);
     for (int32_t i = 0; i < l->rules[2 * rule + 1] && row >= 0; ++i) row = r->rows.at[row].items->origin;
     int32_t state;
     if (row < 0 || !find_pair(&l->states[r->rows.at[row].items->state].gotos, l->rules[2 * rule], &state)) return -1;
@@ -92,45 +92,45 @@ static int32_t reduce(es_rows *r, int32_t row, int32_t rule)
 
 /* The number of the set of terminals that lies at `at` in `opens`, no earlier than where it ends: it is
  * moved there if it is new. */
-static int32_t intern_open(es_rows *r, int32_t at)
+static int32_t intern_open(eg_rows *r, int32_t at)
 {
     const int32_t words = open_words(r);
     const size_t size = (size_t)words * sizeof *r->opens.at;
-    const uint64_t hash = es_hash_ints((const int32_t *)r->opens.at + at, words, 29);
+    const uint64_t hash = eg_hash_ints((const int32_t *)r->opens.at + at, words, 29);
     int32_t id;
-    for (es_probe p = es_probe_at(&r->opens_by_content, hash); (id = es_probe_next(&p)) >= 0;)
+    for (eg_probe p = eg_probe_at(&r->opens_by_content, hash); (id = eg_probe_next(&p)) >= 0;)
         if (!memcmp(r->opens.at + (int64_t)id * words, r->opens.at + at, size)) return id;
     id = r->opens.count / words;
     memmove(r->opens.at + r->opens.count, r->opens.at + at, size);
     r->opens.count += words;
-    es_set_add(r->pool, &r->opens_by_content, hash, id);
+    eg_set_add(r->pool, &r->opens_by_content, hash, id);
     return id;
 }
 
-static bool is_pending(const es_rows *r, int32_t row)
+static bool is_pending(const eg_rows *r, int32_t row)
 {
     const int32_t mark = r->rows.at[row].mark;
     return mark < r->pending.count && r->pending.at[mark] == row;
 }
 
-static void add_pending(es_rows *r, int32_t row)
+static void add_pending(eg_rows *r, int32_t row)
 {
     r->rows.at[row].mark = r->pending.count;
-    ES_PUSH(r->pool, r->pending, row);
+    EG_PUSH(r->pool, r->pending, row);
 }
 
 /* Add to the set of the pending row `i` what the rows that it is reduced to can take, as far as that is
  * known; whether it has grown. */
-static bool widen_open(es_rows *r, int32_t i)
+static bool widen_open(eg_rows *r, int32_t i)
 {
     const int32_t words = open_words(r), row = r->pending.at[i];
-    const es_ways *ways = ways_of(r, r->rows.at[row].items->state);
+    const eg_ways *ways = ways_of(r, r->rows.at[row].items->state);
     uint32_t *set = r->opens.at + r->opens.count + (int64_t)i * words;
     bool grown = false;
     for (int32_t k = 0; k < ways->rule_count; ++k) {
         const int32_t next = reduce(r, row, ways->rules[k]);
         if (next < 0) continue;
-        const es_row *of = &r->rows.at[next];
+        const eg_row *of = &r->rows.at[next];
         const int64_t at = of->open < 0 ? r->opens.count + (int64_t)of->mark * words : (int64_t)of->open * words;
         for (int32_t w = 0; w < words; ++w) {
             const uint32_t more = ways->reduced[(int64_t)k * words + w] & r->opens.at[at + w] & ~set[w];
@@ -143,7 +143,7 @@ static bool widen_open(es_rows *r, int32_t i)
 
 /* The set of the terminals that `row` can take. Rows may be reduced to each other in circles, before
  * terminals that the next row does not even wait for. */
-static const uint32_t *open_of(es_rows *r, int32_t row)
+static const uint32_t *open_of(eg_rows *r, int32_t row)
 {
     const int32_t words = open_words(r);
     if (r->rows.at[row].open >= 0) return r->opens.at + (int64_t)r->rows.at[row].open * words;
@@ -151,17 +151,17 @@ static const uint32_t *open_of(es_rows *r, int32_t row)
     add_pending(r, row);
     for (int32_t i = 0; i < r->pending.count; ++i) {
         const int32_t at = r->pending.at[i];
-        const es_ways *ways = ways_of(r, r->rows.at[at].items->state);
+        const eg_ways *ways = ways_of(r, r->rows.at[at].items->state);
         for (int32_t k = 0; k < ways->rule_count; ++k) {
             const int32_t next = reduce(r, at, ways->rules[k]);
             if (next >= 0 && r->rows.at[next].open < 0 && !is_pending(r, next)) add_pending(r, next);
         }
     }
     const int32_t count = r->pending.count, base = r->opens.count;
-    ES_RESERVE(r->pool, r->opens, (int64_t)count * words);
+    EG_RESERVE(r->pool, r->opens, (int64_t)count * words);
     for (int32_t i = 0; i < count; ++i) {
-        const es_ways *ways = ways_of(r, r->rows.at[r->pending.at[i]].items->state);
-        es_copy(r->opens.at + base + (int64_t)i * words, ways->shifts, (size_t)words * sizeof *ways->shifts);
+        const eg_ways *ways = ways_of(r, r->rows.at[r->pending.at[i]].items->state);
+        eg_copy(r->opens.at + base + (int64_t)i * words, ways->shifts, (size_t)words * sizeof *ways->shifts);
     }
     for (bool grown = true; grown;) {
         grown = false;
@@ -180,45 +180,45 @@ static bool is_open(const uint32_t *open, int32_t bit)
 }
 
 /* The lexer of a state where the parser can take `open`. */
-static int32_t lalr_lexer(es_rows *r, const es_lalr_state *of, const uint32_t *open)
+static int32_t lalr_lexer(eg_rows *r, const eg_lalr_state *of, const uint32_t *open)
 {
-    int32_t *pairs = es_take(r->pool, ((size_t)of->entries.count + 1) * 2 * sizeof *pairs);
+    int32_t *pairs = eg_take(r->pool, ((size_t)of->entries.count + 1) * 2 * sizeof *pairs);
     for (int32_t i = 0; i < of->entries.count; ++i) {
         const int32_t terminal = of->entries.at[2 * i], e = r->rules->terminals[terminal].expression;
         int32_t kind = of->entries.at[2 * i + 1];
-        if (kind & ES_KEYWORD) kind = ES_KEYWORD;  /* a keyword is never ignored */
-        if (!(kind & ES_IGNORED) && !is_open(open, terminal)) kind |= ES_CLOSED;
-        pairs[2 * i] = terminal << ES_ENTRY_BITS | kind;
-        pairs[2 * i + 1] = e < 0 ? ES_EMPTY : e;
+        if (kind & EG_KEYWORD) kind = EG_KEYWORD;  /* a keyword is never ignored */
+        if (!(kind & EG_IGNORED) && !is_open(open, terminal)) kind |= EG_CLOSED;
+        pairs[2 * i] = terminal << EG_ENTRY_BITS | kind;
+        pairs[2 * i + 1] = e < 0 ? EG_EMPTY : e;
     }
-    return es_lexer(&r->vocabulary->expressions, pairs, of->entries.count);
+    return eg_lexer(&r->vocabulary->expressions, pairs, of->entries.count);
 }
 
-static int32_t lalr_core(es_rows *r, int32_t state, int32_t row)
+static int32_t lalr_core(eg_rows *r, int32_t state, int32_t row)
 {
     const uint32_t *open = open_of(r, row);
-    const uint64_t key = es_pair(state, r->rows.at[row].open);
-    const int32_t known = es_map_get(&r->lalr_cores, key, -1);
+    const uint64_t key = eg_pair(state, r->rows.at[row].open);
+    const int32_t known = eg_map_get(&r->lalr_cores, key, -1);
     if (known >= 0) return known;
-    es_expressions *x = &r->vocabulary->expressions;
-    const es_lalr_state *of = &r->rules->lalr->states[state];
-    es_core core = {.lexer = lalr_lexer(r, of, open)};
-    core.first = *es_first(x, core.lexer);
-    core.begins = es_lexer_begins(x, core.lexer);
-    core.expected = es_take(r->pool, ((size_t)of->actions.count + 1) * sizeof *core.expected);
+    eg_expressions *x = &r->vocabulary->expressions;
+    const eg_lalr_state *of = &r->rules->lalr->states[state];
+    eg_core core = {.lexer = lalr_lexer(r, of, open)};
+    core.first = *eg_first(x, core.lexer);
+    core.begins = eg_lexer_begins(x, core.lexer);
+    core.expected = eg_take(r->pool, ((size_t)of->actions.count + 1) * sizeof *core.expected);
     for (int32_t i = 0; i < of->actions.count; ++i) {
         const int32_t terminal = of->actions.at[2 * i];
         if (r->rules->terminals[terminal].expression < 0 && is_open(open, terminal))
             core.expected[core.expected_count++] = terminal;
     }
     core.special = core.expected_count > 0;
-    ES_PUSH(r->pool, r->cores, core);
-    es_map_put(r->pool, &r->lalr_cores, key, r->cores.count - 1);
+    EG_PUSH(r->pool, r->cores, core);
+    eg_map_put(r->pool, &r->lalr_cores, key, r->cores.count - 1);
     return r->cores.count - 1;
 }
 
 /* The row of a state where a terminal has been taken, or the first one: there a lexer begins. */
-static int32_t lalr_place(es_rows *r, int32_t state, int32_t below)
+static int32_t lalr_place(eg_rows *r, int32_t state, int32_t below)
 {
     const int32_t row = lalr_row(r, state, below);
     if (r->rows.at[row].core >= 0) return row;
@@ -229,7 +229,7 @@ static int32_t lalr_place(es_rows *r, int32_t state, int32_t below)
     return row;
 }
 
-int32_t es_lalr_advance(es_rows *r, int32_t row, int32_t terminal)
+int32_t eg_lalr_advance(eg_rows *r, int32_t row, int32_t terminal)
 {
     while (row >= 0) {
         int32_t action;
@@ -240,11 +240,11 @@ int32_t es_lalr_advance(es_rows *r, int32_t row, int32_t terminal)
     return -1;
 }
 
-void es_lalr_open(es_rows *r)
+void eg_lalr_open(eg_rows *r)
 {
-    const es_lalr *l = r->rules->lalr;
+    const eg_lalr *l = r->rules->lalr;
     const size_t size = (size_t)l->state_count * sizeof *r->lalr_ways;
-    r->lalr_ways = es_take(r->pool, size);
+    r->lalr_ways = eg_take(r->pool, size);
     memset(r->lalr_ways, 0, size);
     lalr_place(r, l->first, -1);
 }
