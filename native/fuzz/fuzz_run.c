@@ -32,7 +32,7 @@ typedef struct fz_run {
     uint64_t digest;
 } fz_run;
 
-/* --- contexts and outputs ------------------------------------------------------------------------------- */
+/* --- contexts and outputs --- */
 
 /* A context with the world's programs and, behind them, their prefixes. */
 static es_context *open_world(const fz_run *run, const fz_world *w, int32_t threads) {
@@ -64,7 +64,8 @@ static void run_batch(const fz_run *run, es_context *context, es_batch *b) {
     if (run->api->run(context, b) != ES_OK) fz_fail("a step was refused: %s", run->api->error(context));
     int64_t faults = 0;
     for (int32_t i = 0; i < b->n; i++) faults += b->status[i] != ES_ROW_OK;
-    if (faults != b->faults) fz_fail("%lld faults were counted, %lld told", (long long)b->faults, (long long)faults);
+    if (faults != b->faults)
+        fz_fail("%lld faults were counted, %lld told", (long long)b->faults, (long long)faults);
 }
 
 /* Entry i of a step by itself, with program number `program` and its processed row. */
@@ -81,19 +82,24 @@ static es_batch run_alone(const fz_run *run, es_context *context, const fz_step 
     return b;
 }
 
-/* --- what must hold -------------------------------------------------------------------------------------- */
+/* --- what must hold --- */
 
 static int same_note(double a, double b) { return memcmp(&a, &b, sizeof a) == 0 || (a != a && b != b); }
 
 static void check_same(const es_batch *a, int32_t i, const es_batch *b, int32_t j, const char *what) {
     const int64_t row = a->rows[i];
-    if (a->status[i] != b->status[j]) fz_fail("entry %d, %s: status %d and %d", i, what, a->status[i], b->status[j]);
+    if (a->status[i] != b->status[j])
+        fz_fail("entry %d, %s: status %d and %d", i, what, a->status[i], b->status[j]);
     if (a->token_ids[row] != b->token_ids[row])
-        fz_fail("entry %d, %s: token %lld and %lld", i, what, (long long)a->token_ids[row], (long long)b->token_ids[row]);
-    if (!same_note(a->notes[row], b->notes[row])) fz_fail("entry %d, %s: note %a and %a", i, what, a->notes[row], b->notes[row]);
-    if (a->status[i] != ES_ROW_OK || !a->processed || !b->processed || !a->processed[i] || !b->processed[j]) return;
+        fz_fail("entry %d, %s: token %lld and %lld", i, what, (long long)a->token_ids[row],
+                (long long)b->token_ids[row]);
+    if (!same_note(a->notes[row], b->notes[row]))
+        fz_fail("entry %d, %s: note %a and %a", i, what, a->notes[row], b->notes[row]);
+    if (a->status[i] != ES_ROW_OK || !a->processed || !b->processed || !a->processed[i] || !b->processed[j])
+        return;
     for (int64_t t = 0; t < a->vocab_size; t++)
-        if (a->processed[i][t] != b->processed[j][t]) fz_fail("entry %d, %s: the processed rows differ", i, what);
+        if (a->processed[i][t] != b->processed[j][t])
+            fz_fail("entry %d, %s: the processed rows differ", i, what);
 }
 
 /* The greatest logit as given; a NaN counts as the greatest. */
@@ -119,7 +125,8 @@ static int has_op(const es_program *program, const int32_t *kinds, size_t n) {
 }
 
 static void check_status(const fz_step *step, int32_t i, const es_program *program, int32_t status) {
-    static const int32_t emptying[] = {ES_OP_FUNCTION, ES_OP_ALLOWED_TOKEN_IDS, ES_OP_BAD_WORDS, ES_OP_LOGIT_BIAS};
+    static const int32_t emptying[] = {ES_OP_FUNCTION, ES_OP_ALLOWED_TOKEN_IDS, ES_OP_BAD_WORDS,
+                                       ES_OP_LOGIT_BIAS};
     const float best = greatest_given(step, step->batch.rows[i]);
     if (!(best <= 0x1p100f)) {
         if (status != ES_ROW_BAD_LOGITS) fz_fail("entry %d: bad logits gave status %d", i, status);
@@ -128,7 +135,8 @@ static void check_status(const fz_step *step, int32_t i, const es_program *progr
     int any = 0;
     for (int64_t t = 0; t < step->batch.vocab_size && !any; t++) any = given_alive(step, i, t);
     if (!any && status != ES_ROW_EMPTY) fz_fail("entry %d: an empty row gave status %d", i, status);
-    if (any && status == ES_ROW_EMPTY && !has_op(program, emptying, 4)) fz_fail("entry %d: the row was emptied", i);
+    if (any && status == ES_ROW_EMPTY && !has_op(program, emptying, 4))
+        fz_fail("entry %d: the row was emptied", i);
     const int failed = status == ES_ROW_BAD_VALUE || status == ES_ROW_FUNCTION;
     if (failed && !has_op(program, emptying, 1)) fz_fail("entry %d: status %d without a function", i, status);
     if (status == ES_ROW_BAD_LOGITS || status >= ES_ROW_DECLINED) fz_fail("entry %d: status %d", i, status);
@@ -141,12 +149,14 @@ static void check_row(const fz_step *step, int32_t i, const es_program *program,
     check_status(step, i, program, *b->status);
     const int selects = program->n_ops && fz_op(program, program->n_ops - 1)->kind >= ES_OP_GREEDY;
     if (*b->status != ES_ROW_OK || !selects) {
-        if (token != -1 || b->notes[row] == b->notes[row]) fz_fail("entry %d has token %lld", i, (long long)token);
+        if (token != -1 || b->notes[row] == b->notes[row])
+            fz_fail("entry %d has token %lld", i, (long long)token);
         if (*b->status != ES_ROW_OK) return;
     }
     int64_t alive = 0;
     for (int64_t t = 0; t < V; t++) {
-        if (!(left[t] <= FLT_MAX)) fz_fail("entry %d: token %lld was left at %a", i, (long long)t, (double)left[t]);
+        if (!(left[t] <= FLT_MAX))
+            fz_fail("entry %d: token %lld was left at %a", i, (long long)t, (double)left[t]);
         if (left[t] < -FLT_MAX) continue;
         if (!given_alive(step, i, t)) fz_fail("entry %d: token %lld came back", i, (long long)t);
         alive++;
@@ -157,13 +167,15 @@ static void check_row(const fz_step *step, int32_t i, const es_program *program,
     if (left[token] < -FLT_MAX) fz_fail("entry %d: token %lld was removed before", i, (long long)token);
     if (fz_op(program, program->n_ops - 1)->kind != ES_OP_GREEDY) return;
     for (int64_t t = 0; t < V; t++)
-        if (left[t] > left[token] || (left[t] == left[token] && t < token)) fz_fail("entry %d: greedy missed token %lld", i, (long long)t);
+        if (left[t] > left[token] || (left[t] == left[token] && t < token))
+            fz_fail("entry %d: greedy missed token %lld", i, (long long)t);
 }
 
 /* What the first samplers removed, the others do not bring back. */
 static void check_prefix(int32_t i, const es_batch *whole, const es_batch *prefix) {
     if (*whole->status != ES_ROW_OK) return;
-    if (*prefix->status != ES_ROW_OK) fz_fail("entry %d: half a program gave status %d, all of it none", i, *prefix->status);
+    if (*prefix->status != ES_ROW_OK)
+        fz_fail("entry %d: half a program gave status %d, all of it none", i, *prefix->status);
     for (int64_t t = 0; t < whole->vocab_size; t++)
         if (whole->processed[0][t] >= -FLT_MAX && prefix->processed[0][t] < -FLT_MAX)
             fz_fail("entry %d: token %lld came back in the middle", i, (long long)t);
@@ -176,16 +188,20 @@ static void check_passes(const fz_run *run, es_context *context, const fz_step *
     const float best = greatest_given(step, row);
     float maximum;
     double sum, most = 0;
-    if (run->api->maxima(context, logits, V, &row, 1, &maximum) != ES_OK) fz_fail("maxima: %s", run->api->error(context));
-    if (run->api->log_sums(context, logits, V, &row, 1, &sum) != ES_OK) fz_fail("log_sums: %s", run->api->error(context));
+    if (run->api->maxima(context, logits, V, &row, 1, &maximum) != ES_OK)
+        fz_fail("maxima: %s", run->api->error(context));
+    if (run->api->log_sums(context, logits, V, &row, 1, &sum) != ES_OK)
+        fz_fail("log_sums: %s", run->api->error(context));
     if (best != best) return;
-    if (maximum != best) fz_fail("row %lld: maximum %a, not %a", (long long)row, (double)maximum, (double)best);
+    if (maximum != best)
+        fz_fail("row %lld: maximum %a, not %a", (long long)row, (double)maximum, (double)best);
     if (!(best <= FLT_MAX && best >= -FLT_MAX)) return;
     for (int64_t size = 1; size < V; size *= 2) most += 0.6931471805599453;
-    if (!(sum >= best - 1e-6 && sum <= best + most + 1e-5)) fz_fail("row %lld: sum %a beside maximum %a", (long long)row, sum, (double)best);
+    if (!(sum >= best - 1e-6 && sum <= best + most + 1e-5))
+        fz_fail("row %lld: sum %a beside maximum %a", (long long)row, sum, (double)best);
 }
 
-/* --- a step ---------------------------------------------------------------------------------------------- */
+/* --- a step --- */
 
 static uint64_t hash_inputs(const fz_world *w, const fz_step *step) {
     return fz_hash_memory(&step->inputs, fz_hash_memory(&w->inputs, 0));
@@ -193,18 +209,18 @@ static uint64_t hash_inputs(const fz_world *w, const fz_step *step) {
 
 static void digest_row(fz_run *run, const es_batch *b) {
     const int64_t row = *b->rows, token = b->token_ids[row];
-    const double note = b->notes[row] == b->notes[row] ? b->notes[row] : -1.0; /* one NaN is like another */
+    const double note = b->notes[row] == b->notes[row] ? b->notes[row] : -1.0; /* NaNs are all alike */
     uint64_t hash = fz_hash(0, b->status, sizeof *b->status);
     hash = fz_hash(hash, &token, sizeof token);
     hash = fz_hash(hash, &note, sizeof note);
     for (int64_t t = 0; *b->status == ES_ROW_OK && t < b->vocab_size; t++) {
-        const float left = b->processed[0][t] + 0.0f; /* zeros of both signs are alike, as to the samplers */
+        const float left = b->processed[0][t] + 0.0f; /* -0 and 0 are equal, as to the samplers */
         hash = fz_hash(hash, &left, sizeof left);
     }
     run->digest = fz_hash(run->digest, &hash, sizeof hash);
     if (run->tells)
-        printf("step %lld slot %d status %d token %lld note %a hash %016llx\n", (long long)run->steps, *b->slots,
-               *b->status, (long long)token, note, (unsigned long long)hash);
+        printf("step %lld slot %d status %d token %lld note %a hash %016llx\n", (long long)run->steps,
+               *b->slots, *b->status, (long long)token, note, (unsigned long long)hash);
 }
 
 static void tell_program(const fz_run *run, const es_program *program) {
@@ -260,12 +276,13 @@ static void run_case(fz_run *run, uint64_t seed) {
     *current_seed = seed;
     fz_world_make(&world, seed);
     es_context *context = open_world(run, &world, run->threads);
-    for (int64_t steps = fz_from(&world.random, 1, world.is_wide ? 2 : 5); steps; steps--) run_step(run, context, &world);
+    for (int64_t steps = fz_from(&world.random, 1, world.is_wide ? 2 : 5); steps; steps--)
+        run_step(run, context, &world);
     run->api->close(context);
     fz_world_free(&world);
 }
 
-/* --- the commands ---------------------------------------------------------------------------------------- */
+/* --- the commands --- */
 
 enum { FZ_MOST_ISAS = 5, FZ_USAGE = 2 };
 
@@ -315,8 +332,8 @@ static int fuzz(fz_run *run, double seconds, uint64_t seed) {
         run_everywhere(run, (seed + cases++) | FZ_MASKED, isas, n);
     } while (seconds_now() < end);
     printf("%llu cases from seed %llu on %d instruction sets: %lld steps, %lld rows, %lld refusals\n",
-           (unsigned long long)(2 * cases), (unsigned long long)seed, n, (long long)run->steps, (long long)run->rows,
-           (long long)run->refusals);
+           (unsigned long long)(2 * cases), (unsigned long long)seed, n, (long long)run->steps,
+           (long long)run->rows, (long long)run->refusals);
     return 0;
 }
 
@@ -334,7 +351,9 @@ static int print_isas(const es_api *api) {
 }
 
 static int complain(const char *name) {
-    fprintf(stderr, "usage: %s SECONDS [SEED] | case SEED | {digest | masks} CASES [ISA] [--threads N] | isas\n", name);
+    fprintf(stderr,
+            "usage: %s SECONDS [SEED] | case SEED | {digest | masks} CASES [ISA] [--threads N] | isas\n",
+            name);
     return FZ_USAGE;
 }
 
@@ -362,7 +381,8 @@ static int run_command(fz_run *run, int argc, char **argv) {
 
 /* Whatever the cases die of, somebody is left to tell the seed. */
 int main(int argc, char **argv) {
-    current_seed = mmap(NULL, sizeof *current_seed, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+    current_seed = mmap(NULL, sizeof *current_seed, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1,
+                        0);
     if (current_seed == MAP_FAILED) fz_fail("no shared memory");
     const pid_t child = fork();
     if (child < 0) fz_fail("no second process");
@@ -374,8 +394,9 @@ int main(int argc, char **argv) {
     }
     int status = 0;
     waitpid(child, &status, 0);
-    if (WIFEXITED(status) && (WEXITSTATUS(status) == 0 || WEXITSTATUS(status) == FZ_USAGE)) return WEXITSTATUS(status);
-    fprintf(stderr, "es_fuzz: case %llu failed; again: %s case %llu\n", (unsigned long long)*current_seed, argv[0],
-            (unsigned long long)*current_seed);
+    if (WIFEXITED(status) && (WEXITSTATUS(status) == 0 || WEXITSTATUS(status) == FZ_USAGE))
+        return WEXITSTATUS(status);
+    fprintf(stderr, "es_fuzz: case %llu failed; again: %s case %llu\n", (unsigned long long)*current_seed,
+            argv[0], (unsigned long long)*current_seed);
     return 1;
 }

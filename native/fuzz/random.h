@@ -22,7 +22,9 @@ static inline uint64_t fz_bits(fz_random *r) { return fz_mix(r->state += 0x9E377
 static inline int64_t fz_below(fz_random *r, int64_t n) { return (int64_t)(fz_bits(r) % (uint64_t)n); }
 
 /* An integer in [low, high]. */
-static inline int64_t fz_from(fz_random *r, int64_t low, int64_t high) { return low + fz_below(r, high - low + 1); }
+static inline int64_t fz_from(fz_random *r, int64_t low, int64_t high) {
+    return low + fz_below(r, high - low + 1);
+}
 
 static inline int fz_chance(fz_random *r, int percent) { return fz_below(r, 100) < percent; }
 

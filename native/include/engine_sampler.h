@@ -69,7 +69,7 @@ typedef enum es_row_status {
     ES_ROW_EMPTY = 2,        /* nothing but -inf, as given or behind a mask or sampler */
     ES_ROW_BAD_VALUE = 3,    /* a sampler made NaN or +inf */
     ES_ROW_FUNCTION = 4,     /* a row function returned non-zero */
-    ES_ROW_DECLINED = 5      /* not this row: parameters that the library lacks, no memory for its tables */
+    ES_ROW_DECLINED = 5      /* not this row: unsupported parameters, no memory for its tables */
 } es_row_status;
 
 /* Steps of a program. Each means what the sampler of the same name means in engine_sampler. */
@@ -313,11 +313,11 @@ typedef struct es_api {
     /* The instruction set or device in use, in words. */
     const char *(*target)(const es_context *context);
     /* Read rows rows[0..n) once and give the greatest logit of each: the floor of any sampling. */
-    int32_t (*maxima)(es_context *context, const es_tensor *logits, int64_t vocab_size,
-                      const int64_t *rows, int64_t n, float *out);
+    int32_t (*maxima)(es_context *context, const es_tensor *logits, int64_t vocab_size, const int64_t *rows,
+                      int64_t n, float *out);
     /* ln of the sum of exp over each row, in float64 from float32 terms of relative error 3e-7. */
-    int32_t (*log_sums)(es_context *context, const es_tensor *logits, int64_t vocab_size,
-                        const int64_t *rows, int64_t n, double *out);
+    int32_t (*log_sums)(es_context *context, const es_tensor *logits, int64_t vocab_size, const int64_t *rows,
+                        int64_t n, double *out);
 } es_api;
 
 /* cdef: end */

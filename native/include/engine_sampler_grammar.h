@@ -57,7 +57,7 @@ typedef struct es_grammar_program {
     const int32_t *operations;
     const int32_t *ignore;
     const int32_t *parser;
-    int64_t expressions_length;  /* of the arrays, in int32 */
+    int64_t expressions_length; /* of the arrays, in int32 */
     int64_t terminals_length;
     int64_t special_starts_length;
     int64_t special_ids_length;

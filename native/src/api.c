@@ -17,7 +17,7 @@
 
 enum {
     ES_ALL_PROMISES = ES_EXACT | ES_DETERMINISTIC | ES_BATCH_INVARIANT | ES_READS_ONLY | ES_ANY_STRIDE |
-                      ES_ROW_FAULTS | ES_MASKS | ES_PROCESSED,
+        ES_ROW_FAULTS | ES_MASKS | ES_PROCESSED,
     ES_MOST_THREADS = 256,
     ES_WORTH_THREADS = 1 << 19 /* logits of a step below which waking a worker costs more than it saves */
 };
@@ -211,7 +211,8 @@ static const es_op *op_at(const es_program *program, int32_t i) {
 
 /* Copy a program if this library runs it. */
 static int32_t read_program(es_context *context, const es_program *program, es_compiled *out) {
-    if (!program || program->size < sizeof *program || program->n_ops < 0 || (program->n_ops && !program->ops))
+    if (!program || program->size < sizeof *program || program->n_ops < 0 ||
+        (program->n_ops && !program->ops))
         return fail(context, ES_INVALID, "the program is none");
     if (program->n_ops && program->ops->size < sizeof(es_op))
         return fail(context, ES_INVALID, "an op of %u bytes is too short", program->ops->size);
@@ -222,7 +223,8 @@ static int32_t read_program(es_context *context, const es_program *program, es_c
         const es_op *op = op_at(program, i);
         const int last = i == program->n_ops - 1;
         if (!is_sampler(op->kind) && !(last && is_selector(op->kind)))
-            return fail(context, ES_UNSUPPORTED, "op %d is of kind %d, which cannot stand there", i, op->kind);
+            return fail(context, ES_UNSUPPORTED, "op %d is of kind %d, which cannot stand there", i,
+                        op->kind);
         if (op->kind == ES_OP_FUNCTION && !op->function)
             return fail(context, ES_INVALID, "op %d has no function", i);
         out->needs |= needs_of(op->kind);
@@ -272,15 +274,18 @@ static int32_t compile(es_context *context, const es_program *program, uint32_t 
 static int32_t check_logits(es_context *context, const es_tensor *t, int64_t vocab_size) {
     if (t->device_type != 1 && t->device_type != 3)
         return fail(context, ES_UNSUPPORTED, "logits on a device of type %d", t->device_type);
-    if (!((t->code == 2 && (t->bits == 32 || t->bits == 16)) || (t->code == 4 && t->bits == 16)) || t->lanes != 1)
-        return fail(context, ES_UNSUPPORTED, "logits of code %u, %u bits, %u lanes", t->code, t->bits, t->lanes);
+    if (!((t->code == 2 && (t->bits == 32 || t->bits == 16)) || (t->code == 4 && t->bits == 16)) ||
+        t->lanes != 1)
+        return fail(context, ES_UNSUPPORTED, "logits of code %u, %u bits, %u lanes", t->code, t->bits,
+                    t->lanes);
     if (t->ndim != 2 || !t->shape || (!t->data && t->shape[0] > 0) || t->shape[0] < 0)
         return fail(context, ES_INVALID, "logits are no matrix");
     if (vocab_size < 1 || vocab_size > INT32_MAX - ES_CHUNK || t->shape[1] < vocab_size)
         return fail(context, ES_INVALID, "a vocabulary of %lld in logits %lld wide", (long long)vocab_size,
                     (long long)t->shape[1]);
     if (t->strides && t->strides[1] != 1 && t->shape[1] > 1)
-        return fail(context, ES_INVALID, "the columns of the logits lie %lld apart", (long long)t->strides[1]);
+        return fail(context, ES_INVALID, "the columns of the logits lie %lld apart",
+                    (long long)t->strides[1]);
     return ES_OK;
 }
 
@@ -305,7 +310,8 @@ static int32_t check_batch(es_context *context, const es_batch *b) {
         if (b->slots[i] < 0 || b->slots[i] >= table->capacity)
             return fail(context, ES_INVALID, "entry %d is slot %d of %d", i, b->slots[i], table->capacity);
         if (b->programs[i] >= context->n_programs)
-            return fail(context, ES_INVALID, "entry %d is program %u of %u", i, b->programs[i], context->n_programs);
+            return fail(context, ES_INVALID, "entry %d is program %u of %u", i, b->programs[i],
+                        context->n_programs);
         if (b->masked && b->masked[i] && (!b->bitmask || b->bitmask_stride * 32 < b->vocab_size))
             return fail(context, ES_INVALID, "entry %d has a mask that is too short", i);
     }
@@ -354,14 +360,16 @@ static int32_t run(es_context *context, es_batch *batch) {
 
 /* --- passes by themselves --- */
 
-static int32_t check_rows(es_context *context, const es_tensor *logits, int64_t vocab_size, const int64_t *rows,
-                          int64_t n, const void *out) {
-    if (!logits || n < 0 || (n && (!rows || !out))) return fail(context, ES_INVALID, "an argument is missing");
+static int32_t check_rows(es_context *context, const es_tensor *logits, int64_t vocab_size,
+                          const int64_t *rows, int64_t n, const void *out) {
+    if (!logits || n < 0 || (n && (!rows || !out)))
+        return fail(context, ES_INVALID, "an argument is missing");
     const int32_t code = check_logits(context, logits, vocab_size);
     if (code != ES_OK) return code;
     for (int64_t i = 0; i < n; i++)
         if (rows[i] < 0 || rows[i] >= logits->shape[0])
-            return fail(context, ES_INVALID, "row %lld of %lld", (long long)rows[i], (long long)logits->shape[0]);
+            return fail(context, ES_INVALID, "row %lld of %lld", (long long)rows[i],
+                        (long long)logits->shape[0]);
     return ES_OK;
 }
 

@@ -138,7 +138,7 @@ void es_pool_run(es_pool *pool, int64_t n, void (*work)(void *context, int32_t t
     }
     start_workers(pool);
     pthread_mutex_lock(&pool->lock);
-    if (++pool->generation == 0) ++pool->generation;
+    if (++pool->generation == 0) pool->generation++;
     const uint32_t generation = pool->generation;
     pool->n = n;
     pool->work = work;

@@ -56,8 +56,10 @@ static float rounded(float x) {
 
 /* An integer near 2^30·e^(logit - peak). */
 static int64_t weight_of(float logit, float peak) {
+    /* clang-format off */
     static const float c[6] = {1.0f, 6.931470036506653e-1f, 2.4022242426872253e-1f, 5.550733581185341e-2f,
                                9.671512991189957e-3f, 1.326472731307149e-3f};
+    /* clang-format on */
     const float y = (logit - peak) * 1.4426950408889634f;
     if (!(y >= -31.0f)) return 0;
     const float n = rounded(y), r = y - n, square = r * r;
@@ -141,7 +143,8 @@ static int64_t draw(const float *row, int64_t n, uint64_t bits) {
 static int32_t read_row(const es_batch *batch, int32_t entry, float *row) {
     const es_tensor *t = &batch->logits;
     const int64_t stride = t->strides ? t->strides[0] : t->shape[1], number = batch->rows[entry];
-    const float *given = (const float *)(const void *)((const char *)t->data + t->byte_offset) + number * stride;
+    const float *given = (const float *)(const void *)((const char *)t->data + t->byte_offset) +
+                         number * stride;
     const int masked = batch->masked && batch->masked[entry];
     const int32_t *mask = masked ? batch->bitmask + number * batch->bitmask_stride : NULL;
     int64_t left = 0;
@@ -204,9 +207,11 @@ static const char *error_of(const es_context *context) { return context->error; 
 
 static int32_t read_program(es_context *context, const es_program *program, toy_program *out) {
     *out = (toy_program){0};
-    if (program->n_ops < 0 || program->n_ops > MOST_OPS) return fail(context, ES_UNSUPPORTED, "too many steps");
+    if (program->n_ops < 0 || program->n_ops > MOST_OPS)
+        return fail(context, ES_UNSUPPORTED, "too many steps");
     for (int32_t i = 0; i < program->n_ops; i++) {
-        const es_op *op = (const es_op *)(const void *)((const char *)program->ops + (size_t)i * program->ops->size);
+        const es_op *op = (const es_op *)(const void *)((const char *)program->ops +
+                                                        (size_t)i * program->ops->size);
         const int selects = op->kind == ES_OP_GREEDY || op->kind == ES_OP_DIST;
         if (!selects && op->kind != ES_OP_TOP_K && op->kind != ES_OP_TEMPERATURE)
             return fail(context, ES_UNSUPPORTED, "a step that is not written");
@@ -265,9 +270,16 @@ static int32_t run(es_context *context, es_batch *batch) {
 }
 
 static const es_api api = {
-    .size = sizeof(es_api), .abi = ES_ABI, .name = "toy", .version = "1.0",
-    .open = open_context, .close = close_context, .error = error_of,
-    .query = query, .compile = compile, .run = run,
+    .size = sizeof(es_api),
+    .abi = ES_ABI,
+    .name = "toy",
+    .version = "1.0",
+    .open = open_context,
+    .close = close_context,
+    .error = error_of,
+    .query = query,
+    .compile = compile,
+    .run = run,
 };
 
 int32_t es_get_api(uint32_t host_abi, const es_api **out) {

@@ -44,7 +44,8 @@ static int32_t promise_less(es_context *context, const es_query *asked, es_answe
 static int32_t run_and_write(es_context *context, es_batch *batch) {
     const int32_t code = run(context, batch);
     float *logits = batch->logits.data;
-    for (int64_t i = 0; i < batch->vocab_size; i++) logits[batch->rows[0] * batch->logits.strides[0] + i] += 1;
+    for (int64_t i = 0; i < batch->vocab_size; i++)
+        logits[batch->rows[0] * batch->logits.strides[0] + i] += 1;
     return code;
 }
 #endif

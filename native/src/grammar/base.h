@@ -28,34 +28,28 @@ _Noreturn void eg_fail(eg_fault *fault, int code, const char *format, ...)
 
 /* Count `steps` of work; faults where the call has done too much. */
 _Noreturn void eg_fail_work(eg_fault *fault);
-static inline void eg_work(eg_fault *fault, int64_t steps)
-{
+static inline void eg_work(eg_fault *fault, int64_t steps) {
     if ((fault->work -= steps) < 0) eg_fail_work(fault);
 }
 
-/* --- arrays that may be empty ------------------------------------------------------------------------- */
+/* --- arrays that may be empty --- */
 
 /* An empty array may lie at NULL, which the C library does not take: these are its functions for those. */
-static inline void eg_copy(void *to, const void *from, size_t size)
-{
+static inline void eg_copy(void *to, const void *from, size_t size) {
     if (size) memcpy(to, from, size);
 }
 
-static inline bool eg_same(const void *a, const void *b, size_t size)
-{
-    return !size || !memcmp(a, b, size);
-}
+static inline bool eg_same(const void *a, const void *b, size_t size) { return !size || !memcmp(a, b, size); }
 
 /* Most of what is sorted is few: those are put in place one by one, which the compiler sees through. */
-static inline void eg_sort(void *at, int64_t count, size_t size, int (*compare)(const void *, const void *))
-{
+static inline void eg_sort(void *at, int64_t count, size_t size, int (*compare)(const void *, const void *)) {
     enum { FEW = 16, LARGEST = 64 };
     if (count > FEW || size > LARGEST) {
         qsort(at, (size_t)count, size, compare);
         return;
     }
     _Alignas(16) char one[LARGEST];
-    for (int64_t i = 1; i < count; ++i) {
+    for (int64_t i = 1; i < count; i++) {
         char *to = (char *)at + (size_t)i * size;
         if (compare(to - size, to) <= 0) continue;
         memcpy(one, to, size);
@@ -65,7 +59,7 @@ static inline void eg_sort(void *at, int64_t count, size_t size, int (*compare)(
     }
 }
 
-/* --- memory ----------------------------------------------------------------------------------------- */
+/* --- memory --- */
 
 typedef struct eg_block eg_block;
 
@@ -87,23 +81,26 @@ void *eg_resize(eg_pool *pool, void *old, size_t old_size, size_t new_size);
 void eg_pool_clear(eg_pool *pool);
 
 /* A growing array of TYPE: `EG_VECTOR(int32_t) v;`. */
-#define EG_VECTOR(TYPE) struct { TYPE *at; int32_t count, room; }
+#define EG_VECTOR(TYPE)      \
+    struct {                 \
+        TYPE *at;            \
+        int32_t count, room; \
+    }
 
 /* Make room for `more` members at the end of `v`. */
-#define EG_RESERVE(pool, v, more) \
-    ((v).count + (more) > (v).room \
-        ? (void)((v).at = eg_grow((pool), (v).at, sizeof *(v).at, &(v).room, (int64_t)(v).count + (more))) \
-        : (void)0)
+#define EG_RESERVE(pool, v, more)                                                                           \
+    ((v).count + (more) > (v).room                                                                          \
+         ? (void)((v).at = eg_grow((pool), (v).at, sizeof *(v).at, &(v).room, (int64_t)(v).count + (more))) \
+         : (void)0)
 #define EG_PUSH(pool, v, ...) (EG_RESERVE(pool, v, 1), (v).at[(v).count++] = (__VA_ARGS__))
 #define EG_FREE(pool, v) \
     ((pool)->used -= (size_t)(v).room * sizeof *(v).at, free((v).at), (v).at = NULL, (v).count = (v).room = 0)
 
 void *eg_grow(eg_pool *pool, void *old, size_t size, int32_t *room, int64_t needed);
 
-/* --- tables ----------------------------------------------------------------------------------------- */
+/* --- tables --- */
 
-static inline uint64_t eg_mix(uint64_t x)
-{
+static inline uint64_t eg_mix(uint64_t x) {
     x ^= x >> 32;
     x *= 0xd6e8feb86659fd93u;
     x ^= x >> 32;
@@ -111,10 +108,9 @@ static inline uint64_t eg_mix(uint64_t x)
     return x ^ x >> 32;
 }
 
-static inline uint64_t eg_hash_ints(const int32_t *values, int64_t count, uint64_t seed)
-{
+static inline uint64_t eg_hash_ints(const int32_t *values, int64_t count, uint64_t seed) {
     uint64_t h = seed ^ (uint64_t)count * 0x9e3779b97f4a7c15u;
-    for (int64_t i = 0; i < count; ++i) h = eg_mix(h ^ (uint32_t)values[i]);
+    for (int64_t i = 0; i < count; i++) h = eg_mix(h ^ (uint32_t)values[i]);
     return h;
 }
 
@@ -125,16 +121,12 @@ typedef struct eg_map {
     int64_t count, room;
 } eg_map;
 
-static inline uint64_t eg_pair(int32_t a, int32_t b)
-{
-    return (uint64_t)(uint32_t)a << 32 | (uint32_t)b;
-}
+static inline uint64_t eg_pair(int32_t a, int32_t b) { return (uint64_t)(uint32_t)a << 32 | (uint32_t)b; }
 
 /* The value of `key`, or `absent`. */
-static inline int32_t eg_map_get(const eg_map *map, uint64_t key, int32_t absent)
-{
+static inline int32_t eg_map_get(const eg_map *map, uint64_t key, int32_t absent) {
     if (map->room)
-        for (uint64_t i = eg_mix(key);; ++i) {
+        for (uint64_t i = eg_mix(key);; i++) {
             const uint64_t at = i & (uint64_t)(map->room - 1);
             if (map->keys[at] == key) return map->values[at];
             if (map->keys[at] == UINT64_MAX) break;
@@ -162,15 +154,11 @@ typedef struct eg_probe {
     uint64_t at;
 } eg_probe;
 
-static inline eg_probe eg_probe_at(const eg_set *set, uint64_t hash)
-{
-    return (eg_probe){set, hash, hash};
-}
+static inline eg_probe eg_probe_at(const eg_set *set, uint64_t hash) { return (eg_probe){set, hash, hash}; }
 
-static inline int32_t eg_probe_next(eg_probe *p)
-{
+static inline int32_t eg_probe_next(eg_probe *p) {
     if (!p->set->room) return -1;
-    for (;; ++p->at) {
+    for (;; p->at++) {
         const uint64_t i = p->at & (uint64_t)(p->set->room - 1);
         if (p->set->ids[i] < 0) return -1;
         if (p->set->hashes[i] == p->hash) return ++p->at, p->set->ids[i];

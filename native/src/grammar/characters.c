@@ -4,8 +4,7 @@
 enum { ASCII_CLASSES = 42, FIRST_LEAD = 0xc2 };
 
 /* Letters by what patterns tell apart, digits, signs each by itself. */
-static int ascii_class(int byte)
-{
+static int ascii_class(int byte) {
     if (byte >= 'a' && byte <= 'z') return byte <= 'f' ? 0 : 1;
     if (byte >= 'A' && byte <= 'Z') return byte <= 'F' ? 2 : 3;
     if (byte >= '0' && byte <= '9') return 4;
@@ -20,16 +19,15 @@ static int ascii_class(int byte)
 }
 
 /* Characters beyond ASCII by scripts, roughly: by their first byte. */
-static int lead_class(int byte)
-{
-    static const uint8_t ends[] = {0xc4, 0xca, 0xd0, 0xd4, 0xd8, 0xe0, 0xe1, 0xe2, 0xe3, 0xe4, 0xea, 0xee, 0xf0};
+static int lead_class(int byte) {
+    static const uint8_t ends[] = {0xc4, 0xca, 0xd0, 0xd4, 0xd8, 0xe0, 0xe1,
+                                   0xe2, 0xe3, 0xe4, 0xea, 0xee, 0xf0};
     int class = 0;
-    while (class < (int)sizeof ends && byte >= ends[class]) ++class;
+    while (class < (int)sizeof ends && byte >= ends[class]) class++;
     return class;
 }
 
-uint64_t eg_class_of(int byte, eg_within *within)
-{
+uint64_t eg_class_of(int byte, eg_within *within) {
     *within = (eg_within){0};
     if (byte < 0x80) return (uint64_t)1 << ascii_class(byte);
     if (byte < FIRST_LEAD || byte > 0xf4) return EG_BROKEN;

@@ -25,8 +25,7 @@ uint64_t eg_class_of(int byte, eg_within *within);
 
 /* The class that begins at `byte`, or what is broken there, where the text is at `within`; 0 inside of a
  * character. `within` is moved behind the byte. */
-static inline uint64_t eg_class_step(int byte, eg_within *within)
-{
+static inline uint64_t eg_class_step(int byte, eg_within *within) {
     if (!within->left) return eg_class_of(byte, within);
     if (byte >= within->low && byte <= within->high) {
         *within = (eg_within){(uint8_t)(within->left - 1), 0x80, 0xbf};

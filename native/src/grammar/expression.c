@@ -1,19 +1,17 @@
 /* expression.c: making and stepping expressions; see expression.h. */
 #include "grammar/expression_make.h"
 
-void eg_enter(eg_expressions *x)
-{
+void eg_enter(eg_expressions *x) {
     eg_work(x->pool->fault, 1);
     if (++x->depth > MAX_DEPTH)
         eg_fail(x->pool->fault, ES_GRAMMAR_LIMIT, "an expression is nested more than %d deep", MAX_DEPTH);
 }
 
-/* --- sets of bytes and nodes, each once --------------------------------------------------------------- */
+/* --- sets of bytes and nodes, each once --- */
 
-int32_t eg_make_intern_set(eg_expressions *x, const eg_bytes *set)
-{
+int32_t eg_make_intern_set(eg_expressions *x, const eg_bytes *set) {
     uint64_t hash = 7;
-    for (int i = 0; i < 4; ++i) hash = eg_mix(hash ^ set->words[i]);
+    for (int i = 0; i < 4; i++) hash = eg_mix(hash ^ set->words[i]);
     int32_t id;
     for (eg_probe p = eg_probe_at(&x->sets_by_content, hash); (id = eg_probe_next(&p)) >= 0;)
         if (!memcmp(&x->sets.at[id], set, sizeof *set)) return id;
@@ -23,24 +21,22 @@ int32_t eg_make_intern_set(eg_expressions *x, const eg_bytes *set)
     return id;
 }
 
-static bool same_node(const eg_expression *n, int kind, int32_t a, int32_t b, int32_t c)
-{
+static bool same_node(const eg_expression *n, int kind, int32_t a, int32_t b, int32_t c) {
     return n->kind == kind && n->a == a && n->b == b && n->c == c;
 }
 
 static void describe(eg_expressions *x, eg_expression *n);
 
-static int32_t add_node(eg_expressions *x, uint64_t hash, int kind, int32_t a, int32_t b, int32_t c)
-{
-    eg_expression node = {.kind = (uint8_t)kind, .a = a, .b = b, .c = c, .bounded = -1, .loose = -1, .idle = UINT64_MAX};
+static int32_t add_node(eg_expressions *x, uint64_t hash, int kind, int32_t a, int32_t b, int32_t c) {
+    eg_expression node = {
+        .kind = (uint8_t)kind, .a = a, .b = b, .c = c, .bounded = -1, .loose = -1, .idle = UINT64_MAX};
     describe(x, &node);
     EG_PUSH(x->pool, x->nodes, node);
     eg_set_add(x->pool, &x->by_content, hash, x->nodes.count - 1);
     return x->nodes.count - 1;
 }
 
-int32_t eg_make_intern(eg_expressions *x, int kind, int32_t a, int32_t b, int32_t c)
-{
+int32_t eg_make_intern(eg_expressions *x, int kind, int32_t a, int32_t b, int32_t c) {
     const int32_t key[4] = {kind, a, b, c};
     const uint64_t hash = eg_hash_ints(key, 4, 1);
     int32_t id;
@@ -49,8 +45,7 @@ int32_t eg_make_intern(eg_expressions *x, int kind, int32_t a, int32_t b, int32_
     return add_node(x, hash, kind, a, b, c);
 }
 
-int32_t eg_make_intern_list(eg_expressions *x, int kind, const int32_t *members, int32_t count)
-{
+int32_t eg_make_intern_list(eg_expressions *x, int kind, const int32_t *members, int32_t count) {
     const uint64_t hash = eg_hash_ints(members, count, (uint64_t)kind << 32);
     int32_t id;
     for (eg_probe p = eg_probe_at(&x->by_content, hash); (id = eg_probe_next(&p)) >= 0;) {
@@ -66,20 +61,18 @@ int32_t eg_make_intern_list(eg_expressions *x, int kind, const int32_t *members,
     return add_node(x, hash, kind, at, count, 0);
 }
 
-int32_t eg_make_single(eg_expressions *x, int byte)
-{
+int32_t eg_make_single(eg_expressions *x, int byte) {
     eg_bytes set = {{0}};
     set.words[byte >> 6] |= (uint64_t)1 << (byte & 63);
     return eg_make_intern(x, CLASS, eg_make_intern_set(x, &set), 0, 0);
 }
 
 /* The literal of `length` bytes that lie at `at` in `text`. */
-int32_t eg_make_literal(eg_expressions *x, int32_t at, int32_t length)
-{
+int32_t eg_make_literal(eg_expressions *x, int32_t at, int32_t length) {
     if (length == 0) return EG_EPSILON;
     if (length == 1) return eg_make_single(x, x->text.at[at]);
     uint64_t hash = 3;
-    for (int32_t i = 0; i < length; ++i) hash = (hash ^ x->text.at[at + i]) * 0x100000001b3u;
+    for (int32_t i = 0; i < length; i++) hash = (hash ^ x->text.at[at + i]) * 0x100000001b3u;
     hash = eg_mix(hash);
     int32_t id;
     for (eg_probe p = eg_probe_at(&x->literals_by_content, hash); (id = eg_probe_next(&p)) >= 0;) {
@@ -91,10 +84,9 @@ int32_t eg_make_literal(eg_expressions *x, int32_t at, int32_t length)
     return id;
 }
 
-/* --- what a new node is -------------------------------------------------------------------------------- */
+/* --- what a new node is --- */
 
-static void first_of(eg_expressions *x, const eg_expression *n, eg_bytes *out)
-{
+static void first_of(eg_expressions *x, const eg_expression *n, eg_bytes *out) {
     const eg_expression *nodes = x->nodes.at;
     memset(out, 0, sizeof *out);
     switch (n->kind) {
@@ -107,17 +99,19 @@ static void first_of(eg_expressions *x, const eg_expression *n, eg_bytes *out)
         if (nodes[n->a].nullable) eg_bytes_unite(out, &x->sets.at[nodes[n->b].first]);
         break;
     case UNION:
-        for (int32_t i = 0; i < n->b; ++i)
+        for (int32_t i = 0; i < n->b; i++)
             eg_bytes_unite(out, &x->sets.at[nodes[x->lists.at[n->a + i]].first]);
         break;
     case BOTH:
         memset(out, 0xff, sizeof *out);
-        for (int32_t i = 0; i < n->b; ++i)
-            for (int w = 0; w < 4; ++w)
+        for (int32_t i = 0; i < n->b; i++)
+            for (int w = 0; w < 4; w++)
                 out->words[w] &= x->sets.at[nodes[x->lists.at[n->a + i]].first].words[w];
         break;
     case NOT: memset(out, 0xff, sizeof *out); break;
-    case REPEAT: case GUARD: case LONGEST: *out = x->sets.at[nodes[n->a].first]; break;
+    case REPEAT:
+    case GUARD:
+    case LONGEST: *out = x->sets.at[nodes[n->a].first]; break;
     case LEXER:
         for (int32_t i = 0; i < n->b; i += 2)
             if (x->lists.at[n->a + i] != EG_TAKEN)
@@ -131,31 +125,33 @@ static void first_of(eg_expressions *x, const eg_expression *n, eg_bytes *out)
         break;
     default: {
         const int32_t *steps = x->automata.at[n->a].steps + (int64_t)n->b * 256;
-        for (int byte = 0; byte < 256; ++byte)
+        for (int byte = 0; byte < 256; byte++)
             if (steps[byte] >= 0) out->words[byte >> 6] |= (uint64_t)1 << (byte & 63);
     }
     }
 }
 
-static bool is_nullable(const eg_expressions *x, const eg_expression *n)
-{
+static bool is_nullable(const eg_expressions *x, const eg_expression *n) {
     const eg_expression *nodes = x->nodes.at;
     switch (n->kind) {
     case LITERAL: return n->b == 0;
     case CLASS: return false;
     case CONCAT: return nodes[n->a].nullable && nodes[n->b].nullable;
     case UNION:
-        for (int32_t i = 0; i < n->b; ++i)
+        for (int32_t i = 0; i < n->b; i++)
             if (nodes[x->lists.at[n->a + i]].nullable) return true;
         return false;
     case BOTH:
-        for (int32_t i = 0; i < n->b; ++i)
+        for (int32_t i = 0; i < n->b; i++)
             if (!nodes[x->lists.at[n->a + i]].nullable) return false;
         return true;
     case NOT: return !nodes[n->a].nullable;
     case REPEAT: return n->b == 0 || nodes[n->a].nullable;
-    case GUARD: case LONGEST: case FUTURE: return nodes[n->a].nullable;
-    case LEXER: case LEXED:
+    case GUARD:
+    case LONGEST:
+    case FUTURE: return nodes[n->a].nullable;
+    case LEXER:
+    case LEXED:
         for (int32_t i = 0; i < n->b; i += 2)
             if (eg_is_own(x->lists.at[n->a + i]) && nodes[x->lists.at[n->a + i + 1]].nullable) return true;
         return false;
@@ -164,16 +160,14 @@ static bool is_nullable(const eg_expressions *x, const eg_expression *n)
     }
 }
 
-static int count_bytes(const eg_bytes *set)
-{
+static int count_bytes(const eg_bytes *set) {
     int count = 0;
-    for (int i = 0; i < 4; ++i)
-        for (uint64_t rest = set->words[i]; rest; rest &= rest - 1) ++count;
+    for (int i = 0; i < 4; i++)
+        for (uint64_t rest = set->words[i]; rest; rest &= rest - 1) count++;
     return count;
 }
 
-static bool is_wide(const eg_expressions *x, const eg_expression *n, const eg_bytes *first)
-{
+static bool is_wide(const eg_expressions *x, const eg_expression *n, const eg_bytes *first) {
     const eg_expression *nodes = x->nodes.at;
     switch (n->kind) {
     case LITERAL: return false;
@@ -181,18 +175,19 @@ static bool is_wide(const eg_expressions *x, const eg_expression *n, const eg_by
     case CONCAT: return nodes[n->a].wide || (nodes[n->a].nullable && nodes[n->b].wide);
     case REPEAT:
         return n->c == 1 ? nodes[n->a].wide : count_bytes(&x->sets.at[nodes[n->a].first]) > WIDE_LOOP;
-    case GUARD: case LONGEST: return nodes[n->a].wide;
-    case LEXER: case LEXED: return true;
+    case GUARD:
+    case LONGEST: return nodes[n->a].wide;
+    case LEXER:
+    case LEXED: return true;
     case UNION:
-        for (int32_t i = 0; i < n->b; ++i)
+        for (int32_t i = 0; i < n->b; i++)
             if (nodes[x->lists.at[n->a + i]].wide) return true;
         return false;
     default: return count_bytes(first) > WIDE_LOOP;
     }
 }
 
-static void describe(eg_expressions *x, eg_expression *n)
-{
+static void describe(eg_expressions *x, eg_expression *n) {
     eg_bytes first;
     first_of(x, n, &first);
     n->first = eg_make_intern_set(x, &first);
@@ -207,7 +202,7 @@ static void describe(eg_expressions *x, eg_expression *n)
     if (n->kind == UNION || n->kind == BOTH) children = x->lists.at + n->a, count = n->b;
     else if (n->kind == CONCAT || n->kind == GUARD) count = 2;
     else if (n->kind == NOT || n->kind == REPEAT || n->kind == LONGEST || n->kind == FUTURE) count = 1;
-    for (int32_t i = 0; i < count; ++i) {
+    for (int32_t i = 0; i < count; i++) {
         const eg_expression *child = &x->nodes.at[children[i]];
         n->logical |= child->logical;
         n->guards |= child->guards && n->kind != FUTURE;
@@ -215,28 +210,25 @@ static void describe(eg_expressions *x, eg_expression *n)
     }
 }
 
-/* --- making expressions --------------------------------------------------------------------------------- */
+/* --- making expressions --- */
 
-static int compare_ids(const void *a, const void *b)
-{
+static int compare_ids(const void *a, const void *b) {
     const int32_t x = *(const int32_t *)a, y = *(const int32_t *)b;
     return (x > y) - (x < y);
 }
 
 /* Sort the members on the stack from `base` on, and drop doubles. */
-static void sort_members(eg_expressions *x, int32_t base)
-{
+static void sort_members(eg_expressions *x, int32_t base) {
     int32_t *m = x->scratch.at + base, count = x->scratch.count - base, kept = 0;
     int32_t sorted = 1;
-    while (sorted < count && m[sorted - 1] < m[sorted]) ++sorted;
+    while (sorted < count && m[sorted - 1] < m[sorted]) sorted++;
     if (sorted < count) eg_sort(m, count, sizeof *m, compare_ids);
-    for (int32_t i = 0; i < count; ++i)
+    for (int32_t i = 0; i < count; i++)
         if (!i || m[i] != m[i - 1]) m[kept++] = m[i];
     x->scratch.count = base + kept;
 }
 
-void eg_push_member(eg_expressions *x, int kind, int32_t e)
-{
+void eg_push_member(eg_expressions *x, int kind, int32_t e) {
     const eg_expression n = x->nodes.at[e];
     if (n.kind != kind) {
         EG_PUSH(x->pool, x->scratch, e);
@@ -248,19 +240,18 @@ void eg_push_member(eg_expressions *x, int kind, int32_t e)
 }
 
 /* All classes among the members become one; the empty string goes where another member has it. */
-static void merge_members(eg_expressions *x, int32_t base)
-{
+static void merge_members(eg_expressions *x, int32_t base) {
     eg_bytes all = {{0}};
     int32_t kept = base, classes = 0;
     bool nullable = false, epsilon = false;
-    for (int32_t i = base; i < x->scratch.count; ++i) {
+    for (int32_t i = base; i < x->scratch.count; i++) {
         const int32_t e = x->scratch.at[i];
         const eg_expression *n = &x->nodes.at[e];
         if (e == EG_EPSILON) {
             epsilon = true;
         } else if (n->kind == CLASS) {
             eg_bytes_unite(&all, &x->sets.at[n->a]);
-            ++classes;
+            classes++;
         } else {
             nullable |= n->nullable && !n->guarded;
             x->scratch.at[kept++] = e;
@@ -273,11 +264,10 @@ static void merge_members(eg_expressions *x, int32_t base)
 }
 
 /* The union of the members on the stack from `base` on, which are taken off. */
-int32_t eg_make_union(eg_expressions *x, int32_t base)
-{
+int32_t eg_make_union(eg_expressions *x, int32_t base) {
     sort_members(x, base);
     int32_t kept = base, out;
-    for (int32_t i = base; i < x->scratch.count; ++i) {
+    for (int32_t i = base; i < x->scratch.count; i++) {
         if (x->scratch.at[i] == EG_ANYTHING) {
             x->scratch.count = base;
             return EG_ANYTHING;
@@ -294,8 +284,7 @@ int32_t eg_make_union(eg_expressions *x, int32_t base)
     return out;
 }
 
-int32_t eg_union(eg_expressions *x, int32_t a, int32_t b)
-{
+int32_t eg_union(eg_expressions *x, int32_t a, int32_t b) {
     if (a == b || b == EG_EMPTY) return a;
     if (a == EG_EMPTY) return b;
     const int32_t base = x->scratch.count;
@@ -306,16 +295,14 @@ int32_t eg_union(eg_expressions *x, int32_t a, int32_t b)
 
 /* `e` where it is no union of guarded members; else the union of make(member, other) over its members. */
 static int32_t distribute(eg_expressions *x, int32_t e, int32_t other,
-                          int32_t (*make)(eg_expressions *, int32_t, int32_t))
-{
+                          int32_t (*make)(eg_expressions *, int32_t, int32_t)) {
     const eg_expression n = x->nodes.at[e];
     int32_t out = EG_EMPTY;
-    for (int32_t i = 0; i < n.b; ++i) out = eg_union(x, out, make(x, x->lists.at[n.a + i], other));
+    for (int32_t i = 0; i < n.b; i++) out = eg_union(x, out, make(x, x->lists.at[n.a + i], other));
     return out;
 }
 
-int32_t eg_make_concat(eg_expressions *x, int32_t a, int32_t b)
-{
+int32_t eg_make_concat(eg_expressions *x, int32_t a, int32_t b) {
     if (a == EG_EMPTY || b == EG_EMPTY) return EG_EMPTY;
     if (a == EG_EPSILON) return b;
     if (b == EG_EPSILON) return a;
@@ -328,18 +315,16 @@ int32_t eg_make_concat(eg_expressions *x, int32_t a, int32_t b)
     else if (a == EG_ANYTHING && x->nodes.at[b].kind == CONCAT && x->nodes.at[b].a == EG_ANYTHING) out = b;
     else if (b == EG_ANYTHING && n.nullable && !n.guards) out = b;
     else out = eg_make_intern(x, CONCAT, a, b, 0);
-    --x->depth;
+    x->depth--;
     return out;
 }
 
-static void check_excluded(eg_expressions *x, int32_t e)
-{
+static void check_excluded(eg_expressions *x, int32_t e) {
     if (x->nodes.at[e].guards)
         eg_fail(x->pool->fault, ES_GRAMMAR_UNSUPPORTED, "a look-ahead cannot stand in what is excluded");
 }
 
-int32_t eg_make_negation(eg_expressions *x, int32_t e)
-{
+int32_t eg_make_negation(eg_expressions *x, int32_t e) {
     if (e == EG_EMPTY) return EG_ANYTHING;
     if (e == EG_ANYTHING) return EG_EMPTY;
     check_excluded(x, e);
@@ -347,18 +332,18 @@ int32_t eg_make_negation(eg_expressions *x, int32_t e)
 }
 
 /* The intersection of the members on the stack from `base` on, which are taken off. */
-int32_t eg_make_both(eg_expressions *x, int32_t base)
-{
+int32_t eg_make_both(eg_expressions *x, int32_t base) {
     sort_members(x, base);
     int32_t kept = base, out = -1;
-    for (int32_t i = base; i < x->scratch.count && out < 0; ++i) {
+    for (int32_t i = base; i < x->scratch.count && out < 0; i++) {
         const int32_t e = x->scratch.at[i];
         const eg_expression n = x->nodes.at[e];
         if (e == EG_EMPTY) out = EG_EMPTY;
         else if (n.guarded && (n.kind == GUARD || n.kind == UNION)) {
             x->scratch.at[i] = EG_ANYTHING;
             const int32_t rest = eg_make_both(x, base);
-            return n.kind == GUARD ? eg_make_guard(x, eg_intersection(x, n.a, rest), n.b) : distribute(x, e, rest, eg_intersection);
+            return n.kind == GUARD ? eg_make_guard(x, eg_intersection(x, n.a, rest), n.b)
+                                   : distribute(x, e, rest, eg_intersection);
         } else if (e != EG_ANYTHING) x->scratch.at[kept++] = e;
     }
     if (out < 0) {
@@ -372,8 +357,7 @@ int32_t eg_make_both(eg_expressions *x, int32_t base)
     return out;
 }
 
-int32_t eg_intersection(eg_expressions *x, int32_t a, int32_t b)
-{
+int32_t eg_intersection(eg_expressions *x, int32_t a, int32_t b) {
     const int32_t base = x->scratch.count;
     eg_push_member(x, BOTH, a);
     eg_push_member(x, BOTH, b);
@@ -381,17 +365,16 @@ int32_t eg_intersection(eg_expressions *x, int32_t a, int32_t b)
 }
 
 /* What can be empty under a look-ahead only is written out as often as it has to come: each time asks. */
-static int32_t repeat_looks(eg_expressions *x, int32_t e, int32_t low, int32_t high)
-{
+static int32_t repeat_looks(eg_expressions *x, int32_t e, int32_t low, int32_t high) {
     if (low > MAX_LOOKS)
-        eg_fail(x->pool->fault, ES_GRAMMAR_UNSUPPORTED, "a look-ahead is repeated more than %d times", MAX_LOOKS);
+        eg_fail(x->pool->fault, ES_GRAMMAR_UNSUPPORTED, "a look-ahead is repeated more than %d times",
+                MAX_LOOKS);
     int32_t out = eg_make_repeat(x, e, 0, high < 0 ? -1 : high - low);
     while (low--) out = eg_make_concat(x, e, out);
     return out;
 }
 
-int32_t eg_make_repeat(eg_expressions *x, int32_t e, int32_t low, int32_t high)
-{
+int32_t eg_make_repeat(eg_expressions *x, int32_t e, int32_t low, int32_t high) {
     if (x->nodes.at[e].nullable) {
         if (low && x->nodes.at[e].guards) return repeat_looks(x, e, low, high);
         low = 0;
@@ -400,12 +383,12 @@ int32_t eg_make_repeat(eg_expressions *x, int32_t e, int32_t low, int32_t high)
     if (e == EG_EMPTY) return low ? EG_EMPTY : EG_EPSILON;
     if (low == 1 && high == 1) return e;
     const eg_expression n = x->nodes.at[e];
-    if (n.kind == REPEAT && n.b == 0 && n.c < 0) return low == 0 && high < 0 ? e : eg_make_intern(x, REPEAT, e, low, high);
+    if (n.kind == REPEAT && n.b == 0 && n.c < 0)
+        return low == 0 && high < 0 ? e : eg_make_intern(x, REPEAT, e, low, high);
     return eg_make_intern(x, REPEAT, e, low, high);
 }
 
-int32_t eg_make_guard(eg_expressions *x, int32_t e, int32_t forbidden)
-{
+int32_t eg_make_guard(eg_expressions *x, int32_t e, int32_t forbidden) {
     if (e == EG_EMPTY || x->nodes.at[forbidden].nullable) return EG_EMPTY;
     if (forbidden == EG_EMPTY) return e;
     check_excluded(x, forbidden);
@@ -414,38 +397,34 @@ int32_t eg_make_guard(eg_expressions *x, int32_t e, int32_t forbidden)
     return eg_make_intern(x, GUARD, e, forbidden, 0);
 }
 
-int32_t eg_make_future(eg_expressions *x, int32_t e)
-{
+int32_t eg_make_future(eg_expressions *x, int32_t e) {
     const eg_expression n = x->nodes.at[e];
     if (!n.guards) return eg_make_concat(x, e, EG_ANYTHING);
     int32_t out = EG_EMPTY, endings[EG_MAX_ENDINGS];
     if (eg_expression_endings(x, e, endings) && endings[0] == EG_EMPTY) return EG_ANYTHING;
     if (n.kind != UNION) return eg_make_intern(x, FUTURE, e, 0, 0);
-    for (int32_t i = 0; i < n.b; ++i) out = eg_union(x, out, eg_make_future(x, x->lists.at[n.a + i]));
+    for (int32_t i = 0; i < n.b; i++) out = eg_union(x, out, eg_make_future(x, x->lists.at[n.a + i]));
     return out;
 }
 
-int32_t eg_make_whole(eg_expressions *x, int32_t e)
-{
+int32_t eg_make_whole(eg_expressions *x, int32_t e) {
     return e == EG_EMPTY ? e : eg_make_intern(x, WHOLE, e, 0, 0);
 }
 
-int32_t eg_longest(eg_expressions *x, int32_t e)
-{
+int32_t eg_longest(eg_expressions *x, int32_t e) {
     if (e == EG_EMPTY) return e;
     if (x->nodes.at[e].guards)
         eg_fail(x->pool->fault, ES_GRAMMAR_UNSUPPORTED, "a look-ahead cannot stand in what is ignored");
     return eg_make_intern(x, LONGEST, e, 0, 0);
 }
 
-/* --- steps ------------------------------------------------------------------------------------------------ */
+/* --- steps --- */
 
 static int32_t derive(eg_expressions *x, int32_t e, int byte);
 
-static int32_t derive_list(eg_expressions *x, const eg_expression *n, int byte)
-{
+static int32_t derive_list(eg_expressions *x, const eg_expression *n, int byte) {
     const int32_t base = x->scratch.count;
-    for (int32_t i = 0; i < n->b; ++i) {
+    for (int32_t i = 0; i < n->b; i++) {
         const int32_t e = x->lists.at[n->a + i];
         if (n->kind == UNION && !eg_bytes_has(eg_first(x, e), byte)) continue;
         const int32_t next = derive(x, e, byte);
@@ -454,8 +433,7 @@ static int32_t derive_list(eg_expressions *x, const eg_expression *n, int byte)
     return n->kind == UNION ? eg_make_union(x, base) : eg_make_both(x, base);
 }
 
-static int32_t derive_repeat(eg_expressions *x, const eg_expression *n, int byte)
-{
+static int32_t derive_repeat(eg_expressions *x, const eg_expression *n, int byte) {
     const int32_t next = derive(x, n->a, byte);
     if (next == EG_EMPTY) return EG_EMPTY;
     const int32_t low = n->b > 0 ? n->b - 1 : 0, high = n->c < 0 ? -1 : n->c - 1;
@@ -463,8 +441,7 @@ static int32_t derive_repeat(eg_expressions *x, const eg_expression *n, int byte
 }
 
 /* The futures behind `byte` that `guard` lets pass. */
-static int32_t futures_beyond(eg_expressions *x, int32_t guard, int byte)
-{
+static int32_t futures_beyond(eg_expressions *x, int32_t guard, int byte) {
     if (guard == EG_EMPTY) return EG_ANYTHING;
     const int32_t forbidden = derive(x, guard, byte);
     if (x->nodes.at[forbidden].nullable) return EG_EMPTY;
@@ -472,18 +449,16 @@ static int32_t futures_beyond(eg_expressions *x, int32_t guard, int byte)
 }
 
 /* A match that was over before `byte` was one if its look-ahead lets what follows pass. */
-static int32_t derive_future(eg_expressions *x, const eg_expression *n, int byte)
-{
+static int32_t derive_future(eg_expressions *x, const eg_expression *n, int byte) {
     int32_t endings[EG_MAX_ENDINGS];
     int32_t out = eg_make_future(x, derive(x, n->a, byte));
     const int count = eg_expression_endings(x, n->a, endings);
-    for (int i = 0; i < count; ++i) out = eg_union(x, out, futures_beyond(x, endings[i], byte));
+    for (int i = 0; i < count; i++) out = eg_union(x, out, futures_beyond(x, endings[i], byte));
     return out;
 }
 
 /* What may follow `byte`; what is empty without showing it is left as it is. */
-static int32_t derive(eg_expressions *x, int32_t e, int byte)
-{
+static int32_t derive(eg_expressions *x, int32_t e, int byte) {
     const eg_expression n = x->nodes.at[e];
     if (!eg_bytes_has(&x->sets.at[n.first], byte)) return EG_EMPTY;
     int32_t out;
@@ -513,32 +488,30 @@ static int32_t derive(eg_expressions *x, int32_t e, int byte)
     }
     default: out = derive_list(x, &n, byte);
     }
-    --x->depth;
+    x->depth--;
     return out;
 }
 
-int32_t eg_expression_step(eg_expressions *x, int32_t e, int byte)
-{
+int32_t eg_expression_step(eg_expressions *x, int32_t e, int byte) {
     int32_t next = derive(x, e, byte);
     if (x->nodes.at[next].logical && eg_expression_is_empty(x, next)) next = EG_EMPTY;
     if (x->nodes.at[e].kind == LITERAL) return next;
     if (!x->nodes.at[e].steps) {
         int32_t *steps = eg_take(x->pool, 256 * sizeof *steps);
-        for (int i = 0; i < 256; ++i) steps[i] = eg_bytes_has(eg_first(x, e), i) ? -1 : EG_EMPTY;
+        for (int i = 0; i < 256; i++) steps[i] = eg_bytes_has(eg_first(x, e), i) ? -1 : EG_EMPTY;
         x->nodes.at[e].steps = steps;
     }
     x->nodes.at[e].steps[byte] = next;
     return next;
 }
 
-/* --- emptiness -------------------------------------------------------------------------------------------- */
+/* --- emptiness --- */
 
 enum { UNKNOWN, SOMETHING, NOTHING };
 
 /* Look among what can follow `e`, nearest first, for what is over. Whatever was seen on the way to
  * nothing is nothing too. */
-bool eg_expression_is_empty(eg_expressions *x, int32_t e)
-{
+bool eg_expression_is_empty(eg_expressions *x, int32_t e) {
     if (e == EG_EMPTY) return true;
     if (!x->nodes.at[e].logical || x->nodes.at[e].nullable) return false;
     if (x->nodes.at[e].emptiness) return x->nodes.at[e].emptiness == NOTHING;
@@ -547,9 +520,9 @@ bool eg_expression_is_empty(eg_expressions *x, int32_t e)
     eg_map_put(x->pool, &x->seen, eg_pair(e, 0), 1);
     EG_PUSH(x->pool, x->scratch, e);
     bool found = false;
-    for (int32_t i = base; i < x->scratch.count && !found; ++i) {
+    for (int32_t i = base; i < x->scratch.count && !found; i++) {
         const int32_t at = x->scratch.at[i];
-        for (int byte = 0; byte < 256 && !found; ++byte) {
+        for (int byte = 0; byte < 256 && !found; byte++) {
             if (!eg_bytes_has(eg_first(x, at), byte)) continue;
             const int32_t next = derive(x, at, byte);
             const eg_expression *n = &x->nodes.at[next];
@@ -565,15 +538,14 @@ bool eg_expression_is_empty(eg_expressions *x, int32_t e)
     }
     if (found) x->nodes.at[e].emptiness = SOMETHING;
     else
-        for (int32_t i = base; i < x->scratch.count; ++i) x->nodes.at[x->scratch.at[i]].emptiness = NOTHING;
+        for (int32_t i = base; i < x->scratch.count; i++) x->nodes.at[x->scratch.at[i]].emptiness = NOTHING;
     x->scratch.count = base;
     return !found;
 }
 
-/* --- opening and closing ------------------------------------------------------------------------------------- */
+/* --- opening and closing --- */
 
-void eg_expressions_open(eg_expressions *x, eg_pool *pool, int32_t longest_token)
-{
+void eg_expressions_open(eg_expressions *x, eg_pool *pool, int32_t longest_token) {
     memset(x, 0, sizeof *x);
     x->pool = pool;
     x->longest_token = longest_token;
@@ -582,17 +554,17 @@ void eg_expressions_open(eg_expressions *x, eg_pool *pool, int32_t longest_token
     const int32_t place = x->nodes.count;
     eg_bytes all;
     memset(&all, 0xff, sizeof all);
-    EG_PUSH(pool, x->nodes, (eg_expression){0});  /* EG_ANYTHING comes before what it repeats */
+    EG_PUSH(pool, x->nodes, (eg_expression){0}); /* EG_ANYTHING comes before what it repeats */
     const int32_t any = eg_make_intern(x, CLASS, eg_make_intern_set(x, &all), 0, 0);
-    eg_expression anything = {.kind = REPEAT, .a = any, .b = 0, .c = -1, .bounded = place, .loose = place, .idle = UINT64_MAX};
+    eg_expression anything = {
+        .kind = REPEAT, .a = any, .b = 0, .c = -1, .bounded = place, .loose = place, .idle = UINT64_MAX};
     describe(x, &anything);
     x->nodes.at[place] = anything;
     const int32_t key[4] = {REPEAT, any, 0, -1};
     eg_set_add(pool, &x->by_content, eg_hash_ints(key, 4, 1), place);
 }
 
-void eg_expressions_close(eg_expressions *x)
-{
+void eg_expressions_close(eg_expressions *x) {
     eg_pool *pool = x->pool;
     EG_FREE(pool, x->nodes);
     EG_FREE(pool, x->sets);

@@ -29,30 +29,26 @@ enum { EG_KEYWORD = 1, EG_IGNORED = 2, EG_CLOSED = 4, EG_ENTRY_BITS = 3, EG_TAKE
 
 enum { EG_EMPTY = 0, EG_EPSILON = 1, EG_ANYTHING = 2 };
 
-typedef struct eg_bytes {  /* a set of bytes */
+typedef struct eg_bytes { /* a set of bytes */
     uint64_t words[4];
 } eg_bytes;
 
-static inline bool eg_bytes_has(const eg_bytes *set, int byte)
-{
+static inline bool eg_bytes_has(const eg_bytes *set, int byte) {
     return set->words[byte >> 6] >> (byte & 63) & 1;
 }
 
-static inline bool eg_bytes_meet(const eg_bytes *a, const eg_bytes *b)
-{
+static inline bool eg_bytes_meet(const eg_bytes *a, const eg_bytes *b) {
     return (a->words[0] & b->words[0]) | (a->words[1] & b->words[1]) | (a->words[2] & b->words[2]) |
            (a->words[3] & b->words[3]);
 }
 
 /* The set as 64 bits, a byte being that of its last six bits: sets that have a byte in common have a bit in common. */
-static inline uint64_t eg_bytes_fold(const eg_bytes *set)
-{
+static inline uint64_t eg_bytes_fold(const eg_bytes *set) {
     return set->words[0] | set->words[1] | set->words[2] | set->words[3];
 }
 
-static inline void eg_bytes_unite(eg_bytes *into, const eg_bytes *more)
-{
-    for (int i = 0; i < 4; ++i) into->words[i] |= more->words[i];
+static inline void eg_bytes_unite(eg_bytes *into, const eg_bytes *more) {
+    for (int i = 0; i < 4; i++) into->words[i] |= more->words[i];
 }
 
 typedef struct eg_expression {
@@ -69,7 +65,7 @@ typedef struct eg_expression {
     int32_t *steps;    /* [256] what follows each byte, -1: not known yet; NULL: none is known */
     int32_t bounded;   /* eg_expression_bounded of it for the longest token, -1: not known yet */
     int32_t loose;     /* eg_expression_loose of it, -1: not known yet */
-    int32_t size;      /* how many expressions it can become, itself too; INT32_MAX: many, 0: not known yet */
+    int32_t size;      /* how many derivatives it has, itself included; INT32_MAX: many, 0: not known yet */
     uint64_t idle;     /* eg_expression_idle of it, UINT64_MAX: not known yet */
 } eg_expression;
 
@@ -106,27 +102,21 @@ int32_t eg_expressions_read(eg_expressions *x, const int32_t *code, int64_t leng
 /* What may follow `byte` after `e`; EG_EMPTY if nothing can. */
 int32_t eg_expression_step(eg_expressions *x, int32_t e, int byte);
 
-static inline const eg_expression *eg_node(const eg_expressions *x, int32_t e)
-{
-    return &x->nodes.at[e];
-}
+static inline const eg_expression *eg_node(const eg_expressions *x, int32_t e) { return &x->nodes.at[e]; }
 
-static inline const eg_bytes *eg_first(const eg_expressions *x, int32_t e)
-{
+static inline const eg_bytes *eg_first(const eg_expressions *x, int32_t e) {
     return &x->sets.at[x->nodes.at[e].first];
 }
 
 /* eg_expression_step, known ones at once. */
-static inline int32_t eg_step(eg_expressions *x, int32_t e, int byte)
-{
+static inline int32_t eg_step(eg_expressions *x, int32_t e, int byte) {
     const eg_expression *node = eg_node(x, e);
     if (node->steps && node->steps[byte] >= 0) return node->steps[byte];
     return eg_bytes_has(&x->sets.at[node->first], byte) ? eg_expression_step(x, e, byte) : EG_EMPTY;
 }
 
 /* The guard behind `byte`; -1 where the guard forbids it. */
-static inline int32_t eg_guard_step(eg_expressions *x, int32_t guard, int byte)
-{
+static inline int32_t eg_guard_step(eg_expressions *x, int32_t guard, int byte) {
     if (guard == EG_EMPTY) return guard;
     const int32_t next = eg_step(x, guard, byte);
     return eg_node(x, next)->nullable ? -1 : next;
@@ -142,7 +132,7 @@ int32_t eg_lexer(eg_expressions *x, const int32_t *pairs, int32_t count);
 
 enum { EG_MAX_ENDINGS = 16, EG_MAX_READINGS = 64 };
 
-typedef struct eg_reading {  /* a way in which a lexer is over: an entry, and the guard of what follows */
+typedef struct eg_reading { /* a way in which a lexer is over: an entry, and the guard of what follows */
     int32_t entry, guard;
 } eg_reading;
 
@@ -176,10 +166,7 @@ int32_t eg_expression_loose(eg_expressions *x, int32_t e);
 uint64_t eg_expression_idle(eg_expressions *x, int32_t e);
 
 /* Let eg_expression_loose of `e` be `e` from now on. */
-static inline void eg_expression_forget_loose(eg_expressions *x, int32_t e)
-{
-    x->nodes.at[e].loose = e;
-}
+static inline void eg_expression_forget_loose(eg_expressions *x, int32_t e) { x->nodes.at[e].loose = e; }
 
 /* Where `e` is something repeated at least some times, and then one byte that does not begin it: the same
  * repeated any number of times. `e` itself where it is not. */

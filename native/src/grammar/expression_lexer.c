@@ -6,29 +6,23 @@
  */
 #include "grammar/expression_make.h"
 
-/* --- guards -------------------------------------------------------------------------------------------------- */
+/* --- guards --- */
 
 /* The texts of `e` that are not empty. */
-static int32_t nonempty(eg_expressions *x, int32_t e)
-{
+static int32_t nonempty(eg_expressions *x, int32_t e) {
     if (!x->nodes.at[e].nullable) return e;
     return eg_intersection(x, e, eg_make_concat(x, x->nodes.at[EG_ANYTHING].a, EG_ANYTHING));
 }
 
 /* The futures in which `e` matches some beginning that is not empty. */
-static int32_t longer(eg_expressions *x, int32_t e)
-{
-    return eg_make_future(x, nonempty(x, e));
-}
+static int32_t longer(eg_expressions *x, int32_t e) { return eg_make_future(x, nonempty(x, e)); }
 
 /* The futures that `guard` forbids. */
-static int32_t forbidden(eg_expressions *x, int32_t guard)
-{
+static int32_t forbidden(eg_expressions *x, int32_t guard) {
     return x->nodes.at[guard].kind == WHOLE ? x->nodes.at[guard].a : longer(x, guard);
 }
 
-int32_t eg_guard_join(eg_expressions *x, int32_t a, int32_t b)
-{
+int32_t eg_guard_join(eg_expressions *x, int32_t a, int32_t b) {
     if (a == b || b == EG_EMPTY) return a;
     if (a == EG_EMPTY) return b;
     if (x->nodes.at[a].kind != WHOLE && x->nodes.at[b].kind != WHOLE) return eg_union(x, a, b);
@@ -36,19 +30,17 @@ int32_t eg_guard_join(eg_expressions *x, int32_t a, int32_t b)
     return eg_make_whole(x, eg_union(x, first, forbidden(x, b)));
 }
 
-bool eg_guard_bars_end(const eg_expressions *x, int32_t guard)
-{
+bool eg_guard_bars_end(const eg_expressions *x, int32_t guard) {
     return x->nodes.at[guard].kind == WHOLE && x->nodes.at[x->nodes.at[guard].a].nullable;
 }
 
-/* --- what can still be read ----------------------------------------------------------------------------------- */
+/* --- what can still be read --- */
 
 /* Whether `e` can be read to its end, by more than nothing, in a future that `guard` lets pass. */
-static bool possible(eg_expressions *x, int32_t e, int32_t guard)
-{
+static bool possible(eg_expressions *x, int32_t e, int32_t guard) {
     const eg_bytes first = *eg_first(x, e);
     bool any = false;
-    for (int byte = 0; byte < 256; ++byte) {
+    for (int byte = 0; byte < 256; byte++) {
         if (!eg_bytes_has(&first, byte) || eg_step(x, e, byte) == EG_EMPTY) continue;
         if (eg_guard_step(x, guard, byte) == EG_EMPTY) return true;
         any = true;
@@ -60,14 +52,13 @@ static bool possible(eg_expressions *x, int32_t e, int32_t guard)
 
 /* Whether anything can be read of the entry that lies at `own` on `scratch`, with its keywords from
  * `begin` on. */
-static bool entry_possible(eg_expressions *x, int32_t begin, int32_t own, int32_t guard)
-{
+static bool entry_possible(eg_expressions *x, int32_t begin, int32_t own, int32_t guard) {
     const int32_t *pairs = x->scratch.at;
     bool closed = false;
     for (int32_t i = begin; i <= own; i += 2) closed |= (pairs[i] & EG_CLOSED) != 0;
     if (!closed) return possible(x, pairs[own + 1], guard);
     const int32_t e = pairs[own + 1];
-    int32_t before = EG_EMPTY;  /* what is read as a keyword tried earlier */
+    int32_t before = EG_EMPTY; /* what is read as a keyword tried earlier */
     for (int32_t i = begin; i <= own; i += 2) {
         const int32_t entry = x->scratch.at[i], text = x->scratch.at[i + 1];
         if (!(entry & EG_CLOSED)) {
@@ -81,13 +72,13 @@ static bool entry_possible(eg_expressions *x, int32_t begin, int32_t own, int32_
 
 /* Whether any entry of `scratch` from `base` to `end` can be read under `guard`; ignored ones do not count
  * where `shown`. */
-static bool any_possible(eg_expressions *x, int32_t base, int32_t end, int32_t guard, bool shown)
-{
+static bool any_possible(eg_expressions *x, int32_t base, int32_t end, int32_t guard, bool shown) {
     int32_t begin = base;
     for (int32_t i = base; i < end; i += 2) {
         const int32_t entry = x->scratch.at[i], left = x->scratch.at[i + 1];
         if (entry != EG_TAKEN && entry & EG_KEYWORD) continue;
-        if (entry != EG_TAKEN && !(shown && entry & EG_IGNORED) && entry_possible(x, begin, i, guard)) return true;
+        if (entry != EG_TAKEN && !(shown && entry & EG_IGNORED) && entry_possible(x, begin, i, guard))
+            return true;
         if (entry == EG_TAKEN || !x->nodes.at[left].guards) guard = eg_guard_join(x, guard, left);
         begin = i + 2;
     }
@@ -95,8 +86,7 @@ static bool any_possible(eg_expressions *x, int32_t base, int32_t end, int32_t g
 }
 
 /* any_possible of the lexer `e`. */
-static bool lexer_possible(eg_expressions *x, int32_t e, int32_t guard, bool shown)
-{
+static bool lexer_possible(eg_expressions *x, int32_t e, int32_t guard, bool shown) {
     const eg_expression n = x->nodes.at[e];
     if (n.kind != LEXER) return false;
     const int32_t base = x->scratch.count;
@@ -108,8 +98,7 @@ static bool lexer_possible(eg_expressions *x, int32_t e, int32_t guard, bool sho
     return out;
 }
 
-bool eg_lexer_lives(eg_expressions *x, int32_t e, int32_t guard)
-{
+bool eg_lexer_lives(eg_expressions *x, int32_t e, int32_t guard) {
     if (guard == EG_EMPTY || x->nodes.at[e].kind != LEXER) return x->nodes.at[e].kind == LEXER;
     const uint64_t key = eg_pair(e, guard);
     const int32_t known = eg_map_get(&x->lives, key, -1);
@@ -119,37 +108,30 @@ bool eg_lexer_lives(eg_expressions *x, int32_t e, int32_t guard)
     return out;
 }
 
-bool eg_lexer_begins(eg_expressions *x, int32_t e)
-{
-    return lexer_possible(x, e, EG_EMPTY, true);
-}
+bool eg_lexer_begins(eg_expressions *x, int32_t e) { return lexer_possible(x, e, EG_EMPTY, true); }
 
-/* --- making and stepping lexers --------------------------------------------------------------------------------- */
+/* --- making and stepping lexers --- */
 
-int32_t eg_make_lexer(eg_expressions *x, int32_t base)
-{
+int32_t eg_make_lexer(eg_expressions *x, int32_t base) {
     const int32_t count = x->scratch.count - base;
     bool nullable = false;
     for (int32_t i = base; i < x->scratch.count && !nullable; i += 2)
         nullable = eg_is_own(x->scratch.at[i]) && x->nodes.at[x->scratch.at[i + 1]].nullable;
     const bool lives = any_possible(x, base, base + count, EG_EMPTY, false);
     int32_t out = EG_EMPTY;
-    if (lives || nullable)
-        out = eg_make_intern_list(x, lives ? LEXER : LEXED, x->scratch.at + base, count);
+    if (lives || nullable) out = eg_make_intern_list(x, lives ? LEXER : LEXED, x->scratch.at + base, count);
     x->scratch.count = base;
     return out;
 }
 
-static void push_pair(eg_expressions *x, int32_t entry, int32_t e)
-{
+static void push_pair(eg_expressions *x, int32_t entry, int32_t e) {
     EG_PUSH(x->pool, x->scratch, entry);
     EG_PUSH(x->pool, x->scratch, e);
 }
 
-int32_t eg_lexer(eg_expressions *x, const int32_t *pairs, int32_t count)
-{
+int32_t eg_lexer(eg_expressions *x, const int32_t *pairs, int32_t count) {
     const int32_t base = x->scratch.count;
-    int32_t kept = base;  /* entries from here on are keywords whose terminal is still to come */
+    int32_t kept = base; /* entries from here on are keywords whose terminal is still to come */
     for (int32_t i = 0; i < 2 * count; i += 2) {
         const int32_t e = pairs[i + 1];
         push_pair(x, pairs[i], e);
@@ -164,8 +146,7 @@ int32_t eg_lexer(eg_expressions *x, const int32_t *pairs, int32_t count)
 
 /* Push what is left of EG_TAKEN behind a byte. What is left of the entry before may say the same already,
  * and two of them in a row are one. */
-static void push_taken(eg_expressions *x, int32_t base, int32_t guard)
-{
+static void push_taken(eg_expressions *x, int32_t base, int32_t guard) {
     const int32_t last = x->scratch.count - 2;
     if (guard == EG_EMPTY) return;
     if (last >= base && x->scratch.at[last] == EG_TAKEN) {
@@ -181,8 +162,7 @@ static void push_taken(eg_expressions *x, int32_t base, int32_t guard)
 
 /* Entries that are over are dropped, with keywords whose terminal is; what comes behind a terminal that
  * has won; and what comes behind all that can be read. */
-int32_t eg_make_lexer_step(eg_expressions *x, const eg_expression *n, int byte)
-{
+int32_t eg_make_lexer_step(eg_expressions *x, const eg_expression *n, int byte) {
     const int32_t base = x->scratch.count;
     int32_t begin = base;  /* entries from here on are keywords whose terminal is still to come */
     int32_t kept = base;   /* entries up to here are kept */
@@ -212,10 +192,9 @@ int32_t eg_make_lexer_step(eg_expressions *x, const eg_expression *n, int byte)
     return eg_make_lexer(x, base);
 }
 
-/* --- how a lexer is over ------------------------------------------------------------------------------------------ */
+/* --- how a lexer is over --- */
 
-static int add_reading(eg_expressions *x, eg_reading *out, int count, eg_reading reading)
-{
+static int add_reading(eg_expressions *x, eg_reading *out, int count, eg_reading reading) {
     if (reading.entry & EG_CLOSED) return count;
     if (count == EG_MAX_READINGS)
         eg_fail(x->pool->fault, ES_GRAMMAR_LIMIT, "a text can be read in more than %d ways at once", count);
@@ -224,20 +203,18 @@ static int add_reading(eg_expressions *x, eg_reading *out, int count, eg_reading
 }
 
 /* Add the ways in which `left`, which looks ahead, is over: `reading` holds the guard without its own. */
-static int add_readings(eg_expressions *x, eg_reading *out, int count, eg_reading reading, int32_t left)
-{
+static int add_readings(eg_expressions *x, eg_reading *out, int count, eg_reading reading, int32_t left) {
     int32_t endings[EG_MAX_ENDINGS];
     const int ways = eg_expression_endings(x, left, endings);
     const int32_t guard = eg_guard_join(x, reading.guard, eg_make_whole(x, longer(x, left)));
-    for (int i = 0; i < ways; ++i) {
+    for (int i = 0; i < ways; i++) {
         reading.guard = eg_guard_join(x, guard, endings[i]);
         count = add_reading(x, out, count, reading);
     }
     return count;
 }
 
-static int lexer_readings(eg_expressions *x, const eg_expression n, eg_reading *out)
-{
+static int lexer_readings(eg_expressions *x, const eg_expression n, eg_reading *out) {
     int32_t guard = EG_EMPTY, keyword = -1;
     int count = 0;
     for (int32_t i = 0; i < n.b; i += 2) {
@@ -258,12 +235,11 @@ static int lexer_readings(eg_expressions *x, const eg_expression n, eg_reading *
     return count;
 }
 
-int eg_expression_readings(eg_expressions *x, int32_t e, eg_reading *out)
-{
+int eg_expression_readings(eg_expressions *x, int32_t e, eg_reading *out) {
     const eg_expression n = x->nodes.at[e];
     if (n.kind == LEXER || n.kind == LEXED) return lexer_readings(x, n, out);
     int32_t endings[EG_MAX_ENDINGS];
     const int count = eg_expression_endings(x, e, endings);
-    for (int i = 0; i < count; ++i) out[i] = (eg_reading){-1, endings[i]};
+    for (int i = 0; i < count; i++) out[i] = (eg_reading){-1, endings[i]};
     return count;
 }

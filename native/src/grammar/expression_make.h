@@ -5,7 +5,22 @@
 #include "engine_sampler_grammar.h"
 #include "grammar/expression.h"
 
-enum { LITERAL, CLASS, CONCAT, UNION, BOTH, NOT, REPEAT, GUARD, AUTOMATON, LONGEST, LEXER, LEXED, FUTURE, WHOLE };
+enum {
+    LITERAL,
+    CLASS,
+    CONCAT,
+    UNION,
+    BOTH,
+    NOT,
+    REPEAT,
+    GUARD,
+    AUTOMATON,
+    LONGEST,
+    LEXER,
+    LEXED,
+    FUTURE,
+    WHOLE
+};
 
 /* Operands, by kind:
  *   LITERAL    a: where in `text`, b: length (2 or more; one byte is a CLASS, none EG_EPSILON)
@@ -21,7 +36,7 @@ enum { LITERAL, CLASS, CONCAT, UNION, BOTH, NOT, REPEAT, GUARD, AUTOMATON, LONGE
  *   FUTURE, WHOLE  a
  */
 
-enum { WIDE_CLASS = 32, WIDE_LOOP = 2 };  /* bytes */
+enum { WIDE_CLASS = 32, WIDE_LOOP = 2 }; /* bytes */
 enum { MAX_DEPTH = 4000, MAX_AUTOMATON_STATES = 1 << 16, MAX_LOOKS = 64, LONG = 12 };
 
 /* Count a level of recursion and a step of work; the caller takes the level off again. */
@@ -57,9 +72,6 @@ int32_t eg_make_lexer_step(eg_expressions *x, const eg_expression *n, int byte);
 int32_t eg_make_lexer(eg_expressions *x, int32_t base);
 
 /* Whether an entry of a lexer is neither a keyword nor EG_TAKEN. */
-static inline bool eg_is_own(int32_t entry)
-{
-    return entry != EG_TAKEN && !(entry & EG_KEYWORD);
-}
+static inline bool eg_is_own(int32_t entry) { return entry != EG_TAKEN && !(entry & EG_KEYWORD); }
 
 #endif

@@ -8,22 +8,22 @@ enum {
 };
 
 /* How many expressions `e` can become, itself too; INT32_MAX where they are many. */
-static int32_t size_of(eg_expressions *x, int32_t e)
-{
+static int32_t size_of(eg_expressions *x, int32_t e) {
     if (x->nodes.at[e].size) return x->nodes.at[e].size;
     const int32_t base = x->scratch.count;
     int64_t steps = 0;
     EG_PUSH(x->pool, x->scratch, e);
-    for (int32_t i = base; i < x->scratch.count && x->scratch.count - base <= MAX_SIZE; ++i) {
+    for (int32_t i = base; i < x->scratch.count && x->scratch.count - base <= MAX_SIZE; i++) {
         const int32_t at = x->scratch.at[i];
         const eg_bytes first = *eg_first(x, at);
         int32_t before = EG_EMPTY;
-        for (int byte = 0; byte < 256 && x->scratch.count - base <= MAX_SIZE; ++byte) {
+        for (int byte = 0; byte < 256 && x->scratch.count - base <= MAX_SIZE; byte++) {
             if (!eg_bytes_has(&first, byte)) continue;
             const int32_t next = eg_step(x, at, byte);
-            ++steps;
+            steps++;
             int32_t k = base;
-            while (next != before && next != EG_EMPTY && k < x->scratch.count && x->scratch.at[k] != next) ++k;
+            while (next != before && next != EG_EMPTY && k < x->scratch.count && x->scratch.at[k] != next)
+                k++;
             if (k == x->scratch.count) EG_PUSH(x->pool, x->scratch, next);
             before = next;
         }
@@ -36,11 +36,10 @@ static int32_t size_of(eg_expressions *x, int32_t e)
 
 /* The intersection `n` where what is repeated at most more than `most` times is repeated any number of times;
  * the least of those numbers goes to `least`. */
-static int32_t without_counts(eg_expressions *x, const eg_expression *n, int32_t most, int32_t *least)
-{
+static int32_t without_counts(eg_expressions *x, const eg_expression *n, int32_t most, int32_t *least) {
     const int32_t base = x->scratch.count;
     *least = INT32_MAX;
-    for (int32_t i = 0; i < n->b; ++i) {
+    for (int32_t i = 0; i < n->b; i++) {
         int32_t member = x->lists.at[n->a + i];
         const eg_expression m = x->nodes.at[member];
         if (m.kind == REPEAT && m.c > most) {
@@ -54,8 +53,7 @@ static int32_t without_counts(eg_expressions *x, const eg_expression *n, int32_t
 
 /* eg_expression_bounded of an intersection `e`. Where a count is dropped, what may follow a text can still be
  * ended in fewer bytes than there are expressions that follow, so without ever reaching the count. */
-static int32_t bounded_both(eg_expressions *x, int32_t e, int32_t bytes)
-{
+static int32_t bounded_both(eg_expressions *x, int32_t e, int32_t bytes) {
     const eg_expression n = x->nodes.at[e];
     int32_t least;
     if (n.guards) return e;
@@ -63,8 +61,7 @@ static int32_t bounded_both(eg_expressions *x, int32_t e, int32_t bytes)
     return open != e && size_of(x, open) <= least - bytes ? open : e;
 }
 
-int32_t eg_expression_bounded(eg_expressions *x, int32_t e, int32_t bytes)
-{
+int32_t eg_expression_bounded(eg_expressions *x, int32_t e, int32_t bytes) {
     const eg_expression n = x->nodes.at[e];
     if (n.bounded >= 0 && bytes >= x->longest_token) return n.bounded;
     const int32_t most = bytes + 1;
@@ -76,7 +73,7 @@ int32_t eg_expression_bounded(eg_expressions *x, int32_t e, int32_t bytes)
         out = head == n.a ? e : eg_make_concat(x, head, n.b);
     } else if (n.kind == UNION) {
         const int32_t base = x->scratch.count;
-        for (int32_t i = 0; i < n.b; ++i) {
+        for (int32_t i = 0; i < n.b; i++) {
             const int32_t member = eg_expression_bounded(x, x->lists.at[n.a + i], bytes);
             eg_push_member(x, UNION, member);
         }
@@ -89,10 +86,9 @@ int32_t eg_expression_bounded(eg_expressions *x, int32_t e, int32_t bytes)
 }
 
 /* The intersection `n` without its complements. */
-static int32_t without_complements(eg_expressions *x, const eg_expression *n)
-{
+static int32_t without_complements(eg_expressions *x, const eg_expression *n) {
     const int32_t base = x->scratch.count;
-    for (int32_t i = 0; i < n->b; ++i) {
+    for (int32_t i = 0; i < n->b; i++) {
         const int32_t member = x->lists.at[n->a + i];
         if (x->nodes.at[member].kind != NOT) EG_PUSH(x->pool, x->scratch, member);
     }
@@ -100,8 +96,7 @@ static int32_t without_complements(eg_expressions *x, const eg_expression *n)
 }
 
 /* The lexer `n` of a parser that could take all that it tries. */
-static int32_t without_closed(eg_expressions *x, const eg_expression *n)
-{
+static int32_t without_closed(eg_expressions *x, const eg_expression *n) {
     const int32_t base = x->scratch.count;
     for (int32_t i = 0; i < n->b; i += 2) {
         const int32_t entry = x->lists.at[n->a + i], left = x->lists.at[n->a + i + 1];
@@ -111,8 +106,7 @@ static int32_t without_closed(eg_expressions *x, const eg_expression *n)
     return eg_make_lexer(x, base);
 }
 
-int32_t eg_expression_loose(eg_expressions *x, int32_t e)
-{
+int32_t eg_expression_loose(eg_expressions *x, int32_t e) {
     const eg_expression n = x->nodes.at[e];
     if (n.loose >= 0) return n.loose;
     int32_t out = e;
@@ -133,8 +127,7 @@ int32_t eg_expression_loose(eg_expressions *x, int32_t e)
     return out;
 }
 
-int32_t eg_expression_open(eg_expressions *x, int32_t e)
-{
+int32_t eg_expression_open(eg_expressions *x, int32_t e) {
     const eg_expression n = x->nodes.at[e];
     if (n.kind != CONCAT || x->nodes.at[n.b].kind != CLASS || x->nodes.at[n.a].kind != REPEAT) return e;
     const eg_expression r = x->nodes.at[n.a];
@@ -143,8 +136,8 @@ int32_t eg_expression_open(eg_expressions *x, int32_t e)
 }
 
 /* The bytes with which what is tried by `whole`, and not alike by `n`, begins: both in the same order. */
-static eg_bytes lexers_differing(const eg_expressions *x, const eg_expression *n, const eg_expression *whole)
-{
+static eg_bytes lexers_differing(const eg_expressions *x, const eg_expression *n,
+                                 const eg_expression *whole) {
     const int32_t *tried = x->lists.at + n->a, *all = x->lists.at + whole->a;
     eg_bytes out = {{0}};
     int32_t i = 0;
@@ -160,8 +153,7 @@ static eg_bytes lexers_differing(const eg_expressions *x, const eg_expression *n
     return out;
 }
 
-eg_bytes eg_expression_differing(eg_expressions *x, int32_t e, int32_t whole)
-{
+eg_bytes eg_expression_differing(eg_expressions *x, int32_t e, int32_t whole) {
     const eg_expression n = x->nodes.at[e], w = x->nodes.at[whole];
     eg_bytes out = {{0}};
     if (e == whole) return out;
@@ -169,7 +161,7 @@ eg_bytes eg_expression_differing(eg_expressions *x, int32_t e, int32_t whole)
         out = eg_expression_differing(x, n.a, w.a);
         if (x->nodes.at[n.a].nullable != x->nodes.at[w.a].nullable) eg_bytes_unite(&out, eg_first(x, n.b));
     } else if (n.kind == BOTH && without_complements(x, &n) == whole) {
-        for (int32_t i = 0; i < n.b; ++i) {
+        for (int32_t i = 0; i < n.b; i++) {
             const eg_expression *member = eg_node(x, x->lists.at[n.a + i]);
             if (member->kind == NOT) eg_bytes_unite(&out, eg_first(x, member->a));
         }
@@ -182,10 +174,9 @@ eg_bytes eg_expression_differing(eg_expressions *x, int32_t e, int32_t whole)
 }
 
 /* Whether all that `at` becomes behind the rest of a character is `home`. */
-static bool comes_home(eg_expressions *x, int32_t home, int32_t at, eg_within within, int *steps)
-{
+static bool comes_home(eg_expressions *x, int32_t home, int32_t at, eg_within within, int *steps) {
     int32_t before = EG_EMPTY;
-    for (int byte = within.low; byte <= within.high; ++byte) {
+    for (int byte = within.low; byte <= within.high; byte++) {
         const int32_t next = eg_step(x, at, byte);
         if (next == EG_EMPTY || --*steps < 0) return false;
         if (within.left == 1 && next != home) return false;
@@ -196,18 +187,18 @@ static bool comes_home(eg_expressions *x, int32_t home, int32_t at, eg_within wi
     return true;
 }
 
-uint64_t eg_expression_idle(eg_expressions *x, int32_t e)
-{
+uint64_t eg_expression_idle(eg_expressions *x, int32_t e) {
     if (x->nodes.at[e].idle != UINT64_MAX) return x->nodes.at[e].idle;
     uint64_t all = 0, busy = EG_BROKEN | EG_WITHIN;
-    for (int byte = 0; byte < 256; ++byte) {
+    for (int byte = 0; byte < 256; byte++) {
         eg_within within = {0};
         const uint64_t class = eg_class_of(byte, &within);
         all |= class;
         if (busy & class) continue;
         int steps = IDLE_STEPS;
         const int32_t next = eg_step(x, e, byte);
-        const bool idle = within.left ? next != EG_EMPTY && comes_home(x, e, next, within, &steps) : next == e;
+        const bool idle = within.left ? next != EG_EMPTY && comes_home(x, e, next, within, &steps)
+                                      : next == e;
         eg_work(x->pool->fault, 1 + IDLE_STEPS - steps);
         if (!idle) busy |= class;
     }
@@ -215,31 +206,29 @@ uint64_t eg_expression_idle(eg_expressions *x, int32_t e)
 }
 
 /* Add a guard to `count` others; one that lets all pass stands for all of them. */
-static int add_ending(eg_expressions *x, int32_t *out, int count, int32_t guard)
-{
+static int add_ending(eg_expressions *x, int32_t *out, int count, int32_t guard) {
     if (guard == EG_EMPTY) return out[0] = guard, 1;
-    for (int i = 0; i < count; ++i)
+    for (int i = 0; i < count; i++)
         if (out[i] == guard || out[i] == EG_EMPTY) return count;
     if (count == EG_MAX_ENDINGS)
-        eg_fail(x->pool->fault, ES_GRAMMAR_LIMIT, "a terminal ends under more than %d look-aheads at once", count);
+        eg_fail(x->pool->fault, ES_GRAMMAR_LIMIT, "a terminal ends under more than %d look-aheads at once",
+                count);
     out[count] = guard;
     return count + 1;
 }
 
 /* What ends with one of `out` and with `e` at the same place. */
-static int join_endings(eg_expressions *x, int32_t *out, int count, int32_t e)
-{
+static int join_endings(eg_expressions *x, int32_t *out, int count, int32_t e) {
     int32_t more[EG_MAX_ENDINGS], before[EG_MAX_ENDINGS];
     const int other = eg_expression_endings(x, e, more), have = count;
     eg_copy(before, out, (size_t)have * sizeof *before);
     count = 0;
-    for (int i = 0; i < have; ++i)
-        for (int k = 0; k < other; ++k) count = add_ending(x, out, count, eg_union(x, before[i], more[k]));
+    for (int i = 0; i < have; i++)
+        for (int k = 0; k < other; k++) count = add_ending(x, out, count, eg_union(x, before[i], more[k]));
     return count;
 }
 
-int eg_expression_endings(eg_expressions *x, int32_t e, int32_t *out)
-{
+int eg_expression_endings(eg_expressions *x, int32_t e, int32_t *out) {
     const eg_expression n = x->nodes.at[e];
     if (!n.nullable) return 0;
     out[0] = n.kind == LONGEST ? n.a : EG_EMPTY;
@@ -254,7 +243,7 @@ int eg_expression_endings(eg_expressions *x, int32_t e, int32_t *out)
         count = join_endings(x, out, count, n.b);
     } else {
         if (n.kind == UNION) count = 0;
-        for (int32_t i = 0; i < n.b; ++i) {
+        for (int32_t i = 0; i < n.b; i++) {
             const int32_t member = x->lists.at[n.a + i];
             if (n.kind == BOTH) {
                 count = join_endings(x, out, count, member);
@@ -262,10 +251,9 @@ int eg_expression_endings(eg_expressions *x, int32_t e, int32_t *out)
             }
             int32_t some[EG_MAX_ENDINGS];
             const int more = eg_expression_endings(x, member, some);
-            for (int k = 0; k < more; ++k) count = add_ending(x, out, count, some[k]);
+            for (int k = 0; k < more; k++) count = add_ending(x, out, count, some[k]);
         }
     }
-    --x->depth;
+    x->depth--;
     return count;
 }
-

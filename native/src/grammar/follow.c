@@ -5,11 +5,10 @@
 
 enum {
     SMALL = 48,   /* nodes of a trie that is walked rather than summed up */
-    MENDED = 2000 /* nodes at which an expression is compared with a looser one before it is walked itself */
+    MENDED = 2000 /* nodes at which an expression is compared with a looser one before it is walked */
 };
 
-static void add_own(eg_masks *m, eg_out *out, int32_t node)
-{
+static void add_own(eg_masks *m, eg_out *out, int32_t node) {
     const eg_tries *t = &eg_vocabulary_of(m)->tries;
     eg_out_add(m, out, t->tokens.at + t->first_token.at[node], t->own.at[node]);
 }
@@ -17,14 +16,13 @@ static void add_own(eg_masks *m, eg_out *out, int32_t node)
 /* Whether `terminal`, where it begins anew at exits of `g`, has the same left there as the first one would
  * have had: it then allows the same, and is over at the same places, but the first. The bytes of those
  * exits are put in `again`. */
-static bool is_again(eg_masks *m, const eg_group *g, int32_t terminal, eg_bytes *again)
-{
+static bool is_again(eg_masks *m, const eg_group *g, int32_t terminal, eg_bytes *again) {
     eg_expressions *x = &eg_vocabulary_of(m)->expressions;
     const int32_t begin = m->states.rows.rules->terminals[terminal].expression;
     bool any = false;
     memset(again, 0, sizeof *again);
     if (begin < 0) return false;
-    for (int32_t i = 0; i < g->byte_count; ++i) {
+    for (int32_t i = 0; i < g->byte_count; i++) {
         if (g->bytes[i].after == EG_EMPTY) continue;
         const int32_t next = eg_step(x, begin, g->bytes[i].byte);
         if (next == EG_EMPTY) continue;
@@ -37,54 +35,50 @@ static bool is_again(eg_masks *m, const eg_group *g, int32_t terminal, eg_bytes 
 
 /* Add what the threads on the stack from `base` on, which are taken off, allow behind the exits of one
  * byte and there. */
-static void add_exits(eg_masks *m, eg_out *out, const eg_group *g, int32_t byte, int32_t rank, int32_t base)
-{
+static void add_exits(eg_masks *m, eg_out *out, const eg_group *g, int32_t byte, int32_t rank, int32_t base) {
     const int32_t root = eg_group_root(eg_vocabulary_of(m), g, byte, rank);
     add_own(m, out, root);
     eg_follow(m, out, base, root);
 }
 
 /* The rank of the exits of a place: it is the same for all. */
-static int32_t rank_of_place(const eg_group *g, int32_t place)
-{
+static int32_t rank_of_place(const eg_group *g, int32_t place) {
     const int32_t count = g->byte_count ? g->bytes[g->byte_count - 1].end : 0;
-    for (int32_t i = 0; i < count; ++i)
+    for (int32_t i = 0; i < count; i++)
         if (g->exits[i].place == place) return g->exits[i].rank;
     return 0;
 }
 
 /* Add what may follow a terminal where it cannot go on: the threads from `base` on begin there. */
-static void add_dead_exits(eg_masks *m, eg_out *out, const eg_group *g, int32_t rank, int32_t base)
-{
+static void add_dead_exits(eg_masks *m, eg_out *out, const eg_group *g, int32_t rank, int32_t base) {
     eg_states *s = &m->states;
     const int32_t end = s->work.count;
-    for (int32_t i = -1; i < g->crowd_count; ++i) {
+    for (int32_t i = -1; i < g->crowd_count; i++) {
         if (i >= 0 && rank && rank_of_place(g, g->crowds[i]) < rank) continue;
-        for (int32_t k = base; k < end; ++k) EG_PUSH(s->rows.pool, s->work, s->work.at[k]);
+        for (int32_t k = base; k < end; k++) EG_PUSH(s->rows.pool, s->work, s->work.at[k]);
         eg_follow(m, out, end, i < 0 ? eg_group_dead_root(eg_vocabulary_of(m), g, rank) : g->crowds[i]);
     }
 }
 
 /* Push what the thread becomes behind `byte`, but for the terminals that begin `again`. */
-static void step_but(eg_masks *m, eg_thread thread, int byte, const int32_t *again, int32_t count)
-{
+static void step_but(eg_masks *m, eg_thread thread, int byte, const int32_t *again, int32_t count) {
     eg_states *s = &m->states;
     if (!count || thread.terminal != EG_ANY) {
         eg_thread_step(s, thread, byte);
         return;
     }
     const int32_t core = s->rows.rows.at[thread.row].core;
-    for (int32_t i = 0; i < s->rows.cores.at[core].expected_count; ++i) {
+    for (int32_t i = 0; i < s->rows.cores.at[core].expected_count; i++) {
         const int32_t terminal = s->rows.cores.at[core].expected[i];
         bool left = false;
-        for (int32_t k = 0; k < count; ++k) left |= again[k] == terminal;
+        for (int32_t k = 0; k < count; k++) left |= again[k] == terminal;
         if (!left) eg_thread_read(s, thread.row, terminal, EG_EMPTY, byte);
     }
 }
 
 enum { AGAIN = 8, TURNS = 64 };
 
-typedef struct eg_turn {  /* a row whose terminals begin at the exits of this rank or more */
+typedef struct eg_turn { /* a row whose terminals begin at the exits of this rank or more */
     int32_t row, rank;
 } eg_turn;
 
@@ -94,10 +88,9 @@ typedef struct eg_turns {
 } eg_turns;
 
 /* Note that `next` follows where the terminals of `turn` begin again; false if there is no room. */
-static bool note_turn(eg_turns *turns, const eg_turn turn, int32_t next)
-{
+static bool note_turn(eg_turns *turns, const eg_turn turn, int32_t next) {
     if (next < 0) return true;
-    for (int32_t i = 0; i < turns->count; ++i)
+    for (int32_t i = 0; i < turns->count; i++)
         if (turns->at[i].row == next && turns->at[i].rank <= turn.rank + 1) return true;
     if (turns->count == TURNS || turn.rank + 1 >= EG_MAX_RANK) return false;
     turns->at[turns->count++] = (eg_turn){next, turn.rank + 1};
@@ -105,17 +98,16 @@ static bool note_turn(eg_turns *turns, const eg_turn turn, int32_t next)
 }
 
 /* Find the terminals of the turn's row that begin `again` at exits of `g`, and note what follows them. */
-static int32_t find_again(eg_masks *m, eg_group *g, const eg_turn turn, eg_turns *turns, int32_t *again)
-{
+static int32_t find_again(eg_masks *m, eg_group *g, const eg_turn turn, eg_turns *turns, int32_t *again) {
     eg_rows *r = &m->states.rows;
     const int32_t core = r->rows.at[turn.row].core;
     int32_t count = 0;
-    for (int32_t i = 0; i < r->cores.at[core].expected_count && count < AGAIN; ++i) {
+    for (int32_t i = 0; i < r->cores.at[core].expected_count && count < AGAIN; i++) {
         const int32_t terminal = r->cores.at[core].expected[i];
         eg_bytes bytes;
         if (!is_again(m, g, terminal, &bytes)) continue;
         const bool same = g->ranked && !memcmp(&bytes, &g->again, sizeof bytes);
-        if (!same && turns->count > 1) continue;  /* turns under way count by other ranks */
+        if (!same && turns->count > 1) continue; /* turns under way count by other ranks */
         if (!same) eg_group_rank(eg_vocabulary_of(m), g, &bytes);
         if (note_turn(turns, turn, eg_row_advance(r, turn.row, terminal))) again[count++] = terminal;
     }
@@ -123,13 +115,12 @@ static int32_t find_again(eg_masks *m, eg_group *g, const eg_turn turn, eg_turns
 }
 
 /* Add the tokens of `g` behind which its terminal is over for good, where it has begun often enough. */
-static void add_finals(eg_masks *m, eg_out *out, const eg_group *g, int32_t rank)
-{
+static void add_finals(eg_masks *m, eg_out *out, const eg_group *g, int32_t rank) {
     const eg_tries *t = &eg_vocabulary_of(m)->tries;
-    for (int32_t i = 0; i < g->final_count; ++i) {
+    for (int32_t i = 0; i < g->final_count; i++) {
         int32_t have = 0;
-        for (int32_t k = 0; rank && k < g->byte_count; ++k)
-            for (int32_t n = g->bytes[k].begin; n < g->bytes[k].end; ++n)
+        for (int32_t k = 0; rank && k < g->byte_count; k++)
+            for (int32_t n = g->bytes[k].begin; n < g->bytes[k].end; n++)
                 if (g->exits[n].child == g->final_befores[i])
                     have = g->exits[n].rank + eg_bytes_has(&g->again, t->byte.at[g->exits[n].child]);
         if (have >= rank) eg_out_add(m, out, &g->finals[i], 1);
@@ -137,8 +128,7 @@ static void add_finals(eg_masks *m, eg_out *out, const eg_group *g, int32_t rank
 }
 
 /* Add what may follow in `turn` at the exits of `g`; further turns are noted. */
-static void add_turn(eg_masks *m, eg_out *out, eg_group *g, const eg_turn turn, eg_turns *turns)
-{
+static void add_turn(eg_masks *m, eg_out *out, eg_group *g, const eg_turn turn, eg_turns *turns) {
     eg_states *s = &m->states;
     const int32_t base = s->work.count;
     eg_thread_begin(s, turn.row, g->guard);
@@ -150,55 +140,52 @@ static void add_turn(eg_masks *m, eg_out *out, eg_group *g, const eg_turn turn, 
         add_finals(m, out, g, turn.rank);
         add_dead_exits(m, out, g, turn.rank, base);
     }
-    for (int32_t i = 0; i < g->byte_count && end > base; ++i) {
+    for (int32_t i = 0; i < g->byte_count && end > base; i++) {
         if (g->bytes[i].after == EG_EMPTY || (turn.rank && g->bytes[i].rank < turn.rank)) continue;
         const int byte = g->bytes[i].byte;
         const bool left = count && eg_bytes_has(&g->again, byte);
-        for (int32_t k = base; k < end; ++k) step_but(m, s->work.at[k], byte, again, left ? count : 0);
+        for (int32_t k = base; k < end; k++) step_but(m, s->work.at[k], byte, again, left ? count : 0);
         if (s->work.count > end) add_exits(m, out, g, i, turn.rank, end);
     }
     s->work.count = base;
 }
 
 /* Add what may follow a terminal that was over at the exits of `g`: the row is the one behind it. */
-static void add_group(eg_masks *m, eg_out *out, int32_t row, eg_group *g)
-{
+static void add_group(eg_masks *m, eg_out *out, int32_t row, eg_group *g) {
     eg_turns turns = {{{row, 0}}, 1};
-    for (int32_t i = 0; i < turns.count; ++i) add_turn(m, out, g, turns.at[i], &turns);
+    for (int32_t i = 0; i < turns.count; i++) add_turn(m, out, g, turns.at[i], &turns);
 }
 
 static void add_terminal(eg_masks *m, eg_out *out, int32_t row, int32_t terminal, int32_t e, int32_t node);
 
 /* Take tokens out of `out`. */
-static void remove_tokens(eg_masks *m, eg_out *out, const int32_t *tokens, int32_t count)
-{
+static void remove_tokens(eg_masks *m, eg_out *out, const int32_t *tokens, int32_t count) {
     eg_set_bits(m->marks, tokens, count);
     eg_clear_bits(m->marks, out->removed.at, out->removed.count);
-    for (int32_t i = 0; i < count && out->bits; ++i)
-        if (eg_has_bit(out->bits, tokens[i]) && eg_has_bit(m->marks, tokens[i])) EG_PUSH(eg_pool_of(m), out->removed, tokens[i]);
+    for (int32_t i = 0; i < count && out->bits; i++)
+        if (eg_has_bit(out->bits, tokens[i]) && eg_has_bit(m->marks, tokens[i]))
+            EG_PUSH(eg_pool_of(m), out->removed, tokens[i]);
     eg_set_bits(m->marks, tokens, count);
     int32_t kept = 0;
-    for (int32_t i = 0; i < out->tokens.count; ++i)
+    for (int32_t i = 0; i < out->tokens.count; i++)
         if (!eg_has_bit(m->marks, out->tokens.at[i])) out->tokens.at[kept++] = out->tokens.at[i];
     out->tokens.count = kept;
     eg_clear_bits(m->marks, tokens, count);
 }
 
 /* Take the tokens at and below `node` out of `out`. */
-static void remove_below(eg_masks *m, eg_out *out, int32_t node)
-{
+static void remove_below(eg_masks *m, eg_out *out, int32_t node) {
     const eg_tries *t = &eg_vocabulary_of(m)->tries;
     const int32_t begin = t->first_token.at[node], end = t->first_token.at[t->end.at[node]];
     remove_tokens(m, out, t->tokens.at + begin, end - begin);
 }
 
 /* Note in `wrong` the tokens at and below `node` that end before `e` does, which is left there. */
-static void note_within(eg_masks *m, int32_t node, int32_t e)
-{
+static void note_within(eg_masks *m, int32_t node, int32_t e) {
     es_vocabulary *v = eg_vocabulary_of(m);
     const eg_tries *t = &v->tries;
     if (eg_node(&v->expressions, e)->over) return;
-    for (int32_t i = 0; i < t->own.at[node]; ++i)
+    for (int32_t i = 0; i < t->own.at[node]; i++)
         EG_PUSH(eg_pool_of(m), m->wrong, t->tokens.at[t->first_token.at[node] + i]);
     for (int32_t c = node + 1; c < t->end.at[node]; c = t->end.at[c]) {
         const int32_t next = eg_step(&v->expressions, e, t->byte.at[c]);
@@ -207,16 +194,15 @@ static void note_within(eg_masks *m, int32_t node, int32_t e)
 }
 
 /* Make the tokens at and below the node path[depth] anew, which `thread` comes to along the path. */
-static void add_along(eg_masks *m, eg_out *out, const eg_thread *thread, const int32_t *path, int32_t depth)
-{
+static void add_along(eg_masks *m, eg_out *out, const eg_thread *thread, const int32_t *path, int32_t depth) {
     eg_states *s = &m->states;
     const eg_tries *t = &eg_vocabulary_of(m)->tries;
     const int32_t base = s->work.count;
     EG_PUSH(s->rows.pool, s->work, *thread);
     int32_t begin = base;
-    for (int32_t i = 0; i <= depth; ++i) {
+    for (int32_t i = 0; i <= depth; i++) {
         const int32_t end = s->work.count;
-        for (int32_t k = begin; k < end; ++k) eg_thread_step(s, s->work.at[k], t->byte.at[path[i]]);
+        for (int32_t k = begin; k < end; k++) eg_thread_step(s, s->work.at[k], t->byte.at[path[i]]);
         begin = end;
     }
     eg_threads_sort(s, begin);
@@ -231,19 +217,19 @@ static void add_along(eg_masks *m, eg_out *out, const eg_thread *thread, const i
  * there anew. `path` holds the nodes from below the first one on. Those that a lexer's parser cannot take
  * are noted in `wrong`. */
 static void mend(eg_masks *m, eg_out *out, const eg_thread *thread, int32_t node, int32_t e, int32_t whole,
-                 int32_t *path, int32_t depth)
-{
+                 int32_t *path, int32_t depth) {
     es_vocabulary *v = eg_vocabulary_of(m);
     eg_expressions *x = &v->expressions;
     const eg_tries *t = &v->tries;
     const eg_bytes differing = eg_expression_differing(x, e, whole);
     for (int32_t c = node + 1; c < t->end.at[node] && m->mending >= 0; c = t->end.at[c]) {
         if (!eg_bytes_has(&differing, t->byte.at[c])) continue;
-        --m->mending;
+        m->mending--;
         const int32_t inner = eg_step(x, e, t->byte.at[c]), outer = eg_step(x, whole, t->byte.at[c]);
         eg_work(&v->fault, 2);
         if (inner == outer || outer == EG_EMPTY) continue;
-        if (thread->terminal == EG_LEXER && inner == EG_EMPTY) {  /* where the outer is over, the parser took nothing */
+        /* Where the outer expression has ended, the parser accepts nothing. */
+        if (thread->terminal == EG_LEXER && inner == EG_EMPTY) {
             note_within(m, c, outer);
             continue;
         }
@@ -265,8 +251,7 @@ static void mend(eg_masks *m, eg_out *out, const eg_thread *thread, int32_t node
 /* Add what may follow `e` by way of `whole`, which matches more. Where the two differ in too many places, it is
  * not done, and not tried again. */
 static bool add_mended(eg_masks *m, eg_out *out, int32_t row, int32_t terminal, int32_t e, int32_t whole,
-                       int32_t node)
-{
+                       int32_t node) {
     eg_out *aside = eg_out_take(m);
     if (!aside) return false;
     add_terminal(m, aside, row, terminal, whole, node);
@@ -282,32 +267,33 @@ static bool add_mended(eg_masks *m, eg_out *out, int32_t row, int32_t terminal, 
     m->wrong.count = base;
     if (!mended) {
         eg_expression_forget_loose(&eg_vocabulary_of(m)->expressions, e);
-        --m->depth;
+        m->depth--;
         return false;
     }
     if (aside->bits) eg_out_add_bits(m, out, aside->bits, aside->removed.at, aside->removed.count);
     if (aside->bits && out->bits == aside->own) eg_out_unshare(m, out);
     eg_out_add(m, out, aside->tokens.at, aside->tokens.count);
-    --m->depth;
+    m->depth--;
     return true;
 }
 
 /* Add the tokens below `node` that a terminal allows of which `e` is left. */
-static void add_terminal(eg_masks *m, eg_out *out, int32_t row, int32_t terminal, int32_t e, int32_t node)
-{
+static void add_terminal(eg_masks *m, eg_out *out, int32_t row, int32_t terminal, int32_t e, int32_t node) {
     es_vocabulary *v = eg_vocabulary_of(m);
     e = eg_expression_bounded(&v->expressions, e, v->longest);
     const int32_t whole = eg_expression_loose(&v->expressions, e);
-    const bool apart = whole != e && (terminal != EG_LEXER || !node);  /* elsewhere a token may lie at two nodes */
+    /* Below the root a token of a lexer may belong to two nodes. */
+    const bool apart = whole != e && (terminal != EG_LEXER || !node);
     if (apart && add_mended(m, out, row, terminal, e, whole, node)) return;
     const int32_t number = eg_summary_of(v, e, node);
     const eg_summary summary = v->summaries->list.at[number];
     if (summary.bits) eg_out_add_bits(m, out, summary.bits, NULL, 0);
     else eg_out_add(m, out, summary.tokens, summary.count);
-    for (int32_t i = 0; i < summary.group_count; ++i) {
+    for (int32_t i = 0; i < summary.group_count; i++) {
         eg_group *g = &summary.groups[i];
         eg_rows *r = &m->states.rows;
-        const int32_t next = terminal == EG_LEXER ? eg_row_behind(r, row, g->entry) : eg_row_advance(r, row, terminal);
+        const int32_t next = terminal == EG_LEXER ? eg_row_behind(r, row, g->entry)
+                                                  : eg_row_advance(r, row, terminal);
         if (next >= 0) add_group(m, out, next, g);
     }
 }
@@ -315,8 +301,7 @@ static void add_terminal(eg_masks *m, eg_out *out, int32_t row, int32_t terminal
 /* Add by summaries what a thread allows below `node`, which has many nodes below it; what is not wide is
  * pushed. It is walked together with others, so that what several readings of a text come to is looked
  * at once. */
-static void add_thread(eg_masks *m, eg_out *out, eg_thread thread, int32_t node)
-{
+static void add_thread(eg_masks *m, eg_out *out, eg_thread thread, int32_t node) {
     eg_states *s = &m->states;
     eg_rows *r = &s->rows;
     const eg_expressions *x = &eg_vocabulary_of(m)->expressions;
@@ -328,8 +313,7 @@ static void add_thread(eg_masks *m, eg_out *out, eg_thread thread, int32_t node)
     if (thread.terminal != EG_ANY) {
         if (thread.guard == EG_EMPTY && eg_node(x, thread.expression)->wide)
             add_terminal(m, out, thread.row, thread.terminal, thread.expression, node);
-        else
-            EG_PUSH(r->pool, s->work, thread);
+        else EG_PUSH(r->pool, s->work, thread);
         return;
     }
     const int32_t core = r->rows.at[thread.row].core;
@@ -337,34 +321,34 @@ static void add_thread(eg_masks *m, eg_out *out, eg_thread thread, int32_t node)
     const bool guarded = eg_bytes_meet(&r->cores.at[core].first, eg_first(x, thread.guard));
     if (!guarded && eg_bytes_fold(&r->cores.at[core].narrow) & next)
         EG_PUSH(r->pool, s->work, (eg_thread){thread.row, EG_NARROW, -1, EG_EMPTY});
-    for (int32_t i = 0; i < r->cores.at[core].expected_count; ++i) {
+    for (int32_t i = 0; i < r->cores.at[core].expected_count; i++) {
         const int32_t terminal = r->cores.at[core].expected[i];
         const int32_t e = r->rules->terminals[terminal].expression;
         if (e <= EG_EMPTY || !(eg_bytes_fold(eg_first(x, e)) & next)) continue;
         const bool apart = guarded && eg_bytes_meet(eg_first(x, e), eg_first(x, thread.guard));
         if (!apart && eg_node(x, e)->wide) add_terminal(m, out, thread.row, terminal, e, node);
-        else if (guarded) EG_PUSH(r->pool, s->work, (eg_thread){thread.row, terminal, e, apart ? thread.guard : EG_EMPTY});
+        else if (guarded)
+            EG_PUSH(r->pool, s->work, (eg_thread){thread.row, terminal, e, apart ? thread.guard : EG_EMPTY});
     }
 }
 
 /* The bytes with which any thread on the stack from `base` on can go on. */
-static eg_bytes bytes_of(const eg_masks *m, int32_t base)
-{
+static eg_bytes bytes_of(const eg_masks *m, int32_t base) {
     const eg_states *s = &m->states;
     eg_bytes out = {{0}};
-    for (int32_t i = base; i < s->work.count; ++i) {
+    for (int32_t i = base; i < s->work.count; i++) {
         const eg_thread *t = &s->work.at[i];
         const eg_core *core = eg_core_of(&s->rows, t->row);
         eg_bytes_unite(&out, t->expression >= 0 ? eg_first(&eg_vocabulary_of(m)->expressions, t->expression)
-                             : t->terminal == EG_ANY ? &core->first : &core->narrow);
+                             : t->terminal == EG_ANY ? &core->first
+                                                     : &core->narrow);
     }
     return out;
 }
 
 /* Whether any of the threads on the stack from `base` to `end` becomes anything at `node`. What that is is left
  * on the stack, as far as it can go on to a child of the node. */
-static bool step_to(eg_masks *m, int32_t base, int32_t end, int32_t node)
-{
+static bool step_to(eg_masks *m, int32_t base, int32_t end, int32_t node) {
     eg_states *s = &m->states;
     const eg_tries *t = &eg_vocabulary_of(m)->tries;
     const int byte = t->byte.at[node];
@@ -372,17 +356,16 @@ static bool step_to(eg_masks *m, int32_t base, int32_t end, int32_t node)
     s->picky = true;
     s->wanted = t->next.at[node];
     s->left_out = false;
-    for (int32_t i = base; i < end && !(leaf && s->left_out); ++i) eg_thread_step(s, s->work.at[i], byte);
+    for (int32_t i = base; i < end && !(leaf && s->left_out); i++) eg_thread_step(s, s->work.at[i], byte);
     s->picky = false;
     return s->left_out || s->work.count > end;
 }
 
 /* Behind `node` all is as it was before: so it is behind more of the same byte, as long as the same can come next
  * there, or nothing. Returns the last such node. */
-static int32_t pass_run(eg_masks *m, eg_out *out, int32_t node)
-{
+static int32_t pass_run(eg_masks *m, eg_out *out, int32_t node) {
     const eg_tries *t = &eg_vocabulary_of(m)->tries;
-    for (;; ++node) {
+    for (;; node++) {
         const int32_t child = node + 1, end = t->end.at[node];
         if (end == child || t->end.at[child] != end || t->byte.at[child] != t->byte.at[node]) return node;
         if (t->next.at[child] && t->next.at[child] != t->next.at[node]) return node;
@@ -391,8 +374,7 @@ static int32_t pass_run(eg_masks *m, eg_out *out, int32_t node)
 }
 
 /* Add what the threads on the stack from `base` to `end` allow at and below `node`. */
-static void add_child(eg_masks *m, eg_out *out, int32_t base, int32_t end, int32_t node)
-{
+static void add_child(eg_masks *m, eg_out *out, int32_t base, int32_t end, int32_t node) {
     eg_states *s = &m->states;
     if (!step_to(m, base, end, node)) return;
     add_own(m, out, node);
@@ -404,8 +386,7 @@ static void add_child(eg_masks *m, eg_out *out, int32_t base, int32_t end, int32
     eg_follow(m, out, end, node);
 }
 
-void eg_follow(eg_masks *m, eg_out *out, int32_t base, int32_t node)
-{
+void eg_follow(eg_masks *m, eg_out *out, int32_t base, int32_t node) {
     eg_states *s = &m->states;
     const es_vocabulary *v = eg_vocabulary_of(m);
     const eg_tries *t = &v->tries;
@@ -413,12 +394,12 @@ void eg_follow(eg_masks *m, eg_out *out, int32_t base, int32_t node)
     m->tired |= --m->patience < 0;
     if (t->end.at[node] - node > SMALL && !m->tired) {
         begin = s->work.count;
-        for (int32_t i = base; i < begin; ++i) add_thread(m, out, s->work.at[i], node);
+        for (int32_t i = base; i < begin; i++) add_thread(m, out, s->work.at[i], node);
     }
     const int32_t end = s->work.count;
     const eg_bytes bytes = bytes_of(m, begin);
     if (!node)
-        for (int i = 0; i < 4; ++i)
+        for (int i = 0; i < 4; i++)
             for (uint64_t rest = bytes.words[i]; rest && end > begin && !m->tired; rest &= rest - 1) {
                 const int32_t child = v->root_children[64 * i + __builtin_ctzll(rest)];
                 if (child) add_child(m, out, begin, end, child);
@@ -429,8 +410,7 @@ void eg_follow(eg_masks *m, eg_out *out, int32_t base, int32_t node)
     s->work.count = base;
 }
 
-void eg_follow_plainly(eg_masks *m, eg_out *out, int32_t state)
-{
+void eg_follow_plainly(eg_masks *m, eg_out *out, int32_t state) {
     eg_states *s = &m->states;
     es_vocabulary *v = eg_vocabulary_of(m);
     const eg_tries *t = &v->tries;
@@ -446,15 +426,14 @@ void eg_follow_plainly(eg_masks *m, eg_out *out, int32_t state)
         }
         add_own(m, out, i);
         path[depth] = next;
-        ++i;
+        i++;
     }
 }
 
-void eg_follow_special(eg_masks *m, eg_out *out, eg_thread thread)
-{
+void eg_follow_special(eg_masks *m, eg_out *out, eg_thread thread) {
     const eg_rows *r = &m->states.rows;
     const eg_core *core = eg_core_of(r, thread.row);
-    for (int32_t i = 0; i < core->expected_count && core->special; ++i) {
+    for (int32_t i = 0; i < core->expected_count && core->special; i++) {
         const int32_t terminal = core->expected[i];
         const int32_t begin = r->rules->special_starts[terminal];
         if (r->rules->terminals[terminal].expression >= 0) continue;

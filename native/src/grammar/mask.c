@@ -10,18 +10,16 @@ enum {
     PATIENCE = 100000  /* nodes that are walked before a mask is made byte by byte */
 };
 
-/* --- sets of tokens ------------------------------------------------------------------------------------------ */
+/* --- sets of tokens --- */
 
-void eg_out_add(eg_masks *m, eg_out *out, const int32_t *tokens, int32_t count)
-{
+void eg_out_add(eg_masks *m, eg_out *out, const int32_t *tokens, int32_t count) {
     if (!count) return;
     EG_RESERVE(eg_pool_of(m), out->tokens, count);
     eg_copy(out->tokens.at + out->tokens.count, tokens, (size_t)count * sizeof *tokens);
     out->tokens.count += count;
 }
 
-void eg_out_unshare(eg_masks *m, eg_out *out)
-{
+void eg_out_unshare(eg_masks *m, eg_out *out) {
     const size_t size = (size_t)eg_vocabulary_of(m)->words * sizeof *out->own;
     if (!out->own) out->own = eg_take(eg_pool_of(m), size);
     if (!out->bits) memset(out->own, 0, size);
@@ -31,8 +29,7 @@ void eg_out_unshare(eg_masks *m, eg_out *out)
     out->bits = out->own;
 }
 
-void eg_out_add_bits(eg_masks *m, eg_out *out, const uint32_t *bits, const int32_t *removed, int32_t count)
-{
+void eg_out_add_bits(eg_masks *m, eg_out *out, const uint32_t *bits, const int32_t *removed, int32_t count) {
     if (!out->bits) {
         out->bits = bits;
         EG_RESERVE(eg_pool_of(m), out->removed, count);
@@ -43,12 +40,11 @@ void eg_out_add_bits(eg_masks *m, eg_out *out, const uint32_t *bits, const int32
     if (out->bits == bits && !out->removed.count) return;
     eg_out_unshare(m, out);
     eg_set_bits(m->marks, removed, count);
-    for (int32_t i = 0; i < eg_vocabulary_of(m)->words; ++i) out->own[i] |= bits[i] & ~m->marks[i];
+    for (int32_t i = 0; i < eg_vocabulary_of(m)->words; i++) out->own[i] |= bits[i] & ~m->marks[i];
     eg_clear_bits(m->marks, removed, count);
 }
 
-eg_out *eg_out_take(eg_masks *m)
-{
+eg_out *eg_out_take(eg_masks *m) {
     if (m->depth == EG_OUTS) return NULL;
     eg_out *out = &m->outs[m->depth++];
     out->bits = NULL;
@@ -56,20 +52,18 @@ eg_out *eg_out_take(eg_masks *m)
     return out;
 }
 
-/* --- masks ---------------------------------------------------------------------------------------------------- */
+/* --- masks --- */
 
-static int32_t *keep_tokens(eg_pool *pool, const int32_t *tokens, int32_t count)
-{
+static int32_t *keep_tokens(eg_pool *pool, const int32_t *tokens, int32_t count) {
     int32_t *out = eg_take(pool, (size_t)count * sizeof *out);
     eg_copy(out, tokens, (size_t)count * sizeof *out);
     return out;
 }
 
 /* Keep each token once. */
-static void sort_out(eg_masks *m, eg_out *out)
-{
+static void sort_out(eg_masks *m, eg_out *out) {
     int32_t kept = 0;
-    for (int32_t i = 0; i < out->tokens.count; ++i) {
+    for (int32_t i = 0; i < out->tokens.count; i++) {
         const int32_t token = out->tokens.at[i];
         if (eg_has_bit(m->marks, token)) continue;
         eg_set_bit(m->marks, token);
@@ -79,8 +73,7 @@ static void sort_out(eg_masks *m, eg_out *out)
     out->tokens.count = kept;
 }
 
-static int32_t keep_mask(eg_masks *m, eg_out *out, int32_t state)
-{
+static int32_t keep_mask(eg_masks *m, eg_out *out, int32_t state) {
     eg_pool *pool = eg_pool_of(m);
     const size_t size = (size_t)eg_vocabulary_of(m)->words * sizeof *out->own;
     sort_out(m, out);
@@ -103,13 +96,12 @@ static int32_t keep_mask(eg_masks *m, eg_out *out, int32_t state)
 }
 
 /* The tokens that begin with the bytes of `node` and go on from `state`. */
-static eg_out *find_tokens(eg_masks *m, int32_t state, int32_t node)
-{
+static eg_out *find_tokens(eg_masks *m, int32_t state, int32_t node) {
     eg_states *s = &m->states;
     m->depth = m->wrong.count = 0;
     eg_states_reset(s);
     eg_out *out = eg_out_take(m);
-    for (int32_t i = 0; i < s->states.at[state].count; ++i)
+    for (int32_t i = 0; i < s->states.at[state].count; i++)
         EG_PUSH(s->rows.pool, s->work, s->states.at[state].threads[i]);
     m->patience = PATIENCE;
     m->tired = false;
@@ -117,17 +109,15 @@ static eg_out *find_tokens(eg_masks *m, int32_t state, int32_t node)
     return out;
 }
 
-bool eg_mask_any_below(eg_masks *m, int32_t state, int32_t node)
-{
+bool eg_mask_any_below(eg_masks *m, int32_t state, int32_t node) {
     eg_out *out = find_tokens(m, state, node);
     uint32_t any = out->tokens.count > 0;
     if (out->bits) eg_out_unshare(m, out);
-    for (int32_t i = 0; i < eg_vocabulary_of(m)->words && out->bits; ++i) any |= out->bits[i];
+    for (int32_t i = 0; i < eg_vocabulary_of(m)->words && out->bits; i++) any |= out->bits[i];
     return any;
 }
 
-int32_t eg_mask_of(eg_masks *m, int32_t state)
-{
+int32_t eg_mask_of(eg_masks *m, int32_t state) {
     const int32_t known = eg_map_get(&m->by_state, eg_pair(state, 0), -1);
     if (known >= 0) return known;
     const eg_states *s = &m->states;
@@ -138,14 +128,14 @@ int32_t eg_mask_of(eg_masks *m, int32_t state)
         out = eg_out_take(m);
         eg_follow_plainly(m, out, state);
     }
-    for (int32_t i = 0; i < s->states.at[state].count; ++i)
-        if (eg_thread_stops(s, &s->states.at[state].threads[i])) eg_follow_special(m, out, s->states.at[state].threads[i]);
+    for (int32_t i = 0; i < s->states.at[state].count; i++)
+        if (eg_thread_stops(s, &s->states.at[state].threads[i]))
+            eg_follow_special(m, out, s->states.at[state].threads[i]);
     if (state == EG_OVER || s->states.at[state].accepting) eg_out_add(m, out, v->eos, v->eos_count);
     return keep_mask(m, out, state);
 }
 
-void eg_mask_write(const eg_masks *m, int32_t number, uint32_t *bits, int64_t words)
-{
+void eg_mask_write(const eg_masks *m, int32_t number, uint32_t *bits, int64_t words) {
     const eg_mask *mask = &m->list.at[number];
     const int64_t known = eg_vocabulary_of(m)->words;
     if (mask->bits) {
@@ -158,8 +148,7 @@ void eg_mask_write(const eg_masks *m, int32_t number, uint32_t *bits, int64_t wo
     eg_set_bits(bits, mask->tokens, mask->count);
 }
 
-void eg_masks_open(eg_masks *m, eg_pool *pool, es_vocabulary *vocabulary, eg_rules *rules)
-{
+void eg_masks_open(eg_masks *m, eg_pool *pool, es_vocabulary *vocabulary, eg_rules *rules) {
     memset(m, 0, sizeof *m);
     eg_states_open(&m->states, pool, vocabulary, rules);
     m->path = eg_take(pool, EG_OUTS * ((size_t)vocabulary->longest + 1) * sizeof *m->path);
@@ -167,11 +156,10 @@ void eg_masks_open(eg_masks *m, eg_pool *pool, es_vocabulary *vocabulary, eg_rul
     memset(m->marks, 0, (size_t)vocabulary->words * sizeof *m->marks);
 }
 
-void eg_masks_close(eg_masks *m)
-{
+void eg_masks_close(eg_masks *m) {
     eg_pool *pool = m->states.rows.pool;
     if (!pool) return;
-    for (int i = 0; i < EG_OUTS; ++i) {
+    for (int i = 0; i < EG_OUTS; i++) {
         EG_FREE(pool, m->outs[i].removed);
         EG_FREE(pool, m->outs[i].tokens);
     }

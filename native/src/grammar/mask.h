@@ -35,7 +35,7 @@ typedef struct eg_masks {
     EG_VECTOR(eg_mask) list;
     eg_out outs[EG_OUTS];
     int32_t *path;        /* nodes of a way through a trie */
-    EG_VECTOR(int32_t) wrong;  /* tokens to take out of sets in the making, as a stack */
+    EG_VECTOR(int32_t) wrong; /* tokens to take out of sets in the making, as a stack */
     int depth;            /* of `outs`: how many are in use */
     int64_t mending;      /* nodes at which a looser expression may still be compared */
     int64_t patience;     /* nodes to walk before `tired` */
@@ -43,15 +43,9 @@ typedef struct eg_masks {
     uint32_t *marks;      /* [words] 0 but for the tokens that are being sorted out */
 } eg_masks;
 
-static inline eg_pool *eg_pool_of(const eg_masks *m)
-{
-    return m->states.rows.pool;
-}
+static inline eg_pool *eg_pool_of(const eg_masks *m) { return m->states.rows.pool; }
 
-static inline es_vocabulary *eg_vocabulary_of(const eg_masks *m)
-{
-    return m->states.rows.vocabulary;
-}
+static inline es_vocabulary *eg_vocabulary_of(const eg_masks *m) { return m->states.rows.vocabulary; }
 
 /* A set that is empty; NULL where all are in use. */
 eg_out *eg_out_take(eg_masks *m);

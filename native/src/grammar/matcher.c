@@ -32,23 +32,18 @@ struct es_matcher {
     char error[256];
 };
 
-static int32_t state_of(const es_matcher *m)
-{
-    return m->count ? m->accepts[m->count - 1].state : EG_START;
-}
+static int32_t state_of(const es_matcher *m) { return m->count ? m->accepts[m->count - 1].state : EG_START; }
 
-/* --- tables -------------------------------------------------------------------------------------------------- */
+/* --- tables --- */
 
-static void drop_tables(es_grammar *g)
-{
+static void drop_tables(es_grammar *g) {
     eg_masks_close(&g->masks);
     memset(&g->masks, 0, sizeof g->masks);
     eg_pool_clear(&g->tables);
 }
 
 /* A copy of the given rules' parts that linking and pruning change. */
-static void copy_rules(es_grammar *g)
-{
+static void copy_rules(es_grammar *g) {
     eg_rules *r = &g->rules;
     *r = g->given;
     const size_t edges = (size_t)r->edge_count * sizeof *r->edges;
@@ -61,8 +56,7 @@ static void copy_rules(es_grammar *g)
 
 /* Make the grammar's tables, unless they are made; `anew`: in any case, and the shared ones as well if it
  * was for them that memory ran out. */
-static void make_tables(es_grammar *g, bool anew)
-{
+static void make_tables(es_grammar *g, bool anew) {
     es_vocabulary *v = g->vocabulary;
     if (g->masks.states.states.count && g->generation == v->generation && !anew) return;
     drop_tables(g);
@@ -72,23 +66,21 @@ static void make_tables(es_grammar *g, bool anew)
     eg_rules_prune(&g->tables, &g->rules);
     eg_masks_open(&g->masks, &g->tables, v, &g->rules);
     g->generation = v->generation;
-    ++g->built;
+    g->built++;
 }
 
-static int32_t step_bytes(eg_states *s, int32_t state, const uint8_t *bytes, int64_t length)
-{
-    for (int64_t i = 0; i < length && state >= 0; ++i) state = eg_state_step(s, state, bytes[i]);
+static int32_t step_bytes(eg_states *s, int32_t state, const uint8_t *bytes, int64_t length) {
+    for (int64_t i = 0; i < length && state >= 0; i++) state = eg_state_step(s, state, bytes[i]);
     return state;
 }
 
 /* Find the matcher's states in tables that were made since. */
-static void replay(es_matcher *m)
-{
+static void replay(es_matcher *m) {
     es_grammar *g = m->grammar;
     eg_states *s = &g->masks.states;
     int32_t state = EG_START;
     if (m->built == g->built) return;
-    for (int64_t i = 0; i < m->count; ++i) {
+    for (int64_t i = 0; i < m->count; i++) {
         eg_accept *a = &m->accepts[i];
         const int64_t begin = i ? m->accepts[i - 1].end : 0;
         if (a->token < 0) state = step_bytes(s, state, m->bytes + begin, a->end - begin);
@@ -99,14 +91,13 @@ static void replay(es_matcher *m)
     m->built = g->built;
 }
 
-/* --- calls ------------------------------------------------------------------------------------------------------ */
+/* --- calls --- */
 
 typedef int64_t eg_task(es_matcher *matcher, void *arguments);
 
 /* Do `task` for a matcher under the vocabulary's lock. Where memory runs out, all tables are emptied and
  * it is tried once more. Returns what the task returns, or minus an es_grammar_code. */
-static int64_t call(es_matcher *m, eg_task *task, void *arguments)
-{
+static int64_t call(es_matcher *m, eg_task *task, void *arguments) {
     es_vocabulary *v = m->grammar->vocabulary;
     eg_vocabulary_enter(v, m->grammar->limits.max_work);
     volatile int tries = 0;
@@ -128,8 +119,7 @@ static int64_t call(es_matcher *m, eg_task *task, void *arguments)
 }
 
 /* Keep an accept; false where the machine has no memory. */
-static bool push_accept(es_matcher *m, int32_t state, int32_t token, const uint8_t *bytes, int64_t length)
-{
+static bool push_accept(es_matcher *m, int32_t state, int32_t token, const uint8_t *bytes, int64_t length) {
     const int64_t end = (m->count ? m->accepts[m->count - 1].end : 0) + length;
     if (m->count == m->room) {
         const int64_t room = m->room ? 2 * m->room : 32;
@@ -149,8 +139,7 @@ static bool push_accept(es_matcher *m, int32_t state, int32_t token, const uint8
     return true;
 }
 
-static int64_t no_memory(es_matcher *m)
-{
+static int64_t no_memory(es_matcher *m) {
     snprintf(m->error, sizeof m->error, "the machine has no memory left");
     return -(int64_t)ES_GRAMMAR_MEMORY;
 }
@@ -160,16 +149,14 @@ typedef struct eg_fill {
     int64_t words;
 } eg_fill;
 
-static int64_t fill(es_matcher *m, void *arguments)
-{
+static int64_t fill(es_matcher *m, void *arguments) {
     const eg_fill *f = arguments;
     eg_masks *masks = &m->grammar->masks;
     eg_mask_write(masks, eg_mask_of(masks, state_of(m)), f->bits, f->words);
     return ES_GRAMMAR_OK;
 }
 
-int32_t es_matcher_fill(es_matcher *m, int32_t *bits, int64_t words)
-{
+int32_t es_matcher_fill(es_matcher *m, int32_t *bits, int64_t words) {
     if (words < m->grammar->vocabulary->words) {
         snprintf(m->error, sizeof m->error, "a mask has %d words, not %lld", m->grammar->vocabulary->words,
                  (long long)words);
@@ -182,17 +169,15 @@ int32_t es_matcher_fill(es_matcher *m, int32_t *bits, int64_t words)
 }
 
 int64_t es_matchers_fill(es_matcher *const *matchers, int64_t count, int32_t *bits, const int64_t *rows,
-                         int64_t words)
-{
+                         int64_t words) {
     int64_t faulty = -1;
-    for (int64_t i = 0; i < count; ++i)
+    for (int64_t i = 0; i < count; i++)
         if (es_matcher_fill(matchers[i], bits + rows[i] * words, words) && faulty < 0) faulty = i;
     return faulty;
 }
 
 /* The state behind `token`, EG_DEAD if it cannot follow. */
-static int32_t behind(es_matcher *m, int32_t state, int32_t token)
-{
+static int32_t behind(es_matcher *m, int32_t state, int32_t token) {
     const es_vocabulary *v = m->grammar->vocabulary;
     eg_states *s = &m->grammar->masks.states;
     if (token < 0 || token >= v->count || state == EG_OVER) return EG_DEAD;
@@ -200,25 +185,20 @@ static int32_t behind(es_matcher *m, int32_t state, int32_t token)
     return eg_state_token(s, state, token);
 }
 
-static int64_t accept(es_matcher *m, void *arguments)
-{
+static int64_t accept(es_matcher *m, void *arguments) {
     const int32_t token = *(const int32_t *)arguments, next = behind(m, state_of(m), token);
     if (next < 0) return 0;
     return push_accept(m, next, token, NULL, 0) ? 1 : no_memory(m);
 }
 
-int32_t es_matcher_accept(es_matcher *m, int32_t token)
-{
-    return (int32_t)call(m, accept, &token);
-}
+int32_t es_matcher_accept(es_matcher *m, int32_t token) { return (int32_t)call(m, accept, &token); }
 
 typedef struct eg_text {
     const uint8_t *bytes;
     int64_t length;
 } eg_text;
 
-static int64_t accept_bytes(es_matcher *m, void *arguments)
-{
+static int64_t accept_bytes(es_matcher *m, void *arguments) {
     const eg_text *text = arguments;
     const int32_t state = state_of(m);
     const int32_t next = step_bytes(&m->grammar->masks.states, state, text->bytes, text->length);
@@ -226,8 +206,7 @@ static int64_t accept_bytes(es_matcher *m, void *arguments)
     return push_accept(m, next, -1, text->bytes, text->length) ? 1 : no_memory(m);
 }
 
-int32_t es_matcher_accept_bytes(es_matcher *m, const uint8_t *bytes, int64_t length)
-{
+int32_t es_matcher_accept_bytes(es_matcher *m, const uint8_t *bytes, int64_t length) {
     eg_text text = {bytes, length};
     return (int32_t)call(m, accept_bytes, &text);
 }
@@ -237,73 +216,60 @@ typedef struct eg_tokens {
     int64_t count;
 } eg_tokens;
 
-static int64_t validate(es_matcher *m, void *arguments)
-{
+static int64_t validate(es_matcher *m, void *arguments) {
     const eg_tokens *given = arguments;
     int32_t state = state_of(m);
     int64_t good = 0;
-    while (good < given->count && (state = behind(m, state, given->tokens[good])) >= 0) ++good;
+    while (good < given->count && (state = behind(m, state, given->tokens[good])) >= 0) good++;
     return good;
 }
 
-int64_t es_matcher_validate(es_matcher *m, const int32_t *tokens, int64_t count)
-{
+int64_t es_matcher_validate(es_matcher *m, const int32_t *tokens, int64_t count) {
     eg_tokens given = {tokens, count};
     return call(m, validate, &given);
 }
 
-int32_t es_matcher_rollback(es_matcher *m, int64_t count)
-{
+int32_t es_matcher_rollback(es_matcher *m, int64_t count) {
     if (count < 0 || count > m->count) {
-        snprintf(m->error, sizeof m->error, "%lld accepts cannot be taken back, there are %lld", (long long)count,
-                 (long long)m->count);
+        snprintf(m->error, sizeof m->error, "%lld accepts cannot be taken back, there are %lld",
+                 (long long)count, (long long)m->count);
         return ES_GRAMMAR_INVALID;
     }
     m->count -= count;
     return ES_GRAMMAR_OK;
 }
 
-int64_t es_matcher_length(const es_matcher *m)
-{
-    return m->count;
-}
+int64_t es_matcher_length(const es_matcher *m) { return m->count; }
 
-static int64_t is_accepting(es_matcher *m, void *unused)
-{
+static int64_t is_accepting(es_matcher *m, void *unused) {
     const int32_t state = state_of(m);
     (void)unused;
     return state == EG_OVER || m->grammar->masks.states.states.at[state].accepting;
 }
 
-int32_t es_matcher_is_accepting(es_matcher *m)
-{
-    return (int32_t)call(m, is_accepting, NULL);
-}
+int32_t es_matcher_is_accepting(es_matcher *m) { return (int32_t)call(m, is_accepting, NULL); }
 
-int32_t es_matcher_is_terminated(const es_matcher *m)
-{
+int32_t es_matcher_is_terminated(const es_matcher *m) {
     if (!m->count) return 0;
     const int32_t last = m->accepts[m->count - 1].token;
     return last >= 0 && m->grammar->vocabulary->kinds[last] & ES_TOKEN_EOS;
 }
 
 /* Set in `out` the bytes that may follow `state`. */
-static int64_t next_of(eg_states *s, int32_t state, eg_bytes *out)
-{
+static int64_t next_of(eg_states *s, int32_t state, eg_bytes *out) {
     int64_t count = 0;
     memset(out, 0, sizeof *out);
-    for (int byte = 0; byte < 256; ++byte)
+    for (int byte = 0; byte < 256; byte++)
         if (eg_state_step(s, state, byte) >= 0) {
             out->words[byte >> 6] |= (uint64_t)1 << (byte & 63);
-            ++count;
+            count++;
         }
     return count;
 }
 
 /* Whether a special token may follow `state`: then no byte must. */
-static bool special_follows(const eg_states *s, int32_t state)
-{
-    for (int32_t i = 0; i < s->states.at[state].count; ++i) {
+static bool special_follows(const eg_states *s, int32_t state) {
+    for (int32_t i = 0; i < s->states.at[state].count; i++) {
         const eg_thread t = s->states.at[state].threads[i];
         if (eg_thread_stops(s, &t) && eg_core_of(&s->rows, t.row)->special) return true;
     }
@@ -311,14 +277,14 @@ static bool special_follows(const eg_states *s, int32_t state)
 }
 
 /* Write the bytes that must follow `state` to `out`; returns how many, and moves `state` behind them. */
-static int64_t force(eg_states *s, int32_t *state, uint8_t *out, int64_t room)
-{
+static int64_t force(eg_states *s, int32_t *state, uint8_t *out, int64_t room) {
     int64_t length = 0;
-    while (length < room && *state != EG_OVER && !s->states.at[*state].accepting && !special_follows(s, *state)) {
+    while (length < room && *state != EG_OVER && !s->states.at[*state].accepting &&
+           !special_follows(s, *state)) {
         eg_bytes next;
         if (next_of(s, *state, &next) != 1) break;
         int byte = 0;
-        while (!eg_bytes_has(&next, byte)) ++byte;
+        while (!eg_bytes_has(&next, byte)) byte++;
         out[length++] = (uint8_t)byte;
         *state = eg_state_step(s, *state, byte);
     }
@@ -330,22 +296,19 @@ typedef struct eg_forced {
     int64_t room;
 } eg_forced;
 
-static int64_t forced(es_matcher *m, void *arguments)
-{
+static int64_t forced(es_matcher *m, void *arguments) {
     const eg_forced *f = arguments;
     int32_t state = state_of(m);
     return force(&m->grammar->masks.states, &state, f->out, f->room);
 }
 
-int64_t es_matcher_forced(es_matcher *m, uint8_t *out, int64_t room)
-{
+int64_t es_matcher_forced(es_matcher *m, uint8_t *out, int64_t room) {
     eg_forced f = {out, room};
     return call(m, forced, &f);
 }
 
 /* The node of the vocabulary's trie below `node` at `byte`, or -1. */
-static int32_t child_of(const eg_tries *t, int32_t node, int byte)
-{
+static int32_t child_of(const eg_tries *t, int32_t node, int byte) {
     for (int32_t c = node + 1; c < t->end.at[node]; c = t->end.at[c])
         if (t->byte.at[c] == byte) return c;
     return -1;
@@ -353,11 +316,10 @@ static int32_t child_of(const eg_tries *t, int32_t node, int byte)
 
 /* The longest token that the bytes begin with, its length in `length`; -1 where there is none, or where
  * they all lie on the way to a longer one that may follow: `behind` is the state behind them. */
-static int32_t longest(es_matcher *m, const uint8_t *bytes, int64_t count, int32_t behind, int64_t *length)
-{
+static int32_t longest(es_matcher *m, const uint8_t *bytes, int64_t count, int32_t behind, int64_t *length) {
     const eg_tries *t = &m->grammar->vocabulary->tries;
     int32_t node = 0, token = -1;
-    for (int64_t i = 0; i < count; ++i) {
+    for (int64_t i = 0; i < count; i++) {
         const int32_t below = child_of(t, node, bytes[i]);
         if (below < 0) return token;
         node = below;
@@ -370,8 +332,7 @@ static int32_t longest(es_matcher *m, const uint8_t *bytes, int64_t count, int32
 
 enum { FORCED_BYTES = 4096 };
 
-static int64_t forced_tokens(es_matcher *m, void *arguments)
-{
+static int64_t forced_tokens(es_matcher *m, void *arguments) {
     const eg_forced *f = arguments;
     uint8_t bytes[FORCED_BYTES];
     int32_t behind = state_of(m), *out = f->out;
@@ -385,35 +346,26 @@ static int64_t forced_tokens(es_matcher *m, void *arguments)
     return found;
 }
 
-int64_t es_matcher_forced_tokens(es_matcher *m, int32_t *out, int64_t room)
-{
+int64_t es_matcher_forced_tokens(es_matcher *m, int32_t *out, int64_t room) {
     eg_forced f = {out, room};
     return call(m, forced_tokens, &f);
 }
 
-static int64_t next_bytes(es_matcher *m, void *arguments)
-{
+static int64_t next_bytes(es_matcher *m, void *arguments) {
     uint8_t *out = arguments;
     eg_bytes next;
     next_of(&m->grammar->masks.states, state_of(m), &next);
-    for (int byte = 0; byte < 256; ++byte) out[byte] = eg_bytes_has(&next, byte);
+    for (int byte = 0; byte < 256; byte++) out[byte] = eg_bytes_has(&next, byte);
     return ES_GRAMMAR_OK;
 }
 
-int32_t es_matcher_next_bytes(es_matcher *m, uint8_t *out)
-{
-    return (int32_t)-call(m, next_bytes, out);
-}
+int32_t es_matcher_next_bytes(es_matcher *m, uint8_t *out) { return (int32_t)-call(m, next_bytes, out); }
 
-const char *es_matcher_error(const es_matcher *m)
-{
-    return m->error;
-}
+const char *es_matcher_error(const es_matcher *m) { return m->error; }
 
-/* --- grammars ------------------------------------------------------------------------------------------------- */
+/* --- grammars --- */
 
-static void free_grammar(es_grammar *g)
-{
+static void free_grammar(es_grammar *g) {
     es_vocabulary *v = g->vocabulary;
     pthread_mutex_lock(&v->lock);
     drop_tables(g);
@@ -424,8 +376,7 @@ static void free_grammar(es_grammar *g)
 }
 
 /* Returns an es_grammar_code. */
-static int32_t build(es_grammar *g, const es_grammar_program *program)
-{
+static int32_t build(es_grammar *g, const es_grammar_program *program) {
     es_vocabulary *v = g->vocabulary;
     volatile int tries = 0;
     if (setjmp(v->fault.out) && (v->fault.code != ES_GRAMMAR_MEMORY || tries++)) return v->fault.code;
@@ -437,9 +388,8 @@ static int32_t build(es_grammar *g, const es_grammar_program *program)
     return ES_GRAMMAR_OK;
 }
 
-es_grammar *es_grammar_new(es_vocabulary *v, const es_grammar_program *program, const es_grammar_limits *limits,
-                           int32_t *code, char *error, int64_t room)
-{
+es_grammar *es_grammar_new(es_vocabulary *v, const es_grammar_program *program,
+                           const es_grammar_limits *limits, int32_t *code, char *error, int64_t room) {
     es_grammar *g = calloc(1, sizeof *g);
     if (!g) {
         *code = ES_GRAMMAR_MEMORY;
@@ -461,18 +411,15 @@ es_grammar *es_grammar_new(es_vocabulary *v, const es_grammar_program *program, 
     return NULL;
 }
 
-static void drop_grammar(es_grammar *g)
-{
+static void drop_grammar(es_grammar *g) {
     if (__atomic_sub_fetch(&g->references, 1, __ATOMIC_ACQ_REL) == 0) free_grammar(g);
 }
 
-void es_grammar_free(es_grammar *g)
-{
+void es_grammar_free(es_grammar *g) {
     if (g) drop_grammar(g);
 }
 
-void es_grammar_statistics(es_grammar *g, es_grammar_stats *out)
-{
+void es_grammar_statistics(es_grammar *g, es_grammar_stats *out) {
     es_vocabulary *v = g->vocabulary;
     pthread_mutex_lock(&v->lock);
     *out = (es_grammar_stats){
@@ -486,10 +433,9 @@ void es_grammar_statistics(es_grammar *g, es_grammar_stats *out)
     pthread_mutex_unlock(&v->lock);
 }
 
-/* --- matchers ------------------------------------------------------------------------------------------------- */
+/* --- matchers --- */
 
-es_matcher *es_matcher_new(es_grammar *g)
-{
+es_matcher *es_matcher_new(es_grammar *g) {
     es_matcher *m = calloc(1, sizeof *m);
     if (!m) return NULL;
     __atomic_add_fetch(&g->references, 1, __ATOMIC_RELAXED);
@@ -497,8 +443,7 @@ es_matcher *es_matcher_new(es_grammar *g)
     return m;
 }
 
-es_matcher *es_matcher_fork(es_matcher *other)
-{
+es_matcher *es_matcher_fork(es_matcher *other) {
     es_matcher *m = es_matcher_new(other->grammar);
     if (!m) return NULL;
     const int64_t bytes = other->count ? other->accepts[other->count - 1].end : 0;
@@ -517,8 +462,7 @@ es_matcher *es_matcher_fork(es_matcher *other)
     return m;
 }
 
-void es_matcher_free(es_matcher *m)
-{
+void es_matcher_free(es_matcher *m) {
     if (!m) return;
     free(m->accepts);
     free(m->bytes);

@@ -13,7 +13,7 @@ enum { EG_CLEAR, EG_SET, EG_COUNT, EG_SATURATE, EG_AT_LEAST, EG_RESET, EG_CLAUSE
 typedef struct eg_edge {
     int32_t symbol;
     int32_t target;
-    int32_t begin, end;  /* in operations */
+    int32_t begin, end; /* in operations */
 } eg_edge;
 
 typedef struct eg_rule {
@@ -24,7 +24,7 @@ typedef struct eg_rule {
 } eg_rule;
 
 typedef struct eg_terminal {
-    int32_t expression;  /* -1: special tokens */
+    int32_t expression; /* -1: special tokens */
     bool ignored;
     bool nullable;       /* it can be empty */
     bool looks;          /* it can be empty where its look-ahead allows */
@@ -45,7 +45,7 @@ typedef struct eg_lalr_state {
 /* The tables of an LALR parser, with a lexer for each of its states. */
 typedef struct eg_lalr {
     int32_t state_count, rule_count, first;
-    const int32_t *rules;  /* of each its left side and its length */
+    const int32_t *rules; /* of each its left side and its length */
     eg_lalr_state *states;
 } eg_lalr;
 

@@ -1,12 +1,11 @@
 /* row.c: see row.h. */
 #include "grammar/row.h"
 
-/* --- registers ------------------------------------------------------------------------------------------ */
+/* --- registers --- */
 
 /* The number of registers that hold `count` words; 0 where all are 0, however many. */
-static int32_t intern_registers(eg_rows *r, const int32_t *words, int32_t count)
-{
-    while (count && !words[count - 1]) --count;
+static int32_t intern_registers(eg_rows *r, const int32_t *words, int32_t count) {
+    while (count && !words[count - 1]) count--;
     if (!count) return 0;
     const uint64_t hash = eg_hash_ints(words, count, 11);
     int32_t id;
@@ -25,14 +24,10 @@ static int32_t intern_registers(eg_rows *r, const int32_t *words, int32_t count)
     return id;
 }
 
-static bool bit(const int32_t *words, int32_t at)
-{
-    return (uint32_t)words[at >> 5] >> (at & 31) & 1;
-}
+static bool bit(const int32_t *words, int32_t at) { return (uint32_t)words[at >> 5] >> (at & 31) & 1; }
 
 /* One operation on `words`; false where it does not pass. */
-static bool operate(int32_t *words, const eg_rule *rule, const int32_t *op, int32_t length)
-{
+static bool operate(int32_t *words, const eg_rule *rule, const int32_t *op, int32_t length) {
     int32_t *counter = words + rule->counters + op[1];
     switch (op[0]) {
     case EG_CLEAR: return !bit(words, op[1]);
@@ -42,15 +37,14 @@ static bool operate(int32_t *words, const eg_rule *rule, const int32_t *op, int3
     case EG_AT_LEAST: return *counter >= op[2];
     case EG_RESET: *counter = 0; return true;
     default:
-        for (int32_t i = 1; i < length; ++i)
+        for (int32_t i = 1; i < length; i++)
             if (bit(words, op[i] >> 1) == (op[i] & 1)) return true;
         return false;
     }
 }
 
 /* The registers behind the edge `e`, -1 where an operation does not pass. */
-static int32_t pass(eg_rows *r, const eg_edge *e, int32_t rule, int32_t registers)
-{
+static int32_t pass(eg_rows *r, const eg_edge *e, int32_t rule, int32_t registers) {
     eg_work(r->pool->fault, 1);
     if (e->begin == e->end) return registers;
     const eg_rules *g = r->rules;
@@ -66,10 +60,9 @@ static int32_t pass(eg_rows *r, const eg_edge *e, int32_t rule, int32_t register
     return intern_registers(r, words, count);
 }
 
-/* --- the row in the making -------------------------------------------------------------------------------- */
+/* --- the row in the making --- */
 
-static void begin_work(eg_rows *r)
-{
+static void begin_work(eg_rows *r) {
     r->work.count = 0;
     r->accepting = false;
     if (++r->stamp == 0) {
@@ -79,11 +72,10 @@ static void begin_work(eg_rows *r)
     }
 }
 
-static void place_item(eg_rows *r, int32_t index)
-{
+static void place_item(eg_rows *r, int32_t index) {
     const eg_item *i = &r->work.at[index];
     uint64_t at = eg_mix(eg_pair(i->state, i->origin) ^ (uint64_t)(uint32_t)i->registers << 20);
-    for (;; ++at) {
+    for (;; at++) {
         const uint64_t slot = at & (uint64_t)(r->slot_count - 1);
         if (r->stamps[slot] == r->stamp) continue;
         r->stamps[slot] = r->stamp;
@@ -92,8 +84,7 @@ static void place_item(eg_rows *r, int32_t index)
     }
 }
 
-static void widen_slots(eg_rows *r)
-{
+static void widen_slots(eg_rows *r) {
     const int32_t count = r->slot_count ? 2 * r->slot_count : 256;
     int32_t *slots = eg_take(r->pool, (size_t)count * sizeof *slots);
     uint32_t *stamps = eg_take(r->pool, (size_t)count * sizeof *stamps);
@@ -102,16 +93,15 @@ static void widen_slots(eg_rows *r)
     r->stamps = stamps;
     r->slot_count = count;
     if (!r->stamp) r->stamp = 1;
-    for (int32_t i = 0; i < r->work.count; ++i) place_item(r, i);
+    for (int32_t i = 0; i < r->work.count; i++) place_item(r, i);
 }
 
 /* Add an item to the row in the making, unless it is there. */
-static void add_item(eg_rows *r, int32_t state, int32_t registers, int32_t origin)
-{
+static void add_item(eg_rows *r, int32_t state, int32_t registers, int32_t origin) {
     eg_work(r->pool->fault, 1);
     if (2 * r->work.count >= r->slot_count) widen_slots(r);
     uint64_t at = eg_mix(eg_pair(state, origin) ^ (uint64_t)(uint32_t)registers << 20);
-    for (;; ++at) {
+    for (;; at++) {
         const uint64_t slot = at & (uint64_t)(r->slot_count - 1);
         if (r->stamps[slot] != r->stamp) {
             EG_PUSH(r->pool, r->work, (eg_item){state, registers, origin});
@@ -124,11 +114,10 @@ static void add_item(eg_rows *r, int32_t state, int32_t registers, int32_t origi
     }
 }
 
-/* --- completion ------------------------------------------------------------------------------------------- */
+/* --- completion --- */
 
 /* The first of the waits for `symbol` in an ascending list. */
-static int32_t find_wait(const eg_wait *waits, int32_t count, int32_t symbol)
-{
+static int32_t find_wait(const eg_wait *waits, int32_t count, int32_t symbol) {
     int32_t low = 0;
     while (count > 0) {
         const int32_t half = count / 2;
@@ -142,27 +131,25 @@ static eg_item top_of(eg_rows *r, int32_t rule, int32_t origin);
 
 /* The origin of what begins `rule` in `row`: where all that its end would do there is to end the same rule in a
  * row before, it is that one. So a rule that recurs at its end, however deep, makes the same row again. */
-static int32_t origin_of(eg_rows *r, int32_t rule, int32_t row)
-{
+static int32_t origin_of(eg_rows *r, int32_t rule, int32_t row) {
     const eg_item top = top_of(r, rule, row);
     return top.state == rule ? top.origin : row;
 }
 
 /* Add what the items of row `row` become over `symbol`; the waits of its core are in `waits`. */
-static void add_next(eg_rows *r, int32_t row, int32_t symbol, const eg_wait *waits, int32_t wait_count)
-{
+static void add_next(eg_rows *r, int32_t row, int32_t symbol, const eg_wait *waits, int32_t wait_count) {
     const eg_rules *g = r->rules;
-    for (int32_t k = 0; k < r->rows.at[row].count; ++k) {
+    for (int32_t k = 0; k < r->rows.at[row].count; k++) {
         const eg_item item = r->rows.at[row].items[k];
         eg_work(r->pool->fault, 1 + g->first_edge[item.state + 1] - g->first_edge[item.state]);
-        for (int32_t i = g->first_edge[item.state]; i < g->first_edge[item.state + 1]; ++i) {
+        for (int32_t i = g->first_edge[item.state]; i < g->first_edge[item.state + 1]; i++) {
             const eg_edge *e = &g->edges[i];
             if (e->symbol != symbol) continue;
             const int32_t registers = pass(r, e, g->rule_of[item.state], item.registers);
             if (registers >= 0) add_item(r, e->target, registers, item.origin);
         }
     }
-    for (int32_t i = find_wait(waits, wait_count, symbol); i < wait_count && waits[i].symbol == symbol; ++i) {
+    for (int32_t i = find_wait(waits, wait_count, symbol); i < wait_count && waits[i].symbol == symbol; i++) {
         const eg_item next = waits[i].next;
         add_item(r, next.state, next.registers, origin_of(r, g->rule_of[next.state], row));
     }
@@ -170,16 +157,15 @@ static void add_next(eg_rows *r, int32_t row, int32_t symbol, const eg_wait *wai
 
 /* Where exactly one item of `row` waits for `symbol` and its rule is complete right behind: that rule
  * (as `state`) and its origin. Otherwise origin is -1. */
-static eg_item only_way(eg_rows *r, int32_t row, int32_t symbol)
-{
+static eg_item only_way(eg_rows *r, int32_t row, int32_t symbol) {
     const eg_rules *g = r->rules;
     const eg_item none = {-1, 0, -1};
     eg_item found = none;
     int32_t ways = 0;
     eg_work(r->pool->fault, r->rows.at[row].count);
-    for (int32_t k = 0; k < r->rows.at[row].count; ++k) {
+    for (int32_t k = 0; k < r->rows.at[row].count; k++) {
         const eg_item item = r->rows.at[row].items[k];
-        for (int32_t i = g->first_edge[item.state]; i < g->first_edge[item.state + 1]; ++i) {
+        for (int32_t i = g->first_edge[item.state]; i < g->first_edge[item.state + 1]; i++) {
             if (g->edges[i].symbol != symbol) continue;
             if (ways++ || g->edges[i].begin != g->edges[i].end) return none;
             found = (eg_item){g->edges[i].target, item.registers, item.origin};
@@ -187,7 +173,7 @@ static eg_item only_way(eg_rows *r, int32_t row, int32_t symbol)
     }
     const eg_core *core = eg_core_of(r, row);
     for (int32_t i = find_wait(core->rules, core->rule_count, symbol);
-         i < core->rule_count && core->rules[i].symbol == symbol; ++i) {
+         i < core->rule_count && core->rules[i].symbol == symbol; i++) {
         if (ways++) return none;
         found = core->rules[i].next;
         found.origin = row;
@@ -202,8 +188,7 @@ static eg_item only_way(eg_rows *r, int32_t row, int32_t symbol)
 
 /* The rule and origin that are complete where `rule` is complete in `origin`, as far up as there is
  * only one way: what lies between leaves nothing in a row. */
-static eg_item top_of(eg_rows *r, int32_t rule, int32_t origin)
-{
+static eg_item top_of(eg_rows *r, int32_t rule, int32_t origin) {
     eg_item at = {rule, 0, origin};
     const int32_t base = r->short_cuts.count;
     for (;;) {
@@ -218,13 +203,13 @@ static eg_item top_of(eg_rows *r, int32_t rule, int32_t origin)
         const eg_item up = only_way(r, at.origin, -1 - at.state);
         if (up.origin < 0) break;
         bool circle = up.state == at.state && up.origin == at.origin;
-        for (int32_t i = base; i < r->short_cuts.count && !circle; ++i)
+        for (int32_t i = base; i < r->short_cuts.count && !circle; i++)
             circle = r->short_cuts.at[i].state == up.state && r->short_cuts.at[i].origin == up.origin;
         if (circle || r->short_cuts.count - base > 1000) break;
         EG_PUSH(r->pool, r->short_cuts, at);
         at = up;
     }
-    for (int32_t i = base; i < r->short_cuts.count; ++i) {  /* the way there leads to the same end */
+    for (int32_t i = base; i < r->short_cuts.count; i++) { /* the way there leads to the same end */
         const eg_item from = r->short_cuts.at[i];
         r->short_cuts.at[i] = at;
         eg_map_put(r->pool, &r->tops, eg_pair(from.origin, from.state), i);
@@ -232,28 +217,25 @@ static eg_item top_of(eg_rows *r, int32_t rule, int32_t origin)
     return at;
 }
 
-static void complete(eg_rows *r, int32_t rule, int32_t origin)
-{
+static void complete(eg_rows *r, int32_t rule, int32_t origin) {
     const eg_item top = top_of(r, rule, origin);
     if (top.state == r->rules->start && top.origin == 0) r->accepting = true;
     const eg_core *core = eg_core_of(r, top.origin);
     add_next(r, top.origin, -1 - top.state, core->rules, core->rule_count);
 }
 
-static bool is_nullable(const eg_rules *g, int32_t symbol)
-{
+static bool is_nullable(const eg_rules *g, int32_t symbol) {
     return symbol >= 0 ? g->terminals[symbol].nullable : g->rules[-1 - symbol].nullable;
 }
 
 /* Add what the items already there become without reading anything; what of them reads something is
  * then moved to the front and counted. */
-static int32_t close_items(eg_rows *r)
-{
+static int32_t close_items(eg_rows *r) {
     const eg_rules *g = r->rules;
-    for (int32_t k = 0; k < r->work.count; ++k) {
+    for (int32_t k = 0; k < r->work.count; k++) {
         const eg_item item = r->work.at[k];
         const int32_t rule = g->rule_of[item.state];
-        for (int32_t i = g->first_edge[item.state]; i < g->first_edge[item.state + 1]; ++i) {
+        for (int32_t i = g->first_edge[item.state]; i < g->first_edge[item.state + 1]; i++) {
             const eg_edge *e = &g->edges[i];
             if (e->symbol != EG_ACCEPT && !is_nullable(g, e->symbol)) continue;
             const int32_t registers = pass(r, e, rule, item.registers);
@@ -263,26 +245,24 @@ static int32_t close_items(eg_rows *r)
         }
     }
     int32_t kept = 0;
-    for (int32_t k = 0; k < r->work.count; ++k) {
+    for (int32_t k = 0; k < r->work.count; k++) {
         const int32_t state = r->work.at[k].state;
         bool reads = false;
-        for (int32_t i = g->first_edge[state]; i < g->first_edge[state + 1] && !reads; ++i)
+        for (int32_t i = g->first_edge[state]; i < g->first_edge[state + 1] && !reads; i++)
             reads = g->edges[i].symbol != EG_ACCEPT;
         if (reads) r->work.at[kept++] = r->work.at[k];
     }
     return kept;
 }
 
-/* --- prediction --------------------------------------------------------------------------------------------- */
+/* --- prediction --- */
 
-static int compare_waits(const void *a, const void *b)
-{
+static int compare_waits(const void *a, const void *b) {
     const eg_wait *x = a, *y = b;
     return (x->symbol > y->symbol) - (x->symbol < y->symbol);
 }
 
-static eg_wait *keep_waits(eg_rows *r, const eg_wait *from, int32_t count)
-{
+static eg_wait *keep_waits(eg_rows *r, const eg_wait *from, int32_t count) {
     eg_wait *out = eg_take(r->pool, (size_t)count * sizeof *out);
     eg_copy(out, from, (size_t)count * sizeof *out);
     eg_sort(out, count, sizeof *out, compare_waits);
@@ -290,10 +270,9 @@ static eg_wait *keep_waits(eg_rows *r, const eg_wait *from, int32_t count)
 }
 
 /* Collect what the item waits for, and predict the rules among it. */
-static void predict(eg_rows *r, const eg_item item, bool own)
-{
+static void predict(eg_rows *r, const eg_item item, bool own) {
     const eg_rules *g = r->rules;
-    for (int32_t i = g->first_edge[item.state]; i < g->first_edge[item.state + 1]; ++i) {
+    for (int32_t i = g->first_edge[item.state]; i < g->first_edge[item.state + 1]; i++) {
         const eg_edge *e = &g->edges[i];
         if (e->symbol == EG_ACCEPT) continue;
         const int32_t registers = pass(r, e, g->rule_of[item.state], item.registers);
@@ -301,7 +280,7 @@ static void predict(eg_rows *r, const eg_item item, bool own)
         const eg_wait wait = {e->symbol, {e->target, registers, EG_SELF}};
         if (e->symbol >= 0) {
             EG_PUSH(r->pool, r->terminal_work, wait);
-            if (!own) r->terminal_work.at[r->terminal_work.count - 1].next.origin = 0;  /* only expected */
+            if (!own) r->terminal_work.at[r->terminal_work.count - 1].next.origin = 0; /* only expected */
         } else {
             const int32_t rule = -1 - e->symbol;
             if (own) EG_PUSH(r->pool, r->rule_work, wait);
@@ -315,12 +294,11 @@ static void predict(eg_rows *r, const eg_item item, bool own)
 }
 
 /* The terminals that may come next, each once, and the bytes they begin with. */
-static void keep_expected(eg_rows *r, eg_core *core)
-{
+static void keep_expected(eg_rows *r, eg_core *core) {
     const eg_rules *g = r->rules;
     const int32_t count = r->terminal_work.count;
     core->expected = eg_take(r->pool, ((size_t)count + (size_t)g->ignore_count) * sizeof *core->expected);
-    for (int32_t i = 0; i < count + g->ignore_count; ++i) {
+    for (int32_t i = 0; i < count + g->ignore_count; i++) {
         const int32_t t = i < count ? r->terminal_work.at[i].symbol : g->ignore[i - count];
         const int32_t last = core->expected_count ? core->expected[core->expected_count - 1] : -1;
         if (t == last) continue;
@@ -338,11 +316,10 @@ static void keep_expected(eg_rows *r, eg_core *core)
 }
 
 /* The core of the items in `work`, which are all of `count`; `beginning`: the start rule is predicted. */
-static int32_t add_core(eg_rows *r, int32_t count, bool beginning, uint64_t hash)
-{
+static int32_t add_core(eg_rows *r, int32_t count, bool beginning, uint64_t hash) {
     eg_core core = {.key_count = count, .lexer = -1};
     core.key = eg_take(r->pool, 2 * (size_t)count * sizeof *core.key);
-    for (int32_t i = 0; i < count; ++i) {
+    for (int32_t i = 0; i < count; i++) {
         core.key[2 * i] = r->work.at[i].state;
         core.key[2 * i + 1] = r->work.at[i].registers;
     }
@@ -352,14 +329,14 @@ static int32_t add_core(eg_rows *r, int32_t count, bool beginning, uint64_t hash
         r->predicted[r->rules->start] = r->stamp;
         add_item(r, r->rules->rules[r->rules->start].first, 0, EG_SELF);
     }
-    for (int32_t i = 0; i < count; ++i)
-        predict(r, (eg_item){core.key[2 * i], core.key[2 * i + 1], 0}, false);
-    for (int32_t k = 0; k < r->work.count; ++k) predict(r, r->work.at[k], true);
+    for (int32_t i = 0; i < count; i++) predict(r, (eg_item){core.key[2 * i], core.key[2 * i + 1], 0}, false);
+    for (int32_t k = 0; k < r->work.count; k++) predict(r, r->work.at[k], true);
     eg_sort(r->terminal_work.at, r->terminal_work.count, sizeof(eg_wait), compare_waits);
     keep_expected(r, &core);
     int32_t kept = 0;
-    for (int32_t i = 0; i < r->terminal_work.count; ++i)
-        if (r->terminal_work.at[i].next.origin == EG_SELF) r->terminal_work.at[kept++] = r->terminal_work.at[i];
+    for (int32_t i = 0; i < r->terminal_work.count; i++)
+        if (r->terminal_work.at[i].next.origin == EG_SELF)
+            r->terminal_work.at[kept++] = r->terminal_work.at[i];
     core.terminal_count = kept;
     core.terminals = keep_waits(r, r->terminal_work.at, kept);
     core.rule_count = r->rule_work.count;
@@ -369,10 +346,9 @@ static int32_t add_core(eg_rows *r, int32_t count, bool beginning, uint64_t hash
     return r->cores.count - 1;
 }
 
-/* --- rows ------------------------------------------------------------------------------------------------------ */
+/* --- rows --- */
 
-static int compare_items(const void *a, const void *b)
-{
+static int compare_items(const void *a, const void *b) {
     const eg_item *x = a, *y = b;
     if (x->state != y->state) return x->state < y->state ? -1 : 1;
     if (x->registers != y->registers) return x->registers < y->registers ? -1 : 1;
@@ -380,12 +356,12 @@ static int compare_items(const void *a, const void *b)
 }
 
 /* The core of ascending items: those of one state and registers count once. */
-static int32_t intern_core(eg_rows *r, const eg_item *items, int32_t count)
-{
+static int32_t intern_core(eg_rows *r, const eg_item *items, int32_t count) {
     r->work.count = 0;
     uint64_t hash = 13;
-    for (int32_t i = 0; i < count; ++i) {
-        if (i && items[i].state == items[i - 1].state && items[i].registers == items[i - 1].registers) continue;
+    for (int32_t i = 0; i < count; i++) {
+        if (i && items[i].state == items[i - 1].state && items[i].registers == items[i - 1].registers)
+            continue;
         EG_PUSH(r->pool, r->work, items[i]);
         hash = eg_mix(hash ^ eg_pair(items[i].state, items[i].registers));
     }
@@ -393,7 +369,7 @@ static int32_t intern_core(eg_rows *r, const eg_item *items, int32_t count)
     for (eg_probe p = eg_probe_at(&r->cores_by_content, hash); (id = eg_probe_next(&p)) >= 0;) {
         const eg_core *core = &r->cores.at[id];
         bool same = core->key_count == r->work.count;
-        for (int32_t i = 0; i < core->key_count && same; ++i)
+        for (int32_t i = 0; i < core->key_count && same; i++)
             same = core->key[2 * i] == r->work.at[i].state && core->key[2 * i + 1] == r->work.at[i].registers;
         if (same) return id;
     }
@@ -401,8 +377,7 @@ static int32_t intern_core(eg_rows *r, const eg_item *items, int32_t count)
 }
 
 /* The row of the first `count` items of the row in the making; -1 if nothing can follow. */
-static int32_t intern_row(eg_rows *r, int32_t count)
-{
+static int32_t intern_row(eg_rows *r, int32_t count) {
     const bool accepting = r->accepting;
     if (!count && !accepting) return -1;
     eg_sort(r->work.at, count, sizeof(eg_item), compare_items);
@@ -423,10 +398,9 @@ static int32_t intern_row(eg_rows *r, int32_t count)
     return r->rows.count - 1;
 }
 
-/* --- advancing -------------------------------------------------------------------------------------------------- */
+/* --- advancing --- */
 
-int32_t eg_row_advance(eg_rows *r, int32_t row, int32_t terminal)
-{
+int32_t eg_row_advance(eg_rows *r, int32_t row, int32_t terminal) {
     const uint64_t key = eg_pair(row, terminal);
     int32_t next = eg_map_get(&r->next, key, -2);
     if (next != -2) return next;
@@ -444,18 +418,17 @@ int32_t eg_row_advance(eg_rows *r, int32_t row, int32_t terminal)
     return next;
 }
 
-int32_t eg_row_join(eg_rows *r, int32_t a, int32_t b)
-{
+int32_t eg_row_join(eg_rows *r, int32_t a, int32_t b) {
     if (a == b) return a;
     const uint64_t key = a < b ? eg_pair(a, b) : eg_pair(b, a);
     int32_t row = eg_map_get(&r->joined, key, -1);
     if (row >= 0) return row;
     begin_work(r);
     const int32_t both[2] = {a, b};
-    for (int i = 0; i < 2; ++i) {
+    for (int i = 0; i < 2; i++) {
         const eg_row *from = &r->rows.at[both[i]];
         r->accepting |= from->accepting;
-        for (int32_t k = 0; k < from->count; ++k)
+        for (int32_t k = 0; k < from->count; k++)
             add_item(r, from->items[k].state, from->items[k].registers, from->items[k].origin);
     }
     row = intern_row(r, r->work.count);
@@ -463,17 +436,16 @@ int32_t eg_row_join(eg_rows *r, int32_t a, int32_t b)
     return row;
 }
 
-/* --- what can be empty ------------------------------------------------------------------------------------------ */
+/* --- what can be empty --- */
 
 /* Whether `rule` can be passed without reading anything, as far as is known of others. */
-static bool can_be_empty(eg_rows *r, int32_t rule)
-{
+static bool can_be_empty(eg_rows *r, int32_t rule) {
     const eg_rules *g = r->rules;
     begin_work(r);
     add_item(r, g->rules[rule].first, 0, EG_SELF);
-    for (int32_t k = 0; k < r->work.count; ++k) {
+    for (int32_t k = 0; k < r->work.count; k++) {
         const eg_item item = r->work.at[k];
-        for (int32_t i = g->first_edge[item.state]; i < g->first_edge[item.state + 1]; ++i) {
+        for (int32_t i = g->first_edge[item.state]; i < g->first_edge[item.state + 1]; i++) {
             const eg_edge *e = &g->edges[i];
             if (e->symbol != EG_ACCEPT && !is_nullable(g, e->symbol)) continue;
             const int32_t registers = pass(r, e, rule, item.registers);
@@ -485,11 +457,10 @@ static bool can_be_empty(eg_rows *r, int32_t rule)
     return false;
 }
 
-static void find_nullable(eg_rows *r)
-{
+static void find_nullable(eg_rows *r) {
     for (bool changed = true; changed;) {
         changed = false;
-        for (int32_t i = r->rules->rule_count - 1; i >= 0; --i) {
+        for (int32_t i = r->rules->rule_count - 1; i >= 0; i--) {
             eg_rule *rule = &r->rules->rules[i];
             if (rule->nullable || !can_be_empty(r, i)) continue;
             changed = rule->nullable = true;
@@ -497,10 +468,9 @@ static void find_nullable(eg_rows *r)
     }
 }
 
-/* --- opening and closing ------------------------------------------------------------------------------------------ */
+/* --- opening and closing --- */
 
-void eg_rows_open(eg_rows *r, eg_pool *pool, es_vocabulary *vocabulary, eg_rules *rules)
-{
+void eg_rows_open(eg_rows *r, eg_pool *pool, es_vocabulary *vocabulary, eg_rules *rules) {
     memset(r, 0, sizeof *r);
     r->pool = pool;
     r->vocabulary = vocabulary;
@@ -521,8 +491,7 @@ void eg_rows_open(eg_rows *r, eg_pool *pool, es_vocabulary *vocabulary, eg_rules
     EG_PUSH(pool, r->rows, beginning);
 }
 
-void eg_rows_close(eg_rows *r)
-{
+void eg_rows_close(eg_rows *r) {
     eg_pool *pool = r->pool;
     if (!pool) return;
     EG_FREE(pool, r->rows);

@@ -10,13 +10,13 @@
 
 #include "grammar/program.h"
 
-enum { EG_SELF = -1 };  /* the origin of an item that begins in its own row */
+enum { EG_SELF = -1 }; /* the origin of an item that begins in its own row */
 
 typedef struct eg_item {
     int32_t state, registers, origin;
 } eg_item;
 
-typedef struct eg_wait {  /* an item that goes on over `symbol`, and what it is then */
+typedef struct eg_wait { /* an item that goes on over `symbol`, and what it is then */
     int32_t symbol;
     eg_item next;
 } eg_wait;
@@ -54,8 +54,8 @@ typedef struct eg_rows {
     EG_VECTOR(eg_row) rows;   /* 0: the beginning of a text */
     EG_VECTOR(eg_core) cores;
     EG_VECTOR(int32_t) words; /* of registers, one after the other */
-    EG_VECTOR(int32_t) register_at;  /* [registers + 1] */
-    EG_VECTOR(eg_item) work;  /* items of the row in the making */
+    EG_VECTOR(int32_t) register_at; /* [registers + 1] */
+    EG_VECTOR(eg_item) work; /* items of the row in the making */
     EG_VECTOR(eg_wait) rule_work, terminal_work;
     EG_VECTOR(int32_t) values;
     eg_set rows_by_content, cores_by_content, registers_by_content;
@@ -88,16 +88,14 @@ int32_t eg_lalr_advance(eg_rows *r, int32_t row, int32_t terminal);
 void eg_lalr_open(eg_rows *r);
 
 /* Whether anything but the end may follow `row`. */
-static inline bool eg_core_goes_on(const eg_core *core)
-{
+static inline bool eg_core_goes_on(const eg_core *core) {
     return core->special || eg_bytes_fold(&core->first);
 }
 
 /* The row of the items of both. */
 int32_t eg_row_join(eg_rows *r, int32_t a, int32_t b);
 
-static inline const eg_core *eg_core_of(const eg_rows *r, int32_t row)
-{
+static inline const eg_core *eg_core_of(const eg_rows *r, int32_t row) {
     return &r->cores.at[r->rows.at[row].core];
 }
 

@@ -13,36 +13,30 @@ typedef struct eg_ways {
     int32_t rule_count;
 } eg_ways;
 
-static int32_t open_words(const eg_rows *r)
-{
-    return r->rules->terminal_count / 32 + 1;
-}
+static int32_t open_words(const eg_rows *r) { return r->rules->terminal_count / 32 + 1; }
 
 /* The place of the rule of a reduction in `ways`. */
-static int32_t way_of(eg_rows *r, eg_ways *ways, int32_t action)
-{
+static int32_t way_of(eg_rows *r, eg_ways *ways, int32_t action) {
     int32_t i = 0;
-    while (i < ways->rule_count && ways->rules[i] != -1 - action) ++i;
+    while (i < ways->rule_count && ways->rules[i] != -1 - action) i++;
     if (i == ways->rule_count) ways->rules[ways->rule_count++] = -1 - action;
     eg_work(r->pool->fault, 1 + i);
     return i;
 }
 
-static void add_way(eg_rows *r, eg_ways *ways, int32_t bit, int32_t action)
-{
+static void add_way(eg_rows *r, eg_ways *ways, int32_t bit, int32_t action) {
     uint32_t *set = ways->shifts;
     if (action < 0) set = ways->reduced + (int64_t)way_of(r, ways, action) * open_words(r);
     set[bit >> 5] |= (uint32_t)1 << (bit & 31);
 }
 
-static const eg_ways *ways_of(eg_rows *r, int32_t state)
-{
+static const eg_ways *ways_of(eg_rows *r, int32_t state) {
     if (r->lalr_ways[state]) return r->lalr_ways[state];
     const eg_lalr_state *of = &r->rules->lalr->states[state];
     const size_t words = (size_t)open_words(r);
     eg_ways *ways = eg_take(r->pool, sizeof *ways);
     *ways = (eg_ways){.rules = eg_take(r->pool, ((size_t)of->actions.count + 1) * sizeof *ways->rules)};
-    for (int32_t i = 0; i < of->actions.count; ++i)
+    for (int32_t i = 0; i < of->actions.count; i++)
         if (of->actions.at[2 * i + 1] < 0) way_of(r, ways, of->actions.at[2 * i + 1]);
     if (of->end < 0) way_of(r, ways, of->end);
     const size_t size = words * sizeof *ways->shifts;
@@ -50,15 +44,14 @@ static const eg_ways *ways_of(eg_rows *r, int32_t state)
     ways->reduced = eg_take(r->pool, (size_t)ways->rule_count * size);
     memset(ways->shifts, 0, size);
     memset(ways->reduced, 0, (size_t)ways->rule_count * size);
-    for (int32_t i = 0; i < of->actions.count; ++i)
+    for (int32_t i = 0; i < of->actions.count; i++)
         add_way(r, ways, of->actions.at[2 * i], of->actions.at[2 * i + 1]);
     if (of->end < 0 || of->end == EG_LALR_ACCEPT) add_way(r, ways, r->rules->terminal_count, of->end);
     return r->lalr_ways[state] = ways;
 }
 
 /* The row of a state above another row; what else is known of it is found out when it is asked. */
-static int32_t lalr_row(eg_rows *r, int32_t state, int32_t below)
-{
+static int32_t lalr_row(eg_rows *r, int32_t state, int32_t below) {
     const eg_item item = {state, 0, below};
     const uint64_t hash = eg_hash_ints(&item.state, 3, 23);
     int32_t id;
@@ -72,28 +65,26 @@ static int32_t lalr_row(eg_rows *r, int32_t state, int32_t below)
     return id;
 }
 
-static bool find_pair(const eg_pairs *pairs, int32_t key, int32_t *value)
-{
-    for (int32_t i = 0; i < pairs->count; ++i)
+static bool find_pair(const eg_pairs *pairs, int32_t key, int32_t *value) {
+    for (int32_t i = 0; i < pairs->count; i++)
         if (pairs->at[2 * i] == key) return *value = pairs->at[2 * i + 1], true;
     return false;
 }
 
 /* Take the right side of a rule off the row, and go on over its left side; -1 where that is no way. */
-static int32_t reduce(eg_rows *r, int32_t row, int32_t rule)
-{
+static int32_t reduce(eg_rows *r, int32_t row, int32_t rule) {
     const eg_lalr *l = r->rules->lalr;
     eg_work(r->pool->fault, 1 + l->rules[2 * rule + 1]);
-    for (int32_t i = 0; i < l->rules[2 * rule + 1] && row >= 0; ++i) row = r->rows.at[row].items->origin;
+    for (int32_t i = 0; i < l->rules[2 * rule + 1] && row >= 0; i++) row = r->rows.at[row].items->origin;
     int32_t state;
-    if (row < 0 || !find_pair(&l->states[r->rows.at[row].items->state].gotos, l->rules[2 * rule], &state)) return -1;
+    if (row < 0 || !find_pair(&l->states[r->rows.at[row].items->state].gotos, l->rules[2 * rule], &state))
+        return -1;
     return lalr_row(r, state, row);
 }
 
 /* The number of the set of terminals that lies at `at` in `opens`, no earlier than where it ends: it is
  * moved there if it is new. */
-static int32_t intern_open(eg_rows *r, int32_t at)
-{
+static int32_t intern_open(eg_rows *r, int32_t at) {
     const int32_t words = open_words(r);
     const size_t size = (size_t)words * sizeof *r->opens.at;
     const uint64_t hash = eg_hash_ints((const int32_t *)r->opens.at + at, words, 29);
@@ -107,32 +98,30 @@ static int32_t intern_open(eg_rows *r, int32_t at)
     return id;
 }
 
-static bool is_pending(const eg_rows *r, int32_t row)
-{
+static bool is_pending(const eg_rows *r, int32_t row) {
     const int32_t mark = r->rows.at[row].mark;
     return mark < r->pending.count && r->pending.at[mark] == row;
 }
 
-static void add_pending(eg_rows *r, int32_t row)
-{
+static void add_pending(eg_rows *r, int32_t row) {
     r->rows.at[row].mark = r->pending.count;
     EG_PUSH(r->pool, r->pending, row);
 }
 
 /* Add to the set of the pending row `i` what the rows that it is reduced to can take, as far as that is
  * known; whether it has grown. */
-static bool widen_open(eg_rows *r, int32_t i)
-{
+static bool widen_open(eg_rows *r, int32_t i) {
     const int32_t words = open_words(r), row = r->pending.at[i];
     const eg_ways *ways = ways_of(r, r->rows.at[row].items->state);
     uint32_t *set = r->opens.at + r->opens.count + (int64_t)i * words;
     bool grown = false;
-    for (int32_t k = 0; k < ways->rule_count; ++k) {
+    for (int32_t k = 0; k < ways->rule_count; k++) {
         const int32_t next = reduce(r, row, ways->rules[k]);
         if (next < 0) continue;
         const eg_row *of = &r->rows.at[next];
-        const int64_t at = of->open < 0 ? r->opens.count + (int64_t)of->mark * words : (int64_t)of->open * words;
-        for (int32_t w = 0; w < words; ++w) {
+        const int64_t at = of->open < 0 ? r->opens.count + (int64_t)of->mark * words
+                                        : (int64_t)of->open * words;
+        for (int32_t w = 0; w < words; w++) {
             const uint32_t more = ways->reduced[(int64_t)k * words + w] & r->opens.at[at + w] & ~set[w];
             set[w] |= more;
             grown |= more != 0;
@@ -143,50 +132,45 @@ static bool widen_open(eg_rows *r, int32_t i)
 
 /* The set of the terminals that `row` can take. Rows may be reduced to each other in circles, before
  * terminals that the next row does not even wait for. */
-static const uint32_t *open_of(eg_rows *r, int32_t row)
-{
+static const uint32_t *open_of(eg_rows *r, int32_t row) {
     const int32_t words = open_words(r);
     if (r->rows.at[row].open >= 0) return r->opens.at + (int64_t)r->rows.at[row].open * words;
     r->pending.count = 0;
     add_pending(r, row);
-    for (int32_t i = 0; i < r->pending.count; ++i) {
+    for (int32_t i = 0; i < r->pending.count; i++) {
         const int32_t at = r->pending.at[i];
         const eg_ways *ways = ways_of(r, r->rows.at[at].items->state);
-        for (int32_t k = 0; k < ways->rule_count; ++k) {
+        for (int32_t k = 0; k < ways->rule_count; k++) {
             const int32_t next = reduce(r, at, ways->rules[k]);
             if (next >= 0 && r->rows.at[next].open < 0 && !is_pending(r, next)) add_pending(r, next);
         }
     }
     const int32_t count = r->pending.count, base = r->opens.count;
     EG_RESERVE(r->pool, r->opens, (int64_t)count * words);
-    for (int32_t i = 0; i < count; ++i) {
+    for (int32_t i = 0; i < count; i++) {
         const eg_ways *ways = ways_of(r, r->rows.at[r->pending.at[i]].items->state);
         eg_copy(r->opens.at + base + (int64_t)i * words, ways->shifts, (size_t)words * sizeof *ways->shifts);
     }
     for (bool grown = true; grown;) {
         grown = false;
-        for (int32_t i = count - 1; i >= 0; --i) grown |= widen_open(r, i) && count > 1;
+        for (int32_t i = count - 1; i >= 0; i--) grown |= widen_open(r, i) && count > 1;
     }
-    for (int32_t i = 0; i < count; ++i) {
+    for (int32_t i = 0; i < count; i++) {
         const int32_t open = intern_open(r, base + i * words);
         r->rows.at[r->pending.at[i]].open = open;
     }
     return r->opens.at + (int64_t)r->rows.at[row].open * words;
 }
 
-static bool is_open(const uint32_t *open, int32_t bit)
-{
-    return open[bit >> 5] >> (bit & 31) & 1;
-}
+static bool is_open(const uint32_t *open, int32_t bit) { return open[bit >> 5] >> (bit & 31) & 1; }
 
 /* The lexer of a state where the parser can take `open`. */
-static int32_t lalr_lexer(eg_rows *r, const eg_lalr_state *of, const uint32_t *open)
-{
+static int32_t lalr_lexer(eg_rows *r, const eg_lalr_state *of, const uint32_t *open) {
     int32_t *pairs = eg_take(r->pool, ((size_t)of->entries.count + 1) * 2 * sizeof *pairs);
-    for (int32_t i = 0; i < of->entries.count; ++i) {
+    for (int32_t i = 0; i < of->entries.count; i++) {
         const int32_t terminal = of->entries.at[2 * i], e = r->rules->terminals[terminal].expression;
         int32_t kind = of->entries.at[2 * i + 1];
-        if (kind & EG_KEYWORD) kind = EG_KEYWORD;  /* a keyword is never ignored */
+        if (kind & EG_KEYWORD) kind = EG_KEYWORD; /* a keyword is never ignored */
         if (!(kind & EG_IGNORED) && !is_open(open, terminal)) kind |= EG_CLOSED;
         pairs[2 * i] = terminal << EG_ENTRY_BITS | kind;
         pairs[2 * i + 1] = e < 0 ? EG_EMPTY : e;
@@ -194,8 +178,7 @@ static int32_t lalr_lexer(eg_rows *r, const eg_lalr_state *of, const uint32_t *o
     return eg_lexer(&r->vocabulary->expressions, pairs, of->entries.count);
 }
 
-static int32_t lalr_core(eg_rows *r, int32_t state, int32_t row)
-{
+static int32_t lalr_core(eg_rows *r, int32_t state, int32_t row) {
     const uint32_t *open = open_of(r, row);
     const uint64_t key = eg_pair(state, r->rows.at[row].open);
     const int32_t known = eg_map_get(&r->lalr_cores, key, -1);
@@ -206,7 +189,7 @@ static int32_t lalr_core(eg_rows *r, int32_t state, int32_t row)
     core.first = *eg_first(x, core.lexer);
     core.begins = eg_lexer_begins(x, core.lexer);
     core.expected = eg_take(r->pool, ((size_t)of->actions.count + 1) * sizeof *core.expected);
-    for (int32_t i = 0; i < of->actions.count; ++i) {
+    for (int32_t i = 0; i < of->actions.count; i++) {
         const int32_t terminal = of->actions.at[2 * i];
         if (r->rules->terminals[terminal].expression < 0 && is_open(open, terminal))
             core.expected[core.expected_count++] = terminal;
@@ -218,8 +201,7 @@ static int32_t lalr_core(eg_rows *r, int32_t state, int32_t row)
 }
 
 /* The row of a state where a terminal has been taken, or the first one: there a lexer begins. */
-static int32_t lalr_place(eg_rows *r, int32_t state, int32_t below)
-{
+static int32_t lalr_place(eg_rows *r, int32_t state, int32_t below) {
     const int32_t row = lalr_row(r, state, below);
     if (r->rows.at[row].core >= 0) return row;
     const bool accepting = is_open(open_of(r, row), r->rules->terminal_count);
@@ -229,19 +211,18 @@ static int32_t lalr_place(eg_rows *r, int32_t state, int32_t below)
     return row;
 }
 
-int32_t eg_lalr_advance(eg_rows *r, int32_t row, int32_t terminal)
-{
+int32_t eg_lalr_advance(eg_rows *r, int32_t row, int32_t terminal) {
     while (row >= 0) {
         int32_t action;
-        if (!find_pair(&r->rules->lalr->states[r->rows.at[row].items->state].actions, terminal, &action)) return -1;
+        if (!find_pair(&r->rules->lalr->states[r->rows.at[row].items->state].actions, terminal, &action))
+            return -1;
         if (action >= 0) return lalr_place(r, action, row);
         row = reduce(r, row, -1 - action);
     }
     return -1;
 }
 
-void eg_lalr_open(eg_rows *r)
-{
+void eg_lalr_open(eg_rows *r) {
     const eg_lalr *l = r->rules->lalr;
     const size_t size = (size_t)l->state_count * sizeof *r->lalr_ways;
     r->lalr_ways = eg_take(r->pool, size);

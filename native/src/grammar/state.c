@@ -2,17 +2,16 @@
 #include "grammar/state.h"
 
 /* Whether some terminal of `row` can begin with a byte that `guard` lets pass. */
-static bool can_begin(eg_states *s, const eg_core *core, int32_t guard)
-{
+static bool can_begin(eg_states *s, const eg_core *core, int32_t guard) {
     eg_expressions *x = &s->rows.vocabulary->expressions;
-    for (int byte = 0; byte < 256; ++byte)
+    for (int byte = 0; byte < 256; byte++)
         if (eg_bytes_has(&core->first, byte) && eg_guard_step(x, guard, byte) >= 0) return true;
     return core->special;
 }
 
 enum { MAX_LOOKS = 32, APART = 4 };
 
-typedef struct eg_place {  /* where begin() is, and how it came there */
+typedef struct eg_place { /* where begin() is, and how it came there */
     int32_t row, guard;
     int depth;
     const struct eg_place *from;
@@ -21,29 +20,27 @@ typedef struct eg_place {  /* where begin() is, and how it came there */
 static void begin(eg_states *s, int32_t row, int32_t guard, const eg_place *from);
 
 /* Begin behind terminals of `row` that are empty under a look-ahead. */
-static void begin_behind(eg_states *s, int32_t row, int32_t guard, const eg_place *from)
-{
+static void begin_behind(eg_states *s, int32_t row, int32_t guard, const eg_place *from) {
     eg_rows *r = &s->rows;
     eg_expressions *x = &r->vocabulary->expressions;
     const int32_t core = r->rows.at[row].core;
     const eg_place here = {row, guard, from ? from->depth + 1 : 0, from};
     for (const eg_place *p = from; p; p = p->from)
-        if (p->row == row && p->guard == guard) return;  /* a circle adds nothing */
+        if (p->row == row && p->guard == guard) return; /* a circle adds nothing */
     if (here.depth > MAX_LOOKS)
         eg_fail(r->pool->fault, ES_GRAMMAR_LIMIT, "more than %d look-aheads stand in one place", MAX_LOOKS);
-    for (int32_t i = 0; i < r->cores.at[core].expected_count; ++i) {
+    for (int32_t i = 0; i < r->cores.at[core].expected_count; i++) {
         const int32_t terminal = r->cores.at[core].expected[i];
         if (!r->rules->terminals[terminal].looks || r->rules->terminals[terminal].ignored) continue;
         const int32_t next = eg_row_advance(r, row, terminal);
         int32_t endings[EG_MAX_ENDINGS];
         const int count = eg_expression_endings(x, r->rules->terminals[terminal].expression, endings);
-        for (int k = 0; k < count && next >= 0; ++k) begin(s, next, eg_union(x, endings[k], guard), &here);
+        for (int k = 0; k < count && next >= 0; k++) begin(s, next, eg_union(x, endings[k], guard), &here);
     }
 }
 
 /* The same with a lexer, which tells whether anything can come. */
-static void begin_lexing(eg_states *s, int32_t row, int32_t guard)
-{
+static void begin_lexing(eg_states *s, int32_t row, int32_t guard) {
     eg_rows *r = &s->rows;
     eg_expressions *x = &r->vocabulary->expressions;
     const eg_core *core = eg_core_of(r, row);
@@ -56,8 +53,7 @@ static void begin_lexing(eg_states *s, int32_t row, int32_t guard)
     else EG_PUSH(r->pool, s->work, (eg_thread){row, EG_ANY, -1, guard});
 }
 
-static void begin(eg_states *s, int32_t row, int32_t guard, const eg_place *from)
-{
+static void begin(eg_states *s, int32_t row, int32_t guard, const eg_place *from) {
     eg_rows *r = &s->rows;
     if (r->rules->lalr) {
         begin_lexing(s, row, guard);
@@ -73,19 +69,15 @@ static void begin(eg_states *s, int32_t row, int32_t guard, const eg_place *from
     else EG_PUSH(r->pool, s->work, (eg_thread){row, EG_ANY, -1, guard});
 }
 
-void eg_thread_begin(eg_states *s, int32_t row, int32_t guard)
-{
-    begin(s, row, guard, NULL);
-}
+void eg_thread_begin(eg_states *s, int32_t row, int32_t guard) { begin(s, row, guard, NULL); }
 
 /* The thread with a lexer under way, and what begins where it can be over. */
-static void push_lexing(eg_states *s, int32_t row, int32_t e, int32_t guard)
-{
+static void push_lexing(eg_states *s, int32_t row, int32_t e, int32_t guard) {
     eg_rows *r = &s->rows;
     eg_expressions *x = &r->vocabulary->expressions;
     eg_reading readings[EG_MAX_READINGS];
     const int count = eg_node(x, e)->nullable ? eg_expression_readings(x, e, readings) : 0;
-    for (int i = 0; i < count; ++i) {
+    for (int i = 0; i < count; i++) {
         const int32_t next = eg_row_behind(r, row, readings[i].entry);
         if (next >= 0) eg_thread_begin(s, next, eg_guard_join(x, readings[i].guard, guard));
     }
@@ -97,15 +89,13 @@ static void push_lexing(eg_states *s, int32_t row, int32_t e, int32_t guard)
 
 /* Whether all that is asked is if anything can follow a terminal of which `e` is left, and something can: the row
  * behind it need not be made. */
-static bool is_enough(const eg_states *s, int32_t e, int32_t guard)
-{
+static bool is_enough(const eg_states *s, int32_t e, int32_t guard) {
     return s->picky && !s->wanted && s->rows.rules->open && guard == EG_EMPTY &&
            !eg_node(&s->rows.vocabulary->expressions, e)->guards;
 }
 
 /* The thread with a terminal under way that is `e` from here on, and what begins where it can be over. */
-static void push_thread(eg_states *s, int32_t row, int32_t terminal, int32_t e, int32_t guard)
-{
+static void push_thread(eg_states *s, int32_t row, int32_t terminal, int32_t e, int32_t guard) {
     eg_rows *r = &s->rows;
     eg_expressions *x = &r->vocabulary->expressions;
     if (terminal == EG_LEXER) {
@@ -120,7 +110,7 @@ static void push_thread(eg_states *s, int32_t row, int32_t terminal, int32_t e, 
         int32_t endings[EG_MAX_ENDINGS];
         const int count = eg_expression_endings(x, e, endings);
         const int32_t next = eg_row_advance(r, row, terminal);
-        for (int i = 0; i < count && next >= 0; ++i) eg_thread_begin(s, next, eg_union(x, endings[i], guard));
+        for (int i = 0; i < count && next >= 0; i++) eg_thread_begin(s, next, eg_union(x, endings[i], guard));
         if (eg_node(x, e)->over) return;
     }
     if (guard != EG_EMPTY && !eg_bytes_meet(eg_first(x, e), eg_first(x, guard))) guard = EG_EMPTY;
@@ -128,8 +118,7 @@ static void push_thread(eg_states *s, int32_t row, int32_t terminal, int32_t e, 
     else EG_PUSH(r->pool, s->work, (eg_thread){row, terminal, e, guard});
 }
 
-void eg_thread_read(eg_states *s, int32_t row, int32_t terminal, int32_t guard, int byte)
-{
+void eg_thread_read(eg_states *s, int32_t row, int32_t terminal, int32_t guard, int byte) {
     eg_rows *r = &s->rows;
     const int32_t begin = r->rules->terminals[terminal].expression;
     if (begin < 0) return;
@@ -138,8 +127,7 @@ void eg_thread_read(eg_states *s, int32_t row, int32_t terminal, int32_t guard, 
 }
 
 /* The thread, with its row's lexer under way where it has one and nothing else is. */
-static eg_thread with_lexer(const eg_rows *r, eg_thread t)
-{
+static eg_thread with_lexer(const eg_rows *r, eg_thread t) {
     const int32_t lexer = eg_core_of(r, t.row)->lexer;
     if (t.terminal != EG_ANY || lexer < 0) return t;
     return (eg_thread){t.row, EG_LEXER, lexer, t.guard};
@@ -147,29 +135,28 @@ static eg_thread with_lexer(const eg_rows *r, eg_thread t)
 
 /* The terminals of a core that `byte` can begin, all or those that are not wide, and what is left of them: their
  * place in `begun`. */
-static int32_t begun_by(eg_states *s, int32_t core, int byte, bool narrow)
-{
+static int32_t begun_by(eg_states *s, int32_t core, int byte, bool narrow) {
     eg_rows *r = &s->rows;
     const uint64_t key = eg_pair(core, byte | narrow << 8);
     int32_t at = eg_map_get(&s->begun_by_byte, key, -1);
     if (at >= 0) return at;
     at = s->begun.count;
     EG_PUSH(r->pool, s->begun, 0);
-    for (int32_t i = 0; i < r->cores.at[core].expected_count; ++i) {
-        const int32_t terminal = r->cores.at[core].expected[i], begin = r->rules->terminals[terminal].expression;
+    for (int32_t i = 0; i < r->cores.at[core].expected_count; i++) {
+        const int32_t terminal = r->cores.at[core].expected[i],
+                      begin = r->rules->terminals[terminal].expression;
         if (begin < 0 || (narrow && eg_node(&r->vocabulary->expressions, begin)->wide)) continue;
         const int32_t e = eg_step(&r->vocabulary->expressions, begin, byte);
         if (e == EG_EMPTY) continue;
         EG_PUSH(r->pool, s->begun, terminal);
         EG_PUSH(r->pool, s->begun, e);
-        ++s->begun.at[at];
+        s->begun.at[at]++;
     }
     eg_map_put(r->pool, &s->begun_by_byte, key, at);
     return at;
 }
 
-void eg_thread_step(eg_states *s, eg_thread t, int byte)
-{
+void eg_thread_step(eg_states *s, eg_thread t, int byte) {
     eg_rows *r = &s->rows;
     eg_expressions *x = &r->vocabulary->expressions;
     eg_work(r->pool->fault, 1);
@@ -188,8 +175,7 @@ void eg_thread_step(eg_states *s, eg_thread t, int byte)
         push_thread(s, t.row, s->begun.at[i], s->begun.at[i + 1], guard);
 }
 
-static int compare_threads(const void *a, const void *b)
-{
+static int compare_threads(const void *a, const void *b) {
     const eg_thread *x = a, *y = b;
     if (x->terminal != y->terminal) return x->terminal < y->terminal ? -1 : 1;
     if (x->guard != y->guard) return x->guard < y->guard ? -1 : 1;
@@ -198,37 +184,34 @@ static int compare_threads(const void *a, const void *b)
 }
 
 /* Whether two threads only begin, and can be one. The row of an empty text is the root of all and stays by itself. */
-static bool can_join(const eg_states *s, const eg_thread *a, const eg_thread *b)
-{
+static bool can_join(const eg_states *s, const eg_thread *a, const eg_thread *b) {
     return a->terminal == EG_ANY && b->terminal == EG_ANY && a->guard == b->guard && a->row && b->row &&
            !s->rows.rules->lalr;
 }
 
 /* Where many rows are such that anything may begin, they become one: what many readings come to goes on as one.
  * Few stay apart, since a row of several is seldom one that is known. */
-static int32_t join(eg_states *s, eg_thread *t, int32_t count)
-{
+static int32_t join(eg_states *s, eg_thread *t, int32_t count) {
     int32_t kept = 0;
     for (int32_t i = 0; i < count;) {
         int32_t end = i + 1;
-        while (end < count && can_join(s, &t[i], &t[end])) ++end;
+        while (end < count && can_join(s, &t[i], &t[end])) end++;
         const bool many = end - i > APART;
         t[kept++] = t[i++];
-        for (; i < end; ++i)
+        for (; i < end; i++)
             if (many) t[kept - 1].row = eg_row_join(&s->rows, t[kept - 1].row, t[i].row);
             else t[kept++] = t[i];
     }
     return kept;
 }
 
-void eg_threads_sort(eg_states *s, int32_t base)
-{
+void eg_threads_sort(eg_states *s, int32_t base) {
     eg_thread *t = s->work.at + base;
     const int32_t count = s->work.count - base;
     int32_t kept = 0;
     if (count < 2) return;
     eg_sort(t, count, sizeof *t, compare_threads);
-    for (int32_t i = 0; i < count; ++i) {
+    for (int32_t i = 0; i < count; i++) {
         if (kept && !compare_threads(&t[i], &t[kept - 1])) continue;
         t[kept++] = t[i];
     }
@@ -236,8 +219,7 @@ void eg_threads_sort(eg_states *s, int32_t base)
 }
 
 /* The state of the threads on `work` from `base` on, which are taken off. */
-static int32_t intern_state(eg_states *s, int32_t base)
-{
+static int32_t intern_state(eg_states *s, int32_t base) {
     eg_threads_sort(s, base);
     const int32_t count = s->work.count - base;
     const eg_thread *threads = s->work.at + base;
@@ -253,38 +235,36 @@ static int32_t intern_state(eg_states *s, int32_t base)
     eg_state state = {.count = count};
     state.threads = eg_take(pool, (size_t)count * sizeof *threads);
     eg_copy(state.threads, threads, (size_t)count * sizeof *threads);
-    for (int32_t i = 0; i < count; ++i)
+    for (int32_t i = 0; i < count; i++)
         state.accepting |= eg_thread_stops(s, &threads[i]) && s->rows.rows.at[threads[i].row].accepting;
     EG_PUSH(pool, s->states, state);
     eg_set_add(pool, &s->by_content, hash, s->states.count - 1);
     return s->states.count - 1;
 }
 
-int32_t eg_state_step(eg_states *s, int32_t state, int byte)
-{
+int32_t eg_state_step(eg_states *s, int32_t state, int byte) {
     const uint64_t key = eg_pair(state, byte);
     int32_t next = eg_map_get(&s->by_byte, key, -2);
     if (next != -2) return next;
     const int32_t base = s->work.count;
-    for (int32_t i = 0; i < s->states.at[state].count; ++i)
+    for (int32_t i = 0; i < s->states.at[state].count; i++)
         eg_thread_step(s, s->states.at[state].threads[i], byte);
     next = intern_state(s, base);
     eg_map_put(s->rows.pool, &s->by_byte, key, next);
     return next;
 }
 
-int32_t eg_state_special(eg_states *s, int32_t state, int32_t token)
-{
+int32_t eg_state_special(eg_states *s, int32_t state, int32_t token) {
     eg_rows *r = &s->rows;
     const eg_rules *g = r->rules;
     const int32_t base = s->work.count;
-    for (int32_t i = 0; i < s->states.at[state].count; ++i) {
+    for (int32_t i = 0; i < s->states.at[state].count; i++) {
         const eg_thread t = s->states.at[state].threads[i];
         if (!eg_thread_stops(s, &t) || !eg_core_of(r, t.row)->special) continue;
-        for (int32_t k = 0; k < eg_core_of(r, t.row)->expected_count; ++k) {
+        for (int32_t k = 0; k < eg_core_of(r, t.row)->expected_count; k++) {
             const int32_t terminal = eg_core_of(r, t.row)->expected[k];
             if (g->terminals[terminal].expression >= 0) continue;
-            for (int32_t n = g->special_starts[terminal]; n < g->special_starts[terminal + 1]; ++n) {
+            for (int32_t n = g->special_starts[terminal]; n < g->special_starts[terminal + 1]; n++) {
                 if (g->special_ids[n] != token) continue;
                 const int32_t next = eg_row_advance(r, t.row, terminal);
                 if (next >= 0) eg_thread_begin(s, next, EG_EMPTY);
@@ -294,8 +274,7 @@ int32_t eg_state_special(eg_states *s, int32_t state, int32_t token)
     return intern_state(s, base);
 }
 
-int32_t eg_state_token(eg_states *s, int32_t state, int32_t token)
-{
+int32_t eg_state_token(eg_states *s, int32_t state, int32_t token) {
     const es_vocabulary *v = s->rows.vocabulary;
     const uint64_t key = eg_pair(state, token);
     int32_t next = eg_map_get(&s->by_token, key, -2);
@@ -304,25 +283,23 @@ int32_t eg_state_token(eg_states *s, int32_t state, int32_t token)
         next = eg_state_special(s, state, token);
     } else {
         next = v->offsets[token] < v->offsets[token + 1] ? state : EG_DEAD;
-        for (int64_t i = v->offsets[token]; i < v->offsets[token + 1] && next >= 0; ++i)
+        for (int64_t i = v->offsets[token]; i < v->offsets[token + 1] && next >= 0; i++)
             next = eg_state_step(s, next, v->bytes[i]);
     }
     eg_map_put(s->rows.pool, &s->by_token, key, next);
     return next;
 }
 
-void eg_states_open(eg_states *s, eg_pool *pool, es_vocabulary *vocabulary, eg_rules *rules)
-{
+void eg_states_open(eg_states *s, eg_pool *pool, es_vocabulary *vocabulary, eg_rules *rules) {
     memset(s, 0, sizeof *s);
     eg_rows_open(&s->rows, pool, vocabulary, rules);
     eg_thread_begin(s, 0, EG_EMPTY);
     if (intern_state(s, 0) != EG_START)
         eg_fail(pool->fault, ES_GRAMMAR_EMPTY, "no text at all matches the grammar");
-    EG_PUSH(pool, s->states, (eg_state){0});  /* EG_OVER: no thread, nothing follows */
+    EG_PUSH(pool, s->states, (eg_state){0}); /* EG_OVER: no thread, nothing follows */
 }
 
-void eg_states_close(eg_states *s)
-{
+void eg_states_close(eg_states *s) {
     eg_pool *pool = s->rows.pool;
     if (!pool) return;
     EG_FREE(pool, s->states);

@@ -37,11 +37,11 @@ typedef struct eg_group {
     int32_t final_count;
     int32_t *finals;      /* tokens */
     int32_t *final_depths;
-    int32_t *final_befores;  /* as eg_exit.before */
+    int32_t *final_befores; /* as eg_exit.before */
     eg_exit *exits;
     eg_exits *bytes;      /* [byte_count] ascending */
     int32_t byte_count;
-    int32_t *crowds;      /* places behind which so many tokens begin that they are looked at by themselves */
+    int32_t *crowds;      /* places after which so many tokens begin that each is checked by itself */
     int32_t crowd_count;
     bool repeats;         /* some exits lie behind others, and there is no other group */
     bool ranked;          /* the ranks are known, for ... */
@@ -57,7 +57,7 @@ typedef struct eg_summary {
     int32_t group_count;
 } eg_summary;
 
-typedef struct eg_border {  /* what becomes an exit, or, where `byte` is -1, a token in `finals` */
+typedef struct eg_border { /* what becomes an exit, or, where `byte` is -1, a token in `finals` */
     int32_t guard, byte, entry;
     int32_t child, depth, before, place;
     int32_t after;

@@ -3,12 +3,11 @@
 
 #include "grammar/summary.h"
 
-enum { FEW_SOURCES = 32 };  /* that are sorted one by one */
+enum { FEW_SOURCES = 32 }; /* that are sorted one by one */
 
-/* --- tries --------------------------------------------------------------------------------------------- */
+/* --- tries --- */
 
-static int compare_rests(const void *a, const void *b)
-{
+static int compare_rests(const void *a, const void *b) {
     const eg_rest *x = a, *y = b;
     const int32_t shared = x->length < y->length ? x->length : y->length;
     const int order = memcmp(x->at, y->at, (size_t)shared);
@@ -17,8 +16,7 @@ static int compare_rests(const void *a, const void *b)
     return (x->token > y->token) - (x->token < y->token);
 }
 
-static void add_node(eg_pool *pool, eg_tries *t, int byte, int32_t depth)
-{
+static void add_node(eg_pool *pool, eg_tries *t, int byte, int32_t depth) {
     EG_PUSH(pool, t->depth, (uint16_t)depth);
     EG_PUSH(pool, t->byte, (uint8_t)byte);
     EG_PUSH(pool, t->end, 0);
@@ -30,8 +28,7 @@ static void add_node(eg_pool *pool, eg_tries *t, int byte, int32_t depth)
 }
 
 /* The node at `depth` of the path has no more nodes below it. */
-static void close_node(eg_tries *t, int32_t depth)
-{
+static void close_node(eg_tries *t, int32_t depth) {
     const int32_t node = t->path.at[depth].node, height = t->height.at[node];
     t->end.at[node] = t->byte.count;
     if (!depth) return;
@@ -43,8 +40,7 @@ static void close_node(eg_tries *t, int32_t depth)
 }
 
 /* Begin a node at `depth` of the path. */
-static void open_node(eg_pool *pool, eg_tries *t, int byte, int32_t depth)
-{
+static void open_node(eg_pool *pool, eg_tries *t, int byte, int32_t depth) {
     eg_way *way = &t->path.at[depth];
     *way = (eg_way){.node = t->byte.count};
     if (depth) {
@@ -56,31 +52,29 @@ static void open_node(eg_pool *pool, eg_tries *t, int byte, int32_t depth)
 }
 
 /* All nodes of the path from `depth` down to the root have no more below them; the trie is whole. */
-static void close_trie(eg_pool *pool, eg_tries *t, int32_t depth)
-{
+static void close_trie(eg_pool *pool, eg_tries *t, int32_t depth) {
     while (depth >= 0) close_node(t, depth--);
-    add_node(pool, t, 0, 0);  /* so that first_token[end] can be asked */
+    add_node(pool, t, 0, 0); /* so that first_token[end] can be asked */
     t->end.at[t->end.count - 1] = t->byte.count;
 }
 
-int32_t eg_tries_add(eg_pool *pool, eg_tries *t, const eg_rest *rests, int32_t count)
-{
+int32_t eg_tries_add(eg_pool *pool, eg_tries *t, const eg_rest *rests, int32_t count) {
     int32_t deepest = 0;
-    for (int32_t i = 0; i < count; ++i)
+    for (int32_t i = 0; i < count; i++)
         if (rests[i].length > deepest) deepest = rests[i].length;
     EG_RESERVE(pool, t->path, deepest + 1);
     const int32_t root = t->byte.count;
     open_node(pool, t, 0, 0);
     int32_t depth = 0;
-    for (int32_t i = 0; i < count; ++i) {
+    for (int32_t i = 0; i < count; i++) {
         const uint8_t *text = rests[i].at;
         const int32_t length = rests[i].length;
         int32_t shared = 0;
         if (i)
-            for (const uint8_t *before = rests[i - 1].at; shared < depth && shared < length; ++shared)
+            for (const uint8_t *before = rests[i - 1].at; shared < depth && shared < length; shared++)
                 if (before[shared] != text[shared]) break;
         while (depth > shared) close_node(t, depth--);
-        for (; depth < length; ++depth) open_node(pool, t, text[depth], depth + 1);
+        for (; depth < length; depth++) open_node(pool, t, text[depth], depth + 1);
         EG_PUSH(pool, t->tokens, rests[i].token);
         t->own.at[t->path.at[depth].node]++;
     }
@@ -88,23 +82,21 @@ int32_t eg_tries_add(eg_pool *pool, eg_tries *t, const eg_rest *rests, int32_t c
     return root;
 }
 
-/* --- merging ------------------------------------------------------------------------------------------------ */
+/* --- merging --- */
 
-static void copy_tokens(eg_pool *pool, eg_tries *t, int32_t from, int32_t count)
-{
+static void copy_tokens(eg_pool *pool, eg_tries *t, int32_t from, int32_t count) {
     EG_RESERVE(pool, t->tokens, count);
-    for (int32_t i = from; i < from + count; ++i) t->tokens.at[t->tokens.count++] = t->tokens.at[i];
+    for (int32_t i = from; i < from + count; i++) t->tokens.at[t->tokens.count++] = t->tokens.at[i];
 }
 
 /* Copy `node` and all below it to `depth` of the path. */
-static void copy_nodes(eg_pool *pool, eg_tries *t, int32_t node, int32_t depth)
-{
+static void copy_nodes(eg_pool *pool, eg_tries *t, int32_t node, int32_t depth) {
     const int32_t end = t->end.at[node], at = t->byte.count, deeper = depth - t->depth.at[node];
     const int32_t first = t->first_token.at[node], tokens = t->tokens.count - first;
     t->path.at[depth] = (eg_way){.node = at};
     eg_work(pool->fault, (end - node) / 8);
     copy_tokens(pool, t, first, t->first_token.at[end] - first);
-    for (int32_t i = node; i < end; ++i) {
+    for (int32_t i = node; i < end; i++) {
         add_node(pool, t, t->byte.at[i], t->depth.at[i] + deeper);
         const int32_t copy = at + i - node;
         t->end.at[copy] = t->end.at[i] + at - node;
@@ -117,45 +109,42 @@ static void copy_nodes(eg_pool *pool, eg_tries *t, int32_t node, int32_t depth)
 }
 
 /* Sort many sources by descending bytes. */
-static void count_sources(eg_pool *pool, eg_tries *t, int32_t base)
-{
+static void count_sources(eg_pool *pool, eg_tries *t, int32_t base) {
     const int32_t count = t->sources.count - base;
     EG_RESERVE(pool, t->sources, count);
     eg_source *to = t->sources.at + base;
     const eg_source *from = memcpy(to + count, to, (size_t)count * sizeof *to);
     int32_t at[256] = {0}, before = 0;
-    for (int32_t i = 0; i < count; ++i) ++at[from[i].byte];
-    for (int byte = 255; byte >= 0; --byte) {
+    for (int32_t i = 0; i < count; i++) at[from[i].byte]++;
+    for (int byte = 255; byte >= 0; byte--) {
         const int32_t own = at[byte];
         at[byte] = before;
         before += own;
     }
-    for (int32_t i = 0; i < count; ++i) to[at[from[i].byte]++] = from[i];
+    for (int32_t i = 0; i < count; i++) to[at[from[i].byte]++] = from[i];
 }
 
 /* Sort the sources from `base` on by descending bytes: most are few. */
-static void sort_sources(eg_pool *pool, eg_tries *t, int32_t base)
-{
+static void sort_sources(eg_pool *pool, eg_tries *t, int32_t base) {
     eg_source *s = t->sources.at + base;
     const int32_t count = t->sources.count - base;
     if (count > FEW_SOURCES) {
         count_sources(pool, t, base);
         return;
     }
-    for (int32_t i = 1; i < count; ++i) {
+    for (int32_t i = 1; i < count; i++) {
         const eg_source one = s[i];
         int32_t at = i;
-        for (; at && s[at - 1].byte < one.byte; --at) s[at] = s[at - 1];
+        for (; at && s[at - 1].byte < one.byte; at--) s[at] = s[at - 1];
         s[at] = one;
     }
 }
 
 /* Make one node of the sources from `base` on: their tokens are its own, their children sources. */
-static void join_sources(eg_pool *pool, eg_tries *t, int32_t base)
-{
+static void join_sources(eg_pool *pool, eg_tries *t, int32_t base) {
     const int32_t end = t->sources.count, depth = t->sources.at[base].depth;
     open_node(pool, t, t->sources.at[base].byte, depth);
-    for (int32_t i = base; i < end; ++i) {
+    for (int32_t i = base; i < end; i++) {
         const int32_t node = t->sources.at[i].node;
         copy_tokens(pool, t, t->first_token.at[node], t->own.at[node]);
         t->own.at[t->path.at[depth].node] += t->own.at[node];
@@ -168,8 +157,7 @@ static void join_sources(eg_pool *pool, eg_tries *t, int32_t base)
     sort_sources(pool, t, base);
 }
 
-int32_t eg_tries_merge(eg_pool *pool, eg_tries *t)
-{
+int32_t eg_tries_merge(eg_pool *pool, eg_tries *t) {
     const int32_t root = t->byte.count;
     int32_t depth = -1;
     if (t->sources.count == 1 && !t->sources.at[0].depth) return t->sources.at[t->sources.count = 0].node;
@@ -178,7 +166,9 @@ int32_t eg_tries_merge(eg_pool *pool, eg_tries *t)
     while (t->sources.count) {
         int32_t base = t->sources.count - 1;
         const eg_source next = t->sources.at[base];
-        while (base && t->sources.at[base - 1].depth == next.depth && t->sources.at[base - 1].byte == next.byte) --base;
+        while (base && t->sources.at[base - 1].depth == next.depth &&
+               t->sources.at[base - 1].byte == next.byte)
+            base--;
         while (depth >= next.depth) close_node(t, depth--);
         EG_RESERVE(pool, t->path, next.depth + 1);
         eg_work(pool->fault, t->sources.count - base);
@@ -194,11 +184,10 @@ int32_t eg_tries_merge(eg_pool *pool, eg_tries *t)
     return root;
 }
 
-/* --- opening and closing ---------------------------------------------------------------------------------- */
+/* --- opening and closing --- */
 
 static void take_tokens(es_vocabulary *v, const uint8_t *bytes, const int64_t *offsets, const uint8_t *kinds,
-                        int32_t count)
-{
+                        int32_t count) {
     v->count = count;
     v->words = (count + 31) / 32;
     v->bytes = eg_take(&v->own, (size_t)offsets[count] + 1);
@@ -209,7 +198,7 @@ static void take_tokens(es_vocabulary *v, const uint8_t *bytes, const int64_t *o
     eg_copy(v->kinds, kinds, (size_t)count);
     v->sorted = eg_take(&v->own, ((size_t)count + 1) * sizeof *v->sorted);
     v->eos = eg_take(&v->own, ((size_t)count + 1) * sizeof *v->eos);
-    for (int32_t i = 0; i < count; ++i) {
+    for (int32_t i = 0; i < count; i++) {
         const int32_t length = (int32_t)(offsets[i + 1] - offsets[i]);
         if (kinds[i] & ES_TOKEN_EOS) v->eos[v->eos_count++] = i;
         if (kinds[i] || !length || length > EG_LONGEST_TOKEN) continue;
@@ -219,8 +208,7 @@ static void take_tokens(es_vocabulary *v, const uint8_t *bytes, const int64_t *o
     eg_sort(v->sorted, v->sorted_count, sizeof *v->sorted, compare_rests);
 }
 
-static void free_vocabulary(es_vocabulary *v)
-{
+static void free_vocabulary(es_vocabulary *v) {
     if (v->expressions.pool) eg_expressions_close(&v->expressions);
     if (v->summaries) eg_summaries_close(v);
     eg_tries *t = &v->tries;
@@ -243,13 +231,13 @@ static void free_vocabulary(es_vocabulary *v)
 
 /* False where memory ran out on the way. */
 static bool build(es_vocabulary *v, const uint8_t *bytes, const int64_t *offsets, const uint8_t *kinds,
-                  int32_t count)
-{
+                  int32_t count) {
     v->fault.work = INT64_MAX;
     if (setjmp(v->fault.out)) return false;
     take_tokens(v, bytes, offsets, kinds, count);
     eg_tries_add(&v->own, &v->tries, v->sorted, v->sorted_count);
-    for (int32_t c = 1; c < v->tries.end.at[0]; c = v->tries.end.at[c]) v->root_children[v->tries.byte.at[c]] = c;
+    for (int32_t c = 1; c < v->tries.end.at[0]; c = v->tries.end.at[c])
+        v->root_children[v->tries.byte.at[c]] = c;
     v->own_nodes = v->tries.byte.count;
     v->own_tokens = v->tries.tokens.count;
     eg_expressions_open(&v->expressions, &v->pool, v->longest);
@@ -258,8 +246,7 @@ static bool build(es_vocabulary *v, const uint8_t *bytes, const int64_t *offsets
 }
 
 es_vocabulary *es_vocabulary_new(const uint8_t *bytes, const int64_t *offsets, const uint8_t *kinds,
-                                 int32_t count, int64_t shared_memory)
-{
+                                 int32_t count, int64_t shared_memory) {
     es_vocabulary *v = calloc(1, sizeof *v);
     if (!v) return NULL;
     pthread_mutex_init(&v->lock, NULL);
@@ -271,23 +258,17 @@ es_vocabulary *es_vocabulary_new(const uint8_t *bytes, const int64_t *offsets, c
     return NULL;
 }
 
-void es_vocabulary_free(es_vocabulary *v)
-{
+void es_vocabulary_free(es_vocabulary *v) {
     if (v) eg_vocabulary_drop(v);
 }
 
-void eg_vocabulary_hold(es_vocabulary *v)
-{
-    __atomic_add_fetch(&v->references, 1, __ATOMIC_RELAXED);
-}
+void eg_vocabulary_hold(es_vocabulary *v) { __atomic_add_fetch(&v->references, 1, __ATOMIC_RELAXED); }
 
-void eg_vocabulary_drop(es_vocabulary *v)
-{
+void eg_vocabulary_drop(es_vocabulary *v) {
     if (__atomic_sub_fetch(&v->references, 1, __ATOMIC_ACQ_REL) == 0) free_vocabulary(v);
 }
 
-void eg_vocabulary_enter(es_vocabulary *v, int64_t max_work)
-{
+void eg_vocabulary_enter(es_vocabulary *v, int64_t max_work) {
     pthread_mutex_lock(&v->lock);
     v->fault.work = max_work;
     v->fault.full = NULL;
@@ -295,8 +276,7 @@ void eg_vocabulary_enter(es_vocabulary *v, int64_t max_work)
     v->expressions.depth = 0;
 }
 
-void eg_vocabulary_empty(es_vocabulary *v)
-{
+void eg_vocabulary_empty(es_vocabulary *v) {
     eg_summaries_close(v);
     eg_expressions_close(&v->expressions);
     v->tries.byte.count = v->tries.end.count = v->tries.own.count = v->own_nodes;
@@ -304,7 +284,7 @@ void eg_vocabulary_empty(es_vocabulary *v)
     v->tries.below.count = v->tries.next.count = v->own_nodes;
     v->tries.tokens.count = v->own_tokens;
     eg_pool_clear(&v->pool);
-    ++v->generation;
+    v->generation++;
     eg_expressions_open(&v->expressions, &v->pool, v->longest);
     eg_summaries_open(v);
 }

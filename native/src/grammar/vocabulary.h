@@ -4,8 +4,8 @@
 
 #include <pthread.h>
 
-#include "grammar/characters.h"
 #include "engine_sampler_grammar.h"
+#include "grammar/characters.h"
 #include "grammar/expression.h"
 
 /* Nodes of all tries, each trie in pre-order: the children of node n begin at n + 1 and follow each
@@ -13,12 +13,12 @@
  * hold what is left of some tokens behind their first bytes. The tokens that end at node n or below
  * it are tokens[first_token[n] .. first_token[end[n]]], those that end at n the first own[n] of them.
  */
-typedef struct eg_way {  /* to the node that is being added to a trie */
+typedef struct eg_way { /* to the node that is being added to a trie */
     int32_t node;
     eg_within within;
 } eg_way;
 
-typedef struct eg_source {  /* a node that becomes part of another at `depth` of a new trie */
+typedef struct eg_source { /* a node that becomes part of another at `depth` of a new trie */
     int32_t node, depth;
     uint8_t byte;         /* of that one */
 } eg_source;
@@ -26,12 +26,12 @@ typedef struct eg_source {  /* a node that becomes part of another at `depth` of
 typedef struct eg_tries {
     EG_VECTOR(uint8_t) byte;
     EG_VECTOR(int32_t) end;
-    EG_VECTOR(int32_t) first_token;  /* one more than nodes in each trie */
+    EG_VECTOR(int32_t) first_token; /* one more than nodes in each trie */
     EG_VECTOR(int32_t) own;
     EG_VECTOR(uint16_t) depth;       /* bytes from its root */
     EG_VECTOR(uint8_t) height;       /* bytes to the deepest node below; 255 stands for more as well */
     EG_VECTOR(int32_t) tokens;
-    EG_VECTOR(uint64_t) below;       /* the classes of the characters on the ways to nodes below; EG_WITHIN: */
+    EG_VECTOR(uint64_t) below;       /* classes of the characters on the paths to nodes below; EG_WITHIN: */
                                      /* the node is inside of a character */
     EG_VECTOR(uint64_t) next;        /* eg_bytes_fold of the children's bytes */
     EG_VECTOR(eg_way) path;          /* by depth, while a trie is made */
@@ -63,7 +63,7 @@ struct es_vocabulary {
     int32_t *eos;
     int32_t eos_count;
     eg_tries tries;
-    int32_t root_children[256];  /* of node 0, by byte; 0 where there is none */
+    int32_t root_children[256]; /* of node 0, by byte; 0 where there is none */
     int32_t own_nodes;        /* of the trie of the vocabulary; others are shared tables */
     int32_t own_tokens;
     eg_expressions expressions;
@@ -83,10 +83,7 @@ void eg_vocabulary_drop(es_vocabulary *v);
 
 /* Begin a call: take the lock and set what a fault needs. The caller does `if (setjmp(v->fault.out))`. */
 void eg_vocabulary_enter(es_vocabulary *v, int64_t max_work);
-static inline void eg_vocabulary_leave(es_vocabulary *v)
-{
-    pthread_mutex_unlock(&v->lock);
-}
+static inline void eg_vocabulary_leave(es_vocabulary *v) { pthread_mutex_unlock(&v->lock); }
 
 /* Empty the shared tables. Grammars see it by `generation` and make their own anew. */
 void eg_vocabulary_empty(es_vocabulary *v);

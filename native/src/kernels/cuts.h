@@ -119,7 +119,8 @@ static es_cut find_cut(const es_ranked *all, const es_measure *m, es_tally start
 
 /* Sort (key, index) pairs ascending by key, equal keys in their order; the result lies in `keys` and
  * `order`, the other two are overwritten. */
-static void sort_pairs(uint32_t *keys, int32_t *order, uint32_t *other_keys, int32_t *other_order, int64_t n) {
+static void sort_pairs(uint32_t *keys, int32_t *order, uint32_t *other_keys, int32_t *other_order,
+                       int64_t n) {
     for (int shift = 0; shift < 32; shift += 8) {
         int64_t starts[256] = {0}, at = 0;
         for (int64_t i = 0; i < n; i++) starts[keys[i] >> shift & 255]++;

@@ -213,7 +213,8 @@ static int is_sparse(const uint32_t *bits, int64_t n) {
 /* Append the tokens that words [from, to) of a mask allow to n ids; how many there are then. */
 ES_INLINE int64_t list_bits(const uint32_t *bits, int64_t from, int64_t to, int32_t *ids, int64_t n) {
     for (int64_t w = from; w < to; w++)
-        for (uint32_t left = bits[w]; left; left &= left - 1) ids[n++] = (int32_t)(w * 32 + __builtin_ctz(left));
+        for (uint32_t left = bits[w]; left; left &= left - 1)
+            ids[n++] = (int32_t)(w * 32 + __builtin_ctz(left));
     return n;
 }
 
@@ -265,7 +266,8 @@ static int32_t apply_min_tokens(es_state *st) {
 }
 
 static int32_t apply_no_repeat_ngram(es_state *st) {
-    const int64_t n = es_ngram_tokens(st->job->history, &st->span, st->p->no_repeat_ngram_size, &st->s->marks);
+    const int64_t n = es_ngram_tokens(st->job->history, &st->span, st->p->no_repeat_ngram_size,
+                                      &st->s->marks);
     return remove_tokens(st, st->s->marks.ids, n, 1);
 }
 
@@ -335,7 +337,8 @@ static void penalize_each(const es_state *st, const es_window *a, const es_windo
         const int32_t id = id_a < id_b ? id_a : id_b;
         out->ids[out->n] = id;
         out->factors[out->n] = id == id_a ? repetition_factor(p, st->span.length - 1 - a->last[i]) : 1.0f;
-        const double shift = id == id_b ? (double)b->counts[j] * p->frequency_penalty + p->presence_penalty : 0.0;
+        const double shift = id == id_b ? (double)b->counts[j] * p->frequency_penalty + p->presence_penalty
+                                        : 0.0;
         out->shifts[out->n] = (float)shift;
         out->n += !is_exempt(&p->penalty_exempt, id);
         i += id == id_a;
@@ -395,12 +398,19 @@ static int32_t apply_function(es_state *st, const es_op *op) {
     float *const values = own_values(st);
     const es_batch *batch = st->job->batch;
     const int32_t slot = batch->slots[st->job->entry];
-    const es_row row = {
-        .size = sizeof row, .stream = op->stream, .row = batch->rows[st->job->entry], .slot = slot,
-        .vocab_size = st->vocab_size, .seed = st->seed, .position = st->position,
-        .token_ids = st->span.tokens, .length = st->span.length, .prompt_length = st->span.prompt_length,
-        .values = op->values ? *op->values + (int64_t)slot * op->n_values : NULL,
-        .draw = row_draw, .user = op->user};
+    const es_row row = {.size = sizeof row,
+                        .stream = op->stream,
+                        .row = batch->rows[st->job->entry],
+                        .slot = slot,
+                        .vocab_size = st->vocab_size,
+                        .seed = st->seed,
+                        .position = st->position,
+                        .token_ids = st->span.tokens,
+                        .length = st->span.length,
+                        .prompt_length = st->span.prompt_length,
+                        .values = op->values ? *op->values + (int64_t)slot * op->n_values : NULL,
+                        .draw = row_draw,
+                        .user = op->user};
     void *const state = op->states ? (*op->states)[slot] : NULL;
     es_view *v = &st->v;
     if (op->function(&row, values, v->ids, v->n, state)) return ES_ROW_FUNCTION;

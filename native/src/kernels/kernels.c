@@ -107,14 +107,19 @@ static int32_t run_row(const es_job *job) {
     st.few.n = 0;
     st.v = (es_view){.source = es_row_of(&batch->logits, row),
                      .kind = es_kind_of(&batch->logits),
-                     .list = -1, .n = batch->vocab_size, .scale = 1.0f, .floor = -ES_LOGIT_LIMIT,
-                     .alive = -1, .maxima = job->scratch->maxima, .loose = job->scratch->loose};
+                     .list = -1,
+                     .n = batch->vocab_size,
+                     .scale = 1.0f,
+                     .floor = -ES_LOGIT_LIMIT,
+                     .alive = -1,
+                     .maxima = job->scratch->maxima,
+                     .loose = job->scratch->loose};
     const es_compiled *program = job->program;
-    if (program->needs &&
-        es_history_sync(job->history, table->epochs[slot], &st.span, st.p, program->needs))
+    if (program->needs && es_history_sync(job->history, table->epochs[slot], &st.span, st.p, program->needs))
         return ES_ROW_DECLINED;
     const int masked = batch->masked && batch->masked[job->entry];
-    int32_t status = read_row(&st, masked ? (const uint32_t *)batch->bitmask + row * batch->bitmask_stride : NULL);
+    int32_t status = read_row(&st,
+                              masked ? (const uint32_t *)batch->bitmask + row * batch->bitmask_stride : NULL);
     if (status == ES_ROW_OK) status = run_samplers(&st, program);
     if (status != ES_ROW_OK) return status;
     if (batch->processed && batch->processed[job->entry]) write_processed(&st, batch->processed[job->entry]);

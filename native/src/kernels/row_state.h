@@ -24,9 +24,15 @@ ES_INLINE int32_t spare_list(const es_state *st) { return st->v.list == 0 ? 1 : 
 /* Go on with the first n entries of scratch list `k`; without ids element i is token i. */
 static void use_list(es_state *st, int32_t k, int64_t n, int with_ids) {
     es_view *v = &st->v;
-    *v = (es_view){.source = st->s->values[k], .kind = ES_FLOAT, .list = k, .n = n,
-                   .ids = with_ids ? st->s->ids[k] : NULL, .scale = 1.0f, .floor = -FLT_MAX,
-                   .alive = with_ids ? n : -1, .maxima = st->s->maxima};
+    *v = (es_view){.source = st->s->values[k],
+                   .kind = ES_FLOAT,
+                   .list = k,
+                   .n = n,
+                   .ids = with_ids ? st->s->ids[k] : NULL,
+                   .scale = 1.0f,
+                   .floor = -FLT_MAX,
+                   .alive = with_ids ? n : -1,
+                   .maxima = st->s->maxima};
     st->is_few = 0;
 }
 
@@ -160,7 +166,8 @@ static int64_t inside_ties(const es_ranked *r, const es_measure *m, const es_cut
 
 /* Cut scratch list k, a head of the row, behind the tokens inside the measure and `crossing` more, at
  * least `floor`. Returns how many stay; n means that the head may have been too short. */
-static int64_t cut_head(es_state *st, int32_t k, int64_t n, const es_measure *m, int crossing, int64_t floor) {
+static int64_t cut_head(es_state *st, int32_t k, int64_t n, const es_measure *m, int crossing,
+                        int64_t floor) {
     es_scratch *s = st->s;
     const es_ranked r = {s->keys, s->weights, s->information, n};
     fill_keys(s->values[k], n, s->keys);

@@ -271,8 +271,7 @@ static int64_t cut_typical(es_state *st, int32_t k, int64_t n, float expected, i
     es_scratch *s = st->s;
     const float *const values = s->values[k];
     const float peak = st->v.peak;
-    for (int64_t i = 0; i < n; i++)
-        s->keys[i] = descending_key(-typical_score(values[i], peak, expected));
+    for (int64_t i = 0; i < n; i++) s->keys[i] = descending_key(-typical_score(values[i], peak, expected));
     const es_ranked all = {s->keys, s->weights, NULL, n};
     es_measure m = {ES_BY_WEIGHT, need - 1, 0, 0};
     es_cut cut = find_cut(&all, &m, (es_tally){0, 0, 0}, s);
@@ -484,8 +483,7 @@ static double dynamic_temperature(es_state *st) {
 }
 
 static void scale_values(float *values, int64_t n, float scale) {
-    for (int64_t i = 0; i < n; i++)
-        values[i] = values[i] >= -FLT_MAX ? settle(values[i] * scale) : values[i];
+    for (int64_t i = 0; i < n; i++) values[i] = values[i] >= -FLT_MAX ? settle(values[i] * scale) : values[i];
 }
 
 static int32_t apply_temperature(es_state *st) {

@@ -145,7 +145,8 @@ static es_choice choose_mirostat(es_state *st) {
     s = s > 0x1p-60 ? s : 0x1p-60;
     const double g = zipf_gap(s - 1.0, st->vocab_size);
     const double k = es_exp2((es_log2(g) + es_history_mu(st->job->history)) / s);
-    const double bounded = k < 1.0 ? 1.0 : k > (double)alive ? (double)alive : k;
+    const double most = (double)alive;
+    const double bounded = k < 1.0 ? 1.0 : k > most ? most : k;
     keep_leading(st, (int64_t)bounded);
     return draw(st);
 }

@@ -27,7 +27,7 @@ ES_INLINE float bfloat_to_float(uint16_t b) { return es_float_of((int32_t)((uint
 ES_INLINE int is_allowed(const uint32_t *bits, int64_t i) { return bits[i / 32] >> (i % 32) & 1; }
 
 #if defined(ES_ISA_AVX512)
-/* ------------------------------------------------------------------------------------ AVX-512 -- */
+/* --- AVX-512 --- */
 #include <immintrin.h>
 
 #define W 16
@@ -122,7 +122,7 @@ ES_INLINE int64_t vf_append_ids(float *values, int32_t *ids, int64_t n, vf a, co
 }
 
 #elif defined(ES_ISA_AVX2)
-/* --------------------------------------------------------------------------------------- AVX2 -- */
+/* --- AVX2 --- */
 #include <immintrin.h>
 
 #define W 8
@@ -132,9 +132,7 @@ typedef __m256i vl;
 
 ES_INLINE vf vf_set(float x) { return _mm256_set1_ps(x); }
 ES_INLINE vf vf_load(const float *p) { return _mm256_loadu_ps(p); }
-ES_INLINE vf vf_load_half(const uint16_t *p) {
-    return _mm256_cvtph_ps(_mm_loadu_si128((const __m128i *)p));
-}
+ES_INLINE vf vf_load_half(const uint16_t *p) { return _mm256_cvtph_ps(_mm_loadu_si128((const __m128i *)p)); }
 ES_INLINE vf vf_load_bfloat(const uint16_t *p) {
     const __m256i wide = _mm256_cvtepu16_epi32(_mm_loadu_si128((const __m128i *)p));
     return _mm256_castsi256_ps(_mm256_slli_epi32(wide, 16));
@@ -226,7 +224,7 @@ ES_INLINE int64_t vf_append_ids(float *values, int32_t *ids, int64_t n, vf a, co
 
 #else
 #if defined(ES_ISA_BASELINE)
-/* --------------------------------------------------------------------------------------- SSE2 -- */
+/* --- SSE2 --- */
 #include <emmintrin.h>
 
 #define W 4
@@ -302,7 +300,7 @@ ES_INLINE int64_t vl_total(vl a) {
 }
 
 #elif defined(ES_ISA_NEON)
-/* --------------------------------------------------------------------------------------- NEON -- */
+/* --- NEON --- */
 #include <arm_neon.h>
 
 #define W 4
@@ -365,7 +363,7 @@ ES_INLINE vl vl_add(vl sum, vi a) { return vpadalq_u32(sum, vreinterpretq_u32_s3
 ES_INLINE int64_t vl_total(vl a) { return (int64_t)vaddvq_u64(a); }
 
 #elif defined(ES_ISA_PORTABLE)
-/* --------------------------------------------------------------------------------- plain C, 1 -- */
+/* --- plain C, 1 --- */
 #define W 1
 typedef float vf;
 typedef int32_t vi;

@@ -14,7 +14,7 @@ typedef struct es_view {
     int32_t list;            /* which of the scratch lists it is, -1: the row as given */
     int64_t n;
     const int32_t *ids;      /* NULL: element i is token i */
-    const uint32_t *allowed; /* a bit for each element of the row as given, edits aside; NULL: all are left */
+    const uint32_t *allowed; /* a bit for each element of the given row, edits aside; NULL: all are left */
     float scale;
     float floor;             /* values below, before the scale, are removed */
     float peak;
@@ -48,30 +48,30 @@ ES_INLINE float value_kind(const void *p, int64_t i, int32_t kind) {
 }
 
 /* Do `call`, in which KIND is the element type `of` as a constant: each type has loops of its own. */
-#define BY_KIND(of, call)                       \
-    do {                                        \
-        if ((of) == ES_FLOAT) {                 \
-            enum { KIND = ES_FLOAT };           \
-            call;                               \
-        } else if ((of) == ES_HALF) {           \
-            enum { KIND = ES_HALF };            \
-            call;                               \
-        } else {                                \
-            enum { KIND = ES_BFLOAT };          \
-            call;                               \
-        }                                       \
+#define BY_KIND(of, call)              \
+    do {                               \
+        if ((of) == ES_FLOAT) {        \
+            enum { KIND = ES_FLOAT };  \
+            call;                      \
+        } else if ((of) == ES_HALF) {  \
+            enum { KIND = ES_HALF };   \
+            call;                      \
+        } else {                       \
+            enum { KIND = ES_BFLOAT }; \
+            call;                      \
+        }                              \
     } while (0)
 
 /* The same for a view or a chunk; MASKED says whether it has a mask. */
-#define BY_FORM(of, call)              \
-    do {                               \
-        if ((of).allowed) {            \
-            enum { MASKED = 1 };       \
-            BY_KIND((of).kind, call);  \
-        } else {                       \
-            enum { MASKED = 0 };       \
-            BY_KIND((of).kind, call);  \
-        }                              \
+#define BY_FORM(of, call)             \
+    do {                              \
+        if ((of).allowed) {           \
+            enum { MASKED = 1 };      \
+            BY_KIND((of).kind, call); \
+        } else {                      \
+            enum { MASKED = 0 };      \
+            BY_KIND((of).kind, call); \
+        }                             \
     } while (0)
 
 enum { ES_CHUNK_WORDS = ES_CHUNK / 32 };
@@ -137,7 +137,7 @@ ES_INLINE es_chunk chunk_of(const es_view *v, int64_t c, float *buffer) {
     return (es_chunk){buffer, NULL, ES_FLOAT, 1.0f, -FLT_MAX};
 }
 
-/* --- greatest values ------------------------------------------------------------------------- */
+/* --- greatest values --- */
 
 /* Two vectors of the row, in any order. */
 ES_INLINE void load_two(const void *p, int64_t i, int32_t kind, vf *two) {
@@ -235,7 +235,8 @@ static int64_t next_reaching(const es_view *v, int64_t c, float bound) {
 /* Make the maxima of at least `bound` exact; how many fall below it by that. */
 static int64_t tighten_maxima(es_view *v, float bound) {
     int64_t fell = 0;
-    for (int64_t c = -1; (c = next_reaching(v, c + 1, bound)) < chunks_of(v->n);) fell += tighten(v, c) < bound;
+    for (int64_t c = -1; (c = next_reaching(v, c + 1, bound)) < chunks_of(v->n);)
+        fell += tighten(v, c) < bound;
     return fell;
 }
 
@@ -316,7 +317,7 @@ static int64_t first_best(es_view *v) {
     return c * ES_CHUNK + i + __builtin_ctz(equal);
 }
 
-/* --- lists ------------------------------------------------------------------------------------ */
+/* --- lists --- */
 
 ES_INLINE int64_t collect_chunk(es_chunk chunk, int32_t kind, int masked, int strict, float threshold,
                                 int32_t first, const int32_t *own, float *values, int32_t *ids, int64_t n) {
@@ -369,7 +370,7 @@ ES_INLINE int64_t count_alive_in(es_chunk chunk, int32_t kind, int masked) {
 
 static int64_t chunk_alive(es_chunk chunk) { BY_FORM(chunk, return count_alive_in(chunk, KIND, MASKED)); }
 
-/* --- weights ---------------------------------------------------------------------------------- */
+/* --- weights --- */
 
 /* Bits below the peak from which the weights of a chunk fit a 32-bit sum per lane. */
 #define SPARE_BITS (W == 16 ? 3.01f : W == 8 ? 4.01f : W == 4 ? 5.01f : 7.01f)
@@ -500,7 +501,7 @@ static int64_t list_information(const float *values, int64_t n, float peak, cons
     return sum;
 }
 
-/* --- moments ---------------------------------------------------------------------------------- */
+/* --- moments --- */
 
 /* Sums of x and x*x with x = l - peak, in the order of the contract, and the tokens they are over. */
 typedef struct es_moments {
@@ -535,7 +536,8 @@ ES_INLINE void chunk_moments(es_chunk chunk, int32_t kind, int masked, int scale
             if (scaled) EACH(k) x[k] = vf_mul(x[k], scale);
             EACH(k) x[k] = vf_sub(x[k], top);
             if (checked) EACH(k) x[k] = vf_select(alive[k], x[k]);
-            else if (masked) EACH(k) x[k] = vf_allowed(chunk.allowed, block + (first + k) * W, x[k], vf_set(0.0f));
+            else if (masked)
+                EACH(k) x[k] = vf_allowed(chunk.allowed, block + (first + k) * W, x[k], vf_set(0.0f));
             if (checked) EACH(k) n += __builtin_popcount(alive[k]);
             EACH(k) sum[k] = vf_add(sum[k], x[k]);
             EACH(k) x[k] = vf_mul(x[k], x[k]);

@@ -32,7 +32,7 @@ static int64_t window_begin(int64_t length, int64_t start, int64_t reach) {
     return reach < 0 || reach > length ? start : most(start, length - reach);
 }
 
-/* --- sorting -------------------------------------------------------------------------------------- */
+/* --- sorting --- */
 
 static int64_t key_of(const int64_t *keys, int32_t item) { return keys ? keys[item] : item; }
 
@@ -78,7 +78,7 @@ static void sort_items(int32_t *items, int32_t *spare, int64_t n, const int64_t 
     if (from != items) memcpy(items, from, (size_t)n * sizeof *items);
 }
 
-/* --- windows of the penalties ---------------------------------------------------------------------- */
+/* --- windows of the penalties --- */
 
 static int window_reserve(es_window *window, int64_t need) {
     if (need <= window->capacity) return 0;
@@ -169,7 +169,7 @@ static int window_sync(es_window *window, const es_span *span, int64_t reach, in
     return 0;
 }
 
-/* --- where tokens came ----------------------------------------------------------------------------- */
+/* --- where tokens came --- */
 
 /* The list of `token`, or the free slot where it belongs. */
 static es_places *index_find(const es_index *index, int64_t token) {
@@ -228,12 +228,12 @@ static const int32_t *earlier_places(const es_index *index, const int64_t *token
     const es_places *list = index_find(index, tokens[place]);
     const int32_t *places = index->pool + list->start;
     *n = list->n;
-    while (places[*n - 1] > place) --*n;
-    --*n;
+    while (places[*n - 1] > place) (*n)--;
+    (*n)--;
     return places;
 }
 
-/* --- repeats --------------------------------------------------------------------------------------- */
+/* --- repeats --- */
 
 static int is_breaker(const es_params *params, int64_t token) {
     return params->breaker_heads && params->breaker_heads[token] == 3;
@@ -300,8 +300,8 @@ static int64_t repeats_unbroken(const es_repeats *repeats, int64_t length, int64
 
 /* The runs of the token at `newest`, from those of the token before it. Newest occurrence first, so that
  * run[j - 1] is still that of the step before. */
-static void repeats_step(int32_t *restrict run, const es_index *index, const int64_t *tokens,
-                         int64_t newest, int64_t first) {
+static void repeats_step(int32_t *restrict run, const es_index *index, const int64_t *tokens, int64_t newest,
+                         int64_t first) {
     int64_t n;
     const int32_t *restrict places = earlier_places(index, tokens, newest, &n);
     for (; n && places[n - 1] > first; n--) {
@@ -350,7 +350,7 @@ static int repeats_sync(es_repeats *repeats, const es_index *index, const es_spa
     return 0;
 }
 
-/* --- what the selectors noted ---------------------------------------------------------------------- */
+/* --- what the selectors noted --- */
 
 static void surprise_sync(es_surprise *surprise, const es_span *span, const es_params *params) {
     if (!surprise->end) {
@@ -378,7 +378,7 @@ static void average_sync(es_average *average, const es_span *span, const es_para
     }
 }
 
-/* --- the history ----------------------------------------------------------------------------------- */
+/* --- the history --- */
 
 /* Forget the tokens, keep the memory. */
 static void history_empty(es_history *history) {
@@ -392,8 +392,7 @@ static void history_empty(es_history *history) {
     history->surprise.end = history->average.end = 0;
 }
 
-static int history_tables(es_history *history, const es_span *span, const es_params *params,
-                          uint32_t needs) {
+static int history_tables(es_history *history, const es_span *span, const es_params *params, uint32_t needs) {
     if (needs & ES_NEED_REPEATED &&
         window_sync(&history->repeated, span, params->repetition_reach, params->repetition_output_only))
         return -1;
@@ -441,7 +440,7 @@ double es_history_average(const es_history *history) {
     return history->average.weighted / history->average.total;
 }
 
-/* --- tokens of a row ------------------------------------------------------------------------------- */
+/* --- tokens of a row --- */
 
 /* Note `token` as the n-th, unless it is there; `length` if it is longer. Returns the new n. */
 static int64_t mark_token(es_marks *marks, int64_t n, int64_t token, int64_t length) {

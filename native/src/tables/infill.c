@@ -31,7 +31,7 @@ typedef struct es_merger {
     int64_t m;
 } es_merger;
 
-/* --- scratch --------------------------------------------------------------------------------------- */
+/* --- scratch --- */
 
 #define BYTES_PER_TOKEN \
     (sizeof(int64_t) + 2 * sizeof(es_piece) + sizeof(es_range) + sizeof(int32_t) + 2 * sizeof(int32_t))
@@ -65,7 +65,7 @@ static es_merger merger_of(const es_infill_scratch *scratch) {
     return merger;
 }
 
-/* --- pieces in the order of their bytes -------------------------------------------------------------- */
+/* --- pieces in the order of their bytes --- */
 
 static es_piece piece_of(const es_params *params, int32_t id, int32_t place) {
     const int64_t begin = id ? params->text_ends[id - 1] : 0;
@@ -130,7 +130,7 @@ static void find_ranges(es_merger *merger) {
     for (; open >= 0; open = outside[open]) ranges[open].last = (int32_t)merger->m - 1;
 }
 
-/* --- who is alive ------------------------------------------------------------------------------------ */
+/* --- who is alive --- */
 
 static int32_t lower(int32_t a, int32_t b) { return a < b ? a : b; }
 
@@ -180,7 +180,7 @@ static void merge_token(es_merger *merger, int32_t place) {
     living_set(merger, index, place);
 }
 
-/* --- the rule ---------------------------------------------------------------------------------------- */
+/* --- the rule --- */
 
 static int is_end(const es_ids *ends, int32_t id) {
     int64_t low = 0, high = ends->n;
