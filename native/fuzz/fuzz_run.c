@@ -27,7 +27,7 @@ typedef struct fz_run {
     const es_api *api;
     const char *isa;
     int32_t threads;
-    int tells; /* a line for every row */
+    int verbose; /* a line for every row */
     int64_t rows, steps, refusals;
     uint64_t digest;
 } fz_run;
@@ -218,13 +218,13 @@ static void digest_row(fz_run *run, const es_batch *b) {
         hash = fz_hash(hash, &left, sizeof left);
     }
     run->digest = fz_hash(run->digest, &hash, sizeof hash);
-    if (run->tells)
+    if (run->verbose)
         printf("step %lld slot %d status %d token %lld note %a hash %016llx\n", (long long)run->steps,
                *b->slots, *b->status, (long long)token, note, (unsigned long long)hash);
 }
 
-static void tell_program(const fz_run *run, const es_program *program) {
-    if (!run->tells) return;
+static void print_program(const fz_run *run, const es_program *program) {
+    if (!run->verbose) return;
     printf("ops");
     for (int32_t i = 0; i < program->n_ops; i++) printf(" %d", fz_op(program, i)->kind);
     printf(": ");
@@ -242,7 +242,7 @@ static void check_rows(fz_run *run, const fz_world *w, const fz_step *step, cons
         const es_batch half = run_alone(run, cold, step, i, &prefix, &memory);
         check_prefix(i, &alone, &half);
         check_passes(run, cold, step, together->rows[i]);
-        tell_program(run, &w->programs[number].program);
+        print_program(run, &w->programs[number].program);
         digest_row(run, &alone);
         fz_free(&memory);
     }
@@ -309,7 +309,7 @@ static void run_everywhere(fz_run *run, uint64_t seed, const char *const *isas, 
         run->isa = isas[i];
         run->threads = threads[(seed + (uint64_t)i) % 3];
         run->digest = 0;
-        if (run->tells) printf("%s\n", run->isa);
+        if (run->verbose) printf("%s\n", run->isa);
         run_case(run, seed);
         if (i && run->digest != digest) fz_fail("%s gives other results than %s", isas[i], isas[0]);
         digest = run->digest;
@@ -365,7 +365,7 @@ static int run_command(fz_run *run, int argc, char **argv) {
     }
     if (argc == 2 && !strcmp(argv[1], "isas")) return print_isas(run->api);
     if (argc == 3 && !strcmp(argv[1], "case")) {
-        run->tells = 1;
+        run->verbose = 1;
         run_everywhere(run, strtoull(argv[2], NULL, 10), isas, find_isas(run->api, isas));
         return 0;
     }

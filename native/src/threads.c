@@ -27,11 +27,11 @@ struct es_pool {
     /* generation << 32 | next row: a late worker cannot take a ticket of a run it has not seen. */
     _Atomic uint64_t ticket;
     _Atomic int64_t done;
-    int32_t rest;             /* runs still to be done by the caller alone */
-    int32_t next_rest;        /* how many the next time a worker is waited for */
+    int32_t solo_runs;             /* runs still to be done by the caller alone */
+    int32_t next_solo_runs;        /* how many the next time a worker is waited for */
 };
 
-enum { SHORT_REST = 8, LONG_REST = 512, PATIENCE_NS = 150000 };
+enum { MIN_SOLO_RUNS = 8, MAX_SOLO_RUNS = 512, STALL_NS = 150000 };
 
 static int64_t now_ns(void) {
     struct timespec t;
@@ -105,7 +105,7 @@ es_pool *es_pool_new(int32_t threads) {
     es_pool *pool = calloc(1, sizeof *pool);
     if (!pool) return NULL;
     pool->threads = threads;
-    pool->next_rest = SHORT_REST;
+    pool->next_solo_runs = MIN_SOLO_RUNS;
     pool->workers = calloc((size_t)threads, sizeof *pool->workers);
     if (!pool->workers) {
         free(pool);
@@ -131,8 +131,8 @@ void es_pool_free(es_pool *pool) {
 
 void es_pool_run(es_pool *pool, int64_t n, void (*work)(void *context, int32_t thread, int64_t item),
                  void *context) {
-    if (pool->threads < 2 || n < 2 || pool->rest > 0) {
-        if (pool->rest > 0) pool->rest--;
+    if (pool->threads < 2 || n < 2 || pool->solo_runs > 0) {
+        if (pool->solo_runs > 0) pool->solo_runs--;
         for (int64_t i = 0; i < n; i++) work(context, 0, i);
         return;
     }
@@ -154,8 +154,9 @@ void es_pool_run(es_pool *pool, int64_t n, void (*work)(void *context, int32_t t
         if (spins > 1000) sched_yield();
     /* A worker that loses its core in the middle of a row holds up the step for a time slice. Where
      * others want that core this happens again, so the workers rest, the longer the more often. */
-    if (now_ns() - end > PATIENCE_NS + 4 * (end - begin) / (own ? own : 1)) {
-        pool->rest = pool->next_rest;
-        pool->next_rest = pool->next_rest < LONG_REST ? 2 * pool->next_rest : LONG_REST;
-    } else if (pool->next_rest > SHORT_REST) pool->next_rest--;
+    if (now_ns() - end > STALL_NS + 4 * (end - begin) / (own ? own : 1)) {
+        pool->solo_runs = pool->next_solo_runs;
+        pool->next_solo_runs = pool->next_solo_runs < MAX_SOLO_RUNS ? 2 * pool->next_solo_runs
+                                                                    : MAX_SOLO_RUNS;
+    } else if (pool->next_solo_runs > MIN_SOLO_RUNS) pool->next_solo_runs--;
 }

@@ -27,12 +27,12 @@ static int lead_class(int byte) {
     return class;
 }
 
-uint64_t eg_class_of(int byte, eg_within *within) {
-    *within = (eg_within){0};
+uint64_t eg_class_of(int byte, eg_utf8 *utf8) {
+    *utf8 = (eg_utf8){0};
     if (byte < 0x80) return (uint64_t)1 << ascii_class(byte);
-    if (byte < FIRST_LEAD || byte > 0xf4) return EG_BROKEN;
-    within->left = byte < 0xe0 ? 1 : byte < 0xf0 ? 2 : 3;
-    within->low = byte == 0xe0 ? 0xa0 : byte == 0xf0 ? 0x90 : 0x80;
-    within->high = byte == 0xed ? 0x9f : byte == 0xf4 ? 0x8f : 0xbf;
+    if (byte < FIRST_LEAD || byte > 0xf4) return EG_MALFORMED;
+    utf8->left = byte < 0xe0 ? 1 : byte < 0xf0 ? 2 : 3;
+    utf8->low = byte == 0xe0 ? 0xa0 : byte == 0xf0 ? 0x90 : 0x80;
+    utf8->high = byte == 0xed ? 0x9f : byte == 0xf4 ? 0x8f : 0xbf;
     return (uint64_t)1 << (ASCII_CLASSES + lead_class(byte));
 }

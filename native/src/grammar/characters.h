@@ -11,27 +11,27 @@
 
 /* A byte that is no UTF-8 where it stands, and a node that is reached inside of a character: bits that are
  * in no class. */
-#define EG_BROKEN ((uint64_t)1 << 62)
-#define EG_WITHIN ((uint64_t)1 << 63)
+#define EG_MALFORMED ((uint64_t)1 << 62)
+#define EG_INSIDE ((uint64_t)1 << 63)
 
 /* Where a text is within a character: so many bytes are still to come, the next from `low` to `high`. */
-typedef struct eg_within {
+typedef struct eg_utf8 {
     uint8_t left, low, high;
-} eg_within;
+} eg_utf8;
 
 /* The class of the characters that begin with `byte`, a bit; EG_BROKEN where none does. Where the character has
  * further bytes, `within` says which. */
-uint64_t eg_class_of(int byte, eg_within *within);
+uint64_t eg_class_of(int byte, eg_utf8 *utf8);
 
 /* The class that begins at `byte`, or what is broken there, where the text is at `within`; 0 inside of a
  * character. `within` is moved behind the byte. */
-static inline uint64_t eg_class_step(int byte, eg_within *within) {
-    if (!within->left) return eg_class_of(byte, within);
-    if (byte >= within->low && byte <= within->high) {
-        *within = (eg_within){(uint8_t)(within->left - 1), 0x80, 0xbf};
+static inline uint64_t eg_class_step(int byte, eg_utf8 *utf8) {
+    if (!utf8->left) return eg_class_of(byte, utf8);
+    if (byte >= utf8->low && byte <= utf8->high) {
+        *utf8 = (eg_utf8){(uint8_t)(utf8->left - 1), 0x80, 0xbf};
         return 0;
     }
-    return eg_class_of(byte, within) | EG_BROKEN;
+    return eg_class_of(byte, utf8) | EG_MALFORMED;
 }
 
 #endif

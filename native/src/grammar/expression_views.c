@@ -174,14 +174,14 @@ eg_bytes eg_expression_differing(eg_expressions *x, int32_t e, int32_t whole) {
 }
 
 /* Whether all that `at` becomes behind the rest of a character is `home`. */
-static bool comes_home(eg_expressions *x, int32_t home, int32_t at, eg_within within, int *steps) {
+static bool returns_to(eg_expressions *x, int32_t start, int32_t at, eg_utf8 utf8, int *steps) {
     int32_t before = EG_EMPTY;
-    for (int byte = within.low; byte <= within.high; byte++) {
+    for (int byte = utf8.low; byte <= utf8.high; byte++) {
         const int32_t next = eg_step(x, at, byte);
         if (next == EG_EMPTY || --*steps < 0) return false;
-        if (within.left == 1 && next != home) return false;
-        const eg_within rest = {(uint8_t)(within.left - 1), 0x80, 0xbf};
-        if (within.left > 1 && next != before && !comes_home(x, home, next, rest, steps)) return false;
+        if (utf8.left == 1 && next != start) return false;
+        const eg_utf8 rest = {(uint8_t)(utf8.left - 1), 0x80, 0xbf};
+        if (utf8.left > 1 && next != before && !returns_to(x, start, next, rest, steps)) return false;
         before = next;
     }
     return true;
@@ -189,16 +189,15 @@ static bool comes_home(eg_expressions *x, int32_t home, int32_t at, eg_within wi
 
 uint64_t eg_expression_idle(eg_expressions *x, int32_t e) {
     if (x->nodes.at[e].idle != UINT64_MAX) return x->nodes.at[e].idle;
-    uint64_t all = 0, busy = EG_BROKEN | EG_WITHIN;
+    uint64_t all = 0, busy = EG_MALFORMED | EG_INSIDE;
     for (int byte = 0; byte < 256; byte++) {
-        eg_within within = {0};
-        const uint64_t class = eg_class_of(byte, &within);
+        eg_utf8 utf8 = {0};
+        const uint64_t class = eg_class_of(byte, &utf8);
         all |= class;
         if (busy & class) continue;
         int steps = IDLE_STEPS;
         const int32_t next = eg_step(x, e, byte);
-        const bool idle = within.left ? next != EG_EMPTY && comes_home(x, e, next, within, &steps)
-                                      : next == e;
+        const bool idle = utf8.left ? next != EG_EMPTY && returns_to(x, e, next, utf8, &steps) : next == e;
         eg_work(x->pool->fault, 1 + IDLE_STEPS - steps);
         if (!idle) busy |= class;
     }

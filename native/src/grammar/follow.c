@@ -5,7 +5,7 @@
 
 enum {
     SMALL = 48,   /* nodes of a trie that is walked rather than summed up */
-    MENDED = 2000 /* nodes at which an expression is compared with a looser one before it is walked */
+    COMPARE_BUDGET = 2000 /* nodes at which an expression is compared with a looser one before it is walked */
 };
 
 static void add_own(eg_masks *m, eg_out *out, int32_t node) {
@@ -53,10 +53,10 @@ static int32_t rank_of_place(const eg_group *g, int32_t place) {
 static void add_dead_exits(eg_masks *m, eg_out *out, const eg_group *g, int32_t rank, int32_t base) {
     eg_states *s = &m->states;
     const int32_t end = s->work.count;
-    for (int32_t i = -1; i < g->crowd_count; i++) {
-        if (i >= 0 && rank && rank_of_place(g, g->crowds[i]) < rank) continue;
+    for (int32_t i = -1; i < g->dense_count; i++) {
+        if (i >= 0 && rank && rank_of_place(g, g->dense_places[i]) < rank) continue;
         for (int32_t k = base; k < end; k++) EG_PUSH(s->rows.pool, s->work, s->work.at[k]);
-        eg_follow(m, out, end, i < 0 ? eg_group_dead_root(eg_vocabulary_of(m), g, rank) : g->crowds[i]);
+        eg_follow(m, out, end, i < 0 ? eg_group_dead_root(eg_vocabulary_of(m), g, rank) : g->dense_places[i]);
     }
 }
 
@@ -76,40 +76,40 @@ static void step_but(eg_masks *m, eg_thread thread, int byte, const int32_t *aga
     }
 }
 
-enum { AGAIN = 8, TURNS = 64 };
+enum { MAX_AGAIN = 8, MAX_ROUNDS = 64 };
 
-typedef struct eg_turn { /* a row whose terminals begin at the exits of this rank or more */
+typedef struct eg_round { /* a row whose terminals begin at the exits of this rank or more */
     int32_t row, rank;
-} eg_turn;
+} eg_round;
 
-typedef struct eg_turns {
-    eg_turn at[TURNS];
+typedef struct eg_rounds {
+    eg_round at[MAX_ROUNDS];
     int32_t count;
-} eg_turns;
+} eg_rounds;
 
 /* Note that `next` follows where the terminals of `turn` begin again; false if there is no room. */
-static bool note_turn(eg_turns *turns, const eg_turn turn, int32_t next) {
+static bool note_round(eg_rounds *rounds, const eg_round round, int32_t next) {
     if (next < 0) return true;
-    for (int32_t i = 0; i < turns->count; i++)
-        if (turns->at[i].row == next && turns->at[i].rank <= turn.rank + 1) return true;
-    if (turns->count == TURNS || turn.rank + 1 >= EG_MAX_RANK) return false;
-    turns->at[turns->count++] = (eg_turn){next, turn.rank + 1};
+    for (int32_t i = 0; i < rounds->count; i++)
+        if (rounds->at[i].row == next && rounds->at[i].rank <= round.rank + 1) return true;
+    if (rounds->count == MAX_ROUNDS || round.rank + 1 >= EG_MAX_RANK) return false;
+    rounds->at[rounds->count++] = (eg_round){next, round.rank + 1};
     return true;
 }
 
 /* Find the terminals of the turn's row that begin `again` at exits of `g`, and note what follows them. */
-static int32_t find_again(eg_masks *m, eg_group *g, const eg_turn turn, eg_turns *turns, int32_t *again) {
+static int32_t find_again(eg_masks *m, eg_group *g, const eg_round round, eg_rounds *rounds, int32_t *again) {
     eg_rows *r = &m->states.rows;
-    const int32_t core = r->rows.at[turn.row].core;
+    const int32_t core = r->rows.at[round.row].core;
     int32_t count = 0;
-    for (int32_t i = 0; i < r->cores.at[core].expected_count && count < AGAIN; i++) {
+    for (int32_t i = 0; i < r->cores.at[core].expected_count && count < MAX_AGAIN; i++) {
         const int32_t terminal = r->cores.at[core].expected[i];
         eg_bytes bytes;
         if (!is_again(m, g, terminal, &bytes)) continue;
         const bool same = g->ranked && !memcmp(&bytes, &g->again, sizeof bytes);
-        if (!same && turns->count > 1) continue; /* turns under way count by other ranks */
+        if (!same && rounds->count > 1) continue; /* turns under way count by other ranks */
         if (!same) eg_group_rank(eg_vocabulary_of(m), g, &bytes);
-        if (note_turn(turns, turn, eg_row_advance(r, turn.row, terminal))) again[count++] = terminal;
+        if (note_round(rounds, round, eg_row_advance(r, round.row, terminal))) again[count++] = terminal;
     }
     return count;
 }
@@ -128,32 +128,32 @@ static void add_finals(eg_masks *m, eg_out *out, const eg_group *g, int32_t rank
 }
 
 /* Add what may follow in `turn` at the exits of `g`; further turns are noted. */
-static void add_turn(eg_masks *m, eg_out *out, eg_group *g, const eg_turn turn, eg_turns *turns) {
+static void add_round(eg_masks *m, eg_out *out, eg_group *g, const eg_round round, eg_rounds *rounds) {
     eg_states *s = &m->states;
     const int32_t base = s->work.count;
-    eg_thread_begin(s, turn.row, g->guard);
+    eg_thread_begin(s, round.row, g->guard);
     const int32_t end = s->work.count;
-    int32_t again[AGAIN], count = 0;
+    int32_t again[MAX_AGAIN], count = 0;
     if (end == base + 1 && g->repeats && g->entry < 0 && s->work.at[base].guard == EG_EMPTY)
-        count = find_again(m, g, turn, turns, again);
+        count = find_again(m, g, round, rounds, again);
     if (end > base) {
-        add_finals(m, out, g, turn.rank);
-        add_dead_exits(m, out, g, turn.rank, base);
+        add_finals(m, out, g, round.rank);
+        add_dead_exits(m, out, g, round.rank, base);
     }
     for (int32_t i = 0; i < g->byte_count && end > base; i++) {
-        if (g->bytes[i].after == EG_EMPTY || (turn.rank && g->bytes[i].rank < turn.rank)) continue;
+        if (g->bytes[i].after == EG_EMPTY || (round.rank && g->bytes[i].rank < round.rank)) continue;
         const int byte = g->bytes[i].byte;
         const bool left = count && eg_bytes_has(&g->again, byte);
         for (int32_t k = base; k < end; k++) step_but(m, s->work.at[k], byte, again, left ? count : 0);
-        if (s->work.count > end) add_exits(m, out, g, i, turn.rank, end);
+        if (s->work.count > end) add_exits(m, out, g, i, round.rank, end);
     }
     s->work.count = base;
 }
 
 /* Add what may follow a terminal that was over at the exits of `g`: the row is the one behind it. */
 static void add_group(eg_masks *m, eg_out *out, int32_t row, eg_group *g) {
-    eg_turns turns = {{{row, 0}}, 1};
-    for (int32_t i = 0; i < turns.count; i++) add_turn(m, out, g, turns.at[i], &turns);
+    eg_rounds rounds = {{{row, 0}}, 1};
+    for (int32_t i = 0; i < rounds.count; i++) add_round(m, out, g, rounds.at[i], &rounds);
 }
 
 static void add_terminal(eg_masks *m, eg_out *out, int32_t row, int32_t terminal, int32_t e, int32_t node);
@@ -216,15 +216,15 @@ static void add_along(eg_masks *m, eg_out *out, const eg_thread *thread, const i
 /* Where `e` parts from `whole`, which matches more, in whether it can go on or be over: make the tokens
  * there anew. `path` holds the nodes from below the first one on. Those that a lexer's parser cannot take
  * are noted in `wrong`. */
-static void mend(eg_masks *m, eg_out *out, const eg_thread *thread, int32_t node, int32_t e, int32_t whole,
-                 int32_t *path, int32_t depth) {
+static void correct(eg_masks *m, eg_out *out, const eg_thread *thread, int32_t node, int32_t e, int32_t whole,
+                    int32_t *path, int32_t depth) {
     es_vocabulary *v = eg_vocabulary_of(m);
     eg_expressions *x = &v->expressions;
     const eg_tries *t = &v->tries;
     const eg_bytes differing = eg_expression_differing(x, e, whole);
-    for (int32_t c = node + 1; c < t->end.at[node] && m->mending >= 0; c = t->end.at[c]) {
+    for (int32_t c = node + 1; c < t->end.at[node] && m->compare_budget >= 0; c = t->end.at[c]) {
         if (!eg_bytes_has(&differing, t->byte.at[c])) continue;
-        m->mending--;
+        m->compare_budget--;
         const int32_t inner = eg_step(x, e, t->byte.at[c]), outer = eg_step(x, whole, t->byte.at[c]);
         eg_work(&v->fault, 2);
         if (inner == outer || outer == EG_EMPTY) continue;
@@ -240,7 +240,7 @@ static void mend(eg_masks *m, eg_out *out, const eg_thread *thread, int32_t node
         path[depth] = c;
         if (inner != EG_EMPTY && eg_node(x, inner)->nullable == eg_node(x, outer)->nullable &&
             eg_node(x, inner)->over == eg_node(x, outer)->over) {
-            mend(m, out, thread, c, inner, outer, path, depth + 1);
+            correct(m, out, thread, c, inner, outer, path, depth + 1);
             continue;
         }
         remove_below(m, out, c);
@@ -250,22 +250,22 @@ static void mend(eg_masks *m, eg_out *out, const eg_thread *thread, int32_t node
 
 /* Add what may follow `e` by way of `whole`, which matches more. Where the two differ in too many places, it is
  * not done, and not tried again. */
-static bool add_mended(eg_masks *m, eg_out *out, int32_t row, int32_t terminal, int32_t e, int32_t whole,
-                       int32_t node) {
+static bool add_corrected(eg_masks *m, eg_out *out, int32_t row, int32_t terminal, int32_t e, int32_t whole,
+                          int32_t node) {
     eg_out *aside = eg_out_take(m);
     if (!aside) return false;
     add_terminal(m, aside, row, terminal, whole, node);
     const eg_thread thread = {row, terminal, e, EG_EMPTY};
     int32_t *path = m->path + (m->depth - 1) * (eg_vocabulary_of(m)->longest + 1);
-    const int64_t left = m->mending;
+    const int64_t left = m->compare_budget;
     const int32_t base = m->wrong.count;
-    m->mending = MENDED;
-    mend(m, aside, &thread, node, e, whole, path, 0);
-    const bool mended = m->mending >= 0;
-    m->mending = left;
-    if (mended) remove_tokens(m, aside, m->wrong.at + base, m->wrong.count - base);
+    m->compare_budget = COMPARE_BUDGET;
+    correct(m, aside, &thread, node, e, whole, path, 0);
+    const bool corrected = m->compare_budget >= 0;
+    m->compare_budget = left;
+    if (corrected) remove_tokens(m, aside, m->wrong.at + base, m->wrong.count - base);
     m->wrong.count = base;
-    if (!mended) {
+    if (!corrected) {
         eg_expression_forget_loose(&eg_vocabulary_of(m)->expressions, e);
         m->depth--;
         return false;
@@ -284,7 +284,7 @@ static void add_terminal(eg_masks *m, eg_out *out, int32_t row, int32_t terminal
     const int32_t whole = eg_expression_loose(&v->expressions, e);
     /* Below the root a token of a lexer may belong to two nodes. */
     const bool apart = whole != e && (terminal != EG_LEXER || !node);
-    if (apart && add_mended(m, out, row, terminal, e, whole, node)) return;
+    if (apart && add_corrected(m, out, row, terminal, e, whole, node)) return;
     const int32_t number = eg_summary_of(v, e, node);
     const eg_summary summary = v->summaries->list.at[number];
     if (summary.bits) eg_out_add_bits(m, out, summary.bits, NULL, 0);
@@ -292,7 +292,7 @@ static void add_terminal(eg_masks *m, eg_out *out, int32_t row, int32_t terminal
     for (int32_t i = 0; i < summary.group_count; i++) {
         eg_group *g = &summary.groups[i];
         eg_rows *r = &m->states.rows;
-        const int32_t next = terminal == EG_LEXER ? eg_row_behind(r, row, g->entry)
+        const int32_t next = terminal == EG_LEXER ? eg_row_after(r, row, g->entry)
                                                   : eg_row_advance(r, row, terminal);
         if (next >= 0) add_group(m, out, next, g);
     }
@@ -353,12 +353,12 @@ static bool step_to(eg_masks *m, int32_t base, int32_t end, int32_t node) {
     const eg_tries *t = &eg_vocabulary_of(m)->tries;
     const int byte = t->byte.at[node];
     const bool leaf = t->end.at[node] == node + 1;
-    s->picky = true;
+    s->filtering = true;
     s->wanted = t->next.at[node];
-    s->left_out = false;
-    for (int32_t i = base; i < end && !(leaf && s->left_out); i++) eg_thread_step(s, s->work.at[i], byte);
-    s->picky = false;
-    return s->left_out || s->work.count > end;
+    s->filtered_out = false;
+    for (int32_t i = base; i < end && !(leaf && s->filtered_out); i++) eg_thread_step(s, s->work.at[i], byte);
+    s->filtering = false;
+    return s->filtered_out || s->work.count > end;
 }
 
 /* Behind `node` all is as it was before: so it is behind more of the same byte, as long as the same can come next
@@ -391,8 +391,8 @@ void eg_follow(eg_masks *m, eg_out *out, int32_t base, int32_t node) {
     const es_vocabulary *v = eg_vocabulary_of(m);
     const eg_tries *t = &v->tries;
     int32_t begin = base;
-    m->tired |= --m->patience < 0;
-    if (t->end.at[node] - node > SMALL && !m->tired) {
+    m->exhausted |= --m->budget < 0;
+    if (t->end.at[node] - node > SMALL && !m->exhausted) {
         begin = s->work.count;
         for (int32_t i = base; i < begin; i++) add_thread(m, out, s->work.at[i], node);
     }
@@ -400,17 +400,17 @@ void eg_follow(eg_masks *m, eg_out *out, int32_t base, int32_t node) {
     const eg_bytes bytes = bytes_of(m, begin);
     if (!node)
         for (int i = 0; i < 4; i++)
-            for (uint64_t rest = bytes.words[i]; rest && end > begin && !m->tired; rest &= rest - 1) {
+            for (uint64_t rest = bytes.words[i]; rest && end > begin && !m->exhausted; rest &= rest - 1) {
                 const int32_t child = v->root_children[64 * i + __builtin_ctzll(rest)];
                 if (child) add_child(m, out, begin, end, child);
             }
     else
-        for (int32_t c = node + 1; c < t->end.at[node] && end > begin && !m->tired; c = t->end.at[c])
+        for (int32_t c = node + 1; c < t->end.at[node] && end > begin && !m->exhausted; c = t->end.at[c])
             if (eg_bytes_has(&bytes, t->byte.at[c])) add_child(m, out, begin, end, c);
     s->work.count = base;
 }
 
-void eg_follow_plainly(eg_masks *m, eg_out *out, int32_t state) {
+void eg_follow_bytewise(eg_masks *m, eg_out *out, int32_t state) {
     eg_states *s = &m->states;
     es_vocabulary *v = eg_vocabulary_of(m);
     const eg_tries *t = &v->tries;

@@ -13,6 +13,6 @@ void eg_follow_special(eg_masks *m, eg_out *out, eg_thread thread);
 
 /* Add the tokens that a state allows, byte by byte: it takes its time, and never more than there are nodes,
  * however many readings a text has. */
-void eg_follow_plainly(eg_masks *m, eg_out *out, int32_t state);
+void eg_follow_bytewise(eg_masks *m, eg_out *out, int32_t state);
 
 #endif

@@ -7,7 +7,7 @@
 enum {
     FEW = 512,         /* tokens that are kept as a list ... */
     FEWER = 64,        /* ... or as changes to bits */
-    PATIENCE = 100000  /* nodes that are walked before a mask is made byte by byte */
+    NODE_BUDGET = 100000  /* nodes that are walked before a mask is made byte by byte */
 };
 
 /* --- sets of tokens --- */
@@ -103,8 +103,8 @@ static eg_out *find_tokens(eg_masks *m, int32_t state, int32_t node) {
     eg_out *out = eg_out_take(m);
     for (int32_t i = 0; i < s->states.at[state].count; i++)
         EG_PUSH(s->rows.pool, s->work, s->states.at[state].threads[i]);
-    m->patience = PATIENCE;
-    m->tired = false;
+    m->budget = NODE_BUDGET;
+    m->exhausted = false;
     eg_follow(m, out, 0, node);
     return out;
 }
@@ -123,15 +123,15 @@ int32_t eg_mask_of(eg_masks *m, int32_t state) {
     const eg_states *s = &m->states;
     const es_vocabulary *v = eg_vocabulary_of(m);
     eg_out *out = find_tokens(m, state, 0);
-    if (m->tired) {
+    if (m->exhausted) {
         m->depth = 0;
         out = eg_out_take(m);
-        eg_follow_plainly(m, out, state);
+        eg_follow_bytewise(m, out, state);
     }
     for (int32_t i = 0; i < s->states.at[state].count; i++)
         if (eg_thread_stops(s, &s->states.at[state].threads[i]))
             eg_follow_special(m, out, s->states.at[state].threads[i]);
-    if (state == EG_OVER || s->states.at[state].accepting) eg_out_add(m, out, v->eos, v->eos_count);
+    if (state == EG_ENDED || s->states.at[state].accepting) eg_out_add(m, out, v->eos, v->eos_count);
     return keep_mask(m, out, state);
 }
 

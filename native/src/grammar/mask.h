@@ -37,9 +37,9 @@ typedef struct eg_masks {
     int32_t *path;        /* nodes of a way through a trie */
     EG_VECTOR(int32_t) wrong; /* tokens to take out of sets in the making, as a stack */
     int depth;            /* of `outs`: how many are in use */
-    int64_t mending;      /* nodes at which a looser expression may still be compared */
-    int64_t patience;     /* nodes to walk before `tired` */
-    bool tired;
+    int64_t compare_budget;      /* nodes at which a looser expression may still be compared */
+    int64_t budget;     /* nodes to walk before `tired` */
+    bool exhausted;
     uint32_t *marks;      /* [words] 0 but for the tokens that are being sorted out */
 } eg_masks;
 

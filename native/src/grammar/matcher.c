@@ -84,7 +84,7 @@ static void replay(es_matcher *m) {
         eg_accept *a = &m->accepts[i];
         const int64_t begin = i ? m->accepts[i - 1].end : 0;
         if (a->token < 0) state = step_bytes(s, state, m->bytes + begin, a->end - begin);
-        else if (g->vocabulary->kinds[a->token] & ES_TOKEN_EOS) state = EG_OVER;
+        else if (g->vocabulary->kinds[a->token] & ES_TOKEN_EOS) state = EG_ENDED;
         else state = eg_state_token(s, state, a->token);
         a->state = state;
     }
@@ -177,16 +177,16 @@ int64_t es_matchers_fill(es_matcher *const *matchers, int64_t count, int32_t *bi
 }
 
 /* The state behind `token`, EG_DEAD if it cannot follow. */
-static int32_t behind(es_matcher *m, int32_t state, int32_t token) {
+static int32_t state_after(es_matcher *m, int32_t state, int32_t token) {
     const es_vocabulary *v = m->grammar->vocabulary;
     eg_states *s = &m->grammar->masks.states;
-    if (token < 0 || token >= v->count || state == EG_OVER) return EG_DEAD;
-    if (v->kinds[token] & ES_TOKEN_EOS) return s->states.at[state].accepting ? EG_OVER : EG_DEAD;
+    if (token < 0 || token >= v->count || state == EG_ENDED) return EG_DEAD;
+    if (v->kinds[token] & ES_TOKEN_EOS) return s->states.at[state].accepting ? EG_ENDED : EG_DEAD;
     return eg_state_token(s, state, token);
 }
 
 static int64_t accept(es_matcher *m, void *arguments) {
-    const int32_t token = *(const int32_t *)arguments, next = behind(m, state_of(m), token);
+    const int32_t token = *(const int32_t *)arguments, next = state_after(m, state_of(m), token);
     if (next < 0) return 0;
     return push_accept(m, next, token, NULL, 0) ? 1 : no_memory(m);
 }
@@ -220,7 +220,7 @@ static int64_t validate(es_matcher *m, void *arguments) {
     const eg_tokens *given = arguments;
     int32_t state = state_of(m);
     int64_t good = 0;
-    while (good < given->count && (state = behind(m, state, given->tokens[good])) >= 0) good++;
+    while (good < given->count && (state = state_after(m, state, given->tokens[good])) >= 0) good++;
     return good;
 }
 
@@ -244,7 +244,7 @@ int64_t es_matcher_length(const es_matcher *m) { return m->count; }
 static int64_t is_accepting(es_matcher *m, void *unused) {
     const int32_t state = state_of(m);
     (void)unused;
-    return state == EG_OVER || m->grammar->masks.states.states.at[state].accepting;
+    return state == EG_ENDED || m->grammar->masks.states.states.at[state].accepting;
 }
 
 int32_t es_matcher_is_accepting(es_matcher *m) { return (int32_t)call(m, is_accepting, NULL); }
@@ -279,7 +279,7 @@ static bool special_follows(const eg_states *s, int32_t state) {
 /* Write the bytes that must follow `state` to `out`; returns how many, and moves `state` behind them. */
 static int64_t force(eg_states *s, int32_t *state, uint8_t *out, int64_t room) {
     int64_t length = 0;
-    while (length < room && *state != EG_OVER && !s->states.at[*state].accepting &&
+    while (length < room && *state != EG_ENDED && !s->states.at[*state].accepting &&
            !special_follows(s, *state)) {
         eg_bytes next;
         if (next_of(s, *state, &next) != 1) break;
@@ -316,7 +316,7 @@ static int32_t child_of(const eg_tries *t, int32_t node, int byte) {
 
 /* The longest token that the bytes begin with, its length in `length`; -1 where there is none, or where
  * they all lie on the way to a longer one that may follow: `behind` is the state behind them. */
-static int32_t longest(es_matcher *m, const uint8_t *bytes, int64_t count, int32_t behind, int64_t *length) {
+static int32_t longest(es_matcher *m, const uint8_t *bytes, int64_t count, int32_t after, int64_t *length) {
     const eg_tries *t = &m->grammar->vocabulary->tries;
     int32_t node = 0, token = -1;
     for (int64_t i = 0; i < count; i++) {
@@ -327,7 +327,7 @@ static int32_t longest(es_matcher *m, const uint8_t *bytes, int64_t count, int32
         token = t->tokens.at[t->first_token.at[node]];
         *length = i + 1;
     }
-    return eg_mask_any_below(&m->grammar->masks, behind, node) ? -1 : token;
+    return eg_mask_any_below(&m->grammar->masks, after, node) ? -1 : token;
 }
 
 enum { FORCED_BYTES = 4096 };
@@ -335,11 +335,11 @@ enum { FORCED_BYTES = 4096 };
 static int64_t forced_tokens(es_matcher *m, void *arguments) {
     const eg_forced *f = arguments;
     uint8_t bytes[FORCED_BYTES];
-    int32_t behind = state_of(m), *out = f->out;
-    const int64_t count = force(&m->grammar->masks.states, &behind, bytes, FORCED_BYTES);
+    int32_t after = state_of(m), *out = f->out;
+    const int64_t count = force(&m->grammar->masks.states, &after, bytes, FORCED_BYTES);
     int64_t found = 0, length = 0;
     for (int64_t at = 0; at < count && found < f->room; at += length) {
-        const int32_t token = longest(m, bytes + at, count - at, behind, &length);
+        const int32_t token = longest(m, bytes + at, count - at, after, &length);
         if (token < 0) break;
         out[found++] = token;
     }

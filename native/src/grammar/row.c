@@ -117,27 +117,28 @@ static void add_item(eg_rows *r, int32_t state, int32_t registers, int32_t origi
 /* --- completion --- */
 
 /* The first of the waits for `symbol` in an ascending list. */
-static int32_t find_wait(const eg_wait *waits, int32_t count, int32_t symbol) {
+static int32_t find_transition(const eg_transition *transitions, int32_t count, int32_t symbol) {
     int32_t low = 0;
     while (count > 0) {
         const int32_t half = count / 2;
-        if (waits[low + half].symbol < symbol) low += half + 1, count -= half + 1;
+        if (transitions[low + half].symbol < symbol) low += half + 1, count -= half + 1;
         else count = half;
     }
     return low;
 }
 
-static eg_item top_of(eg_rows *r, int32_t rule, int32_t origin);
+static eg_item leo_top(eg_rows *r, int32_t rule, int32_t origin);
 
 /* The origin of what begins `rule` in `row`: where all that its end would do there is to end the same rule in a
  * row before, it is that one. So a rule that recurs at its end, however deep, makes the same row again. */
 static int32_t origin_of(eg_rows *r, int32_t rule, int32_t row) {
-    const eg_item top = top_of(r, rule, row);
+    const eg_item top = leo_top(r, rule, row);
     return top.state == rule ? top.origin : row;
 }
 
 /* Add what the items of row `row` become over `symbol`; the waits of its core are in `waits`. */
-static void add_next(eg_rows *r, int32_t row, int32_t symbol, const eg_wait *waits, int32_t wait_count) {
+static void add_next(eg_rows *r, int32_t row, int32_t symbol, const eg_transition *transitions,
+                     int32_t transition_count) {
     const eg_rules *g = r->rules;
     for (int32_t k = 0; k < r->rows.at[row].count; k++) {
         const eg_item item = r->rows.at[row].items[k];
@@ -149,36 +150,37 @@ static void add_next(eg_rows *r, int32_t row, int32_t symbol, const eg_wait *wai
             if (registers >= 0) add_item(r, e->target, registers, item.origin);
         }
     }
-    for (int32_t i = find_wait(waits, wait_count, symbol); i < wait_count && waits[i].symbol == symbol; i++) {
-        const eg_item next = waits[i].next;
+    for (int32_t i = find_transition(transitions, transition_count, symbol);
+         i < transition_count && transitions[i].symbol == symbol; i++) {
+        const eg_item next = transitions[i].next;
         add_item(r, next.state, next.registers, origin_of(r, g->rule_of[next.state], row));
     }
 }
 
 /* Where exactly one item of `row` waits for `symbol` and its rule is complete right behind: that rule
  * (as `state`) and its origin. Otherwise origin is -1. */
-static eg_item only_way(eg_rows *r, int32_t row, int32_t symbol) {
+static eg_item leo_step(eg_rows *r, int32_t row, int32_t symbol) {
     const eg_rules *g = r->rules;
     const eg_item none = {-1, 0, -1};
     eg_item found = none;
-    int32_t ways = 0;
+    int32_t found_count = 0;
     eg_work(r->pool->fault, r->rows.at[row].count);
     for (int32_t k = 0; k < r->rows.at[row].count; k++) {
         const eg_item item = r->rows.at[row].items[k];
         for (int32_t i = g->first_edge[item.state]; i < g->first_edge[item.state + 1]; i++) {
             if (g->edges[i].symbol != symbol) continue;
-            if (ways++ || g->edges[i].begin != g->edges[i].end) return none;
+            if (found_count++ || g->edges[i].begin != g->edges[i].end) return none;
             found = (eg_item){g->edges[i].target, item.registers, item.origin};
         }
     }
     const eg_core *core = eg_core_of(r, row);
-    for (int32_t i = find_wait(core->rules, core->rule_count, symbol);
+    for (int32_t i = find_transition(core->rules, core->rule_count, symbol);
          i < core->rule_count && core->rules[i].symbol == symbol; i++) {
-        if (ways++) return none;
+        if (found_count++) return none;
         found = core->rules[i].next;
         found.origin = row;
     }
-    if (!ways) return none;
+    if (!found_count) return none;
     const int32_t first = g->first_edge[found.state];
     const eg_edge *e = &g->edges[first];
     if (g->first_edge[found.state + 1] != first + 1 || e->symbol != EG_ACCEPT) return none;
@@ -188,37 +190,37 @@ static eg_item only_way(eg_rows *r, int32_t row, int32_t symbol) {
 
 /* The rule and origin that are complete where `rule` is complete in `origin`, as far up as there is
  * only one way: what lies between leaves nothing in a row. */
-static eg_item top_of(eg_rows *r, int32_t rule, int32_t origin) {
+static eg_item leo_top(eg_rows *r, int32_t rule, int32_t origin) {
     eg_item at = {rule, 0, origin};
-    const int32_t base = r->short_cuts.count;
+    const int32_t base = r->leo_items.count;
     for (;;) {
         const uint64_t key = eg_pair(at.origin, at.state);
-        const int32_t known = eg_map_get(&r->tops, key, -1);
+        const int32_t known = eg_map_get(&r->leo_by_rule, key, -1);
         if (known >= 0) {
-            at = r->short_cuts.at[known];
+            at = r->leo_items.at[known];
             break;
         }
         eg_work(r->pool->fault, 1);
         if (at.state == r->rules->start && at.origin == 0) break;
-        const eg_item up = only_way(r, at.origin, -1 - at.state);
+        const eg_item up = leo_step(r, at.origin, -1 - at.state);
         if (up.origin < 0) break;
         bool circle = up.state == at.state && up.origin == at.origin;
-        for (int32_t i = base; i < r->short_cuts.count && !circle; i++)
-            circle = r->short_cuts.at[i].state == up.state && r->short_cuts.at[i].origin == up.origin;
-        if (circle || r->short_cuts.count - base > 1000) break;
-        EG_PUSH(r->pool, r->short_cuts, at);
+        for (int32_t i = base; i < r->leo_items.count && !circle; i++)
+            circle = r->leo_items.at[i].state == up.state && r->leo_items.at[i].origin == up.origin;
+        if (circle || r->leo_items.count - base > 1000) break;
+        EG_PUSH(r->pool, r->leo_items, at);
         at = up;
     }
-    for (int32_t i = base; i < r->short_cuts.count; i++) { /* the way there leads to the same end */
-        const eg_item from = r->short_cuts.at[i];
-        r->short_cuts.at[i] = at;
-        eg_map_put(r->pool, &r->tops, eg_pair(from.origin, from.state), i);
+    for (int32_t i = base; i < r->leo_items.count; i++) { /* the way there leads to the same end */
+        const eg_item from = r->leo_items.at[i];
+        r->leo_items.at[i] = at;
+        eg_map_put(r->pool, &r->leo_by_rule, eg_pair(from.origin, from.state), i);
     }
     return at;
 }
 
 static void complete(eg_rows *r, int32_t rule, int32_t origin) {
-    const eg_item top = top_of(r, rule, origin);
+    const eg_item top = leo_top(r, rule, origin);
     if (top.state == r->rules->start && top.origin == 0) r->accepting = true;
     const eg_core *core = eg_core_of(r, top.origin);
     add_next(r, top.origin, -1 - top.state, core->rules, core->rule_count);
@@ -257,15 +259,15 @@ static int32_t close_items(eg_rows *r) {
 
 /* --- prediction --- */
 
-static int compare_waits(const void *a, const void *b) {
-    const eg_wait *x = a, *y = b;
+static int compare_transitions(const void *a, const void *b) {
+    const eg_transition *x = a, *y = b;
     return (x->symbol > y->symbol) - (x->symbol < y->symbol);
 }
 
-static eg_wait *keep_waits(eg_rows *r, const eg_wait *from, int32_t count) {
-    eg_wait *out = eg_take(r->pool, (size_t)count * sizeof *out);
+static eg_transition *keep_transitions(eg_rows *r, const eg_transition *from, int32_t count) {
+    eg_transition *out = eg_take(r->pool, (size_t)count * sizeof *out);
     eg_copy(out, from, (size_t)count * sizeof *out);
-    eg_sort(out, count, sizeof *out, compare_waits);
+    eg_sort(out, count, sizeof *out, compare_transitions);
     return out;
 }
 
@@ -277,13 +279,13 @@ static void predict(eg_rows *r, const eg_item item, bool own) {
         if (e->symbol == EG_ACCEPT) continue;
         const int32_t registers = pass(r, e, g->rule_of[item.state], item.registers);
         if (registers < 0) continue;
-        const eg_wait wait = {e->symbol, {e->target, registers, EG_SELF}};
+        const eg_transition transition = {e->symbol, {e->target, registers, EG_SELF}};
         if (e->symbol >= 0) {
-            EG_PUSH(r->pool, r->terminal_work, wait);
+            EG_PUSH(r->pool, r->terminal_work, transition);
             if (!own) r->terminal_work.at[r->terminal_work.count - 1].next.origin = 0; /* only expected */
         } else {
             const int32_t rule = -1 - e->symbol;
-            if (own) EG_PUSH(r->pool, r->rule_work, wait);
+            if (own) EG_PUSH(r->pool, r->rule_work, transition);
             if (r->predicted[rule] != r->stamp) {
                 r->predicted[rule] = r->stamp;
                 add_item(r, g->rules[rule].first, 0, EG_SELF);
@@ -331,16 +333,16 @@ static int32_t add_core(eg_rows *r, int32_t count, bool beginning, uint64_t hash
     }
     for (int32_t i = 0; i < count; i++) predict(r, (eg_item){core.key[2 * i], core.key[2 * i + 1], 0}, false);
     for (int32_t k = 0; k < r->work.count; k++) predict(r, r->work.at[k], true);
-    eg_sort(r->terminal_work.at, r->terminal_work.count, sizeof(eg_wait), compare_waits);
+    eg_sort(r->terminal_work.at, r->terminal_work.count, sizeof(eg_transition), compare_transitions);
     keep_expected(r, &core);
     int32_t kept = 0;
     for (int32_t i = 0; i < r->terminal_work.count; i++)
         if (r->terminal_work.at[i].next.origin == EG_SELF)
             r->terminal_work.at[kept++] = r->terminal_work.at[i];
     core.terminal_count = kept;
-    core.terminals = keep_waits(r, r->terminal_work.at, kept);
+    core.terminals = keep_transitions(r, r->terminal_work.at, kept);
     core.rule_count = r->rule_work.count;
-    core.rules = keep_waits(r, r->rule_work.at, r->rule_work.count);
+    core.rules = keep_transitions(r, r->rule_work.at, r->rule_work.count);
     EG_PUSH(r->pool, r->cores, core);
     if (!beginning) eg_set_add(r->pool, &r->cores_by_content, hash, r->cores.count - 1);
     return r->cores.count - 1;
@@ -502,7 +504,7 @@ void eg_rows_close(eg_rows *r) {
     EG_FREE(pool, r->rule_work);
     EG_FREE(pool, r->terminal_work);
     EG_FREE(pool, r->values);
-    EG_FREE(pool, r->short_cuts);
+    EG_FREE(pool, r->leo_items);
     EG_FREE(pool, r->opens);
     EG_FREE(pool, r->pending);
     eg_set_free(pool, &r->rows_by_content);
@@ -512,5 +514,5 @@ void eg_rows_close(eg_rows *r) {
     eg_map_free(pool, &r->lalr_cores);
     eg_map_free(pool, &r->next);
     eg_map_free(pool, &r->joined);
-    eg_map_free(pool, &r->tops);
+    eg_map_free(pool, &r->leo_by_rule);
 }

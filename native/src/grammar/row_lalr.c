@@ -6,48 +6,49 @@
 #include "grammar/row.h"
 
 /* What a state does with the terminals, and with the end of the text, which is the last bit of these sets. */
-typedef struct eg_ways {
+typedef struct eg_action_sets {
     uint32_t *shifts;    /* those it takes */
     int32_t *rules;      /* those that it reduces before others ... */
     uint32_t *reduced;   /* [rule_count][words] ... and which ones */
     int32_t rule_count;
-} eg_ways;
+} eg_action_sets;
 
 static int32_t open_words(const eg_rows *r) { return r->rules->terminal_count / 32 + 1; }
 
 /* The place of the rule of a reduction in `ways`. */
-static int32_t way_of(eg_rows *r, eg_ways *ways, int32_t action) {
+static int32_t reduction_of(eg_rows *r, eg_action_sets *sets, int32_t action) {
     int32_t i = 0;
-    while (i < ways->rule_count && ways->rules[i] != -1 - action) i++;
-    if (i == ways->rule_count) ways->rules[ways->rule_count++] = -1 - action;
+    while (i < sets->rule_count && sets->rules[i] != -1 - action) i++;
+    if (i == sets->rule_count) sets->rules[sets->rule_count++] = -1 - action;
     eg_work(r->pool->fault, 1 + i);
     return i;
 }
 
-static void add_way(eg_rows *r, eg_ways *ways, int32_t bit, int32_t action) {
-    uint32_t *set = ways->shifts;
-    if (action < 0) set = ways->reduced + (int64_t)way_of(r, ways, action) * open_words(r);
+static void add_action(eg_rows *r, eg_action_sets *sets, int32_t bit, int32_t action) {
+    uint32_t *set = sets->shifts;
+    if (action < 0) set = sets->reduced + (int64_t)reduction_of(r, sets, action) * open_words(r);
     set[bit >> 5] |= (uint32_t)1 << (bit & 31);
 }
 
-static const eg_ways *ways_of(eg_rows *r, int32_t state) {
-    if (r->lalr_ways[state]) return r->lalr_ways[state];
+static const eg_action_sets *sets_of(eg_rows *r, int32_t state) {
+    if (r->lalr_sets[state]) return r->lalr_sets[state];
     const eg_lalr_state *of = &r->rules->lalr->states[state];
     const size_t words = (size_t)open_words(r);
-    eg_ways *ways = eg_take(r->pool, sizeof *ways);
-    *ways = (eg_ways){.rules = eg_take(r->pool, ((size_t)of->actions.count + 1) * sizeof *ways->rules)};
+    eg_action_sets *sets = eg_take(r->pool, sizeof *sets);
+    *sets = (eg_action_sets){
+        .rules = eg_take(r->pool, ((size_t)of->actions.count + 1) * sizeof *sets->rules)};
     for (int32_t i = 0; i < of->actions.count; i++)
-        if (of->actions.at[2 * i + 1] < 0) way_of(r, ways, of->actions.at[2 * i + 1]);
-    if (of->end < 0) way_of(r, ways, of->end);
-    const size_t size = words * sizeof *ways->shifts;
-    ways->shifts = eg_take(r->pool, size);
-    ways->reduced = eg_take(r->pool, (size_t)ways->rule_count * size);
-    memset(ways->shifts, 0, size);
-    memset(ways->reduced, 0, (size_t)ways->rule_count * size);
+        if (of->actions.at[2 * i + 1] < 0) reduction_of(r, sets, of->actions.at[2 * i + 1]);
+    if (of->end < 0) reduction_of(r, sets, of->end);
+    const size_t size = words * sizeof *sets->shifts;
+    sets->shifts = eg_take(r->pool, size);
+    sets->reduced = eg_take(r->pool, (size_t)sets->rule_count * size);
+    memset(sets->shifts, 0, size);
+    memset(sets->reduced, 0, (size_t)sets->rule_count * size);
     for (int32_t i = 0; i < of->actions.count; i++)
-        add_way(r, ways, of->actions.at[2 * i], of->actions.at[2 * i + 1]);
-    if (of->end < 0 || of->end == EG_LALR_ACCEPT) add_way(r, ways, r->rules->terminal_count, of->end);
-    return r->lalr_ways[state] = ways;
+        add_action(r, sets, of->actions.at[2 * i], of->actions.at[2 * i + 1]);
+    if (of->end < 0 || of->end == EG_LALR_ACCEPT) add_action(r, sets, r->rules->terminal_count, of->end);
+    return r->lalr_sets[state] = sets;
 }
 
 /* The row of a state above another row; what else is known of it is found out when it is asked. */
@@ -112,17 +113,17 @@ static void add_pending(eg_rows *r, int32_t row) {
  * known; whether it has grown. */
 static bool widen_open(eg_rows *r, int32_t i) {
     const int32_t words = open_words(r), row = r->pending.at[i];
-    const eg_ways *ways = ways_of(r, r->rows.at[row].items->state);
+    const eg_action_sets *sets = sets_of(r, r->rows.at[row].items->state);
     uint32_t *set = r->opens.at + r->opens.count + (int64_t)i * words;
     bool grown = false;
-    for (int32_t k = 0; k < ways->rule_count; k++) {
-        const int32_t next = reduce(r, row, ways->rules[k]);
+    for (int32_t k = 0; k < sets->rule_count; k++) {
+        const int32_t next = reduce(r, row, sets->rules[k]);
         if (next < 0) continue;
         const eg_row *of = &r->rows.at[next];
         const int64_t at = of->open < 0 ? r->opens.count + (int64_t)of->mark * words
                                         : (int64_t)of->open * words;
         for (int32_t w = 0; w < words; w++) {
-            const uint32_t more = ways->reduced[(int64_t)k * words + w] & r->opens.at[at + w] & ~set[w];
+            const uint32_t more = sets->reduced[(int64_t)k * words + w] & r->opens.at[at + w] & ~set[w];
             set[w] |= more;
             grown |= more != 0;
         }
@@ -139,17 +140,17 @@ static const uint32_t *open_of(eg_rows *r, int32_t row) {
     add_pending(r, row);
     for (int32_t i = 0; i < r->pending.count; i++) {
         const int32_t at = r->pending.at[i];
-        const eg_ways *ways = ways_of(r, r->rows.at[at].items->state);
-        for (int32_t k = 0; k < ways->rule_count; k++) {
-            const int32_t next = reduce(r, at, ways->rules[k]);
+        const eg_action_sets *sets = sets_of(r, r->rows.at[at].items->state);
+        for (int32_t k = 0; k < sets->rule_count; k++) {
+            const int32_t next = reduce(r, at, sets->rules[k]);
             if (next >= 0 && r->rows.at[next].open < 0 && !is_pending(r, next)) add_pending(r, next);
         }
     }
     const int32_t count = r->pending.count, base = r->opens.count;
     EG_RESERVE(r->pool, r->opens, (int64_t)count * words);
     for (int32_t i = 0; i < count; i++) {
-        const eg_ways *ways = ways_of(r, r->rows.at[r->pending.at[i]].items->state);
-        eg_copy(r->opens.at + base + (int64_t)i * words, ways->shifts, (size_t)words * sizeof *ways->shifts);
+        const eg_action_sets *sets = sets_of(r, r->rows.at[r->pending.at[i]].items->state);
+        eg_copy(r->opens.at + base + (int64_t)i * words, sets->shifts, (size_t)words * sizeof *sets->shifts);
     }
     for (bool grown = true; grown;) {
         grown = false;
@@ -224,8 +225,8 @@ int32_t eg_lalr_advance(eg_rows *r, int32_t row, int32_t terminal) {
 
 void eg_lalr_open(eg_rows *r) {
     const eg_lalr *l = r->rules->lalr;
-    const size_t size = (size_t)l->state_count * sizeof *r->lalr_ways;
-    r->lalr_ways = eg_take(r->pool, size);
-    memset(r->lalr_ways, 0, size);
+    const size_t size = (size_t)l->state_count * sizeof *r->lalr_sets;
+    r->lalr_sets = eg_take(r->pool, size);
+    memset(r->lalr_sets, 0, size);
     lalr_place(r, l->first, -1);
 }

@@ -9,23 +9,23 @@ static bool can_begin(eg_states *s, const eg_core *core, int32_t guard) {
     return core->special;
 }
 
-enum { MAX_LOOKS = 32, APART = 4 };
+enum { MAX_LOOKS = 32, MAX_APART = 4 };
 
-typedef struct eg_place { /* where begin() is, and how it came there */
+typedef struct eg_frame { /* where begin() is, and how it came there */
     int32_t row, guard;
     int depth;
-    const struct eg_place *from;
-} eg_place;
+    const struct eg_frame *from;
+} eg_frame;
 
-static void begin(eg_states *s, int32_t row, int32_t guard, const eg_place *from);
+static void begin(eg_states *s, int32_t row, int32_t guard, const eg_frame *from);
 
 /* Begin behind terminals of `row` that are empty under a look-ahead. */
-static void begin_behind(eg_states *s, int32_t row, int32_t guard, const eg_place *from) {
+static void begin_after(eg_states *s, int32_t row, int32_t guard, const eg_frame *from) {
     eg_rows *r = &s->rows;
     eg_expressions *x = &r->vocabulary->expressions;
     const int32_t core = r->rows.at[row].core;
-    const eg_place here = {row, guard, from ? from->depth + 1 : 0, from};
-    for (const eg_place *p = from; p; p = p->from)
+    const eg_frame here = {row, guard, from ? from->depth + 1 : 0, from};
+    for (const eg_frame *p = from; p; p = p->from)
         if (p->row == row && p->guard == guard) return; /* a circle adds nothing */
     if (here.depth > MAX_LOOKS)
         eg_fail(r->pool->fault, ES_GRAMMAR_LIMIT, "more than %d look-aheads stand in one place", MAX_LOOKS);
@@ -49,23 +49,23 @@ static void begin_lexing(eg_states *s, int32_t row, int32_t guard) {
     if (!may_stop && !core->begins) return;
     if (stops == may_stop && !eg_bytes_meet(&core->first, eg_first(x, guard))) guard = EG_EMPTY;
     if (!stops && !eg_lexer_lives(x, core->lexer, guard)) return;
-    if (s->picky && !(eg_bytes_fold(&core->first) & s->wanted)) s->left_out = true;
+    if (s->filtering && !(eg_bytes_fold(&core->first) & s->wanted)) s->filtered_out = true;
     else EG_PUSH(r->pool, s->work, (eg_thread){row, EG_ANY, -1, guard});
 }
 
-static void begin(eg_states *s, int32_t row, int32_t guard, const eg_place *from) {
+static void begin(eg_states *s, int32_t row, int32_t guard, const eg_frame *from) {
     eg_rows *r = &s->rows;
     if (r->rules->lalr) {
         begin_lexing(s, row, guard);
         return;
     }
-    if (eg_core_of(r, row)->looks) begin_behind(s, row, guard, from);
+    if (eg_core_of(r, row)->looks) begin_after(s, row, guard, from);
     const eg_core *core = eg_core_of(r, row);
     if (guard != EG_EMPTY && !eg_bytes_meet(&core->first, eg_first(&r->vocabulary->expressions, guard)))
         guard = EG_EMPTY;
     const bool alive = eg_core_goes_on(core) && (guard == EG_EMPTY || can_begin(s, core, guard));
     if (!alive && !r->rows.at[row].accepting) return;
-    if (s->picky && !(eg_bytes_fold(&core->first) & s->wanted)) s->left_out = true;
+    if (s->filtering && !(eg_bytes_fold(&core->first) & s->wanted)) s->filtered_out = true;
     else EG_PUSH(r->pool, s->work, (eg_thread){row, EG_ANY, -1, guard});
 }
 
@@ -78,19 +78,19 @@ static void push_lexing(eg_states *s, int32_t row, int32_t e, int32_t guard) {
     eg_reading readings[EG_MAX_READINGS];
     const int count = eg_node(x, e)->nullable ? eg_expression_readings(x, e, readings) : 0;
     for (int i = 0; i < count; i++) {
-        const int32_t next = eg_row_behind(r, row, readings[i].entry);
+        const int32_t next = eg_row_after(r, row, readings[i].entry);
         if (next >= 0) eg_thread_begin(s, next, eg_guard_join(x, readings[i].guard, guard));
     }
     if (!eg_bytes_meet(eg_first(x, e), eg_first(x, guard))) guard = EG_EMPTY;
     if (!eg_lexer_lives(x, e, guard)) return;
-    if (s->picky && !(eg_bytes_fold(eg_first(x, e)) & s->wanted)) s->left_out = true;
+    if (s->filtering && !(eg_bytes_fold(eg_first(x, e)) & s->wanted)) s->filtered_out = true;
     else EG_PUSH(r->pool, s->work, (eg_thread){row, EG_LEXER, e, guard});
 }
 
 /* Whether all that is asked is if anything can follow a terminal of which `e` is left, and something can: the row
  * behind it need not be made. */
 static bool is_enough(const eg_states *s, int32_t e, int32_t guard) {
-    return s->picky && !s->wanted && s->rows.rules->open && guard == EG_EMPTY &&
+    return s->filtering && !s->wanted && s->rows.rules->open && guard == EG_EMPTY &&
            !eg_node(&s->rows.vocabulary->expressions, e)->guards;
 }
 
@@ -103,7 +103,7 @@ static void push_thread(eg_states *s, int32_t row, int32_t terminal, int32_t e, 
         return;
     }
     if (eg_node(x, e)->nullable && is_enough(s, e, guard)) {
-        s->left_out = true;
+        s->filtered_out = true;
         return;
     }
     if (eg_node(x, e)->nullable) {
@@ -114,7 +114,7 @@ static void push_thread(eg_states *s, int32_t row, int32_t terminal, int32_t e, 
         if (eg_node(x, e)->over) return;
     }
     if (guard != EG_EMPTY && !eg_bytes_meet(eg_first(x, e), eg_first(x, guard))) guard = EG_EMPTY;
-    if (s->picky && !(eg_bytes_fold(eg_first(x, e)) & s->wanted)) s->left_out = true;
+    if (s->filtering && !(eg_bytes_fold(eg_first(x, e)) & s->wanted)) s->filtered_out = true;
     else EG_PUSH(r->pool, s->work, (eg_thread){row, terminal, e, guard});
 }
 
@@ -196,7 +196,7 @@ static int32_t join(eg_states *s, eg_thread *t, int32_t count) {
     for (int32_t i = 0; i < count;) {
         int32_t end = i + 1;
         while (end < count && can_join(s, &t[i], &t[end])) end++;
-        const bool many = end - i > APART;
+        const bool many = end - i > MAX_APART;
         t[kept++] = t[i++];
         for (; i < end; i++)
             if (many) t[kept - 1].row = eg_row_join(&s->rows, t[kept - 1].row, t[i].row);

@@ -25,15 +25,15 @@ typedef struct eg_state {
 
 /* Of eg_thread.terminal; EG_NARROW: as EG_ANY, but for wide ones (never in a state). */
 enum { EG_ANY = -1, EG_LEXER = -2, EG_NARROW = -3 };
-enum { EG_DEAD = -1, EG_START = 0, EG_OVER = 1 }; /* no state; of an empty text; behind EOS */
+enum { EG_DEAD = -1, EG_START = 0, EG_ENDED = 1 }; /* no state; of an empty text; behind EOS */
 
 typedef struct eg_states {
     eg_rows rows;
     EG_VECTOR(eg_state) states;
     EG_VECTOR(eg_thread) work;  /* threads of the state in the making, as a stack */
-    bool picky;                 /* only the bytes `wanted` (eg_bytes_fold) can come next: ... */
+    bool filtering;                 /* only the bytes `wanted` (eg_bytes_fold) can come next: ... */
     uint64_t wanted;            /* ... with none of them are not pushed, and noted here */
-    bool left_out;
+    bool filtered_out;
     EG_VECTOR(int32_t) begun;   /* a count, then as many pairs of a terminal and its derivative */
     eg_map begun_by_byte;       /* (core, byte, or that and 256 for EG_NARROW) to a place in `begun` */
     eg_set by_content;
@@ -47,7 +47,7 @@ void eg_states_close(eg_states *s);
 /* Forget what a call that faulted had begun. */
 static inline void eg_states_reset(eg_states *s) {
     s->work.count = 0;
-    s->picky = false;
+    s->filtering = false;
 }
 
 /* The state behind a byte, or a special token; EG_DEAD if it cannot follow. */
@@ -64,7 +64,7 @@ void eg_thread_step(eg_states *s, eg_thread thread, int byte);
 void eg_thread_read(eg_states *s, int32_t row, int32_t terminal, int32_t guard, int byte);
 
 /* The row behind an entry of a lexer: behind an ignored one the same. */
-static inline int32_t eg_row_behind(eg_rows *r, int32_t row, int32_t entry) {
+static inline int32_t eg_row_after(eg_rows *r, int32_t row, int32_t entry) {
     return entry & EG_IGNORED ? row : eg_row_advance(r, row, entry >> EG_ENTRY_BITS);
 }
 

@@ -6,8 +6,8 @@
 enum {
     FEW = 1024,        /* tokens that are kept as a list */
     MAX_NODES = 1 << 24,
-    CROWD = 4096,      /* tokens behind one place that are not put together with others */
-    MANY = 6           /* nodes that are worth asking whether they can be passed over */
+    DENSE = 4096,      /* tokens behind one place that are not put together with others */
+    MIN_IDLE_NODES = 6           /* nodes that are worth asking whether they can be passed over */
 };
 
 /* Note the borders of `e`, which can be over; all but guard and entry is in `border`. */
@@ -30,7 +30,7 @@ static int32_t exit_before(const eg_level *levels, int32_t depth) {
 
 /* Note that tokens at and below the child `node` of the level `depth`, which is dead, are left over: at
  * every level up to there at which the expression can be over, once for each of its children. */
-static void note_left(es_vocabulary *v, int32_t depth, int32_t node) {
+static void note_dead(es_vocabulary *v, int32_t depth, int32_t node) {
     eg_level *levels = v->summaries->levels.at;
     for (int32_t d = levels[depth].end; d >= 0; d = d ? levels[d - 1].end : -1) {
         const int32_t child = d == depth ? node : levels[d + 1].node;
@@ -98,11 +98,11 @@ static void walk_nodes(es_vocabulary *v, int32_t from, int32_t to) {
             level->steps = eg_node(&v->expressions, level->expression)->steps;
         }
         if (next == EG_EMPTY) {
-            if (level->end >= 0) note_left(v, depth, i);
+            if (level->end >= 0) note_dead(v, depth, i);
             i = ends[i];
             continue;
         }
-        if (ends[i] - i > MANY && is_idle(v, next, i)) {
+        if (ends[i] - i > MIN_IDLE_NODES && is_idle(v, next, i)) {
             note_all(v, i);
             i = ends[i];
             continue;
@@ -174,29 +174,29 @@ static int32_t tokens_at(const eg_tries *t, int32_t node) {
 }
 
 /* Find the places behind whose dead exits many tokens lie. There are few, so they are sought by adding up. */
-static void find_crowds(es_vocabulary *v, eg_group *g) {
+static void find_dense_places(es_vocabulary *v, eg_group *g) {
     eg_summaries *s = v->summaries;
     const int32_t count = g->byte_count ? g->bytes[g->byte_count - 1].end : 0;
     int64_t all = 0;
     for (int32_t i = 0; i < g->byte_count; i++)
         for (int32_t k = g->bytes[i].begin; k < g->bytes[i].end && g->bytes[i].after == EG_EMPTY; k++)
             all += tokens_at(&v->tries, g->exits[k].child);
-    if (all <= CROWD || !count) return;
+    if (all <= DENSE || !count) return;
     eg_map_free(s->pool, &s->ranks);
-    g->crowds = eg_take(s->pool, (size_t)(all / CROWD) * sizeof *g->crowds);
+    g->dense_places = eg_take(s->pool, (size_t)(all / DENSE) * sizeof *g->dense_places);
     for (int32_t i = 0; i < g->byte_count; i++)
         for (int32_t k = g->bytes[i].begin; k < g->bytes[i].end && g->bytes[i].after == EG_EMPTY; k++) {
             const uint64_t key = eg_pair(g->exits[k].place, 0);
             const int32_t have = eg_map_get(&s->ranks, key, 0);
             const int32_t now = have + tokens_at(&v->tries, g->exits[k].child);
-            if (have <= CROWD && now > CROWD) g->crowds[g->crowd_count++] = g->exits[k].place;
+            if (have <= DENSE && now > DENSE) g->dense_places[g->dense_count++] = g->exits[k].place;
             eg_map_put(s->pool, &s->ranks, key, now);
         }
 }
 
-static bool is_crowd(const eg_group *g, int32_t place) {
-    for (int32_t i = 0; i < g->crowd_count; i++)
-        if (g->crowds[i] == place) return true;
+static bool is_dense(const eg_group *g, int32_t place) {
+    for (int32_t i = 0; i < g->dense_count; i++)
+        if (g->dense_places[i] == place) return true;
     return false;
 }
 
@@ -217,7 +217,7 @@ static void keep_groups(es_vocabulary *v, eg_summary *summary) {
         while (end < count && same_group(&borders[end], &borders[i])) end++;
         keep_group(v, &summary->groups[group], borders + i, end - i);
         summary->groups[group].repeats &= summary->group_count == 1;
-        find_crowds(v, &summary->groups[group]);
+        find_dense_places(v, &summary->groups[group]);
         i = end;
     }
 }
@@ -230,7 +230,7 @@ static int32_t keep_summary(es_vocabulary *v, int32_t e, int32_t node, const eg_
 }
 
 /* What is left of `e` behind the first `length` bytes of a token. */
-static int32_t run(es_vocabulary *v, int32_t e, int32_t token, int32_t length) {
+static int32_t derive_prefix(es_vocabulary *v, int32_t e, int32_t token, int32_t length) {
     const uint8_t *bytes = v->bytes + v->offsets[token];
     for (int32_t i = 0; i < length && e != EG_EMPTY; i++) e = eg_step(&v->expressions, e, bytes[i]);
     return e;
@@ -246,14 +246,15 @@ static int32_t summary_of_late(es_vocabulary *v, int32_t e, int32_t open) {
     for (int32_t i = 0; i < summary.group_count; i++) {
         const eg_group *g = &summary.groups[i];
         for (int32_t k = 0; k < g->final_count; k++)
-            if (run(v, e, g->finals[k], g->final_depths[k]) != EG_EMPTY)
+            if (derive_prefix(v, e, g->finals[k], g->final_depths[k]) != EG_EMPTY)
                 EG_PUSH(s->pool, s->borders,
                         (eg_border){g->guard, -1, -1, g->finals[k], g->final_depths[k], -1, -1, EG_EMPTY});
         for (int32_t b = 0; b < g->byte_count; b++)
             for (int32_t k = g->bytes[b].begin; k < g->bytes[b].end; k++) {
                 const eg_exit *exit = &g->exits[k];
                 const int32_t token = v->tries.tokens.at[v->tries.first_token.at[exit->child]];
-                if (!eg_node(&v->expressions, run(v, e, token, exit->depth - 1))->nullable) continue;
+                if (!eg_node(&v->expressions, derive_prefix(v, e, token, exit->depth - 1))->nullable)
+                    continue;
                 EG_PUSH(s->pool, s->borders,
                         (eg_border){g->guard, g->bytes[b].byte, -1, exit->child, exit->depth, -1, exit->place,
                                     g->bytes[b].after == EG_EMPTY ? EG_EMPTY : EG_MIXED});
@@ -313,7 +314,7 @@ int32_t eg_group_dead_root(es_vocabulary *v, const eg_group *g, int32_t rank) {
     v->tries.sources.count = 0;
     for (int32_t i = g->byte_count - 1; i >= 0; i--)
         for (int32_t k = g->bytes[i].begin; k < g->bytes[i].end && g->bytes[i].after == EG_EMPTY; k++)
-            if ((!rank || g->exits[k].rank >= rank) && !is_crowd(g, g->exits[k].place))
+            if ((!rank || g->exits[k].rank >= rank) && !is_dense(g, g->exits[k].place))
                 EG_PUSH(&v->own, v->tries.sources, (eg_source){g->exits[k].child, 1, g->bytes[i].byte});
     return make_root(v, key);
 }

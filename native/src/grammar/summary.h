@@ -41,8 +41,8 @@ typedef struct eg_group {
     eg_exit *exits;
     eg_exits *bytes;      /* [byte_count] ascending */
     int32_t byte_count;
-    int32_t *crowds;      /* places after which so many tokens begin that each is checked by itself */
-    int32_t crowd_count;
+    int32_t *dense_places;      /* places after which so many tokens begin that each is checked by itself */
+    int32_t dense_count;
     bool repeats;         /* some exits lie behind others, and there is no other group */
     bool ranked;          /* the ranks are known, for ... */
     eg_bytes again;

@@ -34,21 +34,21 @@ static void close_node(eg_tries *t, int32_t depth) {
     if (!depth) return;
     const int32_t above = t->path.at[depth - 1].node;
     if (t->height.at[above] <= height) t->height.at[above] = (uint8_t)(height < 255 ? height + 1 : 255);
-    eg_within within = t->path.at[depth - 1].within;
+    eg_utf8 utf8 = t->path.at[depth - 1].utf8;
     t->next.at[above] |= (uint64_t)1 << (t->byte.at[node] & 63);
-    t->below.at[above] |= eg_class_step(t->byte.at[node], &within) | (t->below.at[node] & ~EG_WITHIN);
+    t->below.at[above] |= eg_class_step(t->byte.at[node], &utf8) | (t->below.at[node] & ~EG_INSIDE);
 }
 
 /* Begin a node at `depth` of the path. */
 static void open_node(eg_pool *pool, eg_tries *t, int byte, int32_t depth) {
-    eg_way *way = &t->path.at[depth];
-    *way = (eg_way){.node = t->byte.count};
+    eg_path_node *last = &t->path.at[depth];
+    *last = (eg_path_node){.node = t->byte.count};
     if (depth) {
-        way->within = way[-1].within;
-        eg_class_step(byte, &way->within);
+        last->utf8 = last[-1].utf8;
+        eg_class_step(byte, &last->utf8);
     }
     add_node(pool, t, byte, depth);
-    if (way->within.left) t->below.at[way->node] = EG_WITHIN;
+    if (last->utf8.left) t->below.at[last->node] = EG_INSIDE;
 }
 
 /* All nodes of the path from `depth` down to the root have no more below them; the trie is whole. */
@@ -93,7 +93,7 @@ static void copy_tokens(eg_pool *pool, eg_tries *t, int32_t from, int32_t count)
 static void copy_nodes(eg_pool *pool, eg_tries *t, int32_t node, int32_t depth) {
     const int32_t end = t->end.at[node], at = t->byte.count, deeper = depth - t->depth.at[node];
     const int32_t first = t->first_token.at[node], tokens = t->tokens.count - first;
-    t->path.at[depth] = (eg_way){.node = at};
+    t->path.at[depth] = (eg_path_node){.node = at};
     eg_work(pool->fault, (end - node) / 8);
     copy_tokens(pool, t, first, t->first_token.at[end] - first);
     for (int32_t i = node; i < end; i++) {

@@ -13,10 +13,10 @@
  * hold what is left of some tokens behind their first bytes. The tokens that end at node n or below
  * it are tokens[first_token[n] .. first_token[end[n]]], those that end at n the first own[n] of them.
  */
-typedef struct eg_way { /* to the node that is being added to a trie */
+typedef struct eg_path_node { /* to the node that is being added to a trie */
     int32_t node;
-    eg_within within;
-} eg_way;
+    eg_utf8 utf8;
+} eg_path_node;
 
 typedef struct eg_source { /* a node that becomes part of another at `depth` of a new trie */
     int32_t node, depth;
@@ -34,7 +34,7 @@ typedef struct eg_tries {
     EG_VECTOR(uint64_t) below;       /* classes of the characters on the paths to nodes below; EG_WITHIN: */
                                      /* the node is inside of a character */
     EG_VECTOR(uint64_t) next;        /* eg_bytes_fold of the children's bytes */
-    EG_VECTOR(eg_way) path;          /* by depth, while a trie is made */
+    EG_VECTOR(eg_path_node) path;          /* by depth, while a trie is made */
     EG_VECTOR(eg_source) sources;    /* a stack: what the trie is still to be made of, the next ones last */
 } eg_tries;
 

@@ -15,7 +15,7 @@ typedef struct es_touched {
     float *old;
 } es_touched;
 
-ES_INLINE float settle(float x) { return x > FLT_MAX ? FLT_MAX : x < -FLT_MAX ? -FLT_MAX : x; }
+ES_INLINE float clamp_finite(float x) { return x > FLT_MAX ? FLT_MAX : x < -FLT_MAX ? -FLT_MAX : x; }
 
 /* The place of `id` in a list at or behind `from`, or where it would stand. */
 static int64_t place_from(const int32_t *ids, int64_t n, int64_t from, int32_t id) {
@@ -36,7 +36,7 @@ static int64_t place_from(const int32_t *ids, int64_t n, int64_t from, int32_t i
 /* Look up tokens; removed ones, and those that are no longer there, read as -inf. A sorted row is
  * spread out first. */
 static es_touched touch(es_state *st, const int32_t *ids, int64_t n) {
-    spread(st);
+    unsort(st);
     const es_view *v = &st->v;
     es_scratch *s = st->s;
     es_touched t = {ids, n, s->new_values, s->old_values};
@@ -84,7 +84,7 @@ static int overwrite_edits(es_state *st, const es_touched *t) {
 
 /* Before the first edits: a maximum below the floor is that of removed tokens, and only a bound. As long as
  * nothing is lowered, the peak lies above all of them. */
-static void doubt_removed(es_view *v) {
+static void loosen_removed(es_view *v) {
     const float bound = v->floor * v->scale;
     for (int64_t c = 0; c < chunks_of(v->n); c++) v->loose[c] |= v->maxima[c] <= bound;
 }
@@ -94,7 +94,7 @@ static void merge_edits(es_state *st, const es_touched *t) {
     es_view *v = &st->v;
     es_scratch *s = st->s;
     if (overwrite_edits(st, t)) return;
-    if (!v->n_edits) doubt_removed(v);
+    if (!v->n_edits) loosen_removed(v);
     const int32_t to = v->n_edits && v->edit_ids == s->edit_ids[0] ? 1 : 0;
     int32_t *const ids = s->edit_ids[to];
     float *const values = s->edit_values[to];
@@ -279,7 +279,7 @@ static int32_t apply_logit_bias(es_state *st) {
     for (int64_t i = 0; i < t.n; i++) {
         const float bias = st->p->biases[i];
         if (!(bias >= -FLT_MAX)) t.values[i] = bias;
-        else if (t.values[i] >= -FLT_MAX) t.values[i] = settle(t.values[i] + bias);
+        else if (t.values[i] >= -FLT_MAX) t.values[i] = clamp_finite(t.values[i] + bias);
     }
     write_back(st, &t);
     return close_edits(st);
@@ -355,8 +355,8 @@ static int32_t apply_penalties(es_state *st) {
     const es_touched t = touch(st, all.ids, all.n);
     for (int64_t i = 0; i < all.n; i++) {
         const float l = t.values[i];
-        const float scaled = settle(l > 0 ? l / all.factors[i] : l * all.factors[i]);
-        const float shifted = settle(scaled - all.shifts[i]);
+        const float scaled = clamp_finite(l > 0 ? l / all.factors[i] : l * all.factors[i]);
+        const float shifted = clamp_finite(scaled - all.shifts[i]);
         t.values[i] = l >= -FLT_MAX ? shifted : l;
     }
     write_back(st, &t);
@@ -380,7 +380,8 @@ static int32_t apply_dry(es_state *st) {
             power *= p->dry_base;
             if (!(power < FLT_MAX)) power = FLT_MAX;
         }
-        if (t.values[i] >= -FLT_MAX) t.values[i] = settle(t.values[i] - (float)(p->dry_multiplier * power));
+        if (t.values[i] >= -FLT_MAX)
+            t.values[i] = clamp_finite(t.values[i] - (float)(p->dry_multiplier * power));
     }
     write_back(st, &t);
     return close_edits(st);
@@ -394,7 +395,7 @@ static uint64_t row_draw(const es_row *row, uint32_t index) {
 
 /* A row function sees all tokens of the row, ids ascending, and may change every one. */
 static int32_t apply_function(es_state *st, const es_op *op) {
-    spread(st);
+    unsort(st);
     float *const values = own_values(st);
     const es_batch *batch = st->job->batch;
     const int32_t slot = batch->slots[st->job->entry];

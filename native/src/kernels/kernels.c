@@ -82,7 +82,7 @@ ES_INLINE int is_edit(int32_t kind) {
 static int32_t run_samplers(es_state *st, const es_compiled *program) {
     for (int32_t i = 0; i < program->n_ops; i++) {
         const es_op *op = &program->ops[i];
-        int32_t status = is_edit(op->kind) ? ES_ROW_OK : settle_state(st);
+        int32_t status = is_edit(op->kind) ? ES_ROW_OK : sort_if_short(st);
         if (status == ES_ROW_OK) status = apply(st, op);
         if (status != ES_ROW_OK) return status;
     }
@@ -124,7 +124,7 @@ static int32_t run_row(const es_job *job) {
     if (status != ES_ROW_OK) return status;
     if (batch->processed && batch->processed[job->entry]) write_processed(&st, batch->processed[job->entry]);
     if (program->selector < 0) return ES_ROW_OK;
-    if (program->selector != ES_OP_GREEDY || st.v.list >= 0) status = settle_state(&st);
+    if (program->selector != ES_OP_GREEDY || st.v.list >= 0) status = sort_if_short(&st);
     if (status != ES_ROW_OK) return status;
     const es_choice choice = choose(&st, program->selector);
     batch->token_ids[row] = choice.token;

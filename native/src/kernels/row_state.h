@@ -46,7 +46,7 @@ static void use_survivors(es_state *st, int32_t k, int64_t n) {
 }
 
 /* Sort the row if it is short enough. Returns an es_row_status. */
-static int32_t settle_state(es_state *st) {
+static int32_t sort_if_short(es_state *st) {
     if (!st->is_few && st->v.n <= ES_SMALL) {
         const int32_t k = spare_list(st);
         const int64_t n = collect(&st->v, -__builtin_inff(), st->s->values[k], st->s->ids[k]);
@@ -56,7 +56,7 @@ static int32_t settle_state(es_state *st) {
 }
 
 /* Turn a sorted row back into a list. */
-static void spread(es_state *st) {
+static void unsort(es_state *st) {
     if (st->is_few) use_list(st, 0, few_to_list(&st->few, st->s->values[0], st->s->ids[0]), 1);
 }
 

@@ -36,7 +36,7 @@ static int32_t apply_min_p(es_state *st) {
 static int within_reach(float value, float peak, float reach) { return value - peak >= reach; }
 
 static int32_t apply_top_n_sigma(es_state *st) {
-    spread(st);
+    unsort(st);
     es_moments m;
     view_moments(&st->v, &m);
     const double mean = fold(m.sum) / (double)m.n, squares = fold(m.squares);
@@ -162,18 +162,18 @@ static float best_failing(const es_scratch *s, const float *values, int64_t n, i
 }
 
 /* The weight a token must have, as the row's total makes it. */
-typedef int64_t es_bar(const es_state *st, int64_t total);
+typedef int64_t es_threshold(const es_state *st, int64_t total);
 
 /* The bar for this row. In a long row the total is first bounded by lines, at a part of its price: where
  * no token lies between the bars of both bounds, either of them says the same as the true one. So the
  * bar must rise with the total throughout or fall throughout, but for values that no weight reaches. */
-static int64_t bar_of(es_state *st, es_bar *bar) {
-    if (st->is_few) return bar(st, mass_of(st, 0).weight);
+static int64_t threshold_of(es_state *st, es_threshold *threshold) {
+    if (st->is_few) return threshold(st, mass_of(st, 0).weight);
     es_view *v = &st->v;
     es_scratch *s = st->s;
     find_maxima(v);
     const es_bounds total = bound_mass(v);
-    const int64_t a = bar(st, total.least), b = bar(st, total.most);
+    const int64_t a = threshold(st, total.least), b = threshold(st, total.most);
     const int64_t low = lesser(a, b), high = greater(a, b);
     if (low > 0) {
         const int32_t k = spare_list(st);
@@ -183,7 +183,7 @@ static int64_t bar_of(es_state *st, es_bar *bar) {
         for (int64_t i = 0; i < n; i++) between += s->weights[i] >= low && s->weights[i] < high;
         if (!between) return high;
     }
-    return bar(st, mass_of(st, 0).weight);
+    return threshold(st, mass_of(st, 0).weight);
 }
 
 /* How many of the sorted tokens come before the first that weighs less than `need`. */
@@ -211,26 +211,26 @@ static void keep_heavy(es_state *st, int64_t need) {
 }
 
 /* Falls as the total rises, but where the share is capped at 2: above any weight. */
-static int64_t top_a_bar(const es_state *st, int64_t total) {
+static int64_t top_a_threshold(const es_state *st, int64_t total) {
     const double best = (double)ES_ONE_WEIGHT / (double)total;
     return es_weight_of_share(st->p->top_a * (best * best), total);
 }
 
-static int64_t epsilon_bar(const es_state *st, int64_t total) {
+static int64_t epsilon_threshold(const es_state *st, int64_t total) {
     return es_weight_of_share(st->p->epsilon_cutoff, total);
 }
 
-static int64_t xtc_bar(const es_state *st, int64_t total) {
+static int64_t xtc_threshold(const es_state *st, int64_t total) {
     return es_weight_of_share(st->p->xtc_threshold, total);
 }
 
 static int32_t apply_top_a(es_state *st) {
-    keep_heavy(st, bar_of(st, top_a_bar));
+    keep_heavy(st, threshold_of(st, top_a_threshold));
     return ES_ROW_OK;
 }
 
 static int32_t apply_epsilon_cutoff(es_state *st) {
-    keep_heavy(st, bar_of(st, epsilon_bar));
+    keep_heavy(st, threshold_of(st, epsilon_threshold));
     return ES_ROW_OK;
 }
 
@@ -243,8 +243,8 @@ static double entropy_of(es_state *st, int64_t *total) {
 
 static int32_t apply_eta_cutoff(es_state *st) {
     int64_t total;
-    const double eta = st->p->eta_cutoff, bar = es_sqrt(eta) * es_exp2(-entropy_of(st, &total));
-    keep_heavy(st, es_weight_of_share(eta < bar ? eta : bar, total));
+    const double eta = st->p->eta_cutoff, threshold = es_sqrt(eta) * es_exp2(-entropy_of(st, &total));
+    keep_heavy(st, es_weight_of_share(eta < threshold ? eta : threshold, total));
     return ES_ROW_OK;
 }
 
@@ -408,7 +408,7 @@ static int32_t apply_tfs(es_state *st) {
 static int32_t apply_xtc(es_state *st, const es_op *op) {
     const es_params *p = st->p;
     if (!es_coin(es_draw64(st->seed, st->position, op->stream, 0), p->xtc_probability)) return ES_ROW_OK;
-    const int64_t need = bar_of(st, xtc_bar);
+    const int64_t need = threshold_of(st, xtc_threshold);
     if (st->is_few) {
         es_few *f = &st->few;
         const int64_t gone = greater(few_heavy(f, need), 1) - 1;
@@ -483,7 +483,8 @@ static double dynamic_temperature(es_state *st) {
 }
 
 static void scale_values(float *values, int64_t n, float scale) {
-    for (int64_t i = 0; i < n; i++) values[i] = values[i] >= -FLT_MAX ? settle(values[i] * scale) : values[i];
+    for (int64_t i = 0; i < n; i++)
+        values[i] = values[i] >= -FLT_MAX ? clamp_finite(values[i] * scale) : values[i];
 }
 
 static int32_t apply_temperature(es_state *st) {

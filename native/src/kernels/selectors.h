@@ -155,7 +155,7 @@ static es_choice choose_adaptive_p(es_state *st) {
     es_scratch *s = st->s;
     const int64_t total = mass_of(st, 0).weight;
     const float peak = st->is_few ? st->few.logits[0] : st->v.peak;
-    spread(st);
+    unsort(st);
     const int32_t k = spare_list(st);
     const int64_t n = collect(&st->v, -__builtin_inff(), s->values[k], s->ids[k]);
     list_weights(s->values[k], n, peak, s->weights);

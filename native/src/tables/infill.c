@@ -18,7 +18,7 @@ typedef struct es_range {
     int32_t first, last;
 } es_range;
 
-#define NOBODY INT32_MAX
+#define NONE INT32_MAX
 
 /* What one call works with: arrays in the scratch. */
 typedef struct es_merger {
@@ -149,7 +149,7 @@ static void living_set(es_merger *merger, int32_t index, int32_t place) {
 
 /* The lowest living place in a range, or NOBODY. */
 static int32_t living_lowest(const es_merger *merger, es_range range) {
-    int32_t lowest = NOBODY;
+    int32_t lowest = NONE;
     int64_t low = merger->m + range.first, high = merger->m + range.last + 1;
     for (; low < high; low /= 2, high /= 2) {
         if (low & 1) lowest = lower(lowest, merger->living[low++]);
@@ -163,11 +163,11 @@ static void merge_token(es_merger *merger, int32_t place) {
     const int32_t index = merger->index[place];
     const es_range range = merger->ranges[index];
     int64_t *mass = merger->mass;
-    if (range.first == range.last || merger->living[merger->m + index] == NOBODY) return;
-    living_set(merger, index, NOBODY); /* it is not merged with itself */
+    if (range.first == range.last || merger->living[merger->m + index] == NONE) return;
+    living_set(merger, index, NONE); /* it is not merged with itself */
     for (;;) {
         const int32_t other = living_lowest(merger, range);
-        if (other == NOBODY) break;
+        if (other == NONE) break;
         if (mass[other] > mass[place]) {
             mass[other] += mass[place];
             mass[place] = 0;
@@ -175,7 +175,7 @@ static void merge_token(es_merger *merger, int32_t place) {
         }
         mass[place] += mass[other];
         mass[other] = 0;
-        living_set(merger, merger->index[other], NOBODY);
+        living_set(merger, merger->index[other], NONE);
     }
     living_set(merger, index, place);
 }
