@@ -27,7 +27,7 @@ typedef struct fz_slot {
     int64_t tokens[FZ_MOST_TOKENS];
     double notes[FZ_MOST_TOKENS];
     int64_t length, prompt_length;
-    int64_t alphabet;            /* tokens of its text are below this */
+    int64_t alphabet; /* tokens of its text are below this */
     uint64_t seed, epoch;
 } fz_slot;
 
@@ -35,21 +35,21 @@ typedef struct fz_program {
     es_program program;
     const double *values[FZ_MOST_OPS]; /* the cells of its functions */
     void **states[FZ_MOST_OPS];
-    int32_t prefix;              /* some of its first ops, without its selector */
+    int32_t prefix;                    /* some of its first ops, without its selector */
 } fz_program;
 
 typedef struct fz_world {
     fz_random random;
-    fz_memory inputs;            /* constant while the case lives */
+    fz_memory inputs; /* constant while the case lives */
     int64_t vocab_size;
     int32_t capacity;
     int32_t n_programs;
-    int is_wide;                 /* steps are long enough to be shared out to threads */
-    int is_masked;               /* every row has a mask */
-    uint64_t epochs;             /* handed out so far */
+    int is_wide;      /* steps are long enough to be shared out to threads */
+    int is_masked;    /* every row has a mask */
+    uint64_t epochs;  /* handed out so far */
     fz_slot *slots;
     fz_program programs[FZ_MOST_PROGRAMS];
-    char *params;                /* [capacity] es_params, maybe longer ones than the library knows */
+    char *params;     /* [capacity] es_params, maybe longer ones than the library knows */
     size_t params_size;
     const uint8_t *text;
     const int64_t *text_ends;

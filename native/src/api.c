@@ -19,15 +19,15 @@ enum {
     ES_ALL_PROMISES = ES_EXACT | ES_DETERMINISTIC | ES_BATCH_INVARIANT | ES_READS_ONLY | ES_ANY_STRIDE |
         ES_ROW_FAULTS | ES_MASKS | ES_PROCESSED,
     ES_MOST_THREADS = 256,
-    ES_WORTH_THREADS = 1 << 19 /* logits of a step below which waking a worker costs more than it saves */
+    ES_WORTH_THREADS = 1 << 19 /* logits per step; below, waking a worker costs more than it saves */
 };
 
 struct es_context {
     const es_kernels *kernels;
     es_pool *pool;
     int32_t threads;
-    es_scratch *scratch;       /* [threads] */
-    es_history *histories;     /* [capacity], by slot */
+    es_scratch *scratch;   /* [threads] */
+    es_history *histories; /* [capacity], by slot */
     int32_t capacity;
     es_compiled *programs;
     uint32_t n_programs, program_capacity;
@@ -47,7 +47,7 @@ static int32_t fail(es_context *context, int32_t code, const char *format, ...) 
 
 /* --- the floating-point environment --- */
 
-/* Denormals count: whatever the host's process has set, rows are computed in full IEEE arithmetic. */
+/* Denormals count: whatever the host process has set, rows are computed in full IEEE arithmetic. */
 static uint64_t enter_ieee(void) {
 #if defined(__SSE__)
     const uint32_t before = _mm_getcsr();
@@ -75,7 +75,7 @@ static void leave_ieee(uint64_t before) {
 
 /* --- memory --- */
 
-/* Hands out parts of one block; with no block it only adds up what is needed. */
+/* Hands out parts of one block; without a block it only adds up the size required. */
 typedef struct es_arena {
     char *block;
     size_t used;
@@ -124,7 +124,7 @@ static void free_scratch(es_scratch *s) {
     memset(s, 0, sizeof *s);
 }
 
-/* Room for rows of `vocab_size` tokens. Zeroed, and most of it never touched. */
+/* Make room for rows of `vocab_size` tokens. The block is zeroed, and most of it is never touched. */
 static int grow_scratch(es_scratch *s, int64_t vocab_size) {
     if (s->vocab_size >= vocab_size) {
         s->marks.vocab_size = vocab_size;
@@ -209,7 +209,7 @@ static const es_op *op_at(const es_program *program, int32_t i) {
     return (const es_op *)((const char *)program->ops + (size_t)i * program->ops->size);
 }
 
-/* Copy a program if this library runs it. */
+/* Copy a program if this library can run it. */
 static int32_t read_program(es_context *context, const es_program *program, es_compiled *out) {
     if (!program || program->size < sizeof *program || program->n_ops < 0 ||
         (program->n_ops && !program->ops))

@@ -1,4 +1,4 @@
-/* Which instruction set runs: the best that this library holds and this machine has. */
+/* Which instruction set runs: the best that this library contains and this machine supports. */
 #include "internal.h"
 
 #include <string.h>

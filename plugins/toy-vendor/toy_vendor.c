@@ -24,8 +24,8 @@ typedef struct toy_program {
 struct es_context {
     toy_program programs[MOST_PROGRAMS];
     uint32_t n_programs;
-    float *row;       /* [size], the row under way */
-    uint64_t *keys;   /* [size] */
+    float *row;     /* [size], the row under way */
+    uint64_t *keys; /* [size] */
     int64_t size;
     char error[120];
 };

@@ -16,10 +16,10 @@
 
 typedef struct eg_fault {
     jmp_buf out;
-    int code;          /* es_grammar_code */
-    char text[256];    /* what went wrong, for people */
-    int64_t work;      /* steps left to the call under way */
-    const void *full;  /* the pool that reached its limit */
+    int code;         /* es_grammar_code */
+    char text[256];   /* what went wrong, for people */
+    int64_t work;     /* steps left to the call under way */
+    const void *full; /* the pool that reached its limit */
 } eg_fault;
 
 /* Leave the call under way with `code` and a text as of printf. */
@@ -65,10 +65,10 @@ typedef struct eg_block eg_block;
 
 typedef struct eg_pool {
     eg_fault *fault;
-    eg_block *blocks;  /* the newest first */
-    size_t used;       /* bytes in all, with what vectors and tables hold */
-    size_t limit;      /* a fault beyond it ... */
-    const char *name;  /* ... names it */
+    eg_block *blocks; /* the newest first */
+    size_t used;      /* bytes in all, with what vectors and tables hold */
+    size_t limit;     /* a fault beyond it ... */
+    const char *name; /* ... names it */
 } eg_pool;
 
 /* `size` bytes, aligned to 16, until the pool is emptied; never NULL. */
@@ -116,7 +116,7 @@ static inline uint64_t eg_hash_ints(const int32_t *values, int64_t count, uint64
 
 /* From a pair of numbers to a number; -1 where there is none. Keys are not 2^64 - 1. */
 typedef struct eg_map {
-    uint64_t *keys;   /* one buffer for both */
+    uint64_t *keys; /* one buffer for both */
     int32_t *values;
     int64_t count, room;
 } eg_map;

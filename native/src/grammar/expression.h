@@ -70,9 +70,9 @@ typedef struct eg_expression {
 } eg_expression;
 
 typedef struct eg_automaton {  /* of an expression that was given as one */
-    int32_t count;             /* states */
-    int32_t *steps;            /* [count][256] the next state, -1: none */
-    uint8_t *accepts;          /* [count] */
+    int32_t count;    /* states */
+    int32_t *steps;   /* [count][256] the next state, -1: none */
+    uint8_t *accepts; /* [count] */
     uint64_t hash;
 } eg_automaton;
 
@@ -80,15 +80,15 @@ typedef struct eg_expressions {
     eg_pool *pool;
     EG_VECTOR(eg_expression) nodes;
     EG_VECTOR(eg_bytes) sets;
-    EG_VECTOR(int32_t) lists;       /* members of unions and intersections, one list after the other */
-    EG_VECTOR(uint8_t) text;        /* bytes of literals */
+    EG_VECTOR(int32_t) lists;   /* members of unions and intersections, one list after the other */
+    EG_VECTOR(uint8_t) text;    /* bytes of literals */
     EG_VECTOR(eg_automaton) automata;
-    EG_VECTOR(int32_t) scratch;     /* a stack of members of what is being made */
-    eg_map seen;                    /* what a search for an end has come to */
-    eg_map lives;                   /* (lexer, guard) to what eg_lexer_lives says */
+    EG_VECTOR(int32_t) scratch; /* a stack of members of what is being made */
+    eg_map seen;                /* what a search for an end has come to */
+    eg_map lives;               /* (lexer, guard) to what eg_lexer_lives says */
     eg_set by_content, sets_by_content, literals_by_content;
-    int32_t longest_token;          /* bytes */
-    int depth;                      /* of the recursion under way */
+    int32_t longest_token;      /* bytes */
+    int depth;                  /* of the recursion under way */
 } eg_expressions;
 
 void eg_expressions_open(eg_expressions *x, eg_pool *pool, int32_t longest_token);

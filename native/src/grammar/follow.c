@@ -4,7 +4,7 @@
 #include "grammar/bits.h"
 
 enum {
-    SMALL = 48,   /* nodes of a trie that is walked rather than summed up */
+    SMALL = 48,           /* nodes of a trie that is walked rather than summed up */
     COMPARE_BUDGET = 2000 /* nodes at which an expression is compared with a looser one before it is walked */
 };
 

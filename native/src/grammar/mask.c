@@ -5,9 +5,9 @@
 #include "grammar/follow.h"
 
 enum {
-    FEW = 512,         /* tokens that are kept as a list ... */
-    FEWER = 64,        /* ... or as changes to bits */
-    NODE_BUDGET = 100000  /* nodes that are walked before a mask is made byte by byte */
+    FEW = 512,           /* tokens that are kept as a list ... */
+    FEWER = 64,          /* ... or as changes to bits */
+    NODE_BUDGET = 100000 /* nodes that are walked before a mask is made byte by byte */
 };
 
 /* --- sets of tokens --- */

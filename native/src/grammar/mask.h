@@ -24,23 +24,23 @@ typedef struct eg_out {
     const uint32_t *bits;
     EG_VECTOR(int32_t) removed;
     EG_VECTOR(int32_t) tokens;
-    uint32_t *own;        /* room for bits of its own */
+    uint32_t *own; /* room for bits of its own */
 } eg_out;
 
 enum { EG_OUTS = 6 };     /* as deep as expressions are loosened within each other */
 
 typedef struct eg_masks {
     eg_states states;
-    eg_map by_state;      /* to a mask */
+    eg_map by_state;          /* to a mask */
     EG_VECTOR(eg_mask) list;
     eg_out outs[EG_OUTS];
-    int32_t *path;        /* nodes of a way through a trie */
+    int32_t *path;            /* nodes of a way through a trie */
     EG_VECTOR(int32_t) wrong; /* tokens to take out of sets in the making, as a stack */
-    int depth;            /* of `outs`: how many are in use */
-    int64_t compare_budget;      /* nodes at which a looser expression may still be compared */
-    int64_t budget;     /* nodes to walk before `tired` */
+    int depth;                /* of `outs`: how many are in use */
+    int64_t compare_budget;   /* nodes at which a looser expression may still be compared */
+    int64_t budget;           /* nodes to walk before `tired` */
     bool exhausted;
-    uint32_t *marks;      /* [words] 0 but for the tokens that are being sorted out */
+    uint32_t *marks;          /* [words] 0 but for the tokens that are being sorted out */
 } eg_masks;
 
 static inline eg_pool *eg_pool_of(const eg_masks *m) { return m->states.rows.pool; }

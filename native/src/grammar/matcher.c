@@ -7,27 +7,27 @@ struct es_grammar {
     es_vocabulary *vocabulary;
     int64_t references;
     es_grammar_limits limits;
-    eg_pool fixed;       /* the rules as they were given */
-    eg_pool tables;      /* rows, states, masks; emptied whole */
+    eg_pool fixed;      /* the rules as they were given */
+    eg_pool tables;     /* rows, states, masks; emptied whole */
     eg_rules given;
-    eg_rules rules;      /* linked and pruned, in `tables` */
+    eg_rules rules;     /* linked and pruned, in `tables` */
     eg_masks masks;
-    int64_t generation;  /* of the vocabulary's tables that `tables` were made with */
-    int64_t built;       /* how often `tables` were made; 0: they are not */
+    int64_t generation; /* of the vocabulary's tables that `tables` were made with */
+    int64_t built;      /* how often `tables` were made; 0: they are not */
 };
 
 typedef struct eg_accept {
-    int32_t state;       /* behind it */
-    int32_t token;       /* or -1 for bytes */
-    int64_t end;         /* of its bytes in `bytes` */
+    int32_t state; /* behind it */
+    int32_t token; /* or -1 for bytes */
+    int64_t end;   /* of its bytes in `bytes` */
 } eg_accept;
 
 struct es_matcher {
     es_grammar *grammar;
-    int64_t built;       /* which tables the states are of */
+    int64_t built;  /* which tables the states are of */
     eg_accept *accepts;
     int64_t count, room;
-    uint8_t *bytes;      /* of accepts that are no tokens */
+    uint8_t *bytes; /* of accepts that are no tokens */
     int64_t bytes_room;
     char error[256];
 };

@@ -17,29 +17,29 @@ typedef struct eg_edge {
 } eg_edge;
 
 typedef struct eg_rule {
-    int32_t first;       /* its first state */
-    int32_t words;       /* of 32 bits in its registers: the bits, then the counters */
-    int32_t counters;    /* where they begin */
-    bool nullable;       /* see eg_rows_open */
+    int32_t first;    /* its first state */
+    int32_t words;    /* of 32 bits in its registers: the bits, then the counters */
+    int32_t counters; /* where they begin */
+    bool nullable;    /* see eg_rows_open */
 } eg_rule;
 
 typedef struct eg_terminal {
     int32_t expression; /* -1: special tokens */
     bool ignored;
-    bool nullable;       /* it can be empty */
-    bool looks;          /* it can be empty where its look-ahead allows */
+    bool nullable;      /* it can be empty */
+    bool looks;         /* it can be empty where its look-ahead allows */
 } eg_terminal;
 
 typedef struct eg_pairs {
-    const int32_t *at;   /* [2 * count] */
+    const int32_t *at; /* [2 * count] */
     int32_t count;
 } eg_pairs;
 
 typedef struct eg_lalr_state {
-    eg_pairs actions;    /* a terminal, and what to do: shift to a state, or reduce -1 - rule */
-    eg_pairs gotos;      /* the left side of a rule, and a state */
-    eg_pairs entries;    /* a terminal that the lexer tries, in order, and EG_KEYWORD, EG_IGNORED */
-    int32_t end;         /* at the end of the text: EG_LALR_ACCEPT, reduce -1 - rule, or nothing */
+    eg_pairs actions; /* a terminal, and what to do: shift to a state, or reduce -1 - rule */
+    eg_pairs gotos;   /* the left side of a rule, and a state */
+    eg_pairs entries; /* a terminal that the lexer tries, in order, and EG_KEYWORD, EG_IGNORED */
+    int32_t end;      /* at the end of the text: EG_LALR_ACCEPT, reduce -1 - rule, or nothing */
 } eg_lalr_state;
 
 /* The tables of an LALR parser, with a lexer for each of its states. */

@@ -25,8 +25,8 @@ typedef struct eg_transition { /* an item that goes on over `symbol`, and what i
 typedef struct eg_core {
     int32_t *key;             /* [2 * key_count] state and registers, ascending */
     int32_t key_count;
-    eg_transition *rules;           /* predicted items that wait for a rule, by symbol; origin EG_SELF */
-    eg_transition *terminals;       /* ... for a terminal */
+    eg_transition *rules;     /* predicted items that wait for a rule, by symbol; origin EG_SELF */
+    eg_transition *terminals; /* ... for a terminal */
     int32_t rule_count, terminal_count;
     int32_t *expected;        /* the terminals that may come next, ignored ones included */
     int32_t expected_count;
@@ -41,39 +41,39 @@ typedef struct eg_core {
 typedef struct eg_row {
     int32_t core;
     int32_t count;
-    eg_item *items;           /* ascending; predicted ones are in the core */
-    bool accepting;           /* the text may end here */
-    int32_t open;             /* of an LALR parser: which terminals it can take; -1: not known yet */
-    int32_t mark;             /* its place in `pending`, if it is there */
+    eg_item *items; /* ascending; predicted ones are in the core */
+    bool accepting; /* the text may end here */
+    int32_t open;   /* of an LALR parser: which terminals it can take; -1: not known yet */
+    int32_t mark;   /* its place in `pending`, if it is there */
 } eg_row;
 
 typedef struct eg_rows {
     eg_pool *pool;
     es_vocabulary *vocabulary;
     eg_rules *rules;
-    EG_VECTOR(eg_row) rows;   /* 0: the beginning of a text */
+    EG_VECTOR(eg_row) rows;            /* 0: the beginning of a text */
     EG_VECTOR(eg_core) cores;
-    EG_VECTOR(int32_t) words; /* of registers, one after the other */
-    EG_VECTOR(int32_t) register_at; /* [registers + 1] */
-    EG_VECTOR(eg_item) work; /* items of the row in the making */
+    EG_VECTOR(int32_t) words;          /* of registers, one after the other */
+    EG_VECTOR(int32_t) register_at;    /* [registers + 1] */
+    EG_VECTOR(eg_item) work;           /* items of the row in the making */
     EG_VECTOR(eg_transition) rule_work, terminal_work;
     EG_VECTOR(int32_t) values;
     eg_set rows_by_content, cores_by_content, registers_by_content;
-    struct eg_action_sets **lalr_sets;      /* of the states of an LALR parser, NULL: not found yet */
-    eg_map lalr_cores;        /* (state of an LALR parser, eg_row.open) to core */
-    EG_VECTOR(uint32_t) opens;       /* sets of terminals that eg_row.open numbers */
+    struct eg_action_sets **lalr_sets; /* of the states of an LALR parser, NULL: not found yet */
+    eg_map lalr_cores;                 /* (state of an LALR parser, eg_row.open) to core */
+    EG_VECTOR(uint32_t) opens;         /* sets of terminals that eg_row.open numbers */
     eg_set opens_by_content;
-    EG_VECTOR(int32_t) pending;      /* rows whose `open` is being found; their sets are behind `opens` */
-    eg_map next;              /* (row, terminal) to row, -1: none */
-    eg_map joined;            /* two rows, the lesser first, to the row of both */
-    eg_map leo_by_rule;              /* (row, rule) to an entry of `short_cuts` */
-    EG_VECTOR(eg_item) leo_items;   /* state: a rule; origin: where it is complete as well */
-    int32_t *slots;           /* of a table of `work`: an index, valid where stamps[] == stamp */
+    EG_VECTOR(int32_t) pending;        /* rows whose `open` is being found; their sets are behind `opens` */
+    eg_map next;                       /* (row, terminal) to row, -1: none */
+    eg_map joined;                     /* two rows, the lesser first, to the row of both */
+    eg_map leo_by_rule;                /* (row, rule) to an entry of `short_cuts` */
+    EG_VECTOR(eg_item) leo_items;      /* state: a rule; origin: where it is complete as well */
+    int32_t *slots;                    /* of a table of `work`: an index, valid where stamps[] == stamp */
     uint32_t *stamps;
     uint32_t stamp;
     int32_t slot_count;
-    uint32_t *predicted;      /* [rules] the stamp of their last prediction */
-    bool accepting;           /* of the row in the making */
+    uint32_t *predicted;               /* [rules] the stamp of their last prediction */
+    bool accepting;                    /* of the row in the making */
 } eg_rows;
 
 /* Begin with the rows of `rules`; also finds out which rules can be empty. */

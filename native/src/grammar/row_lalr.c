@@ -7,9 +7,9 @@
 
 /* What a state does with the terminals, and with the end of the text, which is the last bit of these sets. */
 typedef struct eg_action_sets {
-    uint32_t *shifts;    /* those it takes */
-    int32_t *rules;      /* those that it reduces before others ... */
-    uint32_t *reduced;   /* [rule_count][words] ... and which ones */
+    uint32_t *shifts;  /* those it takes */
+    int32_t *rules;    /* those that it reduces before others ... */
+    uint32_t *reduced; /* [rule_count][words] ... and which ones */
     int32_t rule_count;
 } eg_action_sets;
 

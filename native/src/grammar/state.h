@@ -12,15 +12,15 @@
 
 typedef struct eg_thread {
     int32_t row;
-    int32_t terminal;    /* under way; -1: any that the row expects may begin; EG_LEXER: see eg_lexer */
-    int32_t expression;  /* what is left of it; -1 */
-    int32_t guard;       /* what the text from here on must not begin with */
+    int32_t terminal;   /* under way; -1: any that the row expects may begin; EG_LEXER: see eg_lexer */
+    int32_t expression; /* what is left of it; -1 */
+    int32_t guard;      /* what the text from here on must not begin with */
 } eg_thread;
 
 typedef struct eg_state {
     eg_thread *threads; /* ascending */
     int32_t count;
-    bool accepting;      /* the text may end here */
+    bool accepting;     /* the text may end here */
 } eg_state;
 
 /* Of eg_thread.terminal; EG_NARROW: as EG_ANY, but for wide ones (never in a state). */
@@ -30,15 +30,15 @@ enum { EG_DEAD = -1, EG_START = 0, EG_ENDED = 1 }; /* no state; of an empty text
 typedef struct eg_states {
     eg_rows rows;
     EG_VECTOR(eg_state) states;
-    EG_VECTOR(eg_thread) work;  /* threads of the state in the making, as a stack */
-    bool filtering;                 /* only the bytes `wanted` (eg_bytes_fold) can come next: ... */
-    uint64_t wanted;            /* ... with none of them are not pushed, and noted here */
+    EG_VECTOR(eg_thread) work; /* threads of the state in the making, as a stack */
+    bool filtering;            /* only the bytes `wanted` (eg_bytes_fold) can come next: ... */
+    uint64_t wanted;           /* ... with none of them are not pushed, and noted here */
     bool filtered_out;
-    EG_VECTOR(int32_t) begun;   /* a count, then as many pairs of a terminal and its derivative */
-    eg_map begun_by_byte;       /* (core, byte, or that and 256 for EG_NARROW) to a place in `begun` */
+    EG_VECTOR(int32_t) begun;  /* a count, then as many pairs of a terminal and its derivative */
+    eg_map begun_by_byte;      /* (core, byte, or that and 256 for EG_NARROW) to a place in `begun` */
     eg_set by_content;
-    eg_map by_byte;             /* (state, byte) to state */
-    eg_map by_token;            /* (state, token) to state */
+    eg_map by_byte;            /* (state, byte) to state */
+    eg_map by_token;           /* (state, token) to state */
 } eg_states;
 
 void eg_states_open(eg_states *s, eg_pool *pool, es_vocabulary *vocabulary, eg_rules *rules);

@@ -7,7 +7,7 @@ enum {
     FEW = 1024,        /* tokens that are kept as a list */
     MAX_NODES = 1 << 24,
     DENSE = 4096,      /* tokens behind one place that are not put together with others */
-    MIN_IDLE_NODES = 6           /* nodes that are worth asking whether they can be passed over */
+    MIN_IDLE_NODES = 6 /* nodes that are worth asking whether they can be passed over */
 };
 
 /* Note the borders of `e`, which can be over; all but guard and entry is in `border`. */

@@ -20,7 +20,7 @@ typedef struct eg_path_node { /* to the node that is being added to a trie */
 
 typedef struct eg_source { /* a node that becomes part of another at `depth` of a new trie */
     int32_t node, depth;
-    uint8_t byte;         /* of that one */
+    uint8_t byte; /* of that one */
 } eg_source;
 
 typedef struct eg_tries {
@@ -28,14 +28,14 @@ typedef struct eg_tries {
     EG_VECTOR(int32_t) end;
     EG_VECTOR(int32_t) first_token; /* one more than nodes in each trie */
     EG_VECTOR(int32_t) own;
-    EG_VECTOR(uint16_t) depth;       /* bytes from its root */
-    EG_VECTOR(uint8_t) height;       /* bytes to the deepest node below; 255 stands for more as well */
+    EG_VECTOR(uint16_t) depth;      /* bytes from its root */
+    EG_VECTOR(uint8_t) height;      /* bytes to the deepest node below; 255 stands for more as well */
     EG_VECTOR(int32_t) tokens;
-    EG_VECTOR(uint64_t) below;       /* classes of the characters on the paths to nodes below; EG_WITHIN: */
+    EG_VECTOR(uint64_t) below;      /* classes of the characters on the paths to nodes below; EG_WITHIN: */
                                      /* the node is inside of a character */
-    EG_VECTOR(uint64_t) next;        /* eg_bytes_fold of the children's bytes */
-    EG_VECTOR(eg_path_node) path;          /* by depth, while a trie is made */
-    EG_VECTOR(eg_source) sources;    /* a stack: what the trie is still to be made of, the next ones last */
+    EG_VECTOR(uint64_t) next;       /* eg_bytes_fold of the children's bytes */
+    EG_VECTOR(eg_path_node) path;   /* by depth, while a trie is made */
+    EG_VECTOR(eg_source) sources;   /* a stack: what the trie is still to be made of, the next ones last */
 } eg_tries;
 
 enum { EG_LONGEST_TOKEN = 60000 };   /* bytes; longer tokens are never allowed */
@@ -51,24 +51,24 @@ struct es_vocabulary {
     pthread_mutex_t lock;
     int64_t references;
     eg_fault fault;
-    eg_pool pool;             /* what grammars share; emptied whole */
-    eg_pool own;              /* what stays */
-    int32_t count, words;     /* tokens, and words of a mask */
-    int32_t longest;          /* bytes of the longest token */
+    eg_pool pool;               /* what grammars share; emptied whole */
+    eg_pool own;                /* what stays */
+    int32_t count, words;       /* tokens, and words of a mask */
+    int32_t longest;            /* bytes of the longest token */
     uint8_t *bytes;
     int64_t *offsets;
     uint8_t *kinds;
-    eg_rest *sorted;          /* tokens that are text, in order of their bytes */
+    eg_rest *sorted;            /* tokens that are text, in order of their bytes */
     int32_t sorted_count;
     int32_t *eos;
     int32_t eos_count;
     eg_tries tries;
     int32_t root_children[256]; /* of node 0, by byte; 0 where there is none */
-    int32_t own_nodes;        /* of the trie of the vocabulary; others are shared tables */
+    int32_t own_nodes;          /* of the trie of the vocabulary; others are shared tables */
     int32_t own_tokens;
     eg_expressions expressions;
     struct eg_summaries *summaries;
-    int64_t generation;       /* how often the shared tables were emptied */
+    int64_t generation;         /* how often the shared tables were emptied */
 };
 
 /* A new trie of `count` sorted rests; returns its root. */

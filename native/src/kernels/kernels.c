@@ -1,4 +1,4 @@
-/* The row engine, compiled once per instruction set: one row through its whole program. */
+/* The row engine, compiled once per instruction set: runs one row through its whole program. */
 #include "kernels/selectors.h"
 
 #if defined(ES_ISA_AVX512)
@@ -74,7 +74,7 @@ static void write_processed(const es_state *st, float *out) {
         for (int64_t i = 0; i < st->v.n; i++) out[st->v.ids[i]] = ((const float *)st->v.source)[i];
 }
 
-/* Whether a sampler can be asked for before the row is sorted: it has a way to edit any form. */
+/* Whether a sampler can run before the row is sorted, because it can edit any form. */
 ES_INLINE int is_edit(int32_t kind) {
     return kind == ES_OP_FUNCTION || (kind >= ES_OP_ALLOWED_TOKEN_IDS && kind <= ES_OP_DRY);
 }
@@ -153,7 +153,8 @@ static float greatest(const void *row, int32_t kind, int64_t n) {
     BY_KIND(kind, return greatest_of(row, KIND, n));
 }
 
-/* Adds a chunk's 2^(y + 30) to W sums, nothing rounded away: tokens far down count as well. */
+/* Adds a chunk's 2^(y + 30) to W sums without rounding to integers: tokens far below the peak count as
+ * well. */
 ES_INLINE void chunk_powers(es_chunk chunk, int32_t kind, float peak, double *totals) {
     vf sum = vf_set(0.0f);
     for (int i = 0; i < ES_CHUNK; i += W_ABREAST * W) {

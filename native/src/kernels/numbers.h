@@ -1,5 +1,5 @@
-/* Scalars of the arithmetic contract: the same bits as engine_sampler.arithmetic.
- * Compiled without contraction (-ffp-contract=off): every operation rounds once, as written. */
+/* Scalars of the arithmetic contract: the same bits as engine_sampler.arithmetic. Compiled without
+ * contraction (-ffp-contract=off): every operation rounds once, as written. */
 #ifndef ES_KERNELS_NUMBERS_H
 #define ES_KERNELS_NUMBERS_H
 
@@ -102,7 +102,7 @@ static inline double es_exp2(double x) {
     const double r = x - n;
     double series = terms[14];
     for (int k = 13; k >= 0; k--) series = series * r + terms[k];
-    /* series lies in [0.7, 1.42): in two exact steps, since 2^-1022 * 0.7 is denormal. */
+    /* series is in [0.7, 1.42): scale in two exact steps, since 2^-1022 * 0.7 is denormal. */
     const int64_t half = (int64_t)n / 2, rest = (int64_t)n - half;
     const double scaled = series * es_double_of((uint64_t)(half + 1023) << 52);
     return scaled * es_double_of((uint64_t)(rest + 1023) << 52);
@@ -151,7 +151,7 @@ static inline int32_t es_weight(float y) {
     low += 1.0f;
     p += low;
     p *= es_float_of(((int32_t)n + 157) << 23);
-    return (int32_t)(p < 0x1p23f ? es_rintf(p) : p); /* from 2^23 on a float is an integer */
+    return (int32_t)(p < 0x1p23f ? es_rintf(p) : p); /* from 2^23 on every float is an integer */
 }
 
 static inline int32_t es_information(int32_t w, float y) {

@@ -1,4 +1,4 @@
-/* The end of a program: one token of those that are left. */
+/* The end of a program: selects one of the remaining tokens. */
 #ifndef ES_KERNELS_SELECTORS_H
 #define ES_KERNELS_SELECTORS_H
 
@@ -42,7 +42,7 @@ static es_choice choose_greedy(es_state *st) {
     return (es_choice){st->few.ids[0], __builtin_nan("")};
 }
 
-/* Draw from a long row whose chunks' weights lie in the scratch sums; the element's place. */
+/* Draw from a long row whose chunk weights are in the scratch sums; returns the element's index. */
 static int64_t draw_long(es_state *st, int64_t total) {
     const es_view *v = &st->v;
     const int64_t *const sums = st->s->sums;
@@ -90,7 +90,7 @@ static es_choice choose_mirostat_v2(es_state *st) {
         few_cut(f, greater(n, 1));
         return draw(st);
     }
-    if (most >= 31.0f) return draw_row(st, total); /* what lies further down weighs nothing */
+    if (most >= 31.0f) return draw_row(st, total); /* anything further down has weight 0 */
     const int32_t k = spare_list(st);
     const int64_t kept = collect_above(st, st->v.peak - most * (float)ES_LN_2, within_bits, most);
     if (kept) use_survivors(st, k, kept);
@@ -126,7 +126,7 @@ static double zipf_gap(double epsilon, int64_t vocab_size) {
     return epsilon / (1.0 - es_exp2(-epsilon * bits));
 }
 
-/* The first tokens of the row, sorted, beside the row itself. */
+/* The first tokens of the row, sorted, without changing the row itself. */
 static void sorted_head(es_state *st, es_few *head) {
     if (st->is_few) {
         *head = st->few;
