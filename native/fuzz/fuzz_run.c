@@ -1,16 +1,17 @@
 /* Random cases against the library, through its table alone.
  *
- *   es_fuzz SECONDS [SEED]                      cases for so long, each on every instruction set
+ *   es_fuzz SECONDS [SEED]                      cases for this long, each on every instruction set
  *   es_fuzz case SEED                           one of them again, row by row
- *   es_fuzz digest CASES [ISA] [--threads N]    cases 0 .. CASES - 1: a hash of all that came out
- *   es_fuzz masks CASES [ISA] [--threads N]     the same of cases in which every row has a mask
+ *   es_fuzz digest CASES [ISA] [--threads N]    cases 0 .. CASES - 1: a hash of all results
+ *   es_fuzz masks CASES [ISA] [--threads N]     the same for cases in which every row has a mask
  *   es_fuzz isas                                the instruction sets that this machine runs
  *
- * A case is a world of requests and some steps over it (world.h). Of each step it is asked that rows do
- * not depend on their batch, on threads, on what was computed before or on the instruction set; that a
- * token is one of those left, which no sampler brings back; that faults are told; that nothing the
- * library was given is written; and that calls which break the contract are refused. What is wrong is
- * printed with the case's seed, and the exit status is 1. */
+ * A case is a world of requests and some steps over it (world.h). Every step checks that rows do not depend
+ * on their batch, on threads, on earlier computations or on the instruction set; that the selected token is
+ * one of those left, and that no sampler brings a removed token back; that faults are reported; that no input
+ * is written; and that calls which break the contract are refused. A failure is printed with the case's seed,
+ * and the exit status is 1.
+ */
 #include "world.h"
 
 #include <float.h>
@@ -27,14 +28,14 @@ typedef struct fz_run {
     const es_api *api;
     const char *isa;
     int32_t threads;
-    int verbose; /* a line for every row */
+    int verbose; /* print a line for every row */
     int64_t rows, steps, refusals;
     uint64_t digest;
 } fz_run;
 
 /* --- contexts and outputs --- */
 
-/* A context with the world's programs and, behind them, their prefixes. */
+/* A context with the world's programs, followed by their prefixes. */
 static es_context *open_world(const fz_run *run, const fz_world *w, int32_t threads) {
     const es_options options = {sizeof options, threads, run->isa};
     es_context *context;
@@ -68,7 +69,7 @@ static void run_batch(const fz_run *run, es_context *context, es_batch *b) {
         fz_fail("%lld faults were counted, %lld told", (long long)b->faults, (long long)faults);
 }
 
-/* Entry i of a step by itself, with program number `program` and its processed row. */
+/* Entry i of a step by itself, with program number `program`, and its processed row. */
 static es_batch run_alone(const fz_run *run, es_context *context, const fz_step *step, int32_t i,
                           const uint32_t *program, fz_memory *memory) {
     es_batch b = step->batch;
@@ -82,7 +83,7 @@ static es_batch run_alone(const fz_run *run, es_context *context, const fz_step 
     return b;
 }
 
-/* --- what must hold --- */
+/* --- checks --- */
 
 static int same_note(double a, double b) { return memcmp(&a, &b, sizeof a) == 0 || (a != a && b != b); }
 
@@ -102,7 +103,7 @@ static void check_same(const es_batch *a, int32_t i, const es_batch *b, int32_t 
             fz_fail("entry %d, %s: the processed rows differ", i, what);
 }
 
-/* The greatest logit as given; a NaN counts as the greatest. */
+/* The greatest logit as given; NaN counts as the greatest. */
 static float greatest_given(const fz_step *step, int64_t row) {
     float best = -__builtin_inff();
     for (int64_t t = 0; t < step->batch.vocab_size; t++) {
@@ -142,7 +143,7 @@ static void check_status(const fz_step *step, int32_t i, const es_program *progr
     if (status == ES_ROW_BAD_LOGITS || status >= ES_ROW_DECLINED) fz_fail("entry %d: status %d", i, status);
 }
 
-/* One row that was run by itself, so that its processed logits are there. */
+/* Check one row that was run by itself, which gives its processed logits. */
 static void check_row(const fz_step *step, int32_t i, const es_program *program, const es_batch *b) {
     const int64_t row = *b->rows, V = b->vocab_size, token = b->token_ids[row];
     const float *const left = b->processed[0];
@@ -171,7 +172,7 @@ static void check_row(const fz_step *step, int32_t i, const es_program *program,
             fz_fail("entry %d: greedy missed token %lld", i, (long long)t);
 }
 
-/* What the first samplers removed, the others do not bring back. */
+/* What the first samplers removed must stay removed. */
 static void check_prefix(int32_t i, const es_batch *whole, const es_batch *prefix) {
     if (*whole->status != ES_ROW_OK) return;
     if (*prefix->status != ES_ROW_OK)
@@ -181,7 +182,7 @@ static void check_prefix(int32_t i, const es_batch *whole, const es_batch *prefi
             fz_fail("entry %d: token %lld came back in the middle", i, (long long)t);
 }
 
-/* The passes by themselves: the maximum, and a sum that lies between it and V times as much. */
+/* The passes by themselves: the maximum, and a sum between one and V times its exponential. */
 static void check_passes(const fz_run *run, es_context *context, const fz_step *step, int64_t row) {
     const es_tensor *logits = &step->batch.logits;
     const int64_t V = step->batch.vocab_size;
@@ -214,7 +215,7 @@ static void digest_row(fz_run *run, const es_batch *b) {
     hash = fz_hash(hash, &token, sizeof token);
     hash = fz_hash(hash, &note, sizeof note);
     for (int64_t t = 0; *b->status == ES_ROW_OK && t < b->vocab_size; t++) {
-        const float left = b->processed[0][t] + 0.0f; /* -0 and 0 are equal, as to the samplers */
+        const float left = b->processed[0][t] + 0.0f; /* -0 and 0 are equal, as they are to the samplers */
         hash = fz_hash(hash, &left, sizeof left);
     }
     run->digest = fz_hash(run->digest, &hash, sizeof hash);
@@ -230,7 +231,7 @@ static void print_program(const fz_run *run, const es_program *program) {
     printf(": ");
 }
 
-/* Every row again by itself, in a context that has seen nothing yet, and what must hold of it. */
+/* Run every row again by itself, in a fresh context, and check what must hold for it. */
 static void check_rows(fz_run *run, const fz_world *w, const fz_step *step, const es_batch *together) {
     es_context *cold = open_world(run, w, 1);
     for (int32_t i = 0; i < together->n; i++) {
@@ -286,7 +287,7 @@ static void run_case(fz_run *run, uint64_t seed) {
 
 enum { FZ_MOST_ISAS = 5, FZ_USAGE = 2 };
 
-/* The instruction sets that this library has and this machine runs. */
+/* The instruction sets that this library contains and this machine runs. */
 static int find_isas(const es_api *api, const char **found) {
     static const char *const names[FZ_MOST_ISAS] = {"baseline", "avx2", "avx512", "neon", "portable"};
     int n = 0;
@@ -301,7 +302,7 @@ static int find_isas(const es_api *api, const char **found) {
     return n;
 }
 
-/* A case on all instruction sets, with a number of threads each: one digest. */
+/* A case on all instruction sets, each with its own number of threads: all digests must be equal. */
 static void run_everywhere(fz_run *run, uint64_t seed, const char *const *isas, int n) {
     static const int32_t threads[] = {1, 2, 8};
     uint64_t digest = 0;
@@ -379,7 +380,7 @@ static int run_command(fz_run *run, int argc, char **argv) {
     return complain(argv[0]);
 }
 
-/* Whatever the cases die of, somebody is left to tell the seed. */
+/* Whatever a case dies of, the parent process is left to print its seed. */
 int main(int argc, char **argv) {
     current_seed = mmap(NULL, sizeof *current_seed, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1,
                         0);

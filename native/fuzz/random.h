@@ -1,4 +1,4 @@
-/* Random numbers and hashes that are the same on every machine: integers and exact floats alone. */
+/* Random numbers and hashes that are the same on every machine: only integers and exact floats. */
 #ifndef FZ_RANDOM_H
 #define FZ_RANDOM_H
 
@@ -31,7 +31,7 @@ static inline int fz_chance(fz_random *r, int percent) { return fz_below(r, 100)
 /* A double in [0, 1). */
 static inline double fz_share(fz_random *r) { return (double)(fz_bits(r) >> 11) * 0x1p-53; }
 
-/* Nearly a standard normal: four uniform numbers. */
+/* Approximately standard normal: the sum of four uniform numbers. */
 static inline float fz_normal(fz_random *r) {
     const uint64_t x = fz_bits(r);
     const int32_t sum = (int32_t)((x & 65535) + (x >> 16 & 65535) + (x >> 32 & 65535) + (x >> 48)) - 131072;

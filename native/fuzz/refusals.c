@@ -1,4 +1,4 @@
-/* Calls that break the contract, one at a time: each must be refused in words and change nothing. */
+/* Calls that break the contract, one at a time: each must be refused with a message and change nothing. */
 #include "world.h"
 
 static int must_refuse(const es_api *api, es_context *context, int32_t code, const char *what, int number) {
@@ -7,8 +7,8 @@ static int must_refuse(const es_api *api, es_context *context, int32_t code, con
     return 1;
 }
 
-/* Break batch `b`, its table or its logits in way `k`; 0: there is no such way. Rows, slots and programs
- * are copies that may be written. */
+/* Break batch `b`, its table or its logits in way number `k`; 0 if there is no such way. Rows, slots and
+ * programs are copies that may be written. */
 static int break_batch(int k, es_batch *b, es_table *t, int64_t *shape, int64_t *strides, int64_t *rows,
                        int32_t *slots, uint32_t *programs, uint8_t *masked) {
     es_tensor *l = &b->logits;
@@ -115,7 +115,7 @@ static int32_t no_function(const es_row *row, float *logits, const int32_t *ids,
     return 0;
 }
 
-/* Break a program of two ops in way `k`; 0: there is no such way. */
+/* Break a program of two ops in way number `k`; 0 if there is no such way. */
 static int break_program(int k, es_program *p, es_op *ops) {
     static const int32_t kinds[] = {
         -1, INT32_MIN, ES_OP_INFILL + 1, ES_OP_GREEDY - 1, ES_OP_ADAPTIVE_P + 1, INT32_MAX};
@@ -180,7 +180,7 @@ static int check_queries(const es_api *api, es_context *context) {
     return 7 + must_refuse(api, context, api->query(context, &good, &small), "query", -3);
 }
 
-/* Break the arguments of maxima and log_sums in way `k`; 0: there is no such way. */
+/* Break the arguments of maxima and log_sums in way number `k`; 0 if there is no such way. */
 static int break_rows(int k, es_tensor *l, int64_t *shape, int64_t *vocab_size, int64_t *row, int64_t *n) {
     switch (k) {
     case 0: *row = -1; return 1;

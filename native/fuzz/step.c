@@ -1,4 +1,4 @@
-/* One step's inputs: logits of every kind in every layout, masks, and the table of the requests. */
+/* The inputs of one step: logits of every type in every layout, masks, and the table of the requests. */
 #include "world.h"
 
 #include <float.h>
@@ -17,7 +17,7 @@ static float float_of(uint32_t bits) {
     return x;
 }
 
-/* The nearest half towards zero. */
+/* Conversion to half precision, rounding towards zero. */
 static uint16_t half_of(float x) {
     const uint32_t bits = bits_of(x), sign = bits >> 16 & 0x8000, mantissa = bits & 0x7FFFFF;
     const int32_t exponent = (int32_t)(bits >> 23 & 255) - 112;
@@ -42,7 +42,7 @@ static void put(const es_tensor *t, void *at, float x) {
     else memcpy(at, &narrow, 2);
 }
 
-/* A NaN of any payload, signalling ones among them. */
+/* A NaN with any payload, including signalling ones. */
 static void put_nan(fz_random *r, const es_tensor *t, void *at) {
     const uint32_t payload = 1 + (uint32_t)fz_below(r, 100), bits = 0x7F800000u | payload;
     const uint16_t narrow = (uint16_t)((t->code == 4 ? 0x7F80 : 0x7C00) | payload);
@@ -115,7 +115,7 @@ static void fill_row(fz_random *r, const es_tensor *t, int64_t row, int64_t voca
     }
 }
 
-/* Rows that lie compactly, padded, on top of one another, overlapping or backwards, at any element. */
+/* Rows that are compact, padded, all at one address, overlapping or backwards, at any offset. */
 static void make_logits(fz_step *step, fz_world *w) {
     fz_random *r = &w->random;
     es_tensor *t = &step->batch.logits;
@@ -150,7 +150,7 @@ static void make_logits(fz_step *step, fz_world *w) {
     for (int64_t row = 0; row < rows; row++) fill_row(r, t, row, V);
 }
 
-/* Words of one density, from 1/2^9 to all but that, everywhere or in runs. */
+/* Mask words of one density, from 1/2^9 to all but that, everywhere or in runs. */
 static void fill_mask(fz_random *r, int32_t *words, int64_t n) {
     const int64_t halvings = fz_from(r, 1, 9), run = fz_chance(r, 30) ? fz_from(r, 2, 40) : 0;
     const int is_dense = fz_chance(r, 70);
@@ -207,9 +207,9 @@ int fz_allowed(const fz_step *step, int32_t i, int64_t t) {
 
 /* --- the table --- */
 
-enum { FZ_GAP = 5 }; /* between requests, where nobody reads */
+enum { FZ_GAP = 5 }; /* elements between requests, which nobody may read */
 
-/* All tokens and notes end to end; between them, and for what is unused, what no table can hold. */
+/* All tokens and notes end to end. The gaps between them, and unused entries, hold what no table can. */
 static void make_tokens(fz_step *step, const fz_world *w, int64_t *offsets) {
     int64_t total = FZ_GAP;
     for (int32_t s = 0; s < w->capacity; s++) {
@@ -244,7 +244,7 @@ static void make_table(fz_step *step, fz_world *w) {
         seeds[s] = slot->seed;
         epochs[s] = slot->epoch;
     }
-    void *params = fz_new(m, n * w->params_size); /* elsewhere in every step */
+    void *params = fz_new(m, n * w->params_size); /* at a new address in every step */
     memcpy(params, w->params, n * w->params_size);
     step->table = (es_table){.size = sizeof step->table,
                              .capacity = w->capacity,
@@ -258,7 +258,7 @@ static void make_table(fz_step *step, fz_world *w) {
     make_tokens(step, w, offsets);
 }
 
-/* n different numbers below `among`, in any order. */
+/* n distinct numbers below `among`, in any order. */
 static int64_t *shuffled(fz_step *step, fz_random *r, int64_t among) {
     int64_t *numbers = fz_new(&step->inputs, (size_t)among * sizeof *numbers);
     for (int64_t i = 0; i < among; i++) {

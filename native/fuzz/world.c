@@ -87,7 +87,7 @@ static void make_breakers(fz_world *w, es_params *p, int64_t alphabet) {
     p->breaker_heads = marks;
 }
 
-/* Text in which many tokens begin alike, and some are empty. */
+/* Text in which many tokens share a prefix, and some are empty. */
 static void make_text(fz_world *w) {
     const int64_t V = w->vocab_size;
     int64_t *ends = fz_new(&w->inputs, (size_t)V * sizeof *ends), total = 0;
@@ -245,9 +245,9 @@ void fz_world_advance(fz_world *w, const fz_step *step, const int64_t *token_ids
         if (what == 0) { /* the slot goes to another request */
             begin_request(w, slot);
             fill_params(w, (es_params *)(w->params + (size_t)s * w->params_size), slot);
-        } else if (what == 1) { /* a stretch of output at once, as drafts bring it */
+        } else if (what == 1) { /* a stretch of output at once, as drafts produce */
             append_text(w, slot, fz_from(r, 1, 60));
-        } else if (what == 2) { /* taken back */
+        } else if (what == 2) { /* a rollback */
             slot->length = fz_from(r, slot->prompt_length, slot->length);
             slot->epoch = ++w->epochs;
         }
@@ -269,7 +269,7 @@ static void check_row_facts(const es_row *row, const int32_t *ids, int64_t n, co
             fz_fail("a row function got ids out of order");
 }
 
-/* values[0] says what it does. It brings no removed token back. */
+/* values[0] selects what it does. It never brings a removed token back. */
 static int32_t row_function(const es_row *row, float *logits, const int32_t *ids, int64_t n, void *state) {
     check_row_facts(row, ids, n, state);
     const int what = (int)row->values[0];
@@ -313,7 +313,7 @@ static void make_program(fz_world *w, fz_program *out) {
     fz_random *r = &w->random;
     const int32_t samplers = (int32_t)(fz_chance(r, 10) ? 0 : fz_below(r, FZ_MOST_OPS));
     const int32_t n = samplers + fz_chance(r, 90);
-    const size_t size = sizeof(es_op) + (fz_chance(r, 20) ? 16 : 0); /* as a later host may write them */
+    const size_t size = sizeof(es_op) + (fz_chance(r, 20) ? 16 : 0); /* as a later host might write them */
     char *ops = fz_new(&w->inputs, (size_t)n * size);
     for (int32_t i = 0; i < n; i++) {
         es_op *op = (es_op *)(ops + (size_t)i * size);

@@ -358,7 +358,7 @@ static int32_t run(es_context *context, es_batch *batch) {
     return ES_OK;
 }
 
-/* --- passes by themselves --- */
+/* --- single passes --- */
 
 static int32_t check_rows(es_context *context, const es_tensor *logits, int64_t vocab_size,
                           const int64_t *rows, int64_t n, const void *out) {

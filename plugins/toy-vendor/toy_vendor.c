@@ -1,12 +1,13 @@
-/* A vendor's library in one file: what engine_sampler.h asks for, for top_k, temperature, greedy and dist
- * on float32 logits in the host's memory.
+/* A vendor's library in one file: what engine_sampler.h requires, for top_k, temperature, greedy and dist on
+ * float32 logits in the host's memory.
  *
- * A real vendor has a device behind it. Everything else is as it would be: a context that owns all
- * state, programs that are checked once and then run by number, rows that fail alone, promises that
- * are kept. What it does not answer for, the host does by itself.
+ * A real vendor has a device behind it. Everything else is as it would be: a context that owns all state,
+ * programs that are checked once and then run by number, rows that fail individually, and promises that are
+ * kept. The host does by itself whatever the library does not support.
  *
- * The arithmetic is that of the docstring of engine_sampler.arithmetic, which makes the tokens exact;
- * compile it with -ffp-contract=off. */
+ * The arithmetic is that of the docstring of engine_sampler.arithmetic, which makes the tokens exact; compile
+ * it with -ffp-contract=off.
+ */
 #include <engine_sampler.h>
 
 #include <float.h>
@@ -24,7 +25,7 @@ typedef struct toy_program {
 struct es_context {
     toy_program programs[MOST_PROGRAMS];
     uint32_t n_programs;
-    float *row;     /* [size], the row under way */
+    float *row;     /* [size], the current row */
     uint64_t *keys; /* [size] */
     int64_t size;
     char error[120];
@@ -48,7 +49,7 @@ static int32_t fail(es_context *context, int32_t code, const char *text) {
 
 /* --- arithmetic --- */
 
-/* Nearest integer, ties to even: what adding 2^23 leaves has no fraction. */
+/* Nearest integer, ties to even: adding 2^23 leaves no fraction. */
 static float rounded(float x) {
     const float magic = x < 0 ? -0x1p23f : 0x1p23f;
     return x < 0x1p23f && x > -0x1p23f ? (x + magic) - magic : x;
@@ -139,7 +140,7 @@ static int64_t draw(const float *row, int64_t n, uint64_t bits) {
 
 /* --- a row through its program --- */
 
-/* The row as the program sees it: checked, and without what the mask forbids. */
+/* The row as the program sees it: checked, and without the tokens that the mask forbids. */
 static int32_t read_row(const es_batch *batch, int32_t entry, float *row) {
     const es_tensor *t = &batch->logits;
     const int64_t stride = t->strides ? t->strides[0] : t->shape[1], number = batch->rows[entry];
@@ -168,7 +169,7 @@ static int32_t run_row(es_context *context, es_batch *batch, int32_t entry) {
     int64_t token = -1;
     const int32_t status = read_row(batch, entry, row);
     if (status != ES_ROW_OK) return status;
-    /* Not written here: the host does the row, as every row that is not ES_ROW_OK. */
+    /* Not implemented here: the host runs the row, like every row that is not ES_ROW_OK. */
     if (p->dynatemp_range > 0) return ES_ROW_DECLINED;
     for (int32_t i = 0; i < program->n; i++) {
         const int32_t kind = program->kinds[i];
@@ -184,7 +185,7 @@ static int32_t run_row(es_context *context, es_batch *batch, int32_t entry) {
     return ES_ROW_OK;
 }
 
-/* --- the table's functions --- */
+/* --- the functions of the table --- */
 
 static int32_t open_context(const es_options *options, es_context **out) {
     (void)options; /* one thread, one instruction set */

@@ -1,4 +1,4 @@
-/* The toy vendor's library with a table that is not quite as it should be. */
+/* The toy vendor's library with a table that is slightly wrong. */
 #define es_get_api toy_get_api
 #include "toy_vendor.c"
 #undef es_get_api
@@ -10,7 +10,7 @@
 #define SIZE sizeof(es_api)
 #endif
 
-/* A later minor version: a field behind those of this header. */
+/* A later minor version: a field after those of this header. */
 typedef struct longer_api {
     es_api known;
     int32_t (*later)(void);

@@ -1,4 +1,4 @@
-/* base.c: see base.h. */
+/* Memory, faults and hash tables of the grammar engine. */
 #include "grammar/base.h"
 
 #include <stdarg.h>

@@ -1,9 +1,9 @@
-/* base.h: memory, faults and tables of the grammar engine.
+/* Memory, faults and hash tables of the grammar engine.
  *
- * Everything a vocabulary and its grammars know hangs on one `eg_pool` or another. A pool counts what
- * it holds and is emptied whole. A fault (no memory, a limit) leaves by longjmp to the call that
- * entered the engine: tables are only appended to, and an entry is published last, so that a fault
- * never leaves a table half changed. No function keeps memory of its own across a call that may fault.
+ * Everything that a vocabulary and its grammars store is owned by an `eg_pool`. A pool counts what it holds
+ * and is emptied as a whole. A fault (no memory, a limit) returns by longjmp to the call that entered the
+ * engine. Tables are only appended to, and an entry is published last, so a fault never leaves a table half
+ * changed. No function owns memory across a call that may fault.
  */
 #ifndef ES_GRAMMAR_BASE_H
 #define ES_GRAMMAR_BASE_H
@@ -17,16 +17,16 @@
 typedef struct eg_fault {
     jmp_buf out;
     int code;         /* es_grammar_code */
-    char text[256];   /* what went wrong, for people */
-    int64_t work;     /* steps left to the call under way */
+    char text[256];   /* the message, for people */
+    int64_t work;     /* steps left for the current call */
     const void *full; /* the pool that reached its limit */
 } eg_fault;
 
-/* Leave the call under way with `code` and a text as of printf. */
+/* Leave the current call with `code` and a printf-style message. */
 _Noreturn void eg_fail(eg_fault *fault, int code, const char *format, ...)
     __attribute__((format(printf, 3, 4)));
 
-/* Count `steps` of work; faults where the call has done too much. */
+/* Count `steps` of work; faults if the call has done too much. */
 _Noreturn void eg_fail_work(eg_fault *fault);
 static inline void eg_work(eg_fault *fault, int64_t steps) {
     if ((fault->work -= steps) < 0) eg_fail_work(fault);
@@ -34,14 +34,14 @@ static inline void eg_work(eg_fault *fault, int64_t steps) {
 
 /* --- arrays that may be empty --- */
 
-/* An empty array may lie at NULL, which the C library does not take: these are its functions for those. */
+/* An empty array may be NULL, which the C library's functions do not accept. These accept it. */
 static inline void eg_copy(void *to, const void *from, size_t size) {
     if (size) memcpy(to, from, size);
 }
 
 static inline bool eg_same(const void *a, const void *b, size_t size) { return !size || !memcmp(a, b, size); }
 
-/* Most of what is sorted is few: those are put in place one by one, which the compiler sees through. */
+/* Most arrays to be sorted are short: insertion sort handles those, and the compiler can inline it. */
 static inline void eg_sort(void *at, int64_t count, size_t size, int (*compare)(const void *, const void *)) {
     enum { FEW = 16, LARGEST = 64 };
     if (count > FEW || size > LARGEST) {
@@ -65,19 +65,19 @@ typedef struct eg_block eg_block;
 
 typedef struct eg_pool {
     eg_fault *fault;
-    eg_block *blocks; /* the newest first */
-    size_t used;      /* bytes in all, with what vectors and tables hold */
-    size_t limit;     /* a fault beyond it ... */
-    const char *name; /* ... names it */
+    eg_block *blocks; /* newest first */
+    size_t used;      /* bytes in all, including vectors and tables */
+    size_t limit;     /* exceeding it is a fault ... */
+    const char *name; /* ... that names the pool so */
 } eg_pool;
 
-/* `size` bytes, aligned to 16, until the pool is emptied; never NULL. */
+/* `size` bytes, aligned to 16, valid until the pool is emptied; never NULL. */
 void *eg_take(eg_pool *pool, size_t size);
 
-/* Change the size of a buffer that is counted by `pool`; never NULL. */
+/* Resize a buffer that `pool` accounts for; never NULL. */
 void *eg_resize(eg_pool *pool, void *old, size_t old_size, size_t new_size);
 
-/* Free the blocks of `pool`; buffers of eg_resize belong to their owners, who have freed them. */
+/* Free the blocks of `pool`. Buffers of eg_resize belong to their owners, who must have freed them. */
 void eg_pool_clear(eg_pool *pool);
 
 /* A growing array of TYPE: `EG_VECTOR(int32_t) v;`. */
@@ -114,7 +114,7 @@ static inline uint64_t eg_hash_ints(const int32_t *values, int64_t count, uint64
     return h;
 }
 
-/* From a pair of numbers to a number; -1 where there is none. Keys are not 2^64 - 1. */
+/* Maps a pair of numbers to a number; -1 if there is none. A key is never 2^64 - 1. */
 typedef struct eg_map {
     uint64_t *keys; /* one buffer for both */
     int32_t *values;
@@ -137,7 +137,7 @@ static inline int32_t eg_map_get(const eg_map *map, uint64_t key, int32_t absent
 void eg_map_put(eg_pool *pool, eg_map *map, uint64_t key, int32_t value);
 void eg_map_free(eg_pool *pool, eg_map *map);
 
-/* Numbers by the hash of what they stand for; who looks up compares by himself:
+/* Numbers by the hash of what they stand for; the caller compares the contents:
  *
  *     for (eg_probe p = eg_probe_at(&set, hash); (id = eg_probe_next(&p)) >= 0;)
  *         if (equal(id, ...)) return id;

@@ -1,4 +1,4 @@
-/* bits.h: masks of tokens, a bit each. */
+/* Masks of tokens, one bit each. */
 #ifndef ES_GRAMMAR_BITS_H
 #define ES_GRAMMAR_BITS_H
 

@@ -1,9 +1,9 @@
-/* characters.c: see characters.h. */
+/* Classes of characters by their first byte. */
 #include "grammar/characters.h"
 
 enum { ASCII_CLASSES = 42, FIRST_LEAD = 0xc2 };
 
-/* Letters by what patterns tell apart, digits, signs each by itself. */
+/* Letters by what patterns distinguish, all digits together, every sign by itself. */
 static int ascii_class(int byte) {
     if (byte >= 'a' && byte <= 'z') return byte <= 'f' ? 0 : 1;
     if (byte >= 'A' && byte <= 'Z') return byte <= 'F' ? 2 : 3;
@@ -18,7 +18,7 @@ static int ascii_class(int byte) {
     return 38 + byte - '{';
 }
 
-/* Characters beyond ASCII by scripts, roughly: by their first byte. */
+/* Characters beyond ASCII, roughly by script, by their first byte. */
 static int lead_class(int byte) {
     static const uint8_t ends[] = {0xc4, 0xca, 0xd0, 0xd4, 0xd8, 0xe0, 0xe1,
                                    0xe2, 0xe3, 0xe4, 0xea, 0xee, 0xf0};

@@ -1,4 +1,4 @@
-/* expression.c: making and stepping expressions; see expression.h. */
+/* Construction and derivatives of expressions. */
 #include "grammar/expression_make.h"
 
 void eg_enter(eg_expressions *x) {
@@ -7,7 +7,7 @@ void eg_enter(eg_expressions *x) {
         eg_fail(x->pool->fault, ES_GRAMMAR_LIMIT, "an expression is nested more than %d deep", MAX_DEPTH);
 }
 
-/* --- sets of bytes and nodes, each once --- */
+/* --- interning byte sets and nodes --- */
 
 int32_t eg_make_intern_set(eg_expressions *x, const eg_bytes *set) {
     uint64_t hash = 7;
@@ -67,7 +67,7 @@ int32_t eg_make_single(eg_expressions *x, int byte) {
     return eg_make_intern(x, CLASS, eg_make_intern_set(x, &set), 0, 0);
 }
 
-/* The literal of `length` bytes that lie at `at` in `text`. */
+/* The literal of `length` bytes at `at` in `text`. */
 int32_t eg_make_literal(eg_expressions *x, int32_t at, int32_t length) {
     if (length == 0) return EG_EPSILON;
     if (length == 1) return eg_make_single(x, x->text.at[at]);
@@ -84,7 +84,7 @@ int32_t eg_make_literal(eg_expressions *x, int32_t at, int32_t length) {
     return id;
 }
 
-/* --- what a new node is --- */
+/* --- properties of a new node --- */
 
 static void first_of(eg_expressions *x, const eg_expression *n, eg_bytes *out) {
     const eg_expression *nodes = x->nodes.at;
@@ -210,14 +210,14 @@ static void describe(eg_expressions *x, eg_expression *n) {
     }
 }
 
-/* --- making expressions --- */
+/* --- construction --- */
 
 static int compare_ids(const void *a, const void *b) {
     const int32_t x = *(const int32_t *)a, y = *(const int32_t *)b;
     return (x > y) - (x < y);
 }
 
-/* Sort the members on the stack from `base` on, and drop doubles. */
+/* Sort the members on the stack from `base` on, and drop duplicates. */
 static void sort_members(eg_expressions *x, int32_t base) {
     int32_t *m = x->scratch.at + base, count = x->scratch.count - base, kept = 0;
     int32_t sorted = 1;
@@ -239,7 +239,7 @@ void eg_push_member(eg_expressions *x, int kind, int32_t e) {
     x->scratch.count += n.b;
 }
 
-/* All classes among the members become one; the empty string goes where another member has it. */
+/* All classes among the members become one. The empty string is dropped if another member matches it. */
 static void merge_members(eg_expressions *x, int32_t base) {
     eg_bytes all = {{0}};
     int32_t kept = base, classes = 0;
@@ -263,7 +263,7 @@ static void merge_members(eg_expressions *x, int32_t base) {
     sort_members(x, base);
 }
 
-/* The union of the members on the stack from `base` on, which are taken off. */
+/* The union of the members on the stack from `base` on, which are popped. */
 int32_t eg_make_union(eg_expressions *x, int32_t base) {
     sort_members(x, base);
     int32_t kept = base, out;
@@ -293,7 +293,7 @@ int32_t eg_union(eg_expressions *x, int32_t a, int32_t b) {
     return eg_make_union(x, base);
 }
 
-/* `e` where it is no union of guarded members; else the union of make(member, other) over its members. */
+/* The union of make(member, other) over the members of `e`, a union of guarded members. */
 static int32_t distribute(eg_expressions *x, int32_t e, int32_t other,
                           int32_t (*make)(eg_expressions *, int32_t, int32_t)) {
     const eg_expression n = x->nodes.at[e];
@@ -331,7 +331,7 @@ int32_t eg_make_negation(eg_expressions *x, int32_t e) {
     return x->nodes.at[e].kind == NOT ? x->nodes.at[e].a : eg_make_intern(x, NOT, e, 0, 0);
 }
 
-/* The intersection of the members on the stack from `base` on, which are taken off. */
+/* The intersection of the members on the stack from `base` on, which are popped. */
 int32_t eg_make_both(eg_expressions *x, int32_t base) {
     sort_members(x, base);
     int32_t kept = base, out = -1;
@@ -364,7 +364,8 @@ int32_t eg_intersection(eg_expressions *x, int32_t a, int32_t b) {
     return eg_make_both(x, base);
 }
 
-/* What can be empty under a look-ahead only is written out as often as it has to come: each time asks. */
+/* An expression that is empty only under a look-ahead is written out as often as it must occur: every
+ * occurrence is checked. */
 static int32_t repeat_looks(eg_expressions *x, int32_t e, int32_t low, int32_t high) {
     if (low > MAX_LOOKS)
         eg_fail(x->pool->fault, ES_GRAMMAR_UNSUPPORTED, "a look-ahead is repeated more than %d times",
@@ -440,7 +441,7 @@ static int32_t derive_repeat(eg_expressions *x, const eg_expression *n, int byte
     return eg_make_concat(x, next, eg_make_repeat(x, n->a, low, high));
 }
 
-/* The futures behind `byte` that `guard` lets pass. */
+/* The futures after `byte` that `guard` allows. */
 static int32_t futures_beyond(eg_expressions *x, int32_t guard, int byte) {
     if (guard == EG_EMPTY) return EG_ANYTHING;
     const int32_t forbidden = derive(x, guard, byte);
@@ -448,7 +449,7 @@ static int32_t futures_beyond(eg_expressions *x, int32_t guard, int byte) {
     return eg_make_negation(x, eg_make_concat(x, forbidden, EG_ANYTHING));
 }
 
-/* A match that was over before `byte` was one if its look-ahead lets what follows pass. */
+/* A match that ended before `byte` counts if its look-ahead allows what follows. */
 static int32_t derive_future(eg_expressions *x, const eg_expression *n, int byte) {
     int32_t endings[EG_MAX_ENDINGS];
     int32_t out = eg_make_future(x, derive(x, n->a, byte));
@@ -457,7 +458,7 @@ static int32_t derive_future(eg_expressions *x, const eg_expression *n, int byte
     return out;
 }
 
-/* What may follow `byte`; what is empty without showing it is left as it is. */
+/* The derivative by `byte`. An expression that is empty but not recognized as such is left as it is. */
 static int32_t derive(eg_expressions *x, int32_t e, int byte) {
     const eg_expression n = x->nodes.at[e];
     if (!eg_bytes_has(&x->sets.at[n.first], byte)) return EG_EMPTY;
@@ -509,8 +510,8 @@ int32_t eg_expression_step(eg_expressions *x, int32_t e, int byte) {
 
 enum { UNKNOWN, SOMETHING, NOTHING };
 
-/* Look among what can follow `e`, nearest first, for what is over. Whatever was seen on the way to
- * nothing is nothing too. */
+/* Breadth-first search among the derivatives of `e` for one that can end. If there is none, every expression
+ * visited is empty too. */
 bool eg_expression_is_empty(eg_expressions *x, int32_t e) {
     if (e == EG_EMPTY) return true;
     if (!x->nodes.at[e].logical || x->nodes.at[e].nullable) return false;

@@ -1,8 +1,8 @@
-/* expression_lexer.c: the lexer of an LALR parser, and the guards of what it has read; see expression.h.
+/* The lexer of an LALR parser, and the guards of what it has read.
  *
- * A lexer is a list of entries with what is left of them. Without look-ahead an entry that matches has won
- * against those behind it, which are dropped. An entry with look-ahead wins or not by what follows: those
- * behind it stay, under EG_TAKEN, the futures in which it wins.
+ * A lexer is a list of entries with their derivatives. An entry without look-ahead that matches has won
+ * against those after it, which are dropped. Whether an entry with look-ahead wins depends on what follows:
+ * the entries after it stay, under EG_TAKEN, the futures in which it wins.
  */
 #include "grammar/expression_make.h"
 
@@ -14,7 +14,7 @@ static int32_t nonempty(eg_expressions *x, int32_t e) {
     return eg_intersection(x, e, eg_make_concat(x, x->nodes.at[EG_ANYTHING].a, EG_ANYTHING));
 }
 
-/* The futures in which `e` matches some beginning that is not empty. */
+/* The futures in which `e` matches some nonempty prefix. */
 static int32_t longer(eg_expressions *x, int32_t e) { return eg_make_future(x, nonempty(x, e)); }
 
 /* The futures that `guard` forbids. */
@@ -34,9 +34,9 @@ bool eg_guard_bars_end(const eg_expressions *x, int32_t guard) {
     return x->nodes.at[guard].kind == WHOLE && x->nodes.at[x->nodes.at[guard].a].nullable;
 }
 
-/* --- what can still be read --- */
+/* --- what can still match --- */
 
-/* Whether `e` can be read to its end, by more than nothing, in a future that `guard` lets pass. */
+/* Whether a nonempty match of `e` can be completed in a future that `guard` allows. */
 static bool possible(eg_expressions *x, int32_t e, int32_t guard) {
     const eg_bytes first = *eg_first(x, e);
     bool any = false;
@@ -50,8 +50,7 @@ static bool possible(eg_expressions *x, int32_t e, int32_t guard) {
     return !eg_expression_is_empty(x, eg_intersection(x, longer(x, e), allowed));
 }
 
-/* Whether anything can be read of the entry that lies at `own` on `scratch`, with its keywords from
- * `begin` on. */
+/* Whether anything can be read as the entry at `own` on `scratch`, whose keywords begin at `begin`. */
 static bool entry_possible(eg_expressions *x, int32_t begin, int32_t own, int32_t guard) {
     const int32_t *pairs = x->scratch.at;
     bool closed = false;
@@ -70,8 +69,8 @@ static bool entry_possible(eg_expressions *x, int32_t begin, int32_t own, int32_
     return false;
 }
 
-/* Whether any entry of `scratch` from `base` to `end` can be read under `guard`; ignored ones do not count
- * where `shown`. */
+/* Whether any entry of `scratch` from `base` to `end` can be read under `guard`; with `shown`, ignored ones
+ * do not count. */
 static bool any_possible(eg_expressions *x, int32_t base, int32_t end, int32_t guard, bool shown) {
     int32_t begin = base;
     for (int32_t i = base; i < end; i += 2) {
@@ -110,7 +109,7 @@ bool eg_lexer_lives(eg_expressions *x, int32_t e, int32_t guard) {
 
 bool eg_lexer_begins(eg_expressions *x, int32_t e) { return lexer_possible(x, e, EG_EMPTY, true); }
 
-/* --- making and stepping lexers --- */
+/* --- construction and derivatives of lexers --- */
 
 int32_t eg_make_lexer(eg_expressions *x, int32_t base) {
     const int32_t count = x->scratch.count - base;
@@ -131,7 +130,7 @@ static void push_pair(eg_expressions *x, int32_t entry, int32_t e) {
 
 int32_t eg_lexer(eg_expressions *x, const int32_t *pairs, int32_t count) {
     const int32_t base = x->scratch.count;
-    int32_t kept = base; /* entries from here on are keywords whose terminal is still to come */
+    int32_t kept = base; /* from here on, keywords whose terminal is still to come */
     for (int32_t i = 0; i < 2 * count; i += 2) {
         const int32_t e = pairs[i + 1];
         push_pair(x, pairs[i], e);
@@ -144,8 +143,8 @@ int32_t eg_lexer(eg_expressions *x, const int32_t *pairs, int32_t count) {
     return eg_make_lexer(x, base);
 }
 
-/* Push what is left of EG_TAKEN behind a byte. What is left of the entry before may say the same already,
- * and two of them in a row are one. */
+/* Push the derivative of EG_TAKEN by a byte. The derivative of the entry before may already imply it, and two
+ * in a row are joined. */
 static void push_taken(eg_expressions *x, int32_t base, int32_t guard) {
     const int32_t last = x->scratch.count - 2;
     if (guard == EG_EMPTY) return;
@@ -160,12 +159,12 @@ static void push_taken(eg_expressions *x, int32_t base, int32_t guard) {
     push_pair(x, EG_TAKEN, guard);
 }
 
-/* Entries that are over are dropped, with keywords whose terminal is; what comes behind a terminal that
- * has won; and what comes behind all that can be read. */
+/* Drops entries that can no longer match, with the keywords of such a terminal; everything after a terminal
+ * that has won; and everything after the last entry that can be read. */
 int32_t eg_make_lexer_step(eg_expressions *x, const eg_expression *n, int byte) {
     const int32_t base = x->scratch.count;
-    int32_t begin = base;  /* entries from here on are keywords whose terminal is still to come */
-    int32_t kept = base;   /* entries up to here are kept */
+    int32_t begin = base;  /* from here on, keywords whose terminal is still to come */
+    int32_t kept = base;   /* up to here, entries that are kept */
     bool open = false, won = false;
     eg_work(x->pool->fault, n->b);
     for (int32_t i = 0; i < n->b && !won; i += 2) {
@@ -192,7 +191,7 @@ int32_t eg_make_lexer_step(eg_expressions *x, const eg_expression *n, int byte) 
     return eg_make_lexer(x, base);
 }
 
-/* --- how a lexer is over --- */
+/* --- how a lexer ends --- */
 
 static int add_reading(eg_expressions *x, eg_reading *out, int count, eg_reading reading) {
     if (reading.entry & EG_CLOSED) return count;
@@ -202,7 +201,7 @@ static int add_reading(eg_expressions *x, eg_reading *out, int count, eg_reading
     return count + 1;
 }
 
-/* Add the ways in which `left`, which looks ahead, is over: `reading` holds the guard without its own. */
+/* Add the ways in which `left`, which looks ahead, can end: `reading` holds the guard without its own. */
 static int add_readings(eg_expressions *x, eg_reading *out, int count, eg_reading reading, int32_t left) {
     int32_t endings[EG_MAX_ENDINGS];
     const int ways = eg_expression_endings(x, left, endings);

@@ -1,4 +1,4 @@
-/* expression_read.c: a grammar's expressions, read from its program; see expression.h. */
+/* Reading a grammar's expressions from its program. */
 #include "grammar/expression_make.h"
 
 typedef struct reader {
@@ -26,11 +26,12 @@ static int32_t read_literal(reader *r) {
     const int32_t at = x->text.count;
     for (int32_t i = 0; i < length; i++) x->text.at[x->text.count++] = (uint8_t)take(r, 0, 255);
     const int32_t before = x->nodes.count, out = eg_make_literal(x, at, length);
-    if (x->nodes.count == before) x->text.count = at; /* known already */
+    if (x->nodes.count == before) x->text.count = at; /* already known */
     return out;
 }
 
-/* Drop the steps to states from which nothing is ever accepted; whether the first is another. */
+/* Drop the transitions to states from which nothing is ever accepted. Returns whether the first state is not
+ * such a state. */
 static bool trim(eg_expressions *x, eg_automaton *a) {
     uint8_t *alive = eg_take(x->pool, (size_t)a->count);
     eg_copy(alive, a->accepts, (size_t)a->count);

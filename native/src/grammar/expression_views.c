@@ -1,13 +1,13 @@
-/* expression_views.c: other expressions that stand for one, and how one can be over; see expression.h. */
+/* Expressions that stand in for another one, and the ways in which one can end. */
 #include "grammar/characters.h"
 #include "grammar/expression_make.h"
 
 enum {
-    IDLE_STEPS = 4096, /* that are taken to find out about the characters that begin with one byte */
-    MAX_SIZE = 100     /* of size_of */
+    IDLE_STEPS = 4096, /* limit when testing the characters that begin with one byte */
+    MAX_SIZE = 100     /* limit of size_of */
 };
 
-/* How many expressions `e` can become, itself too; INT32_MAX where they are many. */
+/* How many different expressions the derivatives of `e` are, itself included; INT32_MAX if there are many. */
 static int32_t size_of(eg_expressions *x, int32_t e) {
     if (x->nodes.at[e].size) return x->nodes.at[e].size;
     const int32_t base = x->scratch.count;
@@ -34,8 +34,8 @@ static int32_t size_of(eg_expressions *x, int32_t e) {
     return x->nodes.at[e].size = count > MAX_SIZE ? INT32_MAX : count;
 }
 
-/* The intersection `n` where what is repeated at most more than `most` times is repeated any number of times;
- * the least of those numbers goes to `least`. */
+/* The intersection `n` with every upper bound on repetitions above `most` dropped; the smallest such bound
+ * goes to `least`. */
 static int32_t without_counts(eg_expressions *x, const eg_expression *n, int32_t most, int32_t *least) {
     const int32_t base = x->scratch.count;
     *least = INT32_MAX;
@@ -51,8 +51,8 @@ static int32_t without_counts(eg_expressions *x, const eg_expression *n, int32_t
     return eg_make_both(x, base);
 }
 
-/* eg_expression_bounded of an intersection `e`. Where a count is dropped, what may follow a text can still be
- * ended in fewer bytes than there are expressions that follow, so without ever reaching the count. */
+/* eg_expression_bounded for an intersection `e`. A count may be dropped if what follows can be completed in
+ * fewer bytes than there are derivatives, and so without ever reaching the count. */
 static int32_t bounded_both(eg_expressions *x, int32_t e, int32_t bytes) {
     const eg_expression n = x->nodes.at[e];
     int32_t least;
@@ -95,7 +95,7 @@ static int32_t without_complements(eg_expressions *x, const eg_expression *n) {
     return eg_make_both(x, base);
 }
 
-/* The lexer `n` of a parser that could take all that it tries. */
+/* The lexer `n` as if the parser accepted everything it tries. */
 static int32_t without_closed(eg_expressions *x, const eg_expression *n) {
     const int32_t base = x->scratch.count;
     for (int32_t i = 0; i < n->b; i += 2) {
@@ -135,7 +135,8 @@ int32_t eg_expression_open(eg_expressions *x, int32_t e) {
     return eg_make_concat(x, eg_make_repeat(x, r.a, 0, -1), n.b);
 }
 
-/* The bytes with which what is tried by `whole`, and not alike by `n`, begins: both in the same order. */
+/* The first bytes of the entries that `whole` tries and `n` does not try alike. Both are in the same
+ * order. */
 static eg_bytes lexers_differing(const eg_expressions *x, const eg_expression *n,
                                  const eg_expression *whole) {
     const int32_t *tried = x->lists.at + n->a, *all = x->lists.at + whole->a;
@@ -173,7 +174,7 @@ eg_bytes eg_expression_differing(eg_expressions *x, int32_t e, int32_t whole) {
     return out;
 }
 
-/* Whether all that `at` becomes behind the rest of a character is `home`. */
+/* Whether every completion of the current character leads from `at` to `start`. */
 static bool returns_to(eg_expressions *x, int32_t start, int32_t at, eg_utf8 utf8, int *steps) {
     int32_t before = EG_EMPTY;
     for (int byte = utf8.low; byte <= utf8.high; byte++) {
@@ -204,7 +205,7 @@ uint64_t eg_expression_idle(eg_expressions *x, int32_t e) {
     return x->nodes.at[e].idle = all & ~busy;
 }
 
-/* Add a guard to `count` others; one that lets all pass stands for all of them. */
+/* Add a guard to `count` others; one that allows everything replaces all of them. */
 static int add_ending(eg_expressions *x, int32_t *out, int count, int32_t guard) {
     if (guard == EG_EMPTY) return out[0] = guard, 1;
     for (int i = 0; i < count; i++)
@@ -216,7 +217,7 @@ static int add_ending(eg_expressions *x, int32_t *out, int count, int32_t guard)
     return count + 1;
 }
 
-/* What ends with one of `out` and with `e` at the same place. */
+/* Combine each ending in `out` with each ending of `e` at the same position. */
 static int join_endings(eg_expressions *x, int32_t *out, int count, int32_t e) {
     int32_t more[EG_MAX_ENDINGS], before[EG_MAX_ENDINGS];
     const int other = eg_expression_endings(x, e, more), have = count;

@@ -1,11 +1,11 @@
-/* follow.c: see follow.h. */
+/* Walking the tries with summaries and the parser. */
 #include "grammar/follow.h"
 
 #include "grammar/bits.h"
 
 enum {
-    SMALL = 48,           /* nodes of a trie that is walked rather than summed up */
-    COMPARE_BUDGET = 2000 /* nodes at which an expression is compared with a looser one before it is walked */
+    SMALL = 48,           /* tries with fewer nodes are walked rather than summarized */
+    COMPARE_BUDGET = 2000 /* nodes at which an expression is compared with a looser one */
 };
 
 static void add_own(eg_masks *m, eg_out *out, int32_t node) {
@@ -13,9 +13,9 @@ static void add_own(eg_masks *m, eg_out *out, int32_t node) {
     eg_out_add(m, out, t->tokens.at + t->first_token.at[node], t->own.at[node]);
 }
 
-/* Whether `terminal`, where it begins anew at exits of `g`, has the same left there as the first one would
- * have had: it then allows the same, and is over at the same places, but the first. The bytes of those
- * exits are put in `again`. */
+/* Whether `terminal`, beginning again at exits of `g`, has the same derivative there as the first one. It
+ * then allows the same tokens and can end at the same places, except the first. `again` receives the bytes of
+ * those exits. */
 static bool is_again(eg_masks *m, const eg_group *g, int32_t terminal, eg_bytes *again) {
     eg_expressions *x = &eg_vocabulary_of(m)->expressions;
     const int32_t begin = m->states.rows.rules->terminals[terminal].expression;
@@ -33,15 +33,15 @@ static bool is_again(eg_masks *m, const eg_group *g, int32_t terminal, eg_bytes 
     return any;
 }
 
-/* Add what the threads on the stack from `base` on, which are taken off, allow behind the exits of one
- * byte and there. */
+/* Add what the threads on the stack from `base` on, which are popped, allow at and after the exits of one
+ * byte. */
 static void add_exits(eg_masks *m, eg_out *out, const eg_group *g, int32_t byte, int32_t rank, int32_t base) {
     const int32_t root = eg_group_root(eg_vocabulary_of(m), g, byte, rank);
     add_own(m, out, root);
     eg_follow(m, out, base, root);
 }
 
-/* The rank of the exits of a place: it is the same for all. */
+/* The rank of the exits of a place: it is the same for all of them. */
 static int32_t rank_of_place(const eg_group *g, int32_t place) {
     const int32_t count = g->byte_count ? g->bytes[g->byte_count - 1].end : 0;
     for (int32_t i = 0; i < count; i++)
@@ -49,7 +49,7 @@ static int32_t rank_of_place(const eg_group *g, int32_t place) {
     return 0;
 }
 
-/* Add what may follow a terminal where it cannot go on: the threads from `base` on begin there. */
+/* Add what may follow a terminal where it cannot continue: the threads from `base` on begin there. */
 static void add_dead_exits(eg_masks *m, eg_out *out, const eg_group *g, int32_t rank, int32_t base) {
     eg_states *s = &m->states;
     const int32_t end = s->work.count;
@@ -60,7 +60,7 @@ static void add_dead_exits(eg_masks *m, eg_out *out, const eg_group *g, int32_t 
     }
 }
 
-/* Push what the thread becomes behind `byte`, but for the terminals that begin `again`. */
+/* Push what the thread becomes after `byte`, except for the terminals that begin `again`. */
 static void step_but(eg_masks *m, eg_thread thread, int byte, const int32_t *again, int32_t count) {
     eg_states *s = &m->states;
     if (!count || thread.terminal != EG_ANY) {
@@ -78,7 +78,8 @@ static void step_but(eg_masks *m, eg_thread thread, int byte, const int32_t *aga
 
 enum { MAX_AGAIN = 8, MAX_ROUNDS = 64 };
 
-typedef struct eg_round { /* a row whose terminals begin at the exits of this rank or more */
+/* a row whose terminals begin at the exits of this rank or more */
+typedef struct eg_round {
     int32_t row, rank;
 } eg_round;
 
@@ -87,7 +88,7 @@ typedef struct eg_rounds {
     int32_t count;
 } eg_rounds;
 
-/* Note that `next` follows where the terminals of `turn` begin again; false if there is no room. */
+/* Record that `next` follows where the terminals of `round` begin again; false if there is no room. */
 static bool note_round(eg_rounds *rounds, const eg_round round, int32_t next) {
     if (next < 0) return true;
     for (int32_t i = 0; i < rounds->count; i++)
@@ -97,7 +98,7 @@ static bool note_round(eg_rounds *rounds, const eg_round round, int32_t next) {
     return true;
 }
 
-/* Find the terminals of the turn's row that begin `again` at exits of `g`, and note what follows them. */
+/* Find the terminals of the round's row that begin `again` at exits of `g`, and record what follows them. */
 static int32_t find_again(eg_masks *m, eg_group *g, const eg_round round, eg_rounds *rounds, int32_t *again) {
     eg_rows *r = &m->states.rows;
     const int32_t core = r->rows.at[round.row].core;
@@ -107,14 +108,14 @@ static int32_t find_again(eg_masks *m, eg_group *g, const eg_round round, eg_rou
         eg_bytes bytes;
         if (!is_again(m, g, terminal, &bytes)) continue;
         const bool same = g->ranked && !memcmp(&bytes, &g->again, sizeof bytes);
-        if (!same && rounds->count > 1) continue; /* turns under way count by other ranks */
+        if (!same && rounds->count > 1) continue; /* pending rounds use other ranks */
         if (!same) eg_group_rank(eg_vocabulary_of(m), g, &bytes);
         if (note_round(rounds, round, eg_row_advance(r, round.row, terminal))) again[count++] = terminal;
     }
     return count;
 }
 
-/* Add the tokens of `g` behind which its terminal is over for good, where it has begun often enough. */
+/* Add the tokens of `g` after which its terminal ends for good, if it has begun often enough. */
 static void add_finals(eg_masks *m, eg_out *out, const eg_group *g, int32_t rank) {
     const eg_tries *t = &eg_vocabulary_of(m)->tries;
     for (int32_t i = 0; i < g->final_count; i++) {
@@ -127,7 +128,7 @@ static void add_finals(eg_masks *m, eg_out *out, const eg_group *g, int32_t rank
     }
 }
 
-/* Add what may follow in `turn` at the exits of `g`; further turns are noted. */
+/* Add what may follow in `round` at the exits of `g`; records further rounds. */
 static void add_round(eg_masks *m, eg_out *out, eg_group *g, const eg_round round, eg_rounds *rounds) {
     eg_states *s = &m->states;
     const int32_t base = s->work.count;
@@ -150,7 +151,7 @@ static void add_round(eg_masks *m, eg_out *out, eg_group *g, const eg_round roun
     s->work.count = base;
 }
 
-/* Add what may follow a terminal that was over at the exits of `g`: the row is the one behind it. */
+/* Add what may follow a terminal that ended at the exits of `g`: `row` is the one after it. */
 static void add_group(eg_masks *m, eg_out *out, int32_t row, eg_group *g) {
     eg_rounds rounds = {{{row, 0}}, 1};
     for (int32_t i = 0; i < rounds.count; i++) add_round(m, out, g, rounds.at[i], &rounds);
@@ -158,7 +159,7 @@ static void add_group(eg_masks *m, eg_out *out, int32_t row, eg_group *g) {
 
 static void add_terminal(eg_masks *m, eg_out *out, int32_t row, int32_t terminal, int32_t e, int32_t node);
 
-/* Take tokens out of `out`. */
+/* Remove tokens from `out`. */
 static void remove_tokens(eg_masks *m, eg_out *out, const int32_t *tokens, int32_t count) {
     eg_set_bits(m->marks, tokens, count);
     eg_clear_bits(m->marks, out->removed.at, out->removed.count);
@@ -173,14 +174,14 @@ static void remove_tokens(eg_masks *m, eg_out *out, const int32_t *tokens, int32
     eg_clear_bits(m->marks, tokens, count);
 }
 
-/* Take the tokens at and below `node` out of `out`. */
+/* Remove the tokens at and below `node` from `out`. */
 static void remove_below(eg_masks *m, eg_out *out, int32_t node) {
     const eg_tries *t = &eg_vocabulary_of(m)->tries;
     const int32_t begin = t->first_token.at[node], end = t->first_token.at[t->end.at[node]];
     remove_tokens(m, out, t->tokens.at + begin, end - begin);
 }
 
-/* Note in `wrong` the tokens at and below `node` that end before `e` does, which is left there. */
+/* Record in `wrong` the tokens at and below `node` that end inside `e`, the derivative there. */
 static void note_within(eg_masks *m, int32_t node, int32_t e) {
     es_vocabulary *v = eg_vocabulary_of(m);
     const eg_tries *t = &v->tries;
@@ -193,7 +194,7 @@ static void note_within(eg_masks *m, int32_t node, int32_t e) {
     }
 }
 
-/* Make the tokens at and below the node path[depth] anew, which `thread` comes to along the path. */
+/* Recompute the tokens at and below the node path[depth], which `thread` reaches along the path. */
 static void add_along(eg_masks *m, eg_out *out, const eg_thread *thread, const int32_t *path, int32_t depth) {
     eg_states *s = &m->states;
     const eg_tries *t = &eg_vocabulary_of(m)->tries;
@@ -213,9 +214,8 @@ static void add_along(eg_masks *m, eg_out *out, const eg_thread *thread, const i
     s->work.count = base;
 }
 
-/* Where `e` parts from `whole`, which matches more, in whether it can go on or be over: make the tokens
- * there anew. `path` holds the nodes from below the first one on. Those that a lexer's parser cannot take
- * are noted in `wrong`. */
+/* Where `e` and the looser `whole` disagree on whether they can continue or end, recompute the tokens. `path`
+ * holds the nodes below the first one. Tokens that a lexer's parser cannot accept are recorded in `wrong`. */
 static void correct(eg_masks *m, eg_out *out, const eg_thread *thread, int32_t node, int32_t e, int32_t whole,
                     int32_t *path, int32_t depth) {
     es_vocabulary *v = eg_vocabulary_of(m);
@@ -248,8 +248,8 @@ static void correct(eg_masks *m, eg_out *out, const eg_thread *thread, int32_t n
     }
 }
 
-/* Add what may follow `e` by way of `whole`, which matches more. Where the two differ in too many places, it is
- * not done, and not tried again. */
+/* Add what may follow `e`, starting from the looser `whole`. If the two differ in too many places, nothing is
+ * added and `whole` is not tried again. */
 static bool add_corrected(eg_masks *m, eg_out *out, int32_t row, int32_t terminal, int32_t e, int32_t whole,
                           int32_t node) {
     eg_out *aside = eg_out_take(m);
@@ -277,7 +277,7 @@ static bool add_corrected(eg_masks *m, eg_out *out, int32_t row, int32_t termina
     return true;
 }
 
-/* Add the tokens below `node` that a terminal allows of which `e` is left. */
+/* Add the tokens below `node` that a terminal allows whose derivative is `e`. */
 static void add_terminal(eg_masks *m, eg_out *out, int32_t row, int32_t terminal, int32_t e, int32_t node) {
     es_vocabulary *v = eg_vocabulary_of(m);
     e = eg_expression_bounded(&v->expressions, e, v->longest);
@@ -298,9 +298,9 @@ static void add_terminal(eg_masks *m, eg_out *out, int32_t row, int32_t terminal
     }
 }
 
-/* Add by summaries what a thread allows below `node`, which has many nodes below it; what is not wide is
- * pushed. It is walked together with others, so that what several readings of a text come to is looked
- * at once. */
+/* Add from summaries what a thread allows below `node`, which has many nodes below it. What is not wide is
+ * pushed instead and walked together with others, so that a position reached by several readings of a text is
+ * checked once. */
 static void add_thread(eg_masks *m, eg_out *out, eg_thread thread, int32_t node) {
     eg_states *s = &m->states;
     eg_rows *r = &s->rows;
@@ -332,7 +332,7 @@ static void add_thread(eg_masks *m, eg_out *out, eg_thread thread, int32_t node)
     }
 }
 
-/* The bytes with which any thread on the stack from `base` on can go on. */
+/* The bytes with which any thread on the stack from `base` on can continue. */
 static eg_bytes bytes_of(const eg_masks *m, int32_t base) {
     const eg_states *s = &m->states;
     eg_bytes out = {{0}};
@@ -346,8 +346,8 @@ static eg_bytes bytes_of(const eg_masks *m, int32_t base) {
     return out;
 }
 
-/* Whether any of the threads on the stack from `base` to `end` becomes anything at `node`. What that is is left
- * on the stack, as far as it can go on to a child of the node. */
+/* Whether any of the threads on the stack from `base` to `end` survives the byte of `node`. The resulting
+ * threads are left on the stack if they can continue to a child of the node. */
 static bool step_to(eg_masks *m, int32_t base, int32_t end, int32_t node) {
     eg_states *s = &m->states;
     const eg_tries *t = &eg_vocabulary_of(m)->tries;
@@ -361,8 +361,8 @@ static bool step_to(eg_masks *m, int32_t base, int32_t end, int32_t node) {
     return s->filtered_out || s->work.count > end;
 }
 
-/* Behind `node` all is as it was before: so it is behind more of the same byte, as long as the same can come next
- * there, or nothing. Returns the last such node. */
+/* After `node` the threads are unchanged. So they are after more of the same byte, as long as the same bytes
+ * can come next, or none. Returns the last such node. */
 static int32_t pass_run(eg_masks *m, eg_out *out, int32_t node) {
     const eg_tries *t = &eg_vocabulary_of(m)->tries;
     for (;; node++) {

@@ -1,4 +1,4 @@
-/* mask.c: see mask.h. */
+/* Sets of tokens, and the masks of states. */
 #include "grammar/mask.h"
 
 #include "grammar/bits.h"
@@ -7,7 +7,7 @@
 enum {
     FEW = 512,           /* tokens that are kept as a list ... */
     FEWER = 64,          /* ... or as changes to bits */
-    NODE_BUDGET = 100000 /* nodes that are walked before a mask is made byte by byte */
+    NODE_BUDGET = 100000 /* nodes walked before falling back to a mask made byte by byte */
 };
 
 /* --- sets of tokens --- */
@@ -60,7 +60,7 @@ static int32_t *keep_tokens(eg_pool *pool, const int32_t *tokens, int32_t count)
     return out;
 }
 
-/* Keep each token once. */
+/* Keep every token once. */
 static void sort_out(eg_masks *m, eg_out *out) {
     int32_t kept = 0;
     for (int32_t i = 0; i < out->tokens.count; i++) {
@@ -95,7 +95,7 @@ static int32_t keep_mask(eg_masks *m, eg_out *out, int32_t state) {
     return m->list.count - 1;
 }
 
-/* The tokens that begin with the bytes of `node` and go on from `state`. */
+/* The tokens that begin with the bytes of `node` and continue from `state`. */
 static eg_out *find_tokens(eg_masks *m, int32_t state, int32_t node) {
     eg_states *s = &m->states;
     m->depth = m->wrong.count = 0;

@@ -1,4 +1,4 @@
-/* matcher.c: grammars, matchers and the calls on them (engine_sampler_grammar.h). */
+/* Grammars, matchers and the calls on them (engine_sampler_grammar.h). */
 #include <stdio.h>
 
 #include "grammar/mask.h"
@@ -7,27 +7,27 @@ struct es_grammar {
     es_vocabulary *vocabulary;
     int64_t references;
     es_grammar_limits limits;
-    eg_pool fixed;      /* the rules as they were given */
-    eg_pool tables;     /* rows, states, masks; emptied whole */
+    eg_pool fixed;      /* the rules as given */
+    eg_pool tables;     /* rows, states, masks; emptied as a whole */
     eg_rules given;
     eg_rules rules;     /* linked and pruned, in `tables` */
     eg_masks masks;
-    int64_t generation; /* of the vocabulary's tables that `tables` were made with */
-    int64_t built;      /* how often `tables` were made; 0: they are not */
+    int64_t generation; /* of the vocabulary's tables that `tables` were built with */
+    int64_t built;      /* how often `tables` were built; 0: never */
 };
 
 typedef struct eg_accept {
-    int32_t state; /* behind it */
-    int32_t token; /* or -1 for bytes */
-    int64_t end;   /* of its bytes in `bytes` */
+    int32_t state; /* after it */
+    int32_t token; /* -1 for bytes */
+    int64_t end;   /* of its bytes, in `bytes` */
 } eg_accept;
 
 struct es_matcher {
     es_grammar *grammar;
-    int64_t built;  /* which tables the states are of */
+    int64_t built;  /* which tables the states belong to */
     eg_accept *accepts;
     int64_t count, room;
-    uint8_t *bytes; /* of accepts that are no tokens */
+    uint8_t *bytes; /* of accepts that are not tokens */
     int64_t bytes_room;
     char error[256];
 };
@@ -42,7 +42,7 @@ static void drop_tables(es_grammar *g) {
     eg_pool_clear(&g->tables);
 }
 
-/* A copy of the given rules' parts that linking and pruning change. */
+/* Copy the parts of the given rules that linking and pruning change. */
 static void copy_rules(es_grammar *g) {
     eg_rules *r = &g->rules;
     *r = g->given;
@@ -54,8 +54,8 @@ static void copy_rules(es_grammar *g) {
     eg_copy(r->first_edge, g->given.first_edge, states);
 }
 
-/* Make the grammar's tables, unless they are made; `anew`: in any case, and the shared ones as well if it
- * was for them that memory ran out. */
+/* Build the grammar's tables if necessary; with `anew` in any case, and the shared tables as well if those
+ * ran out of memory. */
 static void make_tables(es_grammar *g, bool anew) {
     es_vocabulary *v = g->vocabulary;
     if (g->masks.states.states.count && g->generation == v->generation && !anew) return;
@@ -74,7 +74,7 @@ static int32_t step_bytes(eg_states *s, int32_t state, const uint8_t *bytes, int
     return state;
 }
 
-/* Find the matcher's states in tables that were made since. */
+/* Find the matcher's states again in tables that were built since. */
 static void replay(es_matcher *m) {
     es_grammar *g = m->grammar;
     eg_states *s = &g->masks.states;
@@ -95,8 +95,8 @@ static void replay(es_matcher *m) {
 
 typedef int64_t eg_task(es_matcher *matcher, void *arguments);
 
-/* Do `task` for a matcher under the vocabulary's lock. Where memory runs out, all tables are emptied and
- * it is tried once more. Returns what the task returns, or minus an es_grammar_code. */
+/* Perform `task` for a matcher under the vocabulary's lock. If memory runs out, all tables are emptied and
+ * the task is tried once more. Returns what the task returns, or a negated es_grammar_code. */
 static int64_t call(es_matcher *m, eg_task *task, void *arguments) {
     es_vocabulary *v = m->grammar->vocabulary;
     eg_vocabulary_enter(v, m->grammar->limits.max_work);
@@ -118,7 +118,7 @@ static int64_t call(es_matcher *m, eg_task *task, void *arguments) {
     return out;
 }
 
-/* Keep an accept; false where the machine has no memory. */
+/* Record an accept; false if there is no memory. */
 static bool push_accept(es_matcher *m, int32_t state, int32_t token, const uint8_t *bytes, int64_t length) {
     const int64_t end = (m->count ? m->accepts[m->count - 1].end : 0) + length;
     if (m->count == m->room) {
@@ -176,7 +176,7 @@ int64_t es_matchers_fill(es_matcher *const *matchers, int64_t count, int32_t *bi
     return faulty;
 }
 
-/* The state behind `token`, EG_DEAD if it cannot follow. */
+/* The state after `token`, EG_DEAD if it cannot follow. */
 static int32_t state_after(es_matcher *m, int32_t state, int32_t token) {
     const es_vocabulary *v = m->grammar->vocabulary;
     eg_states *s = &m->grammar->masks.states;
@@ -255,7 +255,7 @@ int32_t es_matcher_is_terminated(const es_matcher *m) {
     return last >= 0 && m->grammar->vocabulary->kinds[last] & ES_TOKEN_EOS;
 }
 
-/* Set in `out` the bytes that may follow `state`. */
+/* Collect in `out` the bytes that may follow `state`. */
 static int64_t next_of(eg_states *s, int32_t state, eg_bytes *out) {
     int64_t count = 0;
     memset(out, 0, sizeof *out);
@@ -267,7 +267,7 @@ static int64_t next_of(eg_states *s, int32_t state, eg_bytes *out) {
     return count;
 }
 
-/* Whether a special token may follow `state`: then no byte must. */
+/* Whether a special token may follow `state`: then no byte is forced. */
 static bool special_follows(const eg_states *s, int32_t state) {
     for (int32_t i = 0; i < s->states.at[state].count; i++) {
         const eg_thread t = s->states.at[state].threads[i];
@@ -276,7 +276,7 @@ static bool special_follows(const eg_states *s, int32_t state) {
     return false;
 }
 
-/* Write the bytes that must follow `state` to `out`; returns how many, and moves `state` behind them. */
+/* Write the bytes that must follow `state` to `out`; returns how many, and advances `state` past them. */
 static int64_t force(eg_states *s, int32_t *state, uint8_t *out, int64_t room) {
     int64_t length = 0;
     while (length < room && *state != EG_ENDED && !s->states.at[*state].accepting &&
@@ -307,15 +307,15 @@ int64_t es_matcher_forced(es_matcher *m, uint8_t *out, int64_t room) {
     return call(m, forced, &f);
 }
 
-/* The node of the vocabulary's trie below `node` at `byte`, or -1. */
+/* The child of `node` by `byte` in the vocabulary's trie, or -1. */
 static int32_t child_of(const eg_tries *t, int32_t node, int byte) {
     for (int32_t c = node + 1; c < t->end.at[node]; c = t->end.at[c])
         if (t->byte.at[c] == byte) return c;
     return -1;
 }
 
-/* The longest token that the bytes begin with, its length in `length`; -1 where there is none, or where
- * they all lie on the way to a longer one that may follow: `behind` is the state behind them. */
+/* The longest token that the bytes begin with, its length in `length`; -1 if there is none, or if all bytes
+ * are a proper prefix of a longer token that may follow. `after` is the state after the bytes. */
 static int32_t longest(es_matcher *m, const uint8_t *bytes, int64_t count, int32_t after, int64_t *length) {
     const eg_tries *t = &m->grammar->vocabulary->tries;
     int32_t node = 0, token = -1;

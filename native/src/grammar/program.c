@@ -1,4 +1,4 @@
-/* program.c: see program.h. */
+/* Copying, linking and pruning a grammar's rules. */
 #include "grammar/program.h"
 
 /* --- copying --- */
@@ -13,7 +13,7 @@ static void check(eg_pool *pool, bool good, const char *what) {
     if (!good) eg_fail(pool->fault, ES_GRAMMAR_INVALID, "the program's %s do not fit together", what);
 }
 
-/* Whether the operations begin..end are whole and keep to the registers of `rule`. */
+/* Whether the operations begin..end are complete and use only the registers of `rule`. */
 static bool operations_fit(const eg_rules *r, const eg_rule *rule, int32_t begin, int32_t end) {
     while (begin < end) {
         const int32_t length = r->operations[begin], *op = r->operations + begin + 1;

@@ -1,9 +1,9 @@
-/* row.c: see row.h. */
+/* Earley rows, and their cores. */
 #include "grammar/row.h"
 
 /* --- registers --- */
 
-/* The number of registers that hold `count` words; 0 where all are 0, however many. */
+/* The number of registers that hold `count` words; 0 if all are 0, however many. */
 static int32_t intern_registers(eg_rows *r, const int32_t *words, int32_t count) {
     while (count && !words[count - 1]) count--;
     if (!count) return 0;
@@ -26,7 +26,7 @@ static int32_t intern_registers(eg_rows *r, const int32_t *words, int32_t count)
 
 static bool bit(const int32_t *words, int32_t at) { return (uint32_t)words[at >> 5] >> (at & 31) & 1; }
 
-/* One operation on `words`; false where it does not pass. */
+/* Perform one operation on `words`; false if it blocks the edge. */
 static bool operate(int32_t *words, const eg_rule *rule, const int32_t *op, int32_t length) {
     int32_t *counter = words + rule->counters + op[1];
     switch (op[0]) {
@@ -43,7 +43,7 @@ static bool operate(int32_t *words, const eg_rule *rule, const int32_t *op, int3
     }
 }
 
-/* The registers behind the edge `e`, -1 where an operation does not pass. */
+/* The registers after the edge `e`, -1 if an operation blocks it. */
 static int32_t pass(eg_rows *r, const eg_edge *e, int32_t rule, int32_t registers) {
     eg_work(r->pool->fault, 1);
     if (e->begin == e->end) return registers;
@@ -60,7 +60,7 @@ static int32_t pass(eg_rows *r, const eg_edge *e, int32_t rule, int32_t register
     return intern_registers(r, words, count);
 }
 
-/* --- the row in the making --- */
+/* --- the row under construction --- */
 
 static void begin_work(eg_rows *r) {
     r->work.count = 0;
@@ -96,7 +96,7 @@ static void widen_slots(eg_rows *r) {
     for (int32_t i = 0; i < r->work.count; i++) place_item(r, i);
 }
 
-/* Add an item to the row in the making, unless it is there. */
+/* Add an item to the row under construction, unless it is already there. */
 static void add_item(eg_rows *r, int32_t state, int32_t registers, int32_t origin) {
     eg_work(r->pool->fault, 1);
     if (2 * r->work.count >= r->slot_count) widen_slots(r);
@@ -116,7 +116,7 @@ static void add_item(eg_rows *r, int32_t state, int32_t registers, int32_t origi
 
 /* --- completion --- */
 
-/* The first of the waits for `symbol` in an ascending list. */
+/* The first transition over `symbol` in an ascending list. */
 static int32_t find_transition(const eg_transition *transitions, int32_t count, int32_t symbol) {
     int32_t low = 0;
     while (count > 0) {
@@ -129,14 +129,15 @@ static int32_t find_transition(const eg_transition *transitions, int32_t count, 
 
 static eg_item leo_top(eg_rows *r, int32_t rule, int32_t origin);
 
-/* The origin of what begins `rule` in `row`: where all that its end would do there is to end the same rule in a
- * row before, it is that one. So a rule that recurs at its end, however deep, makes the same row again. */
+/* The origin for items that begin `rule` in `row`. If completing the rule there would do nothing but complete
+ * the same rule in an earlier row, it is that row. So a right-recursive rule, however deep, yields the same
+ * row again. */
 static int32_t origin_of(eg_rows *r, int32_t rule, int32_t row) {
     const eg_item top = leo_top(r, rule, row);
     return top.state == rule ? top.origin : row;
 }
 
-/* Add what the items of row `row` become over `symbol`; the waits of its core are in `waits`. */
+/* Advance the items of row `row` over `symbol`; `transitions` are those of its core. */
 static void add_next(eg_rows *r, int32_t row, int32_t symbol, const eg_transition *transitions,
                      int32_t transition_count) {
     const eg_rules *g = r->rules;
@@ -157,8 +158,8 @@ static void add_next(eg_rows *r, int32_t row, int32_t symbol, const eg_transitio
     }
 }
 
-/* Where exactly one item of `row` waits for `symbol` and its rule is complete right behind: that rule
- * (as `state`) and its origin. Otherwise origin is -1. */
+/* If exactly one item of `row` can advance over `symbol` and its rule is complete right after: that rule (as
+ * `state`) and its origin. Otherwise origin is -1. */
 static eg_item leo_step(eg_rows *r, int32_t row, int32_t symbol) {
     const eg_rules *g = r->rules;
     const eg_item none = {-1, 0, -1};
@@ -188,8 +189,8 @@ static eg_item leo_step(eg_rows *r, int32_t row, int32_t symbol) {
     return (eg_item){g->rule_of[found.state], 0, found.origin};
 }
 
-/* The rule and origin that are complete where `rule` is complete in `origin`, as far up as there is
- * only one way: what lies between leaves nothing in a row. */
+/* The topmost rule and origin completed when `rule` is completed in `origin`, following deterministic
+ * reductions (Leo): the completions in between leave nothing in a row. */
 static eg_item leo_top(eg_rows *r, int32_t rule, int32_t origin) {
     eg_item at = {rule, 0, origin};
     const int32_t base = r->leo_items.count;
@@ -211,7 +212,7 @@ static eg_item leo_top(eg_rows *r, int32_t rule, int32_t origin) {
         EG_PUSH(r->pool, r->leo_items, at);
         at = up;
     }
-    for (int32_t i = base; i < r->leo_items.count; i++) { /* the way there leads to the same end */
+    for (int32_t i = base; i < r->leo_items.count; i++) { /* the whole path leads to the same top */
         const eg_item from = r->leo_items.at[i];
         r->leo_items.at[i] = at;
         eg_map_put(r->pool, &r->leo_by_rule, eg_pair(from.origin, from.state), i);
@@ -230,8 +231,8 @@ static bool is_nullable(const eg_rules *g, int32_t symbol) {
     return symbol >= 0 ? g->terminals[symbol].nullable : g->rules[-1 - symbol].nullable;
 }
 
-/* Add what the items already there become without reading anything; what of them reads something is
- * then moved to the front and counted. */
+/* Close the items under completion and nullable symbols. Those that can still read something are then moved
+ * to the front and counted. */
 static int32_t close_items(eg_rows *r) {
     const eg_rules *g = r->rules;
     for (int32_t k = 0; k < r->work.count; k++) {
@@ -271,7 +272,7 @@ static eg_transition *keep_transitions(eg_rows *r, const eg_transition *from, in
     return out;
 }
 
-/* Collect what the item waits for, and predict the rules among it. */
+/* Collect the transitions of the item, and predict the rules among them. */
 static void predict(eg_rows *r, const eg_item item, bool own) {
     const eg_rules *g = r->rules;
     for (int32_t i = g->first_edge[item.state]; i < g->first_edge[item.state + 1]; i++) {
@@ -295,7 +296,7 @@ static void predict(eg_rows *r, const eg_item item, bool own) {
     }
 }
 
-/* The terminals that may come next, each once, and the bytes they begin with. */
+/* The terminals that may come next, without duplicates, and the bytes they begin with. */
 static void keep_expected(eg_rows *r, eg_core *core) {
     const eg_rules *g = r->rules;
     const int32_t count = r->terminal_work.count;
@@ -317,7 +318,7 @@ static void keep_expected(eg_rows *r, eg_core *core) {
     }
 }
 
-/* The core of the items in `work`, which are all of `count`; `beginning`: the start rule is predicted. */
+/* The core of the `count` items in `work`; with `beginning`, the start rule is predicted. */
 static int32_t add_core(eg_rows *r, int32_t count, bool beginning, uint64_t hash) {
     eg_core core = {.key_count = count, .lexer = -1};
     core.key = eg_take(r->pool, 2 * (size_t)count * sizeof *core.key);
@@ -357,7 +358,7 @@ static int compare_items(const void *a, const void *b) {
     return (x->origin > y->origin) - (x->origin < y->origin);
 }
 
-/* The core of ascending items: those of one state and registers count once. */
+/* The core of ascending items: those with equal state and registers count once. */
 static int32_t intern_core(eg_rows *r, const eg_item *items, int32_t count) {
     r->work.count = 0;
     uint64_t hash = 13;
@@ -378,7 +379,7 @@ static int32_t intern_core(eg_rows *r, const eg_item *items, int32_t count) {
     return add_core(r, r->work.count, false, hash);
 }
 
-/* The row of the first `count` items of the row in the making; -1 if nothing can follow. */
+/* The row of the first `count` items under construction; -1 if nothing can follow. */
 static int32_t intern_row(eg_rows *r, int32_t count) {
     const bool accepting = r->accepting;
     if (!count && !accepting) return -1;
@@ -438,9 +439,9 @@ int32_t eg_row_join(eg_rows *r, int32_t a, int32_t b) {
     return row;
 }
 
-/* --- what can be empty --- */
+/* --- nullable rules --- */
 
-/* Whether `rule` can be passed without reading anything, as far as is known of others. */
+/* Whether `rule` matches the empty string, as far as is known about the other rules. */
 static bool can_be_empty(eg_rows *r, int32_t rule) {
     const eg_rules *g = r->rules;
     begin_work(r);

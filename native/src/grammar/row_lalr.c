@@ -1,21 +1,22 @@
-/* row_lalr.c: the rows of an LALR parser: a state and the row below it; see row.h.
+/* The rows of an LALR parser: a state, and the row below it on the stack.
  *
- * The lexer tries all that a state knows. What the parser can take of it depends on the rows below as well,
- * since the look-aheads of all uses of a rule are joined: this is found out first, and the lexer told.
+ * The lexer tries every terminal of a state. Which of them the parser can accept also depends on the rows
+ * below, since LALR merges the look-aheads of all uses of a rule. This is determined first and passed to the
+ * lexer.
  */
 #include "grammar/row.h"
 
-/* What a state does with the terminals, and with the end of the text, which is the last bit of these sets. */
+/* What a state does with each terminal, and with the end of the text, which is the last bit of these sets. */
 typedef struct eg_action_sets {
-    uint32_t *shifts;  /* those it takes */
-    int32_t *rules;    /* those that it reduces before others ... */
-    uint32_t *reduced; /* [rule_count][words] ... and which ones */
+    uint32_t *shifts;  /* the terminals it shifts */
+    int32_t *rules;    /* the rules that it reduces before others ... */
+    uint32_t *reduced; /* [rule_count][words] ... and for which terminals */
     int32_t rule_count;
 } eg_action_sets;
 
 static int32_t open_words(const eg_rows *r) { return r->rules->terminal_count / 32 + 1; }
 
-/* The place of the rule of a reduction in `ways`. */
+/* The index in `sets` of the rule of a reduction. */
 static int32_t reduction_of(eg_rows *r, eg_action_sets *sets, int32_t action) {
     int32_t i = 0;
     while (i < sets->rule_count && sets->rules[i] != -1 - action) i++;
@@ -51,7 +52,7 @@ static const eg_action_sets *sets_of(eg_rows *r, int32_t state) {
     return r->lalr_sets[state] = sets;
 }
 
-/* The row of a state above another row; what else is known of it is found out when it is asked. */
+/* The row of a state above another row; its other fields are computed on demand. */
 static int32_t lalr_row(eg_rows *r, int32_t state, int32_t below) {
     const eg_item item = {state, 0, below};
     const uint64_t hash = eg_hash_ints(&item.state, 3, 23);
@@ -72,7 +73,7 @@ static bool find_pair(const eg_pairs *pairs, int32_t key, int32_t *value) {
     return false;
 }
 
-/* Take the right side of a rule off the row, and go on over its left side; -1 where that is no way. */
+/* Pop the right side of a rule off the stack, and go to the state for its left side; -1 if there is none. */
 static int32_t reduce(eg_rows *r, int32_t row, int32_t rule) {
     const eg_lalr *l = r->rules->lalr;
     eg_work(r->pool->fault, 1 + l->rules[2 * rule + 1]);
@@ -83,8 +84,8 @@ static int32_t reduce(eg_rows *r, int32_t row, int32_t rule) {
     return lalr_row(r, state, row);
 }
 
-/* The number of the set of terminals that lies at `at` in `opens`, no earlier than where it ends: it is
- * moved there if it is new. */
+/* The number of the set of terminals at `at` in `opens`, which is at or after the end of `opens`; a new set
+ * is moved there. */
 static int32_t intern_open(eg_rows *r, int32_t at) {
     const int32_t words = open_words(r);
     const size_t size = (size_t)words * sizeof *r->opens.at;
@@ -109,8 +110,8 @@ static void add_pending(eg_rows *r, int32_t row) {
     EG_PUSH(r->pool, r->pending, row);
 }
 
-/* Add to the set of the pending row `i` what the rows that it is reduced to can take, as far as that is
- * known; whether it has grown. */
+/* Extend the set of the pending row `i` by what the rows that it reduces to can accept, as far as known.
+ * Returns whether it has grown. */
 static bool widen_open(eg_rows *r, int32_t i) {
     const int32_t words = open_words(r), row = r->pending.at[i];
     const eg_action_sets *sets = sets_of(r, r->rows.at[row].items->state);
@@ -131,8 +132,8 @@ static bool widen_open(eg_rows *r, int32_t i) {
     return grown;
 }
 
-/* The set of the terminals that `row` can take. Rows may be reduced to each other in circles, before
- * terminals that the next row does not even wait for. */
+/* The set of the terminals that `row` can accept. Rows may reduce to each other in cycles, before terminals
+ * that the next row does not even have an action for. */
 static const uint32_t *open_of(eg_rows *r, int32_t row) {
     const int32_t words = open_words(r);
     if (r->rows.at[row].open >= 0) return r->opens.at + (int64_t)r->rows.at[row].open * words;
@@ -165,7 +166,7 @@ static const uint32_t *open_of(eg_rows *r, int32_t row) {
 
 static bool is_open(const uint32_t *open, int32_t bit) { return open[bit >> 5] >> (bit & 31) & 1; }
 
-/* The lexer of a state where the parser can take `open`. */
+/* The lexer of a state whose parser can accept `open`. */
 static int32_t lalr_lexer(eg_rows *r, const eg_lalr_state *of, const uint32_t *open) {
     int32_t *pairs = eg_take(r->pool, ((size_t)of->entries.count + 1) * 2 * sizeof *pairs);
     for (int32_t i = 0; i < of->entries.count; i++) {
@@ -201,7 +202,7 @@ static int32_t lalr_core(eg_rows *r, int32_t state, int32_t row) {
     return r->cores.count - 1;
 }
 
-/* The row of a state where a terminal has been taken, or the first one: there a lexer begins. */
+/* The row of a state after a shift, or the first row: a lexer begins there. */
 static int32_t lalr_place(eg_rows *r, int32_t state, int32_t below) {
     const int32_t row = lalr_row(r, state, below);
     if (r->rows.at[row].core >= 0) return row;

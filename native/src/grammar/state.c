@@ -1,7 +1,7 @@
-/* state.c: see state.h. */
+/* States, threads and their steps. */
 #include "grammar/state.h"
 
-/* Whether some terminal of `row` can begin with a byte that `guard` lets pass. */
+/* Whether some terminal of `row` can begin with a byte that `guard` allows. */
 static bool can_begin(eg_states *s, const eg_core *core, int32_t guard) {
     eg_expressions *x = &s->rows.vocabulary->expressions;
     for (int byte = 0; byte < 256; byte++)
@@ -11,7 +11,8 @@ static bool can_begin(eg_states *s, const eg_core *core, int32_t guard) {
 
 enum { MAX_LOOKS = 32, MAX_APART = 4 };
 
-typedef struct eg_frame { /* where begin() is, and how it came there */
+/* the arguments of begin(), and its caller's */
+typedef struct eg_frame {
     int32_t row, guard;
     int depth;
     const struct eg_frame *from;
@@ -19,14 +20,14 @@ typedef struct eg_frame { /* where begin() is, and how it came there */
 
 static void begin(eg_states *s, int32_t row, int32_t guard, const eg_frame *from);
 
-/* Begin behind terminals of `row` that are empty under a look-ahead. */
+/* Begin after terminals of `row` that match the empty string under a look-ahead. */
 static void begin_after(eg_states *s, int32_t row, int32_t guard, const eg_frame *from) {
     eg_rows *r = &s->rows;
     eg_expressions *x = &r->vocabulary->expressions;
     const int32_t core = r->rows.at[row].core;
     const eg_frame here = {row, guard, from ? from->depth + 1 : 0, from};
     for (const eg_frame *p = from; p; p = p->from)
-        if (p->row == row && p->guard == guard) return; /* a circle adds nothing */
+        if (p->row == row && p->guard == guard) return; /* a cycle adds nothing */
     if (here.depth > MAX_LOOKS)
         eg_fail(r->pool->fault, ES_GRAMMAR_LIMIT, "more than %d look-aheads stand in one place", MAX_LOOKS);
     for (int32_t i = 0; i < r->cores.at[core].expected_count; i++) {
@@ -39,7 +40,7 @@ static void begin_after(eg_states *s, int32_t row, int32_t guard, const eg_frame
     }
 }
 
-/* The same with a lexer, which tells whether anything can come. */
+/* The same with a lexer, which decides whether anything can come. */
 static void begin_lexing(eg_states *s, int32_t row, int32_t guard) {
     eg_rows *r = &s->rows;
     eg_expressions *x = &r->vocabulary->expressions;
@@ -71,7 +72,7 @@ static void begin(eg_states *s, int32_t row, int32_t guard, const eg_frame *from
 
 void eg_thread_begin(eg_states *s, int32_t row, int32_t guard) { begin(s, row, guard, NULL); }
 
-/* The thread with a lexer under way, and what begins where it can be over. */
+/* Push the thread with a lexer in progress, and what begins where the lexer can end. */
 static void push_lexing(eg_states *s, int32_t row, int32_t e, int32_t guard) {
     eg_rows *r = &s->rows;
     eg_expressions *x = &r->vocabulary->expressions;
@@ -87,14 +88,14 @@ static void push_lexing(eg_states *s, int32_t row, int32_t e, int32_t guard) {
     else EG_PUSH(r->pool, s->work, (eg_thread){row, EG_LEXER, e, guard});
 }
 
-/* Whether all that is asked is if anything can follow a terminal of which `e` is left, and something can: the row
- * behind it need not be made. */
+/* Whether the caller only needs to know that something can follow a terminal with derivative `e`, and
+ * something can: the row after it need not be computed. */
 static bool is_enough(const eg_states *s, int32_t e, int32_t guard) {
     return s->filtering && !s->wanted && s->rows.rules->open && guard == EG_EMPTY &&
            !eg_node(&s->rows.vocabulary->expressions, e)->guards;
 }
 
-/* The thread with a terminal under way that is `e` from here on, and what begins where it can be over. */
+/* Push the thread with a terminal in progress whose derivative is `e`, and what begins where it can end. */
 static void push_thread(eg_states *s, int32_t row, int32_t terminal, int32_t e, int32_t guard) {
     eg_rows *r = &s->rows;
     eg_expressions *x = &r->vocabulary->expressions;
@@ -126,15 +127,15 @@ void eg_thread_read(eg_states *s, int32_t row, int32_t terminal, int32_t guard, 
     if (e != EG_EMPTY) push_thread(s, row, terminal, e, guard);
 }
 
-/* The thread, with its row's lexer under way where it has one and nothing else is. */
+/* The thread; if nothing is in progress and its row has a lexer, that lexer. */
 static eg_thread with_lexer(const eg_rows *r, eg_thread t) {
     const int32_t lexer = eg_core_of(r, t.row)->lexer;
     if (t.terminal != EG_ANY || lexer < 0) return t;
     return (eg_thread){t.row, EG_LEXER, lexer, t.guard};
 }
 
-/* The terminals of a core that `byte` can begin, all or those that are not wide, and what is left of them: their
- * place in `begun`. */
+/* The terminals of a core that can begin with `byte`, all or only those that are not wide, and their
+ * derivatives: an offset in `begun`. */
 static int32_t begun_by(eg_states *s, int32_t core, int byte, bool narrow) {
     eg_rows *r = &s->rows;
     const uint64_t key = eg_pair(core, byte | narrow << 8);
@@ -183,14 +184,15 @@ static int compare_threads(const void *a, const void *b) {
     return (x->expression > y->expression) - (x->expression < y->expression);
 }
 
-/* Whether two threads only begin, and can be one. The row of an empty text is the root of all and stays by itself. */
+/* Whether two threads are both at a beginning and may be joined. The row of the empty text is the root of all
+ * others and stays separate. */
 static bool can_join(const eg_states *s, const eg_thread *a, const eg_thread *b) {
     return a->terminal == EG_ANY && b->terminal == EG_ANY && a->guard == b->guard && a->row && b->row &&
            !s->rows.rules->lalr;
 }
 
-/* Where many rows are such that anything may begin, they become one: what many readings come to goes on as one.
- * Few stay apart, since a row of several is seldom one that is known. */
+/* If anything may begin in many rows, they become one, so that many readings continue as one. A few stay
+ * separate, since a joined row is seldom already known. */
 static int32_t join(eg_states *s, eg_thread *t, int32_t count) {
     int32_t kept = 0;
     for (int32_t i = 0; i < count;) {
@@ -218,7 +220,7 @@ void eg_threads_sort(eg_states *s, int32_t base) {
     s->work.count = base + join(s, t, kept);
 }
 
-/* The state of the threads on `work` from `base` on, which are taken off. */
+/* The state of the threads on `work` from `base` on, which are popped. */
 static int32_t intern_state(eg_states *s, int32_t base) {
     eg_threads_sort(s, base);
     const int32_t count = s->work.count - base;
@@ -296,7 +298,7 @@ void eg_states_open(eg_states *s, eg_pool *pool, es_vocabulary *vocabulary, eg_r
     eg_thread_begin(s, 0, EG_EMPTY);
     if (intern_state(s, 0) != EG_START)
         eg_fail(pool->fault, ES_GRAMMAR_EMPTY, "no text at all matches the grammar");
-    EG_PUSH(pool, s->states, (eg_state){0}); /* EG_OVER: no thread, nothing follows */
+    EG_PUSH(pool, s->states, (eg_state){0}); /* EG_ENDED: no thread, nothing follows */
 }
 
 void eg_states_close(eg_states *s) {

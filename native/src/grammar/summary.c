@@ -1,4 +1,4 @@
-/* summary.c: see summary.h. */
+/* Computing summaries by walking tries. */
 #include "grammar/summary.h"
 
 #include "grammar/bits.h"
@@ -6,11 +6,11 @@
 enum {
     FEW = 1024,        /* tokens that are kept as a list */
     MAX_NODES = 1 << 24,
-    DENSE = 4096,      /* tokens behind one place that are not put together with others */
-    MIN_IDLE_NODES = 6 /* nodes that are worth asking whether they can be passed over */
+    DENSE = 4096,      /* tokens after one place that are not merged with others */
+    MIN_IDLE_NODES = 6 /* nodes below a node for which a check for idle expressions pays off */
 };
 
-/* Note the borders of `e`, which can be over; all but guard and entry is in `border`. */
+/* Record the borders of `e`, which can end here; `border` has everything but guard and entry. */
 static void note_border(es_vocabulary *v, int32_t e, eg_border border) {
     eg_summaries *s = v->summaries;
     eg_reading readings[EG_MAX_READINGS];
@@ -22,14 +22,14 @@ static void note_border(es_vocabulary *v, int32_t e, eg_border border) {
     }
 }
 
-/* The child of the exit that is passed last on the way to the level `depth`, or -1. */
+/* The child of the last exit passed on the path to the level `depth`, or -1. */
 static int32_t exit_before(const eg_level *levels, int32_t depth) {
     const int32_t end = depth ? levels[depth - 1].end : -1;
     return end < 0 ? -1 : levels[end + 1].node;
 }
 
-/* Note that tokens at and below the child `node` of the level `depth`, which is dead, are left over: at
- * every level up to there at which the expression can be over, once for each of its children. */
+/* Record that the tokens at and below `node`, a dead child of the level `depth`, are left over: for every
+ * level up to there at which the expression can end, once per child. */
 static void note_dead(es_vocabulary *v, int32_t depth, int32_t node) {
     eg_level *levels = v->summaries->levels.at;
     for (int32_t d = levels[depth].end; d >= 0; d = d ? levels[d - 1].end : -1) {
@@ -43,7 +43,7 @@ static void note_dead(es_vocabulary *v, int32_t depth, int32_t node) {
     }
 }
 
-/* Note the tokens that end at `node`, where `e` is left. */
+/* Record the tokens that end at `node`, where the derivative is `e`. */
 static void note_own(es_vocabulary *v, int32_t node, int32_t e, int32_t depth) {
     eg_summaries *s = v->summaries;
     const int32_t *tokens = v->tries.tokens.at + v->tries.first_token.at[node];
@@ -66,7 +66,7 @@ static void enter_level(es_vocabulary *v, int32_t depth, int32_t node, int32_t e
     levels[depth] = (eg_level){x->steps, e, node, ends ? depth : above.end, -1};
 }
 
-/* Whether `e` is the same behind all characters that are on the ways below `node`, however far one goes. */
+/* Whether `e` is unchanged by all characters on the paths below `node`, however far they go. */
 static bool is_idle(es_vocabulary *v, int32_t e, int32_t node) {
     return !(v->tries.below.at[node] & ~eg_expression_idle(&v->expressions, e));
 }
@@ -80,7 +80,7 @@ static void note_all(es_vocabulary *v, int32_t node) {
     s->tokens.count += count;
 }
 
-/* Walk the nodes from..to, which are children of the level 0 and all below them. */
+/* Walk the nodes from..to, which are children of the level 0 and everything below them. */
 static void walk_nodes(es_vocabulary *v, int32_t from, int32_t to) {
     eg_summaries *s = v->summaries;
     eg_level *levels = s->levels.at;
@@ -114,7 +114,7 @@ static void walk_nodes(es_vocabulary *v, int32_t from, int32_t to) {
     eg_work(&v->fault, steps);
 }
 
-/* Walk what lies below `root` with `e`: tokens within go to `tokens`, places to go on to `borders`. */
+/* Walk what is below `root` with `e`: tokens that end inside go to `tokens`, exits to `borders`. */
 static void walk(es_vocabulary *v, int32_t e, int32_t root) {
     eg_summaries *s = v->summaries;
     s->tokens.count = s->borders.count = 0;
@@ -139,7 +139,7 @@ static int compare_borders(const void *a, const void *b) {
     return (x->child > y->child) - (x->child < y->child);
 }
 
-/* A group of borders under one guard, ascending. */
+/* Make a group of borders under one guard, ascending. */
 static void keep_group(es_vocabulary *v, eg_group *g, const eg_border *borders, int32_t count) {
     eg_pool *pool = &v->pool;
     *g = (eg_group){.guard = borders[0].guard, .entry = borders[0].entry, .number = v->summaries->groups++};
@@ -173,7 +173,8 @@ static int32_t tokens_at(const eg_tries *t, int32_t node) {
     return t->first_token.at[t->end.at[node]] - t->first_token.at[node];
 }
 
-/* Find the places behind whose dead exits many tokens lie. There are few, so they are sought by adding up. */
+/* Find the places with many tokens after their dead exits. There are few such places, so one pass adds up the
+ * tokens of each. */
 static void find_dense_places(es_vocabulary *v, eg_group *g) {
     eg_summaries *s = v->summaries;
     const int32_t count = g->byte_count ? g->bytes[g->byte_count - 1].end : 0;
@@ -229,15 +230,15 @@ static int32_t keep_summary(es_vocabulary *v, int32_t e, int32_t node, const eg_
     return s->list.count - 1;
 }
 
-/* What is left of `e` behind the first `length` bytes of a token. */
+/* The derivative of `e` by the first `length` bytes of a token. */
 static int32_t derive_prefix(es_vocabulary *v, int32_t e, int32_t token, int32_t length) {
     const uint8_t *bytes = v->bytes + v->offsets[token];
     for (int32_t i = 0; i < length && e != EG_EMPTY; i++) e = eg_step(&v->expressions, e, bytes[i]);
     return e;
 }
 
-/* The summary of the whole vocabulary for `e`, which differs from `open` in that it cannot be over as
- * soon: the same, but for borders that come too early. */
+/* The summary of the whole vocabulary for `e`, which differs from `open` only in that it cannot end as early:
+ * the same, without the borders that come too early. */
 static int32_t summary_of_late(es_vocabulary *v, int32_t e, int32_t open) {
     eg_summaries *s = v->summaries;
     const int32_t number = eg_summary_of(v, open, 0);
@@ -324,7 +325,7 @@ static int compare_exits(const void *a, const void *b) {
     return (x->child > y->child) - (x->child < y->child);
 }
 
-/* Nodes come after those on the way to them. */
+/* Nodes come after those on the path to them. */
 void eg_group_rank(es_vocabulary *v, eg_group *g, const eg_bytes *again) {
     eg_summaries *s = v->summaries;
     const int32_t count = g->byte_count ? g->bytes[g->byte_count - 1].end : 0;
@@ -347,7 +348,7 @@ void eg_group_rank(es_vocabulary *v, eg_group *g, const eg_bytes *again) {
         for (int32_t k = g->bytes[i].begin; k < g->bytes[i].end; k++)
             if (g->bytes[i].rank < g->exits[k].rank) g->bytes[i].rank = g->exits[k].rank;
     }
-    g->number = s->groups++; /* the tries that were made by other ranks are not these */
+    g->number = s->groups++; /* tries that were made with other ranks are no longer valid */
     g->again = *again;
     g->ranked = true;
 }

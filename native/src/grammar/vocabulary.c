@@ -1,9 +1,9 @@
-/* vocabulary.c: see vocabulary.h. */
+/* The tokens of a vocabulary as tries. */
 #include "grammar/vocabulary.h"
 
 #include "grammar/summary.h"
 
-enum { FEW_SOURCES = 32 }; /* that are sorted one by one */
+enum { FEW_SOURCES = 32 }; /* up to this many are sorted by insertion */
 
 /* --- tries --- */
 
@@ -27,7 +27,7 @@ static void add_node(eg_pool *pool, eg_tries *t, int byte, int32_t depth) {
     EG_PUSH(pool, t->first_token, t->tokens.count);
 }
 
-/* The node at `depth` of the path has no more nodes below it. */
+/* Close the node at `depth` of the path: it has no more nodes below it. */
 static void close_node(eg_tries *t, int32_t depth) {
     const int32_t node = t->path.at[depth].node, height = t->height.at[node];
     t->end.at[node] = t->byte.count;
@@ -39,7 +39,7 @@ static void close_node(eg_tries *t, int32_t depth) {
     t->below.at[above] |= eg_class_step(t->byte.at[node], &utf8) | (t->below.at[node] & ~EG_INSIDE);
 }
 
-/* Begin a node at `depth` of the path. */
+/* Open a node at `depth` of the path. */
 static void open_node(eg_pool *pool, eg_tries *t, int byte, int32_t depth) {
     eg_path_node *last = &t->path.at[depth];
     *last = (eg_path_node){.node = t->byte.count};
@@ -51,10 +51,10 @@ static void open_node(eg_pool *pool, eg_tries *t, int byte, int32_t depth) {
     if (last->utf8.left) t->below.at[last->node] = EG_INSIDE;
 }
 
-/* All nodes of the path from `depth` down to the root have no more below them; the trie is whole. */
+/* Close all nodes of the path from `depth` up to the root: the trie is complete. */
 static void close_trie(eg_pool *pool, eg_tries *t, int32_t depth) {
     while (depth >= 0) close_node(t, depth--);
-    add_node(pool, t, 0, 0); /* so that first_token[end] can be asked */
+    add_node(pool, t, 0, 0); /* so that first_token[end] is defined */
     t->end.at[t->end.count - 1] = t->byte.count;
 }
 
@@ -89,7 +89,7 @@ static void copy_tokens(eg_pool *pool, eg_tries *t, int32_t from, int32_t count)
     for (int32_t i = from; i < from + count; i++) t->tokens.at[t->tokens.count++] = t->tokens.at[i];
 }
 
-/* Copy `node` and all below it to `depth` of the path. */
+/* Copy `node` and everything below it to `depth` of the path. */
 static void copy_nodes(eg_pool *pool, eg_tries *t, int32_t node, int32_t depth) {
     const int32_t end = t->end.at[node], at = t->byte.count, deeper = depth - t->depth.at[node];
     const int32_t first = t->first_token.at[node], tokens = t->tokens.count - first;
@@ -108,7 +108,7 @@ static void copy_nodes(eg_pool *pool, eg_tries *t, int32_t node, int32_t depth) 
     }
 }
 
-/* Sort many sources by descending bytes. */
+/* Sort many sources by descending byte: a counting sort. */
 static void count_sources(eg_pool *pool, eg_tries *t, int32_t base) {
     const int32_t count = t->sources.count - base;
     EG_RESERVE(pool, t->sources, count);
@@ -124,7 +124,7 @@ static void count_sources(eg_pool *pool, eg_tries *t, int32_t base) {
     for (int32_t i = 0; i < count; i++) to[at[from[i].byte]++] = from[i];
 }
 
-/* Sort the sources from `base` on by descending bytes: most are few. */
+/* Sort the sources from `base` on by descending byte; usually there are few. */
 static void sort_sources(eg_pool *pool, eg_tries *t, int32_t base) {
     eg_source *s = t->sources.at + base;
     const int32_t count = t->sources.count - base;
@@ -140,7 +140,7 @@ static void sort_sources(eg_pool *pool, eg_tries *t, int32_t base) {
     }
 }
 
-/* Make one node of the sources from `base` on: their tokens are its own, their children sources. */
+/* Merge the sources from `base` on into one node: their tokens become its own, their children sources. */
 static void join_sources(eg_pool *pool, eg_tries *t, int32_t base) {
     const int32_t end = t->sources.count, depth = t->sources.at[base].depth;
     open_node(pool, t, t->sources.at[base].byte, depth);
@@ -229,7 +229,7 @@ static void free_vocabulary(es_vocabulary *v) {
     free(v);
 }
 
-/* False where memory ran out on the way. */
+/* False if memory ran out. */
 static bool build(es_vocabulary *v, const uint8_t *bytes, const int64_t *offsets, const uint8_t *kinds,
                   int32_t count) {
     v->fault.work = INT64_MAX;

@@ -389,7 +389,7 @@ static int32_t apply_dry(es_state *st) {
     return close_edits(st);
 }
 
-/* --- third parties --- */
+/* --- row functions --- */
 
 static uint64_t row_draw(const es_row *row, uint32_t index) {
     return es_draw64(row->seed, row->position, row->stream, index);

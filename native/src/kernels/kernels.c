@@ -132,7 +132,7 @@ static int32_t run_row(const es_job *job) {
     return ES_ROW_OK;
 }
 
-/* --- passes by themselves --- */
+/* --- single passes --- */
 
 ES_INLINE float greatest_of(const void *row, int32_t kind, int64_t n) {
     vf best[8];

@@ -364,7 +364,7 @@ ES_INLINE vl vl_add(vl sum, vi a) { return vpadalq_u32(sum, vreinterpretq_u32_s3
 ES_INLINE int64_t vl_total(vl a) { return (int64_t)vaddvq_u64(a); }
 
 #elif defined(ES_ISA_PORTABLE)
-/* --- plain C, 1 --- */
+/* --- plain C, one lane --- */
 #define W 1
 typedef float vf;
 typedef int32_t vi;

@@ -169,7 +169,7 @@ static int window_sync(es_window *window, const es_span *span, int64_t reach, in
     return 0;
 }
 
-/* --- where tokens came --- */
+/* --- occurrences of tokens --- */
 
 /* The list of `token`, or the free slot where it belongs. */
 static es_places *index_find(const es_index *index, int64_t token) {
@@ -351,7 +351,7 @@ static int repeats_sync(es_repeats *repeats, const es_index *index, const es_spa
     return 0;
 }
 
-/* --- what the selectors noted --- */
+/* --- notes of selectors --- */
 
 static void surprise_sync(es_surprise *surprise, const es_span *span, const es_params *params) {
     if (!surprise->end) {

@@ -65,7 +65,7 @@ static es_merger merger_of(const es_infill_scratch *scratch) {
     return merger;
 }
 
-/* --- pieces in the order of their bytes --- */
+/* --- sorting pieces by their bytes --- */
 
 static es_piece piece_of(const es_params *params, int32_t id, int32_t place) {
     const int64_t begin = id ? params->text_ends[id - 1] : 0;
@@ -130,7 +130,7 @@ static void find_ranges(es_merger *merger) {
     for (; open >= 0; open = outside[open]) ranges[open].last = (int32_t)merger->m - 1;
 }
 
-/* --- who is alive --- */
+/* --- living places --- */
 
 static int32_t lower(int32_t a, int32_t b) { return a < b ? a : b; }
 
