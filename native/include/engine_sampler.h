@@ -135,7 +135,7 @@ typedef struct es_ids {
     int64_t n;
 } es_ids;
 
-/* n token sequences end to end: sequence i is tokens[ends[i - 1] .. ends[i]). */
+/* N token sequences end to end: sequence i is tokens[ends[i - 1] .. ends[i]).. */
 typedef struct es_sequences {
     const int64_t *tokens;
     const int64_t *ends;

@@ -30,7 +30,7 @@ enum { EG_KEYWORD = 1, EG_IGNORED = 2, EG_CLOSED = 4, EG_ENTRY_BITS = 3, EG_TAKE
 
 enum { EG_EMPTY = 0, EG_EPSILON = 1, EG_ANYTHING = 2 };
 
-/* a set of bytes */
+/* A set of bytes. */
 typedef struct eg_bytes {
     uint64_t words[4];
 } eg_bytes;
@@ -71,7 +71,7 @@ typedef struct eg_expression {
     uint64_t idle;     /* its eg_expression_idle, UINT64_MAX: not known yet */
 } eg_expression;
 
-/* an expression that was given as an automaton */
+/* An expression that was given as an automaton. */
 typedef struct eg_automaton {
     int32_t count;    /* number of states */
     int32_t *steps;   /* [count][256] the next state, -1: none */
@@ -135,7 +135,7 @@ int32_t eg_lexer(eg_expressions *x, const int32_t *pairs, int32_t count);
 
 enum { EG_MAX_ENDINGS = 16, EG_MAX_READINGS = 64 };
 
-/* one way in which a lexer can end: an entry, and the guard of what follows */
+/* One way in which a lexer can end: an entry, and the guard of what follows. */
 typedef struct eg_reading {
     int32_t entry, guard;
 } eg_reading;

@@ -78,7 +78,7 @@ static void step_but(eg_masks *m, eg_thread thread, int byte, const int32_t *aga
 
 enum { MAX_AGAIN = 8, MAX_ROUNDS = 64 };
 
-/* a row whose terminals begin at the exits of this rank or more */
+/* A row whose terminals begin at the exits of this rank or more. */
 typedef struct eg_round {
     int32_t row, rank;
 } eg_round;

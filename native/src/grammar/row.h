@@ -89,7 +89,7 @@ int32_t eg_lalr_advance(eg_rows *r, int32_t row, int32_t terminal);
 void eg_lalr_open(eg_rows *r);
 
 /* Whether anything except the end of the text may follow `row`. */
-static inline bool eg_core_goes_on(const eg_core *core) {
+static inline bool eg_core_can_continue(const eg_core *core) {
     return core->special || eg_bytes_fold(&core->first);
 }
 

@@ -11,7 +11,7 @@ static bool can_begin(eg_states *s, const eg_core *core, int32_t guard) {
 
 enum { MAX_LOOKS = 32, MAX_APART = 4 };
 
-/* the arguments of begin(), and its caller's */
+/* The arguments of begin(), and its caller's. */
 typedef struct eg_frame {
     int32_t row, guard;
     int depth;
@@ -64,7 +64,7 @@ static void begin(eg_states *s, int32_t row, int32_t guard, const eg_frame *from
     const eg_core *core = eg_core_of(r, row);
     if (guard != EG_EMPTY && !eg_bytes_meet(&core->first, eg_first(&r->vocabulary->expressions, guard)))
         guard = EG_EMPTY;
-    const bool alive = eg_core_goes_on(core) && (guard == EG_EMPTY || can_begin(s, core, guard));
+    const bool alive = eg_core_can_continue(core) && (guard == EG_EMPTY || can_begin(s, core, guard));
     if (!alive && !r->rows.at[row].accepting) return;
     if (s->filtering && !(eg_bytes_fold(&core->first) & s->wanted)) s->filtered_out = true;
     else EG_PUSH(r->pool, s->work, (eg_thread){row, EG_ANY, -1, guard});

@@ -57,14 +57,14 @@ typedef struct eg_summary {
     int32_t group_count;
 } eg_summary;
 
-/* what becomes an exit or, where `byte` is -1, a token in `finals` */
+/* What becomes an exit or, where `byte` is -1, a token in `finals`. */
 typedef struct eg_border {
     int32_t guard, byte, entry;
     int32_t child, depth, before, place;
     int32_t after;
 } eg_border;
 
-/* one level of a walk through a trie */
+/* One level of a walk through a trie. */
 typedef struct eg_level {
     const int32_t *steps; /* derivatives of the expression, once some are known */
     int32_t expression;   /* the derivative here */
@@ -75,9 +75,9 @@ typedef struct eg_level {
 
 typedef struct eg_summaries {
     eg_map by_place; /* (expression, node) to summary */
-    eg_map roots;    /* (group, byte and rank) to the trie of what comes after those exits; ... */
-                          /* ... the byte EG_DEAD_EXITS stands for all exits where the terminal cannot
-                           * continue */
+    /* (group, byte and rank) to the trie of what comes after those exits. The byte EG_DEAD_EXITS stands for all
+     * exits where the terminal cannot continue. */
+    eg_map roots;
     int32_t groups;  /* how many there are */
     EG_VECTOR(eg_summary) list;
     EG_VECTOR(int32_t) tokens;

@@ -8,13 +8,13 @@
 #include "grammar/characters.h"
 #include "grammar/expression.h"
 
-/* the node at one depth of the path that is being added to a trie */
+/* The node at one depth of the path that is being added to a trie. */
 typedef struct eg_path_node {
     int32_t node;
     eg_utf8 utf8;
 } eg_path_node;
 
-/* a node that becomes part of another at `depth` of a new trie */
+/* A node that becomes part of another at `depth` of a new trie. */
 typedef struct eg_source {
     int32_t node, depth;
     uint8_t byte; /* the byte of that other node */
@@ -32,8 +32,8 @@ typedef struct eg_tries {
     EG_VECTOR(uint16_t) depth;      /* bytes from its root */
     EG_VECTOR(uint8_t) height;      /* bytes to the deepest node below; 255 means 255 or more */
     EG_VECTOR(int32_t) tokens;
-    EG_VECTOR(uint64_t) below;      /* classes of the characters on the paths to nodes below; ... */
-                                     /* ... EG_INSIDE: the node is in the middle of a character */
+    /* Classes of the characters on the paths to nodes below; EG_INSIDE: the node is in the middle of a character. */
+    EG_VECTOR(uint64_t) below;
     EG_VECTOR(uint64_t) next;       /* eg_bytes_fold of the children's bytes */
     EG_VECTOR(eg_path_node) path;   /* by depth, while a trie is built */
     EG_VECTOR(eg_source) sources;   /* a stack of what is still to be added to the trie, the next on top */
