@@ -66,7 +66,7 @@ static void run_batch(const fz_run *run, es_context *context, es_batch *b) {
     int64_t faults = 0;
     for (int32_t i = 0; i < b->n; i++) faults += b->status[i] != ES_ROW_OK;
     if (faults != b->faults)
-        fz_fail("%lld faults were counted, %lld told", (long long)b->faults, (long long)faults);
+        fz_fail("%lld faults were counted, %lld reported", (long long)b->faults, (long long)faults);
 }
 
 /* Entry i of a step by itself, with program number `program`, and its processed row. */
@@ -199,7 +199,7 @@ static void check_passes(const fz_run *run, es_context *context, const fz_step *
     if (!(best <= FLT_MAX && best >= -FLT_MAX)) return;
     for (int64_t size = 1; size < V; size *= 2) most += 0.6931471805599453;
     if (!(sum >= best - 1e-6 && sum <= best + most + 1e-5))
-        fz_fail("row %lld: sum %a beside maximum %a", (long long)row, sum, (double)best);
+        fz_fail("row %lld: sum %a with maximum %a", (long long)row, sum, (double)best);
 }
 
 /* --- a step --- */

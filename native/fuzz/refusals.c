@@ -3,7 +3,7 @@
 
 static int must_refuse(const es_api *api, es_context *context, int32_t code, const char *what, int number) {
     if (code != ES_INVALID && code != ES_UNSUPPORTED) fz_fail("%s %d was answered %d", what, number, code);
-    if (context && !api->error(context)[0]) fz_fail("%s %d was refused without a word", what, number);
+    if (context && !api->error(context)[0]) fz_fail("%s %d was refused without a message", what, number);
     return 1;
 }
 

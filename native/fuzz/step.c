@@ -189,11 +189,8 @@ static void make_masks(fz_step *step, fz_world *w) {
         for (int64_t i = 0; i < b->bitmask_stride; i++) {
             const uint32_t any = (uint32_t)fz_bits(r),
                            few = any & (uint32_t)fz_bits(r) & (uint32_t)fz_bits(r) & (uint32_t)fz_bits(r);
-            words[row * b->bitmask_stride + i] = (int32_t)(style == 0  ? 0
-                                                           : style < 3 ? UINT32_MAX
-                                                           : style < 6 ? few
-                                                           : style < 9 ? ~few
-                                                                       : any);
+            const uint32_t dense = style < 9 ? ~few : any, sparse = style < 3 ? UINT32_MAX : few;
+            words[row * b->bitmask_stride + i] = (int32_t)(style == 0 ? 0 : style < 6 ? sparse : dense);
         }
     }
     b->bitmask = words;

@@ -273,21 +273,22 @@ typedef struct es_options {
 typedef struct es_batch {
     uint32_t size;
     int32_t n;
-    es_tensor logits;        /* [rows, at least vocab_size] */
+    es_tensor logits;       /* [rows, at least vocab_size] */
     int64_t vocab_size;
     const es_table *table;
     const int64_t *rows;
-    const int32_t *slots;    /* each at most once */
+    const int32_t *slots;   /* each at most once */
     const uint32_t *programs;
-    const uint8_t *masked;   /* [n], or NULL: no row is masked */
-    const int32_t *bitmask;  /* row rows[i]: bit t % 32 of word t / 32 = token t allowed */
-    int64_t bitmask_stride;  /* in words */
-    float *const *processed; /* [n] or NULL: where row i goes after its last sampler, float32
-                                    [vocab_size], -inf = removed; NULL = not wanted */
-    int64_t *token_ids;      /* out, by row of the logits; -1 without a selector */
-    double *notes;           /* out, by row of the logits; NaN if there is none */
-    int32_t *status;         /* out [n], es_row_status */
-    int64_t faults;          /* out: how many rows are not ES_ROW_OK */
+    const uint8_t *masked;  /* [n], or NULL: no row is masked */
+    const int32_t *bitmask; /* row rows[i]: bit t % 32 of word t / 32 = token t allowed */
+    int64_t bitmask_stride; /* in words */
+    /* [n] or NULL: where row i goes after its last sampler, float32 [vocab_size], -inf = removed;
+     * NULL = not wanted. */
+    float *const *processed;
+    int64_t *token_ids;     /* out, by row of the logits; -1 without a selector */
+    double *notes;          /* out, by row of the logits; NaN if there is none */
+    int32_t *status;        /* out [n], es_row_status */
+    int64_t faults;         /* out: how many rows are not ES_ROW_OK */
 } es_batch;
 
 typedef struct es_context es_context;

@@ -215,7 +215,7 @@ static int32_t read_program(es_context *context, const es_program *program, toy_
                                                         (size_t)i * program->ops->size);
         const int selects = op->kind == ES_OP_GREEDY || op->kind == ES_OP_DIST;
         if (!selects && op->kind != ES_OP_TOP_K && op->kind != ES_OP_TEMPERATURE)
-            return fail(context, ES_UNSUPPORTED, "a step that is not written");
+            return fail(context, ES_UNSUPPORTED, "an unsupported step");
         if (selects && i != program->n_ops - 1) return fail(context, ES_INVALID, "a selector before the end");
         out->kinds[out->n++] = op->kind;
     }
@@ -225,7 +225,7 @@ static int32_t read_program(es_context *context, const es_program *program, toy_
 static int32_t query(es_context *context, const es_query *asked, es_answer *answer) {
     toy_program ignored;
     const int32_t injected = TOY_FAULT("query");
-    if (injected) return fail(context, injected, "as asked for");
+    if (injected) return fail(context, injected, "as requested");
     if (asked->device_type != 1 || asked->code != 2 || asked->bits != 32)
         return fail(context, ES_UNSUPPORTED, "logits that are not float32 in the host's memory");
     const int32_t code = asked->program ? read_program(context, asked->program, &ignored) : ES_OK;
@@ -238,7 +238,7 @@ static int32_t query(es_context *context, const es_query *asked, es_answer *answ
 
 static int32_t compile(es_context *context, const es_program *program, uint32_t *number) {
     const int32_t injected = TOY_FAULT("compile");
-    if (injected) return fail(context, injected, "as asked for");
+    if (injected) return fail(context, injected, "as requested");
     if (context->n_programs == MOST_PROGRAMS) return fail(context, ES_UNSUPPORTED, "too many programs");
     const int32_t code = read_program(context, program, &context->programs[context->n_programs]);
     if (code == ES_OK) *number = context->n_programs++;
@@ -257,7 +257,7 @@ static int32_t make_room(es_context *context, int64_t size) {
 
 static int32_t run(es_context *context, es_batch *batch) {
     const int32_t injected = TOY_FAULT("run");
-    if (injected) return fail(context, injected, "as asked for");
+    if (injected) return fail(context, injected, "as requested");
     for (int32_t i = 0; i < batch->n; i++)
         if (batch->programs[i] >= context->n_programs) return fail(context, ES_INVALID, "no such program");
     const int32_t code = make_room(context, batch->vocab_size);

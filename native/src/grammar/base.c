@@ -47,7 +47,7 @@ void *eg_take(eg_pool *pool, size_t size) {
         eg_block *fresh = malloc(sizeof *fresh + room);
         if (!fresh) {
             pool->used -= room;
-            eg_fail(pool->fault, ES_GRAMMAR_MEMORY, "the machine has no memory left");
+            eg_fail(pool->fault, ES_GRAMMAR_MEMORY, "out of memory");
         }
         fresh->used = 0;
         fresh->room = room;
@@ -70,7 +70,7 @@ void *eg_resize(eg_pool *pool, void *old, size_t old_size, size_t new_size) {
     void *out = realloc(old, new_size ? new_size : 1);
     if (!out) {
         if (new_size > old_size) pool->used -= new_size - old_size;
-        eg_fail(pool->fault, ES_GRAMMAR_MEMORY, "the machine has no memory left");
+        eg_fail(pool->fault, ES_GRAMMAR_MEMORY, "out of memory");
     }
     if (new_size < old_size) pool->used -= old_size - new_size;
     return out;

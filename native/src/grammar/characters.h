@@ -24,8 +24,8 @@ typedef struct eg_utf8 {
  * character has further bytes, `utf8` describes them. */
 uint64_t eg_class_of(int byte, eg_utf8 *utf8);
 
-/* The class that begins at `byte` in decoder state `utf8`, with EG_MALFORMED where that is not UTF-8; 0 inside a character.
- * Advances `utf8` past the byte. */
+/* The class that begins at `byte` in decoder state `utf8`, with EG_MALFORMED where that is not UTF-8; 0
+ * inside a character. Advances `utf8` past the byte. */
 static inline uint64_t eg_class_step(int byte, eg_utf8 *utf8) {
     if (!utf8->left) return eg_class_of(byte, utf8);
     if (byte >= utf8->low && byte <= utf8->high) {

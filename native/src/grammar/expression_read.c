@@ -12,7 +12,7 @@ typedef struct reader {
 static int32_t take(reader *r, int64_t low, int64_t high) {
     const int32_t value = r->at < r->length ? r->code[r->at++] : INT32_MIN;
     if (value < low || value > high)
-        eg_fail(r->x->pool->fault, ES_GRAMMAR_INVALID, "the code of the expressions is broken at %lld",
+        eg_fail(r->x->pool->fault, ES_GRAMMAR_INVALID, "malformed code of expressions at %lld",
                 (long long)r->at);
     return value;
 }

@@ -140,7 +140,7 @@ static bool push_accept(es_matcher *m, int32_t state, int32_t token, const uint8
 }
 
 static int64_t no_memory(es_matcher *m) {
-    snprintf(m->error, sizeof m->error, "the machine has no memory left");
+    snprintf(m->error, sizeof m->error, "out of memory");
     return -(int64_t)ES_GRAMMAR_MEMORY;
 }
 
@@ -231,8 +231,8 @@ int64_t es_matcher_validate(es_matcher *m, const int32_t *tokens, int64_t count)
 
 int32_t es_matcher_rollback(es_matcher *m, int64_t count) {
     if (count < 0 || count > m->count) {
-        snprintf(m->error, sizeof m->error, "%lld accepts cannot be taken back, there are %lld",
-                 (long long)count, (long long)m->count);
+        snprintf(m->error, sizeof m->error, "cannot undo %lld accepts, there are %lld", (long long)count,
+                 (long long)m->count);
         return ES_GRAMMAR_INVALID;
     }
     m->count -= count;
@@ -393,7 +393,7 @@ es_grammar *es_grammar_new(es_vocabulary *v, const es_grammar_program *program,
     es_grammar *g = calloc(1, sizeof *g);
     if (!g) {
         *code = ES_GRAMMAR_MEMORY;
-        snprintf(error, (size_t)room, "the machine has no memory left");
+        snprintf(error, (size_t)room, "out of memory");
         return NULL;
     }
     eg_vocabulary_hold(v);

@@ -10,7 +10,7 @@ static void *copy(eg_pool *pool, const int32_t *from, int64_t count) {
 }
 
 static void check(eg_pool *pool, bool good, const char *what) {
-    if (!good) eg_fail(pool->fault, ES_GRAMMAR_INVALID, "the program's %s do not fit together", what);
+    if (!good) eg_fail(pool->fault, ES_GRAMMAR_INVALID, "the program's %s are inconsistent", what);
 }
 
 /* Whether the operations begin..end are complete and use only the registers of `rule`. */
@@ -82,7 +82,7 @@ static void copy_terminals(eg_pool *pool, eg_rules *r, const es_grammar_program 
     for (int64_t i = 0; i < p->special_ids_length; i++)
         if (r->special_ids[i] < 0 || r->special_ids[i] >= vocabulary)
             eg_fail(pool->fault, ES_GRAMMAR_UNSUPPORTED,
-                    "the grammar names token %d, the vocabulary has 0..%d", r->special_ids[i],
+                    "the grammar names token %d, the vocabulary has tokens 0..%d", r->special_ids[i],
                     vocabulary - 1);
     for (int32_t i = 0; i < r->ignore_count; i++) {
         const int32_t given = r->ignore[i], own = r->terminal_count + i;

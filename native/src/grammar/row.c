@@ -205,10 +205,10 @@ static eg_item leo_top(eg_rows *r, int32_t rule, int32_t origin) {
         if (at.state == r->rules->start && at.origin == 0) break;
         const eg_item up = leo_step(r, at.origin, -1 - at.state);
         if (up.origin < 0) break;
-        bool circle = up.state == at.state && up.origin == at.origin;
-        for (int32_t i = base; i < r->leo_items.count && !circle; i++)
-            circle = r->leo_items.at[i].state == up.state && r->leo_items.at[i].origin == up.origin;
-        if (circle || r->leo_items.count - base > 1000) break;
+        bool cycle = up.state == at.state && up.origin == at.origin;
+        for (int32_t i = base; i < r->leo_items.count && !cycle; i++)
+            cycle = r->leo_items.at[i].state == up.state && r->leo_items.at[i].origin == up.origin;
+        if (cycle || r->leo_items.count - base > 1000) break;
         EG_PUSH(r->pool, r->leo_items, at);
         at = up;
     }

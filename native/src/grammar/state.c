@@ -29,7 +29,7 @@ static void begin_after(eg_states *s, int32_t row, int32_t guard, const eg_frame
     for (const eg_frame *p = from; p; p = p->from)
         if (p->row == row && p->guard == guard) return; /* a cycle adds nothing */
     if (here.depth > MAX_LOOKS)
-        eg_fail(r->pool->fault, ES_GRAMMAR_LIMIT, "more than %d look-aheads stand in one place", MAX_LOOKS);
+        eg_fail(r->pool->fault, ES_GRAMMAR_LIMIT, "more than %d look-aheads at one position", MAX_LOOKS);
     for (int32_t i = 0; i < r->cores.at[core].expected_count; i++) {
         const int32_t terminal = r->cores.at[core].expected[i];
         if (!r->rules->terminals[terminal].looks || r->rules->terminals[terminal].ignored) continue;

@@ -75,8 +75,8 @@ typedef struct eg_level {
 
 typedef struct eg_summaries {
     eg_map by_place; /* (expression, node) to summary */
-    /* (group, byte and rank) to the trie of what comes after those exits. The byte EG_DEAD_EXITS stands for all
-     * exits where the terminal cannot continue. */
+    /* (group, byte and rank) to the trie of what comes after those exits; the byte EG_DEAD_EXITS
+     * stands for all exits where the terminal cannot continue. */
     eg_map roots;
     int32_t groups;  /* how many there are */
     EG_VECTOR(eg_summary) list;

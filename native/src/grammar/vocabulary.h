@@ -32,7 +32,7 @@ typedef struct eg_tries {
     EG_VECTOR(uint16_t) depth;      /* bytes from its root */
     EG_VECTOR(uint8_t) height;      /* bytes to the deepest node below; 255 means 255 or more */
     EG_VECTOR(int32_t) tokens;
-    /* Classes of the characters on the paths to nodes below; EG_INSIDE: the node is in the middle of a character. */
+    /* Classes of the characters on the paths to nodes below; EG_INSIDE: the node is inside a character. */
     EG_VECTOR(uint64_t) below;
     EG_VECTOR(uint64_t) next;       /* eg_bytes_fold of the children's bytes */
     EG_VECTOR(eg_path_node) path;   /* by depth, while a trie is built */
