@@ -1,25 +1,26 @@
-"""Our samplers beside llama.cpp's own, on the same random rows.
+"""Our samplers compared with llama.cpp's own, on the same random rows.
 
 Where the two may differ, and why (the samplers' docstrings say the same):
 
-- llama.cpp sums float32 probabilities one after another, ours are integers. A row in which a cut
-  lies that close to a token (`IN_DOUBT`) may be cut one token further; few rows are such.
+- llama.cpp sums float32 probabilities one after another, ours are integers. A row whose threshold is
+  that close to a token (`IN_DOUBT`) may be cut one token further; such rows are few.
 - Among equal logits llama.cpp's partial sorts keep an unspecified choice, ours keep the lowest ids:
   rows with ties are compared by the logits that are kept, not by the ids.
-- Tokens that logit_bias and top_n_sigma remove stay in llama.cpp's array at −inf. There they turn
+- Tokens that logit_bias and top_n_sigma remove stay in llama.cpp's array at −inf. There they make
   typical_p's entropy NaN, count for min_keep and for the greatest entropy of a dynamic temperature,
-  and xtc may keep one alone. Here removed tokens are not handed to it.
-- typical_p's entropy turns NaN in llama.cpp also where float32 rounds a probability to 0 (`IN_DOUBT`).
-- A dynamic temperature comes from a float32 entropy there: logits differ by up to 3e-4, and by more in
-  rows of hardly any entropy (`IN_DOUBT`). Here it is at least 1e-4.
+  and xtc may keep such a token alone. Here removed tokens are not passed to it.
+- typical_p's entropy is also NaN in llama.cpp if float32 rounds a probability to 0 (`IN_DOUBT`).
+- A dynamic temperature depends on a float32 entropy in llama.cpp: logits differ by up to 3e-4, and by
+  more in rows with hardly any entropy (`IN_DOUBT`). Here it is at least 1e-4.
 - A window of −1 tokens is the whole history for us and off for llama.cpp: windows are given as numbers.
-- Frequency and presence count the prompt in llama.cpp: our penalty_scope is "all".
-- mirostat 1 estimates in float32 there: k may differ by one in some thousands, and a k that does not
-  fit an int keeps one token, here all. Both versions ignore penalties and DRY, which our chain keeps.
-- adaptive_p works in float32 there: new logits differ by up to 5e-4.
-- Random numbers differ, so drawn tokens are not compared, only what they are drawn from.
+- Frequency and presence penalties count the prompt in llama.cpp: our penalty_scope is "all".
+- mirostat 1 is estimated in float32 in llama.cpp: k may differ by one in several thousand, and a k that
+  does not fit an int keeps one token there, all tokens here. Both versions ignore penalties and DRY, which
+  our chain keeps.
+- adaptive_p is computed in float32 in llama.cpp: new logits differ by up to 5e-4.
+- Random numbers differ, so drawn tokens are not compared, only the rows they are drawn from.
 
-Not compared: infill and grammar, which want a vocabulary and so a model.
+Not compared: infill and grammar, which need a vocabulary and therefore a model.
 """
 
 from __future__ import annotations

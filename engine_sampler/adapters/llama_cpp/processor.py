@@ -101,7 +101,7 @@ class LogitsProcessor(_Follower):
         llm.create_completion("Once upon a time", **processor.settings)
 
     params     n and best_of must be 1.
-    tokenizer  for parameters given as text, and EOS; or give vocab_size, and eos_token_ids.
+    tokenizer  for parameters given as text, and for EOS; alternatively vocab_size and eos_token_ids.
     grammar, stopping_criteria  as for `Scheduler.add`.
 
     Called as fn(input_ids intc [L], scores float32 [V]) -> float32 [V]; `scores` is only read:

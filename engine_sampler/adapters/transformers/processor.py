@@ -29,7 +29,7 @@ class ChainLogitsProcessor:
 
     params          one `SamplingParams` for all rows, or one per prompt; the rows that
                     `num_return_sequences` or beams make of a prompt share it.
-    prompt_lengths  tokens of each prompt where prompts are padded on the left: `attention_mask.sum(1)`.
+    prompt_lengths  length of each prompt, if prompts are padded on the left: `attention_mask.sum(1)`.
     pad_token_id    instead of the lengths: leading tokens with this id are padding. Padding belongs to
                     no history.
     tokenizer       a `Tokenizer` or a fast tokenizer of transformers, for parameters given as text.

@@ -136,9 +136,9 @@ def test_breakers_given_as_texts_match_llama_cpps(loaded: Any, tokenizer: Tokeni
         pointer = llama_cpp.llama_sampler_init_dry(vocab, 0.8, 1.75, 2, last_n, texts, len(breakers))
         sampler = LlamaSampler(pointer)
         sampler.accept(history)
-        expected_ids = sampler.apply(row).row(len(row))
+        theirs = sampler.apply(row).row(len(row))
         llama_cpp.llama_sampler_free(pointer)
-        assert np.allclose(ours, expected_ids, rtol=1e-5)
+        assert np.allclose(ours, theirs, rtol=1e-5)
         penalised += int((ours < 0).any())
     assert penalised > 10
 

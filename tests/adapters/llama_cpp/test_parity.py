@@ -94,7 +94,7 @@ def their_chain(body: Mapping[str, Any]) -> tuple[list[str], dict[str, Any]]:
     }
     names = [{"typ_p": "typical_p"}.get(name, name) for name in values.get("samplers", ORDER)]
     if not (values["dry_multiplier"] and values["dry_penalty_last_n"]):
-        names = [name for name in names if name != "dry"]  # without a model, dry can only run alone
+        names = [name for name in names if name != "dry"]  # without a model only an active dry works
     return ["logit_bias"] * bool(biases) + names, settings
 
 
