@@ -1,1 +1,1 @@
-"""Interfaces of other systems, a module each: imported on request, their libraries only where used."""
+"""Interfaces of other systems, one module each: imported on request, their libraries only where used."""

@@ -1,4 +1,4 @@
-"""What readers of request bodies have in common: names, limits, and what is refused."""
+"""Shared parts of the request-body readers: field names, limits, and refused keys."""
 
 from __future__ import annotations
 
@@ -15,13 +15,13 @@ from ..tokenizer import Tokenizer
 
 
 @dataclass(frozen=True)
-class Field:
-    """How a key of a request is read.
+class BodyField:
+    """How one key of a request is read.
 
-    name     the parameter of ours that it is.
-    default  what the other system takes where the request says nothing, in the request's terms.
-    limits   numbers outside are moved to the nearer limit, as the other system does; None: they are
-             refused by the parameter's own bounds.
+    name     our name for the parameter.
+    default  the other system's default when the request omits the key, in the request's terms.
+    limits   numbers outside are clamped to the nearer limit, as in the other system; None: the
+             parameter's own bounds refuse them.
     """
 
     name: str
@@ -29,7 +29,7 @@ class Field:
     limits: tuple[float, float] | None = None
 
     def read(self, key: str, value: Any) -> Any:
-        """`value` as the parameter's; a `ParameterError` names `key` and what is allowed."""
+        """`value` as the parameter's value; a `ParameterError` names `key` and what is allowed."""
         param = replace(default_registry().catalogue.params[self.name], name=key)
         if self.limits is not None:
             low, high = self.limits
@@ -39,20 +39,20 @@ class Field:
 
 
 def refuse_unknown(body: Mapping[str, Any], known: Collection[str]) -> None:
-    """Raise `ParameterError` with near matches for the first key that is neither known nor a parameter."""
+    """Raise `ParameterError` with near matches for the first key neither known nor among our parameters."""
     for key in body:
         if key not in known and key not in default_registry().catalogue.params:
             raise unknown(key, known)
 
 
 def refuse_unsupported(body: dict[str, Any], off: Mapping[str, tuple[Any, ...]]) -> None:
-    """Take out of `body` what is switched off; raise `ParameterError` for what is on and not offered.
+    """Remove unsupported keys from `body`; raise `ParameterError` for one that is not switched off.
 
-    off  for each key of something that this library does not do, the values that switch it off.
+    off  for each key of an unsupported feature, the values that switch it off.
     """
     for key, values in off.items():
         if key in body and (value := body.pop(key)) not in values:
-            raise ParameterError(f"{key}={value!r} is not offered; it may be {values[0]!r} or left out")
+            raise ParameterError(f"{key}={value!r} is not supported; it may be {values[0]!r} or left out")
 
 
 def switched_off(samplers: Collection[str]) -> dict[str, Any]:
@@ -61,19 +61,19 @@ def switched_off(samplers: Collection[str]) -> dict[str, Any]:
     return {p.name: p.neutral for name in samplers for p in catalogue.samplers[name].params if p.switch}
 
 
-def read_fields(fields: Mapping[str, Field], body: Mapping[str, Any]) -> dict[str, Any]:
-    """The parameters that `body` gives or leaves to the other system's defaults; parameters of ours that the
-    other system lacks pass as they are."""
+def read_fields(fields: Mapping[str, BodyField], body: Mapping[str, Any]) -> dict[str, Any]:
+    """The parameters in `body`, with the other system's defaults for omitted ones; parameters of ours that
+    the other system lacks pass unchanged."""
     values = {key: field.default for key, field in fields.items() if field.default is not None} | dict(body)
     own = {key: value for key, value in values.items() if key not in fields}
     return {fields[k].name: fields[k].read(k, v) for k, v in values.items() if k in fields} | own
 
 
-# --- forms that several systems share --------------------------------------------------------------
+# --- value formats that several systems share ------------------------------------------------------
 
 
-def texts(key: str, value: Any) -> dict[str, Any]:
-    """Stop strings: a text or a list of texts, empty ones left out."""
+def stop_strings(key: str, value: Any) -> dict[str, Any]:
+    """The stop strings in one text or a list of texts; empty ones are left out."""
     listed = [value] if isinstance(value, str) else value
     if not isinstance(listed, (list, tuple)) or not all(isinstance(text, str) for text in listed):
         raise ParameterError(f"{key}={value!r} is not allowed: a text, or a list of texts")
@@ -84,10 +84,10 @@ def texts(key: str, value: Any) -> dict[str, Any]:
 _BIASES = "pairs of a token id or a text and a number or false, or an object of them"
 
 
-def logit_bias(value: Any, tokenizer: Tokenizer | None = None) -> dict[str, Any]:
-    """Biases as [[id, bias], ["text", bias], [id, false]] or as an object whose keys are ids or texts.
+def read_logit_bias(value: Any, tokenizer: Tokenizer | None = None) -> dict[str, Any]:
+    """Biases, as [[id, bias], ["text", bias], [id, false]] or as an object whose keys are ids or texts.
 
-    The tokens of a text get the bias each, biases of one token add up, and false removes a token.
+    Each token of a text gets the bias, biases of one token add up, and false removes a token.
     """
     if isinstance(value, Mapping):
         pairs: Any = [(int(k) if isinstance(k, str) and k.isdecimal() else k, v) for k, v in value.items()]
@@ -119,7 +119,7 @@ def _ids(entry: int | str, tokenizer: Tokenizer | None) -> list[int]:
 
 
 def from_gbnf(key: str, value: Any) -> dict[str, Any]:
-    """A grammar in llama.cpp's language, or Lark's behind a line `%llguidance {}`; "" stands for none."""
+    """A grammar in llama.cpp's GBNF, or in Lark after a line `%llguidance {}`; "" means none."""
     if not isinstance(value, str):
         raise ParameterError(f"{key}={value!r} is not allowed: a text")
     if not value.strip():

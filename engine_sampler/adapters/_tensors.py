@@ -1,4 +1,4 @@
-"""Tensors of any library, read as NumPy arrays and given back in kind: NumPy, torch, MLX, MindSpore."""
+"""Tensors of NumPy, torch, MLX and MindSpore, read as NumPy arrays and returned in kind."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 _CLASSES = {"torch": "Tensor", "mlx.core": "array", "mindspore": "Tensor"}
-"""Libraries by module, and what their arrays are. They are looked up, never imported."""
+"""The array class of each library, by module name. Libraries are looked up, never imported."""
 
 
 def library_of(tensor: Any) -> Any:
@@ -21,12 +21,12 @@ def library_of(tensor: Any) -> Any:
 
 
 def dtype_name(tensor: Any) -> str:
-    """The dtype in words without the library's name, such as "float16"; for what is no array its type."""
+    """The dtype's name without the library's, such as "float16"; for a non-array its type's name."""
     return str(getattr(tensor, "dtype", type(tensor).__name__)).rpartition(".")[2]
 
 
 def to_numpy(tensor: Any) -> np.ndarray:
-    """`tensor` on the host; bfloat16, which NumPy does not know, is widened to float32."""
+    """`tensor` on the host; bfloat16, which NumPy lacks, is widened to float32."""
     library = library_of(tensor)
     if library is not np:
         if dtype_name(tensor).lower() == "bfloat16":  # MindSpore's is called BFloat16
@@ -38,14 +38,14 @@ def to_numpy(tensor: Any) -> np.ndarray:
 
 
 def like(given: Any, values: np.ndarray, dtype: str) -> Any:
-    """`values` as an array of the library and on the device of `given`, in the dtype of that name.
+    """`values` as an array of `given`'s library, on its device, in the dtype named `dtype`.
 
-    bfloat16 in NumPy needs `given` to have that dtype, which then stands for it.
+    For bfloat16 in NumPy, `given` must itself be bfloat16: its dtype object is reused.
     """
     library = library_of(given)
     if library is np:
         return values.astype(given.dtype if dtype_name(given) == dtype else dtype)
     if library.__name__ == "torch":
         return library.from_numpy(values).to(given.device, getattr(library, dtype))
-    make = library.Tensor if library.__name__ == "mindspore" else library.array
-    return make(values).astype(getattr(library, dtype))
+    constructor = library.Tensor if library.__name__ == "mindspore" else library.array
+    return constructor(values).astype(getattr(library, dtype))

@@ -1,4 +1,4 @@
-"""KoboldAI and koboldcpp: requests to their interface, read into parameters.
+"""KoboldAI and koboldcpp: requests to their API, read into parameters.
 
 >>> params = from_request({"rep_pen": 1.1, "rep_pen_range": 1024, "rep_pen_slope": 0.7, "tfs": 0.95})
 >>> params.repetition_penalty, params.penalty_last_n, params.order, params.tfs_cut
@@ -15,19 +15,19 @@ from typing import Any
 from ..contract import ParameterError
 from ..params import SamplingParams
 from ..params.openai import TRANSPORT as OPENAI_TRANSPORT
-from ..params.openai import asked_logprobs, told, under_one_name
+from ..params.openai import canonical_keys, openai_logprobs, without_transport
 from ..params.orders import KOBOLDAI_IDS
 from ..registry import MAX_COUNT
 from ..tokenizer import Tokenizer
 from ._request_body import (
-    Field,
+    BodyField,
     from_gbnf,
-    logit_bias,
     read_fields,
+    read_logit_bias,
     refuse_unknown,
     refuse_unsupported,
+    stop_strings,
     switched_off,
-    texts,
 )
 
 TRANSPORT = OPENAI_TRANSPORT | frozenset(
@@ -35,7 +35,7 @@ TRANSPORT = OPENAI_TRANSPORT | frozenset(
     "disable_input_formatting disable_output_formatting frmtadsnsp quiet sampler_full_determinism memory "
     "images audio genkey adapter negative_prompt using_openai_tools replace_instruct_placeholders".split()
 )
-"""Keys that do not say how tokens are chosen."""
+"""Keys with no effect on the choice of tokens."""
 
 RENAMED = {
     "repeat_penalty": "rep_pen",
@@ -52,7 +52,7 @@ RENAMED = {
     "max_tokens": "max_length",
     "order": "sampler_order",
 }
-"""Second names of a key: koboldcpp's, and ours."""
+"""Aliases of keys: koboldcpp's names, and ours."""
 
 UNSUPPORTED = {
     "bypass_eos": (False,),
@@ -62,44 +62,44 @@ UNSUPPORTED = {
     "frmtrmblln": (False,),
     "frmtrmspch": (False,),
 }
-"""What these systems do and this library does not, with the values that switch it off."""
+"""Features of these systems that this library lacks, with the values that switch them off."""
 
 _ANY = math.inf
-FIELDS: Mapping[str, Field] = {
-    "temperature": Field("temperature", 1.0, (0, _ANY)),
-    "dynatemp_range": Field("dynatemp_range", 0.0, (0, _ANY)),
-    "dynatemp_exponent": Field("dynatemp_exponent", 1.0, (0, _ANY)),
-    "smoothing_factor": Field("smoothing_factor", 0.0, (0, _ANY)),
-    "smoothing_curve": Field("smoothing_curve", 1.0),
-    "top_k": Field("top_k", 0, (0, MAX_COUNT)),
-    "top_a": Field("top_a", 0.0, (0, _ANY)),
-    "top_p": Field("top_p", 1.0, (0, 1)),
-    "tfs": Field("tfs", 1.0, (0, 1)),
-    "typical": Field("typical_p", 1.0, (0, 1)),
-    "min_p": Field("min_p", 0.0, (0, 1)),
-    "nsigma": Field("top_n_sigma", 0.0, (0, _ANY)),
-    "xtc_probability": Field("xtc_probability", 0.0, (0, 1)),
-    "xtc_threshold": Field("xtc_threshold", 0.2, (0, 1)),
-    "rep_pen": Field("repetition_penalty", 1.0),
-    "rep_pen_range": Field("penalty_last_n", 0),
-    "rep_pen_slope": Field("repetition_penalty_slope", 0.0),
-    "presence_penalty": Field("presence_penalty", 0.0),
-    "dry_multiplier": Field("dry_multiplier", 0.0, (0, _ANY)),
-    "dry_base": Field("dry_base", 1.75),
-    "dry_allowed_length": Field("dry_allowed_length", 2),
-    "dry_penalty_last_n": Field("dry_penalty_last_n", 320),
-    "dry_sequence_breakers": Field("dry_sequence_breakers", ()),
-    "mirostat": Field("mirostat", 0),
-    "mirostat_tau": Field("mirostat_tau", 5.0),
-    "mirostat_eta": Field("mirostat_eta", 0.1),
-    "adaptive_target": Field("adaptive_target", -1.0, (-1, 1)),
-    "adaptive_decay": Field("adaptive_decay", 0.9, (0.01, 0.99)),
-    "ban_eos_token": Field("ignore_eos", False),
-    "sampler_seed": Field("seed", -1),
-    "n": Field("n", 1),
-    "max_length": Field("max_tokens"),
+FIELDS: Mapping[str, BodyField] = {
+    "temperature": BodyField("temperature", 1.0, (0, _ANY)),
+    "dynatemp_range": BodyField("dynatemp_range", 0.0, (0, _ANY)),
+    "dynatemp_exponent": BodyField("dynatemp_exponent", 1.0, (0, _ANY)),
+    "smoothing_factor": BodyField("smoothing_factor", 0.0, (0, _ANY)),
+    "smoothing_curve": BodyField("smoothing_curve", 1.0),
+    "top_k": BodyField("top_k", 0, (0, MAX_COUNT)),
+    "top_a": BodyField("top_a", 0.0, (0, _ANY)),
+    "top_p": BodyField("top_p", 1.0, (0, 1)),
+    "tfs": BodyField("tfs", 1.0, (0, 1)),
+    "typical": BodyField("typical_p", 1.0, (0, 1)),
+    "min_p": BodyField("min_p", 0.0, (0, 1)),
+    "nsigma": BodyField("top_n_sigma", 0.0, (0, _ANY)),
+    "xtc_probability": BodyField("xtc_probability", 0.0, (0, 1)),
+    "xtc_threshold": BodyField("xtc_threshold", 0.2, (0, 1)),
+    "rep_pen": BodyField("repetition_penalty", 1.0),
+    "rep_pen_range": BodyField("penalty_last_n", 0),
+    "rep_pen_slope": BodyField("repetition_penalty_slope", 0.0),
+    "presence_penalty": BodyField("presence_penalty", 0.0),
+    "dry_multiplier": BodyField("dry_multiplier", 0.0, (0, _ANY)),
+    "dry_base": BodyField("dry_base", 1.75),
+    "dry_allowed_length": BodyField("dry_allowed_length", 2),
+    "dry_penalty_last_n": BodyField("dry_penalty_last_n", 320),
+    "dry_sequence_breakers": BodyField("dry_sequence_breakers", ()),
+    "mirostat": BodyField("mirostat", 0),
+    "mirostat_tau": BodyField("mirostat_tau", 5.0),
+    "mirostat_eta": BodyField("mirostat_eta", 0.1),
+    "adaptive_target": BodyField("adaptive_target", -1.0, (-1, 1)),
+    "adaptive_decay": BodyField("adaptive_decay", 0.9, (0.01, 0.99)),
+    "ban_eos_token": BodyField("ignore_eos", False),
+    "sampler_seed": BodyField("seed", -1),
+    "n": BodyField("n", 1),
+    "max_length": BodyField("max_tokens"),
 }
-"""The parameters, with the values that change nothing, and limits."""
+"""The parameters, with their neutral values and limits."""
 
 KOBOLDCPP: Mapping[str, Any] = {
     "temperature": 0.75,
@@ -110,31 +110,31 @@ KOBOLDCPP: Mapping[str, Any] = {
     "sampler_order": (6, 0, 1, 3, 4, 2, 5),
     "trim_stop": True,
 }
-"""What koboldcpp takes where a request says nothing and that is not neutral."""
+"""koboldcpp's defaults that are not neutral."""
 
 SPECIAL = ("sampler_order", "stop_sequence", "trim_stop", "singleline", "use_default_badwordsids",
            "badwordsids", "banned_tokens", "custom_token_bans", "logit_bias", "grammar", "render_special",
            "logprobs", "top_logprobs")  # fmt: skip
-"""Keys that are more than a value with limits."""
+"""Keys that need more than a value with limits."""
 
 _STEPS = {
     **{i: (name,) for i, name in enumerate(KOBOLDAI_IDS)},
     2: ("top_p", "min_p"),
     5: ("temperature", "smoothing", "top_n_sigma"),
 }
-"""koboldcpp's steps by id; what it adds to KoboldAI's stands in one of them, but DRY first and XTC last."""
+"""koboldcpp's steps by id. Samplers it adds to KoboldAI's share a step, except DRY (first) and XTC (last)."""
 
 
 def from_request(
     body: Mapping[str, Any], tokenizer: Tokenizer | None = None, *, system: str = "koboldai"
 ) -> SamplingParams:
-    """The settings of a request to KoboldAI's interface (/api/v1/generate), which koboldcpp shares.
+    """The settings of a request to KoboldAI's API (/api/v1/generate), which koboldcpp shares.
 
     tokenizer  for use_default_badwordsids in KoboldAI, and for biases given as text.
-    system     "koboldai": its order and its cuts. It takes what a request leaves out from its settings page;
-               here that is neutral.
-               "koboldcpp": llama.cpp's cuts, DRY first and XTC last, and its own defaults (temperature 0.75,
-               top_k 100, top_p 0.92, a penalty window of 320 tokens, sampler_order 6 0 1 3 4 2 5).
+    system     "koboldai": its order and its cutoffs. KoboldAI fills omitted keys from its settings page; here
+               they are neutral.
+               "koboldcpp": llama.cpp's cutoffs, DRY first and XTC last, and its own defaults (temperature
+               0.75, top_k 100, top_p 0.92, a penalty window of 320 tokens, sampler_order 6 0 1 3 4 2 5).
 
         >>> from_request({"sampler_order": [0, 5, 1, 2, 3, 4], "temperature": 0.5}).order
         (0, 5, 1, 2, 3, 4)
@@ -142,36 +142,36 @@ def from_request(
         ('dry', 'penalties', 'temperature', 'smoothing', 'top_n_sigma', 'top_k', 'xtc')
 
     - rep_pen_range: 0 is the whole context in KoboldAI, one token in koboldcpp.
-    - rep_pen_slope: KoboldAI's curve. koboldcpp's two steps are not offered: only what is flat there.
-    - sampler_order: ids 0 to 6. KoboldAI takes all of them, or as its older versions all but 6, which then
-      comes first; koboldcpp runs those that are listed, so the others are off. Its first cut to a few
-      thousand tokens is not made.
-    - sampler_seed: 0 is a seed in KoboldAI, random in koboldcpp.
-    - stop_sequence: the text keeps it in KoboldAI, and with trim_stop=false.
+    - rep_pen_slope: KoboldAI's curve. koboldcpp's two steps are not supported, except slopes flat there.
+    - sampler_order: ids 0 to 6. KoboldAI takes all of them or, as its older versions did, all but 6, which
+      then comes first; koboldcpp runs the listed ones, so the others are off. koboldcpp's initial truncation
+      to a few thousand tokens is not performed.
+    - sampler_seed: 0 is a seed in KoboldAI, and means random in koboldcpp.
+    - stop_sequence: stays in the text in KoboldAI, and with trim_stop=false.
     - singleline: the text ends before a newline.
-    - use_default_badwordsids: no EOS, and in KoboldAI no token with a square bracket.
+    - use_default_badwordsids: bans EOS, and in KoboldAI every token with a square bracket.
     - banned_tokens, banned_strings: bad_words, so texts are banned as the tokenizer spells them; koboldcpp
-      also finds other spellings and goes back in the text.
-    - custom_token_bans: ids that are removed.
+      also finds other spellings and backtracks in the text.
+    - custom_token_bans: ids of removed tokens.
     - grammar: as in llama.cpp, or a JSON schema as text.
     - logprobs: a number, or true for five.
-    - bypass_eos, grammar_retain_state, guidance_scale and output formatting (frmt…) are not offered, and
-      refused unless off.
+    - bypass_eos, grammar_retain_state, guidance_scale and output formatting (frmt…) are not supported, and
+      are refused unless switched off.
 
     Parameters of ours that these systems lack pass under their own names. Raises `ParameterError` naming the
-    key, the value and what is allowed, and for unknown keys near matches.
+    key, the value and what is allowed; for unknown keys it names near matches.
     """
-    return SamplingParams(**parameters_of(body, tokenizer, system=system))
+    return SamplingParams(**_parameters(body, tokenizer, system=system))
 
 
-def parameters_of(
+def _parameters(
     body: Mapping[str, Any], tokenizer: Tokenizer | None = None, *, system: str = "koboldai"
 ) -> dict[str, Any]:
     """The keywords for `SamplingParams` in a request body, as `from_request` describes."""
     if system not in ("koboldai", "koboldcpp"):
         raise ParameterError(f"system={system!r} is not allowed: 'koboldai' or 'koboldcpp'")
     is_cpp = system == "koboldcpp"
-    rest = under_one_name(told(body, TRANSPORT), RENAMED)
+    rest = canonical_keys(without_transport(body, TRANSPORT), RENAMED)
     refuse_unsupported(rest, UNSUPPORTED)
     refuse_unknown(rest, {*FIELDS, *RENAMED, *SPECIAL})
     rest = {**(KOBOLDCPP if is_cpp else {}), **rest}
@@ -179,21 +179,21 @@ def parameters_of(
     parameters |= _stops(rest)
     parameters |= _bans(rest, tokenizer, is_cpp)
     parameters |= _grammar(rest.pop("grammar", ""))
-    parameters |= asked_logprobs(rest.pop("logprobs", None), rest.pop("top_logprobs", None), usual=5)
+    parameters |= openai_logprobs(rest.pop("logprobs", None), rest.pop("top_logprobs", None), default_count=5)
     if rest.pop("render_special", False):
         parameters["skip_special_tokens"] = False
     order = rest.pop("sampler_order", None)
-    _read_off_values(rest, is_cpp)
+    _translate_special_values(rest, is_cpp)
     parameters |= read_fields(FIELDS, rest)
     return parameters | (_koboldcpp_order(order, parameters) if is_cpp else _koboldai_order(order))
 
 
-def _read_off_values(rest: dict[str, Any], is_cpp: bool) -> None:
-    """Values that mean a default there, or no limit, and that limits of a number do not express."""
-    reach = FIELDS["rep_pen_range"].read("rep_pen_range", rest.get("rep_pen_range", 0))
-    rest["rep_pen_range"] = max(reach, 1) if is_cpp else reach or -1
+def _translate_special_values(rest: dict[str, Any], is_cpp: bool) -> None:
+    """Translate values that mean "default" or "no limit" in these systems, which `FIELDS` cannot express."""
+    window = FIELDS["rep_pen_range"].read("rep_pen_range", rest.get("rep_pen_range", 0))
+    rest["rep_pen_range"] = max(window, 1) if is_cpp else window or -1
     if is_cpp:
-        rest["rep_pen_slope"] = _flat(rest)
+        rest["rep_pen_slope"] = _flat_slope(rest)
         if rest.get("sampler_seed") in (0, 2**32 - 1):
             rest["sampler_seed"] = -1
     if isinstance(version := rest.get("mirostat"), int) and version not in (1, 2):
@@ -206,12 +206,12 @@ def _read_off_values(rest: dict[str, Any], is_cpp: bool) -> None:
         rest["adaptive_target"] = -1
 
 
-def _flat(rest: Mapping[str, Any]) -> float:
-    """0, our flat slope, where koboldcpp's is flat."""
-    slope = Field("repetition_penalty_slope", limits=(0, 1)).read("rep_pen_slope", rest["rep_pen_slope"])
+def _flat_slope(rest: Mapping[str, Any]) -> float:
+    """0, which is our flat slope, if koboldcpp's slope is flat; raises otherwise."""
+    slope = BodyField("repetition_penalty_slope", limits=(0, 1)).read("rep_pen_slope", rest["rep_pen_slope"])
     if 0 < slope < 1 and rest.get("rep_pen", 1) > 1:
         raise ParameterError(
-            f"rep_pen_slope={slope!r} is not offered as koboldcpp has it; it may be 1, or system 'koboldai'"
+            f"rep_pen_slope={slope!r} is not supported for koboldcpp; it may be 1, or use system 'koboldai'"
         )
     return 0.0
 
@@ -229,7 +229,7 @@ def _koboldai_order(order: Any) -> dict[str, Any]:
 
 
 def _koboldcpp_order(order: Any, parameters: Mapping[str, Any]) -> dict[str, Any]:
-    """koboldcpp's order, and the parameters of what does not stand in it."""
+    """koboldcpp's order, and the parameters that switch off samplers not in it."""
     ids = _ids("sampler_order", order)
     if len(set(ids)) < len(ids) or not set(ids) <= _STEPS.keys():
         raise ParameterError(f"sampler_order={order!r} is not allowed: ids 0 to 6, each at most once")
@@ -238,42 +238,42 @@ def _koboldcpp_order(order: Any, parameters: Mapping[str, Any]) -> dict[str, Any
     if parameters["mirostat"]:
         if parameters["smoothing_factor"]:
             raise ParameterError(
-                f"smoothing_factor={parameters['smoothing_factor']!r} is not allowed beside mirostat: 0"
+                f"smoothing_factor={parameters['smoothing_factor']!r} is not allowed with mirostat: 0"
             )
         return {"order": "llama.cpp", "dynatemp_range": 0.0}
     return {"order": ("dry", *names, "xtc"), **switched_off(off)}
 
 
-# --- keys that are no plain values ---------------------------------------------------------------
+# --- keys that are not plain values --------------------------------------------------------------
 
 
 def _stops(rest: dict[str, Any]) -> dict[str, Any]:
-    stops: dict[str, Any] = texts("stop_sequence", rest.pop("stop_sequence", ()))
+    stops: dict[str, Any] = stop_strings("stop_sequence", rest.pop("stop_sequence", ()))
     keep = not rest.pop("trim_stop", False)
     if not rest.pop("singleline", False):
         return {**stops, "include_stop_str_in_output": True} if stops and keep else stops
     if stops and keep:
-        raise ParameterError("singleline=True is not allowed beside stop_sequence without trim_stop=true")
+        raise ParameterError("singleline=True is not allowed with stop_sequence unless trim_stop=true")
     return {"stop": [*stops.get("stop", ()), "\n"]}
 
 
 def _bans(rest: dict[str, Any], tokenizer: Tokenizer | None, is_cpp: bool) -> dict[str, Any]:
-    """Everything that removes or biases single tokens."""
+    """The parameters that remove or bias single tokens."""
     bad_words = [*_list("badwordsids", rest), *_list("banned_tokens", rest), *_list("bad_words", rest)]
     if rest.pop("use_default_badwordsids", False):
         rest.setdefault("ban_eos_token", True)
-        bad_words += [] if is_cpp else _brackets(tokenizer)
-    biases = logit_bias(rest.pop("logit_bias", ()), tokenizer)
+        bad_words += [] if is_cpp else _bracket_tokens(tokenizer)
+    biases = read_logit_bias(rest.pop("logit_bias", ()), tokenizer)
     for entry in str(rest.pop("custom_token_bans", "")).split(","):
         if entry.strip():
             if not entry.strip().isdecimal():
-                raise ParameterError(f"custom_token_bans names {entry!r}: token ids with commas between")
+                raise ParameterError(f"custom_token_bans names {entry!r}: token ids separated by commas")
             biases.setdefault("logit_bias", {})[int(entry)] = -math.inf
     return {**biases, "bad_words": bad_words} if bad_words else biases
 
 
-def _brackets(tokenizer: Tokenizer | None) -> list[int]:
-    """The tokens that KoboldAI bans by default beside EOS."""
+def _bracket_tokens(tokenizer: Tokenizer | None) -> list[int]:
+    """The tokens that KoboldAI bans by default in addition to EOS."""
     if tokenizer is None:
         raise ParameterError(
             "use_default_badwordsids=True bans tokens with brackets, which needs a tokenizer"
@@ -282,7 +282,7 @@ def _brackets(tokenizer: Tokenizer | None) -> list[int]:
 
 
 def _grammar(value: Any) -> dict[str, Any]:
-    """A JSON schema as text, or what llama.cpp takes."""
+    """A JSON schema as text, or a grammar as in llama.cpp."""
     if isinstance(value, str) and value.lstrip().startswith("{"):
         return {"json_schema": json.dumps(_json("grammar", value))}
     return from_gbnf("grammar", value)
@@ -292,7 +292,7 @@ def _json(key: str, text: str) -> Any:
     try:
         return json.loads(text)
     except ValueError:
-        raise ParameterError(f"{key}={text!r} is not allowed: no JSON") from None
+        raise ParameterError(f"{key}={text!r} is not allowed: JSON") from None
 
 
 def _list(key: str, rest: dict[str, Any]) -> Sequence[Any]:

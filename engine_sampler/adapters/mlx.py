@@ -1,4 +1,4 @@
-"""MLX: `make_sampler` and `make_logits_processors`, to be used where mlx-lm's functions of these names are.
+"""MLX: `make_sampler` and `make_logits_processors`, for use in place of mlx-lm's functions of these names.
 
     from engine_sampler.adapters.mlx import make_logits_processors, make_sampler
     from mlx_lm import load, stream_generate
@@ -7,7 +7,7 @@
     stream_generate(model, tokenizer, prompt, sampler=make_sampler(temp=0.8, min_p=0.05, seed=7),
                     logits_processors=make_logits_processors(repetition_penalty=1.1))
 
-They take mlx arrays, NumPy arrays and torch tensors alike, and answer in kind:
+They take mlx arrays, NumPy arrays and torch tensors, and return the same kind:
 
 >>> import numpy as np
 >>> logprobs = np.log(np.array([[0.5, 0.3, 0.15, 0.05]], np.float32))
@@ -53,15 +53,15 @@ _TOKEN = Param("xtc_special_tokens", int, 0, low=0)
 
 
 class MlxSampler:
-    """A sampler as mlx-lm calls it: logprobs [B, V] in, tokens uint32 [B] out. Made by `make_sampler`.
+    """A sampler as mlx-lm calls it: logprobs [B, V] in, tokens uint32 [B] out. Built by `make_sampler`.
 
-    seed   64 bits, the one given or a random one. Row 0 draws from it, row i from its Philox child i,
-           so that rows of one call are independent.
-    calls  how many calls have been made: the position at which the next call draws. Setting it, to 0
-           for a new text, repeats the tokens. Speculative decoding samples all rows of a step in one
-           call.
+    seed   64 bits, given or random. Row 0 draws from it, row i from its Philox child i, so that rows of
+           one call are independent.
+    calls  the number of calls so far, which is the position at which the next call draws. Resetting it,
+           to 0 for a new text, repeats the tokens. Speculative decoding samples all rows of a step in
+           one call.
 
-    mlx-lm's global random state (`mx.random.seed`) plays no part.
+    mlx-lm's global random state (`mx.random.seed`) has no effect.
     """
 
     def __init__(self, stages: Sequence[Mapping[str, Any]], spared: Sequence[int], seed: int) -> None:
@@ -70,13 +70,13 @@ class MlxSampler:
         self._stages = stages
         self._spared = list(spared)
         self._rows: list[list[SamplingParams]] = []
-        """For each row the parameters of the stages, with the row's seed."""
+        """For each row, the parameters of the stages with the row's seed."""
 
     def __call__(self, logprobs: Any) -> Any:
         """Draw a token per row of `logprobs` [..., V], float32, float16 or bfloat16: uint32 [...].
 
-        Logits do as well. Raises ValueError for a row with NaN, +inf or nothing but -inf, and then
-        counts no call.
+        Logits work as well. Raises ValueError for a row with NaN, +inf or only -inf; `calls` then stays
+        unchanged.
         """
         array = to_numpy(logprobs)
         rows = array.reshape(-1, array.shape[-1])
@@ -119,18 +119,18 @@ def make_sampler(
 ) -> MlxSampler:
     """A sampler with mlx-lm's parameters; `seed` makes its draws repeatable.
 
-    temp 0 takes the best token and ignores everything else. Else top_p, min_p, xtc and top_k filter in
-    this order, all but the last before the logprobs are divided by temp.
+    temp 0 chooses the best token and ignores all other parameters. Otherwise top_p, min_p, xtc and top_k
+    filter in this order, all but the last before the logprobs are divided by temp.
 
-    top_p               share of the probability to keep; 0 and 1 are off.
-    min_p               least share of the best probability; `min_tokens_to_keep` tokens stay.
+    top_p               share of the probability mass to keep; 0 and 1 are off.
+    min_p               minimum share of the best probability; `min_tokens_to_keep` tokens stay.
     top_k               tokens to keep; 0 and -1 are off.
-    xtc_probability     how often the tokens with a probability of at least xtc_threshold go, but the
-                        last of them; `xtc_special_tokens` never go. A coin is tossed for each row,
-                        where mlx-lm tosses one for the batch.
+    xtc_probability     how often all tokens with a probability of at least xtc_threshold except the last
+                        of them are removed; `xtc_special_tokens` are never removed. Each row tosses a
+                        coin of its own; mlx-lm tosses one for the batch.
 
-    Equal logprobs are told apart by the token id: exactly the needed ones stay, the lowest ids first.
-    mlx-lm keeps all that equal the last token of top_p or of xtc, and leaves it open which ones top_k
+    Ties in logprobs are broken by token id: exactly as many as needed stay, the lowest ids first. mlx-lm
+    keeps all tokens that tie with the last token of top_p or of xtc, and does not specify which ones top_k
     keeps. Thresholds have the slack of the library's own samplers, 2^-20. Raises `ParameterError`.
     """
     given = {
@@ -144,7 +144,7 @@ def make_sampler(
 
 
 def _stages(given: Mapping[str, Any], spared: Sequence[int]) -> list[dict[str, Any]]:
-    """The chain in one piece, or in pieces where a rule holds for one filter only."""
+    """The chain as one stage, or as several stages if a setting applies to one filter only."""
     if given["temp"] == 0:
         return [{"temperature": 0.0}]
     keep = given["min_tokens_to_keep"]
@@ -156,15 +156,15 @@ def _stages(given: Mapping[str, Any], spared: Sequence[int]) -> list[dict[str, A
     if given["xtc_probability"]:
         filters.append({name: given[name] for name in ("xtc_probability", "xtc_threshold")})
     stages = [*filters, {"top_k": given["top_k"], "temperature": given["temp"]}]
-    in_pieces = keep > 1 or spared
-    return stages if in_pieces else [{name: value for stage in stages for name, value in stage.items()}]
+    in_stages = keep > 1 or spared
+    return stages if in_stages else [{name: value for stage in stages for name, value in stage.items()}]
 
 
 class MlxLogitsProcessor:
-    """A processor as mlx-lm calls it: (tokens, logits [B, V]) in, logits out. Made by
+    """A processor as mlx-lm calls it: (tokens, logits [B, V]) in, logits out. Built by
     `make_logits_processors`.
 
-    `params` is what it applies; `recent` picks the tokens that it looks at.
+    `params` are the parameters it applies; `recent` selects the tokens it considers.
     """
 
     def __init__(self, params: SamplingParams, recent: slice) -> None:
@@ -174,7 +174,7 @@ class MlxLogitsProcessor:
     def __call__(self, tokens: Any, logits: Any) -> Any:
         """New logits in the library and dtype of `logits` [B, V]; `tokens` [n] belong to every row.
 
-        What is given is never written to. A row with NaN or +inf comes back all NaN.
+        The inputs are never written to. A row with NaN or +inf is returned as all NaN.
         """
         history = to_numpy(tokens[self.recent]).astype(np.int64).tolist()
         rows = to_numpy(logits)
@@ -193,13 +193,13 @@ def make_logits_processors(
 ) -> list[MlxLogitsProcessor]:
     """Processors with mlx-lm's parameters, in its order: bias, repetition, presence, frequency.
 
-    logit_bias           {token id: what is added}; -inf removes the token.
+    logit_bias           {token id: added value}; -inf removes the token.
     repetition_penalty   above 0: logits above 0 of recent tokens are divided by it, others multiplied.
-    presence_penalty     taken off once from each recent token.
-    frequency_penalty    taken off for every time a token occurred, in one subtraction, where mlx-lm
-                         subtracts again and again.
-    *_context_size       how many of the last tokens, of prompt and output, are recent; 0 and None mean
-                         all of them, as 0 does in mlx-lm.
+    presence_penalty     subtracted once from each recent token.
+    frequency_penalty    subtracted for each occurrence of a token, in one subtraction; mlx-lm subtracts
+                         once per occurrence.
+    *_context_size       how many of the last tokens of prompt and output are recent; 0 and None mean all
+                         of them, as 0 does in mlx-lm.
 
     None and 0 are off. A removed token stays removed. Raises `ParameterError`.
     """

@@ -30,16 +30,16 @@ def parameters_of(body: Mapping[str, Any]) -> dict[str, Any]:
     `logit_bias` keys become ids, and the contents of `extra_args` (REST: `vllm_xargs`) join in. The
     order is "vllm" unless the body says otherwise. Raises `ParameterError` for forms it cannot read.
     """
-    rest = told(body, TRANSPORT)
+    rest = without_transport(body, TRANSPORT)
     parameters: dict[str, Any] = {"order": "vllm"}
     for key in ("extra_args", "vllm_xargs"):
-        parameters |= told(mapping(key, rest.pop(key, {})), TRANSPORT)
+        parameters |= without_transport(mapping(key, rest.pop(key, {})), TRANSPORT)
     parameters |= response_format(rest.pop("response_format", {"type": "text"}))
     parameters |= _structured_outputs(rest.pop("structured_outputs", {}))
-    parameters |= asked_logprobs(rest.pop("logprobs", None), rest.pop("top_logprobs", None), usual=0)
+    parameters |= openai_logprobs(rest.pop("logprobs", None), rest.pop("top_logprobs", None), default_count=0)
     if "logit_bias" in rest:
         rest["logit_bias"] = _logit_bias(rest["logit_bias"])
-    return parameters | under_one_name(rest, RENAMED)
+    return parameters | canonical_keys(rest, RENAMED)
 
 
 def response_format(value: Any) -> dict[str, Any]:
@@ -78,8 +78,8 @@ def _logit_bias(value: Any) -> dict[int, Any]:
         raise ParameterError(f"logit_bias={value!r} is not allowed: token ids with biases") from None
 
 
-def told(body: Mapping[str, Any], transport: Collection[str]) -> dict[str, Any]:
-    """What `body` says about the choice of tokens: None means the default, transport keys are left out."""
+def without_transport(body: Mapping[str, Any], transport: Collection[str]) -> dict[str, Any]:
+    """`body` without its transport keys and without keys that are None, which means the default."""
     return {key: value for key, value in body.items() if value is not None and key not in transport}
 
 
@@ -90,8 +90,8 @@ def mapping(key: str, value: Any) -> Mapping[str, Any]:
     return {k: v for k, v in value.items() if v is not None}
 
 
-def under_one_name(body: Mapping[str, Any], renamed: Mapping[str, str]) -> dict[str, Any]:
-    """`body` with every renamed key under its proper name; two names of one thing must agree."""
+def canonical_keys(body: Mapping[str, Any], renamed: Mapping[str, str]) -> dict[str, Any]:
+    """`body` with every alias in `renamed` replaced by its canonical name; aliases of one key must agree."""
     result: dict[str, Any] = {}
     first: dict[str, str] = {}
     for key, value in body.items():
@@ -103,10 +103,10 @@ def under_one_name(body: Mapping[str, Any], renamed: Mapping[str, str]) -> dict[
     return result
 
 
-def asked_logprobs(logprobs: Any, top_logprobs: Any, usual: int) -> dict[str, Any]:
-    """OpenAI's switch `logprobs`, with `top_logprobs` or as many as usual; or a number in its place."""
+def openai_logprobs(logprobs: Any, top_logprobs: Any, default_count: int) -> dict[str, Any]:
+    """OpenAI's switch `logprobs`, with `top_logprobs` or `default_count` as its number; or a plain number."""
     if logprobs is True:
-        return {"logprobs": usual if top_logprobs is None else top_logprobs}
+        return {"logprobs": default_count if top_logprobs is None else top_logprobs}
     if top_logprobs:
         raise ParameterError(f"top_logprobs={top_logprobs!r} is not allowed: logprobs must be true")
     return {} if logprobs is None or logprobs is False else {"logprobs": logprobs}

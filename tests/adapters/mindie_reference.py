@@ -5,7 +5,7 @@ import numpy as np
 
 def processed(
     logits,
-    everything,
+    all_ids,
     output,
     repetition=1.0,
     frequency=0.0,
@@ -16,7 +16,7 @@ def processed(
 ):
     """The probabilities of one row [vocab] after MindIE's chain."""
     row = np.array(logits, np.float64)
-    seen = sorted(set(everything))
+    seen = sorted(set(all_ids))
     row[seen] = np.where(row[seen] < 0, row[seen] * repetition, row[seen] / repetition)
     counts = np.bincount(np.array(output, int), minlength=len(row))
     row -= frequency * counts
@@ -26,17 +26,17 @@ def processed(
     order = order[: top_k or len(row)]
     shares = np.exp(row[order] - row[order[0]])
     shares /= shares.sum()
-    above = np.flatnonzero(shares.cumsum() > top_p)
-    kept = order[: above[0] + 1] if len(above) else order
+    exceeding = np.flatnonzero(shares.cumsum() > top_p)
+    kept = order[: exceeding[0] + 1] if len(exceeding) else order
     probabilities = np.zeros(len(row))
     probabilities[kept] = shares[: len(kept)] / shares[: len(kept)].sum()
     return probabilities
 
 
-def penalised(logits, everything, output, repetition=1.0, frequency=0.0, presence=0.0):
+def penalised(logits, all_ids, output, repetition=1.0, frequency=0.0, presence=0.0):
     """The logits of one row after the penalties."""
     row = np.array(logits, np.float64)
-    seen = sorted(set(everything))
+    seen = sorted(set(all_ids))
     row[seen] = np.where(row[seen] < 0, row[seen] * repetition, row[seen] / repetition)
     counts = np.bincount(np.array(output, int), minlength=len(row))
     return row - frequency * counts - presence * (counts > 0)

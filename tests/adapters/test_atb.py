@@ -1,4 +1,4 @@
-"""ATB's operator, in both modes, against plain float64 definitions and the C library's rand()."""
+"""ATB's operator in both modes, compared with plain float64 definitions and the C library's rand()."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ SINGLE, MULTINOMIAL, EXPONENTIAL, MULTINOMIAL_LOGPROBS, EXPONENTIAL_LOGPROBS = (
 )
 FOUR = (0.5, 0.3, 0.15, 0.05)
 SLACK = 3e-6
-"""How near to topp a float64 sum may come before the mode's slack of 2^-20 may decide."""
+"""The distance of a float64 sum to topp below which the mode's slack of 2^-20 may decide."""
 
 
 def probabilities(random: np.random.Generator, rows: int, vocab: int, spread: float = 2.0) -> np.ndarray:
@@ -44,7 +44,7 @@ def order(p: np.ndarray) -> np.ndarray:
 
 
 def nucleus(p: np.ndarray, k: int, topp: float) -> np.ndarray:
-    """The documented set in order: of the first k the fewest whose float64 sum reaches topp."""
+    """The documented set in order: the fewest of the first k tokens whose float64 sum reaches topp."""
     ids = order(p)[:k]
     sums = p[ids].astype(np.float64).cumsum()
     ids = ids[: int((sums < topp).sum()) + 1] if topp < 1 else ids
@@ -52,12 +52,12 @@ def nucleus(p: np.ndarray, k: int, topp: float) -> np.ndarray:
 
 
 def is_clear(p: np.ndarray, k: int, topp: float) -> bool:
-    """Whether no sum of the row lies so near to topp that the slack decides."""
+    """Whether no sum of the row is so near to topp that the slack decides."""
     return topp >= 1 or bool(np.abs(p[order(p)[:k]].astype(np.float64).cumsum() - topp).min() > SLACK)
 
 
 def bfloat16_values(p: np.ndarray) -> np.ndarray:
-    """`p` cut to bfloat16, as float32."""
+    """`p` truncated to bfloat16, as float32."""
     return (p.astype(np.float32).view(np.uint32) & 0xFFFF0000).view(np.float32)
 
 
@@ -105,7 +105,7 @@ def test_parameters_have_the_defaults_of_the_c_structure() -> None:
         ({"logProbsSize": -1}, "logProbsSize=-1 is not allowed"),
     ],
 )
-def test_bad_parameters_are_refused_and_leave_the_old_ones(changes: dict[str, Any], error: str) -> None:
+def test_bad_parameters_are_refused_and_the_old_ones_stay(changes: dict[str, Any], error: str) -> None:
     operator = TopkToppSampling(TopkToppSamplingParam(topk=7))
     with pytest.raises(ParameterError, match=error):
         operator.param = TopkToppSamplingParam(**changes)
@@ -126,7 +126,7 @@ def test_an_operator_keeps_the_parameters_it_was_given() -> None:
 
 
 @pytest.mark.parametrize("mode", ["documented", "observed"])
-def test_new_seeds_act_at_once(mode: str) -> None:
+def test_new_seeds_take_effect_at_once(mode: str) -> None:
     random = np.random.default_rng(0)
     probs, topp, topk = (
         probabilities(random, 8, 500, 0.1),
@@ -143,14 +143,14 @@ def test_new_seeds_act_at_once(mode: str) -> None:
 
 # --- tensors --------------------------------------------------------------------------------------
 
-GOOD = {
+VALID = {
     "probs": np.tile(np.float16(FOUR), (2, 1)),
     "topp": column([0.9, 0.9], np.float16),
     "topk": column([2, 2], np.int32),
     "exp": np.ones((2, 4), np.float16),
     "rand": column([0.5, 0.5], np.float32),
 }
-TAKES = {
+INPUTS = {
     SINGLE: ["probs", "topp"],
     MULTINOMIAL: ["probs", "topk", "topp"],
     EXPONENTIAL: ["probs", "topk", "topp", "exp"],
@@ -165,15 +165,15 @@ def operator_of(kind: Any, mode: str = "documented", **changes: Any) -> TopkTopp
 
 
 @pytest.mark.parametrize("mode", ["documented", "observed"])
-@pytest.mark.parametrize("kind", TAKES)
-def test_every_type_gives_its_outputs_in_their_shapes_and_dtypes(kind: Any, mode: str) -> None:
+@pytest.mark.parametrize("kind", INPUTS)
+def test_every_type_returns_its_outputs_in_their_shapes_and_dtypes(kind: Any, mode: str) -> None:
     operator = operator_of(kind, mode)
-    given = {name: GOOD[name] for name in TAKES[kind]}
+    given = {name: VALID[name] for name in INPUTS[kind]}
     results = operator(**given)
     shapes = [(r.shape, r.dtype) for r in results]
     logprobs = [((2, 3), np.float32)] if kind >= MULTINOMIAL_LOGPROBS else []
     assert shapes == [((2, 1), np.int32), ((2, 1), np.float16), *logprobs]
-    np.testing.assert_array_equal(results[1], np.take_along_axis(GOOD["probs"], results[0].astype(int), 1))
+    np.testing.assert_array_equal(results[1], np.take_along_axis(VALID["probs"], results[0].astype(int), 1))
     for one, other in zip(results, operator.forward(list(given.values())), strict=True):
         np.testing.assert_array_equal(one, other)
 
@@ -181,20 +181,20 @@ def test_every_type_gives_its_outputs_in_their_shapes_and_dtypes(kind: Any, mode
 @pytest.mark.parametrize(
     ("kind", "changes", "error"),
     [
-        (SINGLE, {"topk": GOOD["topk"]}, "takes probs, topp; given are probs, topk, topp"),
+        (SINGLE, {"topk": VALID["topk"]}, "takes probs, topp; given are probs, topk, topp"),
         (EXPONENTIAL, {"exp": None}, "takes probs, topk, topp, exp; given are probs, topk, topp"),
-        (SINGLE, {"probs": GOOD["probs"].astype(np.float32)}, "probs has dtype float32; allowed is float"),
+        (SINGLE, {"probs": VALID["probs"].astype(np.float32)}, "probs has dtype float32; allowed is float"),
         (SINGLE, {"probs": FOUR}, "probs has dtype tuple"),
-        (SINGLE, {"probs": GOOD["probs"][None]}, r"probs has shape \(1, 2, 4\)"),
+        (SINGLE, {"probs": VALID["probs"][None]}, r"probs has shape \(1, 2, 4\)"),
         (SINGLE, {"probs": np.tile(np.float16(FOUR), (513, 1))}, r"shape \(513, 4\); allowed is \[1 to 512"),
         (SINGLE, {"probs": np.zeros((0, 4), np.float16)}, r"shape \(0, 4\)"),
         (SINGLE, {"probs": np.float16([FOUR, [0, 0, 0, 0]])}, "row 1 of probs is all 0"),
         (SINGLE, {"probs": np.float16([FOUR, [0, np.nan, 0, 1]])}, "row 1 of probs has nan"),
         (SINGLE, {"probs": np.float16([[0, 2, 0, 1], FOUR])}, r"row 0 of probs has 2\.0; allowed"),
         (SINGLE, {"probs": np.float16([[0, -0.5, 0, 1], FOUR])}, r"row 0 of probs has -0\.5"),
-        (SINGLE, {"topp": GOOD["topp"].astype(np.float32)}, "topp has dtype float32; allowed is float16"),
-        (SINGLE, {"topp": GOOD["topp"][:, 0]}, r"topp has shape \(2,\); allowed is \(2, 1\)"),
-        (MULTINOMIAL, {"topp": GOOD["topp"][:1]}, r"topp has shape \(1, 1\); allowed is \(2, 1\)"),
+        (SINGLE, {"topp": VALID["topp"].astype(np.float32)}, "topp has dtype float32; allowed is float16"),
+        (SINGLE, {"topp": VALID["topp"][:, 0]}, r"topp has shape \(2,\); allowed is \(2, 1\)"),
+        (MULTINOMIAL, {"topp": VALID["topp"][:1]}, r"topp has shape \(1, 1\); allowed is \(2, 1\)"),
         (SINGLE, {"topp": column([0.5, 1.5], np.float16)}, r"topp has 1\.5; allowed are numbers from 0 to 1"),
         (SINGLE, {"topp": column([0.5, np.nan], np.float16)}, "topp has nan"),
         (MULTINOMIAL, {"topk": column([2, 5], np.int32)}, "topk has 5; allowed are numbers from 1 to 4"),
@@ -211,26 +211,26 @@ def test_every_type_gives_its_outputs_in_their_shapes_and_dtypes(kind: Any, mode
     ],
 )  # fmt: skip
 def test_bad_tensors_are_refused(kind: Any, changes: dict[str, Any], error: str) -> None:
-    given = {name: GOOD[name] for name in TAKES[kind]} | changes
+    given = {name: VALID[name] for name in INPUTS[kind]} | changes
     with pytest.raises((TypeError, ValueError), match=error):
         operator_of(kind)(**given)
 
 
 def test_parameters_that_do_not_fit_the_tensors_are_refused() -> None:
-    given = {name: GOOD[name] for name in ("probs", "topk", "topp")}
+    given = {name: VALID[name] for name in ("probs", "topk", "topp")}
     with pytest.raises(ParameterError, match="randSeeds has 3 seeds; allowed is one for each of 2 rows"):
         operator_of(MULTINOMIAL, randSeeds=[1, 2, 3])(**given)
     with pytest.raises(ParameterError, match="logProbsSize=5 is not allowed: at most the 4 tokens"):
-        operator_of(MULTINOMIAL_LOGPROBS, logProbsSize=5)(**given, rand=GOOD["rand"])
+        operator_of(MULTINOMIAL_LOGPROBS, logProbsSize=5)(**given, rand=VALID["rand"])
     for topk in (0, 5):
         with pytest.raises(ValueError, match=f"topk has {topk}; allowed are numbers from 1 to 4"):
-            operator_of(SINGLE, topk=topk)(GOOD["probs"], GOOD["topp"])
+            operator_of(SINGLE, topk=topk)(VALID["probs"], VALID["topp"])
     with pytest.raises(ValueError, match="3 tensors are given; SINGLE_TOPK_SAMPLING takes probs, topp"):
-        operator_of(SINGLE).forward([GOOD["probs"]] * 3)
+        operator_of(SINGLE).forward([VALID["probs"]] * 3)
 
 
 def test_observed_topk_is_an_index_so_it_may_be_zero_but_not_the_vocabulary() -> None:
-    given = {name: GOOD[name] for name in ("probs", "topp")}
+    given = {name: VALID[name] for name in ("probs", "topp")}
     tokens = operator_of(MULTINOMIAL, "observed")(**given, topk=column([0, 0], np.int32))[0]
     assert tokens.tolist() == [[0], [0]]
     with pytest.raises(ValueError, match="topk has 4; allowed are numbers from 0 to 3"):
@@ -239,25 +239,25 @@ def test_observed_topk_is_an_index_so_it_may_be_zero_but_not_the_vocabulary() ->
 
 
 @pytest.mark.parametrize("mode", ["documented", "observed"])
-def test_one_topp_may_stand_for_all_rows_and_topk_may_be_float16(mode: str) -> None:
+def test_one_topp_may_apply_to_all_rows_and_topk_may_be_float16(mode: str) -> None:
     single = operator_of(SINGLE, mode)
     for one, other in zip(
-        single(GOOD["probs"], GOOD["topp"]), single(GOOD["probs"], GOOD["topp"][:1]), strict=True
+        single(VALID["probs"], VALID["topp"]), single(VALID["probs"], VALID["topp"][:1]), strict=True
     ):
         np.testing.assert_array_equal(one, other)
-    seeded, given = operator_of(MULTINOMIAL, mode), (GOOD["probs"], GOOD["topp"])
+    seeded, given = operator_of(MULTINOMIAL, mode), (VALID["probs"], VALID["topp"])
     np.testing.assert_array_equal(
-        seeded(*given, GOOD["topk"])[0], seeded(*given, GOOD["topk"].astype(np.float16))[0]
+        seeded(*given, VALID["topk"])[0], seeded(*given, VALID["topk"].astype(np.float16))[0]
     )
 
 
 @pytest.mark.parametrize("mode", ["documented", "observed"])
 @pytest.mark.parametrize("dtype", ["float16", "bfloat16"])
-@pytest.mark.parametrize("kind", TAKES)
+@pytest.mark.parametrize("kind", INPUTS)
 def test_torch_tensors_come_back_as_torch_tensors(kind: Any, dtype: str, mode: str) -> None:
     torch = pytest.importorskip("torch")
     half = getattr(torch, dtype)
-    given = {name: torch.tensor(GOOD[name]) for name in TAKES[kind]}
+    given = {name: torch.tensor(VALID[name]) for name in INPUTS[kind]}
     given |= {name: given[name].to(half) for name in ("probs", "topp", "exp") if name in given}
     tokens, chosen, *logprobs = operator_of(kind, mode)(**given)
     assert (tokens.dtype, chosen.dtype) == (torch.int32, half)
@@ -265,7 +265,7 @@ def test_torch_tensors_come_back_as_torch_tensors(kind: Any, dtype: str, mode: s
     assert torch.equal(chosen, given["probs"].gather(1, tokens.long()))
 
 
-def test_rows_may_lie_anywhere_in_memory_and_are_not_written_to() -> None:
+def test_rows_may_be_strided_and_are_not_written_to() -> None:
     random = np.random.default_rng(4)
     wide = probabilities(random, 16, 80)
     wide.flags.writeable = False
@@ -293,7 +293,9 @@ def by_one_seed(probs: np.ndarray, topk: np.ndarray, topp: np.ndarray, random: n
     return TopkToppSampling(param)(probs, topp)
 
 
-def by_number(probs: np.ndarray, topk: np.ndarray, topp: np.ndarray, random: np.random.Generator) -> Any:
+def by_given_number(
+    probs: np.ndarray, topk: np.ndarray, topp: np.ndarray, random: np.random.Generator
+) -> Any:
     rand = random.random((len(probs), 1), np.float32)
     return TopkToppSampling(TopkToppSamplingParam(MULTINOMIAL_LOGPROBS))(probs, topp, topk, rand=rand)
 
@@ -303,7 +305,7 @@ def by_race(probs: np.ndarray, topk: np.ndarray, topp: np.ndarray, random: np.ra
     return TopkToppSampling(TopkToppSamplingParam(EXPONENTIAL))(probs, topp, topk, exp=exp)
 
 
-@pytest.mark.parametrize("draw", [by_seed, by_one_seed, by_number, by_race])
+@pytest.mark.parametrize("draw", [by_seed, by_one_seed, by_given_number, by_race])
 @pytest.mark.parametrize(
     ("p", "k", "topp"),
     [
@@ -330,23 +332,23 @@ def test_a_sum_that_equals_topp_is_enough_and_ties_go_to_the_lower_id(topp: floa
     kept = nucleus(probs[0], 5, float(np.float16(topp)))
     operator = TopkToppSampling(TopkToppSamplingParam(MULTINOMIAL_LOGPROBS, logProbsSize=5))
     given = (column([topp], np.float16), column([5], np.int32))
-    spots = (np.arange(16) + 0.5) / 16
-    tokens = {int(operator(probs, *given, rand=column([u], np.float32))[0][0, 0]) for u in spots}
+    points = (np.arange(16) + 0.5) / 16
+    tokens = {int(operator(probs, *given, rand=column([u], np.float32))[0][0, 0]) for u in points}
     assert tokens == set(kept.tolist())
     logprobs = operator(probs, *given, rand=column([0], np.float32))[2][0]
     assert (logprobs > REMOVED).sum() == len(kept)
 
 
-def test_a_given_number_is_a_place_in_the_sorted_cumulative_distribution() -> None:
+def test_a_given_number_is_a_point_in_the_sorted_cumulative_distribution() -> None:
     probs = np.float16([[0.125, 0.5, 0.25, 0.125]])
     operator = TopkToppSampling(TopkToppSamplingParam(MULTINOMIAL_LOGPROBS))
-    spots = {0: 1, 0.49: 1, 0.5: 2, 0.74: 2, 0.75: 0, 0.87: 0, 0.875: 3, 1: 3}
-    for u, token in spots.items():
+    points = {0: 1, 0.49: 1, 0.5: 2, 0.74: 2, 0.75: 0, 0.87: 0, 0.875: 3, 1: 3}
+    for u, token in points.items():
         given = column([1.0], np.float16), column([4], np.int32)
         assert operator(probs, *given, rand=column([u], np.float32))[0].tolist() == [[token]]
 
 
-def test_exponential_noise_belongs_to_the_token_id() -> None:
+def test_exponential_noise_is_indexed_by_token_id() -> None:
     probs, exp = np.float16([[0.125, 0.5, 0.375]]), np.float16([[0.0625, 4, 1]])
     operator = TopkToppSampling(TopkToppSamplingParam(EXPONENTIAL))
     given = column([1.0], np.float16)
@@ -383,7 +385,7 @@ def test_a_row_with_its_own_seed_draws_the_same_in_any_batch() -> None:
     assert tokens(list(range(11, -1, -1))) == together[::-1]
 
 
-def test_topp_counts_in_the_probabilities_as_they_are_given() -> None:
+def test_topp_refers_to_the_probabilities_as_given() -> None:
     short = np.float16([[0.25, 0.125, 0.0625, 0.0625]])  # they add up to one half
     operator = TopkToppSampling(TopkToppSamplingParam(EXPONENTIAL_LOGPROBS, logProbsSize=4))
     for topp, count in ((0.25, 1), (0.3, 2), (0.5, 4), (0.9, 4)):
@@ -396,12 +398,12 @@ def test_topp_counts_in_the_probabilities_as_they_are_given() -> None:
 
 def libc() -> Any:
     if platform.libc_ver()[0] != "glibc":
-        pytest.skip("rand() of glibc is not here")
+        pytest.skip("rand() of glibc is not available")
     return ctypes.CDLL(None)
 
 
 @pytest.mark.parametrize("seed", [0, 1, 2, 12345, 127773, 2**31 - 1, 2**31, 2**31 + 5, 2**32 - 1])
-def test_rand_gives_the_numbers_of_glibc(seed: int) -> None:
+def test_rand_returns_the_numbers_of_glibc(seed: int) -> None:
     library = libc()
     library.srand(ctypes.c_uint(seed))
     assert list(islice(glibc_rand(seed), 400)) == [library.rand() for _ in range(400)]
@@ -415,7 +417,7 @@ def test_the_first_number_after_the_seeds_0_and_1_is_the_known_one() -> None:
 def observed_reference(
     p: np.ndarray, k: int, topp: float, u: float | None, exp: np.ndarray | None, exactly_k: bool
 ) -> int:
-    """The token, step by step over the whole zero-filled row, in scalars of float16."""
+    """The token, computed step by step over the whole zero-filled row with float16 scalars."""
     ids = order(p)
     values = p[ids].copy()
     if exactly_k:
@@ -438,7 +440,7 @@ def observed_reference(
 
 
 @pytest.mark.parametrize("vocab", [1, 2, 7, 300])
-def test_observed_tokens_are_those_of_the_scalar_model(vocab: int) -> None:
+def test_observed_tokens_match_the_scalar_model(vocab: int) -> None:
     random, rows = np.random.default_rng(vocab), 24
     probs = probabilities(random, rows, vocab)
     probs[::3] = np.round(probs[::3].astype(np.float32) * 64) / 64 + np.float16(1 / 512)  # ties
@@ -454,7 +456,7 @@ def test_observed_tokens_are_those_of_the_scalar_model(vocab: int) -> None:
         MULTINOMIAL: [next(glibc_rand(seed)) / RAND_MAX for seed in seeds],
         MULTINOMIAL_LOGPROBS: rand[:, 0].tolist(),
     }
-    for kind, names in TAKES.items():
+    for kind, names in INPUTS.items():
         param = TopkToppSamplingParam(kind, seeds, seeds[0], topk=(vocab + 1) // 2)
         all_given = {"probs": probs, "topk": topk, "topp": topp, "exp": exp, "rand": rand}
         tokens = TopkToppSampling(param, "observed")(**{name: all_given[name] for name in names})[0]
@@ -464,7 +466,7 @@ def test_observed_tokens_are_those_of_the_scalar_model(vocab: int) -> None:
             assert token == observed_reference(probs[i], k, float(topp[i, 0]), u, exp[i], kind == SINGLE)
 
 
-def test_observed_draws_are_those_of_the_known_examples() -> None:
+def test_observed_draws_match_the_known_examples() -> None:
     rows = 128
     probs = np.tile(np.float16(FOUR), (rows, 1))
 
@@ -495,7 +497,7 @@ def test_observed_seeds_0_and_1_draw_alike() -> None:
 
 
 def test_observed_multinomial_draws_follow_the_head_below_topp() -> None:
-    """rand() is no strong generator, but good enough for this many numbers of one stream."""
+    """rand() is not a strong generator, but good enough for this many numbers of one stream."""
     probs, topp = np.tile(np.float16(FOUR), (512, 1)), column([0.96] * 512, np.float16)
     operator = TopkToppSampling(TopkToppSamplingParam(topk=4, randSeed=5), "observed")
     p = probs[0, :3].astype(np.float64)
@@ -545,7 +547,7 @@ WIDE = [
 
 
 def check_documented(kind: Any, probs: np.ndarray, k: int, topp: float, size: int = 0) -> None:
-    """Every token lies in the reference's set, the race's winner is the reference's, logprobs too."""
+    """Every token is in the reference's set; the race's winner and logprobs equal the reference's."""
     probs = np.stack([p for p in probs if is_clear(p, k, float(np.float16(topp)))])
     rows, random = len(probs), np.random.default_rng(k)
     exp = np.maximum(random.exponential(size=probs.shape), 1e-3).astype(np.float16)
@@ -555,12 +557,12 @@ def check_documented(kind: Any, probs: np.ndarray, k: int, topp: float, size: in
         "exp": exp, "rand": rand,
     }  # fmt: skip
     param = TopkToppSamplingParam(kind, range(rows), 3, k, size)
-    tokens, chosen, *logprobs = TopkToppSampling(param)(**{name: given[name] for name in TAKES[kind]})
+    tokens, chosen, *logprobs = TopkToppSampling(param)(**{name: given[name] for name in INPUTS[kind]})
     np.testing.assert_array_equal(chosen, np.take_along_axis(probs, tokens.astype(np.int64), 1))
     for i in range(rows):
         kept = np.sort(nucleus(probs[i], k, float(np.float16(topp))))
         assert tokens[i, 0] in kept
-        if "exp" in TAKES[kind]:
+        if "exp" in INPUTS[kind]:
             ratios = probs[i, kept].astype(np.float64) / exp[i, kept].astype(np.float64)
             assert tokens[i, 0] == kept[ratios.argmax()]
         if logprobs:
@@ -571,22 +573,20 @@ def check_documented(kind: Any, probs: np.ndarray, k: int, topp: float, size: in
 
 
 @pytest.mark.parametrize(("kind", "rows", "vocab", "k"), EXAMPLES)
-def test_the_vendors_examples_hold_against_a_plain_reference(
-    kind: Any, rows: int, vocab: int, k: int
-) -> None:
+def test_the_vendors_examples_agree_with_a_plain_reference(kind: Any, rows: int, vocab: int, k: int) -> None:
     topp = 0.2 if k == 1 else 0.9
     probs = probabilities(np.random.default_rng(vocab + k), rows, vocab)
     check_documented(kind, probs, k, topp, {64: 500, 1: 512}[rows] if kind >= MULTINOMIAL_LOGPROBS else 0)
 
 
 @pytest.mark.parametrize(("kind", "vocab"), WIDE)
-def test_wide_vocabularies_hold_against_a_plain_reference(kind: Any, vocab: int) -> None:
+def test_wide_vocabularies_agree_with_a_plain_reference(kind: Any, vocab: int) -> None:
     probs = probabilities(np.random.default_rng(vocab), ROUNDS, vocab, 3.0)
     check_documented(kind, probs, 1000, 0.5)
 
 
 @pytest.mark.parametrize("vocab", [512, 32_000, 128_000])
-def test_bfloat16_rows_hold_against_a_plain_reference(vocab: int) -> None:
+def test_bfloat16_rows_agree_with_a_plain_reference(vocab: int) -> None:
     torch = pytest.importorskip("torch")
     random = np.random.default_rng(vocab)
     probs = bfloat16_values(probabilities(random, 6, vocab, 3.0))

@@ -1,4 +1,4 @@
-"""Requests to KoboldAI's interface, read into parameters, and what they do to a row."""
+"""Requests to KoboldAI's API, read into parameters, and their effect on a row."""
 
 from __future__ import annotations
 
@@ -89,18 +89,20 @@ def cpp(**body: Any) -> SamplingParams:
     return from_request(body, system="koboldcpp")
 
 
-def row_after(body: dict[str, Any], logits: Any, prompt: list[int] | None = None, **how: Any) -> np.ndarray:
-    """What a request leaves of a row."""
+def row_after(
+    body: dict[str, Any], logits: Any, prompt: list[int] | None = None, **kwargs: Any
+) -> np.ndarray:
+    """A row after the chain of a request."""
     row = np.array([logits], np.float32)
-    return process_logits(row, from_request(body, **how), prompt_token_ids=[prompt or []])[0]
+    return process_logits(row, from_request(body, **kwargs), prompt_token_ids=[prompt or []])[0]
 
 
 def cases(kind: str) -> list[dict[str, Any]]:
-    every = json.loads(shared_data("kobold_cases.json").read_text())["cases"]
-    return [case for case in every if case["kind"] == kind]
+    all_cases = json.loads(shared_data("kobold_cases.json").read_text())["cases"]
+    return [case for case in all_cases if case["kind"] == kind]
 
 
-# --- the cases worked out with KoboldAI's and koboldcpp's rules ----------------------------------
+# --- cases computed with KoboldAI's and koboldcpp's rules -----------------------------------------
 
 
 @pytest.mark.parametrize(
@@ -116,33 +118,33 @@ def cases(kind: str) -> list[dict[str, Any]]:
 def test_a_request_keeps_the_tokens_that_its_system_keeps(
     kind: str, key: str, system: str, expected: str, count: int
 ) -> None:
-    listed = cases(kind)
-    assert len(listed) == count
-    for case in listed:
+    selected = cases(kind)
+    assert len(selected) == count
+    for case in selected:
         body = {key: case[kind], "top_k": 0, "top_p": 1, "temperature": 1}
         assert kept(row_after(body, case["logits"], system=system)) == set(case[expected])
 
 
-def test_repetition_penalties_are_koboldais() -> None:
-    listed = cases("rep_pen")
-    assert len(listed) == 32
-    for case in listed:
+def test_repetition_penalties_match_koboldais() -> None:
+    selected = cases("rep_pen")
+    assert len(selected) == 32
+    for case in selected:
         body = {key: case[key] for key in ("rep_pen", "rep_pen_range", "rep_pen_slope")}
         result = row_after(body, case["logits"], case["token_ids"])
         np.testing.assert_allclose(result, case["expect"], rtol=1e-5)
 
 
-def test_slopes_are_koboldais() -> None:
-    listed = cases("rep_pen_slope_curve")
-    assert len(listed) == 6
-    for case in listed:
+def test_slopes_match_koboldais() -> None:
+    selected = cases("rep_pen_slope_curve")
+    assert len(selected) == 6
+    for case in selected:
         body = {key: case[key] for key in ("rep_pen", "rep_pen_range", "rep_pen_slope")}
-        reach = case["rep_pen_range"]
-        result = row_after(body, -np.ones(reach), list(range(reach)))
+        window = case["rep_pen_range"]
+        result = row_after(body, -np.ones(window), list(range(window)))
         np.testing.assert_allclose(-result, case["penalty_oldest_to_newest"], rtol=1e-5)
 
 
-def test_top_p_drops_the_token_that_crosses_in_koboldai_only() -> None:
+def test_top_p_drops_the_token_that_crosses_the_threshold_in_koboldai_only() -> None:
     logits = [3.0, 2.0, 1.0, 0.0]
     assert kept(row_after({"top_p": 0.8}, logits)) == {0}
     assert kept(row_after({"top_p": 0.8, "temperature": 1}, logits, system="koboldcpp")) == {0, 1}
@@ -208,9 +210,9 @@ def test_an_empty_request_has_koboldcpps_defaults() -> None:
 
 
 @pytest.mark.parametrize("system", ["koboldai", "koboldcpp"])
-def test_null_means_the_default_and_transport_is_left_out(system: str) -> None:
-    nothing = dict.fromkeys([*FIELDS, *RENAMED, *SPECIAL, *UNSUPPORTED])
-    assert from_request(nothing, system=system) == from_request({}, system=system)
+def test_null_means_the_default_and_transport_keys_are_left_out(system: str) -> None:
+    nulls = dict.fromkeys([*FIELDS, *RENAMED, *SPECIAL, *UNSUPPORTED])
+    assert from_request(nulls, system=system) == from_request({}, system=system)
     assert from_request(dict.fromkeys(TRANSPORT, "x"), system=system) == from_request({}, system=system)
     assert not TRANSPORT & {*SamplingParams(), *FIELDS, *RENAMED, *SPECIAL, *UNSUPPORTED}
 
@@ -316,33 +318,33 @@ def test_a_value_is_read_as_koboldcpp_reads_it(body: dict[str, Any], expected: d
         (
             {"rep_pen": 1.1, "rep_pen_slope": 0.7},
             "koboldcpp",
-            "rep_pen_slope=0.7 is not offered as koboldcpp has",
+            "rep_pen_slope=0.7 is not supported for koboldcpp",
         ),
         (
             {"mirostat": 1, "smoothing_factor": 0.3},
             "koboldcpp",
-            "smoothing_factor=0.3 is not allowed beside mirostat",
+            "smoothing_factor=0.3 is not allowed with mirostat",
         ),
-        ({"bypass_eos": True}, "koboldcpp", "bypass_eos=True is not offered; it may be False or left out"),
-        ({"guidance_scale": 2}, "koboldcpp", "guidance_scale=2 is not offered"),
-        ({"frmttriminc": True}, "koboldai", "frmttriminc=True is not offered"),
+        ({"bypass_eos": True}, "koboldcpp", "bypass_eos=True is not supported; it may be False or left out"),
+        ({"guidance_scale": 2}, "koboldcpp", "guidance_scale=2 is not supported"),
+        ({"frmttriminc": True}, "koboldai", "frmttriminc=True is not supported"),
         (
             {"singleline": True, "stop_sequence": ["x"]},
             "koboldai",
-            "singleline=True is not allowed beside stop",
+            "singleline=True is not allowed with stop",
         ),
         ({"use_default_badwordsids": True}, "koboldai", "use_default_badwordsids=True .* needs a tokenizer"),
         ({"custom_token_bans": "a"}, "koboldcpp", "custom_token_bans names 'a'"),
-        ({"dry_sequence_breakers": "x"}, "koboldcpp", "dry_sequence_breakers='x' is not allowed: no JSON"),
+        ({"dry_sequence_breakers": "x"}, "koboldcpp", "dry_sequence_breakers='x' is not allowed: JSON"),
         ({"bad_words": "x"}, "koboldai", "bad_words='x' is not allowed: a list"),
         ({"mirostat": "x"}, "koboldcpp", "mirostat='x' is not allowed"),
         ({"order": "vllm"}, "koboldai", "sampler_order='vllm' is not allowed"),
         ({"banned_tokens": "x"}, "koboldcpp", "banned_tokens='x' is not allowed: a list"),
-        ({"grammar": "{"}, "koboldcpp", "grammar='{' is not allowed: no JSON"),
+        ({"grammar": "{"}, "koboldcpp", "grammar='{' is not allowed: JSON"),
         ({}, "kobold", "system='kobold' is not allowed: 'koboldai' or 'koboldcpp'"),
     ],
 )
-def test_what_cannot_be_read_is_refused_by_name(body: dict[str, Any], system: str, message: str) -> None:
+def test_unreadable_values_are_refused_by_name(body: dict[str, Any], system: str, message: str) -> None:
     with pytest.raises(ParameterError, match=message):
         from_request(body, system=system)
 
@@ -352,21 +354,21 @@ def test_what_cannot_be_read_is_refused_by_name(body: dict[str, Any], system: st
 ON = {"rep_pen": 1.2, "top_k": 20, "top_a": 0.1, "top_p": 0.9, "tfs": 0.9, "typical": 0.9, "temperature": 0.7}
 
 
-def test_the_ids_are_koboldais_order() -> None:
+def test_the_ids_give_koboldais_order() -> None:
     order = [6, 5, 4, 3, 2, 1, 0]
     assert build_chain(from_request({**ON, "sampler_order": order})).key == (
         "penalties", "temperature", "typical_p", "tfs", "top_p", "top_a", "top_k", "dist",
     )  # fmt: skip
 
 
-def test_six_ids_have_the_penalties_first_in_koboldai() -> None:
+def test_six_ids_put_the_penalties_first_in_koboldai() -> None:
     short, long = [5, 0, 1, 2, 3, 4], [6, 5, 0, 1, 2, 3, 4]
     by_short = build_chain(from_request({**ON, "sampler_order": short})).key
     assert by_short == build_chain(from_request({**ON, "sampler_order": long})).key
     assert by_short[0] == "penalties"
 
 
-def test_koboldcpp_runs_the_listed_ids_only() -> None:
+def test_koboldcpp_runs_only_the_listed_ids() -> None:
     params = cpp(**ON, sampler_order=[5, 2], min_p=0.1, smoothing_factor=0.3, nsigma=1, xtc_probability=1)
     assert build_chain(params).key == (
         "temperature",

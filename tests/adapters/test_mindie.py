@@ -1,4 +1,4 @@
-"""MindIE's `sample` interface: what goes in, what comes out, and what is refused."""
+"""MindIE's `sample` interface: inputs, outputs and refusals."""
 
 import doctest
 import inspect
@@ -32,12 +32,12 @@ def param(**fields):
 
 
 def draws(logits, settings, count=1000, **data):
-    """Tokens of `count` seeds for one row of logits."""
-    many = {name: np.repeat(np.array([value]), count) for name, value in settings.items()}
+    """Tokens and logprobs of `count` seeds for one row of logits."""
+    repeated = {name: np.repeat(np.array([value]), count) for name, value in settings.items()}
     tokens, logprobs = Sampler().sample(
         np.repeat(np.array([logits], np.float32), count, axis=0),
         SamplingData(**{name: np.repeat(np.array([ids]), count, axis=0) for name, ids in data.items()}),
-        SamplingParam(seed=np.arange(count), **many),
+        SamplingParam(seed=np.arange(count), **repeated),
     )
     return tokens, logprobs
 
@@ -76,7 +76,7 @@ def test_an_all_greedy_batch_scores_minus_9999_in_the_observed_mode():
 
 
 def varying(sampler, **settings):
-    """Which rows give more than one token over 60 seeds."""
+    """For each row, whether 60 seeds draw more than one token."""
     tokens = [
         sampler.sample(LOGITS / 4, None, param(**settings, seed=[seed] * 4))[0].tolist() for seed in range(60)
     ]
@@ -100,12 +100,12 @@ def test_in_the_observed_mode_nothing_samples_without_do_sample():
 
 
 @pytest.mark.parametrize("mode", ["documented", "observed"])
-def test_do_sample_decides_where_it_is_given_and_a_temperature_of_0_is_greedy_all_the_same(mode):
+def test_do_sample_takes_precedence_and_a_temperature_of_0_is_greedy_regardless(mode):
     settings = {"temperature": [1.0, 0.7, 0.0, 2.0], "do_sample": [True, False, True, True]}
     assert varying(Sampler(mode=mode), **settings) == [True, False, False, True]
 
 
-def test_a_greedy_row_beside_sampled_ones_scores_its_logit_after_penalties():
+def test_a_greedy_row_among_sampled_ones_scores_its_logit_after_penalties():
     history = padded([[1, 2, 2], [int(LOGITS[1].argmax()), 3, 3], [4], [5, 5]], VOCAB)
     output = padded([[2], [3, 3], [], [5]], VOCAB)
     settings = {
@@ -118,14 +118,14 @@ def test_a_greedy_row_beside_sampled_ones_scores_its_logit_after_penalties():
         SamplingData.from_numpy(history, output),
         param(**settings, do_sample=[True, False, False, True], seed=[1, 1, 1, 1]),
     )
-    for row, (everything, out) in {1: ([int(LOGITS[1].argmax()), 3], [3, 3]), 2: ([4], [])}.items():
-        expected = penalised(LOGITS[row], everything, out, 1.3, 0.5, 0.25)
+    for row, (all_ids, out) in {1: ([int(LOGITS[1].argmax()), 3], [3, 3]), 2: ([4], [])}.items():
+        expected = penalised(LOGITS[row], all_ids, out, 1.3, 0.5, 0.25)
         assert tokens[row] == expected.argmax()
         assert scores[row] == pytest.approx(expected.max(), rel=1e-5)
     assert (scores[[0, 3]] <= 0).all()
 
 
-def test_a_greedy_row_beside_sampled_ones_scores_0_in_the_observed_mode():
+def test_a_greedy_row_among_sampled_ones_scores_0_in_the_observed_mode():
     _, scores = Sampler(mode="observed").sample(LOGITS, None, param(do_sample=[True, False, False, True]))
     assert scores[1] == scores[2] == 0.0
 
@@ -147,15 +147,15 @@ def test_a_greedy_row_beside_sampled_ones_scores_0_in_the_observed_mode():
     ],
 )
 def test_sampled_rows_follow_the_reference_formula_and_score_its_logarithm(settings):
-    everything, output = [1, 2, 3, 3, 7, 7, 7, 8], [7, 7, 8]
-    tokens, logprobs = draws(LOGITS[0], settings, all_input_ids=everything, output_ids=output)
+    all_ids, output = [1, 2, 3, 3, 7, 7, 7, 8], [7, 7, 8]
+    tokens, logprobs = draws(LOGITS[0], settings, all_input_ids=all_ids, output_ids=output)
     names = {
         "repetition_penalty": "repetition",
         "frequency_penalty": "frequency",
         "presence_penalty": "presence",
     }
     expected = processed(
-        LOGITS[0], everything, output, **{names.get(name, name): value for name, value in settings.items()}
+        LOGITS[0], all_ids, output, **{names.get(name, name): value for name, value in settings.items()}
     )
     assert_drawn_from(expected, tokens)
     np.testing.assert_allclose(logprobs, np.log(expected[tokens]), atol=2e-5)
@@ -204,11 +204,11 @@ def test_a_faulty_row_gives_no_token_and_leaves_the_others_alone(caplog):
     sampler = Sampler()
     settings = param(temperature=[2.0] * 4, seed=[1, 2, 3, 4])
     tokens, scores = sampler.sample(broken, None, settings)
-    fine, fine_scores = Sampler().sample(LOGITS, None, settings)
+    expected, expected_scores = Sampler().sample(LOGITS, None, settings)
     assert tokens[1] == -1
     assert scores[1] == -9999.0
-    assert (tokens[[0, 2, 3]] == fine[[0, 2, 3]]).all()
-    assert (scores[[0, 2, 3]] == fine_scores[[0, 2, 3]]).all()
+    assert (tokens[[0, 2, 3]] == expected[[0, 2, 3]]).all()
+    assert (scores[[0, 2, 3]] == expected_scores[[0, 2, 3]]).all()
     assert sampler.errors[1]
     assert sampler.errors[0] is None
     assert "row 1" in caplog.text
@@ -217,11 +217,11 @@ def test_a_faulty_row_gives_no_token_and_leaves_the_others_alone(caplog):
 def test_float16_logits_and_other_layouts_are_read():
     half = LOGITS.astype(np.float16)
     expected, _ = Sampler().sample(half.astype(np.float32), None, param(temperature=[2.0] * 4, seed=[1] * 4))
-    got, _ = Sampler().sample(np.asfortranarray(half), None, param(temperature=[2.0] * 4, seed=[1] * 4))
-    assert got.tolist() == expected.tolist()
+    tokens, _ = Sampler().sample(np.asfortranarray(half), None, param(temperature=[2.0] * 4, seed=[1] * 4))
+    assert tokens.tolist() == expected.tolist()
 
 
-# --- what is refused -----------------------------------------------------------------------------
+# --- refusals ------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
@@ -247,7 +247,7 @@ def test_a_value_outside_its_range_is_refused_by_name(field, value):
         SamplingParam.from_numpy(**{field: np.array([1, value], np.uint64 if value == 2**63 else None)})
 
 
-def test_the_ends_of_the_ranges_are_allowed():
+def test_the_bounds_of_the_ranges_are_allowed():
     SamplingParam.from_numpy(
         repetition_penalty=np.array([1e-3]),
         frequency_penalty=np.array([-2.0]),
@@ -261,7 +261,7 @@ def test_the_ends_of_the_ranges_are_allowed():
 
 
 @pytest.mark.parametrize(
-    ("make", "error", "message"),
+    ("build", "error", "message"),
     [
         (lambda: SamplingParam(top_k=np.array([1.5])), UnsupportedTypeError, "top_k has dtype float64"),
         (lambda: SamplingParam(do_sample=np.array([1])), UnsupportedTypeError, "do_sample has dtype int64"),
@@ -288,9 +288,9 @@ def test_the_ends_of_the_ranges_are_allowed():
         (lambda: Sampler(backend="none"), ValueError, "backend='none'"),
     ],
 )
-def test_what_does_not_fit_is_refused_when_it_is_made(make, error, message):
+def test_invalid_inputs_are_refused_at_construction(build, error, message):
     with pytest.raises(error, match=message):
-        make()
+        build()
 
 
 @pytest.mark.parametrize(
@@ -312,7 +312,7 @@ def test_what_does_not_fit_is_refused_when_it_is_made(make, error, message):
         (None, {}, UnsupportedTypeError, "sampling_param of type dict"),
     ],
 )
-def test_what_does_not_fit_the_batch_is_refused(data, settings, error, message):
+def test_inputs_that_do_not_fit_the_batch_are_refused(data, settings, error, message):
     with pytest.raises(error, match=message):
         Sampler().sample(LOGITS, data, settings)
 
@@ -326,7 +326,7 @@ def test_wrong_logits_are_refused():
         Sampler().sample(np.ones((0, 3), np.float32))
 
 
-def test_the_errors_are_what_a_caller_of_either_side_expects():
+def test_errors_have_the_base_classes_that_callers_of_either_side_expect():
     for error in (InconsistencyError, OutOfBoundsError, UnsupportedTypeError):
         assert issubclass(error, ValidationError)
         assert issubclass(error, ParameterError)
@@ -386,18 +386,18 @@ def test_mindspore_tensors_come_back_as_mindspore_tensors():
 # --- cases of other systems' tests ---------------------------------------------------------------
 
 PEER_CASES = {"temperature": 2, "top_k": 3, "top_p": 2, "repetition_penalty": 4}
-"""The samplers that MindIE has, and how many cases there are for each."""
+"""The samplers that MindIE has, with the number of cases for each."""
 
 PEER_DIFFERS = {
-    "top_p_0.8": "two tokens reach 0.8 exactly and are kept there; MindIE keeps on until 0.8 is exceeded",
-    "top_k_ties_kept": "MindIE has no min_tokens_to_keep, and keeps exactly k of those that tie",
+    "top_p_0.8": "two tokens reach exactly 0.8 and stay there; MindIE keeps tokens until 0.8 is exceeded",
+    "top_k_ties_kept": "MindIE has no min_tokens_to_keep, and keeps exactly k of tied tokens",
     "top_k_min_tokens_to_keep": "MindIE has no min_tokens_to_keep",
     "top_p_0.9_min2": "MindIE has no min_tokens_to_keep",
     "repetition_penalty_prompt_ignored": "MindIE has no prompt_ignore_length: the prompt counts",
     "repetition_penalty_after_prompt": "MindIE has no prompt_ignore_length",
     "repetition_penalty_normalized": "MindIE has no penalty on normalised scores",
 }
-"""Cases that come out otherwise or cannot be asked for, and why."""
+"""Cases with a different result, or that cannot be expressed, and why."""
 
 
 def as_floats(rows):
@@ -405,7 +405,7 @@ def as_floats(rows):
 
 
 def agrees_with_peer(case):
-    """Whether every row's draws and logprobs are those of the softmax of the case's output."""
+    """Whether every row's draws and logprobs agree with the softmax of the case's output."""
     field, params = case["sampler"], dict(case["params"])
     value = params.pop("penalty" if field == "repetition_penalty" else field)
     if params:
@@ -423,7 +423,7 @@ def agrees_with_peer(case):
 
 
 @pytest.mark.parametrize("sampler", PEER_CASES)
-def test_peers_cases_come_out_alike_but_for_the_listed_ones(sampler):
+def test_peers_cases_agree_except_for_the_listed_ones(sampler):
     cases = json.loads(shared_data("logits_process_cases.json").read_text())["cases"]
     cases = [case for case in cases if case["sampler"] == sampler]
     assert len(cases) == PEER_CASES[sampler]

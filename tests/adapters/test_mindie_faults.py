@@ -1,6 +1,6 @@
-"""Faults known of MindIE's own sampler, each as a test that this one has it not.
+"""Known faults of MindIE's own sampler, each with a test that this one does not have it.
 
-One is elsewhere: that the first stop string in the list wins, not the first in the text, is a matter of
+One is tested elsewhere: that the first stop string in the list wins, not the first in the text, concerns
 stopping criteria.
 """
 
@@ -25,7 +25,7 @@ LOGITS = np.random.default_rng(3).normal(size=(6, VOCAB)).astype(np.float32)
 FLAT = np.zeros((6, VOCAB), np.float32)
 
 
-def test_top_k_of_greedy_rows_has_no_effect_be_it_odd_or_even():
+def test_top_k_of_greedy_rows_has_no_effect_whether_odd_or_even():
     top_k = np.array([1, 2, 3, 4, 5, 6])
     do_sample = np.array([False] * 5 + [True])
     tokens, _ = Sampler().sample(LOGITS, None, SamplingParam(top_k=top_k, do_sample=do_sample))
@@ -38,10 +38,10 @@ def test_top_k_of_greedy_rows_has_no_effect_be_it_odd_or_even():
         )
         for seed in range(120)
     }
-    assert drawn == set(range(6))  # the sampled row's own k holds
+    assert drawn == set(range(6))  # the sampled row's own k applies
 
 
-def test_a_temperature_of_0_divides_nothing_by_0():
+def test_a_temperature_of_0_causes_no_division_by_0():
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         metadata = SamplingMetadata.from_numpy(
@@ -54,14 +54,14 @@ def test_a_temperature_of_0_divides_nothing_by_0():
 
 
 @pytest.mark.parametrize("given", ["repetition_penalty", "frequency_penalty", "presence_penalty", None])
-def test_penalties_may_be_left_out_one_by_one(given):
+def test_each_penalty_may_be_omitted(given):
     param = SamplingParam(**({given: np.full(6, 1.5)} if given else {}))
     data = SamplingData(np.tile([1, 2, 3], (6, 1)), np.tile([3], (6, 1)))
     tokens, _ = Sampler().sample(LOGITS, data, param)
     assert (tokens >= 0).all()
 
 
-def test_every_token_gets_its_own_share_of_the_draw():
+def test_every_token_is_drawn_with_its_own_probability():
     count = 2000
     rows = np.repeat(LOGITS[:1], count, axis=0)
     tokens, _ = Sampler().sample(
@@ -79,20 +79,20 @@ def test_a_seed_gives_another_draw_at_every_step():
         for step in range(400)
     ]
     assert_drawn_from(np.full(VOCAB, 1 / VOCAB), np.array(steps)[:, 0])
-    assert all(len(set(step)) == 1 for step in steps)  # the same seed and position, the same token
+    assert all(len(set(step)) == 1 for step in steps)  # same seed and position, same token
 
 
-def test_a_seed_without_anything_that_tells_the_step_is_refused_at_a_decode_step():
+def test_a_seed_is_refused_at_a_decode_step_whose_position_is_unknown():
     param = SamplingParam(do_sample=np.full(6, True), seed=np.full(6, 5))
     with pytest.raises(InconsistencyError, match="every step would draw the same number"):
         Sampler().sample(FLAT, SamplingData(is_prefill=False), param)
 
 
-def test_seeds_differ_in_all_their_63_bits():
+def test_all_63_bits_of_a_seed_matter():
     flat = np.zeros((64, VOCAB), np.float32)
-    everywhere = np.full(64, True)
-    low = SamplingParam(do_sample=everywhere, seed=np.arange(64))
-    high = SamplingParam(do_sample=everywhere, seed=np.arange(64) + 2**31)
+    all_rows = np.full(64, True)
+    low = SamplingParam(do_sample=all_rows, seed=np.arange(64))
+    high = SamplingParam(do_sample=all_rows, seed=np.arange(64) + 2**31)
     assert Sampler().sample(flat, None, low)[0].tolist() != Sampler().sample(flat, None, high)[0].tolist()
 
 
@@ -121,7 +121,7 @@ def test_a_grammar_mask_that_allows_nothing_gives_no_token(caplog):
     assert "row 0" in caplog.text
 
 
-def test_settings_that_change_are_in_force_at_once():
+def test_changed_settings_take_effect_at_once():
     sampler = Sampler()
     metadata = SamplingMetadata.from_numpy([[1], [2]], temperature=np.full(2, 50.0), seeds=np.array([1, 2]))
     sampler.sample(FLAT[:2], metadata)
@@ -130,7 +130,7 @@ def test_settings_that_change_are_in_force_at_once():
     assert sampler.sample(LOGITS[:2], metadata).token_ids.tolist() == LOGITS[:2].argmax(axis=1).tolist()
 
 
-def test_the_fields_of_the_pair_cannot_go_stale():
+def test_the_fields_of_the_pair_cannot_change_after_construction():
     temperature = np.full(6, 50.0)
     param = SamplingParam(temperature=temperature)
     temperature[:] = 0
@@ -168,15 +168,15 @@ def test_no_input_is_written_to():
 
 
 def test_the_result_is_compared_with_the_formula_not_just_computed():
-    everything, output = [1, 2, 9, 9], [9, 9]
+    all_ids, output = [1, 2, 9, 9], [9, 9]
     count = 1000
     settings = {"repetition_penalty": 1.3, "frequency_penalty": 0.2, "presence_penalty": 0.1,
                 "temperature": 1.7, "top_k": 11, "top_p": 0.9}  # fmt: skip
     param = SamplingParam(
         **{name: np.full(count, value) for name, value in settings.items()}, seed=np.arange(count)
     )
-    data = SamplingData(np.tile(everything, (count, 1)), np.tile(output, (count, 1)))
+    data = SamplingData(np.tile(all_ids, (count, 1)), np.tile(output, (count, 1)))
     tokens, logprobs = Sampler().sample(np.repeat(LOGITS[1:2], count, axis=0), data, param)
-    golden = processed(LOGITS[1], everything, output, 1.3, 0.2, 0.1, 1.7, 11, 0.9)
+    golden = processed(LOGITS[1], all_ids, output, 1.3, 0.2, 0.1, 1.7, 11, 0.9)
     assert_drawn_from(golden, tokens)
     np.testing.assert_allclose(logprobs, np.log(golden[tokens]), atol=2e-5)

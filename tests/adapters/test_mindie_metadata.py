@@ -29,7 +29,7 @@ def metadata(**fields):
     return SamplingMetadata.from_numpy([[5], [6], [7]], **fields)
 
 
-def test_tokens_are_those_of_the_older_pair():
+def test_the_tokens_equal_those_of_the_older_pair():
     settings = {"temperature": np.array([2.0, 0.0, 3.0]), "top_k": np.array([0, 0, 9])}
     seeds = np.array([1, 2, 3])
     sampler, older = Sampler(), Sampler()
@@ -53,7 +53,7 @@ def test_arguments_have_mindies_names_and_order():
     ]  # fmt: skip
 
 
-def test_what_serves_beam_search_and_mindies_memory_has_no_effect():
+def test_arguments_for_beam_search_and_mindies_memory_have_no_effect():
     ignored = {"num_top_tokens": [5] * 3, "n": [1] * 3, "output_lengths": [1] * 3, "cache_ids": [0, 1, 2]}
     settings = {"do_sample": np.full(3, True), "seeds": np.arange(3), "use_beam_search": np.full(3, False)}
     plain = Sampler().sample(LOGITS, metadata(**settings))
@@ -78,19 +78,19 @@ def test_every_field_of_the_output_is_filled():
 
 
 def test_top_logprobs_of_a_greedy_row_are_those_of_the_penalised_logits():
-    wanted = np.array([0, 2, 5])
-    request = metadata(repetition_penalty=np.full(3, 1.5), top_logprobs=wanted)
+    requested = np.array([0, 2, 5])
+    request = metadata(repetition_penalty=np.full(3, 1.5), top_logprobs=requested)
     request.update_token_ids(np.tile([1, 2, 3], (3, 1)), None)
     output = Sampler().sample(LOGITS, request)
-    assert output.num_top_tokens.tolist() == wanted.tolist()
+    assert output.num_top_tokens.tolist() == requested.tolist()
     for row in (1, 2):
         logits = penalised(LOGITS[row], [1, 2, 3], [], 1.5)
         logprobs = logits - np.log(np.exp(logits).sum())
-        best = np.argsort(-logits)[: wanted[row]]
+        best = np.argsort(-logits)[: requested[row]]
         assert output.token_ids[row] == best[0]
         assert output.logprobs[row] == pytest.approx(logprobs.max(), abs=1e-5)
-        assert output.top_token_ids[row, : wanted[row]].tolist() == best.tolist()
-        assert output.top_logprobs[row, : wanted[row]] == pytest.approx(logprobs[best], abs=1e-5)
+        assert output.top_token_ids[row, : requested[row]].tolist() == best.tolist()
+        assert output.top_logprobs[row, : requested[row]] == pytest.approx(logprobs[best], abs=1e-5)
     assert (output.top_token_ids[1, 2:] == -1).all()
     assert (output.top_logprobs[1, 2:] == -9999).all()
     assert (output.top_token_ids[0] == -1).all()
@@ -135,7 +135,7 @@ def test_best_of_begins_siblings_under_the_reserved_ids():
     assert output.logprobs[[0, 1, 2, 4, 5]] == pytest.approx(-np.log(VOCAB), abs=1e-5)
 
 
-def test_siblings_go_on_by_themselves_with_seeds_of_their_own():
+def test_siblings_continue_independently_with_their_own_seeds():
     sampler = Sampler()
     request = SamplingMetadata.from_numpy([[5]], [[50, 51]], seeds=np.array([11]), best_of=np.array([3]))
     tokens = [sampler.sample(FLAT[:1], request).token_ids]
@@ -147,20 +147,20 @@ def test_siblings_go_on_by_themselves_with_seeds_of_their_own():
         best_of=np.array([3]),
     )
     tokens += [sampler.sample(FLAT, later).token_ids for _ in range(20)]
-    runs = np.array(tokens).T.tolist()
-    assert len({tuple(run) for run in runs}) == 3
-    for run, number in zip(runs, range(3), strict=True):
-        alone = Sampler()
+    sequences = np.array(tokens).T.tolist()
+    assert len({tuple(sequence) for sequence in sequences}) == 3
+    for sequence, number in zip(sequences, range(3), strict=True):
+        independent = Sampler()
         seed = np.array([child_seed(11, number) % 2**63 if number else 11])
         drawn = [
-            alone.sample(
+            independent.sample(
                 FLAT[:1],
                 SamplingData(is_prefill=step == 0, request_ids=[1]),
                 SamplingParam(seed=seed, do_sample=[True]),
             )[0][0]
             for step in range(21)
         ]
-        assert run == drawn
+        assert sequence == drawn
 
 
 def test_siblings_without_a_seed_get_different_ones():
@@ -170,10 +170,10 @@ def test_siblings_without_a_seed_get_different_ones():
     assert len(output.token_ids) == 20
 
 
-def test_a_guided_bitmask_holds_the_row_it_belongs_to():
+def test_a_guided_bitmask_constrains_its_row():
     request = metadata(do_sample=np.array([True, False, True]), seeds=np.arange(3))
     sampler = Sampler()
-    seen = [set(), set(), set()]
+    tokens_by_row = [set(), set(), set()]
     for step in range(40):
         mask = np.full((3, 2), -1, np.int32)
         mask[0] = [0, 1 << 4 | 1 << 6]
@@ -182,14 +182,14 @@ def test_a_guided_bitmask_holds_the_row_it_belongs_to():
         request.prefill_array = np.full(3, step == 0)
         output = sampler.sample(FLAT, request)
         for row in range(3):
-            seen[row].add(int(output.token_ids[row]))
+            tokens_by_row[row].add(int(output.token_ids[row]))
         assert output.is_structured_accepted.tolist() == [True] * 3
-    assert seen[0] == {36, 38}
-    assert seen[1] == {9}
-    assert len(seen[2]) > 10
+    assert tokens_by_row[0] == {36, 38}
+    assert tokens_by_row[1] == {9}
+    assert len(tokens_by_row[2]) > 10
 
 
-def test_a_mask_may_come_and_go_without_a_change_of_the_draws():
+def test_a_mask_may_come_and_go_without_changing_the_draws():
     settings = {"do_sample": np.full(3, True), "seeds": np.arange(3)}
     plain, masked = Sampler(), Sampler()
     for step in range(6):
@@ -205,7 +205,7 @@ def test_siblings_share_the_mask_of_their_row():
     assert Sampler().sample(FLAT[:1], request).token_ids.tolist() == [7, 7, 7]
 
 
-def test_a_mixed_batch_says_row_by_row_what_begins():
+def test_a_mixed_batch_declares_prefills_row_by_row():
     sampler = Sampler()
     settings = {"do_sample": np.full(3, True), "seeds": np.array([1, 2, 3])}
     first = sampler.sample(FLAT, metadata(**settings)).token_ids.tolist()
@@ -216,7 +216,7 @@ def test_a_mixed_batch_says_row_by_row_what_begins():
     assert second.token_ids[1] == reference.sample(FLAT, metadata(**settings, is_prefill=False)).token_ids[1]
 
 
-def test_settings_of_a_group_hold_for_all_of_its_sequences():
+def test_settings_of_a_group_apply_to_all_its_sequences():
     request = SamplingMetadata.from_numpy(
         [[1, 2], [3]],
         do_sample=np.array([True, False]),
@@ -272,7 +272,7 @@ def test_torch_logits_are_read():
         ),
     ],
 )
-def test_what_does_not_fit_is_refused(fields, error, message):
+def test_invalid_inputs_are_refused(fields, error, message):
     with pytest.raises(error, match=message):
         metadata(
             **{
@@ -288,15 +288,15 @@ def test_groups_need_sequences_of_their_own(groups):
         SamplingMetadata.from_numpy(groups)
 
 
-def test_a_group_of_several_begins_no_siblings():
+def test_a_group_of_several_sequences_cannot_begin_siblings():
     with pytest.raises(InconsistencyError, match="a group of one sequence"):
         SamplingMetadata.from_numpy([[1, 2]], [[3]], best_of=np.array([2]))
 
 
-def test_metadata_stands_alone_and_fits_the_logits():
-    with pytest.raises(InconsistencyError, match="stands alone"):
+def test_metadata_is_given_alone_and_fits_the_logits():
+    with pytest.raises(InconsistencyError, match=r"sampling_metadata replaces .*: give it alone"):
         Sampler().sample(LOGITS, metadata(), SamplingParam())
-    with pytest.raises(InconsistencyError, match="stands alone"):
+    with pytest.raises(InconsistencyError, match=r"sampling_metadata replaces .*: give it alone"):
         Sampler().sample(LOGITS, SamplingData(), sampling_metadata=metadata())
     with pytest.raises(InconsistencyError, match="all_sequence_ids has 3 rows, logits has 2"):
         Sampler().sample(LOGITS[:2], metadata())
@@ -308,8 +308,8 @@ def test_metadata_stands_alone_and_fits_the_logits():
     assert output.token_ids.tolist() == LOGITS.argmax(axis=1).tolist()
 
 
-def test_the_first_sibling_is_the_librarys():
-    """Sibling 0 of add_group and of best_of draw alike; the others' seeds are cut to 63 bits here."""
+def test_the_first_sibling_draws_as_the_librarys():
+    """Sibling 0 of add_group and of best_of draw alike; the others' seeds are truncated to 63 bits here."""
     from engine_sampler import SamplingParams
 
     scheduler = Scheduler(VOCAB)

@@ -1,4 +1,4 @@
-"""Requests that MindIE's `Sampler` remembers: tokens, seeds, positions and settings from call to call."""
+"""Requests that MindIE's `Sampler` caches: tokens, seeds, positions and settings from call to call."""
 
 import numpy as np
 import pytest
@@ -37,12 +37,12 @@ def later(**tokens):
     return SamplingData.from_numpy(is_prefill=False, request_ids=IDS, **tokens)
 
 
-def remembered_run(sampler, give):
-    """Tokens [steps, rows], where `give(outputs)` is what the call of a step says of the tokens."""
+def cached_run(sampler, given_tokens):
+    """Tokens [steps, rows]; `given_tokens(outputs)` are the tokens that the call of a step passes."""
     outputs = [[], [], []]
     tokens = []
     for step, logits in enumerate(STEPS):
-        data = later(**give(outputs)) if step else prompts()
+        data = later(**given_tokens(outputs)) if step else prompts()
         drawn, _ = sampler.sample(logits, data, SETTINGS)
         tokens.append(drawn.tolist())
         for output, token in zip(outputs, tokens[-1], strict=True):
@@ -50,7 +50,7 @@ def remembered_run(sampler, give):
     return tokens
 
 
-def everything(outputs):
+def full_history(outputs):
     return padded([[*p, *o] for p, o in zip(PROMPTS, outputs, strict=True)], VOCAB)
 
 
@@ -59,35 +59,35 @@ def nothing(outputs):
 
 
 def all_ids(outputs):
-    return {"all_input_ids": everything(outputs)}
+    return {"all_input_ids": full_history(outputs)}
 
 
-def own_ids(outputs):
+def only_output_ids(outputs):
     return {"output_ids": padded(outputs, VOCAB)}
 
 
 def both(outputs):
-    return all_ids(outputs) | own_ids(outputs)
+    return all_ids(outputs) | only_output_ids(outputs)
 
 
 def stateless_run():
-    """The same tokens from calls that remember nothing."""
+    """The same tokens from calls without cached state."""
     outputs = [[], [], []]
     tokens = []
     for logits in STEPS:
-        data = SamplingData(everything(outputs), np.array(outputs, int).reshape(3, -1))
+        data = SamplingData(full_history(outputs), np.array(outputs, int).reshape(3, -1))
         tokens.append(Sampler().sample(logits, data, SETTINGS)[0].tolist())
         for output, token in zip(outputs, tokens[-1], strict=True):
             output.append(token)
     return tokens
 
 
-@pytest.mark.parametrize("give", [nothing, all_ids, own_ids, both])
-def test_whatever_a_decode_step_repeats_the_tokens_are_those_of_a_run_without_memory(give):
-    assert remembered_run(Sampler(), give) == stateless_run()
+@pytest.mark.parametrize("given_tokens", [nothing, all_ids, only_output_ids, both])
+def test_the_tokens_equal_those_of_a_stateless_run_whatever_a_decode_step_repeats(given_tokens):
+    assert cached_run(Sampler(), given_tokens) == stateless_run()
 
 
-def test_the_tokens_are_those_of_the_librarys_scheduler():
+def test_the_tokens_equal_those_of_the_librarys_scheduler():
     scheduler = Scheduler(VOCAB)
     for row, prompt in enumerate(PROMPTS):
         names = (
@@ -102,10 +102,10 @@ def test_the_tokens_are_those_of_the_librarys_scheduler():
         values = {name: getattr(SETTINGS, name)[row].item() for name in names}
         scheduler.add(SamplingParams(order="mindie", **values), prompt, position=0)
     expected = [scheduler.step(logits).token_ids.tolist() for logits in STEPS]
-    assert remembered_run(Sampler(), nothing) == expected
+    assert cached_run(Sampler(), nothing) == expected
 
 
-def test_requests_may_come_in_any_order_and_company():
+def test_requests_may_come_in_any_order_and_combination():
     expected = np.array(stateless_run())
     sampler = Sampler()
     sampler.sample(STEPS[0], prompts(), SETTINGS)
@@ -120,36 +120,36 @@ def test_requests_may_come_in_any_order_and_company():
 
 def test_tokens_that_a_caller_takes_back_are_drawn_again():
     sampler = Sampler()
-    tokens = remembered_run(sampler, nothing)
+    tokens = cached_run(sampler, nothing)
     outputs = np.array(tokens).T[:, :5]
     again = [sampler.sample(STEPS[5], later(output_ids=outputs))[0].tolist()]
     again += [sampler.sample(logits, later())[0].tolist() for logits in STEPS[6:]]
     assert again == tokens[5:]
 
 
-def test_tokens_that_a_caller_chose_itself_count_and_move_the_position():
+def test_tokens_that_the_caller_chose_count_and_advance_the_position():
     sampler = Sampler()
     sampler.sample(STEPS[0], prompts(), SETTINGS)
     chosen = [[3, 3], [4, 11], [9, 9]]
     tokens, _ = sampler.sample(STEPS[4], later(output_ids=np.array(chosen)))
-    expected, _ = Sampler().sample(STEPS[4], SamplingData(everything(chosen), np.array(chosen)), SETTINGS)
+    expected, _ = Sampler().sample(STEPS[4], SamplingData(full_history(chosen), np.array(chosen)), SETTINGS)
     assert tokens.tolist() == expected.tolist()
 
 
-def test_a_prefill_begins_a_request_anew():
+def test_a_prefill_restarts_a_request():
     sampler = Sampler()
-    first = remembered_run(sampler, nothing)
-    assert remembered_run(sampler, nothing) == first
+    first = cached_run(sampler, nothing)
+    assert cached_run(sampler, nothing) == first
 
 
-def test_a_prefill_that_brings_output_along_goes_on_behind_it():
+def test_a_prefill_with_output_continues_after_it():
     tokens = np.array(stateless_run())
     outputs = tokens[:4].T
-    data = SamplingData(everything(outputs.tolist()), outputs, request_ids=IDS)
+    data = SamplingData(full_history(outputs.tolist()), outputs, request_ids=IDS)
     assert Sampler().sample(STEPS[4], data, SETTINGS)[0].tolist() == tokens[4].tolist()
 
 
-def test_settings_that_a_call_leaves_out_are_remembered_and_those_it_gives_are_in_force():
+def test_omitted_settings_are_taken_from_the_cache_and_given_ones_take_effect():
     sampler = Sampler()
     sampler.sample(STEPS[0], prompts(), SETTINGS)
     greedy = SamplingParam.from_numpy(temperature=np.zeros(3))
@@ -160,15 +160,15 @@ def test_settings_that_a_call_leaves_out_are_remembered_and_those_it_gives_are_i
 
 
 def test_a_request_keeps_its_seed_and_position_through_a_change_of_settings():
-    warm = SamplingParam(temperature=np.full(3, 2.0))
+    high_temperature = SamplingParam(temperature=np.full(3, 2.0))
     tokens = np.array(stateless_run())
     outputs = tokens[:2].T
     sampler = Sampler()
     for step in range(2):
         sampler.sample(STEPS[step], prompts() if step == 0 else later(), SETTINGS)
-    changed, _ = sampler.sample(STEPS[2], later(), warm)
+    changed, _ = sampler.sample(STEPS[2], later(), high_temperature)
     seeded = SamplingParam(temperature=np.full(3, 2.0), seed=SETTINGS.seed)
-    expected, _ = Sampler().sample(STEPS[2], SamplingData(everything(outputs.tolist()), outputs), seeded)
+    expected, _ = Sampler().sample(STEPS[2], SamplingData(full_history(outputs.tolist()), outputs), seeded)
     assert changed.tolist() == expected.tolist()
 
 
@@ -193,7 +193,7 @@ def test_clear_cache_forgets_the_named_requests_only():
     sampler.sample(STEPS[0], prompts(), SETTINGS)
     sampler.clear_cache(np.array([10, 99]))
     sampler.clear_cache([])
-    with pytest.raises(InconsistencyError, match="10, of which nothing is known"):
+    with pytest.raises(InconsistencyError, match="request_ids has 10, which is not cached"):
         sampler.sample(STEPS[1], later())
     kept = SamplingData(is_prefill=False, request_ids=IDS[[0, 2]])
     expected = np.array(stateless_run())[1, [0, 2]]
@@ -210,28 +210,28 @@ def test_configure_gives_settings_ahead_of_the_first_row():
         sampler.configure(prompts(), SamplingParam(temperature=np.ones(2)))
 
 
-def test_a_request_may_join_at_a_decode_step_with_all_it_has():
+def test_a_request_may_join_at_a_decode_step_with_its_full_history():
     tokens = np.array(stateless_run())
     outputs = tokens[:3].T
-    data = later(all_input_ids=everything(outputs.tolist()), output_ids=outputs)
+    data = later(all_input_ids=full_history(outputs.tolist()), output_ids=outputs)
     sampler = Sampler()
     assert sampler.sample(STEPS[3], data, SETTINGS)[0].tolist() == tokens[3].tolist()
     assert sampler.sample(STEPS[4], later())[0].tolist() == tokens[4].tolist()
 
 
-def test_padding_that_looks_like_the_last_token_takes_nothing_back():
+def test_padding_that_equals_the_last_token_takes_nothing_back():
     sampler = Sampler(pad_token_id=2)
     flat = np.zeros((1, VOCAB), np.float32)
     flat[0, 2] = 5.0
     only = {"request_ids": [1], "is_prefill": False}
     sampler.sample(flat, SamplingData([[9]], request_ids=[1]), SamplingParam(frequency_penalty=[3.0]))
-    tokens, _ = sampler.sample(flat, SamplingData([[9, 2]], [[2]], **only))  # 2 was drawn, and counts
+    tokens, _ = sampler.sample(flat, SamplingData([[9, 2]], [[2]], **only))  # 2 was drawn, so it counts
     assert tokens.tolist() == [2]
     tokens, _ = sampler.sample(flat, SamplingData([[9, 2, 2]], [[2, 2]], **only))
     assert tokens.tolist() == [0]
 
 
-def test_nothing_changes_where_a_call_is_refused():
+def test_nothing_changes_if_a_call_is_refused():
     sampler = Sampler()
     sampler.sample(STEPS[0], prompts(), SETTINGS)
     with pytest.raises(OutOfBoundsError):
@@ -243,7 +243,7 @@ def test_nothing_changes_where_a_call_is_refused():
     assert sampler.sample(STEPS[1], later())[0].tolist() == stateless_run()[1]
 
 
-def test_requests_of_another_vocabulary_live_beside():
+def test_requests_with_another_vocabulary_size_may_coexist():
     sampler = Sampler()
     sampler.sample(STEPS[0], prompts(), SETTINGS)
     narrow = SamplingData([[1]], request_ids=[1])
@@ -251,7 +251,7 @@ def test_requests_of_another_vocabulary_live_beside():
     assert sampler.sample(STEPS[1], later())[0].tolist() == stateless_run()[1]
 
 
-def test_a_request_goes_on_behind_a_faulty_row():
+def test_a_request_continues_after_a_faulty_row():
     sampler = Sampler()
     sampler.sample(STEPS[0], prompts(), SETTINGS)
     broken = STEPS[1].copy()
@@ -263,7 +263,7 @@ def test_a_request_goes_on_behind_a_faulty_row():
     assert again.tolist() == [expected[1][1]]
 
 
-def test_a_penalty_needs_a_prompt_that_was_told():
+def test_a_penalty_needs_a_known_prompt():
     sampler = Sampler()
     ids = {"request_ids": [1]}
     sampler.sample(STEPS[0][:1], SamplingData(**ids))

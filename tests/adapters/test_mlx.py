@@ -1,4 +1,4 @@
-"""mlx-lm's samplers and processors: its rules, with NumPy everywhere and against the real one where it is."""
+"""mlx-lm's samplers and processors: its rules with NumPy, and compared with mlx-lm itself if installed."""
 
 from __future__ import annotations
 
@@ -17,17 +17,17 @@ from tests.reference import kept, order, softmax
 ROW = np.random.default_rng(0).normal(0, 2, 40).astype(np.float32)
 ROWS = np.random.default_rng(1).normal(0, 2, (6, 40)).astype(np.float32)
 SPREAD = 1e4
-"""A temperature at which whatever the filters leave is about equally likely."""
+"""A temperature at which all tokens that the filters leave are about equally likely."""
 
 
 def drawn_set(sampler: Any, row: Any, calls: int = 4) -> set[int]:
-    """The tokens that come up in many draws from one row: all that are left, at a great temperature."""
+    """The tokens seen in many draws from one row: at a high temperature, all that are left."""
     many = np.broadcast_to(row, (32, len(row)))
     return {int(token) for _ in range(calls) for token in sampler(many)}
 
 
 def expected(row: np.ndarray, top_p: float, min_p: float, keep: int, top_k: int) -> set[int]:
-    """The tokens that mlx-lm's chain leaves of a row without equals, in float64."""
+    """The tokens of a row without ties that mlx-lm's chain leaves, in float64."""
     ids, p = order(row), np.sort(softmax(row))[::-1]
     count = len(row)
     if top_p:
@@ -47,7 +47,7 @@ def test_the_examples_of_the_docstring_run() -> None:
 
 
 @pytest.mark.parametrize("others", [{}, {"top_k": 3, "xtc_probability": 1.0, "min_p": 0.5}])
-def test_temp_zero_takes_the_best_token_whatever_else_is_set(others: dict[str, Any]) -> None:
+def test_temp_zero_chooses_the_best_token_whatever_else_is_set(others: dict[str, Any]) -> None:
     np.testing.assert_array_equal(make_sampler(temp=0, **others)(ROWS), ROWS.argmax(axis=1))
 
 
@@ -71,7 +71,7 @@ def test_draws_follow_the_tempered_distribution_of_the_tokens_left_by_untempered
     assert_drawn_from(softmax(tempered), drawn)
 
 
-def test_a_seed_repeats_the_draws_and_every_call_draws_anew() -> None:
+def test_a_seed_repeats_the_draws_and_every_call_draws_afresh() -> None:
     first, second = make_sampler(temp=1.0, seed=3), make_sampler(temp=1.0, seed=3)
     tokens = [first(ROWS).tolist() for _ in range(20)]
     assert [second(ROWS).tolist() for _ in range(20)] == tokens
@@ -93,7 +93,7 @@ def test_an_unseeded_sampler_has_a_random_seed_of_its_own() -> None:
     assert make_sampler(temp=1.0, seed=0).seed == 0
 
 
-def test_xtc_takes_the_top_choices_but_the_last_and_spares_special_tokens() -> None:
+def test_xtc_removes_the_top_choices_but_the_last_and_spares_special_tokens() -> None:
     row = np.log(np.array([0.4, 0.3, 0.2, 0.06, 0.04], np.float32))
     plain = make_sampler(SPREAD, xtc_probability=1.0, xtc_threshold=0.1, seed=1)
     assert drawn_set(plain, row) == {2, 3, 4}
@@ -101,7 +101,7 @@ def test_xtc_takes_the_top_choices_but_the_last_and_spares_special_tokens() -> N
     assert drawn_set(sparing, row) == {0, 2, 3, 4}
 
 
-def test_xtc_with_spared_tokens_follows_the_distribution_and_comes_as_often_as_told() -> None:
+def test_xtc_with_spared_tokens_follows_the_distribution_at_the_given_probability() -> None:
     p = np.array([0.4, 0.3, 0.2, 0.1])
     sampler = make_sampler(1.0, xtc_probability=0.5, xtc_threshold=0.15, xtc_special_tokens=[0], seed=2)
     drawn = np.concatenate([sampler(np.tile(np.log(p).astype(np.float32), (50, 1))) for _ in range(24)])
@@ -109,14 +109,14 @@ def test_xtc_with_spared_tokens_follows_the_distribution_and_comes_as_often_as_t
     assert_drawn_from(p / 2 + without / 2, drawn)
 
 
-def test_min_tokens_to_keep_counts_for_min_p_only() -> None:
+def test_min_tokens_to_keep_applies_to_min_p_only() -> None:
     sampler = make_sampler(SPREAD, top_p=0.3, min_p=0.01, min_tokens_to_keep=20, seed=1)
     assert drawn_set(sampler, ROW) == expected(ROW, 0.3, 0.01, 20, 0)
     assert len(expected(ROW, 0.3, 0.01, 20, 0)) < 20
 
 
 @pytest.mark.parametrize("dtype", [np.float16, np.float32])
-def test_tokens_come_as_uint32_for_rows_for_one_row_and_for_stacks_of_rows(dtype: Any) -> None:
+def test_tokens_are_uint32_for_rows_for_one_row_and_for_stacks_of_rows(dtype: Any) -> None:
     sampler = make_sampler()
     logprobs = ROWS.astype(dtype)
     best = logprobs.argmax(axis=1)
@@ -144,7 +144,7 @@ def test_parameters_out_of_range_are_refused(keywords: dict[str, Any], error: st
         make_sampler(**keywords)
 
 
-def test_a_faulty_row_raises_and_counts_no_call() -> None:
+def test_a_faulty_row_raises_and_is_not_counted_as_a_call() -> None:
     rows = ROWS.copy()
     rows[1, 3] = np.nan
     sampler = make_sampler(temp=1.0, seed=1)
@@ -170,7 +170,7 @@ def apply(tokens: Any, logits: Any, **keywords: Any) -> Any:
     return logits
 
 
-def test_penalties_look_at_their_own_number_of_last_tokens() -> None:
+def test_each_penalty_considers_its_own_number_of_last_tokens() -> None:
     logits = np.full((1, 10), 2.0, np.float32)
     logits[0, 5] = -2.0
     left = apply(
@@ -199,7 +199,7 @@ def test_biases_are_added_and_removed_tokens_stay_removed() -> None:
     np.testing.assert_array_equal(logits, [[1.0, 2.0, -np.inf]])
 
 
-def test_what_is_off_makes_no_processor() -> None:
+def test_parameters_that_are_off_add_no_processor() -> None:
     assert make_logits_processors() == []
     assert make_logits_processors({}, 0.0, 20, 0.0, 20, None) == []
 
@@ -250,7 +250,7 @@ def test_torch_tensors_come_back_as_torch_tensors(dtype: str) -> None:
 
 @pytest.fixture(scope="module")
 def mx() -> Any:
-    """mlx, without the compiler that would be asked anew for every parameter."""
+    """mlx without its compiler, which would run again for every parameter."""
     core = pytest.importorskip("mlx.core")
     core.disable_compile()
     yield core
@@ -314,7 +314,7 @@ def test_draws_of_both_follow_the_same_distribution(mx: Any, theirs: Any) -> Non
     ],
 )
 @pytest.mark.parametrize("dtype", ["float32", "float16", "bfloat16"])
-def test_processed_logits_are_those_of_mlx_lm(
+def test_processed_logits_equal_those_of_mlx_lm(
     mx: Any, theirs: Any, dtype: str, keywords: dict[str, Any]
 ) -> None:
     random = np.random.default_rng(3)
@@ -326,14 +326,14 @@ def test_processed_logits_are_those_of_mlx_lm(
     for processor in theirs.make_logits_processors(**keywords):
         left = processor(tokens, left)
     assert ours.dtype == left.dtype
-    tolerance = {"float32": 1e-5, "float16": 1e-2, "bfloat16": 1e-1}[dtype]  # mlx-lm works in the dtype
+    tolerance = {"float32": 1e-5, "float16": 1e-2, "bfloat16": 1e-1}[dtype]  # mlx-lm computes in the dtype
     ours, left = (np.array(array.astype(mx.float32)) for array in (ours, left))
     np.testing.assert_allclose(ours, left, atol=tolerance)
 
 
 @pytest.fixture(scope="module")
 def model(mx: Any) -> Any:
-    """A llama of two tiny layers with random weights."""
+    """A Llama with two tiny layers of random weights."""
     llama = pytest.importorskip("mlx_lm.models.llama")
     mx.random.seed(0)
     return llama.Model(

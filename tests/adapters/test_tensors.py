@@ -1,4 +1,4 @@
-"""Tensors are read as NumPy arrays and given back in kind."""
+"""Tensors are read as NumPy arrays and returned in kind."""
 
 from __future__ import annotations
 
@@ -23,14 +23,14 @@ def test_lists_and_arrays_are_read_by_numpy() -> None:
     assert (dtype_name(VALUES), dtype_name([1])) == ("float32", "list")
 
 
-def test_numpy_answers_in_the_dtype_that_is_asked_for() -> None:
-    back = like(VALUES, np.array([1, 2]), "int32")
-    assert (back.dtype, back.tolist()) == (np.int32, [1, 2])
+def test_numpy_arrays_are_returned_in_the_requested_dtype() -> None:
+    result = like(VALUES, np.array([1, 2]), "int32")
+    assert (result.dtype, result.tolist()) == (np.int32, [1, 2])
 
 
 @pytest.mark.parametrize("name", ["torch", "mlx.core"])
 @pytest.mark.parametrize("dtype", ["float32", "float16", "bfloat16"])
-def test_a_tensor_goes_there_and_back(name: str, dtype: str) -> None:
+def test_a_tensor_survives_a_round_trip(name: str, dtype: str) -> None:
     lib = library(name)
     tensor = like(lib.zeros((1,)), VALUES, dtype)
     assert library_of(tensor) is lib
@@ -40,7 +40,7 @@ def test_a_tensor_goes_there_and_back(name: str, dtype: str) -> None:
     np.testing.assert_array_equal(array, VALUES)
 
 
-def test_gradients_do_not_keep_a_tensor_from_being_read() -> None:
+def test_a_tensor_that_requires_gradients_can_be_read() -> None:
     torch = library("torch")
     np.testing.assert_array_equal(to_numpy(torch.tensor(VALUES, requires_grad=True)), VALUES)
 

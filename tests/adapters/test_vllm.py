@@ -1,4 +1,4 @@
-"""vLLM: which keys of a request are ours, and what is refused."""
+"""vLLM: the keys of a request that are ours, and refusals."""
 
 from __future__ import annotations
 
@@ -39,31 +39,31 @@ def test_the_wheel_declares_no_entry_point_of_vllm() -> None:
     assert not [e for e in distribution("engine-sampler").entry_points if e.group.startswith("vllm")]
 
 
-def test_a_request_that_asks_nothing_of_us_has_no_settings() -> None:
+def test_a_request_without_our_keys_has_no_settings() -> None:
     assert settings_of(Params(None)) is None
     assert settings_of(Params({})) is None
     assert settings(target_token=7, kv_transfer_params={}) is None
     assert settings(dry_multiplier=None) is None
 
 
-def test_an_idle_chain_is_no_chain() -> None:
+def test_an_idle_chain_counts_as_none() -> None:
     assert settings(dry_base=2.0, xtc_threshold=0.2, top_n_sigma=0.0) is None
 
 
 def test_the_seed_is_the_requests_own() -> None:
-    asked = settings_of(Params({"xtc_probability": 0.5}, seed=7))
-    assert asked is not None
-    assert (asked.seed, asked.xtc_probability) == (7, 0.5)
+    params = settings_of(Params({"xtc_probability": 0.5}, seed=7))
+    assert params is not None
+    assert (params.seed, params.xtc_probability) == (7, 0.5)
     negative = settings_of(Params({"xtc_probability": 0.5}, seed=-2))
     assert negative is not None
     assert negative.seed == 2**64 - 2
 
 
 def test_every_parameter_of_a_sampler_is_ours_or_vllms_own() -> None:
-    outside = {"allowed_token_ids", "bad_words", "ignore_eos", "min_tokens", "logit_bias", "grammar_bias"}
+    refused = {"allowed_token_ids", "bad_words", "ignore_eos", "min_tokens", "logit_bias", "grammar_bias"}
     for sampler in default_registry().catalogue.samplers.values():
         for param in sampler.params:
-            if param.name in outside:
+            if param.name in refused:
                 with pytest.raises(ParameterError, match=f"{param.name} is not allowed in extra_args"):
                     settings(**{param.name: 1})
             elif param.neutral is not None:
@@ -80,15 +80,15 @@ def test_a_misspelt_key_is_refused_with_near_matches(key: str, near: str) -> Non
         EngineSampler.validate_params(Params({key: 0.5}))
 
 
-def test_keys_of_other_processors_are_left_alone() -> None:
+def test_keys_of_other_processors_are_ignored() -> None:
     EngineSampler.validate_params(Params({"ngram_size": 30, "drying": 1, "topping": "x", "min_length": 3}))
 
 
 @pytest.mark.parametrize(
     ("key", "value", "reason"),
     [
-        ("mirostat", 2, "a selector, and vLLM draws"),
-        ("adaptive_target", 0.5, "a selector, and vLLM draws"),
+        ("mirostat", 2, "a selector, but vLLM draws"),
+        ("adaptive_target", 0.5, "a selector, but vLLM draws"),
         ("logit_bias", {1: 2.0}, "vLLM has it itself"),
         ("min_tokens", 3, "vLLM has it itself"),
         ("seed", 1, "vLLM has it itself"),
@@ -97,7 +97,7 @@ def test_keys_of_other_processors_are_left_alone() -> None:
         ("stop_regex", "a*", "ends .* requests itself"),
     ],
 )
-def test_what_is_not_offered_says_why(key: str, value: Any, reason: str) -> None:
+def test_unsupported_parameters_are_refused_with_a_reason(key: str, value: Any, reason: str) -> None:
     with pytest.raises(ParameterError, match=f"^{key} is not allowed in extra_args: .*{reason}"):
         settings(**{key: value})
 
@@ -109,16 +109,16 @@ def test_values_outside_their_bounds_are_refused() -> None:
         settings(top_a=0.2, order=["topk"])
 
 
-def test_truth_values_may_come_as_numbers() -> None:
-    asked = settings(repetition_penalty=1.2, penalize_nl=0)
-    assert asked is not None
-    assert asked.penalize_nl is False
+def test_bools_may_be_given_as_numbers() -> None:
+    params = settings(repetition_penalty=1.2, penalize_nl=0)
+    assert params is not None
+    assert params.penalize_nl is False
     with pytest.raises(ParameterError, match="penalize_nl=2 is not allowed"):
         settings(penalize_nl=2)
 
 
 @pytest.mark.parametrize(
-    ("outside", "extra"),
+    ("vllm_settings", "extra"),
     [
         ({"temperature": 0.8}, {"temperature": 0.7}),
         ({"temperature": 0.8}, {"dynatemp_range": 0.2}),
@@ -130,17 +130,17 @@ def test_truth_values_may_come_as_numbers() -> None:
         ({"presence_penalty": 0.5}, {"penalty_last_n": 64}),
     ],
 )
-def test_nothing_is_applied_twice(outside: dict[str, Any], extra: dict[str, Any]) -> None:
-    (name,) = outside
-    with pytest.raises(ParameterError, match=rf"{name}=.* beside {next(iter(extra))} in extra_args"):
-        settings_of(Params(extra, **outside))
+def test_nothing_is_applied_twice(vllm_settings: dict[str, Any], extra: dict[str, Any]) -> None:
+    (name,) = vllm_settings
+    with pytest.raises(ParameterError, match=rf"{name}=.* with {next(iter(extra))} in extra_args"):
+        settings_of(Params(extra, **vllm_settings))
     assert settings_of(Params({**extra, "top_a": 0.2})) is not None
-    own = settings_of(Params({"top_a": 0.2}, **outside))
+    own = settings_of(Params({"top_a": 0.2}, **vllm_settings))
     assert own is not None
-    assert own[name] != outside[name], "vLLM's own stays vLLM's"
+    assert own[name] != vllm_settings[name], "vLLM's own parameter stays vLLM's"
 
 
-def test_different_penalties_may_be_on_different_sides() -> None:
+def test_different_penalties_may_be_given_on_different_sides() -> None:
     assert settings_of(Params({"repetition_penalty": 1.2}, presence_penalty=0.5)) is not None
     assert settings_of(Params({"temperature": 1.0, "dynatemp_range": 0, "top_a": 0.2}, temperature=0.8))
 
@@ -149,5 +149,5 @@ def test_top_k_of_minus_one_is_off() -> None:
     assert settings_of(Params({"top_k": 20}, top_k=-1)) is not None
 
 
-def test_it_never_claims_to_keep_the_best_token() -> None:
+def test_it_never_declares_itself_argmax_invariant() -> None:
     assert EngineSampler(None, "cpu", False).is_argmax_invariant() is False

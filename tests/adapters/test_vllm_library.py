@@ -1,4 +1,4 @@
-"""The processor in vLLM itself: its loaders, its V1 sampler, its V2 states and contexts, on a CPU."""
+"""The processor inside vLLM itself: its loaders, its V1 sampler, its V2 states and contexts, on a CPU."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from .vllm_protocol import ASKED, VOCAB, Guest, Params, Runner, logits, tokens
+from .vllm_protocol import EXTRA_ARGS, VOCAB, FakeRequest, Params, Runner, logits, tokens
 
 torch = pytest.importorskip("torch")
 with warnings.catch_warnings():
@@ -36,12 +36,12 @@ CONFIG = SimpleNamespace(
 
 @pytest.fixture(autouse=True)
 def no_pinned_memory(monkeypatch: pytest.MonkeyPatch) -> None:
-    """vLLM's source without its build does not know that there is no GPU."""
+    """vLLM's source without its build does not detect that there is no GPU."""
     if not torch.cuda.is_available():
         monkeypatch.setattr("vllm.utils.torch_utils.PIN_MEMORY", False)
 
 
-def of_vllm(params: Params, **more: Any) -> SamplingParams:
+def vllm_params(params: Params, **more: Any) -> SamplingParams:
     return SamplingParams(seed=params.seed, extra_args=params.extra_args, **more)
 
 
@@ -53,7 +53,7 @@ def test_it_is_a_processor_of_both_runners() -> None:
     assert issubclass(EngineSampler, v2.LogitsProcessor)
 
 
-def test_v1_loads_it_by_name_among_those_that_may_change_the_best_token() -> None:
+def test_v1_loads_it_by_name_as_one_that_may_change_the_best_token() -> None:
     loaded = v1.build_logitsprocs(CONFIG, torch.device("cpu"), False, False, [NAME])
     assert [type(p) for p in loaded.non_argmax_invariant].count(EngineSampler) == 1
 
@@ -76,20 +76,20 @@ def test_bad_arguments_are_refused_at_admission(runner: str) -> None:
     for extra in ({"dry_multplier": 0.8}, {"xtc_probability": 2}, {"mirostat": 2}, {"logit_bias": {1: 1}}):
         with pytest.raises(VLLMValidationError, match=f"{next(iter(extra))}.*(allowed|did you mean)"):
             validate(SamplingParams(extra_args=extra))
-    with pytest.raises(VLLMValidationError, match=r"temperature=0.8 .*beside dynatemp_range"):
+    with pytest.raises(VLLMValidationError, match=r"temperature=0.8 .*with dynatemp_range"):
         validate(SamplingParams(temperature=0.8, extra_args={"dynatemp_range": 0.1}))
 
 
-def test_a_greedy_request_of_vllms_may_ask_for_our_penalties() -> None:
+def test_a_greedy_request_of_vllms_may_enable_our_penalties() -> None:
     validate = v2.build_custom_logits_processors_params_validator([NAME])
-    validate(SamplingParams(temperature=0.0, top_p=0.5, extra_args=ASKED[0] | {"top_a": 0.1}))
+    validate(SamplingParams(temperature=0.0, top_p=0.5, extra_args=EXTRA_ARGS[0] | {"top_a": 0.1}))
 
 
 # --- V1 ----------------------------------------------------------------------------------------------
 
 
-def _metadata(guests: list[Guest], processors: Any, greedy: bool) -> SamplingMetadata:
-    n = len(guests)
+def _metadata(requests: list[FakeRequest], processors: Any, greedy: bool) -> SamplingMetadata:
+    n = len(requests)
     return SamplingMetadata(
         temperature=None if greedy else torch.ones(n),
         all_greedy=greedy,
@@ -102,8 +102,8 @@ def _metadata(guests: list[Guest], processors: Any, greedy: bool) -> SamplingMet
         frequency_penalties=torch.zeros(n),
         presence_penalties=torch.zeros(n),
         repetition_penalties=torch.ones(n),
-        output_token_ids=[g.output for g in guests],
-        spec_token_ids=[[] for _ in guests],
+        output_token_ids=[r.output for r in requests],
+        spec_token_ids=[[] for _ in requests],
         no_penalties=True,
         allowed_token_ids_mask=None,
         bad_words_token_ids={},
@@ -112,43 +112,43 @@ def _metadata(guests: list[Guest], processors: Any, greedy: bool) -> SamplingMet
 
 
 @pytest.mark.parametrize("greedy", [True, False])
-def test_its_v1_sampler_draws_from_our_rows_while_requests_come_move_and_go(greedy: bool) -> None:
+def test_its_v1_sampler_draws_from_our_rows_while_requests_arrive_move_and_leave(greedy: bool) -> None:
     rng = random.Random(int(greedy))
     processors = v1.build_logitsprocs(CONFIG, torch.device("cpu"), False, False, [NAME])
     builder, sampler = v1.BatchUpdateBuilder(), Sampler(logprobs_mode="processed_logits")
-    guests: list[Guest] = []
+    requests: list[FakeRequest] = []
     for step in range(30):
-        if len(guests) < 6 and (not guests or rng.random() < 0.5):
-            extra = rng.choice([*ASKED, None])
-            guests.append(Guest(Params(extra, seed=step), tokens(rng, 6)))
-            params = of_vllm(guests[-1].params, temperature=0.0 if greedy and not extra else 1.0)
-            builder.added.append((len(guests) - 1, params, guests[-1].prompt, guests[-1].output))
+        if len(requests) < 6 and (not requests or rng.random() < 0.5):
+            extra = rng.choice([*EXTRA_ARGS, None])
+            requests.append(FakeRequest(Params(extra, seed=step), tokens(rng, 6)))
+            params = vllm_params(requests[-1].params, temperature=0.0 if greedy and not extra else 1.0)
+            builder.added.append((len(requests) - 1, params, requests[-1].prompt, requests[-1].output))
         elif rng.random() < 0.4:
-            row = rng.randrange(len(guests))
+            row = rng.randrange(len(requests))
             builder.removed_append(row)
-            if row < len(guests) - 1:
-                builder.moved.append((len(guests) - 1, row, v1.MoveDirectionality.UNIDIRECTIONAL))
-                guests[row] = guests[-1]
-            guests.pop()
-        if len(guests) > 1 and rng.random() < 0.4:
-            a, b = rng.sample(range(len(guests)), 2)
+            if row < len(requests) - 1:
+                builder.moved.append((len(requests) - 1, row, v1.MoveDirectionality.UNIDIRECTIONAL))
+                requests[row] = requests[-1]
+            requests.pop()
+        if len(requests) > 1 and rng.random() < 0.4:
+            a, b = rng.sample(range(len(requests)), 2)
             builder.moved.append((a, b, v1.MoveDirectionality.SWAP))
-            guests[a], guests[b] = guests[b], guests[a]
-        update = builder.get_and_reset(len(guests))
+            requests[a], requests[b] = requests[b], requests[a]
+        update = builder.get_and_reset(len(requests))
         for processor in processors.all:
             processor.update_state(update)
-        if not guests:
+        if not requests:
             continue
-        values = logits(rng, len(guests))
-        expected = [g.expected(row) for g, row in zip(guests, values, strict=True)]
-        drawn = sampler(torch.from_numpy(values.copy()), _metadata(guests, processors, greedy))
+        values = logits(rng, len(requests))
+        expected = [r.expected(row) for r, row in zip(requests, values, strict=True)]
+        drawn = sampler(torch.from_numpy(values.copy()), _metadata(requests, processors, greedy))
         chosen = drawn.sampled_token_ids[:, 0].tolist()
         for i, token in enumerate(chosen):
             assert expected[i][token] > -np.inf
             assert drawn.logprobs_tensors.logprobs[i, 0].item() == pytest.approx(expected[i][token])
             if greedy:
                 assert token == int(expected[i].argmax())
-            guests[i].output.append(token)
+            requests[i].output.append(token)
 
 
 # --- V2 ----------------------------------------------------------------------------------------------
@@ -165,8 +165,8 @@ def test_it_reads_v2_states_and_contexts() -> None:
     state = v2.LogitsProcRequestState(torch.device("cpu"), 3, VOCAB, **_buffers(runner))
     processor = EngineSampler(CONFIG, state)
     for slot in range(3):
-        runner.seat(slot, Guest(Params(ASKED[slot], seed=slot), tokens(rng, 5)))
-        assert processor.add_request(slot, of_vllm(runner.guests[slot].params)) is True
+        runner.assign(slot, FakeRequest(Params(EXTRA_ARGS[slot], seed=slot), tokens(rng, 5)))
+        assert processor.add_request(slot, vllm_params(runner.requests[slot].params)) is True
         runner.commit(slot, [rng.randrange(6)])
     parts = [(slot, 5, tokens(rng, 2)) for slot in (2, 0, 1)]
     context = v2.LogitsContext(**vars(runner.context(parts)), seq_lens_upper_bound_np=np.full(3, 8, np.int32))
@@ -175,7 +175,7 @@ def test_it_reads_v2_states_and_contexts() -> None:
     assert result.dtype == torch.float32
     for row in range(9):
         slot, _, drafts = parts[row // 3]
-        expected = runner.guests[slot].expected(values[row], drafts[: row % 3])
+        expected = runner.requests[slot].expected(values[row], drafts[: row % 3])
         np.testing.assert_array_equal(result[row].numpy(), expected)
 
 

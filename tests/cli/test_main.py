@@ -172,7 +172,7 @@ def test_generate_accepts_every_parameter_with_a_transformers_model(model):
             "--model is not allowed with --engine embedded: one of transformers, llama.cpp",
         ),
         (("--engine", "llama.cpp", "--model", "m", "--corpus", "c"), "--corpus is not allowed with"),
-        (("--engine", "transformers", "--model", "nowhere"), "nowhere is no directory"),
+        (("--engine", "transformers", "--model", "nowhere"), "nowhere is not a directory"),
         (("--engine", "vllm"), "invalid choice: 'vllm'"),
     ],
     ids=lambda value: value if isinstance(value, str) else "",
@@ -187,7 +187,7 @@ def test_a_directory_without_a_model_is_reported_in_one_line(tmp_path):
     pytest.importorskip("transformers")
     done = generate_with(tmp_path)
     assert (done.returncode, done.stdout, done.stderr.count("\n")) == (2, "", 1)
-    assert f"{tmp_path} holds no model that can be loaded" in done.stderr
+    assert f"{tmp_path} contains no loadable model" in done.stderr
 
 
 @pytest.mark.parametrize("absent", ["torch", "transformers"])

@@ -1,4 +1,4 @@
-"""llama.cpp's samplers through its C interface: samplers by our parameters, applied to our rows.
+"""llama.cpp's samplers through its C API, built from our parameters and applied to our rows.
 
 Importing this module needs llama_cpp.
 """
@@ -20,7 +20,7 @@ SEED = 1
 
 @dataclass
 class Result:
-    """What an array of candidates looks like after a sampler: the place chosen, or −1."""
+    """An array of candidates after a sampler; selected is the index of the chosen one, or −1."""
 
     ids: np.ndarray
     logits: np.ndarray
@@ -28,7 +28,7 @@ class Result:
     selected: int
 
     def row(self, vocab_size: int) -> np.ndarray:
-        """float32 [vocab], −inf where a token is gone."""
+        """float32 [vocab], −inf for removed tokens."""
         row = np.full(vocab_size, -np.inf, np.float32)
         row[self.ids] = self.logits
         return row
@@ -45,7 +45,7 @@ class LlamaSampler:
             lib.llama_sampler_accept(self.pointer, token)
 
     def apply(self, row: np.ndarray) -> Result:
-        """The sampler on the surviving tokens of float32 `row` [vocab]."""
+        """Apply the sampler to the surviving tokens of float32 `row` [vocab]."""
         ids = np.flatnonzero(row > -np.inf)
         tokens = np.zeros(len(ids), TOKEN)
         tokens["id"], tokens["logit"] = ids, row[ids]
@@ -59,8 +59,8 @@ class LlamaSampler:
 
 @contextmanager
 def opened(name: str, params: Mapping[str, Any], vocab_size: int) -> Iterator[LlamaSampler]:
-    """llama.cpp's sampler for ours of that name, with the values of `params`."""
-    pointer = MAKERS[name](params, vocab_size)
+    """llama.cpp's equivalent of our sampler `name`, with the values of `params`."""
+    pointer = FACTORIES[name](params, vocab_size)
     try:
         yield LlamaSampler(pointer)
     finally:
@@ -72,7 +72,7 @@ def chain(names: Sequence[str], params: Mapping[str, Any], vocab_size: int) -> I
     """A chain of such samplers."""
     pointer = lib.llama_sampler_chain_init(lib.llama_sampler_chain_default_params())
     for name in names:
-        lib.llama_sampler_chain_add(pointer, MAKERS[name](params, vocab_size))
+        lib.llama_sampler_chain_add(pointer, FACTORIES[name](params, vocab_size))
     try:
         yield LlamaSampler(pointer)
     finally:
@@ -105,7 +105,7 @@ class _Vector(ctypes.Structure):
 
 
 def _dry(params: Mapping[str, Any], vocab_size: int) -> Any:
-    """DRY without a vocabulary: the entry that llama.cpp's own tests use takes breakers as token ids."""
+    """DRY without a vocabulary: the function that llama.cpp's own tests use takes breakers as token ids."""
     init = lib._lib._Z30llama_sampler_init_dry_testingffiiRKSt6vectorIS_IiSaIiEESaIS1_EE
     init.argtypes = [ctypes.c_float, ctypes.c_float, ctypes.c_int32, ctypes.c_int32, ctypes.c_void_p]
     init.restype = lib.llama_sampler_p_ctypes
@@ -118,7 +118,7 @@ def _dry(params: Mapping[str, Any], vocab_size: int) -> Any:
     return init(*numbers, ctypes.addressof(breakers))
 
 
-MAKERS: Mapping[str, Callable[[Mapping[str, Any], int], Any]] = {
+FACTORIES: Mapping[str, Callable[[Mapping[str, Any], int], Any]] = {
     "logit_bias": _logit_bias,
     "penalties": _penalties,
     "dry": _dry,

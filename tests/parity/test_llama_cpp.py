@@ -1,25 +1,26 @@
-"""Our samplers beside llama.cpp's own, on the same random rows.
+"""Our samplers compared with llama.cpp's own, on the same random rows.
 
 Where the two may differ, and why (the samplers' docstrings say the same):
 
-- llama.cpp sums float32 probabilities one after another, ours are integers. A row in which a cut
-  lies that close to a token (`IN_DOUBT`) may be cut one token further; few rows are such.
+- llama.cpp sums float32 probabilities one after another, ours are integers. A row whose threshold is
+  that close to a token (`IN_DOUBT`) may be cut one token further; such rows are few.
 - Among equal logits llama.cpp's partial sorts keep an unspecified choice, ours keep the lowest ids:
   rows with ties are compared by the logits that are kept, not by the ids.
-- Tokens that logit_bias and top_n_sigma remove stay in llama.cpp's array at −inf. There they turn
+- Tokens that logit_bias and top_n_sigma remove stay in llama.cpp's array at −inf. There they make
   typical_p's entropy NaN, count for min_keep and for the greatest entropy of a dynamic temperature,
-  and xtc may keep one alone. Here removed tokens are not handed to it.
-- typical_p's entropy turns NaN in llama.cpp also where float32 rounds a probability to 0 (`IN_DOUBT`).
-- A dynamic temperature comes from a float32 entropy there: logits differ by up to 3e-4, and by more in
-  rows of hardly any entropy (`IN_DOUBT`). Here it is at least 1e-4.
+  and xtc may keep such a token alone. Here removed tokens are not passed to it.
+- typical_p's entropy is also NaN in llama.cpp if float32 rounds a probability to 0 (`IN_DOUBT`).
+- A dynamic temperature depends on a float32 entropy in llama.cpp: logits differ by up to 3e-4, and by
+  more in rows with hardly any entropy (`IN_DOUBT`). Here it is at least 1e-4.
 - A window of −1 tokens is the whole history for us and off for llama.cpp: windows are given as numbers.
-- Frequency and presence count the prompt in llama.cpp: our penalty_scope is "all".
-- mirostat 1 estimates in float32 there: k may differ by one in some thousands, and a k that does not
-  fit an int keeps one token, here all. Both versions ignore penalties and DRY, which our chain keeps.
-- adaptive_p works in float32 there: new logits differ by up to 5e-4.
-- Random numbers differ, so drawn tokens are not compared, only what they are drawn from.
+- Frequency and presence penalties count the prompt in llama.cpp: our penalty_scope is "all".
+- mirostat 1 is estimated in float32 in llama.cpp: k may differ by one in several thousand, and a k that
+  does not fit an int keeps one token there, all tokens here. Both versions ignore penalties and DRY, which
+  our chain keeps.
+- adaptive_p is computed in float32 in llama.cpp: new logits differ by up to 5e-4.
+- Random numbers differ, so drawn tokens are not compared, only the rows they are drawn from.
 
-Not compared: infill and grammar, which want a vocabulary and so a model.
+Not compared: infill and grammar, which need a vocabulary and therefore a model.
 """
 
 from __future__ import annotations
@@ -49,7 +50,7 @@ Random = np.random.Generator
 ROWS = 60
 """Rows of each kind for each sampler."""
 DOUBTFUL = 0.08
-"""At most this share of the rows may differ for a reason of `IN_DOUBT`."""
+"""The maximum share of rows that may differ for a reason in `IN_DOUBT`."""
 
 
 # --- rows and parameters -------------------------------------------------------------------------
@@ -73,21 +74,21 @@ def make_row(kind: str, random: Random) -> np.ndarray:
 
 
 def make_history(random: Random, vocab_size: int) -> list[int]:
-    """Up to 80 tokens, mostly of a few, so that n-grams come back."""
-    few = random.integers(0, vocab_size, 4)
+    """Up to 80 tokens, mostly from a small set, so that n-grams repeat."""
+    frequent = random.integers(0, vocab_size, 4)
     length = int(random.integers(0, 80))
     return np.where(
-        random.random(length) < 0.85, random.choice(few, length), random.integers(0, vocab_size, length)
+        random.random(length) < 0.85, random.choice(frequent, length), random.integers(0, vocab_size, length)
     ).tolist()
 
 
-def some_bias(random: Random, vocab_size: int) -> dict[int, float]:
+def random_bias(random: Random, vocab_size: int) -> dict[int, float]:
     ids = random.choice(vocab_size, min(3, vocab_size - 1), replace=False)
     return {int(i): float(b) for i, b in zip(ids, (random.normal() * 5, -20.0, -np.inf), strict=False)}
 
 
 PARAMETERS: Mapping[str, Callable[[Random, int], dict[str, Any]]] = {
-    "logit_bias": lambda random, m: {"logit_bias": some_bias(random, m)},
+    "logit_bias": lambda random, m: {"logit_bias": random_bias(random, m)},
     "penalties": lambda random, m: {
         "repetition_penalty": random.choice([0.8, 1.1, 1.7]),
         "frequency_penalty": random.choice([-0.5, 0.0, 0.7]),
@@ -104,13 +105,13 @@ PARAMETERS: Mapping[str, Callable[[Random, int], dict[str, Any]]] = {
     },
     "top_n_sigma": lambda random, m: {"top_n_sigma": random.uniform(0.2, 3)},
     "top_k": lambda random, m: {"top_k": random.choice([1, 2, 40, 200, 9000])},
-    "typical_p": lambda random, m: {"typical_p": random.uniform(0.1, 0.99), **some_min_keep(random)},
-    "top_p": lambda random, m: {"top_p": random.uniform(0.1, 0.99), **some_min_keep(random)},
-    "min_p": lambda random, m: {"min_p": random.uniform(0.001, 1), **some_min_keep(random)},
+    "typical_p": lambda random, m: {"typical_p": random.uniform(0.1, 0.99), **random_min_keep(random)},
+    "top_p": lambda random, m: {"top_p": random.uniform(0.1, 0.99), **random_min_keep(random)},
+    "min_p": lambda random, m: {"min_p": random.uniform(0.001, 1), **random_min_keep(random)},
     "xtc": lambda random, m: {
         "xtc_probability": 1.0,
         "xtc_threshold": random.choice([0.005, 0.05, 0.1, 0.3, 0.5]),
-        **some_min_keep(random),
+        **random_min_keep(random),
     },
     "temperature": lambda random, m: {"temperature": random.choice([0.0, 0.3, 0.8, 2.5])},
     "dynamic temperature": lambda random, m: {
@@ -121,7 +122,7 @@ PARAMETERS: Mapping[str, Callable[[Random, int], dict[str, Any]]] = {
 }
 
 
-def some_min_keep(random: Random) -> dict[str, int]:
+def random_min_keep(random: Random) -> dict[str, int]:
     return {"min_keep": int(random.choice([0, 1, 3, 500], p=[0.4, 0.2, 0.2, 0.2]))}
 
 
@@ -130,8 +131,8 @@ def some_min_keep(random: Random) -> dict[str, int]:
 CLOSE = 1e-4
 
 
-def _near(values: np.ndarray, cut: float) -> bool:
-    return bool(np.abs(values - cut).min() <= CLOSE)
+def _near(values: np.ndarray, threshold: float) -> bool:
+    return bool(np.abs(values - threshold).min() <= CLOSE)
 
 
 def _top_p_in_doubt(row: np.ndarray, params: Mapping[str, Any]) -> bool:
@@ -139,7 +140,7 @@ def _top_p_in_doubt(row: np.ndarray, params: Mapping[str, Any]) -> bool:
 
 
 def _typical_in_doubt(row: np.ndarray, params: Mapping[str, Any]) -> bool:
-    """The cut lies at a token, or the last token that stays is hardly more typical than the next, or
+    """The threshold coincides with a token, or the last kept token is hardly more typical than the next, or
     a probability is 0 in float32."""
     p = softmax(row)[order(row)]
     if p[-1] < 1e-38:
@@ -160,8 +161,8 @@ def _min_p_in_doubt(row: np.ndarray, params: Mapping[str, Any]) -> bool:
 
 
 def _top_n_sigma_in_doubt(row: np.ndarray, params: Mapping[str, Any]) -> bool:
-    alive = row[row > NEG_INF].astype(np.float64)
-    return _near(alive, alive.max() - params["top_n_sigma"] * alive.std())
+    survivors = row[row > NEG_INF].astype(np.float64)
+    return _near(survivors, survivors.max() - params["top_n_sigma"] * survivors.std())
 
 
 def _xtc_in_doubt(row: np.ndarray, params: Mapping[str, Any]) -> bool:
@@ -188,7 +189,7 @@ BY_RANK = ("top_k", "top_p", "min_p", "typical_p", "xtc")
 
 
 def agree(ours: np.ndarray, theirs: np.ndarray, params: SamplingParams, by_value: bool = False) -> bool:
-    """Whether two rows keep the same tokens with the same logits; `by_value` leaves out which of equals."""
+    """Whether two rows keep the same tokens with the same logits; `by_value` compares ties by logit only."""
     if by_value:
         ours, theirs = np.sort(ours), np.sort(theirs)
     relative = 3e-4 if params.dynatemp_range else 1e-5
@@ -199,16 +200,16 @@ def agree(ours: np.ndarray, theirs: np.ndarray, params: SamplingParams, by_value
 
 
 @pytest.mark.parametrize("kind", KINDS)
-@pytest.mark.parametrize("what", PARAMETERS)
-def test_a_sampler_does_what_llama_cpp_does(what: str, kind: str) -> None:
-    name = "temperature" if what == "dynamic temperature" else what
-    random = np.random.default_rng([list(PARAMETERS).index(what), list(KINDS).index(kind)])
+@pytest.mark.parametrize("setting", PARAMETERS)
+def test_a_sampler_agrees_with_llama_cpp(setting: str, kind: str) -> None:
+    name = "temperature" if setting == "dynamic temperature" else setting
+    random = np.random.default_rng([list(PARAMETERS).index(setting), list(KINDS).index(kind)])
     doubtful = 0
     for _ in range(ROWS):
         row = make_row(kind, random)
         history = make_history(random, len(row))
         split = len(history) // 2
-        params = SamplingParams(**PARAMETERS[what](random, len(row)))
+        params = SamplingParams(**PARAMETERS[setting](random, len(row)))
         ours = apply_sampler(
             SAMPLERS[name], row, params, prompts=[history[:split]], outputs=[history[split:]]
         )
@@ -238,19 +239,19 @@ CHAIN = (
 )
 
 
-def some_parameters(random: Random, vocab_size: int, leave_out: Sequence[str]) -> SamplingParams:
+def random_parameters(random: Random, vocab_size: int, leave_out: Sequence[str]) -> SamplingParams:
     """Parameters for about half of all samplers."""
     given: dict[str, Any] = {"dry_sequence_breakers": [0]}
-    for what, make in PARAMETERS.items():
-        if what not in leave_out and random.random() < 0.6:
-            given |= make(random, vocab_size)
+    for setting, draw in PARAMETERS.items():
+        if setting not in leave_out and random.random() < 0.6:
+            given |= draw(random, vocab_size)
     return SamplingParams(**given)
 
 
-def whole(
+def as_one_chain(
     names: Sequence[str], params: SamplingParams, row: np.ndarray, history: Sequence[int]
 ) -> np.ndarray:
-    """What one llama.cpp chain of these samplers leaves."""
+    """The row after one llama.cpp chain of these samplers."""
     with llama.chain(names, params, len(row)) as sampler:
         sampler.accept(history)
         return sampler.apply(row).row(len(row))
@@ -259,25 +260,25 @@ def whole(
 def step_by_step(
     names: Sequence[str], params: SamplingParams, row: np.ndarray, history: Sequence[int]
 ) -> np.ndarray:
-    """What llama.cpp's samplers leave one after another, each without the tokens removed so far."""
+    """The row after llama.cpp's samplers one by one, each without the tokens removed so far."""
     for name in names:
-        row = whole([name], params, row, history)
+        row = as_one_chain([name], params, row, history)
     return row
 
 
 @pytest.mark.parametrize("kind", [kind for kind in KINDS if kind != "tied"])
 @pytest.mark.parametrize(
     ("run", "leave_out"),
-    [(whole, ("logit_bias", "top_n_sigma")), (step_by_step, ())],
+    [(as_one_chain, ("logit_bias", "top_n_sigma")), (step_by_step, ())],
     ids=["whole", "step by step"],
 )
-def test_the_default_chain_does_what_llama_cpps_does(kind: str, run: Any, leave_out: Sequence[str]) -> None:
+def test_the_default_chain_agrees_with_llama_cpps(kind: str, run: Any, leave_out: Sequence[str]) -> None:
     random = np.random.default_rng(list(KINDS).index(kind))
     doubtful = 0
     for _ in range(4 * ROWS):
         row = make_row(kind, random)
         history = make_history(random, len(row))
-        params = some_parameters(random, len(row), leave_out)
+        params = random_parameters(random, len(row), leave_out)
         ours, in_doubt = row, False
         for sampler in build_chain(params).samplers:
             in_doubt |= sampler.name in IN_DOUBT and IN_DOUBT[sampler.name](ours, params)
@@ -324,7 +325,7 @@ def k_overflows(row: np.ndarray, mu: float) -> bool:
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_mirostat_keeps_as_many_tokens(kind: str) -> None:
+def test_mirostat_keeps_the_same_number_of_tokens(kind: str) -> None:
     random = np.random.default_rng(3)
     for _ in range(ROWS):
         row = make_row(kind, random)
@@ -352,7 +353,7 @@ def test_mirostat_v2_keeps_the_same_tokens(kind: str) -> None:
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_adaptive_p_reshapes_alike_and_learns_alike(kind: str) -> None:
+def test_adaptive_p_reshapes_and_adapts_alike(kind: str) -> None:
     random = np.random.default_rng(5)
     ours = AdaptiveP()
     for _ in range(ROWS):
@@ -363,8 +364,8 @@ def test_adaptive_p_reshapes_alike_and_learns_alike(kind: str) -> None:
         with llama.opened("adaptive_p", given, len(row)) as sampler:
             for _ in range(3):
                 theirs = sampler.apply(row)
-                aim = np.clip(2 * given["adaptive_target"] - state.now, 0, 1)
-                assert np.allclose(_reshape(p[theirs.ids], aim), theirs.logits, rtol=1e-5, atol=5e-4)
+                target = np.clip(2 * given["adaptive_target"] - state.now, 0, 1)
+                assert np.allclose(_reshape(p[theirs.ids], target), theirs.logits, rtol=1e-5, atol=5e-4)
                 chosen = int(theirs.ids[theirs.selected])
                 sampler.accept([chosen])
                 ours.accept(state, [chosen], [p[chosen]])

@@ -1,4 +1,4 @@
-"""Beam search finds what transformers' finds, on the logits of small random models."""
+"""Beam search finds the same sequences as transformers', on the logits of small random models."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def small_model(vocab_size: int, seed: int) -> Any:
 
 
 @pytest.mark.parametrize("seed", range(24))
-def test_the_best_texts_are_the_same(seed: int) -> None:
+def test_the_best_sequences_are_the_same(seed: int) -> None:
     random = np.random.default_rng(seed)
     vocab_size, width, length = (int(random.integers(*span)) for span in ((12, 60), (2, 6), (3, 14)))
     penalty = float(random.choice([0.0, 1.0, 0.5, 2.0, -1.0]))
@@ -46,13 +46,13 @@ def test_the_best_texts_are_the_same(seed: int) -> None:
         early_stopping=stopping, repetition_penalty=repetition, order="transformers",
     )  # fmt: skip
     ids = scheduler.add_group(params, prompt)
-    texts = dict.fromkeys(ids, prompt)
+    sequences = dict.fromkeys(ids, prompt)
     while scheduler.request_ids:
         with torch.no_grad():
-            logits = model(torch.tensor([texts[i] for i in ids])).logits[:, -1]
+            logits = model(torch.tensor([sequences[i] for i in ids])).logits[:, -1]
         result = scheduler.step(logits)
-        texts = {
-            i: [*texts[parent], int(token)]
+        sequences = {
+            i: [*sequences[parent], int(token)]
             for i, parent, token in zip(ids, result.parent_ids, result.token_ids, strict=True)
         }
 

@@ -1,4 +1,4 @@
-"""Criteria answer as transformers' own classes do, on random tokenizations of random strings."""
+"""Criteria agree with transformers' own classes, on random tokenizations of random strings."""
 
 from __future__ import annotations
 
@@ -51,8 +51,8 @@ def tokenizer_of(pieces: list[str], byte_level: bool) -> Any:
     return transformers.PreTrainedTokenizerFast(tokenizer_object=backend)
 
 
-def text(random: np.random.Generator, most: int) -> str:
-    return "".join(random.choice(list(ALPHABET), int(random.integers(1, most + 1))))
+def text(random: np.random.Generator, max_length: int) -> str:
+    return "".join(random.choice(list(ALPHABET), int(random.integers(1, max_length + 1))))
 
 
 @pytest.mark.parametrize("byte_level", [True, False], ids=["byte level", "byte fallback"])
@@ -62,16 +62,16 @@ def test_stop_strings_end_in_the_same_rows(seed: int, byte_level: bool) -> None:
     pieces = list(dict.fromkeys(text(random, 4) for _ in range(60)))
     tokenizer = tokenizer_of(pieces, byte_level)
     strings = list(dict.fromkeys(text(random, 5) for _ in range(int(random.integers(1, 4)))))
-    mine = StopStringCriteria(tokenizer, strings)
+    ours = StopStringCriteria(tokenizer, strings)
     other = theirs.StopStringCriteria(tokenizer, strings)
     rows = random.integers(256 - 40, len(tokenizer) + 2, (500, int(random.integers(1, 12))))
     likely = random.random(rows.shape) < 0.6
     rows[likely] = random.integers(256, len(tokenizer), int(likely.sum()))
     ids = torch.tensor(rows)
-    answer = mine(ids, None)
-    assert answer.dtype == torch.bool
+    result = ours(ids, None)
+    assert result.dtype == torch.bool
     expected = other(ids, None)
-    differing = (answer != expected).nonzero().flatten().tolist()
+    differing = (result != expected).nonzero().flatten().tolist()
     assert not differing, (
         strings,
         [tokenizer.convert_ids_to_tokens(rows[i].tolist()) for i in differing[:3]],
@@ -79,7 +79,7 @@ def test_stop_strings_end_in_the_same_rows(seed: int, byte_level: bool) -> None:
 
 
 @pytest.mark.parametrize("seed", range(20))
-def test_all_others_answer_alike(seed: int) -> None:
+def test_all_other_criteria_agree(seed: int) -> None:
     random = np.random.default_rng(seed)
     ids = torch.tensor(random.integers(0, 9, (4, int(random.integers(1, 9)))))
     scores = torch.tensor(random.normal(0, 3, (4, 9)), dtype=torch.float32)
@@ -90,18 +90,18 @@ def test_all_others_answer_alike(seed: int) -> None:
         (EosTokenCriteria(eos[0]), theirs.EosTokenCriteria(eos[0])),
         (EosTokenCriteria(torch.tensor(eos)), theirs.EosTokenCriteria(torch.tensor(eos))),
     ]
-    for mine, other in pairs:
-        answer = mine(ids, scores)
-        assert answer.dtype == torch.bool
-        assert answer.tolist() == other(ids, scores).tolist()
-    together = StoppingCriteriaList([mine for mine, _ in pairs])
+    for ours, other in pairs:
+        result = ours(ids, scores)
+        assert result.dtype == torch.bool
+        assert result.tolist() == other(ids, scores).tolist()
+    together = StoppingCriteriaList([ours for ours, _ in pairs])
     as_theirs = theirs.StoppingCriteriaList([other for _, other in pairs])
     assert together(ids, scores).tolist() == as_theirs(ids, scores).tolist()
     assert together.max_length == as_theirs.max_length == limit
     threshold = float(random.random())
-    mine, other = ConfidenceCriteria(threshold), theirs.ConfidenceCriteria(threshold)
-    assert mine(ids[:1], (scores[:1],)) is other(ids[:1], (scores[:1],))
-    assert mine(ids, (scores,)).tolist() == [other(ids[i : i + 1], (scores[i : i + 1],)) for i in range(4)]
+    ours, other = ConfidenceCriteria(threshold), theirs.ConfidenceCriteria(threshold)
+    assert ours(ids[:1], (scores[:1],)) is other(ids[:1], (scores[:1],))
+    assert ours(ids, (scores,)).tolist() == [other(ids[i : i + 1], (scores[i : i + 1],)) for i in range(4)]
 
 
 def test_a_string_that_no_token_can_end_is_refused_by_both() -> None:
@@ -115,7 +115,7 @@ def test_a_string_that_no_token_can_end_is_refused_by_both() -> None:
         theirs.StopStringCriteria(tokenizer, ["z"])(torch.tensor([[1, 0]]), None)
 
 
-def test_generate_takes_our_criteria() -> None:
+def test_generate_accepts_our_criteria() -> None:
     torch.manual_seed(0)
     config = transformers.GPT2Config(vocab_size=300, n_positions=64, n_embd=16, n_layer=1, n_head=2)
     model = transformers.GPT2LMHeadModel(config).eval()

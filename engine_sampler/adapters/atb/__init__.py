@@ -1,7 +1,7 @@
 """ATB's TopkToppSampling operator: probabilities in, one drawn token per row out.
 
 `TopkToppSamplingParam` and `TopkToppSamplingType` have ATB's names and values, and `TopkToppSampling`
-is the operator. It takes and gives NumPy arrays, torch tensors or MLX arrays, on the CPU or elsewhere.
+is the operator. It takes and returns NumPy arrays, torch tensors or MLX arrays, on the CPU or another device.
 
 >>> import numpy as np
 >>> probs = np.array([[0.5, 0.25, 0.125, 0.125], [0.125, 0.125, 0.25, 0.5]], np.float16)

@@ -1,4 +1,4 @@
-"""The C library's rand() as glibc has it, number for number."""
+"""glibc's rand(), number for number."""
 
 from __future__ import annotations
 
@@ -10,11 +10,11 @@ _LENGTH, _LAG, _DISCARDED = 31, 3, 310
 
 
 def glibc_rand(seed: int) -> Iterator[int]:
-    """The numbers that rand() gives after srand(seed), each from 0 to RAND_MAX; `seed` has 32 bits.
+    """The numbers that rand() returns after srand(seed), each from 0 to RAND_MAX; `seed` has 32 bits.
 
-    An additive feedback generator: r[i] = r[i − 3] + r[i − 31] mod 2^32, given out as r[i] >> 1. The
+    An additive feedback generator: r[i] = r[i − 3] + r[i − 31] mod 2^32, returned as r[i] >> 1. The
     first 31 come from the minimal standard generator, r[i] = 16807·r[i − 1] mod (2^31 − 1), in which
-    the seed counts as signed and 0 as 1. The first 310 sums are thrown away.
+    the seed is read as a signed number and 0 as 1. The first 310 sums are discarded.
     """
     return islice(_sums(seed), _DISCARDED, None)
 
@@ -26,6 +26,6 @@ def _sums(seed: int) -> Iterator[int]:
     while len(recent) < _LENGTH:
         word = 16807 * word % RAND_MAX
         recent.append(word)
-    for at in cycle((*range(_LAG, _LENGTH), *range(_LAG))):
-        recent[at] = (recent[at] + recent[at - _LAG]) & 0xFFFFFFFF
-        yield recent[at] >> 1
+    for index in cycle((*range(_LAG, _LENGTH), *range(_LAG))):
+        recent[index] = (recent[index] + recent[index - _LAG]) & 0xFFFFFFFF
+        yield recent[index] >> 1

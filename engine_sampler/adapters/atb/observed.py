@@ -1,4 +1,4 @@
-"""ATB's TopkToppSampling as its implementation was seen to work."""
+"""ATB's TopkToppSampling as its implementation was observed to work."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import numpy as np
 
 from ...arithmetic import top_columns
 from .glibc_rand import RAND_MAX, glibc_rand
-from .rows import Batch, Drawn, in_order, race
+from .rows import DrawResult, OperatorInputs, in_order, race
 
 
 def one_stream(seed: int, rows: int) -> list[float]:
@@ -18,35 +18,37 @@ def one_stream(seed: int, rows: int) -> list[float]:
 
 
 def first_numbers(seeds: Sequence[int]) -> list[float]:
-    """For each seed the first number in [0, 1] that rand() gives after it."""
+    """For each seed, the first number in [0, 1] that rand() returns for it."""
     return [next(glibc_rand(seed)) / RAND_MAX for seed in seeds]
 
 
-def draw(batch: Batch, exactly_k: bool, shares: Sequence[float] | np.ndarray | None) -> Iterator[Drawn]:
-    """One `Drawn` per row.
+def draw(
+    inputs: OperatorInputs, exactly_k: bool, shares: Sequence[float] | np.ndarray | None
+) -> Iterator[DrawResult]:
+    """One `DrawResult` per row.
 
-    exactly_k  whether top-k keeps the first topk tokens, or the first topk + 1 and what ties with
-               the last of them.
-    shares     numbers in [0, 1], one per row; None where exponential noise decides.
+    exactly_k  whether top-k keeps the first topk tokens, or the first topk + 1 and all tokens that tie
+               with the last of them.
+    shares     numbers in [0, 1], one per row; None if exponential noise decides.
     """
-    for i, logits in enumerate(batch.logits()):
-        order = _leading(logits, int(batch.topk[i]), exactly_k)
-        values = batch.values(i)[order]
-        sums = running_sums(values, batch.bfloat16)
+    for i, logits in enumerate(inputs.logits()):
+        order = _leading(logits, int(inputs.topk[i]), exactly_k)
+        values = inputs.values(i)[order]
+        sums = running_sums(values, inputs.bfloat16)
         if shares is None:
-            assert batch.exp is not None
-            inside = int((sums <= batch.topp[i]).sum())
-            rank = race(values[:inside], batch.exp[i, :inside]) if inside else 0
+            assert inputs.exp is not None
+            head_size = int((sums <= inputs.topp[i]).sum())
+            rank = race(values[:head_size], inputs.exp[i, :head_size]) if head_size else 0
         else:
-            inside = int((sums < batch.topp[i]).sum())
-            cut = sums[max(inside - 1, 0)] * np.float32(shares[i])
+            head_size = int((sums < inputs.topp[i]).sum())
+            cut = sums[max(head_size - 1, 0)] * np.float32(shares[i])
             rank = min(int((sums <= cut).sum()), len(order) - 1)
-        inside = max(inside, 1)
-        yield Drawn(int(order[rank]), order[:inside], float(sums[inside - 1]))
+        head_size = max(head_size, 1)
+        yield DrawResult(int(order[rank]), order[:head_size], float(sums[head_size - 1]))
 
 
 def _leading(logits: np.ndarray, topk: int, exactly_k: bool) -> np.ndarray:
-    """The tokens that top-k keeps in (probability desc, id asc) order; without any of probability 0."""
+    """The tokens that top-k keeps in (probability desc, id asc) order, without any of probability 0."""
     first = top_columns(logits, min(topk + (not exactly_k), len(logits)))
     if not exactly_k:
         first = in_order(logits, np.flatnonzero(logits >= logits[first[-1]]))
@@ -56,7 +58,7 @@ def _leading(logits: np.ndarray, topk: int, exactly_k: bool) -> np.ndarray:
 def running_sums(values: np.ndarray, bfloat16: bool) -> np.ndarray:
     """Cumulative sums of descending float32 `values` [n], rounded to their 16 bits after every addition.
 
-    They stop growing where a value is less than half the spacing of the numbers around the sum.
+    They stop growing once a value is less than half the spacing of the numbers around the sum.
     """
     if not bfloat16:
         return np.cumsum(values, dtype=np.float16).astype(np.float32)

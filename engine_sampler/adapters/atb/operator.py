@@ -12,12 +12,12 @@ import numpy as np
 from ...contract import Param, ParameterError
 from .._tensors import dtype_name, like
 from .documented import draw_given, draw_seeded
-from .inputs import batch_of
+from .inputs import checked_inputs
 from .observed import draw, first_numbers, one_stream
-from .rows import Batch, Drawn
+from .rows import DrawResult, OperatorInputs
 
 REMOVED = -9999.0
-"""The logprob of a place whose token was not kept."""
+"""The logprob of an entry without a token."""
 
 _MODES = ("documented", "observed")
 _UINT32 = 2**32 - 1
@@ -37,17 +37,17 @@ class TopkToppSamplingType(IntEnum):
     """How the operator draws; the values of the C++ enumeration."""
 
     SAMPLING_UNDEFINED = -1
-    """No way to sample; refused."""
+    """No sampling type; refused."""
     SINGLE_TOPK_SAMPLING = 0
     """One topk and one seed for all rows."""
     BATCH_TOPK_MULTINOMIAL_SAMPLING = 1
     """topk and a seed for each row."""
     BATCH_TOPK_EXPONENTIAL_SAMPLING = 2
-    """topk for each row; the greatest probability / exp wins."""
+    """topk for each row; the token with the greatest probability / exp wins."""
     BATCH_TOPK_MULTINOMIAL_LOGPROBS_SAMPLING = 3
     """topk and a random number for each row; logprobs."""
     BATCH_TOPK_EXPONENTIAL_LOGPROBS_SAMPLING = 4
-    """As 2, and logprobs."""
+    """As type 2, and logprobs."""
     SAMPLING_MAX = 5
     """The number of types; refused."""
 
@@ -64,12 +64,12 @@ _INPUTS = {
 
 @dataclass
 class TopkToppSamplingParam:
-    """The operator's parameters under their C++ names, checked when an operator takes them.
+    """The operator's parameters under their C++ names, checked when they are assigned to an operator.
 
     randSeeds     32-bit seeds, one per row (BATCH_TOPK_MULTINOMIAL_SAMPLING).
     randSeed      the 32-bit seed of all rows (SINGLE_TOPK_SAMPLING).
     topk          tokens to keep in every row, 1 to V (SINGLE_TOPK_SAMPLING).
-    logProbsSize  logprobs wanted per row, 0 to min(16384, V) (the LOGPROBS types).
+    logProbsSize  number of logprobs per row, 0 to min(16384, V) (the LOGPROBS types).
     rsv           12 reserved bytes, all 0.
     """
 
@@ -82,33 +82,33 @@ class TopkToppSamplingParam:
 
 
 class TopkToppSampling:
-    """The operator: keep the topk likeliest tokens, of these the head that reaches topp, and draw one.
+    """The operator: keep the topk likeliest tokens, then the head of these that reaches topp, and draw one.
 
     Ties go to the lower token id. In mode "documented":
     - top-k keeps exactly topk tokens; top-p keeps the fewest leading tokens whose probabilities, as
-      they are given, add up to topp at least, within 2^-20 of the row's sum. topp = 1 keeps all.
-    - The documentation fixes the distribution and that a seed repeats its draw, not a generator: the
-      seeded types draw as `engine_sampler.sample` does, from Philox. A row with its own seed draws at
-      position 0, so that its token does not depend on the batch; with the one randSeed, row i draws
-      at position i. exp belongs to the token id; rand is a place in the cumulative distribution in
-      (probability desc, id asc) order.
+      given, add up to at least topp, within 2^-20 of the row's sum. topp = 1 keeps all.
+    - The documentation specifies the distribution and that a seed repeats its draw, but no generator:
+      the seeded types draw as `engine_sampler.sample` does, from Philox. A row with its own seed draws
+      at position 0, so that its token does not depend on the batch; with the single randSeed, row i
+      draws at position i. exp is indexed by token id; rand is a point in the cumulative distribution
+      in (probability desc, id asc) order.
     - Logprobs are those of the kept tokens in that order, scaled to add up to 1.
 
-    Mode "observed" does what the vendor's implementation was seen to do:
-    - All types but SINGLE keep the first topk + 1 tokens and what ties with the last of them; topk is
+    Mode "observed" reproduces the observed behaviour of the vendor's implementation:
+    - All types but SINGLE keep the first topk + 1 tokens and all that tie with the last of them; topk is
       0 to V - 1. For SINGLE a topk of 0 means V.
-    - Sums are rounded to the 16 bits of the input after every addition, so they stop short in a long
+    - Sums are rounded to the 16 bits of the input after every addition, so they stop growing in a long
       tail. Top-p keeps the head whose sum stays below topp (for the exponential types: at most topp),
-      one token at least.
+      at least one token.
     - u comes from glibc's rand() / 0x7FFFFFFF, where seed 0 equals seed 1: one stream for randSeed, a
-      number per row in row order; the first number of each seed of randSeeds; or it is rand. The rank
-      drawn is how many sums are at most u times the head's, in float32. u = 1 may pass the head: it
-      may give the next token kept by top-k.
-    - exp belongs to the rank in sorted order. Logprobs are divided by the head's rounded sum.
+      number per row in row order; or the first number of each seed in randSeeds; or u is rand. The drawn
+      rank is the number of sums that are at most u times the head's sum, in float32. u = 1 may exceed
+      the head: it may draw the next token kept by top-k.
+    - exp is indexed by the rank in sorted order. Logprobs are divided by the head's rounded sum.
 
-    In both modes `sampled_probs` is the chosen token's entry of `probs`, not rescaled to what was kept,
-    and new parameters act at once, seeds included. `mode` is one of these names. Bad parameters raise
-    `ParameterError` naming them, bad tensors TypeError or ValueError, before anything is drawn.
+    In both modes `sampled_probs` is the chosen token's entry of `probs`, not rescaled to the kept tokens,
+    and new parameters take effect at once, seeds included. `mode` is one of these names. Bad parameters
+    raise `ParameterError` naming them, bad tensors TypeError or ValueError, before anything is drawn.
     Source: the public documentation of ATB; Holtzman et al. 2019 (top-p), Fan et al. 2018 (top-k).
     """
 
@@ -120,7 +120,7 @@ class TopkToppSampling:
 
     @property
     def param(self) -> TopkToppSamplingParam:
-        """The parameters in use, a copy; assign new ones to replace them, as `SetParam` does."""
+        """A copy of the current parameters; assign new ones to replace them, as `SetParam` does."""
         return replace(self._param)
 
     @param.setter
@@ -130,35 +130,35 @@ class TopkToppSampling:
     def __call__(
         self, probs: Any, topp: Any, topk: Any = None, exp: Any = None, rand: Any = None
     ) -> tuple[Any, ...]:
-        """Draw one token per row: (sampled_indices, sampled_probs), and logprobs from the LOGPROBS types.
+        """Draw one token per row: (sampled_indices, sampled_probs), and logprobs for the LOGPROBS types.
 
         probs  [B <= 512, V] float16 or bfloat16, 0 to 1, not all 0 in any row.
         topp   [B, 1] in the dtype of `probs`, 0 to 1; for SINGLE_TOPK_SAMPLING also [1, 1].
-        topk   [B, 1] int32 or float16, 1 to V; not for SINGLE_TOPK_SAMPLING, which has it as parameter.
+        topk   [B, 1] int32 or float16, 1 to V; not for SINGLE_TOPK_SAMPLING, where it is a parameter.
         exp    [B, V] in the dtype of `probs`, exponential noise, finite and at least 0; EXPONENTIAL types.
         rand   [B, 1] float32, 0 to 1; BATCH_TOPK_MULTINOMIAL_LOGPROBS_SAMPLING.
 
         sampled_indices int32 [B, 1], sampled_probs [B, 1] in the dtype of `probs`, logprobs float32
-        [B, logProbsSize]: of the likeliest tokens kept, in order, -9999 beyond them. They belong to the
-        library of `probs` and lie on its device.
+        [B, logProbsSize]: of the likeliest kept tokens, in order, -9999 beyond them. All are arrays of the
+        library of `probs`, on its device.
         """
         given = {"probs": probs, "topk": topk, "topp": topp, "exp": exp, "rand": rand}
         self._check_given([name for name, tensor in given.items() if tensor is not None])
-        batch = batch_of(given, self._param.topk, self.mode == "observed")
-        self._check_fit(*batch.bits.shape)
-        drawn = list(self._draw(batch))
+        inputs = checked_inputs(given, self._param.topk, self.mode == "observed")
+        self._check_sizes(*inputs.bits.shape)
+        drawn = list(self._draw(inputs))
         tokens = np.array([d.token for d in drawn], np.int32)[:, None]
-        chosen = np.take_along_axis(batch.bits, tokens.astype(np.int64), axis=1)
+        chosen = np.take_along_axis(inputs.bits, tokens.astype(np.int64), axis=1)
         results = [
             like(probs, tokens, "int32"),
-            like(probs, batch.table.values[chosen], dtype_name(probs)),
+            like(probs, inputs.table.values[chosen], dtype_name(probs)),
         ]
         if self._gives_logprobs:
-            results.append(like(probs, _logprobs(batch, drawn, self._param.logProbsSize), "float32"))
+            results.append(like(probs, _logprobs(inputs, drawn, self._param.logProbsSize), "float32"))
         return tuple(results)
 
     def forward(self, tensors: Sequence[Any]) -> list[Any]:
-        """The same with the tensors in ATB's order for the type: probs, [topk,] topp, [exp or rand]."""
+        """As `__call__`, with the tensors in ATB's order for the type: probs, [topk,] topp, [exp or rand]."""
         names = _INPUTS[self._param.topkToppSamplingType]
         if len(tensors) != len(names):
             raise ValueError(f"{len(tensors)} tensors are given; {self._kind} takes {', '.join(names)}")
@@ -173,12 +173,12 @@ class TopkToppSampling:
         return "LOGPROBS" in self._kind
 
     def _check_given(self, names: list[str]) -> None:
-        wanted = _INPUTS[self._param.topkToppSamplingType]
-        if tuple(names) != wanted:
-            raise ValueError(f"{self._kind} takes {', '.join(wanted)}; given are {', '.join(names)}")
+        required = _INPUTS[self._param.topkToppSamplingType]
+        if tuple(names) != required:
+            raise ValueError(f"{self._kind} takes {', '.join(required)}; given are {', '.join(names)}")
 
-    def _check_fit(self, rows: int, vocab: int) -> None:
-        """What parameters and tensors must agree in."""
+    def _check_sizes(self, rows: int, vocab: int) -> None:
+        """Raise unless parameters and tensors agree in their sizes."""
         seeds, size = self._param.randSeeds, self._param.logProbsSize
         if self._takes_seeds and len(seeds) != rows:
             raise ParameterError(f"randSeeds has {len(seeds)} seeds; allowed is one for each of {rows} rows")
@@ -193,24 +193,24 @@ class TopkToppSampling:
     def _is_single(self) -> bool:
         return self._param.topkToppSamplingType == TopkToppSamplingType.SINGLE_TOPK_SAMPLING
 
-    def _draw(self, batch: Batch) -> Iterator[Drawn]:
-        rows, param = len(batch.bits), self._param
+    def _draw(self, inputs: OperatorInputs) -> Iterator[DrawResult]:
+        rows, param = len(inputs.bits), self._param
         if self.mode == "observed":
             if self._is_single:
-                return draw(batch, True, one_stream(param.randSeed, rows))
-            return draw(batch, False, first_numbers(param.randSeeds) if self._takes_seeds else batch.rand)
+                return draw(inputs, True, one_stream(param.randSeed, rows))
+            return draw(inputs, False, first_numbers(param.randSeeds) if self._takes_seeds else inputs.rand)
         if self._is_single:
-            return draw_seeded(batch, [param.randSeed] * rows, range(rows))
+            return draw_seeded(inputs, [param.randSeed] * rows, range(rows))
         if self._takes_seeds:
-            return draw_seeded(batch, param.randSeeds, [0] * rows)
-        return draw_given(batch)
+            return draw_seeded(inputs, param.randSeeds, [0] * rows)
+        return draw_given(inputs)
 
 
 def _checked(param: TopkToppSamplingParam) -> TopkToppSamplingParam:
-    """A copy of `param` in normal form; raises `ParameterError` for what no operator may have."""
+    """A copy of `param` in normal form; raises `ParameterError` for values that no operator accepts."""
     if not isinstance(param, TopkToppSamplingParam):
         raise TypeError(f"param is {type(param).__name__}; allowed is a TopkToppSamplingParam")
-    numbers = {name: known.check(getattr(param, name)) for name, known in _PARAMS.items()}
+    numbers = {name: definition.check(getattr(param, name)) for name, definition in _PARAMS.items()}
     seeds = tuple(_SEED.check(seed) for seed in _entries("randSeeds", param.randSeeds))
     if _entries("rsv", param.rsv) != _RESERVED:
         raise ParameterError(f"rsv={param.rsv!r} is not allowed: {len(_RESERVED)} zeros")
@@ -230,10 +230,10 @@ def _entries(name: str, value: Any) -> tuple[Any, ...]:
     return tuple(value)
 
 
-def _logprobs(batch: Batch, drawn: Sequence[Drawn], size: int) -> np.ndarray:
-    """float32 [B, size]: ln of each row's leading kept probabilities over their mass."""
+def _logprobs(inputs: OperatorInputs, drawn: Sequence[DrawResult], size: int) -> np.ndarray:
+    """float32 [B, size]: ln of each row's leading kept probabilities divided by their mass."""
     out = np.full((len(drawn), size), REMOVED, np.float32)
-    for i, (row, found) in enumerate(zip(out, drawn, strict=True)):
-        shares = batch.values(i)[found.kept[:size]].astype(np.float64) / found.mass
+    for i, (row, result) in enumerate(zip(out, drawn, strict=True)):
+        shares = inputs.values(i)[result.candidates[:size]].astype(np.float64) / result.mass
         row[: len(shares)] = np.log(shares)
     return out

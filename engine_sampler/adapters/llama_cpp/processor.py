@@ -1,4 +1,4 @@
-"""Our chain and our criteria where llama-cpp-python takes functions."""
+"""Our chain and our criteria as callables for llama-cpp-python."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ logger = logging.getLogger("engine_sampler")
 
 def neutral_settings() -> dict[str, Any]:
     """The keywords of `Llama.create_completion` and `create_chat_completion` that switch off all of
-    llama-cpp-python's own samplers: a plain choice of the best token is left."""
+    llama-cpp-python's own samplers, which leaves a greedy choice."""
     return {
         "temperature": 0.0,
         "top_k": 0,
@@ -34,10 +34,10 @@ def neutral_settings() -> dict[str, Any]:
 
 
 class _Follower:
-    """One request of a scheduler, kept in step with the ids that llama-cpp-python shows.
+    """One request of a scheduler, included in step with the ids that llama-cpp-python passes in.
 
-    Settings are checked at once, by a request that is dropped again: what a function raises within
-    llama-cpp-python is only printed there.
+    Settings are checked at construction, by adding a request and removing it again: llama-cpp-python only
+    prints exceptions raised by its callbacks.
     """
 
     def __init__(
@@ -65,20 +65,20 @@ class _Follower:
 
     @property
     def record(self) -> Record | None:
-        """What is known of the completion: its seed, text, finish and stop reason; None before it begins."""
+        """The completion's record (seed, text, finish and stop reason); None known_length the first call."""
         return None if self._request is None else self.scheduler.record(self._request)
 
     def _add(self, prompt: Sequence[int]) -> RequestId:
-        matcher = hasattr(self._grammar, "fill_bitmask")
+        is_matcher = hasattr(self._grammar, "fill_bitmask")
         return self.scheduler.add(
             self.params,
             prompt,
-            grammar=self._grammar.fork() if matcher else self._grammar,
+            grammar=self._grammar.fork() if is_matcher else self._grammar,
             stopping_criteria=self._criteria,
         )
 
     def _begin(self, prompt: list[int]) -> None:
-        """A new request, in place of the one before."""
+        """Replace the request with a new one."""
         request = self._add(prompt)
         if self._request is not None:
             self.scheduler.remove(self._request)
@@ -90,18 +90,18 @@ class _Follower:
 
 
 class LogitsProcessor(_Follower):
-    """The whole of one request, draw included, as a `logits_processor` of llama-cpp-python.
+    """One whole request, draw included, as a `logits_processor` of llama-cpp-python.
 
-    It draws the token itself and leaves nothing else: 0 for the drawn token, −inf for all others. Whatever
-    follows in llama-cpp-python must take it, so the tokens are those that a `Scheduler` draws from the same
-    logits with the same seed, and llama-cpp-python's `seed` plays no part.
+    It draws the token itself and removes all others: 0 for the drawn token, −inf for the rest. Any later
+    sampler of llama-cpp-python must choose it, so the tokens are those that a `Scheduler` draws from the same
+    logits with the same seed, and llama-cpp-python's `seed` has no effect.
 
         llm = llama_cpp.Llama("model.gguf")
         processor = LogitsProcessor(SamplingParams(top_k=40, xtc_probability=0.5, seed=7), tokenizer_of(llm))
         llm.create_completion("Once upon a time", **processor.settings)
 
     params     n and best_of must be 1.
-    tokenizer  for parameters given as text, and EOS; or give vocab_size, and eos_token_ids.
+    tokenizer  for parameters given as text, and for EOS; alternatively vocab_size and eos_token_ids.
     grammar, stopping_criteria  as for `Scheduler.add`.
 
     Called as fn(input_ids intc [L], scores float32 [V]) -> float32 [V]; `scores` is only read:
@@ -111,10 +111,10 @@ class LogitsProcessor(_Follower):
         [-inf, 0.0, -inf]
 
     A call whose ids are not those of the completion so far begins a new one, so an object serves one
-    completion at a time. Once the request has ended, only EOS is left, where there is one. A row that is at
-    fault is logged, and raised by `stopped`. `record` says how the completion ended; the finish_reason of
-    llama-cpp-python is "stop" for all that `stopped` ends. Not for use with a `draft_model`: llama-cpp-python
-    shows processors its guesses as if they were accepted.
+    completion at a time. Once the request has ended, only EOS is left, if the vocabulary has one. A faulty
+    row is logged, and raised by `stopped`. `record` holds the reason why the completion ended;
+    llama-cpp-python's finish_reason is "stop" for every completion that `stopped` ends. Not for use with a
+    `draft_model`: llama-cpp-python shows processors its drafts as if they were accepted.
 
     Raises `ParameterError` or ValueError for settings that cannot be used.
     """
@@ -123,20 +123,20 @@ class LogitsProcessor(_Follower):
     def settings(self) -> dict[str, Any]:
         """All keywords for `Llama.create_completion`: this processor, `stopped`, the request's limits and
         stop strings, and neutral values for the rest."""
-        kept = self.params.get("include_stop_str_in_output", False)
+        included = self.params.get("include_stop_str_in_output", False)
         return {
             **neutral_settings(),
             "logits_processor": [self],
             "stopping_criteria": self.stopped,
             "max_tokens": self.params.max_tokens,
-            "stop": [] if kept else list(self.params.get("stop", ())),
+            "stop": [] if included else list(self.params.get("stop", ())),
         }
 
     def __call__(self, input_ids: np.ndarray, scores: np.ndarray) -> np.ndarray:
         ids = input_ids.tolist()
         if self._request is None or ids != self._known:
             self._begin(ids)
-        row = np.array(scores, np.float32)  # llama-cpp-python's has gaps between the numbers
+        row = np.array(scores, np.float32)  # llama-cpp-python's row is strided
         token = -1
         if not self._finished:
             result = self.scheduler.step(row[None])
@@ -152,10 +152,10 @@ class LogitsProcessor(_Follower):
         return row
 
     def stopped(self, input_ids: np.ndarray, logits: np.ndarray) -> bool:
-        """The request's criteria as a `stopping_criteria`: whether it has ended with `input_ids`.
+        """The request's criteria as a `stopping_criteria`: whether the request has ended after `input_ids`.
 
-        llama-cpp-python asks before it adds the token it has just drawn, and drops that token when it stops:
-        so the answer is about the tokens before. Raises ValueError for a completion that is at fault.
+        llama-cpp-python calls this before it appends the token it has just drawn, and drops that token if it
+        stops, so the result refers to the preceding tokens. Raises ValueError for a completion with an error.
         """
         record = self.record
         if record is not None and record.error is not None:
@@ -164,29 +164,29 @@ class LogitsProcessor(_Follower):
 
 
 class StoppingCriteria(_Follower):
-    """Our criteria as a `stopping_criteria` of llama-cpp-python, whoever chooses the tokens.
+    """Our criteria as a `stopping_criteria` of llama-cpp-python, whichever sampler chooses the tokens.
 
         criteria = StoppingCriteria(SamplingParams(stop_regex=[r"\\n\\s*\\n"]), tokenizer_of(llm))
         llm.create_completion("Once upon a time", stopping_criteria=criteria)
 
-    Called as fn(input_ids intc [L], logits float32 [V]) -> bool with the prompt first, then with every token
-    that was added:
+    Called as fn(input_ids intc [L], logits float32 [V]) -> bool with the prompt first, then again after every
+    appended token:
 
         >>> criteria = StoppingCriteria(SamplingParams(stop_token_ids=[2]), vocab_size=3)
         >>> [criteria(np.array([2, 1, 0, 2][:n]), None) for n in (2, 3, 4)]
         [False, False, True]
 
-    Of the parameters those count that end a request. A call whose ids do not go on from the last begins a new
-    completion. llama-cpp-python asks before it adds the token it has just drawn, and drops that token when it
-    stops, which is one token, and one pass through the model, behind the end.
+    Only parameters that end a request have an effect. A call whose ids do not continue the last call's begins
+    a new completion. llama-cpp-python calls this before it appends the token it has just drawn, and drops
+    that token if it stops: it samples one token, and runs one forward pass, beyond the end.
     """
 
     def __call__(self, input_ids: np.ndarray, logits: Any) -> bool:
         ids = input_ids.tolist()
-        before = len(self._known)
-        if self._request is None or ids[:before] != self._known or len(ids) <= before:
+        known_length = len(self._known)
+        if self._request is None or ids[:known_length] != self._known or len(ids) <= known_length:
             self._begin(ids)
         elif not self._finished:
-            self.scheduler.accept(self._request, ids[before:])
+            self.scheduler.accept(self._request, ids[known_length:])
             self._known = ids
         return self._finished

@@ -9,18 +9,18 @@ from typing import Any
 from ...contract import ParameterError
 from ...params import SamplingParams
 from ...params.openai import TRANSPORT as OPENAI_TRANSPORT
-from ...params.openai import asked_logprobs, mapping, response_format, told, under_one_name
+from ...params.openai import canonical_keys, mapping, openai_logprobs, response_format, without_transport
 from ...registry import MAX_COUNT
 from ...tokenizer import Tokenizer
 from .._request_body import (
-    Field,
+    BodyField,
     from_gbnf,
-    logit_bias,
     read_fields,
+    read_logit_bias,
     refuse_unknown,
     refuse_unsupported,
+    stop_strings,
     switched_off,
-    texts,
 )
 
 TRANSPORT = OPENAI_TRANSPORT | frozenset(
@@ -33,7 +33,7 @@ TRANSPORT = OPENAI_TRANSPORT | frozenset(
     "speculative.n_max speculative.n_min speculative.p_min speculative.type "
     "speculative.ngram_size_n speculative.ngram_size_m speculative.ngram_min_hits".split()
 )
-"""Keys of the server that do not say how tokens are chosen."""
+"""Keys of the server with no effect on the choice of tokens."""
 
 RENAMED = {
     "temp": "temperature",
@@ -46,7 +46,7 @@ RENAMED = {
     "tfs": "tfs_z",
     "order": "samplers",
 }
-"""Second names of a key: the server's, its command line's, and ours."""
+"""Aliases of keys: the server's, its command line's, and ours."""
 
 UNSUPPORTED = {
     "n_indent": (0,),
@@ -54,43 +54,43 @@ UNSUPPORTED = {
     "grammar_triggers": ([],),
     "reasoning_budget_tokens": (-1,),
 }
-"""What the server does and this library does not, with the values that switch it off."""
+"""Features of the server that this library lacks, with the values that switch them off."""
 
 _ANY = math.inf
-FIELDS: Mapping[str, Field] = {
-    "temperature": Field("temperature", 0.8, (0, _ANY)),
-    "dynatemp_range": Field("dynatemp_range", 0.0, (0, _ANY)),
-    "dynatemp_exponent": Field("dynatemp_exponent", 1.0),
-    "top_k": Field("top_k", 40, (0, MAX_COUNT)),
-    "top_p": Field("top_p", 0.95, (0, 1)),
-    "min_p": Field("min_p", 0.05, (0, 1)),
-    "typical_p": Field("typical_p", 1.0, (0, 1)),
-    "tfs_z": Field("tfs", 1.0, (0, 1)),
-    "top_n_sigma": Field("top_n_sigma", -1.0, (0, _ANY)),
-    "xtc_probability": Field("xtc_probability", 0.0, (0, 1)),
-    "xtc_threshold": Field("xtc_threshold", 0.1, (0, 1)),
-    "min_keep": Field("min_keep", 0),
-    "repeat_penalty": Field("repetition_penalty", 1.0),
-    "repeat_last_n": Field("penalty_last_n", 64),
-    "frequency_penalty": Field("frequency_penalty", 0.0),
-    "presence_penalty": Field("presence_penalty", 0.0),
-    "dry_multiplier": Field("dry_multiplier", 0.0),
-    "dry_base": Field("dry_base", 1.75),
-    "dry_allowed_length": Field("dry_allowed_length", 2),
-    "dry_penalty_last_n": Field("dry_penalty_last_n", 64),
-    "dry_sequence_breakers": Field("dry_sequence_breakers"),
-    "mirostat": Field("mirostat", 0, (0, 2)),
-    "mirostat_tau": Field("mirostat_tau", 5.0),
-    "mirostat_eta": Field("mirostat_eta", 0.1),
-    "adaptive_target": Field("adaptive_target", -1.0, (-1, 1)),
-    "adaptive_decay": Field("adaptive_decay", 0.9),
-    "ignore_eos": Field("ignore_eos", False),
-    "seed": Field("seed", -1),
-    "n": Field("n", 1),
-    "n_predict": Field("max_tokens"),
-    "t_max_predict_ms": Field("max_time", limits=(0, _ANY)),
+FIELDS: Mapping[str, BodyField] = {
+    "temperature": BodyField("temperature", 0.8, (0, _ANY)),
+    "dynatemp_range": BodyField("dynatemp_range", 0.0, (0, _ANY)),
+    "dynatemp_exponent": BodyField("dynatemp_exponent", 1.0),
+    "top_k": BodyField("top_k", 40, (0, MAX_COUNT)),
+    "top_p": BodyField("top_p", 0.95, (0, 1)),
+    "min_p": BodyField("min_p", 0.05, (0, 1)),
+    "typical_p": BodyField("typical_p", 1.0, (0, 1)),
+    "tfs_z": BodyField("tfs", 1.0, (0, 1)),
+    "top_n_sigma": BodyField("top_n_sigma", -1.0, (0, _ANY)),
+    "xtc_probability": BodyField("xtc_probability", 0.0, (0, 1)),
+    "xtc_threshold": BodyField("xtc_threshold", 0.1, (0, 1)),
+    "min_keep": BodyField("min_keep", 0),
+    "repeat_penalty": BodyField("repetition_penalty", 1.0),
+    "repeat_last_n": BodyField("penalty_last_n", 64),
+    "frequency_penalty": BodyField("frequency_penalty", 0.0),
+    "presence_penalty": BodyField("presence_penalty", 0.0),
+    "dry_multiplier": BodyField("dry_multiplier", 0.0),
+    "dry_base": BodyField("dry_base", 1.75),
+    "dry_allowed_length": BodyField("dry_allowed_length", 2),
+    "dry_penalty_last_n": BodyField("dry_penalty_last_n", 64),
+    "dry_sequence_breakers": BodyField("dry_sequence_breakers"),
+    "mirostat": BodyField("mirostat", 0, (0, 2)),
+    "mirostat_tau": BodyField("mirostat_tau", 5.0),
+    "mirostat_eta": BodyField("mirostat_eta", 0.1),
+    "adaptive_target": BodyField("adaptive_target", -1.0, (-1, 1)),
+    "adaptive_decay": BodyField("adaptive_decay", 0.9),
+    "ignore_eos": BodyField("ignore_eos", False),
+    "seed": BodyField("seed", -1),
+    "n": BodyField("n", 1),
+    "n_predict": BodyField("max_tokens"),
+    "t_max_predict_ms": BodyField("max_time", limits=(0, _ANY)),
 }
-"""The server's parameters, with its defaults and limits."""
+"""The server's parameters, with their defaults and limits."""
 
 SAMPLERS = {
     "penalties": "e",
@@ -106,28 +106,28 @@ SAMPLERS = {
     "infill": "i",
     "adaptive_p": "a",
 }
-"""The server's names of samplers, and the letters of the short form."""
+"""The server's sampler names, and their letters in the short form."""
 
-_OURS = {"typ_p": "typical_p", "tfs_z": "tfs"}
+_OUR_NAMES = {"typ_p": "typical_p", "tfs_z": "tfs"}
 _ALIASES = {
     "nucleus": "top_p",
     "temp": "temperature",
     "typ": "typ_p",
     "typical": "typ_p",
-    **{ours: theirs for theirs, ours in _OURS.items()},
-    **{name.replace("_", mark): name for name in SAMPLERS for mark in ("_", "-", "")},
+    **{ours: theirs for theirs, ours in _OUR_NAMES.items()},
+    **{name.replace("_", separator): name for name in SAMPLERS for separator in ("_", "-", "")},
 }
 
 SPECIAL = ("samplers", "stop", "n_probs", "logprobs", "top_logprobs", "post_sampling_probs", "logit_bias",
            "grammar", "response_format")  # fmt: skip
-"""Keys that are more than a value with limits."""
+"""Keys that need more than a value with limits."""
 
 
 def from_request(body: Mapping[str, Any], tokenizer: Tokenizer | None = None) -> SamplingParams:
     """The settings of a request to llama.cpp's server (/completion, and its OpenAI forms).
 
-    What the body leaves out is as there: temperature 0.8, top_k 40, top_p 0.95, min_p 0.05, a penalty
-    window of 64 tokens of prompt and output. Values are limited as there (a top_p of 2 is 1).
+    Omitted keys have the server's defaults: temperature 0.8, top_k 40, top_p 0.95, min_p 0.05, a penalty
+    window of 64 tokens of prompt and output. Values are clamped as in the server (a top_p of 2 is 1).
 
     tokenizer  for biases given as text.
 
@@ -135,42 +135,42 @@ def from_request(body: Mapping[str, Any], tokenizer: Tokenizer | None = None) ->
         >>> params.max_tokens, params.repetition_penalty, params.top_k, params.temperature
         (100, 1.1, 40, 0.8)
 
-    - samplers: a list of names or a string of letters; what it leaves out is off.
-    - mirostat: all samplers but the temperature are off, as there.
-    - adaptive_target needs adaptive_p in `samplers` (there it is ignored without).
-    - repeat_last_n and dry_penalty_last_n: −1 is the whole history, as the server's manual had it; its
-      newest versions refuse −1.
+    - samplers: a list of names or a string of letters; samplers that it omits are off.
+    - mirostat: all samplers except the temperature are off, as in the server.
+    - adaptive_target requires adaptive_p in `samplers` (the server ignores it without).
+    - repeat_last_n and dry_penalty_last_n: −1 is the whole history, as the server's manual used to document;
+      its newest versions refuse −1.
     - logit_bias: [[id, bias], ["text", bias], [id, false]], or an object; biases of one token add up.
     - n_probs: that many logprobs, of the raw logits or (post_sampling_probs) of the processed ones.
-    - t_max_predict_ms counts from when the request is added, and ends it within a line too.
-    - grammar: GBNF, or Lark behind a line `%llguidance {}`.
-    - n_indent, lazy grammars and reasoning budgets are not offered, and refused unless off.
+    - t_max_predict_ms counts from when the request is added, and ends it even in the middle of a line.
+    - grammar: GBNF, or Lark after a line `%llguidance {}`.
+    - n_indent, lazy grammars and reasoning budgets are not supported, and are refused unless switched off.
 
     Parameters of ours that the server lacks pass under their own names. Raises `ParameterError` naming the
-    key, the value and what is allowed, and for unknown keys near matches.
+    key, the value and what is allowed; for unknown keys it names near matches.
     """
-    return SamplingParams(**parameters_of(body, tokenizer))
+    return SamplingParams(**_parameters(body, tokenizer))
 
 
-def parameters_of(body: Mapping[str, Any], tokenizer: Tokenizer | None = None) -> dict[str, Any]:
+def _parameters(body: Mapping[str, Any], tokenizer: Tokenizer | None = None) -> dict[str, Any]:
     """The keywords for `SamplingParams` in a request body, as `from_request` describes."""
-    rest = under_one_name(told(body, TRANSPORT), RENAMED)
+    rest = canonical_keys(without_transport(body, TRANSPORT), RENAMED)
     refuse_unsupported(rest, UNSUPPORTED)
     refuse_unknown(rest, {*FIELDS, *RENAMED, *SPECIAL})
-    names = _listed(rest.pop("samplers", None))
+    names = _sampler_names(rest.pop("samplers", None))
     parameters: dict[str, Any] = {"penalty_scope": "all", "order": "llama.cpp"}
-    parameters |= texts("stop", rest.pop("stop", ()))
+    parameters |= stop_strings("stop", rest.pop("stop", ()))
     parameters |= _logprobs(rest)
-    parameters |= logit_bias(rest.pop("logit_bias", ()), tokenizer)
+    parameters |= read_logit_bias(rest.pop("logit_bias", ()), tokenizer)
     parameters |= from_gbnf("grammar", rest.pop("grammar", ""))
     parameters |= _response_format(rest.pop("response_format", {"type": "text"}))
-    _read_off_values(rest)
+    _translate_special_values(rest)
     parameters |= read_fields(FIELDS, rest)
     return parameters | _chain(names, parameters)
 
 
-def _read_off_values(rest: dict[str, Any]) -> None:
-    """Values that mean a default there, or no limit, and that limits of a number do not express."""
+def _translate_special_values(rest: dict[str, Any]) -> None:
+    """Translate values that mean "default" or "no limit" in the server, which `FIELDS` cannot express."""
     if rest.get("n_predict") == -1:
         del rest["n_predict"]
     if rest.get("seed") == 2**32 - 1:
@@ -185,11 +185,11 @@ def _read_off_values(rest: dict[str, Any]) -> None:
             rest["max_time"] = limit / 1000
 
 
-# --- which samplers ------------------------------------------------------------------------------
+# --- choice of samplers --------------------------------------------------------------------------
 
 
-def _listed(value: Any) -> tuple[str, ...] | None:
-    """The server's names for what `samplers` lists, None where it is not given."""
+def _sampler_names(value: Any) -> tuple[str, ...] | None:
+    """The server's names of the samplers listed in `samplers`; None if it is omitted."""
     if value is None:
         return None
     by_letter = {letter: name for name, letter in SAMPLERS.items()}
@@ -212,38 +212,38 @@ def _listed(value: Any) -> tuple[str, ...] | None:
 
 
 def _chain(names: tuple[str, ...] | None, parameters: Mapping[str, Any]) -> dict[str, Any]:
-    """The order, and the parameters of what does not stand in it."""
-    known = [name for name in SAMPLERS if name not in ("infill", "adaptive_p")]
+    """The order, and the parameters that switch off samplers not in it."""
+    candidates = [name for name in SAMPLERS if name not in ("infill", "adaptive_p")]
     if parameters["mirostat"]:
-        off = [_OURS.get(name, name) for name in known if name != "temperature"]
+        off = [_OUR_NAMES.get(name, name) for name in candidates if name != "temperature"]
         return {"dynatemp_range": 0.0, "adaptive_target": -1.0, **switched_off(off)}
     if parameters["adaptive_target"] >= 0 and "adaptive_p" not in (names or ()):
         target = parameters["adaptive_target"]
         raise ParameterError(f"adaptive_target={target!r} is not allowed: samplers must list adaptive_p")
     if names is None:
         return {}
-    off = [_OURS.get(name, name) for name in known if name not in names]
+    off = [_OUR_NAMES.get(name, name) for name in candidates if name not in names]
     return {
-        "order": tuple(_OURS.get(name, name) for name in names if name != "adaptive_p"),
+        "order": tuple(_OUR_NAMES.get(name, name) for name in names if name != "adaptive_p"),
         "infill": "infill" in names,
         **switched_off(off),
     }
 
 
-# --- keys that are no plain values ---------------------------------------------------------------
+# --- keys that are not plain values --------------------------------------------------------------
 
 
 def _logprobs(rest: dict[str, Any]) -> dict[str, Any]:
-    """`n_probs`, or what OpenAI has in its place."""
+    """`n_probs`, or OpenAI's equivalent keys."""
     mode = "processed" if rest.pop("post_sampling_probs", False) else "raw"
-    asked = asked_logprobs(rest.pop("logprobs", None), rest.pop("top_logprobs", None), usual=20)
-    count = rest.pop("n_probs", asked.get("logprobs", 0))
-    count = Field("logprobs", limits=(0, MAX_COUNT)).read("n_probs", count)
+    openai = openai_logprobs(rest.pop("logprobs", None), rest.pop("top_logprobs", None), default_count=20)
+    count = rest.pop("n_probs", openai.get("logprobs", 0))
+    count = BodyField("logprobs", limits=(0, MAX_COUNT)).read("n_probs", count)
     return {"logprobs": count, "logprobs_mode": mode} if count else {}
 
 
 def _response_format(value: Any) -> dict[str, Any]:
-    """OpenAI's, and the server's own form of a JSON object with a schema."""
+    """OpenAI's formats, and the server's own form of a JSON object with a schema."""
     if mapping("response_format", value).get("type") == "json_object" and "schema" in value:
         return {"json_schema": value["schema"]}
     return response_format(value)

@@ -1,4 +1,4 @@
-"""A GGUF model behind a `Session`: many requests in one batch of llama.cpp."""
+"""A `Session` with a GGUF model: many requests in one batch of llama.cpp."""
 
 from __future__ import annotations
 
@@ -15,18 +15,18 @@ from ... import session
 from ...scheduler import RequestId, Scheduler
 from .vocabulary import tokenize, tokenizer_of_vocabulary
 
-_LONGEST = 8192
-"""Tokens of a context unless told, where the model takes more."""
+_DEFAULT_CONTEXT = 8192
+"""The default context length in tokens, for models that support a longer one."""
 _BATCH = 512
 
 
 class Session(session.Session):
-    """One `Scheduler` fed by a model that llama.cpp runs.
+    """One `Scheduler` fed by a model that runs in llama.cpp.
 
     model         a GGUF file.
-    backend       who samples, as for `Scheduler`.
-    context       tokens of prompt and output together; default: the model's own number, at most 8192.
-    max_requests  live requests at most; each has its own cache of `context` tokens.
+    backend       as for `Scheduler`.
+    context       maximum tokens of prompt and output together; default: the model's own, at most 8192.
+    max_requests  maximum number of live requests; each has its own cache of `context` tokens.
 
         session = Session("model.gguf")
         request = session.add(SamplingParams(top_k=40, max_tokens=100, seed=7), "Once upon a time")
@@ -46,37 +46,37 @@ class Session(session.Session):
             max_requests,
         )
         self._sequences: dict[RequestId, int] = {}
-        """The place of each request in the model's cache."""
-        self._fed: dict[RequestId, int] = {}
-        """How many tokens of each request the cache holds."""
+        """The sequence id of each request in the model's cache."""
+        self._cached: dict[RequestId, int] = {}
+        """How many tokens of each request are in the cache."""
 
     def encode(self, prompt: str) -> list[int]:
         token_ids = tokenize(self._model.vocab, prompt, special=True)
         if not token_ids:
-            raise ValueError("prompt is empty, and the model has no token to begin a text with")
+            raise ValueError("prompt is empty, and the model adds no BOS token")
         return token_ids
 
     def forward(self, contexts: Mapping[RequestId, list[int]]) -> np.ndarray:
-        """float32 [rows, vocab]; only tokens that are new run through the model."""
+        """float32 [rows, vocab]; only new tokens run through the model."""
         new: list[tuple[int, int, int, int]] = []
         for row, (request_id, token_ids) in enumerate(contexts.items()):
             sequence = self._sequence_of(request_id)
-            fed = self._fed.get(request_id, 0)
+            cached = self._cached.get(request_id, 0)
             last = len(token_ids) - 1
-            new += [(token_ids[at], at, sequence, row if at == last else -1) for at in range(fed, last + 1)]
-            self._fed[request_id] = last + 1
+            new += [(token_ids[i], i, sequence, row if i == last else -1) for i in range(cached, last + 1)]
+            self._cached[request_id] = last + 1
         return self._model.run(new, len(contexts))
 
     def forget(self, request_id: RequestId) -> None:
-        self._fed.pop(request_id, None)
+        self._cached.pop(request_id, None)
         sequence = self._sequences.pop(request_id, None)
         if sequence is not None:
             self._model.clear(sequence)
 
     def _sequence_of(self, request_id: RequestId) -> int:
         if request_id not in self._sequences:
-            for gone in set(self._sequences) - set(self.scheduler.request_ids):
-                self.forget(gone)  # removed without a step
+            for stale in set(self._sequences) - set(self.scheduler.request_ids):
+                self.forget(stale)  # removed without a step
             taken = set(self._sequences.values())
             self._sequences[request_id] = min(set(range(self._model.sequences)) - taken)
         return self._sequences[request_id]
@@ -89,20 +89,21 @@ class _Model:
         import llama_cpp as lib  # type: ignore[import-not-found,unused-ignore]
 
         if not os.path.isfile(path):
-            raise FileNotFoundError(f"--model {path}: there is no such file")
+            raise FileNotFoundError(f"--model {path}: no such file")
         log = logging.getLogger("llama-cpp-python")
-        if log.level == logging.NOTSET:  # which prints llama.cpp's whole log
+        if log.level == logging.NOTSET:  # this level prints llama.cpp's whole log
             log.setLevel(logging.CRITICAL + 1)
         self._lib = lib
         self.sequences = sequences
-        held = ExitStack()
-        self._close = weakref.finalize(self, held.close)
+        resources = ExitStack()
+        self._close = weakref.finalize(self, resources.close)
         self._model = lib.llama_model_load_from_file(os.fsencode(path), lib.llama_model_default_params())
         if not self._model:
             raise ValueError(f"--model {path}: llama.cpp cannot load it")
-        held.callback(lib.llama_model_free, self._model)
+        resources.callback(lib.llama_model_free, self._model)
         self.vocab = lib.llama_model_get_vocab(self._model)
-        self.context_length = context_length or min(lib.llama_model_n_ctx_train(self._model), _LONGEST)
+        trained_length = lib.llama_model_n_ctx_train(self._model)
+        self.context_length = context_length or min(trained_length, _DEFAULT_CONTEXT)
         options = lib.llama_context_default_params()
         options.n_ctx = self.context_length * sequences
         options.n_seq_max = sequences
@@ -111,25 +112,25 @@ class _Model:
         options.n_threads = max(options.n_threads_batch // 2, 1)
         self._context = lib.llama_init_from_model(self._model, options)
         if not self._context:
-            raise ValueError(f"--model {path}: llama.cpp makes no context of {options.n_ctx} tokens for it")
-        held.callback(lib.llama_free, self._context)
+            raise ValueError(f"--model {path}: llama.cpp cannot create a context of {options.n_ctx} tokens")
+        resources.callback(lib.llama_free, self._context)
         self._batch = lib.llama_batch_init(_BATCH, 0, 1)
-        held.callback(lib.llama_batch_free, self._batch)
+        resources.callback(lib.llama_batch_free, self._batch)
 
     def run(self, tokens: list[tuple[int, int, int, int]], rows: int) -> np.ndarray:
-        """Run (token id, position, sequence, row or −1) through the model; the logits of the rows."""
+        """Run (token id, position, sequence, row or −1) through the model; returns the logits of the rows."""
         lib = self._lib
         size = lib.llama_vocab_n_tokens(self.vocab)
         logits = np.empty((rows, size), np.float32)
         for start in range(0, len(tokens), _BATCH):
-            part = tokens[start : start + _BATCH]
-            self._fill(part)
+            chunk = tokens[start : start + _BATCH]
+            self._fill(chunk)
             if status := lib.llama_decode(self._context, self._batch):
-                raise RuntimeError(f"llama.cpp cannot run {len(part)} tokens through the model ({status})")
-            for i, (*_, row) in enumerate(part):
+                raise RuntimeError(f"llama.cpp cannot run {len(chunk)} tokens through the model ({status})")
+            for i, (*_, row) in enumerate(chunk):
                 if row >= 0:
-                    given = lib.llama_get_logits_ith(self._context, i)
-                    logits[row] = np.ctypeslib.as_array(given, (size,))
+                    row_logits = lib.llama_get_logits_ith(self._context, i)
+                    logits[row] = np.ctypeslib.as_array(row_logits, (size,))
         return logits
 
     def clear(self, sequence: int) -> None:

@@ -11,13 +11,13 @@ from ...arithmetic import descending
 
 @dataclass(frozen=True)
 class Candidates:
-    """The surviving tokens of one row: what llama.cpp keeps in a `llama_token_data_array`.
+    """The surviving tokens of one row: llama.cpp's `llama_token_data_array`.
 
     ids       int32 [n], token ids.
     logits    float32 [n].
     p         float32 [n], the softmax of `logits`, computed in float64.
-    sorted    whether the order is (logit descending, id ascending); otherwise ids ascend.
-    selected  the place of the chosen token among the candidates, −1 for none.
+    sorted    whether the order is (logit descending, id ascending); otherwise ids are ascending.
+    selected  the index of the chosen token among the candidates, −1 for none.
     """
 
     ids: np.ndarray
@@ -48,7 +48,7 @@ def candidates(
         logits=row[ids],
         p=_softmax(row[ids]),
         sorted=sort,
-        selected=-1 if selected_token_id is None else _place(ids, selected_token_id),
+        selected=-1 if selected_token_id is None else _index_of(ids, selected_token_id),
     )
 
 
@@ -59,8 +59,8 @@ def _softmax(logits: np.ndarray) -> np.ndarray:
     return (weights / weights.sum()).astype(np.float32)
 
 
-def _place(ids: np.ndarray, token_id: int) -> int:
-    places = np.flatnonzero(ids == token_id)
-    if not len(places):
+def _index_of(ids: np.ndarray, token_id: int) -> int:
+    indices = np.flatnonzero(ids == token_id)
+    if not len(indices):
         raise ValueError(f"selected_token_id={token_id} is not allowed: one of the {len(ids)} survivors")
-    return int(places[0])
+    return int(indices[0])

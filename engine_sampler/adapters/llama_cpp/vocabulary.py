@@ -1,4 +1,4 @@
-"""The `Tokenizer` of a model that llama.cpp has loaded, asked of llama.cpp itself."""
+"""The `Tokenizer` of a model that llama.cpp has loaded, built through llama.cpp's own functions."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from ...tokenizer import Tokenizer
 def tokenizer_of(llm: Any) -> Tokenizer:
     """The tokenizer of a `llama_cpp.Llama`.
 
-    Every token that ends a generation there is an EOS token here, the model's own EOS first.
+    Every end-of-generation token of llama.cpp is an EOS token here, the model's own EOS first.
     """
     import llama_cpp as lib  # type: ignore[import-not-found,unused-ignore]
 
@@ -19,14 +19,14 @@ def tokenizer_of(llm: Any) -> Tokenizer:
 
 
 def tokenizer_of_vocabulary(vocab: Any, owner: Any) -> Tokenizer:
-    """The tokenizer of a `llama_vocab *`; it keeps `owner`, which frees the vocabulary."""
+    """The tokenizer of a `llama_vocab *`; it holds a reference to `owner`, which frees the vocabulary."""
     import llama_cpp as lib
 
     size = lib.llama_vocab_n_tokens(vocab)
     no_text = lib.LLAMA_TOKEN_ATTR_CONTROL | lib.LLAMA_TOKEN_ATTR_UNKNOWN | lib.LLAMA_TOKEN_ATTR_UNUSED
     ends = [i for i in range(size) if lib.llama_vocab_is_eog(vocab, i)]
 
-    def encode(text: str, kept: Any = owner) -> list[int]:
+    def encode(text: str, owner: Any = owner) -> list[int]:
         return tokenize(vocab, text)
 
     eos, eot = lib.llama_vocab_eos(vocab), lib.llama_vocab_eot(vocab)
@@ -40,30 +40,30 @@ def tokenizer_of_vocabulary(vocab: Any, owner: Any) -> Tokenizer:
 
 
 def tokenize(vocab: Any, text: str, *, special: bool = False) -> list[int]:
-    """The ids of `text`; special adds BOS and the like where the model wants them, and reads the names of
+    """The ids of `text`; `special` adds BOS and the like if the model requires them, and parses the names of
     special tokens as these tokens."""
     import llama_cpp as lib
 
     data = text.encode()
-    room = len(data) + 2
+    capacity = len(data) + 2
     for _ in range(2):
-        ids = (lib.llama_token * room)()
-        count = lib.llama_tokenize(vocab, data, len(data), ids, room, special, special)
+        ids = (lib.llama_token * capacity)()
+        count = lib.llama_tokenize(vocab, data, len(data), ids, capacity, special, special)
         if count >= 0:
             return list(ids[:count])
-        room = -count
+        capacity = -count
     raise ValueError(f"llama.cpp cannot tokenize {text[:40]!r}")
 
 
 def _piece(vocab: Any, token_id: int) -> bytes:
-    """The bytes of a token; for a special one its name."""
+    """The bytes of a token; for a special token its name."""
     import llama_cpp as lib
 
-    room = 32
+    capacity = 32
     for _ in range(2):
-        buffer = ctypes.create_string_buffer(room)
-        count = lib.llama_token_to_piece(vocab, token_id, buffer, room, 0, True)
+        buffer = ctypes.create_string_buffer(capacity)
+        count = lib.llama_token_to_piece(vocab, token_id, buffer, capacity, 0, True)
         if count >= 0:
             return buffer.raw[:count]
-        room = -count
+        capacity = -count
     raise ValueError(f"llama.cpp has no text for token {token_id}")

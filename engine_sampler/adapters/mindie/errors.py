@@ -1,4 +1,4 @@
-"""What the module raises for inputs that it refuses, under MindIE's names."""
+"""Errors for refused inputs, under MindIE's names."""
 
 from __future__ import annotations
 
@@ -10,11 +10,11 @@ class ValidationError(ParameterError):
 
 
 class InconsistencyError(ValidationError):
-    """Inputs do not fit together: their shapes, their lengths, or what they say of one request."""
+    """Inputs do not fit together: their shapes, their lengths, or their data for one request."""
 
 
 class OutOfBoundsError(ValidationError):
-    """A number lies outside its range."""
+    """A number is outside its range."""
 
 
 class UnsupportedTypeError(ValidationError, TypeError):

@@ -1,4 +1,4 @@
-"""Checked arrays: what the callers' fields become before anything else looks at them."""
+"""Checked arrays: the callers' fields are converted to them before any other use."""
 
 from __future__ import annotations
 
@@ -11,10 +11,10 @@ import numpy as np
 from .._tensors import to_numpy
 from .errors import InconsistencyError, OutOfBoundsError, UnsupportedTypeError
 
-MOST_ROWS = 819_200
-"""The greatest batch."""
-LONGEST = 10**6
-"""The greatest number of token ids in a row."""
+MAX_ROWS = 819_200
+"""The maximum batch size."""
+MAX_LENGTH = 10**6
+"""The maximum number of token ids in a row."""
 
 _KINDS = {"float": "fiu", "int": "iu", "bool": "b"}
 _DTYPES = {"float": np.float32, "int": np.int64, "bool": np.bool_}
@@ -24,7 +24,7 @@ _DTYPES = {"float": np.float32, "int": np.int64, "bool": np.bool_}
 class Field:
     """One value per row: its kind ("float", "int" or "bool"), neutral value and inclusive bounds.
 
-    low_open excludes `low` itself. Numbers of the kind "float" are float32, as in MindIE.
+    low_open excludes `low` itself. Values of the kind "float" are float32, as in MindIE.
     """
 
     name: str
@@ -44,13 +44,13 @@ class Field:
         array = host_array(self.name, values, _KINDS[self.kind], self.kind)
         check_shape(self.name, array, 1)
         for row, value in enumerate(array.tolist()):
-            if not self._inside(value):
+            if not self._is_inside(value):
                 raise OutOfBoundsError(
                     f"{self.name}={value!r} in row {row} is not allowed: {self._allowed()}"
                 )
         return frozen(array.astype(_DTYPES[self.kind]))
 
-    def _inside(self, value: float) -> bool:
+    def _is_inside(self, value: float) -> bool:
         if self.kind == "bool":
             return True
         above = self.low is None or value > self.low or (value == self.low and not self.low_open)
@@ -78,11 +78,11 @@ PARAMS: Mapping[str, Field] = {
         Field("do_sample", "bool", None),
     )
 }
-"""The fields of `SamplingParam` in the order in which `from_numpy` takes them."""
+"""The fields of `SamplingParam` in the order of `from_numpy`'s arguments."""
 
 
 def ids_field(name: str) -> Field:
-    """The field of one request or sequence id per row."""
+    """The field for one request id or sequence id per row."""
     return Field(name, "int", None, low=-(2**63), high=2**63 - 1)
 
 
@@ -92,61 +92,63 @@ def token_rows(name: str, values: Any) -> np.ndarray | None:
         return None
     array = host_array(name, values, "iu", "int")
     check_shape(name, array, 2)
-    if array.shape[1] > LONGEST:
-        raise OutOfBoundsError(f"{name} is {array.shape[1]} tokens long, allowed are {LONGEST}")
+    if array.shape[1] > MAX_LENGTH:
+        raise OutOfBoundsError(f"{name} is {array.shape[1]} tokens long, allowed are {MAX_LENGTH}")
     return frozen(array.astype(np.int64))
 
 
-def host_array(name: str, values: Any, kinds: str, words: str) -> np.ndarray:
-    """`values` on the host, uncopied where possible; `kinds` are the letters of the allowed dtypes."""
+def host_array(name: str, values: Any, kinds: str, allowed: str) -> np.ndarray:
+    """`values` on the host, without a copy if possible; `kinds` are the allowed dtype kinds' letters."""
     try:
         array = to_numpy(values)
     except (TypeError, ValueError) as error:
-        raise UnsupportedTypeError(f"{name} of type {type(values).__name__} is no array: {error}") from error
+        raise UnsupportedTypeError(
+            f"{name} of type {type(values).__name__} is not an array: {error}"
+        ) from error
     if array.dtype.kind not in kinds and array.size:
-        raise UnsupportedTypeError(f"{name} has dtype {array.dtype}, allowed is {words}")
+        raise UnsupportedTypeError(f"{name} has dtype {array.dtype}, allowed is {allowed}")
     return array
 
 
 def check_shape(name: str, array: np.ndarray, dimensions: int) -> None:
-    """Raise for an array of another number of dimensions, or of too many rows or none."""
+    """Raise for a wrong number of dimensions, and for an array with too many rows or none."""
     if array.ndim != dimensions:
         allowed = "[rows]" if dimensions == 1 else "[rows, length]"
         raise InconsistencyError(f"{name} has shape {array.shape}, allowed is {allowed}")
-    if not 1 <= len(array) <= MOST_ROWS:
-        raise OutOfBoundsError(f"{name} has {len(array)} rows, allowed are 1 to {MOST_ROWS}")
+    if not 1 <= len(array) <= MAX_ROWS:
+        raise OutOfBoundsError(f"{name} has {len(array)} rows, allowed are 1 to {MAX_ROWS}")
 
 
 def check_flag(name: str, value: Any) -> None:
-    """Raise for what is no bool."""
+    """Raise for a value that is not a bool."""
     if not isinstance(value, (bool, np.bool_)):
         raise UnsupportedTypeError(f"{name}={value!r} is not allowed: True or False")
 
 
 def check_callable(name: str, value: Any) -> None:
-    """Raise for what cannot be called and is not None."""
+    """Raise for a value that is neither callable nor None."""
     if value is not None and not callable(value):
         raise UnsupportedTypeError(f"{name}={value!r} is not allowed: a function of an array, or None")
 
 
-def check_lengths(rows: int | None, arrays: Mapping[str, np.ndarray | None], whose: str = "") -> None:
-    """Raise unless all arrays have as many rows as `rows`, or as the first of them where that is None."""
+def check_lengths(rows: int | None, arrays: Mapping[str, np.ndarray | None], reference: str = "") -> None:
+    """Raise unless all arrays have `rows` rows; if it is None, as many rows as the first array."""
     for name, array in arrays.items():
         if array is None:
             continue
         if rows is None:
-            rows, whose = len(array), name
+            rows, reference = len(array), name
         if len(array) != rows:
-            raise InconsistencyError(f"{name} has {len(array)} rows, {whose} has {rows}")
+            raise InconsistencyError(f"{name} has {len(array)} rows, {reference} has {rows}")
 
 
 def check_different(name: str, ids: np.ndarray | None) -> None:
-    """Raise for an id that comes twice."""
+    """Raise for a repeated id."""
     if ids is not None and len(np.unique(ids)) < len(ids):
-        raise InconsistencyError(f"{name}={ids.tolist()} names one twice")
+        raise InconsistencyError(f"{name}={ids.tolist()} names an id twice")
 
 
 def frozen(array: np.ndarray) -> np.ndarray:
-    """The same array, no longer to be written."""
+    """The same array, made read-only."""
     array.flags.writeable = False
     return array

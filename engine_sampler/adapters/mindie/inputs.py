@@ -1,4 +1,4 @@
-"""`SamplingData` and `SamplingParam`: the batch and its settings, copied and checked when they are made."""
+"""`SamplingData` and `SamplingParam`: the batch and its settings, copied and checked at construction."""
 
 from __future__ import annotations
 
@@ -15,17 +15,17 @@ ToTensor = Callable[[np.ndarray], Any]
 
 @dataclass(frozen=True, eq=False)
 class SamplingData:
-    """The tokens of a batch and whose rows these are.
+    """The tokens of a batch and the requests that its rows belong to.
 
     all_input_ids  token ids [rows, length], prompt and output of each row, padded; for repetition_penalty.
-    output_ids     token ids [rows, length], the output alone, padded; for the other two penalties.
-    is_prefill     whether the first token is drawn: the requests of `request_ids` begin anew.
-    request_ids    int [rows], all different; None: the rows are requests that are not remembered.
-    to_tensor      accepted as MindIE's callers give it, and kept. Sampling runs on the host, where it
-                   is not needed.
+    output_ids     token ids [rows, length], only the output, padded; for the other two penalties.
+    is_prefill     whether the first token is drawn: the requests in `request_ids` start from scratch.
+    request_ids    int [rows], all different; None: the rows' requests are not cached.
+    to_tensor      accepted for MindIE's callers, and stored. Sampling runs on the host, where it is not
+                   needed.
 
-    NumPy, torch and MindSpore arrays are copied to the host. Padding is what `Sampler` is told it is.
-    Raises `ValidationError`.
+    NumPy, torch and MindSpore arrays are copied to the host. `Sampler` defines what is padding. Raises
+    `ValidationError`.
     """
 
     all_input_ids: Any = None
@@ -56,24 +56,24 @@ class SamplingData:
         is_prefill: bool = True,
         request_ids: Any = None,
     ) -> SamplingData:
-        """The same in the order of MindIE's arguments."""
+        """The constructor with MindIE's order of arguments."""
         return cls(all_input_ids, output_ids, is_prefill, request_ids, to_tensor)
 
 
 @dataclass(frozen=True, eq=False)
 class SamplingParam:
-    """The settings of a batch, each an array [rows], or None for the neutral value in all rows.
+    """The settings of a batch: for each an array [rows], or None for the neutral value in all rows.
 
     repetition_penalty  float above 0; 1 is neutral.
     frequency_penalty, presence_penalty  float; 0 is neutral.
     temperature         float from 0 to 10^6; 1 is neutral, 0 (below 1e-4) greedy.
     top_k               int from 0 to 2^31 − 1; 0 is off.
     top_p               float from 0 to 1; 1 is neutral.
-    seed                int from 0 to 2^63 − 1; None: random.
+    seed                int from 0 to 2^63 − 1; None: a random one.
     do_sample           bool; None: see `Sampler`.
     to_tensor           as in `SamplingData`.
 
-    Floats are rounded to float32, which MindIE keeps. Raises `ValidationError`.
+    Floats are rounded to float32, as in MindIE. Raises `ValidationError`.
     """
 
     repetition_penalty: Any = None
@@ -106,7 +106,7 @@ class SamplingParam:
         do_sample: Any = None,
         to_tensor: ToTensor | None = None,
     ) -> SamplingParam:
-        """The same, under MindIE's name."""
+        """The constructor under MindIE's name."""
         return cls(
             repetition_penalty, frequency_penalty, presence_penalty, temperature, top_k, top_p, seed,
             do_sample, to_tensor,

@@ -1,4 +1,4 @@
-"""`SamplingMetadata` and `SamplingOutput`: a batch with its settings, and what came of it."""
+"""`SamplingMetadata` and `SamplingOutput`: a batch with its settings, and its results."""
 
 from __future__ import annotations
 
@@ -25,8 +25,8 @@ from .fields import (
 )
 from .inputs import ToTensor
 
-NOTHING = -9999.0
-"""What stands for a logprob that there is none of."""
+NO_LOGPROB = -9999.0
+"""The value in place of a missing logprob."""
 
 _BEST_OF = Field("best_of", "int", 1, low=1, high=8192)
 _TOP_LOGPROBS = Field("top_logprobs", "int", 0, low=0, high=20)
@@ -38,11 +38,11 @@ _BEAMS = Field("use_beam_search", "bool", False)
 
 @dataclass(frozen=True)
 class Expansion:
-    """The rows of a batch after the first tokens of `best_of` siblings got rows of their own.
+    """The rows of a batch, including a row for the first token of each of the `best_of` siblings.
 
-    sources       int64 [rows], the row of the logits that each continues: `repeating_indices`.
-    sequence_ids  whose rows these are.
-    siblings      for each row its number among its siblings, 0 for the first and for all others.
+    sources       int64 [rows], the row of the logits that each row uses: `repeating_indices`.
+    sequence_ids  the sequence of each row.
+    siblings      for each row its number among its siblings; 0 for the first and for rows without siblings.
     groups        (start, end) for each group.
     """
 
@@ -54,11 +54,11 @@ class Expansion:
 
 @dataclass(eq=False)
 class SamplingMetadata:
-    """A batch of groups of sequences, one row of logits per sequence; made by `from_numpy`.
+    """A batch of groups of sequences, one row of logits per sequence; built by `from_numpy`.
 
     Settings are read-only arrays with one value per row. `all_token_ids` and `output_token_ids` (int
-    [rows, length], padded) come by `update_token_ids`. `guided_bitmask` (int32 [rows,
-    ceil(vocab / 32)], bit 1 = allowed) is set as an attribute. Every call reads what is there then.
+    [rows, length], padded) are set by `update_token_ids`. `guided_bitmask` (int32 [rows,
+    ceil(vocab / 32)], bit 1 = allowed) is set as an attribute. Every call reads the current values.
     """
 
     batch_sequence_ids: list[np.ndarray]
@@ -113,20 +113,20 @@ class SamplingMetadata:
     ) -> SamplingMetadata:
         """Metadata from arrays, each with one value per row, or one per group for all of its rows.
 
-        batch_sequence_ids     int arrays, one per group: the sequences whose rows these are.
-        reserved_sequence_ids  int arrays, one per group: the ids that the siblings of best_of get.
-        repetition_penalty to do_sample, seeds  as in `SamplingParam`; the seed of a sequence counts
-                               where it begins.
-        top_logprobs           0 to 20: how many of the likeliest tokens are listed.
-        best_of                1 to 8192: so many siblings begin with the row of a group that has one
+        batch_sequence_ids     int arrays, one per group: the sequences of the rows.
+        reserved_sequence_ids  int arrays, one per group: the ids for the siblings of best_of.
+        repetition_penalty to do_sample, seeds  as in `SamplingParam`; a sequence's seed takes effect
+                               when the sequence begins.
+        top_logprobs           0 to 20: the number of likeliest tokens to list.
+        best_of                1 to 8192: this many siblings begin with the row of a group that has one
                                sequence; they sample.
         cumulative_logprobs    the sequences' sums so far.
-        all_sequence_ids       what `batch_sequence_ids` say, in one array.
-        is_seq_prefill         bool per row, where a batch is mixed; else `is_prefill` says it of all.
+        all_sequence_ids       the ids in `batch_sequence_ids`, in one array.
+        is_seq_prefill         bool per row, for a mixed batch; otherwise `is_prefill` applies to all rows.
 
-        num_top_tokens, n, output_lengths, is_mix, cache_ids and random_number_generators are taken
-        as MindIE's callers give them, and have no effect: they serve beam search and MindIE's memory.
-        Beam search is refused: `Scheduler.add_group` has it. Raises `ValidationError`.
+        num_top_tokens, n, output_lengths, is_mix, cache_ids and random_number_generators are accepted
+        for MindIE's callers, and have no effect: they serve beam search and MindIE's memory.
+        Beam search is refused: `Scheduler.add_group` supports it. Raises `ValidationError`.
         """
         check_flag("is_prefill", is_prefill)
         check_callable("to_tensor", to_tensor)
@@ -158,7 +158,7 @@ class SamplingMetadata:
             return np.full(len(sequences), default) if checked is None else checked
 
         if filled(_BEAMS, use_beam_search, False).any():
-            raise ValidationError("use_beam_search=True is not allowed here: Scheduler.add_group has beams")
+            raise ValidationError("use_beam_search=True is not allowed here: Scheduler.add_group supports it")
         metadata = cls(
             groups,
             reserved,
@@ -182,7 +182,7 @@ class SamplingMetadata:
         return metadata
 
     def update_token_ids(self, all_token_ids: Any, output_token_ids: Any) -> None:
-        """Set the tokens of the rows, int [rows, length], padded; None leaves what is there.
+        """Set the tokens of the rows, int [rows, length], padded; None leaves the current ones unchanged.
 
         Raises `ValidationError` before either changes.
         """
@@ -196,7 +196,7 @@ class SamplingMetadata:
                 setattr(self, name, array)
 
     def columns(self) -> dict[str, np.ndarray | None]:
-        """The settings under the names of `SamplingParam`."""
+        """The settings under the names in `SamplingParam`."""
         return {
             "repetition_penalty": self.repetition_penalty,
             "frequency_penalty": self.frequency_penalty,
@@ -210,11 +210,11 @@ class SamplingMetadata:
 
     @property
     def siblings(self) -> np.ndarray:
-        """int64 [rows], how many siblings begin with each row."""
+        """int64 [rows], the number of siblings that begin with each row."""
         return np.where(self.prefill_array, self.best_of_array, 1)
 
     def expansion(self) -> Expansion:
-        """The rows with those of the siblings that begin."""
+        """The rows together with those of the siblings that begin."""
         counts = self.siblings
         ids: list[int] = []
         groups = []
@@ -226,7 +226,7 @@ class SamplingMetadata:
         return Expansion(np.repeat(np.arange(len(counts)), counts), ids, siblings, groups)
 
     def mask(self, vocab_size: int) -> np.ndarray | None:
-        """`guided_bitmask`, checked."""
+        """The checked `guided_bitmask`."""
         if self.guided_bitmask is None:
             return None
         mask = host_array("guided_bitmask", self.guided_bitmask, "i", "int32")
@@ -241,15 +241,15 @@ class SamplingMetadata:
         counts = self.siblings
         for group, (start, end) in enumerate(self.group_indices):
             count, reserved = int(counts[start:end].max()), len(self.reserved_sequence_ids[group])
-            missing = ""
+            requirement = ""
             if count > 1 and end - start > 1:
-                missing = "a group of one sequence"
+                requirement = "a group of one sequence"
             elif count > 1 and self.temperature is not None and self.temperature[start] < GREEDY_BELOW:
-                missing = "a temperature above 0"
+                requirement = "a temperature above 0"
             elif count - 1 > reserved:
-                missing = f"{count - 1} reserved_sequence_ids, there are {reserved}"
-            if missing:
-                raise InconsistencyError(f"best_of={count} in row {start} needs {missing}")
+                requirement = f"{count - 1} reserved_sequence_ids, there are {reserved}"
+            if requirement:
+                raise InconsistencyError(f"best_of={count} in row {start} needs {requirement}")
         check_different(
             "batch_sequence_ids and reserved_sequence_ids", np.array(self.expansion().sequence_ids)
         )
@@ -257,22 +257,22 @@ class SamplingMetadata:
 
 @dataclass(eq=False)
 class SamplingOutput:
-    """What came of a batch of `SamplingMetadata`: NumPy arrays with one entry per row, siblings included.
+    """The results of a `SamplingMetadata` batch: NumPy arrays with one entry per row, siblings included.
 
-    sequence_ids         int64, whose tokens these are.
+    sequence_ids         int64, the sequences of the tokens.
     parent_sequence_ids  int64, the sequences whose caches they continue.
     group_indices        (start, end) for each group.
-    repeating_indices    int64, the row of the logits that each row comes from.
+    repeating_indices    int64, the row of the logits that each row uses.
     token_ids            int64, −1 for a faulty row.
-    logprobs             float32: a sampled token's, natural logarithm after all processing; a greedy
-                         one's after penalties where top_logprobs are wanted; else −9999.
-    top_token_ids        int64 [rows, k], the likeliest first, k the greatest number wanted; −1 for none.
+    logprobs             float32: for a sampled token the natural logarithm after all processing; for a
+                         greedy one after penalties, if top_logprobs are requested; otherwise −9999.
+    top_token_ids        int64 [rows, k], the likeliest first, k the greatest requested number; −1 for none.
     top_logprobs         float32 [rows, k], −9999 for none.
-    cumulative_logprobs  float32, the sums that were given, and `logprobs` where there are any.
+    cumulative_logprobs  float32, the given sums plus `logprobs`, where they exist.
     num_new_tokens       int64, 1, or 0 for a faulty row.
-    num_top_tokens       int64, how many each row wanted.
-    seeds                uint64, from which the draws come; those of siblings lie below 2^63.
-    is_structured_accepted  bool, whether a token within `guided_bitmask` was found; None without one.
+    num_top_tokens       int64, the number that each row requested.
+    seeds                uint64, the seeds of the draws; those of siblings are below 2^63.
+    is_structured_accepted  bool, whether a token allowed by `guided_bitmask` was found; None without one.
     """
 
     sequence_ids: np.ndarray
@@ -291,20 +291,20 @@ class SamplingOutput:
 
     @classmethod
     def of(cls, metadata: SamplingMetadata, expansion: Expansion, result: StepResult) -> SamplingOutput:
-        """The outcome of a step with the rows of `expansion`."""
+        """The output of a step with the rows of `expansion`."""
         sources, tokens = expansion.sources, result.token_ids
-        wanted = metadata.top_logprobs_array[sources]
-        ids = np.full((len(tokens), 1 + int(wanted.max())), -1, np.int64)
-        values = np.full(ids.shape, NOTHING, np.float32)
+        requested = metadata.top_logprobs_array[sources]
+        ids = np.full((len(tokens), 1 + int(requested.max())), -1, np.int64)
+        values = np.full(ids.shape, NO_LOGPROB, np.float32)
         if isinstance(result.logprobs, Logprobs):
             width = result.logprobs.token_ids.shape[1]
-            found = np.isfinite(result.logprobs.logprobs)
-            ids[:, :width][found] = result.logprobs.token_ids[found]
-            values[:, :width][found] = result.logprobs.logprobs[found]
-        beyond = np.arange(ids.shape[1]) > wanted[:, None]
-        ids[beyond], values[beyond] = -1, NOTHING
+            listed = np.isfinite(result.logprobs.logprobs)
+            ids[:, :width][listed] = result.logprobs.token_ids[listed]
+            values[:, :width][listed] = result.logprobs.logprobs[listed]
+        beyond = np.arange(ids.shape[1]) > requested[:, None]
+        ids[beyond], values[beyond] = -1, NO_LOGPROB
         logprobs = values[:, 0].copy()
-        known = np.where(logprobs == NOTHING, np.float32(0), logprobs)
+        increments = np.where(logprobs == NO_LOGPROB, np.float32(0), logprobs)
         return cls(
             np.array(expansion.sequence_ids, np.int64),
             metadata.all_sequence_ids[sources],
@@ -314,9 +314,9 @@ class SamplingOutput:
             logprobs,
             ids[:, 1:].copy(),
             values[:, 1:].copy(),
-            metadata.cumulative_logprobs[sources] + known,
+            metadata.cumulative_logprobs[sources] + increments,
             (tokens >= 0).astype(np.int64),
-            wanted,
+            requested,
             np.array(result.seeds, np.uint64),
             None if metadata.guided_bitmask is None else tokens >= 0,
         )
@@ -328,7 +328,7 @@ class SamplingOutput:
 
 def sibling_seed(seed: int, number: int) -> int:
     """The seed of sibling `number`: `seed` itself for 0, for others 63 bits of the library's child seed,
-    so that it is a seed that this interface takes."""
+    so that this interface accepts it as a seed."""
     return child_seed(seed, number) % 2**63
 
 

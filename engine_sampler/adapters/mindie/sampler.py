@@ -1,4 +1,4 @@
-"""`Sampler`: MindIE's `sample` on this library's scheduler."""
+"""`Sampler`: MindIE's `sample`, implemented with this library's scheduler."""
 
 from __future__ import annotations
 
@@ -18,10 +18,10 @@ from ...stateless import process_logits, sample
 from .._tensors import library_of, like, to_numpy
 from .cache import RequestCache
 from .errors import InconsistencyError, OutOfBoundsError, UnsupportedTypeError
-from .fields import MOST_ROWS, PARAMS, check_lengths, ids_field
-from .histories import Given, Padding, Row
+from .fields import MAX_ROWS, PARAMS, check_lengths, ids_field
+from .histories import GivenTokens, HistoryRow, Padding
 from .inputs import SamplingData, SamplingParam
-from .metadata import NOTHING, SamplingMetadata, SamplingOutput, sibling_seed
+from .metadata import NO_LOGPROB, SamplingMetadata, SamplingOutput, sibling_seed
 from .settings import MODES, is_greedy, row_settings, with_seed
 
 logger = logging.getLogger("engine_sampler")
@@ -34,16 +34,16 @@ _T = TypeVar("_T")
 class Sampler:
     """Draws the next tokens of a batch, as MindIE's `sample` does.
 
-    mode          "documented": a row samples where `do_sample` says so, or, without `do_sample`, where
-                  its temperature, top_k or top_p is not neutral. "observed": without `do_sample` every
-                  row is greedy. A temperature of 0 is greedy in both.
-    pad_token_id  the token with which the callers fill rows of ids up. −1 and the width of the logits
-                  are padding in any case.
+    mode          "documented": a row samples if `do_sample` is set or, without `do_sample`, if its
+                  temperature, top_k or top_p is not neutral. "observed": without `do_sample` every row
+                  is greedy. A temperature of 0 is greedy in both.
+    pad_token_id  the token with which the callers pad rows of ids. −1 and the width of the logits are
+                  padding in any case.
     backend, num_threads  as in `Scheduler`.
 
-    Requests with ids are remembered from their first call until `clear_cache`: tokens, seed and
-    position. A call may give tokens and settings again or leave them out. What it gives is in force
-    at once; where it takes tokens back, so does everything here.
+    Requests with ids are cached from their first call until `clear_cache`: tokens, seed and position.
+    A call may repeat tokens and settings or omit them. Given values take effect at once; if a call takes
+    tokens back, the cached state is rolled back as well.
     """
 
     def __init__(
@@ -64,7 +64,7 @@ class Sampler:
         self.mode = mode
         self.pad_token_id = pad_token_id
         self.errors: list[str | None] = []
-        """Why rows of the last call gave no token; None for those that did."""
+        """The reasons why rows of the last call have no token; None for the others."""
         self._backend = backend
         self._cache = RequestCache(backend, num_threads)
         self._configured: dict[int, SamplingParams] = {}
@@ -79,18 +79,18 @@ class Sampler:
     ) -> tuple[Any, Any] | SamplingOutput:
         """Draw a token for each row of `logits` [rows, vocab]; (next_tokens, logits_or_logprobs).
 
-        With `SamplingMetadata` in place of the pair a `SamplingOutput` comes back instead.
+        With `SamplingMetadata` in place of the pair, the result is a `SamplingOutput` instead.
 
-        next_tokens         int64 [rows], −1 for a faulty row (NaN, +inf, or nothing left), whose
-                            reason is logged and in `errors`; its request goes on.
-        logits_or_logprobs  float32 [rows]. A sampled row's: the natural logarithm of the drawn token's
-                            probability after penalties, temperature, top_k and top_p. A greedy row's:
+        next_tokens         int64 [rows], −1 for a faulty row (NaN, +inf, or no token left), whose reason
+                            is logged and in `errors`; its request continues.
+        logits_or_logprobs  float32 [rows]. For a sampled row: the natural logarithm of the drawn token's
+                            probability after penalties, temperature, top_k and top_p. For a greedy row:
                             the best token's logit after penalties; in the mode "observed" 0, the
-                            logarithm of a certainty. None if all rows are greedy; in the mode
-                            "observed" −9999 in all rows then. A faulty row's: −9999.
+                            logarithm of probability 1. If all rows are greedy: None, or in the mode
+                            "observed" −9999 in all rows. For a faulty row: −9999.
 
-        Both are arrays of the library and on the device of `logits` (NumPy, torch, MindSpore).
-        Without `sampling_param` a remembered request keeps its settings, and any other row is greedy.
+        Both are arrays of the library of `logits`, on its device (NumPy, torch, MindSpore).
+        Without `sampling_param` a cached request keeps its settings, and any other row is greedy.
         Raises `ValidationError`, `ParameterError`, TypeError or ValueError before anything changes.
         """
         if isinstance(sampling_data, SamplingMetadata):
@@ -99,7 +99,7 @@ class Sampler:
         if metadata is not None:
             if sampling_param is not None or sampling_data is not None:
                 raise InconsistencyError(
-                    "sampling_metadata stands alone: sampling_data and sampling_param are in it"
+                    "sampling_metadata replaces sampling_data and sampling_param: give it alone"
                 )
             return self._sample_groups(readable(logits), metadata)
         data = _instance("sampling_data", sampling_data, SamplingData) or SamplingData()
@@ -109,7 +109,7 @@ class Sampler:
         given = self._given(rows.width, data.all_input_ids, data.output_ids, [data.is_prefill] * len(rows))
         if data.request_ids is None:
             greedy = row_settings({}, len(rows), self.mode)
-            drawn = [g.alone(s) for g, s in zip(given, settings or greedy, strict=True)]
+            drawn = [g.uncached(s) for g, s in zip(given, settings or greedy, strict=True)]
             token_ids, logprobs, self.errors = _draw(rows, drawn, self._backend)
         else:
             request_ids = data.request_ids.tolist()
@@ -120,7 +120,7 @@ class Sampler:
         return like(logits, token_ids, "int64"), self._values(logits, rows, drawn, logprobs)
 
     def configure(self, sampling_data: SamplingData, sampling_param: SamplingParam) -> None:
-        """Keep the settings of the requests of `sampling_data.request_ids` for their next call without
+        """Store the settings of the requests in `sampling_data.request_ids` for their next call without
         `sampling_param`. Raises `ValidationError` before anything changes."""
         data = _instance("sampling_data", sampling_data, SamplingData)
         param = _instance("sampling_param", sampling_param, SamplingParam)
@@ -130,9 +130,9 @@ class Sampler:
         self._configured.update(zip(data.request_ids.tolist(), settings, strict=True))
 
     def clear_cache(self, sequence_ids: Any) -> None:
-        """Forget requests, whether they are known or not.
+        """Forget requests; unknown ids are ignored.
 
-        sequence_ids  int [requests].
+        sequence_ids  int [requests], their ids.
         """
         ids = np.asarray(sequence_ids)
         if not ids.size:
@@ -142,7 +142,7 @@ class Sampler:
         for request_id in forgotten:
             self._configured.pop(request_id, None)
 
-    # --- inside ----------------------------------------------------------------------------------
+    # --- implementation --------------------------------------------------------------------------
 
     def _settings(self, param: SamplingParam | None, rows: int) -> list[SamplingParams] | None:
         if param is None:
@@ -152,18 +152,18 @@ class Sampler:
     def _given(
         self,
         vocab_size: int,
-        everything: np.ndarray | None,
+        all_ids: np.ndarray | None,
         output: np.ndarray | None,
         prefill: Sequence[bool],
-    ) -> list[Given]:
+    ) -> list[GivenTokens]:
         padding = Padding(vocab_size, self.pad_token_id)
 
         def tokens(name: str, ids: np.ndarray | None, row: int) -> list[int] | None:
             return None if ids is None else padding.tokens(name, row, ids[row])
 
         return [
-            Given(
-                row, tokens("all_input_ids", everything, row), tokens("output_ids", output, row), bool(first)
+            GivenTokens(
+                row, tokens("all_input_ids", all_ids, row), tokens("output_ids", output, row), bool(first)
             )
             for row, first in enumerate(prefill)
         ]
@@ -197,7 +197,7 @@ class Sampler:
         if bitmask is not None:
             bitmask = bitmask[expansion.sources]
         self._join(expansion.sequence_ids, [given[i] for i in sources], drawn, logits.width, bitmask)
-        rows = logits if len(sources) == len(logits) else _taken(logits, sources)
+        rows = logits if len(sources) == len(logits) else _rows_at(logits, sources)
         result = self._cache.step(rows, expansion.sequence_ids, bitmask)
         self.errors = result.errors
         _log(self.errors)
@@ -206,27 +206,26 @@ class Sampler:
     def _join(
         self,
         request_ids: Sequence[int],
-        given: Sequence[Given],
+        given: Sequence[GivenTokens],
         settings: Sequence[SamplingParams] | None,
         vocab_size: int,
         bitmask: np.ndarray | None,
-    ) -> list[Row]:
-        """Bring the requests of a batch to what the call says of them, all or none; their rows."""
+    ) -> list[HistoryRow]:
+        """Update the requests of a batch to the data of the call, all or none; returns their rows."""
         padding = Padding(vocab_size, self.pad_token_id)
-        rows: list[Row] = []
+        rows: list[HistoryRow] = []
         for i, request_id in enumerate(request_ids):
             params = self._configured.get(request_id) if settings is None else settings[i]
             if request_id in self._cache and not given[i].is_prefill:
-                kept = self._cache.row(request_id, vocab_size, params)
-                rows.append(given[i].following(kept, padding))
+                cached = self._cache.row(request_id, vocab_size, params)
+                rows.append(given[i].following(cached, padding))
                 continue
             if params is None and not given[i].is_prefill:
                 raise InconsistencyError(
-                    f"request_ids has {request_id}, of which nothing is known: give sampling_param, or "
-                    "prefill it"
+                    f"request_ids has {request_id}, which is not cached: give sampling_param, or prefill it"
                 )
             params = params or row_settings({}, 1, self.mode)[0]
-            rows.append(given[i].beginning(params) if given[i].is_prefill else given[i].alone(params))
+            rows.append(given[i].new(params) if given[i].is_prefill else given[i].uncached(params))
         for request_id, row, tokens in zip(request_ids, rows, given, strict=True):
             self._configured.pop(request_id, None)
             if request_id in self._cache and not tokens.is_prefill:
@@ -235,16 +234,18 @@ class Sampler:
                 self._cache.begin(request_id, vocab_size, row, bitmask is not None)
         return rows
 
-    def _values(self, logits: Any, rows: LogitRows, drawn: Sequence[Row], logprobs: LogprobsByMode) -> Any:
-        """The second thing that `sample` returns."""
-        values = np.full(len(rows), NOTHING, np.float32)
+    def _values(
+        self, logits: Any, rows: LogitRows, drawn: Sequence[HistoryRow], logprobs: LogprobsByMode
+    ) -> Any:
+        """`logits_or_logprobs` of `sample`."""
+        values = np.full(len(rows), NO_LOGPROB, np.float32)
         greedy = [i for i, row in enumerate(drawn) if is_greedy(row.params)]
         if len(greedy) == len(rows):
             return None if self.mode == "documented" else like(logits, values, "float32")
         assert isinstance(logprobs, Logprobs | None)
-        fine = [i for i, error in enumerate(self.errors) if error is None]
+        faultless = [i for i, error in enumerate(self.errors) if error is None]
         if logprobs is not None:
-            values[fine] = logprobs.logprobs[fine, 0]
+            values[faultless] = logprobs.logprobs[faultless, 0]
         best = [i for i in greedy if self.errors[i] is None]
         if self.mode == "observed":
             values[best] = 0.0
@@ -254,10 +255,10 @@ class Sampler:
 
 
 def readable(logits: Any) -> LogitRows:
-    """The logits' rows; raises for more of them than a batch may have, and for none."""
+    """The rows of the logits; raises if there are none, or more than a batch may have."""
     rows = LogitRows(to_numpy(logits) if library_of(logits).__name__ == "mindspore" else logits, 1)
-    if not 1 <= len(rows) <= MOST_ROWS:
-        raise OutOfBoundsError(f"logits have {len(rows)} rows, allowed are 1 to {MOST_ROWS}")
+    if not 1 <= len(rows) <= MAX_ROWS:
+        raise OutOfBoundsError(f"logits have {len(rows)} rows, allowed are 1 to {MAX_ROWS}")
     return rows
 
 
@@ -268,9 +269,9 @@ def _instance(name: str, value: Any, kind: type[_T]) -> _T | None:
 
 
 def _draw(
-    rows: LogitRows, drawn: Sequence[Row], backend: str | Backend
+    rows: LogitRows, drawn: Sequence[HistoryRow], backend: str | Backend
 ) -> tuple[np.ndarray, LogprobsByMode, list[str | None]]:
-    """One token for each of the rows, of which nothing is remembered."""
+    """One token for each of the rows, whose requests are not cached."""
     result = sample(
         rows,
         [row.params for row in drawn],
@@ -283,11 +284,11 @@ def _draw(
 
 
 def _best_logits(
-    rows: LogitRows, drawn: Sequence[Row], places: Sequence[int], backend: str | Backend
+    rows: LogitRows, drawn: Sequence[HistoryRow], indices: Sequence[int], backend: str | Backend
 ) -> np.ndarray:
-    """The greatest logit of the rows at `places` behind the penalties, float32."""
+    """The greatest logit of the rows at `indices` after the penalties, float32."""
     processed = process_logits(
-        _taken(rows, places),
+        _rows_at(rows, indices),
         [row.params for row in drawn],
         prompt_token_ids=[row.prompt for row in drawn],
         output_token_ids=[row.output for row in drawn],
@@ -297,10 +298,10 @@ def _best_logits(
     return best
 
 
-def _taken(rows: LogitRows, places: Sequence[int]) -> LogitRows:
-    """The rows at `places`."""
-    taken = rows.array[list(places)]
-    return LogitRows.from_bfloat16_bits(taken, rows.width) if rows.bfloat16 else LogitRows(taken, rows.width)
+def _rows_at(rows: LogitRows, indices: Sequence[int]) -> LogitRows:
+    """The rows at `indices`."""
+    array = rows.array[list(indices)]
+    return LogitRows.from_bfloat16_bits(array, rows.width) if rows.bfloat16 else LogitRows(array, rows.width)
 
 
 def _log(errors: Sequence[str | None]) -> None:

@@ -1,4 +1,4 @@
-"""From columns of settings to `SamplingParams`, one per row."""
+"""Converts columns of settings to `SamplingParams`, one per row."""
 
 from __future__ import annotations
 
@@ -22,45 +22,45 @@ def row_settings(
     rows: int,
     mode: str,
     top_logprobs: Sequence[int] | None = None,
-    also_sampled: np.ndarray | None = None,
+    always_sampled: np.ndarray | None = None,
 ) -> list[SamplingParams]:
     """The settings of each of `rows` rows.
 
-    columns       the fields of `fields.PARAMS`; None and missing ones are neutral.
-    top_logprobs  how many of the likeliest tokens each row wants listed; a greedy row that wants none
-                  gets no logprob at all.
-    also_sampled  bool [rows], rows that sample whatever `do_sample` says.
+    columns         the fields of `fields.PARAMS`; None and missing ones are neutral.
+    top_logprobs    number of likeliest tokens to list for each row; a greedy row with 0 gets no logprob
+                    at all.
+    always_sampled  bool [rows], rows that sample regardless of `do_sample`.
 
     Raises InconsistencyError for another number of rows, and `ParameterError`.
     """
     check_lengths(rows, columns, "the batch")
-    sampled = _sampled(columns, rows, mode, also_sampled)
-    listed = [0] * rows if top_logprobs is None else top_logprobs
-    wants = [n if is_sampled or n else None for is_sampled, n in zip(sampled, listed, strict=True)]
+    sampled = _sampled(columns, rows, mode, always_sampled)
+    requested = [0] * rows if top_logprobs is None else top_logprobs
+    counts = [n if is_sampled or n else None for is_sampled, n in zip(sampled, requested, strict=True)]
     values = [_values(columns, name, rows) for name in PARAMS if name != "do_sample"]
     return [
-        _settings(is_sampled, wanted, *row)
-        for is_sampled, wanted, row in zip(sampled, wants, zip(*values, strict=True), strict=True)
+        _settings(is_sampled, count, *row)
+        for is_sampled, count, row in zip(sampled, counts, zip(*values, strict=True), strict=True)
     ]
 
 
 def is_greedy(settings: SamplingParams) -> bool:
-    """Whether the row takes its best token."""
+    """Whether the row chooses its best token."""
     return bool(settings.temperature < GREEDY_BELOW)
 
 
-def _sampled(columns: Columns, rows: int, mode: str, also: np.ndarray | None) -> list[bool]:
-    """Which rows sample. Where do_sample does not say so, in the mode "documented" those with a warper."""
-    warm = np.array(_values(columns, "temperature", rows)) >= GREEDY_BELOW
-    chosen = columns.get("do_sample")
-    if chosen is None:
-        chosen = np.zeros(rows, np.bool_)
+def _sampled(columns: Columns, rows: int, mode: str, always_sampled: np.ndarray | None) -> list[bool]:
+    """Which rows sample. Without do_sample, in the mode "documented", rows with a warper sample."""
+    not_greedy = np.array(_values(columns, "temperature", rows)) >= GREEDY_BELOW
+    may_sample = columns.get("do_sample")
+    if may_sample is None:
+        may_sample = np.zeros(rows, np.bool_)
         if mode == "documented":
             for name in ("temperature", "top_k", "top_p"):
-                chosen |= np.array(_values(columns, name, rows)) != PARAMS[name].neutral
-    if also is not None:
-        chosen = chosen | also
-    sampled: list[bool] = (chosen & warm).tolist()
+                may_sample |= np.array(_values(columns, name, rows)) != PARAMS[name].neutral
+    if always_sampled is not None:
+        may_sample = may_sample | always_sampled
+    sampled: list[bool] = (may_sample & not_greedy).tolist()
     return sampled
 
 
@@ -81,7 +81,7 @@ def _settings(
     top_p: float,
     seed: int | None,
 ) -> SamplingParams:
-    """One row's settings; batches repeat the same few, and an equal object costs no new request."""
+    """One row's settings, cached: batches repeat a few settings, and an equal object costs no new request."""
     choice: dict[str, Any] = {"temperature": 0.0, "logprobs_mode": "penalized"}
     if sampled:
         choice = {"temperature": temperature, "top_k": top_k, "top_p": top_p, "logprobs_mode": "processed"}

@@ -1,4 +1,4 @@
-"""transformers (5.23): our chains, stops and scheduler inside its `generate`, its models in our loop.
+"""transformers (5.23): our chains, criteria and scheduler inside its `generate`, its models in our loop.
 
     import torch
     from transformers import LlamaConfig, LlamaForCausalLM
@@ -13,7 +13,7 @@
     prompts = torch.tensor([[5, 6, 7, 8], [9, 10, 11, 12]])
     mask = torch.ones_like(prompts)
 
-    # All of a generate() on our scheduler, each row with settings of its own.
+    # A whole generate() on our scheduler, each row with its own settings.
     creative = SamplingParams(top_p=0.9, dry_multiplier=0.8, seed=7, max_tokens=5)
     output = model.generate(
         prompts, attention_mask=mask, max_new_tokens=8, eos_token_id=None, return_dict_in_generate=True,
@@ -30,7 +30,7 @@
     )
     assert drawn.shape == (2, 12)
 
-`stopping_criteria` gives what ends our requests to its `generate`; `Session` runs one of its models from a
+`stopping_criteria` passes our stopping criteria to its `generate`; `Session` runs one of its models from a
 directory. Importing this module imports neither torch nor transformers.
 """
 

@@ -1,4 +1,4 @@
-"""What `generate` has prepared, read as parameters: its processors, its criteria, its configuration."""
+"""The processors, criteria and configuration that `generate` has prepared, read as parameters."""
 
 from __future__ import annotations
 
@@ -9,10 +9,10 @@ from typing import Any, NamedTuple
 from ...contract import ParameterError
 
 
-class _Known(NamedTuple):
-    """A processor of transformers: where its value is, and what it is called there and here.
+class _Mapping(NamedTuple):
+    """How to read a processor of transformers: its attribute, its field in the configuration, our parameter.
 
-    param  None where ours differs: then it stays as it is.
+    param  None if ours behaves differently: the processor then runs unchanged.
     """
 
     attribute: str
@@ -20,22 +20,22 @@ class _Known(NamedTuple):
     param: str | None
 
 
-_KNOWN = {
-    "RepetitionPenaltyLogitsProcessor": _Known("penalty", "repetition_penalty", "repetition_penalty"),
-    "NoRepeatNGramLogitsProcessor": _Known("ngram_size", "no_repeat_ngram_size", "no_repeat_ngram_size"),
-    "NoBadWordsLogitsProcessor": _Known("bad_word_ids", "bad_words_ids", "bad_words"),
-    "MinLengthLogitsProcessor": _Known("min_length", "min_length", "min_tokens"),
-    "MinNewTokensLengthLogitsProcessor": _Known("min_new_tokens", "min_new_tokens", "min_tokens"),
-    "TemperatureLogitsWarper": _Known("temperature", "temperature", "temperature"),
-    "TopHLogitsWarper": _Known("top_h", "top_h", None),  # of its 100 best tokens; ours of all
-    "TopKLogitsWarper": _Known("top_k", "top_k", "top_k"),
-    "TopPLogitsWarper": _Known("top_p", "top_p", "top_p"),
-    "MinPLogitsWarper": _Known("min_p", "min_p", "min_p"),
-    "TypicalLogitsWarper": _Known("mass", "typical_p", "typical_p"),
-    "EpsilonLogitsWarper": _Known("epsilon", "epsilon_cutoff", "epsilon_cutoff"),
-    "EtaLogitsWarper": _Known("epsilon", "eta_cutoff", "eta_cutoff"),
+_MAPPINGS = {
+    "RepetitionPenaltyLogitsProcessor": _Mapping("penalty", "repetition_penalty", "repetition_penalty"),
+    "NoRepeatNGramLogitsProcessor": _Mapping("ngram_size", "no_repeat_ngram_size", "no_repeat_ngram_size"),
+    "NoBadWordsLogitsProcessor": _Mapping("bad_word_ids", "bad_words_ids", "bad_words"),
+    "MinLengthLogitsProcessor": _Mapping("min_length", "min_length", "min_tokens"),
+    "MinNewTokensLengthLogitsProcessor": _Mapping("min_new_tokens", "min_new_tokens", "min_tokens"),
+    "TemperatureLogitsWarper": _Mapping("temperature", "temperature", "temperature"),
+    "TopHLogitsWarper": _Mapping("top_h", "top_h", None),  # theirs considers the 100 best tokens, ours all
+    "TopKLogitsWarper": _Mapping("top_k", "top_k", "top_k"),
+    "TopPLogitsWarper": _Mapping("top_p", "top_p", "top_p"),
+    "MinPLogitsWarper": _Mapping("min_p", "min_p", "min_p"),
+    "TypicalLogitsWarper": _Mapping("mass", "typical_p", "typical_p"),
+    "EpsilonLogitsWarper": _Mapping("epsilon", "epsilon_cutoff", "epsilon_cutoff"),
+    "EtaLogitsWarper": _Mapping("epsilon", "eta_cutoff", "eta_cutoff"),
 }
-"""In the order in which `generate` runs them, which is that of our order "transformers"."""
+"""In the order in which `generate` runs them, which is our order "transformers"."""
 
 _REFUSED = {
     "num_beams": (1,),
@@ -49,12 +49,12 @@ _REFUSED = {
     "assistant_early_exit": (),
     "use_mtp": (False,),
 }
-"""Settings that ask for another way to generate than one token per row and step, and what is neutral
-beside None. Beams: this is the place where they are refused."""
+"""Settings that request a generation mode other than one token per row and step, with their neutral values
+besides None. Beams are refused here."""
 
 
 def check_mode(config: Any) -> None:
-    """Raise `ParameterError` for settings of a `GenerationConfig` that no scheduler's loop can follow."""
+    """Raise `ParameterError` for settings of a `GenerationConfig` that a scheduler's loop cannot follow."""
     for field, neutral in _REFUSED.items():
         value = getattr(config, field, None)
         if value is not None and value not in neutral:
@@ -63,10 +63,10 @@ def check_mode(config: Any) -> None:
 
 
 class Mapped(NamedTuple):
-    """What became of prepared processors and criteria.
+    """The result of mapping prepared processors or criteria to parameters.
 
-    params  parameters that say the same.
-    rest    what has no parameter, in order: it runs as it is.
+    params  the equivalent parameters.
+    rest    processors or criteria without a parameter, in order: they run unchanged.
     """
 
     params: dict[str, Any]
@@ -76,34 +76,34 @@ class Mapped(NamedTuple):
 def map_processors(processors: Sequence[Any], columns: int) -> Mapped:
     """Read processors as parameters under our order "transformers".
 
-    Only those at the end of the list can be, where nothing that must run as it is comes behind them, and
-    only in their usual order. columns: those of the prompts.
+    Only processors at the end of the list can be mapped, not followed by any that must run unchanged, and
+    only in their usual order. columns: the columns of the prompts.
     """
     params: dict[str, Any] = {"order": "transformers"}
     rest = list(processors)
-    place = len(_KNOWN)
+    limit = len(_MAPPINGS)
     while rest:
         processor = rest[-1]
-        if not _changes_nothing(processor):
-            known = _known(processor)
-            if known is None or known.param is None or _place(processor) >= place:
+        if not _is_neutral(processor):
+            mapping = _mapping_of(processor)
+            if mapping is None or mapping.param is None or _order_index(processor) >= limit:
                 break
-            place = _place(processor)
-            value = _value(processor, known)
-            if known.field == "min_length":
+            limit = _order_index(processor)
+            value = _value(processor, mapping)
+            if mapping.field == "min_length":
                 value = max(0, value - columns, params.get("min_tokens", 0))
-            params[known.param] = value
+            params[mapping.param] = value
         rest.pop()
     return Mapped(params, rest)
 
 
 def without_configured(processors: Sequence[Any], config: Any) -> list[Any]:
-    """Processors but those that have a parameter of ours and the value which `config` says."""
-    return [p for p in processors if not (_changes_nothing(p) or _is_configured(p, config))]
+    """`processors` without neutral ones and without those whose value is the one in `config`."""
+    return [p for p in processors if not (_is_neutral(p) or _is_configured(p, config))]
 
 
 def map_criteria(criteria: Sequence[Any], columns: int) -> Mapped:
-    """Read limits as parameters, and EOS ids as `eos_token_ids`. columns: those of the prompts."""
+    """Read limits as parameters, and EOS ids as `eos_token_ids`. columns: the columns of the prompts."""
     params: dict[str, Any] = {}
     rest = []
     for criterion in criteria:
@@ -123,31 +123,31 @@ def _is_theirs(part: Any) -> bool:
     return type(part).__module__.startswith("transformers.")
 
 
-def _changes_nothing(processor: Any) -> bool:
-    """Whether `processor` adds the same to all of a row."""
+def _is_neutral(processor: Any) -> bool:
+    """Whether `processor` only adds the same number to a whole row."""
     return _is_theirs(processor) and type(processor).__name__ == "LogitNormalization"
 
 
-def _known(processor: Any) -> _Known | None:
-    """How to read `processor`; None where no parameter of ours can say all that it does."""
-    plain = (
+def _mapping_of(processor: Any) -> _Mapping | None:
+    """How to read `processor`; None if our parameters cannot express its behaviour completely."""
+    expressible = (
         _is_theirs(processor)
         and getattr(processor, "min_tokens_to_keep", 1) == 1
         and getattr(processor, "filter_value", -math.inf) == -math.inf
         and not isinstance(getattr(processor, "prompt_ignore_length", None), int)
     )
-    return _KNOWN.get(type(processor).__name__) if plain else None
+    return _MAPPINGS.get(type(processor).__name__) if expressible else None
 
 
-def _place(processor: Any) -> int:
-    return list(_KNOWN).index(type(processor).__name__)
+def _order_index(processor: Any) -> int:
+    return list(_MAPPINGS).index(type(processor).__name__)
 
 
-def _value(processor: Any, known: _Known) -> Any:
-    value = getattr(processor, known.attribute)
+def _value(processor: Any, mapping: _Mapping) -> Any:
+    value = getattr(processor, mapping.attribute)
     return float(f"{float(value):.7g}") if hasattr(value, "item") else value  # a float32 tensor
 
 
 def _is_configured(processor: Any, config: Any) -> bool:
-    known = _known(processor)
-    return known is not None and _value(processor, known) == getattr(config, known.field, None)
+    mapping = _mapping_of(processor)
+    return mapping is not None and _value(processor, mapping) == getattr(config, mapping.field, None)

@@ -1,4 +1,4 @@
-"""Requests that follow rows which another loop extends: transformers' `input_ids`, call after call."""
+"""Requests that follow rows extended by another loop: transformers' `input_ids`, call after call."""
 
 from __future__ import annotations
 
@@ -17,37 +17,37 @@ T = TypeVar("T")
 
 
 def spread(name: str, values: Sequence[T], rows: int) -> list[T]:
-    """One value per row from one per prompt: the rows of a prompt stand next to each other.
+    """One value per row from one per prompt: the rows of a prompt are adjacent.
 
     Raises `ParameterError` naming `name` unless `rows` is a multiple of the number of values.
     """
     if not values or rows % len(values):
-        raise ParameterError(f"{name} has {len(values)} entries, which cannot be shared among {rows} rows")
-    each = rows // len(values)
-    return [value for value in values for _ in range(each)]
+        raise ParameterError(f"{name} has {len(values)} entries, which do not divide {rows} rows evenly")
+    rows_per_value = rows // len(values)
+    return [value for value in values for _ in range(rows_per_value)]
 
 
 def listed(params: SamplingParams | Sequence[SamplingParams]) -> list[SamplingParams]:
     """One `SamplingParams` for all rows, or one per prompt, as a list."""
-    many: list[Any] = list(params) if isinstance(params, (list, tuple)) else [params]
-    for entry in many:
+    entries: list[Any] = list(params) if isinstance(params, (list, tuple)) else [params]
+    for entry in entries:
         if not isinstance(entry, SamplingParams):
             raise ParameterError(
                 f"params={entry!r} is not allowed: a SamplingParams, or a list with one per prompt"
             )
-    return many
+    return entries
 
 
 def grammars_of_rows(grammar: Any, rows: int) -> list[Any]:
-    """The grammar of every row, from one for all, one per prompt, or None."""
-    many = list(grammar) if isinstance(grammar, (list, tuple)) else [grammar]
-    if any(hasattr(entry, "fill_bitmask") for entry in many):
-        raise ParameterError("grammar holds a matcher; rows need their own: give a compiled grammar, or text")
-    return spread("grammar", many, rows)
+    """The grammar of every row, from one for all rows, one per prompt, or None."""
+    entries = list(grammar) if isinstance(grammar, (list, tuple)) else [grammar]
+    if any(hasattr(entry, "fill_bitmask") for entry in entries):
+        raise ParameterError("grammar has a matcher; rows need their own: give a compiled grammar, or text")
+    return spread("grammar", entries, rows)
 
 
 def tokenizer_of(tokenizer: Any) -> Tokenizer | None:
-    """`tokenizer` as ours: it is one, or a fast tokenizer of transformers, or None."""
+    """`tokenizer` as our `Tokenizer`: it is one already, or a fast tokenizer of transformers, or None."""
     if tokenizer is None or isinstance(tokenizer, Tokenizer):
         return tokenizer
     return Tokenizer.from_transformers(tokenizer)
@@ -56,13 +56,13 @@ def tokenizer_of(tokenizer: Any) -> Tokenizer | None:
 class Follower:
     """A request per row of `input_ids`, brought up to each call's tokens.
 
-    A row that goes on from the last call gets its new tokens; one that does not (beams change places,
-    a guess is taken back) starts anew from its history. A call with other prompts starts all anew.
-    Request ids are row numbers.
+    A row that continues the last call's gets its new tokens; one that does not (beams swap rows, a draft is
+    taken back) restarts from its history. A call with other prompts restarts all rows. Request ids are row
+    numbers.
 
-    params          a list of one for all rows, or one per prompt.
-    prompt_lengths  tokens of each prompt, the last ones of its columns; what is before them is padding.
-    pad_token_id    where the lengths are not given: leading ones are padding.
+    params          a list with one for all rows, or one per prompt.
+    prompt_lengths  number of tokens of each prompt, the last ones of its columns; those before are padding.
+    pad_token_id    if the lengths are not given: leading tokens with this id are padding.
     """
 
     scheduler: Scheduler
@@ -88,24 +88,24 @@ class Follower:
         self._criteria = tuple(stopping_criteria)
         self._backend = backend
         self._columns: np.ndarray | None = None
-        """What the last call gave, int64 [rows, length]; None before the first."""
+        """The columns of the last call, int64 [rows, length]; None before the first."""
         self._width = 0
         """Columns of the prompts."""
 
     def reset(self) -> None:
-        """Forget all rows: the next call is the first of a generation."""
+        """Forget all rows: the next call is the first of a new generation."""
         self._columns = None
 
     def follow(self, columns: np.ndarray, width: int, vocab_size: int) -> list[int]:
-        """Bring all requests up to `columns` [rows, length]; returns the rows that started anew.
+        """Bring all requests up to `columns` [rows, length]; returns the rows that were restarted.
 
-        width       how many columns the prompts have, if this is the first call of a generation.
-        vocab_size  what its scheduler is made for.
+        width       the number of columns of the prompts, if this is the first call of a generation.
+        vocab_size  the vocabulary size of its scheduler.
         """
-        known, self._columns = self._columns, columns
+        previous, self._columns = self._columns, columns
         try:
-            if known is not None and self._goes_on(known, columns):
-                return self._extend(known, columns)
+            if previous is not None and self._continues(previous, columns):
+                return self._extend(previous, columns)
             return self._begin(width, vocab_size)
         except ValueError:
             self.reset()
@@ -118,49 +118,49 @@ class Follower:
         return [row for row in range(len(self._row_params)) if row in ids]
 
     def reopen(self, row: int) -> None:
-        """Let the request of `row`, which has ended, go on from its history."""
+        """Let the ended request of `row` continue from its history."""
         self.scheduler.remove(row)
         self._add(row, 0)
 
     def has_grammar(self, row: int) -> bool:
-        """Whether the tokens of `row` are held to a grammar."""
+        """Whether the tokens of `row` are constrained by a grammar."""
         params = self._row_params[row]
         has_grammar = self._row_grammars[row] is not None or bool(structured_in(params))
         return params.grammar_bias is None and has_grammar
 
-    def _add(self, row: int, unheard: int) -> None:
-        """Add the request of `row`. The criteria have a say to the last `unheard` tokens of its history."""
+    def _add(self, row: int, unchecked: int) -> None:
+        """Add the request of `row`. The criteria check only the last `unchecked` tokens of its history."""
         assert self._columns is not None
         output: list[int] = self._columns[row, self._width :].tolist()
-        known = max(0, len(output) - unheard)
+        checked = max(0, len(output) - unchecked)
         self.scheduler.add(
             self._row_params[row],
             self._prompt(row),
             request_id=row,
-            output_token_ids=output[:known],
+            output_token_ids=output[:checked],
             grammar=self._row_grammars[row],
             stopping_criteria=self._criteria,
         )
-        self.scheduler.accept(row, output[known:])
+        self.scheduler.accept(row, output[checked:])
 
-    def _goes_on(self, known: np.ndarray, columns: np.ndarray) -> bool:
-        """Whether `columns` go on with the generation of `known`: its prompts, one token more at most."""
-        if len(columns) != len(known) or not self._width <= columns.shape[1] <= known.shape[1] + 1:
+    def _continues(self, previous: np.ndarray, columns: np.ndarray) -> bool:
+        """Whether `columns` continue the generation of `previous`: its prompts, at most one token more."""
+        if len(columns) != len(previous) or not self._width <= columns.shape[1] <= previous.shape[1] + 1:
             return False
-        return bool((columns[:, : self._width] == known[:, : self._width]).all())
+        return bool((columns[:, : self._width] == previous[:, : self._width]).all())
 
-    def _extend(self, known: np.ndarray, columns: np.ndarray) -> list[int]:
-        before = known.shape[1]
+    def _extend(self, previous: np.ndarray, columns: np.ndarray) -> list[int]:
+        previous_length = previous.shape[1]
         live = set(self.live)
-        anew = []
+        restarted = []
         for row in range(len(columns)):
-            if before > columns.shape[1] or (known[row] != columns[row, :before]).any():
+            if previous_length > columns.shape[1] or (previous[row] != columns[row, :previous_length]).any():
                 self.scheduler.remove(row)
                 self._add(row, 1)
-                anew.append(row)
+                restarted.append(row)
             elif row in live:
-                self.scheduler.accept(row, columns[row, before:].tolist())
-        return anew
+                self.scheduler.accept(row, columns[row, previous_length:].tolist())
+        return restarted
 
     def _begin(self, width: int, vocab_size: int) -> list[int]:
         assert self._columns is not None
@@ -185,5 +185,5 @@ class Follower:
             if not 0 <= length <= self._width:
                 raise ParameterError(f"prompt_lengths has {length}, allowed are 0 to {self._width}")
             return prompt[self._width - length :]
-        first = next((place for place, token in enumerate(prompt) if token != self._pad), self._width)
+        first = next((column for column, token in enumerate(prompt) if token != self._pad), self._width)
         return prompt[first:]

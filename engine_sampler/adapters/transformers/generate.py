@@ -36,39 +36,39 @@ def custom_generate(
 ) -> Any:
     """Decode on our scheduler: `model.generate(**inputs, custom_generate=custom_generate, …)`.
 
-    `generate` hands over the first five arguments and the model's; the others are keywords of `generate`:
+    `generate` passes the first five arguments and the model's; the others are keywords of `generate`:
 
-    sampling_params     one `SamplingParams` for all rows, or one per prompt. What `generation_config` says
-                        of temperature, top_p, repetition_penalty and the like is then left out; its limits
-                        hold for rows without max_tokens or max_time.
-    sampling_seed       the seed where `generation_config` says how to sample.
+    sampling_params     one `SamplingParams` for all rows, or one per prompt. The temperature, top_p,
+                        repetition_penalty and the like in `generation_config` are then ignored; its limits
+                        apply to rows without max_tokens or max_time.
+    sampling_seed       the seed, if `generation_config` defines the sampling.
     sampling_grammar    as in `Scheduler.add`, one for all rows or a list with one per prompt.
     sampling_tokenizer  a `Tokenizer` or a fast tokenizer of transformers, for stop strings, grammars and
-                        other parameters given as text. (`generate` keeps `tokenizer=` to itself.)
-    sampling_streamer   gets the prompts, each step's tokens and the end. (`generate` does not hand
-                        `streamer=` over.)
+                        other parameters given as text. (`generate` does not pass `tokenizer=` on.)
+    sampling_streamer   gets the prompts, each step's tokens and the end. (`generate` does not pass
+                        `streamer=` on.)
     sampling_backend    as in `Scheduler`.
 
     Without sampling_params the prepared processors become parameters under the order "transformers", and
-    without do_sample the best token is taken. Processors that no parameter can stand for, the caller's
-    among them, run first, as they are; the caller's stopping criteria are asked after each step.
+    without do_sample the best token is chosen. Processors without an equivalent parameter, including the
+    caller's, run first and unchanged; the caller's stopping criteria are called after each step.
 
     The rows that `num_return_sequences` makes of a prompt draw with children of its seed, as in
     `Scheduler.add_group`. Padding on the left, by `attention_mask`, belongs to no history. A row that has
-    ended gets pad_token_id (else the first EOS id, else 0) while others go on. One that ends with an
-    error is told of in a warning.
+    ended gets pad_token_id (else the first EOS id, else 0) while others continue. A row that ends with an
+    error is reported by a warning.
 
-    Returns int64 [rows, length], or with return_dict_in_generate transformers' output object: `scores`
-    are those after the chain, whose greedy rows have one token left, and it has also `records` (a
-    `Record` per row) and `steps` (the `StepResult` of every step, whose request ids are row numbers).
+    Returns int64 [rows, length], or with return_dict_in_generate transformers' output object: its `scores`
+    are those after the chain, where greedy rows have one token left, and it also has `records` (a `Record`
+    per row) and `steps` (the `StepResult` of every step, whose request ids are row numbers).
 
-    Raises `ParameterError` naming a setting that asks for beams or another way to generate, and for all
-    that `SamplingParams` and `Scheduler.add` refuse, before the model runs.
+    Raises `ParameterError`, before the model runs, naming a setting that requests beams or another
+    generation mode, and for everything that `SamplingParams` and `Scheduler.add` refuse.
     """
     check_mode(generation_config)
     columns = input_ids.shape[1]
-    ends = map_criteria(stopping_criteria, columns)
-    eos = ends.params.pop("eos_token_ids", [])
+    limits = map_criteria(stopping_criteria, columns)
+    eos = limits.params.pop("eos_token_ids", [])
     if sampling_params is None:
         greedy = {} if generation_config.do_sample else {"temperature": 0.0}
         mapped = map_processors(logits_processor, columns)
@@ -76,14 +76,14 @@ def custom_generate(
         processors = mapped.rest
     elif sampling_seed is not None:
         raise ParameterError(
-            f"sampling_seed={sampling_seed} is not allowed beside sampling_params: give seed there"
+            f"sampling_seed={sampling_seed} is not allowed with sampling_params: give seed there"
         )
     else:
         processors = without_configured(logits_processor, generation_config)
     params = _row_params(
-        sampling_params, len(input_ids), generation_config.num_return_sequences or 1, ends.params
+        sampling_params, len(input_ids), generation_config.num_return_sequences or 1, limits.params
     )
-    _check_room(model_kwargs.get("past_key_values"), ends.params.get("max_tokens"), params)
+    _check_cache_size(model_kwargs.get("past_key_values"), limits.params.get("max_tokens"), params)
     scheduler = _scheduler(model, tokenizer_of(sampling_tokenizer), eos, sampling_backend)
     grammars = grammars_of_rows(sampling_grammar, len(params))
     prompts = _prompts(model, input_ids, model_kwargs)
@@ -93,7 +93,7 @@ def custom_generate(
         model,
         scheduler,
         processors=type(logits_processor)(processors),
-        criteria=type(stopping_criteria)(ends.rest),
+        criteria=type(stopping_criteria)(limits.rest),
         padding=_padding(generation_config, eos),
         streamer=sampling_streamer,
     )
@@ -101,7 +101,7 @@ def custom_generate(
 
 
 class _Loop:
-    """Forward pass, processors, scheduler, criteria: round by round until every row has ended."""
+    """The loop of forward pass, processors, scheduler and criteria, until every row has ended."""
 
     def __init__(
         self, model: Any, scheduler: Scheduler, *, processors: Any, criteria: Any, padding: int, streamer: Any
@@ -116,13 +116,13 @@ class _Loop:
         """The records of rows that the caller's criteria have ended."""
 
     def run(self, input_ids: Any, config: Any, model_kwargs: dict[str, Any]) -> Any:
-        """Generate behind `input_ids` [rows, length]; what `generate` returns."""
+        """Generate after `input_ids` [rows, length]; returns the result of `generate`."""
         import torch
 
         model, scheduler, rows = self._model, self._scheduler, len(input_ids)
         is_encoder_decoder = bool(model.config.is_encoder_decoder)
-        kept = Outputs(config, is_encoder_decoder)
-        self._put(input_ids)
+        collected = Outputs(config, is_encoder_decoder)
+        self._stream(input_ids)
         outputs = model._prefill(input_ids, config, model_kwargs)
         while True:
             scheduler.prepare()  # on a GPU the forward pass is still running
@@ -130,43 +130,45 @@ class _Loop:
                 outputs, model_kwargs, is_encoder_decoder=is_encoder_decoder
             )
             logits = outputs.logits[:, -1].to(copy=True, dtype=torch.float32, device=input_ids.device)
-            kept.add_logits(outputs, logits)
+            collected.add_logits(outputs, logits)
             scores = self._processors(input_ids, logits)
             live = scheduler.request_ids
-            left = self._left(scores, live) if kept.scores is not None else None
+            processed_scores = self._processed_scores(scores, live) if collected.scores is not None else None
             result = scheduler.step(scores if len(live) == rows else scores[live], live)
-            kept.add_step(result, left)
+            collected.add_step(result, processed_scores)
             tokens = torch.full((rows,), self._padding, dtype=input_ids.dtype)
             drawn = torch.from_numpy(result.token_ids).to(tokens)
             tokens[live] = torch.where(drawn < 0, self._padding, drawn)
-            self._put(tokens)
+            self._stream(tokens)
             input_ids = torch.cat([input_ids, tokens.to(input_ids.device)[:, None]], dim=-1)
-            self._ask(input_ids, kept.scores)
+            self._apply_criteria(input_ids, collected.scores)
             if not scheduler.request_ids:
                 break
-            one = 1 if model_kwargs.get("use_cache") else None
-            inputs = model.prepare_inputs_for_generation(input_ids, next_sequence_length=one, **model_kwargs)
+            next_length = 1 if model_kwargs.get("use_cache") else None
+            inputs = model.prepare_inputs_for_generation(
+                input_ids, next_sequence_length=next_length, **model_kwargs
+            )
             outputs = model(**inputs, return_dict=True)
         if self._streamer is not None:
             self._streamer.end()
-        return kept.finish(input_ids, self._records(rows), model_kwargs)
+        return collected.finish(input_ids, self._records(rows), model_kwargs)
 
-    def _put(self, tokens: Any) -> None:
+    def _stream(self, tokens: Any) -> None:
         if self._streamer is not None:
             self._streamer.put(tokens.cpu())
 
-    def _left(self, scores: Any, live: list[RequestId]) -> Any:
-        """What the chains leave of `scores`; rows that have ended stay as they are."""
+    def _processed_scores(self, scores: Any, live: list[RequestId]) -> Any:
+        """`scores` after the chains; rows that have ended stay unchanged."""
         import torch
 
         processed = torch.from_numpy(self._scheduler.process(scores[live], live)).to(scores)
-        left = scores.clone()
-        left[live] = -torch.inf
-        left[live, : processed.shape[1]] = processed
-        return left
+        processed_scores = scores.clone()
+        processed_scores[live] = -torch.inf
+        processed_scores[live, : processed.shape[1]] = processed
+        return processed_scores
 
-    def _ask(self, input_ids: Any, scores: Any) -> None:
-        """End the rows that the caller's criteria say are done."""
+    def _apply_criteria(self, input_ids: Any, scores: Any) -> None:
+        """End the rows that are done by the caller's criteria."""
         if not self._criteria:
             return
         done = self._criteria(input_ids, scores).cpu()
@@ -187,26 +189,26 @@ class _Loop:
 def _row_params(
     params: SamplingParams | Sequence[SamplingParams], rows: int, siblings: int, limits: Mapping[str, Any]
 ) -> list[SamplingParams]:
-    """The settings of every row: with limits where they have none, with seeds of siblings."""
-    made = []
+    """The settings of every row: `limits` replace missing ones, and siblings get seeds of their own."""
+    row_params = []
     for row, own in enumerate(spread("params", listed(params), rows)):
         if (own.best_of or own.n) > 1:
             raise ParameterError(f"n={own.n}, best_of={own.best_of} is not allowed: use num_return_sequences")
         changes = {name: value for name, value in limits.items() if own[name] is None}
         if own.seed is not None and row % siblings:
             changes["seed"] = child_seed(own.seed, row % siblings)
-        made.append(own.replace(**changes))
-    return made
+        row_params.append(own.replace(**changes))
+    return row_params
 
 
-def _check_room(cache: Any, limit: int | None, params: Sequence[SamplingParams]) -> None:
-    """Raise `ParameterError` where a row may get longer than `generate` has made a fixed cache for."""
+def _check_cache_size(cache: Any, limit: int | None, params: Sequence[SamplingParams]) -> None:
+    """Raise `ParameterError` if a row may outgrow the fixed-size cache that `generate` has allocated."""
     from transformers import StaticCache  # type: ignore[import-not-found]
 
     longest = max((own.max_tokens or 0 for own in params), default=0)
     if isinstance(cache, StaticCache) and limit is not None and longest > limit:
         raise ParameterError(
-            f"max_tokens={longest} is not allowed: the cache is made for max_new_tokens={limit}"
+            f"max_tokens={longest} is not allowed: the cache is allocated for max_new_tokens={limit}"
         )
 
 
@@ -220,15 +222,15 @@ def _scheduler(
 
 
 def _prompts(model: Any, input_ids: Any, model_kwargs: dict[str, Any]) -> list[list[int]]:
-    """The tokens of every row without padding."""
+    """The tokens of every row, without padding."""
     key = "decoder_attention_mask" if model.config.is_encoder_decoder else "attention_mask"
     mask = model_kwargs.get(key)
     rows = token_rows(input_ids)
     if mask is None or tuple(mask.shape) != rows.shape:
         return rows.tolist()
-    return [row[seen].tolist() for row, seen in zip(rows, token_rows(mask.long()) != 0, strict=True)]
+    return [row[attended].tolist() for row, attended in zip(rows, token_rows(mask.long()) != 0, strict=True)]
 
 
 def _padding(config: Any, eos: Sequence[int]) -> int:
-    """What stands behind the end of a row."""
+    """The token that pads a row after its end."""
     return int(config.pad_token_id if config.pad_token_id is not None else next(iter(eos), 0))

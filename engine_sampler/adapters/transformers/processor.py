@@ -20,26 +20,27 @@ NEUTRAL = {"temperature": 1.0, "top_k": 0, "top_p": 1.0}
 
 
 class ChainLogitsProcessor:
-    """The samplers of `params`, in their order and behind the mask of a grammar, for `generate`.
+    """The samplers of `params`, in their order and after the mask of a grammar, for `generate`.
 
     `processor(input_ids int64 [rows, length], scores [rows, width]) -> scores`: a new tensor of the same
     dtype on the same device, −inf = removed; columns beyond a tokenizer's vocabulary are removed.
     transformers draws the token: the selector (dist, mirostat) is left out, and temperature 0 leaves
-    the best token alone.
+    only the best token.
 
     params          one `SamplingParams` for all rows, or one per prompt; the rows that
                     `num_return_sequences` or beams make of a prompt share it.
-    prompt_lengths  tokens of each prompt where prompts are padded on the left: `attention_mask.sum(1)`.
-    pad_token_id    instead of the lengths: leading ones are padding. Padding belongs to no history.
+    prompt_lengths  length of each prompt, if prompts are padded on the left: `attention_mask.sum(1)`.
+    pad_token_id    instead of the lengths: leading tokens with this id are padding. Padding belongs to
+                    no history.
     tokenizer       a `Tokenizer` or a fast tokenizer of transformers, for parameters given as text.
-    eos_token_ids   default: the tokenizer's. They matter to min_tokens, ignore_eos and grammars.
+    eos_token_ids   default: the tokenizer's. They affect min_tokens, ignore_eos and grammars.
     grammar         as in `Scheduler.add`, one for all rows or a list with one per prompt.
 
     The columns of the first call are the prompts; a call with other prompts, or with more than one new
-    token, begins another generation, and so does `reset()`. Ends are the loop's own: limits are
-    ignored, and a row goes on behind a stop. Behind the end of its grammar a row gets only EOS.
+    token, begins a new generation, and so does `reset()`. `generate` alone ends rows: limits are
+    ignored, and a row continues after a stop. After the end of its grammar a row gets only EOS.
 
-    Raises ValueError naming the row where nothing is left to draw or the chain failed, `ParameterError`
+    Raises ValueError naming the row if no token is left to draw or the chain failed, `ParameterError`
     for settings that do not fit the vocabulary, and for a grammar without EOS ids.
     """
 
@@ -66,11 +67,11 @@ class ChainLogitsProcessor:
             grammar=grammar,
             backend=backend,
         )
-        self._over: set[int] = set()
+        self._completed: set[int] = set()
         """Rows whose grammar has ended."""
 
     def reset(self) -> None:
-        """The next call is the first of a generation."""
+        """Make the next call the first of a new generation."""
         self._follower.reset()
 
     def __call__(self, input_ids: torch.LongTensor, scores: torch.FloatTensor) -> torch.FloatTensor:
@@ -84,34 +85,34 @@ class ChainLogitsProcessor:
         if live:
             processed = scheduler.process(scores if len(live) == len(scores) else scores[live], live)
             for row in np.isnan(processed).any(axis=1).nonzero()[0]:
-                raise ValueError(f"row {live[row]} has no token to draw; the logger engine_sampler says why")
+                raise ValueError(f"row {live[row]} has no token to draw; engine_sampler's log says why")
             out[live, : processed.shape[1]] = torch.from_numpy(processed).to(out)
-        for row in self._over:
+        for row in self._completed:
             ends = list(scheduler.vocabulary.eos_token_ids)
             out[row, ends] = scores[row, ends]
         return out
 
     def _follow(self, columns: np.ndarray, width: int) -> None:
-        """Bring the requests up to `columns`; those that have ended go on, unless by their grammar."""
+        """Bring the requests up to `columns`; ended requests continue, unless their grammar has ended."""
         follower = self._follower
         if self._tokenizer is not None:
             width = min(width, len(self._tokenizer))
-        self._over.difference_update(follower.follow(columns, columns.shape[1], width))
+        self._completed.difference_update(follower.follow(columns, columns.shape[1], width))
         grammars = [row for row in range(len(columns)) if follower.has_grammar(row)]
         if grammars and not follower.scheduler.vocabulary.eos_token_ids:
             raise ParameterError(
-                f"eos_token_ids is empty; row {grammars[0]} has a grammar, which needs an end"
+                f"eos_token_ids is empty; row {grammars[0]} has a grammar, which needs an EOS id"
             )
-        ended = set(range(len(columns))).difference(follower.live, self._over)
+        ended = set(range(len(columns))).difference(follower.live, self._completed)
         for row in ended:
             record = follower.scheduler.record(row)
             if follower.has_grammar(row) and (record.error is not None or record.stop_reason is None):
-                self._over.add(row)
+                self._completed.add(row)
             else:
                 follower.reopen(row)
 
 
 def _without_limits(params: SamplingParams) -> SamplingParams:
-    """`params` without what limits length and time."""
+    """`params` without limits of length and time."""
     limits = (c for c in default_registry().catalogue.stopping_criteria.values() if c.is_limit)
     return params.replace(**{param.name: param.neutral for c in limits for param in c.params})

@@ -13,11 +13,11 @@ from ...session import Session as AnySession
 from ...tokenizer import Tokenizer
 
 _CACHE_NAMES = ("past_key_values", "cache_params")
-"""What models call their cache, of attention or of recurrent layers."""
+"""Models' names for their caches, of attention or of recurrent layers."""
 
 
 class _Cache(NamedTuple):
-    """A request's cache as keywords of the model, and how many tokens it holds."""
+    """A request's cache as keywords of the model, and its number of tokens."""
 
     keywords: dict[str, Any]
     tokens: int
@@ -28,20 +28,20 @@ class Session(AnySession):
 
     model         the directory of a model and its tokenizer, as `save_pretrained` writes it.
     backend       as in `Scheduler`.
-    max_requests  live requests at most; None: any number.
+    max_requests  maximum number of live requests; None: any number.
 
-    The model runs on a GPU if torch finds one. Each request has a cache of its own, and what is new of it
-    goes through the model in a pass of its own: a request gets the logits that it would get alone.
+    The model runs on a GPU if torch finds one. Each request has its own cache, and its new tokens run through
+    the model in a forward pass of their own: a request gets the logits that it would get alone.
 
-    Raises ValueError or OSError naming the directory where it holds no model that can be loaded.
+    Raises ValueError or OSError naming the directory if it contains no loadable model.
     """
 
     def __init__(self, model: str, backend: str = "auto", *, max_requests: int | None = None) -> None:
         if not Path(model).is_dir():
-            raise ValueError(f"{model} is no directory; allowed is that of a model of transformers")
-        import torch  # type: ignore[import-not-found]  # first, as transformers hides that it is missing
+            raise ValueError(f"{model} is not a directory; allowed is that of a transformers model")
+        import torch  # type: ignore[import-not-found]   # first, as transformers hides that it is missing
 
-        with _quiet(), _naming(model):
+        with _quiet(), _named_errors(model):
             from transformers import AutoModelForCausalLM, AutoTokenizer  # type: ignore[import-not-found]
 
             self._tokenizer = AutoTokenizer.from_pretrained(model, local_files_only=True)
@@ -66,14 +66,14 @@ class Session(AnySession):
         self._only_last = {"logits_to_keep": 1} if "logits_to_keep" in parameters else {}
 
     def encode(self, prompt: str) -> list[int]:
-        """The prompt's tokens, with the special tokens that the tokenizer puts before it."""
+        """The prompt's tokens, after the special tokens that the tokenizer prepends."""
         token_ids: list[int] = self._tokenizer(prompt)["input_ids"]
         if not token_ids:
-            raise ValueError(f"prompt={prompt!r} has no tokens; the model needs one at least")
+            raise ValueError(f"prompt={prompt!r} has no tokens; the model needs at least one")
         return token_ids
 
     def forward(self, contexts: Mapping[RequestId, list[int]]) -> Any:
-        """Logits behind each context, a float tensor [rows, width] on the host."""
+        """Logits after each context, a float tensor [rows, width] on the host."""
         import torch
 
         with torch.inference_mode():
@@ -84,7 +84,7 @@ class Session(AnySession):
         self._caches.pop(request_id, None)
 
     def _logits(self, request_id: RequestId, token_ids: list[int]) -> Any:
-        """Logits [1, width] behind `token_ids`, of which the cache holds a beginning."""
+        """Logits [1, width] after `token_ids`, a prefix of which is in the cache."""
         import torch
 
         cache = self._caches.get(request_id, _Cache({}, 0))
@@ -102,18 +102,18 @@ def _as_list(token_ids: int | list[int] | None) -> list[int]:
 
 
 @contextlib.contextmanager
-def _naming(model: str) -> Iterator[None]:
-    """What transformers raises for a directory, in one line that names it."""
+def _named_errors(model: str) -> Iterator[None]:
+    """Turn transformers' exceptions for a directory into a one-line ValueError that names it."""
     try:
         yield
     except (OSError, ValueError, KeyError, TypeError) as error:
-        said = str(error).strip() or type(error).__name__
-        raise ValueError(f"{model} holds no model that can be loaded: {said.splitlines()[0]}") from error
+        message = str(error).strip() or type(error).__name__
+        raise ValueError(f"{model} contains no loadable model: {message.splitlines()[0]}") from error
 
 
 @contextlib.contextmanager
 def _quiet() -> Iterator[None]:
-    """Without transformers' progress bars and warnings; its settings are as before afterwards."""
+    """Silence transformers' progress bars and warnings; its settings are restored afterwards."""
     from transformers.utils import logging  # type: ignore[import-not-found]
 
     verbosity, bars = logging.get_verbosity(), logging.is_progress_bar_enabled()

@@ -1,4 +1,4 @@
-"""vLLM: this library's samplers as a logits processor, for requests that ask for them.
+"""vLLM: this library's samplers as a logits processor, for requests that enable them.
 
     from vllm import LLM, SamplingParams
 
@@ -7,33 +7,33 @@
     llm.generate("Once upon a time", params)
 
 Or `vllm serve model --logits-processors engine_sampler.adapters.vllm:EngineSampler`, and in a request's body
-`"vllm_xargs": {"xtc_probability": 0.5, "min_keep": 2}`. Nothing is loaded unless it is asked for by name.
+`"vllm_xargs": {"xtc_probability": 0.5, "min_keep": 2}`. Nothing is loaded unless it is named there.
 
-Of `extra_args` those keys are ours that name a parameter of this library:
+Keys of `extra_args` are ours if they name a parameter of this library:
 
 - The parameters of every sampler that vLLM lacks, of plugins too: dry_*, xtc_*, top_n_sigma, top_a, top_h,
   tfs, typical_p, no_repeat_ngram_size, smoothing_*, epsilon_cutoff, eta_cutoff, infill, …; `order` and
   `min_keep`.
 - temperature, top_p, top_k, min_p and the three penalties, which vLLM has as well, may be given on either
-  side, but not on both. Given to vLLM, which is the usual way, they are vLLM's own: it applies them behind
-  us, but for V2's penalties, which come before. Given here they run in our chain, in its `order`, and the
-  request is refused unless vLLM's are neutral. The same holds beside what only changes how they work:
+  side, but not on both. Given to vLLM, which is the usual way, vLLM applies them itself: after our chain,
+  except for V2's penalties, which come before it. Given here, they run in our chain, in its `order`, and the
+  request is refused unless vLLM's are neutral. The same applies to parameters that only modify them:
   dynatemp_* belong to temperature, top_p_cut to top_p, repetition_penalty_range, repetition_penalty_slope,
   penalty_last_n, penalty_scope and penalize_nl to the penalties.
-- seed is vLLM's, for our random numbers too. logit_bias, allowed_token_ids, bad_words, min_tokens,
-  ignore_eos, grammars and all that ends a request are vLLM's alone, and refused here. So are mirostat and
-  adaptive_p, which draw tokens: vLLM draws.
+- seed is vLLM's, and seeds our random numbers too. logit_bias, allowed_token_ids, bad_words, min_tokens,
+  ignore_eos, grammars and everything that ends a request belong to vLLM alone, and are refused here. So are
+  mirostat and adaptive_p, which draw tokens: vLLM draws.
 
 A key that only begins like ours ("dry_multplier") is refused with near matches, as HTTP 400; all other keys
 belong to other processors.
 
-Each row equals `process_logits` of that row with the request's parameters, prompt and output, however
-requests come, move and go, and behind speculative drafts. Tokens that a grammar has masked stay masked. The
-rows of requests that ask are copied to the host and back, no others. A row that our chain cannot deal with
-(NaN, nothing left) stays as it came, and the reason is logged. V1's runner refuses all processors beside
-speculative decoding.
+Each row equals `process_logits` of that row with the request's parameters, prompt and output, in whatever
+order requests arrive, move and leave, and after speculative drafts. Tokens that a grammar has masked stay
+masked. Only the rows of requests with our keys are copied to the host and back. A row that our chain cannot
+process (NaN, no token left) stays unchanged, and the reason is logged. V1's runner refuses all processors
+together with speculative decoding.
 
-What vLLM calls, by hand:
+The calls that vLLM makes, written out:
 
 >>> from types import SimpleNamespace
 >>> import numpy as np
@@ -44,8 +44,8 @@ What vLLM calls, by hand:
 >>> processor.apply(np.full((2, 4), 3.0, np.float32)).tolist()
 [[3.0, 3.0, 3.0, 2.0], [3.0, 3.0, 3.0, 3.0]]
 
-A platform plugin can go further and let a `Scheduler` draw: in its model runner it assigns `self.sampler` an
-object that gives the logits to `Scheduler.step` and returns the tokens as a `SamplerOutput`.
+A platform plugin can also let a `Scheduler` draw: in its model runner it sets `self.sampler` to an object
+that passes the logits to `Scheduler.step` and returns the tokens as a `SamplerOutput`.
 """
 
 from __future__ import annotations
@@ -60,7 +60,7 @@ __all__ = ["EngineSampler", "settings_of"]
 
 
 def _interfaces() -> list[Any]:
-    """vLLM's abstract processors, V1 and V2, as far as they are installed."""
+    """vLLM's abstract processor classes, V1 and V2, those that are installed."""
     found = []
     for runner in ("vllm.v1.sample", "vllm.v1.worker.gpu.sample"):
         try:
@@ -72,4 +72,4 @@ def _interfaces() -> list[Any]:
 
 class EngineSampler(Processor, *_interfaces()):  # type: ignore[misc]
     """The processor class to name to vLLM: a subclass of both of its interfaces, so that either model runner
-    takes it. Without vLLM it stands alone."""
+    accepts it. Without vLLM it has no such base class."""

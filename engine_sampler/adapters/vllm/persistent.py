@@ -1,4 +1,4 @@
-"""The persistent batch of vLLM's V1 model runner: rows that requests enter, leave and change."""
+"""The persistent batch of vLLM's V1 model runner: requests enter, leave and change rows."""
 
 from __future__ import annotations
 
@@ -7,33 +7,33 @@ from dataclasses import dataclass
 from typing import Any
 
 from .._tensors import dtype_name, like, to_numpy
-from .requests import Followed, Requests
+from .requests import FollowedRequest, Requests
 
 
 @dataclass(eq=False)
 class _Member:
     """A request in the batch. `output` is vLLM's own list, which grows by every token."""
 
-    followed: Followed
+    followed: FollowedRequest
     prompt: Sequence[int]
     output: Sequence[int]
 
     def catch_up(self, requests: Requests, width: int) -> None:
-        """Bring the request up to `output`; it starts anew where vLLM has taken tokens back."""
+        """Bring the request up to `output`; restart it if vLLM has taken tokens back."""
         followed = self.followed
-        if len(self.output) < followed.taken:
+        if len(self.output) < followed.token_count:
             requests.close(followed)
-        if not followed.begun:
-            output = _certain(self.output)
-            requests.begin(followed, self.prompt, output, width)
+        if not followed.started:
+            output = _before_placeholder(self.output)
+            requests.start(followed, self.prompt, output, width)
         else:
-            output = _certain(self.output[followed.taken :])
+            output = _before_placeholder(self.output[followed.token_count :])
             requests.extend(followed, output)
-        followed.taken += len(output)
+        followed.token_count += len(output)
 
 
 class PersistentBatch:
-    """Who has which row, kept by V1's batch updates."""
+    """The request in each row, maintained by V1's batch updates."""
 
     def __init__(self, requests: Requests) -> None:
         self._requests = requests
@@ -42,7 +42,7 @@ class PersistentBatch:
     def update(self, update: Any) -> None:
         """Apply a `BatchUpdate`, or None for no change: removals, then arrivals, then moves.
 
-        Who enters a row drives out who is there.
+        A request that enters a row replaces the one there.
         """
         if update is None:
             return
@@ -63,12 +63,12 @@ class PersistentBatch:
                 self._requests.close(displaced.followed)
 
     def apply(self, logits: Any) -> Any:
-        """Edit the rows of `logits` [rows, width] whose requests asked for it, in place."""
+        """Process in place the rows of `logits` [rows, width] whose requests enable our samplers."""
         width = int(logits.shape[1])
         for row, member in self._members.items():
             if row < len(logits) and not member.followed.refused:
                 member.catch_up(self._requests, width)
-        rows = [row for row, member in self._members.items() if row < len(logits) and member.followed.begun]
+        rows = [row for row, member in self._members.items() if row < len(logits) and member.followed.started]
         if rows:
             followed = [self._members[row].followed for row in rows]
             processed = self._requests.process(to_numpy(logits[rows]), followed)
@@ -81,6 +81,6 @@ class PersistentBatch:
             self._requests.close(member.followed)
 
 
-def _certain(output: Sequence[int]) -> Sequence[int]:
-    """What stands before the first −1, vLLM's placeholder for a token that is still being drawn."""
+def _before_placeholder(output: Sequence[int]) -> Sequence[int]:
+    """The tokens before the first −1, vLLM's placeholder for a token that is still being drawn."""
     return output[: output.index(-1)] if -1 in output else output

@@ -9,25 +9,25 @@ from typing import Any
 from .persistent import PersistentBatch
 from .requests import Requests
 from .settings import settings_of
-from .slots import Slots
+from .slots import RequestSlots
 
 
 class Processor:
-    """What `EngineSampler` does. V1's runner makes it as cls(vllm_config, device, is_pin_memory), V2's as
+    """Implements `EngineSampler`. V1's runner calls cls(vllm_config, device, is_pin_memory), V2's
     cls(vllm_config, req_states)."""
 
     def __init__(self, vllm_config: Any, *state: Any) -> None:
         requests = Requests(vllm_config)
         self._batch = PersistentBatch(requests)
-        self._slots = Slots(requests, state[0])
+        self._slots = RequestSlots(requests, state[0])
 
     @classmethod
     def validate_params(cls, sampling_params: Any) -> None:
-        """Raise ValueError (`ParameterError`; HTTP 400) for keys of `extra_args` that are ours and wrong."""
+        """Raise ValueError (`ParameterError`; HTTP 400) for invalid keys of ours in `extra_args`."""
         settings_of(sampling_params)
 
     def apply(self, logits: Any, ctx: Any = None) -> Any:
-        """`logits` [rows, vocab] float32, with the rows edited in place whose requests asked for it."""
+        """`logits` [rows, vocab] float32, processed in place where a row's request enables our samplers."""
         with _sync_allowed():
             return self._batch.apply(logits) if ctx is None else self._slots.apply(logits, ctx)
 
@@ -38,20 +38,20 @@ class Processor:
         return False
 
     def update_state(self, batch_update: Any) -> None:
-        """Follow the changes of the persistent batch; None for none."""
+        """Apply the changes of the persistent batch; None for no change."""
         self._batch.update(batch_update)
 
     # --- V2 --------------------------------------------------------------------------------------
 
     def add_request(self, req_idx: int, sampling_params: Any) -> bool:
-        """A request takes the slot `req_idx`; whether it asks for our samplers."""
+        """Assign slot `req_idx` to a request; returns whether it enables our samplers."""
         return self._slots.add(req_idx, sampling_params)
 
     def apply_staged_writes(self) -> None:
-        """Nothing is staged: all our state is on the host."""
+        """Nothing to apply: all our state is on the host."""
 
 
 def _sync_allowed() -> AbstractContextManager[Any]:
-    """vLLM's leave to wait for the device, where it watches for that (VLLM_GPU_SYNC_CHECK)."""
-    watch = sys.modules.get("vllm.utils.gpu_sync_debug")
-    return nullcontext() if watch is None else watch.gpu_sync_allowed()
+    """vLLM's permission to wait for the device, if it checks for that (VLLM_GPU_SYNC_CHECK)."""
+    sync_check = sys.modules.get("vllm.utils.gpu_sync_debug")
+    return nullcontext() if sync_check is None else sync_check.gpu_sync_allowed()

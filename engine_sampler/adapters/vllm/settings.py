@@ -1,4 +1,4 @@
-"""What a request of vLLM asks of this library: the keys of `extra_args` that are ours."""
+"""The settings of a vLLM request for this library: the keys of `extra_args` that are ours."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from ...params.chain import EDITS
 from ...registry import STRUCTURED_PARAMS, default_registry, unknown
 
 _CORE = ("order", "min_keep")
-"""Parameters of no sampler that belong to the chain."""
+"""Parameters of the chain that belong to no sampler."""
 
 _NEUTRAL: Mapping[str, tuple[Any, ...]] = {
     "temperature": (1.0,),
@@ -23,29 +23,29 @@ _NEUTRAL: Mapping[str, tuple[Any, ...]] = {
     "frequency_penalty": (0.0,),
     "presence_penalty": (0.0,),
 }
-"""The parameters of our chain that vLLM has as well, with the values that switch vLLM's off."""
+"""The parameters of our chain that vLLM also has, with the values that switch vLLM's off."""
 
 
 def settings_of(request: Any) -> SamplingParams | None:
     """The parameters for our chain in the `extra_args` of vLLM's `SamplingParams`; None for an idle chain.
 
     The seed is the request's own. A key is ours if it is the name of a parameter of this library, or begins
-    like a family of them (`dry_`, `xtc_`, …); all others belong to other processors and are left alone.
-    None stands for a key that is not given, and 1 and 0 for True and False, which vLLM's REST server turns
-    into them.
+    like a family of them (`dry_`, `xtc_`, …); all others belong to other processors and are ignored.
+    None stands for an omitted key, and 1 and 0 for True and False, which vLLM's REST server converts to
+    numbers.
 
-    Raises `ParameterError` for unknown keys of our families, with near matches; for parameters that are
-    vLLM's alone; for selectors, since vLLM draws; for values outside their bounds; and for what vLLM
-    would do a second time.
+    Raises `ParameterError` for unknown keys of our families, with near matches; for parameters that belong
+    to vLLM alone; for selectors, since vLLM draws; for values outside their bounds; and for parameters that
+    vLLM would apply a second time.
     """
     given = _given(getattr(request, "extra_args", None) or {}, request)
     if not given:
         return None
     seed = getattr(request, "seed", None)
     params = SamplingParams(**given, seed=None if seed is None else seed % 2**64)
-    turned_on = given.keys() & params.given.keys()
+    active = given.keys() & params.given.keys()
     for sampler in default_registry().catalogue.samplers.values():
-        _check_once(sampler, [p.name for p in sampler.params if p.name in turned_on], request)
+        _check_once(sampler, [p.name for p in sampler.params if p.name in active], request)
     return params if build_chain(params).samplers else None
 
 
@@ -74,25 +74,25 @@ def _allowed() -> dict[str, Param]:
 
 
 def _plain(param: Param, value: Any) -> Any:
-    """`value`, with the number of a truth value as the truth value."""
+    """`value`; for a bool parameter 0 and 1 become False and True."""
     is_number = param.type is bool and isinstance(value, (int, float)) and value in (0, 1)
     return bool(value) if is_number else value
 
 
 def _reason(key: str, request: Any) -> str:
-    """Why a parameter of ours cannot be given to vLLM as one of `extra_args`."""
+    """Why a parameter of ours is not allowed in `extra_args`."""
     catalogue = default_registry().catalogue
     if hasattr(request, key):
         return "vLLM has it itself, outside extra_args"
     if any(key == param.name for s in catalogue.selectors.values() for param in s.params):
-        return "it asks for a selector, and vLLM draws the token"
+        return "it needs a selector, but vLLM draws the token"
     if key in STRUCTURED_PARAMS or key == "grammar_bias":
-        return "vLLM masks by its structured_outputs"
+        return "vLLM masks through its structured_outputs"
     return "vLLM starts, ends and answers requests itself"
 
 
 def _check_once(sampler: Sampler, ours: Collection[str], request: Any) -> None:
-    """Refuse what vLLM would do a second time, and what would not reach vLLM's own doing.
+    """Refuse parameters that vLLM would apply a second time, and modifiers of a parameter that vLLM applies.
 
     ours  the parameters of `sampler` that `extra_args` turn on.
     """
@@ -102,7 +102,7 @@ def _check_once(sampler: Sampler, ours: Collection[str], request: Any) -> None:
         value = getattr(request, name, None)
         if cause and value not in (None, *off) and any(param.name == name for param in sampler.params):
             raise ParameterError(
-                f"{name}={value!r} is not allowed beside {cause} in extra_args, which is not for vLLM's own "
+                f"{name}={value!r} is not allowed with {cause} in extra_args, which does not affect vLLM's "
                 f"{name}: give {name} in extra_args, and {off[0]} outside"
             )
 
@@ -111,23 +111,23 @@ def _check_once(sampler: Sampler, ours: Collection[str], request: Any) -> None:
 
 
 def _families() -> set[str]:
-    """How the names of related parameters begin, such as "dry_": those of one sampler or selector with the
-    same first word, as many words as they share."""
+    """The prefixes of related parameters' names, such as "dry_": the common words of all parameters of one
+    sampler or selector that have the same first word."""
     catalogue = default_registry().catalogue
     parts: list[Any] = [*catalogue.samplers.values(), *catalogue.selectors.values()]
-    return {family for part in parts for family in _beginnings(param.name for param in part.params)}
+    return {family for part in parts for family in _prefixes(param.name for param in part.params)}
 
 
-def _beginnings(names: Iterable[str]) -> Iterator[str]:
+def _prefixes(names: Iterable[str]) -> Iterator[str]:
     by_word: dict[str, list[list[str]]] = {}
     for words in (name.split("_") for name in names):
         by_word.setdefault(words[0], []).append(words)
     for related in by_word.values():
         if len(related) > 1:
-            yield "_".join(_shared(related)) + "_"
+            yield "_".join(_common_words(related)) + "_"
 
 
-def _shared(lists: Collection[list[str]]) -> list[str]:
-    """The words with which all `lists` begin."""
+def _common_words(lists: Collection[list[str]]) -> list[str]:
+    """The words that all `lists` begin with."""
     same = takewhile(lambda column: len(set(column)) == 1, zip(*lists, strict=False))
     return [column[0] for column in same]

@@ -1,4 +1,4 @@
-"""The request slots of vLLM's V2 model runner, and the rows of logits that belong to them in a step."""
+"""The request slots of vLLM's V2 model runner, and their rows of logits in a step."""
 
 from __future__ import annotations
 
@@ -9,41 +9,41 @@ from typing import Any
 import numpy as np
 
 from .._tensors import dtype_name, like, to_numpy
-from .requests import Followed, Requests
+from .requests import FollowedRequest, Requests
 
 
 @dataclass(eq=False)
-class _Turn:
+class _SlotRows:
     """The rows of one request in a step.
 
-    length  tokens of its history that are certain; the first row draws behind them.
+    length  number of confirmed tokens in its history; the first row draws the token after them.
     rows    its rows of the logits, in order.
-    drafts  the guess in front of every row but the first.
+    drafts  the draft token that precedes each row but the first.
     """
 
     slot: int
-    followed: Followed
+    followed: FollowedRequest
     length: int
     rows: list[int] = field(default_factory=list)
     drafts: list[int] = field(default_factory=list)
-    guessed: int = 0
-    """How many tokens of the vocabulary among the drafts its history has for the moment."""
+    applied_drafts: int = 0
+    """How many drafts in the vocabulary its history currently has."""
 
 
-class Slots:
-    """Who has which slot, and what the model runner's buffers say about them.
+class RequestSlots:
+    """The request in each slot, with the model runner's buffers.
 
-    state  a `LogitsProcRequestState`: `all_token_ids.gpu` int32 [slots, max_len] holds the certain tokens,
+    state  a `LogitsProcRequestState`: `all_token_ids.gpu` int32 [slots, max_len] holds the confirmed tokens,
            `prompt_len.np` and `prefill_len.np` int32 [slots] are on the host.
     """
 
     def __init__(self, requests: Requests, state: Any) -> None:
         self._requests = requests
         self._state = state
-        self._followed: dict[int, Followed] = {}
+        self._followed: dict[int, FollowedRequest] = {}
 
     def add(self, slot: int, params: Any) -> bool:
-        """A request takes `slot`, whoever had it; whether it asks for our samplers."""
+        """Assign `slot` to a request, replacing any other; returns whether it enables our samplers."""
         self._requests.close(self._followed.pop(slot, None))
         followed = self._requests.open(params)
         if followed is not None:
@@ -51,92 +51,94 @@ class Slots:
         return followed is not None
 
     def apply(self, logits: Any, context: Any) -> Any:
-        """Edit the rows of `logits` [rows, width] whose requests asked for it, in place.
+        """Process in place the rows of `logits` [rows, width] whose requests enable our samplers.
 
-        context  a `LogitsContext`. Without a request of ours in it nothing is read from the device.
+        context  a `LogitsContext`. If it has none of these requests, nothing is read from the device.
         """
         if self._followed.keys().isdisjoint(context.idx_mapping_np.tolist()):
             return logits
-        turns = self._turns(context)
-        if turns:
-            self._catch_up(turns, int(logits.shape[1]))
-            turns = [turn for turn in turns if turn.followed.begun]
-        rows = [row for turn in turns for row in turn.rows]
+        groups = self._slot_rows(context)
+        if groups:
+            self._catch_up(groups, int(logits.shape[1]))
+            groups = [group for group in groups if group.followed.started]
+        rows = [row for group in groups for row in group.rows]
         if rows:
             values = to_numpy(logits[rows])
-            self._process(values, turns)
+            self._process(values, groups)
             logits[rows] = like(logits, values, dtype_name(logits))
         return logits
 
-    def _turns(self, context: Any) -> list[_Turn]:
-        """The requests of ours in a step.
+    def _slot_rows(self, context: Any) -> list[_SlotRows]:
+        """The followed requests in a step, with their rows.
 
-        A row draws behind its input token, whose place is `pos`: its history has pos + 1 tokens. The first
-        row of a request has certain tokens only; the input of each further row is the draft in front of it.
-        Left out are rows whose draw vLLM throws away: those within the prompt, when it comes in chunks, and
-        those behind placeholders, before the first token is drawn.
+        A row draws the token after its input token, which is at position `pos`: its history has pos + 1
+        tokens. The first row of a request has only confirmed tokens; the input of each further row is the
+        preceding draft. Rows whose draw vLLM discards are left out: those within a prompt that is processed
+        in chunks, and those after placeholders, before the first token is drawn.
         """
-        slots, offsets, inputs, places = (
+        slots, offsets, inputs, positions = (
             to_numpy(tensor).tolist()
             for tensor in (
                 context.expanded_idx_mapping, context.expanded_local_pos, context.input_ids, context.pos
             )
         )  # fmt: skip
-        turns: dict[int, _Turn] = {}
-        for row, (slot, offset, token, place) in enumerate(zip(slots, offsets, inputs, places, strict=True)):
+        groups: dict[int, _SlotRows] = {}
+        for row, (slot, offset, token, position) in enumerate(
+            zip(slots, offsets, inputs, positions, strict=True)
+        ):
             followed = self._followed.get(slot)
             if followed is None or followed.refused:
                 continue
-            first = place - offset
+            first = position - offset
             prefilled = int(self._state.prefill_len.np[slot])
             if offset == 0 and first + 1 >= prefilled:
-                turns[slot] = _Turn(slot, followed, first + 1, [row])
+                groups[slot] = _SlotRows(slot, followed, first + 1, [row])
             elif offset > 0 and first >= prefilled:
-                turns[slot].rows.append(row)
-                turns[slot].drafts.append(token)
-        return list(turns.values())
+                groups[slot].rows.append(row)
+                groups[slot].drafts.append(token)
+        return list(groups.values())
 
-    def _catch_up(self, turns: list[_Turn], width: int) -> None:
-        """Bring requests up to their certain tokens, which are fetched together."""
-        for turn in turns:
-            if turn.length < turn.followed.taken:  # vLLM goes back, to compute a part again
-                self._requests.close(turn.followed)
-        for turn, tokens in zip(turns, self._fetch(turns), strict=True):
-            followed = turn.followed
-            if not followed.begun:
-                prompt = int(self._state.prompt_len.np[turn.slot])
-                self._requests.begin(followed, tokens[:prompt], tokens[prompt:], width)
+    def _catch_up(self, groups: list[_SlotRows], width: int) -> None:
+        """Bring requests up to their confirmed tokens, which are fetched together."""
+        for group in groups:
+            if group.length < group.followed.token_count:  # vLLM has gone back to recompute a part
+                self._requests.close(group.followed)
+        for group, tokens in zip(groups, self._fetch(groups), strict=True):
+            followed = group.followed
+            if not followed.started:
+                prompt = int(self._state.prompt_len.np[group.slot])
+                self._requests.start(followed, tokens[:prompt], tokens[prompt:], width)
             else:
                 self._requests.extend(followed, tokens)
-            followed.taken = turn.length
+            followed.token_count = group.length
 
-    def _fetch(self, turns: list[_Turn]) -> Iterator[list[int]]:
-        """The certain tokens of each request that we do not have yet, in one copy from the device."""
-        starts = [turn.followed.taken for turn in turns]
-        counts = [turn.length - start for turn, start in zip(turns, starts, strict=True)]
-        where = np.repeat([turn.slot for turn in turns], counts)
-        columns = [np.arange(start, turn.length) for turn, start in zip(turns, starts, strict=True)]
-        tokens = to_numpy(self._state.all_token_ids.gpu[where, np.concatenate(columns)])
+    def _fetch(self, groups: list[_SlotRows]) -> Iterator[list[int]]:
+        """The confirmed tokens that each request does not have yet, in one copy from the device."""
+        starts = [group.followed.token_count for group in groups]
+        counts = [group.length - start for group, start in zip(groups, starts, strict=True)]
+        slots = np.repeat([group.slot for group in groups], counts)
+        columns = [np.arange(start, group.length) for group, start in zip(groups, starts, strict=True)]
+        tokens = to_numpy(self._state.all_token_ids.gpu[slots, np.concatenate(columns)])
         return (part.tolist() for part in np.split(tokens, np.cumsum(counts)[:-1]))
 
-    def _process(self, values: np.ndarray, turns: list[_Turn]) -> None:
-        """Process `values` [rows, width], the rows of `turns` one after another, in place: first rows
-        together, then those behind one draft, and so on. The drafts are taken back in the end."""
-        places = np.cumsum([0, *(len(turn.rows) for turn in turns)])[:-1]
-        active = list(zip(turns, places.tolist(), strict=True))
-        for depth in range(max(len(turn.rows) for turn in turns)):
-            active = [(turn, place) for turn, place in active if self._guess(turn, depth)]
-            which = [place + depth for _, place in active]
-            if which:
-                values[which] = self._requests.process(values[which], [turn.followed for turn, _ in active])
-        for turn in turns:
-            self._requests.retract(turn.followed, turn.guessed)
+    def _process(self, values: np.ndarray, groups: list[_SlotRows]) -> None:
+        """Process `values` [rows, width], the rows of `groups` one after another, in place: all first rows
+        together, then those after one draft, and so on. The drafts are rolled back in the end."""
+        starts = np.cumsum([0, *(len(group.rows) for group in groups)])[:-1]
+        active = list(zip(groups, starts.tolist(), strict=True))
+        for depth in range(max(len(group.rows) for group in groups)):
+            active = [(group, start) for group, start in active if self._add_draft(group, depth)]
+            rows = [start + depth for _, start in active]
+            if rows:
+                values[rows] = self._requests.process(values[rows], [group.followed for group, _ in active])
+        for group in groups:
+            self._requests.retract(group.followed, group.applied_drafts)
 
-    def _guess(self, turn: _Turn, depth: int) -> bool:
-        """Add the draft in front of row `depth`; whether there is such a row, behind a token."""
+    def _add_draft(self, group: _SlotRows, depth: int) -> bool:
+        """Add the draft that precedes row `depth`; returns whether there is such a row, after a token."""
         if depth == 0:
             return True
-        if depth >= len(turn.rows) or not self._requests.extend(turn.followed, [turn.drafts[depth - 1]]):
+        if depth >= len(group.rows) or not self._requests.extend(group.followed, [group.drafts[depth - 1]]):
             return False
-        turn.guessed += 1
+        group.applied_drafts += 1
         return True

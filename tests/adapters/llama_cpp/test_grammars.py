@@ -1,7 +1,7 @@
-"""GBNF beside llama.cpp's own grammar engine: the same tokens allowed, all along random texts.
+"""GBNF compared with llama.cpp's own grammar engine: the same tokens are allowed along random texts.
 
-Left out of the comparison, because the two differ by choice: special tokens, whose names llama.cpp matches as
-text; the token of a NUL, which it never allows; bytes that begin no character; and what stands within one.
+Left out of the comparison, because the two differ by design: special tokens, whose names llama.cpp matches as
+text; the token of a NUL, which it never allows; bytes that begin no character; and positions inside one.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ GRAMMARS = [
 
 @contextmanager
 def engine(vocab: Any, text: str) -> Iterator[LlamaSampler | None]:
-    """llama.cpp's grammar sampler, None for a text that it refuses."""
+    """llama.cpp's grammar sampler, or None for a grammar that it refuses."""
     pointer = lib.llama_sampler_init_grammar(vocab, text.encode(), b"root")
     if not pointer:
         yield None
@@ -60,13 +60,13 @@ def llm(tmp_path_factory: pytest.TempPathFactory) -> Any:
     return llama_cpp.Llama(str(path), n_ctx=32, verbose=False)
 
 
-def compare(text: str, llm: Any, random: np.random.Generator, walks: int) -> None:
-    """Walk along random texts of a grammar and hold the two engines' tokens against each other."""
+def compare(text: str, llm: Any, random: np.random.Generator, paths: int) -> None:
+    """Compare the tokens that the two engines allow along random texts of a grammar."""
     tokenizer = tokenizer_of(llm)
     size, eos = len(tokenizer), tokenizer.eos_token_ids[0]
     compiled = Grammar.from_lark(lark_of_gbnf(text)).compile(tokenizer)
     compared = np.array([i == eos or _is_comparable(tokenizer, i) for i in range(size)])
-    for _ in range(walks):
+    for _ in range(paths):
         matcher = compiled.matcher()
         written = b""
         with engine(lib.llama_model_get_vocab(llm.model), text) as theirs:
@@ -88,13 +88,13 @@ def compare(text: str, llm: Any, random: np.random.Generator, walks: int) -> Non
 
 
 def _is_comparable(tokenizer: Tokenizer, token_id: int) -> bool:
-    strange = (b"\x00", b"\xc0", b"\xc1", *(bytes([b]) for b in range(0xF5, 0x100)))
-    return token_id not in tokenizer.special_token_ids and tokenizer.token_bytes[token_id] not in strange
+    excluded = (b"\x00", b"\xc0", b"\xc1", *(bytes([b]) for b in range(0xF5, 0x100)))
+    return token_id not in tokenizer.special_token_ids and tokenizer.token_bytes[token_id] not in excluded
 
 
 @pytest.mark.parametrize("text", GRAMMARS)
 def test_the_same_tokens_are_allowed_along_random_texts(text: str, llm: Any) -> None:
-    compare(text, llm, np.random.default_rng(GRAMMARS.index(text)), walks=6)
+    compare(text, llm, np.random.default_rng(GRAMMARS.index(text)), paths=6)
 
 
 ATOMS = ['"a"', '" the"', '"é"', '"s."', '""', "[a-c]", "[^a-s\\n]", "[ce-g-]", ".", '"t"', "[à-é]"]
@@ -102,7 +102,7 @@ TIMES = ["", "", "", "*", "+", "?", "{2}", "{1,}", "{0,2}", "{2,3}"]
 
 
 def random_grammar(random: np.random.Generator) -> str:
-    """Rules whose parts are drawn at random; each may use those behind it."""
+    """Rules whose parts are drawn at random; each rule may use those after it."""
 
     def choice(rule: int, depth: int) -> str:
         sequences = [sequence(rule, depth) for _ in range(int(random.integers(1, 4)))]
@@ -134,7 +134,7 @@ def test_the_same_tokens_are_allowed_by_random_grammars(llm: Any) -> None:
             refused = theirs is None
         if not refused:
             usable += 1
-            compare(text, llm, random, walks=2)
+            compare(text, llm, random, paths=2)
     assert usable > 20
 
 
@@ -151,7 +151,7 @@ def _is_whole(data: bytes) -> bool:
     ["root = 1", 'root ::= "a', "root ::= x", 'a ::= "x"', 'root ::= ""*', 'root ::= "a"{,2}',
      'root ::= ("a"', 'root ::= "a"\n| "b"', r'root ::= "\q"', 'root ::= a_b\na_b ::= "x"'],
 )  # fmt: skip
-def test_what_llama_cpp_refuses_is_refused(text: str, llm: Any) -> None:
+def test_grammars_that_llama_cpp_refuses_are_refused(text: str, llm: Any) -> None:
     with engine(lib.llama_model_get_vocab(llm.model), text) as theirs:
         assert theirs is None
     with pytest.raises(GrammarError):

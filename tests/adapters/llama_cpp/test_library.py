@@ -1,4 +1,4 @@
-"""The adapter with the real library: a tiny model, its completions, its tokenizer, its samplers."""
+"""The adapter with the real library: a tiny model, its completions, tokenizer and samplers."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ def loaded(model: Path) -> Any:
 
 @pytest.fixture
 def llm(loaded: Any) -> Any:
-    """The model without memory of earlier texts, which changes its logits in the last bits."""
+    """The model with an empty cache: cached earlier texts would change its logits in the last bits."""
     loaded.reset()
     return loaded
 
@@ -65,7 +65,7 @@ def tokenizer(loaded: Any) -> Tokenizer:
 
 
 class Recorder:
-    """A processor that changes nothing and keeps what it saw."""
+    """A processor that changes nothing and records its inputs."""
 
     def __init__(self) -> None:
         self.ids: list[list[int]] = []
@@ -77,7 +77,7 @@ class Recorder:
         return scores
 
     def replay(self, params: SamplingParams, tokenizer: Tokenizer) -> Any:
-        """The record of a scheduler's request that gets the same rows."""
+        """The record of a scheduler's request on the same rows."""
         scheduler = Scheduler(len(tokenizer), tokenizer)
         request = scheduler.add(params, self.ids[0])
         for row in self.rows:
@@ -108,19 +108,19 @@ def test_the_tokenizer_has_the_models_pieces(tokenizer: Tokenizer) -> None:
 
 
 @pytest.mark.parametrize("text", ["the cat", "s.", "\n", "é", "€uro", '{"a": 1}', "<|turn|>", ""])
-def test_texts_are_split_as_the_model_splits_them(llm: Any, tokenizer: Tokenizer, text: str) -> None:
+def test_texts_are_tokenized_as_the_model_tokenizes_them(llm: Any, tokenizer: Tokenizer, text: str) -> None:
     ids = tokenizer.encode(text)
     assert ids == llm.tokenize(text.encode(), add_bos=False, special=False)
     assert tokenizer.decode(ids).removeprefix(" ") == text
 
 
-def test_the_tokenizer_keeps_what_it_needs(model: Path) -> None:
+def test_the_tokenizer_keeps_its_model_alive(model: Path) -> None:
     tokenizer = Session(str(model)).scheduler.vocabulary.need_tokenizer("encode")
     gc.collect()
     assert tokenizer.decode(tokenizer.encode("the cat")) == " the cat"
 
 
-def test_breakers_given_as_texts_are_llama_cpps(loaded: Any, tokenizer: Tokenizer) -> None:
+def test_breakers_given_as_texts_match_llama_cpps(loaded: Any, tokenizer: Tokenizer) -> None:
     vocab = llama_cpp.llama_model_get_vocab(loaded.model)
     breakers = ["\n", ":", "at", "e c", '"']
     texts = (ctypes.c_char_p * len(breakers))(*(text.encode() for text in breakers))
@@ -160,7 +160,7 @@ def test_a_completion_has_the_tokens_of_a_scheduler(name: str, llm: Any, tokeniz
     assert completion["choices"][0]["text"] == expected.text.replace("�", "")
 
 
-def test_whatever_follows_takes_the_drawn_token(llm: Any, tokenizer: Tokenizer) -> None:
+def test_later_samplers_choose_the_drawn_token(llm: Any, tokenizer: Tokenizer) -> None:
     params = SamplingParams(seed=5, temperature=1.5, max_tokens=16)
     processor, recorder = LogitsProcessor(params, tokenizer), Recorder()
     ids = llm.tokenize(PROMPT.encode(), special=True)
@@ -172,8 +172,8 @@ def test_whatever_follows_takes_the_drawn_token(llm: Any, tokenizer: Tokenizer) 
 
 
 def test_a_stop_string_ends_a_completion(llm: Any, tokenizer: Tokenizer) -> None:
-    whole = LogitsProcessor(SamplingParams(regex="[a-t]{20}", seed=7), tokenizer)
-    text = llm.create_completion(PROMPT, **whole.settings)["choices"][0]["text"]
+    without_stop = LogitsProcessor(SamplingParams(regex="[a-t]{20}", seed=7), tokenizer)
+    text = llm.create_completion(PROMPT, **without_stop.settings)["choices"][0]["text"]
     llm.reset()
     stop = text[6:8]
     processor = LogitsProcessor(SamplingParams(regex="[a-t]{20}", seed=7, stop=[stop]), tokenizer)
@@ -183,7 +183,7 @@ def test_a_stop_string_ends_a_completion(llm: Any, tokenizer: Tokenizer) -> None
     assert processor.record.stop_reason == stop
 
 
-def test_our_criteria_end_a_completion_of_llama_cpps_own_sampling(llm: Any, tokenizer: Tokenizer) -> None:
+def test_our_criteria_end_a_completion_that_llama_cpp_samples(llm: Any, tokenizer: Tokenizer) -> None:
     criteria = StoppingCriteria(SamplingParams(max_tokens=5), tokenizer)
     ids = llm.tokenize(PROMPT.encode(), special=True)
     assert len(list(llm.generate(ids, temp=0.0, stopping_criteria=criteria))) == 5
@@ -201,12 +201,12 @@ def test_a_chat_completion_takes_the_processor(llm: Any, tokenizer: Tokenizer) -
 
 def test_a_greedy_session_writes_what_llama_cpp_writes(llm: Any, model: Path, tokenizer: Tokenizer) -> None:
     ids = llm.tokenize(PROMPT.encode(), special=True)
-    theirs: list[int] = []
+    expected_ids: list[int] = []
     for token in llm.generate(ids, temp=0.0):
-        theirs.append(token)
-        if len(theirs) == 20 or token in tokenizer.eos_token_ids:
+        expected_ids.append(token)
+        if len(expected_ids) == 20 or token in tokenizer.eos_token_ids:
             break
-    assert by_session(model, {"temperature": 0, "max_tokens": 20}).token_ids == theirs
+    assert by_session(model, {"temperature": 0, "max_tokens": 20}).token_ids == expected_ids
 
 
 def test_requests_share_the_model_and_keep_their_texts(model: Path) -> None:
@@ -218,15 +218,15 @@ def test_requests_share_the_model_and_keep_their_texts(model: Path) -> None:
     requests = []
     while waiting or session.scheduler.request_ids:
         while waiting and len(session.scheduler.request_ids) < 3:
-            one, prompt = waiting.pop(0)
-            requests.append(session.add(SamplingParams(**one), prompt))
+            own, prompt = waiting.pop(0)
+            requests.append(session.add(SamplingParams(**own), prompt))
         session.step()
     assert session.steps < session.rows
-    for request, one, prompt in zip(requests, settings, prompts, strict=True):
-        assert session.scheduler.record(request).token_ids == by_session(model, one, prompt).token_ids
+    for request, own, prompt in zip(requests, settings, prompts, strict=True):
+        assert session.scheduler.record(request).token_ids == by_session(model, own, prompt).token_ids
 
 
-def test_a_removed_request_leaves_its_place(model: Path) -> None:
+def test_a_removed_request_frees_its_sequence(model: Path) -> None:
     session = Session(str(model), max_requests=2)
     first = session.add(SamplingParams(temperature=0), "the")
     session.add(SamplingParams(temperature=0), "a")
@@ -260,8 +260,8 @@ def test_a_prompt_longer_than_a_batch_is_read_in_parts(model: Path) -> None:
     assert len(session.scheduler.record(request).token_ids) == 3
 
 
-def test_a_file_that_is_no_model_is_refused_by_name(tmp_path: Path) -> None:
-    with pytest.raises(OSError, match=r"--model .*none.gguf: there is no such file"):
+def test_a_file_that_is_not_a_model_is_refused_by_name(tmp_path: Path) -> None:
+    with pytest.raises(OSError, match=r"--model .*none.gguf: no such file"):
         Session(str(tmp_path / "none.gguf"))
     (tmp_path / "bad.gguf").write_text("no model")
     with pytest.raises(ValueError, match=r"--model .*bad.gguf: llama.cpp cannot load it"):

@@ -1,9 +1,9 @@
-"""Random bodies beside chains of llama.cpp's own samplers, built as its server builds them.
+"""Random bodies compared with chains of llama.cpp's own samplers, built as its server builds them.
 
-A body goes through `from_request` and `process_logits` on our side. On the other its values and the
+On our side a body goes through `from_request` and `process_logits`. On the other side its values and the
 server's defaults go straight to the samplers, in the server's order. Where the two may differ, and why, is
-told in tests/parity/test_llama_cpp.py; whatever differs must lie within float32's doubt as it defines it.
-The coin of xtc is thrown by different generators, so its probability is 0 or 1 here; a mirostat draw is
+listed in tests/parity/test_llama_cpp.py; every difference must be one that float32 cannot decide, as defined
+there. xtc draws its coin from different generators, so its probability is 0 or 1 here; a mirostat draw is
 not compared, only the row that it draws from.
 """
 
@@ -42,43 +42,43 @@ ORDER = ["penalties", "dry", "top_n_sigma", "top_k", "typ_p", "top_p", "min_p", 
 
 
 def random_body(random: Random, vocab_size: int, removing: bool) -> dict[str, Any]:
-    """About half of the keys; `removing` adds what leaves removed tokens among llama.cpp's candidates."""
-    pick = random.choice
-    several = {
-        "temperature": pick([0.0, 0.4, 1.0, 1.7]),
-        "top_k": int(pick([0, -1, 1, 5, 100, 9000])),
-        "top_p": pick([0.3, 0.9, 1.0, 1.5]),
-        "min_p": pick([0.0, 0.01, 0.2]),
-        "typical_p": pick([0.5, 0.9, 1.0]),
-        "xtc_probability": pick([0.0, 1.0]),
-        "xtc_threshold": pick([0.05, 0.2, 0.6]),
-        "min_keep": int(pick([0, 1, 4])),
-        "repeat_penalty": pick([0.9, 1.0, 1.4]),
-        "repeat_last_n": int(pick([0, 1, 16, 64, 500])),
-        "frequency_penalty": pick([-0.3, 0.0, 0.5]),
-        "presence_penalty": pick([0.0, 0.8]),
+    """About half of the keys; `removing` adds keys that leave removed tokens among llama.cpp's candidates."""
+    choice = random.choice
+    values = {
+        "temperature": choice([0.0, 0.4, 1.0, 1.7]),
+        "top_k": int(choice([0, -1, 1, 5, 100, 9000])),
+        "top_p": choice([0.3, 0.9, 1.0, 1.5]),
+        "min_p": choice([0.0, 0.01, 0.2]),
+        "typical_p": choice([0.5, 0.9, 1.0]),
+        "xtc_probability": choice([0.0, 1.0]),
+        "xtc_threshold": choice([0.05, 0.2, 0.6]),
+        "min_keep": int(choice([0, 1, 4])),
+        "repeat_penalty": choice([0.9, 1.0, 1.4]),
+        "repeat_last_n": int(choice([0, 1, 16, 64, 500])),
+        "frequency_penalty": choice([-0.3, 0.0, 0.5]),
+        "presence_penalty": choice([0.0, 0.8]),
         "logit_bias": [[int(i), float(random.normal() * 4)] for i in random.permutation(vocab_size)[:3]],
-        "dry_multiplier": pick([0.0, 0.8]),
-        "dry_base": pick([0.5, 1.3, 2.0]),
-        "dry_allowed_length": int(pick([1, 2, 4])),
-        "dry_penalty_last_n": int(pick([0, 12, 300])),
+        "dry_multiplier": choice([0.0, 0.8]),
+        "dry_base": choice([0.5, 1.3, 2.0]),
+        "dry_allowed_length": int(choice([1, 2, 4])),
+        "dry_penalty_last_n": int(choice([0, 12, 300])),
     }
-    together = {"dynatemp_range": pick([0.0, 0.5]), "dynatemp_exponent": pick([0.5, 1.0, 2.0])}
-    body = {key: value for key, value in several.items() if random.random() < 0.5}
+    dynamic = {"dynatemp_range": choice([0.0, 0.5]), "dynatemp_exponent": choice([0.5, 1.0, 2.0])}
+    body = {key: value for key, value in values.items() if random.random() < 0.5}
     if random.random() < 0.3:
-        body |= {"temperature": 1.2, **together}
+        body |= {"temperature": 1.2, **dynamic}
     if removing:
-        body["top_n_sigma"] = pick([-1.0, 0.7, 2.0])
+        body["top_n_sigma"] = choice([-1.0, 0.7, 2.0])
         body["logit_bias"] = [[int(random.integers(vocab_size)), False]]
     if random.random() < 0.5:
         if not removing and body.get("temperature") == 0:
-            body["temperature"] = 0.4  # 0 leaves removed tokens for what is listed behind it
+            body["temperature"] = 0.4  # 0 leaves removed tokens to the samplers listed after it
         body["samplers"] = [str(n) for n in random.permutation(ORDER)[: random.integers(0, len(ORDER) + 1)]]
     return body
 
 
 def their_chain(body: Mapping[str, Any]) -> tuple[list[str], dict[str, Any]]:
-    """The names and the values with which the server makes its chain."""
+    """The names and the values with which the server builds its chain."""
     values = {**SERVER, **body}
     biases = [(i, -np.inf if b is False else b) for i, b in values["logit_bias"]]
     settings = {
@@ -94,12 +94,12 @@ def their_chain(body: Mapping[str, Any]) -> tuple[list[str], dict[str, Any]]:
     }
     names = [{"typ_p": "typical_p"}.get(name, name) for name in values.get("samplers", ORDER)]
     if not (values["dry_multiplier"] and values["dry_penalty_last_n"]):
-        names = [name for name in names if name != "dry"]  # the way to it without a model is for it alone
+        names = [name for name in names if name != "dry"]  # without a model only an active dry works
     return ["logit_bias"] * bool(biases) + names, settings
 
 
 def in_doubt(params: SamplingParams, row: np.ndarray, history: list[int]) -> bool:
-    """Whether float32 cannot decide some step of the chain."""
+    """Whether float32 cannot decide at least one step of the chain."""
     doubt = False
     for sampler in build_chain(params).samplers:
         doubt |= sampler.name in IN_DOUBT and IN_DOUBT[sampler.name](row, params)
@@ -108,7 +108,7 @@ def in_doubt(params: SamplingParams, row: np.ndarray, history: list[int]) -> boo
 
 
 def same_probabilities(ours: np.ndarray, theirs: np.ndarray, params: SamplingParams) -> bool:
-    """Whether both rows have the same candidates, as likely to be drawn."""
+    """Whether both rows have the same candidates with the same probabilities."""
     one = candidates(ours)
     with llama.opened("dist", {}, len(theirs)) as sampler:
         other = sampler.apply(theirs)

@@ -1,4 +1,4 @@
-"""Our chain and our criteria as functions of llama-cpp-python, called as it calls them."""
+"""Our chain and our criteria as callables for llama-cpp-python, called as it calls them."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def rows(count: int, seed: int = 0) -> np.ndarray:
 def complete(
     logits_processor: LogitsProcessor, logits: np.ndarray, prompt: list[int] = PROMPT
 ) -> tuple[list[int], int]:
-    """llama-cpp-python's loop: the tokens it yields, and how many it sampled."""
+    """llama-cpp-python's loop: the tokens it yields, and how many tokens it sampled."""
     ids = list(prompt)
     tokens = []
     for sampled, row in enumerate(logits, 1):
@@ -37,8 +37,8 @@ def complete(
     return tokens, len(logits)
 
 
-def by_scheduler(params: SamplingParams, logits: np.ndarray, **known: Any) -> list[int]:
-    scheduler = Scheduler(VOCAB, **known)
+def by_scheduler(params: SamplingParams, logits: np.ndarray, **kwargs: Any) -> list[int]:
+    scheduler = Scheduler(VOCAB, **kwargs)
     request = scheduler.add(params, PROMPT)
     for row in logits:
         if scheduler.request_ids:
@@ -66,14 +66,14 @@ def test_an_import_does_not_need_the_library() -> None:
         {"xtc_probability": 0.5, "repetition_penalty": 1.3, "dry_multiplier": 1.0},
     ],
 )
-def test_the_tokens_are_the_schedulers(settings: dict[str, Any]) -> None:
+def test_the_tokens_equal_those_of_a_scheduler(settings: dict[str, Any]) -> None:
     params = SamplingParams(seed=11, **settings)
     logits = rows(20)
     tokens, _ = complete(LogitsProcessor(params, vocab_size=VOCAB), logits)
     assert tokens == by_scheduler(params, logits)
 
 
-def test_the_drawn_token_alone_is_left_and_the_scores_are_only_read() -> None:
+def test_only_the_drawn_token_is_left_and_the_scores_are_not_modified() -> None:
     logits = rows(1)
     before = logits.copy()
     result = LogitsProcessor(SamplingParams(seed=1), vocab_size=VOCAB)(np.array(PROMPT, np.intc), logits[0])
@@ -94,72 +94,72 @@ def test_scores_with_gaps_and_padding_are_read() -> None:
 def test_another_prompt_begins_another_completion() -> None:
     params = SamplingParams(seed=4, max_tokens=5)
     logits = rows(6)
-    one = LogitsProcessor(params, vocab_size=VOCAB)
-    first, _ = complete(one, logits)
-    complete(one, logits, [9, 9])
-    assert complete(one, logits)[0] == first
-    assert one.scheduler.request_ids == []
+    chain = LogitsProcessor(params, vocab_size=VOCAB)
+    first, _ = complete(chain, logits)
+    complete(chain, logits, [9, 9])
+    assert complete(chain, logits)[0] == first
+    assert chain.scheduler.request_ids == []
 
 
-def test_an_unseeded_processor_draws_anew_and_tells_its_seed() -> None:
-    one = LogitsProcessor(SamplingParams(), vocab_size=VOCAB)
+def test_an_unseeded_processor_gets_a_new_seed_per_completion_and_records_it() -> None:
+    chain = LogitsProcessor(SamplingParams(), vocab_size=VOCAB)
     seeds = set()
     for _ in range(2):
-        complete(one, rows(1))
-        assert one.record is not None
-        seeds.add(one.record.seed)
+        complete(chain, rows(1))
+        assert chain.record is not None
+        seeds.add(chain.record.seed)
     assert len(seeds) == 2
 
 
-def test_the_end_of_the_request_stops_the_completion_behind_its_last_token() -> None:
-    one = LogitsProcessor(SamplingParams(seed=4, max_tokens=5), vocab_size=VOCAB)
-    tokens, sampled = complete(one, rows(20))
+def test_the_end_of_the_request_stops_the_completion_after_its_last_token() -> None:
+    chain = LogitsProcessor(SamplingParams(seed=4, max_tokens=5), vocab_size=VOCAB)
+    tokens, sampled = complete(chain, rows(20))
     assert (len(tokens), sampled) == (5, 6)
-    assert one.record is not None
-    assert (one.record.finish_reason, one.record.stop_reason) == ("length", "max_tokens")
-    assert one.record.token_ids == tokens
+    assert chain.record is not None
+    assert (chain.record.finish_reason, chain.record.stop_reason) == ("length", "max_tokens")
+    assert chain.record.token_ids == tokens
 
 
 def test_once_the_request_has_ended_only_eos_is_left() -> None:
-    one = LogitsProcessor(SamplingParams(seed=4, max_tokens=1), vocab_size=VOCAB, eos_token_ids=(7,))
+    chain = LogitsProcessor(SamplingParams(seed=4, max_tokens=1), vocab_size=VOCAB, eos_token_ids=(7,))
     ids = np.array(PROMPT, np.intc)
-    token = one(ids, rows(1)[0]).argmax()
-    last = one(np.append(ids, token), rows(1)[0])
+    token = chain(ids, rows(1)[0]).argmax()
+    last = chain(np.append(ids, token), rows(1)[0])
     assert np.flatnonzero(np.isfinite(last)).tolist() == [7]
 
 
-def test_a_grammar_holds_the_completion() -> None:
+def test_a_grammar_constrains_the_completion() -> None:
     tokenizer = Tokenizer([b"</s>", *(bytes([c]) for c in b"abcdefgh")], [0])
-    one = LogitsProcessor(SamplingParams(regex="ab*c", seed=2), tokenizer)
+    chain = LogitsProcessor(SamplingParams(regex="ab*c", seed=2), tokenizer)
     logits = np.random.default_rng(0).normal(size=(40, 9)).astype(np.float32)
-    complete(one, logits, [1])
-    assert one.record is not None
-    assert one.record.text is not None
-    assert one.record.text[0] == "a"
-    assert set(one.record.text[1:-1]) <= {"b"}
+    complete(chain, logits, [1])
+    assert chain.record is not None
+    assert chain.record.text is not None
+    assert chain.record.text[0] == "a"
+    assert set(chain.record.text[1:-1]) <= {"b"}
 
 
 def test_a_matcher_serves_several_completions() -> None:
     tokenizer = Tokenizer([b"</s>", b"a", b"b"], [0])
-    one = LogitsProcessor(
+    chain = LogitsProcessor(
         SamplingParams(seed=2), tokenizer, grammar=Grammar.from_regex("ab").compile(tokenizer).matcher()
     )
     for _ in range(2):
-        assert complete(one, np.zeros((6, 3), np.float32), [1])[0] == [1, 2, 0]
+        assert complete(chain, np.zeros((6, 3), np.float32), [1])[0] == [1, 2, 0]
 
 
 def test_a_faulty_row_is_logged_and_raised_by_stopped(caplog: pytest.LogCaptureFixture) -> None:
-    one = LogitsProcessor(SamplingParams(), vocab_size=VOCAB, eos_token_ids=(7,))
+    chain = LogitsProcessor(SamplingParams(), vocab_size=VOCAB, eos_token_ids=(7,))
     row = rows(1)[0]
     row[5] = np.nan
     with caplog.at_level(logging.ERROR, "engine_sampler"):
-        assert one(np.array(PROMPT), row).argmax() == 7
+        assert chain(np.array(PROMPT), row).argmax() == 7
     assert "the completion ends" in caplog.text
     with pytest.raises(ValueError, match="greatest logit is nan"):
-        one.stopped(np.array(PROMPT), row)
+        chain.stopped(np.array(PROMPT), row)
 
 
-def test_settings_that_cannot_be_used_are_refused_at_once() -> None:
+def test_unusable_settings_are_refused_at_construction() -> None:
     with pytest.raises(ParameterError, match="logit_bias names token id 50"):
         LogitsProcessor(SamplingParams(logit_bias={50: 1}), vocab_size=VOCAB)
     with pytest.raises(ParameterError, match="n=2"):
@@ -168,13 +168,13 @@ def test_settings_that_cannot_be_used_are_refused_at_once() -> None:
         LogitsProcessor(SamplingParams())
 
 
-def test_the_settings_are_all_that_a_completion_needs() -> None:
-    one = LogitsProcessor(
+def test_the_settings_hold_every_keyword_that_a_completion_needs() -> None:
+    chain = LogitsProcessor(
         SamplingParams(max_tokens=3, stop=["x"]), Tokenizer([bytes([i]) for i in range(VOCAB)])
     )
-    settings = one.settings
+    settings = chain.settings
     assert settings.items() >= neutral_settings().items()
-    assert settings["logits_processor"] == [one]
+    assert settings["logits_processor"] == [chain]
     assert settings["max_tokens"] == 3
     assert settings["stop"] == ["x"]
     including = SamplingParams(stop=["x"], include_stop_str_in_output=True)
@@ -188,7 +188,7 @@ def verdicts(criteria: StoppingCriteria, ids: list[int], prompt: int) -> list[bo
     return [criteria(np.array(ids[:n], np.intc), None) for n in range(prompt, len(ids) + 1)]
 
 
-def test_criteria_see_the_tokens_that_others_chose() -> None:
+def test_criteria_apply_to_tokens_that_another_sampler_chose() -> None:
     criteria = StoppingCriteria(SamplingParams(max_tokens=2, stop_token_ids=[9]), vocab_size=VOCAB)
     assert verdicts(criteria, [9, 1, 2, 3], 2) == [False, False, True]
     assert verdicts(criteria, [9, 1, 9, 3], 2) == [False, True, True]
@@ -203,7 +203,7 @@ def test_criteria_take_several_tokens_at_once() -> None:
     assert criteria(np.array([1, 2, 3, 4, 5, 6]), None)
 
 
-def test_stop_strings_are_found_over_token_borders() -> None:
+def test_stop_strings_are_found_across_token_boundaries() -> None:
     tokenizer = Tokenizer([b"a", b"b", b"c"])
     criteria = StoppingCriteria(SamplingParams(stop=["bc"]), tokenizer)
     assert verdicts(criteria, [0, 1, 0, 1, 2], 2) == [False, False, False, True]

@@ -1,4 +1,4 @@
-"""Bodies of llama.cpp's server, read into parameters."""
+"""Request bodies of llama.cpp's server, read into parameters."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ DEFAULTS: dict[str, Any] = {
     "penalty_scope": "all",
     "dry_penalty_last_n": 64,
 }
-"""What a request without settings gets there, in our terms."""
+"""The server's defaults for a request without settings, in our terms."""
 
 CLIENT: dict[str, Any] = {
     "prompt": "Hello",
@@ -135,7 +135,7 @@ def test_null_means_the_default() -> None:
     assert from_request(dict.fromkeys([*FIELDS, *SPECIAL, *RENAMED, *UNSUPPORTED])) == read()
 
 
-def test_transport_keys_are_left_out_and_are_no_parameters() -> None:
+def test_transport_keys_are_left_out_and_are_not_parameters() -> None:
     assert from_request(dict.fromkeys(TRANSPORT, "anything")) == read()
     assert not TRANSPORT & {*SamplingParams(), *FIELDS, *SPECIAL, *RENAMED, *UNSUPPORTED}
 
@@ -206,9 +206,9 @@ def test_a_value_is_read_as_the_server_reads_it(body: dict[str, Any], expected: 
         ({"dry_multiplier": -1}, "dry_multiplier=-1 is not allowed"),
         ({"dry_sequence_breakers": []}, r"dry_sequence_breakers=\[\] is not allowed"),
         ({"adaptive_target": 0.3}, "adaptive_target=0.3 is not allowed: samplers must list adaptive_p"),
-        ({"n_indent": 4}, "n_indent=4 is not offered; it may be 0 or left out"),
-        ({"grammar_lazy": True}, "grammar_lazy=True is not offered"),
-        ({"reasoning_budget_tokens": 9}, "reasoning_budget_tokens=9 is not offered; it may be -1"),
+        ({"n_indent": 4}, "n_indent=4 is not supported; it may be 0 or left out"),
+        ({"grammar_lazy": True}, "grammar_lazy=True is not supported"),
+        ({"reasoning_budget_tokens": 9}, "reasoning_budget_tokens=9 is not supported; it may be -1"),
         ({"stop": [1]}, r"stop=\[1\] is not allowed: a text, or a list of texts"),
         ({"top_logprobs": 3}, "top_logprobs=3 is not allowed: logprobs must be true"),
         ({"samplers": ["top_k", "typo"]}, "samplers names 'typo', allowed are penalties, dry"),
@@ -226,7 +226,7 @@ def test_a_value_is_read_as_the_server_reads_it(body: dict[str, Any], expected: 
         ({"grammar": "root ::= x"}, r"grammar: there is no rule 'x' \(line 1, column 10\)"),
     ],
 )  # fmt: skip
-def test_what_cannot_be_read_is_refused_by_name(body: dict[str, Any], message: str) -> None:
+def test_unreadable_values_are_refused_by_name(body: dict[str, Any], message: str) -> None:
     with pytest.raises(ParameterError, match=message):
         from_request(body)
 
@@ -245,7 +245,7 @@ def test_an_empty_list_leaves_a_plain_draw() -> None:
     assert build_chain(read(samplers=[], temperature=0.1)).key == ("dist",)
 
 
-def test_the_letters_stand_for_the_names() -> None:
+def test_letters_stand_for_names() -> None:
     settings = {
         "repeat_penalty": 1.1,
         "dry_multiplier": 1,
@@ -259,7 +259,7 @@ def test_the_letters_stand_for_the_names() -> None:
     assert build_chain(by_letters).key == build_chain(read(**settings)).key
 
 
-def test_names_may_be_written_in_several_ways() -> None:
+def test_names_have_several_spellings() -> None:
     assert read(order=["typical_p", "tfs"]).order == ("typical_p", "tfs")
     written = ["Nucleus", "top-k", "topnsigma", "typ", "min-p", "TEMP"]
     assert read(samplers=written).order == (
@@ -280,19 +280,19 @@ def test_the_order_is_the_listed_one() -> None:
     assert build_chain(read(samplers="tmpk")).key == ("temperature", "min_p", "top_p", "top_k", "dist")
 
 
-def test_mirostat_leaves_the_temperature_only() -> None:
+def test_mirostat_leaves_only_the_temperature() -> None:
     params = read(mirostat=2, dynatemp_range=0.5, repeat_penalty=1.5, dry_multiplier=1, samplers=["top_k"])
     assert build_chain(params).key == ("temperature", "mirostat_v2")
     assert params.temperature == 0.8
 
 
-def test_adaptive_p_draws_where_it_is_listed() -> None:
+def test_adaptive_p_draws_if_it_is_listed() -> None:
     params = read(samplers=["min_p", "adaptive_p"], adaptive_target=0.4, adaptive_decay=0.5)
     assert build_chain(params).key == ("min_p", "adaptive_p")
     assert build_chain(read(samplers=["min_p", "adaptive_p"])).key == ("min_p", "dist")
 
 
-def test_infill_runs_where_it_is_listed() -> None:
+def test_infill_runs_if_it_is_listed() -> None:
     assert read(samplers="kti").infill
     assert not read(samplers="kt").infill
 

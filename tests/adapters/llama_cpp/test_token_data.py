@@ -10,7 +10,7 @@ from ...reference import NEG_INF, order, softmax
 ROW = np.array([0.5, NEG_INF, 2.0, -1.0, 2.0, NEG_INF], np.float32)
 
 
-def test_removed_tokens_are_no_candidates() -> None:
+def test_removed_tokens_are_not_candidates() -> None:
     found = candidates(ROW)
     assert found.ids.tolist() == [0, 2, 3, 4]
     assert found.logits.tolist() == [0.5, 2.0, -1.0, 2.0]
@@ -18,7 +18,7 @@ def test_removed_tokens_are_no_candidates() -> None:
     assert (len(found), found.sorted, found.selected) == (4, False, -1)
 
 
-def test_sorted_candidates_stand_in_order() -> None:
+def test_sorted_candidates_are_in_order() -> None:
     found = candidates(ROW, sort=True)
     assert found.sorted
     assert found.ids.tolist() == [2, 4, 0, 3] == order(ROW).tolist()
@@ -33,15 +33,15 @@ def test_probabilities_are_the_softmax_rounded_once(sort: bool) -> None:
     assert np.array_equal(found.p, softmax(row)[found.ids].astype(np.float32))
 
 
-def test_probabilities_of_far_logits_do_not_overflow() -> None:
+def test_probabilities_of_extreme_logits_do_not_overflow() -> None:
     assert candidates(np.array([3e38, -3e38, 3e38], np.float32)).p.tolist() == [0.5, 0.0, 0.5]
 
 
-@pytest.mark.parametrize(("sort", "place"), [(False, 3), (True, 1)])
-def test_the_selected_token_is_given_by_its_place(sort: bool, place: int) -> None:
+@pytest.mark.parametrize(("sort", "index"), [(False, 3), (True, 1)])
+def test_the_selected_token_is_given_by_its_index(sort: bool, index: int) -> None:
     found = candidates(ROW, selected_token_id=4, sort=sort)
-    assert found.selected == place
-    assert found.ids[place] == 4
+    assert found.selected == index
+    assert found.ids[index] == 4
 
 
 @pytest.mark.parametrize("token_id", [1, 6, -1])
@@ -63,7 +63,7 @@ def test_faulty_rows_are_refused(row: np.ndarray) -> None:
         candidates(row)
 
 
-def test_the_row_is_only_read() -> None:
+def test_the_row_is_not_modified() -> None:
     row = ROW.copy()
     row.flags.writeable = False
     found = candidates(row)

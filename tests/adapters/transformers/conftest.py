@@ -1,4 +1,4 @@
-"""Small models need one thread; more only wait for each other."""
+"""Small models need one thread; further threads would only wait for each other."""
 
 from __future__ import annotations
 

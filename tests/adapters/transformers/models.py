@@ -1,4 +1,4 @@
-"""Small models of transformers with random weights, made on the spot."""
+"""Small transformers models with random weights, built when needed."""
 
 from __future__ import annotations
 
@@ -10,12 +10,12 @@ import pytest
 EOS = 1
 PAD = 0
 WORDS = ["<pad>", "<eos>"]
-"""The special tokens of the vocabulary that `save_model` writes; all single bytes come behind them."""
+"""The special tokens of the vocabulary that `save_model` writes; all single bytes follow them."""
 
 
 @cache
 def llama(vocab_size: int = 40, eos_token_id: int | None = None) -> Any:
-    """A Llama whose logits differ enough for greedy choices to be no matter of rounding."""
+    """A Llama whose logits differ enough for greedy choices not to depend on rounding."""
     torch = pytest.importorskip("torch")
     transformers = pytest.importorskip("transformers")
     config = transformers.LlamaConfig(
@@ -28,7 +28,7 @@ def llama(vocab_size: int = 40, eos_token_id: int | None = None) -> Any:
 
 @cache
 def gpt2(vocab_size: int = 40) -> Any:
-    """A GPT-2, whose positions are learnt."""
+    """A GPT-2, which has learnt positions."""
     torch = pytest.importorskip("torch")
     transformers = pytest.importorskip("transformers")
     config = transformers.GPT2Config(
@@ -50,10 +50,10 @@ def t5(vocab_size: int = 40) -> Any:
     return _random(torch, transformers.T5ForConditionalGeneration, config)
 
 
-def _random(torch: Any, kind: Any, config: Any) -> Any:
+def _random(torch: Any, model_class: Any, config: Any) -> Any:
     with torch.random.fork_rng():
         torch.manual_seed(3)
-        model = kind(config).eval()
+        model = model_class(config).eval()
         with torch.no_grad():
             for parameter in model.parameters():
                 parameter.copy_(torch.randn_like(parameter) * 0.3)

@@ -1,4 +1,4 @@
-"""What the package's documentation shows."""
+"""The example in the package's documentation."""
 
 from __future__ import annotations
 

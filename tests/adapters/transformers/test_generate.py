@@ -48,26 +48,26 @@ GREEDY = [
 
 
 @pytest.mark.parametrize("settings", GREEDY, ids=str)
-@pytest.mark.parametrize("make", [llama, gpt2])
-def test_greedy_rows_are_those_of_its_own_generate(make, settings):
-    expected = theirs(make(), max_new_tokens=16, **settings)
-    assert torch.equal(ours(make(), max_new_tokens=16, **settings), expected)
+@pytest.mark.parametrize("build", [llama, gpt2])
+def test_greedy_rows_equal_those_of_its_own_generate(build, settings):
+    expected = theirs(build(), max_new_tokens=16, **settings)
+    assert torch.equal(ours(build(), max_new_tokens=16, **settings), expected)
 
 
-def test_greedy_rows_without_padding_repeat_as_few_ngrams_as_its_own():
+def test_no_repeat_ngram_size_without_padding_gives_the_rows_of_its_own_generate():
     settings = {"no_repeat_ngram_size": 2, "repetition_penalty": 1.1, "max_new_tokens": 24}
     inputs = padded(PROMPTS[:2])
     assert torch.equal(ours(llama(), inputs, **settings), theirs(llama(), inputs, **settings))
 
 
-def test_padding_is_in_no_ngram():
+def test_padding_is_part_of_no_ngram():
     settings = {"no_repeat_ngram_size": 2, "max_new_tokens": 24}
     alone = theirs(llama(), padded(PROMPTS[2:]), **settings)
     assert torch.equal(ours(llama(), **settings)[2:, 2:], alone)
 
 
 @pytest.mark.parametrize("settings", [{}, {"min_new_tokens": 9}, {"min_length": 11}], ids=str)
-def test_rows_that_end_early_are_padded_while_others_go_on(settings):
+def test_rows_that_end_early_are_padded_while_others_continue(settings):
     model = llama()
     plain = theirs(model, max_new_tokens=24)
     ends = [int(plain[0, 7]), int(plain[1, 14])]
@@ -78,18 +78,18 @@ def test_rows_that_end_early_are_padded_while_others_go_on(settings):
 
 
 @pytest.mark.parametrize("settings", [{"max_length": 15}, {"max_new_tokens": 20}], ids=str)
-def test_an_encoder_decoder_is_followed_too(settings):
+def test_an_encoder_decoder_is_supported(settings):
     assert torch.equal(ours(t5(), **settings), theirs(t5(), **settings))
 
 
-def test_a_prompt_goes_on_from_the_cache_of_another_call():
+def test_a_prompt_continues_from_the_cache_of_another_call():
     model = llama()
     first = padded(PROMPTS[:1])
-    begun = ours(model, first, max_new_tokens=6, return_dict_in_generate=True)
-    grown = {"input_ids": begun.sequences, "attention_mask": torch.ones_like(begun.sequences)}
-    whole = theirs(model, first, max_new_tokens=16)
-    found = ours(model, grown, past_key_values=begun.past_key_values, max_new_tokens=10)
-    assert torch.equal(found, whole)
+    started = ours(model, first, max_new_tokens=6, return_dict_in_generate=True)
+    extended = {"input_ids": started.sequences, "attention_mask": torch.ones_like(started.sequences)}
+    expected = theirs(model, first, max_new_tokens=16)
+    found = ours(model, extended, past_key_values=started.past_key_values, max_new_tokens=10)
+    assert torch.equal(found, expected)
 
 
 @pytest.mark.parametrize(
@@ -97,7 +97,7 @@ def test_a_prompt_goes_on_from_the_cache_of_another_call():
     [{"cache_implementation": "static", "disable_compile": True}, {"prefill_chunk_size": 2}],
     ids=str,
 )
-def test_other_caches_and_prefills_are_followed(settings):
+def test_other_caches_and_prefills_are_supported(settings):
     inputs = padded(PROMPTS[:2])
     expected = theirs(llama(), inputs, max_new_tokens=12, **settings)
     assert torch.equal(ours(llama(), inputs, max_new_tokens=12, **settings), expected)
@@ -142,7 +142,7 @@ def test_two_tokens_follow_their_joint_distribution():
     assert_drawn_from((first[:, None] * second).flatten().numpy(), (drawn[:, 0] * 12 + drawn[:, 1]).numpy())
 
 
-def test_its_defaults_for_sampling_are_kept():
+def test_its_defaults_for_sampling_apply():
     settings = {"do_sample": True, "max_new_tokens": 1, "num_return_sequences": 800}
     drawn = ours(llama(200), padded(PROMPTS[:1]), **settings, sampling_seed=1)[:, -1]
     with torch.no_grad():
@@ -160,7 +160,7 @@ def test_a_seed_repeats_itself_and_siblings_differ():
 SIBLINGS = {"do_sample": True, "num_return_sequences": 5}
 
 
-def test_siblings_draw_as_those_of_a_group():
+def test_siblings_draw_as_siblings_of_a_group():
     from engine_sampler import Scheduler
 
     params = SamplingParams(seed=8, temperature=1.4)
@@ -173,20 +173,20 @@ def test_siblings_draw_as_those_of_a_group():
     assert scheduler.step(row.expand(5, -1)).token_ids.tolist() == drawn.tolist()
 
 
-# --- settings of ours ----------------------------------------------------------------------------
+# --- our settings --------------------------------------------------------------------------------
 
 
-def test_every_row_has_settings_of_its_own_and_none_depends_on_the_others():
+def test_every_row_has_its_own_settings_and_none_depends_on_the_others():
     model = llama()
-    many = [
+    all_params = [
         SamplingParams(temperature=0, max_tokens=4),
         SamplingParams(top_p=0.9, dry_multiplier=0.8, seed=3, max_tokens=9),
         SamplingParams(mirostat=2, seed=4, logit_bias={7: 2.0}),
     ]
-    together = ours(model, sampling_params=many, max_new_tokens=12, return_dict_in_generate=True)
+    together = ours(model, sampling_params=all_params, max_new_tokens=12, return_dict_in_generate=True)
     assert [len(r.token_ids) for r in together.records] == [4, 9, 12]
     assert [r.stop_reason for r in together.records] == ["max_tokens"] * 3
-    for i, params in enumerate(many):
+    for i, params in enumerate(all_params):
         alone = ours(model, padded([PROMPTS[i]]), sampling_params=params, max_new_tokens=12)[0].tolist()
         assert alone == PROMPTS[i] + together.records[i].token_ids
     assert together.sequences[0, 8:].tolist() == [PAD] * 8
@@ -198,22 +198,22 @@ def test_padding_belongs_to_no_history():
     assert torch.equal(ours(llama(), sampling_params=params, max_new_tokens=10)[2:, 2:], alone)
 
 
-def test_settings_given_as_params_go_before_the_configured_ones():
+def test_settings_in_params_take_precedence_over_the_configured_ones():
     settings = {"do_sample": True, "temperature": 9.0, "top_k": 1, "repetition_penalty": 3.0}
     found = ours(llama(), sampling_params=SamplingParams(temperature=0), max_new_tokens=8, **settings)
     assert torch.equal(found, theirs(llama(), max_new_tokens=8))
 
 
-def test_a_limit_of_the_params_goes_before_the_configured_one():
+def test_a_limit_in_params_takes_precedence_over_the_configured_one():
     found = ours(llama(), sampling_params=SamplingParams(temperature=0, max_tokens=30), max_new_tokens=3)
     assert torch.equal(found, theirs(llama(), max_new_tokens=30))
 
 
 def test_a_row_ends_at_its_own_stop_token():
-    free = theirs(llama(), max_new_tokens=8)
-    params = [SamplingParams(temperature=0, stop_token_ids=[int(free[i, 6])]) for i in range(3)]
+    unconstrained = theirs(llama(), max_new_tokens=8)
+    params = [SamplingParams(temperature=0, stop_token_ids=[int(unconstrained[i, 6])]) for i in range(3)]
     output = ours(llama(), sampling_params=params, max_new_tokens=8, return_dict_in_generate=True)
-    assert [r.stop_reason for r in output.records] == [int(free[i, 6]) for i in range(3)]
+    assert [r.stop_reason for r in output.records] == [int(unconstrained[i, 6]) for i in range(3)]
     assert all(len(r.token_ids) <= 3 for r in output.records)
 
 
@@ -222,15 +222,15 @@ def test_a_row_ends_at_its_own_stop_string():
     inputs = tokenizer(["one", "two"], return_tensors="pt")
     letters = SamplingParams(seed=3, allowed_token_ids=tokenizer("abcdefgh")["input_ids"], max_tokens=12)
     settings = {"sampling_tokenizer": tokenizer, "max_new_tokens": 12, "return_dict_in_generate": True}
-    free = ours(llama(len(tokenizer)), inputs, sampling_params=letters, **settings).records
-    params = [letters.replace(stop=[free[0].text[4:6]]), letters]
+    unconstrained = ours(llama(len(tokenizer)), inputs, sampling_params=letters, **settings).records
+    params = [letters.replace(stop=[unconstrained[0].text[4:6]]), letters]
     first, second = ours(llama(len(tokenizer)), inputs, sampling_params=params, **settings).records
-    assert first.stop_reason == free[0].text[4:6]
+    assert first.stop_reason == unconstrained[0].text[4:6]
     assert len(first.token_ids) <= 6
-    assert second.token_ids == free[1].token_ids
+    assert second.token_ids == unconstrained[1].token_ids
 
 
-def test_a_row_is_held_to_its_schema_while_another_is_free():
+def test_a_row_is_constrained_by_its_schema_while_another_is_not():
     tokenizer = byte_tokenizer()
     params = [
         SamplingParams(json_schema={"enum": [[1, {"a": None}]]}, seed=2, max_tokens=60),
@@ -262,7 +262,7 @@ def test_a_compiled_grammar_may_be_given_for_one_of_the_prompts():
     assert not {record.text for record in output.records[3:]} & {"left", "right"}
 
 
-# --- what generate's callers bring ---------------------------------------------------------------
+# --- arguments of generate's callers -------------------------------------------------------------
 
 
 class Forbid(transformers.LogitsProcessor):
@@ -278,7 +278,7 @@ class Forbid(transformers.LogitsProcessor):
 
 
 class StopAt(transformers.StoppingCriteria):
-    """Ends row i at its lengths[i]."""
+    """Ends row i at length lengths[i]."""
 
     def __init__(self, lengths):
         self.lengths = torch.tensor(lengths)
@@ -288,7 +288,7 @@ class StopAt(transformers.StoppingCriteria):
 
 
 @pytest.mark.parametrize("params", [None, SamplingParams(temperature=0)], ids=["configured", "params"])
-def test_a_processor_of_the_caller_is_run(params):
+def test_a_processor_of_the_caller_runs(params):
     model = llama()
     token = int(theirs(model, max_new_tokens=1)[0, -1])
     settings = {"logits_processor": [Forbid(token)], "max_new_tokens": 12}
@@ -297,7 +297,7 @@ def test_a_processor_of_the_caller_is_run(params):
     assert token not in found[:, 4:]
 
 
-def test_processors_of_the_caller_keep_their_place_among_the_others():
+def test_processors_of_the_caller_keep_their_order_among_the_others():
     settings = {
         "do_sample": True,
         "repetition_penalty": 1.8,
@@ -321,30 +321,30 @@ def test_a_criterion_of_the_caller_ends_rows():
     assert output.sequences[0, 7:].tolist() == [PAD] * 7
 
 
-def test_allowed_tokens_by_prefix_are_kept():
+def test_allowed_tokens_by_prefix_are_respected():
     settings = {"prefix_allowed_tokens_fn": lambda row, ids: [4, 5, 6 + row], "max_new_tokens": 9}
     assert torch.equal(ours(llama(), **settings), theirs(llama(), **settings))
 
 
-def test_a_streamer_gets_what_its_own_generate_gives_it():
+def test_a_streamer_gets_the_tokens_that_its_own_generate_streams():
     class Streamer(transformers.generation.BaseStreamer):
         def __init__(self):
-            self.got = []
+            self.received = []
 
         def put(self, value):
-            self.got += value.flatten().tolist()
+            self.received += value.flatten().tolist()
 
         def end(self):
-            self.got.append("end")
+            self.received.append("end")
 
     streamers = Streamer(), Streamer()
     ours(llama(), padded(PROMPTS[:1]), max_new_tokens=6, sampling_streamer=streamers[0])
     theirs(llama(), padded(PROMPTS[:1]), max_new_tokens=6, streamer=streamers[1])
-    assert streamers[0].got == streamers[1].got
-    assert streamers[0].got[-1] == "end"
+    assert streamers[0].received == streamers[1].received
+    assert streamers[0].received[-1] == "end"
 
 
-def test_the_output_object_has_what_was_asked_for():
+def test_the_output_object_has_the_requested_parts():
     settings = {"max_new_tokens": 5, "return_dict_in_generate": True, "output_logits": True}
     settings |= {"output_hidden_states": True, "output_scores": True, "eos_token_id": 24}
     expected = theirs(llama(), **settings)
@@ -358,7 +358,7 @@ def test_the_output_object_has_what_was_asked_for():
     assert output.steps[0].request_ids == [0, 1, 2]
 
 
-def test_scores_are_those_behind_the_chain():
+def test_scores_are_those_after_the_chain():
     params = SamplingParams(top_k=3, temperature=0.5, seed=1, order="transformers")
     output = ours(
         llama(), sampling_params=params, max_new_tokens=3, return_dict_in_generate=True, output_scores=True
@@ -367,7 +367,7 @@ def test_scores_are_those_behind_the_chain():
         assert ((step > -torch.inf).sum(-1) == 3).all()
 
 
-def test_an_encoder_decoders_output_object_is_its_own():
+def test_an_encoder_decoder_gets_its_own_output_class():
     settings = {"max_new_tokens": 4, "return_dict_in_generate": True, "output_attentions": True}
     expected, output = theirs(t5(), **settings), ours(t5(), **settings)
     assert type(output) is type(expected)
@@ -382,11 +382,11 @@ def test_logprobs_are_in_the_steps():
     assert np.array_equal(output.steps[1].logprobs.token_ids[:, 0], output.sequences[:, -1])
 
 
-# --- what goes wrong -----------------------------------------------------------------------------
+# --- errors --------------------------------------------------------------------------------------
 
 
 class Spoil(transformers.LogitsProcessor):
-    """Makes row 1 unusable at its third token."""
+    """Makes row 1 faulty at its third token."""
 
     def __call__(self, input_ids, scores):
         if input_ids.shape[1] < 6:
@@ -396,12 +396,12 @@ class Spoil(transformers.LogitsProcessor):
         return scores
 
 
-def test_a_faulty_row_ends_with_a_warning_and_the_others_go_on():
+def test_a_faulty_row_ends_with_a_warning_and_the_others_continue():
     with pytest.warns(UserWarning, match="row 1 ended with an error"):
         output = ours(llama(), logits_processor=[Spoil()], max_new_tokens=7, return_dict_in_generate=True)
-    free = theirs(llama(), max_new_tokens=7)
+    unconstrained = theirs(llama(), max_new_tokens=7)
     assert output.records[1].finish_reason == "error"
-    assert torch.equal(output.sequences[[0, 2]], free[[0, 2]])
+    assert torch.equal(output.sequences[[0, 2]], unconstrained[[0, 2]])
     assert output.sequences[1, 6:].tolist() == [PAD] * 5
 
 
@@ -415,7 +415,7 @@ def test_a_faulty_row_ends_with_a_warning_and_the_others_go_on():
     ],
     ids=str,
 )
-def test_another_way_to_generate_is_refused_by_name(settings):
+def test_another_generation_mode_is_refused_by_name(settings):
     with pytest.raises(ParameterError, match=f"^{next(iter(settings))}="):
         ours(llama(), max_new_tokens=3, **settings)
 
@@ -427,7 +427,7 @@ def test_a_fixed_cache_that_is_too_small_is_refused():
 
 
 @pytest.mark.parametrize(
-    ("settings", "said"),
+    ("settings", "message"),
     [
         ({"sampling_params": [SamplingParams()] * 2}, "params has 2 entries, .* 3 rows"),
         ({"sampling_params": "greedy"}, "params='greedy' is not allowed"),
@@ -440,11 +440,11 @@ def test_a_fixed_cache_that_is_too_small_is_refused():
     ],
     ids=lambda value: value if isinstance(value, str) else "",
 )  # fmt: skip
-def test_bad_settings_are_refused_before_the_model_runs(settings, said):
+def test_bad_settings_are_refused_before_the_model_runs(settings, message):
     calls = []
     hook = llama().register_forward_pre_hook(lambda *_: calls.append(1))
     try:
-        with pytest.raises(ParameterError, match=said):
+        with pytest.raises(ParameterError, match=message):
             ours(llama(), max_new_tokens=3, **settings)
     finally:
         hook.remove()

@@ -1,4 +1,4 @@
-"""Our chains among transformers' logits processors."""
+"""Our chains as transformers' logits processors."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def scores(rows=2, width=40, seed=0, dtype=torch.float32):
     return (torch.randn(rows, width, generator=generator) * 3).to(dtype)
 
 
-def test_scores_are_those_of_the_chain_and_the_callers_stay():
+def test_scores_are_those_of_the_chain_and_the_callers_are_not_modified():
     ids, given = torch.tensor([[5, 6, 7], [7, 7, 7]]), scores()
     before = given.clone()
     found = ChainLogitsProcessor(CHAIN)(ids, given)
@@ -33,7 +33,7 @@ def test_scores_are_those_of_the_chain_and_the_callers_stay():
     assert np.array_equal(found.numpy(), process_logits(before, CHAIN, prompt_token_ids=ids.tolist()))
 
 
-def test_the_first_call_shows_what_is_prompt():
+def test_the_columns_of_the_first_call_are_the_prompt():
     params = SamplingParams(presence_penalty=1.0, min_tokens=2)
     processor = ChainLogitsProcessor(params, eos_token_ids=[EOS])
     ids = torch.tensor([[5, 6, 7]])
@@ -66,12 +66,12 @@ def test_padding_belongs_to_no_history(padding):
 
 
 def test_rows_share_the_settings_of_their_prompt():
-    many = [SamplingParams(top_k=1), SamplingParams(top_k=5)]
-    found = ChainLogitsProcessor(many)(torch.full((6, 2), 3), scores(6))
+    all_params = [SamplingParams(top_k=1), SamplingParams(top_k=5)]
+    found = ChainLogitsProcessor(all_params)(torch.full((6, 2), 3), scores(6))
     assert (found > -torch.inf).sum(1).tolist() == [1, 1, 1, 5, 5, 5]
 
 
-def test_rows_that_change_places_take_their_history_along():
+def test_rows_that_are_swapped_keep_their_history():
     params = SamplingParams(frequency_penalty=1.0, no_repeat_ngram_size=2)
     processor = ChainLogitsProcessor(params)
     ids = torch.tensor([[5, 6], [5, 6], [9, 9], [9, 9]])
@@ -86,7 +86,7 @@ def test_rows_that_change_places_take_their_history_along():
     assert np.array_equal(processor(ids, given).numpy(), expected)
 
 
-def test_other_prompts_begin_another_generation():
+def test_other_prompts_begin_a_new_generation():
     params = SamplingParams(presence_penalty=3.0)
     processor = ChainLogitsProcessor(params)
     processor(torch.tensor([[5, 6]]), scores(1))
@@ -105,14 +105,14 @@ def test_its_generate_follows_the_chain():
     prompt = [5, 6, 7, 5, 6]
     with torch.no_grad():
         row = llama()(torch.tensor([prompt])).logits[:, -1]
-    left = process_logits(row, CHAIN, prompt_token_ids=[prompt])[0].astype(np.float64)
-    weights = np.exp(left - left.max())
+    processed = process_logits(row, CHAIN, prompt_token_ids=[prompt])[0].astype(np.float64)
+    weights = np.exp(processed - processed.max())
     torch.manual_seed(1)
     drawn = llama().generate(torch.tensor([prompt] * 1000), max_new_tokens=1, **settings)[:, -1]
     assert_drawn_from(weights / weights.sum(), drawn.numpy())
 
 
-def test_beams_of_its_own_generate_go_through_the_chain():
+def test_beams_of_its_own_generate_run_through_the_chain():
     params = SamplingParams(no_repeat_ngram_size=2, order="transformers")
     settings = {"num_beams": 3, "max_new_tokens": 20, "pad_token_id": PAD}
     ids = torch.tensor([[5, 6, 7], [8, 9, 8]])
@@ -120,7 +120,7 @@ def test_beams_of_its_own_generate_go_through_the_chain():
     assert torch.equal(found, llama().generate(ids, no_repeat_ngram_size=2, **settings))
 
 
-def test_limits_and_stops_are_the_loops_own():
+def test_limits_and_stops_are_left_to_the_loop():
     params = SamplingParams(top_k=2, max_tokens=3, max_time=0.0, stop_token_ids=list(range(20)))
     settings = {"logits_processor": [ChainLogitsProcessor(params)], "output_scores": True, **NEUTRAL}
     output = llama().generate(
@@ -129,7 +129,7 @@ def test_limits_and_stops_are_the_loops_own():
     assert [(step > -torch.inf).sum().item() for step in output.scores] == [2] * 12
 
 
-def test_rows_are_held_to_a_schema_and_then_to_their_end():
+def test_rows_are_constrained_by_a_schema_and_then_get_only_eos():
     tokenizer = byte_tokenizer()
     params = [SamplingParams(json_schema={"enum": [[1, 2], {"a": True}]}), SamplingParams()]
     processor = ChainLogitsProcessor(params, tokenizer=tokenizer, pad_token_id=PAD)
@@ -143,7 +143,7 @@ def test_rows_are_held_to_a_schema_and_then_to_their_end():
     assert ids[0, -1] == EOS
 
 
-def test_a_row_that_left_its_grammar_gets_only_its_end():
+def test_a_row_that_violates_its_grammar_gets_only_eos():
     tokenizer = byte_tokenizer()
     processor = ChainLogitsProcessor(SamplingParams(regex="aaaa"), tokenizer=tokenizer)
     a, b = tokenizer("ab")["input_ids"]
@@ -155,7 +155,7 @@ def test_a_row_that_left_its_grammar_gets_only_its_end():
     assert torch.isfinite(found).nonzero().tolist() == [[0, EOS]]
 
 
-def test_a_head_wider_than_the_vocabulary_gives_no_token_of_its_own():
+def test_columns_beyond_the_vocabulary_are_removed():
     tokenizer = byte_tokenizer()
     given = scores(1, len(tokenizer) + 6)
     found = ChainLogitsProcessor(SamplingParams(), tokenizer=tokenizer)(torch.tensor([[5]]), given)
@@ -163,7 +163,7 @@ def test_a_head_wider_than_the_vocabulary_gives_no_token_of_its_own():
     assert torch.isinf(found[:, -6:]).all()
 
 
-def test_a_row_without_tokens_is_named():
+def test_a_row_without_tokens_is_reported_by_index():
     given = scores()
     given[1] = -torch.inf
     with pytest.raises(ValueError, match="row 1 has no token"):
@@ -171,7 +171,7 @@ def test_a_row_without_tokens_is_named():
 
 
 @pytest.mark.parametrize(
-    ("arguments", "said"),
+    ("arguments", "message"),
     [
         ({"params": [SamplingParams()] * 3}, "params has 3 entries"),
         ({"params": SamplingParams(), "prompt_lengths": [9]}, "prompt_lengths has 9, allowed are 0 to 1"),
@@ -180,13 +180,13 @@ def test_a_row_without_tokens_is_named():
     ],
     ids=["params", "lengths", "ids", "grammar"],
 )
-def test_settings_that_do_not_fit_are_named(arguments, said):
+def test_settings_that_do_not_fit_are_refused_by_name(arguments, message):
     processor = ChainLogitsProcessor(arguments.pop("params"), **arguments)
-    with pytest.raises(ParameterError, match=said):
+    with pytest.raises(ParameterError, match=message):
         processor(torch.tensor([[1], [2]]), scores())
 
 
-def test_a_grammar_needs_an_end():
+def test_a_grammar_needs_an_eos_id():
     from engine_sampler import Tokenizer
 
     tokenizer = Tokenizer([b"a", b"b"])

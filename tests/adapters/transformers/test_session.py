@@ -1,4 +1,4 @@
-"""A model of transformers from a directory, in our loop."""
+"""A transformers model from a directory, in our loop."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def finish(session):
     return texts
 
 
-def test_a_greedy_request_says_what_its_own_generate_says(session, folder):
+def test_a_greedy_request_gets_the_tokens_of_its_own_generate(session, folder):
     request_id = session.add(SamplingParams(temperature=0, max_tokens=20), "hello")
     finish(session)
     model, tokenizer = save_model(folder), byte_tokenizer()
@@ -44,7 +44,7 @@ def test_a_greedy_request_says_what_its_own_generate_says(session, folder):
     assert session.scheduler.record(request_id).token_ids == expected
 
 
-def test_a_recurrent_model_is_followed_too(tmp_path):
+def test_a_recurrent_model_is_supported(tmp_path):
     transformers = pytest.importorskip("transformers")
     config = transformers.MambaConfig(
         vocab_size=258,
@@ -67,16 +67,16 @@ def test_a_recurrent_model_is_followed_too(tmp_path):
 
 
 def test_a_request_that_joins_late_gets_what_it_gets_alone(folder):
-    late = SamplingParams(temperature=1.3, seed=4, max_tokens=9)
+    late_params = SamplingParams(temperature=1.3, seed=4, max_tokens=9)
     alone, busy = Session(str(folder)), Session(str(folder))
-    alone.add(late, "one two", "late")
+    alone.add(late_params, "one two", "late")
     busy.add(SamplingParams(seed=1, max_tokens=30), "three", "early")
     busy.step()
-    busy.add(late, "one two", "late")
+    busy.add(late_params, "one two", "late")
     assert finish(busy)["late"] == finish(alone)["late"]
 
 
-def test_nothing_is_kept_of_requests_that_have_gone(session):
+def test_nothing_is_cached_for_ended_and_removed_requests(session):
     session.add(SamplingParams(max_tokens=2), "a")
     session.add(SamplingParams(), "b", "gone")
     session.step()
@@ -85,7 +85,7 @@ def test_nothing_is_kept_of_requests_that_have_gone(session):
     assert session._caches == session._contexts == {}
 
 
-def test_the_text_obeys_a_schema(session):
+def test_the_text_conforms_to_a_schema(session):
     session.add(SamplingParams(json_schema={"const": [True]}, seed=1, max_tokens=80), "say: ", "r")
     assert json.loads(finish(session)["r"]) == [True]
 
@@ -98,7 +98,7 @@ def test_steps_rows_and_times_are_counted(session):
     assert min(session.model_seconds, session.sampling_seconds) > 0
 
 
-def test_the_models_length_ends_a_request(session):
+def test_the_models_maximum_length_ends_a_request(session):
     request_id = session.add(SamplingParams(seed=1, ignore_eos=True), "a" * 120)
     finish(session)
     record = session.scheduler.record(request_id)
@@ -111,7 +111,7 @@ def test_a_prompt_without_tokens_is_refused(session):
 
 
 def test_a_path_without_a_model_is_named(tmp_path):
-    with pytest.raises(ValueError, match="absent is no directory"):
+    with pytest.raises(ValueError, match="absent is not a directory"):
         Session(str(tmp_path / "absent"))
-    with pytest.raises(ValueError, match="holds no model that can be loaded"):
+    with pytest.raises(ValueError, match="contains no loadable model"):
         Session(str(tmp_path))
