@@ -1,4 +1,4 @@
-"""The built-in backends, one file each. A new file here is found by itself."""
+"""The built-in backends, one file each. A new file here is found automatically."""
 
 from collections.abc import Callable
 from typing import Any

@@ -42,7 +42,8 @@ def named_backend(name: str | Backend) -> Backend | None:
 
 
 def best_backend(device: str) -> Backend:
-    """The exact backend with the highest score for logits on `device`; ties go to the lesser name."""
+    """The exact backend with the highest score for logits on `device`; ties go to the name that sorts
+    first."""
     backends = default_registry().catalogue.backends
     exact = [b for _, b in sorted(backends.items()) if b.exact]
     best = max(exact, key=lambda backend: backend.score(device))

@@ -1,7 +1,7 @@
 """The NumPy backend: the reference that every exact backend equals.
 
-A row is read once in full, and only as long as the chain needs it so: the first truncation leaves
-survivors, and from there on all rows of a group that have few are handled together.
+A row is processed at full width only until the first truncation leaves survivors; from there on, all rows of
+a group that have few survivors are processed together.
 """
 
 from __future__ import annotations
@@ -30,12 +30,12 @@ from ..contract import (
 )
 
 _WORTH_COMPACTING = 128
-"""Narrower blocks keep their removed columns: moving the rest costs more than carrying them."""
+"""Narrower blocks keep their removed columns: compacting them costs more than carrying them."""
 
 
 @dataclass
 class _Part:
-    """A row under way: the next step of the chain, and its columns."""
+    """A row in progress: the next step of the chain, and its columns."""
 
     i: int
     step: int
@@ -44,14 +44,14 @@ class _Part:
 
 
 class NumpyBackend(Backend):
-    """Every sampler and selector, in NumPy."""
+    """Runs every sampler and selector in NumPy."""
 
     name = "numpy"
 
     def __init__(self) -> None:
         require_ieee()
-        # glibc maps large arrays afresh each time, at a page fault per 4 KiB, until one as large has
-        # been freed; from then on it keeps their memory. This one is freed at once.
+        # glibc maps every large array anew, at a page fault per 4 KiB, until one as large has been freed;
+        # from then on it keeps their memory. This one is freed at once.
         np.empty(16 << 20, np.uint8)
 
     def score(self, device: str) -> float:
@@ -137,7 +137,7 @@ class _GroupRun:
         return part
 
     def _survivors(self, part: _Part, columns: np.ndarray, who: str) -> tuple[np.ndarray, np.ndarray]:
-        """(values, ids) of `columns`, without those that were removed before."""
+        """(values, ids) of `columns`, without those that are removed already."""
         values = part.values[columns]
         alive = values > -np.inf
         if not alive.all():
@@ -153,7 +153,7 @@ class _GroupRun:
     # --- narrow: rows together -------------------------------------------------------------------
 
     def _finish_together(self, parts: list[_Part]) -> None:
-        """Finish rows as one block; if that fails, one by one, so that only the guilty ones end."""
+        """Finish rows as one block; if that fails, one by one, so that only the faulty ones end."""
         try:
             self._finish(parts)
         except RowFault:
@@ -161,10 +161,9 @@ class _GroupRun:
                 self._guard(part.i, partial(self._finish, [part], careful=True))
 
     def _finish(self, parts: Sequence[_Part], *, careful: bool = False) -> None:
-        """Run the rest of the chain and choose. `careful` checks after every sampler, which finds
-        the one at fault. Otherwise the end of the chain tells that there is a fault: a row without
-        tokens stays so, but NaN and +inf are looked for where they can arise, since later samplers
-        may hide them."""
+        """Run the rest of the chain and choose. `careful` checks after every sampler, which identifies
+        the one at fault. Otherwise a fault is found at the end of the chain: a row without tokens stays
+        empty, but NaN and +inf are checked wherever they can arise, since later samplers may hide them."""
         left = self.chain.samplers[parts[0].step :]
         values, rows = self._block(parts, writable=bool(left))
         for sampler in left:
@@ -180,7 +179,7 @@ class _GroupRun:
         self._store(parts, values, rows, _selected(selector, values, rows.bind(selector)))
 
     def _block(self, parts: Sequence[_Part], writable: bool) -> tuple[np.ndarray, Rows]:
-        """The rows side by side: float32 [n, longest], padded with −inf."""
+        """The rows as one block: float32 [n, longest], padded with −inf."""
         if len(parts) == 1:
             values = parts[0].values[None]
             return values.copy() if writable else values, self._rows(parts[0])
@@ -205,7 +204,7 @@ class _GroupRun:
 
 
 def _compact(values: np.ndarray, rows: Rows) -> tuple[np.ndarray, Rows]:
-    """Drop columns that are gone in every row's tail, where that at least halves the block."""
+    """Drop removed columns, if that at least halves the block."""
     if rows.ids is None or values.shape[1] < _WORTH_COMPACTING:
         return values, rows
     counts = (values > -np.inf).sum(axis=1)
@@ -223,7 +222,7 @@ def _kept(sampler: Truncation, values: np.ndarray, rows: Rows) -> np.ndarray:
     """bool [n, columns]: what a truncation keeps."""
     mask = _call(sampler, sampler.keep, values, rows)
     if np.shape(mask) != values.shape or mask.dtype != np.bool_:
-        raise RowFault(f"{sampler.name} failed: keep gives no bool array of the shape {values.shape}")
+        raise RowFault(f"{sampler.name} failed: keep must return a bool array of shape {values.shape}")
     return mask
 
 
@@ -263,16 +262,16 @@ def _selected(selector: Selector, values: np.ndarray, rows: Rows) -> Selection:
     columns = np.asarray(selection.columns)
     is_index = columns.shape == (n,) and columns.dtype.kind in "iu"
     if not is_index or columns.min() < 0 or columns.max() >= width:
-        raise RowFault(f"{selector.name} failed: it gives no column for every row")
+        raise RowFault(f"{selector.name} failed: select must return one column for each row")
     if selection.notes is not None and np.shape(selection.notes) != (n,):
-        raise RowFault(f"{selector.name} failed: it gives notes of the shape {np.shape(selection.notes)}")
+        raise RowFault(f"{selector.name} failed: select returned notes of shape {np.shape(selection.notes)}")
     if values[np.arange(n), columns].min() == -np.inf:
         raise RowFault(f"{selector.name} chose a removed token")
     return Selection(columns, selection.notes)
 
 
 def _call(part: Sampler | Any, method: Callable[..., Any], values: np.ndarray, rows: Rows) -> Any:
-    """Call a sampler or selector; whatever it raises becomes a fault that names it."""
+    """Call a sampler or selector; an exception becomes a fault that names it."""
     try:
         return method(values, rows)
     except Exception as error:

@@ -1,4 +1,4 @@
-"""What each step of a chain does to one row: as data (`trace`), in the terminal, as a picture."""
+"""The effect of each step of a chain on one row: as data (`trace`), in the terminal, and as a picture."""
 
 from .tracing import TopToken, TraceStep, notable_tokens, probabilities, trace
 

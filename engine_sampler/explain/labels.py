@@ -1,4 +1,4 @@
-"""How tokens, shares, settings and failures are written for people."""
+"""Tokens, shares and settings as text for people."""
 
 from __future__ import annotations
 
@@ -9,7 +9,8 @@ from ..tokenizer import Tokenizer
 
 
 def token_text(tokenizer: Tokenizer | None, token_id: int) -> str:
-    """A token on one line: its text, spaces as ␣, control characters escaped; its number if it has none."""
+    """A token on one line: its text, spaces as ␣, control characters escaped; its number if it has no
+    text."""
     if tokenizer is None or token_id >= len(tokenizer) or not tokenizer.token_bytes[token_id]:
         return f"#{token_id}"
     text = tokenizer.token_bytes[token_id].decode("utf-8", errors="backslashreplace").replace(" ", "␣")
@@ -22,7 +23,7 @@ def percent(share: float) -> str:
 
 
 def hundredths(share: float) -> str:
-    """A share of 1 as "15.9", "<0.1" if it is not nothing."""
+    """A share of 1 as "15.9", "<0.1" if it is small but not zero."""
     if 0 < share < 0.0005:
         return "<0.1"
     return "100" if share >= 0.9995 else f"{100 * share:.1f}"
@@ -34,7 +35,7 @@ def shortened(text: str, length: int) -> str:
 
 
 def settings_text(settings: Mapping[str, Any], owner: str = "") -> str:
-    """Parameters as "name=value"; where the owner's own name would be repeated, the value alone."""
+    """Parameters as "name=value"; only the value if the name is the owner's own."""
     return " ".join(
         _value_text(value) if name == owner else f"{name}={_value_text(value)}"
         for name, value in settings.items()

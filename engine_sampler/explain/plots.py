@@ -42,21 +42,21 @@ TITLE, LEGEND = 0.75, 0.15
 HEADER, SETTING = 0.68, 0.14
 """Height of a panel's header without settings, and of a line of settings."""
 LEAST_WIDTH = 7.6
-"""What the legend needs."""
+"""Height of the legend."""
 CHARACTER, TITLE_CHARACTER = 0.078, 0.135
-"""Widths of a label's and of the title's character."""
+"""Width of a character of a label, and of the title."""
 
 LABEL_LENGTH = 24
 BAR_SHARE = 0.72
-"""Of a panel's width, for the longest bar; the rest is for its number."""
+"""The longest bar's share of a panel's width; the rest is for its number."""
 
 
 def draw(steps: Sequence[TraceStep], path: str | Path, *, title: str, top: int = 12) -> None:
-    """Draw what `trace` gave to the file at `path`, PNG or SVG by its ending.
+    """Draw the steps of a `trace` to the file at `path`, PNG or SVG by its suffix.
 
-    top  how many tokens are followed; all others are one row together.
+    top  how many tokens are followed; all others share one row.
 
-    Raises ValueError for another ending, OSError if the file cannot be written.
+    Raises ValueError for another suffix, OSError if the file cannot be written.
     """
     if Path(path).suffix.lower() not in FORMATS:
         raise ValueError(f"{path} is not allowed: a name that ends in {' or '.join(FORMATS)}")
@@ -91,7 +91,7 @@ def picture(steps: Sequence[TraceStep], *, title: str, top: int = 12) -> Figure:
 
 @dataclass(frozen=True)
 class _Scene:
-    """What all panels share: the steps and the tokens followed."""
+    """The data that all panels share: the steps and the tokens followed."""
 
     steps: Sequence[TraceStep]
     token_ids: Sequence[int]
@@ -110,7 +110,7 @@ class _Scene:
 
     @property
     def longest(self) -> float:
-        """The greatest probability that a bar shows."""
+        """The greatest probability of any bar."""
         return max(float(self.shares(number).max()) for number in range(len(self.steps) - 1))
 
     def shares(self, number: int) -> np.ndarray:
@@ -118,12 +118,12 @@ class _Scene:
         return self.steps[number].probabilities[list(self.token_ids)]
 
     def y(self, row: int) -> float:
-        """The middle of a row; the others stand a little apart."""
+        """The vertical centre of a row; the row of all others is set a little apart."""
         return row + 0.5 + (0.4 if row == len(self.token_ids) else 0.0)
 
 
 def _columns(panels: int) -> int:
-    """Panels side by side: all up to five, else what makes few lines with few gaps."""
+    """Panels per line: all of them up to five, else the number that makes few lines with few gaps."""
     return panels if panels <= 5 else min((5, 4, 3), key=lambda c: (-(-panels // c), -panels % c))
 
 
@@ -166,7 +166,7 @@ def _write_labels(axes: Axes, scene: _Scene) -> None:
 
 
 def _write_header(page: Axes, x: float, top: float, bottom: float, step: TraceStep) -> None:
-    """Name and settings at the top, figures and the bar of what was kept at the bottom."""
+    """Name and settings at the top, figures and the bar of the kept mass at the bottom."""
     colour = ROLE_COLOURS[step.role]
     _write(page, x, top + 0.12, step.name, 11, colour, weight="bold")
     _write(page, x + PANEL, top + 0.12, step.backend, 7, MUTED, ha="right")
@@ -187,7 +187,7 @@ def _settings_lines(step: TraceStep) -> list[str]:
 
 
 def _draw_bars(axes: Axes, scene: _Scene, number: int) -> None:
-    """One panel: what was before as pale bars, what is now as full ones."""
+    """One panel: the previous step as pale bars, this step as full ones."""
     axes.set(xlim=(0, 1), ylim=(len(scene.labels) + 0.4, 0))
     _band(axes, scene)
     axes.axvline(0, color=FAINT, linewidth=1.5)
@@ -214,7 +214,7 @@ def _draw_share(axes: Axes, scene: _Scene, row: int, before: float, after: float
 
 
 def _draw_others(axes: Axes, scene: _Scene, share: float, colour: str) -> None:
-    """All tokens that are not followed, as a part of the whole."""
+    """The bar of all tokens that are not followed."""
     y = scene.y(len(scene.token_ids))
     axes.add_patch(Rectangle((0, y - 0.1), BAR_SHARE, 0.2, facecolor=FAINT))
     axes.add_patch(Rectangle((0, y - 0.1), BAR_SHARE * share, 0.2, facecolor=colour, alpha=GAINED_ALPHA))
@@ -222,7 +222,7 @@ def _draw_others(axes: Axes, scene: _Scene, share: float, colour: str) -> None:
 
 
 def _draw_choice(axes: Axes, scene: _Scene, row: int, before: float, after: float, colour: str) -> None:
-    """The selector draws from what was there, so the bars stay as they were."""
+    """The selector draws from the previous step, so its bars are those of that step."""
     _bar(axes, scene, row, before, colour if after > 0 else LOST)
     if after > 0:
         _note(axes, scene, row, before, "chosen", colour, weight="bold")
@@ -239,7 +239,7 @@ def _note(axes: Axes, scene: _Scene, row: int, share: float, text: str, colour: 
 
 
 def _band(axes: Axes, scene: _Scene) -> None:
-    """The background by which the chosen token is followed from panel to panel."""
+    """The background that links the chosen token from panel to panel."""
     axes.add_patch(Rectangle((0, scene.chosen_row + 0.04), 1, 0.92, facecolor=CHOSEN_BAND, clip_on=False))
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from typing import TYPE_CHECKING
 
 from rich import box
 from rich.console import Console, RenderableType
@@ -14,14 +13,11 @@ from rich.text import Text
 from .labels import hundredths, settings_text, shortened
 from .tracing import TopToken, TraceStep, notable_tokens
 
-if TYPE_CHECKING:
-    pass
-
 PLAIN_WIDTH = 100
-"""Columns where the output is no terminal."""
+"""Width if the output is not a terminal."""
 
 ROOMY = 110
-"""Columns from which on there is room for bars and more tokens."""
+"""Width from which on there is room for bars and more tokens."""
 
 BAR_WIDTH = 12
 LABEL_WIDTH = 20
@@ -38,7 +34,7 @@ ROLE_STYLES = {
 
 
 def make_console() -> Console:
-    """A console on stdout; plain text of a fixed width where that is no terminal."""
+    """A console on stdout; plain text of a fixed width if that is not a terminal."""
     console = Console(highlight=False, emoji=False, markup=False)
     return (
         console
@@ -48,7 +44,7 @@ def make_console() -> Console:
 
 
 def make_table(title: str | None = None) -> Table:
-    """A table in the house's style."""
+    """A table in the style of all tables here."""
     return Table(
         title=title,
         box=box.SIMPLE_HEAD,
@@ -64,7 +60,7 @@ def make_table(title: str | None = None) -> Table:
 
 
 def explanation(steps: Sequence[TraceStep], top: int, width: int) -> Iterator[RenderableType]:
-    """The steps one under another, then the tokens that mattered, followed through all steps."""
+    """The steps as a table, then the most important tokens, followed through all steps."""
     yield _steps_table(steps, roomy=width >= ROOMY)
     yield from _token_tables(steps, notable_tokens(steps, top), width)
 
@@ -79,8 +75,8 @@ def _steps_table(steps: Sequence[TraceStep], *, roomy: bool) -> Table:
         table.add_column("", width=BAR_WIDTH)
     table.add_column("kept %", justify="right", no_wrap=True)
     table.add_column("bits", justify="right", no_wrap=True)
-    table.add_column("ran by", style="dim", no_wrap=True)
-    table.add_column("likeliest now, %")
+    table.add_column("backend", style="dim", no_wrap=True)
+    table.add_column("likeliest tokens, %")
     for number, step in enumerate(steps):
         bar = ProgressBar(total=1.0, completed=step.kept_mass, width=BAR_WIDTH)
         removed = f"{step.removed:,}" if step.removed else ""
@@ -98,7 +94,7 @@ def _steps_table(steps: Sequence[TraceStep], *, roomy: bool) -> Table:
 
 
 def _step_cell(step: TraceStep) -> Text:
-    """Name and settings: its main value beside the name, others each on a line."""
+    """Name and settings: the main value next to the name, each other on a line of its own."""
     cell = Text(step.name, style=ROLE_STYLES[step.role])
     for name, value in step.settings.items():
         cell.append(" " if name == step.name else "\n", style="default")
@@ -116,7 +112,7 @@ def _top_tokens(top: Sequence[TopToken]) -> Text:
 def _token_tables(
     steps: Sequence[TraceStep], token_ids: Sequence[int], width: int
 ) -> Iterator[RenderableType]:
-    """Tokens as rows, steps as columns; as many tables as the width demands."""
+    """Tokens as rows, steps as columns; as many tables as the width requires."""
     yield Text("probability of each token after each step, %", style="bold")
     texts = {token.token_id: token.text for step in steps for token in step.top}
     labels = [shortened(texts[t], LABEL_WIDTH) for t in token_ids]

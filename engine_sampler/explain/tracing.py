@@ -1,4 +1,4 @@
-"""What each step of a chain does to one row of logits, as data."""
+"""The effect of each step of a chain on one row of logits, as data."""
 
 from __future__ import annotations
 
@@ -43,15 +43,15 @@ class TopToken(NamedTuple):
 class TraceStep:
     """The row after one step of the chain.
 
-    name           the sampler or selector; "logits" for the row as it was given.
+    name           the sampler or selector; "logits" for the row as given.
     role           "logits", "edit", "penalty", "warp" or "selector".
-    backend        who ran it; "" for the row as given.
+    backend        the backend that ran it; "" for the row as given.
     settings       the step's own parameters that are not neutral.
-    candidates     tokens left; `removed` says how many this step took away.
-    kept_mass      the probability that the survivors had before this step.
-    entropy_bits   of the distribution that is left.
+    candidates     tokens left; `removed` is how many this step removed.
+    kept_mass      the probability of the survivors before this step.
+    entropy_bits   the entropy of the distribution that is left.
     top            the likeliest tokens, best first.
-    token_id       what the selector chose, else None.
+    token_id       the selector's choice, else None.
     probabilities  float64 [vocab], the whole distribution; all on one token after the selector.
     """
 
@@ -109,7 +109,7 @@ def probabilities(row: np.ndarray) -> np.ndarray:
 
 
 def notable_tokens(steps: Sequence[TraceStep], n: int) -> list[int]:
-    """At most `n` token ids to follow through all steps, the likeliest of the given row first.
+    """At most `n` token ids to follow through all steps, the likeliest in the given row first.
 
     They are those with the greatest probability at any step, and the chosen token.
     """
@@ -122,7 +122,7 @@ def notable_tokens(steps: Sequence[TraceStep], n: int) -> list[int]:
 
 
 class _Trace:
-    """A row under way, and the steps noted so far."""
+    """A row in progress, and the steps recorded so far."""
 
     def __init__(self, row: np.ndarray, params: SamplingParams, rows: Rows, top: int) -> None:
         self.row = row
@@ -132,19 +132,19 @@ class _Trace:
         self.steps: list[TraceStep] = []
 
     def run(self, chain: Chain, backend: Backend, allowed: np.ndarray | None) -> list[TraceStep]:
-        self.note("logits", "logits")
+        self.record("logits", "logits")
         if allowed is not None:
             self.row[~allowed] = -np.inf
             if self.row.max() == -np.inf:
                 raise RowFault("the grammar leaves no token")
             names = structured_in(self.params)
-            self.note("grammar", "edit", settings={name: self.params[name] for name in names})
+            self.record("grammar", "edit", settings={name: self.params[name] for name in names})
         for sampler in chain.samplers:
             runner = runner_of(backend, sampler)
             runner.apply(runner.compile(Chain((sampler,), chain.selector)), self.row[None], self.rows)
             if self.row.max() == -np.inf:
                 raise RowFault(f"{sampler.name} leaves no token")
-            self.note(sampler.name, sampler.role, runner.name, self.settings(sampler))
+            self.record(sampler.name, sampler.role, runner.name, self.settings(sampler))
         self.select(chain.selector, runner_of(backend, chain.selector))
         return self.steps
 
@@ -153,12 +153,12 @@ class _Trace:
         token_id = int(runner.select(plan, self.row[None], self.rows).columns[0])
         others = np.arange(len(self.row)) != token_id
         self.row[others] = -np.inf
-        self.note(selector.name, "selector", runner.name, self.settings(selector), token_id)
+        self.record(selector.name, "selector", runner.name, self.settings(selector), token_id)
 
     def settings(self, part: Sampler | Selector) -> dict[str, Any]:
         return {p.name: self.params[p.name] for p in part.params if p.name in self.params.given}
 
-    def note(
+    def record(
         self,
         name: str,
         role: str,
@@ -191,7 +191,8 @@ class _Trace:
 
 
 def _mask(params: SamplingParams, rows: Rows, output_token_ids: TokenIds) -> np.ndarray | None:
-    """Which tokens the grammar of `params` allows behind the output, bool [vocab]; None where none masks."""
+    """The tokens that the grammar of `params` allows after the output, bool [vocab]; None if no grammar
+    masks."""
     vocabulary = rows.vocabulary
     if params.grammar_bias is not None or (constraint := constraint_of(params, vocabulary)) is None:
         return None

@@ -1,4 +1,4 @@
-"""Random batches, the same in every run, on which samplers are tried."""
+"""Random batches, the same in every run, for testing samplers."""
 
 from __future__ import annotations
 
@@ -68,11 +68,12 @@ class Case:
         return replace(self, outputs=tuple(outputs))
 
     def some_token_ids(self, k: int) -> np.ndarray:
-        """Token ids to go on with, int64 [n, k]: few, so that n-grams of the history come back."""
+        """Token ids to continue with, int64 [n, k]: few different ones, so that n-grams of the history
+        recur."""
         return np.random.default_rng(len(self)).integers(0, min(self.vocab_size, 3), (len(self), k))
 
     def some_notes(self, k: int) -> np.ndarray:
-        """Notes of a selector for them, float64 [n, k]."""
+        """A selector's notes for these tokens, float64 [n, k]."""
         return np.random.default_rng(len(self)).uniform(0, 10, (len(self), k))
 
     def compact(self, keep: np.ndarray, padding: int = 0) -> tuple[np.ndarray, np.ndarray]:

@@ -17,7 +17,7 @@ from .live import Live
 from .single import known_params, settings
 
 STEPS = 4
-"""How many tokens requests go on where a law is about their state."""
+"""How many tokens requests continue for in laws about their state."""
 
 LEFT_OUT = "when removed columns are left out"
 
@@ -27,7 +27,7 @@ class Contract:
 
     params         parameter sets to try; each must turn the sampler on.
     vocab_sizes    sizes to try. A sampler whose params name token ids needs sizes that have them.
-    eos_token_ids  given to the sampler, as far as the vocabulary has them.
+    eos_token_ids  given to the sampler, as far as they are in the vocabulary.
     rounds         batches of every size: more rounds, more random rows.
     """
 
@@ -37,10 +37,10 @@ class Contract:
     rounds: ClassVar[int] = 1
 
     def tokenizer(self, vocab_size: int) -> Any:
-        """The tokenizer to give, for samplers that need one; also where examples are run."""
+        """The tokenizer for samplers that need one; examples use it too."""
         return None
 
-    # --- what a kit says -------------------------------------------------------------------------
+    # --- what a kit defines ----------------------------------------------------------------------
 
     @property
     def part(self) -> Any:
@@ -52,11 +52,11 @@ class Contract:
         raise NotImplementedError
 
     def outcome(self, logits: np.ndarray, rows: Rows) -> np.ndarray:
-        """What the sampler makes of `logits`, by token id: floats [n, k], compared by their bits."""
+        """The sampler's result for `logits`, by token id: floats [n, k], compared bit by bit."""
         raise NotImplementedError
 
     def accepted(self, outcome: np.ndarray, rows: Rows) -> tuple[np.ndarray, np.ndarray]:
-        """The token that each row goes on with, int64 [n], and the selector's notes, objects [n]."""
+        """The token with which each row continues, int64 [n], and the selector's notes, objects [n]."""
         raise NotImplementedError
 
     def check_outcome(self, case: Case, outcome: np.ndarray) -> None:
@@ -64,7 +64,7 @@ class Contract:
         raise NotImplementedError
 
     def check_example(self, example: Example) -> None:
-        """Raise AssertionError unless the sampler does what `example` says."""
+        """Raise AssertionError unless the sampler does what `example` expects."""
         raise NotImplementedError
 
     # --- laws ------------------------------------------------------------------------------------
@@ -78,7 +78,7 @@ class Contract:
 
     def test_neutral_parameters_leave_it_out(self) -> None:
         active = self.part.is_active(settings(self.part, {}))
-        assert not active, f"{self.part.name} is on although no parameter asks for it"
+        assert not active, f"{self.part.name} is on although no parameter turns it on"
 
     def test_the_same_call_gives_the_same_result(self) -> None:
         for case in self.cases():
@@ -95,7 +95,7 @@ class Contract:
             alone = np.concatenate([Live(self, one).outcome() for one in case.alone()])
             case.expect_equal(alone, together, "between a batch and the row alone")
             backwards = Live(self, case.reversed()).outcome()[::-1]
-            case.expect_equal(backwards, together, "when the rows change places")
+            case.expect_equal(backwards, together, "when the rows are reversed")
 
     def test_removed_columns_do_not_matter(self) -> None:
         for case in self.cases():
@@ -132,9 +132,9 @@ class Contract:
             for step in range(STEPS):
                 singly.accept(token_ids[:, step : step + 1], notes[:, step : step + 1])
             at_once.accept(token_ids, notes)
-            case.expect_equal(at_once.outcome(), singly.outcome(), "when tokens come together")
+            case.expect_equal(at_once.outcome(), singly.outcome(), "when tokens arrive together")
 
-    def test_a_resumed_request_goes_on_alike(self) -> None:
+    def test_a_resumed_request_continues_alike(self) -> None:
         for case in self.cases():
             token_ids = case.some_token_ids(STEPS)
             live, resumed = Live(self, case), Live(self, case.with_output(token_ids))
@@ -144,10 +144,10 @@ class Contract:
     def test_rollback_undoes_accept(self) -> None:
         for case in self.cases():
             live = Live(self, case)
-            seen = live.walk(STEPS)
+            seen = live.run(STEPS)
             live.rollback(0)
             live.rollback(STEPS - 1)
-            self._expect_same(case, live.walk(STEPS - 1), seen[1:], "after accept and rollback")
+            self._expect_same(case, live.run(STEPS - 1), seen[1:], "after accept and rollback")
             resumed = Live(self, case.with_output(case.some_token_ids(STEPS)))
             resumed.rollback(STEPS)
             case.expect_equal(resumed.outcome(), seen[0], "after output is rolled back")
@@ -157,11 +157,11 @@ class Contract:
             other_seeds = [seed ^ 1 for seed in case.seeds]
             parent, twin, other = (Live(self, case) for _ in range(3))
             for live in (parent, twin, other):
-                live.walk(2)
+                live.run(2)
             child = parent.fork(other_seeds)
             other.reseed(other_seeds)
-            self._expect_same(case, child.walk(STEPS), other.walk(STEPS), "in a fork")
-            self._expect_same(case, parent.walk(STEPS), twin.walk(STEPS), "after a fork went on")
+            self._expect_same(case, child.run(STEPS), other.run(STEPS), "in a fork")
+            self._expect_same(case, parent.run(STEPS), twin.run(STEPS), "after a fork continued")
 
     def test_extreme_parameters_work(self) -> None:
         for case in cases(list(self._extremes()), self.vocab_sizes, rounds=1):
@@ -205,7 +205,7 @@ class Contract:
             case.expect_equal(result, right, where)
 
     def _extremes(self) -> Iterator[Mapping[str, Any]]:
-        """Every parameter set with every own parameter at its bounds, where that is allowed."""
+        """Every parameter set with each own parameter at its bounds, if that is allowed."""
         for given in self.params:
             for param in self.part.params:
                 for bound in bounds(param):
@@ -223,7 +223,7 @@ class Contract:
 
 
 def bounds(param: Param) -> tuple[Any, ...]:
-    """The outermost values of a number, every value of a choice or switch, else nothing."""
+    """The extreme values of a number, every value of a choice or switch, else nothing."""
     if param.choices is not None:
         return param.choices
     if param.type is bool:
@@ -238,7 +238,7 @@ def bounds(param: Param) -> tuple[Any, ...]:
 
 
 def failing_laws(kit: type) -> dict[str, str]:
-    """The laws that `kit` finds broken, by name, with what is wrong."""
+    """The laws that `kit` finds broken, by name, with the reasons."""
     failing = {}
     for name in sorted(dir(kit)):
         if name.startswith("test_"):

@@ -1,7 +1,7 @@
 """Whether a compiled backend keeps the contract of `engine_sampler.h`: for `engine-sampler check`.
 
-A library makes promises; each is tried on rows of all kinds. One that it does not make is no
-failure: the host does what it does not promise.
+A library makes promises; each is tried on rows of all kinds. A promise that it does not make is not a
+failure: the host runs what the library does not promise.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ _DRAWS = 4000
 
 @dataclass(frozen=True)
 class LibraryCheck:
-    """One thing that was looked at: `outcome` is "passed", "failed" or "not promised"."""
+    """One checked property: `outcome` is "passed", "failed" or "not promised"."""
 
     name: str
     outcome: str
@@ -47,15 +47,15 @@ class LibraryCheck:
 
 
 def check_library(path: str | Path) -> list[LibraryCheck]:
-    """Everything there is to check about the library at `path`, in order.
+    """All checks of the library at `path`, in order.
 
-    A library that writes where it must not may end the process: `check_apart` runs this in another.
+    A library that writes where it must not may end the process: `check_apart` runs the checks in another one.
     """
     return list(_checks(str(path)))
 
 
 def check_apart(path: str | Path) -> Iterator[LibraryCheck]:
-    """The same in a process of its own, as it goes; a crash is one more failure."""
+    """The same in a process of its own, check by check; a crash is one more failure."""
     command = [sys.executable, "-m", "engine_sampler.testing.library", str(path)]
     with subprocess.Popen(command, stdout=subprocess.PIPE, encoding="utf-8") as process:
         assert process.stdout is not None
@@ -80,13 +80,13 @@ def _checks(path: str) -> Iterator[LibraryCheck]:
         "ABI", PASSED, f"{described(library.table.abi)}, the host has {described(number('ES_ABI'))}"
     )
     offered = [name for name in OPTIONAL if library.function(name) is not None]
-    yield LibraryCheck("functions", PASSED, f"all required; of the others {', '.join(offered) or 'none'}")
+    yield LibraryCheck("functions", PASSED, f"all required ones; optional: {', '.join(offered) or 'none'}")
     yield _layout(library)
     yield _errors(context)
     yield from _parts(context)
     tried = list(trials(library))
     if not tried:
-        yield LibraryCheck("programs", FAILED, "it runs none of those that are tried")
+        yield LibraryCheck("programs", FAILED, "it runs none of the programs that are tried")
         return
     yield _tokens(tried)
     for name, attempt in PROMISES.items():
@@ -110,7 +110,7 @@ def _layout(library: Library) -> LibraryCheck:
 
 
 def _errors(context: Context) -> LibraryCheck:
-    """A program that cannot be run is refused, and in words."""
+    """A program that cannot be run is refused with a message."""
     ffi = contract()
     ops = ffi.new("es_op[]", 1)
     ops[0].size, ops[0].kind = size_of("es_op"), 9999
@@ -120,11 +120,11 @@ def _errors(context: Context) -> LibraryCheck:
     words = ffi.string(context.library.function("error")(context.pointer)).decode(errors="replace")
     if code == number("ES_OK"):
         return LibraryCheck("errors", FAILED, "an op of the unknown kind 9999 is compiled")
-    return LibraryCheck("errors", PASSED if words else FAILED, words or "an error without words")
+    return LibraryCheck("errors", PASSED if words else FAILED, words or "an error without a message")
 
 
 def _parts(context: Context) -> Iterator[LibraryCheck]:
-    """What it runs, by itself."""
+    """The samplers and selectors that it runs alone."""
     parts = built_in_parts()
     runs = [part.name for part in parts if query_promises(context, (part,)) is not None]
     missing = [part.name for part in parts if part.name not in runs]
@@ -138,7 +138,7 @@ def _parts(context: Context) -> Iterator[LibraryCheck]:
 # --- promises ------------------------------------------------------------------------------------
 
 Attempt = Callable[[LibraryTrial], "str | None"]
-"""Tries a promise on one trial; what is wrong, or None."""
+"""Tries a promise on one trial; returns what is wrong, or None."""
 
 
 def _promise(name: str, attempt: Attempt, tried: Sequence[LibraryTrial]) -> LibraryCheck:

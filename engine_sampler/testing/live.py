@@ -1,10 +1,10 @@
-"""Live requests of a case, to try how a sampler's state follows their tokens."""
+"""Live requests of a case, to test how a sampler's state follows their tokens."""
 
 from __future__ import annotations
 
 import copy
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
+from typing import Any, ClassVar, Protocol
 
 import numpy as np
 
@@ -12,14 +12,26 @@ from ..contract import Rows
 from .cases import Case
 from .single import open_slots, settings
 
-if TYPE_CHECKING:
-    from .laws import Contract
+
+class Kit(Protocol):
+    """What is needed of a contract kit: its sampler or selector, and how it is called."""
+
+    eos_token_ids: ClassVar[Sequence[int]]
+
+    @property
+    def part(self) -> Any: ...
+
+    def tokenizer(self, vocab_size: int) -> Any: ...
+
+    def outcome(self, logits: np.ndarray, rows: Rows) -> np.ndarray: ...
+
+    def accepted(self, outcome: np.ndarray, rows: Rows) -> tuple[np.ndarray, np.ndarray]: ...
 
 
 class Live:
-    """The requests of `case`; in their chains only the sampler of `kit` stands."""
+    """The requests of `case`, with a chain of only the kit's sampler."""
 
-    def __init__(self, kit: Contract, case: Case) -> None:
+    def __init__(self, kit: Kit, case: Case) -> None:
         self._kit, self._case = kit, case
         self._slots, self._index = open_slots(
             kit.part,
@@ -37,11 +49,11 @@ class Live:
         return Rows(self._slots, self._index).bind(self._kit.part)
 
     def outcome(self) -> np.ndarray:
-        """What the sampler makes of the case's logits now: floats [n, k]."""
+        """The sampler's result for the case's logits now: floats [n, k]."""
         return self._kit.outcome(self._case.logits, self.rows)
 
-    def walk(self, steps: int) -> list[np.ndarray]:
-        """Go on by `steps` tokens; the outcome before each of them."""
+    def run(self, steps: int) -> list[np.ndarray]:
+        """Continue for `steps` tokens; returns the outcome before each of them."""
         outcomes = []
         for _ in range(steps):
             outcomes.append(self.outcome())
@@ -55,12 +67,12 @@ class Live:
             self._slots.accept(slot, token_ids[i].tolist(), () if notes is None else notes[i].tolist())
 
     def rollback(self, n: int) -> None:
-        """Take the last `n` tokens of every request back."""
+        """Undo the last `n` tokens of every request."""
         for slot in self._index.tolist():
             self._slots.rollback(slot, n)
 
     def fork(self, seeds: Sequence[int]) -> Live:
-        """A child of every request, with a seed of its own."""
+        """A child of every request, with its own seed."""
         child = copy.copy(self)
         child._index = np.array(
             [
@@ -71,5 +83,5 @@ class Live:
         return child
 
     def reseed(self, seeds: Sequence[int]) -> None:
-        """Go on with other seeds."""
+        """Continue with other seeds."""
         self._slots.seeds[self._index] = np.array(seeds, np.uint64)

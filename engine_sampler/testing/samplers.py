@@ -24,8 +24,8 @@ class SamplerContract(Contract):
 
     The sampler need not be registered. Beside the attributes of `Contract`:
 
-    may_empty         True for masks, which may leave nothing.
-    removes           False for samplers that only move logits: then finite logits stay finite.
+    may_empty         True for masks, which may leave no token.
+    removes           False for samplers that only change logits: finite logits then stay finite.
     apply_at_neutral  False if neutral values have no meaning in `apply` (such as top_k = 0). A chain
                       never calls it with them.
     """
@@ -69,7 +69,7 @@ class SamplerContract(Contract):
             for case in self.cases():
                 outcome = Live(self, case).outcome()
                 moved = outcome.argmax(axis=1) != case.logits.argmax(axis=1)
-                case.refuse(moved, "the best token is another one afterwards")
+                case.refuse(moved, "the best token changes")
 
     def test_keep_agrees_with_apply_and_only_reads(self) -> None:
         if isinstance(self.sampler, Truncation):
@@ -82,7 +82,7 @@ class SamplerContract(Contract):
                 kept = _with_padding(np.where(mask, logits, -np.inf))
                 case.expect_equal(live.outcome(), kept, "between keep and apply")
 
-    # --- what the shared laws ask ----------------------------------------------------------------
+    # --- what the shared laws need ---------------------------------------------------------------
 
     def run(self, logits: np.ndarray, rows: Rows) -> None:
         with np.errstate(all="ignore"):
@@ -118,7 +118,7 @@ class SamplerContract(Contract):
 
     def _check_removed(self, case: Case, outcome: np.ndarray) -> None:
         removed = _with_padding(case.logits) == -np.inf
-        case.refuse(removed & (outcome != -np.inf), "was removed before and comes back")
+        case.refuse(removed & (outcome != -np.inf), "was removed before and is back")
 
     def _check_left(self, case: Case, outcome: np.ndarray) -> None:
         if not self.may_empty:

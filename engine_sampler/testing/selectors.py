@@ -46,7 +46,7 @@ class SelectorContract(Contract):
             first, second = np.split(Live(self, case.take([*range(len(case))] * 2)).outcome(), 2)
             case.expect_equal(second, first, "between two equal rows of a batch")
 
-    # --- what the shared laws ask ----------------------------------------------------------------
+    # --- what the shared laws need ---------------------------------------------------------------
 
     def run(self, logits: np.ndarray, rows: Rows) -> Selection:
         with np.errstate(all="ignore"):

@@ -1,4 +1,4 @@
-"""Run one sampler or selector by itself, as a backend would."""
+"""Run one sampler or selector on its own, as a backend would."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ Params = Mapping[str, Any]
 
 
 def make_rows(sampler: Sampler | Selector, params: Sequence[Params], vocab_size: int, **history: Any) -> Rows:
-    """`Rows` for one sampler or selector, one row per entry of `params`, as a backend would give.
+    """`Rows` for one sampler or selector, one row per entry of `params`, as a backend would pass them.
 
     The sampler need not be registered. `history` takes the keywords of `open_slots`.
     """
@@ -40,7 +40,7 @@ def make_rows(sampler: Sampler | Selector, params: Sequence[Params], vocab_size:
 def apply_sampler(
     sampler: Sampler, logits: Any, params: Params | Sequence[Params], **history: Any
 ) -> np.ndarray:
-    """What `sampler` makes of float `logits` [n, vocab] or [vocab]: a new float32 array.
+    """The result of `sampler` for float `logits` [n, vocab] or [vocab]: a new float32 array.
 
     `history` takes the keywords of `open_slots`.
     """
@@ -51,7 +51,7 @@ def apply_sampler(
 
 
 def select(selector: Selector, logits: Any, params: Params | Sequence[Params], **history: Any) -> Selection:
-    """What `selector` chooses in float `logits` [n, vocab]; `history` as in `open_slots`."""
+    """The choice of `selector` in float `logits` [n, vocab]; `history` as in `open_slots`."""
     array = np.array(logits, np.float32, ndmin=2)
     with np.errstate(all="ignore"):
         return selector.select(array, _rows_for(selector, array, params, history))
@@ -68,7 +68,7 @@ def open_slots(
     eos_token_ids: Sequence[int] = (),
     tokenizer: Any = None,
 ) -> tuple[Slots, np.ndarray]:
-    """Live requests in whose chain only `sampler` stands: the slots, and the slot of each request.
+    """Live requests with a chain of only `sampler`: the slots, and the slot of each request.
 
     prompts, outputs  token ids of each request's history (default: none).
     seeds             default: the seed parameter, or 0.
@@ -78,11 +78,11 @@ def open_slots(
     index = []
     for i, given in enumerate(params):
         values = settings(sampler, given)
-        slot = RequestState(
+        state = RequestState(
             _chain_of(sampler), History(prompts[i] if prompts else (), outputs[i] if outputs else ())
         )
-        slot.open(values, vocabulary)
-        index.append(slots.put(slot, values, seeds[i] if seeds else (values["seed"] or 0)))
+        state.open(values, vocabulary)
+        index.append(slots.put(state, values, seeds[i] if seeds else (values["seed"] or 0)))
     return slots, np.array(index, np.int64)
 
 
@@ -92,7 +92,7 @@ def known_params(part: Sampler | Selector | StoppingCriteria) -> dict[str, Param
 
 
 def settings(sampler: Sampler | Selector, params: Params) -> dict[str, Any]:
-    """Every parameter by name as `sampler` would see it, each checked, and then together."""
+    """Every parameter by name as `sampler` would see it, each checked alone, then all together."""
     values = values_for(sampler, params)
     sampler.check(values)
     return values

@@ -25,7 +25,7 @@ PIECES = (
     "é".encode()[1:],
     b"<end>",
 )
-"""The tokens that outputs are made of: letters, pieces that overlap, half characters, and EOS."""
+"""The tokens of outputs: letters, overlapping pieces, half characters, and EOS."""
 
 EOS = len(PIECES) - 1
 LENGTH = 24
@@ -33,7 +33,7 @@ FINISH_REASONS = ("stop", "length", "repetition", "error")
 
 
 class StoppingTrial:
-    """One output under a criterion, as a scheduler would show it."""
+    """One output under a criterion, as a scheduler would present it."""
 
     def __init__(
         self, criterion: StoppingCriteria, values: Mapping[str, Any], vocabulary: Vocabulary
@@ -44,7 +44,7 @@ class StoppingTrial:
         self._stream = Detokenizer(vocabulary.tokenizer or Tokenizer(()))
         self.watch = criterion.watch(values, prompt, vocabulary)
 
-    def say(self, *token_ids: int) -> StopVerdict | None:
+    def check(self, *token_ids: int) -> StopVerdict | None:
         """The verdict on more tokens."""
         before = len(self._stream.text)
         for token_id in token_ids:
@@ -55,7 +55,7 @@ class StoppingTrial:
         assert good, f"check gives {verdict!r}; allowed are None and a StopVerdict"
         return verdict
 
-    def take_back(self, n: int) -> None:
+    def rollback(self, n: int) -> None:
         self._stream.rollback(n)
         self._criterion.rollback(self._state, n)
 
@@ -73,9 +73,9 @@ class StoppingContract:
             params = [dict(budget=100)]
 
     params         parameter sets to try; each must turn the criterion on.
-    called         the criterion with values of its own, for the laws of its call on arrays; None: it has
-                   none.
-    ends           whether random outputs come to an end by it. Their tokens are `PIECES`; the last is EOS.
+    called         the criterion with values of its own, for the laws of its call on arrays; None if it
+                   cannot be called.
+    ends           whether it ends any random output. Their tokens are `PIECES`; the last is EOS.
     rounds         outputs for each parameter set.
     """
 
@@ -85,7 +85,7 @@ class StoppingContract:
     ends: ClassVar[bool] = True
     rounds: ClassVar[int] = 16
 
-    # --- laws of a criterion by itself ---------------------------------------------------------------
+    # --- laws of a criterion on its own --------------------------------------------------------------
 
     def test_the_declaration_is_sound(self) -> None:
         check_object(self.criterion, (StoppingCriteria,))
@@ -97,10 +97,10 @@ class StoppingContract:
     def test_parameters_turn_it_on(self) -> None:
         nothing_known = Vocabulary(len(PIECES))
         active = self.criterion.is_active(values_for(self.criterion, {}), nothing_known)
-        assert not active, f"{self.criterion.name} is on although nothing asks for it"
+        assert not active, f"{self.criterion.name} is on although no parameter turns it on"
         for values in self.values():
             active = self.criterion.is_active(values, self.vocabulary())
-            assert active, f"{self.criterion.name} is off although {dict(values)} asks for it"
+            assert active, f"{self.criterion.name} is off although {dict(values)} turns it on"
 
     def test_some_outputs_end_by_it_and_with_a_reason(self) -> None:
         for values in self.values():
@@ -109,25 +109,29 @@ class StoppingContract:
             for verdict in verdicts:
                 right = verdict.finish_reason in FINISH_REASONS and verdict.cut >= 0
                 right &= verdict.reason is None or isinstance(verdict.reason, (str, int))
-                assert right, f"{verdict} is no verdict: finish_reason is one of {', '.join(FINISH_REASONS)}"
+                assert right, (
+                    f"{verdict} is not a verdict: finish_reason is one of {', '.join(FINISH_REASONS)}"
+                )
 
     def test_the_same_tokens_get_the_same_verdict(self) -> None:
         for values, output in self.cases():
             first, second = (self.trial(values) for _ in range(2))
             for token in output:
-                self.expect_equal(first.say(token), second.say(token), "for the same tokens")
+                self.expect_equal(first.check(token), second.check(token), "for the same tokens")
 
     def test_tokens_may_arrive_in_any_portions(self) -> None:
         for number, (values, output) in enumerate(self.cases()):
             end, verdict = self.first(values, output)
             trial, at = self.trial(values), 0
             for width in np.random.default_rng(number).integers(1, 5, LENGTH).tolist():
-                said = trial.say(*output[at : at + width])
+                verdict_now = trial.check(*output[at : at + width])
                 at += width
                 if at > end:
-                    assert (said is None) == (verdict is None), f"the verdict {verdict} depends on portions"
+                    assert (verdict_now is None) == (verdict is None), (
+                        f"the verdict {verdict} depends on portions"
+                    )
                     break
-                assert said is None, f"{said} comes before its token"
+                assert verdict_now is None, f"{verdict_now} comes before its token"
 
     def test_rollback_undoes_check(self) -> None:
         for number, (values, output) in enumerate(self.cases()):
@@ -135,38 +139,38 @@ class StoppingContract:
             for at, token in enumerate(output):
                 detour = np.random.default_rng([number, at]).integers(0, EOS, 3).tolist()
                 for other in detour:
-                    tried.say(other)
-                tried.take_back(len(detour))
-                self.expect_equal(tried.say(token), plain.say(token), "after tokens were taken back")
-            tried.take_back(len(output))
+                    tried.check(other)
+                tried.rollback(len(detour))
+                self.expect_equal(tried.check(token), plain.check(token), "after tokens were rolled back")
+            tried.rollback(len(output))
             again = self.trial(values)
             for token in output:
-                self.expect_equal(tried.say(token), again.say(token), "after all was taken back")
+                self.expect_equal(tried.check(token), again.check(token), "after everything was rolled back")
 
     def test_a_fork_is_independent(self) -> None:
         for number, (values, output) in enumerate(self.cases()):
             plain, parent = self.trial(values), self.trial(values)
             for token in output[: LENGTH // 2]:
-                plain.say(token)
-                parent.say(token)
+                plain.check(token)
+                parent.check(token)
             child, other = parent.fork(), parent.fork()
             for token in np.random.default_rng(number).integers(0, EOS, 6).tolist():
-                other.say(token)
+                other.check(token)
             for token in output[LENGTH // 2 :]:
-                verdict = plain.say(token)
-                self.expect_equal(parent.say(token), verdict, "after a fork went on")
-                self.expect_equal(child.say(token), verdict, "in a fork")
+                verdict = plain.check(token)
+                self.expect_equal(parent.check(token), verdict, "after a fork continued")
+                self.expect_equal(child.check(token), verdict, "in a fork")
 
     def test_a_watch_misses_nothing(self) -> None:
         for values, output in self.cases():
             trial = self.trial(values)
             for length, token in enumerate(output, 1):
-                verdict, watch = trial.say(token), trial.watch
+                verdict, watch = trial.check(token), trial.watch
                 if verdict is None or watch is None:
                     continue
                 seen = token in watch.token_ids
                 seen |= watch.output_length is not None and length >= watch.output_length
-                assert seen, f"{verdict} comes where {watch} does not look"
+                assert seen, f"{verdict} comes where {watch} does not apply"
                 break
 
     # --- laws in a scheduler ---------------------------------------------------------------------
@@ -177,13 +181,13 @@ class StoppingContract:
             record, streamed = self.run(values, output, [])
             tokens = output[: end + 1]
             assert record.token_ids == tokens, f"{len(record.token_ids)} tokens, not {len(tokens)}"
-            said = "abort" if verdict is None else verdict.finish_reason
-            assert record.finish_reason == said, f"finish_reason {record.finish_reason}, not {said}"
-            assert streamed == record.text, "the text that was streamed is another"
+            reason = "abort" if verdict is None else verdict.finish_reason
+            assert record.finish_reason == reason, f"finish_reason {record.finish_reason}, not {reason}"
+            assert streamed == record.text, "the streamed text differs from the record's"
             whole = b"".join(PIECES[t] for t in tokens)
             kept = whole[: len(whole) - (0 if verdict is None else verdict.cut)]
             assert record.text == kept.decode("utf-8", "replace"), (
-                "the text is not cut where the verdict says"
+                "the text is not cut where the verdict cuts it"
             )
 
     def test_drafts_change_nothing(self) -> None:
@@ -220,7 +224,7 @@ class StoppingContract:
     # --- helpers ---------------------------------------------------------------------------------
 
     def vocabulary(self) -> Vocabulary:
-        # The tokenizer does not know EOS, so that a scheduler ends no request by it without the criterion.
+        # The tokenizer has no EOS, so that without the criterion a scheduler ends no request at it.
         return Vocabulary(len(PIECES), (EOS,), Tokenizer(PIECES))
 
     def values(self) -> Iterator[Mapping[str, Any]]:
@@ -243,30 +247,31 @@ class StoppingContract:
         return StoppingTrial(self.criterion, values, self.vocabulary())
 
     def first(self, values: Mapping[str, Any], output: Sequence[int]) -> tuple[int, StopVerdict | None]:
-        """The place of the token that ends an output, and the verdict; behind its end and None without
+        """The index of the token that ends an output, and the verdict; the output's length and None without
         one."""
         trial = self.trial(values)
-        verdicts = (trial.say(token) for token in output)
+        verdicts = (trial.check(token) for token in output)
         return next(((i, v) for i, v in enumerate(verdicts) if v is not None), (len(output), None))
 
-    def expect_equal(self, said: StopVerdict | None, right: StopVerdict | None, where: str) -> None:
-        assert said == right, f"{self.criterion.name} says {said}, not {right}, {where}"
+    def expect_equal(self, verdict: StopVerdict | None, right: StopVerdict | None, where: str) -> None:
+        assert verdict == right, f"{self.criterion.name} gives {verdict}, not {right}, {where}"
 
     def run(
         self, values: Mapping[str, Any], output: Sequence[int], guesses: Sequence[int]
     ) -> tuple[Record, str]:
-        """The record and the streamed text of a request whose model says `output`, with `guesses` drafts."""
+        """The record and the streamed text of a request whose model generates `output`, with `guesses`
+        drafts."""
         known = self.vocabulary()
         scheduler = Scheduler(known.size, known.tokenizer, backend="numpy")
         bound = _bound(self.criterion, values, known)
         params = SamplingParams(temperature=0, seed=0)
         request_id = scheduler.add(params, [1, 0], request_id=0, stopping_criteria=[bound])
-        said, streamed, ahead = 0, "", iter(guesses)
-        while said < len(output) and scheduler.request_ids:
-            drafts = output[said : said + min(next(ahead, 0), len(output) - said - 1)]
-            rows = np.stack([_row(token) for token in output[said : said + len(drafts) + 1]])
+        sampled, streamed, ahead = 0, "", iter(guesses)
+        while sampled < len(output) and scheduler.request_ids:
+            drafts = output[sampled : sampled + min(next(ahead, 0), len(output) - sampled - 1)]
+            rows = np.stack([_row(token) for token in output[sampled : sampled + len(drafts) + 1]])
             result = scheduler.step(rows, draft_token_ids=[drafts])
-            said += len(result.tokens(0))
+            sampled += len(result.tokens(0))
             streamed += result.text[0] or ""
         finished = scheduler.record(request_id).finish_reason is not None
         record = scheduler.remove(request_id)
@@ -274,8 +279,7 @@ class StoppingContract:
         return record, streamed if finished else text
 
     def arrays(self) -> Iterator[tuple[np.ndarray, np.ndarray]]:
-        """input_ids int64 [rows, length] and scores float32 [rows, vocab], where the criterion can be
-        called."""
+        """input_ids int64 [rows, length] and scores float32 [rows, vocab], if the criterion can be called."""
         outputs = list(self.outputs()) if self.called is not None else []
         for number in range(0, len(outputs), 5):
             length = number % LENGTH + 1
@@ -285,7 +289,7 @@ class StoppingContract:
 
 
 def _row(token: int) -> np.ndarray:
-    """Logits under which `token` is chosen, with the probability that `_logprob` says."""
+    """Logits under which `token` is chosen, with the probability that `_logprob` gives."""
     row = np.zeros(len(PIECES), np.float32)
     row[token] = 1 + token % 5
     return row
@@ -297,7 +301,7 @@ def _logprob(token: int) -> float:
 
 
 def _bound(criterion: StoppingCriteria, values: Mapping[str, Any], known: Vocabulary) -> StoppingCriteria:
-    """`criterion` as it is under parameters that need not be registered, and a vocabulary of the kit's."""
+    """`criterion` with parameters that need not be registered, and with the kit's vocabulary."""
     bound: Any = copy.copy(criterion)
     bound.new_state = lambda params, prompt, vocabulary: criterion.new_state(values, prompt, known)
     bound.watch = lambda params, prompt, vocabulary: criterion.watch(values, prompt, known)

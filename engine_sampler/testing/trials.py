@@ -1,4 +1,4 @@
-"""Programs and rows on which a library is tried, and what came of them."""
+"""Programs and rows for testing a library, and their outcomes."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ from .cases import Case, make_case
 
 VOCAB_SIZES = (1, 40, 2100)
 CHAINS = 30
-"""Random chains of several samplers that are tried."""
+"""How many random chains of several samplers are tried."""
 
 _FAULTY = ("extreme",)
 """Kinds of rows that give no token."""
@@ -53,7 +53,7 @@ class LibraryTrial:
 
 @dataclass(frozen=True)
 class Outcome:
-    """What rows gave: token ids and notes [n], survivors by row, and which gave nothing, bool [n]."""
+    """The results of rows: token ids and notes [n], survivors by row, and which were declined, bool [n]."""
 
     token_ids: np.ndarray
     notes: np.ndarray
@@ -88,40 +88,40 @@ class Outcome:
         )
 
 
-class Witness:
-    """Takes what a library declines, and notes it: nobody does it in its place."""
+class DeclinedRows:
+    """Collects the rows that a library declines; they are not run elsewhere."""
 
     lost = False
 
     def __init__(self) -> None:
         self.declined: list[int] = []
 
-    def run_places(self, batch: Batch, group: Group, places: np.ndarray) -> None:
-        """Note the rows."""
-        self.declined += group.index[places].tolist()
+    def run_on_host(self, batch: Batch, group: Group, members: np.ndarray) -> None:
+        """Collect the rows."""
+        self.declined += group.index[members].tolist()
 
     def refuse(self, session: LibrarySession, parts: Parts) -> None:
-        """Nothing to do: its rows are declined."""
+        """Nothing to do: the rows of the program are declined."""
 
     def lose(self, reason: str) -> None:
-        """Do not call it again."""
+        """Do not call the library again."""
         self.lost = True
 
 
 def on_library(trial: LibraryTrial, logits: Any, group: Group, bitmask: np.ndarray | None = None) -> Outcome:
-    """What the library makes of the rows of `logits`."""
-    rows, witness = LogitRows(logits, trial.session.vocab_size), Witness()
+    """The library's outcome for the rows of `logits`."""
+    rows, fallback = LogitRows(logits, trial.session.vocab_size), DeclinedRows()
     batch = new_batch(rows, group, bitmask)
     number = trial.session.compile(trial.parts)
     if number is None:
         return _outcome(batch, group.index.tolist())
     layout = layout_of(rows, trial.session.vocab_size)
-    Call(trial.session, witness, [Entry(group, trial.parts, number)], layout).run(batch)
-    return _outcome(batch, witness.declined)
+    Call(trial.session, fallback, [Entry(group, trial.parts, number)], layout).run(batch)
+    return _outcome(batch, fallback.declined)
 
 
 def on_host(trial: LibraryTrial, logits: Any, group: Group, bitmask: np.ndarray | None = None) -> Outcome:
-    """What the NumPy backend makes of them."""
+    """The NumPy backend's outcome for them."""
     batch = new_batch(LogitRows(logits, trial.session.vocab_size), group, bitmask)
     NumpyBackend().run(batch)
     return _outcome(batch, [row for row, error in enumerate(batch.errors) if error is not None])
@@ -137,7 +137,7 @@ def _outcome(batch: Batch, declined: Sequence[int]) -> Outcome:
 
 
 def trials(library: Library) -> Iterator[LibraryTrial]:
-    """Every program that the library says it runs, of those below, on vocabularies of several sizes."""
+    """Every program below that the library supports, on vocabularies of several sizes."""
     for size in VOCAB_SIZES:
         vocabulary = _vocabulary(size)
         slots = Slots(vocabulary, default_registry().catalogue.params)
@@ -170,14 +170,14 @@ def draws(library: Library, n: int) -> tuple[np.ndarray, np.ndarray] | None:
 
 
 def built_in_parts() -> list[Part]:
-    """Every sampler and selector that the contract has an op for."""
+    """Every sampler and selector for which the contract has an op."""
     catalogue = default_registry().catalogue
     parts: list[Part] = [*catalogue.samplers.values(), *catalogue.selectors.values()]
     return [part for part in parts if (kind_of(part) or 0) > 0]
 
 
 def _settings() -> Iterator[SamplingParams]:
-    """The examples of every sampler and selector by itself, then several together."""
+    """The examples of every sampler and selector alone, then several together."""
     given = [dict(e.params) for part in built_in_parts() for e in part.examples]
     yield from (SamplingParams(**params) for params in given)
     random = np.random.default_rng(0)
@@ -192,7 +192,7 @@ def _settings() -> Iterator[SamplingParams]:
 
 
 def _vocabulary(size: int) -> Vocabulary:
-    """Tokens that begin alike: a, b, aa, ab, …; token 0 ends a text, token 1 is a newline."""
+    """Tokens with common prefixes: a, b, aa, ab, …; token 0 is EOS, token 1 is a newline."""
     letters = str.maketrans("01", "ab")
     spelled = [bin(number + 2)[3:].translate(letters).encode() for number in range(size)]
     return Vocabulary(size, (0,), Tokenizer([b"</s>", b"\n", *spelled][:size], eos_token_ids=[0]))
@@ -202,9 +202,9 @@ def _live(slots: Slots, chain: Chain, params: SamplingParams, case: Case) -> Row
     """A request for every row of `case`, with a token that it drew itself."""
     index = []
     for i in range(len(case)):
-        slot = RequestState(chain, History(case.prompts[i], case.outputs[i]))
-        slot.open(params, slots.vocabulary)
-        number = slots.put(slot, params.given, case.seeds[i])
+        state = RequestState(chain, History(case.prompts[i], case.outputs[i]))
+        state.open(params, slots.vocabulary)
+        number = slots.put(state, params.given, case.seeds[i])
         slots.accept(number, [0], [2.5])
         index.append(number)
     return Rows(slots, np.array(index, np.int64))

@@ -228,18 +228,27 @@ def test_a_sampler_that_spoils_some_rows_is_named_and_the_others_go_on(
     ("part", "error"),
     [
         (Below(1e6), "below leaves no token"),
-        (WrongMask(), "wrong_mask failed: keep gives no bool array of the shape"),
+        (WrongMask(), "wrong_mask failed: keep must return a bool array of shape"),
         (Chooses(lambda logits: Selection(logits.argmin(axis=1))), None),
         (
             Chooses(lambda logits: Selection(np.full(len(logits), 10**6))),
-            "chooses failed: it gives no column",
+            "chooses failed: select must return one column for each row",
         ),
-        (Chooses(lambda logits: Selection(np.full(len(logits), -1))), "chooses failed: it gives no column"),
-        (Chooses(lambda logits: Selection(np.zeros(len(logits)))), "chooses failed: it gives no column"),
-        (Chooses(lambda logits: Selection(np.zeros((2, 2), int))), "chooses failed: it gives no column"),
+        (
+            Chooses(lambda logits: Selection(np.full(len(logits), -1))),
+            "chooses failed: select must return one column for each row",
+        ),
+        (
+            Chooses(lambda logits: Selection(np.zeros(len(logits)))),
+            "chooses failed: select must return one column for each row",
+        ),
+        (
+            Chooses(lambda logits: Selection(np.zeros((2, 2), int))),
+            "chooses failed: select must return one column for each row",
+        ),
         (
             Chooses(lambda logits: Selection(np.zeros(len(logits), int), np.zeros(99))),
-            "chooses failed: it gives notes of the shape (99,)",
+            "chooses failed: select returned notes of shape (99,)",
         ),
         (Chooses(lambda logits: 1 // 0), "chooses failed: ZeroDivisionError"),
     ],

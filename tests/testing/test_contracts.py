@@ -262,15 +262,15 @@ class HasABadNeutralValue(Near):
 @pytest.mark.parametrize(
     ("wrong", "law", "says"),
     [
-        (Resurrects, "test_removed_tokens_stay_removed", "was removed before and comes back"),
+        (Resurrects, "test_removed_tokens_stay_removed", "was removed before and is back"),
         (KeepsNothing, "test_a_token_is_left", "no token is left"),
         (ReadsOtherRows, "test_a_row_depends_on_itself_only", "between a batch and the row alone"),
-        (LiesAboutArgmax, "test_the_best_token_stays_the_best_if_claimed", "another one afterwards"),
+        (LiesAboutArgmax, "test_the_best_token_stays_the_best_if_claimed", "the best token changes"),
         (IsNotDeterministic, "test_the_same_call_gives_the_same_result", "when the call is repeated"),
         (IsWrongOnSubsets, "test_removed_columns_do_not_matter", "when removed columns are left out"),
         (ForgetsThatColumnsAreNoIds, "test_removed_columns_do_not_matter", "columns are left out"),
         (ChangesAtNeutral, "test_neutral_values_change_nothing", "differs from the input at neutral values"),
-        (IsAlwaysOn, "test_neutral_parameters_leave_it_out", "although no parameter asks for it"),
+        (IsAlwaysOn, "test_neutral_parameters_leave_it_out", "although no parameter turns it on"),
         (IsNeverOn, "test_params_turn_it_on", "leaves it off"),
         (MakesNaN, "test_results_are_finite_or_removed", "becomes NaN"),
         (Overflows, "test_results_are_finite_or_removed", "becomes infinite"),
@@ -349,10 +349,10 @@ class Removes(Streak):
     [
         (IgnoresRollback, "test_rollback_undoes_accept", "after accept and rollback"),
         (RollsBackNothingAsAll, "test_rollback_undoes_accept", "after accept and rollback"),
-        (SharesForks, "test_a_fork_is_independent", "after a fork went on"),
+        (SharesForks, "test_a_fork_is_independent", "after a fork continued"),
         (ForgetsForks, "test_a_fork_is_independent", "differs in a fork"),
-        (AcceptsTheFirstOnly, "test_tokens_may_arrive_in_any_portions", "when tokens come together"),
-        (AcceptsTheFirstOnly, "test_a_resumed_request_goes_on_alike", "when the output is given at once"),
+        (AcceptsTheFirstOnly, "test_tokens_may_arrive_in_any_portions", "when tokens arrive together"),
+        (AcceptsTheFirstOnly, "test_a_resumed_request_continues_alike", "when the output is given at once"),
         (AppliesTwice, "test_the_same_call_gives_the_same_result", "when the call is repeated"),
         (Removes, "test_results_are_finite_or_removed", "by a sampler that removes nothing"),
     ],
@@ -425,7 +425,7 @@ def test_a_wrong_selector_breaks_its_law(wrong: type[Last], law: str, says: str)
 def test_a_message_says_which_token_of_which_row_and_parameters() -> None:
     broken = laws_broken_by(Resurrects(), params=[{"near": 2.5}], vocab_sizes=[17])
     assert broken["test_removed_tokens_stay_removed"] == (
-        "token 0 was removed before and comes back, in row 6 of 12: "
+        "token 0 was removed before and is back, in row 6 of 12: "
         "half removed, vocabulary 17, params {'near': 2.5}"
     )
 

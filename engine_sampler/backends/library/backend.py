@@ -1,7 +1,7 @@
 """`LibraryBackend`: any shared library behind `native/include/engine_sampler.h`.
 
-Rows go to the library in one call per step. What it declines, as a whole or in part, the host does,
-with the same tokens; see the header for what each error means.
+Rows go to the library in one call per step. Whatever it declines, as a whole or in part, the host runs, with
+the same tokens; the header defines what each error means.
 """
 
 from __future__ import annotations
@@ -34,17 +34,17 @@ T = TypeVar("T")
 
 class LibraryBackend(Backend):
     """The library at `path`, under its own name unless `name` is given; `isa` is an instruction set it
-    knows, None its choice.
+    knows, None for its own choice.
 
-    Exact if the library promises to be. Each `Slots` has a context of its own, opened when it is
-    first needed and closed with it. Raises `LibraryError` saying why a library cannot be used, and
+    Exact if the library promises to be. Each `SlotTable` has a context of its own, opened when it is
+    first needed and closed with it. Raises `LibraryError` if the library cannot be used, with the reason, and
     later if it breaks the contract.
     """
 
     def __init__(self, path: str | Path, *, name: str | None = None, isa: str | None = None) -> None:
         self.library = Library(path)
         self.lost = False
-        """Whether the library's device is lost; the host does everything then."""
+        """Whether the library's device is lost; the host then runs everything."""
         self._isa = isa
         self._host = NumpyBackend()
         self._sessions: WeakKeyDictionary[SlotTable, LibrarySession] = WeakKeyDictionary()
@@ -61,7 +61,7 @@ class LibraryBackend(Backend):
 
     @property
     def target(self) -> str:
-        """The instruction set or device that the library uses, if it tells."""
+        """The instruction set or device that the library uses, if it reports one."""
         return self._context.target()
 
     def score(self, device: str) -> float:
@@ -72,7 +72,7 @@ class LibraryBackend(Backend):
             if sampler not in self._supported and not self.lost:
                 try:
                     answer = query_promises(self._context, (sampler,))
-                except Refusal:  # for this moment
+                except Refusal:  # temporarily
                     return False
                 self._supported[sampler] = answer is not None and (answer.promise("EXACT") or not self.exact)
             return self._supported.get(sampler, False) and not self.lost
@@ -114,10 +114,10 @@ class LibraryBackend(Backend):
 
     # --- for calls: what a library declines ------------------------------------------------------
 
-    def run_places(self, batch: Batch, group: Group, places: np.ndarray) -> None:
-        """Run the rows at `places` of `group` on the host."""
+    def run_on_host(self, batch: Batch, group: Group, members: np.ndarray) -> None:
+        """Run the requests `members` of `group` on the host."""
         part = Group(
-            group.plan, group.index[places], group.rows.take(places), group.masked, group.want_processed
+            group.plan, group.index[members], group.rows.take(members), group.masked, group.want_processed
         )
         self._host.run(_with_groups(batch, [part]))
 
@@ -131,12 +131,12 @@ class LibraryBackend(Backend):
         """The library's device is lost: never call it again."""
         if not self.lost:
             self.lost = True
-            logger.warning("backend %s is not used any more: %s", self.name, reason)
+            logger.warning("backend %s is no longer used: %s", self.name, reason)
 
     # --- inside ----------------------------------------------------------------------------------
 
     def _run_anew(self, batch: Batch) -> None:
-        """Find out who runs what, remember it, and run."""
+        """Decide which side runs what, keep the decision, and run."""
         batch.cache.pop(self, None)
         groups = [group for group in batch.groups if len(group.index)]
         if not groups:
@@ -147,10 +147,10 @@ class LibraryBackend(Backend):
             return
         batch.cache[self] = prepared
         if not prepared.run(batch):
-            raise AssertionError("what has been prepared does not fit its own batch")
+            raise AssertionError("the preparation does not fit its own batch")
 
     def _guarded(self, work: Callable[[], T]) -> T | None:
-        """What `work` gives; None if the library declines it for now or for good."""
+        """The result of `work`; None if the library declines it, temporarily or permanently."""
         if self.lost:
             return None
         try:
@@ -183,7 +183,7 @@ class LibraryBackend(Backend):
         return _Mixture(self._host, session, layout, call, segmented, hosted)
 
     def _run_alone(self, parts: Parts, logits: np.ndarray, rows: Rows) -> Batch:
-        """Some parts of a chain on rows [n, vocab] that have gone through others; rows that the library
+        """Run some parts of a chain on rows [n, vocab] that have passed through others; rows that the library
         cannot take are left out."""
         chain = chain_of(parts)
         group = Group(chain, np.arange(len(rows)), rows, want_processed=bool(chain.samplers))
@@ -193,7 +193,7 @@ class LibraryBackend(Backend):
         return batch
 
     def _run_whole(self, parts: Parts, batch: Batch) -> None:
-        """Run `parts` as one program, if the library takes them so."""
+        """Run `parts` as one program, if the library supports that."""
         group = batch.groups[0]
         session = self._session(group.rows.slots)
         layout = layout_of(batch.logits, session.vocab_size)
@@ -219,7 +219,7 @@ class _Prepared(Protocol):
 
 
 class _Mixture:
-    """Groups of which the library does some, and the host others or parts of them."""
+    """Groups of which the library runs some, and the host others or parts of them."""
 
     def __init__(
         self,

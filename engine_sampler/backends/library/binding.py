@@ -16,15 +16,16 @@ CPU = 1
 """DLPack's number for logits in the host's memory."""
 
 ANY_VOCABULARY = 1 << 17
-"""The vocabulary that is asked about where none is known."""
+"""The vocabulary size used in queries when none is known."""
 
 
 class LibraryError(RuntimeError):
-    """A library cannot be used, or does not keep to the contract; the text names it and says why."""
+    """A library cannot be used, or breaks the contract; the text names it and gives the reason."""
 
 
 class Refusal(Exception):
-    """A library declined a call for now or for good: `code` is not ES_OK, nor a breach of contract."""
+    """A library declined a call, temporarily or permanently: `code` is neither ES_OK nor a breach of
+    contract."""
 
     def __init__(self, code: int, text: str) -> None:
         super().__init__(text)
@@ -32,7 +33,7 @@ class Refusal(Exception):
 
 
 class Answer(NamedTuple):
-    """What a library says about a program: `es_promise` bits, and the most rows of a run (0: any)."""
+    """A library's answer about a program: `es_promise` bits, and the maximum rows of a run (0: any)."""
 
     promises: int
     max_rows: int
@@ -43,7 +44,7 @@ class Answer(NamedTuple):
 
 
 class Layout(NamedTuple):
-    """How logits lie in memory: DLPack's type code and bits, and whether row follows upon row."""
+    """The memory layout of logits: DLPack's type code and bits, and whether rows are contiguous."""
 
     code: int
     bits: int
@@ -56,7 +57,7 @@ FLOATS = Layout(2, 32, True)
 class Library:
     """A shared library that exports `es_get_api`; raises `LibraryError` if it cannot be used.
 
-    table  the `es_api` it returned; a slot of it is read by `function` only.
+    table  the `es_api` it returned; its fields are read by `function` only.
     """
 
     def __init__(self, path: str | Path) -> None:
@@ -81,11 +82,11 @@ class Library:
     def _table(self) -> Any:
         ffi = contract()
         if not Path(self.path).is_file():
-            raise self.error("there is no such file")
+            raise self.error("no such file")
         try:
             self._loaded = ffi.dlopen(self.path)
         except OSError as error:
-            raise self.error(f"it is no library that can be loaded here: {error}") from None
+            raise self.error(f"it cannot be loaded here: {error}") from None
         try:
             get_api = self._loaded.es_get_api
         except AttributeError:
@@ -95,11 +96,11 @@ class Library:
         if code == number("ES_UNSUPPORTED"):
             raise self.error(f"it refuses a host of ABI {described(own)}")
         if code or not out[0]:
-            raise self.error(f"es_get_api gives no table (code {named('es_code', code)})")
+            raise self.error(f"es_get_api returned no table (code {named('es_code', code)})")
         if out[0].size < ffi.offsetof("es_api", "name"):
             raise self.error(f"its table has {out[0].size} bytes, too few for its version")
         if out[0].abi >> 16 != own >> 16:
-            raise self.error(f"it speaks ABI {described(out[0].abi)}, this is ABI {described(own)}")
+            raise self.error(f"it has ABI {described(out[0].abi)}, this is ABI {described(own)}")
         return out[0]
 
     def _slot(self, name: str) -> Any:
@@ -124,7 +125,7 @@ class Context:
         chosen = "" if isa is None else f" for the instruction set {isa}"
         self.check(f"open{chosen}", library.function("open")(options, out))
         if not out[0]:
-            raise library.error("open gives no context")
+            raise library.error("open returned no context")
         self.pointer = out[0]
         self.close = weakref.finalize(self, _close, library, self.pointer)
 
@@ -137,7 +138,7 @@ class Context:
         rows: int = 1,
         masked: bool = False,
     ) -> Answer:
-        """What the library promises for `program` (an `es_program *`), or as a whole."""
+        """The library's promises for `program` (an `es_program *`), or in general."""
         query = sized("es_query", device_type=CPU, code=layout.code, bits=layout.bits)
         query.vocab_size, query.rows, query.masked = vocab_size, rows, masked
         query.program = contract().NULL if program is None else program
@@ -162,7 +163,7 @@ class Context:
         return list(ffi.unpack(out, len(rows)))
 
     def target(self) -> str:
-        """The instruction set or device in use, if the library tells."""
+        """The instruction set or device in use, if the library reports one."""
         target = self.library.function("target")
         return "" if target is None else _text(target(self.pointer))
 
@@ -171,7 +172,7 @@ class Context:
         if code == number("ES_OK"):
             return
         words = _text(self.library.function("error")(self.pointer)) if self.pointer else ""
-        text = f"{call} gives {named('es_code', code)}" + (f": {words}" if words else "")
+        text = f"{call} returned {named('es_code', code)}" + (f": {words}" if words else "")
         if code in map(number, ("ES_UNSUPPORTED", "ES_NO_MEMORY", "ES_DEVICE", "ES_BUSY")):
             raise Refusal(code, f"{self.library.path}: {text}")
         raise self.library.error(text)

@@ -1,4 +1,4 @@
-"""One step as one call: all that follows from the groups is prepared once."""
+"""One step as one call: everything that depends on the groups only is prepared once."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from .tensor import prepare, type_of
 
 
 class Entry(NamedTuple):
-    """A group, and the program it goes through."""
+    """A group, and the program that runs it."""
 
     group: Group
     parts: Parts
@@ -25,15 +25,15 @@ class Entry(NamedTuple):
 
 
 class Fallback(Protocol):
-    """Who does what a library declines.
+    """Takes over what a library declines.
 
-    lost  whether the library may not be called any more.
+    lost  whether the library must no longer be called.
     """
 
     lost: bool
 
-    def run_places(self, batch: Batch, group: Group, places: np.ndarray) -> None:
-        """Run the rows at `places` of `group` on the host."""
+    def run_on_host(self, batch: Batch, group: Group, members: np.ndarray) -> None:
+        """Run the requests `members` of `group` on the host."""
 
     def refuse(self, session: LibrarySession, parts: Parts) -> None:
         """The library does not run the program of `parts` after all."""
@@ -43,16 +43,16 @@ class Fallback(Protocol):
 
 
 def layout_of(logits: LogitRows, vocab_size: int) -> Layout:
-    """How `logits` lie in memory."""
+    """The memory layout of `logits`."""
     array = logits.array
     compact = len(array) < 2 or array.strides[0] == vocab_size * array.itemsize
     return Layout(*type_of(logits), compact)
 
 
 class Call:
-    """The rows of some groups, ready to be given to a library; used again while the groups stay.
+    """The rows of some groups, prepared for a library and reused while the groups stay the same.
 
-    Python touches only what a step replaces: logits, outputs, masks, and arrays that have grown.
+    A step updates only what it remembers: logits, outputs, masks, and arrays that have grown.
     """
 
     def __init__(
@@ -134,11 +134,11 @@ class Call:
         self._shape, self._strides = prepare(self._tensor, self._layout.code, self._layout.bits)
         return struct
 
-    # --- what a step replaces --------------------------------------------------------------------
+    # --- what a step remembers --------------------------------------------------------------------
 
     def _point_to(self, logits: LogitRows) -> bool:
-        """Read from `logits`, which are not kept alive; False if they lie in another layout, or if the
-        library has declined a program meanwhile."""
+        """Read from `logits`, which are not kept alive; False if their layout differs, or if the library has
+        declined a program meanwhile."""
         if self._generation != self._session.generation:
             return False
         array = logits.array
@@ -180,7 +180,7 @@ class Call:
     # --- when something went wrong ---------------------------------------------------------------
 
     def _mend(self, batch: Batch, code: int) -> np.ndarray:
-        """Have the host do what the library did not; the places of these rows."""
+        """Have the host run what the library did not; returns the indices of these rows."""
         if code:
             declined = np.array(self._pieces(0, self._n, code), np.int64)
         else:
@@ -188,16 +188,16 @@ class Call:
         self._session.functions.raise_interruption()
         for i, entry in enumerate(self._entries):
             first, end = self._bounds(i)
-            places = declined[(declined >= first) & (declined < end)] - first
-            if len(places):
-                batch.token_ids[entry.group.index[places]] = -1
-                batch.notes[entry.group.index[places]] = np.nan
-                self._fallback.run_places(batch, entry.group, places)
+            members = declined[(declined >= first) & (declined < end)] - first
+            if len(members):
+                batch.token_ids[entry.group.index[members]] = -1
+                batch.notes[entry.group.index[members]] = np.nan
+                self._fallback.run_on_host(batch, entry.group, members)
         return declined
 
     def _pieces(self, first: int, end: int, code: int) -> Iterable[int]:
-        """The places from `first` to `end` that the library leaves to the host, after `code` for all of
-        them: as the header says, it is asked again for less, or not any more."""
+        """The rows from `first` to `end` that the library leaves to the host, after it returned `code` for
+        all of them: as the header defines, it is called again with fewer rows, or not at all."""
         if code == number("ES_OK"):
             return first + np.flatnonzero(self._status[first:end])
         everything = range(first, end)
@@ -216,7 +216,7 @@ class Call:
         return everything
 
     def _division(self, first: int, end: int, code: int) -> int | None:
-        """Where to divide rows that were declined as a whole; None if that does not help."""
+        """Where to split rows that were declined as a whole; None if splitting does not help."""
         if code == number("ES_NO_MEMORY") and end - first > 1:
             return (first + end) // 2
         entry = self._entry_at(first)
@@ -225,7 +225,7 @@ class Call:
         return None
 
     def _run_piece(self, first: int, end: int) -> int:
-        """Give the library some of the rows; its code."""
+        """Run some of the rows on the library; returns its code."""
         if self._fallback.lost:
             return number("ES_DEVICE")
         if end - first > self._most:
@@ -263,7 +263,7 @@ def _nothing() -> None:
 
 
 def _too_many(context: Any, batch: Any) -> int:
-    """Stands for `run` where there are more rows than the library takes at once."""
+    """Used in place of `run` when there are more rows than the library takes at once."""
     return number("ES_NO_MEMORY")
 
 

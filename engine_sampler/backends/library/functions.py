@@ -1,4 +1,4 @@
-"""Samplers of third parties inside a compiled backend's loop."""
+"""Third-party samplers inside a compiled backend's loop."""
 
 from __future__ import annotations
 
@@ -15,10 +15,10 @@ from .request_table import RequestTable
 
 
 class SlotFunctions:
-    """The functions of third parties' samplers for the requests of one `Slots`: their own in C, or
-    callbacks that run the sampler's `apply` on one row.
+    """The functions of third-party samplers for the requests of one `SlotTable`: the sampler's own C
+    function, or a callback that runs its `apply` on one row.
 
-    They live as long as this object. A row whose sampler raises fails; the host runs it again.
+    They live as long as this object. A row whose sampler raises fails, and the host runs it again.
     """
 
     def __init__(self, slots: SlotTable, table: RequestTable) -> None:
@@ -40,7 +40,7 @@ class SlotFunctions:
         op.values, op.n_values, op.states = cells.values, cells.width, cells.states
 
     def raise_interruption(self) -> None:
-        """Raise what interrupted a callback: no exception passes through C."""
+        """Raise the exception that interrupted a callback: none can pass through C."""
         interruption, self._interruption = self._interruption, None
         if interruption is not None:
             raise interruption

@@ -29,7 +29,7 @@ def size_of(kind: str) -> int:
 
 
 def sized(kind: str, **fields: Any) -> Any:
-    """A new struct with these fields, which tells its size; the pointer owns it."""
+    """A new struct with these fields and its size; the pointer owns it."""
     return contract().new(f"{kind} *", {"size": size_of(kind), **fields})
 
 
@@ -38,7 +38,7 @@ def _numbers() -> dict[str, int]:
     numbers: dict[str, int] = {}
     for name in ("es_code", "es_row_status", "es_op_kind", "es_promise"):
         numbers |= contract().typeof(name).relements
-    # cffi tells the values of an enum without a name to libraries only.
+    # cffi exposes the values of an unnamed enum through a loaded library only.
     versions = re.findall(r"ES_ABI_(\w+) = (\d+)", header_declarations(HEADER))
     version = {part: int(value) for part, value in versions}
     return {**numbers, "ES_ABI": version["MAJOR"] << 16 | version["MINOR"]}

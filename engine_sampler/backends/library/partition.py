@@ -1,4 +1,4 @@
-"""Who runs which part of a chain: a library as much as it can, the host the rest."""
+"""Which side runs which part of a chain: the library as much as it can, the host the rest."""
 
 from __future__ import annotations
 
@@ -11,10 +11,10 @@ from .session import LibrarySession, Parts
 
 @dataclass(frozen=True)
 class Segment:
-    """Neighbouring parts of a chain that one side runs.
+    """Consecutive parts of a chain that one side runs.
 
-    number    of the library's program; None: the host runs them.
-    max_rows  that the library takes at once; 0 is any number.
+    number    the number of the library's program; None: the host runs them.
+    max_rows  how many rows the library takes at once; 0 is any number.
     """
 
     parts: Parts
@@ -24,7 +24,7 @@ class Segment:
 
 @dataclass(frozen=True)
 class Requirements:
-    """What is asked for: the layout of the logits, masks, rows after the samplers, exact tokens."""
+    """What a program must support: the layout of the logits, masks, processed rows, exact tokens."""
 
     layout: Layout
     masked: bool
@@ -32,7 +32,7 @@ class Requirements:
     exact: bool
 
     def met_by(self, answer: Answer | None, *, given: bool, processed: bool) -> bool:
-        """Whether a program with this answer will do, on rows as `given` or on the host's copies.
+        """Whether a program with this answer is sufficient, on rows as `given` or on the host's copies.
 
         `processed`: whether the rows after it are needed.
         """
@@ -54,8 +54,8 @@ CHECKED = Segment(())
 def segments_of(session: LibrarySession, parts: Parts, need: Requirements) -> list[Segment] | None:
     """The segments of the chain `parts`, in order; None if the host runs all of it.
 
-    A library that cannot read rows as they are given works on checked copies. One that does not run
-    the whole chain runs what it can of it, in segments as long as possible.
+    A library that cannot read the rows as given works on checked copies. One that does not run the whole
+    chain runs what it can, in segments as long as possible.
     """
     for given in (True, False):
         if (whole := _segment(session, parts, need, given=given, processed=need.processed)) is not None:
@@ -94,7 +94,7 @@ def _in_segments(session: LibrarySession, parts: Parts, need: Requirements) -> l
 def _segment(
     session: LibrarySession, parts: Parts, need: Requirements, *, given: bool, processed: bool
 ) -> Segment | None:
-    """`parts` as the library runs them, if it does so as needed."""
+    """`parts` as a segment of the library, if it runs them as required."""
     layout, masked = (need.layout, need.masked) if given else (FLOATS, False)
     answer = session.query(parts, layout, masked)
     if answer is None or not need.met_by(answer, given=given, processed=processed):

@@ -26,11 +26,11 @@ def kind_of(part: Part) -> int | None:
 
 
 Fill = Callable[[Any, Sampler], None]
-"""Completes the `es_op` of a third party's sampler."""
+"""Completes the `es_op` of a third-party sampler."""
 
 
 class LibraryProgram:
-    """An `es_program` of `parts`, in order; `fill` completes the ops of third parties' samplers.
+    """An `es_program` of `parts`, in order; `fill` completes the ops of third-party samplers.
 
     pointer  the `es_program *`; valid as long as this object.
     """
@@ -50,7 +50,7 @@ class LibraryProgram:
 
 
 def fill_for_query(op: Any, sampler: Sampler) -> None:
-    """Complete an op of a program that is asked about and never run."""
+    """Complete an op of a program that is only queried, never run."""
     op.function = _stand_in()
 
 

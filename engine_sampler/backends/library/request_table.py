@@ -1,4 +1,4 @@
-"""What a compiled backend knows of the live requests: an `es_table` over the arrays of `Slots`."""
+"""The live requests as a compiled backend sees them: an `es_table` over the arrays of a `SlotTable`."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _CHOICES = {
     "top_p_cut": {"reach": 0, "exceed": 1, "below": 2},
     "tfs_cut": {"llama.cpp": 0, "koboldai": 1},
 }
-"""Parameters with names as values, as the numbers of the header."""
+"""The header's numbers for parameters whose values are names."""
 
 _ARRAYS = {
     "seeds": "uint64_t[]",
@@ -30,15 +30,15 @@ _ARRAYS = {
     "tokens": "int64_t[]",
     "notes": "double[]",
 }
-"""Attributes of `Slots` that the table points to, and their C types."""
+"""Attributes of `SlotTable` that the table points to, and their C types."""
 
 
 class RequestTable:
-    """An `es_table` that follows a `Slots`, which is not kept alive by it.
+    """An `es_table` that follows a `SlotTable`, without keeping it alive.
 
     pointer  the `es_table *`. Parameters are written when a slot gets a request; `refresh` brings
-             the addresses of the arrays up to date, which must be asked for when `Slots.offsets`
-             has been replaced: none of the others is replaced without it.
+             the addresses of the arrays up to date, and must be called when `SlotTable.offsets`
+             has been replaced: no other array is replaced without it.
     """
 
     def __init__(self, slots: SlotTable) -> None:
@@ -47,7 +47,7 @@ class RequestTable:
         self._neutral = _neutral_params(slots)
         self._params = _blank_params(len(slots.entries))
         self._kept: dict[int, list[Any]] = {}
-        """What the parameters of each slot point to."""
+        """The arrays that the parameters of each slot point to."""
         self._cells: dict[str, FunctionCells] = {}
         for slot, entry in enumerate(slots.entries):
             if entry is not None:
@@ -56,7 +56,7 @@ class RequestTable:
         slots.observers.add(self)
 
     def refresh(self) -> None:
-        """Point to the arrays that the slots have by now."""
+        """Point to the current arrays of the slots."""
         slots, table = self._alive(), self.pointer
         self._arrays = [contract().from_buffer(kind, getattr(slots, name)) for name, kind in _ARRAYS.items()]
         for name, address in zip(_ARRAYS, self._arrays, strict=True):
@@ -65,7 +65,7 @@ class RequestTable:
         table.params, table.capacity = self._params, len(self._params)
 
     def cells(self, sampler: Sampler) -> FunctionCells:
-        """The parameters and states of a third party's sampler, by slot; made at the first call."""
+        """The parameters and states of a third-party sampler, by slot; created at the first call."""
         cells = self._cells.get(sampler.name)
         if cells is None:
             slots = self._alive()
@@ -76,7 +76,7 @@ class RequestTable:
         return cells
 
     def filled(self, slot: int) -> None:
-        """Write the parameters of the request that has got `slot`."""
+        """Write the parameters of the request that has been given `slot`."""
         slots = self._alive()
         self._grow(len(slots.entries))
         params = self._params[slot]
@@ -105,7 +105,7 @@ class RequestTable:
 
 
 class FunctionCells:
-    """A third party's sampler as its C function sees it: `es_op.values` and `es_op.states`.
+    """A third-party sampler as its C function sees it: `es_op.values` and `es_op.states`.
 
     values, states  the cells, which point to arrays by slot.
     """
@@ -133,7 +133,7 @@ class FunctionCells:
             self.states[0] = contract().cast("void **", contract().from_buffer(self._states))
 
     def write(self, slots: SlotTable, slot: int) -> None:
-        """Write what the request in `slot` has, if this sampler is in its chain."""
+        """Write the values and state of the request in `slot`, if this sampler is in its chain."""
         entry = slots.entries[slot]
         if self._sampler in entry.chain.samplers:
             self._values[slot] = [slots.column(name)[slot] for name in self._names]
@@ -144,7 +144,8 @@ _NUMBERS = (float, int, bool)
 
 
 def _blank_params(capacity: int) -> Any:
-    """`es_params` for so many slots, none of them in use; each tells its size, as a library may read any."""
+    """`es_params` for `capacity` unused slots; each records its size, since a library may read any of
+    them."""
     params = contract().new("es_params[]", capacity)
     size = size_of("es_params")
     for blank in params:
@@ -228,7 +229,7 @@ def _write_breakers(params: Any, breakers: Breakers, kept: list[Any], vocab_size
 
 def _write_text(params: Any, text: Any, kept: list[Any], vocab_size: int) -> None:
     pieces = _shared(_TEXTS, text.tokenizer, lambda tokenizer: _text_arrays(tokenizer, vocab_size))
-    if len(pieces[1]) != vocab_size:  # a tokenizer that serves two vocabularies
+    if len(pieces[1]) != vocab_size:  # a tokenizer that is used with two vocabularies
         pieces = _text_arrays(text.tokenizer, vocab_size)
     params.text = _pointer("uint8_t[]", pieces[0], kept)
     params.text_ends = _pointer("int64_t[]", pieces[1], kept)
@@ -252,7 +253,7 @@ _BREAKERS: weakref.WeakKeyDictionary[Breakers, Any] = weakref.WeakKeyDictionary(
 _TEXTS: weakref.WeakKeyDictionary[Tokenizer, Any] = weakref.WeakKeyDictionary()
 
 _Flat = tuple[np.ndarray, np.ndarray]
-"""Sequences end to end, and where each ends."""
+"""Sequences joined end to end, and the end of each."""
 
 
 def _shared(known: Any, owner: Any, make: Callable[[Any], Any]) -> Any:
@@ -269,7 +270,7 @@ def _breaker_arrays(breakers: Breakers) -> tuple[_Flat, np.ndarray]:
 
 
 def _text_arrays(tokenizer: Tokenizer, vocab_size: int) -> _Flat:
-    """The bytes of all tokens, uint8, and where each ends, int64 [vocab]."""
+    """The bytes of all tokens, uint8, and the end of each, int64 [vocab]."""
     pieces = [tokenizer.text_bytes(token) for token in range(vocab_size)]
     return np.frombuffer(b"".join(pieces) or b"\0", np.uint8), np.cumsum([len(p) for p in pieces])
 

@@ -1,4 +1,4 @@
-"""A chain that changes hands: some segments on a library, the others on the host, row by row exact."""
+"""Chains run in segments: some on a library, the others on the host, with exactly the same rows."""
 
 from __future__ import annotations
 
@@ -18,15 +18,15 @@ _GREEDY = Greedy()
 
 
 def chain_of(parts: Parts) -> Chain:
-    """`parts` as a chain; where they end without a selector, it chooses the best token."""
+    """`parts` as a chain; without a selector at their end, the best token is chosen."""
     samplers = tuple(part for part in parts if isinstance(part, Sampler))
     selector = parts[-1] if parts and isinstance(parts[-1], Selector) else _GREEDY
     return Chain(samplers, selector)
 
 
 def plain_rows(values: np.ndarray) -> np.ndarray:
-    """bool [n]: rows of float32 `values` [n, vocab] that may pass for raw logits. An edit can give any
-    finite number; of raw logits those above 2^100 are refused, and those below −2^100 are −inf."""
+    """bool [n]: rows of float32 `values` [n, vocab] that are valid as raw logits. An edit can give any
+    finite number; raw logits above 2^100 are refused, and those below −2^100 read as −inf."""
     low = ((values < -LOGIT_LIMIT) & (values > -np.inf)).any(axis=1)
     plain: np.ndarray = (values.max(axis=1) <= LOGIT_LIMIT) & ~low
     return plain
@@ -41,8 +41,8 @@ def new_batch(logits: LogitRows, group: Group, bitmask: np.ndarray | None = None
 class SegmentedRun:
     """A group whose chain goes through several segments.
 
-    Between two of them its rows are float32 [vocab] arrays. A row that fails on the way, or that does
-    not pass for raw logits there, is left to the host from its start.
+    Between two segments its rows are float32 [vocab] arrays. A row that fails in a segment, or that is not
+    valid as raw logits between two of them, is run by the host from the beginning.
     """
 
     def __init__(
@@ -58,48 +58,49 @@ class SegmentedRun:
         """Fill `batch` for the group."""
         group, size = self._group, self._group.rows.vocabulary.size
         logits, index, bitmask = batch.logits, group.index, batch.bitmask
-        places = np.arange(len(index))
+        members = np.arange(len(index))
         for segment in self._segments:
-            leg = self._run_segment(segment, logits, index, places, bitmask)
-            done = np.array([leg.errors[row] is None for row in index.tolist()], bool)
-            places, index = places[done], index[done]
+            part = self._run_segment(segment, logits, index, members, bitmask)
+            done = np.array([part.errors[row] is None for row in index.tolist()], bool)
+            members, index = members[done], index[done]
             if segment is self._segments[-1]:
-                _store(batch, group.index[places], leg, index)
+                _store(batch, group.index[members], part, index)
                 break
-            values = _dense(leg, index, size)
+            values = _dense(part, index, size)
             plain = plain_rows(values)
-            places = places[plain]
-            if not len(places):
+            members = members[plain]
+            if not len(members):
                 break
-            logits, index, bitmask = LogitRows(values[plain], size), np.arange(len(places)), None
-        rest = np.setdiff1d(np.arange(len(group.index)), places)
+            logits, index, bitmask = LogitRows(values[plain], size), np.arange(len(members)), None
+        rest = np.setdiff1d(np.arange(len(group.index)), members)
         if len(rest):
-            self._fallback.run_places(batch, group, rest)
+            self._fallback.run_on_host(batch, group, rest)
 
     def _run_segment(
         self,
         segment: Segment,
         logits: LogitRows,
         index: np.ndarray,
-        places: np.ndarray,
+        members: np.ndarray,
         bitmask: np.ndarray | None,
     ) -> Batch:
-        """The rows `index` of `logits`, which are those at `places` of the group, behind a segment."""
+        """Run one segment on the rows `index` of `logits`, which belong to the requests `members` of the
+        group."""
         group = Group(
             chain_of(segment.parts),
             index,
-            self._group.rows.take(places),
+            self._group.rows.take(members),
             self._group.masked and bitmask is not None,
             self._group.want_processed or segment is not self._segments[-1],
         )
-        leg = new_batch(logits, group, bitmask)
+        part = new_batch(logits, group, bitmask)
         if segment.number is None or self._fallback.lost:
-            self._host.run(leg)
+            self._host.run(part)
         else:
             entry = Entry(group, segment.parts, segment.number)
             layout = layout_of(logits, group.rows.vocabulary.size)
-            Call(self._session, self._fallback, [entry], layout, segment.max_rows).run(leg)
-        return leg
+            Call(self._session, self._fallback, [entry], layout, segment.max_rows).run(part)
+        return part
 
 
 def _dense(batch: Batch, index: np.ndarray, vocab_size: int) -> np.ndarray:
@@ -111,10 +112,10 @@ def _dense(batch: Batch, index: np.ndarray, vocab_size: int) -> np.ndarray:
     return values
 
 
-def _store(batch: Batch, rows: np.ndarray, leg: Batch, index: np.ndarray) -> None:
-    """Write what the rows `index` of `leg` gave into the rows `rows` of `batch`."""
-    batch.token_ids[rows] = leg.token_ids[index]
-    batch.notes[rows] = leg.notes[index]
+def _store(batch: Batch, rows: np.ndarray, part: Batch, index: np.ndarray) -> None:
+    """Copy the results of the rows `index` of `part` into the rows `rows` of `batch`."""
+    batch.token_ids[rows] = part.token_ids[index]
+    batch.notes[rows] = part.notes[index]
     for row, i in zip(rows.tolist(), index.tolist(), strict=True):
-        if i in leg.survivors:
-            batch.survivors[row] = leg.survivors[i]
+        if i in part.survivors:
+            batch.survivors[row] = part.survivors[i]

@@ -1,4 +1,4 @@
-"""The requests of one `Slots` on a library: a context, and the programs it knows."""
+"""The requests of one `SlotTable` on a library: a context, and its compiled programs."""
 
 from __future__ import annotations
 
@@ -14,13 +14,13 @@ from .request_table import RequestTable
 
 Parts = tuple[Part, ...]
 Answers = dict[tuple[Parts, Layout, bool, int], Answer | None]
-"""By program, layout of the logits, whether there are masks, and vocabulary."""
+"""By program, layout of the logits, whether there are masks, and vocabulary size."""
 
 
 def query_promises(
     context: Context, parts: Parts, layout: Layout = FLOATS, masked: bool = False, **facts: int
 ) -> Answer | None:
-    """What the library promises for a program of `parts`; None if it does not run it."""
+    """The library's promises for a program of `parts`; None if it does not run it."""
     if any(kind_of(part) is None for part in parts):
         return None
     program = LibraryProgram(parts, fill_for_query)
@@ -33,13 +33,13 @@ def query_promises(
 
 
 class LibrarySession:
-    """What one `Slots` needs of a library; the slots are not kept alive.
+    """A library's context for one `SlotTable`, which is not kept alive.
 
     table       the requests, as the library sees them.
-    generation  grows when the library declines a program for good.
-    answers     what the library has answered so far; sessions of one library may share it.
+    generation  grows when the library permanently declines a program.
+    answers     the library's answers so far; sessions of one library may share them.
 
-    Methods raise `Refusal` where the library declines for another reason than ES_UNSUPPORTED.
+    Methods raise `Refusal` if the library declines for a reason other than ES_UNSUPPORTED.
     """
 
     def __init__(
@@ -58,7 +58,7 @@ class LibrarySession:
         self._compiled: dict[Parts, tuple[int, LibraryProgram]] = {}
 
     def query(self, parts: Parts, layout: Layout = FLOATS, masked: bool = False) -> Answer | None:
-        """What the library promises for a program of `parts`; None if it does not run it."""
+        """The library's promises for a program of `parts`; None if it does not run it."""
         if parts in self._refused:
             return None
         key = parts, layout, masked, self.vocab_size
@@ -84,7 +84,7 @@ class LibrarySession:
         return found[0]
 
     def refuse(self, parts: Parts) -> None:
-        """Do without the library for this program from now on."""
+        """Stop using the library for this program."""
         self._refused.add(parts)
         self.generation += 1
 

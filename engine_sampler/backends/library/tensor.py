@@ -1,4 +1,4 @@
-"""Logits as an `es_tensor`: here, or as part of a larger struct."""
+"""Logits as an `es_tensor`, on its own or inside a larger struct."""
 
 from __future__ import annotations
 
@@ -15,8 +15,9 @@ def type_of(logits: LogitRows) -> tuple[int, int]:
 
 
 def prepare(tensor: Any, code: int, bits: int) -> tuple[Any, Any]:
-    """Fill in `tensor`, an `es_tensor`, but for its data: (shape, strides), each int64_t[2], are for the
-    caller to set and to keep alive. Rows are of type `code` and `bits`; their columns lie side by side."""
+    """Fill in `tensor`, an `es_tensor`, except for its data. Returns (shape, strides), each int64_t[2],
+    which the caller sets and keeps alive. Rows are of type `code` and `bits`; their columns are
+    contiguous."""
     ffi = contract()
     shape, strides = ffi.new("int64_t[2]"), ffi.new("int64_t[2]", [0, 1])
     tensor.device_type, tensor.ndim, tensor.lanes = CPU, 2, 1
@@ -26,8 +27,8 @@ def prepare(tensor: Any, code: int, bits: int) -> tuple[Any, Any]:
 
 
 class Tensor:
-    """`pointer` is an `es_tensor *` to `logits`, as long as this object and the logits live; None where
-    their rows do not lie at whole elements."""
+    """`pointer` is an `es_tensor *` to `logits`, as long as this object and the logits live; None if
+    their rows are not aligned to whole elements."""
 
     def __init__(self, logits: LogitRows) -> None:
         ffi, array = contract(), logits.array

@@ -61,7 +61,7 @@ def test_a_breach_of_the_contract_raises_with_the_librarys_words(
     vendor.fail(call, code if isinstance(code, int) else number(code))
     named = code if isinstance(code, int) else code.removeprefix("ES_")
     words = "" if call == "open" else ": toy: as requested"
-    with pytest.raises(LibraryError, match=f"{call} gives {named}{words}$"):
+    with pytest.raises(LibraryError, match=f"{call} returned {named}{words}$"):
         scheduler.step(logits_of(0, len(PLAIN)))
 
 
@@ -69,7 +69,7 @@ def test_a_breach_of_the_contract_raises_with_the_librarys_words(
 @pytest.mark.parametrize("code", ["ES_INVALID", *DECLINED])
 def test_a_library_that_fails_when_it_is_loaded_is_refused(vendor: FaultyToy, call: str, code: str) -> None:
     vendor.fail(call, number(code))
-    with pytest.raises(LibraryError, match=f"{call} gives {code.removeprefix('ES_')}"):
+    with pytest.raises(LibraryError, match=f"{call} returned {code.removeprefix('ES_')}"):
         LibraryBackend(vendor.path)
     gc.collect()
     assert vendor.live == 0
@@ -144,7 +144,7 @@ def test_a_lost_device_is_told_once_and_never_called_again(
         generate(PLAIN, backend, before=lose_at(vendor, 1))
         generate(PLAIN, backend)
     assert [record.getMessage() for record in caplog.records] == [
-        f"backend toy is not used any more: {vendor.path}: run gives DEVICE: toy: as requested"
+        f"backend toy is no longer used: {vendor.path}: run returned DEVICE: toy: as requested"
     ]
     assert backend.score("cpu") == 0
     assert "toy" not in explained(scheduler_of(PLAIN, backend))

@@ -34,12 +34,12 @@ def test_a_library_may_be_given_another_name() -> None:
 
 
 def test_a_missing_file_is_refused(tmp_path: Path) -> None:
-    assert refusal(tmp_path / "none.so") == "there is no such file"
+    assert refusal(tmp_path / "none.so") == "no such file"
 
 
 def test_a_file_that_is_no_library_is_refused(tmp_path: Path) -> None:
     (tmp_path / "text.so").write_text("no library")
-    assert refusal(tmp_path / "text.so").startswith("it is no library that can be loaded here")
+    assert refusal(tmp_path / "text.so").startswith("it cannot be loaded here")
 
 
 def test_a_library_without_the_symbol_is_refused() -> None:
@@ -51,7 +51,7 @@ def test_a_library_that_refuses_this_host_is_refused() -> None:
 
 
 def test_a_library_of_another_major_version_is_refused() -> None:
-    assert refusal(variant("ABI=ES_ABI_OF(2, 3)")) == "it speaks ABI 2.3, this is ABI 1.0"
+    assert refusal(variant("ABI=ES_ABI_OF(2, 3)")) == "it has ABI 2.3, this is ABI 1.0"
 
 
 def test_a_library_of_a_later_minor_version_works() -> None:
@@ -92,5 +92,5 @@ def test_the_environment_may_name_a_library(monkeypatch: pytest.MonkeyPatch) -> 
 
 
 def test_a_path_that_cannot_be_loaded_raises_at_once(tmp_path: Path) -> None:
-    with pytest.raises(LibraryError, match="there is no such file"):
+    with pytest.raises(LibraryError, match="no such file"):
         Scheduler(10, backend=f"library:{tmp_path / 'none.so'}")
