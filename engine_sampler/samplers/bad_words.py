@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from ..contract import Example, Param, ParameterError, Rows, Sampler, Vocabulary
-from ..contract.values import ids_in, phrases
+from ..contract.values import phrase_token_ids, phrases
 
 
 class BadWords(Sampler):
@@ -37,7 +37,7 @@ class BadWords(Sampler):
 
     def resolve(self, params: Mapping[str, Any], vocabulary: Vocabulary) -> tuple[Any, ...]:
         """For each length: (all tokens but the last [entries, length − 1], the last one [entries])."""
-        vocabulary.check_ids("bad_words", ids_in(params["bad_words"]))
+        vocabulary.check_ids("bad_words", phrase_token_ids(params["bad_words"]))
         by_length: dict[int, set[tuple[int, ...]]] = {}
         for entry in params["bad_words"]:
             for sequence in _spellings(entry, vocabulary) if isinstance(entry, str) else [entry]:

@@ -12,7 +12,7 @@ import numpy as np
 
 from ..arithmetic import FLT_MAX, log2_64
 from ..contract import Example, Param, Rows, Sampler, Vocabulary
-from ..contract.values import Phrase, ids_in, phrases
+from ..contract.values import Phrase, phrase_token_ids, phrases
 from ..tokenizer import Tokenizer
 from ._columns import finite_columns, store
 
@@ -71,7 +71,7 @@ class Dry(Sampler):
         entries = params["dry_sequence_breakers"]
         if entries is None:
             entries = DEFAULT_BREAKERS if vocabulary.tokenizer is not None else ()
-        vocabulary.check_ids("dry_sequence_breakers", ids_in(entries))
+        vocabulary.check_ids("dry_sequence_breakers", phrase_token_ids(entries))
         has_text = any(isinstance(entry, str) for entry in entries)
         tokenizer = vocabulary.need_tokenizer("dry_sequence_breakers") if has_text else None
         return _breakers(entries, tokenizer, vocabulary.size)

@@ -34,5 +34,5 @@ def test_beyond_the_models_positions_it_warns_once(caplog: pytest.LogCaptureFixt
         for length in (1, 2, 3):
             criterion(np.zeros((1, length), np.int64), None)
     assert [record.getMessage() for record in caplog.records] == [
-        "the text has 2 tokens, the model was made for 2"
+        "the text has 2 tokens; the model supports 2"
     ]

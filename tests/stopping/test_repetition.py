@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from engine_sampler import ParameterError, SamplingParams, Scheduler, StopVerdict, Vocabulary
 from engine_sampler.stopping import RepetitionCriteria
-from engine_sampler.stopping.repetition import Circles, Repetition
+from engine_sampler.stopping.repetition import PeriodTracker, Repetition
 
 REPEATED = StopVerdict("repetition_detected", "repetition")
 
@@ -35,7 +35,7 @@ def settings_of(draw: st.DrawFn) -> Repetition:
 def test_it_sees_what_a_look_at_all_tokens_sees(
     asked: Repetition, tokens: list[int], undone: list[int]
 ) -> None:
-    circles, said = Circles(asked), []
+    circles, said = PeriodTracker(asked), []
     for token, n in zip(tokens, undone + [0] * len(tokens), strict=False):
         said.append(token)
         assert circles.add(token) == goes_in_circles(said, asked)
