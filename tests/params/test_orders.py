@@ -118,12 +118,13 @@ def test_an_explicit_list_that_omits_an_active_sampler_is_refused() -> None:
 
 def test_edits_need_no_place() -> None:
     assert SamplingParams(order=["top_k"], min_tokens=3).min_tokens == 3
-    with pytest.raises(ParameterError, match="'min_tokens', which is no sampler that can be ordered"):
+    with pytest.raises(ParameterError, match="'min_tokens', which is not a sampler that can be ordered"):
         SamplingParams(order=["min_tokens"])
 
 
 def test_an_unknown_sampler_is_refused_with_near_matches() -> None:
-    with pytest.raises(ParameterError, match=r"'typical', which is no sampler .* did you mean 'typical_p'"):
+    message = r"'typical', which is not a sampler .* did you mean 'typical_p'"
+    with pytest.raises(ParameterError, match=message):
         SamplingParams(order=["typical"])
 
 

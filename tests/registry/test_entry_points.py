@@ -170,7 +170,7 @@ def test_a_plugin_may_ask_for_parameters_while_it_is_loaded(report: Report) -> N
         ("broken-syntax", "SyntaxError: "),
         ("broken-hook-name", "unknown hook 'register_sampler'"),
         ("broken-hook-mark", "implements no hook; is it marked with engine_sampler.hookimpl?"),
-        ("broken-object", "Shift'> is registered, which is no Sampler or Selector object"),
+        ("broken-object", "Shift'> is registered but is not a Sampler or Selector object"),
         ("broken-neutral", "biased=20.0 is not allowed: a finite number of at least -10 and at most 10"),
         ("broken-halfway", "OSError: no more"),
         ("broken-always-on", "eager is on at neutral parameters"),

@@ -159,13 +159,13 @@ def test_what_was_read_from_the_catalogue_before_stays_as_it_was(registry: Regis
 @pytest.mark.parametrize(
     ("plugin", "reason"),
     [
-        (Plugin(Shift), "Shift'> is registered, which is no Sampler or Selector object"),
-        (Plugin(Never()), "which is no Sampler or Selector object"),
-        (Plugin(criteria=[Shift()]), "which is no StoppingCriteria object"),
-        (Plugin(backends=["slow"]), "'slow' is registered, which is no Backend object"),
+        (Plugin(Shift), "Shift'> is registered but is not a Sampler or Selector object"),
+        (Plugin(Never()), "is registered but is not a Sampler or Selector object"),
+        (Plugin(criteria=[Shift()]), "is registered but is not a StoppingCriteria object"),
+        (Plugin(backends=["slow"]), "'slow' is registered but is not a Backend object"),
         (
             Plugin(observers=[object()]),
-            "is no observer: it has none of request_added, step_finished, request_f",
+            "is not an observer: it has none of request_added, step_finished, request_f",
         ),
         (Plugin(grammars={"a b": ""}), "a grammar has name='a b'; it must be an identifier"),
         (Plugin(variant(Shift, api=2)), "Variant has api=2; this version takes 1"),
@@ -179,7 +179,7 @@ def test_what_was_read_from_the_catalogue_before_stays_as_it_was(registry: Regis
         (Plugin(variant(Shift, role="mask")), "Variant has role='mask'; allowed are edit, penalty, warp"),
         (
             Plugin(variant(Shift, params=("shift",))),
-            "Variant has 'shift' among its params, which is no Param",
+            "Variant has 'shift' among its params, which is not a Param",
         ),
         (
             Plugin(variant(Shift, params=(Param("a-b", float, 0.0),))),
