@@ -92,7 +92,7 @@ def test_a_file_without_a_known_vocabulary_is_refused(tmp_path):
     with pytest.raises(ValueError, match=r"a\.gguf has no vocabulary \(tokenizer\.ggml\.tokens\)"):
         Tokenizer.from_gguf(write_gguf(path, {"model": "llama"}))
     with pytest.raises(
-        ValueError, match=r"tokenizer\.ggml\.model='none' of .*a\.gguf is not known: \['bert'"
+        ValueError, match=r"tokenizer\.ggml\.model='none' of .*a\.gguf is not supported: \['bert'"
     ):
         Tokenizer.from_gguf(write_gguf(path, {"model": "none", "tokens": ["a"]}))
 

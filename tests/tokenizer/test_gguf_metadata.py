@@ -49,7 +49,7 @@ def test_what_is_no_gguf_file_is_refused(tmp_path):
     path = tmp_path / "a.gguf"
     for data in (b"", b"GGML" + bytes(100)):
         path.write_bytes(data)
-        with pytest.raises(ValueError, match=r"a\.gguf is no GGUF file"):
+        with pytest.raises(ValueError, match=r"a\.gguf is not a GGUF file"):
             read_metadata(path)
     with pytest.raises(FileNotFoundError):
         read_metadata(tmp_path / "none.gguf")
@@ -57,7 +57,7 @@ def test_what_is_no_gguf_file_is_refused(tmp_path):
 
 @pytest.mark.parametrize("version", [1, 4])
 def test_other_versions_are_refused(tmp_path, version):
-    with pytest.raises(ValueError, match=rf"GGUF version {version}; versions 2 and 3 can be read"):
+    with pytest.raises(ValueError, match=rf"GGUF version {version} is not supported: 2 or 3"):
         read_metadata(write_gguf(tmp_path / "a.gguf", KEYS, version=version))
 
 

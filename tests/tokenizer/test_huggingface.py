@@ -183,7 +183,7 @@ def test_transformers_tokenizers_bring_their_eos():
 
 
 def test_a_tokenizer_of_no_known_kind_is_named():
-    with pytest.raises(TypeError, match="SimpleNamespace has tokens without bytes of their own"):
+    with pytest.raises(TypeError, match="the tokens of SimpleNamespace have no bytes of their own"):
         Tokenizer.from_transformers(SimpleNamespace(eos_token_id=0))
 
 
@@ -246,5 +246,5 @@ def test_slow_tokenizers_without_bytes_are_refused(transformers, tmp_path):
     (tmp_path / "vocab.json").write_text('{"<unk>": 0, "a</w>": 1}')
     (tmp_path / "merges.txt").write_text("#version: 0.2\n")
     source = transformers.CTRLTokenizer(str(tmp_path / "vocab.json"), str(tmp_path / "merges.txt"))
-    with pytest.raises(TypeError, match="CTRLTokenizer has tokens without bytes of their own"):
+    with pytest.raises(TypeError, match="the tokens of CTRLTokenizer have no bytes of their own"):
         Tokenizer.from_transformers(source)
