@@ -79,7 +79,7 @@ def test_rollback_brings_back_the_very_bits_of_the_average() -> None:
 def test_the_aim_makes_up_for_past_choices(chosen: float, aim: float) -> None:
     rows = make_rows(ADAPTIVE_P, [{"adaptive_target": 0.3}], 10)
     ADAPTIVE_P.accept(rows.states[0], [1], [chosen])
-    assert ADAPTIVE_P._aim(rows) == pytest.approx([aim])
+    assert ADAPTIVE_P._corrected_target(rows) == pytest.approx([aim])
 
 
 def test_the_aim_stays_a_probability() -> None:
@@ -87,7 +87,7 @@ def test_the_aim_stays_a_probability() -> None:
     rows = make_rows(ADAPTIVE_P, params, 10)
     for state, chosen in zip(rows.states, (1.0, 0.0), strict=True):
         ADAPTIVE_P.accept(state, [1], [chosen])
-    assert ADAPTIVE_P._aim(rows).tolist() == [0.0, 1.0]
+    assert ADAPTIVE_P._corrected_target(rows).tolist() == [0.0, 1.0]
 
 
 def test_following_past_choices_brings_their_probability_nearer_to_the_target() -> None:
