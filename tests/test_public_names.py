@@ -1,4 +1,4 @@
-"""The names the package offers: there, documented, and cheap to import."""
+"""The public names of the package: present, documented, and cheap to import."""
 
 from __future__ import annotations
 
@@ -12,7 +12,10 @@ from collections.abc import Iterator
 import pytest
 
 import engine_sampler
+from engine_sampler import contract
 
+INTERNAL = {"PLUGIN_API", "Role", "State", "failure", "padded"}
+"""Names of the contract that plugins do not need."""
 OPTIONAL = ("rich", "tokenizers", "matplotlib", "torch", "transformers")
 HEAVY = (*OPTIONAL, "lark", "cffi", "pytest", "engine_sampler.testing", "engine_sampler.demo")
 
@@ -27,14 +30,20 @@ def modules() -> Iterator[str]:
 MODULES = sorted(modules())
 
 
-def test_each_name_is_there_once() -> None:
+def test_each_name_is_present_once() -> None:
     names = engine_sampler.__all__
     assert len(set(names)) == len(names)
     for name in names:
         assert hasattr(engine_sampler, name), name
 
 
-def test_a_star_import_gives_exactly_them() -> None:
+def test_plugins_find_the_whole_contract_here() -> None:
+    names = set(contract.__all__) - INTERNAL
+    assert all(getattr(engine_sampler, name, None) is getattr(contract, name) for name in names)
+    assert names <= set(engine_sampler.__all__)
+
+
+def test_a_star_import_gives_exactly_these_names() -> None:
     namespace: dict[str, object] = {}
     exec("from engine_sampler import *", namespace)
     assert set(namespace) - {"__builtins__"} == set(engine_sampler.__all__)
@@ -67,18 +76,18 @@ def test_every_public_method_of_a_public_class_has_a_docstring(name: str) -> Non
 
 
 def imported_by(statement: str) -> set[str]:
-    """The modules that a fresh interpreter has after `statement`."""
+    """The modules that a fresh interpreter has loaded after `statement`."""
     code = f"{statement}\nimport sys\nprint(*sys.modules)"
     run = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert run.stderr == ""
     return set(run.stdout.split())
 
 
-def test_an_import_brings_no_optional_and_no_heavy_module() -> None:
+def test_an_import_loads_no_optional_and_no_heavy_module() -> None:
     assert imported_by("import engine_sampler").isdisjoint(HEAVY)
 
 
-def test_sampling_brings_no_optional_module() -> None:
+def test_sampling_loads_no_optional_module() -> None:
     statement = (
         "import numpy as np, engine_sampler as es\n"
         "params = es.SamplingParams(top_k=3, seed=1, logprobs=2)\n"
