@@ -1,4 +1,4 @@
-"""`sample` and `process_logits`: what a scheduler would do, in one call."""
+"""`sample` and `process_logits`: the work of a scheduler in one call."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def seeded(random: np.random.Generator, n: int, size: int) -> list[SamplingParam
 
 
 @pytest.mark.parametrize("size", [1, 2, 33, 257, 3000])
-def test_a_row_gets_the_token_that_a_scheduler_would_give_it(size: int) -> None:
+def test_a_row_gets_the_same_token_as_from_a_scheduler(size: int) -> None:
     random = np.random.default_rng(size)
     for _ in range(5 * ROUNDS):
         params, logits = seeded(random, 12, size), random_logits(random, 12, size)
@@ -83,7 +83,7 @@ def test_a_faulty_row_gives_minus_one_and_its_error() -> None:
     np.testing.assert_array_equal(sampled.logprobs.logprobs[3], healthy.logprobs.logprobs[3])
 
 
-def test_logprobs_come_where_they_are_asked_for() -> None:
+def test_logprobs_are_returned_where_requested() -> None:
     assert sample(LOGITS, SamplingParams()).logprobs is None
     table = sample(LOGITS, SamplingParams(logprobs=2, seed=1)).logprobs
     assert table.token_ids.shape == (4, 3)
@@ -91,7 +91,7 @@ def test_logprobs_come_where_they_are_asked_for() -> None:
     np.testing.assert_allclose(table.logprobs[:, 0], expected, rtol=1e-5)
 
 
-def test_no_rows_give_nothing() -> None:
+def test_zero_rows_give_empty_results() -> None:
     none = LOGITS[:0]
     sampled = sample(none, SamplingParams())
     assert isinstance(sampled, Sampled)
@@ -104,7 +104,7 @@ def test_no_rows_give_nothing() -> None:
 
 
 @pytest.mark.parametrize("size", [1, 2, 33, 257, 3000])
-def test_drawn_tokens_are_among_those_that_are_left(size: int) -> None:
+def test_drawn_tokens_are_among_the_survivors(size: int) -> None:
     random = np.random.default_rng(size)
     params, logits = seeded(random, 40, size), random_logits(random, 40, size)
     given = {
@@ -123,7 +123,7 @@ def test_it_is_the_chain_without_a_selector() -> None:
 
 
 @pytest.mark.parametrize("settings", [{"temperature": 0}, {"temperature": 0, "top_k": 4, "order": "vllm"}])
-def test_temperature_zero_leaves_the_best_token_alone(settings: dict[str, Any]) -> None:
+def test_temperature_zero_leaves_only_the_best_token(settings: dict[str, Any]) -> None:
     left = process_logits(LOGITS, SamplingParams(**settings))
     for row, given in zip(left, LOGITS, strict=True):
         assert kept(row) == {int(given.argmax())}
@@ -172,7 +172,7 @@ def test_inplace_needs_an_array_that_can_be_written(logits: Any) -> None:
         process_logits(logits, SamplingParams(), inplace=True)
 
 
-def test_nothing_is_written_if_the_call_is_refused() -> None:
+def test_nothing_is_written_if_the_call_fails() -> None:
     logits = LOGITS.copy()
     with pytest.raises(ParameterError):
         process_logits(logits, SamplingParams(logit_bias={50: 1.0}), inplace=True)

@@ -21,7 +21,7 @@ def test_prompt_and_output_count_together(prompt: list[int], tokens: int) -> Non
     assert len(scheduler.record(0).token_ids) == tokens
 
 
-def test_own_limits_hold_beside_the_parameters() -> None:
+def test_a_criterions_own_limit_applies_in_addition_to_the_parameters() -> None:
     scheduler = Scheduler(4)
     scheduler.add(SamplingParams(max_tokens=5), [1], stopping_criteria=[MaxLengthCriteria(3)])
     scheduler.step(ROW)
