@@ -162,9 +162,9 @@ def _make_vocabulary(tokenizer: Tokenizer, limits: Limits) -> Any:
     if wanted not in ("auto", "native", "reference"):
         allowed = "auto, native or reference"
         raise GrammarError(f"ENGINE_SAMPLER_GRAMMAR_ENGINE is {wanted!r}, allowed are {allowed}")
-    if wanted == "native" and native.engine() is None:
+    if wanted == "native" and native.load_library() is None:
         raise GrammarError("ENGINE_SAMPLER_GRAMMAR_ENGINE is native, and the library has no grammar engine")
-    if wanted == "reference" or native.engine() is None:
+    if wanted == "reference" or native.load_library() is None:
         special = sorted(tokenizer.special_token_ids)
         return ReferenceVocabulary(tokenizer.token_bytes, tokenizer.eos_token_ids, special)
     return native.NativeVocabulary(tokenizer, limits)

@@ -47,7 +47,7 @@ def tokenizer() -> Tokenizer:
 @pytest.fixture
 def in_c(monkeypatch: pytest.MonkeyPatch) -> None:
     """The engine in C, whatever the environment asks for."""
-    if native.engine() is None:
+    if native.load_library() is None:
         pytest.skip("the native library is not there")
     monkeypatch.setenv(ENGINE, "native")
 
@@ -294,7 +294,7 @@ def test_an_engine_of_another_name_is_refused(tokenizer: Tokenizer, monkeypatch:
 def test_a_missing_library_is_an_error_only_where_it_is_asked_for(
     tokenizer: Tokenizer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(native, "engine", lambda: None)
+    monkeypatch.setattr(native, "load_library", lambda: None)
     monkeypatch.setenv(ENGINE, "native")
     with pytest.raises(GrammarError, match="no grammar engine"):
         prepare(tokenizer)

@@ -20,7 +20,7 @@ from engine_sampler.grammar.errors import GrammarError, GrammarLimitError
 from engine_sampler.grammar.grammar import Grammar
 from engine_sampler.grammar.limits import Limits
 
-from ..both_engines import EOS, TOKENIZER, VOCAB, alone, make_scheduler, outcome, run_to_end
+from ..engines import EOS, TOKENIZER, VOCAB, alone, make_scheduler, outcome, run_to_end
 
 MEGABYTES = 256
 LIMITS = Limits(memory=64 << 20)
@@ -28,7 +28,7 @@ PIECE = 8
 """Bytes between two masks."""
 DEEP = 100_000
 
-pytestmark = pytest.mark.skipif(native.engine() is None, reason="the native library is not there")
+pytestmark = pytest.mark.skipif(native.load_library() is None, reason="the native library is not there")
 
 
 class Case(NamedTuple):

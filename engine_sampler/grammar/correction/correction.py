@@ -17,7 +17,7 @@ import numpy as np
 from ...contract import allocate_bitmask, unpack_bitmask
 from ...tokenizer import Tokenizer
 from ..compiled import compiled
-from ..engines.reference.configurations import LOST
+from ..engines.reference.configurations import REJECTED
 from ..errors import GrammarError
 from ..limits import LIMITS, Limits
 from ..program.rules import Program
@@ -123,7 +123,7 @@ def complete(
     ground = ground_of(program)
     with ground.search():
         configuration = ground.read(_data(text))
-        found = None if configuration == LOST else shortest(ground, configuration, max_bytes, steps)
+        found = None if configuration == REJECTED else shortest(ground, configuration, max_bytes, steps)
     return None if found is None else _like(text, found)
 
 

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 from heapq import heappop, heappush
 from typing import NamedTuple
 
-from ..engines.reference.configurations import LOST
+from ..engines.reference.configurations import REJECTED
 from ..errors import GrammarLimitError
 from .demands import NEVER
 from .outline import FAR
@@ -73,7 +73,7 @@ class Repairs:
     def best(self, behind: int, steps: int) -> tuple[list[Edit], int, bool]:
         """Edits, how many characters they change, and whether it is certain that fewer would not do.
 
-        behind  the configuration behind the text, LOST if it leaves the language
+        behind  the configuration behind the text, REJECTED if it leaves the language
         steps   of each search: of one that is certain, and where they do not suffice, of hasty ones
 
         Raises GrammarLimitError if these find nothing either, or if `max_edits` are too few.
@@ -160,7 +160,7 @@ class Repairs:
         if node.at < len(self._units):
             unit = self._units[node.at]
             after = self._threads.run(node.configuration, unit)
-            if after != LOST:
+            if after != REJECTED:
                 yield _Node(node.edits, node.harm, node.at + 1, after, number, unit)
 
     def _edited(self, number: int, node: _Node) -> Iterator[_Node]:
@@ -173,7 +173,7 @@ class Repairs:
         within = self._within_character(node)
         for byte in self._ground.choices(node.configuration):
             after = self._threads.step(node.configuration, byte)
-            if after == LOST:
+            if after == REJECTED:
                 continue
             new = bytes((byte,))
             invented = 1 if _in_word(new) else 0
@@ -186,7 +186,7 @@ class Repairs:
 
     def _completed(self, behind: int, steps: int) -> tuple[list[Edit], int] | None:
         """The text with its shortest completion, where that is soon found and not too long."""
-        if behind == LOST:
+        if behind == REJECTED:
             return None
         try:
             new = shortest(self._ground, behind, 4 * self._max_edits, steps)

@@ -11,8 +11,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from ..derivatives.expressions import Expressions, children
-from ..engines.reference.rows import FINISHED, NOWHERE
-from ..engines.reference.threads import BETWEEN, Threads
+from ..engines.reference.rows import FINISHED, NO_ROW
+from ..engines.reference.threads import BETWEEN_TERMINALS, EarleyConfigurations
 from ..program.expression import AUTOMATON, BOTH, CLASS, CONCAT, GUARD, LITERAL, REPEAT, UNION
 from .demands import NEVER, cheapest, rule_lengths
 
@@ -26,7 +26,7 @@ class Lengths:
     free  a mask of the bytes that cost nothing; all others cost 1
     """
 
-    def __init__(self, threads: Threads, free: int = 0) -> None:
+    def __init__(self, threads: EarleyConfigurations, free: int = 0) -> None:
         self._threads = threads
         self._rows = threads.rows
         self._automata = threads.rows.automata
@@ -34,7 +34,7 @@ class Lengths:
         terminals = [NEVER if number is None else self._of_expression(number) for number in threads.terminals]
         self._of_place = rule_lengths(self._automata, terminals)
         self._of_row: dict[int, int] = {}
-        self._behind: dict[RuleAt, int] = {(self._automata.goal, NOWHERE): 0}
+        self._behind: dict[RuleAt, int] = {(self._automata.goal, NO_ROW): 0}
         self._of_configuration: dict[int, int] = {}
 
     def __call__(self, configuration: int) -> int:
@@ -42,10 +42,10 @@ class Lengths:
         found = self._of_configuration.get(configuration)
         if found is None:
             found = NEVER
-            for row, terminal, ignored, scan in self._threads.configurations[configuration]:
+            for row, terminal, ignored, scan in self._threads.threads[configuration]:
                 behind: int | None = row
                 rest = 0
-                if terminal != BETWEEN:
+                if terminal != BETWEEN_TERMINALS:
                     rest = self._of_expression(self._threads.scans.pairs[scan][0])
                     behind = row if ignored else self._rows.advance(row, terminal)
                 if behind is not None and rest < found:
@@ -103,7 +103,7 @@ class Lengths:
         items, beginning, _, _ = self._rows.rows[row]
         for place, origin in (*items, *((place, row) for place in beginning)):
             if place >= 0:
-                for target in self._automata.offer(place).leads.get(rule, ()):
+                for target in self._automata.transitions(place).targets.get(rule, ()):
                     yield target, origin
 
     def _settle(self, inner: set[RuleAt], ways: list[tuple[RuleAt, RuleAt, int]]) -> None:

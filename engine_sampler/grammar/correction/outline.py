@@ -14,7 +14,7 @@ import numpy as np
 import numpy.typing as npt
 
 from ..derivatives.partitions import representatives
-from ..engines.reference.threads import BETWEEN, Threads
+from ..engines.reference.threads import BETWEEN_TERMINALS, EarleyConfigurations
 from ..program.rules import ACCEPT
 
 Costs: TypeAlias = npt.NDArray[np.int16]
@@ -37,7 +37,7 @@ FAR = 10_000
 DEAD, END = 0, 1
 
 
-def outline_of(threads: Threads, free: int) -> Outline | None:
+def outline_of(threads: EarleyConfigurations, free: int) -> Outline | None:
     """The outline of a grammar; None for one that has too many terminals.
 
     free  a mask of the bytes that cost nothing to insert
@@ -51,7 +51,7 @@ def outline_of(threads: Threads, free: int) -> Outline | None:
 class Outline:
     """See `outline_of`."""
 
-    def __init__(self, threads: Threads, free: int) -> None:
+    def __init__(self, threads: EarleyConfigurations, free: int) -> None:
         self._threads = threads
         self._x = threads.scans.expressions
         self._rows = [np.zeros(256, np.int16)]
@@ -174,8 +174,8 @@ class Outline:
         found = self._places.get(configuration)
         if found is None:
             places: set[int] = set()
-            for row, terminal, ignored, scan in self._threads.configurations[configuration]:
-                if terminal == BETWEEN or ignored:
+            for row, terminal, ignored, scan in self._threads.threads[configuration]:
+                if terminal == BETWEEN_TERMINALS or ignored:
                     allowed = self._threads.rows.rows[row]
                     places.update(self._places_of(allowed.terminals), (END,) if allowed.accepting else ())
                 else:
@@ -188,7 +188,7 @@ class Outline:
 class _Following:
     """Which terminals may follow which, whatever else was read before."""
 
-    def __init__(self, threads: Threads) -> None:
+    def __init__(self, threads: EarleyConfigurations) -> None:
         self._automata = threads.rows.automata
         x = threads.scans.expressions
         self._empty = {t for t, number in enumerate(threads.terminals) if number and x.endings[number]}

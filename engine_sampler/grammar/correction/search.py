@@ -11,8 +11,8 @@ from ..cache import Cache
 from ..derivatives.limits import MAX_SHARED_STATES
 from ..derivatives.partitions import meet, representatives
 from ..engines.reference import ReferenceVocabulary
-from ..engines.reference.tables import Tables
-from ..engines.reference.threads import BETWEEN, Thread, Threads
+from ..engines.reference.tables import EngineTables
+from ..engines.reference.threads import BETWEEN_TERMINALS, EarleyConfigurations, EarleyThread
 from ..errors import GrammarError, GrammarLimitError
 from ..program.rules import Program
 from .demands import NEVER
@@ -36,10 +36,10 @@ class Ground:
     """The configurations of a grammar, and what each of them needs until the end."""
 
     def __init__(self, program: Program) -> None:
-        self.tables = Tables(program, ReferenceVocabulary(()))
-        if not isinstance(self.tables.threads, Threads):
+        self.tables = EngineTables(program, ReferenceVocabulary(()))
+        if not isinstance(self.tables.configurations, EarleyConfigurations):
             raise GrammarError("texts are corrected under grammars of the lexer dynamic_complete only")
-        self.threads = self.tables.threads
+        self.threads = self.tables.configurations
         self._choices: dict[int, tuple[int, ...]] = {}
         self._outlines: dict[int, Outline | None] = {}
 
@@ -67,7 +67,7 @@ class Ground:
             yield
 
     def read(self, text: bytes) -> int:
-        """The configuration behind a text, LOST if it has left the language."""
+        """The configuration behind a text, REJECTED if it has left the language."""
         configuration = self.threads.start
         for begin in range(0, len(text), _RUN):
             self.tables.meter.start()
@@ -89,9 +89,9 @@ class Ground:
             found = self._choices[configuration] = tuple(byte for byte in kinds if first >> byte & 1)
         return found
 
-    def _readings(self, configuration: int) -> Iterator[Thread]:
-        for thread in self.threads.configurations[configuration]:
-            if thread.terminal == BETWEEN:
+    def _readings(self, configuration: int) -> Iterator[EarleyThread]:
+        for thread in self.threads.threads[configuration]:
+            if thread.terminal == BETWEEN_TERMINALS:
                 yield from self.threads.beginnings(thread)
             else:
                 yield thread
