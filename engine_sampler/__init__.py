@@ -1,29 +1,43 @@
 """engine_sampler: logits in, tokens out, for many requests at once.
 
-An engine holds a `Scheduler`; `sample` and `process_logits` do without one. A `Grammar` holds a text to a
-language. Plugins subclass
-`Sampler`, `Truncation`, `Selector`, `StoppingCriteria` or `Backend` and register by `hookimpl`.
+An engine owns a `Scheduler`; `sample` and `process_logits` work without one. A `Grammar` constrains a text to
+a language. Plugins subclass `Sampler`, `Truncation`, `Selector`, `StoppingCriteria` or `Backend` and register
+with `hookimpl`; they need only this package and `engine_sampler.arithmetic`.
 """
 
 from .arithmetic import Logprobs
 from .contract import (
     Backend,
+    Batch,
+    Chain,
     Example,
+    Group,
+    Matcher,
     Param,
     ParameterError,
     Rows,
     Sampler,
     Selection,
     Selector,
+    SlotEntry,
+    SlotTable,
+    Stateful,
     StoppingCriteria,
     StopVerdict,
     TextCriteria,
     TextMatch,
     TextMatcher,
+    TextState,
     Truncation,
     Vocabulary,
     Watch,
+    allocate_bitmask,
+    bitmask_words,
+    checked_bitmask,
+    flags_like,
     hookimpl,
+    token_rows,
+    unpack_bitmask,
 )
 from .grammar import Grammar, GrammarError
 from .params import SamplingParams
@@ -33,10 +47,14 @@ from .tokenizer import Tokenizer
 
 __all__ = [
     "Backend",
+    "Batch",
+    "Chain",
     "Example",
     "Grammar",
     "GrammarError",
+    "Group",
     "Logprobs",
+    "Matcher",
     "Param",
     "ParameterError",
     "Record",
@@ -48,19 +66,29 @@ __all__ = [
     "Scheduler",
     "Selection",
     "Selector",
+    "SlotEntry",
+    "SlotTable",
+    "Stateful",
     "StepResult",
     "StopVerdict",
     "StoppingCriteria",
     "TextCriteria",
     "TextMatch",
     "TextMatcher",
+    "TextState",
     "Tokenizer",
     "Truncation",
     "Vocabulary",
     "Watch",
+    "allocate_bitmask",
+    "bitmask_words",
+    "checked_bitmask",
+    "flags_like",
     "hookimpl",
     "logprobs",
     "process_logits",
     "sample",
+    "token_rows",
+    "unpack_bitmask",
 ]
 __version__ = "0.1.0"

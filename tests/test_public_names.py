@@ -12,7 +12,10 @@ from collections.abc import Iterator
 import pytest
 
 import engine_sampler
+from engine_sampler import contract
 
+INTERNAL = {"PLUGIN_API", "Role", "State", "failure", "padded"}
+"""Names of the contract that plugins do not need."""
 OPTIONAL = ("rich", "tokenizers", "matplotlib", "torch", "transformers")
 HEAVY = (*OPTIONAL, "lark", "cffi", "pytest", "engine_sampler.testing", "engine_sampler.demo")
 
@@ -32,6 +35,12 @@ def test_each_public_name_exists_and_is_listed_once() -> None:
     assert len(set(names)) == len(names)
     for name in names:
         assert hasattr(engine_sampler, name), name
+
+
+def test_plugins_find_the_whole_contract_here() -> None:
+    names = set(contract.__all__) - INTERNAL
+    assert all(getattr(engine_sampler, name, None) is getattr(contract, name) for name in names)
+    assert names <= set(engine_sampler.__all__)
 
 
 def test_a_star_import_gives_exactly_the_public_names() -> None:

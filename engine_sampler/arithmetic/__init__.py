@@ -40,6 +40,9 @@ Random numbers (`philox4x32`, `draw64`)
 Rules of single samplers stand in their own docstrings.
 """
 
+# Plugins may import any of these names. For sorting and cutting rows, use the functions of `ranking`:
+# `descending`, `first_columns` and `top_columns` order columns; `keep_leading`, `keep_prefix`, `keep_heavy`
+# and `keep_above_best` return the mask of a truncation.
 from .integer_weights import (
     FLT_MAX,
     GREEDY_BELOW,

@@ -1,4 +1,4 @@
-"""Weights: integers in place of softmax probabilities, so that sums do not depend on their order."""
+"""Weights: integers instead of softmax probabilities, so that sums do not depend on their order."""
 
 from __future__ import annotations
 
@@ -16,13 +16,13 @@ LN_2 = 0.6931471805599453
 ONE_WEIGHT = 1 << 30
 """The weight of the likeliest token."""
 LOWEST_BITS = np.float32(-31)
-"""Tokens further below the maximum, in bits, have weight 0."""
+"""In bits relative to the maximum; tokens below this have weight 0."""
 MASS_SLACK = 2.0**-20
 GREEDY_BELOW = 1e-4
-"""Temperatures below this choose the best token."""
+"""At temperatures below this, the best token is chosen."""
 
-_LONG = 1 << 14
-"""Rows of so many tokens are worth a look at which of them weigh anything."""
+_SPARSE_SIZE = 1 << 14
+"""From this many distances on, it pays to check first how many have a weight above 0."""
 
 # 2^r on [−1/2, 1/2], relative error 2.2e−7.
 _C0, _C1, _C2, _C3, _C4, _C5 = (
@@ -51,9 +51,8 @@ def require_ieee() -> None:
 def settle(values: np.ndarray, alive: np.ndarray | None = None) -> np.ndarray:
     """Clamp float32 `values` to ±FLT_MAX in place.
 
-    `alive` is the mask of tokens that were finite before the edit: an edit that overflows to −inf
-    settles at −FLT_MAX, a removed token stays removed. An edit that cannot overflow downwards
-    needs no mask.
+    `alive` masks the tokens that were finite before the edit: an edit that overflows to −inf becomes
+    −FLT_MAX, and a removed token stays removed. An edit that cannot overflow downwards needs no mask.
     """
     np.minimum(values, FLT_MAX, out=values)
     if alive is not None:
@@ -74,7 +73,7 @@ def distances(logits: np.ndarray) -> np.ndarray:
 
 def weights(y: np.ndarray) -> np.ndarray:
     """w = rint(2^(y + 30)) as int64, 0 where y < −31, for float32 distances `y` of any shape."""
-    if y.size >= _LONG:
+    if y.size >= _SPARSE_SIZE:
         heavy = y >= LOWEST_BITS
         if 3 * np.count_nonzero(heavy) < y.size:  # most tokens of a peaked row weigh nothing
             sparse = np.zeros(y.size, np.int64)
@@ -85,7 +84,7 @@ def weights(y: np.ndarray) -> np.ndarray:
 
 
 def _dense_weights(y: np.ndarray) -> np.ndarray:
-    clamped = np.maximum(y, LOWEST_BITS)  # 2^−1 there, which rounds to 0
+    clamped = np.maximum(y, LOWEST_BITS)  # where the result is 2^−1, which rounds to 0
     n = np.rint(clamped)
     r = np.subtract(clamped, n, out=clamped)
     p = r * _C5
@@ -120,32 +119,29 @@ def log2_mass(total: Any) -> np.ndarray:
 
 
 def entropy_bits(y: np.ndarray, w: np.ndarray | None = None) -> np.ndarray:
-    """H = L + E/S in bits for each row of distances `y` [n, m], float64 [n]; `w` if at hand."""
+    """H = L + E/S in bits for each row of distances `y` [n, m], float64 [n]; `w`: their weights, if known."""
     w = weights(y) if w is None else w
     total = w.sum(axis=1)
     return log2_mass(total) + information(w, y).sum(axis=1) / total
 
 
 def mass_reaching(p: np.ndarray, total: np.ndarray) -> np.ndarray:
-    """The least weight that counts as reaching share `p`: max(1, ceil((p − 2^−20)·S)), int64 [n]."""
+    """The smallest weight that counts as reaching share `p`: max(1, ceil((p − 2^−20)·S)), int64 [n]."""
     return np.maximum(1, np.ceil((p - MASS_SLACK) * total).astype(np.int64))
 
 
 def mass_within(p: np.ndarray, total: np.ndarray) -> np.ndarray:
-    """The greatest weight that does not exceed share `p`: floor((p + 2^−20)·S), int64 [n]."""
+    """The largest weight that does not exceed share `p`: floor((p + 2^−20)·S), int64 [n]."""
     return np.floor((p + MASS_SLACK) * total).astype(np.int64)
 
 
 def weight_of_share(x: np.ndarray, total: np.ndarray) -> np.ndarray:
-    """The least weight of a token with probability `x`: ceil(x·(1 − 2^−20)·S), int64 [n]."""
+    """The smallest weight of a token with probability `x`: ceil(x·(1 − 2^−20)·S), int64 [n]."""
     need = np.ceil(np.minimum(x, 2.0) * (1.0 - MASS_SLACK) * total)
     return need.astype(np.int64)
 
 
-# --- scalars -------------------------------------------------------------------------------------
-
-
-# --- random numbers ------------------------------------------------------------------------------
+# --- drawing -------------------------------------------------------------------------------------
 
 
 def pick_by_weight(w: np.ndarray, r: np.ndarray) -> np.ndarray:
@@ -154,7 +150,7 @@ def pick_by_weight(w: np.ndarray, r: np.ndarray) -> np.ndarray:
     n, m = w.shape
     if m <= _BLOCK:
         return _first_above(w, target)
-    # Two levels, so that the long cumulative sum is over blocks only; integers add up alike.
+    # Two levels, so that the long cumulative sum covers blocks only; sums of integers do not differ.
     blocks = np.add.reduceat(w, np.arange(0, m, _BLOCK), axis=1)
     chosen = np.empty(n, np.int64)
     for i in range(n):

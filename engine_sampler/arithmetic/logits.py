@@ -1,4 +1,4 @@
-"""Logits as an engine has them: NumPy, torch, DLPack, the buffer protocol or `__array__`."""
+"""Logits in every form an engine provides: NumPy, torch, DLPack, the buffer protocol or `__array__`."""
 
 from __future__ import annotations
 
@@ -15,16 +15,16 @@ SUPPORTED = ("float32", "float16", "bfloat16")
 class LogitRows:
     """Rows of logits [rows, width], width ≥ vocab_size; `row(i)` gives float32 [vocab_size].
 
-    float32 rows are views of the caller's memory and never written; float16 and bfloat16 rows are
-    widened exactly, one at a time. Any row stride will do, 0 and negative ones included. Logits on
-    another device are copied to the host once; `LogitRows` may be given again. Raises TypeError for
-    other dtypes, ValueError for other shapes.
+    float32 rows are views of the caller's memory and never written to; float16 and bfloat16 rows are
+    widened exactly, one at a time. Any row stride is allowed, including 0 and negative ones. Logits on
+    another device are copied to the host once; `LogitRows` may itself be passed as `logits`. Raises
+    TypeError for other dtypes, ValueError for other shapes.
     """
 
     __slots__ = ("__weakref__", "array", "bfloat16", "device", "vocab_size")
     array: np.ndarray
-    """The rows as they lie in memory, [rows, width]; bfloat16 as uint16 that holds its bits. Columns lie
-    next to each other, rows anywhere. Not to be written."""
+    """The rows in memory, [rows, width]; bfloat16 as uint16 that holds its bits. Columns are contiguous, rows
+    may have any stride. Must not be written to."""
     bfloat16: bool
     vocab_size: int
 
@@ -55,11 +55,11 @@ class LogitRows:
 
     @property
     def width(self) -> int:
-        """Columns given, padding of the head included."""
+        """The number of columns in the input, including padding of the head."""
         return int(self.array.shape[1])
 
     def row(self, i: int) -> np.ndarray:
-        """Row i as float32 [vocab_size]; not to be written."""
+        """Row i as float32 [vocab_size]; must not be written to."""
         row = self.array[i, : self.vocab_size]
         if self.bfloat16:
             return (row.astype(np.uint32) << 16).view(np.float32)
@@ -67,7 +67,7 @@ class LogitRows:
 
 
 def _as_numpy(logits: Any) -> tuple[np.ndarray, bool]:
-    """(array, is_bfloat16): bfloat16 comes as uint16 holding its bits."""
+    """(array, is_bfloat16): bfloat16 is returned as uint16 that holds its bits."""
     torch = sys.modules.get("torch")
     if torch is not None and isinstance(logits, torch.Tensor):
         tensor = logits.detach().cpu()
@@ -75,9 +75,9 @@ def _as_numpy(logits: Any) -> tuple[np.ndarray, bool]:
             return tensor.view(torch.uint16).numpy(), True
         array = tensor.numpy()
     elif isinstance(logits, np.ndarray):
-        array = np.asarray(logits)  # np.matrix has rules of its own
+        array = np.asarray(logits)  # np.matrix has its own indexing rules
     else:
-        array = _foreign(logits)
+        array = _from_protocols(logits)
     if array.dtype in (np.float32, np.float16):  # equal only in native byte order
         return array, False
     if array.dtype.name == "bfloat16" and array.dtype.isnative:  # ml_dtypes
@@ -85,11 +85,12 @@ def _as_numpy(logits: Any) -> tuple[np.ndarray, bool]:
     raise TypeError(f"logits have dtype {array.dtype}; allowed are {', '.join(SUPPORTED)}")
 
 
-def _foreign(logits: Any) -> np.ndarray:
+def _from_protocols(logits: Any) -> np.ndarray:
+    """From DLPack, the buffer protocol or `__array__`."""
     if hasattr(logits, "__dlpack__"):
         try:
             return np.from_dlpack(logits)
-        except (BufferError, RuntimeError, TypeError):  # a dtype or device NumPy has no DLPack for
+        except (BufferError, RuntimeError, TypeError):  # a dtype or device for which NumPy has no DLPack
             pass
     try:
         return np.asarray(logits)
@@ -98,17 +99,17 @@ def _foreign(logits: Any) -> np.ndarray:
 
 
 class RowFault(Exception):
-    """A row cannot give a token; the text says why."""
+    """A row cannot yield a token; the message says why."""
 
 
 def checked_row(row: np.ndarray) -> np.ndarray:
-    """float32 `row` [vocab] as the chain may see it: raises `RowFault` for NaN, +inf, logits above
-    2^100 and rows without a token; logits below −2^100 read as −inf (in a copy)."""
+    """float32 `row` [vocab] as input for the chain: raises `RowFault` for NaN, +inf, logits above 2^100 and
+    rows without a token; logits below −2^100 become −inf (in a copy)."""
     return peaked_row(row)[0]
 
 
 def peaked_row(row: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """`checked_row`, and its greatest logit as an array [1]."""
+    """The result of `checked_row`, and its greatest logit as an array [1]."""
     peak = row.max(keepdims=True)
     if not peak <= LOGIT_LIMIT:
         raise RowFault(f"the row's greatest logit is {peak[0]}; allowed is at most 2^100")

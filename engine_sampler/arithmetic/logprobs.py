@@ -1,4 +1,4 @@
-"""Log-probabilities for users: float64 inside, float32 out, the chosen token first."""
+"""Log-probabilities for users: computed in float64, returned as float32, the chosen token first."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ from .ranking import descending, top_columns
 @dataclass(frozen=True)
 class Logprobs:
     """token_ids int64 [rows, 1 + k] and logprobs float32 [rows, 1 + k], the chosen token first, then
-    the k likeliest in order; ranks int64 [rows], the chosen token's place in (logit desc, id asc)
-    order, from 1. Entries a row has not got are −1 and NaN; its rank is 0."""
+    the k likeliest in order; ranks int64 [rows], the chosen token's rank in (logit desc, id asc)
+    order, from 1. Missing entries of a row are −1 and NaN; a row without entries has rank 0."""
 
     token_ids: np.ndarray
     logprobs: np.ndarray
@@ -22,7 +22,7 @@ class Logprobs:
 
     @classmethod
     def empty(cls, rows: int, k: int) -> Logprobs:
-        """Rows that have nothing yet."""
+        """Rows without entries."""
         return cls(
             np.full((rows, 1 + k), -1, np.int64),
             np.full((rows, 1 + k), np.nan, np.float32),
@@ -30,7 +30,7 @@ class Logprobs:
         )
 
     def fill(self, row: int, entry: RowLogprobs) -> None:
-        """Put `entry` into a row."""
+        """Store `entry` in a row."""
         n = len(entry.token_ids)
         self.token_ids[row, :n] = entry.token_ids
         self.logprobs[row, :n] = entry.logprobs
@@ -53,11 +53,11 @@ def row_logprobs(
     ids: np.ndarray | None = None,
     log_total: float | None = None,
 ) -> RowLogprobs:
-    """Logprobs of one row of float32 `logits` [m] for `token_id` and its `top_n` likeliest tokens.
+    """The logprobs of one row of float32 `logits` [m] for `token_id` and for its `top_n` likeliest tokens.
 
     ids: the token of each column, ascending; None if column j is token j. top_n = −1 means all. A
-    token that is not there or is −inf has logprob −inf and the rank behind all others. log_total:
-    `log_sum_exp` of the row, if it is known.
+    token that has no column or is −inf has logprob −inf and the rank after all others. log_total:
+    the row's `log_sum_exp`, if known.
     """
     column = token_id if ids is None else int(np.searchsorted(ids, token_id))
     present = ids is None or (column < len(ids) and ids[column] == token_id)
@@ -70,20 +70,20 @@ def row_logprobs(
     top = descending(logits[None])[0] if k == len(logits) else top_columns(logits, k)
     values = np.concatenate([[chosen], logits[top]]).astype(np.float64) - log_total
     top_ids = top if ids is None else ids[top]
-    with np.errstate(over="ignore"):  # two logits near ±FLT_MAX lie further apart: −inf
+    with np.errstate(over="ignore"):  # the difference of two logits near ±FLT_MAX becomes −inf
         reported = values.astype(np.float32)
     return RowLogprobs(np.concatenate([[token_id], top_ids]), reported, better + equal + 1)
 
 
 def log_sum_exp(logits: np.ndarray) -> float:
-    """ln Σ exp(l) of one row, in float64; NaN for a row with NaN or +inf, or with −inf alone."""
+    """ln Σ exp(l) of one row, in float64; NaN for a row that contains NaN or +inf, or only −inf."""
     peak = np.float64(logits.max())
     with np.errstate(invalid="ignore"):
         return float(peak + np.log(np.exp(logits.astype(np.float64) - peak).sum()))
 
 
 def gather(entries: Sequence[RowLogprobs | None]) -> Logprobs:
-    """Rows of unequal k as one `Logprobs`."""
+    """Rows with different k as one `Logprobs`."""
     k = max((len(e.token_ids) - 1 for e in entries if e is not None), default=0)
     out = Logprobs.empty(len(entries), k)
     for row, entry in enumerate(entries):

@@ -17,8 +17,8 @@ SELECTOR_STREAM = 0
 _CHILD_STREAM = 0xFFFFFFFF
 
 
-_SMALL = 8
-"""Below so many rows Python's integers are faster than NumPy's arrays; both give the same numbers."""
+_ARRAY_ROWS = 8
+"""Below this many rows, Python integers are faster than NumPy arrays; both give the same numbers."""
 
 
 def philox4x32(counter: tuple[Any, Any, Any, Any], key: tuple[Any, Any]) -> tuple[Any, ...]:
@@ -36,7 +36,7 @@ def philox4x32(counter: tuple[Any, Any, Any, Any], key: tuple[Any, Any]) -> tupl
 
 def draw64(seed: np.ndarray, position: np.ndarray, stream: int, draw: int = 0) -> np.ndarray:
     """64 random bits for each row: uint64 [n] from uint64 `seed` [n] and int64 `position` [n]."""
-    if len(seed) < _SMALL:
+    if len(seed) < _ARRAY_ROWS:
         pairs = zip(seed.tolist(), position.tolist(), strict=True)
         return np.array([_draw_words(s, p, stream, draw) for s, p in pairs], np.uint64)
     drawn: np.ndarray = _draw_words(seed, position.astype(np.uint64), stream, draw)
@@ -44,7 +44,7 @@ def draw64(seed: np.ndarray, position: np.ndarray, stream: int, draw: int = 0) -
 
 
 def child_seed(seed: int, index: int) -> int:
-    """The seed of sibling `index` of a group: `seed` itself for 0, a Philox word pair for others."""
+    """The seed of sibling `index` of a group: `seed` itself for 0, a Philox word pair for the others."""
     return seed if index == 0 else int(_draw_words(seed, 0, _CHILD_STREAM, index))
 
 

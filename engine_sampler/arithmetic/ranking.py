@@ -1,4 +1,7 @@
-"""Order and cuts: (logit descending, id ascending), without sorting what the result does not need."""
+"""Ranking and cutting rows in (logit descending, id ascending) order, with no more sorting than necessary.
+
+These are the sorting helpers for plugin authors too; `engine_sampler.arithmetic` exports them.
+"""
 
 from __future__ import annotations
 
@@ -8,12 +11,12 @@ from functools import partial
 import numpy as np
 
 NARROW = 1024
-"""Up to so many columns a row is simply sorted; wider rows are narrowed down first."""
+"""A row of up to this many columns is simply sorted; a wider one is narrowed down first."""
 
-_HEADS = (-8.0, -16.0, -24.0)
-"""Bits below the maximum at which growing heads of a wide row end."""
+_HEAD_FLOORS = (-8.0, -16.0, -24.0)
+"""The growing heads of a wide row end at these distances from the maximum, in bits."""
 
-_COLUMN = np.int64(0xFFFFFFFF)
+_COLUMN_MASK = np.int64(0xFFFFFFFF)
 
 
 def sort_keys(logits: np.ndarray) -> np.ndarray:
@@ -30,7 +33,7 @@ def descending(logits: np.ndarray) -> np.ndarray:
     """Columns of each row in (logit desc, column asc) order, int64 [n, m]."""
     keys = sort_keys(logits)
     keys.sort(axis=-1)
-    keys &= _COLUMN
+    keys &= _COLUMN_MASK
     return keys
 
 
@@ -39,7 +42,7 @@ def top_columns(row: np.ndarray, k: int) -> np.ndarray:
     groups = max(1024, 4 * k)
     if k < 1 or 8 * groups > len(row):
         return _first(row, k)
-    # The k-th largest of disjoint groups' maxima is a lower bound of the k-th largest logit.
+    # The k-th largest maximum of disjoint groups is a lower bound on the k-th largest logit.
     whole = len(row) // groups * groups
     maxima = row[:whole].reshape(-1, groups).max(axis=0)
     maxima.partition(groups - k)
@@ -48,13 +51,13 @@ def top_columns(row: np.ndarray, k: int) -> np.ndarray:
 
 
 def _first(row: np.ndarray, k: int) -> np.ndarray:
-    """The first `k` columns in order, sorting no more than these."""
+    """The first `k` columns in order; sorts only these."""
     keys = sort_keys(row)
     if k < len(row):
         keys.partition(k)
         keys = keys[:k]
     keys.sort()
-    keys &= _COLUMN
+    keys &= _COLUMN_MASK
     return keys
 
 
@@ -72,7 +75,7 @@ def reorder(values: np.ndarray, order: np.ndarray) -> np.ndarray:
 
 
 def keep_first(order: np.ndarray, counts: np.ndarray) -> np.ndarray:
-    """bool [n, m]: of each row's `order` [n, m] the first `counts` [n] columns."""
+    """bool [n, m]: the first `counts` [n] columns of each row's `order` [n, m]."""
     n, m = order.shape
     mask = np.empty(order.shape, bool)
     mask[np.arange(n)[:, None], order] = np.arange(m) < counts[:, None]
@@ -95,9 +98,9 @@ def keep_prefix(
 ) -> np.ndarray:
     """Keep the first `count` columns of each row in (logit desc, id asc) order; bool [n, m].
 
-    count(rows, order) gets a slice of rows and their ordered columns [n', k] and returns how many
-    stay, int64 [n']. A wide row first shows only the columns within 8, 16, 24 bits of its maximum:
-    a `count` below k is final, so it may only depend on the columns up to the cut. `y` are the
+    count(rows, order) receives a slice of rows and their ordered columns [n', k], and returns how many
+    stay, int64 [n']. For a wide row it first receives only the columns within 8, 16 and 24 bits of the
+    maximum: a count below k is final, so it may depend only on the columns up to the cut. `y` are the
     distances of `logits`.
     """
     n, m = logits.shape
@@ -111,7 +114,7 @@ def keep_prefix(
 
 
 def _wide_prefix(row: np.ndarray, y: np.ndarray, count: Callable[[np.ndarray], np.ndarray]) -> np.ndarray:
-    for floor in _HEADS:
+    for floor in _HEAD_FLOORS:
         columns = np.flatnonzero(y >= np.float32(floor))
         head = columns[descending(row[columns])]
         kept = int(count(head[None])[0])
@@ -125,13 +128,13 @@ def _wide_prefix(row: np.ndarray, y: np.ndarray, count: Callable[[np.ndarray], n
 def keep_heavy(logits: np.ndarray, w: np.ndarray, need: np.ndarray) -> np.ndarray:
     """Keep the longest prefix of tokens with weight ≥ `need` [n], at least the first; bool [n, m].
 
-    Weights are equal for equal logits, so the prefix is what lies above the best failing logit.
+    Equal logits have equal weights, so the prefix consists of the tokens above the best failing logit.
     """
     return keep_above_best(logits, w < need[:, None])
 
 
 def keep_above_best(logits: np.ndarray, failing: np.ndarray) -> np.ndarray:
-    """bool [n, m]: tokens whose logit is above every failing one's, at least the first in order."""
+    """bool [n, m]: the tokens with a logit above that of every failing token, at least the first in order."""
     best = np.where(failing, logits, -np.inf).max(axis=1, keepdims=True)
     mask = logits > best
     empty = ~mask.any(axis=1)

@@ -61,7 +61,7 @@ def exp2_64(x: Any) -> np.ndarray:
 def power(x: Any, exponent: Any) -> np.ndarray:
     """x^exponent = exp2_64(exponent·log2_64(x)) for x ≥ 0.
 
-    0^0 = 1, 0^e = 0 for e > 0, and 2^1022 for e < 0, where `exp2_64` ends.
+    0^0 = 1; 0^e = 0 for e > 0 and 2^1022, the upper limit of `exp2_64`, for e < 0.
     """
     x = np.asarray(x, np.float64)
     positive = x > 0

@@ -1,4 +1,4 @@
-"""`Backend`: runs whole chains, for all rows of a step."""
+"""`Backend`: runs whole chains for all rows of a step."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ class Group:
     """Rows of one step that share a plan.
 
     plan      what `Backend.compile` returned for the chain of these rows.
-    index     int64 [n], their rows in `Batch.logits`.
+    index     int64 [n], the indices of these rows in `Batch.logits`.
     rows      parameters, states and histories of these rows.
     masked    whether `Batch.bitmask` holds a grammar's mask for these rows.
     want_processed  whether `Batch.survivors` must be filled for these rows.
@@ -35,16 +35,16 @@ class Group:
 
 @dataclass
 class Batch:
-    """One step for a backend: inputs, and outputs that `Backend.run` fills in.
+    """One step for a backend: the inputs, and the outputs that `Backend.run` fills in.
 
-    logits     a `arrays.LogitRows`: row i as float32 [vocab] on demand, never written.
+    logits     an `arithmetic.LogitRows`: row i as float32 [vocab] on demand, never written.
     bitmask    int32 [rows, ceil(vocab / 32)] or None: bit 1 = token allowed by the grammar.
-    token_ids  int64 [rows], −1 where a row gave nothing.
+    token_ids  int64 [rows], −1 for a row that yielded no token.
     notes      float64 [rows], the selector's notes, NaN where there are none.
-    errors     a text for every row that failed, else None.
-    survivors  (ids int64 [m], logits float32 [m]) after the whole chain, where wanted.
-    cache      lives as long as these groups and their rows' places are unchanged; a backend may keep
-               what it prepared for them.
+    errors     a message for every row that failed, else None.
+    survivors  (ids int64 [m], logits float32 [m]) after the whole chain, for rows that request them.
+    cache      lives as long as these groups and the positions of their rows are unchanged; a backend may
+               cache here what it has prepared for them.
     """
 
     logits: Any
@@ -58,27 +58,27 @@ class Batch:
 
 
 class Backend:
-    """Runs chains. `exact` backends return the same tokens as the NumPy reference, by equality.
+    """Runs chains. An `exact` backend returns exactly the tokens that the NumPy reference returns.
 
-    A chain compiles once to a plan; `run` then takes all rows of a step, each group with its plan.
+    A chain is compiled once to a plan; `run` then takes all rows of a step, each group with its plan.
     """
 
     api: ClassVar[int] = PLUGIN_API
     name: ClassVar[str]
     exact: ClassVar[bool] = True
     reason: str = ""
-    """Why this backend cannot be used on this machine, in words; empty if it can."""
+    """Why this backend cannot be used on this machine, as a message; empty if it can."""
 
     def score(self, device: str) -> float:
         """How good this backend is for logits on `device` ("cpu", "cuda:0", …); 0 = unusable."""
         return 0.0
 
     def supports(self, sampler: Sampler | Selector) -> bool:
-        """Whether this backend runs `sampler` itself; others run on the host, row-exactly."""
+        """Whether this backend runs `sampler` itself; others run on the host, on exactly the same rows."""
         return True
 
     def compile(self, chain: Chain) -> Any:
-        """A plan for `chain`; called once per configuration."""
+        """Compile `chain` to a plan; called once per configuration."""
         raise NotImplementedError
 
     def apply(self, plan: Any, logits: np.ndarray, rows: Rows) -> None:
@@ -90,10 +90,10 @@ class Backend:
         raise NotImplementedError
 
     def run(self, batch: Batch) -> None:
-        """The fused path: fill `batch` for all its groups. A fault stays within its row."""
+        """The fused path: fill `batch` for all its groups. A fault affects only its own row."""
         raise NotImplementedError
 
     def log_sums(self, logits: Any, rows: Sequence[int]) -> Sequence[float] | None:
-        """ln Σ exp(l) of some rows of a `arrays.LogitRows`, for logprobs, within 1e-5; None: work it out
-        yourself. Rows that gave a token only."""
+        """ln Σ exp(l) of some rows of an `arithmetic.LogitRows`, for logprobs, within 1e-5; None if the
+        caller is to compute it. Called only for rows that yielded a token."""
         return None

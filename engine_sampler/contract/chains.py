@@ -1,4 +1,4 @@
-"""`Chain`: the active samplers of a request in their order, ending in a selector."""
+"""`Chain`: the active samplers of a request in order, followed by a selector."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from .samplers import Sampler, Selector
 
 @dataclass(frozen=True)
 class Chain:
-    """Samplers in order, and the selector. `key` is its shape: names only, never values."""
+    """Samplers in order, and the selector. `key` is the chain's shape: names only, never values."""
 
     samplers: tuple[Sampler, ...]
     selector: Selector
@@ -19,8 +19,8 @@ class Chain:
         return (*(s.name for s in self.samplers), self.selector.name)
 
     def for_choice(self) -> Chain:
-        """The chain that is enough to choose the token: a greedy choice skips samplers behind the
-        last one that can change the best token."""
+        """The part of the chain that suffices to choose the token: a greedy choice skips the samplers after
+        the last one that can change the best token."""
         if self.selector.name != "greedy":
             return self
         needed = [
@@ -29,7 +29,7 @@ class Chain:
         return Chain(self.samplers[: needed[-1] + 1 if needed else 0], self.selector)
 
     def edits_only(self) -> Chain:
-        """Masks, biases and penalties alone: what "penalized" logprobs are taken from."""
+        """The masks, biases and penalties alone; "penalized" logprobs are computed from their result."""
         return Chain(tuple(s for s in self.samplers if s.role != "warp"), self.selector)
 
     def __str__(self) -> str:

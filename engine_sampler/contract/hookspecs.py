@@ -1,4 +1,4 @@
-"""The hooks a plugin may implement. Each gets a `register` function and calls it once per object."""
+"""The hooks that a plugin may implement. Each receives a `register` function and calls it once per object."""
 
 from __future__ import annotations
 

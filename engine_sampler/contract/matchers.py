@@ -1,4 +1,4 @@
-"""Token masks: int32 `[rows, ceil(vocab / 32)]`, bit t % 32 of word t // 32 allows token t."""
+"""Token masks: int32 `[rows, ceil(vocab / 32)]`; bit t % 32 of word t // 32 allows token t."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import numpy as np
 
 
 def bitmask_words(vocab_size: int) -> int:
-    """The width of a mask: ceil(vocab_size / 32)."""
+    """The width of a mask in words: ceil(vocab_size / 32)."""
     return (vocab_size + 31) // 32
 
 
@@ -18,9 +18,9 @@ def allocate_bitmask(rows: int, vocab_size: int) -> np.ndarray[Any, np.dtype[np.
 
 
 def checked_bitmask(bitmask: Any, words: int) -> tuple[int, int]:
-    """The rows of `bitmask` and its words per row.
+    """The number of rows of `bitmask` and of words per row.
 
-    Raises TypeError for what is no writable C-contiguous int32 array `[rows, words or more]`.
+    Raises TypeError unless it is a writable C-contiguous int32 array `[rows, words or more]`.
     """
     if not isinstance(bitmask, np.ndarray) or bitmask.dtype != np.int32:
         kind = bitmask.dtype if isinstance(bitmask, np.ndarray) else type(bitmask).__name__
@@ -41,20 +41,20 @@ def unpack_bitmask(words: np.ndarray, vocab_size: int) -> np.ndarray:
 
 
 class Matcher(Protocol):
-    """One text under a constraint: what a request needs of a grammar, or of anything in its place."""
+    """One text under a constraint: what a request requires of a grammar, or of a substitute for one."""
 
     def fill_bitmask(self, bitmask: Any, row: int = 0) -> None:
-        """Write the mask of the next token into a row of `bitmask`, int32 `[rows, ceil(vocab / 32)]`: bit
-        t % 32 of word t // 32 is 1 where token t may follow."""
+        """Write the mask of the next token to a row of `bitmask`, int32 `[rows, ceil(vocab / 32)]`: bit
+        t % 32 of word t // 32 is 1 if token t may follow."""
 
     def accept(self, token_id: int) -> bool:
-        """Go on with a token; False, and nothing changes, where it cannot follow."""
+        """Accept a token. If it cannot follow, return False and change nothing."""
 
     def accept_bytes(self, data: bytes) -> bool:
-        """Go on with bytes that need not be those of a token."""
+        """Accept bytes, which need not be those of a token."""
 
     def rollback(self, n: int) -> None:
-        """Take back the last n accepts."""
+        """Undo the last n accepts."""
 
     def fork(self) -> Matcher:
         """An independent copy."""
@@ -63,10 +63,10 @@ class Matcher(Protocol):
         """Whether the text may end here."""
 
     def is_terminated(self) -> bool:
-        """Whether it has ended."""
+        """Whether the text has ended."""
 
     def forced_tokens(self) -> list[int]:
         """The tokens that must come next."""
 
     def validate(self, token_ids: Any) -> int:
-        """How many of the tokens could be accepted one after the other."""
+        """How many of the tokens, from the first on, could be accepted in sequence."""

@@ -17,14 +17,14 @@ class Param:
     """One request parameter: its name, type, neutral value and bounds.
 
     type      float, int, bool or str for scalars; any other type (dict, list, tuple, object) for
-              values that `convert` brings into an immutable form.
-    neutral   the value that changes nothing, bit for bit. None makes None an allowed value.
+              values that `convert` turns into an immutable form.
+    neutral   the value that changes nothing, bit for bit. If it is None, None is an allowed value.
     low, high inclusive bounds of a number; `low_open` excludes `low` itself.
     choices   the allowed values of a string or integer.
-    switch    whether a non-neutral value turns the owner on. A threshold that only matters beside
-              another parameter has switch=False.
-    convert   called with a value of a composite type; returns the normalised, hashable value or
-              raises ValueError or TypeError with what is allowed.
+    switch    whether a non-neutral value turns the owner on. A threshold that only matters together
+              with another parameter has switch=False.
+    convert   called with a value of a composite type; returns the normalised, hashable value, or
+              raises ValueError or TypeError with a description of what is allowed.
     doc       one line for listings.
     """
 
@@ -40,7 +40,7 @@ class Param:
     doc: str = ""
 
     def check(self, value: Any) -> Any:
-        """Return `value` in its normal form, or raise `ParameterError` saying what is allowed."""
+        """Return `value` in its normal form, or raise `ParameterError` stating what is allowed."""
         if value is None and self.neutral is None:
             return None
         try:
@@ -57,11 +57,11 @@ class Param:
         return checked
 
     def error(self, value: Any, allowed: str) -> ParameterError:
-        """The error for `value`, naming the parameter and what is allowed."""
+        """The error for `value`, which names the parameter and states what is allowed."""
         return ParameterError(f"{self.name}={value!r} is not allowed: {allowed}")
 
     def allowed(self) -> str:
-        """The allowed values in words."""
+        """The allowed values as text."""
         if self.choices is not None:
             return "one of " + ", ".join(map(repr, self.choices))
         kind = {int: "an integer", float: "a finite number", bool: "True or False", str: "a string"}
@@ -83,7 +83,7 @@ class Param:
             if is_whole or isinstance(value, (int, np.integer)):
                 if abs(value) < 2**63:
                     return int(value)
-                raise ValueError("an integer of 64 bits")
+                raise ValueError("a 64-bit integer")
         if self.type is float and not is_bool and isinstance(value, (int, float, np.number)):
             number = float(value)
             if math.isfinite(number):

@@ -1,4 +1,4 @@
-"""`Rows`: what a sampler, selector or backend may know of the rows it is given."""
+"""`Rows`: everything that a sampler, selector or backend may use about the rows it is given."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from .vocabulary import Vocabulary
 
 
 class RowsOwner(Protocol):
-    """A sampler or selector: whose states the rows show, and which random numbers they draw."""
+    """A sampler or selector: the owner of the states that the rows show and of the random stream they use."""
 
     @property
     def name(self) -> str: ...
@@ -30,7 +30,7 @@ class Rows:
     ids             int64 [n, columns], the token id of each column, ascending in every row; None
                     if column j is token j. Rows with fewer survivors than others end in padding:
                     columns with logit −inf and the id `vocabulary.size`.
-    position        int64 [n], the index of the token being drawn in prompt + output.
+    position        int64 [n], the index of the token being drawn, within prompt + output.
     seed            uint64 [n].
     """
 
@@ -61,7 +61,7 @@ class Rows:
         return values
 
     def derived(self, name: str, compute: Callable[[Rows], np.ndarray]) -> np.ndarray:
-        """[n, …] values that depend on parameters only, by `name`: computed once for a whole group."""
+        """[n, …] values that depend on parameters only: computed once for a whole group, cached by `name`."""
         values = self._values.get(name)
         if values is None:
             parent = self._parent
@@ -83,24 +83,24 @@ class Rows:
 
     @property
     def states(self) -> list[Any]:
-        """The state of this sampler for each row, up to date with the row's tokens."""
+        """This sampler's state for each row, up to date with the row's tokens."""
         return [self._slots.entries[s].state(self._name) for s in self._index.tolist()]
 
     @property
     def resolved(self) -> list[Any]:
-        """What this sampler's `resolve` returned for each row."""
+        """The result of this sampler's `resolve` for each row."""
         return [self._slots.entries[s].resolved.get(self._name) for s in self._index.tolist()]
 
     def token_ids(self, i: int) -> np.ndarray:
-        """Prompt and output of row i, int64 [length]; a view, not to be written."""
+        """Prompt and output of row i, int64 [length]; a view that must not be written to."""
         return self._slots.entries[self._index[i]].history.token_ids
 
     def prompt_token_ids(self, i: int) -> np.ndarray:
-        """The prompt of row i, int64; a view, not to be written."""
+        """The prompt of row i, int64; a view that must not be written to."""
         return self._slots.entries[self._index[i]].history.prompt_token_ids
 
     def output_token_ids(self, i: int) -> np.ndarray:
-        """The output of row i so far, int64; a view, not to be written."""
+        """The output of row i so far, int64; a view that must not be written to."""
         return self._slots.entries[self._index[i]].history.output_token_ids
 
     def draw(self, index: int = 0) -> np.ndarray:
@@ -108,13 +108,13 @@ class Rows:
         return draw64(self.seed, self.position, self._stream, index)
 
     def peaks(self, logits: np.ndarray) -> np.ndarray:
-        """The greatest of each row of `logits` [n, columns], float32 [n]; ask before changing them."""
+        """The maximum of each row of `logits` [n, columns], float32 [n]; call it before changing them."""
         return logits.max(axis=1) if self._peaks is None else self._peaks
 
     def columns(self, i: int, token_ids: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """Where `token_ids` stand in row i: (columns, which), leaving out ids that have no column.
+        """The columns of `token_ids` in row i: (columns, which), without the ids that have no column.
 
-        `which` indexes `token_ids`: token_ids[which] stand in `columns`.
+        `which` indexes `token_ids`: `columns` holds token_ids[which].
         """
         if self.ids is None:
             return token_ids, np.arange(len(token_ids))
@@ -124,7 +124,7 @@ class Rows:
         return found[which], which
 
     def token_ids_at(self, columns: np.ndarray) -> np.ndarray:
-        """The token ids in one column per row, int64 [n]."""
+        """The token id of one column per row, int64 [n]."""
         if self.ids is None:
             return np.asarray(columns, np.int64)
         return self.ids[np.arange(len(self)), columns]
@@ -133,7 +133,7 @@ class Rows:
 
     @property
     def slots(self) -> SlotTable:
-        """Where the requests of these rows live."""
+        """The table of the requests that these rows belong to."""
         return self._slots
 
     @property
@@ -142,7 +142,7 @@ class Rows:
         return self._index
 
     def bind(self, owner: RowsOwner) -> Rows:
-        """The same rows as `owner` sees them: with its states and its random stream."""
+        """The same rows as seen by `owner`: with its states and its random stream."""
         bound = object.__new__(Rows)
         bound._slots, bound._index, bound._values = self._slots, self._index, self._values
         bound._parent, bound._which, bound.ids = self._parent, self._which, self.ids
@@ -155,7 +155,8 @@ class Rows:
         ids: np.ndarray | None = None,
         peaks: np.ndarray | None = None,
     ) -> Rows:
-        """Some of these rows, in the order of `which`, whose columns hold `ids`; `peaks` if known."""
+        """The rows selected by `which`, in its order, with `ids` as the ids of their columns; `peaks` are
+        their maxima, if known."""
         taken = Rows(self._slots, self._index[which])
         taken._parent, taken._which, taken.ids, taken._peaks = self, which, ids, peaks
         return taken
@@ -166,7 +167,7 @@ class Rows:
 
 
 def padded(lists: Sequence[np.ndarray], fill: Any, dtype: Any) -> np.ndarray:
-    """Rows of unequal length as one array [n, longest], filled up with `fill`."""
+    """Rows of unequal length as one array [n, longest], padded with `fill`."""
     out = np.full((len(lists), max(map(len, lists))), fill, dtype)
     for row, values in zip(out, lists, strict=True):
         row[: len(values)] = values

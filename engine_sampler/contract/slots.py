@@ -1,4 +1,5 @@
-"""`SlotTable`: what a backend may know of all live requests. The Python twin of the C header's `es_table`.
+"""`SlotTable`: everything that a backend may use about the live requests; `es_table` in the C header is its
+counterpart.
 
 Every live request has a slot, its row number in these arrays, until it leaves.
 """
@@ -16,7 +17,7 @@ from .vocabulary import Vocabulary
 
 
 class TokenHistory(Protocol):
-    """Prompt and output of one request; the arrays are views, not to be written."""
+    """Prompt and output of one request; the arrays are views that must not be written to."""
 
     @property
     def token_ids(self) -> np.ndarray:
@@ -32,10 +33,10 @@ class TokenHistory(Protocol):
 
 
 class SlotEntry(Protocol):
-    """One live request as its samplers and selector see it.
+    """One live request as seen by its samplers and its selector.
 
     chain     its `Chain`.
-    resolved  what each sampler's `resolve` returned, by sampler name.
+    resolved  the result of each sampler's `resolve`, by sampler name.
     """
 
     chain: Any
@@ -43,31 +44,30 @@ class SlotEntry(Protocol):
 
     @property
     def history(self) -> TokenHistory:
-        """Its tokens so far."""
+        """The tokens of the request so far."""
 
     def state(self, name: str) -> Any:
-        """The state of one sampler or of the selector, up to date with the tokens; raises what the plugin
-        raises when it cannot follow."""
+        """The state of one sampler or of the selector, up to date with the tokens. Any exception that the
+        plugin raises while accepting them propagates."""
 
 
 class SlotTable(Protocol):
-    """All live requests of a scheduler, as arrays over slot numbers.
+    """All live requests of a scheduler, as arrays indexed by slot number.
 
     vocabulary   the tokens.
-    num_threads  threads that a backend may use; None: its own choice.
+    num_threads  the number of threads that a backend may use; None leaves the choice to the backend.
     params       every known parameter by name.
-    entries      the `SlotEntry` of each slot, None where it is free.
-    observers    objects whose `filled(slot)` is called when a slot has been given to a request.
+    entries      the `SlotEntry` of each slot, None if the slot is free.
+    observers    objects whose `filled(slot)` is called after a slot has been assigned to a request.
     seeds        uint64 [capacity].
     positions    int64 [capacity], the index of the token being drawn, for the random numbers.
-    tokens       int64 [pool]; a request's are tokens[offset : offset + length], the prompt first.
-    notes        float64 [pool], parallel to `tokens`: what the selector noted when it drew the token,
-                 else NaN.
+    tokens       int64 [pool]; a request's tokens are tokens[offset : offset + length], the prompt first.
+    notes        float64 [pool], parallel to `tokens`: the selector's note on the token it drew, else NaN.
     offsets, lengths, prompt_lengths  int64 [capacity].
-    epochs       uint64 [capacity]: while a slot's value stays, its tokens and notes only grow.
+    epochs       uint64 [capacity]: as long as a slot's value is unchanged, its tokens and notes only grow.
 
-    A request's parameters do not change while it has the slot. Arrays are replaced when they grow; whenever
-    one is, `offsets` is too.
+    A request's parameters do not change while it occupies the slot. Arrays are replaced when they grow;
+    whenever one is replaced, so is `offsets`.
     """
 
     vocabulary: Vocabulary
@@ -97,7 +97,7 @@ class SlotTable(Protocol):
     def epochs(self) -> np.ndarray: ...
 
     def given(self, slot: int) -> Mapping[str, Any]:
-        """The parameters of a slot that are not neutral."""
+        """The non-neutral parameters of a slot."""
 
     def column(self, name: str) -> np.ndarray:
-        """The values of parameter `name` by slot, [capacity]; neutral where not given."""
+        """The values of parameter `name` by slot, [capacity]; the neutral value where it is not given."""

@@ -1,4 +1,4 @@
-"""`StoppingCriteria`: what ends requests, by their tokens or by their text."""
+"""`StoppingCriteria`: end requests by their tokens or by their text."""
 
 from __future__ import annotations
 
@@ -19,23 +19,22 @@ if TYPE_CHECKING:
 class StoppingCriteria(Stateful):
     """Ends requests. One class serves two uses.
 
-    By the scheduler, token by token: `new_state` at `add`, then `check` after every accepted token.
-    Called like transformers' criteria, `criterion(input_ids, scores) -> bool [rows]`.
+    The scheduler uses it token by token: `new_state` at `add`, then `check` after every accepted token.
+    It can also be called like transformers' criteria: `criterion(input_ids, scores) -> bool [rows]`.
 
-    The object that is registered reads the parameters of each request; one that is made with values of its
-    own may be given to `Scheduler.add(stopping_criteria=…)`, or called.
+    The registered object reads the parameters of each request; one constructed with its own values may be
+    passed to `Scheduler.add(stopping_criteria=…)`, or called.
     """
 
     api: ClassVar[int] = PLUGIN_API
     name: ClassVar[str]
     params: ClassVar[tuple[Param, ...]] = ()
     is_limit: ClassVar[bool] = False
-    """True for limits on length or time, which are asked after all other criteria."""
+    """True for limits on length or time, which are checked after all other criteria."""
     waits_for_min_tokens: ClassVar[bool] = True
-    """False for criteria that end a request even before `min_tokens` tokens."""
+    """False for criteria that may end a request before it has `min_tokens` tokens."""
     wants_logprobs: ClassVar[bool] = False
-    """True if `check` also takes `logprobs`, the raw logprob of each of the tokens (0 for one chosen
-    elsewhere)."""
+    """True if `check` also takes `logprobs`, the raw logprob of each token (0 for one chosen elsewhere)."""
 
     def is_active(self, params: Mapping[str, Any], vocabulary: Vocabulary) -> bool:
         """Whether a request with `params` needs this criterion."""
@@ -50,41 +49,40 @@ class StoppingCriteria(Stateful):
     def watch(
         self, params: Mapping[str, Any], prompt_token_ids: np.ndarray, vocabulary: Vocabulary
     ) -> Watch | None:
-        """When `check` can have a verdict; None: after any token. Asked once, behind `new_state`.
+        """When `check` can return a verdict; None means after any token. Called once, after `new_state`.
 
-        A criterion that says so costs nothing in between, and then sees all tokens since its last
-        call at once. It may be called more often than it asks for.
+        A criterion that declares this costs nothing in between; `check` then receives all tokens since
+        its last call at once. It may be called more often than declared.
         """
         return None
 
     def check(self, state: State, token_ids: Sequence[int], text: str) -> StopVerdict | None:
-        """Look at newly accepted `token_ids`; a verdict ends the request.
+        """Examine newly accepted `token_ids`; a verdict ends the request.
 
-        text  what has become certain with them: it may lag behind the tokens, see `TextCriteria`.
+        text  the text that has become final with them; it may lag behind the tokens, see `TextCriteria`.
         """
         raise NotImplementedError
 
     def __call__(self, input_ids: Any, scores: Any, **kwargs: Any) -> Any:
-        """Which rows of `input_ids` [rows, length] end with their last token: bool [rows], a NumPy array,
-        or a tensor on the same device where a torch tensor is given.
+        """Which rows of `input_ids` [rows, length] end with their last token: bool [rows], as a NumPy array,
+        or as a tensor on the same device if a torch tensor is given.
 
-        Unless a subclass says otherwise, a row is taken for the output of a request without parameters,
-        of which nothing is known but its tokens.
+        Unless a subclass documents otherwise, a row is treated as the output of a request without
+        parameters, whose tokens are all that is known about it.
         """
         rows = token_rows(input_ids)
         return flags_like(input_ids, [self.ends(row.tolist()) for row in rows])
 
     def ends(self, token_ids: Sequence[int]) -> bool:
-        """Whether an output ends with the last of `token_ids`; what the tokens before it said does not
-        count."""
+        """Whether an output ends with the last of `token_ids`; verdicts on earlier tokens are ignored."""
         state = self.new_state({}, np.empty(0, np.int64), Vocabulary(2**63 - 1))
         self.check(state, token_ids[:-1], "")
         return self.check(state, token_ids[-1:], "") is not None
 
 
 def token_rows(input_ids: Any) -> np.ndarray:
-    """`input_ids` [rows, length], or [length] for one row, as int64 [rows, length]; from NumPy, torch or
-    lists."""
+    """`input_ids` [rows, length], or [length] for one row, as int64 [rows, length]; accepts NumPy arrays,
+    torch tensors and lists."""
     on_host = input_ids.detach().cpu() if hasattr(input_ids, "detach") else input_ids
     rows = np.atleast_2d(np.asarray(on_host))
     if rows.ndim != 2 or (rows.size and rows.dtype.kind not in "iu"):
@@ -93,7 +91,7 @@ def token_rows(input_ids: Any) -> np.ndarray:
 
 
 def flags_like(input_ids: Any, flags: Any) -> Any:
-    """bool [rows] as a NumPy array, or as a tensor beside `input_ids` if that is a tensor of torch."""
+    """bool [rows] as a NumPy array, or as a tensor on the device of `input_ids` if that is a torch tensor."""
     flags = np.asarray(flags, bool)
     if hasattr(input_ids, "new_tensor"):
         return input_ids.new_tensor(flags.tolist()).bool()
@@ -102,8 +100,8 @@ def flags_like(input_ids: Any, flags: Any) -> Any:
 
 @dataclass(frozen=True)
 class Watch:
-    """When a stopping criterion can have a verdict: at a token in `token_ids`, and whenever the output
-    has `output_length` tokens or more."""
+    """When a stopping criterion can return a verdict: at a token in `token_ids`, and whenever the output has
+    `output_length` tokens or more."""
 
     token_ids: Collection[int] = ()
     output_length: int | None = None
@@ -113,10 +111,10 @@ class Watch:
 class StopVerdict:
     """Why a request ends.
 
-    reason         the stop string, token id or criterion name; None for EOS.
+    reason         the stop_reason: the stop string, token id or criterion name; None for EOS.
     finish_reason  stop, length, repetition, …
-    cut            bytes at the end of the text, counted from the end of the newest token, that do not
-                   belong to it: a stop string, or a stop token. What has been streamed already stays.
+    cut            the number of bytes before the end of the newest token that do not belong to the text:
+                   those of a stop string or a stop token. Text that has already been streamed stays.
     """
 
     reason: str | int | None
@@ -125,10 +123,10 @@ class StopVerdict:
 
 
 class TextMatch(NamedTuple):
-    """The end of a text, found in the bytes that came last; all places count from their beginning.
+    """The end of a text, found in the newest bytes; offsets count from the first of them.
 
-    end       behind the byte that decided; the earliest wins.
-    text_end  where the text is cut: negative for what came before.
+    end       the offset after the byte that completed the match; the smallest wins.
+    text_end  the offset at which the text is cut; negative if it is cut before these bytes.
     reason    the request's stop_reason.
     """
 
@@ -138,32 +136,32 @@ class TextMatch(NamedTuple):
 
 
 class TextMatcher:
-    """Finds the end of a text in its bytes: an automaton that nothing changes.
+    """Finds the end of a text in its bytes: an immutable automaton.
 
-    start  the state of the empty text. States are hashable, and from equal ones equal things follow.
+    start  the state of the empty text. States are hashable, and equal states behave equally.
     """
 
     start: Hashable
 
     def advance(self, state: Any, data: bytes) -> tuple[Hashable, TextMatch | None]:
-        """The state behind `data`, and the first match that ends in it. The state goes on beyond a match."""
+        """The state after `data`, and the first match that ends in it. A match does not end the automaton."""
         raise NotImplementedError
 
     def held(self, state: Any) -> int:
-        """How many bytes at the end of the text may still be cut off by a later match."""
+        """How many bytes at the end of the text a later match may still cut off."""
         raise NotImplementedError
 
 
 class TextCriteria(StoppingCriteria):
-    """Ends requests by their text, found by a `TextMatcher`.
+    """Ends requests by their text, with a `TextMatcher`.
 
-    Text that a match may still cut off is held back by the scheduler, and not one character more: it runs
-    the matcher itself, and shares what it learns among all requests with the same matcher. Matches that end
+    The scheduler holds back the text that a match may still cut off, and not one character more: it runs
+    the matcher itself and shares the results among all requests with the same matcher. Matches that end
     within the first `min_tokens` tokens do not count.
     """
 
     def matcher(self, params: Mapping[str, Any], vocabulary: Vocabulary) -> TextMatcher:
-        """The matcher for a request; the same object for the same values, where that is easy."""
+        """The matcher for a request; preferably the same object for the same values."""
         raise NotImplementedError
 
     def new_state(
@@ -185,7 +183,7 @@ class TextCriteria(StoppingCriteria):
 
 @dataclass
 class TextState:
-    """Where a `TextMatcher` is in one text: its states, before the first token and behind each."""
+    """The progress of a `TextMatcher` through one text: its states before the first token and after each."""
 
     matcher: TextMatcher
     tokenizer: Tokenizer
@@ -193,14 +191,14 @@ class TextState:
     states: list[Hashable]
 
     def advance(self, token_ids: Iterable[int]) -> StopVerdict | None:
-        """Read more tokens: the verdict of the first match among them."""
+        """Read more tokens and return the verdict of the first match in them."""
         found: TextMatch | None = None
-        behind = 0
+        length = 0  # bytes read; once there is a match, only those from the start of its token
         for token_id in token_ids:
             data = self.tokenizer.text_bytes(token_id, self.skip_special_tokens)
             state, match = self.matcher.advance(self.states[-1], data)
             self.states.append(state)
-            behind += len(data)
+            length += len(data)
             if found is None and match is not None:
-                found, behind = match, len(data)
-        return None if found is None else StopVerdict(found.reason, cut=behind - found.text_end)
+                found, length = match, len(data)
+        return None if found is None else StopVerdict(found.reason, cut=length - found.text_end)

@@ -1,4 +1,4 @@
-"""Token ids and texts as parameters: how they are read, and which ids a text stands for."""
+"""Conversions for parameters that hold token ids or texts."""
 
 from __future__ import annotations
 
@@ -15,14 +15,14 @@ _PHRASES = "a list whose entries are texts, token ids or lists of token ids, non
 
 
 def token_id(value: Any) -> int:
-    """`value` as a token id; raises TypeError if it is none."""
+    """`value` as a token id; raises TypeError if it is not one."""
     if isinstance(value, (int, np.integer)) and not isinstance(value, bool) and value >= 0:
         return int(value)
     raise TypeError("a token id, an integer of at least 0")
 
 
 def token_ids(value: Any) -> tuple[int, ...]:
-    """`value`, a collection of token ids, as a tuple; raises TypeError."""
+    """`value`, a collection of token ids, as a tuple; raises TypeError if it is not one."""
     if not _is_collection(value):
         raise TypeError(_IDS)
     try:
@@ -31,8 +31,13 @@ def token_ids(value: Any) -> tuple[int, ...]:
         raise TypeError(_IDS) from None
 
 
+def unique_token_ids(value: Any) -> tuple[int, ...]:
+    """`token_ids(value)` without duplicates."""
+    return tuple(dict.fromkeys(token_ids(value)))
+
+
 def phrases(value: Any) -> tuple[Phrase, ...]:
-    """`value`, a collection of texts, ids and id lists, each once; a single id becomes (id,)."""
+    """`value`, a collection of texts, ids and id lists, without duplicates; a single id becomes (id,)."""
     if not _is_collection(value):
         raise TypeError(_PHRASES)
     try:
@@ -41,14 +46,14 @@ def phrases(value: Any) -> tuple[Phrase, ...]:
         raise TypeError(_PHRASES) from None
 
 
-def ids_in(entries: Iterable[Phrase]) -> Iterable[int]:
-    """Every token id that is given as such."""
+def phrase_token_ids(entries: Iterable[Phrase]) -> Iterable[int]:
+    """Every token id in the phrases that are given as ids."""
     return (token for entry in entries if not isinstance(entry, str) for token in entry)
 
 
 def _phrase(value: Any) -> Phrase:
     if isinstance(value, str):
-        value.encode()  # refuses lone surrogates, which no bytes stand for
+        value.encode()  # refuses lone surrogates, which have no UTF-8 encoding
         phrase: Phrase = value
     else:
         phrase = token_ids(value if _is_collection(value) else (value,))
@@ -61,15 +66,15 @@ def _is_collection(value: Any) -> bool:
     return isinstance(value, (Sequence, Set, np.ndarray)) and not isinstance(value, (str, bytes))
 
 
-MOST_BYTES = 32768
-"""Of all texts of one parameter together: they come from clients."""
+MAX_TEXT_BYTES = 32768
+"""The limit on all texts of one parameter together: they come from clients."""
 
 
-_TEXTS = f"a text or a list of texts, none of them empty, with at most {MOST_BYTES} bytes in all"
+_TEXTS = f"a text or a list of texts, none of them empty, with at most {MAX_TEXT_BYTES} bytes in all"
 
 
-def texts(value: Any) -> tuple[str, ...]:
-    """One text or several as a tuple, each once; raises TypeError or ValueError."""
+def stop_texts(value: Any) -> tuple[str, ...]:
+    """One text or several as a tuple without duplicates; raises TypeError or ValueError."""
     entries = (value,) if isinstance(value, str) else value
     if not isinstance(entries, Collection) or isinstance(entries, (bytes, dict)):
         raise TypeError(_TEXTS)
@@ -78,11 +83,6 @@ def texts(value: Any) -> tuple[str, ...]:
             raise TypeError(_TEXTS)
         if not entry:
             raise ValueError(_TEXTS)
-    if sum(len(entry.encode()) for entry in entries) > MOST_BYTES:  # refuses lone surrogates as well
+    if sum(len(entry.encode()) for entry in entries) > MAX_TEXT_BYTES:  # refuses lone surrogates as well
         raise ValueError(_TEXTS)
     return tuple(dict.fromkeys(entries))
-
-
-def ids(value: Any) -> tuple[int, ...]:
-    """A collection of token ids as a tuple, each once; raises TypeError."""
-    return tuple(dict.fromkeys(token_ids(value)))

@@ -1,4 +1,4 @@
-"""`Vocabulary`: what is known of the tokens."""
+"""`Vocabulary`: the properties of the tokens."""
 
 from __future__ import annotations
 
@@ -14,7 +14,8 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Vocabulary:
-    """What is known of the tokens: how many, which end a text, and their bytes if a tokenizer is given."""
+    """The properties of the tokens: their number, those that end a text, and their bytes if there is a
+    tokenizer."""
 
     size: int
     eos_token_ids: tuple[int, ...] = ()
@@ -29,7 +30,7 @@ class Vocabulary:
                 )
 
     def need_tokenizer(self, parameter: str) -> Tokenizer:
-        """The tokenizer, or `ParameterError` saying that `parameter` needs one."""
+        """The tokenizer; without one, raises `ParameterError`, which names `parameter`."""
         if self.tokenizer is None:
             raise ParameterError(f"{parameter} is given as text, which needs a tokenizer")
         return self.tokenizer

@@ -1,4 +1,4 @@
-"""The parameters of a request, and the chain that they stand for."""
+"""The parameters of a request, and the chain that they define."""
 
 from .chain import build_chain
 from .sampling_params import SamplingParams

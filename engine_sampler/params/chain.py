@@ -1,4 +1,4 @@
-"""Chains: the active samplers of a request in their order, ending in a selector."""
+"""Chains: the active samplers of a request in order, followed by a selector."""
 
 from __future__ import annotations
 
@@ -11,13 +11,13 @@ from ..registry import Registry, default_registry
 from .orders import full_order
 
 EDITS = ("allowed_token_ids", "bad_words", "ignore_eos", "min_tokens", "logit_bias", "grammar_bias")
-"""The fixed first steps, behind the grammar's bitmask; a plugin's edits follow them."""
+"""The fixed first steps, after the grammar's bitmask; the edits of plugins follow them."""
 
 
 def build_chain(params: Mapping[str, Any], registry: Registry | None = None) -> Chain:
-    """The chain of a request: neutral samplers left out, edits first, the rest in its order.
+    """The chain of a request: without neutral samplers, edits first, the rest in the request's order.
 
-    A temperature below 1e-4 leaves the best token only, so nothing behind it is kept and the
+    A temperature below 1e-4 leaves only the best token, so nothing after it is kept and the
     selector is `greedy`.
     """
     catalogue = (registry or default_registry()).catalogue
@@ -34,7 +34,7 @@ def build_chain(params: Mapping[str, Any], registry: Registry | None = None) -> 
 
 
 def _selector(params: Mapping[str, Any], selectors: Mapping[str, Selector]) -> Selector:
-    """Greedy at temperature 0, else the one that the parameters ask for, else `dist`."""
+    """Greedy at temperature 0, else the selector that the parameters request, else `dist`."""
     if params["temperature"] < GREEDY_BELOW:
         return selectors["greedy"]
     return next((s for s in selectors.values() if s.is_active(params)), selectors["dist"])

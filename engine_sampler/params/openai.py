@@ -1,4 +1,4 @@
-"""Request bodies of OpenAI and vLLM, read into parameters."""
+"""Conversion of OpenAI and vLLM request bodies to parameters."""
 
 from __future__ import annotations
 
@@ -17,18 +17,18 @@ TRANSPORT = frozenset(
     "flat_logprobs spaces_between_special_tokens truncate_prompt_tokens include_reasoning "
     "skip_reading_prefix_cache".split()
 )
-"""Keys that say how a request travels, not how tokens are chosen."""
+"""Keys that concern the transport of a request, not the choice of tokens."""
 
 RENAMED = {"max_completion_tokens": "max_tokens", "sampling_seed": "seed"}
 
 
 def parameters_of(body: Mapping[str, Any]) -> dict[str, Any]:
-    """The keywords for `SamplingParams` in a request body.
+    """The keyword arguments for `SamplingParams` in a request body.
 
     None means the default; transport keys are left out. `response_format` and `structured_outputs`
-    become the structured parameter they stand for, `logprobs` with `top_logprobs` becomes a number,
-    `logit_bias` keys become ids, and the contents of `extra_args` (REST: `vllm_xargs`) join in. The
-    order is "vllm" unless the body says otherwise. Raises `ParameterError` for forms it cannot read.
+    become the corresponding structured parameter, `logprobs` with `top_logprobs` becomes a number,
+    `logit_bias` keys become ids, and the contents of `extra_args` (REST: `vllm_xargs`) are merged in.
+    The order is "vllm" unless the body gives another. Raises `ParameterError` for unsupported forms.
     """
     rest = without_transport(body, TRANSPORT)
     parameters: dict[str, Any] = {"order": "vllm"}

@@ -53,41 +53,41 @@ NAMED: Mapping[str, tuple[str, ...]] = {
     "mindie": ("penalties", "temperature", "top_k", "top_p"),
     "mlx": ("penalties", "top_p", "min_p", "xtc", "top_k", "temperature"),
 }
-"""What each system's own chain says; samplers it does not mention follow the default list."""
+"""The chain of each system; samplers that it does not mention follow the default list."""
 
 RULES: Mapping[str, Mapping[str, str]] = {
     "koboldai": _KOBOLDAI_RULES,
     "mindie": {"top_p_cut": "exceed"},
 }
-"""Cut rules that a named order sets unless the request sets them itself."""
+"""Cut rules that a named order sets unless the request gives them."""
 
 
 def full_order(order: str | Sequence[str | int], samplers: Mapping[str, Sampler]) -> tuple[str, ...]:
-    """Every orderable sampler's name in the place that `order` gives it.
+    """The names of all orderable samplers, in the sequence that `order` defines.
 
-    An unmentioned sampler of the default list stands behind everything before it there; a plugin
-    stands behind the sampler it names in `after`, else last. An explicit list of names is taken as
-    it is.
+    A sampler of the default list that `order` does not mention follows all samplers that precede it
+    in that list; a plugin's follows the sampler named in its `after`, or else comes last. An explicit
+    list of names is used as it is.
     """
     if not isinstance(order, str) and not _is_numeric(order):
         return tuple(str(name) for name in order)
     result = list(NAMED[order] if isinstance(order, str) else _koboldai(order))
-    for place, name in enumerate(DEFAULT):
+    for i, name in enumerate(DEFAULT):
         if name not in result:
-            before = [result.index(n) for n in DEFAULT[:place] if n in result]
-            result.insert(max(before, default=-1) + 1, name)
+            preceding = [result.index(n) for n in DEFAULT[:i] if n in result]
+            result.insert(max(preceding, default=-1) + 1, name)
     pending = [s for s in samplers.values() if s.role != "edit" and s.name not in result]
     while pending:
         ready = [s for s in pending if s.after in result] or pending
         for sampler in ready:
-            at = result.index(sampler.after) + 1 if sampler.after in result else len(result)
-            result.insert(at, sampler.name)
+            index = result.index(sampler.after) + 1 if sampler.after in result else len(result)
+            result.insert(index, sampler.name)
         pending = [s for s in pending if s not in ready]
     return tuple(result)
 
 
 def resolve_order(values: Mapping[str, Any], samplers: Mapping[str, Sampler]) -> Mapping[str, str]:
-    """Check the parameter `order` and return the cut rules it sets."""
+    """Check the parameter `order` and return the cut rules that it sets."""
     order = values["order"]
     if isinstance(order, str):
         if order not in NAMED:
@@ -102,9 +102,9 @@ def resolve_order(values: Mapping[str, Any], samplers: Mapping[str, Sampler]) ->
     orderable = [s.name for s in samplers.values() if s.role != "edit"]
     for name in named:
         if name not in orderable:
-            near = difflib.get_close_matches(str(name), orderable, n=2)
-            hint = f"; did you mean {' or '.join(map(repr, near))}?" if near else ""
-            raise ParameterError(f"order names {name!r}, which is no sampler that can be ordered{hint}")
+            similar = difflib.get_close_matches(str(name), orderable, n=2)
+            hint = f"; did you mean {' or '.join(map(repr, similar))}?" if similar else ""
+            raise ParameterError(f"order names {name!r}, which is not a sampler that can be ordered{hint}")
     if len(set(named)) != len(named):
         raise ParameterError(f"order={order!r} is not allowed: each sampler once")
     for name in sorted(omitted):
@@ -118,7 +118,7 @@ def _is_numeric(order: Sequence[Any]) -> bool:
 
 
 def _koboldai(order: Sequence[Any]) -> tuple[str, ...]:
-    """Names for KoboldAI's numeric ids; penalties come first if a short list leaves them out."""
+    """The names for KoboldAI's numeric ids; penalties come first if a short list leaves them out."""
     if any(not 0 <= i < len(KOBOLDAI_IDS) for i in order):
         raise ParameterError(f"order={tuple(order)!r} is not allowed: KoboldAI's ids are 0 to 6")
     names = tuple(KOBOLDAI_IDS[i] for i in order)

@@ -1,4 +1,4 @@
-"""`SamplingParams`: the settings of one request, checked when they are made."""
+"""`SamplingParams`: the settings of one request, checked on construction."""
 
 from __future__ import annotations
 
@@ -12,20 +12,21 @@ from .orders import resolve_order
 
 
 class SamplingParams(Mapping[str, Any]):
-    """The immutable settings of one request, under OpenAI's and vLLM's names.
+    """The immutable settings of one request, under the names used by OpenAI and vLLM.
 
-    Every parameter belongs to one sampler, selector or criterion, built in or plugged in; all are
-    given alike, and read as attributes or items: the value, or the neutral value if not given.
+    Every parameter belongs to one sampler, selector or criterion, whether built in or from a plugin.
+    All are given in the same way and can be read as attributes or items: the value, or the neutral
+    value if it is not given.
 
         SamplingParams(temperature=0.8, top_p=0.95, seed=7).top_p
 
-    Raises `ParameterError` naming the parameter, the value and what is allowed; for an unknown name
-    also near matches, and plugins that failed to load.
+    Raises `ParameterError`, which names the parameter, the value and what is allowed; for an unknown
+    name, also similar names and the plugins that failed to load.
     """
 
     __slots__ = ("_chosen", "_given", "_values")
     _chosen: Mapping[str, Any]
-    """What differs from the defaults under this `order`: enough to make an equal object."""
+    """The values that differ from the defaults under this `order`: enough to construct an equal object."""
     _given: Mapping[str, Any]
     _values: Mapping[str, Any]
 
@@ -43,21 +44,21 @@ class SamplingParams(Mapping[str, Any]):
             part.check(values)
         _check_together(values, catalogue.selectors.values())
         neutral = {name: param.neutral for name, param in catalogue.params.items()}
-        for name, usual in (("_given", neutral), ("_chosen", {**neutral, **rules})):
-            differing = {n: v for n, v in values.items() if v != usual[n]}
+        for name, defaults in (("_given", neutral), ("_chosen", {**neutral, **rules})):
+            differing = {n: v for n, v in values.items() if v != defaults[n]}
             object.__setattr__(self, name, MappingProxyType(differing))
         object.__setattr__(self, "_values", MappingProxyType(values))
 
     @classmethod
     def from_dict(cls, body: Mapping[str, Any]) -> SamplingParams:
-        """Settings from the body of an OpenAI or vLLM request; see `requests.parameters_of`."""
+        """Settings from the body of an OpenAI or vLLM request; see `params.openai`."""
         from .openai import parameters_of
 
         return cls(**parameters_of(body))
 
     @property
     def given(self) -> Mapping[str, Any]:
-        """The parameters that are not neutral."""
+        """The non-neutral parameters."""
         return self._given
 
     def replace(self, **changes: Any) -> SamplingParams:
@@ -105,11 +106,11 @@ def _check_together(values: Mapping[str, Any], selectors: Iterable[Selector]) ->
         raise ParameterError(f"best_of={best_of} is not allowed: at least n={values['n']}")
     _check_structured(values)
     _check_beams(values)
-    asked = [s.name for s in selectors if s.is_active(values)]
-    if len(asked) > 1:
-        raise ParameterError(f"the parameters ask for several selectors: {', '.join(asked)}; one is allowed")
-    if asked and values["use_beam_search"]:
-        raise ParameterError(f"use_beam_search=True is not allowed with the selector {asked[0]}")
+    active = [s.name for s in selectors if s.is_active(values)]
+    if len(active) > 1:
+        raise ParameterError(f"the parameters request several selectors: {', '.join(active)}; one is allowed")
+    if active and values["use_beam_search"]:
+        raise ParameterError(f"use_beam_search=True is not allowed with the selector {active[0]}")
 
 
 def _check_beams(values: Mapping[str, Any]) -> None:
@@ -121,7 +122,7 @@ def _check_beams(values: Mapping[str, Any]) -> None:
 
 
 def _check_structured(params: Mapping[str, Any]) -> None:
-    """Raise `ParameterError` where more than one grammar is asked for, or a bias for none."""
+    """Raise `ParameterError` if more than one grammar is requested, or a grammar bias without a grammar."""
     names = structured_in(params)
     if len(names) > 1:
         raise ParameterError(f"{', '.join(names)} are not allowed together: at most one of them")

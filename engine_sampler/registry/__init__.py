@@ -1,4 +1,4 @@
-"""What is registered: samplers, criteria, backends, grammars and observers, built in and plugged in."""
+"""The registry of samplers, criteria, backends, grammars and observers, both built-in and from plugins."""
 
 from .catalogue import EVENTS, Catalogue, PluginError, check_object
 from .core_params import CORE_PARAMS, LOGPROBS_MODES, MAX_COUNT, STRUCTURED_PARAMS, structured_in

@@ -1,4 +1,4 @@
-"""`Catalogue`: named samplers, criteria, backends and grammars, and what they must be to enter it."""
+"""`Catalogue`: named samplers, criteria, backends and grammars, and the checks that they must pass."""
 
 from __future__ import annotations
 
@@ -21,16 +21,16 @@ from ..contract import (
 
 KINDS = ("samplers", "selectors", "stopping_criteria", "backends", "grammars", "observers")
 EVENTS = ("request_added", "step_finished", "request_finished")
-"""What an observer may listen to."""
+"""The events that an observer may handle."""
 
 
 class PluginError(RuntimeError):
-    """A plugin cannot be used; the text says which one and why."""
+    """A plugin cannot be used; the message says which one and why."""
 
 
 @dataclass
 class Catalogue:
-    """Named objects by kind, and the parameters they own."""
+    """Named objects by kind, and the parameters that they own."""
 
     samplers: dict[str, Sampler] = field(default_factory=dict)
     selectors: dict[str, Selector] = field(default_factory=dict)
@@ -40,10 +40,10 @@ class Catalogue:
     observers: dict[str, Any] = field(default_factory=dict)
     params: dict[str, Param] = field(default_factory=dict)
     origins: dict[str, str] = field(default_factory=dict)
-    """Who registered "kind/name" and "params/name"."""
+    """The distribution that registered "kind/name" or "params/name"."""
 
     def add(self, kind: str, name: str, value: Any, origin: str) -> None:
-        """Add an object and its parameters; a name that exists already raises, naming both origins."""
+        """Add an object and its parameters; raises for a name that exists already and names both origins."""
         self._claim(kind, name, origin)
         if kind == "samplers":
             self._claim_stream(name, origin)
@@ -52,12 +52,12 @@ class Catalogue:
             self.add_param(param, origin)
 
     def add_param(self, param: Param, origin: str) -> None:
-        """Add a parameter; a name that exists already raises, naming both origins."""
+        """Add a parameter; raises for a name that exists already and names both origins."""
         self._claim("params", param.name, origin)
         self.params[param.name] = param
 
     def merged(self, other: Catalogue) -> Catalogue:
-        """A new catalogue with everything of both; raises if a name is in both."""
+        """A new catalogue with the contents of both; raises if a name is in both."""
         both = replace(self, **{name: dict(value) for name, value in vars(self).items()})
         for kind in KINDS:
             for name, value in getattr(other, kind).items():
@@ -70,7 +70,7 @@ class Catalogue:
             yield from (f"{kind}/{name}" for name in getattr(self, kind))
 
     def _claim(self, kind: str, name: str, origin: str) -> None:
-        # Samplers and selectors share one set of names: both stand in chains and have states.
+        # Samplers and selectors share one namespace: both are parts of chains and have states.
         kinds = ("samplers", "selectors") if kind in ("samplers", "selectors") else (kind,)
         for other in kinds:
             if owner := self.origins.get(f"{other}/{name}"):
@@ -86,7 +86,7 @@ class Catalogue:
                 )
 
 
-# --- what may enter ------------------------------------------------------------------------------
+# --- checks --------------------------------------------------------------------------------------
 
 _REQUIRED = (
     (Sampler, "apply"),
@@ -95,14 +95,14 @@ _REQUIRED = (
     (StoppingCriteria, "check"),
     (Backend, "run"),
 )
-"""The method that a class must define itself."""
+"""The method that every subclass must define."""
 
 
 def check_object(value: Any, classes: tuple[type, ...]) -> None:
-    """Raise `PluginError` unless `value` is a well declared object of one of `classes`."""
+    """Raise `PluginError` unless `value` is a correctly declared object of one of `classes`."""
     if not any(isinstance(value, c) for c in classes):
         names = " or ".join(c.__name__ for c in classes)
-        raise PluginError(f"{value!r} is registered, which is no {names} object")
+        raise PluginError(f"{value!r} is registered but is not a {names} object")
     owner = type(value).__name__
     if value.api != PLUGIN_API:
         raise PluginError(f"{owner} has api={value.api!r}; this version takes {PLUGIN_API}")
@@ -117,14 +117,14 @@ def check_object(value: Any, classes: tuple[type, ...]) -> None:
 
 
 def check_identifier(owner: str, name: Any) -> None:
-    """Raise `PluginError` unless `name` can be written as an attribute."""
+    """Raise `PluginError` unless `name` is an identifier, so that it can be read as an attribute."""
     if not isinstance(name, str) or not name.isidentifier():
         raise PluginError(f"{owner} has name={name!r}; it must be an identifier")
 
 
 def _check_param(owner: str, param: Any) -> None:
     if not isinstance(param, Param):
-        raise PluginError(f"{owner} has {param!r} among its params, which is no Param object")
+        raise PluginError(f"{owner} has {param!r} among its params, which is not a Param object")
     check_identifier(f"a parameter of {owner}", param.name)
     try:
         checked = param.check(param.neutral)
@@ -135,7 +135,7 @@ def _check_param(owner: str, param: Any) -> None:
 
 
 def check_neutral(staged: Catalogue, params: Mapping[str, Param]) -> None:
-    """Refuse what neutral parameters turn on: it would change requests that never asked for it."""
+    """Refuse a sampler or selector that neutral parameters turn on: it would run for every request."""
     neutral = {name: param.neutral for name, param in params.items()}
     parts: list[Sampler | Selector] = [*staged.samplers.values(), *staged.selectors.values()]
     for part in parts:

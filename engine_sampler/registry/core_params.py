@@ -1,4 +1,5 @@
-"""The parameters that no sampler, selector or criterion owns: the request's own, and structured output."""
+"""The parameters that no sampler, selector or criterion owns: those of the request itself and of structured
+output."""
 
 from __future__ import annotations
 
@@ -14,14 +15,14 @@ from ..contract import Param
 LOGPROBS_MODES = ("raw", "penalized", "processed")
 
 MAX_COUNT = 2**31 - 1
-"""The greatest count a parameter takes."""
+"""The greatest count that a parameter accepts."""
 
 
 def _by_name(*params: Param) -> dict[str, Param]:
     return {param.name: param for param in params}
 
 
-# --- how values are read -------------------------------------------------------------------------
+# --- conversions ---------------------------------------------------------------------------------
 
 
 def _seed(value: Any) -> int | None:
@@ -54,7 +55,7 @@ def _early_stopping(value: Any) -> bool | str:
 
 
 def _json_text(value: Any) -> str:
-    """A JSON document as text; text is taken as it is."""
+    """A JSON document as text; text is returned unchanged."""
     if isinstance(value, str):
         return value
     if not isinstance(value, (dict, bool)):
@@ -73,35 +74,35 @@ def _choices(value: Any) -> tuple[str, ...]:
 
 
 def _tuple(value: Any) -> tuple[Any, ...]:
-    """The entries of a collection; for anything else an entry that is refused."""
+    """The entries of a collection; for anything else, one entry that is refused later."""
     return tuple(value) if isinstance(value, Iterable) else (None,)
 
 
 # --- the parameters ------------------------------------------------------------------------------
 
 STRUCTURED_PARAMS = _by_name(
-    Param("json_schema", object, None, convert=_json_text, doc="the text is JSON under this schema"),
-    Param("regex", str, None, doc="the text is what this pattern matches as a whole"),
+    Param("json_schema", object, None, convert=_json_text, doc="the text is JSON that fits this schema"),
+    Param("regex", str, None, doc="the whole text matches this pattern"),
     Param("choice", object, None, convert=_choices, doc="the text is one of these"),
-    Param("grammar", str, None, doc="the text is of this grammar: Lark text, or the name of one"),
+    Param("grammar", str, None, doc="the text follows this grammar: Lark text, or a registered name"),
     Param("json_object", bool, False, doc="the text is a JSON object"),
     Param("structural_tag", object, None, convert=_json_text, doc="tool calls and the like in free text"),
 )
-"""The parameters that constrain the text by a grammar; at most one of them is given."""
+"""The parameters that constrain the text by a grammar; a request gives at most one of them."""
 
 CORE_PARAMS = _by_name(
     Param("seed", object, None, convert=_seed, doc="64 bits; None or -1: random, and reported"),
     Param("n", int, 1, low=1, high=MAX_COUNT, doc="completions per prompt (add_group)"),
-    Param("best_of", int, None, low=1, doc="siblings drawn, of which the n best are kept"),
+    Param("best_of", int, None, low=1, doc="completions drawn; the n best are kept"),
     Param("use_beam_search", bool, False, doc="follow the beam_width likeliest texts (add_group)"),
-    Param("beam_width", int, None, low=1, high=8192, doc="texts a beam search follows; None: best_of, or n"),
+    Param("beam_width", int, None, low=1, high=8192, doc="beams of a beam search; None: best_of, or n"),
     Param("length_penalty", float, 1.0, doc="a beam's score is its logprob / length^length_penalty"),
     Param(
         "early_stopping",
         object,
         False,
         convert=_early_stopping,
-        doc="end a beam search when beam_width texts have ended; or never before the best is certain",
+        doc='end a beam search once beam_width texts have ended; "never": only when the best is certain',
     ),
     Param(
         "min_keep",
@@ -109,17 +110,17 @@ CORE_PARAMS = _by_name(
         0,
         low=0,
         high=MAX_COUNT,
-        doc="tokens top_p, min_p, typical_p, tfs and xtc leave at least",
+        doc="least number of tokens that top_p, min_p, typical_p, tfs and xtc leave",
     ),
     Param("order", object, "llama.cpp", convert=_order, doc="a named order or a list of samplers"),
-    Param("logprobs", int, None, low=-1, doc="logprobs of so many top tokens; 0 chosen only, -1 all"),
+    Param("logprobs", int, None, low=-1, doc="logprobs of this many top tokens; 0 chosen only, -1 all"),
     Param("logprobs_mode", object, "raw", convert=_modes, doc="raw, penalized, processed, or several"),
-    Param("prompt_logprobs", int, None, low=-1, doc="logprobs wanted for the prompt's tokens"),
+    Param("prompt_logprobs", int, None, low=-1, doc="logprobs of this many top tokens for the prompt"),
     Param("skip_special_tokens", bool, True, doc="leave special tokens out of the text"),
     *STRUCTURED_PARAMS.values(),
 )
 
 
 def structured_in(params: Mapping[str, Any]) -> list[str]:
-    """The names of the structured-output parameters that `params` gives."""
+    """The names of the structured-output parameters that are set in `params`."""
     return [name for name, param in STRUCTURED_PARAMS.items() if params[name] != param.neutral]

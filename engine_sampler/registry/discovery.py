@@ -1,4 +1,4 @@
-"""How built-in plugins are found: every module of a package, every plugin class it defines."""
+"""Discovery of built-in plugins: every plugin class defined in any module of a package."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ T = TypeVar("T")
 
 
 def objects_in(package: str, path: Sequence[str], base: type[T] | tuple[type[T], ...]) -> Iterator[T]:
-    """One object of every subclass of `base` with a `name`, defined in the modules of `package`."""
+    """One object of every subclass of `base` that has a `name` and is defined in a module of `package`."""
     for module in pkgutil.iter_modules(path):
         namespace = vars(importlib.import_module(f"{package}.{module.name}"))
         for value in namespace.values():

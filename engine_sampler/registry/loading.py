@@ -1,11 +1,11 @@
-"""Which samplers, criteria, backends and grammars there are, where they come from, and their state.
+"""The available samplers, criteria, backends and grammars, where they come from, and their state.
 
-Built-ins and third parties register through the same hooks. Every plugin is loaded on its own: its
-objects are staged, checked, and taken over whole or not at all, so a broken plugin changes nothing
-for the others and is listed with its reason.
+Built-in and third-party plugins register through the same hooks. Every plugin is loaded separately:
+its objects are staged, checked, and accepted all together or not at all, so a broken plugin does not
+affect the others and is listed with the reason.
 
 Environment: ENGINE_SAMPLER_PLUGINS selects third-party plugins by entry-point name ("a,b"; "" =
-none), ENGINE_SAMPLER_STRICT=1 raises on the first plugin that fails.
+none); ENGINE_SAMPLER_STRICT=1 raises on the first plugin that fails.
 """
 
 from __future__ import annotations
@@ -51,11 +51,11 @@ class PluginStatus:
 
 
 class Registry:
-    """All plugins of a process: built-ins from the start, third parties by `load_entry_points`."""
+    """All plugins of a process: built-ins from the start, third-party plugins after `load_entry_points`."""
 
     def __init__(self, core_params: Mapping[str, Param]) -> None:
         self.catalogue = Catalogue()
-        """Replaced as a whole by every plugin that loads, never changed in place."""
+        """Replaced as a whole whenever a plugin loads, never changed in place."""
         self.plugins: list[PluginStatus] = []
         built_in = PluginStatus("", DISTRIBUTION, _version_of(DISTRIBUTION))
         for param in core_params.values():
@@ -66,11 +66,11 @@ class Registry:
 
     def register(self, plugin: Any, name: str | None = None) -> PluginStatus:
         """Register a plugin object or module of this process; raises `PluginError` if it is refused."""
-        called = str(name or getattr(plugin, "__name__", type(plugin).__name__))
-        return self._load(PluginStatus(called, "this process", ""), lambda: plugin, strict=True)
+        plugin_name = str(name or getattr(plugin, "__name__", type(plugin).__name__))
+        return self._load(PluginStatus(plugin_name, "this process", ""), lambda: plugin, strict=True)
 
     def load_entry_points(self) -> None:
-        """Load third-party plugins of the entry-point group, sorted by distribution and name."""
+        """Load the third-party plugins of the entry-point group, sorted by distribution and name."""
         strict = os.environ.get("ENGINE_SAMPLER_STRICT") == "1"
         found = [(_status_of(e), e) for e in importlib.metadata.entry_points(group=GROUP)]
         found.sort(key=lambda pair: (pair[0].distribution.lower(), pair[0].name, pair[1].value))
@@ -90,7 +90,7 @@ class Registry:
             staged = _stage(load(), status.origin)
             merged = self.catalogue.merged(staged)
             check_neutral(staged, merged.params)
-        except BaseException as error:  # a plugin may even raise SystemExit at import
+        except BaseException as error:  # a plugin may even raise SystemExit on import
             if isinstance(error, (KeyboardInterrupt, GeneratorExit)):
                 raise
             text = str(error) if isinstance(error, PluginError) else f"{type(error).__name__}: {error}"
@@ -112,11 +112,11 @@ class Registry:
                 )
 
 
-# --- what a plugin registers ---------------------------------------------------------------------
+# --- staging -------------------------------------------------------------------------------------
 
 
 def _stage(plugin: Any, origin: str) -> Catalogue:
-    """Everything `plugin` registers, checked, in a catalogue of its own."""
+    """Everything that `plugin` registers, checked, in its own catalogue."""
     manager = pluggy.PluginManager(hookspecs.PROJECT)
     manager.add_hookspecs(hookspecs)
     manager.register(plugin)
@@ -138,7 +138,7 @@ def _stage(plugin: Any, origin: str) -> Catalogue:
 
     def add_observer(value: Any) -> None:
         if not any(hasattr(value, event) for event in EVENTS):
-            raise PluginError(f"{value!r} is no observer: it has none of {', '.join(EVENTS)}")
+            raise PluginError(f"{value!r} is not an observer: it has none of {', '.join(EVENTS)}")
         staged.add("observers", getattr(value, "name", type(value).__name__), value, origin)
 
     manager.hook.register_samplers(register=adder("samplers", Sampler, Selector))
@@ -163,9 +163,9 @@ def _status_of(entry_point: importlib.metadata.EntryPoint) -> PluginStatus:
 
 
 def _selected_plugins(installed: set[str]) -> set[str]:
-    """The names that ENGINE_SAMPLER_PLUGINS asks for; without it, everything `installed`."""
-    wanted = os.environ.get("ENGINE_SAMPLER_PLUGINS")
-    return installed if wanted is None else {name.strip() for name in wanted.split(",")} - {""}
+    """The names in ENGINE_SAMPLER_PLUGINS; if it is unset, all `installed` ones."""
+    selection = os.environ.get("ENGINE_SAMPLER_PLUGINS")
+    return installed if selection is None else {name.strip() for name in selection.split(",")} - {""}
 
 
 def _not_installed() -> None:
@@ -184,9 +184,9 @@ _default: Registry | None = None
 
 
 def default_registry() -> Registry:
-    """The registry of this process: built-ins and installed plugins, loaded at first use.
+    """The registry of this process: built-ins and installed plugins, loaded on first use.
 
-    A plugin that asks for it while it is itself being loaded sees what has been loaded so far.
+    A plugin that calls this while it is being loaded sees what has been loaded so far.
     """
     global _default
     with _loading:
@@ -201,13 +201,13 @@ def default_registry() -> Registry:
 
 
 def unknown(name: str, others: Iterable[str] = ()) -> ParameterError:
-    """The error for a name that is no parameter, with those near it, also among `others`."""
+    """The error for a name that is not a parameter, with similar names of parameters and of `others`."""
     registry = default_registry()
-    near = difflib.get_close_matches(name, {**dict.fromkeys(others), **registry.catalogue.params}, n=3)
-    text = f"unknown parameter {name!r}"
-    if near:
-        text += "; did you mean " + " or ".join(map(repr, near)) + "?"
+    similar = difflib.get_close_matches(name, {**dict.fromkeys(others), **registry.catalogue.params}, n=3)
+    message = f"unknown parameter {name!r}"
+    if similar:
+        message += "; did you mean " + " or ".join(map(repr, similar)) + "?"
     failed = [f"{p.name} ({p.origin}): {p.error}" for p in registry.plugins if p.state == "failed"]
     if failed:
-        text += "; plugins that failed to load: " + "; ".join(failed)
-    return ParameterError(text)
+        message += "; plugins that failed to load: " + "; ".join(failed)
+    return ParameterError(message)

@@ -1,4 +1,4 @@
-"""What samplers that touch a few columns of a row share."""
+"""Helpers for samplers that change a few columns of a row, and for truncations."""
 
 from __future__ import annotations
 
@@ -11,19 +11,19 @@ from ..contract import Rows
 def finite_columns(
     row: np.ndarray, rows: Rows, i: int, token_ids: np.ndarray
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Where `token_ids` stand in row i, leaving out removed ones: (columns, which) as in `Rows.columns`."""
+    """The columns of `token_ids` in row i, without removed ones: (columns, which) as in `Rows.columns`."""
     columns, which = rows.columns(i, token_ids)
     alive = row[columns] > -np.inf
     return columns[alive], which[alive]
 
 
 def store(row: np.ndarray, columns: np.ndarray, values: np.ndarray) -> None:
-    """Put edited logits back; what overflowed settles at ±FLT_MAX, so that no edit removes a token."""
+    """Store edited logits; an overflow becomes ±FLT_MAX, so that no edit removes a token."""
     row[columns] = np.clip(values, -FLT_MAX, FLT_MAX)
 
 
 def mask_unless_empty(row: np.ndarray, columns: np.ndarray) -> None:
-    """Remove `columns`, or leave the row as it is if no token would remain."""
+    """Remove `columns`, or leave the row unchanged if no token would remain."""
     values = row[columns]
     row[columns] = -np.inf
     if row.max() == -np.inf:

@@ -1,4 +1,4 @@
-"""adaptive_p: draw tokens whose probability lies near a target."""
+"""adaptive_p: draw tokens with a probability near a target."""
 
 from __future__ import annotations
 
@@ -12,15 +12,15 @@ from ..arithmetic import distances, pick_by_weight, weights
 from ..contract import Example, Param, Rows, Selection, Selector
 
 _WIDTH = 0.3
-"""Distance from the target, in probability, that counts as one."""
+"""The unit of distance from the target, in probability."""
 _PEAK = 5.0
-"""The new logit of a token right at the target."""
+"""The new logit of a token exactly at the target."""
 _SHARPNESS = 10.0
 
 
 @dataclass
 class Average:
-    """The decaying average W/N of the probabilities that chosen tokens had; past values are kept."""
+    """The decaying average W/N of the probabilities of chosen tokens; past values are kept for rollback."""
 
     decay: float
     values: list[tuple[float, float]]
@@ -32,31 +32,31 @@ class Average:
 
 
 class AdaptiveP(Selector):
-    """Reshape the distribution to favour probabilities near a target that follows past choices.
+    """Reshape the distribution to favour probabilities near a target that adapts to past choices.
 
     Formula: p = w/Σw, T = min(max(2·target − W/N, 0), 1), d = |p − T|/0.3,
-    l' = float32(5 − 10·d·d/(1 + d)) for every surviving token, float64 from left to right; then a
-    draw from the softmax of l' as in `dist`. When the token is accepted, with its p before the
-    reshaping: W ← p + decay·W, N ← 1 + decay·N, from W = target/(1 − decay), N = 1/(1 − decay). A
-    token chosen elsewhere leaves the average alone.
+    l' = float32(5 − 10·d·d/(1 + d)) for every surviving token, in float64 from left to right; then a
+    draw from the softmax of l' as in `dist`. When the token is accepted, with p its probability before
+    the reshaping: W ← p + decay·W, N ← 1 + decay·N, starting from W = target/(1 − decay),
+    N = 1/(1 − decay). A token chosen elsewhere does not change the average.
 
-    Any target below 0 is off, −1 is neutral. l' falls no lower than with p = 0, so many improbable
-    tokens together weigh a lot: set a truncation (min_p) before it. Source: llama.cpp's
-    adaptive-p, which does this in float32; it runs that sampler also with a target below 0, where
+    Any target below 0 is off; −1 is neutral. l' is never lower than for p = 0, so many improbable
+    tokens together have a large weight: use a truncation (min_p) before it. Source: llama.cpp's
+    adaptive-p, which computes this in float32; it also runs that sampler with a target below 0, where
     the draw is a plain one.
     """
 
     name = "adaptive_p"
     deferred = True
     params = (
-        Param("adaptive_target", float, neutral=-1.0, low=-1, high=1, doc="wanted probability; < 0 is off"),
+        Param("adaptive_target", float, neutral=-1.0, low=-1, high=1, doc="target probability; < 0 is off"),
         Param("adaptive_decay", float, neutral=0.9, low=0, high=0.99, switch=False,
               doc="how long past choices count"),
     )  # fmt: skip
     examples = (
         Example((0.0, -np.inf, -np.inf), {"adaptive_target": 0.2}, token=0, note="the only token left"),
         Example((0.0, 40.0, 0.0), {"adaptive_target": 1.0}, token=1,
-                note="far from the target: the others lie 37 bits below"),
+                note="far from the target: the others are 37 bits below"),
     )  # fmt: skip
 
     def is_active(self, params: Mapping[str, float]) -> bool:
@@ -82,18 +82,18 @@ class AdaptiveP(Selector):
     def select(self, logits: np.ndarray, rows: Rows) -> Selection:
         w = weights(distances(logits))
         p = w / w.sum(axis=1, keepdims=True)
-        reshaped = _reshape(p, self._aim(rows)[:, None])
+        reshaped = _reshape(p, self._corrected_target(rows)[:, None])
         reshaped[logits == -np.inf] = -np.inf
         columns = pick_by_weight(weights(distances(reshaped)), rows.draw())
         return Selection(columns, p[np.arange(len(p)), columns])
 
-    def _aim(self, rows: Rows) -> np.ndarray:
-        """T: the target, corrected for what past choices missed; float64 [n]."""
+    def _corrected_target(self, rows: Rows) -> np.ndarray:
+        """T: the target, corrected for the deviation of past choices; float64 [n]."""
         average = np.array([state.now for state in rows.states])
         return np.clip(2.0 * rows["adaptive_target"] - average, 0.0, 1.0)
 
 
-def _reshape(p: np.ndarray, aim: np.ndarray) -> np.ndarray:
+def _reshape(p: np.ndarray, target: np.ndarray) -> np.ndarray:
     """The logits l' of tokens with probabilities `p` [n, columns], float32."""
-    d = np.abs(p - aim) / _WIDTH
+    d = np.abs(p - target) / _WIDTH
     return (_PEAK - _SHARPNESS * d * d / (1.0 + d)).astype(np.float32)

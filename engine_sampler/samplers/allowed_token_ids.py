@@ -1,4 +1,4 @@
-"""allowed_token_ids: leave nothing but a list of tokens."""
+"""allowed_token_ids: keep only the tokens in a list."""
 
 from __future__ import annotations
 
@@ -21,13 +21,13 @@ def _allowed(value: Any) -> tuple[int, ...]:
 class AllowedTokenIds(Truncation):
     """Remove every token that is not in the list.
 
-    If all allowed tokens were removed before (by a grammar), no token is left and the request ends
-    with an error. None is neutral; an empty list is refused. Source: vLLM.
+    If all allowed tokens have already been removed (by a grammar), no token is left and the request
+    ends with an error. None is neutral; an empty list is refused. Source: vLLM.
     """
 
     name = "allowed_token_ids"
     role = "edit"
-    params = (Param("allowed_token_ids", object, neutral=None, convert=_allowed, doc="the only tokens left"),)
+    params = (Param("allowed_token_ids", object, neutral=None, convert=_allowed, doc="the only tokens kept"),)
     examples = (
         Example((1.0, 2.0, 3.0), {"allowed_token_ids": [1, 0]}, (1.0, 2.0, -np.inf)),
         Example((1.0, -np.inf, 3.0), {"allowed_token_ids": [0, 1]}, (1.0, -np.inf, -np.inf)),

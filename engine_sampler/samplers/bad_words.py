@@ -1,4 +1,4 @@
-"""bad_words: never finish certain token sequences."""
+"""bad_words: never complete certain token sequences."""
 
 from __future__ import annotations
 
@@ -8,26 +8,26 @@ from typing import Any
 import numpy as np
 
 from ..contract import Example, Param, ParameterError, Rows, Sampler, Vocabulary
-from ..contract.values import ids_in, phrases
+from ..contract.values import phrase_token_ids, phrases
 
 
 class BadWords(Sampler):
-    """Remove the last token of each bad sequence where the history ends with the rest of it.
+    """Remove the last token of each bad sequence if the history ends with the rest of it.
 
     An entry is a text, a token id or a list of ids. The history is prompt and output; a sequence of
-    one token is removed always. A text stands for the tokens that the tokenizer makes of it without
-    and with a space before it; the same letters in other tokens are not found. A sequence that is
-    just an EOS token is ignored: use ignore_eos. Removing may leave no token: the request then ends
-    with an error. [] is neutral.
+    one token is always removed. A text represents the token sequences that the tokenizer returns for
+    it without and with a preceding space; the same letters in other tokens are not found. A sequence
+    that consists of an EOS token alone is ignored: use ignore_eos. If no token is left, the request
+    ends with an error. [] is neutral.
 
-    Source: vLLM (texts) and transformers (ids). vLLM skips the spelling with a space where it has
-    another number of tokens, so that the word can still be written; here both spellings count.
+    Source: vLLM (texts) and transformers (ids). vLLM skips the spelling with a space if it has a
+    different number of tokens, so that the word can still be written; here both spellings count.
     """
 
     name = "bad_words"
     role = "edit"
     params = (
-        Param("bad_words", object, neutral=(), convert=phrases, doc="texts, ids or id lists never to come"),
+        Param("bad_words", object, neutral=(), convert=phrases, doc="forbidden texts, ids or id lists"),
     )
     examples = (
         Example((1.0, 2.0, 3.0), {"bad_words": [2]}, (1.0, 2.0, -np.inf)),
@@ -37,7 +37,7 @@ class BadWords(Sampler):
 
     def resolve(self, params: Mapping[str, Any], vocabulary: Vocabulary) -> tuple[Any, ...]:
         """For each length: (all tokens but the last [entries, length − 1], the last one [entries])."""
-        vocabulary.check_ids("bad_words", ids_in(params["bad_words"]))
+        vocabulary.check_ids("bad_words", phrase_token_ids(params["bad_words"]))
         by_length: dict[int, set[tuple[int, ...]]] = {}
         for entry in params["bad_words"]:
             for sequence in _spellings(entry, vocabulary) if isinstance(entry, str) else [entry]:
@@ -49,22 +49,22 @@ class BadWords(Sampler):
     def apply(self, logits: np.ndarray, rows: Rows) -> None:
         for i, (row, tables) in enumerate(zip(logits, rows.resolved, strict=True)):
             history = rows.token_ids(i)
-            for starts, last in tables:
-                begin = len(history) - starts.shape[1]
+            for prefixes, last in tables:
+                begin = len(history) - prefixes.shape[1]
                 if begin >= 0:
-                    complete = (starts == history[begin:]).all(axis=1)
-                    row[rows.columns(i, last[complete])[0]] = -np.inf
+                    matching = (prefixes == history[begin:]).all(axis=1)
+                    row[rows.columns(i, last[matching])[0]] = -np.inf
 
 
 def _spellings(text: str, vocabulary: Vocabulary) -> Iterator[tuple[int, ...]]:
-    """The token sequences of `text` without and with a space before it."""
+    """The token sequences of `text` without and with a preceding space."""
     tokenizer = vocabulary.need_tokenizer("bad_words")
     word = text.lstrip() or text
     found = False
     for spelling in (word, " " + word):
         try:
             sequence = tuple(tokenizer.encode(spelling))
-        except ValueError:  # what no tokens spell cannot come
+        except ValueError:  # no tokens spell it, so it cannot occur
             continue
         vocabulary.check_ids("bad_words", sequence)
         found = True

@@ -1,4 +1,4 @@
-"""dry: lower the logits of tokens that would prolong a repetition ("don't repeat yourself")."""
+"""dry: lower the logits of tokens that would extend a repetition ("don't repeat yourself")."""
 
 from __future__ import annotations
 
@@ -12,35 +12,37 @@ import numpy as np
 
 from ..arithmetic import FLT_MAX, log2_64
 from ..contract import Example, Param, Rows, Sampler, Vocabulary
-from ..contract.values import Phrase, ids_in, phrases
+from ..contract.values import Phrase, phrase_token_ids, phrases
 from ..tokenizer import Tokenizer
 from ._columns import finite_columns, store
 
 DEFAULT_BREAKERS = ("\n", ":", '"', "*")
 _TEXT_LIMIT = 40
-"""Bytes of a breaker's text that count."""
+"""The number of bytes of a breaker's text that count."""
 _TAIL_LIMIT = 20
-"""Tokens of a breaker's text that count behind the first."""
+"""The number of tokens of a breaker's text that count after the first one."""
 
 
 class Dry(Sampler):
-    """Lower each token by multiplier·base^(n − allowed), n the length of the repeat it prolongs.
+    """Lower each token's logit by multiplier·base^(n − allowed), where n is the length of the repeat that
+    the token would extend.
 
-    For every earlier place in the last dry_penalty_last_n tokens of prompt and output, n is the
-    length of the longest run that ends there and also ends the history; the token at that place
-    would make the run longer. n ≥ dry_allowed_length is penalised, the longest n of a token counts.
+    For every earlier position in the last dry_penalty_last_n tokens of prompt and output, n is the
+    length of the longest run that ends just before it and also ends the history; the token at that
+    position would extend the run. Tokens with n ≥ dry_allowed_length are penalised; a token's largest
+    n counts.
 
     Formula: P₀ = 1, Pⱼ = min(Pⱼ₋₁·base, FLT_MAX) in float64; l − float32(multiplier·Pⱼ) with
     j = n − allowed, clamped to ±FLT_MAX; removed tokens stay removed.
 
-    Breakers: no run reaches over the last breaker in the history, and a token that is a breaker by
-    itself is never penalised. A breaker is a token id, a list of ids, or a text. A text is found in
-    every token that contains it, and in every token that ends with its beginning followed by the
-    tokens of its rest; its first 40 bytes and 20 further tokens count. Special tokens are no text.
-    None stands for newline, colon, double quote and asterisk if there is a tokenizer, else for none.
+    Breakers: no run extends across the last breaker in the history, and a token that is a breaker on
+    its own is never penalised. A breaker is a token id, a list of ids, or a text. A text matches every
+    token that contains it, and every token that ends with a prefix of it if the tokens of the
+    remainder follow; only its first 40 bytes and 20 further tokens count. Special tokens are not text.
+    None means newline, colon, double quote and asterisk if there is a tokenizer, else no breakers.
 
-    dry_multiplier 0 is neutral, dry_penalty_last_n 0 turns it off, −1 is the whole history.
-    Source: p-e-w 2024, as llama.cpp computes it. There the exponent ends at an estimate of where
+    dry_multiplier 0 is neutral; dry_penalty_last_n 0 turns it off, −1 is the whole history.
+    Source: p-e-w 2024, as computed by llama.cpp. There the exponent is limited by an estimate of where
     base^j leaves float32, a base below 1 turns the sampler off, special tokens count as text, and
     −1 is off.
     """
@@ -48,12 +50,12 @@ class Dry(Sampler):
     name = "dry"
     role = "penalty"
     params = (
-        Param("dry_multiplier", float, neutral=0.0, low=0, doc="penalty of the shortest penalised repeat"),
+        Param("dry_multiplier", float, neutral=0.0, low=0, doc="penalty for the shortest penalised repeat"),
         Param("dry_base", float, neutral=1.75, low=1, switch=False, doc="growth per further token"),
         Param("dry_allowed_length", int, neutral=2, low=0, switch=False, doc="shortest penalised repeat"),
         Param("dry_penalty_last_n", int, neutral=-1, low=-1, switch=False, doc="tokens searched; -1 all"),
         Param("dry_sequence_breakers", object, neutral=None, convert=phrases, switch=False,
-              doc="texts, ids or id lists that no repeat reaches over"),
+              doc="texts, ids or id lists that no repeat extends across"),
     )  # fmt: skip
     examples = (
         Example((3.0, 3.0, 3.0, 3.0), {"dry_multiplier": 1.0, "dry_base": 2.0}, (3.0, 3.0, 3.0, 2.0),
@@ -61,7 +63,7 @@ class Dry(Sampler):
         Example((3.0, 3.0, 3.0, 3.0), {"dry_multiplier": 1.0, "dry_base": 2.0}, (3.0, 3.0, 3.0, 1.0),
                 prompt_token_ids=(0, 1, 2, 3, 0, 1, 2), note="0 1 2 is one longer"),
         Example((3.0, 3.0, 3.0, 3.0), {"dry_multiplier": 1.0, "dry_sequence_breakers": [1]},
-                (3.0, 3.0, 3.0, 3.0), prompt_token_ids=(0, 1, 2, 3, 0, 1, 2), note="only 2 is left behind 1"),
+                (3.0, 3.0, 3.0, 3.0), prompt_token_ids=(0, 1, 2, 3, 0, 1, 2), note="only 2 remains after 1"),
     )  # fmt: skip
 
     def is_active(self, params: Mapping[str, Any]) -> bool:
@@ -71,7 +73,7 @@ class Dry(Sampler):
         entries = params["dry_sequence_breakers"]
         if entries is None:
             entries = DEFAULT_BREAKERS if vocabulary.tokenizer is not None else ()
-        vocabulary.check_ids("dry_sequence_breakers", ids_in(entries))
+        vocabulary.check_ids("dry_sequence_breakers", phrase_token_ids(entries))
         has_text = any(isinstance(entry, str) for entry in entries)
         tokenizer = vocabulary.need_tokenizer("dry_sequence_breakers") if has_text else None
         return _breakers(entries, tokenizer, vocabulary.size)
@@ -83,10 +85,10 @@ class Dry(Sampler):
             history = rows.token_ids(i)
             window = history if last_n[i] < 0 else history[-last_n[i] :]
             limit = min(breakers.unbroken(window), _longest_useful(base[i], allowed[i]))
-            ids, lengths = _prolonged(window, allowed[i], limit)
+            ids, lengths = _extending(window, allowed[i], limit)
             columns, which = finite_columns(row, rows, i, ids)
-            spared = breakers.single[ids[which]]
-            columns, lengths = columns[~spared], lengths[which[~spared]]
+            exempt = breakers.single[ids[which]]
+            columns, lengths = columns[~exempt], lengths[which[~exempt]]
             if len(columns):
                 exponents = lengths - allowed[i]
                 penalty = multiplier[i] * _powers(base[i], int(exponents.max()))[exponents]
@@ -96,10 +98,10 @@ class Dry(Sampler):
 # --- repeats -------------------------------------------------------------------------------------
 
 
-def _prolonged(window: np.ndarray, allowed: int, limit: int) -> tuple[np.ndarray, np.ndarray]:
-    """Tokens that would prolong a repeat of at least `allowed` tokens, and for each its longest one.
+def _extending(window: np.ndarray, allowed: int, limit: int) -> tuple[np.ndarray, np.ndarray]:
+    """The tokens that would extend a repeat of at least `allowed` tokens, and the longest repeat of each.
 
-    Repeats are compared token by token, backwards from the end, at all places at once, and up to
+    Repeats are compared token by token, backwards from the end, at all positions at once, up to
     `limit` tokens.
     """
     newest_first = window[::-1]
@@ -112,14 +114,14 @@ def _prolonged(window: np.ndarray, allowed: int, limit: int) -> tuple[np.ndarray
             break
         length[ends] = n + 1
     ends = np.flatnonzero(length[1:] >= allowed) + 1
-    ids, place = np.unique(newest_first[ends - 1], return_inverse=True)
+    ids, inverse = np.unique(newest_first[ends - 1], return_inverse=True)
     longest = np.zeros(len(ids), np.int64)
-    np.maximum.at(longest, place, length[ends])
+    np.maximum.at(longest, inverse, length[ends])
     return ids, longest
 
 
 def _longest_useful(base: float, allowed: int) -> int:
-    """A repeat length from which on the penalty does not grow: base^j has passed FLT_MAX."""
+    """The repeat length beyond which the penalty no longer grows: base^j has exceeded FLT_MAX."""
     return allowed if base == 1 else allowed + math.ceil(128 / float(log2_64(base))) + 1
 
 
@@ -135,11 +137,11 @@ def _powers(base: float, count: int) -> np.ndarray:
 
 @dataclass(frozen=True, eq=False)
 class Breakers:
-    """Token sequences that no repeat reaches over.
+    """Token sequences that no repeat extends across.
 
-    tails   for the first token of each sequence all that may follow it, the longest first.
+    tails   for the first token of each sequence, all possible remainders, the longest first.
     heads   bool [vocab], True for these first tokens.
-    single  bool [vocab], True for tokens that are a breaker by themselves.
+    single  bool [vocab], True for tokens that are a breaker on their own.
     """
 
     tails: Mapping[int, tuple[tuple[int, ...], ...]]
@@ -147,18 +149,18 @@ class Breakers:
     single: np.ndarray
 
     def unbroken(self, window: np.ndarray) -> int:
-        """How many tokens stand behind the last sequence in `window`."""
-        for place in np.flatnonzero(self.heads[window])[::-1].tolist():
-            for tail in self.tails[int(window[place])]:
-                end = place + 1 + len(tail)
-                if end <= len(window) and tuple(window[place + 1 : end].tolist()) == tail:
+        """The number of tokens after the last sequence in `window`."""
+        for start in np.flatnonzero(self.heads[window])[::-1].tolist():
+            for tail in self.tails[int(window[start])]:
+                end = start + 1 + len(tail)
+                if end <= len(window) and tuple(window[start + 1 : end].tolist()) == tail:
                     return len(window) - end
         return len(window)
 
 
 @lru_cache(maxsize=64)
 def _breakers(entries: tuple[Phrase, ...], tokenizer: Tokenizer | None, vocab_size: int) -> Breakers:
-    """Kept, because a text is looked for in every token; the tokenizer lives as long as its entry."""
+    """Cached, because a text is searched for in every token; the tokenizer lives as long as its entry."""
     tails: dict[int, set[tuple[int, ...]]] = {}
     for entry in entries:
         for head, *tail in _sequences_of_text(entry, tokenizer) if isinstance(entry, str) else [entry]:
@@ -171,21 +173,22 @@ def _breakers(entries: tuple[Phrase, ...], tokenizer: Tokenizer | None, vocab_si
 
 
 def _sequences_of_text(text: str, tokenizer: Tokenizer | None) -> Iterator[tuple[int, ...]]:
-    """Every way in which tokens show `text`: inside one of them, or begun at the end of one."""
-    assert tokenizer is not None  # `resolve` has asked for it
+    """Every token sequence that contains `text`: inside one token, or starting at the end of one."""
+    assert tokenizer is not None  # `resolve` has made sure of it
     data = text.encode()[:_TEXT_LIMIT]
     tails = _tails(data, tokenizer)
     pieces = tokenizer.token_bytes
     containing = {token for token, piece in enumerate(pieces) if data in piece}
     yield from ((token,) for token in containing - tokenizer.special_token_ids)
-    begun = tuple(tails)
-    beginning = {token for token, piece in enumerate(pieces) if piece.endswith(begun)} if begun else set()
-    for token in beginning - containing - tokenizer.special_token_ids:
-        yield from ((token, *tail) for start, tail in tails.items() if pieces[token].endswith(start))
+    prefixes = tuple(tails)
+    starting = {token for token, piece in enumerate(pieces) if prefixes and piece.endswith(prefixes)}
+    for token in starting - containing - tokenizer.special_token_ids:
+        yield from ((token, *tail) for prefix, tail in tails.items() if pieces[token].endswith(prefix))
 
 
 def _tails(data: bytes, tokenizer: Tokenizer) -> dict[bytes, tuple[int, ...]]:
-    """For every beginning of `data` the tokens of the rest; none where no tokens spell the rest."""
+    """For every prefix of `data`, the tokens of the remainder; without prefixes whose remainder no tokens
+    spell."""
     tails = {}
     for n in range(1, len(data)):
         try:

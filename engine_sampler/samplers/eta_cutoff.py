@@ -9,24 +9,24 @@ from ..contract import Example, Param, Rows, Truncation
 
 
 class EtaCutoff(Truncation):
-    """Keep tokens with a probability of at least min(eta, sqrt(eta)·exp(−H)), H the row's entropy.
+    """Keep tokens with a probability of at least min(eta, sqrt(eta)·exp(−H)), where H is the row's entropy.
 
     Formula: the longest prefix with w ≥ ceil(x·(1 − 2^−20)·S) stays, at least the first token;
     x = min(eta, sqrt(eta)·2^−H) with H = L + E/S in bits, in float64 (see `arithmetic`). A flat row
-    thus has a lower bar than epsilon_cutoff's. 0 is neutral; any other value also drops tokens of
-    weight 0, more than 31 bits below the best.
-    Source: Hewitt et al. 2022, arXiv 2210.15191; as transformers computes it (its documentation
-    prints another formula), except that `min_keep` has no effect here. text-generation-webui's unit
+    thus has a lower threshold than with epsilon_cutoff. 0 is neutral; any other value also drops tokens
+    with weight 0, which are more than 31 bits below the best.
+    Source: Hewitt et al. 2022, arXiv 2210.15191; as computed by transformers (its documentation
+    gives a different formula), except that `min_keep` has no effect here. text-generation-webui's unit
     is 1e-4 of this one.
     """
 
     name = "eta_cutoff"
-    params = (Param("eta_cutoff", float, neutral=0.0, low=0, high=1, doc="bar of a sure row; about 3e-4"),)
+    params = (Param("eta_cutoff", float, neutral=0.0, low=0, high=1, doc="threshold if peaked; about 3e-4"),)
     argmax_invariant = True
     examples = (
         Example((2.0, 1.0, -2.0), {"eta_cutoff": 0.04}, (2.0, 1.0, -np.inf),
-                note="shares 0.72, 0.27, 0.01; the entropy is below 1.6, so the bar is eta"),
-        Example((0.0,) * 8, {"eta_cutoff": 0.5}, (0.0,) * 8, note="the bar falls to 0.09 in a flat row"),
+                note="shares 0.72, 0.27, 0.01; the entropy is below 1.6, so the threshold is eta"),
+        Example((0.0,) * 8, {"eta_cutoff": 0.5}, (0.0,) * 8, note="the threshold of a flat row is 0.09"),
         Example((0.0, 9.0), {"eta_cutoff": 1.0}, (-np.inf, 9.0)),
     )  # fmt: skip
 

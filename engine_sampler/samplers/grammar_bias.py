@@ -1,4 +1,4 @@
-"""grammar_bias: favour what a grammar allows, without forbidding anything else."""
+"""grammar_bias: favour the tokens that a grammar allows, without forbidding any others."""
 
 from __future__ import annotations
 
@@ -13,32 +13,33 @@ from ._columns import finite_columns, store
 
 
 class Guidance:
-    """A text under a grammar that it may leave; from there on nothing is favoured."""
+    """A text that follows a grammar but may leave its language; after that, no token is favoured."""
 
     def __init__(self) -> None:
         self.tokens: list[int] = []
         self._matcher: Any = None
-        self._followed = 0
+        self._accepted = 0
         self._bitmask = np.zeros((1, 0), np.int32)
 
     def allowed(self, constraint: Any, vocab_size: int) -> np.ndarray | None:
-        """The ids of the tokens that the grammar allows next, ascending; None behind its end."""
+        """The ids of the tokens that the grammar allows next, ascending; None once the text has left its
+        language."""
         if self._matcher is None:
             self._matcher = constraint.matcher()
             self._bitmask = np.zeros((1, bitmask_words(vocab_size)), np.int32)
-        while self._followed < len(self.tokens):
-            if not self._matcher.accept(self.tokens[self._followed]):
+        while self._accepted < len(self.tokens):
+            if not self._matcher.accept(self.tokens[self._accepted]):
                 return None
-            self._followed += 1
+            self._accepted += 1
         self._matcher.fill_bitmask(self._bitmask, 0)
         return np.flatnonzero(unpack_bitmask(self._bitmask[0], vocab_size))
 
     def rollback(self, n: int) -> None:
-        """Forget the last n tokens."""
+        """Remove the last n tokens."""
         del self.tokens[len(self.tokens) - n :]
-        if self._followed > len(self.tokens):
-            self._matcher.rollback(self._followed - len(self.tokens))
-            self._followed = len(self.tokens)
+        if self._accepted > len(self.tokens):
+            self._matcher.rollback(self._accepted - len(self.tokens))
+            self._accepted = len(self.tokens)
 
     def fork(self) -> Guidance:
         """An independent copy."""
@@ -50,11 +51,11 @@ class Guidance:
 class GrammarBias(Sampler):
     """Add a bias to the logits of the tokens that the request's grammar allows.
 
-    Formula: l + grammar_bias for allowed tokens. The grammar is the one that json_schema, regex, choice,
-    grammar, json_object or structural_tag names; it then masks nothing. A text that leaves the language
-    goes on without guidance from there. None is neutral: the grammar masks.
+    Formula: l + grammar_bias for allowed tokens. The grammar is the one given by json_schema, regex, choice,
+    grammar, json_object or structural_tag; it then masks nothing. After a text has left the language, it
+    continues without guidance. None is neutral: the grammar masks.
 
-    Source: this package; constrained decoding distorts the distribution, and a bias is the softer form.
+    Source: this package; constrained decoding distorts the distribution, and a bias is a milder form of it.
     """
 
     name = "grammar_bias"
@@ -70,7 +71,7 @@ class GrammarBias(Sampler):
             (2.0, 4.0, 0.5, 0.0),
             output_token_ids=(0,),
             token_bytes=(b"a", b"b", b"c", b"abc"),
-            note="behind a only b can follow",
+            note="after a, only b can follow",
         ),
         Example(
             (2.0, 1.0, 0.5, 0.0),
@@ -78,7 +79,7 @@ class GrammarBias(Sampler):
             (2.0, 1.0, 0.5, 0.0),
             output_token_ids=(2, 0),
             token_bytes=(b"a", b"b", b"c", b"abc"),
-            note="c is none of the choices: nothing is favoured behind it",
+            note="c is not one of the choices: no token is favoured after it",
         ),
     )
 

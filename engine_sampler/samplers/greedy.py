@@ -1,4 +1,4 @@
-"""greedy: the best token."""
+"""greedy: choose the best token."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from ..contract import Example, Rows, Selection, Selector
 class Greedy(Selector):
     """Choose the first token in (logit descending, id ascending) order.
 
-    Chosen by a temperature below 1e-4. Draws no random number.
+    Selected by a temperature below 1e-4. Draws no random numbers.
     """
 
     name = "greedy"

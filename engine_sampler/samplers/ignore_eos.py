@@ -12,18 +12,18 @@ from ._columns import mask_unless_empty
 
 
 class IgnoreEos(Sampler):
-    """Remove every EOS token, unless no other token is left (a grammar that is at its end).
+    """Remove every EOS token, unless no other token is left (at the end of a grammar).
 
-    False is neutral. Source: vLLM, which lets EOS be drawn and does not stop; llama.cpp, which
-    removes the tokens as this does.
+    False is neutral. Source: vLLM, which allows EOS to be drawn and does not stop; llama.cpp, which
+    removes the tokens as this sampler does.
     """
 
     name = "ignore_eos"
     role = "edit"
-    params = (Param("ignore_eos", bool, neutral=False, doc="EOS ids are masked and never stop"),)
+    params = (Param("ignore_eos", bool, neutral=False, doc="mask EOS ids, so that they never end the text"),)
     examples = (
         Example((1.0, 2.0, 3.0), {"ignore_eos": True}, (1.0, 2.0, -np.inf), eos_token_ids=(2,)),
-        Example((-np.inf, 3.0), {"ignore_eos": True}, (-np.inf, 3.0), eos_token_ids=(1,), note="gives way"),
+        Example((-np.inf, 3.0), {"ignore_eos": True}, (-np.inf, 3.0), eos_token_ids=(1,), note="no effect"),
     )
 
     def resolve(self, params: Mapping[str, Any], vocabulary: Vocabulary) -> np.ndarray:

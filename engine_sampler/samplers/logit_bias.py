@@ -1,4 +1,4 @@
-"""logit_bias: make single tokens likelier or less likely."""
+"""logit_bias: make individual tokens more or less likely."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _ALLOWED = "token ids, each once, with biases that are finite numbers or -inf"
 
 
 def _biases(value: Any) -> tuple[tuple[int, float], ...]:
-    """(id, bias) pairs ascending by id, from a mapping whose keys are ids or their digits."""
+    """(id, bias) pairs, ascending by id, from a mapping whose keys are ids or their decimal digits."""
     pairs = value.items() if isinstance(value, Mapping) else value
     try:
         biases = sorted((_key(key), _bias(bias)) for key, bias in pairs)
@@ -42,11 +42,11 @@ class LogitBias(Sampler):
     """Add a bias to the logits of chosen tokens; a bias of −inf removes the token.
 
     Formula: l + float32(bias), clamped to ±FLT_MAX. Keys are token ids, or their digits as in JSON.
-    A removed token stays removed whatever its bias. Biases of −inf may leave no token: the request
-    then ends with an error. {} is neutral.
+    A removed token stays removed whatever its bias. If biases of −inf leave no token, the request
+    ends with an error. {} is neutral.
 
-    Source: OpenAI's API, where −100 and 100 are the limits (vLLM clamps to them); here any finite
-    bias counts in full. llama.cpp adds up or drops a second bias for the same id, depending on the
+    Source: OpenAI's API, which limits biases to −100 to 100 (vLLM clamps to these limits); here any
+    finite bias counts in full. llama.cpp adds or drops a second bias for the same id, depending on the
     order of its candidates; here an id that is given twice (5 and "5") is refused.
     """
 

@@ -13,10 +13,10 @@ class MinP(Truncation):
     """Keep tokens whose probability is at least min_p times that of the likeliest.
 
     Formula: keep l ≥ float32(max + ln(min_p) − 2^−20), the sum in float64. If fewer than
-    `min_keep` pass, the first `min_keep` tokens in order stay. No softmax is needed, since the
-    ratio of two probabilities depends on the difference of their logits only.
+    `min_keep` tokens pass, the first `min_keep` tokens in order stay. No softmax is needed, since the
+    ratio of two probabilities depends only on the difference of their logits.
 
-    min_p = 0 is neutral; 1 keeps the likeliest token and its equals.
+    min_p = 0 is neutral; 1 keeps the likeliest token and those that tie with it.
     Source: Nguyen et al. 2024, arXiv 2407.01082; as in llama.cpp, transformers and vLLM, whose
     float32 thresholds lack the slack of 2^−20.
     """

@@ -14,13 +14,13 @@ from ._columns import mask_unless_empty
 class MinTokens(Sampler):
     """Remove EOS and the request's stop_token_ids while the output has fewer than min_tokens tokens.
 
-    Gives way where no other token is left (a grammar that is at its end). The prompt does not
-    count. 0 is neutral. Source: vLLM; transformers' min_new_tokens.
+    It has no effect if no other token is left (at the end of a grammar). The prompt does not count.
+    0 is neutral. Source: vLLM; transformers' min_new_tokens.
     """
 
     name = "min_tokens"
     role = "edit"
-    params = (Param("min_tokens", int, neutral=0, low=0, doc="output tokens before the text may end"),)
+    params = (Param("min_tokens", int, neutral=0, low=0, doc="least number of output tokens"),)
     examples = (
         Example((1.0, 2.0), {"min_tokens": 2}, (1.0, -np.inf), output_token_ids=(0,), eos_token_ids=(1,)),
         Example((1.0, 2.0), {"min_tokens": 2}, (1.0, 2.0), output_token_ids=(0, 0), eos_token_ids=(1,)),

@@ -1,4 +1,4 @@
-"""mirostat: hold the surprise of the text near a target by choosing how many tokens may be drawn."""
+"""mirostat: keep the surprise of the text near a target by limiting how many tokens may be drawn."""
 
 from __future__ import annotations
 
@@ -24,17 +24,17 @@ from ..arithmetic import (
 from ..contract import Example, Param, Rows, Selection, Selector
 
 _HEAD = 100
-"""Tokens from which the slope of the distribution is estimated."""
+"""The number of tokens from which the slope of the distribution is estimated."""
 
 _STEPS = log2_64(np.arange(2, _HEAD + 1) / np.arange(1, _HEAD))
-"""tᵢ = log2((i + 2)/(i + 1)): how far apart the logarithms of neighbouring ranks lie."""
+"""tᵢ = log2((i + 2)/(i + 1)): the difference between the logarithms of neighbouring ranks."""
 
 _STEP_SQUARES = np.cumsum(_STEPS * _STEPS)
 
 
 @dataclass
 class Mu:
-    """The most surprise, in bits, that the next token may have; past values are kept for rollback."""
+    """The greatest surprise, in bits, that the next token may have; past values are kept for rollback."""
 
     tau: float
     eta: float
@@ -46,11 +46,11 @@ class Mu:
 
 
 class SurpriseControl(Selector):
-    """What both versions share: draw among the kept tokens, and steer mu by the surprise drawn.
+    """The base class of both versions: draw one of the kept tokens, and adjust mu by its surprise.
 
     surprise = d + log2_64(Σw of the kept) − 30 bits, d = −y of the drawn token. When the token is
-    accepted mu ← mu − eta·(surprise − tau), in float64, from mu = 2·tau; a token chosen elsewhere
-    leaves mu alone.
+    accepted, mu ← mu − eta·(surprise − tau), in float64, starting from mu = 2·tau; a token chosen
+    elsewhere does not change mu.
     """
 
     ignores_warps = True
@@ -85,36 +85,36 @@ class SurpriseControl(Selector):
 
 
 class Mirostat(SurpriseControl):
-    """Keep the k likeliest tokens, k such that a Zipf distribution of this slope surprises by mu.
+    """Keep the k likeliest tokens, with k chosen so that a Zipf distribution of this slope has surprise mu.
 
     Formula: bᵢ = dᵢ₊₁ − dᵢ bits between neighbours among the first 100 tokens,
     s = Σ tᵢ·bᵢ / Σ tᵢ², ε = s − 1, g = ε / (1 − N^−ε) with N the vocabulary's size,
     k = (g·2^mu)^(1/s) = exp2_64((log2_64(g) + mu) / s), rounded down, at least 1.
-    Then a draw from those k, and mu moves as `SurpriseControl` says.
+    Then one of those k is drawn, and mu is adjusted as in `SurpriseControl`.
 
     All in float64, the sums in ascending order, d at most FLT_MAX and s at least 2^−60.
-    N^−ε = exp2_64(−ε·log2_64(N)). Near ε = 0, for |x| < 2^−10 with x = ε·ln N, it is
+    N^−ε = exp2_64(−ε·log2_64(N)). Near ε = 0, for |x| < 2^−10 with x = ε·ln N,
     g = (1 + x/2 + x·x/12) / ln N, ln N = log2_64(N)·ln 2. A row with one token keeps it. N is
     never the number of columns.
 
-    `mirostat` = 0 is neutral, 1 is this, 2 is `mirostat_v2`. Masks, biases, penalties, DRY and
-    temperature stay in the chain, all other samplers are ignored (llama.cpp also ignores penalties
-    and DRY). Source: Basu et al. 2020, arXiv 2007.14966, with m = 100. llama.cpp works in
-    float32 and keeps one token where k overflows an int, here all are kept then; it moves mu even
-    if the token is not accepted.
+    `mirostat` = 0 is neutral, 1 selects this version, 2 selects `mirostat_v2`. Masks, biases,
+    penalties, DRY and temperature stay in the chain; all other samplers are ignored (llama.cpp also
+    ignores penalties and DRY). Source: Basu et al. 2020, arXiv 2007.14966, with m = 100. llama.cpp
+    works in float32 and keeps one token if k overflows an int, whereas all are kept here; it adjusts
+    mu even if the token is not accepted.
     """
 
     name = "mirostat"
     params = (
         Param("mirostat", int, neutral=0, choices=(0, 1, 2), doc="version; 0 is off"),
         Param("mirostat_tau", float, neutral=5.0, low=0, high=1e6, switch=False,
-              doc="wanted surprise in bits"),
+              doc="target surprise in bits"),
         Param("mirostat_eta", float, neutral=0.1, low=0, high=1e6, switch=False,
-              doc="how fast mu follows"),
+              doc="how fast mu adapts"),
     )  # fmt: skip
     examples = (
         Example((0.0, -np.inf, -np.inf), {"mirostat": 1}, token=0, note="the only token left"),
-        Example((1.0, 3.0, 2.0), {"mirostat": 1, "mirostat_tau": 0.0}, token=1, note="no surprise wanted"),
+        Example((1.0, 3.0, 2.0), {"mirostat": 1, "mirostat_tau": 0.0}, token=1, note="a target of zero"),
     )
 
     def is_active(self, params: Mapping[str, int]) -> bool:
@@ -129,7 +129,7 @@ class Mirostat(SurpriseControl):
 
 
 def _slope(logits: np.ndarray, y: np.ndarray, alive: np.ndarray) -> np.ndarray:
-    """s, the exponent of the Zipf distribution that fits the first tokens best; float64 [n]."""
+    """s, the exponent of the Zipf distribution that best fits the first tokens; float64 [n]."""
     head = first_columns(logits, min(_HEAD, logits.shape[1]))
     d = np.zeros((len(y), _HEAD))
     d[:, : head.shape[1]] = -np.maximum(reorder(y, head), -FLT_MAX)
@@ -139,7 +139,7 @@ def _slope(logits: np.ndarray, y: np.ndarray, alive: np.ndarray) -> np.ndarray:
 
 
 def _gap(epsilon: np.ndarray, vocab_size: int) -> np.ndarray:
-    """g = ε / (1 − N^−ε), continued over ε = 0; a vocabulary of one counts as two."""
+    """g = ε / (1 − N^−ε), extended continuously to ε = 0; a vocabulary of one token counts as two."""
     bits = float(log2_64(max(vocab_size, 2)))
     x = epsilon * (bits * LN_2)
     near_zero = np.abs(x) < 2.0**-10

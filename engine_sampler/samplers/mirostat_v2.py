@@ -1,4 +1,4 @@
-"""mirostat_v2: hold the surprise of the text near a target by refusing tokens above mu."""
+"""mirostat_v2: keep the surprise of the text near a target by dropping tokens above mu."""
 
 from __future__ import annotations
 
@@ -12,21 +12,21 @@ from .mirostat import SurpriseControl
 
 
 class MirostatV2(SurpriseControl):
-    """Drop the tokens whose surprise exceeds mu bits, draw from the rest, and move mu.
+    """Drop the tokens whose surprise exceeds mu bits, draw from the rest, and adjust mu.
 
     Formula: keep d ≤ float32(mu − L), d = −y and L = log2_64(Σw) − 30, at least the best token.
-    The surprise that moves mu is the drawn token's among those kept; see `SurpriseControl`.
+    mu is adjusted by the surprise of the drawn token among those kept; see `SurpriseControl`.
 
-    Chosen by `mirostat` = 2; the parameters belong to `mirostat`. Masks, biases, penalties, DRY and
-    temperature stay in the chain, all other samplers are ignored (llama.cpp also ignores penalties
+    Selected by `mirostat` = 2; the parameters belong to `mirostat`. Masks, biases, penalties, DRY and
+    temperature stay in the chain; all other samplers are ignored (llama.cpp also ignores penalties
     and DRY). Source: llama.cpp's mirostat 2.0, after Basu et al. 2020, arXiv 2007.14966. llama.cpp
-    works in float32 and moves mu even if the token is not accepted.
+    works in float32 and adjusts mu even if the token is not accepted.
     """
 
     name = "mirostat_v2"
     examples = (
         Example((0.0, -np.inf, -np.inf), {"mirostat": 2}, token=0, note="the only token left"),
-        Example((1.0, 3.0, 2.0), {"mirostat": 2, "mirostat_tau": 0.0}, token=1, note="no surprise wanted"),
+        Example((1.0, 3.0, 2.0), {"mirostat": 2, "mirostat_tau": 0.0}, token=1, note="a target of zero"),
     )
 
     def is_active(self, params: Mapping[str, int]) -> bool:
@@ -34,5 +34,5 @@ class MirostatV2(SurpriseControl):
 
     def keep(self, logits: np.ndarray, y: np.ndarray, w: np.ndarray, rows: Rows) -> np.ndarray:
         mu = np.array([state.now for state in rows.states])
-        most = (mu - log2_mass(w.sum(axis=1))).astype(np.float32)
-        return keep_above_best(logits, -y > most[:, None])
+        limit = (mu - log2_mass(w.sum(axis=1))).astype(np.float32)
+        return keep_above_best(logits, -y > limit[:, None])

@@ -1,4 +1,4 @@
-"""no_repeat_ngram: no token sequence of a given length twice."""
+"""no_repeat_ngram: no token sequence of a given length occurs twice."""
 
 from __future__ import annotations
 
@@ -9,9 +9,9 @@ from ._columns import mask_unless_empty
 
 
 class NoRepeatNgram(Sampler):
-    """Remove every token that would complete an n-gram which prompt and output already hold.
+    """Remove every token that would complete an n-gram that already occurs in prompt and output.
 
-    n = 1 removes every token seen so far. If no token would remain, the row is left as it is
+    n = 1 removes every token seen so far. If no token would remain, the row is unchanged
     (transformers leaves none). 0 is neutral. Source: Paulus et al. 2017, arXiv 1705.04304; as in
     transformers and fairseq.
     """
@@ -19,7 +19,7 @@ class NoRepeatNgram(Sampler):
     name = "no_repeat_ngram"
     role = "penalty"
     params = (
-        Param("no_repeat_ngram_size", int, neutral=0, low=0, doc="length of n-grams that come once only"),
+        Param("no_repeat_ngram_size", int, neutral=0, low=0, doc="length of n-grams that occur only once"),
     )
     examples = (
         Example((1.0, 2.0, 3.0), {"no_repeat_ngram_size": 2}, (1.0, -np.inf, -np.inf),
@@ -38,10 +38,10 @@ class NoRepeatNgram(Sampler):
 
 
 def _completions(history: np.ndarray, n: int) -> np.ndarray:
-    """The places in `history` behind an earlier occurrence of its last n − 1 tokens, int64."""
-    places = np.arange(n - 1, len(history))
+    """The positions in `history` that follow an earlier occurrence of its last n − 1 tokens, int64."""
+    positions = np.arange(n - 1, len(history))
     for back in range(1, n):
-        if not len(places):
+        if not len(positions):
             break
-        places = places[history[places - back] == history[-back]]
-    return places
+        positions = positions[history[positions - back] == history[-back]]
+    return positions

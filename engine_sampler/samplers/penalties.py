@@ -1,4 +1,4 @@
-"""penalties: make tokens that have come before less likely (repetition, frequency, presence)."""
+"""penalties: make tokens that have already occurred less likely (repetition, frequency, presence)."""
 
 from __future__ import annotations
 
@@ -16,10 +16,10 @@ _NOTHING = np.zeros(0, np.int64)
 
 
 class CountedWindow:
-    """The last `size` tokens of a growing list (−1: all of them), and how often each comes.
+    """The last `size` tokens of a growing list (−1: all of them), and how often each occurs.
 
-    `ids` is ascending, int64, `counts` belongs to it. Both change with every token, so reading them
-    does not depend on the length of the list. A size of 0 is off: nothing is kept.
+    `ids` is ascending, int64; `counts` is parallel to it. Both are updated with every token, so the
+    cost of reading them does not depend on the length of the list. A size of 0 is off: nothing is kept.
     """
 
     __slots__ = ("_size", "_tokens", "counts", "ids")
@@ -31,7 +31,7 @@ class CountedWindow:
         self.ids, self.counts = np.unique(np.array(inside, np.int64), return_counts=True)
 
     def extend(self, token_ids: Sequence[int]) -> None:
-        """Tokens come in at the end; as many leave at the start once the window is full."""
+        """Append tokens; once the window is full, as many leave it at the start."""
         if not self._size:
             return
         for token in token_ids:
@@ -41,7 +41,7 @@ class CountedWindow:
                 self._remove(self._tokens[-self._size - 1])
 
     def retract(self, n: int) -> None:
-        """The last n tokens go, and those that had left for them come back."""
+        """Remove the last n tokens; those that had left the window for them re-enter it."""
         if not self._size:
             return
         for _ in range(n):
@@ -52,28 +52,28 @@ class CountedWindow:
     def copy(self) -> CountedWindow:
         twin = object.__new__(CountedWindow)
         twin._size, twin._tokens = self._size, self._tokens.copy()
-        twin.ids, twin.counts = self.ids, self.counts.copy()  # ids are replaced, counts written to
+        twin.ids, twin.counts = self.ids, self.counts.copy()  # ids are replaced, counts change in place
         return twin
 
     def _add(self, token: int) -> None:
-        place = self.ids.searchsorted(token)
-        if place < len(self.ids) and self.ids[place] == token:
-            self.counts[place] += 1
+        i = self.ids.searchsorted(token)
+        if i < len(self.ids) and self.ids[i] == token:
+            self.counts[i] += 1
         else:
-            self.ids = np.concatenate((self.ids[:place], (token,), self.ids[place:]))
-            self.counts = np.concatenate((self.counts[:place], (1,), self.counts[place:]))
+            self.ids = np.concatenate((self.ids[:i], (token,), self.ids[i:]))
+            self.counts = np.concatenate((self.counts[:i], (1,), self.counts[i:]))
 
     def _remove(self, token: int) -> None:
-        place = self.ids.searchsorted(token)
-        self.counts[place] -= 1
-        if not self.counts[place]:
-            self.ids = np.concatenate((self.ids[:place], self.ids[place + 1 :]))
-            self.counts = np.concatenate((self.counts[:place], self.counts[place + 1 :]))
+        i = self.ids.searchsorted(token)
+        self.counts[i] -= 1
+        if not self.counts[i]:
+            self.ids = np.concatenate((self.ids[:i], self.ids[i + 1 :]))
+            self.counts = np.concatenate((self.counts[:i], self.counts[i + 1 :]))
 
 
 @dataclass(frozen=True)
 class Windows:
-    """What the repetition penalty sees, and what frequency and presence see."""
+    """The window of the repetition penalty, and that of the frequency and presence penalties."""
 
     repeated: CountedWindow
     counted: CountedWindow
@@ -81,7 +81,7 @@ class Windows:
 
 @dataclass(frozen=True)
 class _Settings:
-    """The penalties of one request as they act. A reach of −1 is the whole history, 0 is off."""
+    """The effective penalties of one request. A reach of −1 is the whole history, 0 is off."""
 
     repetition: float
     repetition_reach: int
@@ -107,27 +107,27 @@ class _Settings:
 
 
 class Penalties(Sampler):
-    """Lower the logits of tokens that have come before: by a factor, per occurrence, and once.
+    """Lower the logits of tokens that have already occurred: by a factor, per occurrence, and once.
 
     Formula: repetition first, q = float32(repetition_penalty), l > 0 ? l / q : l·q with a true
     division; then l − float32(count·frequency_penalty + presence_penalty), summed in float64. Each
-    result settles at ±FLT_MAX, q at FLT_MAX; removed tokens stay removed.
+    result is clamped to ±FLT_MAX, q to FLT_MAX; removed tokens stay removed.
 
-    What counts as history: with penalty_scope "default" prompt and output for repetition (CTRL,
-    transformers, vLLM) and the output for frequency and presence (OpenAI); with "all" prompt and
-    output for everything (llama.cpp); with "output" the output alone. Of that the last
-    penalty_last_n tokens count (−1 all, 0 none); repetition_penalty_range replaces that number for
-    repetition. penalize_nl=False exempts the tokens that are exactly a newline.
+    The history: with penalty_scope "default", prompt and output for repetition (CTRL, transformers,
+    vLLM) and the output for frequency and presence (OpenAI); with "all", prompt and output for
+    everything (llama.cpp); with "output", the output alone. Only its last penalty_last_n tokens count
+    (−1 all, 0 none); repetition_penalty_range replaces that number for repetition. penalize_nl=False
+    exempts the tokens that are exactly a newline.
 
-    With repetition_penalty_slope s > 0 and a range of n tokens the factor falls with age a (0 the
-    newest token, the last occurrence counts), in float64, rounded once: x = 1 − 2a/(n − 1), x = 1
+    With repetition_penalty_slope s > 0 and a range of n tokens, the factor falls with age a (0 for the
+    newest token; a token's last occurrence counts), in float64, rounded once: x = 1 − 2a/(n − 1), x = 1
     for n = 1; y = s·x / (1 + |x|·(s − 1)) within ±1; q = 1 + (y + 1)/2·(repetition_penalty − 1).
-    The curve belongs to the whole range even where the history is shorter.
+    The curve spans the whole range even if the history is shorter.
 
     Neutral: repetition_penalty 1, frequency_penalty and presence_penalty 0.
     Sources: Keskar et al. 2019, arXiv 1909.05858 (repetition); OpenAI's API (frequency, presence);
-    KoboldAI (range and slope, which there work on float32); llama.cpp (windows; it calls an
-    unlimited window off). KoboldAI's range of 0 is −1 here.
+    KoboldAI (range and slope, which use float32 there); llama.cpp (windows; there an unlimited window
+    means off). KoboldAI's range of 0 is −1 here.
     """
 
     name = "penalties"
@@ -136,15 +136,15 @@ class Penalties(Sampler):
     params = (
         Param("repetition_penalty", float, neutral=1.0, low=0, low_open=True, doc="factor on seen tokens"),
         Param("repetition_penalty_range", int, neutral=None, low=-1, switch=False,
-              doc="newest tokens that repetition sees; -1 all, None: penalty_last_n"),
+              doc="newest tokens that count for repetition; -1 all, None: penalty_last_n"),
         Param("repetition_penalty_slope", float, neutral=0.0, low=0, switch=False,
               doc="how the factor falls with age within the range; 0 flat"),
-        Param("frequency_penalty", float, neutral=0.0, doc="taken off per occurrence"),
-        Param("presence_penalty", float, neutral=0.0, doc="taken off once"),
+        Param("frequency_penalty", float, neutral=0.0, doc="subtracted per occurrence"),
+        Param("presence_penalty", float, neutral=0.0, doc="subtracted once"),
         Param("penalty_last_n", int, neutral=-1, low=-1, switch=False,
               doc="newest tokens that count; -1 all, 0 none"),
         Param("penalty_scope", str, neutral="default", choices=("default", "all", "output"), switch=False,
-              doc="whether prompt and output count, or the output alone"),
+              doc="whether prompt and output count, or only the output"),
         Param("penalize_nl", bool, neutral=True, switch=False, doc="False exempts newline tokens"),
     )  # fmt: skip
     examples = (
@@ -163,12 +163,12 @@ class Penalties(Sampler):
         return settings.repetition_reach != 0 or settings.reach != 0
 
     def resolve(self, params: Mapping[str, Any], vocabulary: Vocabulary) -> tuple[_Settings, np.ndarray]:
-        """The settings, and the ids that are exempt."""
+        """The settings, and the exempt ids."""
         settings = _Settings.of(params)
         if params["penalize_nl"]:
             return settings, _NOTHING
         if vocabulary.tokenizer is None:
-            raise ParameterError("penalize_nl=False needs a tokenizer, which knows the newline's token")
+            raise ParameterError("penalize_nl=False needs a tokenizer to find the newline tokens")
         newlines = [t for t in vocabulary.tokenizer.ids_of(b"\n") if t < vocabulary.size]
         return settings, np.array(newlines, np.int64)
 
@@ -194,8 +194,8 @@ class Penalties(Sampler):
     def apply(self, logits: np.ndarray, rows: Rows) -> None:
         entries = zip(logits, rows.resolved, rows.states, strict=True)
         for i, (row, (settings, exempt), windows) in enumerate(entries):
-            spared = rows.columns(i, exempt)[0]
-            before = row[spared]
+            exempt_columns = rows.columns(i, exempt)[0]
+            exempt_logits = row[exempt_columns]
             ids, q = _factors(settings, windows.repeated, rows, i)
             columns, which = finite_columns(row, rows, i, ids)
             seen, q = row[columns], q[which]
@@ -203,13 +203,13 @@ class Penalties(Sampler):
             columns, which = finite_columns(row, rows, i, windows.counted.ids)
             shift = windows.counted.counts[which] * settings.frequency + settings.presence
             store(row, columns, row[columns] - shift.astype(np.float32))
-            row[spared] = before
+            row[exempt_columns] = exempt_logits
 
 
 def _factors(
     settings: _Settings, repeated: CountedWindow, rows: Rows, i: int
 ) -> tuple[np.ndarray, np.ndarray]:
-    """The ids that repetition_penalty hits in row i, and float32 q for each."""
+    """The ids that repetition_penalty applies to in row i, and float32 q for each."""
     if settings.slope and settings.repetition_reach:
         history = rows.output_token_ids(i) if settings.scope == "output" else rows.token_ids(i)
         ids, age = np.unique(history[::-1][: settings.repetition_reach], return_index=True)
@@ -221,7 +221,7 @@ def _factors(
 
 
 def _factor_of_age(age: np.ndarray, settings: _Settings) -> np.ndarray:
-    """KoboldAI's curve, float64: the whole penalty for the newest token, none at the range's far end."""
+    """KoboldAI's curve, float64: the full penalty for the newest token, none at the far end of the range."""
     slope = settings.slope
     x = 1.0 - 2.0 * age / max(settings.repetition_reach - 1, 1)
     y = np.clip(slope * x / (1.0 + np.abs(x) * (slope - 1.0)), -1.0, 1.0)

@@ -1,4 +1,4 @@
-"""smoothing: bend the logits by a quadratic or cubic curve of their distance from the best one."""
+"""smoothing: bend the logits along a quadratic or cubic curve of their distance from the best one."""
 
 from __future__ import annotations
 
@@ -9,16 +9,16 @@ from ..contract import Example, Param, Rows, Sampler
 
 
 class Smoothing(Sampler):
-    """Flatten near the best token and steepen far from it (quadratic sampling).
+    """Flatten the distribution near the best token and steepen it far away (quadratic sampling).
 
     Formula, with f = smoothing_factor, c = smoothing_curve, d = l − max:
     (max − ((3 − c)/2·f)·d²) + ((c − 1)/2·f)·d³, d³ = d²·d, in float64 in this order, rounded to
-    float32 once and clamped to ±FLT_MAX. c = 1 is quadratic; above 3 the curve first rises, so that
-    tokens near the best one overtake it. Removed tokens stay removed.
+    float32 once and clamped to ±FLT_MAX. c = 1 is quadratic; for c > 3 the curve rises at first, so
+    that tokens near the best one overtake it. Removed tokens stay removed.
 
     smoothing_factor 0 is neutral. The best token is not invariant: rounding can make a token with a
-    lower id equal to it, and see c above 3. Source: kalomaze's quadratic sampling, with the curve of
-    text-generation-webui and koboldcpp, which work in float32.
+    lower id equal to it, and c > 3 lets others overtake it. Source: kalomaze's quadratic sampling, with
+    the curve of text-generation-webui and koboldcpp, which work in float32.
     """
 
     name = "smoothing"

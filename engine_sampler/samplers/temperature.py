@@ -1,4 +1,4 @@
-"""temperature: sharpen or flatten the distribution; with a range, by its entropy."""
+"""temperature: sharpen or flatten the distribution, with a range according to its entropy."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import numpy as np
 from ..arithmetic import FLT_MAX, GREEDY_BELOW, distances, entropy_bits, log2_64, power, settle
 from ..contract import Example, Param, Rows, Sampler
 
-_HOTTEST = 1e6
+_MAX_TEMPERATURE = 1e6
 
 
 class Temperature(Sampler):
@@ -18,19 +18,19 @@ class Temperature(Sampler):
 
     With dynatemp_range > 0 the temperature follows the entropy H of the row:
     T = lo + (hi − lo)·(H/Hmax)^dynatemp_exponent, lo = max(0, temperature − range),
-    hi = temperature + range, Hmax = log2(tokens left); all in float64, rounded once, and T kept
-    within 1e-4 to 1e6.
+    hi = temperature + range, Hmax = log2(remaining tokens); all in float64, rounded once, and T
+    clamped to 1e-4 to 1e6.
 
-    A `temperature` below 1e-4 leaves the first token in (logit desc, id asc) order only, whatever
+    A `temperature` below 1e-4 leaves only the first token in (logit desc, id asc) order, whatever
     the range. Scaling can make two neighbouring floats equal, so the best token is not invariant
     to the last bit. Source: Ackley et al. 1985; dynamic temperature from llama.cpp (entropy over
-    the candidates). llama.cpp leaves a row with one token alone; so does this.
+    the candidates). llama.cpp leaves a row with one token unchanged; so does this sampler.
     """
 
     name = "temperature"
     params = (
-        Param("temperature", float, neutral=1.0, low=0, high=_HOTTEST, doc="below 1e-4: greedy"),
-        Param("dynatemp_range", float, neutral=0.0, low=0, high=_HOTTEST,
+        Param("temperature", float, neutral=1.0, low=0, high=_MAX_TEMPERATURE, doc="below 1e-4: greedy"),
+        Param("dynatemp_range", float, neutral=0.0, low=0, high=_MAX_TEMPERATURE,
               doc="half-width around temperature"),
         Param("dynatemp_exponent", float, neutral=1.0, low=-100, high=100, switch=False,
               doc="how entropy maps to temperature"),
@@ -39,7 +39,7 @@ class Temperature(Sampler):
         Example((2.0, 1.0, -1.0), {"temperature": 0.5}, (4.0, 2.0, -2.0)),
         Example((2.0, 3.0, 1.0), {"temperature": 0.0}, (-np.inf, 3.0, -np.inf)),
         Example((1.0, 1.0), {"temperature": 1.0, "dynatemp_range": 0.5}, (2 / 3, 2 / 3),
-                note="even odds have the greatest entropy: T = 1.5"),
+                note="equal probabilities have the greatest entropy: T = 1.5"),
     )  # fmt: skip
 
     def is_active(self, params: Mapping[str, Any]) -> bool:
@@ -65,14 +65,14 @@ class Temperature(Sampler):
         low = np.maximum(0.0, base - half)
         high = base + half
         alive = (logits > -np.inf).sum(axis=1)
-        most = np.where(alive > 1, log2_64(alive), 1.0)
-        share = power(entropy_bits(distances(logits)) / most, rows["dynatemp_exponent"])
-        dynamic = np.clip(low + (high - low) * share, GREEDY_BELOW, _HOTTEST)
+        max_entropy = np.where(alive > 1, log2_64(alive), 1.0)
+        share = power(entropy_bits(distances(logits)) / max_entropy, rows["dynatemp_exponent"])
+        dynamic = np.clip(low + (high - low) * share, GREEDY_BELOW, _MAX_TEMPERATURE)
         return np.where(alive > 1, dynamic, 1.0)
 
 
 def _may_overflow(logits: np.ndarray, scale: np.float32) -> bool:
-    """Whether a finite logit times `scale` could leave the finite numbers."""
+    """Whether a finite logit times `scale` could overflow."""
     if scale <= 1:
         return False
     bound = FLT_MAX / 2 / scale
@@ -88,9 +88,9 @@ def _is_dynamic(rows: Rows) -> np.ndarray:
 
 
 def _fixed_scale(rows: Rows) -> np.ndarray:
-    """float32(1/T), and 1 where greed or entropy decides."""
-    own = _is_greedy(rows) | _is_dynamic(rows)
-    return _inverse(np.where(own, 1.0, rows["temperature"]))
+    """float32(1/T), and 1 for rows that are greedy or have a dynamic temperature."""
+    exempt = _is_greedy(rows) | _is_dynamic(rows)
+    return _inverse(np.where(exempt, 1.0, rows["temperature"]))
 
 
 def _inverse(temperature: np.ndarray) -> np.ndarray:

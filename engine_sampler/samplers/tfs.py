@@ -10,27 +10,27 @@ from ._columns import at_least
 
 
 class Tfs(Truncation):
-    """Keep the tokens before the sorted probabilities become straight: the tail adds no more bend.
+    """Keep the tokens before the curve of sorted probabilities becomes straight, where the tail starts.
 
-    Formula, over the m tokens left, w sorted in (logit desc, id asc) order: the bend at i is
+    Formula, over the m remaining tokens, w sorted in (logit desc, id asc) order: the bend at i is
     |w[i] − 2w[i+1] + w[i+2]|, i < m − 2; c[i] is the cumulative bend, C the total, and the row is
     cut at the first i with c[i] > floor((tfs + 2^−20)·C), all in integers.
-    tfs_cut = "llama.cpp"  i ≥ max(1, min_keep) too, i tokens stay; all stay where no i is found,
-                           so that three tokens are never cut.
-    tfs_cut = "koboldai"   i + 1 tokens stay, and the last of the m tokens always goes.
-    A row without any bend (C = 0) counts as evenly bent. One or two tokens stay as they are.
+    tfs_cut = "llama.cpp"  also requires i ≥ max(1, min_keep); i tokens stay, or all if there is no
+                           such i, so that three tokens are never cut.
+    tfs_cut = "koboldai"   i + 1 tokens stay, and the last of the m tokens is always dropped.
+    A row without any bend (C = 0) counts as evenly bent. One or two tokens are left unchanged.
 
-    1 is neutral; 0 keeps what stands before the first bend, at least one token.
+    1 is neutral; 0 keeps the tokens before the first bend, at least one.
     Source: Bricken 2019, "Tail free sampling". "llama.cpp" is the cut of llama.cpp (until October 2024) and
-    koboldcpp, in which a row counts as evenly bent below a total of 1e-6 already. KoboldAI ignores
-    min_keep, counts removed tokens into the tail, and drops the second of two tokens.
+    koboldcpp, where a row already counts as evenly bent below a total of 1e-6. KoboldAI ignores
+    min_keep, counts removed tokens as part of the tail, and drops the second of two tokens.
     """
 
     name = "tfs"
     params = (
         Param("tfs", float, neutral=1.0, low=0, high=1, doc="share of the bend to keep; also called z"),
         Param("tfs_cut", str, neutral="llama.cpp", choices=("llama.cpp", "koboldai"), switch=False,
-              doc="where to cut; koboldai keeps one token more, never the last"),
+              doc="where to cut; koboldai keeps one more token, never the last"),
     )  # fmt: skip
     argmax_invariant = True
     examples = (
@@ -61,7 +61,7 @@ class Tfs(Truncation):
 
 
 def _sorted_weights(y: np.ndarray, alive: int) -> np.ndarray:
-    """Weights of a wide row in order, up to the second zero: no bend comes after it."""
+    """The weights of a wide row in order, up to the second zero: there is no bend after it."""
     heavy = np.sort(y[y >= LOWEST_BITS])[::-1]
     w = np.zeros(min(alive, len(heavy) + 2), np.int64)
     w[: len(heavy)] = weights(heavy)
@@ -81,7 +81,7 @@ def _counts(
     total = bend.sum(axis=1)
     limit = mass_within(z, total)
     cut = np.where(total > limit, (cumulative <= limit[:, None]).sum(axis=1), alive)
-    behind = np.maximum(cut, floor)
-    llama = np.where(behind < alive - 2, behind, alive)
-    kobold = np.where(alive > 2, np.maximum(np.minimum(cut + 1, alive - 1), floor), alive)
-    return np.where(koboldai, kobold, llama)
+    at_floor = np.maximum(cut, floor)
+    llama_cpp_counts = np.where(at_floor < alive - 2, at_floor, alive)
+    koboldai_counts = np.where(alive > 2, np.maximum(np.minimum(cut + 1, alive - 1), floor), alive)
+    return np.where(koboldai, koboldai_counts, llama_cpp_counts)

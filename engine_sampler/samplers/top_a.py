@@ -1,4 +1,4 @@
-"""top_a: drop tokens below a times the square of the best probability."""
+"""top_a: drop tokens with a probability below a times the square of the best one."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ class TopA(Truncation):
     """Keep tokens with a probability of at least top_a · pmax².
 
     Formula: the longest prefix with w ≥ ceil(x·(1 − 2^−20)·S) stays, x = top_a·(2^30/S)² in
-    float64; at least the first token. The surer the best token, the more goes. 0 is neutral; at
-    1/pmax only the likeliest token and its equals stay, above it only the first of them.
+    float64; at least the first token. The likelier the best token, the more tokens are dropped. 0 is
+    neutral; at 1/pmax only the likeliest token and those that tie with it stay, above it only the first.
     `min_keep` has no effect. Source: BlinkDL's RWKV-LM; the rule is KoboldAI's and koboldcpp's.
     """
 

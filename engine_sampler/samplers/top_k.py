@@ -14,9 +14,9 @@ from ..contract import Example, Param, Rows, Truncation
 class TopK(Truncation):
     """Keep exactly the first k tokens in (logit descending, id ascending) order.
 
-    Tokens that tie with the k-th logit stay only as far as k reaches (llama.cpp keeps an
+    Of the tokens that tie with the k-th logit, only as many stay as k allows (llama.cpp keeps an
     unspecified choice among them, transformers keeps them all): a request never has more candidates
-    than it asked for. 0 and −1 are off. `min_keep` has no effect, as in llama.cpp; transformers'
+    than it requested. 0 and −1 are off. `min_keep` has no effect, as in llama.cpp; transformers'
     min_tokens_to_keep raises k. Source: Fan et al. 2018, arXiv 1805.04833.
     """
 
@@ -26,7 +26,7 @@ class TopK(Truncation):
     examples = (
         Example((1.0, 3.0, 2.0), {"top_k": 2}, (-np.inf, 3.0, 2.0)),
         Example((1.0, 1.0, 1.0), {"top_k": 2}, (1.0, 1.0, -np.inf), note="ties go to the lower id"),
-        Example((1.0, 3.0), {"top_k": 9}, (1.0, 3.0), note="more than there are: nothing happens"),
+        Example((1.0, 3.0), {"top_k": 9}, (1.0, 3.0), note="more than there are: no effect"),
     )
 
     def is_active(self, params: Mapping[str, Any]) -> bool:

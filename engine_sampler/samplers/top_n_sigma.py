@@ -15,19 +15,20 @@ _CHUNK = 256
 class TopNSigma(Truncation):
     """Keep tokens whose logit is at least max − top_n_sigma·σ.
 
-    σ is the population deviation of the finite logits: σ² = max(0, Σx²/n − (Σx/n)²) in float64 for
-    the n tokens left, x = l − max in float32; x ≥ float32(−top_n_sigma·σ) stays. Where Σx² is not
-    finite nothing is removed. It works on logits, so temperature does not change what is kept.
+    σ is the population standard deviation of the finite logits: σ² = max(0, Σx²/n − (Σx/n)²) in
+    float64 for the n remaining tokens, x = l − max in float32; x ≥ float32(−top_n_sigma·σ) stays. If
+    Σx² is not finite, nothing is removed. Because it works on logits, temperature does not change
+    which tokens are kept.
 
     The sums have a fixed order, by token id, so that they are the same on every backend and for
-    every subset of columns. A chunk is 256 ids, lane j of a chunk the ids ≡ j mod 64. Lanes are
+    every subset of columns. A chunk is 256 ids; lane j of a chunk holds the ids ≡ j mod 64. Lanes are
     added in float32, ascending; lanes j, j + 16, j + 32, j + 48 become (a + b) + (c + d), j < 16;
     those 16 are added up in float64, chunk by chunk, and folded in halves at the end. x² is rounded
     to float32 before it is added. Removed tokens add +0.
 
     0 is neutral; values ≤ 0 are off. `min_keep` has no effect.
-    Source: Tang et al. 2024, arXiv 2411.07641; the population deviation over finite logits is also
-    llama.cpp's. Aphrodite's deviation is NaN where a token was removed before.
+    Source: Tang et al. 2024, arXiv 2411.07641; llama.cpp also uses the population deviation of the
+    finite logits. Aphrodite's deviation is NaN if a token has already been removed.
     """
 
     name = "top_n_sigma"
@@ -55,7 +56,7 @@ class TopNSigma(Truncation):
 
 
 def _sum_by_id(values: np.ndarray, ids: np.ndarray | None) -> np.ndarray:
-    """Sums of float32 `values` [n, m], added in the order that the class describes; float64 [n]."""
+    """Sums of float32 `values` [n, m], added in the order described in the class; float64 [n]."""
     a, b, c, d = _lanes_of_row(values) if ids is None else _lanes_of_subset(values, ids)
     folded = ((a + b) + (c + d)).astype(np.float64).cumsum(axis=1)[:, -1]
     while folded.shape[1] > 1:
@@ -78,9 +79,9 @@ def _lanes_of_subset(values: np.ndarray, ids: np.ndarray) -> np.ndarray:
     """The same for ascending `ids` [n, m]; chunks without any of them are left out."""
     n = len(ids)
     chunk = ids // _CHUNK
-    place = np.zeros(ids.shape, np.int64)
-    np.cumsum(chunk[:, 1:] != chunk[:, :-1], axis=1, out=place[:, 1:])
-    lanes = np.zeros((4, n, int(place.max()) + 1, 16), np.float32)
-    where = np.ravel_multi_index((ids // 16 % 4, np.arange(n)[:, None], place, ids % 16), lanes.shape)
-    np.add.at(lanes.reshape(-1), where.reshape(-1), values.reshape(-1))  # in ascending order of id
+    index = np.zeros(ids.shape, np.int64)  # of each id's chunk among those that are present
+    np.cumsum(chunk[:, 1:] != chunk[:, :-1], axis=1, out=index[:, 1:])
+    lanes = np.zeros((4, n, int(index.max()) + 1, 16), np.float32)
+    flat = np.ravel_multi_index((ids // 16 % 4, np.arange(n)[:, None], index, ids % 16), lanes.shape)
+    np.add.at(lanes.reshape(-1), flat.reshape(-1), values.reshape(-1))  # in ascending order of id
     return lanes

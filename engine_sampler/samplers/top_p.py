@@ -13,15 +13,16 @@ class TopP(Truncation):
     """Keep the shortest prefix, in (logit desc, id asc) order, with a probability of at least top_p.
 
     Formula, with c the cumulative weight and S the total:
-    top_p_cut = "reach"   up to and with the token at which c ≥ max(1, ceil((p − 2^−20)·S));
-    top_p_cut = "exceed"  up to and with the token at which c > floor((p + 2^−20)·S);
+    top_p_cut = "reach"   up to and including the token at which c ≥ max(1, ceil((p − 2^−20)·S));
+    top_p_cut = "exceed"  up to and including the token at which c > floor((p + 2^−20)·S);
     top_p_cut = "below"   while c ≤ floor((p + 2^−20)·S), so that the crossing token is dropped.
-    The first token always stays, and at least `min_keep` do. top_p = 0 keeps one token, 1 is neutral.
+    The first token always stays, and at least `min_keep` tokens do. top_p = 0 keeps one token; 1 is
+    neutral.
 
-    The slack of 2^−20 lets a p that equals a sum of probabilities cut behind that sum.
-    Source: Holtzman et al. 2019, arXiv 1904.09751. "reach" is llama.cpp, transformers, vLLM and MLX;
-    "exceed" MindIE; "below" KoboldAI, which ignores min_keep. llama.cpp sums in float32, whose
-    error nears 1e-3 on a wide vocabulary; integer weights have none.
+    Owing to the slack of 2^−20, a p that equals a sum of probabilities cuts right after that sum.
+    Source: Holtzman et al. 2019, arXiv 1904.09751. "reach" is the rule of llama.cpp, transformers, vLLM
+    and MLX; "exceed" that of MindIE; "below" that of KoboldAI, which ignores min_keep. llama.cpp sums in
+    float32, with an error of nearly 1e-3 on a wide vocabulary; integer weights have none.
     """
 
     name = "top_p"

@@ -1,4 +1,4 @@
-"""typical_p: keep the tokens whose information is closest to the expected one."""
+"""typical_p: keep the tokens whose information content is closest to the expected one."""
 
 from __future__ import annotations
 
@@ -18,22 +18,22 @@ from ..contract import Example, Param, Rows, Truncation
 from ._columns import at_least
 
 _BOUNDS = (1.0, 2.0, 3.0, 4.0, 6.0, 8.0, 12.0, 16.0)
-"""Scores, in bits, up to which a wide row is looked at, until the mass suffices."""
+"""The scores, in bits, up to which a wide row is examined, until the mass suffices."""
 
 
 class TypicalP(Truncation):
     """Keep the most typical tokens, until they hold a probability of at least typical_p.
 
-    Formula: a token's score is |−log2 p − H|, how far its information is from the entropy H of the
-    row; the shortest prefix in ascending order of the score with cumulative weight ≥
+    Formula: a token's score is |−log2 p − H|, the distance of its information content from the entropy
+    H of the row; the shortest prefix in ascending order of the score with cumulative weight ≥
     max(1, ceil((typical_p − 2^−20)·S)) stays, and at least `min_keep` tokens. Both −log2 p and H
     are measured from the likeliest token: score = |d − float32(E/S)| in float32 (see
-    `arithmetic`). Equal scores stand in (logit desc, id asc) order.
+    `arithmetic`). Equal scores are in (logit desc, id asc) order.
 
-    The likeliest token may be dropped. 1 is neutral, 0 keeps the most typical token.
+    The likeliest token may be dropped. 1 is neutral; 0 keeps the most typical token.
     Source: Meister et al. 2022, arXiv 2202.00666; KoboldAI, llama.cpp and transformers keep the
-    crossing token too. transformers also keeps all that tie with it; llama.cpp's entropy turns NaN
-    where a token was removed before, here removed tokens do not count.
+    crossing token too. transformers also keeps all tokens that tie with it; llama.cpp's entropy
+    becomes NaN if a token has already been removed, whereas removed tokens do not count here.
     """
 
     name = "typical_p"
@@ -69,7 +69,7 @@ class TypicalP(Truncation):
 def _most_typical(
     logits: np.ndarray, score: np.ndarray, w: np.ndarray, need: np.ndarray, floor: np.ndarray
 ) -> np.ndarray:
-    """bool [n, m]: of each row the shortest prefix in (score, logit desc, id) order that has `need`."""
+    """bool [n, m]: each row's shortest prefix in (score, logit desc, id) order with weight `need`."""
     order = descending(logits)
     by_score = descending(-reorder(score, order))
     order = reorder(order, by_score)
@@ -79,7 +79,7 @@ def _most_typical(
 
 
 def _near(row: np.ndarray, score: np.ndarray, w: np.ndarray, need: int, floor: int) -> np.ndarray:
-    """Columns of a wide row that hold all tokens up to some score, and surely all that stay."""
+    """Columns of a wide row with all tokens up to some score, which include all tokens that stay."""
     for bound in _BOUNDS:
         near = np.flatnonzero(score <= np.float32(bound))
         if len(near) >= floor and w[near].sum() >= need:

@@ -1,4 +1,4 @@
-"""xtc: with some probability, exclude the top choices."""
+"""xtc: exclude the top choices with some probability."""
 
 from __future__ import annotations
 
@@ -12,33 +12,33 @@ from ..contract import Example, Param, Rows, Truncation
 
 
 class Xtc(Truncation):
-    """With probability xtc_probability, drop all tokens that pass a threshold but the last of them.
+    """With probability xtc_probability, drop all tokens that pass a threshold except the last of them.
 
-    One coin is tossed per step. If it shows heads, the tokens above are the longest prefix in
-    (logit desc, id asc) order with w ≥ ceil(xtc_threshold·(1 − 2^−20)·S); if there are two or more,
-    all of them but the last in that order go. Nothing is removed where fewer than
+    One coin is tossed per step. If it shows heads, the tokens above the threshold are the longest
+    prefix in (logit desc, id asc) order with w ≥ ceil(xtc_threshold·(1 − 2^−20)·S); if there are two
+    or more, all of them except the last in that order are dropped. Nothing is removed if fewer than
     max(1, min_keep) tokens would remain.
 
     A probability of 0 is neutral. A threshold above 1/2 is off, since no two tokens can pass it.
-    The best token changes by design; even a greedy choice feels it.
+    The best token changes by design; this affects even a greedy choice.
     Source: p-e-w 2024 (text-generation-webui); as in llama.cpp, which draws the coin from its own
-    generator and at threshold 0 may keep a removed token alone.
+    generator and at threshold 0 may keep only a token that has already been removed.
     """
 
     name = "xtc"
     params = (
-        Param("xtc_probability", float, neutral=0.0, low=0, high=1, doc="how often top choices go"),
+        Param("xtc_probability", float, neutral=0.0, low=0, high=1, doc="how often top choices are dropped"),
         Param("xtc_threshold", float, neutral=0.1, low=0, high=1, switch=False,
-              doc="probability that makes a top choice; off above 0.5"),
+              doc="least probability of a top choice; off above 0.5"),
     )  # fmt: skip
     argmax_invariant = False
     examples = (
         Example((2.0, 1.0, 0.0, -3.0), {"xtc_probability": 1.0, "xtc_threshold": 0.2},
                 (-np.inf, 1.0, 0.0, -3.0), note="shares 0.66, 0.24, 0.09, 0.004: two are above"),
         Example((2.0, 1.0, 0.0, -3.0), {"xtc_probability": 1.0, "xtc_threshold": 0.3},
-                (2.0, 1.0, 0.0, -3.0), note="one alone above is left"),
+                (2.0, 1.0, 0.0, -3.0), note="a single token above stays"),
         Example((0.0, 0.0, 0.0), {"xtc_probability": 1.0}, (-np.inf, -np.inf, 0.0),
-                note="of equals the last id stays"),
+                note="the last id of a tie stays"),
         Example((0.0, 0.0, 0.0), {"xtc_probability": 1.0, "min_keep": 2}, (0.0, 0.0, 0.0)),
     )  # fmt: skip
 
@@ -57,9 +57,9 @@ class Xtc(Truncation):
 def _without_top_choices(logits: np.ndarray, threshold: np.ndarray, min_keep: np.ndarray) -> np.ndarray:
     w = weights(distances(logits))
     above = keep_heavy(logits, w, weight_of_share(threshold, w.sum(axis=1)))
-    gone = above & ~_last_of(above, logits)
-    left = (logits > -np.inf).sum(axis=1) - gone.sum(axis=1)
-    return ~(gone & (left >= min_keep)[:, None])
+    dropped = above & ~_last_of(above, logits)
+    remaining = (logits > -np.inf).sum(axis=1) - dropped.sum(axis=1)
+    return ~(dropped & (remaining >= min_keep)[:, None])
 
 
 def _last_of(above: np.ndarray, logits: np.ndarray) -> np.ndarray:

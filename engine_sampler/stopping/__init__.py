@@ -1,4 +1,4 @@
-"""The built-in stopping criteria, one file each. A new file here is found by itself."""
+"""The built-in stopping criteria, one file each. A new file here is discovered automatically."""
 
 from collections.abc import Callable
 from typing import Any

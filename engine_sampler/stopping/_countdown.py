@@ -1,4 +1,4 @@
-"""What limits on tokens have in common."""
+"""The base class of limits on the number of tokens."""
 
 from __future__ import annotations
 
@@ -13,13 +13,14 @@ from ..contract import StoppingCriteria, StopVerdict, Vocabulary, Watch
 
 @dataclass
 class Countdown:
-    """Tokens that may still come."""
+    """The number of tokens that may still follow."""
 
     left: int
 
 
 class CountdownCriteria(StoppingCriteria):
-    """Ends a request after a number of output tokens known from the start, with finish_reason "length"."""
+    """Ends a request after a number of output tokens that is known from the start, with finish_reason
+    "length"."""
 
     is_limit = True
     waits_for_min_tokens = False

@@ -1,4 +1,4 @@
-"""Stop patterns found in a stream of bytes."""
+"""Finding stop patterns in a stream of bytes."""
 
 from __future__ import annotations
 
@@ -16,27 +16,27 @@ from ..grammar.program.expression import Encoder
 from ..grammar.regex.pattern import found_anywhere
 
 WORK_PER_TOKEN = 20_000
-"""Attempts moved and expressions made for one token: patterns come from strangers."""
+"""The limit on attempts advanced and expressions created for one token: patterns are untrusted input."""
 
-MOST_ATTEMPTS = 256
-"""Attempts under way at a time."""
+MAX_ATTEMPTS = 256
+"""The limit on simultaneous attempts."""
 
 Attempt: TypeAlias = tuple[int, int, int]
-"""A match in the making: the number of what is to come, which pattern it is of, and its bytes so far."""
+"""A partial match: the number of its derivative, the index of its pattern, and its length in bytes so far."""
 
 
 class PatternMatcher(TextMatcher):
-    """Finds the first of `patterns` (regular expressions) that is complete, at the first byte that
-    completes any.
+    """Finds the first of `patterns` (regular expressions) to be completed, at the first byte that completes
+    any.
 
-    include  whether the match stays in the text, which then ends behind it; otherwise the text ends where
-             the longest of the pattern's matches that end there begins.
+    include  whether the match stays in the text, which then ends after it; otherwise the text ends at the
+             start of the longest of the pattern's matches that end at that byte.
 
-    The state is the attempts under way, the longest first; of several with an equal future the longest
-    stands for all. They are followed by derivatives (Brzozowski 1964), made as they are needed.
+    The state is the list of partial matches, the longest first; of several with the same derivative only
+    the longest is kept. Derivatives (Brzozowski 1964) are computed on demand.
 
-    Raises GrammarError for a pattern that cannot be looked for in a stream, and while reading
-    GrammarLimitError where one is too hard to follow.
+    Raises GrammarError for a pattern that cannot be matched in a stream, and while reading,
+    GrammarLimitError if matching one takes too much work.
     """
 
     start: tuple[Attempt, ...] = ()
@@ -51,7 +51,7 @@ class PatternMatcher(TextMatcher):
         expressions = Expressions(self._meter)
         numbers = Loader(expressions, encoder.code).numbers
         self._derivatives = Derivatives(expressions)
-        self._fresh = tuple((numbers[node], which, 0) for which, node in enumerate(nodes))
+        self._initial = tuple((numbers[node], index, 0) for index, node in enumerate(nodes))
 
     def advance(
         self, state: tuple[Attempt, ...], data: bytes
@@ -70,22 +70,22 @@ class PatternMatcher(TextMatcher):
         return state[0][2] if state and not self._include else 0
 
     def _step(self, state: tuple[Attempt, ...], byte: int) -> list[Attempt]:
-        """The attempts behind one more byte."""
-        if len(state) > MOST_ATTEMPTS:
-            raise GrammarLimitError(f"more than {MOST_ATTEMPTS} matches of stop_regex are under way")
+        """The attempts after one more byte."""
+        if len(state) > MAX_ATTEMPTS:
+            raise GrammarLimitError(f"stop_regex has more than {MAX_ATTEMPTS} partial matches")
         self._meter.spend(len(state) + 1)
-        ages: dict[tuple[int, int], int] = {}
-        for number, which, age in (*state, *self._fresh):
-            following = self._derivatives.derivative(number, byte)
-            if following != EMPTY:
-                ages.setdefault((following, which), age + 1)
-        return [(number, which, age) for (number, which), age in ages.items()]
+        lengths: dict[tuple[int, int], int] = {}
+        for number, index, length in (*state, *self._initial):
+            derivative = self._derivatives.derivative(number, byte)
+            if derivative != EMPTY:
+                lengths.setdefault((derivative, index), length + 1)
+        return [(number, index, length) for (number, index), length in lengths.items()]
 
     def _match(self, attempts: Sequence[Attempt], end: int) -> TextMatch | None:
-        """The match that is complete, if any is: of the pattern listed first, the longest."""
+        """The complete match, if there is one: the longest of the pattern listed first."""
         nullable = self._derivatives.expressions.nullable
-        complete = [(which, -age) for number, which, age in attempts if nullable(number)]
+        complete = [(index, -length) for number, index, length in attempts if nullable(number)]
         if not complete:
             return None
-        which, negative_age = min(complete)
-        return TextMatch(end, end if self._include else end + negative_age, self._patterns[which])
+        index, negative_length = min(complete)
+        return TextMatch(end, end if self._include else end + negative_length, self._patterns[index])

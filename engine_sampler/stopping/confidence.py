@@ -1,4 +1,4 @@
-"""confidence: a token that the model itself finds unlikely ends the request."""
+"""confidence: end the request at a token that the model itself considers unlikely."""
 
 from __future__ import annotations
 
@@ -13,19 +13,19 @@ from ..contract import Param, StoppingCriteria, StopVerdict, Vocabulary, flags_l
 
 
 class ConfidenceCriteria(StoppingCriteria):
-    """Ends a request at a token whose probability is below a threshold, for models that only make drafts.
+    """Ends a request at a token with a probability below a threshold; meant for draft models.
 
     The probability is that of softmax(logits) before any processing. stop_reason is "confidence".
 
     assistant_confidence_threshold  the criterion's own threshold, in place of the request's.
-    Source: transformers, whose name the parameter has.
+    Source: transformers, from which the parameter has its name.
     """
 
     name = "confidence"
     wants_logprobs = True
     params = (
         Param("assistant_confidence_threshold", float, 0.0, low=0, high=1,
-              doc="end at a token of a lower raw probability"),
+              doc="end at a token with a lower raw probability"),
     )  # fmt: skip
 
     def __init__(self, assistant_confidence_threshold: float | None = None) -> None:
@@ -47,8 +47,8 @@ class ConfidenceCriteria(StoppingCriteria):
     def __call__(self, input_ids: Any, scores: Any, **kwargs: Any) -> Any:
         """bool [rows]: whether the last token of each row is unlikely under `scores` [rows, vocab].
 
-        Where `scores` is a tuple of the scores of all steps and there is one row, as transformers has it, the
-        answer is one bool.
+        If `scores` is a tuple of the scores of all steps and there is one row, the result is a single bool,
+        as in transformers.
         """
         steps = isinstance(scores, (tuple, list))
         newest = scores[-1] if steps else scores

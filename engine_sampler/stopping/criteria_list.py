@@ -1,4 +1,4 @@
-"""Several criteria as one, and the check of a list of them, as transformers has them."""
+"""Several criteria combined into one, and the validation of such a list, as in transformers."""
 
 from __future__ import annotations
 
@@ -12,43 +12,43 @@ from .max_length import MaxLengthCriteria
 
 
 class StoppingCriteriaList(list[Any]):
-    """Criteria, ours or any callables `(input_ids, scores, **kwargs)`, of which any may end a row.
+    """A list of criteria, ours or any callables `(input_ids, scores, **kwargs)`; each of them can end a row.
 
-    Source: transformers. Each criterion gets those keyword arguments that it takes.
+    Source: transformers. Each criterion receives only the keyword arguments that it accepts.
     """
 
     def __call__(self, input_ids: Any, scores: Any, **kwargs: Any) -> Any:
         """bool [rows]: which rows end."""
         done = flags_like(input_ids, [False] * len(token_rows(input_ids)))
         for criterion in self:
-            done = done | criterion(input_ids, scores, **_taken(criterion, kwargs))
+            done = done | criterion(input_ids, scores, **_accepted(criterion, kwargs))
         return done
 
     @property
     def max_length(self) -> int | None:
-        """The limit of the first `MaxLengthCriteria`; None without one."""
+        """The limit of the first `MaxLengthCriteria`; None if there is none."""
         return next((c.max_length for c in self if isinstance(c, MaxLengthCriteria)), None)
 
 
 def validate_stopping_criteria(criteria: StoppingCriteriaList, max_length: int) -> StoppingCriteriaList:
-    """A deep copy of `criteria` that has a limit: `max_length`, if there is none yet.
+    """A deep copy of `criteria`, to which the limit `max_length` is added if it has none.
 
-    Warns (UserWarning) where there is another limit, which stays. Source: transformers.
+    Warns (UserWarning) if it has a different limit, which is kept. Source: transformers.
     """
     checked = copy.deepcopy(criteria)
     if checked.max_length is None:
         checked.append(MaxLengthCriteria(max_length))
     elif checked.max_length != max_length:
         warnings.warn(
-            f"the criteria say max_length={checked.max_length}, which holds; not max_length={max_length}",
+            f"max_length={max_length} is ignored: the criteria have max_length={checked.max_length}",
             UserWarning,
             stacklevel=2,
         )
     return checked
 
 
-def _taken(criterion: Any, kwargs: dict[str, Any]) -> dict[str, Any]:
-    """Those of `kwargs` that `criterion` has parameters for."""
+def _accepted(criterion: Any, kwargs: dict[str, Any]) -> dict[str, Any]:
+    """The entries of `kwargs` that `criterion` has parameters for."""
     if not kwargs:
         return kwargs
     parameters = inspect.signature(criterion).parameters.values()

@@ -1,4 +1,4 @@
-"""eos: an end-of-text token ends the request."""
+"""eos: end the request at an end-of-text token."""
 
 from __future__ import annotations
 
@@ -8,14 +8,14 @@ from typing import Any
 import numpy as np
 
 from ..contract import StoppingCriteria, StopVerdict, Vocabulary, Watch, flags_like, token_rows
-from ..contract.values import ids
+from ..contract.values import unique_token_ids
 
 
 class EosTokenCriteria(StoppingCriteria):
     """Ends a request at any of the vocabulary's EOS ids; stop_reason is None.
 
-    With `ignore_eos` the ids are masked and never stop. `min_tokens` masks them too, so an EOS that
-    comes all the same (a grammar left nothing else) does stop.
+    With `ignore_eos` the ids are masked and never end the request. `min_tokens` masks them too, but an
+    EOS that is drawn nevertheless (because a grammar allows nothing else) does end it.
 
     eos_token_id  the criterion's own ids, in place of the vocabulary's: one, several, or a tensor.
     """
@@ -25,7 +25,7 @@ class EosTokenCriteria(StoppingCriteria):
 
     def __init__(self, eos_token_id: Any = None) -> None:
         own = eos_token_id.tolist() if hasattr(eos_token_id, "tolist") else eos_token_id
-        self.eos_token_id = None if own is None else ids(np.atleast_1d(own))
+        self.eos_token_id = None if own is None else unique_token_ids(np.atleast_1d(own))
 
     def is_active(self, params: Mapping[str, Any], vocabulary: Vocabulary) -> bool:
         return bool(vocabulary.eos_token_ids) and not params.get("ignore_eos", False)

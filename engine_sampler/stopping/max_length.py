@@ -1,4 +1,4 @@
-"""max_length: a limit on the length of prompt and output together."""
+"""max_length: a limit on the combined length of prompt and output."""
 
 from __future__ import annotations
 
@@ -15,18 +15,18 @@ logger = logging.getLogger("engine_sampler")
 
 
 class MaxLengthCriteria(CountdownCriteria):
-    """Ends a request when prompt and output have `max_length` tokens, with finish_reason "length".
+    """Ends a request when prompt and output together have `max_length` tokens, with finish_reason "length".
 
-    A prompt that is as long already gets one token.
+    If the prompt alone is that long, the request still gets one token.
 
     max_length               the criterion's own limit, in place of the request's.
-    max_position_embeddings  how many tokens the model was made for: called with more, the criterion logs one
-                             warning.
+    max_position_embeddings  the number of tokens that the model supports: when called with that many, the
+                             criterion logs one warning.
     Source: transformers.
     """
 
     name = "max_length"
-    params = (Param("max_length", int, None, low=1, doc="tokens of prompt and output at most"),)
+    params = (Param("max_length", int, None, low=1, doc="greatest number of prompt and output tokens"),)
 
     def __init__(self, max_length: int | None = None, max_position_embeddings: int | None = None) -> None:
         self.max_length = self.params[0].check(max_length)
@@ -38,12 +38,12 @@ class MaxLengthCriteria(CountdownCriteria):
         return max(1, length - len(prompt_token_ids))
 
     def __call__(self, input_ids: Any, scores: Any, **kwargs: Any) -> Any:
-        """bool [rows]: whether the rows have `max_length` tokens or more."""
+        """bool [rows]: whether the rows have at least `max_length` tokens."""
         rows = token_rows(input_ids)
         length = rows.shape[1]
         done = self.max_length is not None and length >= self.max_length
-        most = self.max_position_embeddings
-        if most is not None and length >= most and not done and not self._warned:
+        supported = self.max_position_embeddings
+        if supported is not None and length >= supported and not done and not self._warned:
             self._warned = True
-            logger.warning("the text has %d tokens, the model was made for %d", length, most)
+            logger.warning("the text has %d tokens; the model supports %d", length, supported)
         return flags_like(input_ids, np.full(len(rows), done))

@@ -18,7 +18,7 @@ class MaxTokensCriteria(CountdownCriteria):
     """
 
     name = "max_tokens"
-    params = (Param("max_tokens", int, None, low=1, doc="output tokens at most"),)
+    params = (Param("max_tokens", int, None, low=1, doc="greatest number of output tokens"),)
 
     def __init__(self, max_tokens: int | None = None) -> None:
         self.max_tokens = self.params[0].check(max_tokens)

@@ -1,4 +1,4 @@
-"""stop: any of the request's stop strings ends it."""
+"""stop: end the request at any of its stop strings."""
 
 from __future__ import annotations
 
@@ -7,34 +7,34 @@ from functools import lru_cache
 from typing import Any
 
 from ..contract import Param, TextCriteria, Vocabulary, flags_like, token_rows
-from ..contract.values import texts
+from ..contract.values import stop_texts
 from ..tokenizer import Tokenizer
 from ._strings import StringMatcher
 
 _UNKNOWN = b"\xff"
-"""What stands for an id beyond the tokenizer: a byte of no text, so that no string goes across it."""
+"""The stand-in for an id beyond the tokenizer: a byte that no text contains, so that no string spans it."""
 
 _matcher = lru_cache(maxsize=64)(StringMatcher)
 
 
 class StopStringCriteria(TextCriteria):
-    """Ends a request as soon as its text holds one of the strings `stop`; stop_reason is the string.
+    """Ends a request as soon as its text contains one of the strings `stop`; stop_reason is the string.
 
-    Strings are found in the bytes of the text, so a match may begin and end within tokens and go over
-    several, of which it may be any tokenization. The match that is complete first wins; of several that end
-    with the same byte the one listed first. The text ends before the string, or behind it with
-    `include_stop_str_in_output`; tokens stay as they are. Strings that are complete within the first
-    `min_tokens` tokens do not count. What may still become a stop string is held back. Semantics: vLLM.
+    Strings are found in the bytes of the text, so a match may begin and end within tokens and span
+    several, in any tokenization. The first string to be completed wins; of several that end with the same
+    byte, the one listed first. The text ends before the string, or after it with
+    `include_stop_str_in_output`; the tokens are unchanged. Strings completed within the first `min_tokens`
+    tokens do not count. Text that may still become a stop string is held back. Semantics: vLLM.
 
-    tokenizer     for a criterion that is called: a `Tokenizer`, or one of transformers or tokenizers.
+    tokenizer     for a criterion that is called: a `Tokenizer`, or one from transformers or tokenizers.
     stop_strings  the criterion's own strings, in place of the request's.
     """
 
     name = "stop"
     params = (
-        Param("stop", tuple, (), convert=texts, doc="strings that end a request"),
+        Param("stop", tuple, (), convert=stop_texts, doc="strings that end a request"),
         Param("include_stop_str_in_output", bool, False, switch=False,
-              doc="leave the stop string, or the text of the stop token, in the text"),
+              doc="keep the stop string, or the text of the stop token, in the text"),
     )  # fmt: skip
 
     def __init__(self, tokenizer: Any = None, stop_strings: str | Sequence[str] | None = None) -> None:
@@ -48,22 +48,22 @@ class StopStringCriteria(TextCriteria):
         return _matcher(strings, bool(params.get("include_stop_str_in_output", False)))
 
     def __call__(self, input_ids: Any, scores: Any, **kwargs: Any) -> Any:
-        """bool [rows]: whether a stop string ends in the last token of each row, the prompt included.
+        """bool [rows]: whether a stop string ends in the last token of each row, which includes the prompt.
 
         The names of special tokens count as text here. Source: transformers.
         """
         return flags_like(input_ids, [self._ends(row.tolist()) for row in token_rows(input_ids)])
 
     def _ends(self, token_ids: list[int]) -> bool:
-        """Whether a string ends in the last token; only what can be its beginning is looked at."""
+        """Whether a string ends in the last token; reads no more bytes before it than a match can span."""
         matcher = _matcher(self.stop_strings or (), False)
-        need = max((len(string.encode()) for string in self.stop_strings or ()), default=1) - 1
+        needed = max((len(string.encode()) for string in self.stop_strings or ()), default=1) - 1
         before: list[bytes] = []
         for token_id in reversed(token_ids[:-1]):
-            if need <= 0:
+            if needed <= 0:
                 break
             before.append(self._piece(token_id))
-            need -= len(before[-1])
+            needed -= len(before[-1])
         state, _ = matcher.advance(0, b"".join(reversed(before)))
         return any(matcher.advance(state, self._piece(token_id))[1] for token_id in token_ids[-1:])
 
@@ -71,16 +71,17 @@ class StopStringCriteria(TextCriteria):
         return self._pieces[token_id] if 0 <= token_id < len(self._pieces) else _UNKNOWN
 
     def _check_reachable(self) -> None:
-        """Refuse strings of which no token could be the end."""
-        held = set().union(*self._pieces)
+        """Refuse strings that no token could complete."""
+        bytes_of_tokens = set().union(*self._pieces)
         for string in self.stop_strings or ():
-            if string.encode()[-1] not in held:
-                raise ValueError(f"stop_strings: no token holds the end of {string!r}")
+            if string.encode()[-1] not in bytes_of_tokens:
+                raise ValueError(f"stop_strings: no token contains the end of {string!r}")
 
 
 def _pieces(tokenizer: Any) -> tuple[bytes, ...]:
     """The bytes of every token."""
     if not isinstance(tokenizer, Tokenizer):
-        known = hasattr(tokenizer, "backend_tokenizer")
-        tokenizer = Tokenizer.from_transformers(tokenizer) if known else Tokenizer.from_tokenizers(tokenizer)
+        is_fast = hasattr(tokenizer, "backend_tokenizer")
+        read = Tokenizer.from_transformers if is_fast else Tokenizer.from_tokenizers
+        tokenizer = read(tokenizer)
     return tokenizer.token_bytes

@@ -1,4 +1,4 @@
-"""stop_regex: any of the request's stop patterns ends it."""
+"""stop_regex: end the request at a match of any of its stop patterns."""
 
 from __future__ import annotations
 
@@ -7,28 +7,28 @@ from functools import lru_cache
 from typing import Any
 
 from ..contract import Param, TextCriteria, Vocabulary
-from ..contract.values import texts
+from ..contract.values import stop_texts
 from ._patterns import PatternMatcher
 
 _matcher = lru_cache(maxsize=64)(PatternMatcher)
 
 
 def _patterns(value: Any) -> tuple[str, ...]:
-    """`value` as patterns, each tried."""
-    patterns = texts(value)
+    """`value` as patterns; compiles them, so that a bad one is refused."""
+    patterns = stop_texts(value)
     _matcher(patterns, False)
     return patterns
 
 
 class StopRegexCriteria(TextCriteria):
-    """Ends a request as soon as its text holds a match of one of the patterns `stop_regex`; stop_reason is
+    """Ends a request as soon as its text contains a match of one of the patterns `stop_regex`; stop_reason is
     the pattern.
 
-    Patterns are Python's, over characters, found anywhere in the output. The byte that completes any match
-    ends the text, so repetition at a pattern's end takes the least it can: `a+` stops at the first a. The
-    text ends before the match, or behind it with `include_stop_str_in_output`. What may still become a
-    match is held back: with a pattern such as `(.|\\n)*x` that is everything. Anchors and lookarounds are
-    refused, and so are patterns that match the empty text.
+    Patterns use Python's syntax, over characters, and match anywhere in the output. The first byte that
+    completes any match ends the text, so a repetition at the end of a pattern is minimal: `a+` stops at the
+    first a. The text ends before the match, or after it with `include_stop_str_in_output`. Text that may
+    still become a match is held back: with a pattern such as `(.|\\n)*x`, that is all of it. Anchors and
+    lookarounds are refused, and so are patterns that match the empty text.
 
     stop_regex  the criterion's own patterns, in place of the request's.
     """

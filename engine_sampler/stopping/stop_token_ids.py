@@ -1,4 +1,4 @@
-"""stop_token_ids: any of the request's own stop tokens ends it."""
+"""stop_token_ids: end the request at any of its own stop tokens."""
 
 from __future__ import annotations
 
@@ -8,11 +8,11 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from ..contract import Param, StoppingCriteria, StopVerdict, Vocabulary, Watch
-from ..contract.values import ids
+from ..contract.values import unique_token_ids
 
 
 class _Stops(NamedTuple):
-    """The ids, and how many bytes of text a token has that is not to stay in it."""
+    """The ids, and a function for the number of bytes by which a stop token's text is cut."""
 
     token_ids: frozenset[int]
     cut: Callable[[int], int]
@@ -22,28 +22,30 @@ class StopTokenIdsCriteria(StoppingCriteria):
     """Ends a request at one of `stop_token_ids`; stop_reason is the token's id.
 
     The token stays in token_ids; its text is left out unless `include_stop_str_in_output` is given.
-    `min_tokens` masks these ids, so one that comes all the same does stop. Semantics: vLLM.
+    `min_tokens` masks these ids, but one that is drawn nevertheless does end the request. Semantics: vLLM.
 
     stop_token_ids  the criterion's own ids, in place of the request's.
     """
 
     name = "stop_token_ids"
-    params = (Param("stop_token_ids", tuple, (), convert=ids, doc="token ids that end a request"),)
+    params = (
+        Param("stop_token_ids", tuple, (), convert=unique_token_ids, doc="token ids that end a request"),
+    )
     waits_for_min_tokens = False
 
     def __init__(self, stop_token_ids: Any = None) -> None:
-        self.stop_token_ids = None if stop_token_ids is None else ids(stop_token_ids)
+        self.stop_token_ids = None if stop_token_ids is None else unique_token_ids(stop_token_ids)
 
     def new_state(
         self, params: Mapping[str, Any], prompt_token_ids: np.ndarray, vocabulary: Vocabulary
     ) -> _Stops:
         token_ids = self._ids(params)
         vocabulary.check_ids("stop_token_ids", token_ids)
-        tokenizer, skips = vocabulary.tokenizer, bool(params.get("skip_special_tokens", True))
+        tokenizer, skip_special = vocabulary.tokenizer, bool(params.get("skip_special_tokens", True))
         if tokenizer is None or params.get("include_stop_str_in_output", False):
             return _Stops(frozenset(token_ids), lambda token_id: 0)
-        known = tokenizer
-        return _Stops(frozenset(token_ids), lambda token_id: len(known.text_bytes(token_id, skips)))
+        text_bytes = tokenizer.text_bytes
+        return _Stops(frozenset(token_ids), lambda token_id: len(text_bytes(token_id, skip_special)))
 
     def watch(self, params: Mapping[str, Any], prompt_token_ids: np.ndarray, vocabulary: Vocabulary) -> Watch:
         return Watch(self._ids(params))

@@ -1,6 +1,6 @@
-"""The bytes of every token, and where they come from: one module per source.
+"""The bytes of every token, read from other libraries: one module per source.
 
-A module imports the library it is named after only when it is called."""
+A module imports the library that it is named after only when it is called."""
 
 from .tokenizer import Tokenizer
 

@@ -1,7 +1,7 @@
 """Vocabularies in GGUF files, read from the file's header.
 
-The keys are those of the GGUF specification, under "tokenizer.ggml."; pieces become bytes as
-llama.cpp's llama_token_to_piece makes them.
+The keys are those of the GGUF specification, under "tokenizer.ggml."; pieces are converted to bytes as
+llama.cpp's llama_token_to_piece does.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from collections.abc import Mapping
 from functools import partial
 from typing import Any
 
-from .gguf_encoding import encoder
+from .gguf_encoding import encoder_of
 from .gguf_ends import find_ends
 from .gguf_metadata import read_metadata
 from .pieces import Decode, byte_level, byte_of_name, literal, sentence_piece
@@ -23,7 +23,7 @@ NORMAL, UNKNOWN, CONTROL, USER_DEFINED, UNUSED = 1, 2, 3, 4, 5
 
 
 def read(source: Any) -> TokenTable:
-    """From the path of a GGUF file, or a `llama_cpp.Llama`, which then splits texts itself.
+    """From the path of a GGUF file, or from a `llama_cpp.Llama`, which then splits texts itself.
 
     Tokens of the types unknown, control and unused are special, and so are those that end a text.
     """
@@ -35,31 +35,31 @@ def read(source: Any) -> TokenTable:
     user_defined = {i for i, kind in enumerate(types) if kind == USER_DEFINED} - special
     decode, verbatim = _DECODE[keys["model"]], user_defined | special
     token_bytes = [literal(p) if i in verbatim else decode(p) for i, p in enumerate(tokens)]
-    encode = encoder(keys, user_defined, special) if path is source else partial(_encode, source)
+    encode = encoder_of(keys, user_defined, special) if path is source else partial(_encode, source)
     return TokenTable(token_bytes, eos, special, eot, encode)
 
 
 def _vocabulary(path: str | os.PathLike[str]) -> dict[str, Any]:
-    """The keys of the vocabulary, without their prefix."""
+    """The entries of the vocabulary, by key without the prefix."""
     metadata = read_metadata(path)
     keys = {k.removeprefix(PREFIX): v for k, v in metadata.items() if k.startswith(PREFIX)}
     if "tokens" not in keys:
         raise ValueError(f"{os.fspath(path)} has no vocabulary ({PREFIX}tokens)")
     if keys.get("model") not in _DECODE:
         raise ValueError(
-            f"{PREFIX}model={keys.get('model')!r} of {os.fspath(path)} is not known: {sorted(_DECODE)}"
+            f"{PREFIX}model={keys.get('model')!r} of {os.fspath(path)} is not supported: {sorted(_DECODE)}"
         )
     return {"token_type": [NORMAL] * len(keys["tokens"])} | keys
 
 
 def _plamo(piece: str) -> bytes:
-    """PLaMo-2: text as it is, and names for bytes."""
+    """PLaMo-2: literal text, and names for bytes."""
     byte = byte_of_name(piece)
     return literal(piece) if byte is None else byte
 
 
 def _rwkv(piece: str) -> bytes:
-    r"""RWKV: bytes with escapes, as \n and \xff."""
+    r"""RWKV: bytes with escapes such as \n and \xff."""
     return _ESCAPE.sub(_unescaped, literal(piece))
 
 
@@ -73,7 +73,7 @@ _CONTROLS = {b"t": b"\t", b"n": b"\n", b"r": b"\r"}
 _DECODE: Mapping[str, Decode] = {
     "llama": sentence_piece,
     "t5": sentence_piece,
-    "bert": sentence_piece,  # llama.cpp's files have "▁" before words and nothing within them
+    "bert": sentence_piece,  # llama.cpp's files have "▁" at the start of a word and nothing inside it
     "gemma4": sentence_piece,
     "gpt2": byte_level,
     "plamo2": _plamo,

@@ -1,4 +1,4 @@
-"""How the vocabulary of a GGUF file splits texts, built from its merges or scores for `tokenizers`."""
+"""Encoding texts with the vocabulary of a GGUF file: its merges or scores become a `tokenizers.Tokenizer`."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ _WORDS = (
     r"(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}DIGITS"
     r"| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+"
 )
-"""How the tokenizers after GPT-4's part a text before they merge; they differ in runs of digits."""
+"""How tokenizers since GPT-4's split a text before merging; they differ in how they split runs of digits."""
 
 _FAMILIES = {
     "gpt-2": "gpt-2 phi-2 roberta-bpe jina-es jina-de jina-v1-en jina-v2-es jina-v2-de jina-v2-code "
@@ -24,14 +24,14 @@ _FAMILIES = {
     "qwen-2": "qwen2 deepseek-r1-qwen stablelm2 megrez kormo hunyuan",
 }
 FAMILY_OF = {pre: family for family, pres in _FAMILIES.items() for pre in pres.split()}
-"""The ways to part a text before merging, by tokenizer.ggml.pre."""
+"""The family of rules for splitting a text before merging, by tokenizer.ggml.pre."""
 
-_AS_GPT_2 = ("gpt-2", "digits")
-"""Families that part as `tokenizers` does of itself."""
+_LIKE_GPT_2 = ("gpt-2", "digits")
+"""Families that split as `tokenizers` does by default."""
 
 
-class Encoder:
-    """Splits texts with a `tokenizers.Tokenizer` that is built when first needed."""
+class GgufEncoder:
+    """Encodes texts with a `tokenizers.Tokenizer` that is built on first use."""
 
     def __init__(self, build: Callable[[], Any]) -> None:
         self._build = build
@@ -45,13 +45,13 @@ class Encoder:
         return ids
 
 
-def encoder(
+def encoder_of(
     keys: Mapping[str, Any], user_defined: Collection[int], special: Collection[int]
-) -> Encoder | None:
-    """The encoder for a file's keys, without "tokenizer.ggml."; None for kinds that it does not know.
+) -> GgufEncoder | None:
+    """The encoder for a file's keys, without "tokenizer.ggml."; None for unsupported kinds.
 
-    It knows SentencePiece's BPE ("llama") and byte-level BPE ("gpt2") of the usual families, and needs
-    `tokenizers`. RWKV's own rule is the longest match.
+    It supports SentencePiece's BPE ("llama") and byte-level BPE ("gpt2") of the usual families, and needs
+    `tokenizers`. RWKV needs none: its own rule is the longest match.
     """
     if importlib.util.find_spec("tokenizers") is None:
         return None
@@ -59,15 +59,15 @@ def encoder(
     added = [keys["tokens"][i] for i in sorted(user_defined)]
     if keys["model"] == "llama" and "scores" in keys:
         prefix = keys.get("add_space_prefix", True)
-        return Encoder(partial(_by_scores, tokens, added, keys["scores"], prefix))
+        return GgufEncoder(partial(_by_scores, tokens, added, keys["scores"], prefix))
     family = FAMILY_OF.get(keys.get("pre", ""))
     if keys["model"] == "gpt2" and "merges" in keys and family is not None:
-        return Encoder(partial(_byte_level, tokens, added, keys["merges"], family))
+        return GgufEncoder(partial(_byte_level, tokens, added, keys["merges"], family))
     return None
 
 
 def _by_scores(tokens: dict[str, int], added: list[str], scores: list[float], add_space: bool) -> Any:
-    """SentencePiece's BPE: of all neighbours that make a token, those of the best score are joined."""
+    """SentencePiece's BPE: of all adjacent pairs that form a token, the one with the best score is merged."""
     from tokenizers import Tokenizer, models, normalizers
 
     merges = [
@@ -81,27 +81,27 @@ def _by_scores(tokens: dict[str, int], added: list[str], scores: list[float], ad
     spaces = normalizers.Replace(" ", SPACE)
     prefixed = [normalizers.Prepend(SPACE), spaces]
     tokenizer.normalizer = normalizers.Sequence(prefixed) if add_space else spaces
-    return _with(tokenizer, added)
+    return _with_added_tokens(tokenizer, added)
 
 
 def _byte_level(tokens: dict[str, int], added: list[str], merges: list[str], family: str) -> Any:
-    """Byte-level BPE: neighbours are joined in the order of the merges, within a part of the text."""
+    """Byte-level BPE: adjacent pairs are merged in the order of the merges, within a part of the text."""
     from tokenizers import Regex, Tokenizer, models, pre_tokenizers
 
     pairs = [(left, right) for left, _, right in (merge.partition(" ") for merge in merges)]
     tokenizer = Tokenizer(models.BPE(tokens, pairs, ignore_merges=family == "llama-3"))
-    parts: list[Any] = [pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=family in _AS_GPT_2)]
+    parts: list[Any] = [pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=family in _LIKE_GPT_2)]
     if family == "digits":
         parts.insert(0, pre_tokenizers.Digits(individual_digits=True))
-    elif family not in _AS_GPT_2:
+    elif family not in _LIKE_GPT_2:
         words = Regex(_WORDS.replace("DIGITS", "" if family == "qwen-2" else "{1,3}"))
         parts.insert(0, pre_tokenizers.Split(words, "isolated"))
     tokenizer.pre_tokenizer = pre_tokenizers.Sequence(parts)
-    return _with(tokenizer, added)
+    return _with_added_tokens(tokenizer, added)
 
 
-def _with(tokenizer: Any, added: list[str]) -> Any:
-    """With the tokens that are looked for in the text before all else."""
+def _with_added_tokens(tokenizer: Any, added: list[str]) -> Any:
+    """`tokenizer` with the tokens that are matched in the text before anything else."""
     from tokenizers import AddedToken
 
     tokenizer.add_tokens([AddedToken(text, normalized=False) for text in added])

@@ -1,7 +1,7 @@
 """The metadata of a GGUF file: its header, without the tensors.
 
 GGUF's own Python reader takes 17 seconds for the header of a model with 131,072 tokens and as many
-merges again, as it makes an array of every string; this one takes a third of a second.
+merges, because it creates an array for every string; this one takes a third of a second.
 """
 
 from __future__ import annotations
@@ -15,18 +15,18 @@ import numpy as np
 
 _STRING, _ARRAY = 8, 9
 _SCALARS = dict(enumerate("BbHhIif?")) | {10: "Q", 11: "q", 12: "d"}
-"""The type numbers of GGUF, as `struct` and NumPy write them."""
+"""The format codes of `struct` and NumPy, by GGUF type number."""
 
 
 def read_metadata(path: str | os.PathLike[str]) -> dict[str, Any]:
-    """Every key of the file's header and its value: a number, bool, text, or list of them.
+    """Every key in the file's header with its value: a number, a bool, a text, or a list of these.
 
-    Versions 2 and 3, of either byte order. Text that is no UTF-8 keeps its bytes as lone surrogates.
-    Raises ValueError for what is no such file, or breaks off.
+    Reads versions 2 and 3 in either byte order. Text that is not UTF-8 keeps its bytes as lone surrogates.
+    Raises ValueError for a file that is not of this kind, or is truncated.
     """
     with open(path, "rb") as file:
         if file.read(4) != b"GGUF":
-            raise ValueError(f"{os.fspath(path)} is no GGUF file")
+            raise ValueError(f"{os.fspath(path)} is not a GGUF file")
         with mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as data:
             try:
                 return _Header(data).read()
@@ -35,7 +35,7 @@ def read_metadata(path: str | os.PathLike[str]) -> dict[str, Any]:
 
 
 class _Header:
-    """Reads on from `at`."""
+    """A reader of the header; `_at` is the offset of the next byte."""
 
     def __init__(self, data: mmap.mmap) -> None:
         self._data = data
@@ -48,7 +48,7 @@ class _Header:
             self._order = ">"
             version = int.from_bytes(version.to_bytes(4, "little"), "big")
         if version not in (2, 3):
-            raise ValueError(f"GGUF version {version}; versions 2 and 3 can be read")
+            raise ValueError(f"GGUF version {version} is not supported: 2 or 3")
         self._scalar("Q")  # the number of tensors
         return {self._text(): self._value(self._scalar("I")) for _ in range(self._scalar("Q"))}
 
@@ -79,7 +79,7 @@ class _Header:
         return self._texts(1)[0]
 
     def _texts(self, size: int) -> list[str]:
-        """A vocabulary has hundreds of thousands, so this loop is a tight one."""
+        """A vocabulary has hundreds of thousands of texts, so this loop is kept tight."""
         data, at, length = self._data, self._at, struct.Struct(self._order + "Q").unpack_from
         texts = []
         for _ in range(size):
@@ -87,6 +87,6 @@ class _Header:
             at = start + length(data, at)[0]
             texts.append(data[start:at].decode("utf-8", "surrogateescape"))
         if at > len(data):
-            raise ValueError("a text ends beyond the file")
+            raise ValueError("a text extends beyond the end of the file")
         self._at = at
         return texts

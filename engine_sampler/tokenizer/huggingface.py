@@ -1,4 +1,4 @@
-"""Vocabularies of Hugging Face: `tokenizers` and `transformers`, fast and slow."""
+"""Vocabularies from Hugging Face: `tokenizers` and `transformers`, fast and slow."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ from .table import TokenTable
 
 
 def from_tokenizers(tokenizer: Any) -> TokenTable:
-    """From a `tokenizers.Tokenizer`, whose decoder says how its pieces are read."""
+    """From a `tokenizers.Tokenizer`, whose decoder determines how its pieces are converted."""
     decoder = _steps(tokenizer.decoder, "decoders") or _steps(tokenizer.pre_tokenizer, "pretokenizers")
     tokens = tokenizer.get_added_tokens_decoder()
     special = {i: token.content for i, token in tokens.items() if token.special}
-    added = {i: tokenizer.id_to_token(i) for i in tokens if i not in special}  # as looked for in the text
+    added = {i: tokenizer.id_to_token(i) for i in tokens if i not in special}  # as matched in the text
     token_bytes = _token_bytes(tokenizer.get_vocab(), added, special, _decoding(decoder))
     return TokenTable(token_bytes, (), special, encode=partial(_encode, tokenizer))
 
@@ -35,17 +35,17 @@ def from_transformers(tokenizer: Any) -> TokenTable:
 
 
 def _from_slow(tokenizer: Any) -> TokenTable:
-    """From a tokenizer written in Python, around SentencePiece or with bytes of its own."""
+    """From a tokenizer written in Python: a wrapper of SentencePiece, or a byte-level one."""
     if hasattr(tokenizer, "sp_model"):
         decode: Decode = sentence_piece
     elif hasattr(tokenizer, "byte_decoder"):
         decode = byte_level
-    elif hasattr(tokenizer, "_utf_vocab_size"):  # ByT5 and Perceiver: a byte is a token
+    elif hasattr(tokenizer, "_utf_vocab_size"):  # ByT5 and Perceiver: every byte is a token
         decode = _one_byte
     else:
         raise TypeError(
-            f"{type(tokenizer).__name__} has tokens without bytes of their own: it is no fast tokenizer "
-            "(backend_tokenizer), SentencePiece's (sp_model) or byte-level (byte_decoder)"
+            f"the tokens of {type(tokenizer).__name__} have no bytes of their own: it is neither a fast "
+            "tokenizer (backend_tokenizer), nor SentencePiece (sp_model), nor byte-level (byte_decoder)"
         )
     tokens = tokenizer.added_tokens_decoder
     special = {i: token.content for i, token in tokens.items() if token.special}
@@ -57,8 +57,9 @@ def _from_slow(tokenizer: Any) -> TokenTable:
 def _token_bytes(
     vocab: Mapping[str, int], added: Mapping[int, str], special: Mapping[int, str], decode: Decode
 ) -> list[bytes]:
-    """The bytes of every id. A special token is its name. What was added to tokens of bytes is text,
-    though its characters may be some that stand for bytes; SentencePiece's kind writes it as a piece."""
+    """The bytes of every id. Those of a special token are its name. A token added to a byte-level
+    vocabulary is literal text, even if its characters also represent bytes; one added to a vocabulary of
+    SentencePiece's kind is written as a piece."""
     token_bytes = [b""] * (max(vocab.values(), default=-1) + 1)  # ids may have gaps
     for piece, i in vocab.items():
         token_bytes[i] = decode(piece)
@@ -71,7 +72,7 @@ def _token_bytes(
 
 
 def _steps(component: Any, parts: str) -> list[dict[str, Any]]:
-    """The steps of a decoder or a pre-tokenizer, as the library writes them in tokenizer.json."""
+    """The steps of a decoder or a pre-tokenizer, in the form that they have in tokenizer.json."""
     if component is None:
         return []
     step = json.loads(component.__getstate__())
@@ -79,25 +80,25 @@ def _steps(component: Any, parts: str) -> list[dict[str, Any]]:
 
 
 def _decoding(steps: list[dict[str, Any]]) -> Decode:
-    """What a decoder makes of one piece alone.
+    """How a decoder converts a single piece.
 
-    A space that it takes from the front of a whole text stays on the piece: "▁x" is b" x".
+    A space that it strips from the front of a whole text stays on the piece: "▁x" is b" x".
     """
     kinds = [step["type"] for step in steps]
     if "ByteLevel" in kinds:
         return byte_level
     strips_pieces = "Strip" in kinds and "Fuse" not in kinds[: kinds.index("Strip")]
-    readings = [reading for step in steps if (reading := _reading(step))]
-    if not steps or len(readings) < len(steps) or strips_pieces:
+    conversions = [conversion for step in steps if (conversion := _conversion(step))]
+    if not steps or len(conversions) < len(steps) or strips_pieces:
         raise ValueError(
             f"the tokens of this tokenizer have no bytes of their own (its decoder is {kinds or None})"
         )
     has_byte_names = not {"ByteFallback", "Metaspace"}.isdisjoint(kinds)
-    return partial(_read, [r for r in readings if r is not str], has_byte_names)
+    return partial(_convert, [c for c in conversions if c is not str], has_byte_names)
 
 
-def _reading(step: dict[str, Any]) -> Callable[[str], str] | None:
-    """What one step makes of a piece; None for a step that needs the whole text."""
+def _conversion(step: dict[str, Any]) -> Callable[[str], str] | None:
+    """How one step converts a piece; None for a step that needs the whole text."""
     match step:
         case {"type": "Replace", "pattern": {"String": old}, "content": new}:
             return lambda piece: piece.replace(old, new)
@@ -107,22 +108,22 @@ def _reading(step: dict[str, Any]) -> Callable[[str], str] | None:
             return lambda piece: piece.replace(end, " ")
         case {"type": "WordPiece", "prefix": inside}:
             return lambda piece: piece[len(inside) :] if piece.startswith(inside) else f" {piece}"
-        case {"type": "ByteFallback" | "Fuse" | "Strip"}:  # bytes and the text as a whole
+        case {"type": "ByteFallback" | "Fuse" | "Strip"}:  # these affect bytes, or the text as a whole
             return str
     return None
 
 
-def _read(readings: list[Callable[[str], str]], has_byte_names: bool, piece: str) -> bytes:
+def _convert(conversions: list[Callable[[str], str]], has_byte_names: bool, piece: str) -> bytes:
     byte = byte_of_name(piece) if has_byte_names else None
     if byte is not None:
         return byte
-    for reading in readings:
-        piece = reading(piece)
+    for conversion in conversions:
+        piece = conversion(piece)
     return literal(piece)
 
 
 def _one_byte(piece: str) -> bytes:
-    """A character is a byte; longer pieces are names."""
+    """One character represents one byte; longer pieces are names."""
     return bytes((ord(piece),)) if len(piece) == 1 and ord(piece) < 256 else literal(piece)
 
 

@@ -1,4 +1,4 @@
-"""Vocabularies of mistral-common: Tekken, and the SentencePiece models before it."""
+"""Vocabularies from mistral-common: Tekken, and the SentencePiece models that preceded it."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from .table import TokenTable
 def read(source: Any) -> TokenTable:
     """From a `MistralTokenizer`, the tokenizer inside it, or the path of a tokenizer file.
 
-    Tekken's special tokens come first, then the tokens of its byte-level BPE by rank.
+    Tekken's special tokens come first, followed by the tokens of its byte-level BPE by rank.
     """
     tokenizer = _load(source) if isinstance(source, (str, os.PathLike)) else _inside(source)
     if not hasattr(tokenizer, "id_to_byte_piece"):
@@ -41,7 +41,7 @@ def _load(path: str | os.PathLike[str]) -> Any:
 
 
 def _inside(source: Any) -> Any:
-    """The tokenizer of text within the tokenizer of chats."""
+    """The text tokenizer inside a chat tokenizer."""
     instruct = getattr(source, "instruct_tokenizer", source)
     return getattr(instruct, "tokenizer", instruct)
 

@@ -1,4 +1,4 @@
-"""Vocabularies of SentencePiece: unigram and BPE, with and without byte fallback."""
+"""Vocabularies from SentencePiece: unigram and BPE, with and without byte fallback."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ def read(source: Any) -> TokenTable:
     """From a `SentencePieceProcessor`, or the path of its model file.
 
     Control, unknown and unused pieces are special. "▁x" is b" x" everywhere, so a text that was
-    encoded behind a dummy prefix begins with a space which the processor's own decode drops.
+    encoded with a dummy prefix begins with a space, which the processor's own decode drops.
     """
     processor = _load(source) if isinstance(source, (str, os.PathLike)) else source
     ids = list(range(processor.get_piece_size()))
@@ -24,7 +24,7 @@ def read(source: Any) -> TokenTable:
     token_bytes = [sentence_piece(piece) for piece in pieces]
     for i in special:
         token_bytes[i] = literal(pieces[i])
-    eos = processor.eos_id()  # -1 for none
+    eos = processor.eos_id()  # -1 if there is none
     return TokenTable(token_bytes, () if eos < 0 else (eos,), special, encode=partial(_encode, processor))
 
 

@@ -1,4 +1,4 @@
-"""`TokenTable`: what every source gives, and a `Tokenizer` is made of."""
+"""`TokenTable`: the vocabulary that every source provides, from which a `Tokenizer` is constructed."""
 
 from __future__ import annotations
 
@@ -7,12 +7,13 @@ from typing import NamedTuple
 
 
 class TokenTable(NamedTuple):
-    """What a source says of its vocabulary; the fields are the arguments of `Tokenizer`."""
+    """A source's description of its vocabulary; the fields are the arguments of `Tokenizer`."""
 
     token_bytes: Sequence[bytes]
-    """The bytes of token i; b"" where no token has the id i."""
+    """The bytes of token i; b"" if no token has the id i."""
     eos_token_ids: Sequence[int] = ()
     special_token_ids: Iterable[int] = ()
     eot_token_id: int | None = None
     encode: Callable[[str], list[int]] | None = None
-    """The source's own, without special tokens around the text; it pickles where the source does."""
+    """The source's own encoding, without special tokens around the text; it can be pickled if the source
+    can."""

@@ -1,4 +1,4 @@
-"""Vocabularies of tiktoken: an `Encoding` knows the bytes of every token."""
+"""Vocabularies from tiktoken: an `Encoding` provides the bytes of every token."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ END = "<|endoftext|>"
 
 
 def read(encoding: Any) -> TokenTable:
-    """From a `tiktoken.Encoding` or its name; "<|endoftext|>" ends a text where it has one."""
+    """From a `tiktoken.Encoding` or its name; "<|endoftext|>", if it has that token, ends a text."""
     if isinstance(encoding, str):
         import tiktoken  # type: ignore[import-not-found,unused-ignore]
 
@@ -22,7 +22,7 @@ def read(encoding: Any) -> TokenTable:
 
 
 def _bytes_of(encoding: Any, token_id: int) -> bytes:
-    """A special token's bytes are its name; ids may have gaps."""
+    """The bytes of a token, which for a special one are its name; b"" for a gap in the ids."""
     try:
         data: bytes = encoding.decode_single_token_bytes(token_id)
     except KeyError:

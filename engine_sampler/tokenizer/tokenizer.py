@@ -1,4 +1,4 @@
-"""`Tokenizer`: what the library needs to know of a vocabulary."""
+"""`Tokenizer`: everything that the library needs to know about a vocabulary."""
 
 from __future__ import annotations
 
@@ -13,17 +13,17 @@ if TYPE_CHECKING:
 class Tokenizer:
     """The bytes of every token, and which tokens are special.
 
-    token_bytes        the bytes of token i, or b"" for a token without text. For a special token
-                       its name, which is never matched as text.
+    token_bytes        the bytes of token i, or b"" for a token without text. Those of a special token
+                       are its name, which is never matched as text.
     eos_token_ids      tokens that end a text.
-    special_token_ids  tokens that are no text; EOS and end-of-turn ids belong to them.
-    eot_token_id       the end-of-turn token, default the first EOS id.
-    encode             how the model's own tokenizer splits a text, str -> list of ids; without it,
-                       the longest matching token is taken again and again.
+    special_token_ids  tokens that are not text; they include the EOS and end-of-turn ids.
+    eot_token_id       the end-of-turn token, by default the first EOS id.
+    encode             the encoding of the model's own tokenizer, str -> list of ids; without it, the
+                       longest matching token is taken at each position.
 
     Classmethods read all of this from other libraries; eos_token_ids, special_token_ids and
-    eot_token_id given there stand instead of what the source says. Joined, the bytes of an encoded
-    text are the text; one that was encoded behind a dummy prefix begins with a space.
+    eot_token_id passed to them override what the source declares. The concatenated bytes of an encoded
+    text are the text; one that was encoded with a dummy prefix begins with a space.
 
     Raises ValueError for ids outside the vocabulary.
     """
@@ -47,7 +47,8 @@ class Tokenizer:
         for token_id in self.special_token_ids:
             if not 0 <= token_id < len(self.token_bytes):
                 raise ValueError(f"token id {token_id} is outside 0..{len(self.token_bytes) - 1}")
-        self._silent = (frozenset(self.eos_token_ids), self.special_token_ids)  # without, with skipping
+        # The tokens without text, indexed by `skip_special_tokens`.
+        self._silent = (frozenset(self.eos_token_ids), self.special_token_ids)
         self._encode = encode
 
     def __len__(self) -> int:
@@ -60,7 +61,7 @@ class Tokenizer:
         return self._longest_match(text.encode())
 
     def encode_bytes(self, data: bytes) -> list[int]:
-        """`data` as token ids; what is no whole UTF-8 goes by the longest match."""
+        """`data` as token ids; data that is not valid UTF-8 is split by the longest match."""
         try:
             text = data.decode()
         except UnicodeDecodeError:
@@ -68,18 +69,18 @@ class Tokenizer:
         return self.encode(text)
 
     def decode(self, token_ids: Iterable[int], *, skip_special_tokens: bool = True) -> str:
-        """The text of `token_ids`; broken UTF-8 becomes U+FFFD, EOS tokens have no text."""
+        """The text of `token_ids`; invalid UTF-8 becomes U+FFFD, EOS tokens have no text."""
         data = b"".join(self.text_bytes(t, skip_special_tokens) for t in token_ids)
         return data.decode("utf-8", errors="replace")
 
     def text_bytes(self, token_id: int, skip_special_tokens: bool = True) -> bytes:
-        """The bytes that `token_id` adds to a text: none for EOS, and for ids beyond the vocabulary."""
+        """The bytes that `token_id` adds to a text: none for EOS and for ids beyond the vocabulary."""
         if token_id in self._silent[skip_special_tokens] or not 0 <= token_id < len(self.token_bytes):
             return b""
         return self.token_bytes[token_id]
 
     def ids_of(self, data: bytes) -> tuple[int, ...]:
-        """Every token whose bytes are exactly `data`, special tokens excluded."""
+        """Every token with exactly the bytes `data`, special tokens excluded."""
         return self._by_bytes.get(data, ())
 
     @classmethod
@@ -90,9 +91,9 @@ class Tokenizer:
         special_token_ids: Iterable[int] | None = None,
         eot_token_id: int | None = None,
     ) -> Tokenizer:
-        """From a tokenizer of `transformers`: fast, around SentencePiece, byte-level or mistral-common.
+        """From a tokenizer of `transformers`: fast, SentencePiece, byte-level or mistral-common.
 
-        A model may end a text with more tokens than its tokenizer knows: give
+        A model may have more end tokens than its tokenizer declares: pass
         `model.generation_config.eos_token_id`. Raises TypeError or ValueError for a tokenizer whose
         tokens have no bytes of their own.
         """
@@ -109,10 +110,10 @@ class Tokenizer:
         special_token_ids: Iterable[int] | None = None,
         eot_token_id: int | None = None,
     ) -> Tokenizer:
-        """From a `tokenizers.Tokenizer`, which knows no EOS.
+        """From a `tokenizers.Tokenizer`, which does not declare an EOS token.
 
         It may be byte-level BPE, of SentencePiece's kind (Metaspace, byte fallback), WordPiece (a space
-        before every piece but "##" ones; its decoder's cleanup is left out) or BPE with word ends.
+        before every piece except "##" ones; its decoder's cleanup is omitted) or BPE with word ends.
         Raises ValueError for others, whose tokens have no bytes of their own.
         """
         from . import huggingface
@@ -128,7 +129,7 @@ class Tokenizer:
         special_token_ids: Iterable[int] | None = None,
         eot_token_id: int | None = None,
     ) -> Tokenizer:
-        """From a `tiktoken.Encoding` or its name; EOS is "<|endoftext|>" where it has one."""
+        """From a `tiktoken.Encoding` or its name; EOS is "<|endoftext|>", if it has that token."""
         from . import tiktoken
 
         table = tiktoken.read(encoding)
@@ -142,7 +143,8 @@ class Tokenizer:
         special_token_ids: Iterable[int] | None = None,
         eot_token_id: int | None = None,
     ) -> Tokenizer:
-        """From a `SentencePieceProcessor` or the path of a model; unknown, control, unused are special."""
+        """From a `SentencePieceProcessor` or the path of a model; unknown, control and unused pieces are
+        special."""
         from . import sentencepiece
 
         table = sentencepiece.read(processor)
@@ -170,12 +172,12 @@ class Tokenizer:
         special_token_ids: Iterable[int] | None = None,
         eot_token_id: int | None = None,
     ) -> Tokenizer:
-        """From the path of a GGUF file, or a `llama_cpp.Llama`, whose `vocab_only` is enough.
+        """From the path of a GGUF file, or from a `llama_cpp.Llama`, for which `vocab_only` suffices.
 
         Every token that ends a text for llama.cpp is EOS. A `Llama` splits texts itself; from a path,
-        `encode` is exact for SentencePiece's BPE and the usual byte-level ones where `tokenizers` is
-        installed, and the longest match for others. Raises ValueError for a file that is no GGUF or
-        has no vocabulary of a known kind.
+        `encode` is exact for SentencePiece's BPE and the usual byte-level ones if `tokenizers` is
+        installed, and the longest match for others. Raises ValueError for a file that is not GGUF or
+        has no vocabulary of a supported kind.
         """
         from . import gguf
 
@@ -190,7 +192,7 @@ class Tokenizer:
         special_token_ids: Iterable[int] | None,
         eot_token_id: int | None,
     ) -> Tokenizer:
-        """What the caller gives (not None) stands instead of what the source says."""
+        """The caller's values, where not None, override those of the source."""
         eos = table.eos_token_ids if eos_token_ids is None else eos_token_ids
         return cls(
             table.token_bytes,
@@ -214,12 +216,12 @@ class Tokenizer:
 
     def _longest_match(self, data: bytes) -> list[int]:
         ids = []
-        at = 0
-        while at < len(data):
-            ends = range(min(at + self._longest, len(data)), at, -1)
-            end = next((end for end in ends if data[at:end] in self._by_bytes), None)
+        start = 0
+        while start < len(data):
+            ends = range(min(start + self._longest, len(data)), start, -1)
+            end = next((end for end in ends if data[start:end] in self._by_bytes), None)
             if end is None:
-                raise ValueError(f"no token begins {data[at : at + 16]!r}")
-            ids.append(self._by_bytes[data[at:end]][0])
-            at = end
+                raise ValueError(f"no token matches the start of {data[start : start + 16]!r}")
+            ids.append(self._by_bytes[data[start:end]][0])
+            start = end
         return ids

@@ -1,4 +1,4 @@
-"""skew: move probability towards likely or unlikely tokens. A plugin for engine-sampler in one file."""
+"""skew: shift probability towards likely or unlikely tokens. A plugin for engine-sampler in one file."""
 
 from __future__ import annotations
 
@@ -7,11 +7,11 @@ from typing import Any
 
 import numpy as np
 
+from engine_sampler import Example, Param, Rows, Sampler, hookimpl
 from engine_sampler.arithmetic import LN_2, descending, distances, exp2_64, log2_64, power, weights
-from engine_sampler.contract import Example, Param, Rows, Sampler, hookimpl
 
-LEAST_SHARE = 2.0**-1022
-"""Shares below this, the smallest normal float64, count as this."""
+MIN_SHARE = 2.0**-1022
+"""The smallest normal float64; smaller shares are raised to it."""
 
 
 class Skew(Sampler):
@@ -22,8 +22,8 @@ class Skew(Sampler):
 
     skew > 0 takes probability from the likeliest tokens, so the best token may change; skew < 0
     gives it to them. 0 is neutral. A token whose share vanishes keeps a logit of −708; removed
-    tokens stay removed. Sums of weights are exact integers, so neither removed columns nor their
-    number matter. Source: Aphrodite, which adds up the probabilities without sorting them first.
+    tokens stay removed. Sums of weights are exact integers, so removed columns do not affect the
+    result. Source: Aphrodite, which sums the probabilities without sorting them first.
     """
 
     name = "skew"
@@ -40,11 +40,11 @@ class Skew(Sampler):
         exponent = exp2_64(rows["skew"] / LN_2)[:, None]
         share = np.diff(power(mass / mass[:, -1:], exponent), axis=1, prepend=0.0)
         skewed = np.empty_like(logits)
-        np.put_along_axis(skewed, order, log2_64(np.maximum(share, LEAST_SHARE)) * LN_2, axis=1)
+        np.put_along_axis(skewed, order, log2_64(np.maximum(share, MIN_SHARE)) * LN_2, axis=1)
         np.copyto(logits, skewed, where=logits > -np.inf)
 
 
 @hookimpl
 def register_samplers(register: Callable[[Any], None]) -> None:
-    """Called once when engine-sampler starts; the entry point in pyproject.toml leads here."""
+    """Called once when engine-sampler loads plugins; the entry point in pyproject.toml names this module."""
     register(Skew())

@@ -1,4 +1,4 @@
-"""Skew keeps the laws of samplers, and does what its formula says."""
+"""Skew obeys the laws of samplers and computes its formula."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ class TestSkew(SamplerContract):
     sampler = Skew()
     params = [{"skew": 0.5}, {"skew": -2.0}, {"skew": 6.0}]
     removes = False  # finite logits stay finite
-    apply_at_neutral = False  # e^0 gives ln p, the same distribution in other logits
+    apply_at_neutral = False  # e^0 yields ln p: the same distribution, but different logits
 
 
 @pytest.mark.parametrize("skew", [-1.5, 0.7])

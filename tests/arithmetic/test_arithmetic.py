@@ -27,16 +27,16 @@ def random_row(seed: int, m: int, spread: float) -> np.ndarray:
 # --- weights -------------------------------------------------------------------------------------
 
 
-def test_the_likeliest_token_weighs_two_to_the_thirty() -> None:
+def test_the_likeliest_token_has_weight_two_to_the_thirty() -> None:
     assert a.weights(np.zeros(3, np.float32)).tolist() == [a.ONE_WEIGHT] * 3
 
 
-def test_whole_bits_weigh_exact_powers_of_two() -> None:
+def test_whole_bits_have_powers_of_two_as_weights() -> None:
     y = -np.arange(31, dtype=np.float32)
     assert a.weights(y).tolist() == [2 ** (30 - i) for i in range(31)]
 
 
-def test_a_token_below_thirty_one_bits_weighs_nothing() -> None:
+def test_a_token_more_than_thirty_one_bits_below_has_weight_zero() -> None:
     below = np.nextafter(a.LOWEST_BITS, np.float32(-np.inf))
     assert a.weights(np.array([below, -1e30, -np.inf], np.float32)).tolist() == [0, 0, 0]
 
@@ -55,13 +55,13 @@ def test_the_polynomial_is_within_its_stated_error() -> None:
 
 
 def neighbours(y: float, count: int) -> np.ndarray:
-    """`count` consecutive float32 below zero, descending, with `y` in their middle."""
+    """`count` consecutive negative float32 numbers, descending, with `y` in the middle."""
     first = int(np.float32(y).view(np.uint32)) - count // 2
     return (np.arange(count, dtype=np.uint32) + np.uint32(first)).view(np.float32)
 
 
 @pytest.mark.parametrize("y", [-0.01, -0.3, -0.5, -1.3, -1.5, -2.5, -9.5, -30.5])
-def test_weights_of_neighbouring_logits_rise_by_one_float32_unit_at_most(y: float) -> None:
+def test_weights_of_neighbouring_logits_rise_by_at_most_one_float32_unit(y: float) -> None:
     w = a.weights(neighbours(y, 200_000)).astype(np.float32)
     assert (w[1:] <= np.nextafter(w[:-1], np.float32(np.inf))).all()
 
@@ -83,7 +83,7 @@ def test_weights_of_a_slice_a_stride_or_a_batch_are_the_same(
     assert [int(a.weights(y[i : i + 1])[0]) for i in range(m)] == whole.tolist()
 
 
-def test_removing_columns_that_are_gone_changes_no_distance() -> None:
+def test_deleting_removed_columns_changes_no_distance() -> None:
     logits = random_row(1, 500, 4)
     logits[RNG(2).random(500) < 0.6] = -np.inf
     alive = logits > -np.inf
@@ -124,7 +124,7 @@ def test_entropy_equals_its_definition(spread: float) -> None:
     assert a.entropy_bits(a.distances(logits[None]))[0] == pytest.approx(exact, abs=2e-5)
 
 
-def test_even_odds_have_the_logarithm_of_their_number_as_entropy() -> None:
+def test_the_entropy_of_equal_probabilities_is_the_logarithm_of_their_number() -> None:
     assert a.entropy_bits(np.zeros((1, 8), np.float32))[0] == 3.0
 
 
@@ -145,7 +145,7 @@ def test_a_share_equal_to_a_prefix_sum_is_reached_by_that_prefix(tokens: int) ->
 
 
 @pytest.mark.parametrize("tokens", [2, 3, 7, 10, 1000])
-def test_a_share_equal_to_a_prefix_sum_holds_that_prefix(tokens: int) -> None:
+def test_a_share_equal_to_a_prefix_sum_includes_that_prefix(tokens: int) -> None:
     total = np.array(tokens * a.ONE_WEIGHT)
     for k in range(tokens):
         room = int(a.mass_within(np.array(k / tokens), total))
@@ -158,12 +158,12 @@ def test_a_share_just_above_a_prefix_sum_needs_one_more_token() -> None:
     assert a.mass_reaching(np.array(0.5 + 0.5 * 2.0**-20), total) <= 2 * a.ONE_WEIGHT
 
 
-def test_a_share_of_nothing_still_needs_one_unit() -> None:
+def test_a_share_of_zero_still_needs_one_unit() -> None:
     assert a.mass_reaching(np.array([0.0, 2.0**-21]), np.array([10, 10])).tolist() == [1, 1]
 
 
 @pytest.mark.parametrize("tokens", [2, 3, 7, 1000])
-def test_a_token_with_exactly_the_wanted_probability_is_heavy_enough(tokens: int) -> None:
+def test_a_token_with_exactly_the_required_probability_is_heavy_enough(tokens: int) -> None:
     total = np.array(tokens * a.ONE_WEIGHT)
     assert a.weight_of_share(np.array(1 / tokens), total) <= a.ONE_WEIGHT
     assert a.weight_of_share(np.array((1 + 2.0**-19) / tokens), total) > a.ONE_WEIGHT
@@ -252,7 +252,7 @@ def test_scalars_are_the_same_alone_and_in_arrays() -> None:
 # --- edits ---------------------------------------------------------------------------------------
 
 
-def test_settle_brings_overflow_back_to_the_greatest_float() -> None:
+def test_settle_clamps_overflow_to_the_greatest_float() -> None:
     values = np.array([np.inf, 1, -np.inf, -np.inf], np.float32)
     a.settle(values, np.array([True, True, True, False]))
     assert values.tolist() == [a.FLT_MAX, 1, -a.FLT_MAX, -np.inf]
@@ -317,7 +317,7 @@ def test_the_first_sibling_keeps_the_seed_and_the_others_get_their_own() -> None
     assert len({a.child_seed(42, i) for i in range(100)}) == 100
 
 
-def test_a_samplers_stream_comes_from_its_name() -> None:
+def test_a_samplers_stream_is_derived_from_its_name() -> None:
     digest = hashlib.sha256(b"xtc").digest()
     assert a.stream_of("xtc") == int.from_bytes(digest[:4], "little")
 
@@ -341,7 +341,7 @@ def test_a_coin_with_probability_one_or_zero_is_certain() -> None:
 
 
 @pytest.mark.parametrize("m", [1, 2, 100, 1024, 1025, 2048, 5000])
-def test_picking_by_weight_is_a_plain_cumulative_search(m: int) -> None:
+def test_picking_by_weight_equals_a_plain_cumulative_search(m: int) -> None:
     rng = RNG(m)
     w = rng.integers(0, 2**30, (20, m))
     w[rng.random((20, m)) < 0.7] = 0
@@ -354,7 +354,7 @@ def test_picking_by_weight_is_a_plain_cumulative_search(m: int) -> None:
 
 
 @pytest.mark.parametrize("m", [6, 3000])
-def test_the_ends_of_the_draw_are_the_first_and_last_token_with_weight(m: int) -> None:
+def test_the_extremes_of_the_draw_are_the_first_and_last_token_with_weight(m: int) -> None:
     w = np.zeros((2, m), np.int64)
     w[:, [2, m - 2]] = 5
     assert a.pick_by_weight(w, np.array([0, 2**64 - 1], np.uint64)).tolist() == [2, m - 2]

@@ -1,4 +1,4 @@
-"""Logits in every form an engine may have them in."""
+"""Logits in every form that an engine may provide."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ VALUES[0, :4] = [np.inf, -np.inf, np.nan, -0.0]
 
 
 def rows_of(logits: Any, vocab_size: int = 10) -> np.ndarray:
-    """All rows as the chain would see them."""
+    """All rows as the chain sees them."""
     rows = LogitRows(logits, vocab_size)
     return np.stack([rows.row(i) for i in range(len(rows))])
 
@@ -54,7 +54,7 @@ STRIDES = {
 
 @pytest.mark.parametrize("kind", STRIDES)
 @pytest.mark.parametrize("dtype", [np.float32, np.float16])
-def test_any_row_stride_will_do_without_a_copy(kind: str, dtype: Any) -> None:
+def test_any_row_stride_is_read_without_a_copy(kind: str, dtype: Any) -> None:
     logits = STRIDES[kind](VALUES.astype(dtype))
     assert logits.strides[1] == logits.itemsize
     expect_bits(logits, logits.astype(np.float32))
@@ -72,19 +72,19 @@ COLUMNS = {
 
 @pytest.mark.parametrize("kind", COLUMNS)
 @pytest.mark.parametrize("dtype", [np.float32, np.float16])
-def test_columns_that_do_not_lie_side_by_side_are_copied_together(kind: str, dtype: Any) -> None:
+def test_columns_that_are_not_contiguous_are_copied(kind: str, dtype: Any) -> None:
     logits = COLUMNS[kind](VALUES.astype(dtype))
     expect_bits(logits, logits.astype(np.float32))
     assert LogitRows(logits, 10).row(0).flags.c_contiguous
 
 
-def test_read_only_arrays_will_do() -> None:
+def test_read_only_arrays_are_allowed() -> None:
     logits = VALUES.copy()
     logits.flags.writeable = False
     expect_bits(logits, VALUES)
 
 
-def test_a_single_column_and_no_rows_will_do() -> None:
+def test_a_single_column_and_zero_rows_are_allowed() -> None:
     expect_bits(VALUES[:, :1], VALUES[:, :1], vocab_size=1)
     assert len(LogitRows(VALUES[:0], 10)) == 0
 
@@ -108,7 +108,7 @@ class WithArray:
 
 
 class WithDLPack:
-    """What a tensor of another library looks like."""
+    """A stand-in for a tensor of another library."""
 
     def __init__(self, array: np.ndarray) -> None:
         self.array = array
@@ -120,8 +120,8 @@ class WithDLPack:
         return self.array.__dlpack_device__()
 
 
-class WithoutDLPackForThis(WithDLPack, WithArray):
-    """A tensor whose dtype has no DLPack in NumPy, as bfloat16."""
+class WithUnsupportedDLPack(WithDLPack, WithArray):
+    """A tensor with a dtype for which NumPy has no DLPack, such as bfloat16."""
 
     def __dlpack__(self, **keywords: Any) -> Any:
         raise BufferError("no such dtype")
@@ -131,13 +131,13 @@ FORMS = {
     "memoryview": memoryview,
     "array interface": WithArray,
     "dlpack": WithDLPack,
-    "array interface beside a dlpack that fails": WithoutDLPackForThis,
+    "array interface and a dlpack that fails": WithUnsupportedDLPack,
 }
 
 
 @pytest.mark.parametrize("form", FORMS)
 @pytest.mark.parametrize("dtype", [np.float32, np.float16])
-def test_logits_may_come_in_any_form(form: str, dtype: Any) -> None:
+def test_logits_may_have_any_form(form: str, dtype: Any) -> None:
     array = VALUES.astype(dtype)
     logits = FORMS[form](array)
     expect_bits(logits, array.astype(np.float32))
@@ -155,12 +155,12 @@ def test_the_device_is_that_of_the_logits() -> None:
 
 
 def as_bfloat16(values: np.ndarray) -> np.ndarray:
-    """`values` cut to bfloat16, as float32."""
+    """`values` truncated to bfloat16, as float32."""
     return (values.view(np.uint32) & 0xFFFF0000).view(np.float32)
 
 
 def test_bfloat16_arrays_are_widened_exactly() -> None:
-    ml_dtypes = pytest.importorskip("ml_dtypes", reason="NumPy has bfloat16 by ml_dtypes only")
+    ml_dtypes = pytest.importorskip("ml_dtypes", reason="NumPy has bfloat16 only with ml_dtypes")
     cut = as_bfloat16(VALUES)
     for form in (lambda array: array, WithArray, STRIDES["rows backwards"], COLUMNS["columns backwards"]):
         logits = form(cut.astype(ml_dtypes.bfloat16))
@@ -227,13 +227,13 @@ def test_other_dtypes_are_refused(dtype: str) -> None:
         LogitRows(np.zeros((2, 3), dtype), 3)
 
 
-@pytest.mark.parametrize("what", [[[1.0, 2.0]], "abc", b"abcd", None, {}, 3.5])
-def test_what_is_no_array_of_logits_is_refused(what: Any) -> None:
+@pytest.mark.parametrize("value", [[[1.0, 2.0]], "abc", b"abcd", None, {}, 3.5])
+def test_other_objects_are_refused(value: Any) -> None:
     with pytest.raises(TypeError, match="logits"):
-        LogitRows(what, 1)
+        LogitRows(value, 1)
 
 
-def test_what_cannot_be_read_at_all_is_refused_by_its_type() -> None:
+def test_an_unreadable_object_is_refused_by_its_type() -> None:
     class Stubborn:
         def __array__(self, dtype: Any = None, copy: bool | None = None) -> np.ndarray:
             raise RuntimeError("on another device")

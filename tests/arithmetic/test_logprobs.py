@@ -1,4 +1,4 @@
-"""Logprobs: against float64, with ranks, ties, and rows of unequal length."""
+"""Logprobs compared with float64, including ranks, ties and rows of unequal length."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ def test_values_and_order_are_those_of_a_float64_softmax(size: int, top_n: int) 
 
 
 @pytest.mark.parametrize("size", SIZES)
-def test_a_rank_is_the_place_in_order_and_ties_go_to_the_lower_id(size: int) -> None:
+def test_a_rank_is_the_position_in_order_and_ties_go_to_the_lower_id(size: int) -> None:
     for row in rows_of_every_kind(size):
         ranked = order(row).tolist()
         for token in {0, size - 1, size // 2, ranked[0], ranked[-1]}:
@@ -56,7 +56,7 @@ def test_a_rank_is_the_place_in_order_and_ties_go_to_the_lower_id(size: int) -> 
                 assert row_logprobs(row, token, 0).rank == ranked.index(token) + 1
 
 
-def test_a_removed_token_is_ranked_behind_all_others() -> None:
+def test_a_removed_token_is_ranked_after_all_others() -> None:
     row = np.array([1.0, -np.inf, 2.0, -np.inf], np.float32)
     entry = row_logprobs(row, 1, 2)
     assert entry.rank == 3
@@ -69,7 +69,7 @@ def test_signed_zeros_tie() -> None:
 
 
 @pytest.mark.parametrize("top_n", [0, 3, -1])
-def test_some_columns_give_what_the_whole_row_gives(top_n: int) -> None:
+def test_a_subset_of_columns_gives_the_same_as_the_whole_row(top_n: int) -> None:
     for row in rows_of_every_kind(300):
         ids = np.flatnonzero((row > -np.inf) | (np.arange(300) % 3 == 0))
         some = row_logprobs(row[ids], int(ids[-1]), top_n, ids)
@@ -89,17 +89,17 @@ def test_a_token_without_a_column_is_ranked_last_with_minus_infinity(token: int)
     assert entry.rank == 3
 
 
-def test_logits_at_the_ends_of_float32_do_not_overflow() -> None:
-    most = np.finfo(np.float32).max
-    entry = row_logprobs(np.array([most, -most], np.float32), 1, -1)
+def test_logits_at_the_limits_of_float32_do_not_overflow() -> None:
+    greatest = np.finfo(np.float32).max
+    entry = row_logprobs(np.array([greatest, -greatest], np.float32), 1, -1)
     assert entry.logprobs.tolist() == [-np.inf, 0.0, -np.inf]
-    assert log_sum_exp(np.array([-most, -most], np.float32)) == pytest.approx(-most)
+    assert log_sum_exp(np.array([-greatest, -greatest], np.float32)) == pytest.approx(-greatest)
 
 
 # --- rows together --------------------------------------------------------------------------------
 
 
-def test_entries_of_unequal_length_are_filled_up() -> None:
+def test_entries_of_unequal_length_are_padded() -> None:
     row = np.array([0.0, 1.0, 2.0], np.float32)
     table = gather([row_logprobs(row, 1, 2), None, row_logprobs(row, 0, 0)])
     assert table.token_ids.tolist() == [[1, 2, 1], [-1, -1, -1], [0, -1, -1]]
@@ -124,7 +124,7 @@ def test_no_entries_give_an_empty_table(entries: list[RowLogprobs | None]) -> No
 
 @pytest.mark.parametrize("size", [31, 5000])
 @pytest.mark.parametrize("top_n", [0, 4, -1])
-def test_a_prompts_tokens_get_their_logprobs(size: int, top_n: int) -> None:
+def test_the_tokens_of_a_prompt_get_their_logprobs(size: int, top_n: int) -> None:
     random = np.random.default_rng(3)
     logits = random.normal(0, 3, (6, size)).astype(np.float32)
     prompt = random.integers(0, size, 6)
@@ -136,7 +136,7 @@ def test_a_prompts_tokens_get_their_logprobs(size: int, top_n: int) -> None:
         assert table.ranks[i] == order(row).tolist().index(prompt[i]) + 1
 
 
-def test_float16_rows_are_read_as_they_are() -> None:
+def test_float16_rows_are_widened_exactly() -> None:
     half = np.random.default_rng(3).normal(0, 3, (4, 50)).astype(np.float16)
     np.testing.assert_array_equal(
         logprobs(half, [1, 2, 3, 4], 5).logprobs, logprobs(half.astype(np.float32), [1, 2, 3, 4], 5).logprobs
@@ -145,7 +145,7 @@ def test_float16_rows_are_read_as_they_are() -> None:
 
 @pytest.mark.parametrize("value", [np.nan, np.inf])
 @pytest.mark.parametrize("top_n", [0, 2, -1])
-def test_faulty_rows_give_nan_and_leave_the_others(value: float, top_n: int) -> None:
+def test_faulty_rows_give_nan_and_do_not_affect_the_others(value: float, top_n: int) -> None:
     logits = np.zeros((3, 2000), np.float32)
     logits[0, 5], logits[1] = value, -np.inf
     table = logprobs(logits, [0, 0, 0], top_n)
@@ -176,14 +176,14 @@ def test_wrong_arguments_are_refused(token_ids: Any, top_n: int, error: str) -> 
 
 
 @pytest.mark.parametrize("size", [50, 5000])
-@pytest.mark.parametrize("asked", [0, 3, -1])
-def test_a_step_reports_what_logprobs_says_of_its_tokens(size: int, asked: int) -> None:
+@pytest.mark.parametrize("top_n", [0, 3, -1])
+def test_a_step_reports_the_same_as_logprobs(size: int, top_n: int) -> None:
     scheduler = Scheduler(size)
     for seed in range(4):
-        scheduler.add(SamplingParams(logprobs=asked, seed=seed, temperature=0.7, top_k=5))
+        scheduler.add(SamplingParams(logprobs=top_n, seed=seed, temperature=0.7, top_k=5))
     logits = np.random.default_rng(0).normal(0, 3, (4, size)).astype(np.float32)
     result = scheduler.step(logits)
-    expected = logprobs(logits, result.token_ids, asked)
+    expected = logprobs(logits, result.token_ids, top_n)
     for name in ("token_ids", "ranks"):
         np.testing.assert_array_equal(getattr(result.logprobs, name), getattr(expected, name))
     np.testing.assert_allclose(result.logprobs.logprobs, expected.logprobs, rtol=0, atol=2e-6)
@@ -210,7 +210,7 @@ def test_logprobs_of_every_backend_are_within_1e_5_of_float64(backend: str, kind
     assert result.logprobs.logprobs[0, 0] == pytest.approx(exact[result.token_ids[0]], rel=1e-7, abs=1e-5)
 
 
-def test_processed_logprobs_are_those_of_what_the_chain_leaves() -> None:
+def test_processed_logprobs_are_those_of_the_survivors() -> None:
     scheduler = Scheduler(3000)
     params = SamplingParams(logprobs=-1, logprobs_mode="processed", top_k=4, temperature=0.5, seed=1)
     scheduler.add(params)

@@ -1,4 +1,4 @@
-"""Order and cuts, against a plain stable sort."""
+"""Ranking and cuts, compared with a plain stable sort."""
 
 from __future__ import annotations
 
@@ -16,9 +16,9 @@ def some_rows(seed: int, m: int, *, ties: bool = False, removed: float = 0.0) ->
     rng = np.random.default_rng(seed)
     rows = rng.normal(size=(4, m)) * 4
     rows = (np.round(rows) if ties else rows).astype(np.float32)
-    gone = rng.random((4, m)) < removed
-    gone[:, m // 2] = False
-    rows[gone] = -np.inf
+    is_removed = rng.random((4, m)) < removed
+    is_removed[:, m // 2] = False
+    rows[is_removed] = -np.inf
     return rows
 
 
@@ -63,7 +63,7 @@ def test_the_first_columns_are_those_of_a_full_sort(m: int, ties: bool, removed:
         assert ranking.first_columns(rows, k).tolist() == expected
 
 
-def test_the_first_columns_of_a_row_of_equals_are_the_lowest() -> None:
+def test_the_first_columns_of_a_row_of_ties_are_the_lowest() -> None:
     assert ranking.top_columns(np.zeros(5000, np.float32), 30).tolist() == list(range(30))
 
 
@@ -96,12 +96,12 @@ def test_keep_prefix_is_the_same_for_narrow_and_wide_rows(m: int, share: float, 
 
 def test_keep_heavy_ends_at_the_first_light_token_in_order() -> None:
     logits = np.array([[5, 4, 3, 2, 1]], np.float32)
-    w = np.array([[100, 50, 60, 70, 10]])  # not monotone: 60 and 70 lie behind 50
+    w = np.array([[100, 50, 60, 70, 10]])  # not monotone: 60 and 70 come after 50
     assert ranking.keep_heavy(logits, w, np.array([60])).tolist() == [[True, False, False, False, False]]
     assert ranking.keep_heavy(logits, w, np.array([50])).tolist() == [[True, True, True, True, False]]
 
 
-def test_keep_heavy_keeps_the_best_token_however_much_is_needed() -> None:
+def test_keep_heavy_keeps_the_best_token_whatever_the_need() -> None:
     logits = np.array([[1, 3, 3]], np.float32)
     assert ranking.keep_heavy(logits, np.array([[1, 2, 2]]), np.array([99])).tolist() == [
         [False, True, False]
@@ -113,7 +113,7 @@ def test_keep_above_best_keeps_all_if_none_fails() -> None:
     assert ranking.keep_above_best(logits, np.zeros((1, 3), bool)).tolist() == [[True, False, True]]
 
 
-def test_keep_above_best_drops_equals_of_a_failing_token() -> None:
+def test_keep_above_best_drops_tokens_that_tie_with_a_failing_one() -> None:
     logits = np.array([[2, 1, 1, 3]], np.float32)
     failing = np.array([[False, False, True, False]])
     assert ranking.keep_above_best(logits, failing).tolist() == [[True, False, False, True]]
@@ -121,7 +121,7 @@ def test_keep_above_best_drops_equals_of_a_failing_token() -> None:
 
 @given(st.integers(0, 2**32), st.integers(2, 60))
 @settings(deadline=None)
-def test_cuts_do_not_see_removed_columns(seed: int, m: int) -> None:
+def test_cuts_do_not_depend_on_removed_columns(seed: int, m: int) -> None:
     rows = some_rows(seed, m, ties=True, removed=0.5)[:1]
     alive = rows[0] > -np.inf
     few = rows[:, alive]

@@ -9,7 +9,7 @@ from engine_sampler.contract import Vocabulary
 from engine_sampler.params import SamplingParams
 from engine_sampler.samplers.adaptive_p import AdaptiveP
 from engine_sampler.samplers.bad_words import BadWords
-from engine_sampler.samplers.dry import Breakers, _breakers, _longest_useful, _prolonged
+from engine_sampler.samplers.dry import Breakers, _breakers, _extending, _longest_useful
 from engine_sampler.samplers.mirostat import Mirostat
 from engine_sampler.samplers.no_repeat_ngram import _completions
 from engine_sampler.samplers.penalties import Penalties, _Settings
@@ -102,7 +102,7 @@ def expected_dry(tokens, base, allowed, last_n, breakers):
     history = np.array(tokens, np.int64)
     window = history if last_n < 0 else history[-last_n:]
     limit = min(breakers.unbroken(window), _longest_useful(base, allowed))
-    ids, lengths = _prolonged(window, allowed, limit)
+    ids, lengths = _extending(window, allowed, limit)
     kept = ~breakers.single[ids]
     return ids[kept].tolist(), lengths[kept].tolist()
 

@@ -42,12 +42,12 @@ def key(**params: Any) -> tuple[str, ...]:
     return build_chain(SamplingParams(**params)).key
 
 
-def test_neutral_parameters_leave_the_selector_alone() -> None:
+def test_neutral_parameters_leave_only_the_selector() -> None:
     assert key() == ("dist",)
     assert key(top_p=1.0, temperature=1, seed=4, logprobs=3) == ("dist",)
 
 
-def test_everything_stands_in_the_default_order_behind_the_edits() -> None:
+def test_everything_is_in_the_default_order_after_the_edits() -> None:
     assert key(**EVERYTHING) == (*EDITS, *DEFAULT, "dist")
 
 
@@ -74,7 +74,7 @@ def test_edits_come_first_in_every_order() -> None:
         (["min_p", "temperature", "top_k"], ("min_p", "temperature", "top_k")),
     ],
 )
-def test_the_order_decides_about_the_rest(order: Any, expected: tuple[str, ...]) -> None:
+def test_the_order_determines_the_rest(order: Any, expected: tuple[str, ...]) -> None:
     assert key(top_k=5, min_p=0.1, temperature=0.5, order=order) == (*expected, "dist")
 
 
@@ -82,7 +82,7 @@ def test_the_order_decides_about_the_rest(order: Any, expected: tuple[str, ...])
 
 
 @pytest.mark.parametrize("temperature", [0, 9.9e-5])
-def test_a_temperature_of_zero_is_greedy_and_nothing_behind_it_is_kept(temperature: float) -> None:
+def test_a_temperature_of_zero_is_greedy_and_nothing_after_it_is_kept(temperature: float) -> None:
     chain = key(temperature=temperature, top_k=5, repetition_penalty=1.2, order="vllm")
     assert chain == ("penalties", "temperature", "greedy")
     assert key(temperature=temperature, mirostat=2) == ("temperature", "greedy")
@@ -96,12 +96,12 @@ def test_a_temperature_of_zero_is_greedy_and_nothing_behind_it_is_kept(temperatu
         ({"adaptive_target": 0.2}, "adaptive_p"),
     ],
 )
-def test_parameters_ask_for_their_selector(params: dict[str, Any], name: str) -> None:
+def test_parameters_select_their_selector(params: dict[str, Any], name: str) -> None:
     assert key(**params) == (name,)
 
 
 @pytest.mark.parametrize("version", [1, 2])
-def test_mirostat_keeps_edits_penalties_and_temperature_only(version: int) -> None:
+def test_mirostat_keeps_only_edits_penalties_and_temperature(version: int) -> None:
     chain = key(**EVERYTHING, mirostat=version)
     assert chain[:-1] == (*EDITS, "penalties", "no_repeat_ngram", "dry", "temperature")
 
@@ -113,13 +113,13 @@ def test_adaptive_p_keeps_all_samplers() -> None:
 # --- parts of a chain ----------------------------------------------------------------------------
 
 
-def test_a_greedy_choice_ends_behind_the_last_sampler_that_can_change_the_best_token() -> None:
+def test_a_greedy_choice_ends_after_the_last_sampler_that_can_change_the_best_token() -> None:
     params = SamplingParams(temperature=0, logit_bias={1: 2.0}, top_k=40, top_p=0.9)
     assert build_chain(params).for_choice().key == ("logit_bias", "greedy")
     assert build_chain(SamplingParams(temperature=0, top_k=40)).for_choice().key == ("greedy",)
 
 
-def test_a_greedy_choice_keeps_what_stands_before_such_a_sampler() -> None:
+def test_a_greedy_choice_keeps_the_samplers_before_such_a_sampler() -> None:
     params = SamplingParams(temperature=0, top_k=40, xtc_probability=1.0, min_p=0.1)
     assert build_chain(params).for_choice().key == ("top_k", "min_p", "xtc", "greedy")
 
@@ -134,7 +134,7 @@ def test_penalized_logits_come_from_edits_and_penalties() -> None:
     assert chain.key == (*EDITS, "penalties", "no_repeat_ngram", "dry", "dist")
 
 
-def test_a_chain_reads_as_its_steps() -> None:
+def test_a_chain_is_printed_as_its_steps() -> None:
     assert str(build_chain(SamplingParams(top_k=5, temperature=0.5))) == "top_k → temperature → dist"
 
 

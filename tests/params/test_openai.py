@@ -1,4 +1,4 @@
-"""Request bodies as OpenAI's and vLLM's clients send them."""
+"""Request bodies as sent by clients of OpenAI and vLLM."""
 
 from __future__ import annotations
 
@@ -107,7 +107,7 @@ def test_none_means_the_default() -> None:
     }
 
 
-def test_the_order_is_vllms_unless_the_body_says_otherwise() -> None:
+def test_the_order_is_that_of_vllm_unless_the_body_gives_another() -> None:
     assert SamplingParams.from_dict({}).order == "vllm"
     assert SamplingParams.from_dict({"order": "llama.cpp"}).order == "llama.cpp"
 
@@ -117,7 +117,7 @@ def test_transport_keys_are_left_out() -> None:
     assert parameters_of({"extra_args": {"kv_transfer_params": {"a": 1}}}) == {"order": "vllm"}
 
 
-def test_transport_keys_are_no_parameters() -> None:
+def test_transport_keys_are_not_parameters() -> None:
     assert not TRANSPORT & set(SamplingParams())
 
 
@@ -176,7 +176,7 @@ def test_a_logit_bias_without_ids_is_refused(bias: Any) -> None:
 
 
 @pytest.mark.parametrize("key", ["extra_args", "vllm_xargs"])
-def test_extra_arguments_join_in_but_the_body_decides(key: str) -> None:
+def test_extra_arguments_are_merged_but_the_body_takes_precedence(key: str) -> None:
     body = {key: {"min_p": 0.1, "top_a": 0.2, "tfs": None}, "min_p": 0.3}
     assert parameters_of(body) == {"order": "vllm", "min_p": 0.3, "top_a": 0.2}
     with pytest.raises(ParameterError, match=f"{key}=5 is not allowed: an object"):

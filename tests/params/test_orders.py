@@ -14,11 +14,11 @@ SAMPLERS = default_registry().catalogue.samplers
 
 
 def plugin(name: str, after: str | None = None, role: str = "warp") -> Sampler:
-    """A sampler that is registered nowhere."""
-    made = type(
+    """A sampler that is not registered."""
+    sampler_type = type(
         name, (Sampler,), {"name": name, "after": after, "role": role, "params": (Param(name, float, 0.0),)}
     )
-    return made()
+    return sampler_type()
 
 
 def order_with(order: str | Sequence[Any], *plugins: Sampler) -> list[str]:
@@ -34,7 +34,7 @@ def test_the_default_order_names_every_built_in_sampler_that_can_be_ordered() ->
 
 
 @pytest.mark.parametrize("name", NAMED)
-def test_a_named_order_gives_every_sampler_one_place(name: str) -> None:
+def test_a_named_order_contains_every_sampler_once(name: str) -> None:
     assert sorted(order_with(name)) == sorted(DEFAULT)
 
 
@@ -44,7 +44,7 @@ def test_a_named_order_keeps_its_own_sequence(name: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("name", "before", "behind"),
+    ("name", "before", "after"),
     [
         ("llama.cpp", "xtc", "temperature"),
         ("llama.cpp", "top_p", "min_p"),
@@ -56,19 +56,19 @@ def test_a_named_order_keeps_its_own_sequence(name: str) -> None:
         ("koboldai", "typical_p", "temperature"),
     ],
 )
-def test_named_orders_follow_their_systems(name: str, before: str, behind: str) -> None:
+def test_named_orders_follow_their_systems(name: str, before: str, after: str) -> None:
     order = order_with(name)
-    assert order.index(before) < order.index(behind)
+    assert order.index(before) < order.index(after)
 
 
-def test_samplers_that_a_named_order_does_not_mention_stand_where_the_default_list_puts_them() -> None:
+def test_samplers_that_a_named_order_does_not_mention_follow_the_default_list() -> None:
     order = order_with("vllm")
     assert order[:5] == ["penalties", "no_repeat_ngram", "dry", "top_n_sigma", "temperature"]
     assert order[-6:] == ["epsilon_cutoff", "eta_cutoff", "top_h", "xtc", "smoothing", "infill"]
     assert order.index("top_k") < order.index("top_a") < order.index("tfs") < order.index("top_p")
 
 
-def test_an_unknown_order_is_refused_with_those_there_are() -> None:
+def test_an_unknown_order_is_refused_with_a_list_of_the_known_ones() -> None:
     with pytest.raises(ParameterError, match=r"order='llama' is not allowed: one of llama\.cpp, koboldai"):
         SamplingParams(order="llama")
 
@@ -76,7 +76,7 @@ def test_an_unknown_order_is_refused_with_those_there_are() -> None:
 # --- KoboldAI's ids ------------------------------------------------------------------------------
 
 
-def test_koboldai_ids_stand_for_names() -> None:
+def test_koboldai_ids_are_converted_to_names() -> None:
     assert order_with([6, 0, 1, 2, 3, 4, 5]) == order_with("koboldai")
     mentioned = [n for n in order_with([6, 5, 4, 3, 2, 1, 0]) if n in NAMED["koboldai"]]
     assert mentioned == ["penalties", "temperature", "typical_p", "tfs", "top_p", "top_a", "top_k"]
@@ -93,7 +93,7 @@ def test_a_short_list_of_koboldai_ids_that_omits_an_active_sampler_is_refused() 
         SamplingParams(order=[6, 0, 5], top_a=0.2)
 
 
-def test_samplers_that_koboldai_has_no_id_for_are_not_omitted() -> None:
+def test_samplers_without_a_koboldai_id_are_not_omitted() -> None:
     assert SamplingParams(order=[6, 0, 1, 2, 3, 4, 5], min_p=0.1).min_p == 0.1
 
 
@@ -106,7 +106,7 @@ def test_unknown_koboldai_ids_are_refused(ids: list[int]) -> None:
 # --- explicit lists ------------------------------------------------------------------------------
 
 
-def test_an_explicit_list_is_taken_as_it_is() -> None:
+def test_an_explicit_list_is_used_as_it_is() -> None:
     assert order_with(["temperature", "top_k"]) == ["temperature", "top_k"]
 
 
@@ -116,25 +116,26 @@ def test_an_explicit_list_that_omits_an_active_sampler_is_refused() -> None:
         SamplingParams(order=["top_k"], top_k=5, min_p=0.1)
 
 
-def test_edits_need_no_place() -> None:
+def test_edits_need_not_be_listed() -> None:
     assert SamplingParams(order=["top_k"], min_tokens=3).min_tokens == 3
-    with pytest.raises(ParameterError, match="'min_tokens', which is no sampler that can be ordered"):
+    with pytest.raises(ParameterError, match="'min_tokens', which is not a sampler that can be ordered"):
         SamplingParams(order=["min_tokens"])
 
 
-def test_an_unknown_sampler_is_refused_with_near_matches() -> None:
-    with pytest.raises(ParameterError, match=r"'typical', which is no sampler .* did you mean 'typical_p'"):
+def test_an_unknown_sampler_is_refused_with_similar_names() -> None:
+    message = r"'typical', which is not a sampler .* did you mean 'typical_p'"
+    with pytest.raises(ParameterError, match=message):
         SamplingParams(order=["typical"])
 
 
 @pytest.mark.parametrize("order", [["top_k", "top_k"], [0, 0]])
-def test_a_sampler_has_one_place(order: list[Any]) -> None:
+def test_a_sampler_may_be_listed_only_once(order: list[Any]) -> None:
     with pytest.raises(ParameterError, match="each sampler once"):
         SamplingParams(order=order)
 
 
 @pytest.mark.parametrize("order", [5, None, [True], [1.5], [("top_k",)], {"top_k": 1, 2.5: 0}])
-def test_what_is_no_order_is_refused(order: Any) -> None:
+def test_other_values_are_refused(order: Any) -> None:
     with pytest.raises(ParameterError, match="a named order, or a list of sampler names"):
         SamplingParams(order=order)
 
@@ -150,7 +151,7 @@ def test_named_orders_set_their_systems_cut_rules() -> None:
     assert SamplingParams(order=[6, 0, 1, 2, 3, 4, 5]).tfs_cut == "koboldai"
 
 
-def test_a_request_may_set_the_cut_rule_itself() -> None:
+def test_a_request_may_override_the_cut_rule() -> None:
     mixed = SamplingParams(order="koboldai", top_p_cut="exceed")
     assert (mixed.top_p_cut, mixed.tfs_cut) == ("exceed", "koboldai")
     assert SamplingParams(order="mindie", top_p_cut="reach").top_p_cut == "reach"
@@ -166,19 +167,19 @@ def test_every_cut_rule_is_a_parameter() -> None:
 # --- plugins -------------------------------------------------------------------------------------
 
 
-def test_a_plugin_stands_behind_the_sampler_it_names() -> None:
+def test_a_plugin_follows_the_sampler_that_it_names() -> None:
     order = order_with("llama.cpp", plugin("skew", after="min_p"))
     assert order.index("skew") == order.index("min_p") + 1
 
 
-def test_a_plugin_may_stand_behind_another_plugin() -> None:
+def test_a_plugin_may_follow_another_plugin() -> None:
     order = order_with("vllm", plugin("second", after="first"), plugin("first", after="xtc"))
-    place = order.index("xtc")
-    assert order[place : place + 3] == ["xtc", "first", "second"]
+    index = order.index("xtc")
+    assert order[index : index + 3] == ["xtc", "first", "second"]
 
 
 @pytest.mark.parametrize("after", [None, "nothing_of_that_name"])
-def test_a_plugin_that_names_nobody_stands_last(after: str | None) -> None:
+def test_a_plugin_that_names_no_sampler_comes_last(after: str | None) -> None:
     assert order_with("llama.cpp", plugin("skew", after=after))[-1] == "skew"
 
 

@@ -18,7 +18,7 @@ FLOATS = [INF, -INF, NAN, "1", True]
 """Refused by every parameter that is a number with a fraction."""
 
 TABLE: dict[str, tuple[Any, list[Any], list[Any]]] = {
-    # name: (neutral value, some that are allowed, some that are not)
+    # name: (neutral value, allowed values, other values)
     "temperature": (1.0, [0, 1e-5, 0.7, 1e6], [-0.1, 1.1e6, *FLOATS]),
     "dynatemp_range": (0.0, [0, 0.5], [-0.1, *FLOATS]),
     "dynatemp_exponent": (1.0, [-1, 0, 2.5], FLOATS),
@@ -92,7 +92,7 @@ def test_a_parameter_that_is_not_given_is_neutral(name: str) -> None:
 
 
 @pytest.mark.parametrize(("name", "value"), [(n, v) for n, row in TABLE.items() for v in row[1]], ids=str)
-def test_allowed_values_are_taken(name: str, value: Any) -> None:
+def test_allowed_values_are_accepted(name: str, value: Any) -> None:
     taken = SamplingParams(**{name: value})[name]
     if isinstance(value, (int, float, str)) and not (name == "seed" and value == -1):
         assert taken == value
@@ -124,21 +124,21 @@ def test_other_values_are_refused_by_name_and_value(name: str, value: Any) -> No
         ({"best_of": 2, "n": 3}, "best_of=2 is not allowed: at least n=3"),
     ],
 )
-def test_the_error_says_what_is_allowed(given: dict[str, Any], text: str) -> None:
+def test_the_error_states_what_is_allowed(given: dict[str, Any], text: str) -> None:
     with pytest.raises(ParameterError) as caught:
         SamplingParams(**given)
     assert str(caught.value).startswith(text)
 
 
 @pytest.mark.parametrize("value", [np.float32(0.5), np.float64(0.5), np.float16(0.5)])
-def test_numpy_numbers_are_taken_as_pythons(value: Any) -> None:
+def test_numpy_numbers_are_converted_to_python_numbers(value: Any) -> None:
     assert type(SamplingParams(top_p=value).top_p) is float
     assert type(SamplingParams(top_k=np.int32(5)).top_k) is int
     assert type(SamplingParams(seed=np.uint64(2**63)).seed) is int
     assert type(SamplingParams(penalize_nl=np.False_).penalize_nl) is bool
 
 
-def test_unknown_names_are_refused_with_near_matches() -> None:
+def test_unknown_names_are_refused_with_similar_names() -> None:
     with pytest.raises(ParameterError, match=r"unknown parameter 'repitition_penalty'.*'repetition_penalty'"):
         SamplingParams(repitition_penalty=1.1)
     with pytest.raises(ParameterError, match=r"^unknown parameter 'qqqqqq'$"):
@@ -151,7 +151,7 @@ def test_a_seed_of_minus_one_is_random() -> None:
     assert SamplingParams(seed=-1).seed is None
 
 
-def test_several_logprobs_modes_are_kept_once_each_and_in_order() -> None:
+def test_several_logprobs_modes_are_kept_in_order_without_duplicates() -> None:
     assert SamplingParams(logprobs_mode=["processed", "raw", "processed"]).logprobs_mode == (
         "processed",
         "raw",
@@ -169,7 +169,7 @@ SOME: dict[str, Any] = {
 }
 
 
-def test_only_values_that_are_not_neutral_are_given() -> None:
+def test_only_non_neutral_values_are_given() -> None:
     assert dict(SamplingParams(temperature=0.8, top_p=1.0, n=1, seed=None).given) == {"temperature": 0.8}
 
 
@@ -191,7 +191,7 @@ def test_it_cannot_be_changed() -> None:
     assert params.top_k == 40
 
 
-def test_later_changes_to_what_was_passed_in_do_not_reach_it() -> None:
+def test_later_changes_to_the_arguments_have_no_effect() -> None:
     bias, words, order = {5: 1.0}, [[1, 2]], ["penalties", "top_k"]
     params = SamplingParams(logit_bias=bias, bad_words=words, order=order)
     before = pickle.dumps(params)
@@ -201,7 +201,7 @@ def test_later_changes_to_what_was_passed_in_do_not_reach_it() -> None:
     assert pickle.dumps(params) == before
 
 
-def test_equal_values_make_equal_objects_with_equal_hashes() -> None:
+def test_equal_values_give_equal_objects_with_equal_hashes() -> None:
     params = SamplingParams(**SOME)
     same = SamplingParams(**SOME, top_p=1.0)
     assert params == same
@@ -233,14 +233,19 @@ def test_replace_changes_some_values_and_checks_them() -> None:
     ],
 )
 def test_copies_pickles_and_the_repr_are_equal(params: dict[str, Any]) -> None:
-    made = SamplingParams(**params)
-    again = [pickle.loads(pickle.dumps(made)), copy.copy(made), copy.deepcopy(made), made.replace()]
-    for other in (*again, eval(repr(made))):
-        assert other == made
-        assert dict(other) == dict(made)
+    original = SamplingParams(**params)
+    again = [
+        pickle.loads(pickle.dumps(original)),
+        copy.copy(original),
+        copy.deepcopy(original),
+        original.replace(),
+    ]
+    for other in (*again, eval(repr(original))):
+        assert other == original
+        assert dict(other) == dict(original)
 
 
-def test_another_order_brings_its_own_cut_rules_unless_the_request_set_them() -> None:
+def test_another_order_sets_its_own_cut_rules_unless_the_request_gave_them() -> None:
     assert SamplingParams(order="koboldai").replace(order="mindie").top_p_cut == "exceed"
     own = SamplingParams(order="koboldai", top_p_cut="reach")
     assert own.top_p_cut == own.replace(order="mindie").top_p_cut == "reach"

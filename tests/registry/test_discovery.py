@@ -1,4 +1,4 @@
-"""Built-in plugins are found by where they are defined."""
+"""Built-in plugins are found by the module that defines them."""
 
 from __future__ import annotations
 
@@ -88,7 +88,7 @@ class Halve(Sampler):
 '''
 
 
-def test_a_new_sampler_is_one_new_file(tmp_path: Path) -> None:
+def test_a_new_sampler_needs_only_a_new_file(tmp_path: Path) -> None:
     (tmp_path / "halve.py").write_text(NEW_SAMPLER)
     code = (
         f"import engine_sampler.samplers as samplers; samplers.__path__.append({str(tmp_path)!r});"

@@ -1,4 +1,4 @@
-"""Installed plugins, good and broken: real distributions, each question asked in a process of its own."""
+"""Installed plugins, good and broken: real distributions, each report from a separate process."""
 
 from __future__ import annotations
 
@@ -107,15 +107,15 @@ json.dump({
 
 @pytest.fixture(scope="session")
 def installed(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A folder into which pip has installed all of DISTRIBUTIONS, one of them damaged afterwards."""
+    """A folder in which pip has installed all of DISTRIBUTIONS, one of them damaged afterwards."""
     wheels = tmp_path_factory.mktemp("wheels")
-    made = [make_wheel(wheels, name, source) for name, source in DISTRIBUTIONS.items()]
-    made += [
+    built = [make_wheel(wheels, name, source) for name, source in DISTRIBUTIONS.items()]
+    built += [
         make_wheel(wheels, "borrowed-name", shift("borrowed"), entry="alpha_shift"),
         make_wheel(wheels, "lost-metadata", shift("lost"), version="2.0"),
     ]
     target = tmp_path_factory.mktemp("installed")
-    install(made, target)
+    install(built, target)
     (target / "lost_metadata-2.0.dist-info" / "METADATA").unlink()
     return target
 
@@ -148,16 +148,16 @@ def test_good_plugins_are_loaded_and_list_what_they_provide(report: Report) -> N
     assert report["plugins"]["zulu-shift/zulu_shift"] == ["loaded", "", ["samplers/zulu"]]
 
 
-def test_nothing_is_loaded_before_the_registry_is_asked(report: Report) -> None:
+def test_nothing_is_loaded_before_the_registry_is_used(report: Report) -> None:
     assert report["loaded before use"] == []
 
 
-def test_plugins_are_loaded_in_the_order_of_their_distributions(report: Report) -> None:
+def test_plugins_are_loaded_in_order_of_their_distributions(report: Report) -> None:
     third_parties = [name for name in report["order"] if name != "engine-sampler"]
     assert third_parties == sorted(third_parties)
 
 
-def test_a_plugin_may_ask_for_parameters_while_it_is_loaded(report: Report) -> None:
+def test_a_plugin_may_read_parameters_while_it_is_loaded(report: Report) -> None:
     assert report["plugins"]["asks-while-loading/asks_while_loading"][0] == "loaded"
 
 
@@ -170,7 +170,7 @@ def test_a_plugin_may_ask_for_parameters_while_it_is_loaded(report: Report) -> N
         ("broken-syntax", "SyntaxError: "),
         ("broken-hook-name", "unknown hook 'register_sampler'"),
         ("broken-hook-mark", "implements no hook; is it marked with engine_sampler.hookimpl?"),
-        ("broken-object", "Shift'> is registered, which is no Sampler or Selector object"),
+        ("broken-object", "Shift'> is registered but is not a Sampler or Selector object"),
         ("broken-neutral", "biased=20.0 is not allowed: a finite number of at least -10 and at most 10"),
         ("broken-halfway", "OSError: no more"),
         ("broken-always-on", "eager is on at neutral parameters"),
@@ -200,7 +200,7 @@ def test_two_plugins_with_one_entry_point_name_are_an_error_naming_both(report: 
     assert error == "the name alpha_shift is used by both alpha-shift 1.0 and borrowed-name 1.0"
 
 
-def test_damaged_metadata_of_one_distribution_hides_no_other(report: Report) -> None:
+def test_damaged_metadata_of_one_distribution_does_not_hide_others(report: Report) -> None:
     assert report["plugins"]["unknown/lost_metadata"][0] == "loaded"
     assert report["plugins"]["zulu-shift/zulu_shift"][0] == "loaded"
 
@@ -215,7 +215,7 @@ def test_an_unknown_parameter_names_the_plugins_that_failed_and_why(report: Repo
     assert "broken_halfway (broken-halfway 1.0): OSError: no more" in report["error"]
 
 
-def test_broken_plugins_change_no_result(report: Report, ask: Callable[..., Any]) -> None:
+def test_broken_plugins_do_not_change_results(report: Report, ask: Callable[..., Any]) -> None:
     alone = json.loads(ask(ENGINE_SAMPLER_PLUGINS="alpha_shift").stdout)
     assert report["outcomes"] == alone["outcomes"]
 
@@ -261,7 +261,7 @@ def test_strict_raises_for_a_selected_plugin_that_is_not_installed(ask: Callable
     assert "PluginError: plugin alhpa (not installed): selected by ENGINE_SAMPLER_PLUGINS" in result.stderr
 
 
-def test_strict_is_content_with_good_plugins(ask: Callable[..., Any]) -> None:
+def test_strict_accepts_good_plugins(ask: Callable[..., Any]) -> None:
     result = ask(ENGINE_SAMPLER_STRICT="1", ENGINE_SAMPLER_PLUGINS="asks_while_loading,zulu_shift")
     assert result.returncode == 0
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import os
 import subprocess
 import sys
@@ -20,7 +21,7 @@ print(SamplingParams(skew=0.5))
 """
 
 
-def test_once_installed_it_stands_behind_min_p_for_requests_that_ask_for_it(tmp_path: Path) -> None:
+def test_once_installed_it_follows_min_p_in_requests_that_set_it(tmp_path: Path) -> None:
     source = (FOLDER / "engine_sampler_skew.py").read_text("utf-8")
     install([make_wheel(tmp_path, "engine-sampler-skew", source, entry="skew")], tmp_path / "installed")
     variables = {
@@ -36,6 +37,18 @@ def test_once_installed_it_stands_behind_min_p_for_requests_that_ask_for_it(tmp_
         "min_p → dist",
         "SamplingParams(skew=0.5)",
     ]
+
+
+def test_it_imports_only_what_is_public() -> None:
+    imported = set()
+    for file in FOLDER.glob("*.py"):
+        for node in ast.walk(ast.parse(file.read_text("utf-8"))):
+            if isinstance(node, ast.Import):
+                imported |= {name.name for name in node.names}
+            elif isinstance(node, ast.ImportFrom):
+                imported.add(node.module)
+    ours = {name for name in imported if name.split(".")[0] == "engine_sampler"}
+    assert ours == {"engine_sampler", "engine_sampler.arithmetic", "engine_sampler.testing"}
 
 
 def test_its_project_file_declares_the_entry_point() -> None:

@@ -1,4 +1,4 @@
-"""What a plugin may register, what it is told if it may not, and that a refused one leaves no trace."""
+"""The objects that a plugin may register, and the errors for others, which leave no trace."""
 
 from __future__ import annotations
 
@@ -62,7 +62,7 @@ class Slow(Backend):
 
 
 class Listener:
-    """Hears of finished requests."""
+    """Observes finished requests."""
 
     def request_finished(self, record: Any) -> None:
         pass
@@ -144,12 +144,12 @@ def test_one_plugin_may_register_objects_of_every_kind(registry: Registry) -> No
     assert registry.catalogue.params["shift"].high == 10
 
 
-def test_a_registry_of_its_own_leaves_that_of_the_process_alone(registry: Registry) -> None:
+def test_a_separate_registry_does_not_affect_that_of_the_process(registry: Registry) -> None:
     registry.register(Plugin(Shift()))
     assert "shift" not in default_registry().catalogue.samplers
 
 
-def test_what_was_read_from_the_catalogue_before_stays_as_it_was(registry: Registry) -> None:
+def test_a_catalogue_that_was_read_before_is_unchanged(registry: Registry) -> None:
     before = registry.catalogue
     registry.register(Plugin(Shift()))
     assert "shift" not in before.samplers
@@ -159,13 +159,13 @@ def test_what_was_read_from_the_catalogue_before_stays_as_it_was(registry: Regis
 @pytest.mark.parametrize(
     ("plugin", "reason"),
     [
-        (Plugin(Shift), "Shift'> is registered, which is no Sampler or Selector object"),
-        (Plugin(Never()), "which is no Sampler or Selector object"),
-        (Plugin(criteria=[Shift()]), "which is no StoppingCriteria object"),
-        (Plugin(backends=["slow"]), "'slow' is registered, which is no Backend object"),
+        (Plugin(Shift), "Shift'> is registered but is not a Sampler or Selector object"),
+        (Plugin(Never()), "is registered but is not a Sampler or Selector object"),
+        (Plugin(criteria=[Shift()]), "is registered but is not a StoppingCriteria object"),
+        (Plugin(backends=["slow"]), "'slow' is registered but is not a Backend object"),
         (
             Plugin(observers=[object()]),
-            "is no observer: it has none of request_added, step_finished, request_f",
+            "is not an observer: it has none of request_added, step_finished, request_f",
         ),
         (Plugin(grammars={"a b": ""}), "a grammar has name='a b'; it must be an identifier"),
         (Plugin(variant(Shift, api=2)), "Variant has api=2; this version takes 1"),
@@ -179,7 +179,7 @@ def test_what_was_read_from_the_catalogue_before_stays_as_it_was(registry: Regis
         (Plugin(variant(Shift, role="mask")), "Variant has role='mask'; allowed are edit, penalty, warp"),
         (
             Plugin(variant(Shift, params=("shift",))),
-            "Variant has 'shift' among its params, which is no Param",
+            "Variant has 'shift' among its params, which is not a Param",
         ),
         (
             Plugin(variant(Shift, params=(Param("a-b", float, 0.0),))),
@@ -207,7 +207,7 @@ def test_what_was_read_from_the_catalogue_before_stays_as_it_was(registry: Regis
         ("engine_sampler", "'engine_sampler' implements no hook"),
     ],
 )
-def test_what_is_wrong_is_refused_with_the_reason_and_leaves_no_trace(
+def test_wrong_objects_are_refused_with_the_reason_and_leave_no_trace(
     registry: Registry, plugin: Any, reason: str
 ) -> None:
     before, listed = registry.catalogue, list(registry.plugins)
@@ -246,20 +246,20 @@ def test_a_second_plugin_with_the_same_objects_is_refused_and_the_first_stays(re
     assert registry.catalogue.samplers["shift"] is first
 
 
-def test_a_name_that_was_refused_before_is_free_for_another(registry: Registry) -> None:
+def test_the_name_of_a_refused_plugin_is_free_for_another(registry: Registry) -> None:
     with pytest.raises(PluginError):
         registry.register(Plugin(variant(Shift, api=2)), "one")
     assert registry.register(Plugin(Shift()), "one").state == "loaded"
 
 
-def test_a_good_object_is_not_taken_from_a_plugin_that_also_registers_a_bad_one(registry: Registry) -> None:
+def test_a_good_object_is_not_accepted_together_with_a_bad_one(registry: Registry) -> None:
     with pytest.raises(PluginError):
         registry.register(Plugin(Shift(), variant(First, api=2)))
     assert "shift" not in registry.catalogue.samplers
     assert "shift" not in registry.catalogue.params
 
 
-def test_an_interrupt_while_loading_is_not_taken_for_a_broken_plugin(registry: Registry) -> None:
+def test_an_interrupt_while_loading_is_not_mistaken_for_a_broken_plugin(registry: Registry) -> None:
     class Interrupted:
         @hookimpl
         def register_samplers(self, register: Any) -> None:
@@ -269,13 +269,11 @@ def test_an_interrupt_while_loading_is_not_taken_for_a_broken_plugin(registry: R
         registry.register(Interrupted())
 
 
-def test_the_registry_of_the_process_is_made_once() -> None:
+def test_the_registry_of_the_process_is_created_once() -> None:
     assert default_registry() is default_registry()
 
 
-def test_a_failed_start_is_tried_again(
-    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
-) -> None:
+def test_a_failed_start_is_retried(monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture) -> None:
     monkeypatch.setattr("engine_sampler.registry.loading._default", None)
     monkeypatch.setenv("ENGINE_SAMPLER_PLUGINS", "nobody_provides_this")
     monkeypatch.setenv("ENGINE_SAMPLER_STRICT", "1")

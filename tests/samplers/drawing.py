@@ -28,7 +28,7 @@ def by_position(selector: Selector, row: np.ndarray, params: Mapping[str, Any], 
 def notes_of_a_run(
     selector: Selector, row: np.ndarray, params: Mapping[str, Any], requests: int, steps: int
 ) -> np.ndarray:
-    """The selector's notes [steps, requests] while each request goes on from the same row."""
+    """The selector's notes [steps, requests] while each request continues from the same row."""
     logits = np.tile(np.asarray(row, np.float32), (requests, 1))
     slots, index = open_slots(selector, [params] * requests, len(row), seeds=range(requests))
     rows = Rows(slots, index).bind(selector)

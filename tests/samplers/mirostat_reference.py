@@ -1,4 +1,4 @@
-"""What mirostat's tests share: rows, the tokens it would draw from, and the paper's k with libm."""
+"""Shared helpers of mirostat's tests: rows, the tokens it may draw, and the paper's k with libm."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def rows_of_all_kinds(seed: int, n: int, m: int) -> np.ndarray:
 def kept(
     selector: SurpriseControl, logits: np.ndarray, params: Mapping[str, Any], vocab_size: int = 0
 ) -> np.ndarray:
-    """bool [n, m]: the tokens of float32 `logits` [n, m] that `selector` would draw from."""
+    """bool [n, m]: the tokens of float32 `logits` [n, m] that `selector` may draw."""
     y = distances(logits)
     rows = make_rows(selector, [params] * len(logits), vocab_size or logits.shape[1])
     return selector.keep(logits, y, weights(y), rows) & (logits > -np.inf)

@@ -20,7 +20,7 @@ def plain_row(seed: int = 0, m: int = 12) -> np.ndarray:
 
 
 def reference(row: np.ndarray, aim: float) -> np.ndarray:
-    """The distribution drawn from, in float64 with libm."""
+    """The distribution that tokens are drawn from, in float64 with libm."""
     d = np.abs(softmax(row) - aim) / 0.3
     return softmax(np.where(row > NEG_INF, 5 - 10 * d**2 / (1 + d), NEG_INF))
 
@@ -34,7 +34,7 @@ def test_draws_follow_the_reshaped_distribution(target: float) -> None:
     assert_drawn_from(reference(row, target), by_position(ADAPTIVE_P, row, given))
 
 
-def test_the_new_logit_peaks_at_the_target_and_falls_off_to_both_sides() -> None:
+def test_the_new_logit_peaks_at_the_target_and_falls_off_on_both_sides() -> None:
     aim = np.array(0.4)
     assert _reshape(np.array([0.4]), aim).tolist() == [5.0]
     assert _reshape(np.array([0.1, 0.7]), aim) == pytest.approx(
@@ -62,7 +62,7 @@ def test_the_average_decays_as_defined() -> None:
     assert state.now == before
 
 
-def test_rollback_brings_back_the_very_bits_of_the_average() -> None:
+def test_rollback_restores_the_average_bit_for_bit() -> None:
     state = ADAPTIVE_P.new_state({"adaptive_target": 0.3, "adaptive_decay": 0.9}, np.array([]))
     seen = []
     for p in (0.9, 1e-7, None, 0.33, 0.5):
@@ -76,21 +76,21 @@ def test_rollback_brings_back_the_very_bits_of_the_average() -> None:
 
 
 @pytest.mark.parametrize(("chosen", "aim"), [(0.9, 0.24), (0.0, 0.33), (0.3, 0.3)])
-def test_the_aim_makes_up_for_past_choices(chosen: float, aim: float) -> None:
+def test_the_target_is_corrected_for_past_choices(chosen: float, aim: float) -> None:
     rows = make_rows(ADAPTIVE_P, [{"adaptive_target": 0.3}], 10)
     ADAPTIVE_P.accept(rows.states[0], [1], [chosen])
-    assert ADAPTIVE_P._aim(rows) == pytest.approx([aim])
+    assert ADAPTIVE_P._corrected_target(rows) == pytest.approx([aim])
 
 
-def test_the_aim_stays_a_probability() -> None:
+def test_the_corrected_target_is_a_probability() -> None:
     params = [{"adaptive_target": t, "adaptive_decay": 0.0} for t in (0.1, 0.9)]
     rows = make_rows(ADAPTIVE_P, params, 10)
     for state, chosen in zip(rows.states, (1.0, 0.0), strict=True):
         ADAPTIVE_P.accept(state, [1], [chosen])
-    assert ADAPTIVE_P._aim(rows).tolist() == [0.0, 1.0]
+    assert ADAPTIVE_P._corrected_target(rows).tolist() == [0.0, 1.0]
 
 
-def test_following_past_choices_brings_their_probability_nearer_to_the_target() -> None:
+def test_correcting_for_past_choices_brings_their_probability_nearer_to_the_target() -> None:
     row = np.log([0.4, 0.2, 0.15, 0.1, 0.08, 0.05, 0.02])
     chosen = notes_of_a_run(ADAPTIVE_P, row, {"adaptive_target": 0.25}, requests=40, steps=120)
     without = (reference(row, 0.25) * softmax(row)).sum()

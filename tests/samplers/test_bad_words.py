@@ -31,7 +31,7 @@ tokens = st.integers(0, 2)
     st.lists(tokens, max_size=6),
     st.lists(tokens, max_size=6),
 )
-def test_the_token_that_would_finish_a_sequence_is_removed(sequences, prompt, output):
+def test_the_token_that_would_complete_a_sequence_is_removed(sequences, prompt, output):
     row = apply_sampler(
         BadWords(), np.zeros(3), SamplingParams(bad_words=sequences), prompts=[prompt], outputs=[output]
     )
@@ -53,7 +53,7 @@ def test_transformers_cases(name):
     assert ((result == -np.inf) == np.array(expected, bool)).all()
 
 
-def test_only_a_sequence_that_is_eos_and_nothing_else_is_ignored():
+def test_only_a_sequence_of_eos_alone_is_ignored():
     assert banned([[5, 0]], history=[5], eos_token_ids=(5,)) == [0]
     assert banned([[0, 5], [5]], history=[0], eos_token_ids=(5,)) == [5]
     assert banned([[5]], history=[0], eos_token_ids=(5,)) == []
@@ -64,21 +64,21 @@ def test_a_text_counts_without_and_with_a_space():
     assert banned([" ab"], tokenizer=LETTERS, vocab_size=7) == [3, 4]
 
 
-def test_spellings_of_several_tokens_wait_for_their_beginning():
+def test_spellings_of_several_tokens_need_their_beginning_first():
     assert banned(["ba"], tokenizer=LETTERS, vocab_size=7) == []
     assert banned(["ba"], history=[1], tokenizer=LETTERS, vocab_size=7) == [0]
 
 
-def test_a_text_of_spaces_is_taken_as_it_is():
+def test_a_text_of_spaces_is_taken_literally():
     assert banned([" "], tokenizer=LETTERS, vocab_size=7) == [5]
 
 
-def test_a_spelling_that_no_tokens_make_is_left_out():
+def test_a_spelling_that_no_tokens_form_is_left_out():
     no_space = Tokenizer([b"a", b"b"])
     assert banned(["b"], tokenizer=no_space, vocab_size=2) == [1]
 
 
-def test_a_text_that_no_tokens_make_is_refused():
+def test_a_text_that_no_tokens_form_is_refused():
     with pytest.raises(
         ParameterError, match="bad_words names 'x', which the vocabulary's tokens cannot spell"
     ):
@@ -90,14 +90,14 @@ def test_a_text_needs_a_tokenizer():
         banned(["x"])
 
 
-def test_ids_outside_the_vocabulary_are_named():
+def test_ids_outside_the_vocabulary_are_named_in_the_error():
     with pytest.raises(ParameterError, match="bad_words names token id 6, allowed are 0 to 5"):
         banned([[0, 6]])
     with pytest.raises(ParameterError, match="bad_words names token id 3, allowed are 0 to 2"):
         banned(["ab"], tokenizer=LETTERS, vocab_size=3)
 
 
-def test_a_single_id_and_a_list_of_it_are_the_same():
+def test_a_single_id_and_a_list_of_one_id_are_equivalent():
     assert SamplingParams(bad_words=[3, "x"]) == SamplingParams(bad_words=((3,), "x", [3]))
 
 
@@ -107,6 +107,6 @@ def test_a_text_without_bytes_is_refused():
 
 
 @pytest.mark.parametrize("value", ["word", [""], [[]], [1.5], [[1, "a"]], [None], [-1], [True], 5])
-def test_what_is_no_list_of_words_is_refused(value):
+def test_other_values_are_refused(value):
     with pytest.raises(ParameterError, match=r"bad_words=.* is not allowed: a list whose entries are texts"):
         SamplingParams(bad_words=value)

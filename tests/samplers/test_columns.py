@@ -1,4 +1,4 @@
-"""What samplers share that touch a few columns of a row."""
+"""The shared helpers of samplers."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from engine_sampler.samplers._columns import at_least
 from engine_sampler.testing import make_rows
 
 
-def test_at_least_is_one_or_min_keep_but_no_more_than_there_are() -> None:
+def test_at_least_is_one_or_min_keep_but_at_most_the_number_of_tokens() -> None:
     logits = np.array([[1, 2, -np.inf]] * 4, np.float32)
     for given_keeps, expected in (([0, 1, 2, 9], [1, 1, 2, 2]), ([0, 1, 1, 0], [1, 1, 1, 1])):
         params = [SamplingParams(min_keep=k) for k in given_keeps]

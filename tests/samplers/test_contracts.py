@@ -1,4 +1,4 @@
-"""Every built-in sampler and selector keeps the laws, by the kit that plugins use."""
+"""Every built-in sampler and selector obeys the laws of the contract kit that plugins use."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ LETTERS = str.maketrans("01", "ab")
 
 
 def small_tokenizer(self: Any, vocab_size: int) -> Tokenizer:
-    """Tokens that begin alike: a, b, aa, ab, ba, bb, aaa, …; token 8 is a newline."""
+    """Tokens that share beginnings: a, b, aa, ab, ba, bb, aaa, …; token 8 is a newline."""
     spelled = [bin(number + 2)[3:].translate(LETTERS).encode() for number in range(vocab_size)]
     if vocab_size > 8:
         spelled[8] = b"\n"
@@ -172,7 +172,7 @@ for _name in sorted(TABLE.keys() & PARTS):
     globals()[f"Test_{_name}"] = _kit(_name)
 
 
-def test_every_built_in_is_tried() -> None:
+def test_every_built_in_is_covered() -> None:
     assert set(PARTS) == set(TABLE)
 
 

@@ -30,12 +30,12 @@ def test_draws_follow_the_softmax_over_many_positions_of_one_seed(kind: str) -> 
     assert_drawn_from(softmax(ROWS[kind]), by_position(DIST, ROWS[kind], {}))
 
 
-def test_the_statistics_would_notice_a_distribution_that_is_off() -> None:
+def test_the_statistics_detect_a_wrong_distribution() -> None:
     off = softmax(ROWS["plain"] * 1.1)
     assert agreement(off, by_seed(DIST, ROWS["plain"], {})) < 1e-6
 
 
-def test_a_wide_row_is_drawn_from_as_a_narrow_one() -> None:
+def test_a_wide_row_is_drawn_from_like_a_narrow_one() -> None:
     row = np.full(5000, -np.inf)
     places = np.sort(np.random.default_rng(1).permutation(5000)[:30])
     row[places] = ROWS["plain"]
@@ -48,7 +48,7 @@ def test_a_token_thirty_one_bits_below_the_best_is_never_drawn() -> None:
     assert set(by_seed(DIST, row, {}, 300).tolist()) == {1234}
 
 
-def test_the_seed_and_the_position_decide() -> None:
+def test_the_seed_and_the_position_determine_the_draw() -> None:
     row = np.zeros((1, 1000))
     first = select(DIST, row, {"seed": 1}, prompts=[[5, 6]]).columns
     assert first == select(DIST, row, {"seed": 1}, prompts=[[8]], outputs=[[9]]).columns

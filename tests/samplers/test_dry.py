@@ -24,7 +24,7 @@ class TestLawsWithTokensAsBreakers(SamplerContract):
 
 
 def dried(history, vocab_size, tokenizer=None, **params):
-    """What is taken off each logit."""
+    """The amount subtracted from each logit."""
     params = {"dry_multiplier": 1.0, "dry_base": 2.0} | params
     row = apply_sampler(
         Dry(), np.zeros(vocab_size), SamplingParams(**params), prompts=[history], tokenizer=tokenizer
@@ -33,9 +33,9 @@ def dried(history, vocab_size, tokenizer=None, **params):
 
 
 def reference(history, vocab_size, base, allowed, last_n, sequences):
-    """The definition, place by place."""
+    """The definition, position by position."""
     window = history if last_n < 0 else history[len(history) - last_n :] if last_n < len(history) else history
-    found = [  # the last one counts, of those that begin together the longest
+    found = [  # the last one counts; of several that begin together, the longest
         (start, len(s))
         for s in sequences
         for start in range(len(window) - len(s) + 1)
@@ -43,12 +43,12 @@ def reference(history, vocab_size, base, allowed, last_n, sequences):
     ]
     unbroken = len(window) - sum(max(found, default=(0, 0)))
     longest = {}
-    for place in range(1, len(window)):
+    for position in range(1, len(window)):
         n = 0
-        while n < min(place, unbroken) and window[place - 1 - n] == window[-1 - n]:
+        while n < min(position, unbroken) and window[position - 1 - n] == window[-1 - n]:
             n += 1
-        if n >= allowed and (window[place],) not in sequences:
-            longest[window[place]] = max(n, longest.get(window[place], 0))
+        if n >= allowed and (window[position],) not in sequences:
+            longest[window[position]] = max(n, longest.get(window[position], 0))
     taken = np.zeros(vocab_size)
     for token, n in longest.items():
         taken[token] = min(base ** (n - allowed), FLT_MAX)
@@ -103,7 +103,7 @@ def test_the_power_is_capped_before_it_is_multiplied():
     assert result.tolist() == [FLT_MAX / 4]
 
 
-def test_a_removed_token_stays_removed_and_no_other_is():
+def test_a_removed_token_stays_removed_and_no_other_is_removed():
     params = SamplingParams(dry_multiplier=1e300, dry_base=1e308, dry_allowed_length=1)
     row = apply_sampler(Dry(), [FLT_MAX, -np.inf, -1.0], params, prompts=[[2, 2, 2, 1, 2, 0, 2, 2]])
     assert row.tolist() == [-FLT_MAX, -np.inf, -FLT_MAX]
@@ -117,7 +117,7 @@ IDS = {piece: i for i, piece in enumerate(PIECES)}
 
 
 def breakers_of(*entries, tokenizer=LETTERS):
-    """Every sequence, written as bytes."""
+    """Every sequence as bytes."""
     params = SamplingParams(dry_multiplier=1.0, dry_sequence_breakers=entries)
     breakers = Dry().resolve(params, Vocabulary(len(PIECES), (), tokenizer))
     assert set(np.flatnonzero(breakers.heads)) == set(breakers.tails)
@@ -127,11 +127,11 @@ def breakers_of(*entries, tokenizer=LETTERS):
     }
 
 
-def test_a_text_breaks_in_every_token_that_contains_it():
+def test_a_text_is_found_in_every_token_that_contains_it():
     assert breakers_of("x") == {(b"xa",), (b"bx",), (b"x",), (b"xab",)}
 
 
-def test_a_text_breaks_where_one_token_begins_it_and_others_end_it():
+def test_a_text_is_found_across_several_tokens():
     assert breakers_of("ab") == {(b"ab",), (b"xab",), (b"a", b"b"), (b"xa", b"b")}
     assert breakers_of("abc") == {
         (b"a", b"bc"),
@@ -141,32 +141,32 @@ def test_a_text_breaks_where_one_token_begins_it_and_others_end_it():
     }
 
 
-def test_of_sequences_that_begin_together_the_longest_counts():
+def test_of_sequences_with_the_same_start_the_longest_counts():
     history = [1, 2, 3, 0, 1, 2]
     assert dried(history, 4, dry_sequence_breakers=[0]).tolist() == [0, 0, 0, 1]
     assert not dried(history, 4, dry_sequence_breakers=[0, (0, 1)]).any()
 
 
-def test_special_tokens_are_no_text():
+def test_special_tokens_are_not_text():
     assert breakers_of(":") == {(b"a:",)}
 
 
-def test_a_rest_that_no_tokens_make_is_left_out():
+def test_a_remainder_that_no_tokens_form_is_left_out():
     assert breakers_of("ay") == set()
 
 
-def test_a_rest_may_begin_within_a_character():
+def test_a_remainder_may_begin_within_a_character():
     halves = Tokenizer([b"\xc3", b"\xa9", b"e", *PIECES[3:]])
     params = SamplingParams(dry_multiplier=1.0, dry_sequence_breakers=["\u00e9"])
     assert Dry().resolve(params, Vocabulary(13, (), halves)).tails == {0: ((1,),)}
 
 
-def test_long_texts_are_cut():
+def test_long_texts_are_truncated():
     (sequence,) = breakers_of("d" * 100)
     assert sequence == (b"d",) * 21
 
 
-def test_without_a_choice_the_usual_texts_break_if_there_is_a_tokenizer():
+def test_the_default_breakers_apply_if_there_is_a_tokenizer():
     neutral = SamplingParams(dry_multiplier=1.0)
     known = Dry().resolve(neutral, Vocabulary(len(PIECES), (), LETTERS))
     assert set(known.tails) == {IDS[b"\n"], IDS[b"a:"]}
@@ -174,18 +174,18 @@ def test_without_a_choice_the_usual_texts_break_if_there_is_a_tokenizer():
     assert breakers_of() == set()
 
 
-def test_tokens_behind_the_vocabulary_of_the_model_are_left_out():
+def test_tokens_beyond_the_vocabulary_of_the_model_are_left_out():
     params = SamplingParams(dry_multiplier=1.0, dry_sequence_breakers=["x"])
     assert set(Dry().resolve(params, Vocabulary(5, (), LETTERS)).tails) == {3, 4}
 
 
-def test_texts_are_looked_for_once():
+def test_texts_are_searched_for_once():
     params = SamplingParams(dry_multiplier=1.0, dry_sequence_breakers=["ab", 3])
     vocabulary = Vocabulary(len(PIECES), (), LETTERS)
     assert Dry().resolve(params, vocabulary) is Dry().resolve(params.replace(seed=1), vocabulary)
 
 
-def test_repeats_do_not_reach_over_a_text():
+def test_repeats_do_not_extend_across_a_text():
     history = [IDS[p] for p in (b"c", b"d", b"b", b"c", b"d", b"a", b"b", b"c", b"d", b"b", b"c")]
     free = dried(history, len(PIECES), tokenizer=LETTERS, dry_sequence_breakers=[])
     assert free[IDS[b"d"]] == 4
@@ -202,7 +202,7 @@ def test_a_text_needs_a_tokenizer():
         dried([], 3, dry_sequence_breakers=["x"])
 
 
-def test_an_id_outside_the_vocabulary_is_named():
+def test_an_id_outside_the_vocabulary_is_named_in_the_error():
     with pytest.raises(ParameterError, match="dry_sequence_breakers names token id 3, allowed are 0 to 2"):
         dried([], 3, dry_sequence_breakers=[(0, 3)])
 

@@ -25,7 +25,7 @@ def test_keeps_probabilities_of_at_least_epsilon():
     )
 
 
-def test_columns_and_neighbours_do_not_matter():
+def test_the_result_does_not_depend_on_other_rows_or_removed_columns():
     assert_the_same_on_any_subset(EpsilonCutoff(), SETTINGS)
 
 
@@ -35,7 +35,7 @@ def test_equal_tokens_exactly_at_epsilon_stay(size):
     assert left(np.zeros(size), epsilon_cutoff=1.001 / size) == {0}
 
 
-def test_any_epsilon_drops_tokens_without_weight():
+def test_any_epsilon_drops_tokens_with_weight_zero():
     row = [0.0, -1.0, -40.0]
     assert left(row, epsilon_cutoff=1e-30) == {0, 1}
 

@@ -16,7 +16,7 @@ def left(logits, **params):
     return kept(apply_sampler(EtaCutoff(), logits, params))
 
 
-def bar(probabilities, eta):
+def threshold(probabilities, eta):
     positive = probabilities[probabilities > 0]
     nats = -(positive * np.log(positive)).sum()
     return min(eta, np.sqrt(eta) * np.exp(-nats))
@@ -24,16 +24,16 @@ def bar(probabilities, eta):
 
 def test_keeps_probabilities_of_at_least_eta():
     assert_leaves_a_prefix(
-        EtaCutoff(), SETTINGS, lambda p, params: at_threshold(p, bar(p, params["eta_cutoff"]))
+        EtaCutoff(), SETTINGS, lambda p, params: at_threshold(p, threshold(p, params["eta_cutoff"]))
     )
 
 
-def test_columns_and_neighbours_do_not_matter():
+def test_the_result_does_not_depend_on_other_rows_or_removed_columns():
     assert_the_same_on_any_subset(EtaCutoff(), SETTINGS)
 
 
-def test_the_bar_falls_with_the_entropy():
-    # One even choice among 16 has sqrt(0.09)/16 = 0.019 as its bar, a sure row 0.09.
+def test_the_threshold_falls_with_the_entropy():
+    # The threshold of 16 equal tokens is sqrt(0.09)/16 = 0.019, that of a peaked row 0.09.
     flat = np.zeros(17)
     flat[16] = np.log(0.5)
     assert left(flat, eta_cutoff=0.09) == set(range(17))
@@ -42,7 +42,7 @@ def test_the_bar_falls_with_the_entropy():
 
 
 @pytest.mark.parametrize("size", [4, 64, 2048])
-def test_equal_tokens_exactly_at_the_bar_stay(size):
+def test_equal_tokens_exactly_at_the_threshold_stay(size):
     assert left(np.zeros(size), eta_cutoff=1.0) == set(range(size))
 
 

@@ -35,7 +35,7 @@ def guided(row, output=(), tokenizer=TOKENIZER, **params):
 
 
 def follow(pattern, output):
-    """The tokens that may follow `output`; none where it has left the language."""
+    """The tokens that may follow `output`; none if it has left the language."""
     matcher = Grammar.from_regex(pattern).compile(TOKENIZER).matcher()
     return allowed(matcher) if all(matcher.accept(token_id) for token_id in output) else []
 
@@ -53,7 +53,7 @@ def follow(pattern, output):
         ("ab", b"abc"),
     ],
 )
-def test_what_the_grammar_allows_gets_exactly_the_float32_sum(pattern, output, bias, engine):
+def test_allowed_tokens_get_exactly_the_float32_sum(pattern, output, bias, engine):
     row = model_row(list(output))
     row[::7] = -np.inf
     expected = row.copy()
@@ -81,7 +81,7 @@ def test_removed_columns_may_be_left_out():
 
 @every_engine
 @every_backend
-def test_a_text_may_leave_the_language_and_goes_on_without_guidance(backend, engine):
+def test_a_text_may_leave_the_language_and_continues_without_guidance(backend, engine):
     params = SamplingParams(regex="a{3}", grammar_bias=4, seed=1)
     scheduler = Scheduler(VOCAB, tokenizer_for(engine), backend=backend)
     scheduler.add(params)
@@ -110,7 +110,7 @@ def test_a_text_may_leave_the_language_and_goes_on_without_guidance(backend, eng
     assert [np.flatnonzero(left != row).tolist() for left in rows] == [[], a]
 
 
-def test_a_strong_bias_keeps_to_the_language_and_a_weak_one_need_not():
+def test_a_strong_bias_stays_in_the_language_and_a_weak_one_need_not():
     strong, weak = (
         generate(
             [
@@ -137,7 +137,7 @@ def test_a_strong_bias_keeps_to_the_language_and_a_weak_one_need_not():
         {"structural_tag": {"format": {"type": "const_string", "value": "[1]"}}},
     ],
 )
-def test_any_structured_parameter_says_what_is_favoured(given):
+def test_any_structured_parameter_determines_which_tokens_are_favoured(given):
     (record,) = generate(SamplingParams(**given, grammar_bias=80, seed=4, max_tokens=400))
     assert record.finish_reason == "stop"
     json.loads(str(record.text).replace("truetrue", "true"))
@@ -189,7 +189,7 @@ def test_it_needs_a_tokenizer():
 
 
 @needs_native_engine
-def test_a_limit_that_is_reached_ends_the_request_with_the_reason():
+def test_exceeding_a_limit_ends_the_request_with_the_reason():
     class Limited:
         from engine_sampler import hookimpl
 

@@ -13,7 +13,7 @@ def test_every_eos_token_is_removed():
     assert without_eos([1.0, 2.0, 3.0], (0, 2)) == [-np.inf, 2.0, -np.inf]
 
 
-def test_a_row_of_eos_tokens_alone_is_left_as_it_is():
+def test_a_row_of_eos_tokens_alone_is_unchanged():
     assert without_eos([1.0, -np.inf, 3.0], (0, 2)) == [1.0, -np.inf, 3.0]
 
 

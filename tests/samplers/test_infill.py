@@ -24,15 +24,15 @@ def reference(logits, pieces, ends):
     text = [t for t in ranked if t not in ends]
     if 3 * sum(p[t] for t in ending) * len(ranked) > sum(p[t] for t in text):
         return set(ending)
-    gone = set()
+    merged = set()
     for first in text:
         for second in text:
-            alike = first != second and pieces[first] and pieces[second].startswith(pieces[first])
-            if alike and not gone & {first, second}:
+            mergeable = first != second and pieces[first] and pieces[second].startswith(pieces[first])
+            if mergeable and not merged & {first, second}:
                 winner, loser = (second, first) if p[second] > p[first] else (first, second)
                 p[winner] += p[loser]
-                gone.add(loser)
-    likely = [t for t in text if t not in gone and p[t] >= 0.2]
+                merged.add(loser)
+    likely = [t for t in text if t not in merged and p[t] >= 0.2]
     if not likely:
         return set(ending or ranked)
     total = sum(p[t] for t in likely + ending)
@@ -63,12 +63,12 @@ def test_survivors_keep_their_logits():
     assert infilled(logits, ["a", "b", "aa", "</s>"], [3]).tolist() == [2.0, -np.inf, -np.inf, -9.0]
 
 
-def test_the_likelier_of_two_that_begin_alike_stays():
+def test_the_likelier_of_two_with_a_common_beginning_stays():
     result = infilled([1.0, 2.0, -20.0], ["a", "ab", "</s>"], [2])
     assert result.tolist() == [-np.inf, 2.0, -20.0]
 
 
-def test_merged_probability_can_lift_a_token_over_the_limit():
+def test_merged_probability_can_raise_a_token_above_the_threshold():
     pieces = ["a", "aa", "ab", "b", "c", "d", "e", "</s>"]
     assert kept(infilled([0.0] * 7 + [-30.0], pieces, [7])) == {0, 7}
 
@@ -77,12 +77,12 @@ def test_a_share_of_exactly_a_fifth_is_enough():
     assert kept(infilled([0.0] * 5 + [-30.0], ["a", "b", "c", "d", "e", "</s>"], [5])) == {0, 1, 2, 3, 4, 5}
 
 
-def test_where_no_text_is_likely_the_ends_that_are_left_stay():
+def test_if_no_text_is_likely_the_remaining_ends_stay():
     pieces = [*"abcdefgh", "</s>"]
     assert kept(infilled([0.0] * 8 + [-20.0], pieces, [8])) == {8}
 
 
-def test_where_no_text_is_likely_and_no_end_is_left_nothing_changes():
+def test_if_no_text_is_likely_and_no_end_is_left_nothing_changes():
     logits = [0.0] * 8 + [-np.inf]
     assert infilled(logits, [*"abcdefgh", "</s>"], [8]).tolist() == logits
 
@@ -93,7 +93,7 @@ def test_special_tokens_are_not_merged():
     assert kept(row) == {0, 1, 2}
 
 
-def test_an_end_that_reads_like_text_is_not_merged():
+def test_an_end_that_looks_like_text_is_not_merged():
     tokenizer = Tokenizer([b"a", b"b", b"c", b"d", b"e", b"ab"])
     row = apply_sampler(Infill(), [0.0] * 5 + [-1.5], ON, tokenizer=tokenizer, eos_token_ids=[5])
     assert kept(row) == {5}
@@ -104,7 +104,7 @@ def test_the_end_of_turn_is_an_end():
     assert kept(apply_sampler(Infill(), [1.0, 1.0, -30.0], ON, tokenizer=tokenizer)) == {1, 2}
 
 
-def test_a_row_without_tokens_is_left_alone():
+def test_a_row_without_tokens_is_unchanged():
     assert infilled([-np.inf, -np.inf], ["a", "</s>"], [1]).tolist() == [-np.inf, -np.inf]
 
 

@@ -32,7 +32,7 @@ def test_a_finite_bias_never_removes_and_never_overflows():
     assert result.tolist() == [-FLT_MAX, -FLT_MAX, FLT_MAX]
 
 
-def test_a_mask_of_minus_infinity_may_leave_nothing():
+def test_biases_of_minus_infinity_may_leave_no_token():
     assert biased([1.0, 2.0], {0: -math.inf, 1: -math.inf}).tolist() == [-np.inf, -np.inf]
 
 
@@ -44,7 +44,7 @@ def test_digits_and_integers_are_the_same_keys():
     assert by_id.logit_bias == ((3, -2.0), (7, 1.0))
 
 
-def test_the_normal_form_is_read_again():
+def test_the_normal_form_is_accepted():
     params = SamplingParams(logit_bias={3: -math.inf, 1: 0.5})
     assert pickle.loads(pickle.dumps(params)) == params
     assert params.replace(seed=1).logit_bias == params.logit_bias
@@ -72,11 +72,11 @@ def test_an_empty_mapping_is_neutral():
         7,
     ],
 )
-def test_what_is_no_bias_is_refused(value):
+def test_other_values_are_refused(value):
     with pytest.raises(ParameterError, match=r"logit_bias=.* is not allowed: token ids, each once"):
         SamplingParams(logit_bias=value)
 
 
-def test_an_id_outside_the_vocabulary_is_named():
+def test_an_id_outside_the_vocabulary_is_named_in_the_error():
     with pytest.raises(ParameterError, match="logit_bias names token id 3, allowed are 0 to 2"):
         biased([1.0, 2.0, 3.0], {3: 1.0})

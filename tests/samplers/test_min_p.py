@@ -24,11 +24,11 @@ def above_the_share_of_the_best(probabilities, params):
     return least, most
 
 
-def test_keeps_what_reaches_the_share_of_the_best():
+def test_keeps_tokens_that_reach_the_share_of_the_best():
     assert_leaves_a_prefix(MinP(), SETTINGS, above_the_share_of_the_best, exact=0.9)
 
 
-def test_columns_and_neighbours_do_not_matter():
+def test_the_result_does_not_depend_on_other_rows_or_removed_columns():
     assert_the_same_on_any_subset(MinP(), SETTINGS)
 
 
@@ -37,12 +37,12 @@ def test_a_ratio_exactly_at_the_share_stays():
     assert left(np.log([0.5, 0.25, 0.125, 0.125]), min_p=0.2501) == {0, 1}
 
 
-def test_one_keeps_the_best_and_its_equals():
+def test_one_keeps_the_best_token_and_those_that_tie_with_it():
     assert left([2.0, 2.0, 1.9999, -np.inf], min_p=1.0) == {0, 1}
 
 
 @pytest.mark.parametrize("width", [5, 4000])
-def test_min_keep_takes_ties_by_the_lower_id(width):
+def test_min_keep_breaks_ties_by_the_lower_id(width):
     row = np.full(width, -9.0)
     row[width - 1] = 0.0
     assert left(row, min_p=0.5, min_keep=3) == {width - 1, 0, 1}

@@ -10,7 +10,7 @@ from engine_sampler.testing import apply_sampler
 from tests.conftest import shared_data
 
 
-def test_tokens_that_end_the_text_wait_for_the_output_to_be_long_enough():
+def test_tokens_that_end_the_text_are_removed_until_the_output_is_long_enough():
     logits = np.zeros(5)
     params = SamplingParams(min_tokens=3, stop_token_ids=[4])
     for length in range(6):
@@ -20,7 +20,7 @@ def test_tokens_that_end_the_text_wait_for_the_output_to_be_long_enough():
         assert np.flatnonzero(row == -np.inf).tolist() == ([2, 4] if length < 3 else [])
 
 
-def test_a_row_with_nothing_else_is_left_as_it_is():
+def test_a_row_of_such_tokens_alone_is_unchanged():
     params = SamplingParams(min_tokens=3, stop_token_ids=[1])
     row = apply_sampler(MinTokens(), [1.0, 2.0, -np.inf], params, eos_token_ids=(0,))
     assert row.tolist() == [1.0, 2.0, -np.inf]
@@ -46,7 +46,7 @@ def test_transformers_cases():
         assert removed == {tuple(case["expect"].get("neg_inf_columns", ()))}, case["id"]
 
 
-def test_a_stop_token_outside_the_vocabulary_is_named():
+def test_a_stop_token_outside_the_vocabulary_is_named_in_the_error():
     params = SamplingParams(min_tokens=1, stop_token_ids=[2])
     with pytest.raises(ParameterError, match="stop_token_ids names token id 2, allowed are 0 to 1"):
         apply_sampler(MinTokens(), [0.0, 1.0], params)

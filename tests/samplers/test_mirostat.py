@@ -47,7 +47,7 @@ def test_the_kept_tokens_are_the_first_in_order() -> None:
         assert set(np.flatnonzero(mask).tolist()) == set(order(row)[: mask.sum()].tolist())
 
 
-def test_the_vocabulary_counts_and_not_the_columns() -> None:
+def test_the_size_of_the_vocabulary_counts_and_not_the_number_of_columns() -> None:
     row = rows_of_all_kinds(6, 1, 200)
     wide = np.full((1, 5000), NEG_INF, np.float32)
     wide[:, 1000:1200] = row
@@ -107,7 +107,7 @@ def test_the_note_is_the_surprise_of_the_drawn_token_among_the_kept(selector: Su
 
 
 @BOTH
-def test_mu_moves_by_the_surprise_of_accepted_tokens_only(selector: SurpriseControl) -> None:
+def test_mu_changes_only_by_the_surprise_of_accepted_tokens(selector: SurpriseControl) -> None:
     state = selector.new_state({"mirostat_tau": 4.0, "mirostat_eta": 0.25}, np.array([]))
     assert state.now == 8.0
     selector.accept(state, [11], [6.0])
@@ -119,7 +119,7 @@ def test_mu_moves_by_the_surprise_of_accepted_tokens_only(selector: SurpriseCont
 
 
 @BOTH
-def test_rollback_brings_back_the_very_bits_of_mu(selector: SurpriseControl) -> None:
+def test_rollback_restores_mu_bit_for_bit(selector: SurpriseControl) -> None:
     state = selector.new_state({"mirostat_tau": 4.0, "mirostat_eta": 0.1}, np.array([]))
     seen = []
     for surprise in (0.1, 7.3, None, 3.3, 1e-9, 12.0):
@@ -150,4 +150,4 @@ def test_only_masks_penalties_and_temperature_stay_in_the_chain(version: int, na
 
 def test_the_logarithm_of_the_vocabulary_of_one_is_not_needed() -> None:
     assert select(MIROSTAT, [[0.5]], {"mirostat": 1}).columns.tolist() == [0]
-    assert float(log2_64(1)) == 0.0  # what would divide by zero
+    assert float(log2_64(1)) == 0.0  # which would divide by zero

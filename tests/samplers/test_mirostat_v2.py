@@ -1,4 +1,4 @@
-"""What version 2 keeps; what it shares with version 1 is tested there."""
+"""The tokens that version 2 keeps; the behaviour shared with version 1 is tested there."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def test_tokens_with_more_surprise_than_mu_are_dropped(m: int) -> None:
     assert in_doubt <= 1e-3 * total
 
 
-def test_equals_stay_or_go_together() -> None:
+def test_ties_are_kept_or_dropped_together() -> None:
     row = np.array([[0.0, 0, 0, 0]], np.float32)  # two bits each
     assert kept(MIROSTAT_V2, row, {"mirostat": 2, "mirostat_tau": 1.0}).sum() == 4
     assert kept(MIROSTAT_V2, row, {"mirostat": 2, "mirostat_tau": 0.9}).tolist() == [

@@ -22,7 +22,7 @@ tokens = st.lists(st.integers(0, 2), max_size=12)
 
 @settings(max_examples=500, derandomize=True, deadline=None)
 @given(st.integers(1, 5), tokens, tokens)
-def test_no_ngram_can_come_a_second_time(n, prompt, output):
+def test_no_ngram_can_occur_twice(n, prompt, output):
     history = prompt + output
     ngrams = {tuple(history[i : i + n]) for i in range(len(history) - n + 1)}
     seen = [len(history) >= n - 1 and tuple([*history, t][-n:]) in ngrams for t in range(4)]
@@ -30,7 +30,7 @@ def test_no_ngram_can_come_a_second_time(n, prompt, output):
     assert (row == -np.inf).tolist() == seen
 
 
-def test_a_row_that_would_be_empty_is_left_as_it_is():
+def test_a_row_that_would_be_empty_is_unchanged():
     assert run(1, [1.0, 2.0, -np.inf], [0, 1]).tolist() == [1.0, 2.0, -np.inf]
 
 

@@ -1,4 +1,4 @@
-"""Cases of other systems' own tests, and cases worked out with KoboldAI's and koboldcpp's rules."""
+"""Cases from other systems' own tests, and cases computed with KoboldAI's and koboldcpp's rules."""
 
 import json
 
@@ -54,7 +54,7 @@ def matches_transformers(case):
 
 
 @pytest.mark.parametrize("sampler", TRANSFORMERS_CASES)
-def test_transformers_cases_come_out_alike_but_for_the_listed_ones(sampler):
+def test_transformers_cases_agree_except_the_listed_ones(sampler):
     cases = transformers_cases(sampler)
     assert len(cases) == TRANSFORMERS_CASES[sampler]
     differing = {case["id"] for case in cases if not matches_transformers(case)}
@@ -72,7 +72,7 @@ def test_transformers_cases_come_out_alike_but_for_the_listed_ones(sampler):
         ("typical_p", {}, "kept_llama_cpp", 60),
     ],
 )
-def test_koboldai_and_its_kin_keep_the_same_tokens(kind, params, expected, count):
+def test_koboldai_and_koboldcpp_keep_the_same_tokens(kind, params, expected, count):
     cases = json.loads(shared_data("kobold_cases.json").read_text())["cases"]
     cases = [case for case in cases if case["kind"] == kind]
     assert len(cases) == count

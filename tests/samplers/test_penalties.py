@@ -16,7 +16,7 @@ from engine_sampler.tokenizer import Tokenizer
 from tests.conftest import shared_data
 
 
-class TestLawsInMoreWindows(SamplerContract):
+class TestLawsWithOtherWindows(SamplerContract):
     sampler = Penalties()
     params = (
         {
@@ -145,7 +145,7 @@ def test_koboldai_slope_curves():
 # --- slope ---------------------------------------------------------------------------------------
 
 
-def test_a_window_of_one_token_gets_the_whole_penalty():
+def test_a_window_of_one_token_gets_the_full_penalty():
     slope = {"repetition_penalty_range": 1, "repetition_penalty_slope": 0.4}
     assert penalized([4.0, 4.0], [0, 1], repetition_penalty=2.0, **slope).tolist() == [4.0, 2.0]
 
@@ -155,7 +155,7 @@ def test_the_last_occurrence_counts():
     assert penalized([6.0, 6.0], [0, 1, 0], repetition_penalty=2.0, **slope).tolist() == [3.0, 4.0]
 
 
-def test_without_a_range_the_slope_does_nothing():
+def test_without_a_range_the_slope_has_no_effect():
     flat = penalized([4.0, 4.0], [0, 1], repetition_penalty=2.0)
     sloped = penalized([4.0, 4.0], [0, 1], repetition_penalty=2.0, repetition_penalty_slope=0.5)
     assert flat.tolist() == sloped.tolist() == [2.0, 2.0]
@@ -193,7 +193,7 @@ def test_newlines_can_be_exempt():
     assert result.tolist() == [2.0, 0.5, 0.5, 2.0]
 
 
-def test_to_exempt_newlines_needs_a_tokenizer():
+def test_exempting_newlines_needs_a_tokenizer():
     with pytest.raises(ParameterError, match="penalize_nl=False needs a tokenizer"):
         penalized([1.0], repetition_penalty=2.0, penalize_nl=False)
 
@@ -201,7 +201,7 @@ def test_to_exempt_newlines_needs_a_tokenizer():
 # --- edges ---------------------------------------------------------------------------------------
 
 
-def test_windows_of_zero_turn_it_off():
+def test_windows_of_size_zero_turn_it_off():
     assert not Penalties().is_active(SamplingParams(repetition_penalty=2.0, repetition_penalty_range=0))
     assert not Penalties().is_active(SamplingParams(presence_penalty=2.0, penalty_last_n=0))
     assert Penalties().is_active(
@@ -253,7 +253,7 @@ changes = st.lists(st.integers(0, 9) | st.lists(st.integers(0, 5), max_size=6), 
 
 @settings(max_examples=500, derandomize=True, deadline=None)
 @given(st.lists(st.integers(0, 5), max_size=10), st.integers(-1, 7), changes)
-def test_counts_follow_every_accept_and_rollback(prompt, size, changes):
+def test_counts_are_updated_by_every_accept_and_rollback(prompt, size, changes):
     window, tokens = CountedWindow(np.array(prompt, np.int64), size), list(prompt)
     for change in changes:
         if isinstance(change, list):
@@ -269,7 +269,7 @@ def test_counts_follow_every_accept_and_rollback(prompt, size, changes):
 
 @settings(max_examples=200, derandomize=True, deadline=None)
 @given(tokens, st.integers(-1, 5), tokens, tokens)
-def test_a_copy_goes_its_own_way(prompt, size, ours, theirs):
+def test_a_copy_is_independent(prompt, size, ours, theirs):
     parent = CountedWindow(np.array(prompt, np.int64), size)
     child = parent.copy()
     parent.extend(ours)

@@ -38,14 +38,14 @@ def test_below_a_ten_thousandth_only_the_first_token_in_order_stays(temperature:
     assert np.array_equal(apply_sampler(TEMPERATURE, logits, {"temperature": temperature}), expected)
 
 
-def test_a_greedy_row_leaves_the_others_of_its_batch_alone() -> None:
+def test_a_greedy_row_does_not_affect_the_others_of_its_batch() -> None:
     rows = np.stack([row(2), row(3)])
     both = apply_sampler(TEMPERATURE, rows, [{"temperature": 0.0}, {"temperature": 0.5}])
     assert (both[0] > NEG_INF).sum() == 1
     assert np.array_equal(both[1], rows[1] * 2)
 
 
-def test_overflow_settles_at_the_greatest_float() -> None:
+def test_overflow_is_clamped_to_the_greatest_float() -> None:
     hot = apply_sampler(TEMPERATURE, [1e38, -1e38, 0.0, NEG_INF], {"temperature": 1e-3})
     assert hot.tolist() == [FLT_MAX, -FLT_MAX, 0.0, NEG_INF]
 
@@ -62,7 +62,7 @@ def test_dynamic_temperature_equals_its_definition(temperature: float, half: flo
         assert apply_sampler(TEMPERATURE, logits, given) == pytest.approx(expected, rel=1e-5)
 
 
-def test_a_single_token_is_left_alone_by_a_dynamic_temperature() -> None:
+def test_a_dynamic_temperature_leaves_a_single_token_unchanged() -> None:
     logits = [NEG_INF, 3.25, NEG_INF]
     assert apply_sampler(TEMPERATURE, logits, {"dynatemp_range": 0.9}).tolist() == logits
 
@@ -72,7 +72,7 @@ def test_a_certain_row_gets_the_lowest_temperature_but_not_zero() -> None:
     assert apply_sampler(TEMPERATURE, [1.0, -40.0], given) == pytest.approx([1e4, -4e5])
 
 
-def test_a_negative_exponent_cannot_blow_the_temperature_up() -> None:
+def test_a_negative_exponent_does_not_make_the_temperature_infinite() -> None:
     given = {"dynatemp_range": 0.5, "dynatemp_exponent": -100.0}
     out = apply_sampler(TEMPERATURE, [1.0, -3.0, NEG_INF], given)
     assert out == pytest.approx([1e-6, -3e-6, NEG_INF])

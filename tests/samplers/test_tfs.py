@@ -22,7 +22,7 @@ def left(logits, **params):
 
 
 def cut_at(bends, reach, params, tokens):
-    """How many of `tokens` stay, with the cumulative bend allowed up to `reach`, by a plain loop."""
+    """How many of `tokens` stay if the cumulative bend may be up to `reach`, by a plain loop."""
     floor = min(max(1, params.get("min_keep", 0)), tokens)
     if tokens <= 2:
         return tokens
@@ -65,7 +65,7 @@ def test_cuts_where_float64_probabilities_become_straight():
     assert_leaves_a_prefix(Tfs(), SETTINGS, by_float64, exact=0.85)
 
 
-def test_columns_and_neighbours_do_not_matter():
+def test_the_result_does_not_depend_on_other_rows_or_removed_columns():
     assert_the_same_on_any_subset(Tfs(), SETTINGS + WITH_MIN_KEEP)
 
 
@@ -78,12 +78,12 @@ def test_the_cuts_differ_by_one_token_and_the_last():
 
 
 @pytest.mark.parametrize("cut", CUTS)
-def test_one_or_two_tokens_stay_as_they_are(cut):
+def test_one_or_two_tokens_are_unchanged(cut):
     for row in ([3.0], [3.0, -5.0], [-np.inf, 3.0, -np.inf, -5.0]):
         assert left(row, tfs=0.0, tfs_cut=cut) == kept(row)
 
 
-def test_three_tokens_are_cut_by_koboldai_only():
+def test_three_tokens_are_cut_only_by_koboldai():
     assert left([3.0, 1.0, 0.0], tfs=0.0) == {0, 1, 2}
     assert left([3.0, 1.0, 0.0], tfs=0.0, tfs_cut="koboldai") == {0}
 
@@ -96,7 +96,7 @@ def test_a_row_without_bend_counts_as_evenly_bent(size):
 
 
 @pytest.mark.parametrize("size", [9, 2000])
-def test_tokens_without_weight_stay_unless_the_row_is_cut(size):
+def test_tokens_with_weight_zero_stay_unless_the_row_is_cut(size):
     row = np.full(size, -60.0)
     row[:4] = 3.0, 2.0, 1.0, 0.0
     assert left(row, tfs=0.99) == {0, 1, 2}
@@ -105,7 +105,7 @@ def test_tokens_without_weight_stay_unless_the_row_is_cut(size):
 
 
 def test_uses_the_softmax_and_not_the_logits():
-    row = np.array([2.0, 1.0, 0.0, -1.0, -2.0, -3.0])  # without bend as logits, which would leave three
+    row = np.array([2.0, 1.0, 0.0, -1.0, -2.0, -3.0])  # as logits without a bend, which would leave three
     assert by_float64(softmax(row), {"tfs": 0.92, "tfs_cut": "llama.cpp"}) == (2, 2)
     assert left(row, tfs=0.92) == {0, 1}
 

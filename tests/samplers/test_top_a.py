@@ -16,13 +16,13 @@ def left(logits, **params):
     return kept(apply_sampler(TopA(), logits, params))
 
 
-def test_keeps_what_passes_the_square_of_the_best_probability():
+def test_keeps_tokens_that_reach_a_times_the_square_of_the_best_probability():
     assert_leaves_a_prefix(
         TopA(), SETTINGS, lambda p, params: at_threshold(p, params["top_a"] * p[0] ** 2), exact=0.99
     )
 
 
-def test_columns_and_neighbours_do_not_matter():
+def test_the_result_does_not_depend_on_other_rows_or_removed_columns():
     assert_the_same_on_any_subset(TopA(), SETTINGS)
 
 
@@ -32,7 +32,7 @@ def test_a_probability_exactly_at_the_threshold_stays():
     assert left(row, top_a=1.001) == {0}
 
 
-def test_beyond_the_best_probability_the_first_token_alone_stays():
+def test_beyond_the_best_probability_only_the_first_token_stays():
     assert left([1.0, 1.0, 0.0], top_a=2.0) == {0, 1}
     assert left([1.0, 1.0, 0.0], top_a=3.0) == {0}
 

@@ -20,18 +20,18 @@ def share_of_entropy(probabilities, params):
     """The longest prefix with at most the share top_h of the entropy, at least one token."""
     terms = -probabilities * np.log2(np.maximum(probabilities, 1e-300))
     entropy = max(terms.sum(), 1e-300)
-    # Rounding weights to integers shifts each term by up to half a unit times its 31 bits or fewer.
+    # Rounding weights to integers shifts each term by up to half a unit times its at most 31 bits.
     room = MARGIN + len(terms) * 16 * ONE_UNIT * probabilities[0] / entropy
     held = terms.cumsum() / entropy
     least, most = (max(1, int((held <= params["top_h"] + shift).sum())) for shift in (-room, room))
     return least, most
 
 
-def test_keeps_the_asked_share_of_the_entropy():
+def test_keeps_the_requested_share_of_the_entropy():
     assert_leaves_a_prefix(TopH(), SETTINGS, share_of_entropy, exact=0.85)
 
 
-def test_columns_and_neighbours_do_not_matter():
+def test_the_result_does_not_depend_on_other_rows_or_removed_columns():
     assert_the_same_on_any_subset(TopH(), SETTINGS)
 
 
@@ -41,7 +41,7 @@ def test_of_equal_tokens_half_the_entropy_is_half_the_tokens(size):
 
 
 @pytest.mark.parametrize("size", [1, 5, 300, 3000])
-def test_all_of_the_entropy_keeps_all_tokens(size):
+def test_a_share_of_one_keeps_all_tokens(size):
     row = np.random.default_rng(size).normal(0, 9, size)
     assert left(row, top_h=1.0) == set(range(size))
 

@@ -24,7 +24,7 @@ def test_keeps_exactly_k_tokens_in_order():
     assert_leaves_a_prefix(TopK(), SETTINGS, exactly, exact=1.0)
 
 
-def test_columns_and_neighbours_do_not_matter():
+def test_the_result_does_not_depend_on_other_rows_or_removed_columns():
     assert_the_same_on_any_subset(TopK(), SETTINGS)
 
 

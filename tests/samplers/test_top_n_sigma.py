@@ -21,8 +21,8 @@ def lane_sum(values_by_id):
     """The documented order of additions, one number at a time."""
     lanes = {}
     for token_id, value in sorted(values_by_id.items()):
-        place = token_id // 256, token_id % 64
-        lanes[place] = np.float32(lanes.get(place, np.float32(0)) + value)
+        lane = token_id // 256, token_id % 64
+        lanes[lane] = np.float32(lanes.get(lane, np.float32(0)) + value)
     sums = [0.0] * 16
     for chunk in sorted({chunk for chunk, _ in lanes}):
         for j in range(16):
@@ -45,7 +45,7 @@ def test_adds_up_in_the_documented_order(width):
     assert _sum_by_id(values, ids).tolist() == expected
 
 
-def test_keeps_what_lies_within_n_population_deviations():
+def test_keeps_tokens_within_n_population_deviations():
     tight = []
     for logits, params in batches(SETTINGS):
         result = apply_sampler(TopNSigma(), logits, params)
@@ -60,7 +60,7 @@ def test_keeps_what_lies_within_n_population_deviations():
     assert np.mean(tight) > 0.9
 
 
-def test_columns_and_neighbours_do_not_matter():
+def test_the_result_does_not_depend_on_other_rows_or_removed_columns():
     assert_the_same_on_any_subset(TopNSigma(), SETTINGS)
 
 
@@ -76,7 +76,7 @@ def test_scaling_the_row_does_not_change_what_is_kept():
     assert left(row, top_n_sigma=1.5) == left(row * 0.25, top_n_sigma=1.5)
 
 
-def test_nothing_is_removed_where_the_squares_overflow():
+def test_nothing_is_removed_if_the_squares_overflow():
     row = np.array([1e30, 0.0, -1e30, -np.inf])
     assert left(row, top_n_sigma=0.1) == {0, 1, 2}
 
@@ -85,7 +85,7 @@ def test_equal_tokens_stay_together():
     assert left(np.full(700, 3.0), top_n_sigma=0.01) == set(range(700))
 
 
-def test_zero_and_less_are_off():
+def test_zero_and_negative_values_are_off():
     for off in (0, -1, -0.5):
         assert not TopNSigma().is_active(SamplingParams(top_n_sigma=off))
     assert TopNSigma().is_active(SamplingParams(top_n_sigma=0.5))

@@ -19,7 +19,7 @@ def left(logits, **params):
 
 
 def nucleus(probabilities, params):
-    """The shortest prefix that holds p, without its last token where the crossing token goes."""
+    """The shortest prefix that holds p, without its last token if the crossing token is dropped."""
     inside = [
         int((probabilities.cumsum() < params["top_p"] + shift).sum()) + (params["top_p_cut"] != "below")
         for shift in (-MARGIN, MARGIN)
@@ -38,7 +38,7 @@ def test_keeps_at_least_min_keep_tokens():
     assert_leaves_a_prefix(TopP(), settings, nucleus, exact=0.9)
 
 
-def test_columns_and_neighbours_do_not_matter():
+def test_the_result_does_not_depend_on_other_rows_or_removed_columns():
     assert_the_same_on_any_subset(TopP(), SETTINGS)
 
 
@@ -58,7 +58,7 @@ def test_below_drops_the_crossing_token_but_never_the_first():
 
 
 @pytest.mark.parametrize("cut", ["exceed", "below"])
-def test_all_of_the_probability_keeps_tokens_without_weight(cut):
+def test_a_share_of_one_keeps_tokens_with_weight_zero(cut):
     row = np.array([0.0, -50.0, -300.0])
     assert left(row, top_p=1.0, top_p_cut=cut) == {0, 1, 2}
 

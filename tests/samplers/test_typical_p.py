@@ -19,13 +19,13 @@ def left(logits, **params):
 
 
 def scores(p):
-    """How far each token's information is from the entropy, in bits."""
+    """The distance of each token's information content from the entropy, in bits."""
     bits = -np.log2(np.maximum(p, 1e-300))
     return np.abs(bits - (p * bits).sum())
 
 
 def typical(row, share):
-    """Of the tokens in order: which surely stay, and which may stay, by float64 scores."""
+    """Of the tokens in order, those that must stay and those that may stay, by float64 scores."""
     p = softmax(row)
     score = scores(p)
     by_score = np.argsort(score)
@@ -50,7 +50,7 @@ def test_keeps_the_typical_tokens_of_the_definition():
     assert np.mean(tight) > 0.6
 
 
-def test_keeps_as_much_as_asked_and_no_token_more():
+def test_keeps_the_requested_probability_and_no_token_more():
     for logits, params in batches(SETTINGS):
         result = apply_sampler(TypicalP(), logits, params)
         for row, given, kept_row in zip(logits, params, result, strict=True):
@@ -61,7 +61,7 @@ def test_keeps_as_much_as_asked_and_no_token_more():
             assert len(p) == 1 or p.sum() - last < given["typical_p"] + MARGIN
 
 
-def test_columns_and_neighbours_do_not_matter():
+def test_the_result_does_not_depend_on_other_rows_or_removed_columns():
     assert_the_same_on_any_subset(TypicalP(), [*SETTINGS, {"typical_p": 0.3, "min_keep": 7}])
 
 
@@ -71,7 +71,7 @@ def test_equally_typical_tokens_go_to_the_lower_id(size):
 
 
 def test_equal_scores_on_both_sides_of_the_entropy_favour_the_likelier_token():
-    # Between two tokens of 2^-1 and 2^-3 that weigh alike the expected information is in the middle.
+    # If tokens of 2^-1 and of 2^-3 have equal total weight, the expected information is in the middle.
     row = np.log(2.0) * np.array([-3.0, -1.0, -3.0, -3.0, -3.0])
     assert left(row, typical_p=0.4) == {1}
     assert left(row, typical_p=0.6) == {1, 0}
@@ -86,7 +86,7 @@ def test_min_keep_keeps_the_most_typical_tokens(width, min_keep):
     assert left(row, typical_p=0.0, min_keep=min_keep) == set(most_typical.tolist())
 
 
-def test_min_keep_beyond_the_row_keeps_all_that_is_left():
+def test_min_keep_beyond_the_row_keeps_all_remaining_tokens():
     row = np.full(3000, -np.inf, np.float32)
     row[[3, 70, 2999]] = 0.0, -40.0, -3e38
     assert left(row, typical_p=0.1, min_keep=10) == {3, 70, 2999}

@@ -17,7 +17,7 @@ def left(logits, **params):
     return kept(apply_sampler(Xtc(), logits, {"xtc_probability": 1.0, **params}))
 
 
-def test_drops_all_top_choices_of_the_definition_but_the_last():
+def test_drops_all_top_choices_of_the_definition_except_the_last():
     exact = []
     for logits, params in batches(SURE):
         result = apply_sampler(Xtc(), logits, params)
@@ -27,14 +27,14 @@ def test_drops_all_top_choices_of_the_definition_but_the_last():
             room = given["xtc_threshold"] * MARGIN + p[0] * ONE_UNIT
             limits = given["xtc_threshold"] + room, given["xtc_threshold"] - room
             fewest, most = (max(0, int((p >= limit).sum()) - 1) for limit in limits)
-            gone = len(ids) - len(kept(kept_row))
-            assert fewest <= gone <= most
-            assert kept(kept_row) == set(ids[gone:].tolist())
+            dropped = len(ids) - len(kept(kept_row))
+            assert fewest <= dropped <= most
+            assert kept(kept_row) == set(ids[dropped:].tolist())
             exact.append(fewest == most)
     assert np.mean(exact) > 0.95
 
 
-def test_columns_and_neighbours_do_not_matter():
+def test_the_result_does_not_depend_on_other_rows_or_removed_columns():
     coins = [{**given, "xtc_probability": 0.5} for given in SURE]
     assert_the_same_on_any_subset(Xtc(), [*coins, {**SURE[0], "min_keep": 4}])
 
@@ -47,7 +47,7 @@ def test_one_top_choice_alone_stays():
     assert left([5.0, 1.0, 1.0]) == {0, 1, 2}
 
 
-def test_two_halves_are_the_last_threshold_that_matters():
+def test_one_half_is_the_greatest_threshold_with_an_effect():
     assert left([1.0, 1.0], xtc_threshold=0.5) == {1}
     assert left([1.0, 1.0, -3.0], xtc_threshold=0.5) == {0, 1, 2}
 
@@ -57,12 +57,12 @@ def test_a_threshold_of_zero_never_keeps_a_removed_token():
 
 
 @pytest.mark.parametrize(("min_keep", "expected"), [(0, {2, 3}), (2, {2, 3}), (3, {0, 1, 2, 3})])
-def test_nothing_goes_where_fewer_than_min_keep_would_stay(min_keep, expected):
+def test_nothing_is_dropped_if_fewer_than_min_keep_would_stay(min_keep, expected):
     assert left([1.0, 1.0, 1.0, -2.0, -np.inf], min_keep=min_keep) == expected
 
 
 @pytest.mark.parametrize("probability", [0.01, 0.3, 0.5, 0.97])
-def test_the_coin_shows_heads_as_often_as_asked(probability):
+def test_the_coin_shows_heads_with_the_given_probability(probability):
     requests = 20_000
     params = [{"xtc_probability": probability, "seed": seed} for seed in range(requests)]
     result = apply_sampler(Xtc(), np.zeros((requests, 2)), params)

@@ -1,8 +1,8 @@
-"""What the tests of truncation samplers share: rows of many kinds, and float64 definitions to meet.
+"""Shared helpers of the tests of truncation samplers: rows of many kinds, and float64 definitions.
 
-A definition is given as bounds: the least and the most tokens that it may leave, its threshold
-being moved down and up by a margin. Integer weights and float64 probabilities may disagree within
-the margin, nowhere else, and most rows leave no room at all.
+A definition is given as bounds, the smallest and greatest number of tokens that it may leave, with its
+threshold shifted down and up by a margin. Integer weights and float64 probabilities may disagree within
+the margin but nowhere else, and for most rows both bounds are equal.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ MARGIN = 1e-5
 """How far, as a share of the probability or relative to a threshold, a cut may be from float64's."""
 
 ONE_UNIT = 2.0**-30
-"""The least weight, as a share of the likeliest token's."""
+"""The smallest weight above 0, relative to that of the likeliest token."""
 
 WIDTHS = (1, 2, 3, 7, 40, 300, 1024, 1025, 5000)
 
@@ -55,19 +55,19 @@ def rows_of_every_kind(width: int) -> np.ndarray:
 
 
 def flat_wide_row() -> np.ndarray:
-    """float32 [1, 32000], so flat that no head of it holds most of the probability."""
+    """float32 [1, 32000], so flat that none of its heads holds most of the probability."""
     return np.random.default_rng(0).normal(0, 0.5, (1, 32_000)).astype(np.float32)
 
 
 def batches(settings: Sequence[Params]) -> Iterator[tuple[np.ndarray, list[Params]]]:
-    """Rows of every kind and width for each of `settings`, each with a seed of its own."""
+    """Rows of every kind and width for each of `settings`, each with its own seed."""
     for rows in (*map(rows_of_every_kind, WIDTHS), flat_wide_row()):
         logits = np.repeat(rows, len(settings), axis=0)
         yield logits, [{**given, "seed": i} for i, given in enumerate(list(settings) * len(rows))]
 
 
 def assert_the_same_on_any_subset(sampler: Truncation, settings: Sequence[Params]) -> None:
-    """A batch, its rows alone, and its surviving columns alone or with some others: equal bits."""
+    """A batch, its rows alone, and its surviving columns alone or with some others give equal bits."""
     random = np.random.default_rng(1)
     for logits, params in batches(settings):
         together = apply_sampler(sampler, logits, params)
@@ -81,7 +81,7 @@ def assert_the_same_on_any_subset(sampler: Truncation, settings: Sequence[Params
 def _on_columns(
     sampler: Truncation, logits: np.ndarray, params: list[Params], shown: np.ndarray
 ) -> np.ndarray:
-    """What `sampler` makes of the columns `shown` [n, vocab], put back into whole rows."""
+    """The result of `sampler` on the columns `shown` [n, vocab], put back into whole rows."""
     n, size = logits.shape
     ids = padded([np.flatnonzero(row) for row in shown], size, np.int64)
     by_id = np.full((n, size + 1), -np.inf, np.float32)
@@ -97,10 +97,10 @@ def _on_columns(
 def assert_leaves_a_prefix(
     sampler: Truncation, settings: Sequence[Params], bounds: Bounds, *, exact: float = 0.95
 ) -> None:
-    """What stays is a prefix in (logit desc, id asc) order whose length `bounds` allows.
+    """The survivors are a prefix in (logit desc, id asc) order, of a length that `bounds` allows.
 
-    bounds(probabilities, params) gets the softmax of a row's tokens in that order. Of all lengths
-    at least the share `exact` must be fixed by it.
+    bounds(probabilities, params) receives the softmax of a row's tokens in that order. For at least
+    the share `exact` of the rows, it must allow only one length.
     """
     tight = []
     for logits, params in batches(settings):
@@ -118,7 +118,7 @@ def assert_leaves_a_prefix(
 
 
 def at_threshold(probabilities: np.ndarray, threshold: float) -> tuple[int, int]:
-    """Bounds for "a token stays if its probability is at least `threshold`, the first one always"."""
+    """Bounds for "a token stays if its probability is at least `threshold`; the first one always stays"."""
     room = threshold * MARGIN + probabilities[0] * ONE_UNIT
     least, most = (max(1, int((probabilities >= x).sum())) for x in (threshold + room, threshold - room))
     return least, most

@@ -8,7 +8,7 @@ from engine_sampler.stopping import ConfidenceCriteria
 
 
 def rows_with(*probabilities: float) -> np.ndarray:
-    """Rows of two tokens, in which token 0 has these probabilities."""
+    """Rows of two tokens, where token 0 has these probabilities."""
     p = np.array(probabilities)
     return np.log(np.stack([p, 1 - p], axis=1)).astype(np.float32)
 
@@ -29,7 +29,7 @@ def test_temperature_does_not_count() -> None:
     assert scheduler.step(rows_with(0.8)).finish_reasons == ["stop"]
 
 
-def test_it_is_right_after_rollback_and_fork() -> None:
+def test_it_is_correct_after_rollback_and_fork() -> None:
     scheduler = Scheduler(2)
     scheduler.add(SamplingParams(temperature=0, assistant_confidence_threshold=0.6), request_id="a")
     scheduler.step(rows_with(0.9))

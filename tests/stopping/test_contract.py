@@ -1,4 +1,4 @@
-"""Every built-in criterion keeps the laws of the contract kit."""
+"""Every built-in criterion obeys the laws of the contract kit."""
 
 from __future__ import annotations
 

@@ -10,7 +10,7 @@ EOS = EosTokenCriteria()
 NO_PROMPT = np.empty(0, np.int64)
 
 
-def test_it_watches_where_there_are_eos_ids_and_they_count() -> None:
+def test_it_watches_eos_ids_that_are_not_ignored() -> None:
     params = SamplingParams()
     assert EOS.is_active(params, Vocabulary(5, (3,)))
     assert not EOS.is_active(params, Vocabulary(5))
@@ -40,7 +40,7 @@ def test_in_a_scheduler(ignore: bool) -> None:
     assert (result.token_ids[0] == 3) is not ignore
 
 
-def test_an_eos_that_comes_before_min_tokens_all_the_same_ends_the_request() -> None:
+def test_an_eos_that_is_drawn_before_min_tokens_nevertheless_ends_the_request() -> None:
     scheduler = Scheduler(5, eos_token_ids=[3])
     scheduler.add(SamplingParams(min_tokens=9, allowed_token_ids=[3]))
     assert scheduler.step(np.zeros((1, 5), np.float32)).finish_reasons == ["stop"]

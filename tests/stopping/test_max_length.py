@@ -21,7 +21,7 @@ def test_prompt_and_output_count_together(prompt: list[int], tokens: int) -> Non
     assert len(scheduler.record(0).token_ids) == tokens
 
 
-def test_own_limits_hold_beside_the_parameters() -> None:
+def test_a_criterions_own_limit_applies_in_addition_to_the_parameters() -> None:
     scheduler = Scheduler(4)
     scheduler.add(SamplingParams(max_tokens=5), [1], stopping_criteria=[MaxLengthCriteria(3)])
     scheduler.step(ROW)
@@ -34,5 +34,5 @@ def test_beyond_the_models_positions_it_warns_once(caplog: pytest.LogCaptureFixt
         for length in (1, 2, 3):
             criterion(np.zeros((1, length), np.int64), None)
     assert [record.getMessage() for record in caplog.records] == [
-        "the text has 2 tokens, the model was made for 2"
+        "the text has 2 tokens; the model supports 2"
     ]

@@ -24,14 +24,14 @@ def at(monkeypatch: pytest.MonkeyPatch) -> Callable[[float], None]:
     return set_clock
 
 
-def test_it_ends_a_request_at_the_first_token_behind_the_deadline(at: Callable[[float], None]) -> None:
+def test_it_ends_a_request_at_the_first_token_after_the_deadline(at: Callable[[float], None]) -> None:
     state = CRITERION.new_state(SamplingParams(max_time=2.5), np.empty(0, np.int64), Vocabulary(9))
     for seconds, verdict in ((100, None), (102.5, None), (102.6, StopVerdict("max_time", "length"))):
         at(seconds)
         assert CRITERION.check(state, [0], "") == verdict
 
 
-def test_forks_keep_the_deadline_and_rollbacks_do_not_move_it(at: Callable[[float], None]) -> None:
+def test_forks_keep_the_deadline_and_rollbacks_do_not_change_it(at: Callable[[float], None]) -> None:
     state = CRITERION.new_state(SamplingParams(max_time=1), np.empty(0, np.int64), Vocabulary(9))
     at(102)
     CRITERION.rollback(state, 3)

@@ -28,14 +28,14 @@ def test_tokens_may_come_together() -> None:
     assert CRITERION.check(state, [0, 0], "") == REACHED
 
 
-def test_rollback_gives_tokens_back() -> None:
+def test_rollback_restores_the_count() -> None:
     state = state_for(2)
     CRITERION.check(state, [0], "")
     CRITERION.rollback(state, 1)
     assert [CRITERION.check(state, [0], "") for _ in range(2)] == [None, REACHED]
 
 
-def test_a_fork_counts_by_itself() -> None:
+def test_a_fork_counts_separately() -> None:
     parent = state_for(2)
     CRITERION.check(parent, [0], "")
     child = CRITERION.fork(parent)
@@ -52,7 +52,7 @@ def test_other_values_are_refused(value: Any) -> None:
         SamplingParams(max_tokens=value)
 
 
-def test_a_resumed_request_has_used_up_what_it_has() -> None:
+def test_the_tokens_of_a_resumed_request_count() -> None:
     scheduler = Scheduler(9)
     scheduler.add(SamplingParams(max_tokens=3), [1, 2, 3, 4], output_token_ids=[5])
     logits = np.zeros((1, 9), np.float32)

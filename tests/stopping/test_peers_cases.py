@@ -1,7 +1,7 @@
-"""What transformers' and vLLM's own tests expect of stopping.
+"""The expectations of transformers' and vLLM's own tests on stopping.
 
-Two kinds have no counterpart: `stop_string_table` looks into a table over the vocabulary, which the automaton
-here does without, and one case of `eos` has a codebook dimension, which transformers itself has not released.
+Two kinds have no counterpart: `stop_string_table` inspects a table over the vocabulary, which the automaton
+here does not need, and one case of `eos` has a codebook dimension, which transformers has not released.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ def cases(kind: str) -> list[dict[str, Any]]:
 NO_SCORES = np.zeros((1, 1), np.float32)
 
 
-def test_every_kind_of_case_is_tried() -> None:
+def test_every_kind_of_case_is_covered() -> None:
     every = json.loads(shared_data("stopping_cases.json").read_text(encoding="utf-8"))["cases"]
     tried = {
         "stop_strings", "stop_strings_bytes", "byte_fallback_pieces", "check_stop_strings",
@@ -56,12 +56,12 @@ def test_every_kind_of_case_is_tried() -> None:
 
 
 @pytest.mark.parametrize("kind", ["stop_strings", "stop_strings_bytes"])
-def test_stop_strings_end_where_transformers_says(kind: str) -> None:
+def test_stop_strings_end_where_transformers_expects(kind: str) -> None:
     for case in cases(kind):
         hexed = case.get("tokens_hex")
         pieces = [bytes.fromhex(t) for t in hexed] if hexed else [t.encode() for t in case["tokens"] or ()]
         vocabulary = [*dict.fromkeys([*pieces, *(bytes([b]) for b in range(256))])]
-        outside = [len(vocabulary), len(vocabulary) + 7]  # the case without tokens: none of them is known
+        outside = [len(vocabulary), len(vocabulary) + 7]  # in the case without tokens, none is known
         ids = [vocabulary.index(piece) for piece in pieces] or outside
         criterion = StopStringCriteria(Tokenizer(vocabulary), case["stop"])
         assert criterion(np.array([ids]), NO_SCORES).tolist() == [case["expect"]], case["id"]
@@ -125,7 +125,7 @@ def test_validation() -> None:
             assert (criteria, checked.max_length) == ([], case["max_length"])
 
 
-def test_a_list_takes_plain_functions_and_gives_each_what_it_takes() -> None:
+def test_a_list_accepts_plain_functions_and_passes_each_what_it_accepts() -> None:
     assert [case["id"] for case in cases("protocol")] == ["list_filters_kwargs"]
     seen: list[dict[str, Any]] = []
 
@@ -150,7 +150,7 @@ def test_a_list_takes_plain_functions_and_gives_each_what_it_takes() -> None:
 
 
 def said(tokens: Sequence[str], step: int, eos: str = "<eos>", **parameters: Any) -> tuple[Any, list[str]]:
-    """The record of a request whose model says `tokens`, `step` of them at a time, and its deltas."""
+    """The record of a request that is given `tokens`, `step` of them at a time, and its deltas."""
     vocabulary = [*dict.fromkeys([*tokens, eos])]
     end = vocabulary.index(eos)
     scheduler = Scheduler(len(vocabulary), Tokenizer([t.encode() for t in vocabulary], [end], [end]))
@@ -167,7 +167,7 @@ def said(tokens: Sequence[str], step: int, eos: str = "<eos>", **parameters: Any
     return scheduler.record(request_id), deltas
 
 
-def test_the_string_that_is_complete_first_wins() -> None:
+def test_the_string_that_is_completed_first_wins() -> None:
     for case in cases("check_stop_strings"):
         fresh = len(case["text"]) - case["new_char_count"]
         tokens = [case["text"][:fresh], case["text"][fresh:]] if case["new_char_count"] else [case["text"]]

@@ -20,7 +20,7 @@ def row(token: int) -> np.ndarray:
 
 
 def run(tokens: list[int], **parameters: Any) -> tuple[Any, str]:
-    """The record of a request that gets `tokens`, and its streamed text."""
+    """The record of a request that is given `tokens`, and its streamed text."""
     scheduler = Scheduler(len(PIECES), TOKENIZER)
     request_id = scheduler.add(SamplingParams(temperature=0, **parameters))
     streamed = ""
@@ -54,7 +54,7 @@ def test_a_string_is_cut_off_wherever_its_tokens_begin_and_end(
     assert len(record.token_ids) == count
 
 
-def test_the_string_stays_where_it_is_asked_for_and_what_is_behind_it_goes() -> None:
+def test_the_string_stays_if_requested_and_the_text_after_it_is_dropped() -> None:
     record, streamed = run([*b"x", 130, *b"y"], stop=["ca"], include_stop_str_in_output=True)
     assert record.text == streamed == "xca"
 
@@ -81,14 +81,14 @@ def test_a_string_in_the_middle_of_a_speculative_step_drops_what_follows() -> No
     assert (result.text, result.stop_reasons) == (["a"], ["bc"])
 
 
-def test_a_resumed_request_finds_what_began_before() -> None:
+def test_a_resumed_request_finds_a_string_that_began_before() -> None:
     scheduler = Scheduler(len(PIECES), TOKENIZER)
     scheduler.add(SamplingParams(temperature=0, stop=["bcd"]), output_token_ids=list(b"abc"))
     result = scheduler.step(row(ord("d"))[None])
     assert (result.stop_reasons, scheduler.record(0).text) == (["bcd"], "a")
 
 
-def test_after_a_rollback_the_string_is_looked_for_anew() -> None:
+def test_after_a_rollback_the_string_is_searched_for_again() -> None:
     scheduler = Scheduler(len(PIECES), TOKENIZER)
     scheduler.add(SamplingParams(temperature=0, stop=["abc"]))
     for token in b"ab":
@@ -97,7 +97,7 @@ def test_after_a_rollback_the_string_is_looked_for_anew() -> None:
     assert scheduler.step(row(ord("c"))[None]).text == ["ac"]
 
 
-def test_the_criterion_with_strings_of_its_own_ends_any_request() -> None:
+def test_a_criterion_with_its_own_strings_ends_any_request() -> None:
     scheduler = Scheduler(len(PIECES), TOKENIZER)
     scheduler.add(SamplingParams(temperature=0), stopping_criteria=[StopStringCriteria(stop_strings=["q"])])
     assert scheduler.step(row(ord("q"))[None]).stop_reasons == ["q"]

@@ -25,7 +25,7 @@ def test_the_text_ends_before_the_match(text: str, pattern: str, kept: str) -> N
     assert streamed == kept
 
 
-def test_or_behind_it() -> None:
+def test_or_after_it() -> None:
     record, _ = run(list(b"a12;b"), stop_regex=r"\d+;", include_stop_str_in_output=True)
     assert record.text == "a12;"
 
@@ -55,7 +55,7 @@ def test_it_waits_for_min_tokens() -> None:
         ("", "none of them empty"),
     ],
 )
-def test_what_a_stream_cannot_tell_is_refused(pattern: str, reason: str) -> None:
+def test_patterns_that_a_stream_cannot_decide_are_refused(pattern: str, reason: str) -> None:
     with pytest.raises(ParameterError, match=rf"stop_regex=.*{reason}"):
         SamplingParams(stop_regex=pattern)
 
@@ -63,8 +63,8 @@ def test_what_a_stream_cannot_tell_is_refused(pattern: str, reason: str) -> None
 @pytest.mark.parametrize(
     ("pattern", "limit"),
     [
-        ("(" + "|".join(f"(.{{{n}}}){{1,400}}x" for n in range(1, 40)) + ")z", "256 matches"),
-        ("(a?){400}(a|aa){300}(b|[ab]{200}c)(.{9}){200}z", "steps in one call|256 matches"),
+        ("(" + "|".join(f"(.{{{n}}}){{1,400}}x" for n in range(1, 40)) + ")z", "256 partial matches"),
+        ("(a?){400}(a|aa){300}(b|[ab]{200}c)(.{9}){200}z", "steps in one call|256 partial matches"),
     ],
 )
 def test_a_pattern_that_is_too_hard_ends_its_request(pattern: str, limit: str) -> None:

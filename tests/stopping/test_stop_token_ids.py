@@ -13,7 +13,7 @@ VOCABULARY = Vocabulary(9)
 NO_PROMPT = np.empty(0, np.int64)
 
 
-def test_it_watches_where_ids_are_given() -> None:
+def test_it_watches_the_given_ids() -> None:
     assert CRITERION.is_active(SamplingParams(stop_token_ids=[2]), VOCABULARY)
     assert not CRITERION.is_active(SamplingParams(stop_token_ids=[]), VOCABULARY)
 
@@ -30,14 +30,14 @@ def test_the_first_stop_token_ends_a_request_and_is_the_reason() -> None:
     ("value", "expected"),
     [([3, 1, 3], (3, 1)), ((5,), (5,)), (np.array([4, 0]), (4, 0)), ({6}, (6,)), ([np.int32(2)], (2,))],
 )
-def test_ids_are_kept_once_in_their_order(value: Any, expected: tuple[int, ...]) -> None:
+def test_ids_are_kept_in_order_without_duplicates(value: Any, expected: tuple[int, ...]) -> None:
     assert SamplingParams(stop_token_ids=value).stop_token_ids == expected
 
 
 @pytest.mark.parametrize(
     "value", ["12", b"12", 5, [1.5], ["a"], [True], [np.True_], [-1], [float("inf")], [float("nan")], [None]]
 )
-def test_what_is_no_list_of_ids_is_refused(value: Any) -> None:
+def test_other_values_are_refused(value: Any) -> None:
     with pytest.raises(ParameterError, match=r"stop_token_ids=.* is not allowed: a list of token ids"):
         SamplingParams(stop_token_ids=value)
 

@@ -1,4 +1,4 @@
-"""Writes GGUF files that hold a vocabulary and nothing else."""
+"""Writes GGUF files that contain only a vocabulary."""
 
 import struct
 
@@ -9,7 +9,7 @@ ALPHABET = [byte_level_alphabet()[byte] for byte in range(256)]
 
 
 def write_gguf(path, keys, order="<", version=3):
-    """A file at `path` whose vocabulary has `keys`, without "tokenizer.ggml.", in the byte order."""
+    """Write a file at `path` whose vocabulary has `keys`, without "tokenizer.ggml.", in this byte order."""
     metadata = {"general.architecture": "llama"} | {f"tokenizer.ggml.{k}": v for k, v in keys.items()}
     data = [b"GGUF", struct.pack(order + "IQQ", version, 0, len(metadata))]
     for key, value in metadata.items():
@@ -55,7 +55,7 @@ def byte_level_keys(pre="gpt-2", **more):
         "<|x|>": CONTROL,
         "<unused0>": UNUSED,
     }
-    tokens = [*ALPHABET, *merged, "Ġthing", *others]  # no merges lead to " thing"
+    tokens = [*ALPHABET, *merged, "Ġthing", *others]  # no merges produce " thing"
     types = [NORMAL] * (len(tokens) - len(others)) + list(others.values())
     return {
         "model": "gpt2",

@@ -1,4 +1,4 @@
-"""Small SentencePiece models, trained on the spot."""
+"""Small SentencePiece models, trained when needed."""
 
 import io
 
@@ -6,7 +6,7 @@ CORPUS = ["the cat sat on the mat", "a rat that ran at the cat", "the hat of the
 
 
 def train(path, **options):
-    """The path of a model with byte fallback, a control piece "<|sep|>" and a user's "<tool>"."""
+    """The path of a model with byte fallback, a control piece "<|sep|>" and a user-defined piece "<tool>"."""
     import sentencepiece
 
     model = io.BytesIO()
@@ -27,6 +27,6 @@ def train(path, **options):
 
 
 def random_text(rng):
-    """A text of words that the models know, bytes that they do not, and many spaces."""
+    """A text of words that are in the models, bytes that are not, and many spaces."""
     parts = ["the", "cat", " ", "  ", "é", "☃", "日本", "\n", "a", "3", "<tool>", "x", "\t", "<0x0A>"]
     return "".join(rng.choice(parts) for _ in range(rng.randrange(12)))

@@ -37,7 +37,7 @@ def test_byte_level_pieces_become_bytes(read):
     assert tokenizer.ids_of(" é".encode())
 
 
-def test_what_a_user_defined_is_text_as_it_is(read):
+def test_user_defined_tokens_are_literal_text(read):
     assert read(byte_level_keys()).ids_of("日 本▁".encode())
     assert read(sentence_piece_keys()).ids_of("x▁y".encode())
 
@@ -73,7 +73,7 @@ def test_control_unknown_and_unused_tokens_are_special(read, keys, names):
         ("rwkv", [r"é\'", "\\", r"\x4"], ["é'".encode(), b"\\", b"x4"]),
     ],
 )  # fmt: skip
-def test_every_kind_writes_bytes_in_its_own_way(read, model, pieces, expected):
+def test_every_kind_has_its_own_notation_for_bytes(read, model, pieces, expected):
     assert bytes_of(read, model, pieces) == tuple(expected)
 
 
@@ -83,7 +83,7 @@ def test_without_types_every_token_is_text(read):
     assert tokenizer.special_token_ids == set()
 
 
-def test_bytes_that_are_no_text_stay_as_they_are(read):
+def test_bytes_that_are_not_text_are_unchanged(read):
     assert bytes_of(read, "llama", [b"\xe2\x96", b"a"], [NORMAL, BYTE]) == (b"\xe2\x96", b"a")
 
 
@@ -92,7 +92,7 @@ def test_a_file_without_a_known_vocabulary_is_refused(tmp_path):
     with pytest.raises(ValueError, match=r"a\.gguf has no vocabulary \(tokenizer\.ggml\.tokens\)"):
         Tokenizer.from_gguf(write_gguf(path, {"model": "llama"}))
     with pytest.raises(
-        ValueError, match=r"tokenizer\.ggml\.model='none' of .*a\.gguf is not known: \['bert'"
+        ValueError, match=r"tokenizer\.ggml\.model='none' of .*a\.gguf is not supported: \['bert'"
     ):
         Tokenizer.from_gguf(write_gguf(path, {"model": "none", "tokens": ["a"]}))
 
@@ -101,7 +101,7 @@ def test_a_file_without_a_known_vocabulary_is_refused(tmp_path):
 
 
 @pytest.mark.parametrize("keys", [byte_level_keys(), byte_level_keys("llama-bpe"), sentence_piece_keys()])
-def test_every_text_survives(read, keys):
+def test_every_text_is_recovered(read, keys):
     pytest.importorskip("tokenizers")
     tokenizer = read(keys)
     for seed in range(200):
@@ -110,7 +110,7 @@ def test_every_text_survives(read, keys):
         assert not tokenizer.special_token_ids.intersection(ids)
         if keys["model"] == "gpt2":
             assert tokenizer.decode(ids) == expected
-        elif "▁" not in expected and "<tool_call>" not in expected:  # a space, and one behind the token
+        elif "▁" not in expected and "<tool_call>" not in expected:  # spaces before text and after the token
             assert tokenizer.decode(ids).removeprefix(" ") == expected
 
 
@@ -140,7 +140,7 @@ def test_without_tokenizers_and_for_other_kinds_the_longest_token_is_taken(read,
 
 @pytest.mark.parametrize("keys", [byte_level_keys(), sentence_piece_keys()])
 @pytest.mark.parametrize("used", [False, True])
-def test_it_pickles_before_and_after_its_first_text(read, keys, used):
+def test_it_can_be_pickled_before_and_after_its_first_text(read, keys, used):
     pytest.importorskip("tokenizers")
     tokenizer = read(keys)
     if used:

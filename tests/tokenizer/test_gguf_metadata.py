@@ -40,16 +40,16 @@ def test_numbers_of_every_size_and_lists_of_lists_are_read(tmp_path):
     assert read_metadata(path) == {f"{kind:02}": 1 for kind in values} | {"l": [[5, 6], [5, 6]]}
 
 
-def test_text_that_is_no_utf8_keeps_its_bytes(tmp_path):
+def test_text_that_is_not_utf8_keeps_its_bytes(tmp_path):
     metadata = read_metadata(write_gguf(tmp_path / "a.gguf", {"tokens": [b"\xff\xc3", b"a"]}))
     assert metadata["tokenizer.ggml.tokens"][0].encode("utf-8", "surrogateescape") == b"\xff\xc3"
 
 
-def test_what_is_no_gguf_file_is_refused(tmp_path):
+def test_other_files_are_refused(tmp_path):
     path = tmp_path / "a.gguf"
     for data in (b"", b"GGML" + bytes(100)):
         path.write_bytes(data)
-        with pytest.raises(ValueError, match=r"a\.gguf is no GGUF file"):
+        with pytest.raises(ValueError, match=r"a\.gguf is not a GGUF file"):
             read_metadata(path)
     with pytest.raises(FileNotFoundError):
         read_metadata(tmp_path / "none.gguf")
@@ -57,11 +57,11 @@ def test_what_is_no_gguf_file_is_refused(tmp_path):
 
 @pytest.mark.parametrize("version", [1, 4])
 def test_other_versions_are_refused(tmp_path, version):
-    with pytest.raises(ValueError, match=rf"GGUF version {version}; versions 2 and 3 can be read"):
+    with pytest.raises(ValueError, match=rf"GGUF version {version} is not supported: 2 or 3"):
         read_metadata(write_gguf(tmp_path / "a.gguf", KEYS, version=version))
 
 
-def test_a_file_that_breaks_off_is_refused_wherever_it_does(tmp_path):
+def test_a_truncated_file_is_refused_wherever_it_ends(tmp_path):
     whole = write_gguf(tmp_path / "a.gguf", KEYS).read_bytes()
     path = tmp_path / "part.gguf"
     for size in range(4, len(whole), 3):
@@ -84,7 +84,7 @@ def one_key(kind, value):
         one_key(9, struct.pack("<IQ", 9, 1) * 5000),  # lists in lists in lists
     ],
 )
-def test_what_cannot_be_is_refused(tmp_path, data):
+def test_impossible_values_are_refused(tmp_path, data):
     path = tmp_path / "a.gguf"
     path.write_bytes(data)
     with pytest.raises(ValueError, match="cannot be read"):
@@ -98,7 +98,7 @@ def test_a_list_may_be_empty(tmp_path):
         assert read_metadata(path) == {"k": []}
 
 
-def test_the_usual_writer_writes_what_is_read(tmp_path):
+def test_files_of_the_usual_writer_are_read(tmp_path):
     gguf = pytest.importorskip("gguf")
     path, keys = tmp_path / "a.gguf", byte_level_keys()
     writer = gguf.GGUFWriter(path, "llama")

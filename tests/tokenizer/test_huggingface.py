@@ -51,7 +51,7 @@ def gemma():
 
 
 def unigram():
-    """Of the kind of T5 and XLM-R."""
+    """A model of the same kind as T5 and XLM-R."""
     tokenizer = tokenizers.Tokenizer(models.Unigram())
     tokenizer.pre_tokenizer = pre_tokenizers.Metaspace()
     tokenizer.decoder = decoders.Metaspace()
@@ -69,7 +69,7 @@ def decoded_alone(source, ids):
 
 
 @pytest.mark.parametrize(("make", "space"), [(byte_level, ""), (llama, " "), (gemma, "")])
-def test_every_text_survives(make, space):
+def test_every_text_is_recovered(make, space):
     source = make()
     tokenizer = Tokenizer.from_tokenizers(source)
     for text in [*TEXTS, "é\n\x00", "x\n\n€y", "a a b   a"]:
@@ -78,7 +78,7 @@ def test_every_text_survives(make, space):
         assert tokenizer.decode(ids).removeprefix(space) == text == decoded_alone(source, ids)
 
 
-def test_unigram_pieces_join_to_what_the_library_decodes():
+def test_concatenated_unigram_pieces_equal_what_the_library_decodes():
     source = unigram()
     tokenizer = Tokenizer.from_tokenizers(source, source.token_to_id("</s>"))
     for text in [*CORPUS, *TEXTS]:
@@ -96,15 +96,15 @@ def test_byte_level_bpe_keeps_every_byte():
     assert [tokenizer.token_bytes[i] for i in tokenizer.special_token_ids] == [b"<|end|>"]
 
 
-def test_what_was_added_to_byte_level_bpe_is_text_whatever_its_characters():
+def test_tokens_added_to_byte_level_bpe_are_text_whatever_their_characters():
     bpe = byte_level()
-    bpe.add_tokens(["é", "Ġx"])  # of the alphabet: two bytes that they are not
+    bpe.add_tokens(["é", "Ġx"])  # characters of the alphabet, but not the two bytes that these represent
     tokenizer = Tokenizer.from_tokenizers(bpe)
     assert tokenizer.token_bytes[bpe.token_to_id("é")] == "é".encode()
     assert tokenizer.decode(tokenizer.encode("éĠx")) == "éĠx"
 
 
-def test_an_added_token_is_what_is_looked_for_in_the_normalised_text():
+def test_an_added_token_is_matched_in_the_normalised_text():
     source = llama()
     tokenizer = Tokenizer.from_tokenizers(source)
     assert tokenizer.token_bytes[source.token_to_id("<tool>")] == b" <tool>"
@@ -130,7 +130,7 @@ def test_word_pieces_have_a_space_before_each_word():
     assert tokenizer.decode(ids) == f" {pieces.decode(ids)}" == " ab b ☃ abb"
 
 
-def test_word_ends_are_spaces_behind_words():
+def test_word_ends_are_spaces_after_words():
     bpe = tokenizers.Tokenizer(models.BPE({"a": 0, "b</w>": 1, "a</w>": 2}, [], end_of_word_suffix="</w>"))
     bpe.pre_tokenizer = pre_tokenizers.Whitespace()
     bpe.decoder = decoders.BPEDecoder()
@@ -155,14 +155,14 @@ def test_a_tokenizer_whose_tokens_have_no_bytes_is_refused(decoder):
         Tokenizer.from_tokenizers(words)
 
 
-def test_without_a_decoder_the_pre_tokenizer_tells():
+def test_without_a_decoder_the_pre_tokenizer_decides():
     bpe = tokenizers.Tokenizer(models.BPE({"Ġ": 0, "Ċ": 1}, []))
     bpe.pre_tokenizer = pre_tokenizers.ByteLevel()
     assert Tokenizer.from_tokenizers(bpe).token_bytes == (b" ", b"\n")
 
 
 @pytest.mark.parametrize("make", [byte_level, llama, unigram])
-def test_it_pickles(make):
+def test_it_can_be_pickled(make):
     tokenizer = Tokenizer.from_tokenizers(make())
     copy = pickle.loads(pickle.dumps(tokenizer))
     assert copy.token_bytes == tokenizer.token_bytes
@@ -172,7 +172,7 @@ def test_it_pickles(make):
 # --- transformers --------------------------------------------------------------------------------
 
 
-def test_transformers_tokenizers_bring_their_eos():
+def test_transformers_tokenizers_provide_their_eos():
     bpe = byte_level()
     end = bpe.token_to_id("<|end|>")
     fast = SimpleNamespace(backend_tokenizer=bpe, eos_token_id=end)
@@ -182,8 +182,8 @@ def test_transformers_tokenizers_bring_their_eos():
     assert Tokenizer.from_transformers(none).eos_token_ids == ()
 
 
-def test_a_tokenizer_of_no_known_kind_is_named():
-    with pytest.raises(TypeError, match="SimpleNamespace has tokens without bytes of their own"):
+def test_a_tokenizer_of_an_unsupported_kind_is_named_in_the_error():
+    with pytest.raises(TypeError, match="the tokens of SimpleNamespace have no bytes of their own"):
         Tokenizer.from_transformers(SimpleNamespace(eos_token_id=0))
 
 
@@ -212,7 +212,7 @@ def test_fast_tokenizers_decode_as_transformers_does(transformers, make, eos):
 
 
 @pytest.mark.parametrize("model_type", ["bpe", "unigram"])
-def test_slow_tokenizers_around_sentencepiece_are_read(transformers, tmp_path, model_type):
+def test_slow_tokenizers_based_on_sentencepiece_are_read(transformers, tmp_path, model_type):
     pytest.importorskip("sentencepiece")
     from transformers.models.bert_generation import BertGenerationTokenizer
 
@@ -246,5 +246,5 @@ def test_slow_tokenizers_without_bytes_are_refused(transformers, tmp_path):
     (tmp_path / "vocab.json").write_text('{"<unk>": 0, "a</w>": 1}')
     (tmp_path / "merges.txt").write_text("#version: 0.2\n")
     source = transformers.CTRLTokenizer(str(tmp_path / "vocab.json"), str(tmp_path / "merges.txt"))
-    with pytest.raises(TypeError, match="CTRLTokenizer has tokens without bytes of their own"):
+    with pytest.raises(TypeError, match="the tokens of CTRLTokenizer have no bytes of their own"):
         Tokenizer.from_transformers(source)

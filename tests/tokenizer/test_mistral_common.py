@@ -20,7 +20,7 @@ WORDS = [b" a", b"ab", "é".encode(), b"\n\n"]
 
 @pytest.fixture(scope="module")
 def tekken(tmp_path_factory):
-    """The path of a small Tekken file: special tokens, three of them nameless, and 260 of text."""
+    """The path of a small Tekken file: special tokens, three of them nameless, and 260 text tokens."""
     vocab = [bytes([byte]) for byte in range(256)] + WORDS
     written = {
         "config": {
@@ -43,7 +43,7 @@ def tekken(tmp_path_factory):
     return path
 
 
-def test_special_tokens_come_before_the_ranks(tekken):
+def test_special_tokens_precede_the_ranks(tekken):
     tokenizer = Tokenizer.from_mistral_common(tekken)
     assert tokenizer.special_token_ids == set(range(SPECIALS))
     assert tokenizer.token_bytes[: len(SPECIAL)] == tuple(name.encode() for name in SPECIAL)
@@ -51,14 +51,14 @@ def test_special_tokens_come_before_the_ranks(tekken):
     assert tokenizer.eos_token_ids == (2,)
 
 
-def test_every_text_survives(tekken):
+def test_every_text_is_recovered(tekken):
     tokenizer = Tokenizer.from_mistral_common(tekken)
     assert tokenizer.encode(" ab a") == [SPECIALS + i for i in (256, ord("b"), 256)]
     for text in ["", "é\n\n☃", "</s>", " ab [INST]  \x00"]:
         assert tokenizer.decode(tokenizer.encode(text)) == text
 
 
-def test_the_tokenizer_of_chats_holds_the_one_of_text(tekken):
+def test_a_chat_tokenizer_contains_the_text_tokenizer(tekken):
     from mistral_common.tokens.tokenizers.mistral import MistralTokenizer
 
     chats = MistralTokenizer.from_file(str(tekken))
@@ -71,12 +71,12 @@ def test_the_tokenizer_of_chats_holds_the_one_of_text(tekken):
     assert Tokenizer.from_transformers(in_transformers).token_bytes == alone.token_bytes
 
 
-def test_it_pickles(tekken):
+def test_it_can_be_pickled(tekken):
     copy = pickle.loads(pickle.dumps(Tokenizer.from_mistral_common(tekken)))
     assert copy.encode(" ab") == Tokenizer.from_mistral_common(tekken).encode(" ab")
 
 
-def test_older_files_are_of_sentencepiece(tmp_path):
+def test_older_files_are_read_by_sentencepiece(tmp_path):
     pytest.importorskip("sentencepiece")
     path = train(tmp_path / "tokenizer.model.v3")
     tokenizer = Tokenizer.from_mistral_common(path)
@@ -94,6 +94,6 @@ def test_a_published_sentencepiece_model_is_read():
     assert {b"<unk>", b"[INST]"} <= {tokenizer.token_bytes[i] for i in tokenizer.special_token_ids}
 
 
-def test_a_missing_file_is_named(tmp_path):
+def test_a_missing_file_is_named_in_the_error(tmp_path):
     with pytest.raises(FileNotFoundError, match=r"none\.json"):
         Tokenizer.from_mistral_common(tmp_path / "none.json")

@@ -34,7 +34,7 @@ def test_control_and_unknown_pieces_are_special(processor):
     assert tokenizer.eos_token_ids == (processor.eos_id(),)
 
 
-def test_every_text_survives_behind_a_space(processor):
+def test_every_text_is_recovered_after_a_space(processor):
     tokenizer = Tokenizer.from_sentencepiece(processor)
     for seed in range(300):
         text = random_text(random.Random(seed))
@@ -50,7 +50,7 @@ def test_a_path_is_loaded(model, processor):
     assert tokenizer.encode("the cat") == processor.encode("the cat")
 
 
-def test_it_pickles(processor):
+def test_it_can_be_pickled(processor):
     copy = pickle.loads(pickle.dumps(Tokenizer.from_sentencepiece(processor)))
     assert copy.encode(CORPUS[0]) == processor.encode(CORPUS[0])
 

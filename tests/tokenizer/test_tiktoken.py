@@ -42,7 +42,7 @@ def test_without_a_known_end_there_is_no_eos():
     assert Tokenizer.from_tiktoken(encoding([])).special_token_ids == set()
 
 
-def test_every_text_survives():
+def test_every_text_is_recovered():
     source = encoding()
     tokenizer = Tokenizer.from_tiktoken(source)
     rng = random.Random(0)
@@ -54,7 +54,7 @@ def test_every_text_survives():
         assert tokenizer.decode(ids) == source.decode(ids) == text
 
 
-def test_it_pickles():
+def test_it_can_be_pickled():
     copy = pickle.loads(pickle.dumps(Tokenizer.from_tiktoken(encoding())))
     assert copy.encode(" ab") == [258]
 

@@ -35,8 +35,8 @@ def test_without_an_encoder_the_longest_token_is_taken():
     assert SMALL.encode("") == []
 
 
-def test_special_tokens_never_come_from_text():
-    with pytest.raises(ValueError, match="no token begins b'</s>'"):
+def test_text_is_never_encoded_as_special_tokens():
+    with pytest.raises(ValueError, match="no token matches the start of b'</s>'"):
         SMALL.encode("a</s>")
 
 
@@ -44,26 +44,26 @@ def test_the_models_own_encoder_is_used():
     assert Tokenizer([b"a"], encode=lambda text: [0] * len(text)).encode("xyz") == [0, 0, 0]
 
 
-def test_bytes_that_are_text_go_through_the_encoder():
+def test_bytes_that_are_text_are_encoded_by_the_encoder():
     tokenizer = Tokenizer([b"a", b"\xc3", b"\xa9"], encode=lambda text: [0])
     assert tokenizer.encode_bytes("é".encode()) == [0]
 
 
-def test_broken_utf8_goes_by_the_longest_token():
+def test_invalid_utf8_is_split_by_the_longest_token():
     assert SMALL.encode_bytes(b"\xa9ab") == [5, 2]
-    with pytest.raises(ValueError, match="no token begins"):
+    with pytest.raises(ValueError, match="no token matches the start of"):
         SMALL.encode_bytes(b"\xff")
 
 
 # --- tokens to text ------------------------------------------------------------------------------
 
 
-def test_decoding_joins_bytes_before_it_reads_them():
+def test_decoding_joins_bytes_before_decoding_utf8():
     assert SMALL.decode([4, 5, 0]) == "éa"
     assert SMALL.decode([4, 0]) == "�a"
 
 
-def test_eos_has_no_text_and_special_tokens_only_if_asked_for():
+def test_eos_has_no_text_and_special_tokens_only_if_requested():
     assert SMALL.decode([0, 8, 7]) == "a"
     assert SMALL.decode([0, 8, 7], skip_special_tokens=False) == "a<i>"
 
@@ -95,14 +95,14 @@ def from_source(monkeypatch):
     return lambda **given: Tokenizer.from_tiktoken(None, **given)
 
 
-def test_a_source_says_which_tokens_end_a_text(from_source):
+def test_a_source_declares_which_tokens_end_a_text(from_source):
     tokenizer = from_source()
     assert (tokenizer.eos_token_ids, tokenizer.eot_token_id) == ((2,), 3)
     assert tokenizer.special_token_ids == {2, 3}
     assert tokenizer.encode("ba") == [1, 0]
 
 
-def test_what_the_caller_says_stands_instead(from_source):
+def test_the_callers_values_override_it(from_source):
     assert from_source(eos_token_ids=1).eos_token_ids == (1,)
     assert from_source(eos_token_ids=[0, 1]).eos_token_ids == (0, 1)
     assert from_source(eos_token_ids=()).eos_token_ids == ()
@@ -110,12 +110,12 @@ def test_what_the_caller_says_stands_instead(from_source):
     assert from_source(eot_token_id=2).eot_token_id == 2
 
 
-def test_ids_from_the_caller_are_checked_as_well(from_source):
+def test_ids_from_the_caller_are_checked_too(from_source):
     with pytest.raises(ValueError, match=r"token id 4 is outside 0\.\.3"):
         from_source(eos_token_ids=[4])
 
 
-def test_a_tokenizer_pickles_with_its_encoder(from_source):
+def test_a_tokenizer_is_pickled_with_its_encoder(from_source):
     tokenizer = from_source()
     tokenizer.ids_of(b"a")
     copy = pickle.loads(pickle.dumps(tokenizer))
@@ -123,7 +123,7 @@ def test_a_tokenizer_pickles_with_its_encoder(from_source):
     assert copy.encode("ab") == [0, 1]
 
 
-def test_a_subclass_stays_what_it_is(monkeypatch):
+def test_a_subclass_returns_its_own_objects(monkeypatch):
     class Own(Tokenizer):
         pass
 
@@ -134,7 +134,7 @@ def test_a_subclass_stays_what_it_is(monkeypatch):
 LIBRARIES = "tokenizers transformers tiktoken sentencepiece mistral_common llama_cpp gguf torch".split()
 
 
-def test_no_library_is_imported_before_it_is_asked_for():
+def test_no_library_is_imported_before_it_is_needed():
     modules = "huggingface tiktoken sentencepiece mistral_common gguf".split()
     program = "import sys, engine_sampler.tokenizer;" + "".join(
         f"import engine_sampler.tokenizer.{name};" for name in modules

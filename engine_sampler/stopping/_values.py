@@ -1,3 +1,0 @@
-"""How values of criteria are read."""
-
-from __future__ import annotations
