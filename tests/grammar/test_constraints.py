@@ -23,7 +23,7 @@ from engine_sampler import (
 )
 from engine_sampler.grammar import Grammar, allocate_bitmask
 
-from ..both_engines import registered_plugin
+from ..engines import registered_plugin
 from ..bytewise import (
     CALL,
     EOS,

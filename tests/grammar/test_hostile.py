@@ -20,7 +20,7 @@ from engine_sampler.grammar.errors import GrammarError, GrammarLimitError
 from engine_sampler.grammar.grammar import Grammar
 from engine_sampler.grammar.limits import Limits
 
-from ..both_engines import EOS, TOKENIZER, VOCAB, alone, make_scheduler, outcome, run_to_end
+from ..engines import EOS, TOKENIZER, VOCAB, alone, make_scheduler, outcome, run_to_end
 
 MEGABYTES = 256
 LIMITS = Limits(memory=64 << 20)
