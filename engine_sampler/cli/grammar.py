@@ -40,9 +40,9 @@ def _lark(path: str) -> Grammar:
 
 
 def _named(name: str) -> Grammar:
-    from ..grammar.constraints import named
+    from ..grammar.constraints import grammar_named
 
-    found: Any = named(name)
+    found: Any = grammar_named(name)
     if isinstance(found, str):
         return Grammar.from_lark(found)
     if not isinstance(found, Grammar):

@@ -16,7 +16,7 @@ import numpy as np
 
 from ...contract import allocate_bitmask, unpack_bitmask
 from ...tokenizer import Tokenizer
-from ..compiled import compiled
+from ..compiled import compiled_grammar
 from ..engines.reference.configurations import LOST
 from ..errors import GrammarError
 from ..limits import LIMITS, Limits
@@ -94,7 +94,7 @@ def check(program: Program, text: str | bytes, *, limits: Limits = LIMITS) -> Ch
     Raises GrammarLimitError if that takes more than `limits` allow.
     """
     data = _data(text)
-    matcher = compiled(_without_special_tokens(program), BYTES, limits).matcher()
+    matcher = compiled_grammar(_without_special_tokens(program), BYTES, limits).matcher()
     position = _read(matcher, data)
     bitmask = allocate_bitmask(1, len(BYTES))
     matcher.fill_bitmask(bitmask)
