@@ -203,8 +203,8 @@ class _Rewriter:
         return True
 
     def _attribute_list(self, words: list[Word], at: int) -> tuple[dict[str, Word], int]:
-        """The attributes from word `at` on, each with its value (or itself); and the index of the bracket that
-        closes the list."""
+        """The attributes from word `at` on, each with its value (or itself), and the index of the bracket
+        that closes the list."""
         found: dict[str, Word] = {}
         while at < len(words):
             key = value = words[at]
