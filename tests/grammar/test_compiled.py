@@ -380,7 +380,7 @@ def test_a_grammar_that_exceeds_the_memory_is_refused(tokenizer: Tokenizer) -> N
         grammar.compile(tokenizer, limits=Limits(memory=10_000)).matcher().accept_bytes(b"choice number 1")
 
 
-def test_forced_tokens_spell_what_must_come_next(tokenizer: Tokenizer) -> None:
+def test_forced_tokens_are_those_that_must_follow(tokenizer: Tokenizer) -> None:
     matcher = Grammar.from_choices(["key: true", "key: trust"]).compile(tokenizer).matcher()
     forced = matcher.forced_tokens()
     assert b"".join(PIECES[token] for token in forced) == b"key: tru"[: sum(len(PIECES[t]) for t in forced)]

@@ -207,10 +207,10 @@ class _Reader:
         if blank is not None:
             self._skip(blank)
 
-    def _word(self, what: str) -> str:
+    def _word(self, expected: str) -> str:
         found = _NAME.match(self._text, self._at)
         if found is None:
-            self._fail(what)
+            self._fail(expected)
         self._at = found.end()
         return found[0]
 

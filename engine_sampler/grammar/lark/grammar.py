@@ -56,7 +56,7 @@ def rules_from_lark(
     try:
         return _rules_of(text, start, path, list(import_paths), special_tokens, declared, schema_rules)
     except RecursionError:
-        raise GrammarLimitError("the grammar is nested too deep for what is left of the stack") from None
+        raise GrammarLimitError("the grammar is nested too deep for the remaining stack") from None
 
 
 def _rules_of(

@@ -61,7 +61,7 @@ def rules_from_lalr(
         _refuse_extensions(loaded.rewritten, loaded.messages)
         return _Reading(loaded).rules(start)
     except RecursionError:
-        raise GrammarLimitError("the grammar is nested too deep for what is left of the stack") from None
+        raise GrammarLimitError("the grammar is nested too deep for the remaining stack") from None
 
 
 def _refuse_extensions(rewritten: Rewritten, messages: Messages) -> None:

@@ -80,13 +80,13 @@ def _reduced(scan: Scan, names: Iterable[str]) -> str:
     for statement in scan.statements:
         if statement.defines:
             definitions.setdefault(statement.defines, []).append(statement)
-    kept = [s for s in scan.statements if not s.defines and s.kind != "%ignore"]
+    statements = [s for s in scan.statements if not s.defines and s.kind != "%ignore"]
     seen, waiting = set(names), list(names)
     while waiting:
         for statement in definitions.get(waiting.pop(), ()):
-            kept.append(statement)
+            statements.append(statement)
             new = set(statement.uses) - seen
             seen |= new
             waiting += new
-    kept.sort(key=lambda statement: statement.words[0].start)
-    return "\n".join(scan.text[s.words[0].start : s.words[-1].end] for s in kept)
+    statements.sort(key=lambda statement: statement.words[0].start)
+    return "\n".join(scan.text[s.words[0].start : s.words[-1].end] for s in statements)

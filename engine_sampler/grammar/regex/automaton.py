@@ -72,13 +72,13 @@ def expression_of(states: Sequence[State], condition: Hashable, alphabet: Alphab
     if 0 not in live:
         return EMPTY
     order = {old: new for new, old in enumerate(sorted(live))}
-    kept = [
+    live_states = [
         (condition in ends, {atom: order[to] for atom, to in edges.items() if to in order})
         for ends, edges in (states[old] for old in order)
     ]
-    if len(kept) <= MAX_MERGED:
-        kept = _merged(kept)
-    return automaton(byte_automaton(_Characters(kept, alphabet)))
+    if len(live_states) <= MAX_MERGED:
+        live_states = _merged(live_states)
+    return automaton(byte_automaton(_Characters(live_states, alphabet)))
 
 
 class _Characters(Sequence["tuple[bool, Pieces]"]):

@@ -110,7 +110,7 @@ def _resolve_preferred(threads: Iterable[Thread]) -> Resolved:
             continue
         if cell == END:
             if required:
-                raise GrammarError("a terminal depends on a positive lookahead beyond the end of its text")
+                raise GrammarError("a lookahead beyond the end of a terminal would decide whether it matches")
             if _holds_at_end((cell, forbidden, required)):
                 ends |= {forbidden}
             continue

@@ -429,7 +429,7 @@ def test_the_engines_give_the_same_masks(text: str) -> None:
         'start: A+ "-"\nA: /a+(?!b)/\nB: "ab"\n%ignore B',
     ],
 )
-def test_a_mask_allows_what_lark_can_still_accept(engine: Engine, text: str) -> None:
+def test_a_mask_allows_every_token_after_which_lark_can_still_accept(engine: Engine, text: str) -> None:
     oracle = Contextual(text)
     words = [word for length in range(6) for word in map("".join, product("ab_-", repeat=length))]
     words = [word for word in words if oracle(word)]
