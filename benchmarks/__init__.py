@@ -1,6 +1,6 @@
-"""How long sampling takes, beside the peers and the time to read the logits once; see README.md.
+"""Sampling times, compared with the peers and with reading the logits once; see README.md.
 
-Importing this package keeps NumPy and torch, imported later, on one thread.
+Importing this package limits NumPy and torch to one thread, as long as they are imported afterwards.
 """
 
 import os

@@ -1,4 +1,4 @@
-"""The bars that the native backend has to clear, and whether a run's ratios clear them."""
+"""The performance bars of the native backend, and whether a run meets them."""
 
 from __future__ import annotations
 
@@ -22,14 +22,14 @@ PEAKED: Mapping[str, tuple[float, float, float]] = {
     "mirostat 2": (15, 9, 200),
     "mirostat 2, mu grown": (15, 9, 200),
 }
-"""Passes that a run of one row may take and that a step may take for each of 64 rows; how many times as
-fast as llama.cpp a run has to be."""
+"""Case → the maximum passes of a run of one row, the maximum passes per row of a step of 64 rows, and the
+minimum ratio of llama.cpp's time to that of a run."""
 
 
 class Bar(NamedTuple):
-    """A bound, and what was measured; None where it was not."""
+    """A bound and the measured value, None if it was not measured."""
 
-    what: str
+    label: str
     bound: float
     measured: float | None
     at_most: bool = True
@@ -43,7 +43,7 @@ class Bar(NamedTuple):
 
 
 def of_case(results: Results, case: str) -> tuple[Bar, Bar, Bar]:
-    """One row against the pass, 64 rows against the pass, one row against llama.cpp; all peaked."""
+    """The bars of a case on peaked rows: one row and 64 rows relative to the pass, one row to llama.cpp."""
     one, many, faster = PEAKED[case]
     shape = Shape(case)
     return (
@@ -65,15 +65,15 @@ def others(results: Results) -> Iterator[Bar]:
         yield Bar(f"{case}, one flat row, faster than llama.cpp", 40, gain, at_most=False)
     for case in HALVED:
         share = results.times(HALF, Shape(case, batch=64), "float32")
-        yield Bar(f"{case}, 64 rows, bfloat16 in float32's time", 0.7, share)
+        yield Bar(f"{case}, 64 rows, bfloat16 relative to float32", 0.7, share)
     for period in (1, 16):
-        more = _over(results, Shape(periodic(period)), RUN, "greedy")
-        yield Bar(f"DRY over 2,048 tokens of period {period}, more than without", 8, more, unit=" µs")
-    more = _over(results, Shape(FIVE, TINY, 64), STEP, "kernels")
-    yield Bar("a step of 64 requests with five configurations, over its kernels", 30, more, unit=" µs")
+        added = _over(results, Shape(periodic(period)), RUN, "greedy")
+        yield Bar(f"DRY over 2,048 tokens of period {period}, added time", 8, added, unit=" µs")
+    added = _over(results, Shape(FIVE, TINY, 64), STEP, "kernels")
+    yield Bar("a step of 64 requests with five configurations, beyond its kernels", 30, added, unit=" µs")
     step = results.find(STEP, Shape(TEXT, TINY, 64))
-    more = step and step.over("without") / step.batch
-    yield Bar("text and three stop strings, more for each of 64 rows", 2, more, unit=" µs")
+    added = step and step.over("without") / step.batch
+    yield Bar("text and three stop strings, added per row of 64", 2, added, unit=" µs")
     for case in THREADED:
         yield from _threads(results, case)
 
@@ -81,18 +81,18 @@ def others(results: Results) -> Iterator[Bar]:
 def _threads(results: Results, case: str) -> Iterator[Bar]:
     for busy, bound in ((False, 1.7), (True, 0.9)):
         times = results.times(threads(busy), Shape(case, MAIN, 64), "one")
-        what = f"{case}, 64 rows, two threads faster than one{', other core busy' if busy else ''}"
-        if busy or case != "default chain":  # there memory is the limit, not computing
-            yield Bar(what, bound, times and 1 / times, at_most=False)
+        label = f"{case}, 64 rows, two threads faster than one{', other core busy' if busy else ''}"
+        if busy or case != "default chain":  # the default chain is limited by memory
+            yield Bar(label, bound, times and 1 / times, at_most=False)
 
 
-def _over(results: Results, shape: Shape, who: str, yardstick: str) -> float | None:
-    entry = results.find(who, shape)
+def _over(results: Results, shape: Shape, series: str, yardstick: str) -> float | None:
+    entry = results.find(series, shape)
     return entry and entry.over(yardstick)
 
 
 def tally(results: Results) -> tuple[int, int]:
-    """How many bars are met, of how many that were measured."""
+    """The number of bars met and the number of bars measured."""
     bars = [*others(results), *(bar for case in PEAKED for bar in of_case(results, case))]
     met = [bar.met for bar in bars if bar.met is not None]
     return sum(met), len(met)

@@ -1,4 +1,4 @@
-"""This library: a backend's run of one row, whole steps, and what surrounds them."""
+"""This library: a backend's run of one row, whole steps, and the work around them."""
 
 from __future__ import annotations
 
@@ -31,9 +31,9 @@ from .engines import Engine, reading
 from .measure import Work, measure
 from .results import ADD_AND_REMOVE, FIVE, HALF, NUMPY_RUN, NUMPY_STEP, RUN, SETTINGS, STEP, periodic, threads
 
-JOINED = 63
-"""Requests that are there while another joins and leaves."""
-BUSY = "import os; os.sched_setaffinity(0, {0})\nwhile True: pass"
+LIVE = 63
+"""Live requests while another is added and removed."""
+BUSY_LOOP = "import os; os.sched_setaffinity(0, {0})\nwhile True: pass"
 
 
 def passes(shape: Shape) -> dict[str, Work]:
@@ -85,11 +85,11 @@ def bench_step_of_two_threads(benchmark, case, vocab_size, busy):
 
 @contextmanager
 def two_cores(busy: bool) -> Iterator[None]:
-    """Let this process have all cores; a busy one works on something else besides."""
+    """Run this process on two cores, one of which is also busy with other work if `busy`."""
     if not hasattr(os, "sched_setaffinity") or (os.cpu_count() or 1) < 2:
-        pytest.skip("this takes two cores")
+        pytest.skip("this needs two cores")
     before = os.sched_getaffinity(0)
-    other = subprocess.Popen([sys.executable, "-c", BUSY]) if busy else None
+    other = subprocess.Popen([sys.executable, "-c", BUSY_LOOP]) if busy else None
     os.sched_setaffinity(0, {0, 1})
     try:
         yield
@@ -118,13 +118,13 @@ def bench_step_of_five_configurations(benchmark, vocab_size):
 
 @pytest.mark.parametrize("case", ["default chain", "penalties, DRY, default chain"])
 def bench_add_and_remove(benchmark, case):
-    scheduler = Engine.of(Shape(case, batch=JOINED)).scheduler
+    scheduler = Engine.of(Shape(case, batch=LIVE)).scheduler
     params, prompt = params_of(case), rows.history(MAIN, CONTEXT)
 
-    def join_and_leave():
+    def add_and_remove():
         scheduler.remove(scheduler.add(params, prompt))
 
-    measure(benchmark, Work(join_and_leave), STEP, Shape(f"{ADD_AND_REMOVE}{case}"))
+    measure(benchmark, Work(add_and_remove), STEP, Shape(f"{ADD_AND_REMOVE}{case}"))
 
 
 def bench_params(benchmark):

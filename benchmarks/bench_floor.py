@@ -1,4 +1,4 @@
-"""The floor: reading every logit once, as NumPy's `max` and as one pass of the native library does."""
+"""The floor: reading every logit once, with NumPy's `max` and with one pass of the native library."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
-"""What a grammar adds to a step: its masks, filled with the step or before it, and the accepts behind it; and
-what masks of any density add to a run."""
+"""The time that a grammar adds to a step: its masks, filled within the step or before it, and its accepts
+after it; and the time that masks of any density add to a run."""
 
 from __future__ import annotations
 
@@ -22,13 +22,13 @@ from .results import GRAMMAR, GRAMMAR_AHEAD, MASKED, STEP, masked
 REQUESTS = 64
 CASE = "default chain"
 SCHEMA = {"type": "array", "items": {"type": ["string", "number", "object"]}, "minItems": 10**6}
-"""Of texts that do not end while they are measured."""
+"""A schema whose texts do not end during the measurement."""
 
 
 @cache
 def _grammar() -> CompiledGrammar:
-    """JSON over one-byte tokens, and longer ones as many as the vocabulary has."""
-    if native.engine() is None:
+    """JSON over one-byte tokens and as many longer tokens as the vocabulary has room for."""
+    if native.load_library() is None:
         pytest.skip("the native library has no grammar engine")
     pieces = [bytes([byte]) for byte in range(256)]
     pieces += [f"{i:05x}".encode() for i in range(MAIN - len(pieces) - 1)]
@@ -46,19 +46,19 @@ def _scheduler(grammar: CompiledGrammar | None) -> Scheduler:
 @pytest.mark.parametrize("case", [GRAMMAR, GRAMMAR_AHEAD])
 def bench_step_with_a_grammar(benchmark, case):
     logits, shape = rows.batch(MAIN, REQUESTS), Shape(case, MAIN, REQUESTS)
-    free, bound = _scheduler(None), _scheduler(_grammar())
-    work = Work(partial(bound.step, logits), bound.prepare if case == GRAMMAR_AHEAD else nothing)
+    free, constrained = _scheduler(None), _scheduler(_grammar())
+    work = Work(partial(constrained.step, logits), constrained.prepare if case == GRAMMAR_AHEAD else nothing)
     measure(benchmark, work, STEP, shape, {"without": Work(partial(free.step, logits))})
-    assert len(bound.request_ids) == REQUESTS
+    assert len(constrained.request_ids) == REQUESTS
 
 
 @pytest.mark.parametrize("share", SHARES)
 @pytest.mark.parametrize("batch", [1, REQUESTS])
 @pytest.mark.parametrize("case", MASKED_CASES)
-def bench_run_behind_masks(benchmark, case, batch, share):
+def bench_run_with_masks(benchmark, case, batch, share):
     random = np.random.default_rng(0)
     allowed = random.random((batch, MAIN)) < share
     bitmask = np.packbits(allowed, axis=1, bitorder="little").view("<i4").astype(np.int32)
     engine = Engine.of(Shape(case, MAIN, batch))
     shape = Shape(masked(case, share), MAIN, batch)
-    measure(benchmark, engine.behind(bitmask), MASKED, shape, {"without": engine.run})
+    measure(benchmark, engine.run_masked(bitmask), MASKED, shape, {"without": engine.run})

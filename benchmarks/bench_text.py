@@ -1,4 +1,4 @@
-"""What text and stop strings add to a step."""
+"""The time that text and stop strings add to a step."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from .results import STEP, TEXT
 
 REQUESTS = 64
 STEPS = 200
-"""So many different steps are taken, again and again."""
+"""Different steps, repeated in a cycle."""
 STOP = ["\nUser:", "</tool_call>", "<|im_end|>"]
 PIECES = " the of and in \n User : < / tool _call > <| im e n d | s t ing er é 日 🐈 ( ) { } , . 0 1 2".split(
     " "
@@ -23,7 +23,7 @@ PIECES = " the of and in \n User : < / tool _call > <| im e n d | s t ing er é 
 
 
 def _tokenizer() -> Tokenizer:
-    """Words, punctuation, beginnings of the stop strings, and bytes that are no whole characters."""
+    """Words, punctuation, beginnings of the stop strings, and bytes that are not whole characters."""
     pieces = [piece.encode() or b" " for piece in PIECES]
     pieces += [b"\xf0", b"\x9f", b"\x90\x88", b"\xc3"]
     pieces += [f" word{i}".encode() for i in range(TINY - len(pieces))]
@@ -31,7 +31,7 @@ def _tokenizer() -> Tokenizer:
 
 
 def _stepper(tokenizer: Tokenizer | None, **parameters: object) -> Callable[[], object]:
-    """A step of a scheduler, each with other tokens; the same ones for every scheduler."""
+    """The step of a new scheduler. Each step has different tokens, the same for every scheduler."""
     scheduler = Scheduler(TINY, tokenizer)
     for _ in range(REQUESTS):
         scheduler.add(SamplingParams(temperature=0, **parameters))

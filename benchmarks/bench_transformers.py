@@ -24,8 +24,8 @@ PROCESSORS = {
     "min_p": lambda p: transformers.MinPLogitsWarper(p.min_p),
     "typical_p": lambda p: transformers.TypicalLogitsWarper(p.typical_p),
 }
-"""In its own order where it has one. It has no frequency and presence penalties, and no DRY."""
-KNOWN = (
+"""In transformers' own order. It has no frequency or presence penalties and no DRY."""
+SUPPORTED = (
     "greedy",
     "min_p",
     "default chain",
@@ -36,7 +36,7 @@ KNOWN = (
 )
 
 
-@pytest.mark.parametrize("shape", [s for s in ALONE + PEERS_STEPS if s.case in KNOWN], ids=str)
+@pytest.mark.parametrize("shape", [s for s in ALONE + PEERS_STEPS if s.case in SUPPORTED], ids=str)
 def bench_transformers(benchmark, shape):
     params = params_of(shape.case)
     ours = Engine.of(shape)
@@ -62,7 +62,7 @@ def bench_transformers(benchmark, shape):
 
 @pytest.mark.parametrize("vocab_size", rows.VOCABULARIES)
 def bench_multinomial(benchmark, vocab_size):
-    """The draw alone, of ready probabilities."""
+    """The draw alone, from precomputed probabilities."""
     probabilities = torch.from_numpy(rows.batch(vocab_size, 1).copy()).softmax(dim=-1)
 
     def draw():

@@ -1,4 +1,4 @@
-"""What is measured: settings of requests, under the names that tables and plots show, and their rows."""
+"""The measured cases: settings of requests by their names in tables and plots, and shapes of their rows."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from engine_sampler import SamplingParams
 from .rows import BREAKER, VOCABULARIES
 
 CONTEXT = 2048
-"""Tokens of history that penalties and DRY look at."""
+"""Tokens of history that penalties and DRY consider."""
 
 DEFAULT = {"top_k": 40, "top_p": 0.95, "min_p": 0.05, "temperature": 0.8}
 DRY = {"dry_multiplier": 0.8, "dry_penalty_last_n": CONTEXT, "dry_sequence_breakers": [BREAKER]}
@@ -35,34 +35,35 @@ CASES: Mapping[str, Mapping[str, Any]] = {
     "mirostat 2": {"mirostat": 2, "mirostat_eta": 0},
     "mirostat 2, mu grown": {"mirostat": 2, "mirostat_tau": 50},
 }
-"""Each ends in a draw (`dist`) unless it says otherwise. xtc stands alone, so it sees the whole row. mu of
-mirostat stays where it begins, or is what it becomes where rows surprise less than tau: above all of them."""
+"""Each ends in a draw (`dist`) unless its settings say otherwise. xtc is the only sampler of its case, so it
+reads the whole row. mirostat's mu keeps its initial value, or grows above the surprise of every token because
+the rows surprise less than tau."""
 GREEDY_DRY = "greedy with DRY"
-REMEMBERING = (GREEDY_DRY, "penalties, DRY, default chain")
-"""Cases whose work grows with every new token, so that each run of them needs one."""
+HISTORY_CASES = (GREEDY_DRY, "penalties, DRY, default chain")
+"""Cases whose work depends on new tokens, so each run of them accepts one."""
 MORE_CASES: Mapping[str, Mapping[str, Any]] = {GREEDY_DRY: {"temperature": 0} | DRY}
 
 MAIN = 131_072
-"""The vocabulary with which everything is measured."""
+"""The vocabulary size with which everything is measured."""
 SMALL = VOCABULARIES[0]
 TINY = 64
-"""So small that what is left is what a step costs besides its logits."""
+"""Small enough that the time left is the cost of a step apart from its logits."""
 BATCHES = (1, 8, 64)
 KEY_CASES = ("greedy", "min_p", "default chain", "top_p", "temperature")
-"""Measured with every vocabulary, and on a flat row."""
+"""Measured with every vocabulary size and on a flat row."""
 MIXTURE = ("greedy", "min_p", "default chain", "top_n_sigma", "temperature")
-"""Configurations of one step that has several."""
+"""The configurations of a step with several of them."""
 HALVED = ("greedy", "min_p", "default chain", "top_n_sigma")
-"""Measured with bfloat16 too: what reads more than it computes."""
+"""Also measured with bfloat16: cases that read more than they compute."""
 THREADED = ("default chain", "top_p", "typical_p")
 MASKED_CASES = ("greedy", "min_p", "default chain", "penalties, DRY, default chain", "temperature")
 SHARES = (1.0, 0.99, 0.5, 0.2, 0.001)
-"""Of all tokens that masks allow, anywhere in the vocabulary. Nearly all in the text of a string, a handful
-where a key or a bracket is due."""
+"""Shares of all tokens that masks allow, anywhere in the vocabulary: nearly all inside a string, a handful
+where a key or a bracket is required."""
 
 
 class Shape(NamedTuple):
-    """What is sampled, and from which rows: see `rows.batch` for their kinds."""
+    """The case to sample and the shape and kind of its rows (see `rows.batch`)."""
 
     case: str
     vocab_size: int = MAIN
@@ -74,18 +75,18 @@ class Shape(NamedTuple):
 
 
 def _shapes(*batches: int) -> list[Shape]:
-    """Peaked rows: all cases with the main vocabulary, some with the others."""
+    """Peaked rows: all cases with the main vocabulary size, some with the others."""
     sizes = [(v, b) for v in VOCABULARIES for b in batches]
     return [Shape(c, v, b) for v, b in sizes for c in CASES if v == MAIN or c in KEY_CASES]
 
 
 FLAT = [Shape(case, rows="flat") for case in (*KEY_CASES, "typical_p")]
 ALONE = _shapes(1) + FLAT
-"""Of one row."""
+"""Runs of one row."""
 STEPS = _shapes(*BATCHES) + [Shape(case, batch=64, rows="mixed") for case in CASES]
 NUMPY_STEPS = [s for s in STEPS if s.vocab_size in (SMALL, MAIN) and s.batch == 64 and s.rows == "peaked"]
 PEERS_STEPS = [Shape(case, batch=64) for case in ("min_p", "default chain")]
-"""Peers with 64 rows take seconds a round, so only two cases."""
+"""Only two cases, because peers take seconds per round with 64 rows."""
 
 
 def params_of(case: str) -> SamplingParams:

@@ -1,4 +1,4 @@
-"""One core for us and for the peers; and what the results say of the machine."""
+"""Pins everything to one core, and reduces the results to what the tables need."""
 
 from __future__ import annotations
 
@@ -13,18 +13,18 @@ import numpy as np
 if hasattr(os, "sched_setaffinity"):
     os.sched_setaffinity(0, {max(os.sched_getaffinity(0))})
 
-# glibc gives the end of the heap back and faults it in anew at every call until the process has once
-# freed something large, as any process with a model in it has: so for everybody here.
+# glibc returns the end of the heap to the system and faults it in again at every call, until the process has
+# freed a large block once. Any process with a model has done so; do it here for every implementation.
 np.empty(31 << 20, np.uint8)
 
 LIBRARIES = ("numpy", "torch", "transformers", "llama-cpp-python")
-KEPT = ("median", "min", "iqr", "rounds")
+STATISTICS = ("median", "min", "iqr", "rounds")
 
 
 def pytest_benchmark_update_json(config: Any, benchmarks: Any, output_json: dict[str, Any]) -> None:
-    """Keep what the tables need and nothing that names this machine."""
+    """Keep what the tables need, and nothing that identifies this machine."""
     results = [
-        {**entry["extra_info"], **{name: entry["stats"][name] for name in KEPT}}
+        {**entry["extra_info"], **{name: entry["stats"][name] for name in STATISTICS}}
         for entry in output_json["benchmarks"]
     ]
     cpu = output_json["machine_info"]["cpu"]
@@ -45,7 +45,7 @@ def _machine(cpu: dict[str, Any]) -> dict[str, Any]:
 
 
 def _caches() -> list[str]:
-    """Sizes of the last core's data caches, level 1 first, where Linux tells them."""
+    """Sizes of the last core's data caches, level 1 first, if Linux reports them."""
     found = {}
     for cache in Path("/sys/devices/system/cpu/cpu0/cache").glob("index*"):
         if (cache / "type").read_text().strip() != "Instruction":

@@ -1,4 +1,4 @@
-"""What is measured of this library: requests of some cases, a step, a backend's run, the pass."""
+"""The measured work of this library: a scheduler's step, a backend's run, and the pass."""
 
 from __future__ import annotations
 
@@ -20,12 +20,12 @@ from engine_sampler.backends.numpy import NumpyBackend
 from engine_sampler.contract import Batch
 
 from . import rows
-from .cases import CONTEXT, REMEMBERING, Shape, params_of
+from .cases import CONTEXT, HISTORY_CASES, Shape, params_of
 from .measure import Work, nothing
 
 
-class _Keeping:
-    """A backend that keeps the last batch that it ran."""
+class _Recording:
+    """A mixin for a backend that records its last batch."""
 
     batch: Batch
 
@@ -34,18 +34,18 @@ class _Keeping:
         super().run(batch)  # type: ignore[misc]
 
 
-class _Native(_Keeping, NativeBackend):
+class _Native(_Recording, NativeBackend):
     """The C kernels."""
 
 
-class _Numpy(_Keeping, NumpyBackend):
+class _Numpy(_Recording, NumpyBackend):
     """The NumPy backend."""
 
 
 class Engine:
-    """A scheduler with a request for each row of logits, by turns of `cases`; it has made one step.
+    """A scheduler with one request per row of logits, cycling through `cases`, after one step.
 
-    grows  whether `run` gets a new token each time, as it does where the history matters.
+    grows  whether each `run` accepts a new token first; always true for `HISTORY_CASES`.
     """
 
     def __init__(
@@ -64,7 +64,7 @@ class Engine:
             pytest.skip(self._backend.reason)
         self.scheduler = Scheduler(vocab_size, backend=self._backend, num_threads=num_threads)
         self._logits = logits
-        self._before = self._grow if grows or any(case in REMEMBERING for case in cases) else nothing
+        self._before = self._grow if grows or any(case in HISTORY_CASES for case in cases) else nothing
         self._next = itertools.cycle(history or [0])
         for _, case in zip(range(len(logits)), itertools.cycle(cases), strict=False):
             self.scheduler.add(params_of(case), history)
@@ -72,7 +72,7 @@ class Engine:
 
     @classmethod
     def of(cls, shape: Shape, **options: Any) -> Engine:
-        """With the rows of `shape`, and histories like texts."""
+        """An engine with the rows of `shape` and histories that resemble texts."""
         logits = rows.batch(shape.vocab_size, shape.batch, shape.rows)
         return cls([shape.case], logits, shape.vocab_size, rows.history(shape.vocab_size, CONTEXT), **options)
 
@@ -83,20 +83,20 @@ class Engine:
 
     @property
     def run(self) -> Work:
-        """The backend's `run` of the last step's batch, with a new token each time if the engine grows."""
-        kind = type(self._backend).__mro__[2]  # without the keeping
+        """The backend's `run` on the last step's batch, after a new token each time if the engine grows."""
+        kind = type(self._backend).__mro__[2]  # without the recording
         return Work(partial(kind.run, self._backend, self._backend.batch), self._before)
 
-    def behind(self, bitmask: np.ndarray) -> Work:
-        """The same with a mask on every row, int32 [rows, ceil(vocab / 32)]."""
+    def run_masked(self, bitmask: np.ndarray) -> Work:
+        """`run` with a mask on every row, int32 [rows, ceil(vocab / 32)]."""
         kind, batch = type(self._backend).__mro__[2], self._backend.batch
         groups = [replace(group, masked=True) for group in batch.groups]
-        given = replace(batch, groups=groups, bitmask=bitmask, cache={})
-        return Work(partial(kind.run, self._backend, given), self._before)
+        masked = replace(batch, groups=groups, bitmask=bitmask, cache={})
+        return Work(partial(kind.run, self._backend, masked), self._before)
 
     @property
     def kernels(self) -> Work:
-        """The one call into C of the last step."""
+        """The single call into C of the last step."""
         call = self._backend.batch.cache[self._backend]
         return Work(partial(call._run, call._context, call._struct), self._before)
 
@@ -111,19 +111,19 @@ def _native() -> NativeBackend:
 
 
 def reading(logits: np.ndarray) -> Work:
-    """The pass: the native library's maximum of every row of float32 `logits`."""
+    """The pass: the maximum of every row of float32 `logits`, by the native library."""
     backend, ffi = _native(), contract()
     if backend.reason:
         pytest.skip(backend.reason)
     n, vocab_size = logits.shape
-    given = Tensor(LogitRows(logits, vocab_size))
+    tensor = Tensor(LogitRows(logits, vocab_size))
     index, out = ffi.new("int64_t[]", list(range(n))), ffi.new("float[]", n)
-    maxima, context, tensor = backend.library.function("maxima"), backend._context.pointer, given.pointer
+    maxima, context, pointer = backend.library.function("maxima"), backend._context.pointer, tensor.pointer
 
     def read() -> None:
-        assert maxima(context, tensor, vocab_size, index, n, out) == 0
+        assert maxima(context, pointer, vocab_size, index, n, out) == 0
 
     read()
     assert list(out) == logits.max(axis=1).tolist()
-    read.kept = given, logits  # type: ignore[attr-defined]  # the tensor only points at them
+    read.owners = tensor, logits  # type: ignore[attr-defined]  # keep alive what the pointer refers to
     return Work(read)

@@ -1,8 +1,8 @@
-"""Native beside NumPy over random chains, for as long as it takes: `python -m benchmarks.long_run`.
+"""Long comparison of the native backend with NumPy over random chains: `python -m benchmarks.long_run`.
 
 Every draw of every instruction set, with one thread and with two, is compared with NumPy's: token ids,
-notes and errors, and in every fourth group the processed rows, bit for bit. Prints how far it has come
-and the first differences; exits with 1 if there is any, with 2 where there is nothing to compare.
+notes and errors, and in every fourth group the processed rows, bit for bit. Prints the progress and the
+first differences. Exits with 1 if there are differences, with 2 if there is nothing to compare.
 """
 
 from __future__ import annotations
@@ -31,18 +31,18 @@ from tests.random_chains import random_settings
 
 THREADS = (1, 2)
 REQUESTS, STEPS = 256, 16
-"""Of one group; each step draws once for every request."""
+"""The requests and steps of one group; each step draws once for every request."""
 VOCABULARIES = (64, 4096)
 SMALL_VOCABULARIES = (64, 192)
-"""Where infill takes part, which takes NumPy long."""
+"""With infill, which is slow in NumPy."""
 REPORT_EVERY = 30.0
 """Seconds."""
 SHOWN = 20
-"""Differences that are printed; the others are counted."""
+"""The number of differences printed; the others are only counted."""
 
 
-def contestants() -> dict[str, tuple[LibraryBackend, int]]:
-    """(backend, threads) by name."""
+def native_backends() -> dict[str, tuple[LibraryBackend, int]]:
+    """Name → (backend, threads)."""
     path = library_path()
     return {
         f"{isa} with {threads} threads": (LibraryBackend(path, isa=isa), threads)
@@ -69,26 +69,26 @@ def compare_group(
         expected = run(NUMPY, chain, rows, logits, bitmask, processed=processed)
         found = []
         for name, (backend, threads) in backends.items():
-            rows.slots.num_threads = threads  # a backend asks when it first sees these slots
+            rows.slots.num_threads = threads  # read when a backend first uses these slots
             batch = run(backend, chain, rows, logits, bitmask, processed=processed)
-            place = f"group {seed}, step {step}, vocabulary {size}, {chain}, {name}"
-            found += [f"{place}: {text}" for text in differences(batch, expected)]
+            label = f"group {seed}, step {step}, vocabulary {size}, {chain}, {name}"
+            found += [f"{label}: {text}" for text in differences(batch, expected)]
         yield REQUESTS * len(backends), found
         go_on(random, rows, expected)
 
 
 def main(arguments: list[str] | None = None) -> int:
-    """Compare until enough draws are done; the exit code."""
+    """Compare until enough draws are done, and return the exit status."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
-    parser.add_argument("--draws", type=int, default=10_000_000, help="native draws to compare")
-    parser.add_argument("--first", type=int, default=0, help="the random group to begin with")
+    parser.add_argument("--draws", type=int, default=10_000_000, help="number of native draws to compare")
+    parser.add_argument("--first", type=int, default=0, help="number of the first random group")
     options = parser.parse_args(arguments)
-    backends = contestants()
+    backends = native_backends()
     if not backends:
-        print("there is no native library here to compare with")
+        print("there is no native library to compare")
         return 2
     print(f"comparing {', '.join(backends)} with NumPy", flush=True)
-    start = told = time.monotonic()
+    start = last_report = time.monotonic()
     draws, found, group = 0, 0, options.first
     while draws < options.draws:
         for count, texts in compare_group(group, backends):
@@ -96,9 +96,9 @@ def main(arguments: list[str] | None = None) -> int:
                 print(text, flush=True)
             draws, found = draws + count, found + len(texts)
         group += 1
-        if time.monotonic() - told > REPORT_EVERY or draws >= options.draws:
-            told = time.monotonic()
-            minutes = (told - start) / 60
+        if time.monotonic() - last_report > REPORT_EVERY or draws >= options.draws:
+            last_report = time.monotonic()
+            minutes = (last_report - start) / 60
             print(
                 f"{draws:,} draws in {group - options.first:,} groups, {minutes:.1f} minutes: "
                 f"{found} differences",

@@ -1,7 +1,7 @@
-"""`measure`: one number of the tables, and its yardsticks in the same loop.
+"""`measure`: one number of the tables, timed in the same loop as its yardsticks.
 
-A shared machine changes its speed by the second. So work and yardsticks take turns, and what counts is
-the ratio of their medians.
+The speed of a shared machine changes by the second. Work and yardsticks therefore take turns, and the
+result is the ratio of their medians.
 """
 
 from __future__ import annotations
@@ -14,29 +14,29 @@ from typing import Any, NamedTuple
 from .cases import Shape
 
 SECONDS = 0.8
-"""Spent on one number, yardsticks included."""
-ROUNDS = (7, 1000)
-WARMING = 5
-"""Untimed calls of a yardstick on a hot row: a peer's have emptied the caches."""
+"""Time budget of one number, including its yardsticks."""
+MIN_ROUNDS, MAX_ROUNDS = 7, 1000
+WARM_UP = 5
+"""Untimed calls of a yardstick on a hot row, because a peer's calls have emptied the caches."""
 
 
 def nothing() -> None:
-    """Before work that needs nothing."""
+    """The preparation of work that needs none."""
 
 
 class Work(NamedTuple):
-    """A call to time, and what comes untimed before each."""
+    """A call to time, and an untimed preparation before each call."""
 
     call: Callable[[], Any]
     before: Callable[[], Any] = nothing
 
     def repeat(self) -> None:
-        """Once, untimed: what it reads lies in the cache then, if it fits."""
+        """Call once, untimed; afterwards its data is in the cache, if it fits."""
         self.before()
         self.call()
 
     def seconds(self, timer: Callable[[], float]) -> float:
-        """How long a call takes."""
+        """The time of one call."""
         self.before()
         start = timer()
         self.call()
@@ -46,17 +46,17 @@ class Work(NamedTuple):
 def measure(
     benchmark: Any,
     work: Work,
-    who: str,
+    series: str,
     shape: Shape,
-    beside: Mapping[str, Work] | None = None,
+    yardsticks: Mapping[str, Work] | None = None,
 ) -> None:
-    """Time `work`, and the yardsticks `beside` it by the same clock; one row is hot."""
-    yardsticks, timer = beside or {}, benchmark._timer
+    """Time `work` and its `yardsticks` with the same clock; a single row is hot in the cache."""
+    yardsticks, timer = yardsticks or {}, benchmark._timer
     times: dict[str, list[float]] = {name: [] for name in yardsticks}
 
     def take_turns() -> None:
         for name, yardstick in yardsticks.items():
-            for _ in range(WARMING if shape.batch == 1 else 0):
+            for _ in range(WARM_UP if shape.batch == 1 else 0):
                 yardstick.repeat()
             times[name].append(yardstick.seconds(timer))
         if shape.batch == 1:
@@ -70,8 +70,8 @@ def measure(
         seconds = perf_counter() - start
     for taken in times.values():
         taken.clear()
-    benchmark.group, benchmark.name = str(shape), who
-    least, most = ROUNDS
-    benchmark.pedantic(work.call, setup=take_turns, rounds=min(max(int(SECONDS / seconds), least), most))
+    benchmark.group, benchmark.name = str(shape), series
+    rounds = min(max(int(SECONDS / seconds), MIN_ROUNDS), MAX_ROUNDS)
+    benchmark.pedantic(work.call, setup=take_turns, rounds=rounds)
     medians = {name: median(taken) for name, taken in times.items()}
-    benchmark.extra_info.update(who=who, **shape._asdict(), beside=medians)
+    benchmark.extra_info.update(series=series, **shape._asdict(), yardsticks=medians)

@@ -1,4 +1,4 @@
-"""The picture: microseconds for one row for each settings, ours and the peers', on one line each."""
+"""The plot: microseconds per row for each case, ours and the peers', on one line per case."""
 
 from __future__ import annotations
 
@@ -26,25 +26,25 @@ NAMES = {
 }
 SETTINGS = {"svg.fonttype": "path", "svg.hashsalt": "speed", "font.family": "DejaVu Sans"}
 GAINS = {FILLED: 1.05, TRANSFORMERS: 1.175}
-"""Where the columns of ratios stand, in widths of the axes."""
+"""Positions of the columns of ratios, in widths of the axes."""
 
 
 def draw(results: Results, path: Path) -> None:
-    """Draw the main vocabulary with one row to the SVG file `path`."""
+    """Draw one row of the main vocabulary size to the SVG file `path`."""
     with matplotlib.rc_context(SETTINGS):
         picture(results).savefig(path, facecolor=PAPER, metadata={"Date": None})
 
 
 def picture(results: Results) -> Figure:
-    """The same as a matplotlib figure."""
+    """The plot as a matplotlib figure."""
     ours = {case: value for case in CASES if (value := results.per_row(RUN, Shape(case)))}
     cases = sorted(ours, key=ours.__getitem__)
     figure = Figure(figsize=(10.4, 1.75 + 0.42 * len(cases)))
     axes = figure.add_axes((0.235, 0.13, 0.56, 0.68))
     _frame(axes, cases)
     _floor(axes, results)
-    for place, case in enumerate(cases):
-        _case(axes, results, place, case)
+    for line, case in enumerate(cases):
+        _case(axes, results, line, case)
     _title(figure, axes)
     return figure
 
@@ -63,34 +63,34 @@ def _frame(axes: Axes, cases: list[str]) -> None:
 
 def _floor(axes: Axes, results: Results) -> None:
     if entry := results.find(FLOOR, Shape("floor")):
-        floor = 1e6 * entry.beside["pass"]
+        floor = 1e6 * entry.yardsticks["pass"]
         axes.axvspan(axes.get_xlim()[0], floor, color=FAINT, linewidth=0)
-        where = {"xy": (floor, 1), "xycoords": ("data", "axes fraction"), "textcoords": "offset points"}
+        position = {"xy": (floor, 1), "xycoords": ("data", "axes fraction"), "textcoords": "offset points"}
         axes.annotate(
-            "reading the\nlogits once", **where, xytext=(0, 4), ha="center", fontsize=8.5, color=MUTED
+            "reading the\nlogits once", **position, xytext=(0, 4), ha="center", fontsize=8.5, color=MUTED
         )
 
 
-def _case(axes: Axes, results: Results, place: int, case: str) -> None:
-    found = {who: value for who in MARKS if (value := results.per_row(who, Shape(case)))}
+def _case(axes: Axes, results: Results, line: int, case: str) -> None:
+    found = {series: value for series in MARKS if (value := results.per_row(series, Shape(case)))}
     ours, fastest, slowest = found[RUN], min(found.values()), max(found.values())
-    axes.plot([fastest, slowest], [place, place], color=LINE, linewidth=2.2, zorder=1)
-    for who, value in found.items():
-        shape, colour, size = MARKS[who]
-        axes.scatter([value], [place], size, colour, shape, zorder=3 if who == RUN else 2, linewidths=0)
-    _number(axes, place, ours, leftmost=ours == fastest)
-    for who, at in GAINS.items():
-        if gain := results.times(who, Shape(case), "ours"):
+    axes.plot([fastest, slowest], [line, line], color=LINE, linewidth=2.2, zorder=1)
+    for series, value in found.items():
+        shape, colour, size = MARKS[series]
+        axes.scatter([value], [line], size, colour, shape, zorder=3 if series == RUN else 2, linewidths=0)
+    _number(axes, line, ours, leftmost=ours == fastest)
+    for series, at in GAINS.items():
+        if gain := results.times(series, Shape(case), "ours"):
             text = f"{gain:.2g}×" if gain < 10 else f"{gain:.0f}×"
-            style = {"color": MARKS[who][1] if gain >= 1 else MUTED, "fontsize": 10.5, "va": "center"}
-            axes.text(at, place, text, transform=axes.get_yaxis_transform(), **style)
+            style = {"color": MARKS[series][1] if gain >= 1 else MUTED, "fontsize": 10.5, "va": "center"}
+            axes.text(at, line, text, transform=axes.get_yaxis_transform(), **style)
 
 
-def _number(axes: Axes, place: int, value: float, *, leftmost: bool) -> None:
-    """Our number, on the left of its mark, or above it where a line leads on."""
+def _number(axes: Axes, line: int, value: float, *, leftmost: bool) -> None:
+    """Our number, left of its mark, or above it if the line continues to the left."""
     at = {"xytext": (-9, 0), "ha": "right"} if leftmost else {"xytext": (0, 12), "ha": "center"}
     style = {"textcoords": "offset points", "va": "center", "fontsize": 9, "color": MARKS[RUN][1]}
-    axes.annotate(f"{value:.1f}" if value < 10 else f"{value:,.0f}", (value, place), **at, **style)
+    axes.annotate(f"{value:.1f}" if value < 10 else f"{value:,.0f}", (value, line), **at, **style)
 
 
 def _title(figure: Figure, axes: Axes) -> None:
@@ -100,11 +100,11 @@ def _title(figure: Figure, axes: Axes) -> None:
     figure.text(0.02, 0.9, subtitle, fontsize=10, color=MUTED, va="top")
     heading = {"transform": axes.transAxes, "fontsize": 8.5, "va": "bottom"}
     axes.text(GAINS[FILLED], 1.06, "times faster than", color=MUTED, **heading)
-    for who, at in GAINS.items():
-        axes.text(at, 1.015, NAMES[who].split(" ")[0], color=MARKS[who][1], **heading)
+    for series, at in GAINS.items():
+        axes.text(at, 1.015, NAMES[series].split(" ")[0], color=MARKS[series][1], **heading)
     figure.legend(
-        handles=[axes.scatter([], [], size, colour, shape, label=NAMES[who])
-                 for who, (shape, colour, size) in MARKS.items()],
+        handles=[axes.scatter([], [], size, colour, shape, label=NAMES[series])
+                 for series, (shape, colour, size) in MARKS.items()],
         loc="lower left", bbox_to_anchor=(0.12, 0.005), ncols=4, frameon=False,
         fontsize=10, labelcolor=INK, handletextpad=0.3, columnspacing=2,
     )  # fmt: skip

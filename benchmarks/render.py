@@ -1,4 +1,4 @@
-"""Write a run's numbers into README.md, between its markers, and draw speed.svg.
+"""Write a run's numbers into README.md, between the markers, and draw speed.svg.
 
 python -m benchmarks.render results.json
 """
@@ -36,7 +36,7 @@ from .rows import VOCABULARIES
 HERE = Path(__file__).parent
 START, END = "<!-- results -->", "<!-- end of results -->"
 CPUS = {(6, 207): "Emerald Rapids", (25, 17): "Zen 4"}
-"""(family, model) of CPUs whose name does not say what they are."""
+"""(family, model) → the microarchitecture of CPUs whose name does not reveal it."""
 
 
 def main(path: str) -> None:
@@ -49,13 +49,13 @@ def main(path: str) -> None:
 
 
 def report(results: Results) -> str:
-    """Everything between the markers."""
+    """The text between the markers."""
     met, measured = tally(results)
     return "\n\n".join(
         (
             machine(results),
             f"### Bars: {met} of {measured} are met",
-            "Peaked rows. A cell says what was measured, and its bar.",
+            "Peaked rows. Each cell gives the measured value and its bar.",
             bars_by_case(results),
             other_bars(results),
             "### One row, microseconds",
@@ -67,11 +67,11 @@ def report(results: Results) -> str:
             "### 64 rows, microseconds per row of a step",
             many_rows(results),
             "### Other vocabularies, microseconds per row",
-            elsewhere(results),
-            "### Behind masks, times a run without",
-            behind_masks(results),
-            "### What surrounds a step, microseconds",
-            surroundings(results),
+            other_vocabularies(results),
+            "### With masks, relative to a run without",
+            with_masks(results),
+            "### Around a step, microseconds",
+            around_a_step(results),
             noise(results),
         )
     )
@@ -82,7 +82,7 @@ def machine(results: Results) -> str:
     name = CPUS.get((about["family"], about["model"]))
     versions = ", ".join(f"{library} {version}" for library, version in about["versions"].items())
     return (
-        f"{about['cpu']}{f' ({name})' if name else ''}, {about['cores']} cores of which one is used, "
+        f"{about['cpu']}{f' ({name})' if name else ''}, {about['cores']} cores, one in use, "
         f"{', '.join(about['caches'])}; {about['system']}; {versions}."
     )
 
@@ -104,7 +104,7 @@ def other_bars(results: Results) -> str:
     met = {True: "yes", False: "**no**", None: "–"}
     rows = [
         [
-            bar.what,
+            bar.label,
             f"at {'most' if bar.at_most else 'least'} {bar.bound:g}{bar.unit}",
             "–" if bar.measured is None else f"{precise(bar.measured)}{bar.unit}",
             met[bar.met],
@@ -119,8 +119,8 @@ def one_row(results: Results, shapes: Sequence[Shape]) -> str:
     gains = ((NUMPY_RUN, "run"), (TRANSFORMERS, "ours"), (FILLED, "ours"))
     rows = [
         [shape.case]
-        + [number(results.per_row(who, shape)) for who in (RUN, *peers)]
-        + [times(results.times(who, shape, yardstick)) for who, yardstick in gains]
+        + [number(results.per_row(series, shape)) for series in (RUN, *peers)]
+        + [times(results.times(series, shape, yardstick)) for series, yardstick in gains]
         for shape in shapes
     ]
     heads = ["settings", "native", "NumPy", "transformers", "llama.cpp", "without filling"]
@@ -138,7 +138,7 @@ def steps(results: Results) -> str:
             + [number(results.per_row(NUMPY_STEP, many)), times(results.times(NUMPY_STEP, many, "step"))]
         )
     floors = [results.find(FLOOR, Shape("floor", batch=batch)) for batch in BATCHES]
-    rows.append(["*one pass*", *(number(f and 1e6 * f.beside["pass"] / f.batch) for f in floors)])
+    rows.append(["*one pass*", *(number(f and 1e6 * f.yardsticks["pass"] / f.batch) for f in floors)])
     rows.append(["*NumPy's max*", *(number(f and f.per_row) for f in floors)])
     heads = [f"{batch} row{'s' * (batch > 1)}" for batch in BATCHES]
     more = ["64 rows, 8 flat", "passes", "64 rows, NumPy", "faster than NumPy"]
@@ -149,15 +149,15 @@ def many_rows(results: Results) -> str:
     peers = (TRANSFORMERS, FILLED, UNFILLED)
     rows = [
         [shape.case]
-        + [number(results.per_row(who, shape)) for who in (STEP, *peers)]
-        + [times(results.times(who, shape, "ours")) for who in peers[:2]]
+        + [number(results.per_row(series, shape)) for series in (STEP, *peers)]
+        + [times(results.times(series, shape, "ours")) for series in peers[:2]]
         for shape in PEERS_STEPS
     ]
     heads = ["settings", "engine-sampler", "transformers", "llama.cpp", "without filling"]
     return table([*heads, "faster than transformers", "than llama.cpp"], rows)
 
 
-def elsewhere(results: Results) -> str:
+def other_vocabularies(results: Results) -> str:
     sizes = [v for v in VOCABULARIES if v != MAIN]
     rows = []
     for case in KEY_CASES:
@@ -165,7 +165,7 @@ def elsewhere(results: Results) -> str:
         for v in sizes:
             one, many = Shape(case, v), Shape(case, v, 64)
             row += [number(results.per_row(RUN, one)), number(results.per_row(STEP, many))]
-            row += [times(results.times(who, one, "ours")) for who in (TRANSFORMERS, FILLED)]
+            row += [times(results.times(series, one, "ours")) for series in (TRANSFORMERS, FILLED)]
         rows.append(row)
     heads = [
         head
@@ -180,7 +180,7 @@ def elsewhere(results: Results) -> str:
     return table(["settings", *heads], rows)
 
 
-def behind_masks(results: Results) -> str:
+def with_masks(results: Results) -> str:
     cells = [(batch, share) for batch in (1, 64) for share in SHARES]
     rows = [
         [case] + [times(results.times(MASKED, Shape(masked(case, s), MAIN, n), "without")) for n, s in cells]
@@ -190,16 +190,16 @@ def behind_masks(results: Results) -> str:
     return table(["settings", *heads], rows)
 
 
-def surroundings(results: Results) -> str:
+def around_a_step(results: Results) -> str:
     around = []
     for vocab_size in (TINY, MAIN):
         if step := results.find(STEP, Shape(FIVE, vocab_size, 64)):
             around += [(f"a step of 64 requests with {FIVE}, vocabulary {vocab_size:,}", 64 * step.per_row)]
-            around += [("what it takes over the backend's `run`", step.over("run"))]
-            around += [("what it takes over the one call into C", step.over("kernels"))]
+            around += [("its time beyond the backend's `run`", step.over("run"))]
+            around += [("its time beyond the one call into C", step.over("kernels"))]
     for case in (GRAMMAR, GRAMMAR_AHEAD):
         if step := results.find(STEP, Shape(case, batch=64)):
-            around += [(f"what grammars add to a step of 64 requests: {case}", step.over("without"))]
+            around += [(f"added by grammars to a step of 64 requests: {case}", step.over("without"))]
     around += [(f"`{SETTINGS.replace(' of', '` of', 1)}", results.per_row(STEP, Shape(SETTINGS)))]
     around += [
         (
@@ -210,7 +210,7 @@ def surroundings(results: Results) -> str:
     ]
     around += [
         (
-            f"`torch.multinomial` of {v:,} ready probabilities",
+            f"`torch.multinomial` of {v:,} given probabilities",
             results.per_row(MULTINOMIAL, Shape("temperature", v)),
         )
         for v in VOCABULARIES
@@ -220,10 +220,10 @@ def surroundings(results: Results) -> str:
 
 def noise(results: Results) -> str:
     return (
-        f"Every number is the median of its rounds, every ratio that of two medians from the same loop. "
-        f"For half of the {len(results.entries)} numbers the middle half of the rounds lies within "
-        f"{results.spread(0.5):.0%} of the median, for nine in ten within {results.spread(0.9):.0%}, "
-        f"at worst within {results.spread(1.0):.0%}."
+        f"Every number is the median of its rounds; every ratio is that of two medians from the same loop. "
+        f"The interquartile range of the rounds is at most {results.spread(0.5):.0%} of the median for half "
+        f"of the {len(results.entries)} numbers, at most {results.spread(0.9):.0%} for nine in ten, and "
+        f"{results.spread(1.0):.0%} in the worst case."
     )
 
 
@@ -231,7 +231,7 @@ def noise(results: Results) -> str:
 
 
 def table(heads: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
-    """A table with its first column to the left and numbers to the right."""
+    """A table with its first column aligned left and the numbers aligned right."""
     lines = [_line(heads), _line(["---"] + ["---:"] * (len(heads) - 1))]
     lines += [_line([*row, *[""] * (len(heads) - len(row))]) for row in rows]
     return "\n".join(lines)
@@ -242,7 +242,7 @@ def _line(cells: Sequence[str]) -> str:
 
 
 def number(value: float | None) -> str:
-    """Two or three digits that say something: 7.4, 96, 14,900."""
+    """Two or three significant digits: 7.4, 96, 14,900."""
     if value is None:
         return "–"
     if value < 10:
@@ -251,7 +251,7 @@ def number(value: float | None) -> str:
 
 
 def precise(value: float) -> str:
-    """Three digits: 1.27, 14.3, 389."""
+    """Three significant digits: 1.27, 14.3, 389."""
     return f"{value:.{2 if value < 10 else 1 if value < 100 else 0}f}"
 
 

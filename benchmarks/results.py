@@ -1,4 +1,4 @@
-"""What a run measured, as tables and plots look it up."""
+"""The measurements of a run, with the lookups that tables and plots need."""
 
 from __future__ import annotations
 
@@ -20,13 +20,13 @@ FIVE = "five configurations"
 ADD_AND_REMOVE = "add and remove: "
 SETTINGS = "SamplingParams of the default chain"
 GRAMMAR, GRAMMAR_AHEAD = "default chain, JSON", "default chain, JSON, masks filled before"
-"""Steps under a grammar, beside those without."""
+"""Steps with a grammar, relative to steps without one."""
 TEXT = "greedy, text and three stop strings"
-MASKED = "run behind masks"
+MASKED = "run with masks"
 
 
 def masked(case: str, share: float) -> str:
-    """The name of a case behind masks that allow so many of all tokens."""
+    """The name of a case with masks that allow this share of all tokens."""
     return f"{case}, {share:.2%} allowed"
 
 
@@ -36,20 +36,20 @@ def threads(busy: bool) -> str:
 
 
 def periodic(period: int) -> str:
-    """The case of DRY over tokens that repeat."""
+    """The name of the case of DRY over tokens that repeat with this period."""
     return f"greedy with DRY, period {period}"
 
 
 @dataclass(frozen=True)
 class Entry:
-    """One number: medians in seconds of the work, and of the yardsticks in its loop."""
+    """One number: the medians in seconds of the work and of the yardsticks in its loop."""
 
-    who: str
+    series: str
     case: str
     vocab_size: int
     batch: int
     rows: str
-    beside: dict[str, float]
+    yardsticks: dict[str, float]
     median: float
     min: float
     iqr: float
@@ -57,48 +57,48 @@ class Entry:
 
     @property
     def per_row(self) -> float:
-        """Microseconds."""
+        """Microseconds per row."""
         return 1e6 * self.median / self.batch
 
     def times(self, yardstick: str) -> float:
-        """How many times as long as the yardstick it takes."""
-        return self.median / self.beside[yardstick]
+        """Its time as a multiple of the yardstick's."""
+        return self.median / self.yardsticks[yardstick]
 
     def over(self, yardstick: str) -> float:
-        """How many microseconds longer than the yardstick it takes."""
-        return 1e6 * (self.median - self.beside[yardstick])
+        """Its time beyond the yardstick's, in microseconds."""
+        return 1e6 * (self.median - self.yardsticks[yardstick])
 
 
 @dataclass(frozen=True)
 class Results:
-    """The numbers of one run, and what is known of its machine."""
+    """The numbers of one run, and a description of its machine."""
 
     machine: dict[str, Any]
     entries: list[Entry]
 
     @classmethod
     def read(cls, path: Path) -> Results:
-        """From the JSON that `pytest --benchmark-json` wrote."""
+        """Read the JSON that `pytest --benchmark-json` wrote."""
         content = json.loads(path.read_text("utf-8"))
         return cls(content["machine"], [Entry(**entry) for entry in content["results"]])
 
-    def find(self, who: str, shape: Shape) -> Entry | None:
-        """None where it was not measured."""
+    def find(self, series: str, shape: Shape) -> Entry | None:
+        """The entry of a series and a shape; None if it was not measured."""
         for entry in self.entries:
-            if entry.who == who and shape == (entry.case, entry.vocab_size, entry.batch, entry.rows):
+            if entry.series == series and shape == (entry.case, entry.vocab_size, entry.batch, entry.rows):
                 return entry
         return None
 
-    def per_row(self, who: str, shape: Shape) -> float | None:
-        """Microseconds for one row."""
-        entry = self.find(who, shape)
+    def per_row(self, series: str, shape: Shape) -> float | None:
+        """Microseconds per row; None if it was not measured."""
+        entry = self.find(series, shape)
         return entry and entry.per_row
 
-    def times(self, who: str, shape: Shape, yardstick: str) -> float | None:
-        """How many times as long as its yardstick something takes."""
-        entry = self.find(who, shape)
+    def times(self, series: str, shape: Shape, yardstick: str) -> float | None:
+        """The time of a series as a multiple of the yardstick's; None if it was not measured."""
+        entry = self.find(series, shape)
         return entry and entry.times(yardstick)
 
     def spread(self, share: float) -> float:
-        """The interquartile range, as a share of the median, that so many of the numbers stay below."""
+        """The interquartile range relative to the median: its quantile `share` over all numbers."""
         return float(np.quantile([entry.iqr / entry.median for entry in self.entries], share))

@@ -1,4 +1,4 @@
-"""`python -m engine_sampler` is the `engine-sampler` command."""
+"""The `engine-sampler` command as `python -m engine_sampler`."""
 
 import sys
 

@@ -1,7 +1,7 @@
-"""Where the files that come with the package are: C headers, the C library, and library grammars.
+"""Files that come with the package: C headers, the C library, and library grammars.
 
-Environment: ENGINE_SAMPLER_NATIVE_LIBRARY is a library to load in place of the packaged one, such as a build
-with sanitizers.
+Environment: ENGINE_SAMPLER_NATIVE_LIBRARY names a library to load instead of the packaged one, such as a
+build with sanitizers.
 """
 
 from __future__ import annotations
@@ -19,19 +19,18 @@ _LIBRARY_SUFFIXES = {"win32": ".dll", "darwin": ".dylib"}
 
 
 def header_text(header: str) -> str:
-    """A C header, such as "engine_sampler.h"."""
+    """The text of a C header, such as "engine_sampler.h"."""
     text: str = (_folder(_NATIVE_FOLDER) / header).read_text(encoding="utf-8")
     return text
 
 
 def header_declarations(header: str) -> str:
-    """What stands between the marks of a C header: plain declarations, as cffi reads them."""
+    """The part of a C header between its cdef markers: plain declarations that cffi can read."""
     return header_text(header).split("/* cdef: begin */")[1].split("/* cdef: end */")[0]
 
 
 def library_path() -> Path | None:
-    """The C library: the file that ENGINE_SAMPLER_NATIVE_LIBRARY names, or the packaged one; None without
-    either."""
+    """The C library that ENGINE_SAMPLER_NATIVE_LIBRARY names, else the packaged one, else None."""
     if given := os.environ.get("ENGINE_SAMPLER_NATIVE_LIBRARY"):
         return Path(given)
     name = f"libengine_sampler{_LIBRARY_SUFFIXES.get(sys.platform, '.so')}"
@@ -46,10 +45,10 @@ def grammar_names() -> list[str]:
 
 
 def grammar_text(name: str) -> str:
-    """The Lark text of a library grammar. Raises OSError if there is none of that name."""
+    """The Lark text of a library grammar. Raises OSError if there is no grammar of that name."""
     text: str = (_folder(GRAMMAR_FOLDER) / f"{name}.lark").read_text(encoding="utf-8")
     return text
 
 
-def _folder(name: str) -> Any:  # a Traversable, whose module moved in Python 3.11
+def _folder(name: str) -> Any:  # a Traversable; its module moved in Python 3.11
     return importlib.resources.files(PACKAGE) / name

@@ -1,4 +1,4 @@
-"""`sample` and `process_logits`: one call, no scheduler to keep."""
+"""`sample`, `process_logits` and `logprobs`: single calls that need no long-lived scheduler."""
 
 from __future__ import annotations
 
@@ -19,10 +19,12 @@ Histories = Sequence[Sequence[int]] | None
 
 @dataclass(frozen=True)
 class Sampled:
-    """What `sample` returns, one entry per row.
+    """The result of `sample`, one entry per row.
 
-    token_ids int64 [rows], −1 for a faulty row; logprobs as in `StepResult`; seeds, also those
-    chosen at random; errors, None where there is none.
+    token_ids  int64 [rows], −1 for a faulty row.
+    logprobs   as in `StepResult`.
+    seeds      including those chosen at random.
+    errors     None for rows without an error.
     """
 
     token_ids: np.ndarray
@@ -45,11 +47,11 @@ def sample(
 
     params      one for all rows, or one per row.
     prompt_token_ids, output_token_ids  the rows' histories, a list of ids per row.
-    positions   the index of each token being drawn; default: the length of its history. The same
-                seed at another position gives another number.
+    positions   the index of each token to draw; default: the length of its history. The same seed at a
+                different position gives a different random number.
 
-    A row gets the token that a `Scheduler` would give it. Selectors that learn from the tokens they
-    drew (mirostat, adaptive_p) start anew in each call.
+    Each row gets the token that a `Scheduler` would give it. Selectors that adapt to the tokens they have
+    drawn (mirostat, adaptive_p) start from their initial state in each call.
     """
     rows = LogitRows(logits, 1)
     scheduler = _scheduler(rows, params, prompt_token_ids, output_token_ids, positions, tokenizer, backend)
@@ -70,12 +72,14 @@ def process_logits(
 ) -> np.ndarray:
     """The rows after the whole chain, without a selector: float32 [rows, width], −inf = removed.
 
-    Temperature 0 leaves the best token only. A faulty row is all NaN, and the reason is logged.
-    inplace writes into `logits`, which must then be a writable float32 NumPy array, and returns it.
-    Other keywords as in `sample`.
+    Temperature 0 leaves only the best token. A faulty row is all NaN, and the reason is logged.
+
+    inplace     write into `logits`, which must be a writable float32 NumPy array, and return it.
+
+    The other keywords are those of `sample`.
     """
     if inplace and not _writable(logits):
-        raise ValueError("inplace=True needs logits in a writable float32 NumPy array")
+        raise ValueError("inplace=True is not allowed: logits must be a writable float32 NumPy array")
     rows = LogitRows(logits, 1)
     scheduler = _scheduler(rows, params, prompt_token_ids, output_token_ids, positions, tokenizer, backend)
     out: np.ndarray = logits if inplace else np.empty((len(rows), rows.width), np.float32)
@@ -94,15 +98,20 @@ def _scheduler(
     tokenizer: Tokenizer | None,
     backend: str | Backend,
 ) -> Scheduler:
-    """A scheduler that holds one request per row."""
+    """A scheduler with one request per row."""
     rows = len(logits)
-    many = [params] * rows if isinstance(params, SamplingParams) else list(params)
-    given = {"params": many, "prompt_token_ids": prompts, "output_token_ids": outputs, "positions": positions}
+    params_by_row = [params] * rows if isinstance(params, SamplingParams) else list(params)
+    given = {
+        "params": params_by_row,
+        "prompt_token_ids": prompts,
+        "output_token_ids": outputs,
+        "positions": positions,
+    }
     for name, values in given.items():
         if values is not None and len(values) != rows:
             raise ValueError(f"{name} has {len(values)} entries for {rows} rows of logits")
     scheduler = Scheduler(len(tokenizer) if tokenizer else logits.width, tokenizer, backend=backend)
-    for i, row_params in enumerate(many):
+    for i, row_params in enumerate(params_by_row):
         scheduler.add(
             row_params,
             prompts[i] if prompts is not None else (),
@@ -117,14 +126,14 @@ def _writable(logits: Any) -> bool:
 
 
 def logprobs(logits: Any, token_ids: Sequence[int] | np.ndarray, top_n: int = 0) -> Logprobs:
-    """Logprobs of given tokens, for a prompt's tokens or a score.
+    """Logprobs of given tokens, to score a prompt or a completion.
 
-    logits     [rows, vocab], in any form `Scheduler.step` takes; row i predicts token_ids[i].
+    logits     [rows, vocab], in any form that `Scheduler.step` accepts; row i predicts token_ids[i].
     token_ids  integers [rows].
-    top_n      how many of the likeliest tokens to list beside them; −1 = all.
+    top_n      how many of the most likely tokens to list in addition; −1 = all.
 
-    The logprobs of a faulty row (NaN, +inf, or −inf alone) are NaN. Raises ValueError for wrong
-    shapes and ids outside the vocabulary.
+    The logprobs of a faulty row (NaN, +inf, or nothing but −inf) are NaN. Raises ValueError for wrong
+    shapes and for ids outside the vocabulary.
     """
     rows = LogitRows(logits, 1)
     chosen = np.asarray(token_ids, np.int64)

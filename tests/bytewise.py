@@ -1,4 +1,4 @@
-"""A vocabulary of all bytes and some longer tokens, a toy model for it, and both grammar engines."""
+"""A vocabulary of all bytes and some longer tokens, with a toy model and both grammar engines."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ PIECES = [*(bytes((byte,)) for byte in range(256)), *LONGER, b"</s>", b"<|call|>
 EOS, CALL = len(PIECES) - 2, len(PIECES) - 1
 VOCAB = len(PIECES)
 
-ENGINES = ["reference", *(["native"] if native.engine() is not None else [])]
+ENGINES = ["reference", *(["native"] if native.load_library() is not None else [])]
 BACKENDS = [name for name in ("numpy", "native") if not default_registry().catalogue.backends[name].reason]
 
 every_engine = pytest.mark.parametrize("engine", ENGINES)
@@ -45,7 +45,7 @@ TOKENIZER = tokenizer_for(ENGINES[-1])
 
 
 def model_row(token_ids: Sequence[int]) -> np.ndarray:
-    """Float32 logits [vocab] from the last three tokens and the length: what ends something is likely."""
+    """float32 logits [vocab] from the last three tokens and the length; closing tokens are likely."""
     random = np.random.default_rng([len(token_ids), *token_ids[-3:]])
     row = random.normal(0, 2, VOCAB).astype(np.float32)
     row[[EOS, *b'"}]']] += 4
@@ -63,22 +63,22 @@ def model_rows(scheduler: Scheduler, drafts: Sequence[Sequence[int]] | None = No
     return np.stack(rows)
 
 
-def run_to_end(scheduler: Scheduler, most: int = 600) -> None:
+def run_to_end(scheduler: Scheduler, max_steps: int = 600) -> None:
     """Step until no request is live."""
-    for _ in range(most):
+    for _ in range(max_steps):
         if not scheduler.request_ids:
             return
         scheduler.step(model_rows(scheduler))
-    raise AssertionError(f"requests are still live after {most} steps")
+    raise AssertionError(f"requests are still live after {max_steps} steps")
 
 
 def generate(
     params: SamplingParams | Iterable[SamplingParams], tokenizer: Tokenizer = TOKENIZER, **keywords: Any
 ) -> list[Record]:
-    """The records of requests that run together; `keywords` are those of `Scheduler.add`, and `backend`."""
+    """The records of requests that run together; `keywords` go to `Scheduler.add`, except `backend`."""
     scheduler = Scheduler(VOCAB, tokenizer, backend=keywords.pop("backend", "auto"))
-    many = [params] if isinstance(params, SamplingParams) else list(params)
-    ids = [scheduler.add(each, **keywords) for each in many]
+    params_list = [params] if isinstance(params, SamplingParams) else list(params)
+    ids = [scheduler.add(each, **keywords) for each in params_list]
     run_to_end(scheduler)
     return [scheduler.record(request_id) for request_id in ids]
 

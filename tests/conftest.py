@@ -1,4 +1,4 @@
-"""What all tests share."""
+"""Settings and helpers for all tests."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from hypothesis import HealthCheck, settings
 
-# How fast a machine is, and how many examples a filter happens to leave, is no fault of what is tested.
+# Neither the speed of the machine nor the number of examples that a filter rejects is a fault of the code.
 settings.register_profile(
     "suite",
     deadline=None,
@@ -18,10 +18,10 @@ settings.load_profile("suite")
 
 
 def shared_data(name: str) -> Path:
-    """A file of peers' test cases, which lies beside the checkout; skips the test where it is absent."""
+    """A file of peers' test cases, stored next to the checkout; skips the test if the file is missing."""
     folder = os.environ.get("ENGINE_SAMPLER_TEST_DATA")
     root = Path(folder) if folder else Path(__file__).resolve().parents[2] / "shared" / "data"
     path = root / name
     if not path.exists():
-        pytest.skip(f"{name} is not there (looked in {root}; set ENGINE_SAMPLER_TEST_DATA)")
+        pytest.skip(f"{name} is missing from {root}; set ENGINE_SAMPLER_TEST_DATA")
     return path

@@ -1,4 +1,4 @@
-"""A small engine around a scheduler: a toy model, toy grammars, many configurations."""
+"""A small engine around a scheduler: a toy model, toy grammars and many configurations."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ CONFIGURATIONS: tuple[Mapping[str, Any], ...] = (
     {"allowed_token_ids": list(range(0, VOCAB, 2)), "logprobs": 2, "logprobs_mode": ("raw", "processed")},
     {"temperature": 0.7, "top_k": 6, "logprobs": 0, "logprobs_mode": "penalized", "min_tokens": 2},
 )
-"""Every selector, every sampler with a state, and most of the others."""
+"""Every selector, every stateful sampler, and most of the others."""
 
 
 def model_row(token_ids: Sequence[int]) -> np.ndarray:
@@ -85,13 +85,13 @@ def model_step(
     return scheduler.step(rows_for(scheduler, named, drafts), named, drafts)
 
 
-def run_to_end(scheduler: Scheduler, most: int = 200) -> None:
+def run_to_end(scheduler: Scheduler, max_steps: int = 200) -> None:
     """Step until no request is live."""
-    for _ in range(most):
+    for _ in range(max_steps):
         if not scheduler.request_ids:
             return
         model_step(scheduler)
-    raise AssertionError(f"requests are still live after {most} steps")
+    raise AssertionError(f"requests are still live after {max_steps} steps")
 
 
 def alone(params: SamplingParams, prompt: Sequence[int] = (), grammar: Any = None) -> Record:
@@ -103,16 +103,24 @@ def alone(params: SamplingParams, prompt: Sequence[int] = (), grammar: Any = Non
 
 
 def outcome(record: Record) -> tuple[Any, ...]:
-    """What must be equal wherever and with whomever a request ran."""
+    """The results that must not depend on the batch that a request ran in."""
     return record.token_ids, record.text, record.finish_reason, record.stop_reason, record.error
 
 
 def snapshot(scheduler: Scheduler) -> bytes:
-    """The whole state of all requests, to be compared before and after."""
-    slots = scheduler._slots
+    """The complete state of all requests, to compare before and after."""
+    slots = scheduler._requests.slots
     state = [
-        (r.id, r.slot, r.record(), r.entry.states, int(slots.positions[r.slot]), r.criteria, r.matcher)
-        for r in scheduler._requests.values()
+        (
+            r.id,
+            r.slot,
+            r.record(),
+            r.state.states,
+            int(slots.positions[r.slot]),
+            r.stop_checks.criteria,
+            r.grammar and r.grammar.matcher,
+        )
+        for r in scheduler._requests.known.values()
     ]
     return pickle.dumps((scheduler.request_ids, [pickle.dumps(pickle.loads(pickle.dumps(s))) for s in state]))
 
@@ -121,9 +129,9 @@ def snapshot(scheduler: Scheduler) -> bytes:
 
 
 class ToyMatcher:
-    """A grammar as a table: for every state the tokens that may follow, and where they lead.
+    """A grammar as a table: for every state, the allowed tokens and the states they lead to.
 
-    A state that the table lacks is the end of the text.
+    A state that is missing from the table is the end of the text.
     """
 
     def __init__(self, table: Mapping[str, Mapping[int, str]], start: str = "start") -> None:
@@ -168,7 +176,7 @@ class ToyMatcher:
 
 @contextlib.contextmanager
 def registered(*samplers: Sampler) -> Iterator[None]:
-    """The default registry with more samplers or selectors, for the duration of a test."""
+    """Add samplers or selectors to the default registry for the duration of a test."""
 
     class Plugin:
         @hookimpl
@@ -182,7 +190,7 @@ def registered(*samplers: Sampler) -> Iterator[None]:
 
 @contextlib.contextmanager
 def registered_plugin(plugin: Any) -> Iterator[None]:
-    """The default registry with one more plugin, for the duration of a test."""
+    """Add a plugin to the default registry for the duration of a test."""
     registry = default_registry()
     before = registry.catalogue, registry.plugins.copy()
     registry.register(plugin, "test_plugin")
@@ -193,7 +201,7 @@ def registered_plugin(plugin: Any) -> Iterator[None]:
 
 
 class RemovesEverything(Truncation):
-    """A plugin that breaks the rule to keep a token."""
+    """A plugin that violates the rule to keep at least one token."""
 
     name = "removes_everything"
 

@@ -17,12 +17,12 @@ from engine_sampler.params.orders import DEFAULT, NAMED
 from engine_sampler.registry import default_registry
 from engine_sampler.scheduler.history import History
 from engine_sampler.scheduler.slots import Slots
-from engine_sampler.scheduler.state import Slot
+from engine_sampler.scheduler.state import RequestState
 from engine_sampler.testing.cases import KINDS
 from engine_sampler.tokenizer import Tokenizer
 
 ROUNDS = int(os.environ.get("ENGINE_SAMPLER_TEST_ROUNDS", "1"))
-"""How many times as many random rows are tried."""
+"""Factor on the number of random rows."""
 
 Random = np.random.Generator
 Settings = Mapping[str, Any]
@@ -32,17 +32,17 @@ LETTERS = str.maketrans("01", "ab")
 
 @functools.cache
 def tokenizer(vocab_size: int) -> Tokenizer:
-    """Tokens that begin alike: a, b, aa, ab, …; token 1 is a newline, token 0 ends a text."""
-    spelled = [bin(number + 2)[3:].translate(LETTERS).encode() for number in range(vocab_size)]
-    return Tokenizer([b"</s>", b"\n", *spelled][:vocab_size], eos_token_ids=[0])
+    """Tokens with common prefixes: a, b, aa, ab, …; token 1 is a newline, token 0 is EOS."""
+    texts = [bin(number + 2)[3:].translate(LETTERS).encode() for number in range(vocab_size)]
+    return Tokenizer([b"</s>", b"\n", *texts][:vocab_size], eos_token_ids=[0])
 
 
 def vocabulary(vocab_size: int) -> Vocabulary:
     return Vocabulary(vocab_size, (0,), tokenizer(vocab_size))
 
 
-def _some_ids(random: Random, size: int, most: int) -> list[int]:
-    return random.integers(0, size, random.integers(1, most + 1)).tolist()
+def _some_ids(random: Random, size: int, max_count: int) -> list[int]:
+    return random.integers(0, size, random.integers(1, max_count + 1)).tolist()
 
 
 def _biases(random: Random, size: int) -> Settings:
@@ -103,7 +103,7 @@ SAMPLERS: Mapping[str, Callable[[Random, int], Settings]] = {
     ),
     "infill": _one_of({"infill": True}),
 }
-"""Settings that turn a sampler on."""
+"""Settings that enable each sampler."""
 
 SELECTORS: Mapping[str, Settings] = {
     "dist": {},
@@ -114,13 +114,13 @@ SELECTORS: Mapping[str, Settings] = {
 }
 
 TAKES_AWAY = ("allowed_token_ids", "bad_words", "logit_bias")
-"""Masks, which may leave no token at all."""
+"""Samplers that mask tokens and may leave none."""
 
 
 def random_settings(
     random: Random, vocab_size: int, *, without: Sequence[str] = (), selector: str | None = None
 ) -> dict[str, Any]:
-    """Settings that turn up to eight samplers on, in a named or a random order."""
+    """Settings that enable up to eight samplers, in a named or a random order."""
     names = [name for name in SAMPLERS if name not in without]
     chosen = random.permutation(names)[: random.integers(0, 9)]
     settings: dict[str, Any] = {"order": _order(random)}
@@ -130,38 +130,40 @@ def random_settings(
 
 
 def _order(random: Random) -> Any:
-    """Any named order, or all samplers shuffled."""
+    """A named order, or a random permutation of all samplers."""
     named = list(NAMED)
-    pick = int(random.integers(len(named) + 3))
-    return named[pick] if pick < len(named) else random.permutation(DEFAULT).tolist()
+    choice = int(random.integers(len(named) + 3))
+    return named[choice] if choice < len(named) else random.permutation(DEFAULT).tolist()
 
 
 def random_logits(random: Random, n: int, vocab_size: int) -> np.ndarray:
-    """float32 [n, vocab]: rows of every kind that is no fault."""
+    """float32 [n, vocab]: rows of every kind that is not faulty."""
     kinds = [kind for kind in KINDS if kind != "extreme"]
     return np.stack([KINDS[kinds[random.integers(len(kinds))]](random, vocab_size) for _ in range(n)]).astype(
         np.float32
     )
 
 
-def random_history(random: Random, vocab_size: int, most: int = 20) -> list[int]:
-    """Up to `most` token ids, mostly from a few, so that n-grams come back."""
-    return random.integers(0, min(vocab_size, random.integers(2, 9)), random.integers(0, most + 1)).tolist()
+def random_history(random: Random, vocab_size: int, max_length: int = 20) -> list[int]:
+    """Up to `max_length` token ids from a small set, so that n-grams recur."""
+    return random.integers(
+        0, min(vocab_size, random.integers(2, 9)), random.integers(0, max_length + 1)
+    ).tolist()
 
 
 def random_rows(random: Random, params: SamplingParams, n: int, vocab_size: int) -> tuple[Chain, Rows]:
-    """A chain, and n requests that share it, each with a history, a state and a seed of its own."""
-    known = vocabulary(vocab_size)
+    """A chain, and n requests that share it, each with its own history, state and seed."""
+    vocab = vocabulary(vocab_size)
     chain = build_chain(params)
-    slots = Slots(known, default_registry().catalogue.params)
+    slots = Slots(vocab, default_registry().catalogue.params)
     index = []
     for seed in random.integers(0, 2**63, n).tolist():
         histories = (random_history(random, vocab_size) for _ in range(2))
-        slot = Slot(chain, History(*histories))
-        slot.open(params, known)
-        number = slots.put(slot, params.given, seed)
-        slots.accept(number, [int(random.integers(vocab_size))], [float(random.uniform(0, 8))])
-        index.append(number)
+        slot = RequestState(chain, History(*histories))
+        slot.open(params, vocab)
+        slot_index = slots.put(slot, params.given, seed)
+        slots.accept(slot_index, [int(random.integers(vocab_size))], [float(random.uniform(0, 8))])
+        index.append(slot_index)
     return chain, Rows(slots, np.array(index, np.int64))
 
 
@@ -184,10 +186,10 @@ def run_fused(
 
 
 def run_plainly(chain: Chain, rows: Rows, logits: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """What the chain means: every sampler on every whole row, then the selector.
+    """The chain by definition: every sampler on every whole row, then the selector.
 
-    Returns the processed rows float32 [n, vocab], and token ids (−1 for a row left empty) and notes
-    (NaN where there are none), each [n].
+    Returns the processed rows float32 [n, vocab], the token ids [n] (−1 for a row without survivors) and
+    the notes [n] (NaN for none).
     """
     values = logits.copy()
     alive = np.flatnonzero(values.max(axis=1) > -np.inf)
@@ -211,7 +213,7 @@ def run_plainly(chain: Chain, rows: Rows, logits: np.ndarray) -> tuple[np.ndarra
 def expect_fused_equals_plain(
     chain: Chain, rows: Rows, logits: np.ndarray, bitmask: np.ndarray | None = None
 ) -> None:
-    """Tokens, notes and survivors of the fused run and of the plain chain are equal, bit for bit."""
+    """Assert that tokens, notes and survivors of the fused run and of the plain chain are bitwise equal."""
     plain = logits if bitmask is None else _masked(logits, bitmask)
     processed, token_ids, notes = run_plainly(chain, rows, plain)
     batch = run_fused(chain, rows, logits, bitmask)
@@ -220,9 +222,9 @@ def expect_fused_equals_plain(
     for i, error in enumerate(batch.errors):
         assert (error is None) == (token_ids[i] >= 0), f"{chain}: {error}"
         if error is None:
-            ids, left = batch.survivors[i]
+            ids, logits_left = batch.survivors[i]
             np.testing.assert_array_equal(ids, np.flatnonzero(processed[i] > -np.inf), err_msg=str(chain))
-            np.testing.assert_array_equal(left.view(np.int32), processed[i, ids].view(np.int32))
+            np.testing.assert_array_equal(logits_left.view(np.int32), processed[i, ids].view(np.int32))
         else:
             assert error.endswith("leaves no token"), f"{chain}: {error}"
 

@@ -1,4 +1,4 @@
-"""Independent float64 references: plain definitions with libm, against which samplers are tested."""
+"""Independent float64 references for the samplers: direct definitions with libm."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ def softmax(logits: np.ndarray) -> np.ndarray:
 
 
 def order(logits: np.ndarray) -> np.ndarray:
-    """Ids of one row in (logit desc, id asc) order, −inf left out."""
+    """Ids of one row in (logit desc, id asc) order, without those at −inf."""
     ids = np.lexsort((np.arange(len(logits)), -np.asarray(logits, np.float64)))
     return ids[np.asarray(logits)[ids] > NEG_INF]
 
 
 def kept(logits: np.ndarray) -> set[int]:
-    """Ids that are not −inf."""
+    """Ids whose logit is not −inf."""
     return set(np.flatnonzero(np.asarray(logits) > NEG_INF).tolist())

@@ -1,4 +1,4 @@
-"""The names the package offers: there, documented, and cheap to import."""
+"""The public names of the package: present, documented, and cheap to import."""
 
 from __future__ import annotations
 
@@ -27,14 +27,14 @@ def modules() -> Iterator[str]:
 MODULES = sorted(modules())
 
 
-def test_each_name_is_there_once() -> None:
+def test_each_public_name_exists_and_is_listed_once() -> None:
     names = engine_sampler.__all__
     assert len(set(names)) == len(names)
     for name in names:
         assert hasattr(engine_sampler, name), name
 
 
-def test_a_star_import_gives_exactly_them() -> None:
+def test_a_star_import_gives_exactly_the_public_names() -> None:
     namespace: dict[str, object] = {}
     exec("from engine_sampler import *", namespace)
     assert set(namespace) - {"__builtins__"} == set(engine_sampler.__all__)
@@ -48,12 +48,14 @@ def test_every_module_has_a_docstring(name: str) -> None:
 @pytest.mark.parametrize("name", MODULES)
 def test_every_public_class_and_function_has_a_docstring(name: str) -> None:
     module = importlib.import_module(name)
-    for called, value in vars(module).items():
+    for attribute, value in vars(module).items():
         own = getattr(value, "__module__", None) == name
-        if own and not called.startswith("_") and (inspect.isclass(value) or inspect.isfunction(value)):
-            if called.startswith("register_"):  # its hook's specification says what it does
+        if own and not attribute.startswith("_") and (inspect.isclass(value) or inspect.isfunction(value)):
+            if attribute.startswith("register_"):  # documented by the specification of its hook
                 continue
-            assert vars(value).get("__doc__") if inspect.isclass(value) else value.__doc__, f"{name}.{called}"
+            assert vars(value).get("__doc__") if inspect.isclass(value) else value.__doc__, (
+                f"{name}.{attribute}"
+            )
 
 
 @pytest.mark.parametrize("name", engine_sampler.__all__)
@@ -61,24 +63,24 @@ def test_every_public_method_of_a_public_class_has_a_docstring(name: str) -> Non
     value = getattr(engine_sampler, name)
     assert value.__doc__
     if inspect.isclass(value):
-        for called, method in vars(value).items():
-            if inspect.isfunction(method) and not called.startswith("_"):
-                assert inspect.getdoc(getattr(value, called)), f"{name}.{called}"
+        for attribute, method in vars(value).items():
+            if inspect.isfunction(method) and not attribute.startswith("_"):
+                assert inspect.getdoc(getattr(value, attribute)), f"{name}.{attribute}"
 
 
 def imported_by(statement: str) -> set[str]:
-    """The modules that a fresh interpreter has after `statement`."""
+    """The modules that a fresh interpreter has loaded after `statement`."""
     code = f"{statement}\nimport sys\nprint(*sys.modules)"
     run = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert run.stderr == ""
     return set(run.stdout.split())
 
 
-def test_an_import_brings_no_optional_and_no_heavy_module() -> None:
+def test_importing_the_package_loads_no_optional_and_no_heavy_module() -> None:
     assert imported_by("import engine_sampler").isdisjoint(HEAVY)
 
 
-def test_sampling_brings_no_optional_module() -> None:
+def test_sampling_loads_no_optional_module() -> None:
     statement = (
         "import numpy as np, engine_sampler as es\n"
         "params = es.SamplingParams(top_k=3, seed=1, logprobs=2)\n"

@@ -1,4 +1,4 @@
-"""The README's code runs as it stands."""
+"""The code in the README runs unchanged."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ VOCAB = 32
 
 
 class Model:
-    """Logits of a fixed row for whoever asks."""
+    """A model whose logits are the same row for every request."""
 
     def forward(self, request_ids: list[Any]) -> np.ndarray:
         row = np.linspace(-2, 2, VOCAB + 3, dtype=np.float32)
@@ -40,7 +40,7 @@ def test_the_code_of_the_readme_runs(block: str) -> None:
         "vocab_size": VOCAB,
         "tokenizer": Tokenizer([bytes([65 + i]) for i in range(VOCAB)], eos_token_ids=[0]),
         "model": Model(),
-        "send": lambda *what: sent.append(what),
+        "send": lambda *message: sent.append(message),
         "logits": logits,
         "histories": [[1, 2], [3]],
         "token_ids": [4, 5],
@@ -91,7 +91,7 @@ class Transformers:
 
 
 def serve(model: Any, tokenizer: Tokenizer) -> Any:
-    """The README's server, running, after the request that it shows."""
+    """The README's server, running, after the request that the README shows."""
     printed: list[str] = []
     names = {"model": model, "tokenizer": tokenizer, "print": lambda text, end: printed.append(text)}
     exec(compile(SERVER, str(README), "exec"), names)

@@ -13,24 +13,24 @@ LETTERS = "abcdefgh"
 
 
 class NextLetter(Session):
-    """A model that goes on with the next letter of the alphabet; it keeps a note of each request."""
+    """A model that continues with the next letter of the alphabet; it caches the length of each request."""
 
     def __init__(self):
         super().__init__(Scheduler(len(LETTERS), Tokenizer([c.encode() for c in LETTERS])))
-        self.kept = {}
+        self.cache = {}
 
     def encode(self, prompt):
         return [LETTERS.index(letter) for letter in prompt]
 
     def forward(self, contexts):
-        self.kept |= {r: len(token_ids) for r, token_ids in contexts.items()}
+        self.cache |= {r: len(token_ids) for r, token_ids in contexts.items()}
         logits = np.zeros((len(contexts), len(LETTERS)), np.float32)
         for row, token_ids in zip(logits, contexts.values(), strict=True):
             row[(token_ids[-1] + 1) % len(LETTERS)] = 20.0
         return logits
 
     def forget(self, request_id):
-        del self.kept[request_id]
+        del self.cache[request_id]
 
 
 def greedy(tokens):
@@ -42,7 +42,7 @@ def run(session):
         session.step()
 
 
-def test_each_request_goes_on_from_its_prompt():
+def test_each_request_continues_its_prompt():
     session = NextLetter()
     first = session.add(greedy(3), "ab")
     session.step()
@@ -64,39 +64,39 @@ def test_an_engine_forgets_requests_that_ended_or_were_removed():
     for number in range(3):
         session.add(greedy(1 + number), "a", number)
     session.step()
-    assert set(session.kept) == {1, 2}
+    assert set(session.cache) == {1, 2}
     session.scheduler.remove(2)
     session.step()
-    assert session.kept == {}
+    assert session.cache == {}
 
 
-def test_the_time_goes_to_the_model_and_to_sampling():
+def test_the_total_time_is_that_of_the_model_and_of_sampling():
     session = NextLetter()
     session.add(greedy(2), "a")
     run(session)
     assert session.seconds == session.model_seconds + session.sampling_seconds > 0
 
 
-def test_a_prompt_that_is_refused_leaves_nothing_behind():
+def test_a_refused_prompt_leaves_no_request():
     session = NextLetter()
     with pytest.raises(ValueError, match="substring not found"):
         session.add(greedy(1), "z")
     assert session.scheduler.request_ids == []
 
 
-class OwnCache(NextLetter):
-    """A model of random logits behind every text, which reads what it kept and the token that is new."""
+class TokenCache(NextLetter):
+    """A model with random logits after every text, which combines its cached tokens with the new ones."""
 
     def forward(self, contexts):
         for request_id, token_ids in contexts.items():
-            known = self.kept.get(request_id, [])
-            self.kept[request_id] = known + token_ids[len(known) :]
-        rows = [np.random.default_rng(self.kept[r]).normal(0, 2, len(LETTERS)) for r in contexts]
+            cached = self.cache.get(request_id, [])
+            self.cache[request_id] = cached + token_ids[len(cached) :]
+        rows = [np.random.default_rng(self.cache[r]).normal(0, 2, len(LETTERS)) for r in contexts]
         return np.array(rows, np.float32)
 
 
-def test_beams_go_on_from_the_texts_that_they_continue():
-    session = OwnCache()
+def test_beams_continue_from_the_contexts_of_their_parents():
+    session = TokenCache()
     ids = session.add_group(SamplingParams(use_beam_search=True, beam_width=3, max_tokens=6), "ab")
     while session.scheduler.request_ids:
         session.step()
@@ -110,13 +110,13 @@ def test_beams_go_on_from_the_texts_that_they_continue():
             row = np.random.default_rng([0, 1, *record.token_ids[:i]]).normal(0, 2, len(LETTERS))
             logprobs += row[token] - np.log(np.exp(row).sum())
         assert record.cumulative_logprob == pytest.approx(logprobs, abs=1e-4)
-    assert session.kept == {}
+    assert session.cache == {}
 
 
-def test_there_are_no_more_requests_than_the_model_has_room_for():
+def test_requests_beyond_the_capacity_of_the_model_are_refused():
     session = NextLetter()
     session.max_requests = 3
     session.add(greedy(3), "a")
-    with pytest.raises(ValueError, match="max_requests=3 does not allow 3 beside 1"):
+    with pytest.raises(ValueError, match="max_requests=3 does not allow 3 more: 1 already live"):
         session.add_group(SamplingParams(n=3), "b")
     assert len(session.add_group(SamplingParams(n=2), "b")) == 2

@@ -1,4 +1,4 @@
-"""`sample` and `process_logits`: what a scheduler would do, in one call."""
+"""`sample` and `process_logits`: the results of a scheduler, in one call."""
 
 from __future__ import annotations
 
@@ -43,9 +43,9 @@ def test_a_row_gets_the_token_that_a_scheduler_would_give_it(size: int) -> None:
         assert sampled.errors == [None] * 12
 
 
-def test_one_params_serves_all_rows() -> None:
-    one = SamplingParams(seed=3, top_p=0.9)
-    np.testing.assert_array_equal(sample(LOGITS, one).token_ids, sample(LOGITS, [one] * 4).token_ids)
+def test_a_single_params_object_applies_to_all_rows() -> None:
+    shared = SamplingParams(seed=3, top_p=0.9)
+    np.testing.assert_array_equal(sample(LOGITS, shared).token_ids, sample(LOGITS, [shared] * 4).token_ids)
 
 
 def test_positions_replace_the_length_of_the_history() -> None:
@@ -59,7 +59,7 @@ def test_positions_replace_the_length_of_the_history() -> None:
     np.testing.assert_array_equal(again, by_position)
 
 
-def test_unseeded_rows_report_a_seed_that_repeats_the_draw() -> None:
+def test_unseeded_rows_report_a_seed_that_reproduces_the_draw() -> None:
     flat = np.zeros((40, 3000), np.float32)
     first = sample(flat, SamplingParams())
     assert len(set(first.seeds)) == 40
@@ -67,7 +67,7 @@ def test_unseeded_rows_report_a_seed_that_repeats_the_draw() -> None:
     np.testing.assert_array_equal(again.token_ids, first.token_ids)
 
 
-def test_a_faulty_row_gives_minus_one_and_its_error() -> None:
+def test_a_faulty_row_gives_minus_one_and_an_error() -> None:
     logits = LOGITS.copy()
     logits[1, 4], logits[2] = np.nan, -np.inf
     sampled = sample(logits, SamplingParams(seed=1, logprobs=1))
@@ -83,7 +83,7 @@ def test_a_faulty_row_gives_minus_one_and_its_error() -> None:
     np.testing.assert_array_equal(sampled.logprobs.logprobs[3], healthy.logprobs.logprobs[3])
 
 
-def test_logprobs_come_where_they_are_asked_for() -> None:
+def test_logprobs_are_given_if_requested() -> None:
     assert sample(LOGITS, SamplingParams()).logprobs is None
     table = sample(LOGITS, SamplingParams(logprobs=2, seed=1)).logprobs
     assert table.token_ids.shape == (4, 3)
@@ -91,7 +91,7 @@ def test_logprobs_come_where_they_are_asked_for() -> None:
     np.testing.assert_allclose(table.logprobs[:, 0], expected, rtol=1e-5)
 
 
-def test_no_rows_give_nothing() -> None:
+def test_no_rows_give_an_empty_result() -> None:
     none = LOGITS[:0]
     sampled = sample(none, SamplingParams())
     assert isinstance(sampled, Sampled)
@@ -104,7 +104,7 @@ def test_no_rows_give_nothing() -> None:
 
 
 @pytest.mark.parametrize("size", [1, 2, 33, 257, 3000])
-def test_drawn_tokens_are_among_those_that_are_left(size: int) -> None:
+def test_drawn_tokens_are_among_the_survivors(size: int) -> None:
     random = np.random.default_rng(size)
     params, logits = seeded(random, 40, size), random_logits(random, 40, size)
     given = {
@@ -117,15 +117,15 @@ def test_drawn_tokens_are_among_those_that_are_left(size: int) -> None:
         assert token in kept(row)
 
 
-def test_it_is_the_chain_without_a_selector() -> None:
-    left = process_logits(np.array([[1.0, 3.0, 2.0]], np.float32), SamplingParams(top_k=2))
-    np.testing.assert_array_equal(left, [[-np.inf, 3.0, 2.0]])
+def test_process_logits_is_the_chain_without_a_selector() -> None:
+    processed = process_logits(np.array([[1.0, 3.0, 2.0]], np.float32), SamplingParams(top_k=2))
+    np.testing.assert_array_equal(processed, [[-np.inf, 3.0, 2.0]])
 
 
 @pytest.mark.parametrize("settings", [{"temperature": 0}, {"temperature": 0, "top_k": 4, "order": "vllm"}])
-def test_temperature_zero_leaves_the_best_token_alone(settings: dict[str, Any]) -> None:
-    left = process_logits(LOGITS, SamplingParams(**settings))
-    for row, given in zip(left, LOGITS, strict=True):
+def test_temperature_zero_leaves_only_the_best_token(settings: dict[str, Any]) -> None:
+    processed = process_logits(LOGITS, SamplingParams(**settings))
+    for row, given in zip(processed, LOGITS, strict=True):
         assert kept(row) == {int(given.argmax())}
         assert row.max() == given.max()
 
@@ -134,19 +134,19 @@ def test_a_faulty_row_is_all_nan_and_the_reason_is_logged(caplog: pytest.LogCapt
     logits = LOGITS.copy()
     logits[1, 4] = np.inf
     with caplog.at_level(logging.ERROR, "engine_sampler"):
-        left = process_logits(logits, SamplingParams(temperature=0.5))
-    assert np.isnan(left[1]).all()
+        processed = process_logits(logits, SamplingParams(temperature=0.5))
+    assert np.isnan(processed[1]).all()
     healthy = process_logits(LOGITS, SamplingParams(temperature=0.5))
-    np.testing.assert_array_equal(left[[0, 2, 3]], healthy[[0, 2, 3]])
+    np.testing.assert_array_equal(processed[[0, 2, 3]], healthy[[0, 2, 3]])
     assert "the row's greatest logit is inf" in caplog.text
 
 
-def test_a_mask_that_leaves_nothing_is_a_fault_of_its_row(caplog: pytest.LogCaptureFixture) -> None:
+def test_a_mask_without_survivors_is_an_error_of_its_row(caplog: pytest.LogCaptureFixture) -> None:
     logits = LOGITS.copy()
     logits[0, 7] = -np.inf
-    left = process_logits(logits, SamplingParams(allowed_token_ids=[7]))
-    assert np.isnan(left[0]).all()
-    assert kept(left[1]) == {7}
+    processed = process_logits(logits, SamplingParams(allowed_token_ids=[7]))
+    assert np.isnan(processed[0]).all()
+    assert kept(processed[1]) == {7}
     assert "request 0" in caplog.text
 
 
@@ -167,32 +167,34 @@ def read_only() -> np.ndarray:
 
 
 @pytest.mark.parametrize("logits", [read_only(), LOGITS.astype(np.float16), memoryview(LOGITS.copy())])
-def test_inplace_needs_an_array_that_can_be_written(logits: Any) -> None:
-    with pytest.raises(ValueError, match="inplace=True needs logits in a writable float32 NumPy array"):
+def test_inplace_needs_a_writable_float32_array(logits: Any) -> None:
+    with pytest.raises(
+        ValueError, match="inplace=True is not allowed: logits must be a writable float32 NumPy array"
+    ):
         process_logits(logits, SamplingParams(), inplace=True)
 
 
-def test_nothing_is_written_if_the_call_is_refused() -> None:
+def test_a_refused_call_writes_nothing() -> None:
     logits = LOGITS.copy()
     with pytest.raises(ParameterError):
         process_logits(logits, SamplingParams(logit_bias={50: 1.0}), inplace=True)
     np.testing.assert_array_equal(logits, LOGITS)
 
 
-# --- wider logits than the tokenizer --------------------------------------------------------------
+# --- logits wider than the tokenizer --------------------------------------------------------------
 
 
 @pytest.mark.parametrize("inplace", [False, True])
-def test_the_padding_of_a_head_is_never_drawn_and_reads_as_removed(inplace: bool) -> None:
+def test_the_padding_of_a_model_head_is_never_drawn_and_is_marked_as_removed(inplace: bool) -> None:
     logits = LOGITS.copy()
     logits[:, 40:] = 100
     params = SamplingParams(seed=2)
     given = {"tokenizer": tokenizer(40)}
     assert (sample(logits, params, **given).token_ids < 40).all()
-    left = process_logits(logits.copy(), params, inplace=inplace, **given)
-    assert left.shape == LOGITS.shape
-    np.testing.assert_array_equal(left[:, :40], LOGITS[:, :40])
-    assert (left[:, 40:] == -np.inf).all()
+    processed = process_logits(logits.copy(), params, inplace=inplace, **given)
+    assert processed.shape == LOGITS.shape
+    np.testing.assert_array_equal(processed[:, :40], LOGITS[:, :40])
+    assert (processed[:, 40:] == -np.inf).all()
 
 
 # --- refusals -------------------------------------------------------------------------------------

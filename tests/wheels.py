@@ -1,4 +1,4 @@
-"""Small real distributions: written as wheels, installed by pip, without a network or a build backend."""
+"""Small real distributions: hand-written wheels that pip installs offline, without a build backend."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from pathlib import Path
 def make_wheel(
     folder: Path, distribution: str, source: str, *, entry: str | None = None, version: str = "1.0"
 ) -> Path:
-    """A wheel of `distribution` with one module of the same name, which is its plugin `entry`."""
+    """Write a wheel of `distribution` with one module of the same name, registered as the plugin `entry`."""
     module = distribution.replace("-", "_")
     info = f"{module}-{version}.dist-info"
     files = {
@@ -30,7 +30,7 @@ def make_wheel(
 
 
 def install(wheels: Iterable[Path], target: Path) -> None:
-    """Install `wheels` into `target`, which a process then has on its PYTHONPATH."""
+    """Install `wheels` into `target`, a folder to add to PYTHONPATH."""
     options = ["--no-index", "--no-deps", "--no-compile", "--disable-pip-version-check", "--quiet"]
     command = [sys.executable, "-m", "pip", "install", *options, "--target", str(target)]
     subprocess.run([*command, *map(str, wheels)], check=True)

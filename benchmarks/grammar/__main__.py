@@ -1,11 +1,12 @@
-"""Grammar engines side by side: ours, llguidance and xgrammar, one core, the same tasks, one session.
+"""Compares grammar engines: ours, llguidance and xgrammar, on one core, with the same tasks, in one session.
 
 python -m benchmarks.grammar --harness HARNESS --data DATA [--out FOLDER] [--only PART ...] [--readme]
 
-HARNESS is the program that runs an engine over a file of tasks and times every call (`run`, `exact`);
-DATA the folder of maskbench_dev.jsonl and json_schema_test_suite_2020-12.jsonl. Both may also be given by
-the variables GRAMMAR_HARNESS and GRAMMAR_DATA. Prints a Markdown table; with --readme it is written into
-README.md too. Parts that have been measured already are read from FOLDER, unless --only names them.
+HARNESS is a program that runs an engine over a file of tasks and times every call (`run`, `exact`). DATA is
+the folder that contains maskbench_dev.jsonl and json_schema_test_suite_2020-12.jsonl. The environment
+variables GRAMMAR_HARNESS and GRAMMAR_DATA are their defaults. Prints a Markdown table; --readme also writes
+it into benchmarks/README.md. Parts that have already been measured are read from FOLDER unless --only names
+them.
 """
 
 from __future__ import annotations
@@ -23,13 +24,13 @@ from . import tasks as grammar_tasks
 from .report import report
 from .results import collect
 
-HERE = Path(__file__).parent.parent
+BENCHMARKS = Path(__file__).parents[1]
 START, END = "<!-- grammars -->", "<!-- end of grammars -->"
 ENGINES = {"engine_sampler": "grammar_adapter:EngineSampler", "llg": "llg", "xgr": "xgr"}
-"""Their names in the harness; ours comes first."""
+"""Engine → the name of its adapter in the harness; ours comes first."""
 
 PASSES = {"schemas": 2, "json": 2, "lark": 3, "maskbench": 1, "suite": 1, "real_lark": 1, "hostile": 1}
-"""The parts that the harness runs, and how often each walks its documents."""
+"""The parts that the harness runs → the number of passes over their documents."""
 EXTRA, EXACT = "extra", "exact"
 OURS_ONLY = ("real_lark", EXACT)
 CHECKED = 0.25
@@ -38,10 +39,10 @@ CHECKED = 0.25
 
 def main() -> None:
     given = _arguments()
-    if "engine_sampler" in given.engines and native.engine() is None:
-        sys.exit("this installation lacks the grammar engine in C: there is nothing to compare")
+    if "engine_sampler" in given.engines and native.load_library() is None:
+        sys.exit("this installation lacks the native grammar engine: there is nothing to compare")
     if hasattr(os, "sched_setaffinity"):
-        os.sched_setaffinity(0, {given.core})  # for all that is started from here
+        os.sched_setaffinity(0, {given.core})  # inherited by every child process
     given.out.mkdir(parents=True, exist_ok=True)
     tasks = _write_tasks(given.data, given.out, given.limit)
     for engine in given.engines:
@@ -51,32 +52,38 @@ def main() -> None:
     text = report([collect(engine, given.out) for engine in given.engines])
     print(text)
     if given.readme:
-        _into_readme(text)
+        _write_readme(text)
 
 
 def _arguments() -> argparse.Namespace:
-    parser = argparse.ArgumentParser(description="Grammar engines side by side.")
-    parser.add_argument("--harness", default=os.environ.get("GRAMMAR_HARNESS"), help="the harness's program")
-    parser.add_argument("--data", default=os.environ.get("GRAMMAR_DATA"), help="the folder of the two suites")
-    parser.add_argument("--out", type=Path, default=Path("build/grammar"), help="where results are kept")
+    parser = argparse.ArgumentParser("python -m benchmarks.grammar", description="Compare grammar engines.")
+    parser.add_argument(
+        "--harness", default=os.environ.get("GRAMMAR_HARNESS"), help="the program of the harness"
+    )
+    parser.add_argument(
+        "--data", default=os.environ.get("GRAMMAR_DATA"), help="the folder of the two test suites"
+    )
+    parser.add_argument("--out", type=Path, default=Path("build/grammar"), help="the folder of the results")
     parser.add_argument("--engines", nargs="+", default=list(ENGINES), choices=ENGINES)
     parser.add_argument(
-        "--only", nargs="+", default=[], choices=(*PASSES, EXTRA, EXACT), help="measure these anew"
+        "--only", nargs="+", default=[], choices=(*PASSES, EXTRA, EXACT), help="measure these parts again"
     )
-    parser.add_argument("--limit", type=int, help="at most so many tasks of each file, to try things out")
-    parser.add_argument("--timeout", type=float, default=60, help="seconds for one task")
-    parser.add_argument("--core", type=int, default=max(os.sched_getaffinity(0), default=0))
+    parser.add_argument("--limit", type=int, help="maximum tasks per file, for a quick try")
+    parser.add_argument("--timeout", type=float, default=60, help="seconds per task")
+    parser.add_argument(
+        "--core", type=int, default=max(os.sched_getaffinity(0), default=0), help="the core to run on"
+    )
     parser.add_argument("--readme", action="store_true", help="write the table into README.md")
     given = parser.parse_args()
     for name in ("harness", "data"):
         if getattr(given, name) is None:
-            parser.error(f"--{name} is needed, or the variable GRAMMAR_{name.upper()}")
+            parser.error(f"--{name} or the environment variable GRAMMAR_{name.upper()} is required")
     given.harness, given.data = Path(given.harness).resolve(), Path(given.data).resolve()
     return given
 
 
 def _write_tasks(data: Path, out: Path, limit: int | None) -> dict[str, Path]:
-    """The files of all parts."""
+    """Write the task files of all parts; part → file."""
     maskbench = grammar_tasks.read(data / "maskbench_dev.jsonl")
     parts = {
         "schemas": grammar_tasks.schemas(maskbench)[:limit],
@@ -102,27 +109,27 @@ def _measure(given: argparse.Namespace, engine: str, part: str, tasks: dict[str,
     if part == EXTRA:
         command = ["-m", "benchmarks.grammar.extra", given.harness, name, tasks[part], out]
     else:
-        walk = ["--passes", PASSES.get(part, 1), "--timeout", given.timeout]
-        walk = ["--rate", CHECKED] if part == EXACT else walk
-        what = EXACT if part == EXACT else "run"
-        command = [given.harness, what, "--engine", name, "--tasks", tasks[part], "--out", out, *walk]
+        options = ["--passes", PASSES.get(part, 1), "--timeout", given.timeout]
+        options = ["--rate", CHECKED] if part == EXACT else options
+        action = EXACT if part == EXACT else "run"
+        command = [given.harness, action, "--engine", name, "--tasks", tasks[part], "--out", out, *options]
     print(f"{engine}: {part}", file=sys.stderr, flush=True)
     if not _run([sys.executable, *map(str, command)], given.harness.parent):
         out.unlink(missing_ok=True)
 
 
 def _run(command: Sequence[str], folder: Path) -> bool:
-    """Whether a program that finds the harness's adapters in `folder` ran to its end."""
-    path = os.pathsep.join([str(folder), str(HERE.parent), os.environ.get("PYTHONPATH", "")])
+    """Run a program with the harness's adapters, which are in `folder`; whether it succeeded."""
+    path = os.pathsep.join([str(folder), str(BENCHMARKS.parent), os.environ.get("PYTHONPATH", "")])
     environment = os.environ | {"PYTHONPATH": path, "OMP_NUM_THREADS": "1", "RAYON_NUM_THREADS": "1"}
     done = subprocess.run(command, env=environment, stdout=subprocess.DEVNULL, check=False)
     if done.returncode:
-        print(f"it failed with {done.returncode}, and is left out", file=sys.stderr, flush=True)
+        print(f"failed with status {done.returncode}; skipped", file=sys.stderr, flush=True)
     return done.returncode == 0
 
 
-def _into_readme(text: str) -> None:
-    readme = HERE / "README.md"
+def _write_readme(text: str) -> None:
+    readme = BENCHMARKS / "README.md"
     before, _, rest = readme.read_text("utf-8").partition(START)
     _, _, after = rest.partition(END)
     readme.write_text(f"{before}{START}\n\n{text}\n\n{END}{after}", "utf-8")

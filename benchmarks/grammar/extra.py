@@ -1,9 +1,9 @@
-"""What the harness does not measure of a grammar engine: its preparation, cached compiles, whole steps.
+"""Measurements of a grammar engine that the harness lacks: preparation, cached compiles, whole steps.
 
 python -m benchmarks.grammar.extra HARNESS ENGINE TASKS OUT
 
-HARNESS and ENGINE are the harness's path and the name of an adapter of it; TASKS a file of schemas with
-documents. Writes a JSON object of seconds, bytes and microseconds to OUT.
+HARNESS is the harness's path, ENGINE the name of one of its adapters, TASKS a file of schemas with documents.
+Writes a JSON object of seconds, megabytes, milliseconds and microseconds to OUT.
 """
 
 from __future__ import annotations
@@ -29,18 +29,22 @@ LIBRARIES = {
     "llg": ["llguidance.numpy"],
     "xgr": ["torch", "xgrammar"],
 }
-"""What an engine loads; that is no preparation of a tokenizer."""
+"""Modules that an engine loads; loading them does not count as preparation of a tokenizer."""
 STEPS = 200
 REPEATS, PATIENCE = 50, 10**8
-"""Cached compiles of one schema at most, and nanoseconds for them: some engines keep nothing."""
+"""The maximum number of cached compiles per schema, and nanoseconds for them: some engines cache nothing."""
 LARGEST = 3000
-"""Characters of a schema in a step: engines must compile all of them soon."""
+"""Maximum characters of a schema in a step: every engine must compile all of them quickly."""
 
 
 def main(harness_path: str, engine_name: str, tasks_path: str, out: str) -> None:
     sys.path.insert(0, str(Path(harness_path).parent))
     harness = importlib.import_module(Path(harness_path).stem)
-    tasks = [task for task in grammar_tasks.read(Path(tasks_path)) if not task["id"].startswith("warming")]
+    tasks = [
+        task
+        for task in grammar_tasks.read(Path(tasks_path))
+        if not task["id"].startswith(grammar_tasks.WARM_UP)
+    ]
     vocabulary = harness.get_vocab()
     engine = harness.load_engine(engine_name)
     for module in LIBRARIES[engine.name]:
@@ -53,7 +57,7 @@ def main(harness_path: str, engine_name: str, tasks_path: str, out: str) -> None
 
 
 def preparation(engine: Any, vocabulary: Any) -> dict[str, float]:
-    """Of a new tokenizer, up to the first compiled grammar; libraries are loaded already."""
+    """Time and memory from a new tokenizer to the first compiled grammar; libraries are already loaded."""
     before, start = _resident(), perf_counter_ns()
     engine.init(vocabulary)
     engine.vocab = vocabulary
@@ -69,7 +73,7 @@ def _resident() -> int:
 
 
 def cached(engine: Any, tasks: list[dict[str, Any]]) -> dict[str, float]:
-    """The median of compiling what has been compiled before."""
+    """The median time of compiling a schema that has been compiled before."""
     times: list[int] = []
     for task in tasks[:10]:
         spent = 0
@@ -88,36 +92,36 @@ def _timed(call: Callable[[], Any]) -> int:
 
 
 class _Request:
-    """A request whose tokens are those of a document, again and again."""
+    """A request whose tokens are those of a document, repeated forever."""
 
-    def __init__(self, engine: Any, compiled: Any, tokens: list[int], at: int) -> None:
+    def __init__(self, engine: Any, compiled: Any, tokens: list[int], position: int) -> None:
         self._engine, self._compiled, self._tokens = engine, compiled, tokens
-        self._begin()
-        for _ in range(at % len(tokens)):
+        self._restart()
+        for _ in range(position % len(tokens)):
             self.advance()
 
-    def _begin(self) -> None:
+    def _restart(self) -> None:
         self.matcher = self._engine.matcher(self._compiled)
-        self._at = 0
+        self._position = 0
 
     def advance(self) -> None:
-        if not self._engine.accept(self.matcher, self._tokens[self._at]):
-            raise ValueError("a valid document is refused")
-        self._at += 1
-        if self._at == len(self._tokens):
-            self._begin()
+        if not self._engine.accept(self.matcher, self._tokens[self._position]):
+            raise ValueError("a valid document was rejected")
+        self._position += 1
+        if self._position == len(self._tokens):
+            self._restart()
 
 
 def steps(engine: Any, tasks: list[dict[str, Any]]) -> dict[str, float]:
-    """The masks of a step: p50 and p99 over many, the second time that the same steps are made."""
+    """The time of all masks of a step: p50 and p99 over many steps, when the same steps run a second time."""
     compiled = []
     for task in tasks:
         if len(json.dumps(task["grammar"])) <= LARGEST and len(compiled) < GRAMMARS:
             with suppress(Exception):
-                one = engine.compile("json_schema", task["grammar"])
+                grammar = engine.compile("json_schema", task["grammar"])
                 tokens = engine.vocab.encode(task["tests"][0]["text"])
-                _Request(engine, one, tokens, len(tokens) - 1).advance()
-                compiled.append((one, tokens))
+                _Request(engine, grammar, tokens, len(tokens) - 1).advance()
+                compiled.append((grammar, tokens))
     if len(compiled) < GRAMMARS:
         return {}
     times: list[int] = []
@@ -133,7 +137,7 @@ def steps(engine: Any, tasks: list[dict[str, Any]]) -> dict[str, float]:
 
 
 def _filler(engine: Any, requests: list[_Request]) -> Callable[[], Any]:
-    """Fills the masks of all requests as the engine does it best, on one thread."""
+    """A function that fills the masks of all requests in the engine's fastest way, on one thread."""
     if engine.name == "engine_sampler":
         from engine_sampler.grammar.engines.native import fill_rows
 

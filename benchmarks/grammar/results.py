@@ -1,4 +1,4 @@
-"""What the grammar engines' runs say: numbers by name, from the files of the harness."""
+"""The numbers of the grammar engines by name, from the files that the harness writes."""
 
 from __future__ import annotations
 
@@ -10,14 +10,14 @@ from typing import Any
 
 import numpy as np
 
-from .tasks import LARK, SHORT_LARK, WARMING
+from .tasks import LARK, SHORT_LARK, WARM_UP
 
 Row = dict[str, Any]
 
 
 @dataclass
 class Numbers:
-    """One engine's numbers by name: microseconds, milliseconds, shares; what was not measured is missing."""
+    """One engine's numbers by name: microseconds, milliseconds, percentages; missing if not measured."""
 
     engine: str
     version: str = ""
@@ -31,14 +31,14 @@ class Numbers:
             self.values[name] = float(value)
 
     def percentiles(self, name: str, nanoseconds: Iterable[int], unit: float = 1e3) -> None:
-        """p50, p99 and the maximum, where there is anything."""
+        """Put p50, p99 and the maximum, if there are any times."""
         if found := list(nanoseconds):
             for label, share in (("p50", 50), ("p99", 99), ("max", 100)):
                 self.put(f"{name} {label}", np.percentile(found, share) / unit)
 
 
 def collect(engine: str, folder: Path) -> Numbers:
-    """All numbers of an engine from the files that `grammar.run` left in a folder."""
+    """All numbers of an engine from the files in `folder`."""
     numbers = Numbers(engine)
     _schemas(numbers, _rows(numbers, folder / f"schemas.{engine}.jsonl"))
     _free_json(numbers, _rows(numbers, folder / f"json.{engine}.jsonl"))
@@ -64,13 +64,13 @@ def _object(path: Path) -> dict[str, Any]:
 
 
 def _rows(numbers: Numbers, path: Path, keep_all: bool = False) -> list[Row]:
-    """The rows of a file of the harness, without those that only warm."""
+    """The rows of a file of the harness, without those of warm-up tasks."""
     found = []
     for line in path.read_text("utf-8").splitlines() if path.exists() else ():
         row = json.loads(line)
         if "hello" in row:
             numbers.version = row["version"]
-        if keep_all or ("hello" not in row and not row["id"].startswith(WARMING)):
+        if keep_all or ("hello" not in row and not row["id"].startswith(WARM_UP)):
             found.append(row)
     return found
 
@@ -81,16 +81,16 @@ def _masks(row: Row, number: int) -> list[int]:
 
 
 def _by_document(row: Row) -> list[list[int]]:
-    """The first pass's times of each valid document; an engine fills a mask more than it accepts tokens."""
-    times, at, found = _masks(row, 0), 0, []
+    """The first pass's times of each valid document; an engine fills one mask more than it accepts tokens."""
+    times, start, found = _masks(row, 0), 0, []
     for test in row.get("tests", []):
         if not test["valid"]:
             continue
-        if "n" not in test:  # it failed on the way, nobody knows where
+        if "n" not in test:  # it failed at an unknown token
             break
-        end = at + test["n"] + 1
-        found.append(times[at:end])
-        at = end
+        end = start + test["n"] + 1
+        found.append(times[start:end])
+        start = end
     return found
 
 
@@ -137,7 +137,7 @@ def _judged(numbers: Numbers, name: str, rows: list[Row]) -> None:
 
 
 def _hostile(numbers: Numbers, rows: list[Row]) -> None:
-    """The longest call of any task, the largest growth of memory, and those that never came back."""
+    """The longest call of any task, the largest growth of memory, and the number of crashes and timeouts."""
     slowest: list[tuple[float, str]] = []
     growth, before = [], None
     for row in rows:
@@ -152,7 +152,7 @@ def _hostile(numbers: Numbers, rows: list[Row]) -> None:
                 t for one in row.get("pass", []) for part in ("mask_ns", "accept_ns") for t in one[part]
             ]
             slowest.append((max(t for t in calls if t is not None), row["id"]))
-    judged = [(time, name) for time, name in slowest if not name.startswith(WARMING)]
+    judged = [(time, name) for time, name in slowest if not name.startswith(WARM_UP)]
     if judged:
         numbers.put("hostile seconds", max(judged)[0] / 1e9)
         numbers.put("hostile megabytes", max(growth, default=(0, ""))[0] / 2**20)

@@ -1,8 +1,8 @@
-"""What the grammar engines are given: tasks of a grammar and texts, each right or wrong under it.
+"""The tasks of the grammar engines: a grammar and texts, each valid or invalid under it.
 
 A task is a line of JSON, as the harness reads it: {"id", "kind", "grammar", "tests": [{"text", "valid"}]}.
-The first two of every file only make an engine ready (its imports, its tables of the tokenizer), and are
-left out of all numbers.
+The first two of every file only warm an engine up (its imports, its tables of the tokenizer) and are excluded
+from all numbers.
 """
 
 from __future__ import annotations
@@ -18,24 +18,24 @@ Task: TypeAlias = "dict[str, Any]"
 ROOT = Path(__file__).parents[2]
 EXAMPLES = ROOT / "tests" / "grammar" / "data"
 
-WARMING = "warming"
+WARM_UP = "warming"
 SCHEMAS = 50
-"""Schemas of which every mask is timed."""
+"""The number of schemas whose masks are all timed."""
 FREE_JSON = 36
-"""Documents under the grammar of any JSON."""
+"""The number of documents under the grammar of arbitrary JSON."""
 DEEP = 100_000
 
 LARK = {"SQL-like": "sql_like", "C-like": "c_like"}
-"""Grammars whose masks are timed, and their files."""
+"""Grammars whose masks are timed → their files."""
 SHORT_LARK = "iso8601"
-"""A grammar of 1.5 KB, of which the compilation is timed."""
+"""A grammar of 1.5 KB whose compilation is timed."""
 
 
 def write(tasks: Iterable[Task], path: Path) -> Path:
-    """A file of tasks, with those that warm an engine first."""
-    ready = [_task(f"{WARMING} schema", "json_schema", {"type": "null"}, [("null", True)])]
-    ready.append(_task(f"{WARMING} lark", "lark", 'start: "a" B\nB: /b+/', [("ab", True)]))
-    path.write_text("".join(json.dumps(task) + "\n" for task in [*ready, *tasks]), "utf-8")
+    """Write a file of tasks, the warm-up tasks first; returns its path."""
+    warm_up = [_task(f"{WARM_UP} schema", "json_schema", {"type": "null"}, [("null", True)])]
+    warm_up.append(_task(f"{WARM_UP} lark", "lark", 'start: "a" B\nB: /b+/', [("ab", True)]))
+    path.write_text("".join(json.dumps(task) + "\n" for task in [*warm_up, *tasks]), "utf-8")
     return path
 
 
@@ -54,21 +54,21 @@ def _task(name: str, kind: str, grammar: Any, tests: Iterable[tuple[str, bool]] 
 
 
 def schemas(tasks: Sequence[Task], count: int = SCHEMAS) -> list[Task]:
-    """Tasks from all over the file, with their valid documents only."""
+    """Tasks from evenly spaced positions in the file, with their valid documents only."""
     count = min(count, len(tasks))
     chosen = [tasks[len(tasks) * i // count] for i in range(count)]
     return [{**task, "tests": [test for test in task["tests"] if test["valid"]]} for task in chosen]
 
 
 def free_json(tasks: Sequence[Task]) -> list[Task]:
-    """Valid documents of other schemas, under the grammar of any JSON."""
+    """Valid documents of various schemas, under the grammar of arbitrary JSON."""
     texts = [test["text"] for task in tasks for test in task["tests"] if test["valid"]]
     step = max(1, len(texts) // FREE_JSON)
     return [_task("free JSON", "json", "", [(text, True) for text in texts[::step][:FREE_JSON]])]
 
 
 def lark(limit: int | None = None) -> list[Task]:
-    """The grammars of `LARK` and a short one, with the texts that they accept."""
+    """The grammars in `LARK` and a short one, with texts that they accept."""
     found = []
     for path in [ROOT / "grammars" / SHORT_LARK, *(EXAMPLES / name for name in LARK.values())]:
         name = path.name
@@ -79,7 +79,7 @@ def lark(limit: int | None = None) -> list[Task]:
 
 
 def real_lark() -> list[Task]:
-    """Grammars that lark itself loads: its own two and all that the tests have."""
+    """Grammars that lark itself loads: its own two, those of the library and those of the tests."""
     own = files("lark") / "grammars"
     found = [_task(path.stem, "lark", path.read_text("utf-8")) for path in sorted(EXAMPLES.glob("*.lark"))]
     found += [
@@ -93,7 +93,7 @@ def real_lark() -> list[Task]:
 
 
 def hostile() -> list[Task]:
-    """Grammars and texts that cost a careless engine seconds, gigabytes or its life."""
+    """Grammars and texts that make a careless engine slow, use gigabytes or crash."""
     return [*_hostile_regexes(), *_hostile_lark(), *_hostile_schemas()]
 
 
@@ -120,19 +120,19 @@ def _hostile_regexes() -> Iterator[Task]:
 
 
 def _hostile_lark() -> Iterator[Task]:
-    each_other = [f'r{i}: r{(i * 7 + 1) % 300} r{(i * 11 + 3) % 300} | "a" |' for i in range(300)]
+    mutual = [f'r{i}: r{(i * 7 + 1) % 300} r{(i * 11 + 3) % 300} | "a" |' for i in range(300)]
     for name, text, sample in (
         ("left recursion", 'start: start "a" | "a"', "a" * 10_000),
         ("right recursion", 'start: "a" start | "a"', "a" * 10_000),
         ("hidden left recursion", 'start: empty start "a" | "a"\nempty: "b"?', "a" * 1000),
         ("hidden right recursion", 'start: "a" start empty |\nempty: "b"?', "a" * 10_000),
-        ("rules of each other", "\n".join([*each_other, "start: r0"]), "a" * 60),
+        ("mutually recursive rules", "\n".join([*mutual, "start: r0"]), "a" * 60),
         ("nested ranges", 'start: ((("a"|"b")~1..1000 "c"?)~1..1000)~1..1000', "ab" * 1000),
         ("ambiguous", 'start: start start | "a"', "a" * 1000),
         ("very ambiguous", 'start: start start start | start start | "a"', "a" * 300),
         ("zero-width terminal", 'start: A "a"\nA: /a*/', "a" * 2000),
-        ("zero-width terminals in a circle", "start: (A | B)* \nA: /a*/\nB: /b*/", "ab" * 1000),
-        ("units in a circle", 'start: x\nx: y | "a"\ny: x | start', "a"),
+        ("cyclic zero-width terminals", "start: (A | B)* \nA: /a*/\nB: /b*/", "ab" * 1000),
+        ("cyclic unit rules", 'start: x\nx: y | "a"\ny: x | start', "a"),
         ("deep input", 'start: "(" start ")" | "x"', "(" * DEEP + "x" + ")" * DEEP),
         ("deep text", "start: " + "(" * DEEP + '"a"' + ")" * DEEP, "a"),
         ("nested counts", 'start: (("a"~1000)~1000)~1000', "a" * 2000),
@@ -161,7 +161,7 @@ def _hostile_schemas() -> Iterator[Task]:
         ("enum of 50,000", many, '"value 7"'),
         ("20,000 properties", large, '{"key7": "x"}'),
         ("oneOf within oneOf", any_of, '{"k11": 1}'),
-        ("references in a circle", loops, "1"),
+        ("cyclic references", loops, "1"),
         ("large counts", counted, '["a", "b"]'),
         ("all keys forbidden", {"not": {"required": [f"k{i}" for i in range(200)]}}, '{"k1": 1}'),
         ("pattern of nested counts", {"type": "string", "pattern": "^((a{100}){100}){100}$"}, '"aaaa'),

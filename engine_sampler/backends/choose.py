@@ -1,4 +1,4 @@
-"""Which backend runs: the argument, then ENGINE_SAMPLER_BACKEND, then the best exact one."""
+"""The choice of a backend: the argument, then ENGINE_SAMPLER_BACKEND, then the best exact one."""
 
 from __future__ import annotations
 
@@ -6,20 +6,22 @@ import functools
 import logging
 import os
 
-from ..contract import Backend
+from ..contract import Backend, Sampler, Selector
 from ..registry import default_registry
+from .numpy import NumpyBackend
 
 LIBRARY = "library:"
-"""What a backend's name begins with that is the path of a shared library."""
+"""The prefix of a backend name that is the path of a shared library."""
 
 logger = logging.getLogger("engine_sampler")
 
 
 def named_backend(name: str | Backend) -> Backend | None:
-    """The backend that `name` or the environment asks for; None if the choice is automatic.
+    """The backend that `name` or the environment selects; None if the choice is automatic.
 
-    "library:PATH" is the shared library at PATH, loaded once. Raises ValueError for a name that no
-    plugin registers, and for a backend that cannot be used here; `LibraryError` for such a library.
+    "library:PATH" is the shared library at PATH, loaded once. Raises ValueError for a name that
+    no plugin registers and for a backend that cannot be used here, `LibraryError` for a library that cannot
+    be used.
     """
     if isinstance(name, Backend):
         return name
@@ -45,8 +47,13 @@ def best_backend(device: str) -> Backend:
     exact = [b for _, b in sorted(backends.items()) if b.exact]
     best = max(exact, key=lambda backend: backend.score(device))
     if best.name == "numpy" and "native" in backends and (reason := backends["native"].reason):
-        _tell_once(f"sampling runs on NumPy, without the C kernels: {reason}")
+        _warn_once(f"sampling runs on NumPy, without the C kernels: {reason}")
     return best
+
+
+def runner_of(backend: Backend, part: Sampler | Selector) -> Backend:
+    """The backend that runs `part` of a chain: `backend`, or the host if it lacks the part."""
+    return backend if backend.supports(part) else NumpyBackend()
 
 
 @functools.cache
@@ -57,5 +64,5 @@ def _library(path: str) -> Backend:
 
 
 @functools.cache
-def _tell_once(message: str) -> None:
+def _warn_once(message: str) -> None:
     logger.warning(message)

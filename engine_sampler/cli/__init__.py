@@ -1,1 +1,1 @@
-"""The command line, `engine-sampler`."""
+"""The `engine-sampler` command line."""

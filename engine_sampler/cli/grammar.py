@@ -1,4 +1,4 @@
-"""What `engine-sampler grammar` does."""
+"""The `engine-sampler grammar` command."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ from ..grammar.errors import GrammarError
 from ..grammar.grammar import Grammar
 
 
-def language_of(arguments: argparse.Namespace) -> Grammar:
-    """The grammar that the command line names. Raises GrammarError, and OSError for files."""
+def grammar_of(arguments: argparse.Namespace) -> Grammar:
+    """The grammar given on the command line. Raises GrammarError, and OSError for a file."""
     if arguments.schema is not None:
         return _schema(Path(arguments.schema).read_text(encoding="utf-8"), arguments.unsupported)
     if arguments.lark is not None:
@@ -26,12 +26,12 @@ def language_of(arguments: argparse.Namespace) -> Grammar:
 
 
 def _schema(text: str, unsupported: Any) -> Grammar:
-    """The grammar of a JSON Schema; each keyword that is left out is a line on stderr."""
+    """The grammar of a JSON Schema; each ignored keyword is reported in a line on stderr."""
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
         grammar = Grammar.from_json_schema(text, unsupported=unsupported)
     for warning in caught:
-        print(f"engine-sampler: left out: {warning.message}", file=sys.stderr)
+        print(f"engine-sampler: ignored: {warning.message}", file=sys.stderr)
     return grammar
 
 
@@ -42,23 +42,23 @@ def _lark(path: str) -> Grammar:
 def _named(name: str) -> Grammar:
     from ..grammar.constraints import grammar_named
 
-    found: Any = grammar_named(name)
-    if isinstance(found, str):
-        return Grammar.from_lark(found)
-    if not isinstance(found, Grammar):
-        raise GrammarError(f"{name} is a constraint of its own kind: it cannot be printed or tried here")
-    return found
+    constraint: Any = grammar_named(name)
+    if isinstance(constraint, str):
+        return Grammar.from_lark(constraint)
+    if not isinstance(constraint, Grammar):
+        raise GrammarError(f"{name} is a custom constraint, not a grammar: it cannot be printed or checked")
+    return constraint
 
 
-def try_text(language: Grammar, text: str, action: str) -> bool:
-    """Check, complete or repair `text` and print the outcome; True if there is none."""
+def process_text(grammar: Grammar, text: str, action: str) -> bool:
+    """Check, complete or repair `text` and print the outcome; True if it is invalid or has no completion."""
     if action == "check":
-        found = language.check(text)
-        print(found.message)
-        return not found.valid
+        result = grammar.check(text)
+        print(result.message)
+        return not result.valid
     if action == "complete":
-        rest = language.complete(text)
-        print("nothing completes this text" if rest is None else rest)
-        return rest is None
-    print(language.repair(text).text)
+        completion = grammar.complete(text)
+        print("no completion exists for this text" if completion is None else completion)
+        return completion is None
+    print(grammar.repair(text).text)
     return False

@@ -1,4 +1,4 @@
-"""What is registered, as plain data: for `engine-sampler plugins`, as a table and as JSON."""
+"""The registered objects as plain data, which `engine-sampler plugins` prints as tables or JSON."""
 
 from __future__ import annotations
 
@@ -10,17 +10,17 @@ from ..contract import Backend, Sampler
 from ..packaged import grammar_names, grammar_text
 from ..registry import Catalogue, Registry
 
-LISTED = ("samplers", "selectors", "stopping_criteria", "backends", "grammars", "observers")
+KINDS = ("samplers", "selectors", "stopping_criteria", "backends", "grammars", "observers")
 
 
 def inventory(registry: Registry) -> dict[str, list[dict[str, Any]]]:
-    """Every object by kind, with origin and state, and every plugin with its state and reason.
+    """Every object by kind, with origin and state, and every plugin with its state and the reason for it.
 
-    All values can be written as JSON.
+    All values are JSON-serialisable.
     """
     catalogue = registry.catalogue
-    listed = {kind: [_entry(catalogue, kind, name) for name in getattr(catalogue, kind)] for kind in LISTED}
-    listed["grammars"] += _library(registry)
+    listed = {kind: [_entry(catalogue, kind, name) for name in getattr(catalogue, kind)] for kind in KINDS}
+    listed["grammars"] += _library_grammars(registry)
     return {**listed, "plugins": [asdict(status) for status in registry.plugins]}
 
 
@@ -36,23 +36,23 @@ def _first_sentence(text: str | None) -> str:
 
 
 def _grammar_summary(value: Any) -> str:
-    """What a grammar says of itself: the comment that its Lark text begins with, or a docstring."""
+    """The first sentence of the comment that opens a Lark text, or of a docstring."""
     if not isinstance(value, str):
         return _first_sentence(value.__doc__)
     comment = itertools.takewhile(lambda line: line.startswith("//"), value.strip().splitlines())
     return _first_sentence(" ".join(line.removeprefix("//") for line in comment))
 
 
-def _library(registry: Registry) -> list[dict[str, Any]]:
-    """The grammars that come with the package, but those whose names a plugin took."""
+def _library_grammars(registry: Registry) -> list[dict[str, Any]]:
+    """The grammars that come with the package, except those that a plugin overrides."""
     origin = registry.plugins[0].origin
     names = [name for name in grammar_names() if name not in registry.catalogue.grammars]
-    return [_described(name, origin, "loaded", _grammar_summary(grammar_text(name))) for name in names]
+    return [_description(name, origin, "loaded", _grammar_summary(grammar_text(name))) for name in names]
 
 
 def _entry(catalogue: Catalogue, kind: str, name: str) -> dict[str, Any]:
     value = getattr(catalogue, kind)[name]
-    entry = _described(
+    entry = _description(
         name,
         catalogue.origins[f"{kind}/{name}"],
         _backend_state(value) if isinstance(value, Backend) else "loaded",
@@ -67,7 +67,7 @@ def _entry(catalogue: Catalogue, kind: str, name: str) -> dict[str, Any]:
     return entry
 
 
-def _described(name: str, origin: str, state: str, summary: str, parameters: Any = ()) -> dict[str, Any]:
+def _description(name: str, origin: str, state: str, summary: str, parameters: Any = ()) -> dict[str, Any]:
     return {
         "name": name,
         "origin": origin,
@@ -81,5 +81,5 @@ def _backend_state(backend: Backend) -> str:
     """Whether a backend can be used here for logits on the CPU."""
     try:
         return "usable" if backend.score("cpu") > 0 else "not usable here"
-    except Exception as error:  # a plugin's code
+    except Exception as error:  # a plugin may raise anything
         return f"failed: {type(error).__name__}: {error}"

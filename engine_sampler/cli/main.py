@@ -1,4 +1,4 @@
-"""The `engine-sampler` command: demo, generate, plugins, explain, check, grammar."""
+"""The `engine-sampler` command and its subcommands: demo, generate, plugins, explain, check, grammar."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from .listing import inventory
 from .options import add_parameter_options, parameters_of, refuse_option
 
 if TYPE_CHECKING:
-    from ..demo.session import Session as DemoSession
+    from ..demo.session import DemoSession
     from ..scheduler import Record
     from ..session import Session
 
@@ -30,27 +30,27 @@ EXTRAS = {
     **dict.fromkeys(("rich", "tokenizers", "matplotlib"), "demo"),
     **dict.fromkeys(("torch", "transformers", "llama_cpp"), "peers"),
 }
-"""The extra that installs a module."""
+"""Optional module → the extra that installs it."""
 
 ENGINES = {
     "transformers": "engine_sampler.adapters.transformers",
     "llama.cpp": "engine_sampler.adapters.llama_cpp",
 }
-"""Where the `Session` of each engine is that runs a model of the user's."""
+"""Engines that run a model supplied by the user → the module of their `Session`."""
 
 FAILURE = 1
 USAGE_ERROR = 2
 INTERRUPTED = 130
 
 DEFAULT_TOKENS = 200
-"""What `generate` stops at unless told otherwise."""
+"""The default of `generate --max-tokens`."""
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Run the command; the exit status. Whatever the user can mend is one line on stderr."""
+    """Run the command and return its exit status. An error that the user can fix is one line on stderr."""
     for stream in (sys.stdout, sys.stderr):
         stream.reconfigure(errors="replace")  # type: ignore[union-attr]
-    logging.getLogger("engine_sampler").addHandler(logging.NullHandler())  # `plugins` tells what failed
+    logging.getLogger("engine_sampler").addHandler(logging.NullHandler())  # `plugins` lists what failed
     try:
         parsed, unknown = _parser().parse_known_args(arguments)
         if unknown:
@@ -63,7 +63,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         if extra is None:
             raise
         return _fail(f'this needs {error.name}: pip install "engine-sampler[{extra}]"')
-    except BrokenPipeError:  # the reader has gone; keep Python from flushing to it at exit
+    except BrokenPipeError:  # the reader has closed the pipe; keep Python from flushing to it at exit
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 0
     except (PluginError, OSError, ValueError) as error:
@@ -75,24 +75,24 @@ def main(arguments: Sequence[str] | None = None) -> int:
 # --- commands ------------------------------------------------------------------------------------
 
 
-def demo(arguments: argparse.Namespace) -> None:
-    """Run many requests side by side, each with a configuration of its own."""
+def run_demo(arguments: argparse.Namespace) -> None:
+    """Run many requests side by side, each with its own configuration."""
     from ..demo.app import Demo
-    from ..demo.view import results, tell, watch
+    from ..demo.view import result_tables, run_live, run_plain
     from ..explain.terminal import make_console
 
     console = make_console()
     with console.status("learning a vocabulary and a model …"):
-        shown = Demo(_embedded(arguments), arguments.prompt, arguments.seed)
+        demo = Demo(_embedded(arguments), arguments.prompt, arguments.seed)
     if console.is_terminal and not arguments.plain:
-        watch(shown, arguments.steps, console, arguments.pace)
+        run_live(demo, arguments.steps, console, arguments.pace)
     else:
-        tell(shown, arguments.steps, console)
-    console.print(*results(shown))
+        run_plain(demo, arguments.steps, console)
+    console.print(*result_tables(demo))
 
 
-def generate(arguments: argparse.Namespace) -> None:
-    """Stream a completion to stdout, or write the n best when they are done; figures go to stderr."""
+def run_generate(arguments: argparse.Namespace) -> None:
+    """Stream a completion to stdout, or print the n best once they are finished; statistics go to stderr."""
     params = parameters_of(arguments, max_tokens=DEFAULT_TOKENS)
     session = _session(arguments, sibling_count(params))
     request_ids = session.add_group(params, arguments.prompt)
@@ -106,24 +106,24 @@ def generate(arguments: argparse.Namespace) -> None:
         if record.error is not None:
             raise ValueError(record.error)
         print("" if streams else record.text)
-        _tell(record)
+        _print_statistics(record)
     tokens = session.rows
     print(
         f"model {1e3 * session.model_seconds / tokens:.2f} ms, "
-        f"sampling {1e3 * session.sampling_seconds / tokens:.2f} ms a token",
+        f"sampling {1e3 * session.sampling_seconds / tokens:.2f} ms per token",
         file=sys.stderr,
     )
 
 
-def _tell(record: Record) -> None:
-    """How a completion came about, to stderr."""
+def _print_statistics(record: Record) -> None:
+    """Print a completion's length, finish reason, seed and score to stderr."""
     reason = f"{record.finish_reason} ({record.stop_reason or 'end of text'})"
     score = "" if record.score is None else f", score {record.score:.4f}"
     print(f"{len(record.token_ids)} tokens, {reason}, seed {record.seed}{score}", file=sys.stderr)
 
 
-def plugins(arguments: argparse.Namespace) -> None:
-    """List samplers, criteria, backends, grammars and plugins, with origin and state."""
+def run_plugins(arguments: argparse.Namespace) -> None:
+    """List samplers, stopping criteria, backends, grammars and plugins with their origin and state."""
     listed = inventory(default_registry())
     if arguments.json:
         print(json.dumps(listed, indent=2))
@@ -134,51 +134,51 @@ def plugins(arguments: argparse.Namespace) -> None:
     make_console().print(*plugin_tables(listed))
 
 
-def explain(arguments: argparse.Namespace) -> None:
+def run_explain(arguments: argparse.Namespace) -> None:
     """Show what each step of the chain does to one row of logits."""
     params = parameters_of(arguments)
     from ..explain.terminal import explanation, make_console
 
-    row, about, known = _row_to_explain(arguments)
-    steps = trace(row, params, top=arguments.top, backend=arguments.backend, **known)
+    row, title, context = _row_to_explain(arguments)
+    steps = trace(row, params, top=arguments.top, backend=arguments.backend, **context)
     if arguments.plot:
         from ..explain.plots import draw
 
-        draw(steps, arguments.plot, title=about, top=arguments.top)
+        draw(steps, arguments.plot, title=title, top=arguments.top)
     console = make_console()
-    console.print(about, style="bold")
+    console.print(title, style="bold")
     console.print(*explanation(steps, arguments.top, console.width))
 
 
-def check(arguments: argparse.Namespace) -> bool:
-    """Try whether a compiled backend keeps the contract; exit status 1 if it does not."""
+def run_check(arguments: argparse.Namespace) -> bool:
+    """Check whether a compiled backend keeps the contract; exit status 1 if it does not."""
     from ..explain.terminal import make_console
     from ..testing.library import FAILED, check_apart
     from .tables import check_line
 
     console, failed = make_console(), False
-    for found in check_apart(arguments.path):
-        console.print(check_line(found))
-        failed |= found.outcome == FAILED
+    for result in check_apart(arguments.path):
+        console.print(check_line(result))
+        failed |= result.outcome == FAILED
     return failed
 
 
-def grammar(arguments: argparse.Namespace) -> bool:
-    """Print a grammar as Lark, or hold a text against it; exit status 1 if the text is not in it."""
-    from .grammar import language_of, try_text
+def run_grammar(arguments: argparse.Namespace) -> bool:
+    """Print a grammar as Lark, or check, complete or repair a text; exit status 1 if it does not match."""
+    from .grammar import grammar_of, process_text
 
     if arguments.text is None and arguments.action != "check":
         raise ValueError(f"--{arguments.action} needs a text: --text FILE")
-    language = language_of(arguments)
+    grammar = grammar_of(arguments)
     if arguments.text is None:
-        print(language.lark())
+        print(grammar.lark())
         return False
     text = sys.stdin.read() if arguments.text == "-" else Path(arguments.text).read_text(encoding="utf-8")
-    return try_text(language, text, arguments.action)
+    return process_text(grammar, text, arguments.action)
 
 
 def _session(arguments: argparse.Namespace, requests: int) -> Session:
-    """The engine that `generate` is asked to run, with room for so many requests."""
+    """A session of the engine that `generate` runs, with capacity for `requests` requests."""
     if arguments.engine not in ENGINES:
         if arguments.model is not None:
             raise ValueError(f"--model is not allowed with --engine embedded: one of {', '.join(ENGINES)}")
@@ -194,21 +194,21 @@ def _session(arguments: argparse.Namespace, requests: int) -> Session:
 
 def _embedded(arguments: argparse.Namespace) -> DemoSession:
     from ..demo.engine import Engine
-    from ..demo.session import Session
+    from ..demo.session import DemoSession
 
-    return Session(Engine.load(arguments.corpus), arguments.backend)
+    return DemoSession(Engine.load(arguments.corpus), arguments.backend)
 
 
 def _row_to_explain(arguments: argparse.Namespace) -> tuple[np.ndarray, str, dict[str, Any]]:
-    """Logits, what they are called, and what `trace` may know besides."""
+    """Logits, a title for them, and further keywords for `trace`."""
     if arguments.logits is not None:
         return _read_row(arguments.logits), Path(arguments.logits).name, {}
     from ..demo.engine import Engine
 
     engine = Engine.load(arguments.corpus)
     token_ids = engine.tokenizer.encode(arguments.prompt)
-    known = {"prompt_token_ids": token_ids, "tokenizer": engine.tokenizer}
-    return engine.model.logits([token_ids])[0], f"“{shortened(arguments.prompt, 60)}”", known
+    context = {"prompt_token_ids": token_ids, "tokenizer": engine.tokenizer}
+    return engine.model.logits([token_ids])[0], f"“{shortened(arguments.prompt, 60)}”", context
 
 
 def _read_row(path: str) -> np.ndarray:
@@ -219,7 +219,7 @@ def _read_row(path: str) -> np.ndarray:
         row = None
     is_row = isinstance(row, np.ndarray) and row.ndim > 0 and row.size == row.shape[-1] > 0
     if not is_row or not np.issubdtype(row.dtype, np.floating):
-        raise ValueError(f"{path} holds no row of logits; allowed are floats of shape [vocab] or [1, vocab]")
+        raise ValueError(f"{path} is not a row of logits: floats of shape [vocab] or [1, vocab]")
     return row.reshape(-1)
 
 
@@ -227,7 +227,7 @@ def _read_row(path: str) -> np.ndarray:
 
 
 class _Parser(argparse.ArgumentParser):
-    """Says what is wrong in one line."""
+    """A parser that reports errors in one line, without the usage."""
 
     def error(self, message: str) -> NoReturn:
         self.exit(USAGE_ERROR, f"{self.prog}: {message}\n")
@@ -236,49 +236,48 @@ class _Parser(argparse.ArgumentParser):
 def _parser() -> argparse.ArgumentParser:
     parser = _Parser(prog="engine-sampler", description="Logits in, tokens out, for many requests at once.")
     commands = parser.add_subparsers(title="commands", required=True, metavar="COMMAND")
-    for command, add_options in (
-        (demo, _demo_options),
-        (generate, _generate_options),
-        (plugins, _plugins_options),
-        (explain, _explain_options),
-        (check, _check_options),
-        (grammar, _grammar_options),
+    for name, run, add_options in (
+        ("demo", run_demo, _demo_options),
+        ("generate", run_generate, _generate_options),
+        ("plugins", run_plugins, _plugins_options),
+        ("explain", run_explain, _explain_options),
+        ("check", run_check, _check_options),
+        ("grammar", run_grammar, _grammar_options),
     ):
-        about = command.__doc__
-        added = commands.add_parser(command.__name__, help=about, description=about, allow_abbrev=False)
-        added.set_defaults(run=command)
-        add_options(added)
+        command = commands.add_parser(name, help=run.__doc__, description=run.__doc__, allow_abbrev=False)
+        command.set_defaults(run=run)
+        add_options(command)
     return parser
 
 
 def _engine_options(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("--corpus", metavar="FILE", help="text to learn from (default: Python's own docs)")
-    parser.add_argument("--backend", default="auto", metavar="NAME", help="who samples (default: auto)")
+    parser.add_argument("--corpus", metavar="FILE", help="text to train on (default: Python's own docs)")
+    parser.add_argument("--backend", default="auto", metavar="NAME", help="sampling backend (default: auto)")
 
 
 def _demo_options(parser: argparse.ArgumentParser) -> None:
     _engine_options(parser)
-    parser.add_argument(
-        "--prompt", default="A class method", metavar="TEXT", help="what all requests continue"
-    )
-    parser.add_argument("--steps", type=int, default=1000, metavar="N", help="steps at most")
+    parser.add_argument("--prompt", default="A class method", metavar="TEXT", help="prompt of all requests")
+    parser.add_argument("--steps", type=int, default=1000, metavar="N", help="maximum steps")
     parser.add_argument("--seed", type=int, default=42, metavar="N", help="seed of the first request")
-    parser.add_argument("--pace", type=float, default=25, metavar="N", help="steps a second at most; 0: all")
-    parser.add_argument("--plain", "--no-live", action="store_true", help="lines instead of panels")
+    parser.add_argument(
+        "--pace", type=float, default=25, metavar="N", help="maximum steps per second; 0: no limit"
+    )
+    parser.add_argument("--plain", "--no-live", action="store_true", help="print lines instead of panels")
 
 
 def _generate_options(parser: argparse.ArgumentParser) -> None:
     parser.usage = "%(prog)s --prompt TEXT [option ...]"
-    parser.add_argument("--prompt", required=True, metavar="TEXT", help="what to continue")
+    parser.add_argument("--prompt", required=True, metavar="TEXT", help="text to continue")
     engines = ("embedded", *ENGINES)
-    parser.add_argument("--engine", choices=engines, default="embedded", help="where logits come from")
-    parser.add_argument("--model", metavar="PATH", help="for transformers a directory, for llama.cpp a file")
+    parser.add_argument("--engine", choices=engines, default="embedded", help="source of the logits")
+    parser.add_argument("--model", metavar="PATH", help="a directory for transformers, a file for llama.cpp")
     _engine_options(parser)
     add_parameter_options(parser)
 
 
 def _plugins_options(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("--json", action="store_true", help="as JSON on stdout")
+    parser.add_argument("--json", action="store_true", help="print JSON")
 
 
 def _explain_options(parser: argparse.ArgumentParser) -> None:
@@ -288,12 +287,12 @@ def _explain_options(parser: argparse.ArgumentParser) -> None:
     source.add_argument("--logits", metavar="FILE", help="explain this row of logits, a .npy file")
     _engine_options(parser)
     parser.add_argument("--top", type=int, default=12, metavar="N", help="tokens to follow (default: 12)")
-    parser.add_argument("--plot", metavar="FILE", help="also draw a picture, .png or .svg")
+    parser.add_argument("--plot", metavar="FILE", help="also draw a plot, as .png or .svg")
     add_parameter_options(parser)
 
 
 def _check_options(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("path", metavar="PATH", help="a shared library behind engine_sampler.h")
+    parser.add_argument("path", metavar="PATH", help="a shared library that implements engine_sampler.h")
 
 
 def _grammar_options(parser: argparse.ArgumentParser) -> None:
@@ -302,18 +301,18 @@ def _grammar_options(parser: argparse.ArgumentParser) -> None:
     source.add_argument("--schema", metavar="FILE", help="a JSON Schema")
     source.add_argument("--lark", metavar="FILE", help="a grammar in Lark's language")
     source.add_argument("--regex", metavar="TEXT", help="a regular expression for the whole text")
-    source.add_argument("--name", metavar="NAME", help="a grammar of a plugin or of the package")
-    parser.add_argument("--text", metavar="FILE", help="a text to try; - is standard input")
+    source.add_argument("--name", metavar="NAME", help="a grammar that a plugin or this package provides")
+    parser.add_argument("--text", metavar="FILE", help="a text to check; -: standard input")
     action = parser.add_mutually_exclusive_group()
-    for name, about in (("complete", "print what completes the text"), ("repair", "print the text repaired")):
+    for name, about in (("complete", "print a completion"), ("repair", "print the repaired text")):
         action.add_argument(f"--{name}", dest="action", action="store_const", const=name, help=about)
     parser.set_defaults(action="check")
-    unsupported = "keywords that cannot be enforced: an error, or a warning"
+    unsupported = "how to treat keywords that cannot be enforced (default: error)"
     parser.add_argument("--unsupported", choices=("error", "warn"), default="error", help=unsupported)
 
 
 def _refuse(argument: str, parsed: argparse.Namespace) -> NoReturn:
-    if parsed.run in (generate, explain) and argument.startswith("--"):
+    if parsed.run in (run_generate, run_explain) and argument.startswith("--"):
         refuse_option(argument)
     raise ValueError(f"unexpected argument {argument!r}")
 

@@ -13,18 +13,18 @@ from ..registry import Catalogue, default_registry
 from .listing import summary_of
 
 _DESTINATION = "parameter "
-"""Where the values lie in the namespace: with a space, so that no option of a command is hit."""
+"""Prefix of the values in the namespace; its space rules out a clash with an option of a command."""
 
 _PLACEHOLDERS = {int: "N", float: "X", str: "TEXT", object: "VALUE"}
-"""How values are called in the help; other types are given as JSON."""
+"""Placeholders for values in the help; values of other types are given as JSON."""
 
 
 def add_parameter_options(parser: argparse.ArgumentParser) -> None:
     """Add an option for every parameter of the registry, in one group per owner.
 
-    A parameter whose name is taken by an option that `parser` already has gets none.
+    A parameter whose name clashes with an existing option of `parser` is skipped.
     """
-    parser.epilog = "Lists and objects are given as JSON, all else as it is."
+    parser.epilog = "Lists and objects are given as JSON, all other values literally."
     taken = set(parser._option_string_actions)
     for title, description, params in _owners(default_registry().catalogue):
         group = parser.add_argument_group(title, description)
@@ -34,7 +34,7 @@ def add_parameter_options(parser: argparse.ArgumentParser) -> None:
 
 
 def parameters_of(arguments: argparse.Namespace, **defaults: Any) -> SamplingParams:
-    """The settings given on the command line. Raises `ParameterError` for values not allowed."""
+    """The parameters given on the command line. Raises `ParameterError` for values that are not allowed."""
     declared = default_registry().catalogue.params
     given = {
         key.removeprefix(_DESTINATION): value
@@ -46,7 +46,7 @@ def parameters_of(arguments: argparse.Namespace, **defaults: Any) -> SamplingPar
 
 
 def refuse_option(option: str) -> None:
-    """Raise `ParameterError` for an option that is no parameter, with near matches."""
+    """Raise `ParameterError` for an option that is not a parameter, and suggest similar names."""
     SamplingParams(**{option.partition("=")[0].lstrip("-").replace("-", "_"): None})
 
 
@@ -56,7 +56,7 @@ def option_of(name: str) -> str:
 
 
 def read_value(param: Param, text: str | bool) -> Any:
-    """A value as typed: strings as they are, all else as JSON; what is neither is left to `Param.check`."""
+    """A value from the command line: strings literally, other types as JSON, else left to `Param.check`."""
     if isinstance(text, bool) or param.type is str:
         return text
     if param.type in (int, float):
@@ -77,7 +77,7 @@ def _number(text: str) -> int | float | str:
 
 
 def _owners(catalogue: Catalogue) -> Iterator[tuple[str, str, list[Param]]]:
-    """(title, description, parameters): the request's own first, then by sampler, selector, criterion."""
+    """(title, description, parameters): of the request, then of each sampler, selector and criterion."""
     groups = [
         (owner.name, summary_of(owner).replace("%", "%%"), list(owner.params))
         for kind in (catalogue.samplers, catalogue.selectors, catalogue.stopping_criteria)
@@ -86,7 +86,7 @@ def _owners(catalogue: Catalogue) -> Iterator[tuple[str, str, list[Param]]]:
     ]
     owned = {param.name for _, _, params in groups for param in params}
     own = [param for name, param in catalogue.params.items() if name not in owned]
-    return iter([("request", "How the request is run.", own), *groups])
+    return iter([("request", "Parameters of the request itself.", own), *groups])
 
 
 def _add_option(group: argparse._ArgumentGroup, param: Param) -> None:

@@ -1,4 +1,4 @@
-"""Tables of plugins and of checks for the terminal. Needs rich, from the extra `demo`."""
+"""Terminal output: tables of plugins, lines of checks. Needs rich, from the extra `demo`."""
 
 from __future__ import annotations
 
@@ -12,11 +12,10 @@ from rich.text import Text
 from ..explain.terminal import make_table
 
 if TYPE_CHECKING:
-    from ..testing.library import Check
+    from ..testing.library import LibraryCheck
 
 STATE_STYLES = {"loaded": "green", "usable": "green", "disabled": "yellow"}
 """Other states are red."""
-
 
 OUTCOME_STYLES = {"passed": "green", "failed": "bold red", "not promised": "dim"}
 
@@ -35,7 +34,7 @@ def _objects_table(kind: str, entries: Sequence[Mapping[str, Any]]) -> Table:
     table.add_column("name", no_wrap=True, style="bold")
     table.add_column("origin", no_wrap=True, style="dim")
     table.add_column("state", no_wrap=True)
-    table.add_column("what it does, or why not", ratio=1)
+    table.add_column("what it does, or why it is unavailable", ratio=1)
     for entry in entries:
         exact = " (inexact)" if entry.get("exact") is False else ""
         about = entry.get("reason") or entry["summary"]
@@ -48,7 +47,7 @@ def _plugins_table(entries: Sequence[Mapping[str, Any]]) -> Table:
     table.add_column("plugin", no_wrap=True, style="bold")
     table.add_column("origin", no_wrap=True, style="dim")
     table.add_column("state", no_wrap=True)
-    table.add_column("provides, or why not", ratio=1, overflow="fold")
+    table.add_column("provides, or why it failed", ratio=1, overflow="fold")
     for entry in entries:
         origin = f"{entry['distribution']} {entry['version']}".strip()
         about = entry["error"] or _provided(entry["provides"])
@@ -57,15 +56,15 @@ def _plugins_table(entries: Sequence[Mapping[str, Any]]) -> Table:
 
 
 def _provided(names: Sequence[str]) -> str:
-    """Names, or how many of each kind if they are many; `names` are "kind/name"."""
+    """Up to five names, or the number of each kind if there are more; `names` are "kind/name"."""
     if len(names) <= 5:
         return ", ".join(name.partition("/")[2] for name in names)
     kinds = Counter(name.partition("/")[0].replace("_", " ") for name in names)
     return ", ".join(f"{count} {kind}" for kind, count in kinds.items())
 
 
-def check_line(check: Check) -> Text:
-    """One check in one line."""
+def check_line(check: LibraryCheck) -> Text:
+    """One check as a line."""
     state = Text(f"{check.outcome:<12}", style=OUTCOME_STYLES[check.outcome])
     return Text.assemble(state, " ", (f"{check.name:<22}", "bold"), " ", check.detail)
 

@@ -1,8 +1,8 @@
 """What plugins subclass: `Sampler`, `Truncation`, `Selector`, `StoppingCriteria`, `TextCriteria`, `Backend`.
 
 This package imports only the arithmetic and the tokenizer below it, so a plugin can be read, typed and
-tested against it alone. A sampler maps rows of logits to rows of logits; a selector ends the chain by choosing
-one token per row; a stopping criterion ends a request; a backend runs whole chains.
+tested against it alone. A sampler maps rows of logits to rows of logits; a selector ends the chain by
+choosing one token per row; a stopping criterion ends a request; a backend runs whole chains.
 """
 
 from .backends import Backend, Batch, Group

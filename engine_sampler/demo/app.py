@@ -1,4 +1,4 @@
-"""The demo: many requests through one scheduler, each with a configuration of its own."""
+"""The demo: many requests in one scheduler, each with its own configuration."""
 
 from __future__ import annotations
 
@@ -8,26 +8,26 @@ from dataclasses import dataclass
 from typing import Literal
 
 from ..params import SamplingParams, build_chain
-from .configurations import CONFIGURATIONS, Configuration
-from .session import Session
+from .configurations import CONFIGURATIONS, DemoConfiguration
+from .session import DemoSession
 
-PLACES = 8
+PANELS = 8
 """Requests that run at the same time; the others wait."""
 
 LINGER = 10
-"""Steps for which a finished request stays in sight before its place is reused."""
+"""Steps for which a finished request stays visible before its panel is reused."""
 
 
 @dataclass
 class Stream:
-    """One request as a spectator sees it.
+    """One request as the demo shows it.
 
-    seconds     the time of all steps it took part in.
-    started_at, ended_at  step numbers; None before.
-    outcome     the finish reason, None while it waits or runs.
+    seconds     the total time of its steps.
+    started_at, ended_at  step numbers; None until the request starts or ends.
+    outcome     the finish reason; None while the request waits or runs.
     """
 
-    configuration: Configuration
+    configuration: DemoConfiguration
     params: SamplingParams
     chain: str
     text: str = ""
@@ -47,24 +47,24 @@ class Stream:
         return self.tokens / self.seconds if self.seconds else 0.0
 
 
-News = tuple[Literal["joins", "ends"], Stream]
+Event = tuple[Literal["joins", "ends"], Stream]
 
 
 class Demo:
     """The requests of `CONFIGURATIONS`, each continuing the same prompt.
 
     streams      every request, in order.
-    places       the stream seen in each place, or None.
-    groups       chain → rows sampled with it.
-    group_steps  groups, summed over all steps.
+    panels       the stream that each panel shows, or None.
+    groups       chain → number of rows sampled with it.
+    group_steps  the number of groups, summed over all steps.
     """
 
-    def __init__(self, session: Session, prompt: str, seed: int) -> None:
+    def __init__(self, session: DemoSession, prompt: str, seed: int) -> None:
         self.session = session
         self.prompt = prompt
         self.streams = [_stream(c, seed + i) for i, c in enumerate(CONFIGURATIONS)]
         self.waiting = deque(self.streams)
-        self.places: list[Stream | None] = [None] * PLACES
+        self.panels: list[Stream | None] = [None] * PANELS
         self.groups: Counter[str] = Counter()
         self.group_steps = 0
 
@@ -72,34 +72,34 @@ class Demo:
     def running(self) -> list[Stream]:
         return [s for s in self.streams if s.started_at is not None and s.ended_at is None]
 
-    def run(self, steps: int) -> Iterator[list[News]]:
-        """Go on until every request has ended, at most `steps` steps; what runs then is aborted.
+    def run(self, steps: int) -> Iterator[list[Event]]:
+        """Step until every request has ended, at most `steps` times; then abort those still running.
 
-        Yields what happened: before the first step, with every step, and at the end.
+        Yields the events before the first step, of every step, and at the end.
         """
-        yield list(self._join())
+        yield list(self._start_waiting())
         while self.running and self.session.steps < steps:
-            yield [*self._step(), *self._join()]
+            yield [*self._step(), *self._start_waiting()]
         yield [
             self._end(stream, self.session.scheduler.remove(stream.name).finish_reason)
             for stream in self.running
         ]
 
-    def _join(self) -> Iterator[News]:
-        """Waiting requests take the places that are free."""
-        for place, seen in enumerate(self.places):
-            if self.waiting and (seen is None or self._is_free(seen)):
-                stream = self.places[place] = self.waiting.popleft()
+    def _start_waiting(self) -> Iterator[Event]:
+        """Start waiting requests in the panels that are free."""
+        for i, shown in enumerate(self.panels):
+            if self.waiting and (shown is None or self._may_replace(shown)):
+                stream = self.panels[i] = self.waiting.popleft()
                 stream.started_at = self.session.steps
                 self.session.add(stream.params, self.prompt, stream.name)
                 yield "joins", stream
 
-    def _is_free(self, seen: Stream) -> bool:
-        if seen.ended_at is None:
+    def _may_replace(self, shown: Stream) -> bool:
+        if shown.ended_at is None:
             return False
-        return self.session.steps - seen.ended_at >= LINGER or not self.running
+        return self.session.steps - shown.ended_at >= LINGER or not self.running
 
-    def _step(self) -> Iterator[News]:
+    def _step(self) -> Iterator[Event]:
         running = {stream.name: stream for stream in self.running}
         self._count_groups()
         before = self.session.seconds
@@ -118,11 +118,11 @@ class Demo:
         for group in groups:
             self.groups[" → ".join(name for name, _ in group.steps)] += len(group.request_ids)
 
-    def _end(self, stream: Stream, outcome: str | None, error: str | None = None) -> News:
+    def _end(self, stream: Stream, outcome: str | None, error: str | None = None) -> Event:
         stream.outcome, stream.error, stream.ended_at = outcome, error, self.session.steps
         return "ends", stream
 
 
-def _stream(configuration: Configuration, seed: int) -> Stream:
+def _stream(configuration: DemoConfiguration, seed: int) -> Stream:
     params = SamplingParams(**configuration.parameters, max_tokens=configuration.max_tokens, seed=seed)
     return Stream(configuration, params, str(build_chain(params)))

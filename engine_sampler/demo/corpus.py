@@ -1,7 +1,7 @@
-"""Text to learn from: what every Python installation carries, or a file of the user's.
+"""Training text: the documentation in every Python installation, or a file that the user supplies.
 
-It comes as short documents, each of which ends in an end-of-text token when it is learnt, so that
-requests may end by themselves.
+The text is split into short documents. The model learns an end-of-text token after each of them, so that
+requests can end on their own.
 """
 
 from __future__ import annotations
@@ -20,13 +20,13 @@ DOCUMENTED_MODULES = (
     "smtplib socket socketserver statistics string subprocess tarfile tempfile textwrap threading timeit "
     "tkinter traceback typing unittest uuid weakref zipfile"
 ).split()
-"""Modules of the standard library with much prose in their docstrings; absent ones are left out."""
+"""Standard library modules with much prose in their docstrings; missing ones are skipped."""
 
-MOST_CHARACTERS = 8_000_000
-"""So much of a file is read; more would make the start slow."""
+MAX_CHARACTERS = 8_000_000
+"""How much of a file is read; more would slow down the start."""
 
-LEAST_CHARACTERS = 1500
-"""Paragraphs are joined to documents of about this length: a few hundred tokens."""
+MIN_CHARACTERS = 1500
+"""Paragraphs are joined into documents of about this length: a few hundred tokens."""
 
 _BLANK_LINES = re.compile(r"\n[ \t]*\n")
 _MARKUP = re.compile(r"``|(?<!\w)\*(?=\w)|(?<=\w)\*(?!\w)")
@@ -35,15 +35,15 @@ _MARKUP = re.compile(r"``|(?<!\w)\*(?=\w)|(?<=\w)\*(?!\w)")
 def read_corpus(path: str | Path | None = None) -> list[str]:
     """Documents: the paragraphs of the file at `path`, or the embedded corpus.
 
-    Raises OSError if the file cannot be read, ValueError if it holds no text.
+    Raises OSError if the file cannot be read, ValueError if it contains no text.
     """
     if path is None:
         return embedded_corpus()
     with open(path, encoding="utf-8", errors="replace") as file:
-        text = file.read(MOST_CHARACTERS)
+        text = file.read(MAX_CHARACTERS)
     paragraphs = [p.strip() for p in _BLANK_LINES.split(text) if p.strip()]
     if not paragraphs:
-        raise ValueError(f"{path} holds no text to learn from")
+        raise ValueError(f"{path} contains no text to learn from")
     return paragraphs
 
 
@@ -54,7 +54,7 @@ def embedded_corpus() -> list[str]:
 
 
 def prose(text: str) -> Iterator[str]:
-    """The paragraphs of `text` that are sentences, on one line each: no code, tables or headings."""
+    """The paragraphs of `text` that are sentences, each on one line: no code, tables or headings."""
     for block in _BLANK_LINES.split(text):
         is_code = block[:1].isspace() and not block.lstrip().startswith(("*", "-"))
         paragraph = _MARKUP.sub("", " ".join(block.split())).lstrip("*- ")
@@ -65,11 +65,11 @@ def prose(text: str) -> Iterator[str]:
 
 
 def joined(paragraphs: Iterable[str]) -> Iterator[str]:
-    """Neighbouring paragraphs put together until they reach `LEAST_CHARACTERS`."""
+    """Consecutive paragraphs, joined until they reach `MIN_CHARACTERS`."""
     document = ""
     for paragraph in paragraphs:
         document = f"{document} {paragraph}" if document else paragraph
-        if len(document) >= LEAST_CHARACTERS:
+        if len(document) >= MIN_CHARACTERS:
             yield document
             document = ""
     if document:
@@ -79,13 +79,13 @@ def joined(paragraphs: Iterable[str]) -> Iterator[str]:
 def _language_reference() -> list[str]:
     try:
         topics: dict[str, str] = importlib.import_module("pydoc_data.topics").topics
-    except ImportError:  # some distributions package it apart
+    except ImportError:  # some distributions package it separately
         return []
     return list(topics.values())
 
 
 def _docstrings() -> Iterator[str]:
-    """Docstrings read from the modules' source, which is not run."""
+    """Docstrings parsed from the modules' source, without importing them."""
     kinds = (ast.Module, ast.ClassDef, ast.FunctionDef, ast.AsyncFunctionDef)
     for name in DOCUMENTED_MODULES:
         for node in ast.walk(ast.parse(_source(name))):

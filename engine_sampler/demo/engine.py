@@ -14,13 +14,14 @@ from .vocabulary import END_ID, START_ID, learn_vocabulary, wrap
 
 @dataclass(frozen=True)
 class Engine:
-    """What stands in for an inference engine: `model.logits(contexts)` is its forward pass."""
+    """A stand-in for an inference engine; `model.logits(contexts)` is its forward pass."""
 
     tokenizer: Tokenizer
     model: NGramModel
 
     @classmethod
     def learn(cls, documents: Sequence[str]) -> Engine:
+        """Learn a vocabulary and a model from `documents`."""
         bpe = learn_vocabulary(documents)
         encoded = (encoding.ids for encoding in bpe.encode_batch(list(documents), add_special_tokens=False))
         return cls(wrap(bpe), NGramModel(encoded, bpe.get_vocab_size(), END_ID, START_ID))

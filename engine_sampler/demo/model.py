@@ -9,20 +9,20 @@ import numpy as np
 
 ORDER = 5
 _FLOOR = 1e-3
-"""Share of the unigrams that is spread over the whole vocabulary, so that no token is impossible."""
-_MOST_DISCOUNT = 0.75
-"""In a short text almost every n-gram stands once, and the usual estimate would forget them all."""
+"""Share of the unigram probability spread over the whole vocabulary, so that no token is impossible."""
+_MAX_DISCOUNT = 0.75
+"""In a short text almost every n-gram occurs once, and the usual estimate would discount them all to zero."""
 
 
 @dataclass(frozen=True)
 class _Level:
-    """All contexts of one length: sorted codes, and per context a slice of continuations.
+    """All contexts of one length: sorted codes, and a slice of continuations per context.
 
     contexts  int64 [contexts], ascending.
     starts    int64 [contexts + 1]; continuations of context i are starts[i] .. starts[i + 1] − 1.
-    tokens    int64 [n-grams], the token that follows.
+    tokens    int64 [n-grams], the next token.
     shares    float32 [n-grams], its discounted probability.
-    rest      float32 [contexts], the probability left to the next shorter context.
+    rest      float32 [contexts], the probability left for the next shorter context.
     """
 
     contexts: np.ndarray
@@ -35,11 +35,11 @@ class _Level:
 class NGramModel:
     """Log-probabilities of the next token given the last `ORDER` − 1, learnt by counting.
 
-    A context is tried at every length: each longer one that was seen takes its discounted share
-    and leaves the rest to the shorter. Shorter contexts count in how many ways an n-gram was
-    preceded rather than how often it stood there (Kneser and Ney 1995), so that a token known from
-    one phrase only does not turn up everywhere. `start_id` fills the context before a text and is
-    never predicted.
+    A context is looked up at every length: each longer one that was seen takes its discounted share
+    and leaves the rest to the shorter. Shorter contexts count the distinct tokens that precede an
+    n-gram rather than its occurrences (Kneser and Ney 1995), so that a token that occurs in only one
+    phrase is not predicted everywhere. `start_id` pads the context before a text and is never
+    predicted.
     """
 
     def __init__(
@@ -80,7 +80,7 @@ class NGramModel:
 
 
 def _windows(stream: np.ndarray, vocab_size: int) -> np.ndarray:
-    """The code of every n-gram of the stream: its tokens as digits, the last one lowest."""
+    """The code of every n-gram in the stream: its tokens as digits, the last one least significant."""
     code = np.zeros(len(stream) - ORDER + 1, np.int64)
     for i in range(ORDER):
         code = code * vocab_size + stream[i : i + len(code)]
@@ -92,7 +92,7 @@ def _level(codes: np.ndarray, counts: np.ndarray, vocab_size: int) -> _Level:
     kinds = np.diff(starts, append=len(codes))
     totals = np.add.reduceat(counts, starts)
     once, twice = int((counts == 1).sum()), int((counts == 2).sum())
-    discount = min(_MOST_DISCOUNT, once / max(1, once + 2 * twice))
+    discount = min(_MAX_DISCOUNT, once / max(1, once + 2 * twice))
     return _Level(
         contexts=contexts,
         starts=np.append(starts, len(codes)),

@@ -1,4 +1,4 @@
-"""The embedded engine in a loop with a scheduler."""
+"""The loop between the embedded engine and a scheduler."""
 
 from __future__ import annotations
 
@@ -6,11 +6,11 @@ from collections.abc import Mapping
 from typing import Any
 
 from ..scheduler import RequestId, Scheduler
-from ..session import Session as AnySession
+from ..session import Session
 from .engine import Engine
 
 
-class Session(AnySession):
+class DemoSession(Session):
     """One `Scheduler` fed by the embedded engine."""
 
     def __init__(self, engine: Engine, backend: str = "auto") -> None:
@@ -18,9 +18,9 @@ class Session(AnySession):
         self.engine = engine
 
     def encode(self, prompt: str) -> list[int]:
-        """The prompt as token ids of the vocabulary that was learnt."""
+        """The prompt as token ids of the learnt vocabulary."""
         return self.engine.tokenizer.encode(prompt)
 
     def forward(self, contexts: Mapping[RequestId, list[int]]) -> Any:
-        """The model's logits behind each context."""
+        """The model's logits after each context."""
         return self.engine.model.logits(contexts.values())

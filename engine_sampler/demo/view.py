@@ -1,4 +1,4 @@
-"""The demo on a screen: panels side by side while it runs, a table at the end."""
+"""The demo in the terminal: panels side by side while it runs, tables at the end."""
 
 from __future__ import annotations
 
@@ -26,8 +26,8 @@ COLOURS = (
     "spring_green3", "deep_pink2", "gold3", "steel_blue1", "light_sea_green", "salmon1",
 )  # fmt: skip
 PANEL_WIDTH = 38
-"""At least so wide; as many panels stand side by side as fit, up to four."""
-PANEL_HEIGHTS = (5, 12)
+"""Minimum width; as many panels as fit are shown side by side, up to four."""
+MIN_PANEL_HEIGHT, MAX_PANEL_HEIGHT = 5, 12
 INDENT = 10
 OUTCOME_STYLES = {"stop": "green", "length": "dim", "error": "bold red", "abort": "yellow"}
 
@@ -35,8 +35,8 @@ OUTCOME_STYLES = {"stop": "green", "length": "dim", "error": "bold red", "abort"
 # --- while it runs -------------------------------------------------------------------------------
 
 
-def watch(demo: Demo, steps: int, console: Console, pace: float) -> None:
-    """Run the demo in a live display, at most `pace` steps a second (0: as fast as it goes)."""
+def run_live(demo: Demo, steps: int, console: Console, pace: float) -> None:
+    """Run the demo in a live display, at most `pace` steps per second (0: no limit)."""
     with Live(console=console, auto_refresh=False) as live:
         for _ in _paced(demo.run(steps), pace):
             live.update(screen(demo, console), refresh=True)
@@ -50,10 +50,10 @@ def _paced(run: Iterator[T], pace: float) -> Iterator[T]:
         time.sleep(max(0.0, due - time.monotonic()))
 
 
-def tell(demo: Demo, steps: int, console: Console) -> None:
-    """Run the demo and write down, in the order it happens, who joins and what each request became."""
-    for news in demo.run(steps):
-        for event, stream in news:
+def run_plain(demo: Demo, steps: int, console: Console) -> None:
+    """Run the demo and print, as it happens, when each request joins and how it ends."""
+    for events in demo.run(steps):
+        for event, stream in events:
             header = f"step {demo.session.steps:>3}  {stream.name} {event}: {_details(event, stream)}"
             _write(console, header)
             if event == "ends":
@@ -61,18 +61,17 @@ def tell(demo: Demo, steps: int, console: Console) -> None:
 
 
 def screen(demo: Demo, console: Console) -> RenderableType:
-    """Every place as a panel, filling the terminal, and a line of figures."""
+    """The panels, which fill the terminal, and a status line."""
     columns = max(1, min(4, console.width // PANEL_WIDTH))
-    lines = -(-len(demo.places) // columns)
-    least, most = PANEL_HEIGHTS
-    height = max(least, min(most, (console.height - 2) // lines))
+    lines = -(-len(demo.panels) // columns)
+    height = max(MIN_PANEL_HEIGHT, min(MAX_PANEL_HEIGHT, (console.height - 2) // lines))
     grid = Table.grid(expand=True)
     for _ in range(columns):
         grid.add_column(ratio=1)
-    panels = [_panel(demo, stream, console.width // columns, height) for stream in demo.places]
+    panels = [_panel(demo, stream, console.width // columns, height) for stream in demo.panels]
     for start in range(0, len(panels), columns):
         grid.add_row(*panels[start : start + columns])
-    return Group(grid, _figures(demo))
+    return Group(grid, _status_line(demo))
 
 
 def _panel(demo: Demo, stream: Stream | None, width: int, height: int) -> Panel:
@@ -93,25 +92,25 @@ def _panel(demo: Demo, stream: Stream | None, width: int, height: int) -> Panel:
 
 
 def _tail(prompt: str, text: str, width: int, height: int) -> Text:
-    """The last lines of prompt and text, always `height` of them."""
+    """The last lines of prompt and text, padded to `height` lines."""
     whole = Text.assemble((prompt, "bold"), text)
     lines = whole.wrap(Console(width=width), width)[-height:]
     return Text("\n").join([*lines, *[Text()] * (height - len(lines))])
 
 
 def _progress(stream: Stream, colour: str) -> Table:
-    most = stream.configuration.max_tokens
+    total = stream.configuration.max_tokens
     status = stream.outcome or "running"
     grid = Table.grid(expand=True, padding=(0, 1))
     grid.add_column(ratio=1)
     grid.add_column(justify="right", width=7)
     grid.add_column(width=7)
-    bar = ProgressBar(total=most, completed=stream.tokens, complete_style=colour, finished_style=colour)
-    grid.add_row(bar, f"{stream.tokens}/{most}", Text(status, style=OUTCOME_STYLES.get(status, colour)))
+    bar = ProgressBar(total=total, completed=stream.tokens, complete_style=colour, finished_style=colour)
+    grid.add_row(bar, f"{stream.tokens}/{total}", Text(status, style=OUTCOME_STYLES.get(status, colour)))
     return grid
 
 
-def _figures(demo: Demo) -> Text:
+def _status_line(demo: Demo) -> Text:
     session, running = demo.session, demo.running
     steps = max(1, session.steps)
     parts = (
@@ -119,7 +118,7 @@ def _figures(demo: Demo) -> Text:
         f"{len(running)} running, {len(demo.waiting)} waiting",
         f"{len({s.chain for s in running})} groups",
         f"model {1000 * session.model_seconds / steps:.1f}",
-        f"sampling {1000 * session.sampling_seconds / steps:.1f} ms a step",
+        f"sampling {1000 * session.sampling_seconds / steps:.1f} ms per step",
     )
     return Text(" · ".join(parts), style="dim", no_wrap=True, overflow="ellipsis")
 
@@ -138,8 +137,8 @@ def _write(console: Console, text: str) -> None:
 # --- at the end ----------------------------------------------------------------------------------
 
 
-def results(demo: Demo) -> Iterator[RenderableType]:
-    """Every request's result, and the totals."""
+def result_tables(demo: Demo) -> Iterator[RenderableType]:
+    """A table of the requests' results, and one of the totals."""
     table = make_table()
     table.add_column("request", no_wrap=True)
     table.add_column("tokens", justify="right", no_wrap=True)
@@ -168,14 +167,16 @@ def _totals(demo: Demo) -> Table:
     table.add_column(style="dim", justify="right")
     table.add_column()
     table.add_row("steps", f"{session.steps:,}")
-    table.add_row("rows", f"{session.rows:,}, {session.rows / steps:.1f} a step")
-    table.add_row("groups", f"{len(demo.groups)} configurations, {demo.group_steps / steps:.1f} a step")
+    table.add_row("rows", f"{session.rows:,}, {session.rows / steps:.1f} per step")
+    table.add_row("groups", f"{len(demo.groups)} configurations, {demo.group_steps / steps:.1f} per step")
     table.add_row("model", _time_of(session.model_seconds, steps, tokens))
     table.add_row("sampling", _time_of(session.sampling_seconds, steps, tokens))
-    table.add_row("tokens", f"{tokens:,}, {tokens / max(session.seconds, 1e-9):,.0f} a second of the two")
+    table.add_row(
+        "tokens", f"{tokens:,}, {tokens / max(session.seconds, 1e-9):,.0f} per second of model and sampling"
+    )
     return table
 
 
 def _time_of(seconds: float, steps: int, tokens: int) -> str:
-    each = f"{1e6 * seconds / max(1, tokens):.0f} µs a token"
-    return f"{seconds:.2f} s, {1000 * seconds / steps:.2f} ms a step, {each}"
+    per_token = f"{1e6 * seconds / max(1, tokens):.0f} µs per token"
+    return f"{seconds:.2f} s, {1000 * seconds / steps:.2f} ms per step, {per_token}"

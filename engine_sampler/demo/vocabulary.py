@@ -14,7 +14,7 @@ END_ID, START_ID = 0, 1
 
 
 def learn_vocabulary(documents: Sequence[str], size: int = 4096) -> tokenizers.Tokenizer:
-    """A byte-level BPE of at most `size` tokens; ids 0 and 1 are the special ones."""
+    """A byte-level BPE of at most `size` tokens; ids 0 and 1 are the special tokens."""
     bpe = tokenizers.Tokenizer(models.BPE())
     bpe.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
     bpe.decoder = decoders.ByteLevel()
@@ -29,5 +29,5 @@ def learn_vocabulary(documents: Sequence[str], size: int = 4096) -> tokenizers.T
 
 
 def wrap(bpe: tokenizers.Tokenizer) -> Tokenizer:
-    """The vocabulary as the library knows it."""
+    """The vocabulary as a `Tokenizer` of this library."""
     return Tokenizer.from_tokenizers(bpe, eos_token_ids=[END_ID])

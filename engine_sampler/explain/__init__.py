@@ -1,10 +1,10 @@
 """What each step of a chain does to one row: as data (`trace`), in the terminal, as a picture."""
 
-from .tracing import Step, TopToken, notable_tokens, probabilities, trace
+from .tracing import TopToken, TraceStep, notable_tokens, probabilities, trace
 
 __all__ = [
-    "Step",
     "TopToken",
+    "TraceStep",
     "notable_tokens",
     "probabilities",
     "trace",

@@ -19,7 +19,7 @@ from matplotlib.figure import Figure
 from matplotlib.patches import Rectangle
 
 from .labels import percent, settings_text, shortened
-from .tracing import Step, notable_tokens
+from .tracing import TraceStep, notable_tokens
 
 FORMATS = (".png", ".svg")
 
@@ -51,7 +51,7 @@ BAR_SHARE = 0.72
 """Of a panel's width, for the longest bar; the rest is for its number."""
 
 
-def draw(steps: Sequence[Step], path: str | Path, *, title: str, top: int = 12) -> None:
+def draw(steps: Sequence[TraceStep], path: str | Path, *, title: str, top: int = 12) -> None:
     """Draw what `trace` gave to the file at `path`, PNG or SVG by its ending.
 
     top  how many tokens are followed; all others are one row together.
@@ -63,7 +63,7 @@ def draw(steps: Sequence[Step], path: str | Path, *, title: str, top: int = 12) 
     picture(steps, title=title, top=top).savefig(path, dpi=150, facecolor=PAPER)
 
 
-def picture(steps: Sequence[Step], *, title: str, top: int = 12) -> Figure:
+def picture(steps: Sequence[TraceStep], *, title: str, top: int = 12) -> Figure:
     """The same as a matplotlib figure."""
     scene = _Scene(steps, notable_tokens(steps, top))
     columns = _columns(len(steps))
@@ -93,7 +93,7 @@ def picture(steps: Sequence[Step], *, title: str, top: int = 12) -> Figure:
 class _Scene:
     """What all panels share: the steps and the tokens followed."""
 
-    steps: Sequence[Step]
+    steps: Sequence[TraceStep]
     token_ids: Sequence[int]
 
     @property
@@ -165,7 +165,7 @@ def _write_labels(axes: Axes, scene: _Scene) -> None:
         _write(axes, 0.97, scene.y(row), label, size, colour, ha="right", family=family, weight=weight)
 
 
-def _write_header(page: Axes, x: float, top: float, bottom: float, step: Step) -> None:
+def _write_header(page: Axes, x: float, top: float, bottom: float, step: TraceStep) -> None:
     """Name and settings at the top, figures and the bar of what was kept at the bottom."""
     colour = ROLE_COLOURS[step.role]
     _write(page, x, top + 0.12, step.name, 11, colour, weight="bold")
@@ -182,7 +182,7 @@ def _write_header(page: Axes, x: float, top: float, bottom: float, step: Step) -
         page.add_patch(Rectangle((x, bottom - 0.2), PANEL * step.kept_mass, 0.045, facecolor=colour))
 
 
-def _settings_lines(step: Step) -> list[str]:
+def _settings_lines(step: TraceStep) -> list[str]:
     return textwrap.wrap(settings_text(step.settings), 38, max_lines=5, placeholder=" …")
 
 

@@ -12,7 +12,7 @@ from rich.table import Table
 from rich.text import Text
 
 from .labels import hundredths, settings_text, shortened
-from .tracing import Step, TopToken, notable_tokens
+from .tracing import TopToken, TraceStep, notable_tokens
 
 if TYPE_CHECKING:
     pass
@@ -63,13 +63,13 @@ def make_table(title: str | None = None) -> Table:
 # --- explain -------------------------------------------------------------------------------------
 
 
-def explanation(steps: Sequence[Step], top: int, width: int) -> Iterator[RenderableType]:
+def explanation(steps: Sequence[TraceStep], top: int, width: int) -> Iterator[RenderableType]:
     """The steps one under another, then the tokens that mattered, followed through all steps."""
     yield _steps_table(steps, roomy=width >= ROOMY)
     yield from _token_tables(steps, notable_tokens(steps, top), width)
 
 
-def _steps_table(steps: Sequence[Step], *, roomy: bool) -> Table:
+def _steps_table(steps: Sequence[TraceStep], *, roomy: bool) -> Table:
     table = make_table()
     table.add_column("", justify="right", style="dim", no_wrap=True)
     table.add_column("step", no_wrap=True)
@@ -97,7 +97,7 @@ def _steps_table(steps: Sequence[Step], *, roomy: bool) -> Table:
     return table
 
 
-def _step_cell(step: Step) -> Text:
+def _step_cell(step: TraceStep) -> Text:
     """Name and settings: its main value beside the name, others each on a line."""
     cell = Text(step.name, style=ROLE_STYLES[step.role])
     for name, value in step.settings.items():
@@ -113,7 +113,9 @@ def _top_tokens(top: Sequence[TopToken]) -> Text:
     return joined
 
 
-def _token_tables(steps: Sequence[Step], token_ids: Sequence[int], width: int) -> Iterator[RenderableType]:
+def _token_tables(
+    steps: Sequence[TraceStep], token_ids: Sequence[int], width: int
+) -> Iterator[RenderableType]:
     """Tokens as rows, steps as columns; as many tables as the width demands."""
     yield Text("probability of each token after each step, %", style="bold")
     texts = {token.token_id: token.text for step in steps for token in step.top}
@@ -136,7 +138,7 @@ def _token_tables(steps: Sequence[Step], token_ids: Sequence[int], width: int) -
         yield table
 
 
-def _share(step: Step, token_id: int) -> Text:
+def _share(step: TraceStep, token_id: int) -> Text:
     """A probability, brighter where it is greater; "·" once the token is gone."""
     value = float(step.probabilities[token_id])
     if step.role == "selector":
@@ -146,7 +148,7 @@ def _share(step: Step, token_id: int) -> Text:
     return Text(hundredths(value), style="bold" if value >= 0.1 else "" if value >= 0.01 else "dim")
 
 
-def _other_share(step: Step, token_ids: Sequence[int]) -> str:
+def _other_share(step: TraceStep, token_ids: Sequence[int]) -> str:
     rest = 1.0 - float(step.probabilities[list(token_ids)].sum())
     return hundredths(rest) if rest > 1e-12 else "" if step.role == "selector" else "·"
 

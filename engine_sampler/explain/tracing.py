@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from ..arithmetic import RowFault, checked_row, log_sum_exp, top_columns
-from ..backends.choose import best_backend, named_backend
+from ..backends.choose import best_backend, named_backend, runner_of
 from ..contract import (
     Backend,
     Chain,
@@ -25,9 +25,8 @@ from ..grammar.constraints import constraint_of, matcher_of
 from ..params import SamplingParams, build_chain
 from ..registry import default_registry, structured_in
 from ..scheduler.history import History, TokenIds
-from ..scheduler.report import _runner
 from ..scheduler.slots import Slots
-from ..scheduler.state import Slot
+from ..scheduler.state import RequestState
 from ..tokenizer import Tokenizer
 from .labels import token_text
 
@@ -41,7 +40,7 @@ class TopToken(NamedTuple):
 
 
 @dataclass(frozen=True)
-class Step:
+class TraceStep:
     """The row after one step of the chain.
 
     name           the sampler or selector; "logits" for the row as it was given.
@@ -79,7 +78,7 @@ def trace(
     eos_token_ids: Iterable[int] = (),
     top: int = 10,
     backend: str | Backend = "auto",
-) -> list[Step]:
+) -> list[TraceStep]:
     """Run the chain of `params` on one row [vocab], step by step on the whole row.
 
     The first step is the row as given, the last the selector's choice. Without a seed in `params`
@@ -95,7 +94,7 @@ def trace(
     if given.ndim != 1 or not len(given):
         raise ValueError(f"logits have shape {given.shape}; allowed is one row, [vocab]")
     eos = tuple(eos_token_ids) or (tokenizer.eos_token_ids if tokenizer else ())
-    slot = Slot(build_chain(params), History(prompt_token_ids, output_token_ids))
+    slot = RequestState(build_chain(params), History(prompt_token_ids, output_token_ids))
     rows = _one_row(slot, params, Vocabulary(len(given), eos, tokenizer))
     try:
         tracing = _Trace(checked_row(given).copy(), params, rows, top)
@@ -109,7 +108,7 @@ def probabilities(row: np.ndarray) -> np.ndarray:
     return np.exp(row.astype(np.float64) - log_sum_exp(row))
 
 
-def notable_tokens(steps: Sequence[Step], n: int) -> list[int]:
+def notable_tokens(steps: Sequence[TraceStep], n: int) -> list[int]:
     """At most `n` token ids to follow through all steps, the likeliest of the given row first.
 
     They are those with the greatest probability at any step, and the chosen token.
@@ -130,9 +129,9 @@ class _Trace:
         self.params = params
         self.rows = rows
         self.top = top
-        self.steps: list[Step] = []
+        self.steps: list[TraceStep] = []
 
-    def run(self, chain: Chain, backend: Backend, allowed: np.ndarray | None) -> list[Step]:
+    def run(self, chain: Chain, backend: Backend, allowed: np.ndarray | None) -> list[TraceStep]:
         self.note("logits", "logits")
         if allowed is not None:
             self.row[~allowed] = -np.inf
@@ -141,12 +140,12 @@ class _Trace:
             names = structured_in(self.params)
             self.note("grammar", "edit", settings={name: self.params[name] for name in names})
         for sampler in chain.samplers:
-            runner = _runner(backend, sampler)
+            runner = runner_of(backend, sampler)
             runner.apply(runner.compile(Chain((sampler,), chain.selector)), self.row[None], self.rows)
             if self.row.max() == -np.inf:
                 raise RowFault(f"{sampler.name} leaves no token")
             self.note(sampler.name, sampler.role, runner.name, self.settings(sampler))
-        self.select(chain.selector, _runner(backend, chain.selector))
+        self.select(chain.selector, runner_of(backend, chain.selector))
         return self.steps
 
     def select(self, selector: Selector, runner: Backend) -> None:
@@ -175,7 +174,7 @@ class _Trace:
         tokenizer = self.rows.vocabulary.tokenizer
         best = top_columns(self.row, min(self.top, candidates)).tolist()
         self.steps.append(
-            Step(
+            TraceStep(
                 name=name,
                 role=role,
                 backend=backend,
@@ -210,7 +209,7 @@ def _entropy_bits(p: np.ndarray) -> float:
     return abs(float((positive * np.log2(positive)).sum()))
 
 
-def _one_row(slot: Slot, params: SamplingParams, vocabulary: Vocabulary) -> Rows:
+def _one_row(slot: RequestState, params: SamplingParams, vocabulary: Vocabulary) -> Rows:
     """`slot` as the only row of a step."""
     slot.open(params, vocabulary)
     slots = Slots(vocabulary, default_registry().catalogue.params, capacity=1)

@@ -158,11 +158,11 @@ def _new_vocabulary(tokenizer: Tokenizer, limits: Limits) -> Any:
     if requested not in ("auto", "native", "reference"):
         allowed = "auto, native or reference"
         raise GrammarError(f"ENGINE_SAMPLER_GRAMMAR_ENGINE={requested!r} is not allowed: {allowed}")
-    if requested == "native" and native.engine() is None:
+    if requested == "native" and native.load_library() is None:
         raise GrammarError(
             "ENGINE_SAMPLER_GRAMMAR_ENGINE='native' is not allowed: there is no native grammar engine"
         )
-    if requested == "reference" or native.engine() is None:
+    if requested == "reference" or native.load_library() is None:
         special = sorted(tokenizer.special_token_ids)
         return ReferenceVocabulary(tokenizer.token_bytes, tokenizer.eos_token_ids, special)
     return native.NativeVocabulary(tokenizer, limits)

@@ -1,8 +1,9 @@
 """Requests in, steps, results: the object an engine holds, and all that a step does."""
 
 from .report import GroupReport
+from .request import RequestError
 from .results import LogprobsByMode, Record, RequestId, StepResult
-from .scheduler import RequestError, Scheduler, sibling_count
+from .scheduler import Scheduler, sibling_count
 
 __all__ = [
     "GroupReport",

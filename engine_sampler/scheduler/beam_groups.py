@@ -1,38 +1,52 @@
-"""A group of requests that is one beam search: its requests are the texts under way."""
+"""A group of requests that is one beam search: each of its requests is one of the texts being continued."""
 
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
+from typing import Any
 
 import numpy as np
 
 from ..arithmetic import GREEDY_BELOW
 from ..params import SamplingParams
 from .beam_search import BeamSearch, Candidate
-from .request import Request
-from .results import RequestId
+from .request import Request, RequestError
+from .results import RequestId, StepResult
 
 logger = logging.getLogger("engine_sampler")
 
 Score = Callable[[Request, np.ndarray], np.ndarray]
-"""A request and a row of logprobs in, the row after the request's chain out."""
+"""A request and a row of logits → the scores of its next tokens, float32 [vocab]."""
 
 
 @dataclass
 class BeamStep:
-    """What a step makes of a group.
+    """One step of a group.
 
     requests   the request of each row, with its new token; after the last step those that ended, the best
                first.
-    parents    of each row the number of the one that it continues.
-    token_ids  of each row its new token, −1 after the last step.
+    parents    for each row the number of the row that it continues.
+    token_ids  for each row its new token, −1 after the last step.
     """
 
     requests: list[Request]
     parents: list[int]
     token_ids: list[int]
+
+    def write(self, result: StepResult, indices: Sequence[int], request_ids: Sequence[RequestId]) -> None:
+        """Write the step into `result`, where the group's rows are at `indices`."""
+        for i, request, parent, token_id in zip(
+            indices, self.requests, self.parents, self.token_ids, strict=True
+        ):
+            result.token_ids[i] = token_id
+            result.parent_ids[i] = request_ids[parent]
+            result.finish_reasons[i] = request.finish_reason
+            result.stop_reasons[i] = request.stop_reason
+            result.errors[i] = request.error
+            if request.text is not None:
+                result.text[i] = "" if request.live else request.text.text
 
 
 @dataclass
@@ -46,7 +60,8 @@ class BeamGroup:
 
     @classmethod
     def of(cls, params: SamplingParams, request_ids: Sequence[RequestId], eos_count: int) -> BeamGroup:
-        """A group of `params`, whose texts end at `eos_count` tokens and those of the request."""
+        """A group with `params`, whose texts end at `eos_count` EOS tokens and at the request's stop
+        tokens."""
         search: BeamSearch[Request] = BeamSearch(
             beam_width(params),
             params.length_penalty,
@@ -57,25 +72,25 @@ class BeamGroup:
         return cls(list(request_ids), search)
 
     def step(self, requests: Sequence[Request], rows: Sequence[np.ndarray], score: Score) -> BeamStep:
-        """Continue the texts of `requests`, of which `rows` are the logits, float32 [vocab] each.
+        """Continue the texts of `requests` with their rows of logits, float32 [vocab] each.
 
-        The score of a token is what the request's chain makes of ln softmax(logits): masked, penalised,
-        divided by the temperature, and not normalised again.
+        `score` gives the scores of a row: the request's chain applied to ln softmax(logits), so masked,
+        penalised and divided by the temperature, but not normalised again.
         """
         faults: list[str] = []
-        logprobs = [self._scored(r, row, score, faults) for r, row in zip(requests, rows, strict=True)]
-        candidates = self.search.candidates(logprobs)
+        scores = [self._scores(r, row, score, faults) for r, row in zip(requests, rows, strict=True)]
+        candidates = self.search.candidates(scores)
         texts = [self._continued(requests[c.beam], c) for c in candidates]
-        going = self.search.advance(candidates, texts, [not text.live for text in texts])
+        chosen = self.search.advance(candidates, texts, [not text.live for text in texts])
         if self.search.done:
-            return self._last(requests, faults)
-        chosen = [texts[i] for i in going]
-        for place, request in enumerate(chosen):
-            if request in chosen[:place]:  # fills a row: it is not followed
-                chosen[place] = request.fork(request.id, None)
-        return BeamStep(chosen, [candidates[i].beam for i in going], [candidates[i].token_id for i in going])
+            return self._last_step(requests, faults)
+        beams = [texts[i] for i in chosen]
+        for i, request in enumerate(beams):
+            if request in beams[:i]:  # it only fills a row, and is not continued
+                beams[i] = request.fork(request.id, None)
+        return BeamStep(beams, [candidates[i].beam for i in chosen], [candidates[i].token_id for i in chosen])
 
-    def _scored(
+    def _scores(
         self, request: Request, row: np.ndarray, score: Score, faults: list[str]
     ) -> np.ndarray | None:
         try:
@@ -87,21 +102,35 @@ class BeamGroup:
 
     def _continued(self, parent: Request, candidate: Candidate) -> Request:
         child = parent.fork(parent.id, None)
-        child.grow(candidate.token_id, candidate.logprob)
+        child.accept_without_slot(candidate.token_id, candidate.logprob)
         return child
 
-    def _last(self, requests: Sequence[Request], faults: Sequence[str]) -> BeamStep:
+    def _last_step(self, requests: Sequence[Request], faults: Sequence[str]) -> BeamStep:
         """The texts that ended; requests for which there is none end with an error."""
         ended = []
         for found in self.search.ended:
             found.text.score = found.score
             ended.append(found.text)
         for request in requests[len(ended) :]:
-            text = request.fork(request.id, None)  # the search may turn out to have been removed meanwhile
+            text = request.fork(request.id, None)  # the original may have been removed meanwhile
             text.fail(faults[0] if faults else "the beam search found no other text that ends")
             ended.append(text)
         n = len(requests)
         return BeamStep(ended, list(range(n)), [-1] * n)
+
+
+def check_beam_rows(groups: Iterable[BeamGroup], request_ids: Iterable[RequestId], drafts: Any) -> None:
+    """Raise `RequestError` for drafts beside a beam search, and for a search that lacks rows."""
+    if drafts is not None:
+        raise RequestError("draft_token_ids are not allowed in a step with a beam search")
+    ids = set(request_ids)
+    for group in groups:
+        missing = [i for i in group.request_ids if i not in ids]
+        if missing:
+            present = next(i for i in group.request_ids if i in ids)
+            raise RequestError(
+                f"request {present!r} belongs to a beam search: {missing[0]!r} must be in the same step"
+            )
 
 
 def beam_width(params: SamplingParams) -> int:
@@ -110,5 +139,6 @@ def beam_width(params: SamplingParams) -> int:
 
 
 def search_params(params: SamplingParams) -> SamplingParams:
-    """`params` for the texts of a beam search: a greedy temperature, which would leave one token, is none."""
+    """`params` for the texts of a beam search: a greedy temperature would leave one token, so it becomes
+    1."""
     return params.replace(temperature=1.0) if params.temperature < GREEDY_BELOW else params

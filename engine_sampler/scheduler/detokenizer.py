@@ -1,4 +1,5 @@
-"""Text of one request, streamed: tokens in, deltas out, what is not certain yet held back."""
+"""The text of one request, streamed: tokens in, text deltas out; bytes that are not certain yet are held
+back."""
 
 from __future__ import annotations
 
@@ -11,43 +12,46 @@ from typing import NamedTuple
 from ..contract import StopVerdict, TextMatcher
 from ..tokenizer import Tokenizer
 
-MOST_STEPS = 1 << 13
-"""Steps that a `Reading` remembers before it begins anew."""
+MAX_TRANSITIONS = 1 << 13
+"""Transitions that a `Transducer` remembers before it starts over."""
 
-MOST_HELD = 256
-"""Bytes held back at a place that is remembered."""
+MAX_REMEMBERED_BYTES = 256
+"""The most bytes held back in a state that is remembered."""
+
+MatchedEnds = tuple[tuple[int, StopVerdict], ...]
+"""The ends that text matchers found in a token: (matcher's number, verdict), the earliest first."""
 
 
-class Place:
-    """Where a text is: the bytes that are held back, and the states of the matchers.
+class State:
+    """The state of a text: the bytes held back, and the states of the matchers.
 
-    What a token does from here follows from that alone, so it is worked out once.
+    The effect of a token depends on nothing else, so it is computed once.
     """
 
-    __slots__ = ("held", "states", "steps")
+    __slots__ = ("held", "matcher_states", "transitions")
 
-    def __init__(self, held: bytes, states: tuple[Hashable, ...]) -> None:
+    def __init__(self, held: bytes, matcher_states: tuple[Hashable, ...]) -> None:
         self.held = held
-        self.states = states
-        self.steps: dict[int, Move] = {}
-        """By token id, as far as known."""
+        self.matcher_states = matcher_states
+        self.transitions: dict[int, Transition] = {}
+        """By token id, as far as they are known."""
 
 
-class Move(NamedTuple):
-    """What one token does.
+class Transition(NamedTuple):
+    """The effect of one token.
 
-    place    where it leads.
+    state    the state after it.
     delta    the text that becomes certain.
-    matches  (matcher's number, verdict) of every matcher that finds an end in it, the earliest first.
+    matches  the ends that matchers found in it.
     """
 
-    place: Place
+    state: State
     delta: str
-    matches: tuple[tuple[int, StopVerdict], ...]
+    matches: MatchedEnds
 
 
-class Reading:
-    """How tokens are read, remembered for all requests with the same tokenizer and matchers."""
+class Transducer:
+    """The states of all texts with the same tokenizer and matchers, remembered for all requests."""
 
     def __init__(
         self, tokenizer: Tokenizer, skip_special_tokens: bool, matchers: tuple[TextMatcher, ...]
@@ -56,120 +60,137 @@ class Reading:
         self._skip_special = skip_special_tokens
         self._matchers = matchers
         self._lock = threading.Lock()
-        self.start = Place(b"", tuple(matcher.start for matcher in matchers))
-        self._places = {(self.start.held, self.start.states): self.start}
-        self._steps = 0
+        self.start = State(b"", tuple(matcher.start for matcher in matchers))
+        self._states = {(self.start.held, self.start.matcher_states): self.start}
+        self._transitions = 0
 
-    def move(self, place: Place, token_id: int) -> Move:
-        """What `token_id` does behind `place`."""
-        known = place.steps.get(token_id)
-        return self._work_out(place, token_id) if known is None else known
+    def transition(self, state: State, token_id: int) -> Transition:
+        """The effect of `token_id` in `state`."""
+        known = state.transitions.get(token_id)
+        return self._compute(state, token_id) if known is None else known
 
     def bytes_of(self, token_id: int) -> bytes:
         return self._tokenizer.text_bytes(token_id, self._skip_special)
 
-    def _work_out(self, place: Place, token_id: int) -> Move:
+    def _compute(self, state: State, token_id: int) -> Transition:
         data = self.bytes_of(token_id)
-        states, matches = [], []
-        for number, (matcher, state) in enumerate(zip(self._matchers, place.states, strict=True)):
-            state, match = matcher.advance(state, data)
-            states.append(state)
+        matcher_states, matches = [], []
+        for number, (matcher, old) in enumerate(zip(self._matchers, state.matcher_states, strict=True)):
+            new, match = matcher.advance(old, data)
+            matcher_states.append(new)
             if match is not None:
                 verdict = StopVerdict(match.reason, cut=len(data) - match.text_end)
                 matches.append((match.end, number, verdict))
-        buffer = place.held + data
-        held = max([_unfinished(buffer), *(m.held(s) for m, s in zip(self._matchers, states, strict=True))])
-        certain = len(buffer) - held
+        buffer = state.held + data
+        held_by_matchers = (m.held(s) for m, s in zip(self._matchers, matcher_states, strict=True))
+        certain = len(buffer) - max([_unfinished(buffer), *held_by_matchers])
         return self._remembered(
-            place,
+            state,
             token_id,
-            Move(
-                Place(buffer[certain:], tuple(states)),
+            Transition(
+                State(buffer[certain:], tuple(matcher_states)),
                 _decoded(buffer[:certain]),
                 tuple((number, verdict) for _, number, verdict in sorted(matches, key=lambda m: m[:2])),
             ),
         )
 
-    def _remembered(self, place: Place, token_id: int, move: Move) -> Move:
-        """`move`, with the place that is known already if one is like its own."""
-        held, states = move.place.held, move.place.states
-        if max(len(held), len(place.held)) > MOST_HELD:
-            return move
+    def _remembered(self, state: State, token_id: int, transition: Transition) -> Transition:
+        """`transition`, with an equal state that is known already in place of its own."""
+        held, matcher_states = transition.state.held, transition.state.matcher_states
+        if max(len(held), len(state.held)) > MAX_REMEMBERED_BYTES:
+            return transition
         with self._lock:
-            if self._steps >= MOST_STEPS:
+            if self._transitions >= MAX_TRANSITIONS:
                 self._forget()
-            self._steps += 1
-            move = move._replace(place=self._places.setdefault((held, states), move.place))
-            place.steps[token_id] = move
-        return move
+            self._transitions += 1
+            known = self._states.setdefault((held, matcher_states), transition.state)
+            transition = transition._replace(state=known)
+            state.transitions[token_id] = transition
+        return transition
 
     def _forget(self) -> None:
-        for place in self._places.values():
-            place.steps = {}
-        self._places = {(self.start.held, self.start.states): self.start}
-        self._steps = 0
+        for state in self._states.values():
+            state.transitions = {}
+        self._states = {(self.start.held, self.start.matcher_states): self.start}
+        self._transitions = 0
 
 
-reading = lru_cache(maxsize=64)(Reading)
-"""The shared `Reading` of a tokenizer, `skip_special_tokens` and matchers."""
+shared_transducer = lru_cache(maxsize=64)(Transducer)
+"""The `Transducer` of a tokenizer, `skip_special_tokens` and matchers, shared by all requests."""
 
 
-class TextStream:
-    """Decodes token by token. The deltas, with what `close` adds, join to `Tokenizer.decode`, as far as the
-    matchers found no end.
+class Detokenizer:
+    """Decodes one request's text token by token.
 
-    Broken UTF-8 becomes U+FFFD; bytes that may still become a character, or be cut off by a matcher, wait,
-    and no others. Work per token does not depend on the length of the text.
+    The deltas, together with what `close` adds, join to `Tokenizer.decode`, up to the end that a matcher
+    found. Broken UTF-8 becomes U+FFFD. Bytes that may still become a character, or that a matcher may still
+    cut off, are held back, and no others. Work per token does not depend on the length of the text.
     """
 
-    __slots__ = ("_last", "_places", "_reading", "pieces", "place")
+    __slots__ = ("_last_token", "_sent", "_states", "_transducer", "deltas", "state")
 
     def __init__(
         self, tokenizer: Tokenizer, skip_special_tokens: bool = True, matchers: Sequence[TextMatcher] = ()
     ) -> None:
-        self._reading = reading(tokenizer, bool(skip_special_tokens), tuple(matchers))
-        self.place = self._reading.start
-        self.pieces: list[str] = []
+        self._transducer = shared_transducer(tokenizer, bool(skip_special_tokens), tuple(matchers))
+        self.state = self._transducer.start
+        self.deltas: list[str] = []
         """The delta of every token, and what `close` added."""
-        self._places: list[Place] = []
-        """Where the text was before every token."""
-        self._last = -1
+        self._states: list[State] = []
+        """The state before every token."""
+        self._last_token = -1
+        self._sent = 0
+        """How many of the deltas `take` has returned."""
 
     @property
     def text(self) -> str:
-        return "".join(self.pieces)
+        """All text that is certain."""
+        return "".join(self.deltas)
 
-    def push(self, token_id: int) -> tuple[tuple[int, StopVerdict], ...]:
-        """Read a token; the matchers' verdicts, the earliest first."""
-        place = self.place
-        move = place.steps.get(token_id) or self._reading.move(place, token_id)
-        self._places.append(place)
-        self.pieces.append(move.delta)
-        self.place = move.place
-        self._last = token_id
-        return move.matches
+    def push(self, token_id: int) -> MatchedEnds:
+        """Read a token; returns the ends that the matchers found in it."""
+        state = self.state
+        transition = state.transitions.get(token_id) or self._transducer.transition(state, token_id)
+        self._states.append(state)
+        self.deltas.append(transition.delta)
+        self.state = transition.state
+        self._last_token = token_id
+        return transition.matches
+
+    def take(self) -> str:
+        """The text that has become certain since the last call."""
+        deltas = self.deltas
+        sent, self._sent = self._sent, len(deltas)
+        return deltas[sent] if len(deltas) == sent + 1 else "".join(deltas[sent:])
+
+    def skip(self) -> None:
+        """Count all text so far as taken."""
+        self._sent = len(self.deltas)
 
     def close(self, cut: int = 0) -> None:
-        """The text ends here; what was held back is certain, but for the last `cut` bytes.
+        """The text ends here; what was held back becomes certain, except for the last `cut` bytes.
 
-        Only what has become certain with the last token, or is held back, is cut.
+        Only bytes that the last token made certain, or that are held back, are cut.
         """
         if not cut:
-            self.pieces.append(_decoded(self.place.held))
+            self.deltas.append(_decoded(self.state.held))
             return
-        data = self._places[-1].held + self._reading.bytes_of(self._last)
-        self.pieces[-1] = _decoded(data[: max(0, len(data) - cut)])
+        data = self._states[-1].held + self._transducer.bytes_of(self._last_token)
+        self.deltas[-1] = _decoded(data[: max(0, len(data) - cut)])
 
     def rollback(self, n: int) -> None:
-        """Forget the last n tokens."""
+        """Undo the last n tokens; text that `take` has returned stays returned."""
         if n:
-            self.place = self._places[-n]
-            del self._places[-n:], self.pieces[-n:]
+            self.state = self._states[-n]
+            del self._states[-n:], self.deltas[-n:]
+        self._sent = min(self._sent, len(self.deltas))
 
-    def fork(self) -> TextStream:
-        child = object.__new__(TextStream)
-        child._reading, child.place, child._last = self._reading, self.place, self._last
-        child.pieces, child._places = self.pieces.copy(), self._places.copy()
+    def fork(self) -> Detokenizer:
+        """An independent copy."""
+        child = object.__new__(Detokenizer)
+        child._transducer, child.state = self._transducer, self.state
+        child._last_token, child._sent = self._last_token, self._sent
+        child.deltas, child._states = self.deltas.copy(), self._states.copy()
         return child
 
 

@@ -1,4 +1,4 @@
-"""Logprobs of a step: collected row by row before the tokens are accepted."""
+"""The logprobs of a step: collected row by row before the tokens are accepted."""
 
 from __future__ import annotations
 
@@ -11,9 +11,12 @@ from ..contract import Batch
 from .request import Request
 from .results import LogprobsByMode
 
+Penalized = Callable[[Request, np.ndarray], np.ndarray]
+"""A request and its row of logits → the row after masks, biases and penalties."""
 
-class Scores:
-    """The logprobs that the requests of one step asked for."""
+
+class LogprobsCollector:
+    """The logprobs that the requests of one step need."""
 
     def __init__(self, rows: int) -> None:
         self._rows = rows
@@ -21,20 +24,16 @@ class Scores:
         self._by_mode: dict[str, dict[int, RowLogprobs]] = {}
         self._several = False
 
-    def know(self, log_totals: Mapping[int, float]) -> None:
+    def set_log_totals(self, log_totals: Mapping[int, float]) -> None:
         """`log_sum_exp` of rows as they were given, as far as the backend has it."""
         self._log_totals.update(log_totals)
 
     def add(
-        self,
-        request: Request,
-        row: int,
-        token_id: int,
-        batch: Batch,
-        penalized: Callable[[Request, np.ndarray], np.ndarray],
+        self, request: Request, row: int, token_id: int, batch: Batch, penalized: Penalized
     ) -> float | None:
-        """Note the logprobs of `token_id`, drawn in `row`; its raw one where siblings compete."""
-        modes = request.modes
+        """Collect the logprobs of `token_id`, drawn in `row`; returns its raw logprob if the request records
+        it."""
+        modes = request.logprobs_modes
         self._several |= len(modes) > 1
         for mode in modes:
             top_n = request.params.logprobs
@@ -53,8 +52,8 @@ class Scores:
     def _raw(self, batch: Batch, row: int, token_id: int, top_n: int) -> RowLogprobs:
         return row_logprobs(batch.logits.row(row), token_id, top_n, log_total=self._log_totals.get(row))
 
-    def gather(self) -> LogprobsByMode:
-        """One `Logprobs` if every request asked for one mode, a dict by mode if any asked for several."""
+    def result(self) -> LogprobsByMode:
+        """One `Logprobs` if every request needs one mode, a dict by mode if any needs several."""
         if not self._by_mode:
             return None
         if self._several:

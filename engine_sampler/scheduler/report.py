@@ -5,13 +5,13 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
-from ..backends.numpy import NumpyBackend
+from ..backends.choose import runner_of
 from ..contract import Backend, Chain, Sampler, Selector
 
 
 @dataclass(frozen=True)
 class GroupReport:
-    """One group of a scheduler's live requests: who is in it, and who runs each step of its chain."""
+    """One group of a scheduler's live requests, and the backend that runs each step of their chain."""
 
     request_ids: list[Any]
     steps: list[tuple[str, str]]
@@ -25,9 +25,4 @@ class GroupReport:
 def report_group(chain: Chain, backend: Backend, request_ids: list[Any]) -> GroupReport:
     """The report on requests that share `chain`."""
     parts: list[Sampler | Selector] = [*chain.samplers, chain.selector]
-    return GroupReport(request_ids, [(part.name, _runner(backend, part).name) for part in parts])
-
-
-def _runner(backend: Backend, part: Sampler | Selector) -> Backend:
-    """Who runs `part`: the backend, or the host for what it lacks."""
-    return backend if backend.supports(part) else NumpyBackend()
+    return GroupReport(request_ids, [(part.name, runner_of(backend, part).name) for part in parts])

@@ -1,4 +1,4 @@
-"""The state of the live requests: struct-of-arrays for what is read every step, a slot for the rest."""
+"""The live requests: struct-of-arrays for what is read every step, a `RequestState` for the rest."""
 
 from __future__ import annotations
 
@@ -10,33 +10,34 @@ from weakref import WeakSet
 import numpy as np
 
 from ..contract import Param, Vocabulary
-from .history import AMPLE, ONE, Ledger, Notes
-from .state import Slot
+from .history import ONE, UNBOUNDED, Notes, TokenPool
+from .state import RequestState
 
 
 @dataclass(frozen=True)
-class Attention:
-    """When a request needs a look: at any of `token_ids`, from `length` tokens of history on, or always."""
+class CheckTrigger:
+    """When the stop checks of a request must run: after any of `token_ids`, from `length` tokens of history
+    on, or after every token."""
 
     token_ids: np.ndarray = field(default_factory=lambda: np.empty(0, np.int64))
-    length: int = AMPLE
+    length: int = UNBOUNDED
     always: bool = False
 
 
-UNATTENDED = Attention()
+NO_TRIGGER = CheckTrigger()
 
 
 class Slots:
-    """All live requests of a scheduler: what every backend needs of them as arrays over slot numbers.
+    """All live requests of a scheduler: what backends read of them, as arrays over slot numbers
+    (`contract.SlotTable`), and when their stop checks must run.
 
     seeds      uint64 [capacity].
     positions  int64 [capacity], the index of the token being drawn, for the random numbers.
-    tokens, notes, offsets, lengths, prompt_lengths, epochs  as in `ledger.Ledger`.
-    limits     int64 [capacity], the history length from which on a request needs a look.
-    always     bool [capacity], whether it needs one after every token.
-    entries    the `Slot` of each number, None where it is free.
-    observers  objects whose `filled(slot)` is called when a slot has got a request.
-
+    tokens, notes, offsets, lengths, prompt_lengths, epochs  as in `history.TokenPool`.
+    limits     int64 [capacity], the history length from which on a request must be checked.
+    always     bool [capacity], whether it must be checked after every token.
+    entries    the `RequestState` of each slot, None where it is free.
+    observers  objects whose `filled(slot)` is called when a slot has been given to a request.
     params     every known parameter by name.
 
     The parameters of a slot stay as they are until it is freed. Arrays are replaced when they grow;
@@ -54,47 +55,47 @@ class Slots:
         self.num_threads = num_threads
         self.seeds = np.zeros(capacity, np.uint64)
         self.positions = np.zeros(capacity, np.int64)
-        self.limits = np.full(capacity, AMPLE)
+        self.limits = np.full(capacity, UNBOUNDED)
         self.always = np.zeros(capacity, bool)
         self.entries: list[Any] = [None] * capacity
         self.observers: WeakSet[Any] = WeakSet()
-        self._ledger = Ledger(capacity)
+        self._pool = TokenPool(capacity)
         self.params = params
         self._columns: dict[str, np.ndarray] = {}
         self._given: list[Mapping[str, Any]] = [{}] * capacity
-        self._attention = [UNATTENDED] * capacity
+        self._triggers = [NO_TRIGGER] * capacity
         self._watchers = np.zeros(vocabulary.size, np.int32)
         """How many requests watch each token."""
         self._watched = np.zeros(vocabulary.size + 2, bool)
-        """Whether any does, from token −1 on; what is no token counts as watched."""
+        """Whether any does, from token −1 on; an id outside the vocabulary counts as watched."""
         self._watched[[0, -1]] = True
-        self._calm = AMPLE
-        """After so many more tokens, or more, the first request reaches its limit."""
+        self._tokens_until_limit = UNBOUNDED
+        """No request reaches its limit before this many more tokens."""
         self._free = list(range(capacity - 1, -1, -1))
 
     @property
     def tokens(self) -> np.ndarray:
-        return self._ledger.tokens
+        return self._pool.tokens
 
     @property
     def notes(self) -> np.ndarray:
-        return self._ledger.notes
+        return self._pool.notes
 
     @property
     def offsets(self) -> np.ndarray:
-        return self._ledger.offsets
+        return self._pool.offsets
 
     @property
     def lengths(self) -> np.ndarray:
-        return self._ledger.lengths
+        return self._pool.lengths
 
     @property
     def prompt_lengths(self) -> np.ndarray:
-        return self._ledger.prompt_lengths
+        return self._pool.prompt_lengths
 
     @property
     def epochs(self) -> np.ndarray:
-        return self._ledger.epochs
+        return self._pool.epochs
 
     def given(self, slot: int) -> Mapping[str, Any]:
         """The parameters of a slot that are not neutral."""
@@ -113,22 +114,22 @@ class Slots:
 
     def put(
         self,
-        entry: Slot,
+        entry: RequestState,
         given: Mapping[str, Any],
         seed: int,
         position: int | None = None,
-        attention: Attention = UNATTENDED,
+        trigger: CheckTrigger = NO_TRIGGER,
     ) -> int:
-        """Take a slot for `entry` with the non-neutral parameters `given`; its number."""
+        """Give a free slot to `entry` with the non-neutral parameters `given`; returns its number."""
         if not self._free:
             self._grow()
         slot = self._free.pop()
         self.entries[slot] = entry
         self._given[slot] = given
-        entry.history.sit(self._ledger, slot)
+        entry.history.attach(self._pool, slot)
         self.seeds[slot] = seed
         self.positions[slot] = len(entry.history) if position is None else position
-        self._attend(slot, attention)
+        self._set_trigger(slot, trigger)
         for name in given:
             if name in self._columns:
                 self._columns[name][slot] = given[name]
@@ -141,9 +142,9 @@ class Slots:
         for name in self._given[slot]:
             if name in self._columns:
                 self._columns[name][slot] = self.params[name].neutral
-        self.entries[slot].history.leave()
-        self._watch(self._attention[slot].token_ids, -1)
-        self._attend(slot, UNATTENDED)
+        self.entries[slot].history.detach()
+        self._watch(self._triggers[slot].token_ids, -1)
+        self._set_trigger(slot, NO_TRIGGER)
         self.entries[slot], self._given[slot] = None, {}
         self._free.append(slot)
 
@@ -153,22 +154,22 @@ class Slots:
         self.entries[slot].follow(token_ids, notes)
 
     def append(self, slot: int, token_ids: Sequence[int], notes: Notes = ()) -> None:
-        """Add tokens to one slot, but not to its eager states: `Slot.follow` does that."""
+        """Add tokens to one slot, but not to its eager states: `RequestState.follow` does that."""
         self.entries[slot].history.accept(token_ids, notes)
         self.positions[slot] += len(token_ids)
-        self._calm -= len(token_ids)
+        self._tokens_until_limit -= len(token_ids)
 
     def extend(self, numbers: np.ndarray, token_ids: np.ndarray, notes: np.ndarray) -> None:
         """`append` one token with its note to each of the slots `numbers` [n], all different."""
         self.positions[numbers] = self.positions[numbers] + ONE
-        self._ledger.extend(numbers, token_ids, notes)
-        self._calm -= 1
+        self._pool.extend(numbers, token_ids, notes)
+        self._tokens_until_limit -= 1
 
     def due(self, numbers: np.ndarray) -> np.ndarray | None:
         """bool [n]: which of the slots `numbers` [n] have reached their limits; None if none has."""
-        if self._calm <= 0:
-            self._calm = int((self.limits - self.lengths).min())
-            if self._calm <= 0:
+        if self._tokens_until_limit <= 0:
+            self._tokens_until_limit = int((self.limits - self.lengths).min())
+            if self._tokens_until_limit <= 0:
                 return self.lengths[numbers] >= self.limits[numbers]
         return None
 
@@ -177,15 +178,15 @@ class Slots:
         self.entries[slot].rollback(n)
 
     def watched(self, token_ids: np.ndarray) -> np.ndarray:
-        """bool [n]: which of `token_ids` [n] some request watches, or are no tokens of the vocabulary."""
+        """bool [n]: which of `token_ids` [n] some request watches, or are outside the vocabulary."""
         return self._watched.take(token_ids + ONE, mode="clip")
 
-    def _attend(self, slot: int, attention: Attention) -> None:
-        self._attention[slot] = attention
-        self._watch(attention.token_ids, 1)
-        self.limits[slot] = attention.length
-        self._calm = min(self._calm, attention.length - int(self.lengths[slot]))
-        self.always[slot] = attention.always
+    def _set_trigger(self, slot: int, trigger: CheckTrigger) -> None:
+        self._triggers[slot] = trigger
+        self._watch(trigger.token_ids, 1)
+        self.limits[slot] = trigger.length
+        self._tokens_until_limit = min(self._tokens_until_limit, trigger.length - int(self.lengths[slot]))
+        self.always[slot] = trigger.always
 
     def _watch(self, token_ids: np.ndarray, change: int) -> None:
         if len(token_ids):
@@ -201,14 +202,14 @@ class Slots:
 
     def _grow(self) -> None:
         size = len(self.entries)
-        self._ledger.resize(2 * size)
+        self._pool.resize(2 * size)
         self.seeds = np.concatenate([self.seeds, np.zeros(size, np.uint64)])
         self.positions = np.concatenate([self.positions, np.zeros(size, np.int64)])
-        self.limits = np.concatenate([self.limits, np.full(size, AMPLE)])
+        self.limits = np.concatenate([self.limits, np.full(size, UNBOUNDED)])
         self.always = np.concatenate([self.always, np.zeros(size, bool)])
         self.entries += [None] * size
         self._given += [{}] * size
-        self._attention += [UNATTENDED] * size
+        self._triggers += [NO_TRIGGER] * size
         for name, column in self._columns.items():
             self._columns[name] = np.concatenate([column, self._new_column(self.params[name], size)])
         self._free = list(range(2 * size - 1, size - 1, -1))

@@ -13,10 +13,10 @@ class StateFault(Exception):
     """A sampler or selector failed to follow its request; the text says which one and why."""
 
 
-class Slot:
-    """One live request: its history, and the states of its samplers and selector by name.
+class RequestState:
+    """One live request as its samplers and selector see it: its history, and their states by name.
 
-    Deferred states are brought up to the history when they are asked for.
+    Deferred states are brought up to date with the history when they are read.
     """
 
     __slots__ = ("_broken", "_seen", "_states", "chain", "eager", "history", "resolved")
@@ -26,15 +26,15 @@ class Slot:
         self.history = history
         self.resolved: dict[str, Any] = {}
         self.eager: tuple[Sampler | Selector, ...] = ()
-        """The selector and samplers whose states follow every token at once."""
+        """The selector and the samplers whose states follow every token at once."""
         self._states: dict[str, Any] = {}
         self._seen: dict[str, int] = {}
         """How many output tokens each deferred state has seen."""
         self._broken: dict[str, Exception] = {}
-        """Why a deferred state cannot follow any more."""
+        """Why a deferred state can no longer follow."""
 
     def open(self, params: Mapping[str, Any], vocabulary: Vocabulary) -> None:
-        """Resolve and make the states of all samplers, and bring them up to the history."""
+        """Resolve the data and create the states of all samplers, and bring them up to the history."""
         prompt, output = self.history.prompt_token_ids, self.history.output_token_ids.tolist()
         for sampler in self.chain.samplers:
             self.resolved[sampler.name] = sampler.resolve(params, vocabulary)
@@ -60,7 +60,8 @@ class Slot:
         return {name: self.state(name) for name in self._states}
 
     def state(self, name: str) -> Any:
-        """The state of one part, up to date; raises what the part raises when it cannot follow."""
+        """The state of one sampler or of the selector, up to date; raises what it raises when it cannot
+        follow."""
         if name in self._broken:
             raise self._broken[name]
         seen = self._seen.get(name)
@@ -74,7 +75,7 @@ class Slot:
         self.follow(token_ids, notes)
 
     def follow(self, token_ids: Sequence[int], notes: Notes = ()) -> None:
-        """Bring the eager states up to tokens that the history has already."""
+        """Bring the eager states up to tokens that are already in the history."""
         for part in self.eager:
             try:
                 _accept(part, self._states[part.name], token_ids, notes)
@@ -82,16 +83,17 @@ class Slot:
                 raise StateFault(failure(part.name, error)) from error
 
     def rollback(self, n: int) -> None:
-        """Take the last `n` output tokens back, everywhere; raises `StateFault` when all has been tried."""
+        """Undo the last `n` output tokens everywhere; raises `StateFault` after all parts have been rolled
+        back."""
         self.history.rollback(n)
         length, fault = self.history.output_length, None
-        behind = [(part, n) for part in self.eager]
+        ahead = [(part, n) for part in self.eager]
         for part in self.parts():
             seen = self._seen.get(part.name, 0)
             if seen > length:
-                behind.append((part, seen - length))
+                ahead.append((part, seen - length))
                 self._seen[part.name] = length
-        for part, tokens in behind:
+        for part, tokens in ahead:
             try:
                 part.rollback(self._states[part.name], tokens)
             except Exception as error:
@@ -99,9 +101,9 @@ class Slot:
         if fault is not None:
             raise fault
 
-    def fork(self) -> Slot:
+    def fork(self) -> RequestState:
         """An independent copy."""
-        child = Slot(self.chain, self.history.fork())
+        child = RequestState(self.chain, self.history.fork())
         child.resolved, child.eager = self.resolved, self.eager
         child._seen, child._broken = self._seen.copy(), self._broken.copy()
         for part in self.parts():

@@ -1,106 +1,125 @@
-"""One step: rows run on a backend, are scored, and their tokens join the requests."""
+"""One step: rows run on a backend, logprobs are collected, and the tokens join the requests."""
 
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
+from typing import NamedTuple
 
 import numpy as np
 
 from ..arithmetic import LogitRows
 from ..contract import Backend, Batch
-from .grouping import Roster
-from .logprobs import Scores
-from .masks import Masks
-from .request import Found, Request
+from .detokenizer import MatchedEnds
+from .grouping import Grouping
+from .input_batch import InputBatch
+from .logprobs import LogprobsCollector, Penalized
+from .masks import GrammarMasks
 from .results import StepResult
 from .slots import Slots
 
 logger = logging.getLogger("engine_sampler")
 
-Penalized = Callable[[Request, np.ndarray], np.ndarray]
+
+class _Judgement(NamedTuple):
+    """What is known of the drawn tokens before they join the histories, by index in the batch.
+
+    refused       those whose token does not count: their requests have ended.
+    may_have_ended  those whose grammar may be over.
+    logprobs      the raw logprobs of the tokens, of requests that record them.
+    """
+
+    refused: list[int]
+    may_have_ended: list[int]
+    logprobs: dict[int, float]
 
 
 class Step:
-    """The rows of one step, in one round, or in several where there are drafts.
+    """The rows of one step, in one round, or in several if there are drafts.
 
-    A request costs Python only where its slot, its token or its configuration asks for it.
+    A request costs Python only if its slot, its token or its configuration needs it.
     """
 
     def __init__(
-        self, backend: Backend, logits: LogitRows, slots: Slots, masks: Masks, penalized: Penalized
+        self,
+        backend: Backend,
+        grouping: Grouping,
+        logits: LogitRows,
+        slots: Slots,
+        masks: GrammarMasks,
+        penalized: Penalized,
     ) -> None:
         self._backend = backend
+        self._grouping = grouping
         self._logits = logits
         self._n = len(logits)
         self._slots = slots
         self._masks = masks
         self._penalized = penalized
-        self._scores: Scores | None = None
+        self._logprobs: LogprobsCollector | None = None
         self.token_ids = _filled(self._n, -1, np.int64)
-        """What each row of the logits gave, int64 [rows]; −1 for nothing."""
+        """The token drawn in each row of the logits, int64 [rows]; −1 for none."""
 
-    def advance(self, roster: Roster, where: np.ndarray) -> list[int]:
-        """Give every request of `roster` the token of its row, `where` [requests].
+    def run(self, inputs: InputBatch, rows: np.ndarray) -> list[int]:
+        """Draw the token of each request of `inputs` from its row, `rows` [requests], and accept it.
 
-        Returns the places of the requests that may have ended by it.
+        Returns the indices of the requests that may have ended.
         """
-        whole = where is roster.places
+        one_row_each = rows is inputs.indices
         batch = Batch(
             self._logits,
-            roster.groups(where),
+            self._grouping.groups(inputs, rows),
             self.token_ids,
             _filled(self._n, np.nan, np.float64),
             [None] * self._n,
-            self._bitmask(roster, where) if roster.masked else None,
-            cache=roster.cache if whole else {},
+            self._bitmask(inputs, rows) if inputs.masked else None,
+            cache=inputs.cache if one_row_each else {},
         )
         self._backend.run(batch)
         tokens, notes = self.token_ids, batch.notes
-        if not whole:
-            tokens, notes = tokens[where], notes[where]
-        asked = self._slots.watched(tokens)
-        hit = np.count_nonzero(asked) > 0
+        if not one_row_each:
+            tokens, notes = tokens[rows], notes[rows]
+        due = self._slots.watched(tokens)
+        any_watched = np.count_nonzero(due) > 0
         refused: list[int] = []
-        over: list[int] = []
+        may_have_ended: list[int] = []
         logprobs: dict[int, float] = {}
-        if hit or roster.masked or roster.scored or batch.errors.count(None) < self._n:
-            refused, over, logprobs = self._judge(roster, where, batch, tokens)
-        self._extend(roster, tokens, notes, refused)
-        found = self._read(roster, tokens, refused) if roster.streamed else {}
-        due = self._slots.due(roster.slots)
-        if not (hit or found or over) and due is None and roster.always is None:
+        if any_watched or inputs.masked or inputs.scored or batch.errors.count(None) < self._n:
+            refused, may_have_ended, logprobs = self._judge(inputs, rows, batch, tokens)
+        self._extend_histories(inputs, tokens, notes, refused)
+        text_ends = self._extend_texts(inputs, tokens, refused) if inputs.streamed else {}
+        at_limit = self._slots.due(inputs.slots)
+        if not (any_watched or text_ends or may_have_ended) and at_limit is None and inputs.always is None:
             return refused
-        for more in (due, roster.always):
+        for more in (at_limit, inputs.always):
             if more is not None:
-                asked |= more
-        asked[[*found, *over]] = True
-        asked[refused] = False
-        places = np.flatnonzero(asked).tolist()
-        for place in places:
-            note = None if np.isnan(notes[place]) else float(notes[place])
-            request = roster.requests[place]
-            request.follow(int(tokens[place]), note, logprobs.get(place), found.get(place, ()))
-        return refused + places
+                due |= more
+        due[[*text_ends, *may_have_ended]] = True
+        due[refused] = False
+        checked = np.flatnonzero(due).tolist()
+        for i in checked:
+            note = None if np.isnan(notes[i]) else float(notes[i])
+            inputs.requests[i].follow(int(tokens[i]), note, logprobs.get(i), text_ends.get(i, ()))
+        return refused + checked
 
-    def result(self, roster: Roster, first_rows: np.ndarray, places: Iterable[int]) -> StepResult:
-        """What the step gives back; only the requests at `places` can have ended."""
-        n, requests = len(roster), roster.requests
+    def result(self, inputs: InputBatch, first_rows: np.ndarray, ended: Iterable[int]) -> StepResult:
+        """The result of the step; only the requests at the indices `ended` can have ended."""
+        n, requests = len(inputs), inputs.requests
         result = StepResult(
             self.token_ids,
             first_rows,
-            roster.ids.copy(),
+            inputs.ids.copy(),
             [None] * n,
             [None] * n,
             [None] * n,
             [None] * n,
-            roster.seeds.copy(),
-            roster.ids.copy(),
-            None if self._scores is None else self._scores.gather(),
+            inputs.seeds.copy(),
+            inputs.ids.copy(),
+            None if self._logprobs is None else self._logprobs.result(),
         )
-        for i in roster.streamed:
+        for i in inputs.streamed:
             result.text[i] = requests[i].take_text()
-        for i in places:
+        for i in ended:
             result.finish_reasons[i] = requests[i].finish_reason
             result.stop_reasons[i] = requests[i].stop_reason
             result.errors[i] = requests[i].error
@@ -108,99 +127,102 @@ class Step:
 
     # --- inside ----------------------------------------------------------------------------------
 
-    def _bitmask(self, roster: Roster, where: np.ndarray) -> np.ndarray:
+    def _bitmask(self, inputs: InputBatch, rows: np.ndarray) -> np.ndarray:
         """int32 [rows, ceil(vocab / 32)] with the grammars' masks. A grammar that fails ends its request
         and leaves no token."""
-        masks = self._masks.fill(roster.requests, roster.masked)
-        if where is roster.places:
+        masks = self._masks.fill(inputs.requests, inputs.masked)
+        if rows is inputs.indices:
             return masks
         bitmask = np.zeros((self._n, masks.shape[1]), np.int32)
-        bitmask[where[roster.masked]] = masks[roster.masked]
+        bitmask[rows[inputs.masked]] = masks[inputs.masked]
         return bitmask
 
-    def _judge(
-        self, roster: Roster, where: np.ndarray, batch: Batch, tokens: np.ndarray
-    ) -> tuple[list[int], list[int], dict[int, float]]:
-        """The places whose tokens do not count, those whose grammars may be over, and the logprobs by which
-        siblings compete, by place."""
-        refused = self._faulty(roster, where, batch, tokens)
-        logprobs = self._score(roster, where, batch, tokens, refused) if roster.scored else {}
-        inadmissible, over = self._admit(roster, tokens, refused)
+    def _judge(self, inputs: InputBatch, rows: np.ndarray, batch: Batch, tokens: np.ndarray) -> _Judgement:
+        """Find the tokens that do not count, collect logprobs, and give the grammars their tokens."""
+        refused = self._faulty(inputs, rows, batch, tokens)
+        logprobs = self._collect_logprobs(inputs, rows, batch, tokens, refused) if inputs.scored else {}
+        inadmissible, may_have_ended = self._extend_grammars(inputs, tokens, refused)
         refused += inadmissible
-        self.token_ids[where[refused]] = -1
-        return refused, over, logprobs
+        self.token_ids[rows[refused]] = -1
+        return _Judgement(refused, may_have_ended, logprobs)
 
-    def _faulty(self, roster: Roster, where: np.ndarray, batch: Batch, tokens: np.ndarray) -> list[int]:
-        """The places whose rows gave no token; their requests end with the reason."""
+    def _faulty(self, inputs: InputBatch, rows: np.ndarray, batch: Batch, tokens: np.ndarray) -> list[int]:
+        """The indices of the requests whose rows gave no token; they end with the reason."""
         size = self._slots.vocabulary.size
         faulty = []
-        for place, (row, token) in enumerate(zip(where.tolist(), tokens.tolist(), strict=True)):
-            request, error = roster.requests[place], batch.errors[row]
+        for i, (row, token) in enumerate(zip(rows.tolist(), tokens.tolist(), strict=True)):
+            request, error = inputs.requests[i], batch.errors[row]
             if error is None and not 0 <= token < size:
                 error = f"backend {self._backend.name} gave {'no token' if token < 0 else f'token {token}'}"
             if error is not None and request.live:
                 request.fail(error)
             if not request.live:
-                faulty.append(place)
+                faulty.append(i)
         return faulty
 
-    def _score(
-        self, roster: Roster, where: np.ndarray, batch: Batch, tokens: np.ndarray, refused: list[int]
+    def _collect_logprobs(
+        self, inputs: InputBatch, rows: np.ndarray, batch: Batch, tokens: np.ndarray, refused: list[int]
     ) -> dict[int, float]:
-        """Note the logprobs that were asked for; those by which siblings compete, by place."""
-        if self._scores is None:
-            self._scores = Scores(self._n)
-        scored = [place for place in roster.scored if place not in refused]
-        rows = where[scored].tolist()
-        log_totals = self._backend.log_sums(self._logits, rows)
+        """Collect the logprobs that are needed; returns the raw ones that requests record, by index."""
+        if self._logprobs is None:
+            self._logprobs = LogprobsCollector(self._n)
+        scored = [i for i in inputs.scored if i not in refused]
+        scored_rows = rows[scored].tolist()
+        log_totals = self._backend.log_sums(self._logits, scored_rows)
         if log_totals is not None:
-            self._scores.know(dict(zip(rows, log_totals, strict=True)))
-        logprobs = {}
-        for place in scored:
-            request, row, token = roster.requests[place], int(where[place]), int(tokens[place])
+            self._logprobs.set_log_totals(dict(zip(scored_rows, log_totals, strict=True)))
+        raw = {}
+        for i in scored:
+            request, row, token = inputs.requests[i], int(rows[i]), int(tokens[i])
             try:
-                logprob = self._scores.add(request, row, token, batch, self._penalized)
+                logprob = self._logprobs.add(request, row, token, batch, self._penalized)
             except Exception as fault:
                 logger.error("request %r: no logprobs: %s", request.id, fault)
             else:
                 if logprob is not None:
-                    logprobs[place] = logprob
-        return logprobs
+                    raw[i] = logprob
+        return raw
 
-    def _admit(self, roster: Roster, tokens: np.ndarray, refused: list[int]) -> tuple[list[int], list[int]]:
-        """Give the grammars their tokens: the places of those that refuse theirs, whose requests end, and of
-        those that may be over."""
-        inadmissible, over = [], []
-        requests, token_ids = roster.requests, tokens.tolist()
-        for place in roster.masked:
-            if refused and place in refused:
+    def _extend_grammars(
+        self, inputs: InputBatch, tokens: np.ndarray, refused: list[int]
+    ) -> tuple[list[int], list[int]]:
+        """Give the grammars their tokens. Returns the indices of those that refuse theirs, whose requests
+        end, and of those that may be over."""
+        inadmissible, may_have_ended = [], []
+        requests, token_ids = inputs.requests, tokens.tolist()
+        for i in inputs.masked:
+            if refused and i in refused:
                 continue
-            request = requests[place]
-            if not request.admits(token_ids[place]):
-                inadmissible.append(place)
-            elif request.may_end():
-                over.append(place)
-        return inadmissible, over
+            request = requests[i]
+            if not request.accept_in_grammar(token_ids[i]):
+                inadmissible.append(i)
+            elif request.grammar.may_have_ended():  # type: ignore[union-attr]
+                may_have_ended.append(i)
+        return inadmissible, may_have_ended
 
-    def _read(self, roster: Roster, tokens: np.ndarray, refused: list[int]) -> dict[int, Found]:
-        """Give the texts their tokens, but for the places `refused`; what was found there, by place."""
+    def _extend_texts(
+        self, inputs: InputBatch, tokens: np.ndarray, refused: list[int]
+    ) -> dict[int, MatchedEnds]:
+        """Give the texts their tokens, except those `refused`; returns the ends found in them, by index."""
         found = {}
-        requests, token_ids = roster.requests, tokens.tolist()
-        for place in roster.streamed:
-            if refused and place in refused:
+        requests, token_ids = inputs.requests, tokens.tolist()
+        for i in inputs.streamed:
+            if refused and i in refused:
                 continue
-            request = requests[place]
-            matches = request.read(token_ids[place])
-            if matches or not request.live:
-                found[place] = matches
+            request = requests[i]
+            ends = request.accept_in_text(token_ids[i])
+            if ends or not request.live:
+                found[i] = ends
         return found
 
-    def _extend(self, roster: Roster, tokens: np.ndarray, notes: np.ndarray, refused: list[int]) -> None:
-        """Add the tokens to the histories, but for the places `refused`."""
-        slots = roster.slots
+    def _extend_histories(
+        self, inputs: InputBatch, tokens: np.ndarray, notes: np.ndarray, refused: list[int]
+    ) -> None:
+        """Add the tokens to the histories, except those `refused`."""
+        slots = inputs.slots
         if refused:
-            kept = np.delete(roster.places, refused)
-            slots, tokens, notes = slots[kept], tokens[kept], notes[kept]
+            accepted = np.delete(inputs.indices, refused)
+            slots, tokens, notes = slots[accepted], tokens[accepted], notes[accepted]
         self._slots.extend(slots, tokens, notes)
 
 

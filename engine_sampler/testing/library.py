@@ -24,9 +24,9 @@ from ..backends.library import LibraryError
 from ..backends.library.binding import Context, Library, Refusal
 from ..backends.library.calls import layout_of
 from ..backends.library.header import contract, described, number, size_of, sized
-from ..backends.library.session import ask
+from ..backends.library.session import query_promises
 from ..contract import bitmask_words
-from .trials import Outcome, Trial, built_in_parts, draws, on_host, on_library, trials
+from .trials import LibraryTrial, Outcome, built_in_parts, draws, on_host, on_library, trials
 
 PASSED, FAILED, NOT_PROMISED = "passed", "failed", "not promised"
 
@@ -38,7 +38,7 @@ _DRAWS = 4000
 
 
 @dataclass(frozen=True)
-class Check:
+class LibraryCheck:
     """One thing that was looked at: `outcome` is "passed", "failed" or "not promised"."""
 
     name: str
@@ -46,7 +46,7 @@ class Check:
     detail: str = ""
 
 
-def check_library(path: str | Path) -> list[Check]:
+def check_library(path: str | Path) -> list[LibraryCheck]:
     """Everything there is to check about the library at `path`, in order.
 
     A library that writes where it must not may end the process: `check_apart` runs this in another.
@@ -54,37 +54,39 @@ def check_library(path: str | Path) -> list[Check]:
     return list(_checks(str(path)))
 
 
-def check_apart(path: str | Path) -> Iterator[Check]:
+def check_apart(path: str | Path) -> Iterator[LibraryCheck]:
     """The same in a process of its own, as it goes; a crash is one more failure."""
     command = [sys.executable, "-m", "engine_sampler.testing.library", str(path)]
     with subprocess.Popen(command, stdout=subprocess.PIPE, encoding="utf-8") as process:
         assert process.stdout is not None
         for line in process.stdout:
-            yield Check(**json.loads(line))
+            yield LibraryCheck(**json.loads(line))
     if process.returncode:
         ended = process.returncode
         how = signal.Signals(-ended).name if ended < 0 else f"exit status {ended}"
-        yield Check("survives", FAILED, f"the process ended with {how} at the next check")
+        yield LibraryCheck("survives", FAILED, f"the process ended with {how} at the next check")
 
 
-def _checks(path: str) -> Iterator[Check]:
+def _checks(path: str) -> Iterator[LibraryCheck]:
     try:
         library = Library(path)
         context = Context(library)
         promises = context.query()
     except (LibraryError, Refusal) as error:
-        yield Check("loads", FAILED, str(error))
+        yield LibraryCheck("loads", FAILED, str(error))
         return
-    yield Check("loads", PASSED, f"{library.name} {library.version} {context.target()}".strip())
-    yield Check("ABI", PASSED, f"{described(library.table.abi)}, the host has {described(number('ES_ABI'))}")
+    yield LibraryCheck("loads", PASSED, f"{library.name} {library.version} {context.target()}".strip())
+    yield LibraryCheck(
+        "ABI", PASSED, f"{described(library.table.abi)}, the host has {described(number('ES_ABI'))}"
+    )
     offered = [name for name in OPTIONAL if library.function(name) is not None]
-    yield Check("functions", PASSED, f"all required; of the others {', '.join(offered) or 'none'}")
+    yield LibraryCheck("functions", PASSED, f"all required; of the others {', '.join(offered) or 'none'}")
     yield _layout(library)
     yield _errors(context)
     yield from _parts(context)
     tried = list(trials(library))
     if not tried:
-        yield Check("programs", FAILED, "it runs none of those that are tried")
+        yield LibraryCheck("programs", FAILED, "it runs none of those that are tried")
         return
     yield _tokens(tried)
     for name, attempt in PROMISES.items():
@@ -96,16 +98,18 @@ def _checks(path: str) -> Iterator[Check]:
 # --- the table and its functions -----------------------------------------------------------------
 
 
-def _layout(library: Library) -> Check:
+def _layout(library: Library) -> LibraryCheck:
     own, its = size_of("es_api"), library.table.size
     known = [name for name, field in contract().typeof("es_api").fields if field.offset < its]
     ends = {contract().offsetof("es_api", name) + size_of("void *") for name in known}
     whole = its in ends or its > own
     detail = f"a table of {its} bytes, the host's has {own}"
-    return Check("layout", PASSED if whole else FAILED, detail if whole else f"{detail}: it ends in a field")
+    return LibraryCheck(
+        "layout", PASSED if whole else FAILED, detail if whole else f"{detail}: it ends in a field"
+    )
 
 
-def _errors(context: Context) -> Check:
+def _errors(context: Context) -> LibraryCheck:
     """A program that cannot be run is refused, and in words."""
     ffi = contract()
     ops = ffi.new("es_op[]", 1)
@@ -115,32 +119,32 @@ def _errors(context: Context) -> Check:
     code = context.library.function("compile")(context.pointer, program, out)
     words = ffi.string(context.library.function("error")(context.pointer)).decode(errors="replace")
     if code == number("ES_OK"):
-        return Check("errors", FAILED, "an op of the unknown kind 9999 is compiled")
-    return Check("errors", PASSED if words else FAILED, words or "an error without words")
+        return LibraryCheck("errors", FAILED, "an op of the unknown kind 9999 is compiled")
+    return LibraryCheck("errors", PASSED if words else FAILED, words or "an error without words")
 
 
-def _parts(context: Context) -> Iterator[Check]:
+def _parts(context: Context) -> Iterator[LibraryCheck]:
     """What it runs, by itself."""
     parts = built_in_parts()
-    runs = [part.name for part in parts if ask(context, (part,)) is not None]
+    runs = [part.name for part in parts if query_promises(context, (part,)) is not None]
     missing = [part.name for part in parts if part.name not in runs]
     detail = f"{len(runs)} of {len(parts)}"
     if missing:
         fewer, verb = (runs, "") if len(runs) <= len(missing) else (missing, "without ")
         detail += f": {verb}{', '.join(fewer)}" if fewer else ""
-    yield Check("samplers and selectors", PASSED if runs else FAILED, detail)
+    yield LibraryCheck("samplers and selectors", PASSED if runs else FAILED, detail)
 
 
 # --- promises ------------------------------------------------------------------------------------
 
-Attempt = Callable[[Trial], "str | None"]
+Attempt = Callable[[LibraryTrial], "str | None"]
 """Tries a promise on one trial; what is wrong, or None."""
 
 
-def _promise(name: str, attempt: Attempt, tried: Sequence[Trial]) -> Check:
+def _promise(name: str, attempt: Attempt, tried: Sequence[LibraryTrial]) -> LibraryCheck:
     held = 0
     for trial in tried:
-        answer = trial.session.ask(trial.parts, masked=name == "MASKS")
+        answer = trial.session.query(trial.parts, masked=name == "MASKS")
         if answer is None or not answer.promise(name):
             continue
         try:
@@ -148,16 +152,16 @@ def _promise(name: str, attempt: Attempt, tried: Sequence[Trial]) -> Check:
         except (LibraryError, Refusal) as error:
             problem = str(error)
         if problem is not None:
-            return Check(name, FAILED, f"{trial.chain}, {trial.session.vocab_size} tokens: {problem}")
+            return LibraryCheck(name, FAILED, f"{trial.chain}, {trial.session.vocab_size} tokens: {problem}")
         held += 1
-    return Check(name, PASSED, f"{held} programs") if held else Check(name, NOT_PROMISED)
+    return LibraryCheck(name, PASSED, f"{held} programs") if held else LibraryCheck(name, NOT_PROMISED)
 
 
-def _every(trial: Trial) -> np.ndarray:
+def _every(trial: LibraryTrial) -> np.ndarray:
     return np.arange(len(trial.rows))
 
 
-def _plain(trial: Trial) -> Outcome:
+def _plain(trial: LibraryTrial) -> Outcome:
     return on_library(trial, trial.logits, trial.group(_every(trial)))
 
 
@@ -175,7 +179,7 @@ def _compare(outcome: Outcome, expected: Outcome, what: str) -> str | None:
     return _wrong_rows(what, rows) if len(rows) else None
 
 
-def _tokens(tried: Sequence[Trial]) -> Check:
+def _tokens(tried: Sequence[LibraryTrial]) -> LibraryCheck:
     """How many rows it does itself, of those that give a token."""
     given = wanted = 0
     for trial in tried:
@@ -183,18 +187,18 @@ def _tokens(tried: Sequence[Trial]) -> Check:
         try:
             given += int((good & ~_plain(trial).declined).sum())
         except LibraryError as error:
-            return Check("tokens", FAILED, str(error))
+            return LibraryCheck("tokens", FAILED, str(error))
         wanted += int(good.sum())
     rest = ", the others are left to the host" if given < wanted else ""
-    return Check("tokens", PASSED if given else FAILED, f"for {given:,} of {wanted:,} rows{rest}")
+    return LibraryCheck("tokens", PASSED if given else FAILED, f"for {given:,} of {wanted:,} rows{rest}")
 
 
-def _exact(trial: Trial) -> str | None:
-    answer = trial.session.ask(trial.parts)
+def _exact(trial: LibraryTrial) -> str | None:
+    answer = trial.session.query(trial.parts)
     processed = answer is not None and answer.promise("PROCESSED")
     group = trial.group(_every(trial), processed=processed)
     for rows in _in_all_types(trial):
-        if trial.session.ask(trial.parts, layout_of(rows, trial.session.vocab_size)) is None:
+        if trial.session.query(trial.parts, layout_of(rows, trial.session.vocab_size)) is None:
             continue
         problem = _compare(on_library(trial, rows, group), on_host(trial, rows, group), "another result")
         if problem is not None:
@@ -202,7 +206,7 @@ def _exact(trial: Trial) -> str | None:
     return None
 
 
-def _in_all_types(trial: Trial) -> Iterator[LogitRows]:
+def _in_all_types(trial: LibraryTrial) -> Iterator[LogitRows]:
     """The logits in float32, float16 (too great ones removed) and bfloat16."""
     logits, size = trial.logits, trial.session.vocab_size
     yield LogitRows(logits, size)
@@ -210,11 +214,11 @@ def _in_all_types(trial: Trial) -> Iterator[LogitRows]:
     yield LogitRows.from_bfloat16_bits((logits.view(np.uint32) >> 16).astype(np.uint16), size)
 
 
-def _deterministic(trial: Trial) -> str | None:
+def _deterministic(trial: LibraryTrial) -> str | None:
     return _compare(_plain(trial), _plain(trial), "two calls give different results")
 
 
-def _batch_invariant(trial: Trial) -> str | None:
+def _batch_invariant(trial: LibraryTrial) -> str | None:
     whole, every = _plain(trial), _every(trial)
     turned = on_library(trial, trial.logits[every[::-1]], trial.group(every[::-1]))
     alone = [on_library(trial, trial.logits[[i]], trial.group(every[[i]])) for i in every]
@@ -224,7 +228,7 @@ def _batch_invariant(trial: Trial) -> str | None:
     return None
 
 
-def _reads_only(trial: Trial) -> str | None:
+def _reads_only(trial: LibraryTrial) -> str | None:
     before = trial.logits.copy()
     outcome = _plain(trial)
     if before.tobytes() != trial.logits.tobytes():
@@ -240,7 +244,7 @@ def _reads_only(trial: Trial) -> str | None:
     return _compare(result, outcome, "another result")
 
 
-def _any_stride(trial: Trial) -> str | None:
+def _any_stride(trial: LibraryTrial) -> str | None:
     outcome, (n, size) = _plain(trial), trial.logits.shape
     padded = np.full((n, size + 7), np.nan, np.float32)
     padded[:, :size] = trial.logits
@@ -259,7 +263,7 @@ def _any_stride(trial: Trial) -> str | None:
     return None
 
 
-def _row_faults(trial: Trial) -> str | None:
+def _row_faults(trial: LibraryTrial) -> str | None:
     outcome = _plain(trial)
     logits = trial.logits.copy()
     faulty = _every(trial)[::2]
@@ -275,7 +279,7 @@ def _row_faults(trial: Trial) -> str | None:
     return "faulty rows change others" if harmed else None
 
 
-def _masks(trial: Trial) -> str | None:
+def _masks(trial: LibraryTrial) -> str | None:
     """A mask does what −inf logits do; one that forbids everything leaves no token."""
     n, size = trial.logits.shape
     bits = np.random.default_rng(size).random((n, 32 * bitmask_words(size))) < 0.7
@@ -289,7 +293,7 @@ def _masks(trial: Trial) -> str | None:
     return _compare(outcome, on_library(trial, masked, trial.group(every)), "another result")
 
 
-def _processed(trial: Trial) -> str | None:
+def _processed(trial: LibraryTrial) -> str | None:
     outcome = on_library(trial, trial.logits, trial.group(_every(trial), processed=True))
     for row in np.flatnonzero(~outcome.declined).tolist():
         ids, logits = outcome.survivors[row]
@@ -313,18 +317,18 @@ PROMISES: dict[str, Attempt] = {
 # --- libraries that are not exact ----------------------------------------------------------------
 
 
-def _draws(library: Library) -> Check:
+def _draws(library: Library) -> LibraryCheck:
     """Whether `dist` draws from the distribution, by Pearson's chi-square test."""
     drawn = draws(library, _DRAWS)
     if drawn is None:
-        return Check("draws", NOT_PROMISED, "it has no dist")
+        return LibraryCheck("draws", NOT_PROMISED, "it has no dist")
     probabilities, token_ids = drawn
     if token_ids.min() < 0 or token_ids.max() >= len(probabilities):
-        return Check("draws", FAILED, "a row gives no token")
+        return LibraryCheck("draws", FAILED, "a row gives no token")
     expected = probabilities * _DRAWS
     counts = np.bincount(token_ids, minlength=len(expected))
     p = p_value(float(((counts - expected) ** 2 / expected).sum()), len(expected) - 1)
-    return Check("draws", PASSED if p > _SIGNIFICANCE else FAILED, f"{_DRAWS} draws, p = {p:.2g}")
+    return LibraryCheck("draws", PASSED if p > _SIGNIFICANCE else FAILED, f"{_DRAWS} draws, p = {p:.2g}")
 
 
 def p_value(statistic: float, degrees: int) -> float:

@@ -22,7 +22,7 @@ from ..params import SamplingParams
 from ..registry import default_registry
 from ..scheduler.history import History
 from ..scheduler.slots import Slots
-from ..scheduler.state import Slot
+from ..scheduler.state import RequestState
 
 Params = Mapping[str, Any]
 """`SamplingParams`, or some parameters by name, such as {"min_p": 0.05}; the others are neutral."""
@@ -78,7 +78,9 @@ def open_slots(
     index = []
     for i, given in enumerate(params):
         values = settings(sampler, given)
-        slot = Slot(_chain_of(sampler), History(prompts[i] if prompts else (), outputs[i] if outputs else ()))
+        slot = RequestState(
+            _chain_of(sampler), History(prompts[i] if prompts else (), outputs[i] if outputs else ())
+        )
         slot.open(values, vocabulary)
         index.append(slots.put(slot, values, seeds[i] if seeds else (values["seed"] or 0)))
     return slots, np.array(index, np.int64)

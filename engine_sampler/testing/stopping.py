@@ -13,7 +13,7 @@ from ..contract import StoppingCriteria, StopVerdict, TextCriteria, Vocabulary
 from ..params import SamplingParams
 from ..registry import check_object
 from ..scheduler import Record, Scheduler
-from ..scheduler.detokenizer import TextStream
+from ..scheduler.detokenizer import Detokenizer
 from ..tokenizer import Tokenizer
 from .laws import bounds
 from .single import values_for
@@ -32,7 +32,7 @@ LENGTH = 24
 FINISH_REASONS = ("stop", "length", "repetition", "error")
 
 
-class Trial:
+class StoppingTrial:
     """One output under a criterion, as a scheduler would show it."""
 
     def __init__(
@@ -41,7 +41,7 @@ class Trial:
         prompt = np.array([1, 0], np.int64)
         self._criterion = criterion
         self._state = criterion.new_state(values, prompt, vocabulary)
-        self._stream = TextStream(vocabulary.tokenizer or Tokenizer(()))
+        self._stream = Detokenizer(vocabulary.tokenizer or Tokenizer(()))
         self.watch = criterion.watch(values, prompt, vocabulary)
 
     def say(self, *token_ids: int) -> StopVerdict | None:
@@ -59,7 +59,7 @@ class Trial:
         self._stream.rollback(n)
         self._criterion.rollback(self._state, n)
 
-    def fork(self) -> Trial:
+    def fork(self) -> StoppingTrial:
         child = copy.copy(self)
         child._state, child._stream = self._criterion.fork(self._state), self._stream.fork()
         return child
@@ -239,8 +239,8 @@ class StoppingContract:
     def cases(self) -> Iterator[tuple[Mapping[str, Any], list[int]]]:
         return ((values, output) for values in self.values() for output in self.outputs())
 
-    def trial(self, values: Mapping[str, Any]) -> Trial:
-        return Trial(self.criterion, values, self.vocabulary())
+    def trial(self, values: Mapping[str, Any]) -> StoppingTrial:
+        return StoppingTrial(self.criterion, values, self.vocabulary())
 
     def first(self, values: Mapping[str, Any], output: Sequence[int]) -> tuple[int, StopVerdict | None]:
         """The place of the token that ends an output, and the verdict; behind its end and None without

@@ -12,15 +12,15 @@ from ..arithmetic import LogitRows
 from ..backends.library.binding import Library
 from ..backends.library.calls import Call, Entry, layout_of
 from ..backends.library.programs import Part, kind_of
-from ..backends.library.relay import new_batch
-from ..backends.library.session import Parts, Session
+from ..backends.library.segmented import new_batch
+from ..backends.library.session import LibrarySession, Parts
 from ..backends.numpy import NumpyBackend
 from ..contract import Batch, Chain, Group, ParameterError, Rows, Vocabulary
 from ..params import SamplingParams, build_chain
 from ..registry import default_registry
 from ..scheduler.history import History
 from ..scheduler.slots import Slots
-from ..scheduler.state import Slot
+from ..scheduler.state import RequestState
 from ..tokenizer import Tokenizer
 from .cases import Case, make_case
 
@@ -33,10 +33,10 @@ _FAULTY = ("extreme",)
 
 
 @dataclass(frozen=True)
-class Trial:
+class LibraryTrial:
     """A chain, and rows of all kinds for it."""
 
-    session: Session
+    session: LibrarySession
     slots: Slots
     chain: Chain
     rows: Rows
@@ -100,7 +100,7 @@ class Witness:
         """Note the rows."""
         self.declined += group.index[places].tolist()
 
-    def refuse(self, session: Session, parts: Parts) -> None:
+    def refuse(self, session: LibrarySession, parts: Parts) -> None:
         """Nothing to do: its rows are declined."""
 
     def lose(self, reason: str) -> None:
@@ -108,7 +108,7 @@ class Witness:
         self.lost = True
 
 
-def on_library(trial: Trial, logits: Any, group: Group, bitmask: np.ndarray | None = None) -> Outcome:
+def on_library(trial: LibraryTrial, logits: Any, group: Group, bitmask: np.ndarray | None = None) -> Outcome:
     """What the library makes of the rows of `logits`."""
     rows, witness = LogitRows(logits, trial.session.vocab_size), Witness()
     batch = new_batch(rows, group, bitmask)
@@ -120,7 +120,7 @@ def on_library(trial: Trial, logits: Any, group: Group, bitmask: np.ndarray | No
     return _outcome(batch, witness.declined)
 
 
-def on_host(trial: Trial, logits: Any, group: Group, bitmask: np.ndarray | None = None) -> Outcome:
+def on_host(trial: LibraryTrial, logits: Any, group: Group, bitmask: np.ndarray | None = None) -> Outcome:
     """What the NumPy backend makes of them."""
     batch = new_batch(LogitRows(logits, trial.session.vocab_size), group, bitmask)
     NumpyBackend().run(batch)
@@ -136,22 +136,22 @@ def _outcome(batch: Batch, declined: Sequence[int]) -> Outcome:
 # --- what is tried -------------------------------------------------------------------------------
 
 
-def trials(library: Library) -> Iterator[Trial]:
+def trials(library: Library) -> Iterator[LibraryTrial]:
     """Every program that the library says it runs, of those below, on vocabularies of several sizes."""
     for size in VOCAB_SIZES:
         vocabulary = _vocabulary(size)
         slots = Slots(vocabulary, default_registry().catalogue.params)
-        session = Session(library, slots)
+        session = LibrarySession(library, slots)
         for number, params in enumerate(_settings()):
             chain = build_chain(params)
-            if session.ask((*chain.samplers, chain.selector)) is not None:
+            if session.query((*chain.samplers, chain.selector)) is not None:
                 case = make_case([params.given], size, np.random.default_rng([size, number]))
                 case = case.take([i for i, kind in enumerate(case.kinds) if kind not in _FAULTY])
                 try:
                     rows = _live(slots, chain, params, case)
                 except ParameterError:  # ids outside a small vocabulary
                     continue
-                yield Trial(session, slots, chain, rows, case.logits)
+                yield LibraryTrial(session, slots, chain, rows, case.logits)
 
 
 def draws(library: Library, n: int) -> tuple[np.ndarray, np.ndarray] | None:
@@ -160,11 +160,11 @@ def draws(library: Library, n: int) -> tuple[np.ndarray, np.ndarray] | None:
     params = SamplingParams()
     chain, logits = build_chain(params), np.linspace(0, 4, 20, dtype=np.float32)
     slots = Slots(_vocabulary(len(logits)), default_registry().catalogue.params)
-    session = Session(library, slots)
-    if session.ask((*chain.samplers, chain.selector)) is None:
+    session = LibrarySession(library, slots)
+    if session.query((*chain.samplers, chain.selector)) is None:
         return None
     case = Case(np.tile(logits, (n, 1)), ("",) * n, ({},) * n, ((),) * n, ((),) * n, tuple(range(n)))
-    trial = Trial(session, slots, chain, _live(slots, chain, params, case), case.logits)
+    trial = LibraryTrial(session, slots, chain, _live(slots, chain, params, case), case.logits)
     weights = np.exp(logits.astype(np.float64))
     return weights / weights.sum(), on_library(trial, case.logits, trial.group(np.arange(n))).token_ids
 
@@ -202,7 +202,7 @@ def _live(slots: Slots, chain: Chain, params: SamplingParams, case: Case) -> Row
     """A request for every row of `case`, with a token that it drew itself."""
     index = []
     for i in range(len(case)):
-        slot = Slot(chain, History(case.prompts[i], case.outputs[i]))
+        slot = RequestState(chain, History(case.prompts[i], case.outputs[i]))
         slot.open(params, slots.vocabulary)
         number = slots.put(slot, params.given, case.seeds[i])
         slots.accept(number, [0], [2.5])

@@ -1,20 +1,20 @@
 /* Random cases against the library, through its table alone.
  *
- *   es_fuzz SECONDS [SEED]                      cases for so long, each on every instruction set
+ *   es_fuzz SECONDS [SEED]                      cases for this long, each on every instruction set
  *   es_fuzz case SEED                           one of them again, row by row
- *   es_fuzz digest CASES [ISA] [--threads N]    cases 0 .. CASES - 1: a hash of all that came out
- *   es_fuzz masks CASES [ISA] [--threads N]     the same of cases in which every row has a mask
+ *   es_fuzz digest CASES [ISA] [--threads N]    cases 0 .. CASES - 1: a hash of all results
+ *   es_fuzz masks CASES [ISA] [--threads N]     the same for cases in which every row has a mask
  *   es_fuzz isas                                the instruction sets that this machine runs
  *
- * A case is a world of requests and some steps over it (world.h). Of each step it is asked that rows do
- * not depend on their batch, on threads, on what was computed before or on the instruction set; that a
- * token is one of those left, which no sampler brings back; that faults are told; that nothing the
- * library was given is written; and that calls which break the contract are refused. What is wrong is
- * printed with the case's seed, and the exit status is 1. */
+ * A case is a world of requests and some steps over it (world.h). Every step checks that rows do not depend
+ * on their batch, on threads, on earlier computations or on the instruction set; that the selected token is
+ * one of those left, and that no sampler brings a removed token back; that faults are reported; that no input
+ * is written; and that calls which break the contract are refused. A failure is printed with the case's seed,
+ * and the exit status is 1.
+ */
 #include "world.h"
 
 #include <float.h>
-#include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <sys/mman.h>
@@ -24,28 +24,18 @@
 
 static uint64_t *current_seed; /* shared with the process that watches this one */
 
-_Noreturn void fz_fail(const char *format, ...) {
-    va_list arguments;
-    va_start(arguments, format);
-    fprintf(stderr, "es_fuzz: ");
-    vfprintf(stderr, format, arguments);
-    fprintf(stderr, "\n");
-    va_end(arguments);
-    exit(1);
-}
-
 typedef struct fz_run {
     const es_api *api;
     const char *isa;
     int32_t threads;
-    int tells; /* a line for every row */
+    int verbose; /* print a line for every row */
     int64_t rows, steps, refusals;
     uint64_t digest;
 } fz_run;
 
-/* --- contexts and outputs ------------------------------------------------------------------------------- */
+/* --- contexts and outputs --- */
 
-/* A context with the world's programs and, behind them, their prefixes. */
+/* A context with the world's programs, followed by their prefixes. */
 static es_context *open_world(const fz_run *run, const fz_world *w, int32_t threads) {
     const es_options options = {sizeof options, threads, run->isa};
     es_context *context;
@@ -75,10 +65,11 @@ static void run_batch(const fz_run *run, es_context *context, es_batch *b) {
     if (run->api->run(context, b) != ES_OK) fz_fail("a step was refused: %s", run->api->error(context));
     int64_t faults = 0;
     for (int32_t i = 0; i < b->n; i++) faults += b->status[i] != ES_ROW_OK;
-    if (faults != b->faults) fz_fail("%lld faults were counted, %lld told", (long long)b->faults, (long long)faults);
+    if (faults != b->faults)
+        fz_fail("%lld faults were counted, %lld reported", (long long)b->faults, (long long)faults);
 }
 
-/* Entry i of a step by itself, with program number `program` and its processed row. */
+/* Entry i of a step by itself, with program number `program`, and its processed row. */
 static es_batch run_alone(const fz_run *run, es_context *context, const fz_step *step, int32_t i,
                           const uint32_t *program, fz_memory *memory) {
     es_batch b = step->batch;
@@ -92,22 +83,27 @@ static es_batch run_alone(const fz_run *run, es_context *context, const fz_step 
     return b;
 }
 
-/* --- what must hold -------------------------------------------------------------------------------------- */
+/* --- checks --- */
 
 static int same_note(double a, double b) { return memcmp(&a, &b, sizeof a) == 0 || (a != a && b != b); }
 
 static void check_same(const es_batch *a, int32_t i, const es_batch *b, int32_t j, const char *what) {
     const int64_t row = a->rows[i];
-    if (a->status[i] != b->status[j]) fz_fail("entry %d, %s: status %d and %d", i, what, a->status[i], b->status[j]);
+    if (a->status[i] != b->status[j])
+        fz_fail("entry %d, %s: status %d and %d", i, what, a->status[i], b->status[j]);
     if (a->token_ids[row] != b->token_ids[row])
-        fz_fail("entry %d, %s: token %lld and %lld", i, what, (long long)a->token_ids[row], (long long)b->token_ids[row]);
-    if (!same_note(a->notes[row], b->notes[row])) fz_fail("entry %d, %s: note %a and %a", i, what, a->notes[row], b->notes[row]);
-    if (a->status[i] != ES_ROW_OK || !a->processed || !b->processed || !a->processed[i] || !b->processed[j]) return;
+        fz_fail("entry %d, %s: token %lld and %lld", i, what, (long long)a->token_ids[row],
+                (long long)b->token_ids[row]);
+    if (!same_note(a->notes[row], b->notes[row]))
+        fz_fail("entry %d, %s: note %a and %a", i, what, a->notes[row], b->notes[row]);
+    if (a->status[i] != ES_ROW_OK || !a->processed || !b->processed || !a->processed[i] || !b->processed[j])
+        return;
     for (int64_t t = 0; t < a->vocab_size; t++)
-        if (a->processed[i][t] != b->processed[j][t]) fz_fail("entry %d, %s: the processed rows differ", i, what);
+        if (a->processed[i][t] != b->processed[j][t])
+            fz_fail("entry %d, %s: the processed rows differ", i, what);
 }
 
-/* The greatest logit as given; a NaN counts as the greatest. */
+/* The greatest logit as given; NaN counts as the greatest. */
 static float greatest_given(const fz_step *step, int64_t row) {
     float best = -__builtin_inff();
     for (int64_t t = 0; t < step->batch.vocab_size; t++) {
@@ -130,7 +126,8 @@ static int has_op(const es_program *program, const int32_t *kinds, size_t n) {
 }
 
 static void check_status(const fz_step *step, int32_t i, const es_program *program, int32_t status) {
-    static const int32_t emptying[] = {ES_OP_FUNCTION, ES_OP_ALLOWED_TOKEN_IDS, ES_OP_BAD_WORDS, ES_OP_LOGIT_BIAS};
+    static const int32_t emptying[] = {ES_OP_FUNCTION, ES_OP_ALLOWED_TOKEN_IDS, ES_OP_BAD_WORDS,
+                                       ES_OP_LOGIT_BIAS};
     const float best = greatest_given(step, step->batch.rows[i]);
     if (!(best <= 0x1p100f)) {
         if (status != ES_ROW_BAD_LOGITS) fz_fail("entry %d: bad logits gave status %d", i, status);
@@ -139,25 +136,28 @@ static void check_status(const fz_step *step, int32_t i, const es_program *progr
     int any = 0;
     for (int64_t t = 0; t < step->batch.vocab_size && !any; t++) any = given_alive(step, i, t);
     if (!any && status != ES_ROW_EMPTY) fz_fail("entry %d: an empty row gave status %d", i, status);
-    if (any && status == ES_ROW_EMPTY && !has_op(program, emptying, 4)) fz_fail("entry %d: the row was emptied", i);
+    if (any && status == ES_ROW_EMPTY && !has_op(program, emptying, 4))
+        fz_fail("entry %d: the row was emptied", i);
     const int failed = status == ES_ROW_BAD_VALUE || status == ES_ROW_FUNCTION;
     if (failed && !has_op(program, emptying, 1)) fz_fail("entry %d: status %d without a function", i, status);
     if (status == ES_ROW_BAD_LOGITS || status >= ES_ROW_DECLINED) fz_fail("entry %d: status %d", i, status);
 }
 
-/* One row that was run by itself, so that its processed logits are there. */
+/* Check one row that was run by itself, which gives its processed logits. */
 static void check_row(const fz_step *step, int32_t i, const es_program *program, const es_batch *b) {
     const int64_t row = *b->rows, V = b->vocab_size, token = b->token_ids[row];
     const float *const left = b->processed[0];
     check_status(step, i, program, *b->status);
     const int selects = program->n_ops && fz_op(program, program->n_ops - 1)->kind >= ES_OP_GREEDY;
     if (*b->status != ES_ROW_OK || !selects) {
-        if (token != -1 || b->notes[row] == b->notes[row]) fz_fail("entry %d has token %lld", i, (long long)token);
+        if (token != -1 || b->notes[row] == b->notes[row])
+            fz_fail("entry %d has token %lld", i, (long long)token);
         if (*b->status != ES_ROW_OK) return;
     }
     int64_t alive = 0;
     for (int64_t t = 0; t < V; t++) {
-        if (!(left[t] <= FLT_MAX)) fz_fail("entry %d: token %lld was left at %a", i, (long long)t, (double)left[t]);
+        if (!(left[t] <= FLT_MAX))
+            fz_fail("entry %d: token %lld was left at %a", i, (long long)t, (double)left[t]);
         if (left[t] < -FLT_MAX) continue;
         if (!given_alive(step, i, t)) fz_fail("entry %d: token %lld came back", i, (long long)t);
         alive++;
@@ -168,35 +168,41 @@ static void check_row(const fz_step *step, int32_t i, const es_program *program,
     if (left[token] < -FLT_MAX) fz_fail("entry %d: token %lld was removed before", i, (long long)token);
     if (fz_op(program, program->n_ops - 1)->kind != ES_OP_GREEDY) return;
     for (int64_t t = 0; t < V; t++)
-        if (left[t] > left[token] || (left[t] == left[token] && t < token)) fz_fail("entry %d: greedy missed token %lld", i, (long long)t);
+        if (left[t] > left[token] || (left[t] == left[token] && t < token))
+            fz_fail("entry %d: greedy missed token %lld", i, (long long)t);
 }
 
-/* What the first samplers removed, the others do not bring back. */
+/* What the first samplers removed must stay removed. */
 static void check_prefix(int32_t i, const es_batch *whole, const es_batch *prefix) {
     if (*whole->status != ES_ROW_OK) return;
-    if (*prefix->status != ES_ROW_OK) fz_fail("entry %d: half a program gave status %d, all of it none", i, *prefix->status);
+    if (*prefix->status != ES_ROW_OK)
+        fz_fail("entry %d: half a program gave status %d, all of it none", i, *prefix->status);
     for (int64_t t = 0; t < whole->vocab_size; t++)
         if (whole->processed[0][t] >= -FLT_MAX && prefix->processed[0][t] < -FLT_MAX)
             fz_fail("entry %d: token %lld came back in the middle", i, (long long)t);
 }
 
-/* The passes by themselves: the maximum, and a sum that lies between it and V times as much. */
+/* The passes by themselves: the maximum, and a sum between one and V times its exponential. */
 static void check_passes(const fz_run *run, es_context *context, const fz_step *step, int64_t row) {
     const es_tensor *logits = &step->batch.logits;
     const int64_t V = step->batch.vocab_size;
     const float best = greatest_given(step, row);
     float maximum;
     double sum, most = 0;
-    if (run->api->maxima(context, logits, V, &row, 1, &maximum) != ES_OK) fz_fail("maxima: %s", run->api->error(context));
-    if (run->api->log_sums(context, logits, V, &row, 1, &sum) != ES_OK) fz_fail("log_sums: %s", run->api->error(context));
+    if (run->api->maxima(context, logits, V, &row, 1, &maximum) != ES_OK)
+        fz_fail("maxima: %s", run->api->error(context));
+    if (run->api->log_sums(context, logits, V, &row, 1, &sum) != ES_OK)
+        fz_fail("log_sums: %s", run->api->error(context));
     if (best != best) return;
-    if (maximum != best) fz_fail("row %lld: maximum %a, not %a", (long long)row, (double)maximum, (double)best);
+    if (maximum != best)
+        fz_fail("row %lld: maximum %a, not %a", (long long)row, (double)maximum, (double)best);
     if (!(best <= FLT_MAX && best >= -FLT_MAX)) return;
     for (int64_t size = 1; size < V; size *= 2) most += 0.6931471805599453;
-    if (!(sum >= best - 1e-6 && sum <= best + most + 1e-5)) fz_fail("row %lld: sum %a beside maximum %a", (long long)row, sum, (double)best);
+    if (!(sum >= best - 1e-6 && sum <= best + most + 1e-5))
+        fz_fail("row %lld: sum %a with maximum %a", (long long)row, sum, (double)best);
 }
 
-/* --- a step ---------------------------------------------------------------------------------------------- */
+/* --- a step --- */
 
 static uint64_t hash_inputs(const fz_world *w, const fz_step *step) {
     return fz_hash_memory(&step->inputs, fz_hash_memory(&w->inputs, 0));
@@ -204,28 +210,28 @@ static uint64_t hash_inputs(const fz_world *w, const fz_step *step) {
 
 static void digest_row(fz_run *run, const es_batch *b) {
     const int64_t row = *b->rows, token = b->token_ids[row];
-    const double note = b->notes[row] == b->notes[row] ? b->notes[row] : -1.0; /* one NaN is like another */
+    const double note = b->notes[row] == b->notes[row] ? b->notes[row] : -1.0; /* NaNs are all alike */
     uint64_t hash = fz_hash(0, b->status, sizeof *b->status);
     hash = fz_hash(hash, &token, sizeof token);
     hash = fz_hash(hash, &note, sizeof note);
     for (int64_t t = 0; *b->status == ES_ROW_OK && t < b->vocab_size; t++) {
-        const float left = b->processed[0][t] + 0.0f; /* zeros of both signs are alike, as to the samplers */
+        const float left = b->processed[0][t] + 0.0f; /* -0 and 0 are equal, as they are to the samplers */
         hash = fz_hash(hash, &left, sizeof left);
     }
     run->digest = fz_hash(run->digest, &hash, sizeof hash);
-    if (run->tells)
-        printf("step %lld slot %d status %d token %lld note %a hash %016llx\n", (long long)run->steps, *b->slots,
-               *b->status, (long long)token, note, (unsigned long long)hash);
+    if (run->verbose)
+        printf("step %lld slot %d status %d token %lld note %a hash %016llx\n", (long long)run->steps,
+               *b->slots, *b->status, (long long)token, note, (unsigned long long)hash);
 }
 
-static void tell_program(const fz_run *run, const es_program *program) {
-    if (!run->tells) return;
+static void print_program(const fz_run *run, const es_program *program) {
+    if (!run->verbose) return;
     printf("ops");
     for (int32_t i = 0; i < program->n_ops; i++) printf(" %d", fz_op(program, i)->kind);
     printf(": ");
 }
 
-/* Every row again by itself, in a context that has seen nothing yet, and what must hold of it. */
+/* Run every row again by itself, in a fresh context, and check what must hold for it. */
 static void check_rows(fz_run *run, const fz_world *w, const fz_step *step, const es_batch *together) {
     es_context *cold = open_world(run, w, 1);
     for (int32_t i = 0; i < together->n; i++) {
@@ -237,7 +243,7 @@ static void check_rows(fz_run *run, const fz_world *w, const fz_step *step, cons
         const es_batch half = run_alone(run, cold, step, i, &prefix, &memory);
         check_prefix(i, &alone, &half);
         check_passes(run, cold, step, together->rows[i]);
-        tell_program(run, &w->programs[number].program);
+        print_program(run, &w->programs[number].program);
         digest_row(run, &alone);
         fz_free(&memory);
     }
@@ -271,16 +277,17 @@ static void run_case(fz_run *run, uint64_t seed) {
     *current_seed = seed;
     fz_world_make(&world, seed);
     es_context *context = open_world(run, &world, run->threads);
-    for (int64_t steps = fz_from(&world.random, 1, world.is_wide ? 2 : 5); steps; steps--) run_step(run, context, &world);
+    for (int64_t steps = fz_from(&world.random, 1, world.is_wide ? 2 : 5); steps; steps--)
+        run_step(run, context, &world);
     run->api->close(context);
     fz_world_free(&world);
 }
 
-/* --- the commands ---------------------------------------------------------------------------------------- */
+/* --- the commands --- */
 
 enum { FZ_MOST_ISAS = 5, FZ_USAGE = 2 };
 
-/* The instruction sets that this library has and this machine runs. */
+/* The instruction sets that this library contains and this machine runs. */
 static int find_isas(const es_api *api, const char **found) {
     static const char *const names[FZ_MOST_ISAS] = {"baseline", "avx2", "avx512", "neon", "portable"};
     int n = 0;
@@ -295,7 +302,7 @@ static int find_isas(const es_api *api, const char **found) {
     return n;
 }
 
-/* A case on all instruction sets, with a number of threads each: one digest. */
+/* A case on all instruction sets, each with its own number of threads: all digests must be equal. */
 static void run_everywhere(fz_run *run, uint64_t seed, const char *const *isas, int n) {
     static const int32_t threads[] = {1, 2, 8};
     uint64_t digest = 0;
@@ -303,7 +310,7 @@ static void run_everywhere(fz_run *run, uint64_t seed, const char *const *isas, 
         run->isa = isas[i];
         run->threads = threads[(seed + (uint64_t)i) % 3];
         run->digest = 0;
-        if (run->tells) printf("%s\n", run->isa);
+        if (run->verbose) printf("%s\n", run->isa);
         run_case(run, seed);
         if (i && run->digest != digest) fz_fail("%s gives other results than %s", isas[i], isas[0]);
         digest = run->digest;
@@ -326,8 +333,8 @@ static int fuzz(fz_run *run, double seconds, uint64_t seed) {
         run_everywhere(run, (seed + cases++) | FZ_MASKED, isas, n);
     } while (seconds_now() < end);
     printf("%llu cases from seed %llu on %d instruction sets: %lld steps, %lld rows, %lld refusals\n",
-           (unsigned long long)(2 * cases), (unsigned long long)seed, n, (long long)run->steps, (long long)run->rows,
-           (long long)run->refusals);
+           (unsigned long long)(2 * cases), (unsigned long long)seed, n, (long long)run->steps,
+           (long long)run->rows, (long long)run->refusals);
     return 0;
 }
 
@@ -345,7 +352,9 @@ static int print_isas(const es_api *api) {
 }
 
 static int complain(const char *name) {
-    fprintf(stderr, "usage: %s SECONDS [SEED] | case SEED | {digest | masks} CASES [ISA] [--threads N] | isas\n", name);
+    fprintf(stderr,
+            "usage: %s SECONDS [SEED] | case SEED | {digest | masks} CASES [ISA] [--threads N] | isas\n",
+            name);
     return FZ_USAGE;
 }
 
@@ -357,7 +366,7 @@ static int run_command(fz_run *run, int argc, char **argv) {
     }
     if (argc == 2 && !strcmp(argv[1], "isas")) return print_isas(run->api);
     if (argc == 3 && !strcmp(argv[1], "case")) {
-        run->tells = 1;
+        run->verbose = 1;
         run_everywhere(run, strtoull(argv[2], NULL, 10), isas, find_isas(run->api, isas));
         return 0;
     }
@@ -371,9 +380,10 @@ static int run_command(fz_run *run, int argc, char **argv) {
     return complain(argv[0]);
 }
 
-/* Whatever the cases die of, somebody is left to tell the seed. */
+/* Whatever a case dies of, the parent process is left to print its seed. */
 int main(int argc, char **argv) {
-    current_seed = mmap(NULL, sizeof *current_seed, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+    current_seed = mmap(NULL, sizeof *current_seed, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1,
+                        0);
     if (current_seed == MAP_FAILED) fz_fail("no shared memory");
     const pid_t child = fork();
     if (child < 0) fz_fail("no second process");
@@ -385,8 +395,9 @@ int main(int argc, char **argv) {
     }
     int status = 0;
     waitpid(child, &status, 0);
-    if (WIFEXITED(status) && (WEXITSTATUS(status) == 0 || WEXITSTATUS(status) == FZ_USAGE)) return WEXITSTATUS(status);
-    fprintf(stderr, "es_fuzz: case %llu failed; again: %s case %llu\n", (unsigned long long)*current_seed, argv[0],
-            (unsigned long long)*current_seed);
+    if (WIFEXITED(status) && (WEXITSTATUS(status) == 0 || WEXITSTATUS(status) == FZ_USAGE))
+        return WEXITSTATUS(status);
+    fprintf(stderr, "es_fuzz: case %llu failed; again: %s case %llu\n", (unsigned long long)*current_seed,
+            argv[0], (unsigned long long)*current_seed);
     return 1;
 }

@@ -1,4 +1,4 @@
-/* Random numbers and hashes that are the same on every machine: integers and exact floats alone. */
+/* Random numbers and hashes that are the same on every machine: only integers and exact floats. */
 #ifndef FZ_RANDOM_H
 #define FZ_RANDOM_H
 
@@ -22,14 +22,16 @@ static inline uint64_t fz_bits(fz_random *r) { return fz_mix(r->state += 0x9E377
 static inline int64_t fz_below(fz_random *r, int64_t n) { return (int64_t)(fz_bits(r) % (uint64_t)n); }
 
 /* An integer in [low, high]. */
-static inline int64_t fz_from(fz_random *r, int64_t low, int64_t high) { return low + fz_below(r, high - low + 1); }
+static inline int64_t fz_from(fz_random *r, int64_t low, int64_t high) {
+    return low + fz_below(r, high - low + 1);
+}
 
 static inline int fz_chance(fz_random *r, int percent) { return fz_below(r, 100) < percent; }
 
 /* A double in [0, 1). */
 static inline double fz_share(fz_random *r) { return (double)(fz_bits(r) >> 11) * 0x1p-53; }
 
-/* Nearly a standard normal: four uniform numbers. */
+/* Approximately standard normal: the sum of four uniform numbers. */
 static inline float fz_normal(fz_random *r) {
     const uint64_t x = fz_bits(r);
     const int32_t sum = (int32_t)((x & 65535) + (x >> 16 & 65535) + (x >> 32 & 65535) + (x >> 48)) - 131072;

@@ -1,14 +1,14 @@
-/* Calls that break the contract, one at a time: each must be refused in words and change nothing. */
+/* Calls that break the contract, one at a time: each must be refused with a message and change nothing. */
 #include "world.h"
 
 static int must_refuse(const es_api *api, es_context *context, int32_t code, const char *what, int number) {
     if (code != ES_INVALID && code != ES_UNSUPPORTED) fz_fail("%s %d was answered %d", what, number, code);
-    if (context && !api->error(context)[0]) fz_fail("%s %d was refused without a word", what, number);
+    if (context && !api->error(context)[0]) fz_fail("%s %d was refused without a message", what, number);
     return 1;
 }
 
-/* Break batch `b`, its table or its logits in way `k`; 0: there is no such way. Rows, slots and programs
- * are copies that may be written. */
+/* Break batch `b`, its table or its logits in way number `k`; 0 if there is no such way. Rows, slots and
+ * programs are copies that may be written. */
 static int break_batch(int k, es_batch *b, es_table *t, int64_t *shape, int64_t *strides, int64_t *rows,
                        int32_t *slots, uint32_t *programs, uint8_t *masked) {
     es_tensor *l = &b->logits;
@@ -36,7 +36,10 @@ static int break_batch(int k, es_batch *b, es_table *t, int64_t *shape, int64_t 
     case 19: t->notes = NULL; return 1;
     case 20: l->device_type = 2; return 1;
     case 21: l->code = 0; return 1;
-    case 22: l->code = 4; l->bits = 32; return 1;
+    case 22:
+        l->code = 4;
+        l->bits = 32;
+        return 1;
     case 23: l->bits = 64; return 1;
     case 24: l->lanes = 2; return 1;
     case 25: l->ndim = 1; return 1;
@@ -48,16 +51,31 @@ static int break_batch(int k, es_batch *b, es_table *t, int64_t *shape, int64_t 
     case 31: b->vocab_size = -1; return 1;
     case 32: b->vocab_size = shape[1] + 1; return 1;
     case 33: b->vocab_size = shape[1] = INT64_MAX; return 1;
-    case 34: shape[1] = 2 * b->vocab_size; strides[1] = 2; l->strides = strides; return 1;
+    case 34:
+        shape[1] = 2 * b->vocab_size;
+        strides[1] = 2;
+        l->strides = strides;
+        return 1;
     case 35: rows[last] = -1; return 1;
     case 36: rows[last] = shape[0]; return 1;
     case 37: rows[0] = INT64_MAX; return 1;
     case 38: slots[last] = -1; return 1;
     case 39: slots[last] = t->capacity; return 1;
     case 40: programs[last] = UINT32_MAX; return 1;
-    case 41: masked[last] = 1; b->bitmask = NULL; return 1;
-    case 42: masked[last] = 1; b->bitmask = (const int32_t *)rows; b->bitmask_stride = (b->vocab_size - 1) / 32; return 1;
-    case 43: masked[last] = 1; b->bitmask = (const int32_t *)rows; b->bitmask_stride = -1; return 1;
+    case 41:
+        masked[last] = 1;
+        b->bitmask = NULL;
+        return 1;
+    case 42:
+        masked[last] = 1;
+        b->bitmask = (const int32_t *)rows;
+        b->bitmask_stride = (b->vocab_size - 1) / 32;
+        return 1;
+    case 43:
+        masked[last] = 1;
+        b->bitmask = (const int32_t *)rows;
+        b->bitmask_stride = -1;
+        return 1;
     default: return 0;
     }
 }
@@ -97,9 +115,10 @@ static int32_t no_function(const es_row *row, float *logits, const int32_t *ids,
     return 0;
 }
 
-/* Break a program of two ops in way `k`; 0: there is no such way. */
+/* Break a program of two ops in way number `k`; 0 if there is no such way. */
 static int break_program(int k, es_program *p, es_op *ops) {
-    static const int32_t kinds[] = {-1, INT32_MIN, ES_OP_INFILL + 1, ES_OP_GREEDY - 1, ES_OP_ADAPTIVE_P + 1, INT32_MAX};
+    static const int32_t kinds[] = {
+        -1, INT32_MIN, ES_OP_INFILL + 1, ES_OP_GREEDY - 1, ES_OP_ADAPTIVE_P + 1, INT32_MAX};
     const int n_kinds = (int)(sizeof kinds / sizeof *kinds);
     if (k < 2 * n_kinds) {
         ops[k % 2].kind = kinds[k / 2];
@@ -111,7 +130,10 @@ static int break_program(int k, es_program *p, es_op *ops) {
     case 2: p->ops = NULL; return 1;
     case 3: ops[0].size = 8; return 1;
     case 4: ops[0].kind = ES_OP_GREEDY; return 1; /* a selector in the middle */
-    case 5: ops[0].kind = ES_OP_GREEDY; ops[1].kind = ES_OP_TOP_K; return 1;
+    case 5:
+        ops[0].kind = ES_OP_GREEDY;
+        ops[1].kind = ES_OP_TOP_K;
+        return 1;
     case 6: ops[0].kind = ES_OP_FUNCTION; return 1;
     case 7: p->n_ops = INT32_MAX; return 1;
     default: return 0;
@@ -122,10 +144,12 @@ static int check_programs(const es_api *api, es_context *context) {
     int tried = 0;
     for (int k = 0;; k++) {
         uint32_t number = 12345;
-        es_op ops[2] = {{.size = sizeof(es_op), .kind = ES_OP_TOP_P}, {.size = sizeof(es_op), .kind = ES_OP_DIST}};
+        es_op ops[2] = {{.size = sizeof(es_op), .kind = ES_OP_TOP_P},
+                        {.size = sizeof(es_op), .kind = ES_OP_DIST}};
         es_program program = {sizeof program, 2, ops};
         if (!break_program(k, &program, ops)) break;
-        const es_query query = {.size = sizeof query, .device_type = 1, .program = &program, .code = 2, .bits = 32};
+        const es_query query = {
+            .size = sizeof query, .device_type = 1, .program = &program, .code = 2, .bits = 32};
         es_answer answer = {.size = sizeof answer};
         tried += must_refuse(api, context, api->compile(context, &program, &number), "program", k);
         tried += must_refuse(api, context, api->query(context, &query, &answer), "query for program", k);
@@ -156,7 +180,7 @@ static int check_queries(const es_api *api, es_context *context) {
     return 7 + must_refuse(api, context, api->query(context, &good, &small), "query", -3);
 }
 
-/* Break the arguments of maxima and log_sums in way `k`; 0: there is no such way. */
+/* Break the arguments of maxima and log_sums in way number `k`; 0 if there is no such way. */
 static int break_rows(int k, es_tensor *l, int64_t *shape, int64_t *vocab_size, int64_t *row, int64_t *n) {
     switch (k) {
     case 0: *row = -1; return 1;
@@ -179,11 +203,14 @@ static int check_passes(const es_api *api, es_context *context, const fz_step *s
     if (!step->n_rows) return 0;
     for (int k = 0;; k++) {
         es_tensor logits = step->batch.logits;
-        int64_t shape[2] = {step->shape[0], step->shape[1]}, vocab_size = step->batch.vocab_size, row = 0, n = 1;
+        int64_t shape[2] = {step->shape[0], step->shape[1]}, vocab_size = step->batch.vocab_size, row = 0,
+                n = 1;
         logits.shape = shape;
         if (!break_rows(k, &logits, shape, &vocab_size, &row, &n)) break;
-        tried += must_refuse(api, context, api->maxima(context, &logits, vocab_size, &row, n, &maximum), "maxima", k);
-        tried += must_refuse(api, context, api->log_sums(context, &logits, vocab_size, &row, n, &sum), "log_sums", k);
+        tried += must_refuse(api, context, api->maxima(context, &logits, vocab_size, &row, n, &maximum),
+                             "maxima", k);
+        tried += must_refuse(api, context, api->log_sums(context, &logits, vocab_size, &row, n, &sum),
+                             "log_sums", k);
     }
     const es_tensor *logits = &step->batch.logits;
     const int64_t row = 0, V = step->batch.vocab_size;

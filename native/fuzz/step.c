@@ -1,9 +1,9 @@
-/* One step's inputs: logits of every kind in every layout, masks, and the table of the requests. */
+/* The inputs of one step: logits of every type in every layout, masks, and the table of the requests. */
 #include "world.h"
 
 #include <float.h>
 
-/* --- elements ------------------------------------------------------------------------------------------ */
+/* --- elements --- */
 
 static uint32_t bits_of(float x) {
     uint32_t bits;
@@ -17,7 +17,7 @@ static float float_of(uint32_t bits) {
     return x;
 }
 
-/* The nearest half towards zero. */
+/* Conversion to half precision, rounding towards zero. */
 static uint16_t half_of(float x) {
     const uint32_t bits = bits_of(x), sign = bits >> 16 & 0x8000, mantissa = bits & 0x7FFFFF;
     const int32_t exponent = (int32_t)(bits >> 23 & 255) - 112;
@@ -42,7 +42,7 @@ static void put(const es_tensor *t, void *at, float x) {
     else memcpy(at, &narrow, 2);
 }
 
-/* A NaN of any payload, signalling ones among them. */
+/* A NaN with any payload, including signalling ones. */
 static void put_nan(fz_random *r, const es_tensor *t, void *at) {
     const uint32_t payload = 1 + (uint32_t)fz_below(r, 100), bits = 0x7F800000u | payload;
     const uint16_t narrow = (uint16_t)((t->code == 4 ? 0x7F80 : 0x7C00) | payload);
@@ -65,9 +65,22 @@ float fz_logit(const fz_step *step, int64_t row, int64_t token) {
     return float_of(bits);
 }
 
-/* --- rows ---------------------------------------------------------------------------------------------- */
+/* --- rows --- */
 
-enum { FZ_NORMAL, FZ_FLAT, FZ_PEAKED, FZ_TIES, FZ_GAPS, FZ_RAMP, FZ_ANY_BITS, FZ_TINY, FZ_LIMIT, FZ_LOWEST, FZ_REMOVED, FZ_STYLES };
+enum {
+    FZ_NORMAL,
+    FZ_FLAT,
+    FZ_PEAKED,
+    FZ_TIES,
+    FZ_GAPS,
+    FZ_RAMP,
+    FZ_ANY_BITS,
+    FZ_TINY,
+    FZ_LIMIT,
+    FZ_LOWEST,
+    FZ_REMOVED,
+    FZ_STYLES
+};
 
 static float any_logit(fz_random *r, int64_t style, float scale, int64_t t) {
     switch (style) {
@@ -77,8 +90,11 @@ static float any_logit(fz_random *r, int64_t style, float scale, int64_t t) {
     case FZ_TIES: return (float)(fz_below(r, 4) - 2) * scale;
     case FZ_GAPS: return fz_below(r, 3) ? -__builtin_inff() : fz_normal(r) * scale;
     case FZ_RAMP: return (float)t * -0.01f * scale;
-    case FZ_ANY_BITS: return float_of((uint32_t)(fz_bits(r) & 0x81FFFFFF) | (uint32_t)fz_from(r, 0, 0x70) << 24); /* below 2^98 */
-    case FZ_TINY: return float_of((uint32_t)fz_bits(r) & 0x80000003); /* denormals and zeros of both signs */
+    case FZ_ANY_BITS: { /* below 2^98 */
+        const uint32_t low = (uint32_t)(fz_bits(r) & 0x81FFFFFF);
+        return float_of(low | (uint32_t)fz_from(r, 0, 0x70) << 24);
+    }
+    case FZ_TINY: return float_of((uint32_t)fz_bits(r) & 0x80000003); /* denormals and signed zeros */
     case FZ_LIMIT: return (float)FZ_ONE_OF(r, 0x1p100, 0x1.fffffep99, -0x1p100, -0x1.000002p100, 0, 1);
     case FZ_LOWEST: return fz_chance(r, 90) ? -FLT_MAX : fz_normal(r);
     default: return fz_chance(r, 50) ? -FLT_MAX : -__builtin_inff();
@@ -86,7 +102,8 @@ static float any_logit(fz_random *r, int64_t style, float scale, int64_t t) {
 }
 
 static void fill_row(fz_random *r, const es_tensor *t, int64_t row, int64_t vocab_size) {
-    const int64_t style = fz_chance(r, 40) ? FZ_NORMAL : fz_below(r, fz_chance(r, 20) ? FZ_STYLES : FZ_REMOVED);
+    const int64_t style = fz_chance(r, 40) ? FZ_NORMAL
+                                           : fz_below(r, fz_chance(r, 20) ? FZ_STYLES : FZ_REMOVED);
     const float scale = (float)FZ_ONE_OF(r, 1, 2, 3, 8, 30, 0.01);
     for (int64_t i = 0; i < vocab_size; i++) put(t, address(t, row, i), any_logit(r, style, scale, i));
     if (!fz_chance(r, 6)) return;
@@ -98,35 +115,42 @@ static void fill_row(fz_random *r, const es_tensor *t, int64_t row, int64_t voca
     }
 }
 
-/* Rows that lie compactly, padded, on top of one another, overlapping or backwards, at any element. */
+/* Rows that are compact, padded, all at one address, overlapping or backwards, at any offset. */
 static void make_logits(fz_step *step, fz_world *w) {
     fz_random *r = &w->random;
     es_tensor *t = &step->batch.logits;
-    const int64_t V = w->vocab_size, rows = step->n_rows, width = V + (fz_chance(r, 30) ? fz_from(r, 1, 40) : 0);
+    const int64_t V = w->vocab_size, rows = step->n_rows,
+                  width = V + (fz_chance(r, 30) ? fz_from(r, 1, 40) : 0);
     const int64_t layout = fz_below(r, 8);
     int64_t stride = width;
     if (layout == 0) stride = width + fz_from(r, 1, 70);
     if (layout == 1) stride = 0;
     if (layout == 2) stride = (V + 1) / 2;
     if (layout == 3) stride = -width;
-    const int64_t lead = fz_chance(r, 50) ? fz_from(r, 1, 9) : 0, reach = (rows - 1) * (stride < 0 ? -stride : stride);
+    const int64_t lead = fz_chance(r, 50) ? fz_from(r, 1, 9) : 0,
+                  reach = (rows - 1) * (stride < 0 ? -stride : stride);
     const int64_t kind = fz_below(r, 3), total = rows ? lead + reach + width : lead;
     step->shape[0] = rows;
     step->shape[1] = width;
     step->strides[0] = stride;
     step->strides[1] = 1;
-    *t = (es_tensor){.device_type = fz_chance(r, 90) ? 1 : 3, .ndim = 2, .code = kind == 2 ? 4 : 2,
-                     .bits = kind == 0 ? 32 : 16, .lanes = 1, .shape = step->shape};
+    *t = (es_tensor){.device_type = fz_chance(r, 90) ? 1 : 3,
+                     .ndim = 2,
+                     .code = kind == 2 ? 4 : 2,
+                     .bits = kind == 0 ? 32 : 16,
+                     .lanes = 1,
+                     .shape = step->shape};
     t->strides = stride == width && fz_chance(r, 70) ? NULL : step->strides;
     char *block = fz_new(&step->inputs, (size_t)total * (t->bits / 8));
     const int64_t first = (lead + (stride < 0 ? reach : 0)) * (t->bits / 8);
-    for (int64_t i = 0; i < total; i++) put_nan(r, t, block + i * (t->bits / 8)); /* nobody reads the padding */
+    /* Nobody may read the padding. */
+    for (int64_t i = 0; i < total; i++) put_nan(r, t, block + i * (t->bits / 8));
     t->data = fz_chance(r, 50) ? block : block + first;
     t->byte_offset = t->data == block ? (uint64_t)first : 0;
     for (int64_t row = 0; row < rows; row++) fill_row(r, t, row, V);
 }
 
-/* Words of one density, from 1/2^9 to all but that, everywhere or in runs. */
+/* Mask words of one density, from 1/2^9 to all but that, everywhere or in runs. */
 static void fill_mask(fz_random *r, int32_t *words, int64_t n) {
     const int64_t halvings = fz_from(r, 1, 9), run = fz_chance(r, 30) ? fz_from(r, 2, 40) : 0;
     const int is_dense = fz_chance(r, 70);
@@ -163,8 +187,10 @@ static void make_masks(fz_step *step, fz_world *w) {
     for (int64_t row = 0; row < step->n_rows; row++) {
         const int64_t style = fz_below(r, 12);
         for (int64_t i = 0; i < b->bitmask_stride; i++) {
-            const uint32_t any = (uint32_t)fz_bits(r), few = any & (uint32_t)fz_bits(r) & (uint32_t)fz_bits(r) & (uint32_t)fz_bits(r);
-            words[row * b->bitmask_stride + i] = (int32_t)(style == 0 ? 0 : style < 3 ? UINT32_MAX : style < 6 ? few : style < 9 ? ~few : any);
+            const uint32_t any = (uint32_t)fz_bits(r),
+                           few = any & (uint32_t)fz_bits(r) & (uint32_t)fz_bits(r) & (uint32_t)fz_bits(r);
+            const uint32_t dense = style < 9 ? ~few : any, sparse = style < 3 ? UINT32_MAX : few;
+            words[row * b->bitmask_stride + i] = (int32_t)(style == 0 ? 0 : style < 6 ? sparse : dense);
         }
     }
     b->bitmask = words;
@@ -176,11 +202,11 @@ int fz_allowed(const fz_step *step, int32_t i, int64_t t) {
     return b->bitmask[b->rows[i] * b->bitmask_stride + t / 32] >> (t % 32) & 1;
 }
 
-/* --- the table ------------------------------------------------------------------------------------------ */
+/* --- the table --- */
 
-enum { FZ_GAP = 5 }; /* between requests, where nobody reads */
+enum { FZ_GAP = 5 }; /* elements between requests, which nobody may read */
 
-/* All tokens and notes end to end; between them, and for what is unused, what no table can hold. */
+/* All tokens and notes end to end. The gaps between them, and unused entries, hold what no table can. */
 static void make_tokens(fz_step *step, const fz_world *w, int64_t *offsets) {
     int64_t total = FZ_GAP;
     for (int32_t s = 0; s < w->capacity; s++) {
@@ -204,7 +230,8 @@ static void make_tokens(fz_step *step, const fz_world *w, int64_t *offsets) {
 static void make_table(fz_step *step, fz_world *w) {
     fz_memory *m = &step->inputs;
     const size_t n = (size_t)w->capacity, wide = n * sizeof(int64_t);
-    int64_t *positions = fz_new(m, wide), *offsets = fz_new(m, wide), *lengths = fz_new(m, wide), *prompts = fz_new(m, wide);
+    int64_t *positions = fz_new(m, wide), *offsets = fz_new(m, wide), *lengths = fz_new(m, wide),
+            *prompts = fz_new(m, wide);
     uint64_t *seeds = fz_new(m, wide), *epochs = fz_new(m, wide);
     for (size_t s = 0; s < n; s++) {
         const fz_slot *slot = &w->slots[s];
@@ -214,15 +241,21 @@ static void make_table(fz_step *step, fz_world *w) {
         seeds[s] = slot->seed;
         epochs[s] = slot->epoch;
     }
-    void *params = fz_new(m, n * w->params_size); /* elsewhere in every step */
+    void *params = fz_new(m, n * w->params_size); /* at a new address in every step */
     memcpy(params, w->params, n * w->params_size);
-    step->table = (es_table){.size = sizeof step->table, .capacity = w->capacity, .params = params, .seeds = seeds,
-                             .positions = positions, .offsets = offsets, .lengths = lengths,
-                             .prompt_lengths = prompts, .epochs = epochs};
+    step->table = (es_table){.size = sizeof step->table,
+                             .capacity = w->capacity,
+                             .params = params,
+                             .seeds = seeds,
+                             .positions = positions,
+                             .offsets = offsets,
+                             .lengths = lengths,
+                             .prompt_lengths = prompts,
+                             .epochs = epochs};
     make_tokens(step, w, offsets);
 }
 
-/* n different numbers below `among`, in any order. */
+/* n distinct numbers below `among`, in any order. */
 static int64_t *shuffled(fz_step *step, fz_random *r, int64_t among) {
     int64_t *numbers = fz_new(&step->inputs, (size_t)among * sizeof *numbers);
     for (int64_t i = 0; i < among; i++) {

@@ -1,9 +1,21 @@
 #include "world.h"
 
 #include <float.h>
+#include <stdarg.h>
+#include <stdio.h>
 #include <stdlib.h>
 
-/* --- memory ------------------------------------------------------------------------------------------ */
+_Noreturn void fz_fail(const char *format, ...) {
+    va_list arguments;
+    va_start(arguments, format);
+    fprintf(stderr, "es_fuzz: ");
+    vfprintf(stderr, format, arguments);
+    fprintf(stderr, "\n");
+    va_end(arguments);
+    exit(1);
+}
+
+/* --- memory --- */
 
 void *fz_new(fz_memory *memory, size_t size) {
     memory->blocks = realloc(memory->blocks, (memory->n + 1) * sizeof *memory->blocks);
@@ -15,7 +27,8 @@ void *fz_new(fz_memory *memory, size_t size) {
 }
 
 uint64_t fz_hash_memory(const fz_memory *memory, uint64_t hash) {
-    for (size_t i = 0; i < memory->n; i++) hash = fz_hash(hash, memory->blocks[i].bytes, memory->blocks[i].size);
+    for (size_t i = 0; i < memory->n; i++)
+        hash = fz_hash(hash, memory->blocks[i].bytes, memory->blocks[i].size);
     return hash;
 }
 
@@ -25,7 +38,7 @@ void fz_free(fz_memory *memory) {
     *memory = (fz_memory){NULL, 0};
 }
 
-/* --- lists of tokens ---------------------------------------------------------------------------------- */
+/* --- lists of tokens --- */
 
 static int64_t least(int64_t a, int64_t b) { return a < b ? a : b; }
 
@@ -74,27 +87,33 @@ static void make_breakers(fz_world *w, es_params *p, int64_t alphabet) {
     p->breaker_heads = marks;
 }
 
-/* Text in which many tokens begin alike, and some are empty. */
+/* Text in which many tokens share a prefix, and some are empty. */
 static void make_text(fz_world *w) {
     const int64_t V = w->vocab_size;
     int64_t *ends = fz_new(&w->inputs, (size_t)V * sizeof *ends), total = 0;
-    for (int64_t t = 0; t < V; t++) ends[t] = total += fz_from(&w->random, 0, fz_chance(&w->random, 5) ? 20 : 4);
+    for (int64_t t = 0; t < V; t++)
+        ends[t] = total += fz_from(&w->random, 0, fz_chance(&w->random, 5) ? 20 : 4);
     uint8_t *text = fz_new(&w->inputs, (size_t)total);
-    for (int64_t i = 0; i < total; i++) text[i] = (uint8_t)(fz_chance(&w->random, 1) ? 255 : 'a' + fz_below(&w->random, 2));
+    for (int64_t i = 0; i < total; i++)
+        text[i] = (uint8_t)(fz_chance(&w->random, 1) ? 255 : 'a' + fz_below(&w->random, 2));
     w->text = text;
     w->text_ends = ends;
 }
 
-/* --- parameters --------------------------------------------------------------------------------------- */
+/* --- parameters --- */
 
 static double share(fz_random *r) {
-    return fz_chance(r, 50) ? fz_share(r) : FZ_ONE_OF(r, 0, 1, 1e-300, 0x1p-1074, 1e-9, 0.5, 0.95, 0x1.fffffffffffffp-1);
+    return fz_chance(r, 50) ? fz_share(r)
+                            : FZ_ONE_OF(r, 0, 1, 1e-300, 0x1p-1074, 1e-9, 0.5, 0.95, 0x1.fffffffffffffp-1);
 }
 
-static int64_t window(fz_random *r) { return (int64_t)FZ_ONE_OF(r, -1, -1, 0, 1, 2, 5, 33, 64, 1000, 0x1p31, 0x1p62); }
+static int64_t window(fz_random *r) {
+    return (int64_t)FZ_ONE_OF(r, -1, -1, 0, 1, 2, 5, 33, 64, 1000, 0x1p31, 0x1p62);
+}
 
 static int64_t count(fz_random *r, int64_t V) {
-    return (int64_t)FZ_ONE_OF(r, 0, 1, 2, 40, 100, 255, 256, 257, (double)V - 1, (double)V, (double)V + 1, 0x1p31 - 1);
+    return (int64_t)FZ_ONE_OF(r, 0, 1, 2, 40, 100, 255, 256, 257, (double)V - 1, (double)V, (double)V + 1,
+                              0x1p31 - 1);
 }
 
 static void fill_truncations(fz_random *r, es_params *p, int64_t V) {
@@ -154,7 +173,8 @@ static void fill_lists(fz_world *w, es_params *p, int64_t alphabet) {
     p->biased_token_ids = make_ids(w);
     float *biases = fz_new(&w->inputs, (size_t)p->biased_token_ids.n * sizeof *biases);
     for (int64_t i = 0; i < p->biased_token_ids.n; i++)
-        biases[i] = (float)(fz_chance(r, 50) ? fz_normal(r) : FZ_ONE_OF(r, 0, 5, -100, FLT_MAX, -FLT_MAX, -__builtin_inf()));
+        biases[i] = (float)(fz_chance(r, 50) ? fz_normal(r)
+                                             : FZ_ONE_OF(r, 0, 5, -100, FLT_MAX, -FLT_MAX, -__builtin_inf()));
     p->biases = biases;
     p->bad_words = make_sequences(w, fz_below(r, 4), alphabet);
 }
@@ -174,7 +194,7 @@ static void fill_params(fz_world *w, es_params *p, const fz_slot *slot) {
     p->adaptive_decay = FZ_ONE_OF(r, 0, 0.9, 0.99);
 }
 
-/* --- requests ------------------------------------------------------------------------------------------ */
+/* --- requests --- */
 
 static void append_token(fz_slot *slot, int64_t token, double note) {
     if (slot->length == FZ_MOST_TOKENS) return;
@@ -183,7 +203,9 @@ static void append_token(fz_slot *slot, int64_t token, double note) {
 }
 
 static double any_note(fz_random *r) {
-    return fz_chance(r, 50) ? __builtin_nan("") : fz_chance(r, 50) ? 10 * fz_share(r) : FZ_ONE_OF(r, 0, 1, 40, 1e30);
+    return fz_chance(r, 50)   ? __builtin_nan("")
+           : fz_chance(r, 50) ? 10 * fz_share(r)
+                              : FZ_ONE_OF(r, 0, 1, 40, 1e30);
 }
 
 static void append_text(fz_world *w, fz_slot *slot, int64_t n) {
@@ -203,7 +225,8 @@ static void begin_request(fz_world *w, fz_slot *slot) {
     slot->seed = fz_bits(r);
     slot->alphabet = least((int64_t)FZ_ONE_OF(r, 1, 2, 4, 20, 1e9), w->vocab_size);
     slot->length = 0;
-    append_text(w, slot, (int64_t)FZ_ONE_OF(r, 0, 0, 1, 2, 10, 31, 32, 33, 64, 200, (double)fz_below(r, 3000)));
+    append_text(w, slot,
+                (int64_t)FZ_ONE_OF(r, 0, 0, 1, 2, 10, 31, 32, 33, 64, 200, (double)fz_below(r, 3000)));
     slot->prompt_length = slot->length;
     for (int64_t i = 0; i < slot->length; i++) slot->notes[i] = __builtin_nan("");
     if (fz_chance(r, 50)) append_text(w, slot, fz_below(r, 40));
@@ -222,28 +245,31 @@ void fz_world_advance(fz_world *w, const fz_step *step, const int64_t *token_ids
         if (what == 0) { /* the slot goes to another request */
             begin_request(w, slot);
             fill_params(w, (es_params *)(w->params + (size_t)s * w->params_size), slot);
-        } else if (what == 1) { /* a stretch of output at once, as drafts bring it */
+        } else if (what == 1) { /* a stretch of output at once, as drafts produce */
             append_text(w, slot, fz_from(r, 1, 60));
-        } else if (what == 2) { /* taken back */
+        } else if (what == 2) { /* a rollback */
             slot->length = fz_from(r, slot->prompt_length, slot->length);
             slot->epoch = ++w->epochs;
         }
     }
 }
 
-/* --- row functions ------------------------------------------------------------------------------------- */
+/* --- row functions --- */
 
 enum { FZ_KEEP, FZ_NOISE, FZ_REMOVE, FZ_REMOVE_ALL, FZ_ERROR, FZ_NAN, FZ_INFINITE, FZ_HUGE, FZ_FUNCTIONS };
 
 static void check_row_facts(const es_row *row, const int32_t *ids, int64_t n, const void *state) {
-    if (row->size != sizeof *row || n < 1 || n > row->vocab_size) fz_fail("a row function got %lld tokens", (long long)n);
-    if (state && *(const int64_t *)state != row->slot) fz_fail("a row function got the state of another slot");
+    if (row->size != sizeof *row || n < 1 || n > row->vocab_size)
+        fz_fail("a row function got %lld tokens", (long long)n);
+    if (state && *(const int64_t *)state != row->slot)
+        fz_fail("a row function got the state of another slot");
     if (row->prompt_length > row->length) fz_fail("a row function got a prompt longer than its text");
     for (int64_t i = 0; ids && i < n; i++)
-        if (ids[i] < 0 || ids[i] >= row->vocab_size || (i && ids[i] <= ids[i - 1])) fz_fail("a row function got ids out of order");
+        if (ids[i] < 0 || ids[i] >= row->vocab_size || (i && ids[i] <= ids[i - 1]))
+            fz_fail("a row function got ids out of order");
 }
 
-/* values[0] says what it does. It brings no removed token back. */
+/* values[0] selects what it does. It never brings a removed token back. */
 static int32_t row_function(const es_row *row, float *logits, const int32_t *ids, int64_t n, void *state) {
     check_row_facts(row, ids, n, state);
     const int what = (int)row->values[0];
@@ -251,7 +277,8 @@ static int32_t row_function(const es_row *row, float *logits, const int32_t *ids
     const int64_t place = (int64_t)(bits % (uint64_t)n);
     for (int64_t i = 0; i < n; i++) {
         const int64_t id = ids ? ids[i] : i;
-        if (what == FZ_NOISE && logits[i] >= -FLT_MAX) logits[i] += (float)(fz_mix(bits ^ (uint64_t)id) % 5) - 2;
+        if (what == FZ_NOISE && logits[i] >= -FLT_MAX)
+            logits[i] += (float)(fz_mix(bits ^ (uint64_t)id) % 5) - 2;
         if (what == FZ_HUGE && logits[i] >= -FLT_MAX) logits[i] = id % 2 ? FLT_MAX : -FLT_MAX;
         if (what == FZ_REMOVE && (id + (int64_t)bits) % 3) logits[i] = -__builtin_inff();
         if (what == FZ_REMOVE_ALL) logits[i] = -__builtin_inff();
@@ -261,7 +288,7 @@ static int32_t row_function(const es_row *row, float *logits, const int32_t *ids
     return what == FZ_ERROR;
 }
 
-/* --- programs ------------------------------------------------------------------------------------------ */
+/* --- programs --- */
 
 static void make_function(fz_world *w, fz_program *program, es_op *op, int32_t i) {
     fz_random *r = &w->random;
@@ -286,12 +313,13 @@ static void make_program(fz_world *w, fz_program *out) {
     fz_random *r = &w->random;
     const int32_t samplers = (int32_t)(fz_chance(r, 10) ? 0 : fz_below(r, FZ_MOST_OPS));
     const int32_t n = samplers + fz_chance(r, 90);
-    const size_t size = sizeof(es_op) + (fz_chance(r, 20) ? 16 : 0); /* as a later host may write them */
+    const size_t size = sizeof(es_op) + (fz_chance(r, 20) ? 16 : 0); /* as a later host might write them */
     char *ops = fz_new(&w->inputs, (size_t)n * size);
     for (int32_t i = 0; i < n; i++) {
         es_op *op = (es_op *)(ops + (size_t)i * size);
         *op = (es_op){.size = (uint32_t)size, .stream = (uint32_t)fz_below(r, 1000)};
-        op->kind = (int32_t)(i < samplers ? fz_from(r, ES_OP_FUNCTION, ES_OP_INFILL) : fz_from(r, ES_OP_GREEDY, ES_OP_ADAPTIVE_P));
+        op->kind = (int32_t)(i < samplers ? fz_from(r, ES_OP_FUNCTION, ES_OP_INFILL)
+                                          : fz_from(r, ES_OP_GREEDY, ES_OP_ADAPTIVE_P));
         if (op->kind == ES_OP_FUNCTION) make_function(w, out, op, i);
     }
     out->program = (es_program){sizeof out->program, n, (const es_op *)ops};
@@ -302,7 +330,7 @@ const es_op *fz_op(const es_program *program, int32_t i) {
     return (const es_op *)((const char *)program->ops + (size_t)i * program->ops->size);
 }
 
-/* --- the world ----------------------------------------------------------------------------------------- */
+/* --- the world --- */
 
 static int64_t make_vocab_size(fz_world *w) {
     fz_random *r = &w->random;

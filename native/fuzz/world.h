@@ -5,10 +5,10 @@
 #include "engine_sampler.h"
 #include "random.h"
 
-/* Print the seed of the case under way and what is wrong with it, and exit. */
+/* Print the seed of the current case and what is wrong with it, and exit. */
 _Noreturn void fz_fail(const char *format, ...) __attribute__((format(printf, 1, 2)));
 
-/* Blocks of exactly the size asked for, so that a sanitizer sees whoever reads beyond them. */
+/* Blocks of exactly the requested size, so that a sanitizer detects any access beyond them. */
 typedef struct fz_memory {
     struct fz_block {
         void *bytes;
@@ -27,7 +27,7 @@ typedef struct fz_slot {
     int64_t tokens[FZ_MOST_TOKENS];
     double notes[FZ_MOST_TOKENS];
     int64_t length, prompt_length;
-    int64_t alphabet;            /* tokens of its text are below this */
+    int64_t alphabet; /* the tokens of its text are below this */
     uint64_t seed, epoch;
 } fz_slot;
 
@@ -35,27 +35,27 @@ typedef struct fz_program {
     es_program program;
     const double *values[FZ_MOST_OPS]; /* the cells of its functions */
     void **states[FZ_MOST_OPS];
-    int32_t prefix;              /* some of its first ops, without its selector */
+    int32_t prefix;                    /* how many of its first ops, without its selector, make a prefix */
 } fz_program;
 
 typedef struct fz_world {
     fz_random random;
-    fz_memory inputs;            /* constant while the case lives */
+    fz_memory inputs; /* constant for the lifetime of the case */
     int64_t vocab_size;
     int32_t capacity;
     int32_t n_programs;
-    int is_wide;                 /* steps are long enough to be shared out to threads */
-    int is_masked;               /* every row has a mask */
-    uint64_t epochs;             /* handed out so far */
+    int is_wide;      /* its steps are large enough to be shared among threads */
+    int is_masked;    /* every row has a mask */
+    uint64_t epochs;  /* how many were assigned so far */
     fz_slot *slots;
     fz_program programs[FZ_MOST_PROGRAMS];
-    char *params;                /* [capacity] es_params, maybe longer ones than the library knows */
+    char *params;     /* [capacity] es_params, possibly longer than the library knows them */
     size_t params_size;
     const uint8_t *text;
     const int64_t *text_ends;
 } fz_world;
 
-/* One step: everything the library reads lies in `inputs`. Its batch lacks the outputs. */
+/* One step: everything the library reads is in `inputs`. Its batch lacks the outputs. */
 typedef struct fz_step {
     fz_memory inputs;
     es_table table;
@@ -64,7 +64,7 @@ typedef struct fz_step {
     int64_t shape[2], strides[2];
 } fz_step;
 
-/* Seeds of worlds in which every row has a mask, of any density, have this bit; in others a few do. */
+/* In worlds whose seed has this bit, every row has a mask, of any density; in others a few rows have one. */
 #define FZ_MASKED ((uint64_t)1 << 63)
 
 void fz_world_make(fz_world *world, uint64_t seed);
@@ -72,16 +72,16 @@ void fz_world_free(fz_world *world);
 void fz_step_make(fz_step *step, fz_world *world);
 void fz_step_free(fz_step *step);
 
-/* After a step: requests go on with the tokens they were given, end, or begin anew. */
+/* After a step: requests continue with the tokens they were given, end, or start over. */
 void fz_world_advance(fz_world *world, const fz_step *step, const int64_t *token_ids, const double *notes);
 
 const es_op *fz_op(const es_program *program, int32_t i);
 
-/* Token t of row `row` as a float, and whether the step's mask leaves it to entry i. */
+/* Token t of row `row` as a float, and whether the step's mask allows it for entry i. */
 float fz_logit(const fz_step *step, int64_t row, int64_t t);
 int fz_allowed(const fz_step *step, int32_t i, int64_t t);
 
-/* Calls that break the contract: each must be refused in words. Returns how many were made. */
+/* Calls that break the contract: each must be refused with a message. Returns how many were made. */
 int fz_check_refusals(const es_api *api, es_context *context, fz_world *world, const fz_step *step,
                       const es_batch *batch);
 /* The same for calls without a context. */

@@ -1,32 +1,32 @@
-/* engine_sampler.h: what engine_sampler asks of a compiled backend.
+/* engine_sampler.h: what engine_sampler requires of a compiled backend.
  *
- * A backend is a shared library that exports one function, `es_get_api`. It returns a table of
- * functions; everything else follows from the table. Our own CPU kernels are the first library behind
- * this header, a vendor's NPU or GPU library is written the same way (plugins/toy-vendor shows how).
+ * A backend is a shared library that exports one function, `es_get_api`. It returns a table of functions;
+ * everything else follows from the table. Our own CPU kernels are the first library behind this header. A
+ * vendor's NPU or GPU library is written the same way (plugins/toy-vendor shows how).
  *
- * Versions. ES_ABI is major << 16 | minor. Within a major version structs and the table only grow at
- * their end. Every struct begins with its size as its writer knows it; a reader uses a field only if
- * it lies within that size, and elements of arrays of structs lie that far apart. The host reads a slot of the table only if it lies within `es_api.size`
- * and is not NULL. A library refuses a host of another major version with ES_UNSUPPORTED.
+ * Versions. ES_ABI is major << 16 | minor. Within a major version, structs and the table only grow at their
+ * end. Every struct begins with its size as its writer knows it; a reader uses a field only if it lies within
+ * that size. Elements of an array of structs are that many bytes apart. The host reads an entry of the table
+ * only if it lies within `es_api.size` and is not NULL. A library refuses a host of another major version
+ * with ES_UNSUPPORTED.
  *
- * Calls. open → (query → compile)* → run* → close. A context is used by one thread at a time;
- * contexts are independent of each other and may run side by side. A library keeps no state outside
- * its contexts, and no pointer it was given beyond the call, but for what `compile` documents. The
- * host keeps everything it passes alive and unchanged until the call (and `sync`, where there is
- * one) has returned.
+ * Calls. open → (query → compile)* → run* → close. A context is used by one thread at a time; contexts are
+ * independent of each other and may run side by side. A library keeps no state outside its contexts, and
+ * keeps no pointer it was given beyond the call, except as `compile` documents. The host keeps everything it
+ * passes alive and unchanged until the call (and `sync`, if there is one) has returned.
  *
- * Errors. Every function returns an es_code. The host answers:
+ * Errors. Every function returns an es_code. The host responds as follows:
  *   ES_UNSUPPORTED  the host's own samplers do this work from now on, noted in `explain()`;
  *   ES_INVALID      an exception: host and library disagree about the contract;
  *   ES_NO_MEMORY    the batch is halved, down to single rows, then the host takes over for this step;
  *   ES_DEVICE       the library is not called again; the host takes over for good;
  *   ES_BUSY         the host takes over for this step.
- * The host can take over at any call, since inputs are never written and all state of a request is
- * in its parameters, its tokens and its notes. Outputs of a call that failed are ignored.
+ * The host can take over at any call, since inputs are never written and the whole state of a request is in
+ * its parameters, its tokens and its notes. Outputs of a failed call are ignored.
  *
- * Exactness. A library that promises ES_EXACT returns the token that the arithmetic contract
- * (docstring of engine_sampler.arithmetic) prescribes, bit for bit. Others are never chosen unless
- * they are asked for by name.
+ * Exactness. A library that promises ES_EXACT returns the token that the arithmetic contract (docstring of
+ * engine_sampler.arithmetic) prescribes, bit for bit. Other libraries are used only when requested by
+ * name.
  */
 #ifndef ENGINE_SAMPLER_H
 #define ENGINE_SAMPLER_H
@@ -61,20 +61,20 @@ typedef enum es_code {
     ES_BUSY = 5
 } es_code;
 
-/* What became of one row. A row that is not ES_ROW_OK gives no token; the host runs it again by
- * itself, which also finds the words for the error. */
+/* The outcome of one row. A row that is not ES_ROW_OK yields no token; the host runs it again by itself,
+ * which also produces the error message. */
 typedef enum es_row_status {
     ES_ROW_OK = 0,
-    ES_ROW_BAD_LOGITS = 1,   /* NaN, +inf or a logit above 2^100 */
-    ES_ROW_EMPTY = 2,        /* nothing but -inf, as given or behind a mask or sampler */
-    ES_ROW_BAD_VALUE = 3,    /* a sampler made NaN or +inf */
-    ES_ROW_FUNCTION = 4,     /* a row function returned non-zero */
-    ES_ROW_DECLINED = 5      /* not this row: parameters that the library lacks, no memory for its tables */
+    ES_ROW_BAD_LOGITS = 1, /* NaN, +inf or a logit above 2^100 */
+    ES_ROW_EMPTY = 2,      /* nothing but -inf, as given or after a mask or sampler */
+    ES_ROW_BAD_VALUE = 3,  /* a sampler made NaN or +inf */
+    ES_ROW_FUNCTION = 4,   /* a row function returned non-zero */
+    ES_ROW_DECLINED = 5    /* not this row: unsupported parameters, no memory for its tables */
 } es_row_status;
 
 /* Steps of a program. Each means what the sampler of the same name means in engine_sampler. */
 typedef enum es_op_kind {
-    ES_OP_FUNCTION = 0,      /* es_op.function */
+    ES_OP_FUNCTION = 0, /* es_op.function */
     ES_OP_ALLOWED_TOKEN_IDS = 1,
     ES_OP_BAD_WORDS = 2,
     ES_OP_IGNORE_EOS = 3,
@@ -97,7 +97,7 @@ typedef enum es_op_kind {
     ES_OP_SMOOTHING = 20,
     ES_OP_TEMPERATURE = 21,
     ES_OP_INFILL = 22,
-    /* selectors; the last step, at most one */
+    /* selectors: the last step, at most one */
     ES_OP_GREEDY = 64,
     ES_OP_DIST = 65,
     ES_OP_MIROSTAT = 66,
@@ -106,44 +106,45 @@ typedef enum es_op_kind {
 } es_op_kind;
 
 typedef enum es_promise {
-    ES_EXACT = 1,            /* tokens equal those of the arithmetic contract */
-    ES_DETERMINISTIC = 2,    /* the same call twice gives the same tokens */
-    ES_BATCH_INVARIANT = 4,  /* a row's token depends on nothing but that row */
-    ES_READS_ONLY = 8,       /* logits are never written; they may be read-only or overlap */
-    ES_ANY_STRIDE = 16,      /* rows may lie at any distance: padded, 0, negative */
-    ES_ROW_FAULTS = 32,      /* a bad row gets its status, the others their tokens */
-    ES_MASKS = 64,           /* es_batch.bitmask is honoured */
-    ES_PROCESSED = 128       /* es_batch.processed is honoured */
+    ES_EXACT = 1,           /* tokens equal those of the arithmetic contract */
+    ES_DETERMINISTIC = 2,   /* the same call twice gives the same tokens */
+    ES_BATCH_INVARIANT = 4, /* a row's token depends on that row alone */
+    ES_READS_ONLY = 8,      /* logits are never written; they may be read-only or overlap */
+    ES_ANY_STRIDE = 16,     /* rows may be any distance apart: padded, 0, negative */
+    ES_ROW_FAULTS = 32,     /* a bad row gets its status, the others get their tokens */
+    ES_MASKS = 64,          /* es_batch.bitmask is honoured */
+    ES_PROCESSED = 128      /* es_batch.processed is honoured */
 } es_promise;
 
 /* DLPack's DLTensor, field by field. */
 typedef struct es_tensor {
     void *data;
-    int32_t device_type;     /* 1 CPU, 2 CUDA, ... as in DLPack */
+    int32_t device_type; /* 1 CPU, 2 CUDA, ... as in DLPack */
     int32_t device_id;
     int32_t ndim;
-    uint8_t code;            /* 2 IEEE float, 4 bfloat16 */
-    uint8_t bits;            /* 32 or 16 */
-    uint16_t lanes;          /* 1 */
+    uint8_t code;        /* 2 IEEE float, 4 bfloat16 */
+    uint8_t bits;        /* 32 or 16 */
+    uint16_t lanes;      /* 1 */
     int64_t *shape;
-    int64_t *strides;        /* in elements; NULL = compact */
+    int64_t *strides;    /* in elements; NULL = compact */
     uint64_t byte_offset;
 } es_tensor;
 
 typedef struct es_ids {
-    const int64_t *ids;      /* ascending, each once */
+    const int64_t *ids; /* ascending, without duplicates */
     int64_t n;
 } es_ids;
 
-/* n token sequences end to end: sequence i is tokens[ends[i - 1] .. ends[i]). */
+/* N token sequences end to end: sequence i is tokens[ends[i - 1] .. ends[i]).. */
 typedef struct es_sequences {
     const int64_t *tokens;
     const int64_t *ends;
     int64_t n;
 } es_sequences;
 
-/* The parameters of one request, written when it joins, then constant; of free slots the size alone.
- * Neutral where not given; defaults and formulas are those of engine_sampler's samplers. */
+/* The parameters of one request, written when it joins and constant from then on; for free slots, only the
+ * size is set. Parameters that were not given are neutral; defaults and formulas are those of
+ * engine_sampler's samplers. */
 typedef struct es_params {
     uint32_t size;
     int32_t top_p_cut;       /* 0 reach, 1 exceed, 2 below */
@@ -161,19 +162,19 @@ typedef struct es_params {
     double adaptive_target, adaptive_decay;
     int64_t top_k, min_keep, min_tokens;
     int64_t dry_allowed_length, dry_penalty_last_n, no_repeat_ngram_size;
-    /* Windows of the penalties: the newest `reach` tokens (-1 all, 0 none), of the output alone or of
-     * prompt and output. `repetition` carries the factor, `counting` frequency and presence. */
+    /* Windows of the penalties: the newest `reach` tokens (-1 all, 0 none), of the output alone or of prompt
+     * and output. `repetition` applies to the factor, `counting` to frequency and presence. */
     int64_t repetition_reach, counting_reach;
     int32_t repetition_output_only, counting_output_only;
-    es_ids penalty_exempt;   /* tokens the penalties spare */
+    es_ids penalty_exempt;   /* tokens exempt from the penalties */
     es_ids allowed_token_ids;
     es_ids eos_token_ids;    /* what ignore_eos removes */
     es_ids ending_token_ids; /* what min_tokens removes */
     es_ids biased_token_ids;
     const float *biases;     /* [biased_token_ids.n] */
     es_sequences bad_words;
-    /* DRY's breakers, by first token ascending, longest first; heads[token]: 0 none, 1 some sequence
-     * begins with it, 3 it also is one by itself. NULL without breakers. */
+    /* DRY's breakers, ordered by first token ascending, longest first. heads[token]: 0 none, 1 some sequence
+     * begins with the token, 3 the token is also a breaker by itself. NULL without breakers. */
     es_sequences breakers;
     const uint8_t *breaker_heads;
     /* Text of the vocabulary for infill: token t is text[text_ends[t - 1] .. text_ends[t]). */
@@ -182,58 +183,57 @@ typedef struct es_params {
     es_ids text_end_token_ids;
 } es_params;
 
-/* Every live request of a host's scheduler, by slot. Arrays may move between calls.
- * A request's tokens are tokens[offsets[slot] .. + lengths[slot]), the prompt first. notes lie beside
- * the tokens: what the selector noted when it drew the token, NaN for all others. Tokens and notes of
- * a slot only grow while epochs[slot] stays; a library may keep tables made from them until it
- * changes. */
+/* Every live request of a host's scheduler, by slot. Arrays may move between calls. A request's tokens are
+ * tokens[offsets[slot] .. + lengths[slot]), the prompt first. `notes` parallels the tokens: what the selector
+ * noted when it drew the token, NaN for all others. Tokens and notes of a slot only grow while epochs[slot]
+ * is unchanged; a library may keep tables derived from them until it changes. */
 typedef struct es_table {
     uint32_t size;
     int32_t capacity;
     const es_params *params;
     const uint64_t *seeds;
-    const int64_t *positions;    /* the index of the token being drawn, for the random numbers */
+    const int64_t *positions; /* the index of the token being drawn, for the random numbers */
     const int64_t *offsets;
     const int64_t *lengths;
     const int64_t *prompt_lengths;
-    const uint64_t *epochs;      /* never the same again for another request */
+    const uint64_t *epochs;   /* never reused for another request */
     const int64_t *tokens;
     const double *notes;
 } es_table;
 
-/* What a row function may know of its row. */
+/* What a row function may know about its row. */
 typedef struct es_row {
     uint32_t size;
-    uint32_t stream;             /* the sampler's random stream */
-    int64_t row;                 /* of the logits */
+    uint32_t stream;          /* the sampler's random stream */
+    int64_t row;              /* of the logits */
     int64_t slot;
     int64_t vocab_size;
     uint64_t seed;
     int64_t position;
-    const int64_t *token_ids;    /* prompt and output */
+    const int64_t *token_ids; /* prompt and output */
     int64_t length;
     int64_t prompt_length;
-    const double *values;        /* the sampler's parameters in declared order, numbers and bools */
+    const double *values;     /* the sampler's parameters in declared order, numbers and bools */
     uint64_t (*draw)(const struct es_row *row, uint32_t index); /* 64 random bits */
-    void *user;                  /* es_op.user */
+    void *user;               /* es_op.user */
 } es_row;
 
-/* A third party's sampler: changes logits[0..n) in place, -inf removes. ids are the tokens,
- * ascending; NULL if logits[i] is token i. Re-entrant; keeps no pointer; takes randomness from
- * row->draw alone; returns 0, or anything else if it failed: the host then asks the sampler's Python
- * class, and the request ends if that fails too. */
+/* A third party's sampler: changes logits[0..n) in place; -inf removes a token. ids are the tokens,
+ * ascending; NULL if logits[i] is token i. It is re-entrant, keeps no pointer and takes randomness from
+ * row->draw alone. It returns 0, or anything else on failure: the host then calls the sampler's Python class,
+ * and the request ends if that fails too. */
 typedef int32_t (*es_row_function)(const es_row *row, float *logits, const int32_t *ids, int64_t n,
                                    void *state);
 
 typedef struct es_op {
     uint32_t size;
-    int32_t kind;                /* es_op_kind */
+    int32_t kind; /* es_op_kind */
     uint32_t stream;
     int32_t n_values;
     const char *name;
-    /* For ES_OP_FUNCTION. values and states point to cells that the host points at arrays by slot:
-     * (*values)[slot * n_values ..], (*states)[slot]. states may be NULL. The cells, and user, live
-     * as long as the program. */
+    /* For ES_OP_FUNCTION. `values` and `states` point to cells in which the host stores arrays by slot:
+     * (*values)[slot * n_values ..], (*states)[slot]. `states` may be NULL. The cells, and `user`, live as
+     * long as the program. */
     es_row_function function;
     const double *const *values;
     void *const *const *states;
@@ -243,51 +243,52 @@ typedef struct es_op {
 typedef struct es_program {
     uint32_t size;
     int32_t n_ops;
-    const es_op *ops;            /* samplers in order, then at most one selector */
+    const es_op *ops; /* samplers in order, then at most one selector */
 } es_program;
 
 typedef struct es_query {
     uint32_t size;
     int32_t device_type;
-    const es_program *program;   /* NULL: about the library as a whole */
+    const es_program *program; /* NULL: the library as a whole */
     int64_t vocab_size;
     int64_t rows;
-    uint8_t code, bits;          /* of the logits, as in es_tensor */
+    uint8_t code, bits;        /* of the logits, as in es_tensor */
     uint16_t reserved;
-    int32_t masked;              /* some rows have a bitmask */
+    int32_t masked;            /* some rows have a bitmask */
 } es_query;
 
 typedef struct es_answer {
     uint32_t size;
-    uint32_t promises;           /* es_promise bits */
-    int64_t max_rows;            /* of one run; 0 = any */
+    uint32_t promises; /* es_promise bits */
+    int64_t max_rows;  /* per run; 0 = any */
 } es_answer;
 
 typedef struct es_options {
     uint32_t size;
-    int32_t num_threads;         /* 0 = the library's choice */
-    const char *isa;             /* instruction set by name, NULL = the best of this machine */
+    int32_t num_threads; /* 0 = the library's choice */
+    const char *isa;     /* instruction set by name, NULL = the best on this machine */
 } es_options;
 
 /* One step. Entry i of n is row rows[i] of the logits, request slots[i], program programs[i]. */
 typedef struct es_batch {
     uint32_t size;
     int32_t n;
-    es_tensor logits;            /* [rows, at least vocab_size] */
+    es_tensor logits;       /* [rows, at least vocab_size] */
     int64_t vocab_size;
     const es_table *table;
     const int64_t *rows;
-    const int32_t *slots;        /* each at most once */
+    const int32_t *slots;   /* each at most once */
     const uint32_t *programs;
-    const uint8_t *masked;       /* [n], or NULL: no row is masked */
-    const int32_t *bitmask;      /* row rows[i]: bit t % 32 of word t / 32 = token t allowed */
-    int64_t bitmask_stride;      /* in words */
-    float *const *processed;     /* [n] or NULL: where row i goes after its last sampler, float32
-                                    [vocab_size], -inf = removed; NULL = not wanted */
-    int64_t *token_ids;          /* out, by row of the logits; -1 where there is no selector */
-    double *notes;               /* out, by row of the logits; NaN where there are none */
-    int32_t *status;             /* out [n], es_row_status */
-    int64_t faults;              /* out: how many are not ES_ROW_OK */
+    const uint8_t *masked;  /* [n], or NULL: no row is masked */
+    const int32_t *bitmask; /* row rows[i]: bit t % 32 of word t / 32 = token t allowed */
+    int64_t bitmask_stride; /* in words */
+    /* [n] or NULL: where row i goes after its last sampler, float32 [vocab_size], -inf = removed;
+     * NULL = not wanted. */
+    float *const *processed;
+    int64_t *token_ids;     /* out, by row of the logits; -1 without a selector */
+    double *notes;          /* out, by row of the logits; NaN if there is none */
+    int32_t *status;        /* out [n], es_row_status */
+    int64_t faults;         /* out: how many rows are not ES_ROW_OK */
 } es_batch;
 
 typedef struct es_context es_context;
@@ -299,31 +300,31 @@ typedef struct es_api {
     const char *version;
     int32_t (*open)(const es_options *options, es_context **context);
     void (*close)(es_context *context);
-    /* The last error of this context in words; "" if there was none. */
+    /* The last error of this context as a message; "" if there was none. */
     const char *(*error)(const es_context *context);
-    /* Whether the library runs `query->program` so, and what it promises for it. */
+    /* Whether the library can run `query->program` under these conditions, and what it promises for it. */
     int32_t (*query)(es_context *context, const es_query *query, es_answer *answer);
-    /* Give a program a number for es_batch.programs. The library copies the program; the cells and
-     * `user` of its functions stay the host's. */
+    /* Assign a program its number for es_batch.programs. The library copies the program; the cells and `user`
+     * of its functions still belong to the host. */
     int32_t (*compile)(es_context *context, const es_program *program, uint32_t *number);
     int32_t (*run)(es_context *context, es_batch *batch);
     /* Optional from here on: may be NULL. */
-    /* Wait until what `run` began is done; NULL: run returns when all is done. */
+    /* Wait until everything `run` started has finished. NULL: run returns when all is done. */
     int32_t (*sync)(es_context *context);
-    /* The instruction set or device in use, in words. */
+    /* The name of the instruction set or device in use. */
     const char *(*target)(const es_context *context);
-    /* Read rows rows[0..n) once and give the greatest logit of each: the floor of any sampling. */
-    int32_t (*maxima)(es_context *context, const es_tensor *logits, int64_t vocab_size,
-                      const int64_t *rows, int64_t n, float *out);
+    /* Read rows rows[0..n) once and return the greatest logit of each: the minimum cost of any sampling. */
+    int32_t (*maxima)(es_context *context, const es_tensor *logits, int64_t vocab_size, const int64_t *rows,
+                      int64_t n, float *out);
     /* ln of the sum of exp over each row, in float64 from float32 terms of relative error 3e-7. */
-    int32_t (*log_sums)(es_context *context, const es_tensor *logits, int64_t vocab_size,
-                        const int64_t *rows, int64_t n, double *out);
+    int32_t (*log_sums)(es_context *context, const es_tensor *logits, int64_t vocab_size, const int64_t *rows,
+                        int64_t n, double *out);
 } es_api;
 
 /* cdef: end */
 
-/* The one symbol. host_abi is the host's ES_ABI. Returns ES_OK and the table, which lives as long as
- * the library is loaded, or ES_UNSUPPORTED. */
+/* The only exported symbol. host_abi is the host's ES_ABI. Returns ES_OK and the table, which lives as long
+ * as the library is loaded, or ES_UNSUPPORTED. */
 ES_EXPORT int32_t es_get_api(uint32_t host_abi, const es_api **api);
 
 #ifdef __cplusplus

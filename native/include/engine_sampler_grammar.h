@@ -1,18 +1,18 @@
 /* engine_sampler_grammar.h: the grammar engine of our own library.
  *
- * Which tokens keep a text inside a language: a grammar (an `es_program`, made by
- * engine_sampler.grammar) is compiled for a vocabulary, and a matcher walks one text under it, giving
- * a bitmask of tokens for each step. The engine runs on the host; no backend needs to have one.
+ * It decides which tokens keep a text inside a language. A grammar (an `es_grammar_program`, made by
+ * engine_sampler.grammar) is compiled for a vocabulary. A matcher follows one text under the grammar and
+ * gives a bitmask of tokens for each step. The engine runs on the host; no backend needs one.
  *
- * Threads. Every function may be called from any thread; those of one vocabulary, its grammars and
- * their matchers take turns.
+ * Threads. Every function may be called from any thread; calls on one vocabulary, its grammars and their
+ * matchers are serialized.
  *
- * Lifetimes. A vocabulary outlives its grammars, a grammar its matchers: each `_new` holds what it was
- * made from until its own `_free`. Inputs are copied.
+ * Lifetimes. A vocabulary outlives its grammars, a grammar its matchers: each `_new` holds a reference to
+ * what it was made from until its own `_free`. Inputs are copied.
  *
- * Faults. A function that can fail returns an es_grammar_code, or NULL, and leaves the words in the
- * buffer it was given, or in es_matcher_error. A matcher that faulted is left as it was before the
- * call; it is its owner's choice to try again or to give up.
+ * Faults. A function that can fail returns an es_grammar_code, or NULL, and writes a message to the buffer it
+ * was given, or to es_matcher_error. A matcher that faulted is left as it was before the call; its owner
+ * decides whether to try again or to give up.
  */
 #ifndef ENGINE_SAMPLER_GRAMMAR_H
 #define ENGINE_SAMPLER_GRAMMAR_H
@@ -31,21 +31,21 @@ extern "C" {
 
 typedef enum es_grammar_code {
     ES_GRAMMAR_OK = 0,
-    ES_GRAMMAR_INVALID = 1,      /* arguments that are none */
-    ES_GRAMMAR_UNSUPPORTED = 2,  /* a construct that the engine lacks */
-    ES_GRAMMAR_LIMIT = 3,        /* a limit of work or size is reached */
-    ES_GRAMMAR_MEMORY = 4,       /* a limit of memory is reached, or there is none left */
-    ES_GRAMMAR_EMPTY = 5         /* a grammar that no text matches */
+    ES_GRAMMAR_INVALID = 1,     /* invalid arguments */
+    ES_GRAMMAR_UNSUPPORTED = 2, /* a construct that the engine does not support */
+    ES_GRAMMAR_LIMIT = 3,       /* a limit of work or size is reached */
+    ES_GRAMMAR_MEMORY = 4,      /* a limit of memory is reached, or memory is exhausted */
+    ES_GRAMMAR_EMPTY = 5        /* a grammar that no text matches */
 } es_grammar_code;
 
-/* What a token is; bits. */
+/* Bits that say what a token is. */
 enum { ES_TOKEN_TEXT = 0, ES_TOKEN_SPECIAL = 1, ES_TOKEN_EOS = 2 };
 
 typedef struct es_vocabulary es_vocabulary;
 typedef struct es_grammar es_grammar;
 typedef struct es_matcher es_matcher;
 
-/* A grammar as arrays of int32; engine_sampler.grammar.rules.Program tells what they hold. */
+/* A grammar as arrays of int32; engine_sampler.grammar.rules.Program documents their contents. */
 typedef struct es_grammar_program {
     const int32_t *expressions;
     const int32_t *terminals;
@@ -57,7 +57,7 @@ typedef struct es_grammar_program {
     const int32_t *operations;
     const int32_t *ignore;
     const int32_t *parser;
-    int64_t expressions_length;  /* of the arrays, in int32 */
+    int64_t expressions_length; /* of the arrays, in int32 */
     int64_t terminals_length;
     int64_t special_starts_length;
     int64_t special_ids_length;
@@ -72,79 +72,79 @@ typedef struct es_grammar_program {
 
 /* What the engine may use. */
 typedef struct es_grammar_limits {
-    int64_t max_memory;  /* bytes of a grammar's own tables; they are made anew when it is reached */
-    int64_t max_work;    /* steps of one call, some nanoseconds each */
+    int64_t max_memory; /* bytes of a grammar's own tables; they are rebuilt when it is reached */
+    int64_t max_work;   /* steps of one call, some nanoseconds each */
 } es_grammar_limits;
 
 typedef struct es_grammar_stats {
-    int64_t memory;      /* bytes of the grammar's tables */
-    int64_t shared;      /* bytes that the vocabulary's grammars share */
-    int64_t rows;        /* parser rows, states of the text and masks that are known */
+    int64_t memory;  /* bytes of the grammar's tables */
+    int64_t shared;  /* bytes that the vocabulary's grammars share */
+    int64_t rows;    /* parser rows, states of the text and masks known so far */
     int64_t states;
     int64_t masks;
-    int64_t rebuilt;     /* how often the tables were made anew */
+    int64_t rebuilt; /* how often the tables were rebuilt */
 } es_grammar_stats;
 
-/* A vocabulary of `count` tokens: the bytes of token i lie at bytes[offsets[i] .. offsets[i + 1]], its
- * es_token bits are kinds[i]. A special token's bytes are its name, which is no text. NULL where there
- * is no memory. `shared_memory` bounds what its grammars share, in bytes. */
+/* A vocabulary of `count` tokens: the bytes of token i are bytes[offsets[i] .. offsets[i + 1]), its es_token
+ * bits are kinds[i]. A special token's bytes are its name, which is not text. NULL if there is no memory.
+ * `shared_memory` bounds what its grammars share, in bytes. */
 es_vocabulary *es_vocabulary_new(const uint8_t *bytes, const int64_t *offsets, const uint8_t *kinds,
                                  int32_t count, int64_t shared_memory);
 void es_vocabulary_free(es_vocabulary *vocabulary);
 
-/* A grammar for a vocabulary; NULL with the code in `code` and the words in `error` (`room` bytes). */
+/* A grammar for a vocabulary; or NULL, with the code in `code` and a message in `error` (`room` bytes). */
 es_grammar *es_grammar_new(es_vocabulary *vocabulary, const es_grammar_program *program,
                            const es_grammar_limits *limits, int32_t *code, char *error, int64_t room);
 void es_grammar_free(es_grammar *grammar);
 void es_grammar_statistics(es_grammar *grammar, es_grammar_stats *out);
 
-/* A matcher at the beginning of a text, or a copy of `other`; NULL where there is no memory. */
+/* A matcher at the beginning of a text, or a copy of `other`; NULL if there is no memory. */
 es_matcher *es_matcher_new(es_grammar *grammar);
 es_matcher *es_matcher_fork(es_matcher *other);
 void es_matcher_free(es_matcher *matcher);
 
-/* The words of the last fault of this matcher, or "". */
+/* The message of this matcher's last fault, or "". */
 const char *es_matcher_error(const es_matcher *matcher);
 
-/* Write the mask of the next token: bit t % 32 of bits[t / 32] is 1 where token t may follow; `words`
- * words are written. Returns an es_grammar_code. */
+/* Write the mask of the next token: bit t % 32 of bits[t / 32] is 1 if token t may follow; `words` words are
+ * written. Returns an es_grammar_code. */
 int32_t es_matcher_fill(es_matcher *matcher, int32_t *bits, int64_t words);
 
-/* es_matcher_fill for `count` matchers: row rows[i] of `bits`, rows being `words` apart. Returns the
- * number of the first matcher that faulted, or -1; all others are done all the same, and a row that
- * faulted is all 0. */
+/* es_matcher_fill for `count` matchers: matcher i fills row rows[i] of `bits`, rows being `words` apart.
+ * Returns the index of the first matcher that faulted, or -1. The others are filled all the same, and a row
+ * that faulted is all 0. */
 int64_t es_matchers_fill(es_matcher *const *matchers, int64_t count, int32_t *bits, const int64_t *rows,
                          int64_t words);
 
-/* 1 if `token` may follow and is accepted, 0 if not (nothing changes), or minus an es_grammar_code. */
+/* 1 if `token` may follow and is accepted, 0 if not (nothing changes), or a negated es_grammar_code. */
 int32_t es_matcher_accept(es_matcher *matcher, int32_t token);
 
 /* The same for bytes that need not be those of a token. */
 int32_t es_matcher_accept_bytes(es_matcher *matcher, const uint8_t *bytes, int64_t length);
 
-/* How many of `tokens` could be accepted one after the other, or minus an es_grammar_code. */
+/* How many of `tokens` could be accepted one after the other, or a negated es_grammar_code. */
 int64_t es_matcher_validate(es_matcher *matcher, const int32_t *tokens, int64_t count);
 
-/* Take back the last `count` accepts. ES_GRAMMAR_INVALID where there are fewer. */
+/* Undo the last `count` accepts. ES_GRAMMAR_INVALID if there are fewer. */
 int32_t es_matcher_rollback(es_matcher *matcher, int64_t count);
 
-/* How many accepts could be taken back. */
+/* How many accepts could be undone. */
 int64_t es_matcher_length(const es_matcher *matcher);
 
-/* Whether the text so far is in the language; minus an es_grammar_code for a fault. */
+/* Whether the text so far is in the language; a negated es_grammar_code for a fault. */
 int32_t es_matcher_is_accepting(es_matcher *matcher);
 
 /* Whether an EOS token was accepted. */
 int32_t es_matcher_is_terminated(const es_matcher *matcher);
 
-/* The bytes that must come next, whatever else: at most `room`; minus an es_grammar_code for a fault. */
+/* The bytes that must come next in any case: at most `room`; a negated es_grammar_code for a fault. */
 int64_t es_matcher_forced(es_matcher *matcher, uint8_t *out, int64_t room);
 
-/* The tokens that stand for those bytes: always the longest one, up to where a longer one could reach
- * beyond the bytes that are known. At most `room`; minus an es_grammar_code for a fault. */
+/* The tokens that spell those bytes: always the longest one, stopping where a longer token could extend past
+ * the known bytes. At most `room`; a negated es_grammar_code for a fault. */
 int64_t es_matcher_forced_tokens(es_matcher *matcher, int32_t *out, int64_t room);
 
-/* The bytes that may come next: out[b] is 1 where byte b may. Returns an es_grammar_code. */
+/* The bytes that may come next: out[b] is 1 if byte b may. Returns an es_grammar_code. */
 int32_t es_matcher_next_bytes(es_matcher *matcher, uint8_t *out);
 
 /* cdef: end */

@@ -1,6 +1,5 @@
 /* The table behind `es_get_api`: contexts, programs, and a step over the rows of a batch. */
-#include "numbers.h"
-#include "rows.h"
+#include "internal.h"
 
 #include <stdarg.h>
 #include <stdio.h>
@@ -10,23 +9,25 @@
 #include <xmmintrin.h>
 #endif
 
+#include "kernels/numbers.h"
+
 #ifndef ES_VERSION
 #define ES_VERSION "0"
 #endif
 
 enum {
     ES_ALL_PROMISES = ES_EXACT | ES_DETERMINISTIC | ES_BATCH_INVARIANT | ES_READS_ONLY | ES_ANY_STRIDE |
-                      ES_ROW_FAULTS | ES_MASKS | ES_PROCESSED,
+        ES_ROW_FAULTS | ES_MASKS | ES_PROCESSED,
     ES_MOST_THREADS = 256,
-    ES_WORTH_THREADS = 1 << 19 /* logits of a step below which waking a worker costs more than it saves */
+    ES_WORTH_THREADS = 1 << 19 /* logits per step; below, waking a worker costs more than it saves */
 };
 
 struct es_context {
     const es_kernels *kernels;
     es_pool *pool;
     int32_t threads;
-    es_scratch *scratch;       /* [threads] */
-    es_history *histories;     /* [capacity], by slot */
+    es_scratch *scratch;   /* [threads] */
+    es_history *histories; /* [capacity], by slot */
     int32_t capacity;
     es_compiled *programs;
     uint32_t n_programs, program_capacity;
@@ -46,7 +47,7 @@ static int32_t fail(es_context *context, int32_t code, const char *format, ...) 
 
 /* --- the floating-point environment --- */
 
-/* Denormals count: whatever the host's process has set, rows are computed in full IEEE arithmetic. */
+/* Denormals count: whatever the host process has set, rows are computed in full IEEE arithmetic. */
 static uint64_t enter_ieee(void) {
 #if defined(__SSE__)
     const uint32_t before = _mm_getcsr();
@@ -74,7 +75,7 @@ static void leave_ieee(uint64_t before) {
 
 /* --- memory --- */
 
-/* Hands out parts of one block; with no block it only adds up what is needed. */
+/* Hands out parts of one block; without a block it only adds up the size required. */
 typedef struct es_arena {
     char *block;
     size_t used;
@@ -123,7 +124,7 @@ static void free_scratch(es_scratch *s) {
     memset(s, 0, sizeof *s);
 }
 
-/* Room for rows of `vocab_size` tokens. Zeroed, and most of it never touched. */
+/* Make room for rows of `vocab_size` tokens. The block is zeroed, and most of it is never touched. */
 static int grow_scratch(es_scratch *s, int64_t vocab_size) {
     if (s->vocab_size >= vocab_size) {
         s->marks.vocab_size = vocab_size;
@@ -208,20 +209,22 @@ static const es_op *op_at(const es_program *program, int32_t i) {
     return (const es_op *)((const char *)program->ops + (size_t)i * program->ops->size);
 }
 
-/* Copy a program if this library runs it. */
+/* Copy a program if this library can run it. */
 static int32_t read_program(es_context *context, const es_program *program, es_compiled *out) {
-    if (!program || program->size < sizeof *program || program->n_ops < 0 || (program->n_ops && !program->ops))
-        return fail(context, ES_INVALID, "the program is none");
+    if (!program || program->size < sizeof *program || program->n_ops < 0 ||
+        (program->n_ops && !program->ops))
+        return fail(context, ES_INVALID, "invalid program");
     if (program->n_ops && program->ops->size < sizeof(es_op))
         return fail(context, ES_INVALID, "an op of %u bytes is too short", program->ops->size);
     if (program->n_ops > ES_MAX_OPS)
-        return fail(context, ES_UNSUPPORTED, "%d ops are more than %d", program->n_ops, ES_MAX_OPS);
+        return fail(context, ES_UNSUPPORTED, "%d ops exceed the limit of %d", program->n_ops, ES_MAX_OPS);
     *out = (es_compiled){.selector = -1};
     for (int32_t i = 0; i < program->n_ops; i++) {
         const es_op *op = op_at(program, i);
         const int last = i == program->n_ops - 1;
         if (!is_sampler(op->kind) && !(last && is_selector(op->kind)))
-            return fail(context, ES_UNSUPPORTED, "op %d is of kind %d, which cannot stand there", i, op->kind);
+            return fail(context, ES_UNSUPPORTED, "op %d is of kind %d, which is not allowed there", i,
+                        op->kind);
         if (op->kind == ES_OP_FUNCTION && !op->function)
             return fail(context, ES_INVALID, "op %d has no function", i);
         out->needs |= needs_of(op->kind);
@@ -234,13 +237,15 @@ static int32_t read_program(es_context *context, const es_program *program, es_c
 static int32_t query(es_context *context, const es_query *query, es_answer *answer) {
     if (!context) return ES_INVALID;
     if (!query || !answer || query->size < sizeof *query || answer->size < sizeof *answer)
-        return fail(context, ES_INVALID, "the query is none");
+        return fail(context, ES_INVALID, "invalid query or answer");
     const int on_host = query->device_type == 1 || query->device_type == 3;
     const int is_float = query->code == 2 && (query->bits == 32 || query->bits == 16);
     const int is_bfloat = query->code == 4 && query->bits == 16;
-    if (!on_host) return fail(context, ES_UNSUPPORTED, "logits on a device of type %d", query->device_type);
+    if (!on_host)
+        return fail(context, ES_UNSUPPORTED, "unsupported device type %d of the logits", query->device_type);
     if (!is_float && !is_bfloat)
-        return fail(context, ES_UNSUPPORTED, "logits of code %u, %u bits", query->code, query->bits);
+        return fail(context, ES_UNSUPPORTED, "unsupported logits: code %u, %u bits", query->code,
+                    query->bits);
     if (query->program) {
         es_compiled ignored;
         const int32_t code = read_program(context, query->program, &ignored);
@@ -253,7 +258,7 @@ static int32_t query(es_context *context, const es_query *query, es_answer *answ
 
 static int32_t compile(es_context *context, const es_program *program, uint32_t *number) {
     if (!context) return ES_INVALID;
-    if (!number) return fail(context, ES_INVALID, "no place for the program's number");
+    if (!number) return fail(context, ES_INVALID, "nowhere to store the program's number");
     if (context->n_programs == context->program_capacity) {
         const uint32_t capacity = context->program_capacity ? 2 * context->program_capacity : 8;
         es_compiled *grown = realloc(context->programs, capacity * sizeof *grown);
@@ -270,24 +275,27 @@ static int32_t compile(es_context *context, const es_program *program, uint32_t 
 
 static int32_t check_logits(es_context *context, const es_tensor *t, int64_t vocab_size) {
     if (t->device_type != 1 && t->device_type != 3)
-        return fail(context, ES_UNSUPPORTED, "logits on a device of type %d", t->device_type);
-    if (!((t->code == 2 && (t->bits == 32 || t->bits == 16)) || (t->code == 4 && t->bits == 16)) || t->lanes != 1)
-        return fail(context, ES_UNSUPPORTED, "logits of code %u, %u bits, %u lanes", t->code, t->bits, t->lanes);
+        return fail(context, ES_UNSUPPORTED, "unsupported device type %d of the logits", t->device_type);
+    if (!((t->code == 2 && (t->bits == 32 || t->bits == 16)) || (t->code == 4 && t->bits == 16)) ||
+        t->lanes != 1)
+        return fail(context, ES_UNSUPPORTED, "unsupported logits: code %u, %u bits, %u lanes", t->code,
+                    t->bits, t->lanes);
     if (t->ndim != 2 || !t->shape || (!t->data && t->shape[0] > 0) || t->shape[0] < 0)
-        return fail(context, ES_INVALID, "logits are no matrix");
+        return fail(context, ES_INVALID, "the logits are not a matrix");
     if (vocab_size < 1 || vocab_size > INT32_MAX - ES_CHUNK || t->shape[1] < vocab_size)
-        return fail(context, ES_INVALID, "a vocabulary of %lld in logits %lld wide", (long long)vocab_size,
-                    (long long)t->shape[1]);
+        return fail(context, ES_INVALID, "a vocabulary of %lld tokens in logits of width %lld",
+                    (long long)vocab_size, (long long)t->shape[1]);
     if (t->strides && t->strides[1] != 1 && t->shape[1] > 1)
-        return fail(context, ES_INVALID, "the columns of the logits lie %lld apart", (long long)t->strides[1]);
+        return fail(context, ES_INVALID, "the columns of the logits are %lld elements apart",
+                    (long long)t->strides[1]);
     return ES_OK;
 }
 
 static int32_t check_batch(es_context *context, const es_batch *b) {
-    if (!b || b->size < sizeof *b || b->n < 0) return fail(context, ES_INVALID, "the batch is none");
+    if (!b || b->size < sizeof *b || b->n < 0) return fail(context, ES_INVALID, "invalid batch");
     const es_table *table = b->table;
     if (!table || table->size < sizeof *table || table->capacity < 0)
-        return fail(context, ES_INVALID, "the table is none");
+        return fail(context, ES_INVALID, "invalid table");
     if (b->n && (!b->rows || !b->slots || !b->programs || !b->token_ids || !b->notes || !b->status))
         return fail(context, ES_INVALID, "an array of the batch is missing");
     if (b->n && (!table->params || !table->seeds || !table->positions || !table->offsets || !table->lengths ||
@@ -299,14 +307,16 @@ static int32_t check_batch(es_context *context, const es_batch *b) {
     if (code != ES_OK) return code;
     for (int32_t i = 0; i < b->n; i++) {
         if (b->rows[i] < 0 || b->rows[i] >= b->logits.shape[0])
-            return fail(context, ES_INVALID, "entry %d is row %lld of %lld", i, (long long)b->rows[i],
-                        (long long)b->logits.shape[0]);
+            return fail(context, ES_INVALID, "entry %d: row %lld of %lld does not exist", i,
+                        (long long)b->rows[i], (long long)b->logits.shape[0]);
         if (b->slots[i] < 0 || b->slots[i] >= table->capacity)
-            return fail(context, ES_INVALID, "entry %d is slot %d of %d", i, b->slots[i], table->capacity);
+            return fail(context, ES_INVALID, "entry %d: slot %d of %d does not exist", i, b->slots[i],
+                        table->capacity);
         if (b->programs[i] >= context->n_programs)
-            return fail(context, ES_INVALID, "entry %d is program %u of %u", i, b->programs[i], context->n_programs);
+            return fail(context, ES_INVALID, "entry %d: program %u of %u does not exist", i, b->programs[i],
+                        context->n_programs);
         if (b->masked && b->masked[i] && (!b->bitmask || b->bitmask_stride * 32 < b->vocab_size))
-            return fail(context, ES_INVALID, "entry %d has a mask that is too short", i);
+            return fail(context, ES_INVALID, "entry %d: the mask is missing or too short", i);
     }
     return ES_OK;
 }
@@ -339,7 +349,8 @@ static int32_t run(es_context *context, es_batch *batch) {
         return fail(context, ES_NO_MEMORY, "no memory for %d slots", batch->table->capacity);
     for (int32_t i = 0; i < (alone ? 1 : context->threads); i++)
         if (grow_scratch(&context->scratch[i], batch->vocab_size))
-            return fail(context, ES_NO_MEMORY, "no memory for rows of %lld", (long long)batch->vocab_size);
+            return fail(context, ES_NO_MEMORY, "no memory for rows of %lld tokens",
+                        (long long)batch->vocab_size);
     es_step step = {context, batch};
     const uint64_t before = enter_ieee();
     if (alone)
@@ -351,16 +362,18 @@ static int32_t run(es_context *context, es_batch *batch) {
     return ES_OK;
 }
 
-/* --- passes by themselves --- */
+/* --- single passes --- */
 
-static int32_t check_rows(es_context *context, const es_tensor *logits, int64_t vocab_size, const int64_t *rows,
-                          int64_t n, const void *out) {
-    if (!logits || n < 0 || (n && (!rows || !out))) return fail(context, ES_INVALID, "an argument is missing");
+static int32_t check_rows(es_context *context, const es_tensor *logits, int64_t vocab_size,
+                          const int64_t *rows, int64_t n, const void *out) {
+    if (!logits || n < 0 || (n && (!rows || !out)))
+        return fail(context, ES_INVALID, "an argument is missing");
     const int32_t code = check_logits(context, logits, vocab_size);
     if (code != ES_OK) return code;
     for (int64_t i = 0; i < n; i++)
         if (rows[i] < 0 || rows[i] >= logits->shape[0])
-            return fail(context, ES_INVALID, "row %lld of %lld", (long long)rows[i], (long long)logits->shape[0]);
+            return fail(context, ES_INVALID, "row %lld of %lld does not exist", (long long)rows[i],
+                        (long long)logits->shape[0]);
     return ES_OK;
 }
 

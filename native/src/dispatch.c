@@ -1,5 +1,5 @@
-/* Which instruction set runs: the best that this library holds and this machine has. */
-#include "rows.h"
+/* Which instruction set runs: the best that this library contains and this machine supports. */
+#include "internal.h"
 
 #include <string.h>
 

@@ -1,8 +1,10 @@
-/* Worker threads that share out the rows of a step.
+/* Worker threads that share the rows of a step.
  *
- * Rows are tickets: whoever takes one does it. The caller takes tickets too and at the end waits for
- * rows that a worker has begun, never for a worker to wake up, so a busy machine costs next to nothing. */
-#include "rows.h"
+ * Rows are handed out as tickets: the thread that takes one processes the row. The caller takes tickets too.
+ * At the end it waits for rows that a worker has begun, but never for a worker to wake up, so a busy machine
+ * costs next to nothing.
+ */
+#include "internal.h"
 
 #include <pthread.h>
 #include <sched.h>
@@ -12,9 +14,9 @@
 #include <unistd.h>
 
 struct es_pool {
-    int32_t threads;          /* the caller's among them */
-    int32_t started;          /* workers that run */
-    pid_t process;            /* where they run: a forked child has none of them */
+    int32_t threads;        /* the caller's included */
+    int32_t started;        /* workers that are running */
+    pid_t process;          /* the process they run in: a forked child has none of them */
     int closing;
     pthread_mutex_t lock;
     pthread_cond_t wake;
@@ -27,11 +29,11 @@ struct es_pool {
     /* generation << 32 | next row: a late worker cannot take a ticket of a run it has not seen. */
     _Atomic uint64_t ticket;
     _Atomic int64_t done;
-    int32_t rest;             /* runs still to be done by the caller alone */
-    int32_t next_rest;        /* how many the next time a worker is waited for */
+    int32_t solo_runs;      /* upcoming runs that the caller does alone */
+    int32_t next_solo_runs; /* how many after the next stall */
 };
 
-enum { SHORT_REST = 8, LONG_REST = 512, PATIENCE_NS = 150000 };
+enum { MIN_SOLO_RUNS = 8, MAX_SOLO_RUNS = 512, STALL_NS = 150000 };
 
 static int64_t now_ns(void) {
     struct timespec t;
@@ -44,7 +46,7 @@ typedef struct es_worker {
     int32_t thread;
 } es_worker;
 
-/* Do rows until none is left; how many. */
+/* Process rows until none is left; returns how many. */
 static int64_t do_tickets(es_pool *pool, int32_t thread, uint32_t generation, int64_t n,
                           void (*work)(void *, int32_t, int64_t), void *context) {
     int64_t count = 0;
@@ -80,7 +82,7 @@ static void *serve(void *argument) {
     return NULL;
 }
 
-/* Start what workers are missing; fewer are no error, the caller does their rows. */
+/* Start the missing workers. If that fails, the caller does their rows. */
 static void start_workers(es_pool *pool) {
     if (pool->process != getpid()) { /* the first run, or the first after a fork */
         pthread_mutex_init(&pool->lock, NULL);
@@ -105,7 +107,7 @@ es_pool *es_pool_new(int32_t threads) {
     es_pool *pool = calloc(1, sizeof *pool);
     if (!pool) return NULL;
     pool->threads = threads;
-    pool->next_rest = SHORT_REST;
+    pool->next_solo_runs = MIN_SOLO_RUNS;
     pool->workers = calloc((size_t)threads, sizeof *pool->workers);
     if (!pool->workers) {
         free(pool);
@@ -131,14 +133,14 @@ void es_pool_free(es_pool *pool) {
 
 void es_pool_run(es_pool *pool, int64_t n, void (*work)(void *context, int32_t thread, int64_t item),
                  void *context) {
-    if (pool->threads < 2 || n < 2 || pool->rest > 0) {
-        if (pool->rest > 0) pool->rest--;
+    if (pool->threads < 2 || n < 2 || pool->solo_runs > 0) {
+        if (pool->solo_runs > 0) pool->solo_runs--;
         for (int64_t i = 0; i < n; i++) work(context, 0, i);
         return;
     }
     start_workers(pool);
     pthread_mutex_lock(&pool->lock);
-    if (++pool->generation == 0) ++pool->generation;
+    if (++pool->generation == 0) pool->generation++;
     const uint32_t generation = pool->generation;
     pool->n = n;
     pool->work = work;
@@ -152,10 +154,12 @@ void es_pool_run(es_pool *pool, int64_t n, void (*work)(void *context, int32_t t
     const int64_t end = now_ns();
     for (int spins = 0; atomic_load(&pool->done) < n; spins++)
         if (spins > 1000) sched_yield();
-    /* A worker that loses its core in the middle of a row holds up the step for a time slice. Where
-     * others want that core this happens again, so the workers rest, the longer the more often. */
-    if (now_ns() - end > PATIENCE_NS + 4 * (end - begin) / (own ? own : 1)) {
-        pool->rest = pool->next_rest;
-        pool->next_rest = pool->next_rest < LONG_REST ? 2 * pool->next_rest : LONG_REST;
-    } else if (pool->next_rest > SHORT_REST) pool->next_rest--;
+    /* A worker that is preempted in the middle of a row stalls the step for a time slice. While other
+     * processes compete for the core this recurs, so the caller runs alone for a while, longer after every
+     * stall. */
+    if (now_ns() - end > STALL_NS + 4 * (end - begin) / (own ? own : 1)) {
+        pool->solo_runs = pool->next_solo_runs;
+        pool->next_solo_runs = pool->next_solo_runs < MAX_SOLO_RUNS ? 2 * pool->next_solo_runs
+                                                                    : MAX_SOLO_RUNS;
+    } else if (pool->next_solo_runs > MIN_SOLO_RUNS) pool->next_solo_runs--;
 }

@@ -1,5 +1,5 @@
-/* What tests of the host need: calls that fail when they are told to, and a count of live contexts.
- * Only in libraries compiled with -D TOY_FAULTS. */
+/* What tests of the host need: calls that fail on demand, and a count of live contexts. Only in libraries
+ * compiled with -D TOY_FAULTS. */
 #ifndef TOY_FAULTS_H
 #define TOY_FAULTS_H
 
@@ -8,11 +8,11 @@ static struct {
     int32_t skip, times, code, live;
 } toy;
 
-/* Let the next `skip` calls of `call` ("open", "query", "compile", "run") pass, and the `times` calls
- * behind them fail with `code`. */
+/* Let the next `skip` calls of `call` ("open", "query", "compile", "run") succeed, and make the `times` calls
+ * after them fail with `code`. */
 ES_EXPORT void toy_fail(const char *call, int32_t skip, int32_t times, int32_t code);
 
-/* Contexts that are open. */
+/* The number of open contexts. */
 ES_EXPORT int32_t toy_live(void);
 
 void toy_fail(const char *call, int32_t skip, int32_t times, int32_t code) {

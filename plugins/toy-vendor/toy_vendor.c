@@ -1,12 +1,13 @@
-/* A vendor's library in one file: what engine_sampler.h asks for, for top_k, temperature, greedy and dist
- * on float32 logits in the host's memory.
+/* A vendor's library in one file: what engine_sampler.h requires, for top_k, temperature, greedy and dist on
+ * float32 logits in the host's memory.
  *
- * A real vendor has a device behind it. Everything else is as it would be: a context that owns all
- * state, programs that are checked once and then run by number, rows that fail alone, promises that
- * are kept. What it does not answer for, the host does by itself.
+ * A real vendor has a device behind it. Everything else is as it would be: a context that owns all state,
+ * programs that are checked once and then run by number, rows that fail individually, and promises that are
+ * kept. The host does by itself whatever the library does not support.
  *
- * The arithmetic is that of the docstring of engine_sampler.arithmetic, which makes the tokens exact;
- * compile it with -ffp-contract=off. */
+ * The arithmetic is that of the docstring of engine_sampler.arithmetic, which makes the tokens exact; compile
+ * it with -ffp-contract=off.
+ */
 #include <engine_sampler.h>
 
 #include <float.h>
@@ -24,8 +25,8 @@ typedef struct toy_program {
 struct es_context {
     toy_program programs[MOST_PROGRAMS];
     uint32_t n_programs;
-    float *row;       /* [size], the row under way */
-    uint64_t *keys;   /* [size] */
+    float *row;     /* [size], the current row */
+    uint64_t *keys; /* [size] */
     int64_t size;
     char error[120];
 };
@@ -48,7 +49,7 @@ static int32_t fail(es_context *context, int32_t code, const char *text) {
 
 /* --- arithmetic --- */
 
-/* Nearest integer, ties to even: what adding 2^23 leaves has no fraction. */
+/* Nearest integer, ties to even: adding 2^23 leaves no fraction. */
 static float rounded(float x) {
     const float magic = x < 0 ? -0x1p23f : 0x1p23f;
     return x < 0x1p23f && x > -0x1p23f ? (x + magic) - magic : x;
@@ -56,8 +57,10 @@ static float rounded(float x) {
 
 /* An integer near 2^30·e^(logit - peak). */
 static int64_t weight_of(float logit, float peak) {
+    /* clang-format off */
     static const float c[6] = {1.0f, 6.931470036506653e-1f, 2.4022242426872253e-1f, 5.550733581185341e-2f,
                                9.671512991189957e-3f, 1.326472731307149e-3f};
+    /* clang-format on */
     const float y = (logit - peak) * 1.4426950408889634f;
     if (!(y >= -31.0f)) return 0;
     const float n = rounded(y), r = y - n, square = r * r;
@@ -137,11 +140,12 @@ static int64_t draw(const float *row, int64_t n, uint64_t bits) {
 
 /* --- a row through its program --- */
 
-/* The row as the program sees it: checked, and without what the mask forbids. */
+/* The row as the program sees it: checked, and without the tokens that the mask forbids. */
 static int32_t read_row(const es_batch *batch, int32_t entry, float *row) {
     const es_tensor *t = &batch->logits;
     const int64_t stride = t->strides ? t->strides[0] : t->shape[1], number = batch->rows[entry];
-    const float *given = (const float *)(const void *)((const char *)t->data + t->byte_offset) + number * stride;
+    const float *given = (const float *)(const void *)((const char *)t->data + t->byte_offset) +
+                         number * stride;
     const int masked = batch->masked && batch->masked[entry];
     const int32_t *mask = masked ? batch->bitmask + number * batch->bitmask_stride : NULL;
     int64_t left = 0;
@@ -165,7 +169,7 @@ static int32_t run_row(es_context *context, es_batch *batch, int32_t entry) {
     int64_t token = -1;
     const int32_t status = read_row(batch, entry, row);
     if (status != ES_ROW_OK) return status;
-    /* Not written here: the host does the row, as every row that is not ES_ROW_OK. */
+    /* Not implemented here: the host runs the row, like every row that is not ES_ROW_OK. */
     if (p->dynatemp_range > 0) return ES_ROW_DECLINED;
     for (int32_t i = 0; i < program->n; i++) {
         const int32_t kind = program->kinds[i];
@@ -181,7 +185,7 @@ static int32_t run_row(es_context *context, es_batch *batch, int32_t entry) {
     return ES_ROW_OK;
 }
 
-/* --- the table's functions --- */
+/* --- the functions of the table --- */
 
 static int32_t open_context(const es_options *options, es_context **out) {
     (void)options; /* one thread, one instruction set */
@@ -204,12 +208,14 @@ static const char *error_of(const es_context *context) { return context->error; 
 
 static int32_t read_program(es_context *context, const es_program *program, toy_program *out) {
     *out = (toy_program){0};
-    if (program->n_ops < 0 || program->n_ops > MOST_OPS) return fail(context, ES_UNSUPPORTED, "too many steps");
+    if (program->n_ops < 0 || program->n_ops > MOST_OPS)
+        return fail(context, ES_UNSUPPORTED, "too many steps");
     for (int32_t i = 0; i < program->n_ops; i++) {
-        const es_op *op = (const es_op *)(const void *)((const char *)program->ops + (size_t)i * program->ops->size);
+        const es_op *op = (const es_op *)(const void *)((const char *)program->ops +
+                                                        (size_t)i * program->ops->size);
         const int selects = op->kind == ES_OP_GREEDY || op->kind == ES_OP_DIST;
         if (!selects && op->kind != ES_OP_TOP_K && op->kind != ES_OP_TEMPERATURE)
-            return fail(context, ES_UNSUPPORTED, "a step that is not written");
+            return fail(context, ES_UNSUPPORTED, "an unsupported step");
         if (selects && i != program->n_ops - 1) return fail(context, ES_INVALID, "a selector before the end");
         out->kinds[out->n++] = op->kind;
     }
@@ -219,7 +225,7 @@ static int32_t read_program(es_context *context, const es_program *program, toy_
 static int32_t query(es_context *context, const es_query *asked, es_answer *answer) {
     toy_program ignored;
     const int32_t injected = TOY_FAULT("query");
-    if (injected) return fail(context, injected, "as asked for");
+    if (injected) return fail(context, injected, "as requested");
     if (asked->device_type != 1 || asked->code != 2 || asked->bits != 32)
         return fail(context, ES_UNSUPPORTED, "logits that are not float32 in the host's memory");
     const int32_t code = asked->program ? read_program(context, asked->program, &ignored) : ES_OK;
@@ -232,7 +238,7 @@ static int32_t query(es_context *context, const es_query *asked, es_answer *answ
 
 static int32_t compile(es_context *context, const es_program *program, uint32_t *number) {
     const int32_t injected = TOY_FAULT("compile");
-    if (injected) return fail(context, injected, "as asked for");
+    if (injected) return fail(context, injected, "as requested");
     if (context->n_programs == MOST_PROGRAMS) return fail(context, ES_UNSUPPORTED, "too many programs");
     const int32_t code = read_program(context, program, &context->programs[context->n_programs]);
     if (code == ES_OK) *number = context->n_programs++;
@@ -251,7 +257,7 @@ static int32_t make_room(es_context *context, int64_t size) {
 
 static int32_t run(es_context *context, es_batch *batch) {
     const int32_t injected = TOY_FAULT("run");
-    if (injected) return fail(context, injected, "as asked for");
+    if (injected) return fail(context, injected, "as requested");
     for (int32_t i = 0; i < batch->n; i++)
         if (batch->programs[i] >= context->n_programs) return fail(context, ES_INVALID, "no such program");
     const int32_t code = make_room(context, batch->vocab_size);
@@ -265,9 +271,16 @@ static int32_t run(es_context *context, es_batch *batch) {
 }
 
 static const es_api api = {
-    .size = sizeof(es_api), .abi = ES_ABI, .name = "toy", .version = "1.0",
-    .open = open_context, .close = close_context, .error = error_of,
-    .query = query, .compile = compile, .run = run,
+    .size = sizeof(es_api),
+    .abi = ES_ABI,
+    .name = "toy",
+    .version = "1.0",
+    .open = open_context,
+    .close = close_context,
+    .error = error_of,
+    .query = query,
+    .compile = compile,
+    .run = run,
 };
 
 int32_t es_get_api(uint32_t host_abi, const es_api **out) {

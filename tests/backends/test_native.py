@@ -41,9 +41,9 @@ def without_library(monkeypatch: pytest.MonkeyPatch) -> Iterator[NativeBackend]:
     backends: dict[str, Backend] = {"native": backend, "numpy": NumpyBackend()}
     registry = SimpleNamespace(catalogue=SimpleNamespace(backends=backends))
     monkeypatch.setattr(choose, "default_registry", lambda: registry)
-    choose._tell_once.cache_clear()
+    choose._warn_once.cache_clear()
     yield backend
-    choose._tell_once.cache_clear()
+    choose._warn_once.cache_clear()
 
 
 def test_the_header_is_installed_beside_the_library_for_whoever_writes_another() -> None:

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from engine_sampler import ParameterError, RequestError, SamplingParams, Scheduler
-from engine_sampler.scheduler.history import Ledger
+from engine_sampler.scheduler.history import TokenPool
 from engine_sampler.scheduler.slots import Slots
 
 from .plugins import table_matcher
@@ -19,22 +19,24 @@ REFUSALS = (RequestError, ParameterError, ValueError, TypeError)
 
 
 def expect_sound(scheduler: Scheduler) -> None:
-    """Slots, ledger and watchers belong to the live requests, and to nobody else."""
-    live = [scheduler._requests[i] for i in scheduler.request_ids]
-    slots = scheduler._slots
+    """Slots, pool and watchers belong to the live requests, and to nobody else."""
+    live = [scheduler._requests.known[i] for i in scheduler.request_ids]
+    slots = scheduler._requests.slots
     taken = [request.slot for request in live]
     assert sorted([*taken, *slots._free]) == list(range(len(slots.entries))), "slots leak"
     for request in live:
-        assert slots.entries[request.slot] is request.entry
+        assert slots.entries[request.slot] is request.state
         assert int(slots.seeds[request.slot]) == request.seed
     for slot in slots._free:
         assert slots.entries[slot] is None
         assert slots.given(slot) == {}
-    for request in scheduler._requests.values():
-        assert (request.slot >= 0) == (request.id in scheduler._live), "a finished request has a slot"
+    for request in scheduler._requests.known.values():
+        assert (request.slot >= 0) == (request.id in scheduler._requests.live), (
+            "a finished request has a slot"
+        )
     _expect_columns(slots)
-    _expect_attention(slots, [(r.slot, r.attention()) for r in live])
-    _expect_ledger(slots._ledger, taken)
+    _expect_triggers(slots, [(r.slot, r.check_trigger()) for r in live])
+    _expect_pool(slots._pool, taken)
 
 
 def _expect_columns(slots: Slots) -> None:
@@ -45,45 +47,47 @@ def _expect_columns(slots: Slots) -> None:
             assert same, f"column {name} of slot {slot} is {value!r}, not {expected!r}"
 
 
-def _expect_attention(slots: Slots, wanted: Sequence[tuple[int, Any]]) -> None:
+def _expect_triggers(slots: Slots, triggers: Sequence[tuple[int, Any]]) -> None:
     watchers = np.zeros(VOCAB, np.int64)
     room = []
-    for slot, attention in wanted:
-        watchers[attention.token_ids] += 1
-        assert slots.limits[slot] == attention.length
-        assert slots.always[slot] == attention.always
-        room.append(attention.length - int(slots.lengths[slot]))
+    for slot, trigger in triggers:
+        watchers[trigger.token_ids] += 1
+        assert slots.limits[slot] == trigger.length
+        assert slots.always[slot] == trigger.always
+        room.append(trigger.length - int(slots.lengths[slot]))
     assert slots._watchers.tolist() == watchers.tolist(), "watchers leak"
     assert slots._watched[1:-1].tolist() == (watchers > 0).tolist()
     assert slots._watched[[0, -1]].all()
-    assert slots._calm <= min(room, default=slots._calm), "a limit would be overlooked"
+    assert slots._tokens_until_limit <= min(room, default=slots._tokens_until_limit), (
+        "a limit would be overlooked"
+    )
 
 
-def _expect_ledger(ledger: Ledger, taken: Sequence[int]) -> None:
-    assert np.flatnonzero(ledger._sizes).tolist() == sorted(taken), "regions leak"
-    regions = sorted((int(ledger.offsets[s]), int(ledger._sizes[s]), int(ledger.lengths[s])) for s in taken)
+def _expect_pool(pool: TokenPool, taken: Sequence[int]) -> None:
+    assert np.flatnonzero(pool._sizes).tolist() == sorted(taken), "regions leak"
+    regions = sorted((int(pool.offsets[s]), int(pool._sizes[s]), int(pool.lengths[s])) for s in taken)
     end = 0
     for offset, size, length in regions:
         assert end <= offset, "regions overlap"
         assert length <= size, "a region overflows"
-        assert size - length >= min(ledger._room, size)
+        assert size - length >= min(pool._room, size)
         end = offset + size
-    assert end <= ledger._end <= len(ledger.tokens)
-    assert not ledger.lengths[ledger._sizes == 0].any()
+    assert end <= pool._end <= len(pool.tokens)
+    assert not pool.lengths[pool._sizes == 0].any()
 
 
 def digest(scheduler: Scheduler) -> bytes:
     """Everything that a refused call must leave as it is."""
-    state: list[Any] = [scheduler.request_ids, sorted(map(repr, scheduler._requests))]
-    slots = scheduler._slots
-    for request in scheduler._requests.values():
-        state += [repr(request.record()), request._looked, request._sent, request.raw_logprobs]
-        state += [[repr(s) for _, s in request.criteria if isinstance(s, (list, int, float))]]
-        if request.stream is not None:
-            state += [request.stream.pieces, id(request.stream.place)]
+    state: list[Any] = [scheduler.request_ids, sorted(map(repr, scheduler._requests.known))]
+    slots = scheduler._requests.slots
+    for request in scheduler._requests.known.values():
+        state += [repr(request.record()), request.stop_checks._checked, request.raw_logprobs]
+        state += [[repr(s) for _, s in request.stop_checks.criteria if isinstance(s, (list, int, float))]]
+        if request.text is not None:
+            state += [request.text.deltas, request.text._sent, id(request.text.state)]
         if request.slot >= 0:
             state += [int(slots.positions[request.slot]), int(slots.seeds[request.slot])]
-            state += [request.entry.history.notes.tobytes()]
+            state += [request.state.history.notes.tobytes()]
     return pickle.dumps(repr(state))
 
 
@@ -131,7 +135,7 @@ def wrong_calls(scheduler: Scheduler, random: Random) -> Iterator[tuple[str, Cal
     yield "an id taken by add", lambda: scheduler.add(plain, request_id=one)
     yield "an id taken by fork", lambda: scheduler.fork(one, new_request_id=one)
     yield "an id taken by a group", lambda: scheduler.add_group(SamplingParams(n=2), request_ids=["new", one])
-    ended = next((i for i in scheduler._requests if i not in live), None)
+    ended = next((i for i in scheduler._requests.known if i not in live), None)
     if ended is not None:
         yield "ended, to step", lambda: scheduler.step(row, [ended])
         yield "ended, to accept", lambda: scheduler.accept(ended, [1])
@@ -142,7 +146,7 @@ def wrong_calls(scheduler: Scheduler, random: Random) -> Iterator[tuple[str, Cal
         yield "failed, to accept", lambda: scheduler.accept(failed, [1])
         yield "failed, to fork", lambda: scheduler.fork(failed)
         yield "failed, to rollback", lambda: scheduler.rollback(failed, 0)
-    beam = next((i for i in live if scheduler._requests[i].group is not None), None)
+    beam = next((i for i in live if i in scheduler._requests.groups), None)
     if beam is not None:
         yield "a beam without its search", lambda: scheduler.step(row, [beam])
         yield "a beam, to accept", lambda: scheduler.accept(beam, [1])

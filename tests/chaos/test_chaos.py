@@ -14,11 +14,12 @@ from typing import Any
 
 import pytest
 
-from engine_sampler.scheduler.detokenizer import TextStream, reading
-from engine_sampler.scheduler.logprobs import Scores
+from engine_sampler.scheduler.detokenizer import Detokenizer, shared_transducer
+from engine_sampler.scheduler.logprobs import LogprobsCollector
 from engine_sampler.scheduler.request import Request
 from engine_sampler.scheduler.slots import Slots
-from engine_sampler.scheduler.state import Slot
+from engine_sampler.scheduler.state import RequestState
+from engine_sampler.scheduler.stop_checks import StopChecks
 from engine_sampler.stopping._strings import StringMatcher
 from engine_sampler.stopping.max_tokens import MaxTokensCriteria
 from engine_sampler.stopping.repetition import RepetitionCriteria
@@ -68,7 +69,7 @@ def run_episodes(count: int) -> None:
 
 
 def gives(value: Any) -> Change:
-    """Does nothing, and says `value`."""
+    """Does nothing, and returns `value`."""
     return lambda original: lambda *arguments: value
 
 
@@ -105,9 +106,9 @@ def keeps_the_mask(original: Any) -> Any:
     """A rollback behind which the old mask still counts as that of the next token."""
 
     def rollback(self: Request, slots: Slots, n: int) -> None:
-        ready = self.mask_ready
+        ready = self.grammar.mask_ready
         original(self, slots, n)
-        self.mask_ready = ready
+        self.grammar.mask_ready = ready
 
     return rollback
 
@@ -135,7 +136,7 @@ def cuts_nothing(original: Any) -> Any:
 def is_a_little_off(original: Any) -> Any:
     """Logprobs that are wrong in the fourth place."""
 
-    def raw(self: Scores, *arguments: Any) -> Any:
+    def raw(self: LogprobsCollector, *arguments: Any) -> Any:
         entry = original(self, *arguments)
         return replace(entry, logprobs=entry.logprobs + 1e-4)
 
@@ -143,23 +144,23 @@ def is_a_little_off(original: Any) -> Any:
 
 
 SABOTAGE: dict[str, tuple[Any, str, Change]] = {
-    "a_text_that_is_not_rolled_back": (TextStream, "rollback", gives(None)),
-    "a_text_that_is_not_cut": (TextStream, "close", cuts_nothing),
-    "logprobs_that_are_a_little_off": (Scores, "_raw", is_a_little_off),
+    "a_text_that_is_not_rolled_back": (Detokenizer, "rollback", gives(None)),
+    "a_text_that_is_not_cut": (Detokenizer, "close", cuts_nothing),
+    "logprobs_that_are_a_little_off": (LogprobsCollector, "_raw", is_a_little_off),
     "a_stop_string_that_is_not_held_back": (StringMatcher, "held", gives(0)),
-    "criteria_that_are_not_rolled_back": (Request, "rollback", spares("criteria", [])),
-    "a_grammar_that_is_not_rolled_back": (Request, "rollback", spares("matcher", None)),
+    "criteria_that_are_not_rolled_back": (StopChecks, "rollback", spares("criteria", [])),
+    "a_grammar_that_is_not_rolled_back": (Request, "rollback", spares("grammar", None)),
     "positions_that_are_not_rolled_back": (Slots, "rollback", takes_back_less),
     "a_mask_that_is_out_of_date": (Request, "rollback", keeps_the_mask),
     "a_limit_that_is_not_rolled_back": (MaxTokensCriteria, "rollback", gives(None)),
     "repetitions_that_are_not_rolled_back": (RepetitionCriteria, "rollback", gives(None)),
-    "samplers_that_are_not_rolled_back": (Slot, "rollback", only_the_history),
-    "a_fork_with_its_parents_text": (Request, "fork", shares("stream")),
-    "a_fork_with_its_parents_criteria": (Request, "fork", shares("criteria")),
-    "a_fork_with_its_parents_grammar": (Request, "fork", shares("matcher")),
-    "a_fork_with_its_parents_samplers": (Slot, "fork", shares("_states")),
-    "a_grammar_that_is_not_told": (Request, "admits", gives(True)),
-    "a_slot_that_watches_on": (Slots, "_watch", gives(None)),
+    "samplers_that_are_not_rolled_back": (RequestState, "rollback", only_the_history),
+    "a_fork_with_its_parents_text": (Request, "fork", shares("text")),
+    "a_fork_with_its_parents_criteria": (StopChecks, "fork", shares("criteria")),
+    "a_fork_with_its_parents_grammar": (Request, "fork", shares("grammar")),
+    "a_fork_with_its_parents_samplers": (RequestState, "fork", shares("_states")),
+    "a_grammar_that_gets_no_tokens": (Request, "accept_in_grammar", gives(True)),
+    "a_slot_that_keeps_watching": (Slots, "_watch", gives(None)),
 }
 """What is broken, and how."""
 
@@ -169,7 +170,7 @@ SABOTAGE: dict[str, tuple[Any, str, Change]] = {
 def test_the_chaos_notices(what: str, monkeypatch: pytest.MonkeyPatch) -> None:
     owner, method, change = SABOTAGE[what]
     monkeypatch.setattr(owner, method, change(getattr(owner, method)))
-    reading.cache_clear()  # it remembers what broken parts said
+    shared_transducer.cache_clear()  # it remembers the results of broken parts
     with pytest.raises(ChaosFailure):
         run_episodes(MOST_EPISODES)
-    reading.cache_clear()
+    shared_transducer.cache_clear()

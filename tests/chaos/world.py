@@ -30,7 +30,7 @@ EOS, SPECIAL, EOT = 0, len(PIECES) - 2, len(PIECES) - 1
 VOCAB = len(PIECES) + 3
 """The last ids are tokens that the tokenizer does not know."""
 
-ENGINES = ("reference", "native") if native.engine() is not None else ("reference",)
+ENGINES = ("reference", "native") if native.load_library() is not None else ("reference",)
 BACKENDS = tuple(n for n in ("numpy", "native") if not default_registry().catalogue.backends[n].reason)
 
 

@@ -29,7 +29,7 @@ SCHEMA = {
 
 @pytest.fixture
 def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """The working directory, with grammars and texts."""
+    """The working directory, which contains grammars and texts."""
     (tmp_path / "schema.json").write_text(json.dumps(SCHEMA))
     (tmp_path / "odd.json").write_text('{"type": "array", "uniqueItems": true}')
     (tmp_path / "list.lark").write_text('start: "x" ("," "x")*')
@@ -44,7 +44,7 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 class Output:
-    """What a command printed."""
+    """Runs `engine-sampler grammar` and captures its output."""
 
     def __init__(self, capsys: pytest.CaptureFixture[str]) -> None:
         self._capsys = capsys
@@ -64,7 +64,7 @@ def output(folder: Path, capsys: pytest.CaptureFixture[str]) -> Output:
     return Output(capsys)
 
 
-# --- printed -------------------------------------------------------------------------------------
+# --- printing ------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
@@ -78,7 +78,7 @@ def output(folder: Path, capsys: pytest.CaptureFixture[str]) -> Output:
         (["--name", "json"], '{"a": [1, null]}', "[01]"),
     ],
 )
-def test_a_grammar_is_printed_as_lark_text_that_says_the_same(
+def test_a_grammar_is_printed_as_equivalent_lark_text(
     output: Output, source: list[str], inside: str, outside: str
 ) -> None:
     status, text, errors = output.of(*source)
@@ -101,7 +101,7 @@ class Grammars:
         register("odd", lambda tokenizer: None)
 
 
-def test_a_registered_grammar_is_known_by_name(output: Output) -> None:
+def test_a_registered_grammar_is_found_by_name(output: Output) -> None:
     with registered_plugin(Grammars()):
         for name, inside in (("numerals", "IV"), ("digits", "42")):
             status, text, _ = output.of("--name", name)
@@ -109,7 +109,7 @@ def test_a_registered_grammar_is_known_by_name(output: Output) -> None:
             assert Grammar.from_lark(text).check(inside).valid
         status, _, error = output.of("--name", "odd")
     assert (status, error.count("\n")) == (2, 1)
-    assert "odd is a constraint of its own kind: it cannot be printed or tried here" in error
+    assert "odd is a custom constraint, not a grammar: it cannot be printed or checked" in error
 
 
 # --- texts ---------------------------------------------------------------------------------------
@@ -123,7 +123,7 @@ def test_a_registered_grammar_is_known_by_name(output: Output) -> None:
         (["wrong.txt"], 1, "line 2, column 2: 'x' is not allowed here; expected "),
         (["whole.txt", "--complete"], 0, "\n"),
         (["half.txt", "--complete"], 0, "}\n"),
-        (["wrong.txt", "--complete"], 1, "nothing completes this text\n"),
+        (["wrong.txt", "--complete"], 1, "no completion exists for this text\n"),
         (["whole.txt", "--repair"], 0, '{"a": 1}\n'),
         (["half.txt", "--repair"], 0, '{"a": 1}\n'),
     ],
@@ -149,7 +149,7 @@ def test_a_text_may_come_from_standard_input(output: Output, monkeypatch: pytest
         assert output.of("--regex", "a{3}", "--text", "-")[0] == status
 
 
-# --- what goes wrong -----------------------------------------------------------------------------
+# --- errors --------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
@@ -172,7 +172,7 @@ def test_a_text_may_come_from_standard_input(output: Output, monkeypatch: pytest
         (["--regex", "a", "--top-k", "4"], "unexpected argument '--top-k'"),
     ],
 )
-def test_what_the_user_can_mend_is_said_in_one_line(
+def test_an_error_that_the_user_can_fix_is_reported_in_one_line(
     output: Output, arguments: list[str], message: str
 ) -> None:
     status, text, error = output.of(*arguments)
@@ -180,10 +180,10 @@ def test_what_the_user_can_mend_is_said_in_one_line(
     assert message in error
 
 
-def test_keywords_that_are_left_out_are_told_in_a_line_each(output: Output) -> None:
+def test_each_ignored_keyword_is_reported_in_a_line_of_its_own(output: Output) -> None:
     status, text, errors = output.of("--schema", "odd.json", "--unsupported", "warn")
     assert (status, errors.count("\n")) == (0, 1)
-    assert errors.startswith("engine-sampler: left out: uniqueItems is not supported here")
+    assert errors.startswith("engine-sampler: ignored: uniqueItems is not supported here")
     assert Grammar.from_lark(text).check("[1, 1]").valid
 
 
@@ -199,7 +199,7 @@ def test_plugins_lists_the_grammars_of_the_package() -> None:
 
 
 @pytest.mark.parametrize(
-    ("options", "fits"),
+    ("options", "accepts"),
     [
         (
             ["--json-schema", json.dumps({"type": "array", "items": {"enum": [1, 2]}, "maxItems": 2})],
@@ -214,23 +214,23 @@ def test_plugins_lists_the_grammars_of_the_package() -> None:
     ],
     ids=lambda value: value[0] if isinstance(value, list) else "",
 )
-def test_generate_keeps_to_a_grammar(corpus: Path, options: list[str], fits: object) -> None:
+def test_generate_follows_a_grammar(corpus: Path, options: list[str], accepts: object) -> None:
     needs_extra()
     done = run("generate", "--prompt", "The", "--corpus", corpus, "--seed", "3", *options)
     assert (done.returncode, done.stderr.count("\n")) == (0, 2)
-    assert callable(fits)
-    assert fits(done.stdout.rstrip("\n")) is not False
+    assert callable(accepts)
+    assert accepts(done.stdout.rstrip("\n")) is not False
     assert "stop (end of text)" in done.stderr
 
 
-def test_generate_says_in_one_line_what_is_wrong_with_a_grammar(corpus: Path) -> None:
+def test_generate_reports_an_invalid_grammar_in_one_line(corpus: Path) -> None:
     needs_extra()
     done = run("generate", "--prompt", "The", "--corpus", corpus, "--regex", "(")
     assert (done.returncode, done.stdout, done.stderr.count("\n")) == (2, "", 1)
     assert "regex: not a regular expression" in done.stderr
 
 
-def test_explain_shows_the_step_of_the_grammar(corpus: Path, tmp_path: Path) -> None:
+def test_explain_shows_the_grammar_as_a_step(corpus: Path, tmp_path: Path) -> None:
     needs_extra()
     done = run("explain", "--prompt", "The", "--corpus", corpus, "--regex", " cat", "--top-k", "3")
     assert done.returncode == 0

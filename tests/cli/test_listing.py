@@ -1,4 +1,4 @@
-"""What is registered, as plain data."""
+"""The listing of registered objects as plain data."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from engine_sampler.registry import CORE_PARAMS, PluginStatus, Registry
 
 class Skew(Sampler):
     """Tilt the row by its
-    token ids. Source: nobody."""
+    token ids. Source: none."""
 
     name = "skew"
 
@@ -63,7 +63,7 @@ def entry(registry: Registry, kind: str, name: str) -> dict:
     return next(e for e in inventory(registry)[kind] if e["name"] == name)
 
 
-def test_built_ins_are_listed_with_the_version_they_come_from(registry):
+def test_built_in_objects_are_listed_with_the_version_of_the_package(registry):
     listed = entry(registry, "samplers", "top_k")
     assert listed["origin"].startswith("engine-sampler ")
     assert (listed["state"], listed["role"], listed["parameters"]) == ("loaded", "warp", ["top_k"])
@@ -81,7 +81,7 @@ def test_every_kind_is_listed(registry):
     ]
 
 
-def test_what_a_plugin_registers_is_listed_under_its_name(registry):
+def test_objects_of_a_plugin_are_listed_with_their_origin(registry):
     registry.register(Plugin())
     assert entry(registry, "samplers", "skew")["origin"] == "this process"
     status = inventory(registry)["plugins"][-1]
@@ -93,7 +93,7 @@ def test_what_a_plugin_registers_is_listed_under_its_name(registry):
     ("score", "state"),
     [(1.0, "usable"), (0.0, "not usable here"), (OSError("no beads"), "failed: OSError: no beads")],
 )
-def test_a_backend_says_whether_it_can_be_used_here(registry, score, state):
+def test_a_backend_is_listed_with_its_usability(registry, score, state):
     registry.register(Plugin(score))
     listed = entry(registry, "backends", "abacus")
     assert (listed["state"], listed["exact"]) == (state, False)
@@ -105,7 +105,7 @@ def test_a_plugin_that_failed_is_listed_with_the_reason(registry):
     assert (status["state"], status["error"]) == ("failed", "ImportError: no")
 
 
-def test_the_list_can_be_written_as_json(registry):
+def test_the_inventory_is_json_serialisable(registry):
     registry.register(Plugin())
     assert json.loads(json.dumps(inventory(registry)))["samplers"][0]["name"]
 
@@ -123,12 +123,12 @@ class Grammars:
     def register_grammars(self, register):
         register("numerals", '// Roman numerals.\n// Small ones. And more.\nstart: "I"')
         register("bare", 'start: "I"')
-        register("made", made)
+        register("computed", computed)
         register("csv", 'start: "mine"')
 
 
-def made(tokenizer):
-    """Whatever the tokenizer can say. And more."""
+def computed(tokenizer):
+    """Whatever the tokenizer can spell. And more."""
 
 
 def test_the_grammars_of_the_package_are_listed(registry):
@@ -138,10 +138,10 @@ def test_the_grammars_of_the_package_are_listed(registry):
     assert listed["summary"].startswith("One SQL SELECT statement")
 
 
-def test_a_plugins_grammar_is_listed_with_what_it_says_of_itself(registry):
+def test_a_grammar_of_a_plugin_is_listed_with_its_own_summary(registry):
     registry.register(Grammars())
-    names = ("numerals", "bare", "made", "csv")
+    names = ("numerals", "bare", "computed", "csv")
     summaries = [entry(registry, "grammars", name)["summary"] for name in names]
-    assert summaries == ["Roman numerals.", "", "Whatever the tokenizer can say.", ""]
+    assert summaries == ["Roman numerals.", "", "Whatever the tokenizer can spell.", ""]
     assert [e["name"] for e in inventory(registry)["grammars"]].count("csv") == 1
     assert entry(registry, "grammars", "csv")["origin"] == "this process"

@@ -1,4 +1,4 @@
-"""The `engine-sampler` command, run as its users run it."""
+"""The `engine-sampler` command, run as a user runs it."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ sys.meta_path.insert(0, Absent())
 from engine_sampler.cli.main import main
 sys.exit(main(sys.argv[1:]))
 """
-"""Runs the command where some modules cannot be imported."""
+"""A program that runs the command while some modules cannot be imported."""
 
 
 def run(*arguments: str | Path, program: tuple[str, ...] = ("-m", "engine_sampler"), **environment: str):
@@ -71,7 +71,7 @@ def needs_extra() -> None:
 # --- generate ------------------------------------------------------------------------------------
 
 
-def test_generate_writes_text_to_stdout_and_figures_to_stderr(corpus):
+def test_generate_writes_text_to_stdout_and_statistics_to_stderr(corpus):
     needs_extra()
     done = run("generate", "--prompt", "The cat", "--corpus", corpus, "--temperature", "0")
     assert (done.returncode, done.stdout.count("\n")) == (0, 1)
@@ -85,7 +85,7 @@ def test_generate_stops_at_max_tokens(corpus):
     assert "3 tokens, length (max_tokens)" in done.stderr
 
 
-def test_generate_repeats_itself_with_the_same_seed(corpus):
+def test_generate_gives_the_same_text_for_the_same_seed(corpus):
     needs_extra()
     options = ("generate", "--prompt", "The", "--corpus", corpus, "--seed", "9", "--temperature", "1.5")
     first, second = run(*options), run(*options)
@@ -93,22 +93,23 @@ def test_generate_repeats_itself_with_the_same_seed(corpus):
 
 
 @pytest.mark.parametrize(
-    ("asked", "figures"),
+    ("options", "statistics"),
     [
         (["--n", "2", "--seed", "5"], ", seed 5\n"),
         (["--n", "2", "--best-of", "4"], "4 tokens, length"),
         (["--n", "2", "--use-beam-search", "--beam-width", "3"], ", score -"),
     ],
 )
-def test_generate_writes_several_completions_the_best_first(corpus, asked, figures):
-    done = run("generate", "--prompt", "The", "--corpus", corpus, "--max-tokens", "4", "--ignore-eos", *asked)
+def test_generate_prints_several_completions_best_first(corpus, options, statistics):
+    common = ("generate", "--prompt", "The", "--corpus", corpus, "--max-tokens", "4", "--ignore-eos")
+    done = run(*common, *options)
     assert done.returncode == 0
     assert done.stdout.count("\n") >= 2
-    assert figures in done.stderr
+    assert statistics in done.stderr
     assert done.stderr.count("4 tokens") == 2
 
 
-def test_generate_takes_parameters_as_options(corpus):
+def test_generate_accepts_parameters_as_options(corpus):
     needs_extra()
     done = run(
         "generate", "--prompt", "The", "--corpus", corpus, "--max-tokens", "5",
@@ -125,12 +126,12 @@ def test_generate_learns_from_pythons_own_documentation():
     assert len(done.stdout.split()) > 5
 
 
-# --- generate with a model of the user's ---------------------------------------------------------
+# --- generate with a model of the user -----------------------------------------------------------
 
 
 @pytest.fixture(scope="module")
 def model(tmp_path_factory) -> Path:
-    """The directory of a small model of transformers, with its tokenizer."""
+    """The directory of a small transformers model with its tokenizer."""
     pytest.importorskip("torch")
     pytest.importorskip("transformers")
     from tests.adapters.transformers.models import save_model
@@ -144,14 +145,14 @@ def generate_with(model: Path, *options: str | Path):
     return run("generate", "--engine", "transformers", "--model", model, "--prompt", "hello", *options)
 
 
-def test_generate_runs_a_model_of_transformers(model):
+def test_generate_runs_a_transformers_model(model):
     done = generate_with(model, "--max-tokens", "6", "--seed", "3", "--ignore-eos")
-    assert (done.returncode, done.stderr.count("\n")) == (0, 1)
-    assert "6 tokens, length (max_tokens), seed 3; model" in done.stderr
+    assert (done.returncode, done.stderr.count("\n")) == (0, 2)
+    assert "6 tokens, length (max_tokens), seed 3\nmodel " in done.stderr
     assert generate_with(model, "--max-tokens", "6", "--seed", "3", "--ignore-eos").stdout == done.stdout
 
 
-def test_generate_takes_every_parameter_with_a_model_of_transformers(model):
+def test_generate_accepts_every_parameter_with_a_transformers_model(model):
     done = generate_with(
         model, "--json-schema", '{"const": ["yes"]}', "--max-tokens", "90", "--seed", "2", "--min-p", "0.01",
         "--dry-multiplier", "0.8", "--order", "vllm",
@@ -162,7 +163,7 @@ def test_generate_takes_every_parameter_with_a_model_of_transformers(model):
 
 
 @pytest.mark.parametrize(
-    ("options", "said"),
+    ("options", "message"),
     [
         (("--engine", "transformers"), "--engine transformers needs a model: --model PATH"),
         (("--engine", "llama.cpp"), "--engine llama.cpp needs a model: --model PATH"),
@@ -176,13 +177,13 @@ def test_generate_takes_every_parameter_with_a_model_of_transformers(model):
     ],
     ids=lambda value: value if isinstance(value, str) else "",
 )
-def test_an_engine_without_what_it_needs_is_one_line(options, said):
+def test_invalid_options_of_an_engine_are_reported_in_one_line(options, message):
     done = run("generate", "--prompt", "x", *options)
     assert (done.returncode, done.stdout, done.stderr.count("\n")) == (2, "", 1)
-    assert said in done.stderr
+    assert message in done.stderr
 
 
-def test_a_directory_without_a_model_is_one_line(tmp_path):
+def test_a_directory_without_a_model_is_reported_in_one_line(tmp_path):
     pytest.importorskip("transformers")
     done = generate_with(tmp_path)
     assert (done.returncode, done.stdout, done.stderr.count("\n")) == (2, "", 1)
@@ -190,7 +191,7 @@ def test_a_directory_without_a_model_is_one_line(tmp_path):
 
 
 @pytest.mark.parametrize("absent", ["torch", "transformers"])
-def test_a_missing_engine_is_named_with_what_to_install(absent, tmp_path):
+def test_a_missing_engine_is_reported_with_what_to_install(absent, tmp_path):
     if absent != "torch":
         pytest.importorskip("torch")
     options = ("--engine", "transformers", "--model", tmp_path, "--prompt", "x")
@@ -202,7 +203,7 @@ def test_a_missing_engine_is_named_with_what_to_install(absent, tmp_path):
 # --- explain -------------------------------------------------------------------------------------
 
 
-def test_explain_tells_every_step_for_a_row_of_logits(row):
+def test_explain_shows_every_step_for_a_row_of_logits(row):
     needs_extra()
     settings = ("--top-k", "10", "--temperature", "0.5", "--seed", "1")
     done = run("explain", "--logits", row, "--backend", "numpy", *settings)
@@ -212,7 +213,7 @@ def test_explain_tells_every_step_for_a_row_of_logits(row):
     assert "\x1b" not in done.stdout
 
 
-def test_explain_takes_a_row_with_a_batch_dimension_and_of_half_precision(tmp_path):
+def test_explain_accepts_a_row_with_a_batch_dimension_and_in_half_precision(tmp_path):
     needs_extra()
     np.save(tmp_path / "half.npy", np.zeros((1, 9), np.float16))
     done = run("explain", "--logits", tmp_path / "half.npy")
@@ -220,7 +221,7 @@ def test_explain_takes_a_row_with_a_batch_dimension_and_of_half_precision(tmp_pa
     assert "3.17" in done.stdout
 
 
-def test_explain_tells_every_step_for_a_prompt(corpus):
+def test_explain_shows_every_step_for_a_prompt(corpus):
     needs_extra()
     done = run("explain", "--prompt", "The cat", "--corpus", corpus, "--min-p", "0.1", "--top", "3")
     assert done.returncode == 0
@@ -260,7 +261,7 @@ def test_plugins_are_listed_as_tables():
 
 @pytest.fixture
 def broken_plugin(tmp_path) -> dict[str, str]:
-    """The environment in which a distribution is installed whose plugin cannot be imported."""
+    """An environment with an installed distribution whose plugin cannot be imported."""
     information = tmp_path / "broken_beads-1.2.dist-info"
     information.mkdir()
     (information / "METADATA").write_text("Metadata-Version: 2.1\nName: broken-beads\nVersion: 1.2\n")
@@ -291,7 +292,7 @@ def test_a_plugin_that_is_not_selected_is_listed_as_disabled(broken_plugin):
     assert next(p["state"] for p in listed["plugins"] if p["name"] == "beads") == "disabled"
 
 
-def test_a_plugin_that_must_not_fail_ends_the_command_with_the_reason(broken_plugin):
+def test_in_strict_mode_a_failing_plugin_ends_the_command_with_the_reason(broken_plugin):
     done = run("plugins", "--json", **broken_plugin, ENGINE_SAMPLER_STRICT="1")
     assert (done.returncode, done.stdout, done.stderr.count("\n")) == (2, "", 1)
     assert "no beads left" in done.stderr
@@ -300,7 +301,7 @@ def test_a_plugin_that_must_not_fail_ends_the_command_with_the_reason(broken_plu
 # --- demo ----------------------------------------------------------------------------------------
 
 
-def test_the_demo_writes_plain_lines_where_there_is_no_terminal(corpus):
+def test_the_demo_prints_plain_lines_without_a_terminal(corpus):
     needs_extra()
     done = run("demo", "--corpus", corpus, "--prompt", "The cat", "--seed", "3")
     assert (done.returncode, done.stderr) == (0, "")
@@ -309,7 +310,7 @@ def test_the_demo_writes_plain_lines_where_there_is_no_terminal(corpus):
         assert word in done.stdout
 
 
-def test_the_demo_aborts_what_still_runs_after_the_steps_asked_for(corpus):
+def test_the_demo_aborts_running_requests_after_the_given_steps(corpus):
     needs_extra()
     done = run("demo", "--corpus", corpus, "--steps", "2")
     assert done.returncode == 0
@@ -341,7 +342,7 @@ def _read(terminal: int) -> bytes:
         return b""
 
 
-# --- what goes wrong -----------------------------------------------------------------------------
+# --- errors --------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
@@ -368,7 +369,7 @@ def _read(terminal: int) -> bytes:
         (["plugins", "--jsn"], "unexpected argument '--jsn'"),
     ],
 )
-def test_what_the_user_can_mend_is_said_in_one_line(arguments, message):
+def test_an_error_that_the_user_can_fix_is_reported_in_one_line(arguments, message):
     needs_extra()
     done = run(*arguments)
     assert (done.returncode, done.stdout, done.stderr.count("\n")) == (2, "", 1)
@@ -376,15 +377,15 @@ def test_what_the_user_can_mend_is_said_in_one_line(arguments, message):
 
 
 @pytest.mark.parametrize("array", [np.zeros((2, 3), np.float32), np.zeros(3, np.int64), np.float32(1)])
-def test_an_array_that_is_no_row_is_refused(array, tmp_path):
+def test_an_array_that_is_not_a_row_is_refused(array, tmp_path):
     needs_extra()
     np.save(tmp_path / "wrong.npy", array)
     done = run("explain", "--logits", tmp_path / "wrong.npy")
     assert (done.returncode, done.stderr.count("\n")) == (2, 1)
-    assert "wrong.npy holds no row of logits" in done.stderr
+    assert "wrong.npy is not a row of logits" in done.stderr
 
 
-def test_a_row_that_gives_no_token_is_refused_with_the_reason(tmp_path):
+def test_a_row_without_a_token_to_draw_is_refused_with_the_reason(tmp_path):
     needs_extra()
     np.save(tmp_path / "nan.npy", np.array([0, np.nan], np.float32))
     done = run("explain", "--logits", tmp_path / "nan.npy")
@@ -392,13 +393,13 @@ def test_a_row_that_gives_no_token_is_refused_with_the_reason(tmp_path):
 
 
 @pytest.mark.parametrize("command", [["demo"], ["generate", "--prompt", "x"], ["plugins"]])
-def test_a_missing_extra_is_named_with_what_to_install(command):
+def test_a_missing_extra_is_reported_with_what_to_install(command):
     done = run_without("rich", "tokenizers", "matplotlib", arguments=tuple(command))
     assert (done.returncode, done.stdout, done.stderr.count("\n")) == (2, "", 1)
     assert 'pip install "engine-sampler[demo]"' in done.stderr
 
 
-def test_a_missing_matplotlib_is_named_before_anything_is_written(row, tmp_path):
+def test_a_missing_matplotlib_is_reported_before_anything_is_printed(row, tmp_path):
     needs_extra()
     done = run_without(
         "matplotlib", arguments=("explain", "--logits", row, "--plot", tmp_path / "picture.png")
@@ -413,13 +414,13 @@ def test_json_needs_no_extra():
     assert json.loads(done.stdout)["selectors"]
 
 
-def test_an_import_error_that_is_not_the_extras_is_not_hidden():
+def test_an_import_error_unrelated_to_the_extras_is_not_hidden():
     done = run_without("pluggy", arguments=("plugins", "--json"))
     assert done.returncode == 1
     assert "No module named 'pluggy'" in done.stderr
 
 
-def test_a_reader_that_goes_away_is_no_error(corpus):
+def test_a_closed_pipe_is_not_an_error(corpus):
     needs_extra()
     program = f"{sys.executable} -m engine_sampler plugins --json | head -c 10"
     done = subprocess.run(program, shell=True, capture_output=True, encoding="utf-8", check=False)

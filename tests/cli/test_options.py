@@ -32,11 +32,11 @@ def test_every_declared_parameter_has_an_option():
     assert not missing
 
 
-def test_nothing_given_means_neutral_parameters():
+def test_parameters_are_neutral_unless_given():
     assert parse() == SamplingParams()
 
 
-def test_numbers_are_read_by_their_type():
+def test_numbers_are_parsed_by_their_type():
     params = parse("--top-k", "40", "--temperature", ".8", "--seed", "7")
     assert params == SamplingParams(top_k=40, temperature=0.8, seed=7)
 
@@ -50,12 +50,12 @@ def test_a_switch_has_a_negative_form():
     assert parse("--no-penalize-nl").penalize_nl is False
 
 
-def test_composite_values_are_json():
+def test_composite_values_are_parsed_as_json():
     params = parse("--logit-bias", '{"3": 1.5}', "--order", '["top_k", "temperature"]', "--top-k", "3")
     assert params == SamplingParams(logit_bias={3: 1.5}, order=["top_k", "temperature"], top_k=3)
 
 
-def test_a_composite_value_that_is_no_json_is_text():
+def test_a_composite_value_that_is_not_json_is_text():
     assert parse("--order", "koboldai") == SamplingParams(order="koboldai")
 
 
@@ -63,7 +63,7 @@ def test_the_order_is_the_librarys_own_unless_given():
     assert parse("--min-p", "0.1").order == "llama.cpp"
 
 
-def test_defaults_give_way_to_what_is_given():
+def test_given_values_override_defaults():
     assert parse(max_tokens=9).max_tokens == 9
     assert parse("--max-tokens", "4", max_tokens=9).max_tokens == 4
 
@@ -77,7 +77,7 @@ def test_defaults_give_way_to_what_is_given():
         (["--order", '["top_k", "topp"]'], "order names 'topp'"),
     ],
 )
-def test_a_value_that_is_not_allowed_is_named(arguments, message):
+def test_a_value_that_is_not_allowed_is_reported(arguments, message):
     with pytest.raises(ParameterError, match=message):
         parse(*arguments)
 
@@ -90,16 +90,16 @@ def test_values_of_other_types_are_json_or_text(text, value):
     assert read_value(Param("x", object, None), text) == value
 
 
-def test_a_string_is_taken_as_it_is():
+def test_a_string_is_taken_literally():
     assert read_value(Param("x", str, ""), "5") == "5"
 
 
-def test_an_unknown_option_is_refused_with_near_matches():
+def test_an_unknown_option_is_refused_with_suggestions():
     with pytest.raises(ParameterError, match=r"unknown parameter 'topk'; did you mean .*'top_k'"):
         refuse_option("--topk=40")
 
 
-def test_an_option_of_the_command_wins_over_a_parameter_of_the_same_name():
+def test_an_option_of_the_command_takes_precedence_over_a_parameter_of_the_same_name():
     parser = argparse.ArgumentParser()
     parser.add_argument("--seed", default="mine")
     add_parameter_options(parser)

@@ -1,4 +1,4 @@
-"""A small engine, learnt once."""
+"""A small embedded engine, learnt once."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The demo's course: who joins when, and how it ends."""
+"""The run of the demo: when requests join and how they end."""
 
 from __future__ import annotations
 
@@ -10,9 +10,9 @@ from engine_sampler.params import SamplingParams, build_chain
 @pytest.fixture
 def demo(engine):
     from engine_sampler.demo.app import Demo
-    from engine_sampler.demo.session import Session
+    from engine_sampler.demo.session import DemoSession
 
-    return Demo(Session(engine), "The cat", seed=1)
+    return Demo(DemoSession(engine), "The cat", seed=1)
 
 
 def test_at_least_eight_different_configurations_run_at_the_same_time(demo):
@@ -21,13 +21,12 @@ def test_at_least_eight_different_configurations_run_at_the_same_time(demo):
     assert len({stream.chain for stream in demo.running}) >= 8
 
 
-def test_the_configurations_are_those_people_know():
+def test_the_configurations_cover_the_well_known_samplers():
     from engine_sampler.demo.configurations import CONFIGURATIONS
 
     chains = " ".join(str(build_chain(SamplingParams(**c.parameters))) for c in CONFIGURATIONS)
-    for (
-        name
-    ) in "greedy mirostat_v2 adaptive_p dry xtc penalties tfs top_a top_n_sigma typical_p min_p".split():
+    names = "greedy mirostat_v2 adaptive_p dry xtc penalties tfs top_a top_n_sigma typical_p min_p"
+    for name in names.split():
         assert name in chains
     assert any(c.parameters.get("order") == "koboldai" for c in CONFIGURATIONS)
 
@@ -41,33 +40,33 @@ def test_every_request_ends_with_a_reason(demo):
     assert not demo.waiting
 
 
-def test_waiting_requests_take_over_the_places_of_finished_ones(demo):
-    seen = [set() for _ in demo.places]
+def test_waiting_requests_take_over_the_panels_of_finished_ones(demo):
+    seen = [set() for _ in demo.panels]
     for _ in demo.run(2000):
-        for names, stream in zip(seen, demo.places, strict=True):
+        for names, stream in zip(seen, demo.panels, strict=True):
             names.add(stream.name)
-    assert sum(map(len, seen)) == len(demo.streams) > len(demo.places)
+    assert sum(map(len, seen)) == len(demo.streams) > len(demo.panels)
 
 
 @pytest.mark.parametrize("linger", [0, 3])
-def test_a_finished_request_stays_in_sight_for_a_while(demo, monkeypatch, linger):
+def test_a_finished_request_stays_visible_for_a_while(demo, monkeypatch, linger):
     monkeypatch.setattr("engine_sampler.demo.app.LINGER", linger)
-    before = list(demo.places)
+    before = list(demo.panels)
     waits = []
     for _ in demo.run(2000):
-        pairs = zip(before, demo.places, strict=True)
+        pairs = zip(before, demo.panels, strict=True)
         waits += [now.started_at - old.ended_at for old, now in pairs if old not in (None, now)]
-        before = list(demo.places)
-    assert len(waits) == len(demo.streams) - len(demo.places)
+        before = list(demo.panels)
+    assert len(waits) == len(demo.streams) - len(demo.panels)
     assert max(waits) == linger
 
 
-def test_news_tells_every_request_once_at_its_start_and_once_at_its_end(demo):
-    news = [(event, stream.name) for batch in demo.run(2000) for event, stream in batch]
-    assert sorted(news) == sorted((e, s.name) for s in demo.streams for e in ("joins", "ends"))
+def test_each_request_has_one_event_at_its_start_and_one_at_its_end(demo):
+    events = [(event, stream.name) for batch in demo.run(2000) for event, stream in batch]
+    assert sorted(events) == sorted((e, s.name) for s in demo.streams for e in ("joins", "ends"))
 
 
-def test_what_still_runs_after_the_last_step_is_aborted(demo):
+def test_requests_still_running_after_the_last_step_are_aborted(demo):
     for _ in demo.run(1):
         pass
     outcomes = [stream.outcome for stream in demo.streams]
@@ -76,7 +75,7 @@ def test_what_still_runs_after_the_last_step_is_aborted(demo):
     assert demo.session.steps == 1
 
 
-def test_the_streams_texts_are_those_of_the_scheduler(demo):
+def test_the_texts_of_the_streams_are_those_of_the_scheduler(demo):
     for _ in demo.run(2000):
         pass
     for stream in demo.streams:
@@ -92,12 +91,12 @@ def test_rows_and_groups_are_counted_by_configuration(demo):
     assert len(demo.groups) < len(demo.streams)
 
 
-def test_the_seed_decides_the_texts(engine):
+def test_the_seed_determines_the_texts(engine):
     from engine_sampler.demo.app import Demo
-    from engine_sampler.demo.session import Session
+    from engine_sampler.demo.session import DemoSession
 
     def texts(seed: int) -> list[str]:
-        demo = Demo(Session(engine), "The cat", seed)
+        demo = Demo(DemoSession(engine), "The cat", seed)
         for _ in demo.run(2000):
             pass
         return [stream.text for stream in demo.streams]

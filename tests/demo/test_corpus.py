@@ -1,4 +1,4 @@
-"""The corpora: what every Python installation carries, and files."""
+"""The corpora: the documentation in every Python installation, and files."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ def test_the_embedded_corpus_is_the_same_every_time():
     assert corpus.embedded_corpus() == corpus.embedded_corpus()
 
 
-def test_reading_docstrings_runs_no_module():
+def test_reading_docstrings_imports_no_module():
     before = set(sys.modules)
     corpus.embedded_corpus()
     assert set(sys.modules) - before <= {"pydoc_data", "pydoc_data.topics"} | {"asyncio"}
@@ -30,7 +30,7 @@ def test_a_missing_language_reference_leaves_the_docstrings(monkeypatch):
     assert sum(map(len, corpus.embedded_corpus())) > 50_000
 
 
-def test_modules_that_are_absent_are_left_out(monkeypatch):
+def test_missing_modules_are_skipped(monkeypatch):
     monkeypatch.setattr(corpus, "DOCUMENTED_MODULES", ["no_such_module", "sys", "textwrap"])
     assert any("wrap" in document for document in corpus.embedded_corpus())
 
@@ -59,7 +59,7 @@ The "for" statement is used to iterate over the *elements* of a ``sequence``
 
 
 def test_paragraphs_are_joined_until_they_are_long_enough(monkeypatch):
-    monkeypatch.setattr(corpus, "LEAST_CHARACTERS", 10)
+    monkeypatch.setattr(corpus, "MIN_CHARACTERS", 10)
     assert list(corpus.joined(["12345", "67890", "abcdefghijk", "rest"])) == [
         "12345 67890",
         "abcdefghijk",
@@ -67,13 +67,13 @@ def test_paragraphs_are_joined_until_they_are_long_enough(monkeypatch):
     ]
 
 
-def test_a_file_gives_its_paragraphs_as_they_stand(tmp_path):
+def test_a_file_is_split_into_its_paragraphs_unchanged(tmp_path):
     file = tmp_path / "poem.txt"
     file.write_text("One line,\nanother line.\n\n \n\n  Second\n", encoding="utf-8")
     assert corpus.read_corpus(file) == ["One line,\nanother line.", "Second"]
 
 
-def test_a_file_that_is_no_text_is_read_all_the_same(tmp_path):
+def test_a_file_that_is_not_valid_utf_8_is_still_read(tmp_path):
     file = tmp_path / "bytes"
     file.write_bytes(b"\xff\xfeabc")
     assert corpus.read_corpus(file) == ["\ufffd\ufffdabc"]
@@ -82,10 +82,10 @@ def test_a_file_that_is_no_text_is_read_all_the_same(tmp_path):
 def test_a_file_without_text_is_refused(tmp_path):
     file = tmp_path / "empty.txt"
     file.write_text("\n \n")
-    with pytest.raises(ValueError, match=r"empty\.txt holds no text to learn from"):
+    with pytest.raises(ValueError, match=r"empty\.txt contains no text to learn from"):
         corpus.read_corpus(file)
 
 
-def test_a_file_that_is_not_there_is_an_os_error(tmp_path):
+def test_a_missing_file_is_an_os_error(tmp_path):
     with pytest.raises(FileNotFoundError):
         corpus.read_corpus(tmp_path / "none.txt")

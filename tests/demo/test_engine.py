@@ -1,4 +1,4 @@
-"""Vocabulary and engine: learnt from text, and the same every time."""
+"""Vocabulary and engine: learnt from text, deterministically."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def test_the_special_tokens_come_first(engine):
 
 
 @pytest.mark.parametrize("text", ["The cat", "unseen wörds 犬", "  spaces\n\nand\tlines", ""])
-def test_any_text_can_be_encoded_and_comes_back(engine, text):
+def test_any_text_survives_encoding_and_decoding(engine, text):
     assert engine.tokenizer.decode(engine.tokenizer.encode(text)) == text
 
 
@@ -42,7 +42,7 @@ def test_the_vocabulary_is_the_same_every_time():
     assert learn_vocabulary(documents).get_vocab() == learn_vocabulary(documents).get_vocab()
 
 
-def test_the_vocabulary_has_at_most_the_size_asked_for():
+def test_the_vocabulary_has_at_most_the_requested_size():
     assert len(wrap(learn_vocabulary(DOCUMENTS, 270))) == 270
 
 
@@ -50,7 +50,7 @@ def test_the_engine_predicts_over_the_whole_vocabulary(engine):
     assert engine.model.logits([[]]).shape == (1, len(engine.tokenizer))
 
 
-def test_the_engine_continues_what_it_has_read(engine):
+def test_the_engine_continues_a_text_that_it_has_learnt(engine):
     text = engine.tokenizer.encode("A rat ran over")
     logits = engine.model.logits([text])[0]
     assert engine.tokenizer.token_bytes[int(logits.argmax())] == b" the"

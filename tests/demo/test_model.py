@@ -73,7 +73,7 @@ def test_logits_are_dense_float32_rows(model):
     assert np.isfinite(np.delete(logits, START, axis=1)).all()
 
 
-def test_the_start_of_text_is_never_predicted(model):
+def test_the_start_token_is_never_predicted(model):
     assert (model.logits([[], [2], [END]])[:, START] == -np.inf).all()
 
 
@@ -81,7 +81,7 @@ def test_contexts_may_be_arrays(model):
     np.testing.assert_array_equal(model.logits([np.array([2, 3, 4])]), model.logits([[2, 3, 4]]))
 
 
-def test_only_the_last_tokens_count(model):
+def test_only_the_last_tokens_of_a_context_matter(model):
     np.testing.assert_array_equal(model.logits([[9, 9, 9, 2, 3, 4, 5]]), model.logits([[7, 2, 3, 4, 5]]))
 
 
@@ -89,7 +89,7 @@ def test_a_row_does_not_depend_on_the_others(model):
     np.testing.assert_array_equal(model.logits([[2], [3, 4]])[1], model.logits([[3, 4]])[0])
 
 
-def test_a_text_seen_once_is_continued_as_it_went():
+def test_a_text_seen_once_is_reproduced():
     model = NGramModel([[2, 3, 4, 5, 6, 7]], VOCABULARY, END, START)
     text: list[int] = []
     while not text or text[-1] != END:

@@ -12,9 +12,9 @@ GREEDY = SamplingParams(temperature=0, max_tokens=20)
 
 @pytest.fixture
 def session(engine):
-    from engine_sampler.demo.session import Session
+    from engine_sampler.demo.session import DemoSession
 
-    return Session(engine)
+    return DemoSession(engine)
 
 
 def finish(session) -> dict:
@@ -26,7 +26,7 @@ def finish(session) -> dict:
     return texts
 
 
-def test_a_request_is_continued_as_the_model_says(session, engine):
+def test_a_greedy_request_follows_the_model(session, engine):
     session.add(GREEDY, "A rat", "r")
     token_ids = engine.tokenizer.encode("A rat")
     for _ in range(5):
@@ -41,10 +41,10 @@ def test_the_streamed_text_is_the_text_of_the_record(session):
 
 
 def test_a_request_that_joins_late_gets_the_text_it_would_get_alone(session, engine):
-    from engine_sampler.demo.session import Session
+    from engine_sampler.demo.session import DemoSession
 
     params = SamplingParams(temperature=1.2, max_tokens=12, seed=4)
-    alone = Session(engine)
+    alone = DemoSession(engine)
     alone.add(params, "The dog", "late")
     session.add(GREEDY, "The cat", "early")
     session.step()
@@ -62,7 +62,7 @@ def test_steps_rows_and_times_are_counted(session):
     assert session.seconds == session.model_seconds + session.sampling_seconds > 0
 
 
-def test_a_row_is_given_for_every_live_request(session, engine):
+def test_every_live_request_has_one_row(session, engine):
     for number in range(3):
         session.add(SamplingParams(seed=number), "The", number)
     result = session.step()

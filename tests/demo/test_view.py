@@ -1,4 +1,4 @@
-"""What the demo shows, at the sizes that terminals have."""
+"""The output of the demo, at common terminal sizes."""
 
 from __future__ import annotations
 
@@ -16,9 +16,9 @@ SIZES = ((80, 24), (120, 40), (200, 50))
 @pytest.fixture
 def demo(engine):
     from engine_sampler.demo.app import Demo
-    from engine_sampler.demo.session import Session
+    from engine_sampler.demo.session import DemoSession
 
-    return Demo(Session(engine), "The cat", seed=1)
+    return Demo(DemoSession(engine), "The cat", seed=1)
 
 
 def console(width: int, height: int = 40) -> Console:
@@ -41,7 +41,7 @@ def test_the_panels_fit_the_terminal(demo, width, height):
     lines = printed(on)
     assert len(lines) < height
     assert max(map(len, lines)) <= width
-    for stream in demo.places:
+    for stream in demo.panels:
         assert f"─ {stream.name} ─" in "\n".join(lines)
     assert "8/56 running" in "\n".join(lines) or "8/120 running" in "\n".join(lines)
 
@@ -56,11 +56,11 @@ def test_a_panel_shows_the_end_of_a_long_text(demo):
     assert "word last" in on.file.getvalue()
 
 
-def test_the_course_is_told_in_lines_that_fit(demo):
-    from engine_sampler.demo.view import tell
+def test_the_plain_output_is_wrapped_to_the_terminal(demo):
+    from engine_sampler.demo.view import run_plain
 
     on = console(60)
-    tell(demo, 2000, on)
+    run_plain(demo, 2000, on)
     lines = printed(on)
     assert max(map(len, lines)) <= 60
     for stream in demo.streams:
@@ -71,12 +71,12 @@ def test_the_course_is_told_in_lines_that_fit(demo):
 
 @pytest.mark.parametrize("width", [width for width, _ in SIZES])
 def test_the_results_name_every_request_and_the_totals(demo, width):
-    from engine_sampler.demo.view import results
+    from engine_sampler.demo.view import result_tables
 
     for _ in demo.run(2000):
         pass
     on = console(width)
-    on.print(*results(demo))
+    on.print(*result_tables(demo))
     lines = printed(on)
     assert max(map(len, lines)) <= width
     for stream in demo.streams:
@@ -88,7 +88,7 @@ def test_the_results_name_every_request_and_the_totals(demo, width):
         assert any(line.split()[:1] == [total] for line in lines)
 
 
-def test_the_live_display_keeps_to_the_pace(monkeypatch):
+def test_the_live_display_keeps_the_pace(monkeypatch):
     from engine_sampler.demo import view
 
     clock = [0.0]

@@ -30,7 +30,7 @@ def native_grammar(
 
 
 ENGINES: dict[str, Engine] = {"reference": ReferenceGrammar}
-if native.engine() is not None:
+if native.load_library() is not None:
     ENGINES["native"] = native_grammar
 
 FASTEST: Engine = ENGINES.get("native", ReferenceGrammar)

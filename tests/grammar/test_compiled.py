@@ -53,7 +53,7 @@ def tokenizer() -> Tokenizer:
 @pytest.fixture
 def in_c(monkeypatch: pytest.MonkeyPatch) -> None:
     """The engine in C, whatever the environment requests."""
-    if native.engine() is None:
+    if native.load_library() is None:
         pytest.skip("the native library is missing")
     monkeypatch.setenv(ENGINE, "native")
 
@@ -304,7 +304,7 @@ def test_an_unknown_engine_is_refused(tokenizer: Tokenizer, monkeypatch: pytest.
 def test_a_missing_library_is_an_error_only_if_it_is_requested(
     tokenizer: Tokenizer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(native, "engine", lambda: None)
+    monkeypatch.setattr(native, "load_library", lambda: None)
     monkeypatch.setenv(ENGINE, "native")
     with pytest.raises(GrammarError, match="no native grammar engine"):
         prepare(tokenizer)

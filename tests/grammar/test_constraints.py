@@ -392,7 +392,7 @@ def test_requests_of_one_schema_share_one_compiled_grammar() -> None:
     scheduler = Scheduler(VOCAB, TOKENIZER)
     for _ in range(3):
         scheduler.add(SamplingParams(json_schema=SCHEMA))
-    matchers = [request.matcher for request in scheduler._requests.values()]
+    matchers = [request.grammar.matcher for request in scheduler._requests.known.values()]
     assert len({id(matcher) for matcher in matchers}) == 3
     assert len({id(matcher.grammar) for matcher in matchers}) == 1
 
@@ -453,8 +453,8 @@ def test_tokens_beyond_a_smaller_vocabulary_are_never_drawn(size: int, engine: s
 def test_the_eos_ids_of_the_scheduler_end_a_text_and_not_those_of_the_tokenizer(engine: str) -> None:
     scheduler = Scheduler(VOCAB, tokenizer_for(engine), eos_token_ids=[3, CALL])
     scheduler.add(SamplingParams(regex="x?"))
-    (request,) = scheduler._requests.values()
-    assert allowed(request.matcher) == [3, ord("x"), CALL]
+    (request,) = scheduler._requests.known.values()
+    assert allowed(request.grammar.matcher) == [3, ord("x"), CALL]
     row = np.zeros(VOCAB, np.float32)
     row[CALL] = 99
     assert scheduler.step(row[None]).finish_reasons == ["stop"]

@@ -28,7 +28,7 @@ PIECE = 8
 """The bytes between two masks."""
 DEEP = 100_000
 
-pytestmark = pytest.mark.skipif(native.engine() is None, reason="the native library is missing")
+pytestmark = pytest.mark.skipif(native.load_library() is None, reason="the native library is missing")
 
 
 class Case(NamedTuple):

@@ -55,7 +55,7 @@ def compiler() -> str:
 def _shared_library(sources: tuple[str, ...], flags: tuple[str, ...]) -> Path:
     library = Path(tempfile.mkdtemp(dir=_folder())) / "library.so"
     paths = [str(SOURCES / name) for name in sources]
-    options = [*ARITHMETIC, *WARNINGS, *flags, f"-I{INCLUDE}", "-shared", "-fPIC"]
+    options = [*ARITHMETIC, *WARNINGS, *flags, f"-I{INCLUDE}", f"-I{SOURCES}", "-shared", "-fPIC"]
     command = [compiler(), *options, "-o", str(library), *paths]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     if done.returncode:

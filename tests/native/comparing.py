@@ -18,7 +18,7 @@ from engine_sampler.params import SamplingParams, build_chain
 from engine_sampler.registry import default_registry
 from engine_sampler.scheduler.history import History
 from engine_sampler.scheduler.slots import Slots
-from engine_sampler.scheduler.state import Slot
+from engine_sampler.scheduler.state import RequestState
 from tests.random_chains import ROUNDS, Random, random_logits, vocabulary
 
 NUMPY = NumpyBackend()
@@ -137,12 +137,12 @@ def random_group(random: Random, size: int, n: int, settings: Mapping[str, Any])
     index = []
     for seed in random.integers(0, 2**63, n).tolist():
         params, own = kinds[random.integers(len(kinds))]
-        slot = Slot(own, History(*(_history(random, size) for _ in range(2))))
+        slot = RequestState(own, History(*(_history(random, size) for _ in range(2))))
         try:
             slot.open(params, known)
         except ParameterError:  # breakers that this vocabulary has not got
             params, own = kinds[0]
-            slot = Slot(own, slot.history)
+            slot = RequestState(own, slot.history)
             slot.open(params, known)
         number = slots.put(slot, params.given, seed)
         slots.accept(number, [int(random.integers(size))], [float(random.uniform(0, 8))])

@@ -68,7 +68,7 @@ class Life:
         for number in range(steps):
             happenings[self.random.integers(len(happenings))]()
             self.draw(drafts=number % 3 == 2)
-        records = [self.scheduler.record(i) for i in list(self.scheduler._requests)]
+        records = [self.scheduler.record(i) for i in list(self.scheduler._requests.known)]
         return [*self.seen, *((r.request_id, r.seed, *outcome(r)) for r in records)]
 
     def arrive(self) -> None:
@@ -100,7 +100,9 @@ class Life:
             self.scheduler.rollback(name, int(self.random.integers(0, have + 1)))
 
     def be_told(self) -> None:
-        unmasked = [i for i in self.scheduler.request_ids if self.scheduler._requests[i].matcher is None]
+        unmasked = [
+            i for i in self.scheduler.request_ids if self.scheduler._requests.known[i].grammar is None
+        ]
         if unmasked:
             self.scheduler.accept(self.any_of(unmasked), self.random.integers(0, 6, 3).tolist())
 

@@ -23,7 +23,7 @@ class Native:
     """The tables of one request, as the native code keeps them."""
 
     def __init__(self, prompt=(), **params):
-        self.ffi, self.lib = load("history.c", headers=("history.h",))
+        self.ffi, self.lib = load("tables/history.c", headers=("tables/history.h",))
         self.history = self.ffi.gc(self.ffi.new("es_history *"), self.lib.es_history_free)
         self.params = self.ffi.new("es_params *")
         self.alive = []

@@ -14,7 +14,7 @@ class Native:
     """The native rule over one vocabulary; the scratch is kept from call to call."""
 
     def __init__(self, tokenizer, ends):
-        self.ffi, self.lib = load("infill.c", headers=("infill.h",))
+        self.ffi, self.lib = load("tables/infill.c", headers=("tables/infill.h",))
         texts = [tokenizer.text_bytes(t) for t in range(len(tokenizer))]
         self.bytes = np.frombuffer(b"".join(texts) + b"\0", np.uint8)
         self.text_ends = np.cumsum([len(text) for text in texts], dtype=np.int64)

@@ -147,7 +147,7 @@ def test_slots_are_used_again_by_requests_of_other_shapes() -> None:
         request_id = scheduler.add(params, [1])
         run_to_end(scheduler)
         assert outcome(scheduler.remove(request_id)) == outcome(alone(params, [1]))
-    assert len(scheduler._slots._free) == len(scheduler._slots.entries)
+    assert len(scheduler._requests.slots._free) == len(scheduler._requests.slots.entries)
 
 
 def test_a_step_without_requests_gives_nothing() -> None:

@@ -178,10 +178,10 @@ def test_where_all_rows_are_faulty_the_search_ends_with_the_reason() -> None:
     assert tried.scheduler.record(ids[0]).token_ids == []
 
 
-def test_all_rows_of_a_search_belong_into_one_step() -> None:
+def test_all_rows_of_a_search_belong_in_one_step() -> None:
     tried = engine()
     ids = tried.add([1], **beams())
-    with pytest.raises(RequestError, match="belongs beside it"):
+    with pytest.raises(RequestError, match="must be in the same step"):
         tried.scheduler.step(np.zeros((2, VOCAB), np.float32), ids[:2])
     with pytest.raises(RequestError, match="draft_token_ids"):
         tried.scheduler.step(np.zeros((4, VOCAB), np.float32), None, {ids[0]: [1]})

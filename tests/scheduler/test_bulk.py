@@ -80,7 +80,7 @@ def test_requests_that_need_no_look_are_not_touched(monkeypatch: pytest.MonkeyPa
     assert result.finish_reasons == result.errors == result.text == [None] * 6
     assert result.seeds == list(range(6))
     assert scheduler.record(2).token_ids == [2, *((2 + n) % 30 for n in range(200))]
-    mu = scheduler._slots.entries[2].states["mirostat_v2"].values
+    mu = scheduler._requests.slots.entries[2].states["mirostat_v2"].values
     assert len(mu) == 202
     assert mu[1] > mu[0]
 
@@ -136,7 +136,7 @@ def test_what_is_no_token_ends_only_its_request(token: int, words: str) -> None:
     assert result.errors == [None, f"backend scripted gave {words}", None]
     assert result.token_ids.tolist() == [4, -1, 6]
     assert [scheduler.record(i).token_ids for i in range(3)] == [[4], [], [6]]
-    assert scheduler._slots.positions[[0, 2]].tolist() == [4, 4]
+    assert scheduler._requests.slots.positions[[0, 2]].tolist() == [4, 4]
 
 
 # --- what is kept between steps ------------------------------------------------------------------
@@ -224,7 +224,7 @@ class _With(StoppingCriteria):
         self.criterion.rollback(state, n)
 
 
-@pytest.mark.parametrize(("watch", "words"), [("soon", "no Watch"), (Watch([VOCAB]), "names token id 40")])
+@pytest.mark.parametrize(("watch", "words"), [("soon", "not a Watch"), (Watch([VOCAB]), "names token id 40")])
 def test_a_criterion_that_watches_nonsense_is_refused(watch: Any, words: str) -> None:
     class Odd(StoppingCriteria):
         name = "odd"

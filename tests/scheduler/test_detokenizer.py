@@ -11,8 +11,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from engine_sampler.scheduler import detokenizer as text_module
-from engine_sampler.scheduler.detokenizer import TextStream
+from engine_sampler.scheduler import detokenizer
+from engine_sampler.scheduler.detokenizer import Detokenizer
 from engine_sampler.stopping._patterns import PatternMatcher
 from engine_sampler.stopping._strings import StringMatcher
 from engine_sampler.tokenizer import Tokenizer
@@ -43,7 +43,7 @@ SPECIAL, EOS = len(TOKENIZER) - 2, len(TOKENIZER) - 1
 ANY_TOKENS = st.lists(st.integers(0, EOS), max_size=40)
 
 
-def push(stream: TextStream, tokens: Iterable[int]) -> str:
+def push(stream: Detokenizer, tokens: Iterable[int]) -> str:
     """The text that becomes certain with `tokens`."""
     before = len(stream.text)
     for token in tokens:
@@ -51,7 +51,7 @@ def push(stream: TextStream, tokens: Iterable[int]) -> str:
     return stream.text[before:]
 
 
-def closed(stream: TextStream) -> str:
+def closed(stream: Detokenizer) -> str:
     stream.close()
     return stream.text
 
@@ -61,10 +61,10 @@ def closed(stream: TextStream) -> str:
 
 @given(ANY_TOKENS, st.booleans())
 def test_any_tokens_join_to_their_decoded_text(tokens: list[int], skip: bool) -> None:
-    stream = TextStream(TOKENIZER, skip)
+    stream = Detokenizer(TOKENIZER, skip)
     push(stream, tokens)
     assert closed(stream) == TOKENIZER.decode(tokens, skip_special_tokens=skip)
-    assert len(stream.pieces) == len(tokens) + 1
+    assert len(stream.deltas) == len(tokens) + 1
 
 
 @settings(max_examples=300)
@@ -74,14 +74,14 @@ def test_any_bytes_cut_anywhere_join_to_their_text(data: bytes, widths: list[int
     for width in widths:
         pieces.append(data[:width])
         data = data[width:]
-    stream = TextStream(Tokenizer(pieces))
+    stream = Detokenizer(Tokenizer(pieces))
     push(stream, range(len(pieces)))
     assert closed(stream) == b"".join(pieces).decode("utf-8", errors="replace")
 
 
 @given(st.text(max_size=12))
 def test_text_is_never_broken_at_a_character(text: str) -> None:
-    stream = TextStream(TOKENIZER)
+    stream = Detokenizer(TOKENIZER)
     for byte in text.encode():
         stream.push(byte)
         assert text.startswith(stream.text)
@@ -92,7 +92,7 @@ def test_text_is_never_broken_at_a_character(text: str) -> None:
 
 
 def test_an_emoji_over_several_tokens_comes_out_whole() -> None:
-    stream = TextStream(TOKENIZER)
+    stream = Detokenizer(TOKENIZER)
     assert [push(stream, [byte]) for byte in CAT] == ["", "", "", "🐈"]
     assert push(stream, [257]) == ""
     assert push(stream, [259]) == "🐈"
@@ -100,19 +100,19 @@ def test_an_emoji_over_several_tokens_comes_out_whole() -> None:
 
 
 def test_bytes_that_can_be_no_character_come_out_at_once() -> None:
-    stream = TextStream(TOKENIZER)
+    stream = Detokenizer(TOKENIZER)
     assert push(stream, [0xFF]) == "�"
     assert push(stream, [CAT[0], ord("a")]) == "�a"
 
 
 def test_the_end_gives_what_was_held_back() -> None:
-    stream = TextStream(TOKENIZER)
+    stream = Detokenizer(TOKENIZER)
     assert push(stream, [ord("a"), CAT[0], CAT[1]]) == "a"
     assert closed(stream) == "a�"
 
 
 def test_an_empty_stream_has_no_text() -> None:
-    assert closed(TextStream(TOKENIZER)) == ""
+    assert closed(Detokenizer(TOKENIZER)) == ""
 
 
 # --- stop strings ---------------------------------------------------------------------------------
@@ -147,7 +147,7 @@ def may_go_on(data: bytes, strings: list[str]) -> int:
 def test_a_stop_string_is_found_where_it_is_first_complete(
     strings: list[str], tokens: list[int], include: bool
 ) -> None:
-    stream = TextStream(Tokenizer(LETTERS), True, [StringMatcher(strings, include)])
+    stream = Detokenizer(Tokenizer(LETTERS), True, [StringMatcher(strings, include)])
     data = b""
     for token in tokens:
         matches = stream.push(token)
@@ -181,7 +181,7 @@ def test_a_stop_string_is_found_where_it_is_first_complete(
 def test_a_stop_pattern_is_found_where_any_match_is_first_complete(
     patterns: list[str], tokens: list[int], include: bool
 ) -> None:
-    stream = TextStream(Tokenizer(LETTERS), True, [PatternMatcher(patterns, include)])
+    stream = Detokenizer(Tokenizer(LETTERS), True, [PatternMatcher(patterns, include)])
     data = b""
     for token in tokens:
         matches = stream.push(token)
@@ -214,7 +214,7 @@ def first_pattern_end(data: bytes, patterns: list[str]) -> tuple[int, int, str] 
 
 
 def test_only_what_may_still_become_a_match_of_a_pattern_waits() -> None:
-    stream = TextStream(TOKENIZER, True, [PatternMatcher([r"\d+px", "x{3}y"])])
+    stream = Detokenizer(TOKENIZER, True, [PatternMatcher([r"\d+px", "x{3}y"])])
     assert [push(stream, token.encode()) for token in ("a1", "2p", "3", "pz", "xxxx", "z")] == [
         "a",
         "",
@@ -227,40 +227,40 @@ def test_only_what_may_still_become_a_match_of_a_pattern_waits() -> None:
 
 def test_the_earliest_of_several_matchers_comes_first() -> None:
     strings, patterns = StringMatcher(["cd"]), PatternMatcher(["b."])
-    stream = TextStream(Tokenizer([b"abcd", b"acdb", b"bcd"]), True, [strings, patterns])
+    stream = Detokenizer(Tokenizer([b"abcd", b"acdb", b"bcd"]), True, [strings, patterns])
     assert [verdict.reason for _, verdict in stream.push(0)] == ["b.", "cd"]
-    assert [verdict.reason for _, verdict in TextStream(Tokenizer([b"acdb"]), True, [strings]).push(0)] == [
+    assert [verdict.reason for _, verdict in Detokenizer(Tokenizer([b"acdb"]), True, [strings]).push(0)] == [
         "cd"
     ]
 
 
 def test_what_is_long_held_back_is_not_remembered() -> None:
-    stream = TextStream(TOKENIZER, True, [PatternMatcher(["a[^b]*b"])])
+    stream = Detokenizer(TOKENIZER, True, [PatternMatcher(["a[^b]*b"])])
     assert push(stream, [ord("a")] + [ord("x")] * 2000) == ""
-    assert len(stream.place.held) == 2001
-    assert not stream.place.steps
+    assert len(stream.state.held) == 2001
+    assert not stream.state.transitions
     assert stream.push(ord("b"))
 
 
-def test_the_steps_remembered_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(text_module, "MOST_STEPS", 10)
-    stream = TextStream(Tokenizer(LETTERS), True, [StringMatcher(["abba"])])
+def test_the_transitions_remembered_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(detokenizer, "MAX_TRANSITIONS", 10)
+    stream = Detokenizer(Tokenizer(LETTERS), True, [StringMatcher(["abba"])])
     random = np.random.default_rng(0)
     tokens = random.integers(0, len(LETTERS), 200).tolist()
     data = b""
     for token in tokens:
         stream.push(token)
         data += LETTERS[token]
-        assert len(stream.place.steps) <= 10
+        assert len(stream.state.transitions) <= 10
     assert closed(stream) == data.decode("utf-8", "replace")
 
 
 def test_a_cut_takes_what_is_not_out_yet() -> None:
-    stream = TextStream(TOKENIZER, True, [StringMatcher(["aaaz"])])
+    stream = Detokenizer(TOKENIZER, True, [StringMatcher(["aaaz"])])
     assert push(stream, b"xaaa") == "x"
     stream.close(2)
     assert stream.text == "xa"
-    stream = TextStream(TOKENIZER)
+    stream = Detokenizer(TOKENIZER)
     push(stream, b"xy")
     stream.close(9)
     assert stream.text == "x"
@@ -271,23 +271,23 @@ def test_a_cut_takes_what_is_not_out_yet() -> None:
 
 @pytest.mark.parametrize(("skip", "text"), [(True, "ab"), (False, "a<tool>b")])
 def test_special_tokens_have_text_only_if_asked_for_and_eos_never(skip: bool, text: str) -> None:
-    stream = TextStream(TOKENIZER, skip)
+    stream = Detokenizer(TOKENIZER, skip)
     assert push(stream, [ord("a"), SPECIAL, ord("b"), EOS]) == text
 
 
 def test_a_skipped_token_does_not_part_a_character() -> None:
-    stream = TextStream(TOKENIZER)
+    stream = Detokenizer(TOKENIZER)
     assert push(stream, [0xC3, SPECIAL, 0xA9]) == "é"
 
 
 def test_a_skipped_token_does_not_part_a_stop_string() -> None:
-    stream = TextStream(TOKENIZER, True, [StringMatcher(["ab"])])
+    stream = Detokenizer(TOKENIZER, True, [StringMatcher(["ab"])])
     assert push(stream, [ord("a"), SPECIAL]) == ""
     assert stream.push(ord("b"))
 
 
 def test_ids_beyond_the_tokenizer_have_no_text() -> None:
-    assert push(TextStream(TOKENIZER), [ord("a"), EOS + 5, ord("b")]) == "ab"
+    assert push(Detokenizer(TOKENIZER), [ord("a"), EOS + 5, ord("b")]) == "ab"
 
 
 # --- rollback and fork ----------------------------------------------------------------------------
@@ -295,24 +295,24 @@ def test_ids_beyond_the_tokenizer_have_no_text() -> None:
 
 @given(ANY_TOKENS, ANY_TOKENS, ANY_TOKENS)
 def test_rollback_undoes_pushed_tokens(kept: list[int], undone: list[int], after: list[int]) -> None:
-    stream = TextStream(TOKENIZER, True, [StringMatcher(["no such text", "aa"])])
+    stream = Detokenizer(TOKENIZER, True, [StringMatcher(["no such text", "aa"])])
     push(stream, kept)
-    before, place = stream.text, stream.place
+    before, state = stream.text, stream.state
     push(stream, undone)
     stream.rollback(len(undone))
     assert stream.text == before
-    assert (stream.place.held, stream.place.states) == (place.held, place.states)
+    assert (stream.state.held, stream.state.matcher_states) == (state.held, state.matcher_states)
     push(stream, after)
     assert closed(stream) == TOKENIZER.decode(kept + after)
 
 
 @given(ANY_TOKENS, ANY_TOKENS, ANY_TOKENS)
 def test_a_fork_goes_its_own_way(shared: list[int], mine: list[int], others: list[int]) -> None:
-    parent = TextStream(TOKENIZER, skip_special_tokens=False)
+    parent = Detokenizer(TOKENIZER, skip_special_tokens=False)
     push(parent, shared)
     child = parent.fork()
     push(child, others)
     push(parent, mine)
     child.rollback(len(others) // 2)
-    for stream, tokens in ((parent, shared + mine), (child, (shared + others)[: len(child.pieces)])):
+    for stream, tokens in ((parent, shared + mine), (child, (shared + others)[: len(child.deltas)])):
         assert closed(stream) == TOKENIZER.decode(tokens, skip_special_tokens=False)

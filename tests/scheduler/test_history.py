@@ -13,9 +13,9 @@ from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, 
 from engine_sampler import SamplingParams, Vocabulary
 from engine_sampler.params import build_chain
 from engine_sampler.registry import default_registry
-from engine_sampler.scheduler.history import History, Ledger
+from engine_sampler.scheduler.history import History, TokenPool
 from engine_sampler.scheduler.slots import Slots
-from engine_sampler.scheduler.state import Slot
+from engine_sampler.scheduler.state import RequestState
 
 VOCABULARY = Vocabulary(50)
 
@@ -50,7 +50,7 @@ class Seats(RuleBasedStateMachine):
         self.epochs: set[int] = set()
         self.pools: set[int] = set()
 
-    def put(self, slot: Slot, plain: Plain) -> None:
+    def put(self, slot: RequestState, plain: Plain) -> None:
         number = self.slots.put(slot, {}, 0)
         self.plain[number] = plain
         self.expect_new_epoch(number)
@@ -65,7 +65,7 @@ class Seats(RuleBasedStateMachine):
 
     @rule(prompt=ids, output=ids)
     def join(self, prompt: list[int], output: list[int]) -> None:
-        slot = Slot(build_chain(SamplingParams()), History(prompt, output))
+        slot = RequestState(build_chain(SamplingParams()), History(prompt, output))
         slot.open(SamplingParams(), VOCABULARY)
         self.put(slot, Plain(prompt, output))
 
@@ -140,36 +140,36 @@ TestSeats.settings = settings(max_examples=25, stateful_step_count=20, deadline=
 
 
 def test_cells_of_requests_that_left_are_used_again() -> None:
-    ledger = Ledger(4)
+    pool = TokenPool(4)
     tokens, notes = np.arange(1000), np.zeros(1000)
     for _ in range(200):
-        ledger.open(0, 1000, tokens, notes)
-        assert ledger.tokens_of(0).tolist() == tokens.tolist()
-        ledger.close(0)
-    assert len(ledger.tokens) <= 8000
+        pool.open(0, 1000, tokens, notes)
+        assert pool.tokens_of(0).tolist() == tokens.tolist()
+        pool.close(0)
+    assert len(pool.tokens) <= 8000
 
 
 def test_regions_that_are_nearly_full_move_together() -> None:
-    ledger = Ledger(8)
+    pool = TokenPool(8)
     for slot in range(8):
-        ledger.open(slot, 0, np.zeros(60 + slot, np.int64), np.zeros(60 + slot))
-    moves, offsets = 0, ledger.offsets.copy()
+        pool.open(slot, 0, np.zeros(60 + slot, np.int64), np.zeros(60 + slot))
+    moves, offsets = 0, pool.offsets.copy()
     for step in range(400):
-        ledger.extend(np.arange(8), np.full(8, step), np.zeros(8))
-        moves += (ledger.offsets != offsets).any()
-        offsets = ledger.offsets.copy()
+        pool.extend(np.arange(8), np.full(8, step), np.zeros(8))
+        moves += (pool.offsets != offsets).any()
+        offsets = pool.offsets.copy()
     assert 1 <= moves <= 400 // 16
-    assert all(ledger.tokens_of(slot)[60 + slot :].tolist() == list(range(400)) for slot in range(8))
+    assert all(pool.tokens_of(slot)[60 + slot :].tolist() == list(range(400)) for slot in range(8))
 
 
 def test_an_array_that_someone_keeps_is_not_rewritten_when_the_pool_grows() -> None:
-    ledger = Ledger(2)
-    ledger.open(0, 2, np.array([7, 8]), np.zeros(2))
-    kept = ledger.tokens_of(0)
-    ledger.open(1, 0, np.arange(5000), np.zeros(5000))
-    ledger.close(1)
-    ledger.open(1, 0, np.arange(9000), np.zeros(9000))
-    assert kept.tolist() == [7, 8] == ledger.tokens_of(0).tolist()
+    pool = TokenPool(2)
+    pool.open(0, 2, np.array([7, 8]), np.zeros(2))
+    kept = pool.tokens_of(0)
+    pool.open(1, 0, np.arange(5000), np.zeros(5000))
+    pool.close(1)
+    pool.open(1, 0, np.arange(9000), np.zeros(9000))
+    assert kept.tolist() == [7, 8] == pool.tokens_of(0).tolist()
 
 
 def test_a_history_notes_nothing_for_tokens_chosen_elsewhere() -> None:
@@ -182,11 +182,11 @@ def test_a_history_notes_nothing_for_tokens_chosen_elsewhere() -> None:
 
 @pytest.mark.parametrize("length", [0, 1, 200])
 def test_a_history_that_moves_in_and_out_says_the_same(length: int) -> None:
-    history, ledger = History(range(length), [3]), Ledger(1)
+    history, pool = History(range(length), [3]), TokenPool(1)
     history.accept([4], [1.25])
     before = history.token_ids.tolist(), history.notes.tolist()[-1]
-    history.sit(ledger, 0)
+    history.attach(pool, 0)
     assert (history.token_ids.tolist(), history.notes.tolist()[-1]) == before
-    history.leave()
+    history.detach()
     assert (history.token_ids.tolist(), history.notes.tolist()[-1]) == before
-    assert ledger.lengths[0] == 0
+    assert pool.lengths[0] == 0

@@ -12,7 +12,7 @@ from engine_sampler import SamplingParams, Scheduler, Vocabulary
 from engine_sampler.grammar import Grammar, Limits, prepare
 from engine_sampler.scheduler import masks as masks_module
 from engine_sampler.scheduler.history import History
-from engine_sampler.scheduler.masks import Masks
+from engine_sampler.scheduler.masks import GrammarMasks
 from engine_sampler.scheduler.request import Request
 
 from ..bytewise import (
@@ -79,20 +79,20 @@ def calls(monkeypatch: pytest.MonkeyPatch) -> list[int]:
 @needs_native_engine
 def test_native_matchers_are_filled_in_one_call_with_what_each_would_give_alone(calls: list[int]) -> None:
     requests = [request(matcher(pattern)) for pattern in PATTERNS]
-    masks = Masks(VOCAB)
+    masks = GrammarMasks(VOCAB)
     filled = masks.fill(requests, range(len(requests)))
     assert calls == [len(PATTERNS)]
     assert (filled.shape, filled.dtype) == ((len(PATTERNS), WORDS), np.int32)
     for row, each in zip(filled, requests, strict=True):
-        assert ids_of(row) == allowed(each.matcher.fork())
-        assert each.mask_ready
+        assert ids_of(row) == allowed(each.grammar.matcher.fork())
+        assert each.grammar.mask_ready
 
 
 @needs_native_engine
 def test_matchers_of_every_kind_stand_side_by_side(calls: list[int]) -> None:
     kinds = [matcher("a|red"), ToyMatcher(LOOP), matcher("a|red", "reference"), matcher("b"), None]
     requests = [request(kind) for kind in kinds]
-    filled = Masks(VOCAB).fill(requests, [0, 1, 2, 3])
+    filled = GrammarMasks(VOCAB).fill(requests, [0, 1, 2, 3])
     assert calls == [2]
     expected = allowed(matcher("a|red"))
     assert [ids_of(row) for row in filled[:4]] == [expected, sorted(LOOP["start"]), expected, [ord("b")]]
@@ -100,16 +100,16 @@ def test_matchers_of_every_kind_stand_side_by_side(calls: list[int]) -> None:
 
 def test_only_the_rows_of_the_places_are_set() -> None:
     requests = [request(ToyMatcher(LOOP)) for _ in range(4)]
-    filled = Masks(VOCAB).fill(requests, [1, 3])
+    filled = GrammarMasks(VOCAB).fill(requests, [1, 3])
     assert [ids_of(row) for row in filled] == [[], sorted(LOOP["start"])] * 2
-    assert [each.mask_ready for each in requests] == [False, True, False, True]
+    assert [each.grammar.mask_ready for each in requests] == [False, True, False, True]
 
 
 @needs_native_engine
 @pytest.mark.parametrize("vocab_size", [VOCAB + 40, VOCAB + 1000])
 def test_tokens_beyond_a_matchers_vocabulary_are_not_allowed(vocab_size: int) -> None:
     requests = [request(matcher("[a-c]")), request(matcher("[a-c]", "reference"))]
-    filled = Masks(vocab_size).fill(requests, [0, 1])
+    filled = GrammarMasks(vocab_size).fill(requests, [0, 1])
     assert [ids_of(row) for row in filled] == [[*b"abc"], [*b"abc"]]
 
 
@@ -118,7 +118,7 @@ def test_tokens_beyond_a_matchers_vocabulary_are_not_allowed(vocab_size: int) ->
 def test_a_matcher_that_fails_ends_only_its_own_request(failing: Any) -> None:
     kinds = [matcher("a"), failing(), matcher("b"), ToyMatcher(LOOP)]
     requests = [request(kind) for kind in kinds]
-    filled = Masks(VOCAB).fill(requests, range(4))
+    filled = GrammarMasks(VOCAB).fill(requests, range(4))
     assert [each.live for each in requests] == [True, False, True, True]
     reasons = (
         "the grammar failed: RuntimeError: lost",
@@ -126,7 +126,7 @@ def test_a_matcher_that_fails_ends_only_its_own_request(failing: Any) -> None:
     )
     assert str(requests[1].error).startswith(reasons)
     assert [ids_of(filled[i]) for i in (0, 2, 3)] == [[ord("a")], [ord("b")], sorted(LOOP["start"])]
-    assert not requests[1].mask_ready
+    assert not requests[1].grammar.mask_ready
 
 
 @needs_native_engine
@@ -136,7 +136,7 @@ def test_a_matcher_of_a_larger_vocabulary_ends_its_request_and_no_other() -> Non
         Request(i, SamplingParams(), History([], []), small, matcher=kind)
         for i, kind in enumerate([matcher("a"), ToyMatcher({"start": {5: "start"}})])
     ]
-    filled = Masks(64).fill(requests, [0, 1])
+    filled = GrammarMasks(64).fill(requests, [0, 1])
     assert "bitmask has the shape (2, 2)" in str(requests[0].error)
     assert ids_of(filled[1]) == [5]
 
@@ -145,18 +145,18 @@ def test_a_matcher_of_a_larger_vocabulary_ends_its_request_and_no_other() -> Non
 
 
 def test_a_mask_is_kept_as_long_as_it_holds() -> None:
-    masks, constraint = Masks(VOCAB), ToyMatcher(LOOP)
+    masks, constraint = GrammarMasks(VOCAB), ToyMatcher(LOOP)
     requests = [request(constraint)]
     first = masks.fill(requests, [0])
     assert masks.fill(requests, [0]) is first
     assert constraint.fills == 1
-    requests[0].mask_ready = False
+    requests[0].grammar.mask_ready = False
     assert masks.fill(requests, [0]) is first
     assert constraint.fills == 2
 
 
 def test_masks_for_other_requests_are_filled_anew() -> None:
-    masks, first, second = Masks(VOCAB), ToyMatcher(LOOP), ToyMatcher({"start": {7: "start"}})
+    masks, first, second = GrammarMasks(VOCAB), ToyMatcher(LOOP), ToyMatcher({"start": {7: "start"}})
     requests = [request(first), request(second)]
     masks.fill(requests, [0, 1])
     assert [ids_of(row) for row in masks.fill(requests[::-1], [0, 1])] == [[7], sorted(LOOP["start"])]
@@ -166,7 +166,7 @@ def test_masks_for_other_requests_are_filled_anew() -> None:
 
 
 def test_a_mask_that_was_filled_among_others_does_not_count() -> None:
-    masks, constraint = Masks(VOCAB), ToyMatcher(LOOP)
+    masks, constraint = GrammarMasks(VOCAB), ToyMatcher(LOOP)
     requests = [request(ToyMatcher(LOOP)), request(constraint)]
     masks.fill(requests, [0, 1])
     again = requests.copy()
@@ -178,7 +178,7 @@ def test_a_mask_that_was_filled_among_others_does_not_count() -> None:
 @needs_native_engine
 def test_only_masks_that_are_old_are_filled(calls: list[int]) -> None:
     requests = [request(matcher(pattern)) for pattern in PATTERNS]
-    masks = Masks(VOCAB)
+    masks = GrammarMasks(VOCAB)
     masks.fill(requests, [0, 1])
     masks.fill(requests, range(len(PATTERNS)))
     masks.fill(requests, range(len(PATTERNS)))

@@ -32,7 +32,7 @@ def make_request(output: Any = (), vocabulary: Vocabulary = VOCABULARY, **keywor
 
 def seated(slots: Slots, **keywords: Any) -> Request:
     request = make_request(**keywords)
-    request.slot = slots.put(request.entry, request.params.given, request.seed)
+    request.slot = slots.put(request.state, request.params.given, request.seed)
     return request
 
 
@@ -81,7 +81,7 @@ def test_the_mask_is_that_of_the_next_token(slots: Slots) -> None:
     masks = []
     for change in (lambda: None, lambda: request.accept(slots, 0), lambda: request.rollback(slots, 1)):
         change()
-        mask = request.mask()
+        mask = request.grammar.mask()
         assert mask is not None
         masks.append(mask.tolist())
     assert masks == [[0b100001, 0], [0, 0b10], [0b100001, 0]]
@@ -91,12 +91,12 @@ def test_a_mask_that_was_filled_is_ready_until_the_next_token(slots: Slots) -> N
     matcher = ToyMatcher(LOOP)
     request = seated(slots, matcher=matcher)
     bitmask = np.full((2, 2), -1, np.int32)
-    ready = [request.mask_ready]
+    ready = [request.grammar.mask_ready]
     for change in (lambda: request.accept(slots, 0), lambda: request.rollback(slots, 1)):
         request.fill_mask(bitmask, 1)
-        ready.append(request.mask_ready)
+        ready.append(request.grammar.mask_ready)
         change()
-        ready.append(request.mask_ready)
+        ready.append(request.grammar.mask_ready)
     assert ready == [False, True, False, True, False]
     assert bitmask.tolist() == [[-1, -1], [0b110011, 0]]
     assert matcher.fills == 2
@@ -105,8 +105,8 @@ def test_a_mask_that_was_filled_is_ready_until_the_next_token(slots: Slots) -> N
 def test_a_fork_has_no_mask_that_is_ready(slots: Slots) -> None:
     request = seated(slots, matcher=ToyMatcher(LOOP))
     request.fill_mask(np.zeros((1, 2), np.int32), 0)
-    assert not request.fork("child", None).mask_ready
-    assert request.mask_ready
+    assert not request.fork("child", None).grammar.mask_ready
+    assert request.grammar.mask_ready
 
 
 def test_a_grammar_that_fails_at_its_mask_ends_the_request_and_allows_nothing(slots: Slots) -> None:
@@ -118,14 +118,14 @@ def test_a_grammar_that_fails_at_its_mask_ends_the_request_and_allows_nothing(sl
     bitmask = np.full((1, 2), -1, np.int32)
     request.fill_mask(bitmask, 0)
     assert not bitmask.any()
-    assert not request.mask_ready
+    assert not request.grammar.mask_ready
     assert request.error == "the grammar failed: RuntimeError: lost my place"
     with pytest.raises(RuntimeError, match="lost my place"):
-        request.mask()
+        request.grammar.mask()
 
 
 def test_without_a_grammar_there_is_no_mask() -> None:
-    assert make_request().mask() is None
+    assert make_request().grammar is None
 
 
 def test_the_seed_is_the_given_one_or_random() -> None:
@@ -152,13 +152,17 @@ def test_rollback_restores_every_part(slots: Slots, n: int) -> None:
     request = seated(slots, matcher=ToyMatcher(LOOP), params=params)
     for token_id in (0, 4):
         request.accept(slots, token_id, 2.5)
-    before = request.record(), copy.deepcopy(request.criteria[-1][1]), list(request.matcher.states)
-    mu = list(request.entry.states["mirostat_v2"].values)
+    before = (
+        request.record(),
+        copy.deepcopy(request.stop_checks.criteria[-1][1]),
+        list(request.grammar.matcher.states),
+    )
+    mu = list(request.state.states["mirostat_v2"].values)
     for token_id in (5, 1, 4)[:n]:
         request.accept(slots, token_id, 7.5)
     request.rollback(slots, n)
-    assert (request.record(), request.criteria[-1][1], request.matcher.states) == before
-    assert request.entry.states["mirostat_v2"].values == mu
+    assert (request.record(), request.stop_checks.criteria[-1][1], request.grammar.matcher.states) == before
+    assert request.state.states["mirostat_v2"].values == mu
     request.accept(slots, 5)
     assert request.take_text() == "aé"
 
@@ -168,7 +172,7 @@ def test_a_fork_shares_nothing_that_changes(slots: Slots) -> None:
     parent = seated(slots, matcher=ToyMatcher(LOOP), params=params)
     parent.accept(slots, 4)
     child = parent.fork("child", 8)
-    child.slot = slots.put(child.entry, child.params.given, child.seed)
+    child.slot = slots.put(child.state, child.params.given, child.seed)
     for token_id in (5, 1):
         child.accept(slots, token_id)
     assert (child.record().text, child.finish_reason, child.seed) == ("éb", "length", 8)
@@ -202,7 +206,7 @@ def test_raw_logprobs_add_up_where_they_are_kept(slots: Slots) -> None:
     ],
 )
 def test_the_modes_are_those_asked_for(settings: Any, modes: tuple[str, ...]) -> None:
-    assert make_request(params=SamplingParams(**settings)).modes == modes
+    assert make_request(params=SamplingParams(**settings)).logprobs_modes == modes
 
 
 def test_what_is_no_criterion_is_refused() -> None:

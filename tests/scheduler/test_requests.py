@@ -66,9 +66,9 @@ def test_selectors_that_learn_from_their_draws_start_anew_in_a_resumed_request(s
     params = SamplingParams(**settings, seed=1)
     scheduler.add(params)
     scheduler.add(params, output_token_ids=[1, 2, 3])
-    states = [scheduler._slots.entries[i].states for i in range(2)]
+    states = [scheduler._requests.slots.entries[i].states for i in range(2)]
     selector = next(name for name in states[0] if name.startswith(("mirostat", "adaptive")))
-    assert isinstance(scheduler._requests[0].chain.selector, Selector)
+    assert isinstance(scheduler._requests.known[0].chain.selector, Selector)
     assert states[0][selector].now == states[1][selector].now
 
 
@@ -217,7 +217,7 @@ def test_unknown_and_repeated_ids_are_refused_before_anything_changes(
         ({"prompt_token_ids": [[1]]}, "a list of token ids"),
         ({"output_token_ids": [-1]}, "output_token_ids names token id -1"),
         ({"position": -1}, "position=-1 is not allowed"),
-        ({"stopping_criteria": ["stop"]}, "stopping_criteria holds 'stop', which is no StoppingCriteria"),
+        ({"stopping_criteria": ["stop"]}, "stopping_criteria holds 'stop', which is not a StoppingCriteria"),
         ({"prompt_token_ids": [1] * 30}, "the prompt has 30 tokens, max_model_len=30 allows fewer"),
         ({"params": SamplingParams(n=2)}, "n=2, best_of=None needs add_group"),
         ({"params": SamplingParams(logit_bias={99: 1.0})}, "logit_bias names token id 99"),

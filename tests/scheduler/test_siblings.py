@@ -80,14 +80,18 @@ def test_after_a_rollback_the_same_logits_give_the_same_tokens(configuration: Ma
         scheduler.add(params, [1, 2, 1], request_id=name, stopping_criteria=criteria)
     for _ in range(3):
         model_step(scheduler)
-    before = [(r.record(), r.criteria[-1][1].__repr__()) for r in scheduler._requests.values()]
+    before = [
+        (r.record(), r.stop_checks.criteria[-1][1].__repr__()) for r in scheduler._requests.known.values()
+    ]
     states = snapshot(scheduler)
     for _ in range(5):
         model_step(scheduler)
     assert scheduler.request_ids == ["a", "b"]
     for name in "ab":
         scheduler.rollback(name, 5)
-    assert [(r.record(), r.criteria[-1][1].__repr__()) for r in scheduler._requests.values()] == before
+    assert [
+        (r.record(), r.stop_checks.criteria[-1][1].__repr__()) for r in scheduler._requests.known.values()
+    ] == before
     assert snapshot(scheduler) == states
     run_to_end(scheduler)
     assert outcome(scheduler.record("b")) == outcome(alone(params, [1, 2, 1]))
@@ -149,7 +153,7 @@ def test_a_fork_goes_on_at_its_parents_position() -> None:
     scheduler.fork(0)
     drawn = scheduler.step(np.repeat(row, 2, axis=0)).token_ids
     assert drawn[0] == drawn[1]
-    assert scheduler._slots.positions[:2].tolist() == [42, 42]
+    assert scheduler._requests.slots.positions[:2].tolist() == [42, 42]
 
 
 # --- groups --------------------------------------------------------------------------------------

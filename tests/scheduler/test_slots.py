@@ -14,9 +14,9 @@ from engine_sampler import SamplingParams, Vocabulary
 from engine_sampler.contract import Chain, Rows, Sampler
 from engine_sampler.params import build_chain
 from engine_sampler.registry import default_registry
-from engine_sampler.scheduler.history import AMPLE, History
-from engine_sampler.scheduler.slots import Attention, Slots
-from engine_sampler.scheduler.state import Slot, StateFault
+from engine_sampler.scheduler.history import UNBOUNDED, History
+from engine_sampler.scheduler.slots import CheckTrigger, Slots
+from engine_sampler.scheduler.state import RequestState, StateFault
 
 VOCABULARY = Vocabulary(50, (49,))
 
@@ -27,8 +27,10 @@ def make_slots(capacity: int = 2) -> Slots:
     return Slots(VOCABULARY, default_registry().catalogue.params, capacity)
 
 
-def make_entry(params: SamplingParams, prompt: Sequence[int] = (), output: Sequence[int] = ()) -> Slot:
-    entry = Slot(build_chain(params), History(prompt, output))
+def make_entry(
+    params: SamplingParams, prompt: Sequence[int] = (), output: Sequence[int] = ()
+) -> RequestState:
+    entry = RequestState(build_chain(params), History(prompt, output))
     entry.open(params, VOCABULARY)
     return entry
 
@@ -175,7 +177,7 @@ def test_accept_then_rollback_is_the_identity_and_forks_are_independent(
     assert (child.history.token_ids.tolist(), vars_of(child)) == before
 
 
-def vars_of(entry: Slot) -> Any:
+def vars_of(entry: RequestState) -> Any:
     """What the states of the chain hold."""
     penalties = entry.states["penalties"]
     windows = [(w.ids.tolist(), w.counts.tolist()) for w in (penalties.repeated, penalties.counted)]
@@ -199,7 +201,7 @@ def test_a_state_that_cannot_follow_is_named() -> None:
             raise ValueError("no more")
 
     chain = build_chain(SamplingParams())
-    entry = Slot(Chain((Stubborn(),), chain.selector), History([1]))
+    entry = RequestState(Chain((Stubborn(),), chain.selector), History([1]))
     entry.open(SamplingParams(), VOCABULARY)
     with pytest.raises(StateFault, match="stubborn failed: ValueError: no more"):
         entry.accept([2])
@@ -230,8 +232,8 @@ class DeferredSum(Sum):
     deferred = True
 
 
-def entry_with(part: Sampler, output: Sequence[int] = ()) -> Slot:
-    entry = Slot(Chain((part,), build_chain(SamplingParams()).selector), History([1], output))
+def entry_with(part: Sampler, output: Sequence[int] = ()) -> RequestState:
+    entry = RequestState(Chain((part,), build_chain(SamplingParams()).selector), History([1], output))
     entry.open(SamplingParams(), VOCABULARY)
     return entry
 
@@ -322,8 +324,8 @@ def test_tokens_are_watched_while_a_request_watches_them() -> None:
     tokens = np.array([-7, -1, 0, 3, 49, 50, 10**9])
     no_tokens = [True, True, False, False, False, True, True]
     entries = [make_entry(SamplingParams()) for _ in range(3)]
-    watching = [Attention(np.array(watched, np.int64)) for watched in ([3, 49], [3], [0])]
-    numbers = [slots.put(e, {}, 0, attention=w) for e, w in zip(entries, watching, strict=True)]
+    watching = [CheckTrigger(np.array(watched, np.int64)) for watched in ([3, 49], [3], [0])]
+    numbers = [slots.put(e, {}, 0, trigger=w) for e, w in zip(entries, watching, strict=True)]
     assert slots.watched(tokens).all()
     slots.remove(numbers[0])
     assert slots.watched(tokens).tolist() == [True, True, True, True, False, True, True]
@@ -334,17 +336,17 @@ def test_tokens_are_watched_while_a_request_watches_them() -> None:
 
 def test_a_freed_slot_needs_no_look() -> None:
     slots = make_slots()
-    slot = slots.put(make_entry(SamplingParams()), {}, 0, attention=Attention(length=7, always=True))
+    slot = slots.put(make_entry(SamplingParams()), {}, 0, trigger=CheckTrigger(length=7, always=True))
     assert (slots.limits[slot], slots.always[slot]) == (7, True)
     slots.remove(slot)
-    assert (slots.limits[slot], slots.always[slot]) == (AMPLE, False)
+    assert (slots.limits[slot], slots.always[slot]) == (UNBOUNDED, False)
 
 
 def test_slots_are_due_from_their_limits_on() -> None:
     slots = make_slots()
-    limits = [5, AMPLE, 4, 9]
+    limits = [5, UNBOUNDED, 4, 9]
     numbers = [
-        slots.put(make_entry(SamplingParams(), [1, 2]), {}, 0, attention=Attention(length=n)) for n in limits
+        slots.put(make_entry(SamplingParams(), [1, 2]), {}, 0, trigger=CheckTrigger(length=n)) for n in limits
     ]
     chance = np.random.default_rng(1)
     for _ in range(300):

@@ -132,7 +132,7 @@ def test_an_own_criterion_follows_resumption_forks_and_min_tokens() -> None:
     ("criterion", "words"),
     [
         (Failing(), "failing failed: RuntimeError: out of patience"),
-        (Babbling(), "babbling failed: it gave 'enough', which is no StopVerdict"),
+        (Babbling(), "babbling failed: it gave 'enough', which is not a StopVerdict"),
     ],
 )
 def test_a_failing_criterion_ends_only_its_request(criterion: StoppingCriteria, words: str) -> None:

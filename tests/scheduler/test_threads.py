@@ -110,7 +110,7 @@ def test_a_request_added_and_removed_during_a_step_leaves_nothing_behind() -> No
 
     scheduler, _, _ = interrupted(passing)
     assert scheduler.request_ids == ["first", "second"]
-    assert len(scheduler._slots.entries) - len(scheduler._slots._free) == 2
+    assert len(scheduler._requests.slots.entries) - len(scheduler._requests.slots._free) == 2
 
 
 def test_many_threads_add_and_remove_while_steps_run() -> None:
@@ -146,7 +146,7 @@ def test_many_threads_add_and_remove_while_steps_run() -> None:
             done.result()
     for seed in added.keys() - removed:
         assert outcome(scheduler.record(seed)) == outcome(alone(added[seed], [seed % 7]))
-    assert len(scheduler._slots._free) == len(scheduler._slots.entries)
+    assert len(scheduler._requests.slots._free) == len(scheduler._requests.slots.entries)
 
 
 # --- observers -----------------------------------------------------------------------------------

@@ -15,7 +15,7 @@ from engine_sampler.testing.library import (
     NOT_PROMISED,
     PASSED,
     PROMISES,
-    Check,
+    LibraryCheck,
     check_apart,
     check_library,
 )
@@ -25,7 +25,7 @@ from ..backends.library.building import toy, variant
 ALL = (1 << 8) - 1
 
 
-def outcomes(path: Path) -> dict[str, Check]:
+def outcomes(path: Path) -> dict[str, LibraryCheck]:
     return {check.name: check for check in check_library(path)}
 
 
@@ -74,7 +74,7 @@ def test_written_logits_are_found() -> None:
 )
 def test_a_library_that_does_not_load_fails_one_check(definition: str, reason: str) -> None:
     path = variant(definition)
-    assert check_library(path) == [Check("loads", FAILED, f"{path}: {reason}")]
+    assert check_library(path) == [LibraryCheck("loads", FAILED, f"{path}: {reason}")]
 
 
 def test_a_table_that_ends_in_the_middle_of_a_field_fails() -> None:

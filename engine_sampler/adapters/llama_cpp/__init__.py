@@ -1,8 +1,8 @@
 """llama.cpp: our chain inside llama-cpp-python, its server's requests, its models behind a scheduler.
 
 `LogitsProcessor` and `StoppingCriteria` are functions for `llama_cpp.Llama`; `tokenizer_of` is its tokenizer.
-`from_request` reads a body of llama.cpp's server. `Session` runs a GGUF file. `candidates` are the tokens of a
-processed row as llama.cpp's samplers see them.
+`from_request` reads a body of llama.cpp's server. `Session` runs a GGUF file. `candidates` are the tokens of
+a processed row as llama.cpp's samplers see them.
 """
 
 from .processor import LogitsProcessor, StoppingCriteria, neutral_settings

@@ -22,9 +22,9 @@ from ..numpy import NumpyBackend
 from .binding import Context, Layout, Library, LibraryError, Refusal
 from .calls import Call, Entry, layout_of
 from .header import number
-from .partition import Need, route
-from .relay import Relay, chain_of, new_batch, plain_rows
-from .session import Answers, Parts, Session, ask
+from .partition import Requirements, segments_of
+from .segmented import SegmentedRun, chain_of, new_batch, plain_rows
+from .session import Answers, LibrarySession, Parts, query_promises
 from .tensor import Tensor
 
 logger = logging.getLogger("engine_sampler")
@@ -47,7 +47,7 @@ class LibraryBackend(Backend):
         """Whether the library's device is lost; the host does everything then."""
         self._isa = isa
         self._host = NumpyBackend()
-        self._sessions: WeakKeyDictionary[SlotTable, Session] = WeakKeyDictionary()
+        self._sessions: WeakKeyDictionary[SlotTable, LibrarySession] = WeakKeyDictionary()
         self._answers: Answers = {}
         self._supported: dict[Sampler | Selector, bool] = {}
         self._lock = threading.Lock()
@@ -71,7 +71,7 @@ class LibraryBackend(Backend):
         with self._lock:
             if sampler not in self._supported and not self.lost:
                 try:
-                    answer = ask(self._context, (sampler,))
+                    answer = query_promises(self._context, (sampler,))
                 except Refusal:  # for this moment
                     return False
                 self._supported[sampler] = answer is not None and (answer.promise("EXACT") or not self.exact)
@@ -121,7 +121,7 @@ class LibraryBackend(Backend):
         )
         self._host.run(_with_groups(batch, [part]))
 
-    def refuse(self, session: Session, parts: Parts) -> None:
+    def refuse(self, session: LibrarySession, parts: Parts) -> None:
         """Do without the library for the program of `parts` from now on."""
         session.refuse(parts)
         if len(parts) == 1:
@@ -164,23 +164,23 @@ class LibraryBackend(Backend):
         slots = groups[0].rows.slots
         session = self._session(slots)
         layout = layout_of(logits, slots.vocabulary.size)
-        entries, relays, hosted, limits = [], [], [], []
+        entries, segmented, hosted, limits = [], [], [], []
         for group in groups:
             chain: Chain = group.plan
-            need = Need(layout, group.masked, group.want_processed, self.exact)
-            stretches = route(session, (*chain.samplers, chain.selector), need)
-            first = stretches[0] if stretches else None
-            if stretches is None or first is None:
+            need = Requirements(layout, group.masked, group.want_processed, self.exact)
+            segments = segments_of(session, (*chain.samplers, chain.selector), need)
+            first = segments[0] if segments else None
+            if segments is None or first is None:
                 hosted.append(group)
-            elif len(stretches) == 1 and first.number is not None:
+            elif len(segments) == 1 and first.number is not None:
                 entries.append(Entry(group, first.parts, first.number))
                 limits.append(first.max_rows)
             else:
-                relays.append(Relay(self, session, group, stretches))
+                segmented.append(SegmentedRun(self, session, group, segments))
         call = Call(session, self, entries, layout, min(filter(None, limits), default=0)) if entries else None
-        if call is not None and not relays and not hosted:
+        if call is not None and not segmented and not hosted:
             return call
-        return _Mixture(self._host, session, layout, call, relays, hosted)
+        return _Mixture(self._host, session, layout, call, segmented, hosted)
 
     def _run_alone(self, parts: Parts, logits: np.ndarray, rows: Rows) -> Batch:
         """Some parts of a chain on rows [n, vocab] that have gone through others; rows that the library
@@ -197,17 +197,17 @@ class LibraryBackend(Backend):
         group = batch.groups[0]
         session = self._session(group.rows.slots)
         layout = layout_of(batch.logits, session.vocab_size)
-        need = Need(layout, False, group.want_processed, self.exact)
-        stretches = route(session, parts, need)
-        if stretches is not None and len(stretches) == 1 and stretches[0].number is not None:
-            entry = Entry(group, parts, stretches[0].number)
-            Call(session, self, [entry], layout, stretches[0].max_rows).run(batch)
+        need = Requirements(layout, False, group.want_processed, self.exact)
+        segments = segments_of(session, parts, need)
+        if segments is not None and len(segments) == 1 and segments[0].number is not None:
+            entry = Entry(group, parts, segments[0].number)
+            Call(session, self, [entry], layout, segments[0].max_rows).run(batch)
 
-    def _session(self, slots: SlotTable) -> Session:
+    def _session(self, slots: SlotTable) -> LibrarySession:
         with self._lock:
             session = self._sessions.get(slots)
         if session is None:
-            session = Session(self.library, slots, self._isa, self._answers)
+            session = LibrarySession(self.library, slots, self._isa, self._answers)
             with self._lock:
                 self._sessions[slots] = session
         return session
@@ -224,10 +224,10 @@ class _Mixture:
     def __init__(
         self,
         host: NumpyBackend,
-        session: Session,
+        session: LibrarySession,
         layout: Layout,
         call: Call | None,
-        relays: Sequence[Relay],
+        segmented: Sequence[SegmentedRun],
         hosted: list[Group],
     ) -> None:
         self._host = host
@@ -235,7 +235,7 @@ class _Mixture:
         self._layout = layout
         self._generation = session.generation
         self._call = call
-        self._relays = relays
+        self._segmented = segmented
         self._hosted = hosted
 
     def run(self, batch: Batch) -> bool:
@@ -244,8 +244,8 @@ class _Mixture:
             return False
         if self._call is not None and not self._call.run(batch):
             return False
-        for relay in self._relays:
-            relay.run(batch)
+        for segmented in self._segmented:
+            segmented.run(batch)
         if self._hosted:
             self._host.run(_with_groups(batch, self._hosted))
         return True

@@ -12,7 +12,7 @@ from ...arithmetic import LogitRows
 from ...contract import Batch, Group
 from .binding import Layout, Refusal
 from .header import contract, number, sized
-from .session import Parts, Session
+from .session import LibrarySession, Parts
 from .tensor import prepare, type_of
 
 
@@ -35,7 +35,7 @@ class Fallback(Protocol):
     def run_places(self, batch: Batch, group: Group, places: np.ndarray) -> None:
         """Run the rows at `places` of `group` on the host."""
 
-    def refuse(self, session: Session, parts: Parts) -> None:
+    def refuse(self, session: LibrarySession, parts: Parts) -> None:
         """The library does not run the program of `parts` after all."""
 
     def lose(self, reason: str) -> None:
@@ -57,7 +57,7 @@ class Call:
 
     def __init__(
         self,
-        session: Session,
+        session: LibrarySession,
         fallback: Fallback,
         entries: Sequence[Entry],
         layout: Layout,

@@ -11,7 +11,7 @@ import numpy as np
 from ...contract import Rows, Sampler, SlotTable
 from ..numpy import apply_to_row
 from .header import contract
-from .request_table import Table
+from .request_table import RequestTable
 
 
 class SlotFunctions:
@@ -21,7 +21,7 @@ class SlotFunctions:
     They live as long as this object. A row whose sampler raises fails; the host runs it again.
     """
 
-    def __init__(self, slots: SlotTable, table: Table) -> None:
+    def __init__(self, slots: SlotTable, table: RequestTable) -> None:
         self._slots = weakref.ref(slots)
         self._table = table
         self._callbacks: list[Any] = []

@@ -6,11 +6,11 @@ from dataclasses import dataclass
 
 from ...contract import Selector
 from .binding import FLOATS, Answer, Layout
-from .session import Parts, Session
+from .session import LibrarySession, Parts
 
 
 @dataclass(frozen=True)
-class Stretch:
+class Segment:
     """Neighbouring parts of a chain that one side runs.
 
     number    of the library's program; None: the host runs them.
@@ -23,7 +23,7 @@ class Stretch:
 
 
 @dataclass(frozen=True)
-class Need:
+class Requirements:
     """What is asked for: the layout of the logits, masks, rows after the samplers, exact tokens."""
 
     layout: Layout
@@ -47,55 +47,57 @@ class Need:
         return reads and strided and (not self.masked or answer.promise("MASKS"))
 
 
-CHECKED = Stretch(())
+CHECKED = Segment(())
 """The host reads the rows first: checks them, applies masks, and makes float32 copies."""
 
 
-def route(session: Session, parts: Parts, need: Need) -> list[Stretch] | None:
-    """The stretches of the chain `parts`, in order; None if the host runs all of it.
+def segments_of(session: LibrarySession, parts: Parts, need: Requirements) -> list[Segment] | None:
+    """The segments of the chain `parts`, in order; None if the host runs all of it.
 
     A library that cannot read rows as they are given works on checked copies. One that does not run
-    the whole chain runs what it can of it, in stretches as long as possible.
+    the whole chain runs what it can of it, in segments as long as possible.
     """
     for given in (True, False):
-        if (whole := _stretch(session, parts, need, given=given, processed=need.processed)) is not None:
+        if (whole := _segment(session, parts, need, given=given, processed=need.processed)) is not None:
             return [whole] if given else [CHECKED, whole]
-    stretches = _in_stretches(session, parts, need)
-    if all(stretch.number is None for stretch in stretches):
+    segments = _in_segments(session, parts, need)
+    if all(segment.number is None for segment in segments):
         return None
-    first = stretches[0]
+    first = segments[0]
     if first.number is not None:
-        processed = len(stretches) > 1 or need.processed
-        direct = _stretch(session, first.parts, need, given=True, processed=processed)
-        stretches[:1] = [CHECKED, first] if direct is None else [direct]
-    return stretches
+        processed = len(segments) > 1 or need.processed
+        direct = _segment(session, first.parts, need, given=True, processed=processed)
+        segments[:1] = [CHECKED, first] if direct is None else [direct]
+    return segments
 
 
-def _in_stretches(session: Session, parts: Parts, need: Need) -> list[Stretch]:
-    """Maximal stretches on rows that the host has checked."""
-    stretches: list[Stretch] = []
+def _in_segments(session: LibrarySession, parts: Parts, need: Requirements) -> list[Segment]:
+    """Maximal segments on rows that the host has checked."""
+    segments: list[Segment] = []
     for part in parts:
         processed = need.processed or not isinstance(part, Selector)
-        last = stretches[-1] if stretches else None
+        last = segments[-1] if segments else None
         joined = None
         if last is not None and last.number is not None:
-            joined = _stretch(session, (*last.parts, part), need, given=False, processed=processed)
+            joined = _segment(session, (*last.parts, part), need, given=False, processed=processed)
         if joined is not None:
-            stretches[-1] = joined
+            segments[-1] = joined
             continue
-        alone = _stretch(session, (part,), need, given=False, processed=processed)
+        alone = _segment(session, (part,), need, given=False, processed=processed)
         if alone is None and last is not None and last.number is None:
-            stretches[-1] = Stretch((*last.parts, part))
+            segments[-1] = Segment((*last.parts, part))
         else:
-            stretches.append(alone or Stretch((part,)))
-    return stretches
+            segments.append(alone or Segment((part,)))
+    return segments
 
 
-def _stretch(session: Session, parts: Parts, need: Need, *, given: bool, processed: bool) -> Stretch | None:
+def _segment(
+    session: LibrarySession, parts: Parts, need: Requirements, *, given: bool, processed: bool
+) -> Segment | None:
     """`parts` as the library runs them, if it does so as needed."""
     layout, masked = (need.layout, need.masked) if given else (FLOATS, False)
-    answer = session.ask(parts, layout, masked)
+    answer = session.query(parts, layout, masked)
     if answer is None or not need.met_by(answer, given=given, processed=processed):
         return None
     compiled = session.compile(parts)
-    return None if compiled is None else Stretch(parts, compiled, answer.max_rows)
+    return None if compiled is None else Segment(parts, compiled, answer.max_rows)

@@ -29,7 +29,7 @@ Fill = Callable[[Any, Sampler], None]
 """Completes the `es_op` of a third party's sampler."""
 
 
-class Program:
+class LibraryProgram:
     """An `es_program` of `parts`, in order; `fill` completes the ops of third parties' samplers.
 
     pointer  the `es_program *`; valid as long as this object.

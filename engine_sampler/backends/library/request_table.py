@@ -33,7 +33,7 @@ _ARRAYS = {
 """Attributes of `Slots` that the table points to, and their C types."""
 
 
-class Table:
+class RequestTable:
     """An `es_table` that follows a `Slots`, which is not kept alive by it.
 
     pointer  the `es_table *`. Parameters are written when a slot gets a request; `refresh` brings
@@ -48,7 +48,7 @@ class Table:
         self._params = _blank_params(len(slots.entries))
         self._kept: dict[int, list[Any]] = {}
         """What the parameters of each slot point to."""
-        self._cells: dict[str, Cells] = {}
+        self._cells: dict[str, FunctionCells] = {}
         for slot, entry in enumerate(slots.entries):
             if entry is not None:
                 self.filled(slot)
@@ -64,12 +64,12 @@ class Table:
         self._grow(len(slots.entries))
         table.params, table.capacity = self._params, len(self._params)
 
-    def cells(self, sampler: Sampler) -> Cells:
+    def cells(self, sampler: Sampler) -> FunctionCells:
         """The parameters and states of a third party's sampler, by slot; made at the first call."""
         cells = self._cells.get(sampler.name)
         if cells is None:
             slots = self._alive()
-            cells = self._cells[sampler.name] = Cells(sampler, len(slots.entries))
+            cells = self._cells[sampler.name] = FunctionCells(sampler, len(slots.entries))
             for slot, entry in enumerate(slots.entries):
                 if entry is not None:
                     cells.write(slots, slot)
@@ -104,7 +104,7 @@ class Table:
             self._params = grown
 
 
-class Cells:
+class FunctionCells:
     """A third party's sampler as its C function sees it: `es_op.values` and `es_op.states`.
 
     values, states  the cells, which point to arrays by slot.

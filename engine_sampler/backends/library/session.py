@@ -9,21 +9,21 @@ from ...contract import SlotTable
 from .binding import FLOATS, Answer, Context, Layout, Library, Refusal
 from .functions import SlotFunctions
 from .header import number
-from .programs import Part, Program, fill_for_query, kind_of
-from .request_table import Table
+from .programs import LibraryProgram, Part, fill_for_query, kind_of
+from .request_table import RequestTable
 
 Parts = tuple[Part, ...]
 Answers = dict[tuple[Parts, Layout, bool, int], Answer | None]
 """By program, layout of the logits, whether there are masks, and vocabulary."""
 
 
-def ask(
+def query_promises(
     context: Context, parts: Parts, layout: Layout = FLOATS, masked: bool = False, **facts: int
 ) -> Answer | None:
     """What the library promises for a program of `parts`; None if it does not run it."""
     if any(kind_of(part) is None for part in parts):
         return None
-    program = Program(parts, fill_for_query)
+    program = LibraryProgram(parts, fill_for_query)
     try:
         return context.query(program.pointer, layout=layout, masked=masked, **facts)
     except Refusal as refusal:
@@ -32,7 +32,7 @@ def ask(
         raise
 
 
-class Session:
+class LibrarySession:
     """What one `Slots` needs of a library; the slots are not kept alive.
 
     table       the requests, as the library sees them.
@@ -47,7 +47,7 @@ class Session:
     ) -> None:
         self.library = library
         self.context = Context(library, slots.num_threads or 0, isa)
-        self.table = Table(slots)
+        self.table = RequestTable(slots)
         self.functions = SlotFunctions(slots, self.table)
         self.generation = 0
         self.step = _step(library)
@@ -55,22 +55,24 @@ class Session:
         self.vocab_size = slots.vocabulary.size
         self._answers = {} if answers is None else answers
         self._refused: set[Parts] = set()
-        self._compiled: dict[Parts, tuple[int, Program]] = {}
+        self._compiled: dict[Parts, tuple[int, LibraryProgram]] = {}
 
-    def ask(self, parts: Parts, layout: Layout = FLOATS, masked: bool = False) -> Answer | None:
+    def query(self, parts: Parts, layout: Layout = FLOATS, masked: bool = False) -> Answer | None:
         """What the library promises for a program of `parts`; None if it does not run it."""
         if parts in self._refused:
             return None
         key = parts, layout, masked, self.vocab_size
         if key not in self._answers:
-            self._answers[key] = ask(self.context, parts, layout, masked, vocab_size=self.vocab_size)
+            self._answers[key] = query_promises(
+                self.context, parts, layout, masked, vocab_size=self.vocab_size
+            )
         return self._answers[key]
 
     def compile(self, parts: Parts) -> int | None:
         """The number of the program of `parts`; None if the library does not run it after all."""
         found = self._compiled.get(parts)
         if found is None:
-            program = Program(parts, self.functions.fill)
+            program = LibraryProgram(parts, self.functions.fill)
             try:
                 found = self.context.compile(program.pointer), program
             except Refusal as refusal:

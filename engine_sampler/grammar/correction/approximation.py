@@ -14,7 +14,7 @@ import numpy as np
 import numpy.typing as npt
 
 from ..derivatives.partitions import representatives
-from ..engines.reference.threads import BETWEEN, Threads
+from ..engines.reference.threads import BETWEEN_TERMINALS, EarleyConfigurations
 from ..program.rules import ACCEPT
 
 Costs: TypeAlias = npt.NDArray[np.int16]
@@ -37,7 +37,7 @@ FAR = 10_000
 DEAD, END = 0, 1
 
 
-def approximation_of(parser: Threads, free: int) -> Approximation | None:
+def approximation_of(parser: EarleyConfigurations, free: int) -> Approximation | None:
     """The approximation of a grammar; None for a grammar that has too many terminals.
 
     free  a mask of the bytes that cost nothing to insert
@@ -51,7 +51,7 @@ def approximation_of(parser: Threads, free: int) -> Approximation | None:
 class Approximation:
     """See `approximation_of`."""
 
-    def __init__(self, parser: Threads, free: int) -> None:
+    def __init__(self, parser: EarleyConfigurations, free: int) -> None:
         self._parser = parser
         self._expressions = parser.scans.expressions
         self._transitions = [np.zeros(256, np.int16)]
@@ -176,8 +176,8 @@ class Approximation:
         found = self._states.get(configuration)
         if found is None:
             states: set[int] = set()
-            for row, terminal, ignored, scan in self._parser.configurations[configuration]:
-                if terminal == BETWEEN or ignored:
+            for row, terminal, ignored, scan in self._parser.threads[configuration]:
+                if terminal == BETWEEN_TERMINALS or ignored:
                     allowed = self._parser.rows.rows[row]
                     states.update(self._starts_of(allowed.terminals), (END,) if allowed.accepting else ())
                 else:
@@ -190,7 +190,7 @@ class Approximation:
 class _FollowSets:
     """The terminals that may follow each terminal, whatever precedes it."""
 
-    def __init__(self, parser: Threads) -> None:
+    def __init__(self, parser: EarleyConfigurations) -> None:
         self._automata = parser.rows.automata
         expressions = parser.scans.expressions
         self._empty = {

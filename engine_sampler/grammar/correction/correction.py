@@ -17,7 +17,7 @@ import numpy as np
 from ...contract import allocate_bitmask, unpack_bitmask
 from ...tokenizer import Tokenizer
 from ..compiled import compiled_grammar
-from ..engines.reference.configurations import LOST
+from ..engines.reference.configurations import REJECTED
 from ..errors import GrammarError
 from ..limits import LIMITS, Limits
 from ..program.rules import Program
@@ -123,7 +123,9 @@ def complete(
     space = search_space_of(program)
     with space.locked():
         configuration = space.read(_data(text))
-        found = None if configuration == LOST else shortest_completion(space, configuration, max_bytes, steps)
+        found = (
+            None if configuration == REJECTED else shortest_completion(space, configuration, max_bytes, steps)
+        )
     return None if found is None else _like(text, found)
 
 

@@ -11,8 +11,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from ..derivatives.expressions import Expressions, children
-from ..engines.reference.rows import FINISHED, NOWHERE
-from ..engines.reference.threads import BETWEEN, Threads
+from ..engines.reference.rows import FINISHED, NO_ROW
+from ..engines.reference.threads import BETWEEN_TERMINALS, EarleyConfigurations
 from ..program.expression import AUTOMATON, BOTH, CLASS, CONCAT, GUARD, LITERAL, REPEAT, UNION
 from .rule_bounds import NEVER, cheapest, position_bounds
 
@@ -26,7 +26,7 @@ class LowerBounds:
     free  a mask of the bytes that cost nothing; all others cost 1
     """
 
-    def __init__(self, parser: Threads, free: int = 0) -> None:
+    def __init__(self, parser: EarleyConfigurations, free: int = 0) -> None:
         self._parser = parser
         self._rows = parser.rows
         self._automata = parser.rows.automata
@@ -34,7 +34,7 @@ class LowerBounds:
         terminals = [NEVER if number is None else self._of_expression(number) for number in parser.terminals]
         self._of_position = position_bounds(self._automata, terminals)
         self._of_row: dict[int, int] = {}
-        self._after_rule: dict[BegunRule, int] = {(self._automata.goal, NOWHERE): 0}
+        self._after_rule: dict[BegunRule, int] = {(self._automata.goal, NO_ROW): 0}
         self._of_configuration: dict[int, int] = {}
 
     def __call__(self, configuration: int) -> int:
@@ -42,10 +42,10 @@ class LowerBounds:
         found = self._of_configuration.get(configuration)
         if found is None:
             found = NEVER
-            for row, terminal, ignored, scan in self._parser.configurations[configuration]:
+            for row, terminal, ignored, scan in self._parser.threads[configuration]:
                 after: int | None = row
                 rest = 0
-                if terminal != BETWEEN:
+                if terminal != BETWEEN_TERMINALS:
                     rest = self._of_expression(self._parser.scans.pairs[scan][0])
                     after = row if ignored else self._rows.advance(row, terminal)
                 if after is not None and rest < found:
@@ -104,7 +104,7 @@ class LowerBounds:
         items, beginning, _, _ = self._rows.rows[row]
         for position, origin in (*items, *((position, row) for position in beginning)):
             if position >= 0:
-                for target in self._automata.offer(position).leads.get(rule, ()):
+                for target in self._automata.transitions(position).targets.get(rule, ()):
                     yield target, origin
 
     def _add_costs(self, same_row: set[BegunRule], ways: list[tuple[BegunRule, BegunRule, int]]) -> None:

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 from heapq import heappop, heappush
 from typing import NamedTuple
 
-from ..engines.reference.configurations import LOST
+from ..engines.reference.configurations import REJECTED
 from ..errors import GrammarLimitError
 from .approximation import FAR
 from .rule_bounds import NEVER
@@ -75,7 +75,7 @@ class NearestSearch:
     def best(self, configuration: int, steps: int) -> tuple[list[Edit], int, bool]:
         """The edits, the number of characters that they change, and whether fewer are certain not to suffice.
 
-        configuration  the configuration after the text, LOST if it leaves the language
+        configuration  the configuration after the text, REJECTED if it leaves the language
         steps          the bound on the steps of each search: of the exact one, and if it does not suffice, of
                        each greedy one
 
@@ -163,7 +163,7 @@ class NearestSearch:
         if node.at < len(self._units):
             unit = self._units[node.at]
             after = self._parser.run(node.configuration, unit)
-            if after != LOST:
+            if after != REJECTED:
                 yield _Node(node.edits, node.damage, node.at + 1, after, number, unit)
 
     def _edit(self, number: int, node: _Node) -> Iterator[_Node]:
@@ -176,7 +176,7 @@ class NearestSearch:
         within = self._within_character(node)
         for byte in self._space.choices(node.configuration):
             after = self._parser.step(node.configuration, byte)
-            if after == LOST:
+            if after == REJECTED:
                 continue
             new = bytes((byte,))
             invented = 1 if _is_word(new) else 0
@@ -189,7 +189,7 @@ class NearestSearch:
 
     def _completed(self, configuration: int, steps: int) -> tuple[list[Edit], int] | None:
         """The edit that appends the shortest completion, if it is found quickly and is not too long."""
-        if configuration == LOST:
+        if configuration == REJECTED:
             return None
         try:
             new = shortest_completion(self._space, configuration, 4 * self._max_edits, steps)

@@ -11,8 +11,8 @@ from ..cache import Cache
 from ..derivatives.limits import MAX_SHARED_STATES
 from ..derivatives.partitions import meet, representatives
 from ..engines.reference import ReferenceVocabulary
-from ..engines.reference.tables import Tables
-from ..engines.reference.threads import BETWEEN, Thread, Threads
+from ..engines.reference.tables import EngineTables
+from ..engines.reference.threads import BETWEEN_TERMINALS, EarleyConfigurations, EarleyThread
 from ..errors import GrammarError, GrammarLimitError
 from ..program.rules import Program
 from .approximation import Approximation, approximation_of
@@ -36,10 +36,10 @@ class SearchSpace:
     """The configurations of a grammar, and lower bounds on the cost from each of them to the end."""
 
     def __init__(self, program: Program) -> None:
-        self.tables = Tables(program, ReferenceVocabulary(()))
-        if not isinstance(self.tables.threads, Threads):
+        self.tables = EngineTables(program, ReferenceVocabulary(()))
+        if not isinstance(self.tables.configurations, EarleyConfigurations):
             raise GrammarError("texts are corrected under grammars of the lexer dynamic_complete only")
-        self.parser = self.tables.threads
+        self.parser = self.tables.configurations
         self._choices: dict[int, tuple[int, ...]] = {}
         self._approximations: dict[int, Approximation | None] = {}
 
@@ -67,7 +67,7 @@ class SearchSpace:
             yield
 
     def read(self, text: bytes) -> int:
-        """The configuration after a text, LOST if it has left the language."""
+        """The configuration after a text, REJECTED if it has left the language."""
         configuration = self.parser.start
         for begin in range(0, len(text), _CHUNK):
             self.tables.meter.start()
@@ -89,10 +89,10 @@ class SearchSpace:
             found = self._choices[configuration] = tuple(byte for byte in kinds if first >> byte & 1)
         return found
 
-    def _terminal_threads(self, configuration: int) -> Iterator[Thread]:
+    def _terminal_threads(self, configuration: int) -> Iterator[EarleyThread]:
         """The threads of a configuration, with those between terminals replaced by those that begin one."""
-        for thread in self.parser.configurations[configuration]:
-            if thread.terminal == BETWEEN:
+        for thread in self.parser.threads[configuration]:
+            if thread.terminal == BETWEEN_TERMINALS:
                 yield from self.parser.beginnings(thread)
             else:
                 yield thread

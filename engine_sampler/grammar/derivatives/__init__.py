@@ -1,1 +1,1 @@
-"""Regular expressions over bytes and their derivatives (Brzozowski 1964), made as they are needed."""
+"""Regular expressions over bytes and their derivatives (Brzozowski 1964), computed on demand."""

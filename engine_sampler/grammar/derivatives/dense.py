@@ -5,14 +5,14 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TypeAlias
 
-from ..program.reaching import reaching
+from ..program.reaching import nodes_reaching
 
 Dense: TypeAlias = tuple[tuple[bool, bytes, tuple[int, ...]], ...]
-"""Of each state: whether it accepts, which bytes it treats alike, and of each byte the next state or -1."""
+"""For each state: whether it accepts, its partition of the bytes, and for each byte the next state or -1."""
 
 
-def dense(states: Sequence[tuple[bool, Sequence[tuple[int, int, int]]]]) -> Dense:
-    """The tables of an automaton of ranges; states from which none accepts are left out as targets."""
+def dense_tables(states: Sequence[tuple[bool, Sequence[tuple[int, int, int]]]]) -> Dense:
+    """The tables of an automaton over ranges; states that reach no accepting state are not targets."""
     tables = []
     for accepts, ranges in states:
         row = [-1] * 256
@@ -29,10 +29,10 @@ def dense(states: Sequence[tuple[bool, Sequence[tuple[int, int, int]]]]) -> Dens
 def _alive(tables: Sequence[tuple[bool, Sequence[int]]]) -> set[int]:
     """The states from which an accepting one can be reached."""
     steps = ((state, target) for state, (_, row) in enumerate(tables) for target in set(row))
-    return reaching(steps, (state for state, (accepts, _) in enumerate(tables) if accepts))
+    return nodes_reaching(steps, (state for state, (accepts, _) in enumerate(tables) if accepts))
 
 
 def _compressed(row: Sequence[int]) -> tuple[bytes, tuple[int, ...]]:
-    """A row of targets, and which bytes it treats alike."""
+    """The partition of the bytes by target (see `partitions`), and the row of targets."""
     smallest: dict[int, int] = {}
     return bytes(smallest.setdefault(target, byte) for byte, target in enumerate(row)), tuple(row)

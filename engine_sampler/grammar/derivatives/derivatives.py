@@ -1,7 +1,7 @@
-"""What may follow a byte: derivatives of expressions (Brzozowski 1964), each made once.
+"""Derivatives of expressions (Brzozowski 1964), each computed once.
 
-The derivative of e by b matches what e matches behind a first byte b. A guard goes along: its forbidden
-expression is derived too, and once that matches, the whole is dead.
+The derivative of e by b matches the rests, after a first byte b, of the texts that e matches. The
+forbidden expression of a guard is derived along with it; as soon as it matches, the whole is dead.
 """
 
 from __future__ import annotations
@@ -14,29 +14,30 @@ from .expressions import ANYTHING, EMPTY, EPSILON, FUTURE, Expressions
 from .limits import EMPTINESS_STEPS
 from .partitions import representatives
 
-FEW = 8
-"""Unions of more members than this one are looked up by their first bytes."""
+MAX_SCANNED_MEMBERS = 8
+"""The members of a larger union are looked up by their first bytes instead of scanned."""
 
 
 class FirstBytes:
-    """Which of many things may begin with a byte, given the mask of first bytes of each."""
+    """An index from a byte to the members that may begin with it, given each member's mask of first bytes."""
 
     def __init__(self, masks: Iterable[tuple[int, int]]) -> None:
-        self._one: dict[int, list[int]] = {}
-        self._wide: list[tuple[int, int]] = []
-        for thing, mask in masks:
+        self._by_single_byte: dict[int, list[int]] = {}
+        self._others: list[tuple[int, int]] = []
+        for member, mask in masks:
             if mask & (mask - 1):
-                self._wide.append((thing, mask))
+                self._others.append((member, mask))
             elif mask:
-                self._one.setdefault(mask.bit_length() - 1, []).append(thing)
+                self._by_single_byte.setdefault(mask.bit_length() - 1, []).append(member)
 
     def beginning_with(self, byte: int) -> list[int]:
-        """The things that may begin with `byte`."""
-        return self._one.get(byte, []) + [thing for thing, mask in self._wide if mask >> byte & 1]
+        """The members that may begin with `byte`."""
+        others = [member for member, mask in self._others if mask >> byte & 1]
+        return self._by_single_byte.get(byte, []) + others
 
 
 class Derivatives:
-    """Derivatives of expressions, and what only they tell."""
+    """Derivatives of expressions, and the properties that follow from them."""
 
     def __init__(self, expressions: Expressions) -> None:
         self.expressions = expressions
@@ -46,7 +47,7 @@ class Derivatives:
         self._continues: dict[int, bool] = {EMPTY: False, EPSILON: False}
 
     def derivative(self, number: int, byte: int) -> int:
-        """What may follow `byte` after `number`; EMPTY where nothing can."""
+        """The derivative of `number` by `byte`; EMPTY if it matches nothing that begins with `byte`."""
         x = self.expressions
         if not x.first[number] >> byte & 1:
             return EMPTY
@@ -54,7 +55,7 @@ class Derivatives:
         return self._derive(number, byte) if found is None else found
 
     def _derive(self, number: int, byte: int) -> int:
-        """Without recursion: expressions may be deep."""
+        """Compute a derivative without recursion: expressions may be deeply nested."""
         x = self.expressions
         waiting = [number]
         while waiting:
@@ -75,7 +76,7 @@ class Derivatives:
         return not x.first[number] >> byte & 1 or number << 8 | x.partition[number][byte] in self._known
 
     def _needed(self, number: int, byte: int) -> Iterable[int]:
-        """The expressions whose derivatives are needed for that of `number`."""
+        """The expressions whose derivatives determine that of `number`."""
         x = self.expressions
         node = x.nodes[number]
         kind = node[0]
@@ -96,7 +97,7 @@ class Derivatives:
         """The members of a union that may begin with `byte`."""
         x = self.expressions
         members = x.nodes[number][1]
-        if len(members) <= FEW:
+        if len(members) <= MAX_SCANNED_MEMBERS:
             return tuple(member for member in members if x.first[member] >> byte & 1)
         table = self._unions.get(number)
         if table is None:
@@ -105,7 +106,7 @@ class Derivatives:
         return table.beginning_with(byte)
 
     def _step(self, number: int, byte: int) -> int:
-        """The derivative by a byte that may come first, where those of its parts are known."""
+        """The derivative by a possible first byte, once the derivatives of the parts are known."""
         x = self.expressions
         node = x.nodes[number]
         kind = node[0]
@@ -132,7 +133,7 @@ class Derivatives:
         )
 
     def _of_concat(self, head: int, tail: int, byte: int) -> list[int]:
-        """The head goes on, or it is over, under one of its guards, and the tail begins."""
+        """Either the head continues, or it ends, under one of its guards, and the tail begins."""
         x = self.expressions
         parts = [x.concat(self.derivative(head, byte), tail)]
         for end in x.endings[head]:
@@ -140,7 +141,7 @@ class Derivatives:
         return parts
 
     def _of_repeat(self, child: int, low: int, high: int | None, byte: int) -> int:
-        """One more `child`; before it some that are empty, if guards allow, make up for those still due."""
+        """One more `child`. If guards allow empty repetitions, these count towards the number required."""
         x = self.expressions
         fewer = None if high is None else high - 1
         first = self.derivative(child, byte)
@@ -155,7 +156,7 @@ class Derivatives:
         return x.union(parts)
 
     def _of_future(self, child: int, byte: int) -> list[int]:
-        """The child goes on, or it was over before the byte, and its guard lets what follows pass."""
+        """Either the child continues, or it ended before the byte and its guard allows what follows."""
         x = self.expressions
         parts = [x.future(self.derivative(child, byte))]
         for end in x.endings[child]:
@@ -165,7 +166,7 @@ class Derivatives:
         return parts
 
     def live(self, number: int) -> bool:
-        """Whether `number` matches anything. Raises GrammarLimitError where that is too hard to say."""
+        """Whether `number` matches anything. Raises GrammarLimitError if deciding that costs too much."""
         x = self.expressions
         if number == EMPTY or not x.searched[number] or x.endings[number]:
             return number != EMPTY
@@ -175,7 +176,7 @@ class Derivatives:
         return found
 
     def _decompose(self, number: int) -> bool:
-        """Ask for parts where the whole follows from them, and search otherwise."""
+        """Decide by the parts where they determine the whole; search otherwise."""
         x = self.expressions
         node = x.nodes[number]
         if node[0] == UNION:
@@ -193,18 +194,18 @@ class Derivatives:
         return self._search(number)
 
     def _search(self, number: int) -> bool:
-        """Look for a text that matches, shortest first; all on the way to it are live as well."""
+        """Search breadth-first for a matching text; every expression on the path to it is live as well."""
         x = self.expressions
         came_from = {number: number}
         waiting = [number]
         steps = 0
-        for at in waiting:
-            for byte in representatives(x.partition[at]):
+        for source in waiting:
+            for byte in representatives(x.partition[source]):
                 steps += 1
-                following = self.derivative(at, byte)
+                following = self.derivative(source, byte)
                 if following in came_from or self._live.get(following) is False:
                     continue
-                came_from[following] = at
+                came_from[following] = source
                 if x.endings[following] or not x.searched[following] or following in self._live:
                     while following != number:
                         self._live[following] = True
@@ -213,13 +214,13 @@ class Derivatives:
                 waiting.append(following)
             if steps > EMPTINESS_STEPS:
                 raise GrammarLimitError(
-                    f"to tell whether an expression matches anything takes more than {EMPTINESS_STEPS} steps"
+                    f"deciding whether an expression matches anything takes more than {EMPTINESS_STEPS} steps"
                 )
         self._live.update(dict.fromkeys(waiting, False))
         return False
 
     def continues(self, number: int) -> bool:
-        """Whether `number` matches anything that is not empty."""
+        """Whether `number` matches any non-empty text."""
         x = self.expressions
         found = self._continues.get(number)
         if found is None:

@@ -1,7 +1,8 @@
-"""Expressions as numbers: equal ones, up to simple laws of algebra, have the same number.
+"""Expressions as numbers: expressions that are equal by simple algebraic laws have the same number.
 
-Derivatives of an expression are many but mostly equal; the constructors here bring equal ones to one
-form, so that they are few. Beside each expression stand the facts about it that its parts decide.
+An expression has many derivatives, but most of them are equal. The constructors here normalise equal ones
+to one form, so that few remain. The properties of an expression that follow from its parts are stored with
+it.
 """
 
 from __future__ import annotations
@@ -11,7 +12,7 @@ from typing import Any, TypeAlias
 
 from ..errors import GrammarLimitError
 from ..program.expression import ALL_BYTES, AUTOMATON, BOTH, CLASS, CONCAT, GUARD, LITERAL, NOT, REPEAT, UNION
-from .dense import Dense, dense
+from .dense import Dense, dense_tables
 from .limits import MAX_ENDINGS, Meter
 from .partitions import WHOLE, meet, of_class
 
@@ -19,16 +20,19 @@ Node: TypeAlias = tuple[Any, ...]
 Endings: TypeAlias = frozenset[int]
 
 EMPTY, EPSILON, ANY_BYTE, ANYTHING = range(4)
-"""The numbers of: what matches nothing, the empty text only, one byte, all."""
+"""The numbers of the expressions that match nothing, only the empty text, any single byte, every text."""
 
 FUTURE = -1
-"""The kind of an expression that no program has, see `Expressions.future`."""
+"""A kind of expression that occurs in no program; see `Expressions.future`."""
 
 CHUNK = 32
-"""The longest literal that is one node: a longer one is cut, so that its suffixes cost little."""
+"""The maximum length of a literal node: a longer literal is split, so that its suffixes cost little."""
 
 PLAIN: Endings = frozenset((EMPTY,))
+"""The endings of an expression that matches the empty text, whatever follows."""
+
 NEVER: Endings = frozenset()
+"""The endings of an expression that does not match the empty text."""
 
 
 class Expressions:
@@ -37,11 +41,12 @@ class Expressions:
     nodes       (LITERAL, bytes), (CLASS, mask), (CONCAT, head, tail), (UNION or BOTH, children),
                 (NOT, child), (REPEAT, child, low, high), (GUARD, child, forbidden),
                 (AUTOMATON, automaton, state), (FUTURE, child)
-    endings     the guards under one of which the text may end here; {EMPTY}: freely, {}: not at all
-    first       the bytes that may come first, as a mask; perhaps too many
-    partition   which bytes have equal derivatives
-    guarded     whether there is a guard in it
-    searched    whether only a search says if it matches anything
+    endings     the guards under which the text may end here: one of them has to hold; {EMPTY}: no guard
+                needed, {}: the text cannot end here
+    first       the possible first bytes, as a mask; perhaps too many
+    partition   the classes of bytes with equal derivatives, see `partitions`
+    guarded     whether it contains a guard
+    searched    whether only a search can tell if it matches anything
     """
 
     def __init__(self, meter: Meter) -> None:
@@ -58,7 +63,7 @@ class Expressions:
             self._intern(node)
 
     def nullable(self, number: int) -> bool:
-        """Whether the empty text matches, perhaps under a guard."""
+        """Whether it matches the empty text, perhaps under a guard."""
         return bool(self.endings[number])
 
     def literal(self, data: bytes) -> int:
@@ -76,7 +81,7 @@ class Expressions:
         return self._intern((LITERAL, bytes((mask.bit_length() - 1,)))) if mask else EMPTY
 
     def concat(self, *parts: int) -> int:
-        """One after the other; a guard at the beginning comes to the front: it looks on."""
+        """One part after the other; a guard on the first part moves to the front: it looks past that part."""
         flat: list[int] = []
         waiting = list(reversed(parts))
         while waiting:
@@ -92,13 +97,13 @@ class Expressions:
         for part in reversed(flat):
             node = self.nodes[part]
             if node[0] == GUARD:
-                number = self.guard(self._linked(node[1], number), node[2])
+                number = self.guard(self._prepend(node[1], number), node[2])
             else:
-                number = self._linked(part, number)
+                number = self._prepend(part, number)
         return number
 
-    def _linked(self, part: int, rest: int) -> int:
-        """`part`, which is no guard, before `rest`, both in the form that concat() makes."""
+    def _prepend(self, part: int, rest: int) -> int:
+        """`part`, which is not a guard, followed by `rest`; both in the form that concat() produces."""
         if EMPTY in (part, rest):
             return EMPTY
         if EPSILON in (part, rest):
@@ -112,7 +117,7 @@ class Expressions:
         return self._intern((CONCAT, part, rest))
 
     def union(self, parts: Iterable[int]) -> int:
-        """Any of them; sorted, single bytes as one class, counts of the same thing joined."""
+        """Any of them: sorted, single bytes merged into one class, repetitions of the same part merged."""
         found: set[int] = set()
         mask = 0
         for part in parts:
@@ -137,22 +142,22 @@ class Expressions:
         return self._intern((UNION, tuple(sorted(found))))
 
     def _simplify(self, found: set[int]) -> set[int]:
-        counted: dict[tuple[int, int, int], list[tuple[int, int | None, int]]] = {}
+        repetitions: dict[tuple[int, int, int], list[tuple[int, int | None, int]]] = {}
         for piece in found:
-            if (parts := self._counted(piece)) is not None:
+            if (parts := self._repetition(piece)) is not None:
                 head, child, tail, low, high = parts
-                counted.setdefault((head, child, tail), []).append((low, high, piece))
-        for (head, child, tail), ranges in counted.items():
+                repetitions.setdefault((head, child, tail), []).append((low, high, piece))
+        for (head, child, tail), ranges in repetitions.items():
             if len(ranges) > 1:
                 found.difference_update(piece for _, _, piece in ranges)
-                for low, high in _joined([(low, high) for low, high, _ in ranges]):
+                for low, high in _merged([(low, high) for low, high, _ in ranges]):
                     found.add(self.concat(head, self.repeat(child, low, high), tail))
         if EPSILON in found and any(EMPTY in self.endings[piece] for piece in found if piece != EPSILON):
             found.discard(EPSILON)
         return found
 
-    def _counted(self, number: int) -> tuple[int, int, int, int, int | None] | None:
-        """A piece as head, child, tail, low, high: head child{low,high} tail."""
+    def _repetition(self, number: int) -> tuple[int, int, int, int, int | None] | None:
+        """A piece of the form head child{low,high} tail, as head, child, tail, low, high; else None."""
         head, tail = EPSILON, EPSILON
         node = self.nodes[number]
         if node[0] == CONCAT and self.nodes[node[1]][0] != REPEAT:
@@ -162,7 +167,7 @@ class Expressions:
         return (head, node[1], tail, node[2], node[3]) if node[0] == REPEAT else None
 
     def both(self, parts: Iterable[int]) -> int:
-        """What all of them match."""
+        """Whatever all of them match."""
         found: set[int] = set()
         mask = ALL_BYTES
         for part in parts:
@@ -188,14 +193,14 @@ class Expressions:
         return self._intern((BOTH, tuple(sorted(found))))
 
     def complement(self, number: int) -> int:
-        """All that `number`, in which there is no guard, does not match."""
+        """Every text that `number`, which contains no guard, does not match."""
         if number in (EMPTY, ANYTHING):
             return ANYTHING if number == EMPTY else EMPTY
         node = self.nodes[number]
         return int(node[1]) if node[0] == NOT else self._intern((NOT, number))
 
     def repeat(self, number: int, low: int, high: int | None) -> int:
-        """`number`, low to high times; counts of counts become one count where that says the same."""
+        """`number`, low to high times; nested repetitions become one where the result is equal."""
         if number == EMPTY or (high is not None and low > high):
             return EMPTY if low else EPSILON
         if high == 0 or number == EPSILON:
@@ -206,16 +211,16 @@ class Expressions:
         if node[0] == REPEAT:
             inner_low, inner_high = node[2], node[3]
             if inner_high is None:
-                dense = inner_low <= 1 or low > 0
+                contiguous = inner_low <= 1 or low > 0
             else:
-                dense = low == high or low * (inner_high - inner_low) + 1 >= inner_low
-            if dense:
-                endless = high is None or inner_high is None
-                return self.repeat(node[1], low * inner_low, None if endless else high * inner_high)
+                contiguous = low == high or low * (inner_high - inner_low) + 1 >= inner_low
+            if contiguous:
+                unbounded = high is None or inner_high is None
+                return self.repeat(node[1], low * inner_low, None if unbounded else high * inner_high)
         return number if low == high == 1 else self._intern((REPEAT, number, low, high))
 
     def guard(self, number: int, forbidden: int) -> int:
-        """`number` where no prefix of what begins here is `forbidden`, in which there is no guard."""
+        """`number`, unless `forbidden`, itself without guards, matches a prefix of the text from here on."""
         if number == EMPTY or self.endings[forbidden]:
             return EMPTY
         node = self.nodes[number]
@@ -224,7 +229,7 @@ class Expressions:
         return number if forbidden == EMPTY else self._intern((GUARD, number, forbidden))
 
     def future(self, number: int) -> int:
-        """The whole texts, up to their ends, of which `number` matches some beginning."""
+        """The whole texts, up to their ends, that have a prefix which `number` matches."""
         if EMPTY in self.endings[number]:
             return ANYTHING
         if not self.guarded[number]:
@@ -232,26 +237,26 @@ class Expressions:
         node = self.nodes[number]
         return self.union(map(self.future, node[1])) if node[0] == UNION else self._intern((FUTURE, number))
 
-    def bounded(self, number: int, most: int) -> int:
-        """What `most` bytes cannot tell from `number`: counts that they cannot exhaust are dropped."""
+    def bounded(self, number: int, max_bytes: int) -> int:
+        """An expression equal to `number` for `max_bytes` bytes: counts they cannot exhaust are dropped."""
         node = self.nodes[number]
         if node[0] == CONCAT:
-            head = self.bounded(node[1], most)
+            head = self.bounded(node[1], max_bytes)
             return number if head == node[1] else self.concat(head, node[2])
         if node[0] == UNION:
-            return self.union([self.bounded(part, most) for part in node[1]])
-        if node[0] != REPEAT or max(node[2], node[3] or 0) <= most:
+            return self.union([self.bounded(part, max_bytes) for part in node[1]])
+        if node[0] != REPEAT or max(node[2], node[3] or 0) <= max_bytes:
             return number
-        high = None if node[3] is None or node[3] > most else node[3]
-        return self.repeat(node[1], min(node[2], most + 1), high)
+        high = None if node[3] is None or node[3] > max_bytes else node[3]
+        return self.repeat(node[1], min(node[2], max_bytes + 1), high)
 
     def automaton(self, states: Sequence[tuple[bool, Sequence[tuple[int, int, int]]]]) -> int:
-        """A deterministic automaton at its first state: of each state whether it accepts, and ranges."""
-        self.automata.append(dense(states))
+        """A deterministic automaton at its first state; a state: whether it accepts, and ranges."""
+        self.automata.append(dense_tables(states))
         return self.automaton_state(len(self.automata) - 1, 0)
 
     def automaton_state(self, automaton: int, state: int) -> int:
-        """An automaton at a state; -1 is the state from which nothing is accepted."""
+        """An automaton at a state; -1 is the dead state."""
         if state < 0:
             return EMPTY
         accepts, _, targets = self.automata[automaton][state]
@@ -263,14 +268,14 @@ class Expressions:
         known = self._numbers.get(node)
         if known is not None:
             return known
-        self.meter.keep()
-        endings = self._endings(node)  # may itself make expressions: before this one has its number
+        self.meter.add_state()
+        endings = self._endings(node)  # first, because it may itself add expressions
         parts = children(node)
         number = self._numbers[node] = len(self.nodes)
         self.nodes.append(node)
         self.endings.append(endings)
-        looks = node[0] == GUARD or any(self.guarded[part] for part in parts)
-        self.guarded.append(looks and node[0] != FUTURE)
+        has_guard = node[0] == GUARD or any(self.guarded[part] for part in parts)
+        self.guarded.append(has_guard and node[0] != FUTURE)
         self.searched.append(node[0] in (BOTH, NOT, GUARD) or any(self.searched[part] for part in parts))
         self._first(node, parts)
         return number
@@ -311,7 +316,7 @@ class Expressions:
         return endings
 
     def _first(self, node: Node, parts: Sequence[int]) -> None:
-        """Note which bytes may come first, and which bytes need not be told apart."""
+        """Record the possible first bytes and the partition of the bytes."""
         kind = node[0]
         mask, partition = ALL_BYTES, WHOLE
         if kind == LITERAL:
@@ -325,10 +330,10 @@ class Expressions:
             targets = self.automata[node[1]][node[2]][2]
             mask = sum(1 << byte for byte in range(256) if targets[byte] >= 0)
         else:
-            seen = parts[:1] if kind == CONCAT and not self.endings[parts[0]] else parts
+            leading = parts[:1] if kind == CONCAT and not self.endings[parts[0]] else parts
             ends = self.endings[parts[0]] if kind in (CONCAT, REPEAT, FUTURE) else NEVER
-            partition = meet(self.partition[part] for part in (*seen, *ends))
-            firsts = [self.first[part] for part in seen]
+            partition = meet(self.partition[part] for part in (*leading, *ends))
+            firsts = [self.first[part] for part in leading]
             if kind in (CONCAT, UNION, REPEAT) or (kind == FUTURE and not ends):
                 mask = 0
                 for first in firsts:
@@ -350,10 +355,10 @@ def children(node: Node) -> tuple[int, ...]:
     return (node[1],) if kind in (NOT, REPEAT, FUTURE) else ()
 
 
-def _joined(ranges: list[tuple[int, int | None]]) -> list[tuple[int, int | None]]:
-    """Ranges of counts, those that touch each other as one."""
+def _merged(ranges: list[tuple[int, int | None]]) -> list[tuple[int, int | None]]:
+    """Ranges of counts; those that overlap or are adjacent are merged."""
     result: list[tuple[int, int | None]] = []
-    for low, high in sorted(ranges, key=lambda one: one[0]):
+    for low, high in sorted(ranges, key=lambda bounds: bounds[0]):
         if result:
             last_low, last_high = result[-1]
             if last_high is None:

@@ -1,35 +1,35 @@
-"""What one call may cost: grammars and texts come from strangers."""
+"""Limits on the cost of one call: grammars and texts are untrusted input."""
 
 from __future__ import annotations
 
 from ..errors import GrammarLimitError
 
 WORK_PER_CALL = 2_000_000
-"""Elementary steps (expressions made, items added, threads moved) of one call."""
+"""Elementary steps (expressions built, items added, threads advanced) in one call."""
 
 EMPTINESS_STEPS = 200_000
-"""Derivatives looked at to find out whether an expression matches anything."""
+"""Derivatives examined to find out whether an expression matches anything."""
 
 MAX_ENDINGS = 64
-"""Different guards under which one expression may end."""
+"""Distinct guards under which one expression may end."""
 
 MAX_EMPTY_GUARDS = 64
-"""Look-aheads without a text of their own that may stand at one place, one after the other."""
+"""Look-aheads that may follow each other at one position without any text between them."""
 
 MAX_THREADS = 10_000
-"""Readings of one text that are followed at a time."""
+"""Simultaneous ways to read one text (threads, see the reference engine's `configurations`)."""
 
 MAX_CLOSURE = 20_000
-"""Places that one place of a rule leads to without reading anything."""
+"""Positions in a rule that can be reached from one position without reading anything."""
 
 MAX_STATES = 1_000_000
-"""Expressions, rows and configurations that one set of tables holds."""
+"""Expressions, rows and configurations in one set of tables."""
 
 MAX_SHARED_STATES = 300_000
-"""Tables that have grown larger are left to their matchers; new matchers begin with new ones."""
+"""States beyond which tables are no longer shared: existing matchers keep them, new ones get new tables."""
 
 MAX_MASK_BYTES = 64 << 20
-"""Memory of remembered masks; the ones not used for longest are dropped."""
+"""Memory for cached masks, in bytes; the least recently used ones are evicted."""
 
 
 class Meter:
@@ -40,17 +40,17 @@ class Meter:
         self.states = 0
 
     def start(self) -> None:
-        """Begin a call."""
+        """Start counting for a new call."""
         self.left = WORK_PER_CALL
 
     def spend(self, steps: int) -> None:
-        """Count `steps`. Raises GrammarLimitError when the call has spent all of its work."""
+        """Count `steps`. Raises GrammarLimitError when the call exceeds its limit."""
         self.left -= steps
         if self.left < 0:
             raise GrammarLimitError(f"the grammar needs more than {WORK_PER_CALL} steps in one call")
 
-    def keep(self) -> None:
-        """Count a state that the tables keep. Raises GrammarLimitError when they are full."""
+    def add_state(self) -> None:
+        """Count a state added to the tables. Raises GrammarLimitError when they are full."""
         self.spend(1)
         self.states += 1
         if self.states > MAX_STATES:

@@ -1,7 +1,7 @@
-"""Which bytes an expression cannot tell apart.
+"""Partitions of the bytes into classes that an expression does not distinguish.
 
-A partition is 256 bytes: of each byte the smallest one that is treated alike. So the derivative by a byte
-is that by its smallest fellow, and is computed once for all of them.
+A partition is 256 bytes: for each byte the smallest byte of its class. The derivative by a byte equals the
+derivative by that representative, so it is computed once per class.
 """
 
 from __future__ import annotations
@@ -10,12 +10,12 @@ from collections.abc import Iterable
 from functools import lru_cache
 
 WHOLE = bytes(256)
-"""All bytes are alike."""
+"""The partition with a single class."""
 
 
 @lru_cache(maxsize=4096)
 def of_class(mask: int) -> bytes:
-    """The bytes of `mask` are alike, and so are the others."""
+    """The partition into the bytes of `mask` and all others."""
     bits = [mask >> byte & 1 for byte in range(256)]
     firsts = [bits.index(value) if value in bits else 0 for value in (0, 1)]
     return bytes(firsts[bit] for bit in bits)
@@ -23,7 +23,7 @@ def of_class(mask: int) -> bytes:
 
 @lru_cache(maxsize=4096)
 def of_pair(one: bytes, other: bytes) -> bytes:
-    """Bytes are alike where both partitions say so."""
+    """The coarsest partition that refines both."""
     if one in (WHOLE, other):
         return other
     smallest: dict[tuple[int, int], int] = {}
@@ -31,7 +31,7 @@ def of_pair(one: bytes, other: bytes) -> bytes:
 
 
 def meet(parts: Iterable[bytes]) -> bytes:
-    """Bytes are alike where all partitions say so."""
+    """The coarsest partition that refines all of them."""
     result = WHOLE
     for part in sorted(set(parts)):
         result = of_pair(result, part)
@@ -40,5 +40,5 @@ def meet(parts: Iterable[bytes]) -> bytes:
 
 @lru_cache(maxsize=4096)
 def representatives(partition: bytes) -> tuple[int, ...]:
-    """One byte of each kind, the smallest."""
+    """The smallest byte of each class."""
     return tuple(sorted(set(partition)))

@@ -1,1 +1,1 @@
-"""The engines that make masks from a program: native (C) and reference (Python); equal results."""
+"""The engines that compute masks from a program: native (C) and reference (Python), with equal results."""

@@ -20,12 +20,12 @@ HEADER = "engine_sampler_grammar.h"
 
 _OK, _INVALID, _UNSUPPORTED, _LIMIT, _MEMORY, _EMPTY = range(6)
 _SPECIAL, _EOS = 1, 2
-_ROOM = 512
+_ERROR_SIZE = 512
 
 
 @functools.cache
-def _contract() -> Any:
-    """The `cffi.FFI` that knows the header of the grammar engine."""
+def _interface() -> Any:
+    """The `cffi.FFI` with the declarations of the grammar engine's header."""
     import cffi  # type: ignore[import-untyped]  # only where the library is used
 
     ffi = cffi.FFI()
@@ -34,20 +34,20 @@ def _contract() -> Any:
 
 
 @functools.cache
-def engine() -> tuple[Any, Any] | None:
-    """The library's functions and its `cffi.FFI`; None where there is no library, or an older one."""
+def load_library() -> tuple[Any, Any] | None:
+    """The library's functions and its `cffi.FFI`; None if there is no library, or one without the engine."""
     path = library_path()
     if path is None:
         return None
     try:
-        library = _contract().dlopen(str(path))
+        library = _interface().dlopen(str(path))
         library.es_vocabulary_new  # noqa: B018  (a library without the engine lacks it)
     except (OSError, AttributeError):
         return None
-    return library, _contract()
+    return library, _interface()
 
 
-def _fault(code: int, text: str) -> Exception:
+def _exception(code: int, text: str) -> Exception:
     if code in (_LIMIT, _MEMORY):
         return GrammarLimitError(text)
     if code == _INVALID:
@@ -56,13 +56,13 @@ def _fault(code: int, text: str) -> Exception:
 
 
 class NativeVocabulary:
-    """The tokens of a tokenizer as the engine keeps them; made once, in some tenths of a second."""
+    """The tokens of a tokenizer in the engine's form; built once, in some tenths of a second."""
 
     def __init__(self, tokenizer: Tokenizer, limits: Limits) -> None:
-        found = engine()
-        if found is None:
-            raise RuntimeError("the native library is not there")
-        self.library, self.ffi = found
+        loaded = load_library()
+        if loaded is None:
+            raise RuntimeError("the native library is not available")
+        self.library, self.ffi = loaded
         self.size = len(tokenizer)
         self.words = bitmask_words(self.size)
         data = b"".join(tokenizer.token_bytes)
@@ -80,41 +80,41 @@ class NativeVocabulary:
             limits.shared_memory,
         )
         if not self.pointer:
-            raise MemoryError("the grammar engine has no memory for the vocabulary")
+            raise MemoryError("the grammar engine is out of memory for the vocabulary")
         weakref.finalize(self, self.library.es_vocabulary_free, self.pointer)
 
 
 class NativeGrammar:
-    """A grammar compiled for a vocabulary; immutable, and shared by the matchers of all threads."""
+    """A grammar compiled for a vocabulary; immutable, and shared by matchers on all OS threads."""
 
     def __init__(self, program: Program, vocabulary: NativeVocabulary, limits: Limits) -> None:
         self.vocabulary = vocabulary
         self.library, self.ffi = vocabulary.library, vocabulary.ffi
-        given = self.ffi.new("es_grammar_program *", {"start": program.start})
-        kept = [self._give(given, program, name) for name in _ARRAYS]
-        code, error = self.ffi.new("int32_t *"), self.ffi.new("char[]", _ROOM)
+        struct = self.ffi.new("es_grammar_program *", {"start": program.start})
+        buffers = [self._set_array(struct, program, name) for name in _ARRAYS]  # alive during the call
+        code, error = self.ffi.new("int32_t *"), self.ffi.new("char[]", _ERROR_SIZE)
         bounds = {"max_memory": limits.memory, "max_work": limits.work}
         self.pointer = self.library.es_grammar_new(
-            vocabulary.pointer, given, self.ffi.new("es_grammar_limits *", bounds), code, error, _ROOM
+            vocabulary.pointer, struct, self.ffi.new("es_grammar_limits *", bounds), code, error, _ERROR_SIZE
         )
-        del kept
+        del buffers
         if not self.pointer:
-            raise _fault(code[0], self.ffi.string(error).decode(errors="replace"))
+            raise _exception(code[0], self.ffi.string(error).decode(errors="replace"))
         weakref.finalize(self, self.library.es_grammar_free, self.pointer)
 
-    def _give(self, given: Any, program: Program, name: str) -> Any:
+    def _set_array(self, struct: Any, program: Program, name: str) -> Any:
         array = getattr(program, name)
-        kept = self.ffi.from_buffer("int32_t[]", array) if len(array) else self.ffi.new("int32_t[1]")
-        setattr(given, name, kept)
-        setattr(given, f"{name}_length", len(array))
-        return kept
+        buffer = self.ffi.from_buffer("int32_t[]", array) if len(array) else self.ffi.new("int32_t[1]")
+        setattr(struct, name, buffer)
+        setattr(struct, f"{name}_length", len(array))
+        return buffer
 
     def matcher(self) -> NativeMatcher:
-        """A matcher at the beginning of a text."""
+        """A matcher at the start of a text."""
         return NativeMatcher(self, self.library.es_matcher_new(self.pointer))
 
     def statistics(self) -> dict[str, int]:
-        """What the engine holds for this grammar: bytes, rows, states, masks."""
+        """Counts of what the engine caches for this grammar: bytes, rows, states, masks."""
         out = self.ffi.new("es_grammar_stats *")
         self.library.es_grammar_statistics(self.pointer, out)
         return {name: int(getattr(out, name)) for name, _ in self.ffi.typeof("es_grammar_stats").fields}
@@ -137,27 +137,27 @@ _ARRAYS = (
 def fill_rows(matchers: Sequence[NativeMatcher], bitmask: Any, rows: Sequence[int]) -> bool:
     """Fill row rows[i] of `bitmask`, C-contiguous int32, for matcher i, all in one call.
 
-    False where one of them failed, or `bitmask` is narrower than a mask: ask each by itself then.
+    False if one of them failed, or `bitmask` is narrower than a mask: the caller then fills row by row.
     """
     library, ffi = matchers[0].grammar.library, matchers[0].grammar.ffi
     if max(matcher.grammar.vocabulary.words for matcher in matchers) > bitmask.shape[1]:
         return False
     pointers = ffi.new("es_matcher *[]", [matcher._pointer for matcher in matchers])
     base = ffi.cast("int32_t *", bitmask.ctypes.data)
-    places = ffi.new("int64_t[]", rows)
-    return bool(library.es_matchers_fill(pointers, len(matchers), base, places, bitmask.shape[1]) < 0)
+    indices = ffi.new("int64_t[]", rows)
+    return bool(library.es_matchers_fill(pointers, len(matchers), base, indices, bitmask.shape[1]) < 0)
 
 
 class NativeMatcher:
-    """One text under a grammar; see `engine_sampler.grammar.Matcher`."""
+    """A text under a grammar; see `engine_sampler.grammar.Matcher`."""
 
     __slots__ = (
         "__weakref__",
         "_accept",
+        "_address",
         "_bitmask",
         "_fill",
         "_library",
-        "_place",
         "_pointer",
         "_row",
         "_words",
@@ -166,45 +166,45 @@ class NativeMatcher:
 
     def __init__(self, grammar: NativeGrammar, pointer: Any) -> None:
         if not pointer:
-            raise MemoryError("the grammar engine has no memory for a matcher")
+            raise MemoryError("the grammar engine is out of memory for a matcher")
         self.grammar = grammar
         self._library = library = grammar.library
         self._pointer = grammar.ffi.gc(pointer, library.es_matcher_free)
         self._accept, self._fill = library.es_matcher_accept, library.es_matcher_fill
-        self._bitmask: Any = None  # the array that was filled last, and the row: its address is known
+        self._bitmask: Any = None  # the array and the row that were filled last: their address is cached
         self._row = -1
 
     def fill_bitmask(self, bitmask: Any, row: int = 0) -> None:
         """Write the mask of the next token into a row of `bitmask`, int32 `[rows, ceil(vocab / 32)]`."""
         if bitmask is not self._bitmask or row != self._row:
-            self._look_at(bitmask, row)
-        code = self._fill(self._pointer, self._place, self._words)
+            self._select_row(bitmask, row)
+        code = self._fill(self._pointer, self._address, self._words)
         if code:
-            raise self._fault(code)
+            raise self._failure(code)
 
-    def _look_at(self, bitmask: Any, row: int) -> None:
+    def _select_row(self, bitmask: Any, row: int) -> None:
         rows, self._words = checked_bitmask(bitmask, self.grammar.vocabulary.words)
         if not 0 <= row < rows:
-            raise IndexError(f"row is {row}, allowed are 0..{rows - 1}")
-        self._place = self.grammar.ffi.cast("int32_t *", bitmask.ctypes.data + 4 * row * self._words)
+            raise IndexError(f"row={row} is not allowed: 0..{rows - 1} are")
+        self._address = self.grammar.ffi.cast("int32_t *", bitmask.ctypes.data + 4 * row * self._words)
         self._bitmask, self._row = bitmask, row
 
     def accept(self, token_id: int) -> bool:
-        """Go on with a token; False, and nothing changes, where it cannot follow."""
+        """Accept a token; False, and nothing changes, if it cannot follow."""
         answer: int = self._accept(self._pointer, token_id)
         if answer < 0:
-            raise self._fault(-answer)
+            raise self._failure(-answer)
         return answer != 0
 
     def accept_bytes(self, data: bytes) -> bool:
-        """Go on with bytes that need not be those of a token; False where they cannot follow."""
+        """Accept bytes, not necessarily those of a token; False if they cannot follow."""
         return bool(self._count(self._library.es_matcher_accept_bytes(self._pointer, data, len(data))))
 
     def rollback(self, n: int) -> None:
-        """Take back the last n accepts; ValueError where there are fewer."""
-        have = self._library.es_matcher_length(self._pointer)
-        if not 0 <= n <= have:
-            raise ValueError(f"n is {n}, allowed are 0..{have}: that many accepts can be taken back")
+        """Undo the last n accepted calls; ValueError if there are fewer."""
+        accepted = self._library.es_matcher_length(self._pointer)
+        if not 0 <= n <= accepted:
+            raise ValueError(f"n={n} is not allowed: 0..{accepted} accepted calls can be undone")
         self._library.es_matcher_rollback(self._pointer, n)
 
     def fork(self) -> NativeMatcher:
@@ -212,15 +212,15 @@ class NativeMatcher:
         return NativeMatcher(self.grammar, self._library.es_matcher_fork(self._pointer))
 
     def is_accepting(self) -> bool:
-        """Whether the text so far is in the language: EOS may follow."""
+        """Whether the text so far is in the language, so that EOS may follow."""
         return bool(self._count(self._library.es_matcher_is_accepting(self._pointer)))
 
     def is_terminated(self) -> bool:
-        """Whether EOS was accepted."""
+        """Whether EOS has been accepted."""
         return bool(self._library.es_matcher_is_terminated(self._pointer))
 
     def validate(self, token_ids: Sequence[int]) -> int:
-        """How many of the tokens could be accepted one after the other; nothing changes."""
+        """The number of leading tokens that could be accepted in turn; nothing changes."""
         tokens = self.grammar.ffi.new("int32_t[]", list(token_ids))
         return self._count(self._library.es_matcher_validate(self._pointer, tokens, len(token_ids)))
 
@@ -231,10 +231,10 @@ class NativeMatcher:
         return bytes(self.grammar.ffi.buffer(out, count))
 
     def forced_tokens(self, limit: int = 1024) -> list[int]:
-        """The tokens that must come next, at most `limit`; [] where there is a choice.
+        """The tokens that must come next, at most `limit`; [] if there is a choice.
 
-        They are the longest tokens that spell the forced bytes, up to where a longer token could reach
-        beyond those.
+        They are the longest tokens that encode the forced bytes, up to the point where a longer token could
+        reach past these bytes.
         """
         out = self.grammar.ffi.new("int32_t[]", limit)
         count = self._count(self._library.es_matcher_forced_tokens(self._pointer, out, limit))
@@ -248,9 +248,9 @@ class NativeMatcher:
 
     def _count(self, answer: int) -> int:
         if answer < 0:
-            raise self._fault(-answer)
+            raise self._failure(-answer)
         return int(answer)
 
-    def _fault(self, code: int) -> Exception:
+    def _failure(self, code: int) -> Exception:
         text = self.grammar.ffi.string(self._library.es_matcher_error(self._pointer))
-        return _fault(code, text.decode(errors="replace"))
+        return _exception(code, text.decode(errors="replace"))

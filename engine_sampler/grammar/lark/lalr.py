@@ -23,7 +23,7 @@ from lark.lexer import PatternRE, TerminalDef
 
 from ..errors import GrammarError, GrammarLimitError
 from ..program.expression import BOTH, CONCAT, GUARD, NOT, REPEAT, UNION, Expression
-from ..program.lalr import ACCEPT, IGNORED, KEYWORD, NOTHING, Parser, State, encoded
+from ..program.lalr import ACCEPT, IGNORED, KEYWORD, NOTHING, LalrState, Parser, encoded
 from ..program.rules import Rules, sequence
 from .dialect import Rewritten
 from .expansion import check_expansion, without_endless_counts
@@ -196,7 +196,7 @@ def _parser(tables: LalrTables, symbols: Mapping[str, int], order: LexerOrder) -
     sides = {name: number for number, name in enumerate(dict.fromkeys(name for name, _ in tables.rules))}
     lexing = tables.shifted | {tables.first}
     states = [
-        State(
+        LalrState(
             [(symbols[name], action) for name, action in state.actions.items() if name in symbols],
             [(sides[name], target) for name, target in state.gotos.items() if name in sides],
             ACCEPT if number == tables.last else NOTHING if state.end is None else state.end,

@@ -27,7 +27,7 @@ from ..program.expression import (
     UNION,
     Expression,
 )
-from ..program.reaching import reaching
+from ..program.reaching import nodes_reaching
 from ..program.rules import (
     ACCEPT,
     AT_LEAST,
@@ -173,7 +173,8 @@ class _Printer:
 def _alive(ways: dict[Place, list[tuple[int, Place | None]]]) -> set[Place]:
     """The places from which the end can be reached."""
     steps = ((place, target) for place, of in ways.items() for _, target in of if target is not None)
-    return reaching(steps, (place for place, of in ways.items() if any(target is None for _, target in of)))
+    ends = (place for place, of in ways.items() if any(target is None for _, target in of))
+    return nodes_reaching(steps, ends)
 
 
 def _operated(registers: Registers, operations: Iterable[Operation]) -> Registers | None:

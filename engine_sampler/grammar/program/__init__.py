@@ -1,1 +1,1 @@
-"""What grammars become: terminals (regular expressions over bytes) and rules (small automata)."""
+"""The compiled form of grammars: terminals (regular expressions over bytes) and rules (small automata)."""

@@ -1,21 +1,21 @@
-"""Regular expressions over bytes: what terminals are made of.
+"""Regular expressions over bytes: the content of terminals.
 
-An expression is a tuple whose first member says its kind; the functions below make them and no other
-module takes them apart, but for the engines. Expressions are values: equal ones may be shared, and
-sharing them (the same object in two places) makes a grammar smaller.
+An expression is a tuple whose first member is its kind. Only the functions below build expressions. They
+are values: equal ones may be shared, and sharing them (the same object in two places) makes a grammar
+smaller.
 
     literal(b"ab")        exactly these bytes
     byte_class(mask)      one byte whose bit is set in `mask`, an int of 256 bits
     concat(a, b)          a, then b
     union(a, b)           a or b; union() matches nothing
-    both(a, b)            what a and b match alike
+    both(a, b)            whatever both a and b match
     complement(a)         every byte string that a does not match
-    repeat(a, low, high)  a, `low` to `high` times; high None is without end
-    guard(a, b)           a, where what begins at the same place never has a prefix in b, not even one
-                          that reaches beyond the end of a: `(?!b)a`
+    repeat(a, low, high)  a, `low` to `high` times; high None means no upper bound
+    guard(a, b)           a, unless the text from the same position on has a prefix in b, which may
+                          extend past the end of a: `(?!b)a`
     automaton(...)        a deterministic automaton, state 0 first
 
-All of them speak of bytes: `engine_sampler.grammar.program.unicode` makes expressions of characters.
+All of them work on bytes: `engine_sampler.grammar.program.unicode` builds expressions for characters.
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ def byte_range(low: int, high: int) -> Expression:
 
 
 def concat(*parts: Expression) -> Expression:
-    """One part after the other; neighbouring literals become one."""
+    """One part after the other; adjacent literals are merged."""
     flat: list[Expression] = []
     for part in parts:
         for piece in part[1] if part[0] == CONCAT else (part,):
@@ -69,7 +69,7 @@ def concat(*parts: Expression) -> Expression:
 
 
 def union(*parts: Expression) -> Expression:
-    """Any of the parts; single bytes among them become one class."""
+    """Any of the parts; single bytes among them are merged into one class."""
     flat: list[Expression] = []
     texts: set[bytes] = set()
     mask = 0
@@ -91,7 +91,7 @@ def union(*parts: Expression) -> Expression:
 
 
 def both(*parts: Expression) -> Expression:
-    """What every part matches."""
+    """Whatever every part matches."""
     flat = [piece for part in parts for piece in (part[1] if part[0] == BOTH else (part,))]
     flat = [piece for i, piece in enumerate(flat) if piece != ANYTHING and piece not in flat[:i]]
     if EMPTY in flat:
@@ -111,12 +111,12 @@ def complement(part: Expression) -> Expression:
 
 
 def without(part: Expression, other: Expression) -> Expression:
-    """What `part` matches and `other` does not."""
+    """Whatever `part` matches and `other` does not."""
     return both(part, complement(other))
 
 
 def repeat(part: Expression, low: int = 0, high: int | None = None) -> Expression:
-    """`part`, low to high times; high None is without end."""
+    """`part`, low to high times; high None means no upper bound."""
     if high is not None and low > high:
         return EMPTY
     if high == 0 or part == EPSILON:
@@ -132,10 +132,10 @@ def optional(part: Expression) -> Expression:
 
 
 def guard(part: Expression, forbidden: Expression) -> Expression:
-    """`part`, where no prefix of the text from its first byte on is in `forbidden`: `(?!forbidden)part`.
+    """`part`, unless a prefix of the text from its first byte on is in `forbidden`: `(?!forbidden)part`.
 
-    The text goes on beyond the end of `part`: `guard(EPSILON, x)` matches nothing at all, where no x
-    follows. Where a whole text is matched, nothing follows its end.
+    That text extends past the end of `part`: `guard(EPSILON, x)` matches the empty text wherever no x
+    follows. When a whole text is matched, nothing follows its end.
     """
     if forbidden == EMPTY or part == EMPTY:
         return part
@@ -143,12 +143,12 @@ def guard(part: Expression, forbidden: Expression) -> Expression:
 
 
 def automaton(states: tuple[tuple[bool, tuple[tuple[int, int, int], ...]], ...]) -> Expression:
-    """A deterministic automaton: a state is (accepts, ((low byte, high byte, target), ...)); 0 is first."""
+    """A deterministic automaton. A state is (accepts, ((low byte, high byte, target), ...)); 0 is first."""
     return (AUTOMATON, states)
 
 
 def nullable(part: Expression) -> bool:
-    """Whether `part` matches the empty string (and nothing forbidden can follow for sure)."""
+    """Whether `part` matches the empty string, given that nothing forbidden follows."""
     kind = part[0]
     if kind == LITERAL:
         return not part[1]
@@ -171,17 +171,17 @@ def _class_code(members: int) -> tuple[int, ...]:
 
 
 class Encoder:
-    """Expressions as one list of 32-bit integers, children before their parents, shared ones once.
+    """Expressions as one list of 32-bit integers; children precede their parents, shared ones occur once.
 
-    A node is its kind and its operands; children are given by number, the first node being 0.
+    A node is its kind followed by its operands. Children are given by number; the first node is 0.
 
-        LITERAL    length, then a byte each
+        LITERAL    length, then each byte
         CLASS      8 words of 32 bits, the lowest bytes first
         CONCAT, UNION, BOTH    count, then the children
         NOT        child
-        REPEAT     child, low, high (-1: without end)
+        REPEAT     child, low, high (-1: no upper bound)
         GUARD      child, forbidden
-        AUTOMATON  states, then of each: accepts, ranges, then low, high, target of each
+        AUTOMATON  number of states, then for each: accepts, number of ranges, then low, high, target of each
     """
 
     def __init__(self) -> None:
@@ -191,7 +191,7 @@ class Encoder:
         self._equal: dict[Expression, int] = {}
 
     def add(self, part: Expression) -> int:
-        """The number of `part`'s node; its code and that of its children is appended if it is new."""
+        """The number of the node of `part`; if it is new, its code and that of its children are appended."""
         if (seen := self._seen.get(id(part))) is not None:
             return seen[0]
         kind = part[0]
@@ -209,7 +209,7 @@ class Encoder:
             return self._append(part, (kind, *[self.add(piece) for piece in part[1:]]))
         code = [kind, len(part[1])]
         for accepts, ranges in part[1]:
-            code += [int(accepts), len(ranges), *(n for one in ranges for n in one)]
+            code += [int(accepts), len(ranges), *(number for triple in ranges for number in triple)]
         return self._append(part, tuple(code))
 
     def _append(self, part: Expression, code: tuple[int, ...]) -> int:
@@ -218,5 +218,5 @@ class Encoder:
             number = self._equal[code] = self.count
             self.code += code
             self.count += 1
-        self._seen[id(part)] = number, part  # keeps `part` alive, so that its id stays its own
+        self._seen[id(part)] = number, part  # keeps `part` alive, so that its id is not reused
         return number

@@ -1,18 +1,18 @@
-"""The tables of an LALR parser with a lexer for each of its states, as integers: `Rules.parser`.
+"""The tables of an LALR parser with one lexer per state, as integers: `Rules.parser`.
 
     number of states, number of rules, first state
-    of each rule: the number of its left side, the length of its right side
-    of each state:
-        count, then (terminal, action) each: shift to the state `action`, or reduce the rule -1 - action
-        count, then (left side, state) each
-        what happens at the end of the text: ACCEPT, NOTHING, or reduce the rule -1 - this
-        count, then (terminal, kind) each, in the order in which the lexer tries them
+    for each rule: the number of its left side, the length of its right side
+    for each state:
+        count, then pairs (terminal, action): shift to the state `action`, or reduce the rule -1 - action
+        count, then pairs (left side, state)
+        the action at the end of the text: ACCEPT, NOTHING, or -1 - the rule to reduce
+        count, then pairs (terminal, kind), in the order in which the lexer tries them
 
-A lexer tries its terminals in order: the first that matches is read, as far as it can be. An entry of
-the kind KEYWORD is one of the next entry that is none: if that is read and all of its text is the
-keyword, the keyword has been read (the first such one). What an entry of the kind IGNORED reads is
-forgotten. Special tokens are no text: they have actions and no entries. A state that is never first
-after a terminal needs no lexer.
+A lexer tries its terminals in order and reads the longest match of the first one that matches. An entry
+of kind KEYWORD is a keyword of the next entry that is not one: if the lexer reads that entry and its
+whole text is the keyword, it has read the keyword (the first one that fits). Text read by an entry of
+kind IGNORED is discarded. Special tokens are not text: they have actions but no entries. A state that
+the parser never enters directly after a terminal needs no lexer.
 """
 
 from __future__ import annotations
@@ -29,8 +29,8 @@ KEYWORD, IGNORED = 1, 2
 Pairs = list[tuple[int, int]]
 
 
-class State(NamedTuple):
-    """A state of the parser, see above."""
+class LalrState(NamedTuple):
+    """A state of the parser; see the module."""
 
     actions: Pairs
     gotos: Pairs
@@ -39,10 +39,10 @@ class State(NamedTuple):
 
 
 class Parser(NamedTuple):
-    """A parser: of each rule its left side and the length of its right side, the states, the first one."""
+    """A parser: the left side and the length of the right side of each rule, the states, the first state."""
 
     rules: Pairs
-    states: list[State]
+    states: list[LalrState]
     first: int
 
 
@@ -66,10 +66,10 @@ def _append(code: array[int], pairs: Pairs) -> None:
 
 
 def decoded(code: Sequence[int]) -> Parser:
-    """The parser that `encoded` wrote. Raises GrammarError if integers are missing, or too many."""
+    """The parser that `encoded` wrote. Raises GrammarError if there are too few or too many integers."""
     numbers = iter(code)
     try:
-        states, rules, first = _several(numbers, 3)
+        states, rules, first = _take(numbers, 3)
         parser = Parser(_pairs(numbers, rules), [_state(numbers) for _ in range(states)], first)
     except StopIteration:
         raise GrammarError("the tables of the parser are too short") from None
@@ -78,20 +78,20 @@ def decoded(code: Sequence[int]) -> Parser:
     return parser
 
 
-def _several(numbers: Iterator[int], count: int) -> list[int]:
-    found = []
+def _take(numbers: Iterator[int], count: int) -> list[int]:
+    taken = []
     for _ in range(count):
-        found.append(next(numbers))
-    return found
+        taken.append(next(numbers))
+    return taken
 
 
 def _pairs(numbers: Iterator[int], count: int) -> Pairs:
-    flat = _several(numbers, 2 * count)
+    flat = _take(numbers, 2 * count)
     return list(zip(flat[::2], flat[1::2], strict=True))
 
 
-def _state(numbers: Iterator[int]) -> State:
+def _state(numbers: Iterator[int]) -> LalrState:
     actions = _pairs(numbers, next(numbers))
     gotos = _pairs(numbers, next(numbers))
     end = next(numbers)
-    return State(actions, gotos, end, _pairs(numbers, next(numbers)))
+    return LalrState(actions, gotos, end, _pairs(numbers, next(numbers)))

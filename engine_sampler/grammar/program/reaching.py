@@ -1,4 +1,4 @@
-"""What can still come to an end."""
+"""Backward reachability in graphs."""
 
 from __future__ import annotations
 
@@ -8,10 +8,10 @@ from typing import TypeVar
 Node = TypeVar("Node", bound=Hashable)
 
 
-def reaching(steps: Iterable[tuple[Node, Node]], ends: Iterable[Node]) -> set[Node]:
-    """The nodes from which one of `ends` can be reached, these included.
+def nodes_reaching(steps: Iterable[tuple[Node, Node]], ends: Iterable[Node]) -> set[Node]:
+    """The nodes from which one of `ends` can be reached, including `ends`.
 
-    steps  pairs of a node and one that follows it
+    steps  pairs of a node and a successor
     """
     sources: dict[Node, list[Node]] = {}
     for source, target in steps:

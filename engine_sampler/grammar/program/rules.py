@@ -1,7 +1,7 @@
 """Grammars in the form that the engines read: terminals, and rules as small automata.
 
-A front end (Lark text, JSON Schema, a regular expression, ...) fills a `Rules`; `program()` makes it
-a `Program`, plain arrays that both engines, the C one and the Python one, read.
+A front end (Lark text, JSON Schema, a regular expression, ...) fills a `Rules`; `program()` turns it into
+a `Program`: plain arrays that both engines, the one in C and the one in Python, read.
 
     rules = Rules()
     word = rules.terminal("WORD", expression)
@@ -9,14 +9,14 @@ a `Program`, plain arrays that both engines, the C one and the Python one, read.
     rules.define(value, alternatives(word, sequence(word, value)))
     rules.start = value
 
-A **symbol** is an int: terminals count up from 0, rules down from -1. The body of a rule is a symbol
-or is made of others by `sequence`, `alternatives` and `repeated`. Text between two terminals that one
-of `rules.ignore` matches is skipped, as long a stretch as that terminal can match; so it is before
-the first and after the last.
+A **symbol** is an int: terminals count up from 0, rules down from -1. The body of a rule is a symbol, or
+is composed of other bodies by `sequence`, `alternatives` and `repeated`. Between two terminals, before
+the first and after the last, text that a terminal of `rules.ignore` matches is skipped: always the
+longest match of that terminal.
 
 A rule can also be given as an automaton with **registers** (`define_automaton`): bits and counters that
-belong to one instance of the rule, are 0 at its beginning, and are tested and changed on its edges.
-That is how a JSON object accepts its properties in any order, each once, the required ones at least.
+belong to one instance of the rule, start at 0, and are tested and changed on the automaton's edges.
+That is how a JSON object accepts its properties in any order, each at most once and all required ones.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ ACCEPT = -(1 << 31)
 CLEAR, SET, COUNT, SATURATE, AT_LEAST, RESET, CLAUSE = range(7)
 
 MAX_NESTING = 200
-"""The deepest nesting of a rule's body."""
+"""The maximum nesting depth of a rule's body."""
 
 
 def clear(bit: int) -> Operation:
@@ -54,12 +54,12 @@ def set_bit(bit: int) -> Operation:
 
 
 def count(counter: int, high: int) -> Operation:
-    """Add 1 to `counter`; pass only if it is then at most `high`."""
+    """Add 1 to `counter`; pass only if the result is at most `high`."""
     return (COUNT, counter, high)
 
 
 def saturate(counter: int, high: int) -> Operation:
-    """Add 1 to `counter` unless it is `high` already."""
+    """Add 1 to `counter` unless it is already `high`."""
     return (SATURATE, counter, high)
 
 
@@ -73,9 +73,9 @@ def reset(counter: int) -> Operation:
     return (RESET, counter)
 
 
-def clause(*wanted: tuple[int, bool]) -> Operation:
-    """Pass only if one bit at least has its wanted value."""
-    return (CLAUSE, *(bit << 1 | value for bit, value in wanted))
+def clause(*values: tuple[int, bool]) -> Operation:
+    """Pass only if at least one bit has the value given for it."""
+    return (CLAUSE, *(bit << 1 | value for bit, value in values))
 
 
 def sequence(*items: Body) -> Body:
@@ -84,17 +84,17 @@ def sequence(*items: Body) -> Body:
 
 
 def alternatives(*items: Body) -> Body:
-    """Any one of the items; none of them matches nothing at all."""
+    """Any one of the items; without items, nothing matches, not even the empty text."""
     return ("alternatives", items)
 
 
 def repeated(item: Body, low: int = 0, high: int | None = None) -> Body:
-    """`item`, low to high times; high None is without end."""
+    """`item`, low to high times; high None means no upper bound."""
     return ("repeated", item, low, high)
 
 
 class Edge(NamedTuple):
-    """To `target` over `symbol`, if all operations pass; they are done from left to right."""
+    """A transition to `target` over `symbol`, if all operations, performed from left to right, pass."""
 
     symbol: int
     target: int
@@ -103,19 +103,19 @@ class Edge(NamedTuple):
 
 @dataclass(frozen=True)
 class Program:
-    """A grammar as arrays of 32-bit integers; what engines compile, and what is saved.
+    """A grammar as arrays of 32-bit integers: what engines compile, and what is saved.
 
     expressions      see `Encoder`
-    terminals        of each terminal its expression, or -1 if it stands for special tokens
-    special_starts   [terminals + 1] where in `special_ids` the token ids of each terminal begin
+    terminals        for each terminal its expression, or -1 if it represents special tokens
+    special_starts   [terminals + 1] for each terminal, the index of its first token id in `special_ids`
     special_ids      token ids, of special terminals only
-    rules            of each rule: first state, bits, counters
+    rules            for each rule: first state, number of bits, number of counters
     states           [states + 1] the first edge of each state
-    edges            of each edge: symbol, target, where its operations begin and end
-    operations       of each operation: its length, then its members
+    edges            for each edge: symbol, target, begin and end of its operations in `operations`
+    operations       for each operation: its length, then its members
     ignore           terminals that are skipped between others
-    parser           the tables of an LALR parser with a lexer for each of its states, or empty: then the
-                     parser is Earley's; see `lalr`
+    parser           the tables of an LALR parser with one lexer per state, or empty: then the parser is
+                     Earley's; see `lalr`
     start            the number of the rule that is the whole text (0, 1, ...)
     """
 
@@ -135,18 +135,18 @@ class Program:
 
     @cached_property
     def key(self) -> str:
-        """A hash of the content: programs with equal keys stand for equal languages."""
+        """A hash of the content: programs with equal keys describe equal languages."""
         content = b"|".join(getattr(self, name).tobytes() for name in PROGRAM_ARRAYS)
         return hashlib.blake2b(content + str(self.start).encode(), digest_size=16).hexdigest()
 
     @property
     def weight(self) -> int:
-        """Bytes of all arrays."""
+        """The size of all arrays, in bytes."""
         arrays = (getattr(self, name) for name in PROGRAM_ARRAYS)
         return sum(len(array) * array.itemsize for array in arrays)
 
     def with_special_tokens(self, token_ids: Sequence[int]) -> Program:
-        """The program whose special tokens named by number, -1 - i, have the ids token_ids[i]."""
+        """A copy in which special tokens that are given by number, as -1 - i, have the ids token_ids[i]."""
         ids = (token_ids[-1 - i] if i < 0 else i for i in self.special_ids)
         return replace(self, special_ids=array("i", ids))
 
@@ -157,7 +157,7 @@ PROGRAM_ARRAYS = tuple(field.name for field in fields(Program) if field.type == 
 
 @dataclass
 class Rules:
-    """A grammar in the making."""
+    """A grammar under construction."""
 
     start: int = -1
     ignore: list[int] = field(default_factory=list)
@@ -173,7 +173,7 @@ class Rules:
         self._automata: list[tuple[Sequence[Sequence[Edge]], int, int] | None] = []
 
     def terminal(self, name: str, expression: Expression, *, shared: bool = True) -> int:
-        """The symbol of a terminal; equal expressions share one, and its first name, if they are `shared`."""
+        """The symbol of a terminal. If `shared`, equal expressions have one symbol, and its first name."""
         node = self._encoder.add(expression)
         symbol = self._by_expression.get(node) if shared else None
         if symbol is None:
@@ -181,7 +181,7 @@ class Rules:
         return symbol
 
     def special(self, name: str, token_ids: Sequence[int]) -> int:
-        """The symbol of a terminal that is one of the special tokens `token_ids`."""
+        """The symbol of a terminal that matches any one of the special tokens `token_ids`."""
         symbol = self._add_terminal(name, -1)
         self._special[symbol] = tuple(token_ids)
         return symbol
@@ -198,44 +198,44 @@ class Rules:
         return -len(self._automata)
 
     def define(self, rule: int, body: Body) -> None:
-        """Let `rule` stand for `body`."""
+        """Define `rule` as `body`."""
         builder = _Automaton()
         end = builder.state()
         builder.edges[end].append(Edge(ACCEPT, end))
         builder.build(body, 0, end)
-        self.define_automaton(rule, builder.without_empty_edges(), 0, builder.counters)
+        self.define_automaton(rule, builder.without_epsilon_edges(), 0, builder.counters)
 
     def define_automaton(
         self, rule: int, states: Sequence[Sequence[Edge]], bits: int = 0, counters: int = 0
     ) -> None:
-        """Let `rule` be an automaton: of each state its edges; the first state is 0.
+        """Define `rule` as an automaton: the edges of each state; the first state is 0.
 
-        An edge of the symbol `ACCEPT` ends the rule where its operations pass (its target is unused).
+        An edge over the symbol `ACCEPT` ends the rule if its operations pass (its target is unused).
         """
         self._automata[-1 - rule] = states, bits, counters
 
     def program(self) -> Program:
-        """What has been defined, as arrays. Raises GrammarError for a rule without definition."""
+        """The grammar as arrays. Raises GrammarError for a rule without a definition."""
         rules, states, edges, operations = (array("i") for _ in range(4))
-        places: dict[tuple[Operation, ...], tuple[int, int]] = {(): (0, 0)}
+        spans: dict[tuple[Operation, ...], tuple[int, int]] = {(): (0, 0)}
         first = 0
         for name, automaton in zip(self.rule_names, self._automata, strict=True):
             if automaton is None:
                 raise GrammarError(f"the rule {name} is used but not defined")
-            of_states, bits, counters = automaton
+            edges_of_states, bits, counters = automaton
             rules.extend((first, bits, counters))
-            for outgoing in of_states:
+            for outgoing in edges_of_states:
                 states.append(len(edges) // 4)
                 for symbol, target, ops in outgoing:
-                    place = places.get(ops)
-                    if place is None:
+                    span = spans.get(ops)
+                    if span is None:
                         begin = len(operations)
                         for operation in ops:
                             operations.append(len(operation))
                             operations.extend(operation)
-                        place = places[ops] = begin, len(operations)
-                    edges.extend((symbol, first + target, *place))
-            first += len(of_states)
+                        span = spans[ops] = begin, len(operations)
+                    edges.extend((symbol, first + target, *span))
+            first += len(edges_of_states)
         states.append(len(edges) // 4)
         special_starts, special_ids = array("i"), array("i")
         for symbol in range(len(self._terminals)):
@@ -259,12 +259,12 @@ class Rules:
         )
 
 
-_NOTHING = ACCEPT + 1
-"""The symbol of an edge that reads nothing; none is left in a finished automaton."""
+_EPSILON = ACCEPT + 1
+"""The symbol of an epsilon edge, which reads nothing; a finished automaton has none."""
 
 
 class _Automaton:
-    """A rule's automaton while its body is read; state 0 is its beginning."""
+    """The automaton of a rule while its body is being read; state 0 is the first."""
 
     def __init__(self) -> None:
         self.edges: list[list[Edge]] = [[]]
@@ -275,7 +275,7 @@ class _Automaton:
         return len(self.edges) - 1
 
     def link(self, start: int, end: int, *operations: Operation) -> None:
-        self.edges[start].append(Edge(_NOTHING, end, operations))
+        self.edges[start].append(Edge(_EPSILON, end, operations))
 
     def build(self, body: Body, start: int, end: int, depth: int = 0) -> None:
         """Add the paths of `body` from `start` to `end`."""
@@ -324,21 +324,21 @@ class _Automaton:
             self.link(after, before, again)
             self.link(after, end, at_least(counter, low), reset(counter))
 
-    def without_empty_edges(self) -> list[list[Edge]]:
-        """The states with edges that read nothing followed to where something is read."""
+    def without_epsilon_edges(self) -> list[list[Edge]]:
+        """The edges of each state, in which epsilon edges are replaced by the edges that they lead to."""
         states: list[list[Edge]] = []
         for start in range(len(self.edges)):
             found: dict[Edge, None] = {}
             seen: set[tuple[int, tuple[Operation, ...]]] = {(start, ())}
             waiting: list[tuple[int, tuple[Operation, ...]]] = [(start, ())]
             while waiting:
-                at, passed = waiting.pop()
-                for symbol, target, operations in self.edges[at]:
-                    ways = passed + operations
-                    if symbol != _NOTHING:
-                        found[Edge(symbol, target, ways)] = None
-                    elif (target, ways) not in seen and len(ways) <= 4 * (self.counters + 1):
-                        seen.add((target, ways))
-                        waiting.append((target, ways))
+                state, passed = waiting.pop()
+                for symbol, target, operations in self.edges[state]:
+                    path = passed + operations
+                    if symbol != _EPSILON:
+                        found[Edge(symbol, target, path)] = None
+                    elif (target, path) not in seen and len(path) <= 4 * (self.counters + 1):
+                        seen.add((target, path))
+                        waiting.append((target, path))
             states.append(list(found))
         return states

@@ -1,8 +1,8 @@
 """Characters as bytes: sets of code points, and expressions and automata that read them as UTF-8.
 
 A set of code points is a tuple of ranges (first, last), sorted, disjoint, with gaps between them
-(`Ranges`). What belongs to a class comes from Python's own tables (`re`, `str`, `unicodedata`), is
-found out when first asked for, and is kept. No expression made here matches anything but valid UTF-8.
+(`Ranges`). The members of character classes come from Python's own tables (`re`, `str`, `unicodedata`);
+they are computed on first use and cached. Every expression built here matches valid UTF-8 only.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from .expression import Expression, byte_class, concat, repeat, union
 
 Ranges: TypeAlias = "tuple[tuple[int, int], ...]"
 Pieces: TypeAlias = "tuple[tuple[int, int, int], ...]"
-"""Ranges that lead somewhere: (first, last, target), sorted and disjoint."""
+"""Ranges with targets: (first, last, target), sorted and disjoint."""
 
 LAST = 0x10FFFF
 EVERY: Ranges = ((0, LAST),)
@@ -35,7 +35,7 @@ ECMA_LINE_END: Ranges = ((10, 10), (13, 13), (0x2028, 0x2029))
 
 
 def ranges(pieces: Iterable[tuple[int, int]]) -> Ranges:
-    """The set of all code points in `pieces`, which may overlap and have any order."""
+    """The set of all code points in `pieces`, which may overlap and be in any order."""
     found: list[tuple[int, int]] = []
     for first, last in sorted(pieces):
         if found and first <= found[-1][1] + 1:
@@ -86,17 +86,17 @@ def _matched(pattern: str) -> Ranges:
 
 
 def word(ascii_only: bool = False) -> Ranges:
-    r"""What `\w` matches in Python's `re`."""
+    r"""The characters that `\w` matches in Python's `re`."""
     return ASCII_WORD if ascii_only else _matched(r"\w+")
 
 
 def digit(ascii_only: bool = False) -> Ranges:
-    r"""What `\d` matches in Python's `re`."""
+    r"""The characters that `\d` matches in Python's `re`."""
     return ASCII_DIGITS if ascii_only else _matched(r"\d+")
 
 
 def space(ascii_only: bool = False) -> Ranges:
-    r"""What `\s` matches in Python's `re`."""
+    r"""The characters that `\s` matches in Python's `re`."""
     return ASCII_SPACE if ascii_only else _matched(r"\s+")
 
 
@@ -129,29 +129,29 @@ def _by_category() -> dict[str, list[tuple[int, int]]]:
 
 @lru_cache(maxsize=64)
 def category(short: str) -> Ranges:
-    """The code points of a general category: "Lu", "L" (all that begin so), "LC" (cased letters)."""
-    wanted = ("Lu", "Ll", "Lt") if short == "LC" else (short,)
-    return ranges(piece for name, of in _by_category().items() if name.startswith(wanted) for piece in of)
+    """The code points of a general category: "Lu", "L" (all that begin with L), "LC" (cased letters)."""
+    prefixes = ("Lu", "Ll", "Lt") if short == "LC" else (short,)
+    return ranges(piece for name, of in _by_category().items() if name.startswith(prefixes) for piece in of)
 
 
 def named_property(name: str) -> Ranges:
-    r"""What `\p{name}` matches: a general category, short or long, or ASCII, Any, Assigned.
+    r"""The characters that `\p{name}` matches: a general category, short or long, or ASCII, Any, Assigned.
 
-    Raises GrammarError for a script or any other property: the standard library has no table of it.
+    Raises GrammarError for a script or any other property: the standard library has no table of them.
     """
     key, _, value = name.partition("=")
-    wanted = value if key in ("gc", "General_Category") and value else name
-    plain = wanted.strip().replace(" ", "_").replace("-", "_").lower()
-    if plain in _CATEGORIES:
-        return category(_CATEGORIES[plain])
-    if plain == "any":
+    property_name = value if key in ("gc", "General_Category") and value else name
+    normalised = property_name.strip().replace(" ", "_").replace("-", "_").lower()
+    if normalised in _CATEGORIES:
+        return category(_CATEGORIES[normalised])
+    if normalised == "any":
         return EVERY
-    if plain == "ascii":
+    if normalised == "ascii":
         return ((0, 0x7F),)
-    if plain == "assigned":
+    if normalised == "assigned":
         return invert(category("Cn"))
     raise GrammarError(
-        rf"\p{{{name[:40]}}} is not known: only general categories (such as L, Lu, Nd) and ASCII, Any, "
+        rf"\p{{{name[:40]}}} is not supported: only general categories (such as L, Lu, Nd) and ASCII, Any, "
         "Assigned are, no scripts"
     )
 
@@ -161,8 +161,8 @@ def named_property(name: str) -> Ranges:
 
 @lru_cache(maxsize=1)
 def _case_orbits() -> dict[int, tuple[int, ...]]:
-    """Of each code point that has another case: all code points that are equal to it but for case."""
-    text = "\n".join(_all_characters()[:0x20000].replace("\n", ""))  # one a line: no context for sigma
+    """For each code point that has another case: all code points that differ from it in case only."""
+    text = "\n".join(_all_characters()[:0x20000].replace("\n", ""))  # one per line: no context for sigma
     partners: dict[str, set[str]] = {}
     folded = zip(text.split("\n"), text.lower().split("\n"), text.upper().split("\n"), strict=True)
     for c, low, up in folded:
@@ -178,11 +178,11 @@ def _case_orbits() -> dict[int, tuple[int, ...]]:
 
 
 _ASCII_PARTNERS = ((0x49, (0x130, 0x131)), (0x4B, (0x212A,)), (0x53, (0x17F,)))
-"""Beyond ASCII: what equals I, K and S but for case."""
+"""Code points beyond ASCII that differ from I, K and S in case only."""
 
 
 def fold(of: Ranges, ascii_only: bool = False) -> Ranges:
-    """The set and all that equals a member of it but for case, as `re.IGNORECASE` has it."""
+    """The set and all code points that differ from a member in case only, as `re.IGNORECASE` defines it."""
     found = list(of)
     for first, last, shift in (0x41, 0x5A, 32), (0x61, 0x7A, -32):
         for a, b in of:
@@ -190,7 +190,7 @@ def fold(of: Ranges, ascii_only: bool = False) -> Ranges:
                 found.append((max(a, first) + shift, min(b, last) + shift))
     if ascii_only:
         return ranges(found)
-    if not of or of[-1][1] < 0x80:  # no need for the table
+    if not of or of[-1][1] < 0x80:  # the table is not needed
         for capital, others in _ASCII_PARTNERS:
             if any(a <= capital <= b for a, b in found):
                 found += ((c, c) for c in others)
@@ -214,7 +214,7 @@ _LENGTHS = (
     (0xE000, 0xFFFF, 12, 0xE0),
     (0x10000, LAST, 18, 0xF0),
 )
-"""First and last code point of a length of encoding, bits after the first byte, mark in that byte."""
+"""For each encoded length: first and last code point, bits after the first byte, marker in that byte."""
 
 
 def _clipped(pieces: Pieces, first: int, last: int) -> Pieces:
@@ -222,7 +222,7 @@ def _clipped(pieces: Pieces, first: int, last: int) -> Pieces:
 
 
 def _children(pieces: Pieces, bits: int) -> dict[Pieces, int]:
-    """What may follow a byte that stands for all but the last `bits` bits: as a mask of those bytes."""
+    """Pieces over the last `bits` bits, each with a mask of the values of the preceding bits they follow."""
     top = (1 << bits) - 1
     found: dict[Pieces, int] = {}
     partial: dict[int, list[tuple[int, int, int]]] = {}
@@ -238,13 +238,13 @@ def _children(pieces: Pieces, bits: int) -> dict[Pieces, int]:
         if low <= high:
             key = ((0, top, to),)
             found[key] = found.get(key, 0) | (1 << high + 1) - (1 << low)
-    for place, rest in partial.items():
-        found[tuple(rest)] = found.get(tuple(rest), 0) | 1 << place
+    for leading, rest in partial.items():
+        found[tuple(rest)] = found.get(tuple(rest), 0) | 1 << leading
     return found
 
 
-def _leads(pieces: Pieces) -> list[tuple[Pieces, int, int]]:
-    """What may follow each first byte: (rest, bits of the rest, mask of first bytes)."""
+def _first_bytes(pieces: Pieces) -> list[tuple[Pieces, int, int]]:
+    """The continuations of first bytes: (rest, bits of the rest, mask of first bytes)."""
     found: dict[tuple[Pieces, int], int] = {}
     for first, last, bits, mark in _LENGTHS:
         for rest, mask in _children(_clipped(pieces, first, last), bits).items():
@@ -252,26 +252,26 @@ def _leads(pieces: Pieces) -> list[tuple[Pieces, int, int]]:
     return [(*key, mask) for key, mask in found.items()]
 
 
-def _tail(pieces: Pieces, bits: int, made: dict[tuple[Pieces, int], Expression]) -> Expression:
+def _tail(pieces: Pieces, bits: int, tails: dict[tuple[Pieces, int], Expression]) -> Expression:
     if bits == 0:
         return concat()
     key = pieces, bits
-    if key not in made:
-        made[key] = union(
+    if key not in tails:
+        tails[key] = union(
             *(
-                concat(byte_class(mask << 0x80), _tail(rest, bits - 6, made))
+                concat(byte_class(mask << 0x80), _tail(rest, bits - 6, tails))
                 for rest, mask in _children(pieces, bits - 6).items()
             )
         )
-    return made[key]
+    return tails[key]
 
 
 @lru_cache(maxsize=1024)
 def characters(of: Ranges) -> Expression:
     """One character of the set in UTF-8; surrogates, which have no UTF-8, are left out."""
-    made: dict[tuple[Pieces, int], Expression] = {}
-    pieces = tuple((first, last, 0) for first, last in of)
-    return union(*(concat(byte_class(mask), _tail(rest, bits, made)) for rest, bits, mask in _leads(pieces)))
+    tails: dict[tuple[Pieces, int], Expression] = {}
+    firsts = _first_bytes(tuple((first, last, 0) for first, last in of))
+    return union(*(concat(byte_class(mask), _tail(rest, bits, tails)) for rest, bits, mask in firsts))
 
 
 ANY_CHARACTER: Expression = characters(EVERY)
@@ -282,17 +282,17 @@ ByteState: TypeAlias = "tuple[bool, tuple[tuple[int, int, int], ...]]"
 
 
 MAX_BYTE_STATES = 16384
-"""The most states of an automaton over bytes."""
+"""The maximum number of states of an automaton over bytes."""
 
 
 def byte_automaton(states: Collection[tuple[bool, Pieces]]) -> tuple[ByteState, ...]:
-    """A deterministic automaton over characters as one over bytes.
+    """A deterministic automaton over characters, as one over bytes.
 
-    states  of each state whether it accepts, and where its characters lead: (first, last, target)
-    Returns the states as `expression.automaton` takes them; the given ones come first. Raises
+    states  for each state whether it accepts, and its transitions over characters: (first, last, target)
+    Returns the states in the form that `expression.automaton` takes; the given ones come first. Raises
     GrammarLimitError.
     """
-    made: list[ByteState] = [(False, ())] * len(states)
+    byte_states: list[ByteState] = [(False, ())] * len(states)
     inner: dict[tuple[Pieces, int], int] = {}
 
     def target(rest: Pieces, bits: int) -> int:
@@ -300,23 +300,25 @@ def byte_automaton(states: Collection[tuple[bool, Pieces]]) -> tuple[ByteState, 
             return rest[0][2]
         key = rest, bits
         if key not in inner:
-            inner[key] = len(made)
-            if len(made) >= MAX_BYTE_STATES:
+            inner[key] = len(byte_states)
+            if len(byte_states) >= MAX_BYTE_STATES:
                 raise GrammarLimitError(f"a pattern needs an automaton of over {MAX_BYTE_STATES} states")
-            made.append((False, ()))
-            below = _children(rest, bits - 6).items()
-            made[inner[key]] = False, _edges((mask << 0x80, target(on, bits - 6)) for on, mask in below)
+            byte_states.append((False, ()))
+            children = _children(rest, bits - 6).items()
+            edges = _edges((mask << 0x80, target(tail, bits - 6)) for tail, mask in children)
+            byte_states[inner[key]] = False, edges
         return inner[key]
 
     for number, (accepts, pieces) in enumerate(states):
-        made[number] = accepts, _edges((mask, target(rest, bits)) for rest, bits, mask in _leads(pieces))
-    return tuple(made)
+        edges = _edges((mask, target(rest, bits)) for rest, bits, mask in _first_bytes(pieces))
+        byte_states[number] = accepts, edges
+    return tuple(byte_states)
 
 
-def _edges(moves: Iterable[tuple[int, int]]) -> tuple[tuple[int, int, int], ...]:
-    """Moves (mask of bytes, target) as ranges of bytes, sorted."""
+def _edges(transitions: Iterable[tuple[int, int]]) -> tuple[tuple[int, int, int], ...]:
+    """Transitions (mask of bytes, target) as ranges of bytes, sorted."""
     found = []
-    for mask, to in moves:
+    for mask, to in transitions:
         while mask:
             low = (mask & -mask).bit_length() - 1
             run = (~(mask >> low) & -~(mask >> low)).bit_length() - 1

@@ -7,7 +7,7 @@ from itertools import pairwise
 from typing import Any, TypeAlias
 
 from ..program.expression import EMPTY, Expression, automaton
-from ..program.reaching import reaching
+from ..program.reaching import nodes_reaching
 from ..program.unicode import EVERY, LAST, Pieces, Ranges, byte_automaton
 
 State: TypeAlias = "tuple[frozenset[Any], dict[int, int]]"
@@ -99,7 +99,7 @@ class _Characters(Sequence["tuple[bool, Pieces]"]):
 def _live(states: Sequence[State], condition: Hashable) -> set[int]:
     """The states from which an accepting state can be reached."""
     steps = ((number, to) for number, (_, edges) in enumerate(states) for to in edges.values())
-    return reaching(steps, (number for number, (ends, _) in enumerate(states) if condition in ends))
+    return nodes_reaching(steps, (number for number, (ends, _) in enumerate(states) if condition in ends))
 
 
 def _merged(states: list[tuple[bool, dict[int, int]]]) -> list[tuple[bool, dict[int, int]]]:

@@ -14,7 +14,7 @@ from itertools import product
 from typing import Any, NamedTuple, TypeAlias
 
 from ..errors import GrammarLimitError
-from ..program.reaching import reaching
+from ..program.reaching import nodes_reaching
 from .formula import ALWAYS, COUNT, FROM, ITEM, NEVER, SIZE, UNIQUE, Formula, counted
 from .limits import MAX_ITEM_STATES
 from .nodes import Expander
@@ -162,7 +162,7 @@ class ArrayShape:
 
     def _trimmed(self, steps: dict[State, list[Step]], first: State) -> dict[State, list[Step]]:
         pairs = ((state, target) for state, of in steps.items() for _, target in of)
-        alive = reaching(pairs, filter(self.accepts, steps))
+        alive = nodes_reaching(pairs, filter(self.accepts, steps))
         if first not in alive:
             return {}
         return {

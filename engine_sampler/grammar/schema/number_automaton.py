@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 
 from ..errors import GrammarError, GrammarLimitError, UnsupportedKeywordError
 from ..program.expression import EMPTY, Expression, automaton
-from ..program.reaching import reaching
+from ..program.reaching import nodes_reaching
 from .formula import AND, INTEGER, LESS, MULTIPLE, NOT, OR, WITHIN, Formula
 from .limits import MAX_NUMBER_STATES
 
@@ -400,7 +400,7 @@ def _divides(residue: tuple[int, int] | None, divisor: _Multiple, places: int) -
 def _trimmed(edges: list[list[tuple[int, int, int]]], accepts: list[bool]) -> Expression:
     """The automaton without its dead states; the first state stays the first."""
     steps = ((state, target) for state, of in enumerate(edges) for _, _, target in of)
-    alive = reaching(steps, (state for state, accepting in enumerate(accepts) if accepting))
+    alive = nodes_reaching(steps, (state for state, accepting in enumerate(accepts) if accepting))
     if 0 not in alive:
         return EMPTY
     numbers = {state: number for number, state in enumerate(sorted(alive))}

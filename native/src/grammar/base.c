@@ -1,13 +1,12 @@
-/* base.c: see base.h. */
-#include "base.h"
+/* Memory, faults and hash tables of the grammar engine. */
+#include "grammar/base.h"
 
 #include <stdarg.h>
 #include <stdio.h>
 
 #include "engine_sampler_grammar.h"
 
-void es_fail(es_fault *fault, int code, const char *format, ...)
-{
+void eg_fail(eg_fault *fault, int code, const char *format, ...) {
     va_list arguments;
     va_start(arguments, format);
     vsnprintf(fault->text, sizeof fault->text, format, arguments);
@@ -16,46 +15,43 @@ void es_fail(es_fault *fault, int code, const char *format, ...)
     longjmp(fault->out, 1);
 }
 
-void es_fail_work(es_fault *fault)
-{
-    es_fail(fault, ES_GRAMMAR_LIMIT, "the limit of work in one call (Limits.work) is reached");
+void eg_fail_work(eg_fault *fault) {
+    eg_fail(fault, ES_GRAMMAR_LIMIT, "the limit of work in one call (Limits.work) is reached");
 }
 
-/* --- memory ----------------------------------------------------------------------------------------- */
+/* --- memory --- */
 
 enum { BLOCK = 1 << 16 };
 
-struct es_block {
-    es_block *next;
+struct eg_block {
+    eg_block *next;
     size_t used, room;
     _Alignas(16) unsigned char data[];
 };
 
-static void count_bytes(es_pool *pool, size_t more)
-{
+static void count_bytes(eg_pool *pool, size_t more) {
     if (more > pool->limit || pool->used > pool->limit - more) {
         pool->fault->full = pool;
-        es_fail(pool->fault, ES_GRAMMAR_MEMORY, "the limit of %zu bytes of memory (%s) is reached", pool->limit,
-                pool->name);
+        eg_fail(pool->fault, ES_GRAMMAR_MEMORY, "the limit of %zu bytes of memory (%s) is reached",
+                pool->limit, pool->name);
     }
     pool->used += more;
 }
 
-void *es_take(es_pool *pool, size_t size)
-{
-    es_block *block = pool->blocks;
+void *eg_take(eg_pool *pool, size_t size) {
+    eg_block *block = pool->blocks;
     size = (size + 15) & ~(size_t)15;
     if (!block || block->room - block->used < size) {
         const size_t room = size > BLOCK / 4 ? size : BLOCK;
         count_bytes(pool, room);
-        es_block *fresh = malloc(sizeof *fresh + room);
+        eg_block *fresh = malloc(sizeof *fresh + room);
         if (!fresh) {
             pool->used -= room;
-            es_fail(pool->fault, ES_GRAMMAR_MEMORY, "the machine has no memory left");
+            eg_fail(pool->fault, ES_GRAMMAR_MEMORY, "out of memory");
         }
         fresh->used = 0;
         fresh->room = room;
-        if (block && size > BLOCK / 4) {  /* keep filling the block that has room */
+        if (block && size > BLOCK / 4) { /* keep filling the block that has room */
             fresh->next = block->next;
             block->next = fresh;
         } else {
@@ -69,21 +65,19 @@ void *es_take(es_pool *pool, size_t size)
     return out;
 }
 
-void *es_resize(es_pool *pool, void *old, size_t old_size, size_t new_size)
-{
+void *eg_resize(eg_pool *pool, void *old, size_t old_size, size_t new_size) {
     if (new_size > old_size) count_bytes(pool, new_size - old_size);
     void *out = realloc(old, new_size ? new_size : 1);
     if (!out) {
         if (new_size > old_size) pool->used -= new_size - old_size;
-        es_fail(pool->fault, ES_GRAMMAR_MEMORY, "the machine has no memory left");
+        eg_fail(pool->fault, ES_GRAMMAR_MEMORY, "out of memory");
     }
     if (new_size < old_size) pool->used -= old_size - new_size;
     return out;
 }
 
-void es_pool_clear(es_pool *pool)
-{
-    for (es_block *block = pool->blocks, *next; block; block = next) {
+void eg_pool_clear(eg_pool *pool) {
+    for (eg_block *block = pool->blocks, *next; block; block = next) {
         next = block->next;
         pool->used -= block->room;
         free(block);
@@ -91,53 +85,47 @@ void es_pool_clear(es_pool *pool)
     pool->blocks = NULL;
 }
 
-void *es_grow(es_pool *pool, void *old, size_t size, int32_t *room, int64_t needed)
-{
+void *eg_grow(eg_pool *pool, void *old, size_t size, int32_t *room, int64_t needed) {
     int64_t more = *room ? *room : 8;
     while (more < needed) more *= 2;
-    if (more > INT32_MAX)
-        es_fail(pool->fault, ES_GRAMMAR_LIMIT, "a table of the grammar engine is full");
-    old = es_resize(pool, old, (size_t)*room * size, (size_t)more * size);
+    if (more > INT32_MAX) eg_fail(pool->fault, ES_GRAMMAR_LIMIT, "a table of the grammar engine is full");
+    old = eg_resize(pool, old, (size_t)*room * size, (size_t)more * size);
     *room = (int32_t)more;
     return old;
 }
 
-/* --- tables ----------------------------------------------------------------------------------------- */
+/* --- tables --- */
 
-static void map_place(es_map *map, uint64_t key, int32_t value)
-{
-    uint64_t i = es_mix(key) & (uint64_t)(map->room - 1);
+static void map_place(eg_map *map, uint64_t key, int32_t value) {
+    uint64_t i = eg_mix(key) & (uint64_t)(map->room - 1);
     while (map->keys[i] != UINT64_MAX && map->keys[i] != key) i = (i + 1) & (uint64_t)(map->room - 1);
     map->count += map->keys[i] != key;
     map->keys[i] = key;
     map->values[i] = value;
 }
 
-void es_map_put(es_pool *pool, es_map *map, uint64_t key, int32_t value)
-{
+void eg_map_put(eg_pool *pool, eg_map *map, uint64_t key, int32_t value) {
     if (2 * map->count >= map->room) {
-        es_map wider = {.room = map->room ? 2 * map->room : 64};
+        eg_map wider = {.room = map->room ? 2 * map->room : 64};
         const size_t keys = (size_t)wider.room * sizeof *wider.keys;
-        wider.keys = es_resize(pool, NULL, 0, keys + (size_t)wider.room * sizeof *wider.values);
+        wider.keys = eg_resize(pool, NULL, 0, keys + (size_t)wider.room * sizeof *wider.values);
         wider.values = (int32_t *)(wider.keys + wider.room);
         memset(wider.keys, 0xff, keys);
-        for (int64_t i = 0; i < map->room; ++i)
+        for (int64_t i = 0; i < map->room; i++)
             if (map->keys[i] != UINT64_MAX) map_place(&wider, map->keys[i], map->values[i]);
-        es_map_free(pool, map);
+        eg_map_free(pool, map);
         *map = wider;
     }
     map_place(map, key, value);
 }
 
-void es_map_free(es_pool *pool, es_map *map)
-{
+void eg_map_free(eg_pool *pool, eg_map *map) {
     free(map->keys);
     pool->used -= (size_t)map->room * (sizeof *map->keys + sizeof *map->values);
-    *map = (es_map){0};
+    *map = (eg_map){0};
 }
 
-static void set_place(es_set *set, uint64_t hash, int32_t id)
-{
+static void set_place(eg_set *set, uint64_t hash, int32_t id) {
     uint64_t i = hash & (uint64_t)(set->room - 1);
     while (set->ids[i] >= 0) i = (i + 1) & (uint64_t)(set->room - 1);
     set->ids[i] = id;
@@ -145,26 +133,24 @@ static void set_place(es_set *set, uint64_t hash, int32_t id)
     set->count++;
 }
 
-void es_set_add(es_pool *pool, es_set *set, uint64_t hash, int32_t id)
-{
+void eg_set_add(eg_pool *pool, eg_set *set, uint64_t hash, int32_t id) {
     if (2 * set->count >= set->room) {
-        es_set wider = {.room = set->room ? 2 * set->room : 64};
+        eg_set wider = {.room = set->room ? 2 * set->room : 64};
         const size_t hashes = (size_t)wider.room * sizeof *wider.hashes;
         const size_t ids = (size_t)wider.room * sizeof *wider.ids;
-        wider.hashes = es_resize(pool, NULL, 0, hashes + ids);
+        wider.hashes = eg_resize(pool, NULL, 0, hashes + ids);
         wider.ids = (int32_t *)(wider.hashes + wider.room);
         memset(wider.ids, 0xff, ids);
-        for (int64_t i = 0; i < set->room; ++i)
+        for (int64_t i = 0; i < set->room; i++)
             if (set->ids[i] >= 0) set_place(&wider, set->hashes[i], set->ids[i]);
-        es_set_free(pool, set);
+        eg_set_free(pool, set);
         *set = wider;
     }
     set_place(set, hash, id);
 }
 
-void es_set_free(es_pool *pool, es_set *set)
-{
+void eg_set_free(eg_pool *pool, eg_set *set) {
     free(set->hashes);
     pool->used -= (size_t)set->room * (sizeof *set->ids + sizeof *set->hashes);
-    *set = (es_set){0};
+    *set = (eg_set){0};
 }

@@ -1,9 +1,9 @@
-/* base.h: memory, faults and tables of the grammar engine.
+/* Memory, faults and hash tables of the grammar engine.
  *
- * Everything a vocabulary and its grammars know hangs on one `es_pool` or another. A pool counts what
- * it holds and is emptied whole. A fault (no memory, a limit) leaves by longjmp to the call that
- * entered the engine: tables are only appended to, and an entry is published last, so that a fault
- * never leaves a table half changed. No function keeps memory of its own across a call that may fault.
+ * Everything that a vocabulary and its grammars store is owned by an `eg_pool`. A pool counts what it holds
+ * and is emptied as a whole. A fault (no memory, a limit) returns by longjmp to the call that entered the
+ * engine. Tables are only appended to, and an entry is published last, so a fault never leaves a table half
+ * changed. No function owns memory across a call that may fault.
  */
 #ifndef ES_GRAMMAR_BASE_H
 #define ES_GRAMMAR_BASE_H
@@ -14,48 +14,42 @@
 #include <stdlib.h>
 #include <string.h>
 
-typedef struct es_fault {
+typedef struct eg_fault {
     jmp_buf out;
-    int code;          /* es_grammar_code */
-    char text[256];    /* what went wrong, for people */
-    int64_t work;      /* steps left to the call under way */
-    const void *full;  /* the pool that reached its limit */
-} es_fault;
+    int code;         /* es_grammar_code */
+    char text[256];   /* the message, for people */
+    int64_t work;     /* steps left for the current call */
+    const void *full; /* the pool that reached its limit */
+} eg_fault;
 
-/* Leave the call under way with `code` and a text as of printf. */
-_Noreturn void es_fail(es_fault *fault, int code, const char *format, ...)
+/* Leave the current call with `code` and a printf-style message. */
+_Noreturn void eg_fail(eg_fault *fault, int code, const char *format, ...)
     __attribute__((format(printf, 3, 4)));
 
-/* Count `steps` of work; faults where the call has done too much. */
-_Noreturn void es_fail_work(es_fault *fault);
-static inline void es_work(es_fault *fault, int64_t steps)
-{
-    if ((fault->work -= steps) < 0) es_fail_work(fault);
+/* Count `steps` of work; faults if the call has done too much. */
+_Noreturn void eg_fail_work(eg_fault *fault);
+static inline void eg_work(eg_fault *fault, int64_t steps) {
+    if ((fault->work -= steps) < 0) eg_fail_work(fault);
 }
 
-/* --- arrays that may be empty ------------------------------------------------------------------------- */
+/* --- arrays that may be empty --- */
 
-/* An empty array may lie at NULL, which the C library does not take: these are its functions for those. */
-static inline void es_copy(void *to, const void *from, size_t size)
-{
+/* An empty array may be NULL, which the C library's functions do not accept. These accept it. */
+static inline void eg_copy(void *to, const void *from, size_t size) {
     if (size) memcpy(to, from, size);
 }
 
-static inline bool es_same(const void *a, const void *b, size_t size)
-{
-    return !size || !memcmp(a, b, size);
-}
+static inline bool eg_same(const void *a, const void *b, size_t size) { return !size || !memcmp(a, b, size); }
 
-/* Most of what is sorted is few: those are put in place one by one, which the compiler sees through. */
-static inline void es_sort(void *at, int64_t count, size_t size, int (*compare)(const void *, const void *))
-{
+/* Most arrays to be sorted are short: insertion sort handles those, and the compiler can inline it. */
+static inline void eg_sort(void *at, int64_t count, size_t size, int (*compare)(const void *, const void *)) {
     enum { FEW = 16, LARGEST = 64 };
     if (count > FEW || size > LARGEST) {
         qsort(at, (size_t)count, size, compare);
         return;
     }
     _Alignas(16) char one[LARGEST];
-    for (int64_t i = 1; i < count; ++i) {
+    for (int64_t i = 1; i < count; i++) {
         char *to = (char *)at + (size_t)i * size;
         if (compare(to - size, to) <= 0) continue;
         memcpy(one, to, size);
@@ -65,45 +59,48 @@ static inline void es_sort(void *at, int64_t count, size_t size, int (*compare)(
     }
 }
 
-/* --- memory ----------------------------------------------------------------------------------------- */
+/* --- memory --- */
 
-typedef struct es_block es_block;
+typedef struct eg_block eg_block;
 
-typedef struct es_pool {
-    es_fault *fault;
-    es_block *blocks;  /* the newest first */
-    size_t used;       /* bytes in all, with what vectors and tables hold */
-    size_t limit;      /* a fault beyond it ... */
-    const char *name;  /* ... names it */
-} es_pool;
+typedef struct eg_pool {
+    eg_fault *fault;
+    eg_block *blocks; /* newest first */
+    size_t used;      /* bytes in all, including vectors and tables */
+    size_t limit;     /* exceeding it is a fault ... */
+    const char *name; /* ... that names the pool so */
+} eg_pool;
 
-/* `size` bytes, aligned to 16, until the pool is emptied; never NULL. */
-void *es_take(es_pool *pool, size_t size);
+/* `size` bytes, aligned to 16, valid until the pool is emptied; never NULL. */
+void *eg_take(eg_pool *pool, size_t size);
 
-/* Change the size of a buffer that is counted by `pool`; never NULL. */
-void *es_resize(es_pool *pool, void *old, size_t old_size, size_t new_size);
+/* Resize a buffer that `pool` accounts for; never NULL. */
+void *eg_resize(eg_pool *pool, void *old, size_t old_size, size_t new_size);
 
-/* Free the blocks of `pool`; buffers of es_resize belong to their owners, who have freed them. */
-void es_pool_clear(es_pool *pool);
+/* Free the blocks of `pool`. Buffers of eg_resize belong to their owners, who must have freed them. */
+void eg_pool_clear(eg_pool *pool);
 
-/* A growing array of TYPE: `ES_VECTOR(int32_t) v;`. */
-#define ES_VECTOR(TYPE) struct { TYPE *at; int32_t count, room; }
+/* A growing array of TYPE: `EG_VECTOR(int32_t) v;`. */
+#define EG_VECTOR(TYPE)      \
+    struct {                 \
+        TYPE *at;            \
+        int32_t count, room; \
+    }
 
 /* Make room for `more` members at the end of `v`. */
-#define ES_RESERVE(pool, v, more) \
-    ((v).count + (more) > (v).room \
-        ? (void)((v).at = es_grow((pool), (v).at, sizeof *(v).at, &(v).room, (int64_t)(v).count + (more))) \
-        : (void)0)
-#define ES_PUSH(pool, v, ...) (ES_RESERVE(pool, v, 1), (v).at[(v).count++] = (__VA_ARGS__))
-#define ES_FREE(pool, v) \
+#define EG_RESERVE(pool, v, more)                                                                           \
+    ((v).count + (more) > (v).room                                                                          \
+         ? (void)((v).at = eg_grow((pool), (v).at, sizeof *(v).at, &(v).room, (int64_t)(v).count + (more))) \
+         : (void)0)
+#define EG_PUSH(pool, v, ...) (EG_RESERVE(pool, v, 1), (v).at[(v).count++] = (__VA_ARGS__))
+#define EG_FREE(pool, v) \
     ((pool)->used -= (size_t)(v).room * sizeof *(v).at, free((v).at), (v).at = NULL, (v).count = (v).room = 0)
 
-void *es_grow(es_pool *pool, void *old, size_t size, int32_t *room, int64_t needed);
+void *eg_grow(eg_pool *pool, void *old, size_t size, int32_t *room, int64_t needed);
 
-/* --- tables ----------------------------------------------------------------------------------------- */
+/* --- tables --- */
 
-static inline uint64_t es_mix(uint64_t x)
-{
+static inline uint64_t eg_mix(uint64_t x) {
     x ^= x >> 32;
     x *= 0xd6e8feb86659fd93u;
     x ^= x >> 32;
@@ -111,30 +108,25 @@ static inline uint64_t es_mix(uint64_t x)
     return x ^ x >> 32;
 }
 
-static inline uint64_t es_hash_ints(const int32_t *values, int64_t count, uint64_t seed)
-{
+static inline uint64_t eg_hash_ints(const int32_t *values, int64_t count, uint64_t seed) {
     uint64_t h = seed ^ (uint64_t)count * 0x9e3779b97f4a7c15u;
-    for (int64_t i = 0; i < count; ++i) h = es_mix(h ^ (uint32_t)values[i]);
+    for (int64_t i = 0; i < count; i++) h = eg_mix(h ^ (uint32_t)values[i]);
     return h;
 }
 
-/* From a pair of numbers to a number; -1 where there is none. Keys are not 2^64 - 1. */
-typedef struct es_map {
-    uint64_t *keys;   /* one buffer for both */
+/* Maps a pair of numbers to a number; -1 if there is none. A key is never 2^64 - 1. */
+typedef struct eg_map {
+    uint64_t *keys; /* one buffer for both */
     int32_t *values;
     int64_t count, room;
-} es_map;
+} eg_map;
 
-static inline uint64_t es_pair(int32_t a, int32_t b)
-{
-    return (uint64_t)(uint32_t)a << 32 | (uint32_t)b;
-}
+static inline uint64_t eg_pair(int32_t a, int32_t b) { return (uint64_t)(uint32_t)a << 32 | (uint32_t)b; }
 
 /* The value of `key`, or `absent`. */
-static inline int32_t es_map_get(const es_map *map, uint64_t key, int32_t absent)
-{
+static inline int32_t eg_map_get(const eg_map *map, uint64_t key, int32_t absent) {
     if (map->room)
-        for (uint64_t i = es_mix(key);; ++i) {
+        for (uint64_t i = eg_mix(key);; i++) {
             const uint64_t at = i & (uint64_t)(map->room - 1);
             if (map->keys[at] == key) return map->values[at];
             if (map->keys[at] == UINT64_MAX) break;
@@ -142,42 +134,38 @@ static inline int32_t es_map_get(const es_map *map, uint64_t key, int32_t absent
     return absent;
 }
 
-void es_map_put(es_pool *pool, es_map *map, uint64_t key, int32_t value);
-void es_map_free(es_pool *pool, es_map *map);
+void eg_map_put(eg_pool *pool, eg_map *map, uint64_t key, int32_t value);
+void eg_map_free(eg_pool *pool, eg_map *map);
 
-/* Numbers by the hash of what they stand for; who looks up compares by himself:
+/* Numbers by the hash of what they stand for; the caller compares the contents:
  *
- *     for (es_probe p = es_probe_at(&set, hash); (id = es_probe_next(&p)) >= 0;)
+ *     for (eg_probe p = eg_probe_at(&set, hash); (id = eg_probe_next(&p)) >= 0;)
  *         if (equal(id, ...)) return id;
  */
-typedef struct es_set {
+typedef struct eg_set {
     uint64_t *hashes; /* one buffer for both */
     int32_t *ids;
     int64_t count, room;
-} es_set;
+} eg_set;
 
-typedef struct es_probe {
-    const es_set *set;
+typedef struct eg_probe {
+    const eg_set *set;
     uint64_t hash;
     uint64_t at;
-} es_probe;
+} eg_probe;
 
-static inline es_probe es_probe_at(const es_set *set, uint64_t hash)
-{
-    return (es_probe){set, hash, hash};
-}
+static inline eg_probe eg_probe_at(const eg_set *set, uint64_t hash) { return (eg_probe){set, hash, hash}; }
 
-static inline int32_t es_probe_next(es_probe *p)
-{
+static inline int32_t eg_probe_next(eg_probe *p) {
     if (!p->set->room) return -1;
-    for (;; ++p->at) {
+    for (;; p->at++) {
         const uint64_t i = p->at & (uint64_t)(p->set->room - 1);
         if (p->set->ids[i] < 0) return -1;
         if (p->set->hashes[i] == p->hash) return ++p->at, p->set->ids[i];
     }
 }
 
-void es_set_add(es_pool *pool, es_set *set, uint64_t hash, int32_t id);
-void es_set_free(es_pool *pool, es_set *set);
+void eg_set_add(eg_pool *pool, eg_set *set, uint64_t hash, int32_t id);
+void eg_set_free(eg_pool *pool, eg_set *set);
 
 #endif

@@ -1,269 +1,244 @@
-/* expression_lexer.c: the lexer of an LALR parser, and the guards of what it has read; see expression.h.
+/* The lexer of an LALR parser, and the guards of what it has read.
  *
- * A lexer is a list of entries with what is left of them. Without look-ahead an entry that matches has won
- * against those behind it, which are dropped. An entry with look-ahead wins or not by what follows: those
- * behind it stay, under ES_TAKEN, the futures in which it wins.
+ * A lexer is a list of entries with their derivatives. An entry without look-ahead that matches has won
+ * against those after it, which are dropped. Whether an entry with look-ahead wins depends on what follows:
+ * the entries after it stay, under EG_TAKEN, the futures in which it wins.
  */
-#include "expression_make.h"
+#include "grammar/expression_make.h"
 
-/* --- guards -------------------------------------------------------------------------------------------------- */
+/* --- guards --- */
 
 /* The texts of `e` that are not empty. */
-static int32_t nonempty(es_expressions *x, int32_t e)
-{
+static int32_t nonempty(eg_expressions *x, int32_t e) {
     if (!x->nodes.at[e].nullable) return e;
-    return es_intersection(x, e, es_make_concat(x, x->nodes.at[ES_ANYTHING].a, ES_ANYTHING));
+    return eg_intersection(x, e, eg_make_concat(x, x->nodes.at[EG_ANYTHING].a, EG_ANYTHING));
 }
 
-/* The futures in which `e` matches some beginning that is not empty. */
-static int32_t longer(es_expressions *x, int32_t e)
-{
-    return es_make_future(x, nonempty(x, e));
-}
+/* The futures in which `e` matches some nonempty prefix. */
+static int32_t longer(eg_expressions *x, int32_t e) { return eg_make_future(x, nonempty(x, e)); }
 
 /* The futures that `guard` forbids. */
-static int32_t forbidden(es_expressions *x, int32_t guard)
-{
+static int32_t forbidden(eg_expressions *x, int32_t guard) {
     return x->nodes.at[guard].kind == WHOLE ? x->nodes.at[guard].a : longer(x, guard);
 }
 
-int32_t es_guard_join(es_expressions *x, int32_t a, int32_t b)
-{
-    if (a == b || b == ES_EMPTY) return a;
-    if (a == ES_EMPTY) return b;
-    if (x->nodes.at[a].kind != WHOLE && x->nodes.at[b].kind != WHOLE) return es_union(x, a, b);
+int32_t eg_guard_join(eg_expressions *x, int32_t a, int32_t b) {
+    if (a == b || b == EG_EMPTY) return a;
+    if (a == EG_EMPTY) return b;
+    if (x->nodes.at[a].kind != WHOLE && x->nodes.at[b].kind != WHOLE) return eg_union(x, a, b);
     const int32_t first = forbidden(x, a);
-    return es_make_whole(x, es_union(x, first, forbidden(x, b)));
+    return eg_make_whole(x, eg_union(x, first, forbidden(x, b)));
 }
 
-bool es_guard_bars_end(const es_expressions *x, int32_t guard)
-{
+bool eg_guard_bars_end(const eg_expressions *x, int32_t guard) {
     return x->nodes.at[guard].kind == WHOLE && x->nodes.at[x->nodes.at[guard].a].nullable;
 }
 
-/* --- what can still be read ----------------------------------------------------------------------------------- */
+/* --- what can still match --- */
 
-/* Whether `e` can be read to its end, by more than nothing, in a future that `guard` lets pass. */
-static bool possible(es_expressions *x, int32_t e, int32_t guard)
-{
-    const es_bytes first = *es_first(x, e);
+/* Whether a nonempty match of `e` can be completed in a future that `guard` allows. */
+static bool possible(eg_expressions *x, int32_t e, int32_t guard) {
+    const eg_bytes first = *eg_first(x, e);
     bool any = false;
-    for (int byte = 0; byte < 256; ++byte) {
-        if (!es_bytes_has(&first, byte) || es_step(x, e, byte) == ES_EMPTY) continue;
-        if (es_guard_step(x, guard, byte) == ES_EMPTY) return true;
+    for (int byte = 0; byte < 256; byte++) {
+        if (!eg_bytes_has(&first, byte) || eg_step(x, e, byte) == EG_EMPTY) continue;
+        if (eg_guard_step(x, guard, byte) == EG_EMPTY) return true;
         any = true;
     }
     if (!any) return false;
-    const int32_t allowed = es_make_negation(x, forbidden(x, guard));
-    return !es_expression_is_empty(x, es_intersection(x, longer(x, e), allowed));
+    const int32_t allowed = eg_make_negation(x, forbidden(x, guard));
+    return !eg_expression_is_empty(x, eg_intersection(x, longer(x, e), allowed));
 }
 
-/* Whether anything can be read of the entry that lies at `own` on `scratch`, with its keywords from
- * `begin` on. */
-static bool entry_possible(es_expressions *x, int32_t begin, int32_t own, int32_t guard)
-{
+/* Whether anything can be read as the entry at `own` on `scratch`, whose keywords begin at `begin`. */
+static bool entry_possible(eg_expressions *x, int32_t begin, int32_t own, int32_t guard) {
     const int32_t *pairs = x->scratch.at;
     bool closed = false;
-    for (int32_t i = begin; i <= own; i += 2) closed |= (pairs[i] & ES_CLOSED) != 0;
+    for (int32_t i = begin; i <= own; i += 2) closed |= (pairs[i] & EG_CLOSED) != 0;
     if (!closed) return possible(x, pairs[own + 1], guard);
     const int32_t e = pairs[own + 1];
-    int32_t before = ES_EMPTY;  /* what is read as a keyword tried earlier */
+    int32_t before = EG_EMPTY; /* what is read as a keyword tried earlier */
     for (int32_t i = begin; i <= own; i += 2) {
         const int32_t entry = x->scratch.at[i], text = x->scratch.at[i + 1];
-        if (!(entry & ES_CLOSED)) {
-            const int32_t here = i < own ? es_intersection(x, e, text) : e;
-            if (possible(x, es_intersection(x, here, es_make_negation(x, before)), guard)) return true;
+        if (!(entry & EG_CLOSED)) {
+            const int32_t here = i < own ? eg_intersection(x, e, text) : e;
+            if (possible(x, eg_intersection(x, here, eg_make_negation(x, before)), guard)) return true;
         }
-        before = es_union(x, before, text);
+        before = eg_union(x, before, text);
     }
     return false;
 }
 
-/* Whether any entry of `scratch` from `base` to `end` can be read under `guard`; ignored ones do not count
- * where `shown`. */
-static bool any_possible(es_expressions *x, int32_t base, int32_t end, int32_t guard, bool shown)
-{
+/* Whether any entry of `scratch` from `base` to `end` can be read under `guard`; with `shown`, ignored ones
+ * do not count. */
+static bool any_possible(eg_expressions *x, int32_t base, int32_t end, int32_t guard, bool shown) {
     int32_t begin = base;
     for (int32_t i = base; i < end; i += 2) {
         const int32_t entry = x->scratch.at[i], left = x->scratch.at[i + 1];
-        if (entry != ES_TAKEN && entry & ES_KEYWORD) continue;
-        if (entry != ES_TAKEN && !(shown && entry & ES_IGNORED) && entry_possible(x, begin, i, guard)) return true;
-        if (entry == ES_TAKEN || !x->nodes.at[left].guards) guard = es_guard_join(x, guard, left);
+        if (entry != EG_TAKEN && entry & EG_KEYWORD) continue;
+        if (entry != EG_TAKEN && !(shown && entry & EG_IGNORED) && entry_possible(x, begin, i, guard))
+            return true;
+        if (entry == EG_TAKEN || !x->nodes.at[left].guards) guard = eg_guard_join(x, guard, left);
         begin = i + 2;
     }
     return false;
 }
 
 /* any_possible of the lexer `e`. */
-static bool lexer_possible(es_expressions *x, int32_t e, int32_t guard, bool shown)
-{
-    const es_expression n = x->nodes.at[e];
+static bool lexer_possible(eg_expressions *x, int32_t e, int32_t guard, bool shown) {
+    const eg_expression n = x->nodes.at[e];
     if (n.kind != LEXER) return false;
     const int32_t base = x->scratch.count;
-    ES_RESERVE(x->pool, x->scratch, n.b);
-    es_copy(x->scratch.at + base, x->lists.at + n.a, (size_t)n.b * sizeof(int32_t));
+    EG_RESERVE(x->pool, x->scratch, n.b);
+    eg_copy(x->scratch.at + base, x->lists.at + n.a, (size_t)n.b * sizeof(int32_t));
     x->scratch.count += n.b;
     const bool out = any_possible(x, base, base + n.b, guard, shown);
     x->scratch.count = base;
     return out;
 }
 
-bool es_lexer_lives(es_expressions *x, int32_t e, int32_t guard)
-{
-    if (guard == ES_EMPTY || x->nodes.at[e].kind != LEXER) return x->nodes.at[e].kind == LEXER;
-    const uint64_t key = es_pair(e, guard);
-    const int32_t known = es_map_get(&x->lives, key, -1);
+bool eg_lexer_lives(eg_expressions *x, int32_t e, int32_t guard) {
+    if (guard == EG_EMPTY || x->nodes.at[e].kind != LEXER) return x->nodes.at[e].kind == LEXER;
+    const uint64_t key = eg_pair(e, guard);
+    const int32_t known = eg_map_get(&x->lives, key, -1);
     if (known >= 0) return known;
     const bool out = lexer_possible(x, e, guard, false);
-    es_map_put(x->pool, &x->lives, key, out);
+    eg_map_put(x->pool, &x->lives, key, out);
     return out;
 }
 
-bool es_lexer_begins(es_expressions *x, int32_t e)
-{
-    return lexer_possible(x, e, ES_EMPTY, true);
-}
+bool eg_lexer_begins(eg_expressions *x, int32_t e) { return lexer_possible(x, e, EG_EMPTY, true); }
 
-/* --- making and stepping lexers --------------------------------------------------------------------------------- */
+/* --- construction and derivatives of lexers --- */
 
-int32_t es_make_lexer(es_expressions *x, int32_t base)
-{
+int32_t eg_make_lexer(eg_expressions *x, int32_t base) {
     const int32_t count = x->scratch.count - base;
     bool nullable = false;
     for (int32_t i = base; i < x->scratch.count && !nullable; i += 2)
-        nullable = es_is_own(x->scratch.at[i]) && x->nodes.at[x->scratch.at[i + 1]].nullable;
-    const bool lives = any_possible(x, base, base + count, ES_EMPTY, false);
-    int32_t out = ES_EMPTY;
-    if (lives || nullable)
-        out = es_make_intern_list(x, lives ? LEXER : LEXED, x->scratch.at + base, count);
+        nullable = eg_is_own(x->scratch.at[i]) && x->nodes.at[x->scratch.at[i + 1]].nullable;
+    const bool lives = any_possible(x, base, base + count, EG_EMPTY, false);
+    int32_t out = EG_EMPTY;
+    if (lives || nullable) out = eg_make_intern_list(x, lives ? LEXER : LEXED, x->scratch.at + base, count);
     x->scratch.count = base;
     return out;
 }
 
-static void push_pair(es_expressions *x, int32_t entry, int32_t e)
-{
-    ES_PUSH(x->pool, x->scratch, entry);
-    ES_PUSH(x->pool, x->scratch, e);
+static void push_pair(eg_expressions *x, int32_t entry, int32_t e) {
+    EG_PUSH(x->pool, x->scratch, entry);
+    EG_PUSH(x->pool, x->scratch, e);
 }
 
-int32_t es_lexer(es_expressions *x, const int32_t *pairs, int32_t count)
-{
+int32_t eg_lexer(eg_expressions *x, const int32_t *pairs, int32_t count) {
     const int32_t base = x->scratch.count;
-    int32_t kept = base;  /* entries from here on are keywords whose terminal is still to come */
+    int32_t kept = base; /* from here on, keywords whose terminal is still to come */
     for (int32_t i = 0; i < 2 * count; i += 2) {
         const int32_t e = pairs[i + 1];
         push_pair(x, pairs[i], e);
-        if (pairs[i] & ES_KEYWORD) continue;
-        if (e == ES_EMPTY) x->scratch.count = kept;
-        else if (x->nodes.at[e].guards) push_pair(x, ES_TAKEN, es_make_whole(x, es_make_future(x, e)));
+        if (pairs[i] & EG_KEYWORD) continue;
+        if (e == EG_EMPTY) x->scratch.count = kept;
+        else if (x->nodes.at[e].guards) push_pair(x, EG_TAKEN, eg_make_whole(x, eg_make_future(x, e)));
         kept = x->scratch.count;
     }
     x->scratch.count = kept;
-    return es_make_lexer(x, base);
+    return eg_make_lexer(x, base);
 }
 
-/* Push what is left of ES_TAKEN behind a byte. What is left of the entry before may say the same already,
- * and two of them in a row are one. */
-static void push_taken(es_expressions *x, int32_t base, int32_t guard)
-{
+/* Push the derivative of EG_TAKEN by a byte. The derivative of the entry before may already imply it, and two
+ * in a row are joined. */
+static void push_taken(eg_expressions *x, int32_t base, int32_t guard) {
     const int32_t last = x->scratch.count - 2;
-    if (guard == ES_EMPTY) return;
-    if (last >= base && x->scratch.at[last] == ES_TAKEN) {
-        guard = es_guard_join(x, x->scratch.at[last + 1], guard);
+    if (guard == EG_EMPTY) return;
+    if (last >= base && x->scratch.at[last] == EG_TAKEN) {
+        guard = eg_guard_join(x, x->scratch.at[last + 1], guard);
         x->scratch.at[last + 1] = guard;
         return;
     }
     if (last >= base && !x->nodes.at[x->scratch.at[last + 1]].guards &&
-        es_make_whole(x, es_make_future(x, x->scratch.at[last + 1])) == guard)
+        eg_make_whole(x, eg_make_future(x, x->scratch.at[last + 1])) == guard)
         return;
-    push_pair(x, ES_TAKEN, guard);
+    push_pair(x, EG_TAKEN, guard);
 }
 
-/* Entries that are over are dropped, with keywords whose terminal is; what comes behind a terminal that
- * has won; and what comes behind all that can be read. */
-int32_t es_make_lexer_step(es_expressions *x, const es_expression *n, int byte)
-{
+/* Drops entries that can no longer match, with the keywords of such a terminal; everything after a terminal
+ * that has won; and everything after the last entry that can be read. */
+int32_t eg_make_lexer_step(eg_expressions *x, const eg_expression *n, int byte) {
     const int32_t base = x->scratch.count;
-    int32_t begin = base;  /* entries from here on are keywords whose terminal is still to come */
-    int32_t kept = base;   /* entries up to here are kept */
+    int32_t begin = base;  /* from here on, keywords whose terminal is still to come */
+    int32_t kept = base;   /* up to here, entries that are kept */
     bool open = false, won = false;
-    es_work(x->pool->fault, n->b);
+    eg_work(x->pool->fault, n->b);
     for (int32_t i = 0; i < n->b && !won; i += 2) {
         const int32_t entry = x->lists.at[n->a + i];
-        const int32_t next = es_step(x, x->lists.at[n->a + i + 1], byte);
-        if (entry == ES_TAKEN) {
+        const int32_t next = eg_step(x, x->lists.at[n->a + i + 1], byte);
+        if (entry == EG_TAKEN) {
             push_taken(x, base, next);
             won = x->nodes.at[next].nullable;
             begin = x->scratch.count;
             continue;
         }
-        if (next != ES_EMPTY) {
+        if (next != EG_EMPTY) {
             push_pair(x, entry, next);
-            open |= !(entry & ES_CLOSED);
+            open |= !(entry & EG_CLOSED);
         }
-        if (entry & ES_KEYWORD) continue;
-        if (next == ES_EMPTY || (!open && x->nodes.at[next].guards)) x->scratch.count = begin;
+        if (entry & EG_KEYWORD) continue;
+        if (next == EG_EMPTY || (!open && x->nodes.at[next].guards)) x->scratch.count = begin;
         else if (open) kept = x->scratch.count;
-        won = next != ES_EMPTY && x->nodes.at[next].nullable && !x->nodes.at[next].guards;
+        won = next != EG_EMPTY && x->nodes.at[next].nullable && !x->nodes.at[next].guards;
         begin = x->scratch.count;
         open = false;
     }
     x->scratch.count = kept;
-    return es_make_lexer(x, base);
+    return eg_make_lexer(x, base);
 }
 
-/* --- how a lexer is over ------------------------------------------------------------------------------------------ */
+/* --- how a lexer ends --- */
 
-static int add_reading(es_expressions *x, es_reading *out, int count, es_reading reading)
-{
-    if (reading.entry & ES_CLOSED) return count;
-    if (count == ES_MAX_READINGS)
-        es_fail(x->pool->fault, ES_GRAMMAR_LIMIT, "a text can be read in more than %d ways at once", count);
+static int add_reading(eg_expressions *x, eg_reading *out, int count, eg_reading reading) {
+    if (reading.entry & EG_CLOSED) return count;
+    if (count == EG_MAX_READINGS)
+        eg_fail(x->pool->fault, ES_GRAMMAR_LIMIT, "a text can be read in more than %d ways at once", count);
     out[count] = reading;
     return count + 1;
 }
 
-/* Add the ways in which `left`, which looks ahead, is over: `reading` holds the guard without its own. */
-static int add_readings(es_expressions *x, es_reading *out, int count, es_reading reading, int32_t left)
-{
-    int32_t endings[ES_MAX_ENDINGS];
-    const int ways = es_expression_endings(x, left, endings);
-    const int32_t guard = es_guard_join(x, reading.guard, es_make_whole(x, longer(x, left)));
-    for (int i = 0; i < ways; ++i) {
-        reading.guard = es_guard_join(x, guard, endings[i]);
+/* Add the ways in which `left`, which looks ahead, can end: `reading` holds the guard without its own. */
+static int add_readings(eg_expressions *x, eg_reading *out, int count, eg_reading reading, int32_t left) {
+    int32_t endings[EG_MAX_ENDINGS];
+    const int ways = eg_expression_endings(x, left, endings);
+    const int32_t guard = eg_guard_join(x, reading.guard, eg_make_whole(x, longer(x, left)));
+    for (int i = 0; i < ways; i++) {
+        reading.guard = eg_guard_join(x, guard, endings[i]);
         count = add_reading(x, out, count, reading);
     }
     return count;
 }
 
-static int lexer_readings(es_expressions *x, const es_expression n, es_reading *out)
-{
-    int32_t guard = ES_EMPTY, keyword = -1;
+static int lexer_readings(eg_expressions *x, const eg_expression n, eg_reading *out) {
+    int32_t guard = EG_EMPTY, keyword = -1;
     int count = 0;
     for (int32_t i = 0; i < n.b; i += 2) {
         const int32_t entry = x->lists.at[n.a + i], left = x->lists.at[n.a + i + 1];
         const bool nullable = x->nodes.at[left].nullable, looks = x->nodes.at[left].guards;
-        if (entry != ES_TAKEN && entry & ES_KEYWORD) {
+        if (entry != EG_TAKEN && entry & EG_KEYWORD) {
             if (nullable && keyword < 0) keyword = entry;
             continue;
         }
-        if (entry == ES_TAKEN || !looks) guard = es_guard_join(x, guard, left);
-        if (entry != ES_TAKEN && nullable) {
+        if (entry == EG_TAKEN || !looks) guard = eg_guard_join(x, guard, left);
+        if (entry != EG_TAKEN && nullable) {
             const int32_t read = keyword < 0 ? entry : keyword;
-            if (!looks) return add_reading(x, out, count, (es_reading){read, guard});
-            count = add_readings(x, out, count, (es_reading){read, guard}, left);
+            if (!looks) return add_reading(x, out, count, (eg_reading){read, guard});
+            count = add_readings(x, out, count, (eg_reading){read, guard}, left);
         }
         keyword = -1;
     }
     return count;
 }
 
-int es_expression_readings(es_expressions *x, int32_t e, es_reading *out)
-{
-    const es_expression n = x->nodes.at[e];
+int eg_expression_readings(eg_expressions *x, int32_t e, eg_reading *out) {
+    const eg_expression n = x->nodes.at[e];
     if (n.kind == LEXER || n.kind == LEXED) return lexer_readings(x, n, out);
-    int32_t endings[ES_MAX_ENDINGS];
-    const int count = es_expression_endings(x, e, endings);
-    for (int i = 0; i < count; ++i) out[i] = (es_reading){-1, endings[i]};
+    int32_t endings[EG_MAX_ENDINGS];
+    const int count = eg_expression_endings(x, e, endings);
+    for (int i = 0; i < count; i++) out[i] = (eg_reading){-1, endings[i]};
     return count;
 }

@@ -1,65 +1,77 @@
-/* expression_make.h: the kinds of expressions and how they are made, for the modules of expression.h. */
+/* The kinds of expressions and their constructors, for the modules behind expression.h. */
 #ifndef ES_GRAMMAR_EXPRESSION_MAKE_H
 #define ES_GRAMMAR_EXPRESSION_MAKE_H
 
 #include "engine_sampler_grammar.h"
-#include "expression.h"
+#include "grammar/expression.h"
 
-enum { LITERAL, CLASS, CONCAT, UNION, BOTH, NOT, REPEAT, GUARD, AUTOMATON, LONGEST, LEXER, LEXED, FUTURE, WHOLE };
+enum {
+    LITERAL,
+    CLASS,
+    CONCAT,
+    UNION,
+    BOTH,
+    NOT,
+    REPEAT,
+    GUARD,
+    AUTOMATON,
+    LONGEST,
+    LEXER,
+    LEXED,
+    FUTURE,
+    WHOLE
+};
 
 /* Operands, by kind:
- *   LITERAL    a: where in `text`, b: length (2 or more; one byte is a CLASS, none ES_EPSILON)
- *   CLASS      a: number of the set
- *   CONCAT     a, b: the first part and the rest
- *   UNION, BOTH  a: where in `lists`, b: how many; members ascend
- *   NOT, LONGEST a
- *   REPEAT     a: what, b: at least, c: at most (-1: no end)
- *   GUARD      a: what, b: forbidden
- *   AUTOMATON  a: number of the automaton, b: state
- *   LEXER      a: where in `lists`, b: how many numbers: an entry and an expression each
- *   LEXED      the same of a lexer that is over: it could go on to what is not read only
- *   FUTURE, WHOLE  a
- */
+ *   LITERAL        a: offset in `text`, b: length (2 or more; one byte is a CLASS, none EG_EPSILON)
+ *   CLASS          a: number of the set
+ *   CONCAT         a, b: the first part and the rest
+ *   UNION, BOTH    a: offset in `lists`, b: how many members; they ascend
+ *   NOT, LONGEST   a: operand
+ *   REPEAT         a: operand, b: at least, c: at most (-1: unbounded)
+ *   GUARD          a: operand, b: what is forbidden
+ *   AUTOMATON      a: number of the automaton, b: state
+ *   LEXER          a: offset in `lists`, b: how many numbers, in pairs of an entry and an expression
+ *   LEXED          the same for a lexer that has ended: it could only continue to what cannot be read
+ *   FUTURE, WHOLE  a: operand */
 
-enum { WIDE_CLASS = 32, WIDE_LOOP = 2 };  /* bytes */
+enum { WIDE_CLASS = 32, WIDE_LOOP = 2 }; /* bytes */
 enum { MAX_DEPTH = 4000, MAX_AUTOMATON_STATES = 1 << 16, MAX_LOOKS = 64, LONG = 12 };
 
-/* Count a level of recursion and a step of work; the caller takes the level off again. */
-void es_enter(es_expressions *x);
+/* Count a level of recursion and a step of work; the caller decrements the level again. */
+void eg_enter(eg_expressions *x);
 
-int32_t es_make_intern_set(es_expressions *x, const es_bytes *set);
-int32_t es_make_intern(es_expressions *x, int kind, int32_t a, int32_t b, int32_t c);
-int32_t es_make_intern_list(es_expressions *x, int kind, const int32_t *members, int32_t count);
-int32_t es_make_single(es_expressions *x, int byte);
+int32_t eg_make_intern_set(eg_expressions *x, const eg_bytes *set);
+int32_t eg_make_intern(eg_expressions *x, int kind, int32_t a, int32_t b, int32_t c);
+int32_t eg_make_intern_list(eg_expressions *x, int kind, const int32_t *members, int32_t count);
+int32_t eg_make_single(eg_expressions *x, int byte);
 
-/* The literal of `length` bytes that lie at `at` in `text`. */
-int32_t es_make_literal(es_expressions *x, int32_t at, int32_t length);
+/* The literal of `length` bytes at `at` in `text`. */
+int32_t eg_make_literal(eg_expressions *x, int32_t at, int32_t length);
 
-/* Push an expression on `scratch` as a member of a union or intersection, or its own members. */
-void es_push_member(es_expressions *x, int kind, int32_t e);
+/* Push an expression on `scratch` as a member of a union or intersection; if it is one itself, push its
+ * members. */
+void eg_push_member(eg_expressions *x, int kind, int32_t e);
 
-/* The union, or intersection, of the members on `scratch` from `base` on, which are taken off. */
-int32_t es_make_union(es_expressions *x, int32_t base);
-int32_t es_make_both(es_expressions *x, int32_t base);
+/* The union, or intersection, of the members on `scratch` from `base` on, which are popped. */
+int32_t eg_make_union(eg_expressions *x, int32_t base);
+int32_t eg_make_both(eg_expressions *x, int32_t base);
 
-int32_t es_make_concat(es_expressions *x, int32_t a, int32_t b);
-int32_t es_make_negation(es_expressions *x, int32_t e);
-int32_t es_make_repeat(es_expressions *x, int32_t e, int32_t low, int32_t high);
-int32_t es_make_guard(es_expressions *x, int32_t e, int32_t forbidden);
-int32_t es_make_future(es_expressions *x, int32_t e);
-int32_t es_make_whole(es_expressions *x, int32_t e);
-int32_t es_intersection(es_expressions *x, int32_t a, int32_t b);
+int32_t eg_make_concat(eg_expressions *x, int32_t a, int32_t b);
+int32_t eg_make_negation(eg_expressions *x, int32_t e);
+int32_t eg_make_repeat(eg_expressions *x, int32_t e, int32_t low, int32_t high);
+int32_t eg_make_guard(eg_expressions *x, int32_t e, int32_t forbidden);
+int32_t eg_make_future(eg_expressions *x, int32_t e);
+int32_t eg_make_whole(eg_expressions *x, int32_t e);
+int32_t eg_intersection(eg_expressions *x, int32_t a, int32_t b);
 
-/* What may follow `byte` after the lexer `n`. */
-int32_t es_make_lexer_step(es_expressions *x, const es_expression *n, int byte);
+/* The derivative of the lexer `n` by `byte`. */
+int32_t eg_make_lexer_step(eg_expressions *x, const eg_expression *n, int byte);
 
-/* The lexer of the entries on `scratch` from `base` on, which are taken off. */
-int32_t es_make_lexer(es_expressions *x, int32_t base);
+/* The lexer of the entries on `scratch` from `base` on, which are popped. */
+int32_t eg_make_lexer(eg_expressions *x, int32_t base);
 
-/* Whether an entry of a lexer is neither a keyword nor ES_TAKEN. */
-static inline bool es_is_own(int32_t entry)
-{
-    return entry != ES_TAKEN && !(entry & ES_KEYWORD);
-}
+/* Whether an entry of a lexer is neither a keyword nor EG_TAKEN. */
+static inline bool eg_is_own(int32_t entry) { return entry != EG_TAKEN && !(entry & EG_KEYWORD); }
 
 #endif

@@ -1,33 +1,31 @@
-/* follow.c: see follow.h. */
-#include "follow.h"
+/* Walking the tries with summaries and the parser. */
+#include "grammar/follow.h"
 
-#include "bits.h"
+#include "grammar/bits.h"
 
 enum {
-    SMALL = 48,   /* nodes of a trie that is walked rather than summed up */
-    MENDED = 2000 /* nodes at which an expression is compared with a looser one before it is walked itself */
+    SMALL = 48,           /* tries with fewer nodes are walked rather than summarized */
+    COMPARE_BUDGET = 2000 /* nodes at which an expression is compared with a looser one */
 };
 
-static void add_own(es_masks *m, es_out *out, int32_t node)
-{
-    const es_tries *t = &es_vocabulary_of(m)->tries;
-    es_out_add(m, out, t->tokens.at + t->first_token.at[node], t->own.at[node]);
+static void add_own(eg_masks *m, eg_out *out, int32_t node) {
+    const eg_tries *t = &eg_vocabulary_of(m)->tries;
+    eg_out_add(m, out, t->tokens.at + t->first_token.at[node], t->own.at[node]);
 }
 
-/* Whether `terminal`, where it begins anew at exits of `g`, has the same left there as the first one would
- * have had: it then allows the same, and is over at the same places, but the first. The bytes of those
- * exits are put in `again`. */
-static bool is_again(es_masks *m, const es_group *g, int32_t terminal, es_bytes *again)
-{
-    es_expressions *x = &es_vocabulary_of(m)->expressions;
+/* Whether `terminal`, beginning again at exits of `g`, has the same derivative there as the first one. It
+ * then allows the same tokens and can end at the same places, except the first. `again` receives the bytes of
+ * those exits. */
+static bool is_again(eg_masks *m, const eg_group *g, int32_t terminal, eg_bytes *again) {
+    eg_expressions *x = &eg_vocabulary_of(m)->expressions;
     const int32_t begin = m->states.rows.rules->terminals[terminal].expression;
     bool any = false;
     memset(again, 0, sizeof *again);
     if (begin < 0) return false;
-    for (int32_t i = 0; i < g->byte_count; ++i) {
-        if (g->bytes[i].after == ES_EMPTY) continue;
-        const int32_t next = es_step(x, begin, g->bytes[i].byte);
-        if (next == ES_EMPTY) continue;
+    for (int32_t i = 0; i < g->byte_count; i++) {
+        if (g->bytes[i].after == EG_EMPTY) continue;
+        const int32_t next = eg_step(x, begin, g->bytes[i].byte);
+        if (next == EG_EMPTY) continue;
         if (next != g->bytes[i].after) return false;
         again->words[g->bytes[i].byte >> 6] |= (uint64_t)1 << (g->bytes[i].byte & 63);
         any = true;
@@ -35,354 +33,339 @@ static bool is_again(es_masks *m, const es_group *g, int32_t terminal, es_bytes 
     return any;
 }
 
-/* Add what the threads on the stack from `base` on, which are taken off, allow behind the exits of one
- * byte and there. */
-static void add_exits(es_masks *m, es_out *out, const es_group *g, int32_t byte, int32_t rank, int32_t base)
-{
-    const int32_t root = es_group_root(es_vocabulary_of(m), g, byte, rank);
+/* Add what the threads on the stack from `base` on, which are popped, allow at and after the exits of one
+ * byte. */
+static void add_exits(eg_masks *m, eg_out *out, const eg_group *g, int32_t byte, int32_t rank, int32_t base) {
+    const int32_t root = eg_group_root(eg_vocabulary_of(m), g, byte, rank);
     add_own(m, out, root);
-    es_follow(m, out, base, root);
+    eg_follow(m, out, base, root);
 }
 
-/* The rank of the exits of a place: it is the same for all. */
-static int32_t rank_of_place(const es_group *g, int32_t place)
-{
+/* The rank of the exits of a place: it is the same for all of them. */
+static int32_t rank_of_place(const eg_group *g, int32_t place) {
     const int32_t count = g->byte_count ? g->bytes[g->byte_count - 1].end : 0;
-    for (int32_t i = 0; i < count; ++i)
+    for (int32_t i = 0; i < count; i++)
         if (g->exits[i].place == place) return g->exits[i].rank;
     return 0;
 }
 
-/* Add what may follow a terminal where it cannot go on: the threads from `base` on begin there. */
-static void add_dead_exits(es_masks *m, es_out *out, const es_group *g, int32_t rank, int32_t base)
-{
-    es_states *s = &m->states;
+/* Add what may follow a terminal where it cannot continue: the threads from `base` on begin there. */
+static void add_dead_exits(eg_masks *m, eg_out *out, const eg_group *g, int32_t rank, int32_t base) {
+    eg_states *s = &m->states;
     const int32_t end = s->work.count;
-    for (int32_t i = -1; i < g->crowd_count; ++i) {
-        if (i >= 0 && rank && rank_of_place(g, g->crowds[i]) < rank) continue;
-        for (int32_t k = base; k < end; ++k) ES_PUSH(s->rows.pool, s->work, s->work.at[k]);
-        es_follow(m, out, end, i < 0 ? es_group_dead_root(es_vocabulary_of(m), g, rank) : g->crowds[i]);
+    for (int32_t i = -1; i < g->dense_count; i++) {
+        if (i >= 0 && rank && rank_of_place(g, g->dense_places[i]) < rank) continue;
+        for (int32_t k = base; k < end; k++) EG_PUSH(s->rows.pool, s->work, s->work.at[k]);
+        eg_follow(m, out, end, i < 0 ? eg_group_dead_root(eg_vocabulary_of(m), g, rank) : g->dense_places[i]);
     }
 }
 
-/* Push what the thread becomes behind `byte`, but for the terminals that begin `again`. */
-static void step_but(es_masks *m, es_thread thread, int byte, const int32_t *again, int32_t count)
-{
-    es_states *s = &m->states;
-    if (!count || thread.terminal != ES_ANY) {
-        es_thread_step(s, thread, byte);
+/* Push what the thread becomes after `byte`, except for the terminals that begin `again`. */
+static void step_but(eg_masks *m, eg_thread thread, int byte, const int32_t *again, int32_t count) {
+    eg_states *s = &m->states;
+    if (!count || thread.terminal != EG_ANY) {
+        eg_thread_step(s, thread, byte);
         return;
     }
     const int32_t core = s->rows.rows.at[thread.row].core;
-    for (int32_t i = 0; i < s->rows.cores.at[core].expected_count; ++i) {
+    for (int32_t i = 0; i < s->rows.cores.at[core].expected_count; i++) {
         const int32_t terminal = s->rows.cores.at[core].expected[i];
         bool left = false;
-        for (int32_t k = 0; k < count; ++k) left |= again[k] == terminal;
-        if (!left) es_thread_read(s, thread.row, terminal, ES_EMPTY, byte);
+        for (int32_t k = 0; k < count; k++) left |= again[k] == terminal;
+        if (!left) eg_thread_read(s, thread.row, terminal, EG_EMPTY, byte);
     }
 }
 
-enum { AGAIN = 8, TURNS = 64 };
+enum { MAX_AGAIN = 8, MAX_ROUNDS = 64 };
 
-typedef struct es_turn {  /* a row whose terminals begin at the exits of this rank or more */
+/* A row whose terminals begin at the exits of this rank or more. */
+typedef struct eg_round {
     int32_t row, rank;
-} es_turn;
+} eg_round;
 
-typedef struct es_turns {
-    es_turn at[TURNS];
+typedef struct eg_rounds {
+    eg_round at[MAX_ROUNDS];
     int32_t count;
-} es_turns;
+} eg_rounds;
 
-/* Note that `next` follows where the terminals of `turn` begin again; false if there is no room. */
-static bool note_turn(es_turns *turns, const es_turn turn, int32_t next)
-{
+/* Record that `next` follows where the terminals of `round` begin again; false if there is no room. */
+static bool note_round(eg_rounds *rounds, const eg_round round, int32_t next) {
     if (next < 0) return true;
-    for (int32_t i = 0; i < turns->count; ++i)
-        if (turns->at[i].row == next && turns->at[i].rank <= turn.rank + 1) return true;
-    if (turns->count == TURNS || turn.rank + 1 >= ES_MAX_RANK) return false;
-    turns->at[turns->count++] = (es_turn){next, turn.rank + 1};
+    for (int32_t i = 0; i < rounds->count; i++)
+        if (rounds->at[i].row == next && rounds->at[i].rank <= round.rank + 1) return true;
+    if (rounds->count == MAX_ROUNDS || round.rank + 1 >= EG_MAX_RANK) return false;
+    rounds->at[rounds->count++] = (eg_round){next, round.rank + 1};
     return true;
 }
 
-/* Find the terminals of the turn's row that begin `again` at exits of `g`, and note what follows them. */
-static int32_t find_again(es_masks *m, es_group *g, const es_turn turn, es_turns *turns, int32_t *again)
-{
-    es_rows *r = &m->states.rows;
-    const int32_t core = r->rows.at[turn.row].core;
+/* Find the terminals of the round's row that begin `again` at exits of `g`, and record what follows them. */
+static int32_t find_again(eg_masks *m, eg_group *g, const eg_round round, eg_rounds *rounds, int32_t *again) {
+    eg_rows *r = &m->states.rows;
+    const int32_t core = r->rows.at[round.row].core;
     int32_t count = 0;
-    for (int32_t i = 0; i < r->cores.at[core].expected_count && count < AGAIN; ++i) {
+    for (int32_t i = 0; i < r->cores.at[core].expected_count && count < MAX_AGAIN; i++) {
         const int32_t terminal = r->cores.at[core].expected[i];
-        es_bytes bytes;
+        eg_bytes bytes;
         if (!is_again(m, g, terminal, &bytes)) continue;
         const bool same = g->ranked && !memcmp(&bytes, &g->again, sizeof bytes);
-        if (!same && turns->count > 1) continue;  /* turns under way count by other ranks */
-        if (!same) es_group_rank(es_vocabulary_of(m), g, &bytes);
-        if (note_turn(turns, turn, es_row_advance(r, turn.row, terminal))) again[count++] = terminal;
+        if (!same && rounds->count > 1) continue; /* pending rounds use other ranks */
+        if (!same) eg_group_rank(eg_vocabulary_of(m), g, &bytes);
+        if (note_round(rounds, round, eg_row_advance(r, round.row, terminal))) again[count++] = terminal;
     }
     return count;
 }
 
-/* Add the tokens of `g` behind which its terminal is over for good, where it has begun often enough. */
-static void add_finals(es_masks *m, es_out *out, const es_group *g, int32_t rank)
-{
-    const es_tries *t = &es_vocabulary_of(m)->tries;
-    for (int32_t i = 0; i < g->final_count; ++i) {
+/* Add the tokens of `g` after which its terminal ends for good, if it has begun often enough. */
+static void add_finals(eg_masks *m, eg_out *out, const eg_group *g, int32_t rank) {
+    const eg_tries *t = &eg_vocabulary_of(m)->tries;
+    for (int32_t i = 0; i < g->final_count; i++) {
         int32_t have = 0;
-        for (int32_t k = 0; rank && k < g->byte_count; ++k)
-            for (int32_t n = g->bytes[k].begin; n < g->bytes[k].end; ++n)
+        for (int32_t k = 0; rank && k < g->byte_count; k++)
+            for (int32_t n = g->bytes[k].begin; n < g->bytes[k].end; n++)
                 if (g->exits[n].child == g->final_befores[i])
-                    have = g->exits[n].rank + es_bytes_has(&g->again, t->byte.at[g->exits[n].child]);
-        if (have >= rank) es_out_add(m, out, &g->finals[i], 1);
+                    have = g->exits[n].rank + eg_bytes_has(&g->again, t->byte.at[g->exits[n].child]);
+        if (have >= rank) eg_out_add(m, out, &g->finals[i], 1);
     }
 }
 
-/* Add what may follow in `turn` at the exits of `g`; further turns are noted. */
-static void add_turn(es_masks *m, es_out *out, es_group *g, const es_turn turn, es_turns *turns)
-{
-    es_states *s = &m->states;
+/* Add what may follow in `round` at the exits of `g`; records further rounds. */
+static void add_round(eg_masks *m, eg_out *out, eg_group *g, const eg_round round, eg_rounds *rounds) {
+    eg_states *s = &m->states;
     const int32_t base = s->work.count;
-    es_thread_begin(s, turn.row, g->guard);
+    eg_thread_begin(s, round.row, g->guard);
     const int32_t end = s->work.count;
-    int32_t again[AGAIN], count = 0;
-    if (end == base + 1 && g->repeats && g->entry < 0 && s->work.at[base].guard == ES_EMPTY)
-        count = find_again(m, g, turn, turns, again);
+    int32_t again[MAX_AGAIN], count = 0;
+    if (end == base + 1 && g->repeats && g->entry < 0 && s->work.at[base].guard == EG_EMPTY)
+        count = find_again(m, g, round, rounds, again);
     if (end > base) {
-        add_finals(m, out, g, turn.rank);
-        add_dead_exits(m, out, g, turn.rank, base);
+        add_finals(m, out, g, round.rank);
+        add_dead_exits(m, out, g, round.rank, base);
     }
-    for (int32_t i = 0; i < g->byte_count && end > base; ++i) {
-        if (g->bytes[i].after == ES_EMPTY || (turn.rank && g->bytes[i].rank < turn.rank)) continue;
+    for (int32_t i = 0; i < g->byte_count && end > base; i++) {
+        if (g->bytes[i].after == EG_EMPTY || (round.rank && g->bytes[i].rank < round.rank)) continue;
         const int byte = g->bytes[i].byte;
-        const bool left = count && es_bytes_has(&g->again, byte);
-        for (int32_t k = base; k < end; ++k) step_but(m, s->work.at[k], byte, again, left ? count : 0);
-        if (s->work.count > end) add_exits(m, out, g, i, turn.rank, end);
+        const bool left = count && eg_bytes_has(&g->again, byte);
+        for (int32_t k = base; k < end; k++) step_but(m, s->work.at[k], byte, again, left ? count : 0);
+        if (s->work.count > end) add_exits(m, out, g, i, round.rank, end);
     }
     s->work.count = base;
 }
 
-/* Add what may follow a terminal that was over at the exits of `g`: the row is the one behind it. */
-static void add_group(es_masks *m, es_out *out, int32_t row, es_group *g)
-{
-    es_turns turns = {{{row, 0}}, 1};
-    for (int32_t i = 0; i < turns.count; ++i) add_turn(m, out, g, turns.at[i], &turns);
+/* Add what may follow a terminal that ended at the exits of `g`: `row` is the one after it. */
+static void add_group(eg_masks *m, eg_out *out, int32_t row, eg_group *g) {
+    eg_rounds rounds = {{{row, 0}}, 1};
+    for (int32_t i = 0; i < rounds.count; i++) add_round(m, out, g, rounds.at[i], &rounds);
 }
 
-static void add_terminal(es_masks *m, es_out *out, int32_t row, int32_t terminal, int32_t e, int32_t node);
+static void add_terminal(eg_masks *m, eg_out *out, int32_t row, int32_t terminal, int32_t e, int32_t node);
 
-/* Take tokens out of `out`. */
-static void remove_tokens(es_masks *m, es_out *out, const int32_t *tokens, int32_t count)
-{
-    es_set_bits(m->marks, tokens, count);
-    es_clear_bits(m->marks, out->removed.at, out->removed.count);
-    for (int32_t i = 0; i < count && out->bits; ++i)
-        if (es_has_bit(out->bits, tokens[i]) && es_has_bit(m->marks, tokens[i])) ES_PUSH(es_pool_of(m), out->removed, tokens[i]);
-    es_set_bits(m->marks, tokens, count);
+/* Remove tokens from `out`. */
+static void remove_tokens(eg_masks *m, eg_out *out, const int32_t *tokens, int32_t count) {
+    eg_set_bits(m->marks, tokens, count);
+    eg_clear_bits(m->marks, out->removed.at, out->removed.count);
+    for (int32_t i = 0; i < count && out->bits; i++)
+        if (eg_has_bit(out->bits, tokens[i]) && eg_has_bit(m->marks, tokens[i]))
+            EG_PUSH(eg_pool_of(m), out->removed, tokens[i]);
+    eg_set_bits(m->marks, tokens, count);
     int32_t kept = 0;
-    for (int32_t i = 0; i < out->tokens.count; ++i)
-        if (!es_has_bit(m->marks, out->tokens.at[i])) out->tokens.at[kept++] = out->tokens.at[i];
+    for (int32_t i = 0; i < out->tokens.count; i++)
+        if (!eg_has_bit(m->marks, out->tokens.at[i])) out->tokens.at[kept++] = out->tokens.at[i];
     out->tokens.count = kept;
-    es_clear_bits(m->marks, tokens, count);
+    eg_clear_bits(m->marks, tokens, count);
 }
 
-/* Take the tokens at and below `node` out of `out`. */
-static void remove_below(es_masks *m, es_out *out, int32_t node)
-{
-    const es_tries *t = &es_vocabulary_of(m)->tries;
+/* Remove the tokens at and below `node` from `out`. */
+static void remove_below(eg_masks *m, eg_out *out, int32_t node) {
+    const eg_tries *t = &eg_vocabulary_of(m)->tries;
     const int32_t begin = t->first_token.at[node], end = t->first_token.at[t->end.at[node]];
     remove_tokens(m, out, t->tokens.at + begin, end - begin);
 }
 
-/* Note in `wrong` the tokens at and below `node` that end before `e` does, which is left there. */
-static void note_within(es_masks *m, int32_t node, int32_t e)
-{
-    es_vocabulary *v = es_vocabulary_of(m);
-    const es_tries *t = &v->tries;
-    if (es_node(&v->expressions, e)->over) return;
-    for (int32_t i = 0; i < t->own.at[node]; ++i)
-        ES_PUSH(es_pool_of(m), m->wrong, t->tokens.at[t->first_token.at[node] + i]);
+/* Record in `wrong` the tokens at and below `node` that end inside `e`, the derivative there. */
+static void note_within(eg_masks *m, int32_t node, int32_t e) {
+    es_vocabulary *v = eg_vocabulary_of(m);
+    const eg_tries *t = &v->tries;
+    if (eg_node(&v->expressions, e)->over) return;
+    for (int32_t i = 0; i < t->own.at[node]; i++)
+        EG_PUSH(eg_pool_of(m), m->wrong, t->tokens.at[t->first_token.at[node] + i]);
     for (int32_t c = node + 1; c < t->end.at[node]; c = t->end.at[c]) {
-        const int32_t next = es_step(&v->expressions, e, t->byte.at[c]);
-        if (next != ES_EMPTY) note_within(m, c, next);
+        const int32_t next = eg_step(&v->expressions, e, t->byte.at[c]);
+        if (next != EG_EMPTY) note_within(m, c, next);
     }
 }
 
-/* Make the tokens at and below the node path[depth] anew, which `thread` comes to along the path. */
-static void add_along(es_masks *m, es_out *out, const es_thread *thread, const int32_t *path, int32_t depth)
-{
-    es_states *s = &m->states;
-    const es_tries *t = &es_vocabulary_of(m)->tries;
+/* Recompute the tokens at and below the node path[depth], which `thread` reaches along the path. */
+static void add_along(eg_masks *m, eg_out *out, const eg_thread *thread, const int32_t *path, int32_t depth) {
+    eg_states *s = &m->states;
+    const eg_tries *t = &eg_vocabulary_of(m)->tries;
     const int32_t base = s->work.count;
-    ES_PUSH(s->rows.pool, s->work, *thread);
+    EG_PUSH(s->rows.pool, s->work, *thread);
     int32_t begin = base;
-    for (int32_t i = 0; i <= depth; ++i) {
+    for (int32_t i = 0; i <= depth; i++) {
         const int32_t end = s->work.count;
-        for (int32_t k = begin; k < end; ++k) es_thread_step(s, s->work.at[k], t->byte.at[path[i]]);
+        for (int32_t k = begin; k < end; k++) eg_thread_step(s, s->work.at[k], t->byte.at[path[i]]);
         begin = end;
     }
-    es_threads_sort(s, begin);
+    eg_threads_sort(s, begin);
     if (s->work.count > begin) {
         add_own(m, out, path[depth]);
-        es_follow(m, out, begin, path[depth]);
+        eg_follow(m, out, begin, path[depth]);
     }
     s->work.count = base;
 }
 
-/* Where `e` parts from `whole`, which matches more, in whether it can go on or be over: make the tokens
- * there anew. `path` holds the nodes from below the first one on. Those that a lexer's parser cannot take
- * are noted in `wrong`. */
-static void mend(es_masks *m, es_out *out, const es_thread *thread, int32_t node, int32_t e, int32_t whole,
-                 int32_t *path, int32_t depth)
-{
-    es_vocabulary *v = es_vocabulary_of(m);
-    es_expressions *x = &v->expressions;
-    const es_tries *t = &v->tries;
-    const es_bytes differing = es_expression_differing(x, e, whole);
-    for (int32_t c = node + 1; c < t->end.at[node] && m->mending >= 0; c = t->end.at[c]) {
-        if (!es_bytes_has(&differing, t->byte.at[c])) continue;
-        --m->mending;
-        const int32_t inner = es_step(x, e, t->byte.at[c]), outer = es_step(x, whole, t->byte.at[c]);
-        es_work(&v->fault, 2);
-        if (inner == outer || outer == ES_EMPTY) continue;
-        if (thread->terminal == ES_LEXER && inner == ES_EMPTY) {  /* where the outer is over, the parser took nothing */
+/* Where `e` and the looser `whole` disagree on whether they can continue or end, recompute the tokens. `path`
+ * holds the nodes below the first one. Tokens that a lexer's parser cannot accept are recorded in `wrong`. */
+static void correct(eg_masks *m, eg_out *out, const eg_thread *thread, int32_t node, int32_t e, int32_t whole,
+                    int32_t *path, int32_t depth) {
+    es_vocabulary *v = eg_vocabulary_of(m);
+    eg_expressions *x = &v->expressions;
+    const eg_tries *t = &v->tries;
+    const eg_bytes differing = eg_expression_differing(x, e, whole);
+    for (int32_t c = node + 1; c < t->end.at[node] && m->compare_budget >= 0; c = t->end.at[c]) {
+        if (!eg_bytes_has(&differing, t->byte.at[c])) continue;
+        m->compare_budget--;
+        const int32_t inner = eg_step(x, e, t->byte.at[c]), outer = eg_step(x, whole, t->byte.at[c]);
+        eg_work(&v->fault, 2);
+        if (inner == outer || outer == EG_EMPTY) continue;
+        /* Where the outer expression has ended, the parser accepts nothing. */
+        if (thread->terminal == EG_LEXER && inner == EG_EMPTY) {
             note_within(m, c, outer);
             continue;
         }
         const int32_t height = t->height.at[c];
-        if (inner != ES_EMPTY && height < 255 &&
-            es_expression_bounded(x, inner, height) == es_expression_bounded(x, outer, height))
+        if (inner != EG_EMPTY && height < 255 &&
+            eg_expression_bounded(x, inner, height) == eg_expression_bounded(x, outer, height))
             continue;
         path[depth] = c;
-        if (inner != ES_EMPTY && es_node(x, inner)->nullable == es_node(x, outer)->nullable &&
-            es_node(x, inner)->over == es_node(x, outer)->over) {
-            mend(m, out, thread, c, inner, outer, path, depth + 1);
+        if (inner != EG_EMPTY && eg_node(x, inner)->nullable == eg_node(x, outer)->nullable &&
+            eg_node(x, inner)->over == eg_node(x, outer)->over) {
+            correct(m, out, thread, c, inner, outer, path, depth + 1);
             continue;
         }
         remove_below(m, out, c);
-        if (inner != ES_EMPTY) add_along(m, out, thread, path, depth);
+        if (inner != EG_EMPTY) add_along(m, out, thread, path, depth);
     }
 }
 
-/* Add what may follow `e` by way of `whole`, which matches more. Where the two differ in too many places, it is
- * not done, and not tried again. */
-static bool add_mended(es_masks *m, es_out *out, int32_t row, int32_t terminal, int32_t e, int32_t whole,
-                       int32_t node)
-{
-    es_out *aside = es_out_take(m);
+/* Add what may follow `e`, starting from the looser `whole`. If the two differ in too many places, nothing is
+ * added and `whole` is not tried again. */
+static bool add_corrected(eg_masks *m, eg_out *out, int32_t row, int32_t terminal, int32_t e, int32_t whole,
+                          int32_t node) {
+    eg_out *aside = eg_out_take(m);
     if (!aside) return false;
     add_terminal(m, aside, row, terminal, whole, node);
-    const es_thread thread = {row, terminal, e, ES_EMPTY};
-    int32_t *path = m->path + (m->depth - 1) * (es_vocabulary_of(m)->longest + 1);
-    const int64_t left = m->mending;
+    const eg_thread thread = {row, terminal, e, EG_EMPTY};
+    int32_t *path = m->path + (m->depth - 1) * (eg_vocabulary_of(m)->longest + 1);
+    const int64_t left = m->compare_budget;
     const int32_t base = m->wrong.count;
-    m->mending = MENDED;
-    mend(m, aside, &thread, node, e, whole, path, 0);
-    const bool mended = m->mending >= 0;
-    m->mending = left;
-    if (mended) remove_tokens(m, aside, m->wrong.at + base, m->wrong.count - base);
+    m->compare_budget = COMPARE_BUDGET;
+    correct(m, aside, &thread, node, e, whole, path, 0);
+    const bool corrected = m->compare_budget >= 0;
+    m->compare_budget = left;
+    if (corrected) remove_tokens(m, aside, m->wrong.at + base, m->wrong.count - base);
     m->wrong.count = base;
-    if (!mended) {
-        es_expression_forget_loose(&es_vocabulary_of(m)->expressions, e);
-        --m->depth;
+    if (!corrected) {
+        eg_expression_forget_loose(&eg_vocabulary_of(m)->expressions, e);
+        m->depth--;
         return false;
     }
-    if (aside->bits) es_out_add_bits(m, out, aside->bits, aside->removed.at, aside->removed.count);
-    if (aside->bits && out->bits == aside->own) es_out_unshare(m, out);
-    es_out_add(m, out, aside->tokens.at, aside->tokens.count);
-    --m->depth;
+    if (aside->bits) eg_out_add_bits(m, out, aside->bits, aside->removed.at, aside->removed.count);
+    if (aside->bits && out->bits == aside->own) eg_out_unshare(m, out);
+    eg_out_add(m, out, aside->tokens.at, aside->tokens.count);
+    m->depth--;
     return true;
 }
 
-/* Add the tokens below `node` that a terminal allows of which `e` is left. */
-static void add_terminal(es_masks *m, es_out *out, int32_t row, int32_t terminal, int32_t e, int32_t node)
-{
-    es_vocabulary *v = es_vocabulary_of(m);
-    e = es_expression_bounded(&v->expressions, e, v->longest);
-    const int32_t whole = es_expression_loose(&v->expressions, e);
-    const bool apart = whole != e && (terminal != ES_LEXER || !node);  /* elsewhere a token may lie at two nodes */
-    if (apart && add_mended(m, out, row, terminal, e, whole, node)) return;
-    const int32_t number = es_summary_of(v, e, node);
-    const es_summary summary = v->summaries->list.at[number];
-    if (summary.bits) es_out_add_bits(m, out, summary.bits, NULL, 0);
-    else es_out_add(m, out, summary.tokens, summary.count);
-    for (int32_t i = 0; i < summary.group_count; ++i) {
-        es_group *g = &summary.groups[i];
-        es_rows *r = &m->states.rows;
-        const int32_t next = terminal == ES_LEXER ? es_row_behind(r, row, g->entry) : es_row_advance(r, row, terminal);
+/* Add the tokens below `node` that a terminal allows whose derivative is `e`. */
+static void add_terminal(eg_masks *m, eg_out *out, int32_t row, int32_t terminal, int32_t e, int32_t node) {
+    es_vocabulary *v = eg_vocabulary_of(m);
+    e = eg_expression_bounded(&v->expressions, e, v->longest);
+    const int32_t whole = eg_expression_loose(&v->expressions, e);
+    /* Below the root a token of a lexer may belong to two nodes. */
+    const bool apart = whole != e && (terminal != EG_LEXER || !node);
+    if (apart && add_corrected(m, out, row, terminal, e, whole, node)) return;
+    const int32_t number = eg_summary_of(v, e, node);
+    const eg_summary summary = v->summaries->list.at[number];
+    if (summary.bits) eg_out_add_bits(m, out, summary.bits, NULL, 0);
+    else eg_out_add(m, out, summary.tokens, summary.count);
+    for (int32_t i = 0; i < summary.group_count; i++) {
+        eg_group *g = &summary.groups[i];
+        eg_rows *r = &m->states.rows;
+        const int32_t next = terminal == EG_LEXER ? eg_row_after(r, row, g->entry)
+                                                  : eg_row_advance(r, row, terminal);
         if (next >= 0) add_group(m, out, next, g);
     }
 }
 
-/* Add by summaries what a thread allows below `node`, which has many nodes below it; what is not wide is
- * pushed. It is walked together with others, so that what several readings of a text come to is looked
- * at once. */
-static void add_thread(es_masks *m, es_out *out, es_thread thread, int32_t node)
-{
-    es_states *s = &m->states;
-    es_rows *r = &s->rows;
-    const es_expressions *x = &es_vocabulary_of(m)->expressions;
-    const int32_t lexer = es_core_of(r, thread.row)->lexer;
-    if (thread.terminal == ES_ANY && lexer >= 0) {
-        const bool guarded = es_bytes_meet(es_first(x, lexer), es_first(x, thread.guard));
-        thread = (es_thread){thread.row, ES_LEXER, lexer, guarded ? thread.guard : ES_EMPTY};
+/* Add from summaries what a thread allows below `node`, which has many nodes below it. What is not wide is
+ * pushed instead and walked together with others, so that a position reached by several readings of a text is
+ * checked once. */
+static void add_thread(eg_masks *m, eg_out *out, eg_thread thread, int32_t node) {
+    eg_states *s = &m->states;
+    eg_rows *r = &s->rows;
+    const eg_expressions *x = &eg_vocabulary_of(m)->expressions;
+    const int32_t lexer = eg_core_of(r, thread.row)->lexer;
+    if (thread.terminal == EG_ANY && lexer >= 0) {
+        const bool guarded = eg_bytes_meet(eg_first(x, lexer), eg_first(x, thread.guard));
+        thread = (eg_thread){thread.row, EG_LEXER, lexer, guarded ? thread.guard : EG_EMPTY};
     }
-    if (thread.terminal != ES_ANY) {
-        if (thread.guard == ES_EMPTY && es_node(x, thread.expression)->wide)
+    if (thread.terminal != EG_ANY) {
+        if (thread.guard == EG_EMPTY && eg_node(x, thread.expression)->wide)
             add_terminal(m, out, thread.row, thread.terminal, thread.expression, node);
-        else
-            ES_PUSH(r->pool, s->work, thread);
+        else EG_PUSH(r->pool, s->work, thread);
         return;
     }
     const int32_t core = r->rows.at[thread.row].core;
-    const uint64_t next = es_vocabulary_of(m)->tries.next.at[node];
-    const bool guarded = es_bytes_meet(&r->cores.at[core].first, es_first(x, thread.guard));
-    if (!guarded && es_bytes_fold(&r->cores.at[core].narrow) & next)
-        ES_PUSH(r->pool, s->work, (es_thread){thread.row, ES_NARROW, -1, ES_EMPTY});
-    for (int32_t i = 0; i < r->cores.at[core].expected_count; ++i) {
+    const uint64_t next = eg_vocabulary_of(m)->tries.next.at[node];
+    const bool guarded = eg_bytes_meet(&r->cores.at[core].first, eg_first(x, thread.guard));
+    if (!guarded && eg_bytes_fold(&r->cores.at[core].narrow) & next)
+        EG_PUSH(r->pool, s->work, (eg_thread){thread.row, EG_NARROW, -1, EG_EMPTY});
+    for (int32_t i = 0; i < r->cores.at[core].expected_count; i++) {
         const int32_t terminal = r->cores.at[core].expected[i];
         const int32_t e = r->rules->terminals[terminal].expression;
-        if (e <= ES_EMPTY || !(es_bytes_fold(es_first(x, e)) & next)) continue;
-        const bool apart = guarded && es_bytes_meet(es_first(x, e), es_first(x, thread.guard));
-        if (!apart && es_node(x, e)->wide) add_terminal(m, out, thread.row, terminal, e, node);
-        else if (guarded) ES_PUSH(r->pool, s->work, (es_thread){thread.row, terminal, e, apart ? thread.guard : ES_EMPTY});
+        if (e <= EG_EMPTY || !(eg_bytes_fold(eg_first(x, e)) & next)) continue;
+        const bool apart = guarded && eg_bytes_meet(eg_first(x, e), eg_first(x, thread.guard));
+        if (!apart && eg_node(x, e)->wide) add_terminal(m, out, thread.row, terminal, e, node);
+        else if (guarded)
+            EG_PUSH(r->pool, s->work, (eg_thread){thread.row, terminal, e, apart ? thread.guard : EG_EMPTY});
     }
 }
 
-/* The bytes with which any thread on the stack from `base` on can go on. */
-static es_bytes bytes_of(const es_masks *m, int32_t base)
-{
-    const es_states *s = &m->states;
-    es_bytes out = {{0}};
-    for (int32_t i = base; i < s->work.count; ++i) {
-        const es_thread *t = &s->work.at[i];
-        const es_core *core = es_core_of(&s->rows, t->row);
-        es_bytes_unite(&out, t->expression >= 0 ? es_first(&es_vocabulary_of(m)->expressions, t->expression)
-                             : t->terminal == ES_ANY ? &core->first : &core->narrow);
+/* The bytes with which any thread on the stack from `base` on can continue. */
+static eg_bytes bytes_of(const eg_masks *m, int32_t base) {
+    const eg_states *s = &m->states;
+    eg_bytes out = {{0}};
+    for (int32_t i = base; i < s->work.count; i++) {
+        const eg_thread *t = &s->work.at[i];
+        const eg_core *core = eg_core_of(&s->rows, t->row);
+        eg_bytes_unite(&out, t->expression >= 0 ? eg_first(&eg_vocabulary_of(m)->expressions, t->expression)
+                             : t->terminal == EG_ANY ? &core->first
+                                                     : &core->narrow);
     }
     return out;
 }
 
-/* Whether any of the threads on the stack from `base` to `end` becomes anything at `node`. What that is is left
- * on the stack, as far as it can go on to a child of the node. */
-static bool step_to(es_masks *m, int32_t base, int32_t end, int32_t node)
-{
-    es_states *s = &m->states;
-    const es_tries *t = &es_vocabulary_of(m)->tries;
+/* Whether any of the threads on the stack from `base` to `end` survives the byte of `node`. The resulting
+ * threads are left on the stack if they can continue to a child of the node. */
+static bool step_to(eg_masks *m, int32_t base, int32_t end, int32_t node) {
+    eg_states *s = &m->states;
+    const eg_tries *t = &eg_vocabulary_of(m)->tries;
     const int byte = t->byte.at[node];
     const bool leaf = t->end.at[node] == node + 1;
-    s->picky = true;
+    s->filtering = true;
     s->wanted = t->next.at[node];
-    s->left_out = false;
-    for (int32_t i = base; i < end && !(leaf && s->left_out); ++i) es_thread_step(s, s->work.at[i], byte);
-    s->picky = false;
-    return s->left_out || s->work.count > end;
+    s->filtered_out = false;
+    for (int32_t i = base; i < end && !(leaf && s->filtered_out); i++) eg_thread_step(s, s->work.at[i], byte);
+    s->filtering = false;
+    return s->filtered_out || s->work.count > end;
 }
 
-/* Behind `node` all is as it was before: so it is behind more of the same byte, as long as the same can come next
- * there, or nothing. Returns the last such node. */
-static int32_t pass_run(es_masks *m, es_out *out, int32_t node)
-{
-    const es_tries *t = &es_vocabulary_of(m)->tries;
-    for (;; ++node) {
+/* After `node` the threads are unchanged. So they are after more of the same byte, as long as the same bytes
+ * can come next, or none. Returns the last such node. */
+static int32_t pass_run(eg_masks *m, eg_out *out, int32_t node) {
+    const eg_tries *t = &eg_vocabulary_of(m)->tries;
+    for (;; node++) {
         const int32_t child = node + 1, end = t->end.at[node];
         if (end == child || t->end.at[child] != end || t->byte.at[child] != t->byte.at[node]) return node;
         if (t->next.at[child] && t->next.at[child] != t->next.at[node]) return node;
@@ -391,73 +374,69 @@ static int32_t pass_run(es_masks *m, es_out *out, int32_t node)
 }
 
 /* Add what the threads on the stack from `base` to `end` allow at and below `node`. */
-static void add_child(es_masks *m, es_out *out, int32_t base, int32_t end, int32_t node)
-{
-    es_states *s = &m->states;
+static void add_child(eg_masks *m, eg_out *out, int32_t base, int32_t end, int32_t node) {
+    eg_states *s = &m->states;
     if (!step_to(m, base, end, node)) return;
     add_own(m, out, node);
     if (s->work.count == end) return;
-    es_threads_sort(s, end);
+    eg_threads_sort(s, end);
     const bool as_many = s->work.count - end == end - base;
-    if (as_many && es_same(s->work.at + base, s->work.at + end, (size_t)(end - base) * sizeof *s->work.at))
+    if (as_many && eg_same(s->work.at + base, s->work.at + end, (size_t)(end - base) * sizeof *s->work.at))
         node = pass_run(m, out, node);
-    es_follow(m, out, end, node);
+    eg_follow(m, out, end, node);
 }
 
-void es_follow(es_masks *m, es_out *out, int32_t base, int32_t node)
-{
-    es_states *s = &m->states;
-    const es_vocabulary *v = es_vocabulary_of(m);
-    const es_tries *t = &v->tries;
+void eg_follow(eg_masks *m, eg_out *out, int32_t base, int32_t node) {
+    eg_states *s = &m->states;
+    const es_vocabulary *v = eg_vocabulary_of(m);
+    const eg_tries *t = &v->tries;
     int32_t begin = base;
-    m->tired |= --m->patience < 0;
-    if (t->end.at[node] - node > SMALL && !m->tired) {
+    m->exhausted |= --m->budget < 0;
+    if (t->end.at[node] - node > SMALL && !m->exhausted) {
         begin = s->work.count;
-        for (int32_t i = base; i < begin; ++i) add_thread(m, out, s->work.at[i], node);
+        for (int32_t i = base; i < begin; i++) add_thread(m, out, s->work.at[i], node);
     }
     const int32_t end = s->work.count;
-    const es_bytes bytes = bytes_of(m, begin);
+    const eg_bytes bytes = bytes_of(m, begin);
     if (!node)
-        for (int i = 0; i < 4; ++i)
-            for (uint64_t rest = bytes.words[i]; rest && end > begin && !m->tired; rest &= rest - 1) {
+        for (int i = 0; i < 4; i++)
+            for (uint64_t rest = bytes.words[i]; rest && end > begin && !m->exhausted; rest &= rest - 1) {
                 const int32_t child = v->root_children[64 * i + __builtin_ctzll(rest)];
                 if (child) add_child(m, out, begin, end, child);
             }
     else
-        for (int32_t c = node + 1; c < t->end.at[node] && end > begin && !m->tired; c = t->end.at[c])
-            if (es_bytes_has(&bytes, t->byte.at[c])) add_child(m, out, begin, end, c);
+        for (int32_t c = node + 1; c < t->end.at[node] && end > begin && !m->exhausted; c = t->end.at[c])
+            if (eg_bytes_has(&bytes, t->byte.at[c])) add_child(m, out, begin, end, c);
     s->work.count = base;
 }
 
-void es_follow_plainly(es_masks *m, es_out *out, int32_t state)
-{
-    es_states *s = &m->states;
-    es_vocabulary *v = es_vocabulary_of(m);
-    const es_tries *t = &v->tries;
+void eg_follow_bytewise(eg_masks *m, eg_out *out, int32_t state) {
+    eg_states *s = &m->states;
+    es_vocabulary *v = eg_vocabulary_of(m);
+    const eg_tries *t = &v->tries;
     int32_t *path = m->path;
     path[0] = state;
     for (int32_t i = 1; i < t->end.at[0];) {
         const int32_t depth = t->depth.at[i];
-        const int32_t next = es_state_step(s, path[depth - 1], t->byte.at[i]);
-        es_work(&v->fault, 1);
+        const int32_t next = eg_state_step(s, path[depth - 1], t->byte.at[i]);
+        eg_work(&v->fault, 1);
         if (next < 0) {
             i = t->end.at[i];
             continue;
         }
         add_own(m, out, i);
         path[depth] = next;
-        ++i;
+        i++;
     }
 }
 
-void es_follow_special(es_masks *m, es_out *out, es_thread thread)
-{
-    const es_rows *r = &m->states.rows;
-    const es_core *core = es_core_of(r, thread.row);
-    for (int32_t i = 0; i < core->expected_count && core->special; ++i) {
+void eg_follow_special(eg_masks *m, eg_out *out, eg_thread thread) {
+    const eg_rows *r = &m->states.rows;
+    const eg_core *core = eg_core_of(r, thread.row);
+    for (int32_t i = 0; i < core->expected_count && core->special; i++) {
         const int32_t terminal = core->expected[i];
         const int32_t begin = r->rules->special_starts[terminal];
         if (r->rules->terminals[terminal].expression >= 0) continue;
-        es_out_add(m, out, r->rules->special_ids + begin, r->rules->special_starts[terminal + 1] - begin);
+        eg_out_add(m, out, r->rules->special_ids + begin, r->rules->special_starts[terminal + 1] - begin);
     }
 }

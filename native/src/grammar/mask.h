@@ -1,80 +1,74 @@
-/* mask.h: which tokens may follow a state.
+/* Which tokens may follow a state.
  *
- * Most of a mask depends on one terminal alone: the tokens that end before the terminal does. They are
- * found once for an expression, by walking the trie of all tokens (a summary, shared by all grammars),
- * together with the places where the terminal can be over inside a token. Only there the parser is
- * asked, for what is left of those tokens, grouped by what it begins with.
+ * Most of a mask depends on one terminal alone: the tokens that end before the terminal does. They are found
+ * once per expression by walking the trie of all tokens (a summary, shared by all grammars), together with
+ * the positions inside tokens at which the terminal can end. Only there is the parser consulted, for the
+ * remainders of those tokens, grouped by their first byte.
  */
 #ifndef ES_GRAMMAR_MASK_H
 #define ES_GRAMMAR_MASK_H
 
-#include "state.h"
-#include "summary.h"
+#include "grammar/state.h"
+#include "grammar/summary.h"
 
-/* A set of tokens: those of `bits`, which belongs to a summary or to the mask itself, without `removed`,
- * and with `tokens`. Most masks are few tokens, or many that others have as well. */
-typedef struct es_mask {
+/* A set of tokens: those of `bits`, which belongs to a summary or to the mask itself, without `removed`, plus
+ * `tokens`. Most masks are a few tokens, or many that other masks share. */
+typedef struct eg_mask {
     const uint32_t *bits; /* or NULL */
     int32_t *removed, *tokens;
     int32_t removed_count, count;
-} es_mask;
+} eg_mask;
 
-/* A set of tokens in the making. */
-typedef struct es_out {
+/* A set of tokens under construction. */
+typedef struct eg_out {
     const uint32_t *bits;
-    ES_VECTOR(int32_t) removed;
-    ES_VECTOR(int32_t) tokens;
-    uint32_t *own;        /* room for bits of its own */
-} es_out;
+    EG_VECTOR(int32_t) removed;
+    EG_VECTOR(int32_t) tokens;
+    uint32_t *own; /* room for its own bits */
+} eg_out;
 
-enum { ES_OUTS = 6 };     /* as deep as expressions are loosened within each other */
+enum { EG_OUTS = 6 };     /* the nesting depth of loosened expressions */
 
-typedef struct es_masks {
-    es_states states;
-    es_map by_state;      /* to a mask */
-    ES_VECTOR(es_mask) list;
-    es_out outs[ES_OUTS];
-    int32_t *path;        /* nodes of a way through a trie */
-    ES_VECTOR(int32_t) wrong;  /* tokens to take out of sets in the making, as a stack */
-    int depth;            /* of `outs`: how many are in use */
-    int64_t mending;      /* nodes at which a looser expression may still be compared */
-    int64_t patience;     /* nodes to walk before `tired` */
-    bool tired;
-    uint32_t *marks;      /* [words] 0 but for the tokens that are being sorted out */
-} es_masks;
+typedef struct eg_masks {
+    eg_states states;
+    eg_map by_state;          /* to a mask */
+    EG_VECTOR(eg_mask) list;
+    eg_out outs[EG_OUTS];
+    int32_t *path;            /* nodes of a path through a trie */
+    EG_VECTOR(int32_t) wrong; /* a stack of tokens to remove from sets under construction */
+    int depth;                /* how many of `outs` are in use */
+    int64_t compare_budget;   /* nodes at which a looser expression may still be compared */
+    int64_t budget;           /* nodes left to walk before `exhausted` */
+    bool exhausted;
+    uint32_t *marks;          /* [words] all 0 except while tokens are being sorted out */
+} eg_masks;
 
-static inline es_pool *es_pool_of(const es_masks *m)
-{
-    return m->states.rows.pool;
-}
+static inline eg_pool *eg_pool_of(const eg_masks *m) { return m->states.rows.pool; }
 
-static inline es_vocabulary *es_vocabulary_of(const es_masks *m)
-{
-    return m->states.rows.vocabulary;
-}
+static inline es_vocabulary *eg_vocabulary_of(const eg_masks *m) { return m->states.rows.vocabulary; }
 
-/* A set that is empty; NULL where all are in use. */
-es_out *es_out_take(es_masks *m);
+/* An empty set; NULL if all are in use. */
+eg_out *eg_out_take(eg_masks *m);
 
-void es_out_add(es_masks *m, es_out *out, const int32_t *tokens, int32_t count);
+void eg_out_add(eg_masks *m, eg_out *out, const int32_t *tokens, int32_t count);
 
 /* Add the tokens of `bits` without `removed`. */
-void es_out_add_bits(es_masks *m, es_out *out, const uint32_t *bits, const int32_t *removed, int32_t count);
+void eg_out_add_bits(eg_masks *m, eg_out *out, const uint32_t *bits, const int32_t *removed, int32_t count);
 
-/* Let `out` hold bits of its own. */
-void es_out_unshare(es_masks *m, es_out *out);
+/* Give `out` its own copy of its bits. */
+void eg_out_unshare(eg_masks *m, eg_out *out);
 
-void es_masks_open(es_masks *m, es_pool *pool, es_vocabulary *vocabulary, es_rules *rules);
-void es_masks_close(es_masks *m);
+void eg_masks_open(eg_masks *m, eg_pool *pool, es_vocabulary *vocabulary, eg_rules *rules);
+void eg_masks_close(eg_masks *m);
 
 /* The number of the mask of `state`. */
-int32_t es_mask_of(es_masks *m, int32_t state);
+int32_t eg_mask_of(eg_masks *m, int32_t state);
 
-/* Whether some token that begins with the bytes of `node` of the vocabulary's trie, and is longer, can go
- * on from `state`. */
-bool es_mask_any_below(es_masks *m, int32_t state, int32_t node);
+/* Whether some longer token that begins with the bytes of `node` of the vocabulary's trie can continue from
+ * `state`. */
+bool eg_mask_any_below(eg_masks *m, int32_t state, int32_t node);
 
-/* Write a mask of `words` words, no fewer than the vocabulary needs; what lies beyond it is 0. */
-void es_mask_write(const es_masks *m, int32_t mask, uint32_t *bits, int64_t words);
+/* Write a mask of `words` words, at least as many as the vocabulary needs; the bits beyond those are 0. */
+void eg_mask_write(const eg_masks *m, int32_t mask, uint32_t *bits, int64_t words);
 
 #endif

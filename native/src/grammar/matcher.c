@@ -1,139 +1,129 @@
-/* matcher.c: grammars, matchers and the calls on them (engine_sampler_grammar.h). */
+/* Grammars, matchers and the calls on them (engine_sampler_grammar.h). */
 #include <stdio.h>
 
-#include "mask.h"
+#include "grammar/mask.h"
 
 struct es_grammar {
     es_vocabulary *vocabulary;
     int64_t references;
     es_grammar_limits limits;
-    es_pool fixed;       /* the rules as they were given */
-    es_pool tables;      /* rows, states, masks; emptied whole */
-    es_rules given;
-    es_rules rules;      /* linked and pruned, in `tables` */
-    es_masks masks;
-    int64_t generation;  /* of the vocabulary's tables that `tables` were made with */
-    int64_t built;       /* how often `tables` were made; 0: they are not */
+    eg_pool fixed;      /* the rules as given */
+    eg_pool tables;     /* rows, states, masks; emptied as a whole */
+    eg_rules given;
+    eg_rules rules;     /* linked and pruned, in `tables` */
+    eg_masks masks;
+    int64_t generation; /* of the vocabulary's tables that `tables` were built with */
+    int64_t built;      /* how often `tables` were built; 0: never */
 };
 
-typedef struct es_accept {
-    int32_t state;       /* behind it */
-    int32_t token;       /* or -1 for bytes */
-    int64_t end;         /* of its bytes in `bytes` */
-} es_accept;
+typedef struct eg_accept {
+    int32_t state; /* after it */
+    int32_t token; /* -1 for bytes */
+    int64_t end;   /* of its bytes, in `bytes` */
+} eg_accept;
 
 struct es_matcher {
     es_grammar *grammar;
-    int64_t built;       /* which tables the states are of */
-    es_accept *accepts;
+    int64_t built;  /* which tables the states belong to */
+    eg_accept *accepts;
     int64_t count, room;
-    uint8_t *bytes;      /* of accepts that are no tokens */
+    uint8_t *bytes; /* of accepts that are not tokens */
     int64_t bytes_room;
     char error[256];
 };
 
-static int32_t state_of(const es_matcher *m)
-{
-    return m->count ? m->accepts[m->count - 1].state : ES_START;
-}
+static int32_t state_of(const es_matcher *m) { return m->count ? m->accepts[m->count - 1].state : EG_START; }
 
-/* --- tables -------------------------------------------------------------------------------------------------- */
+/* --- tables --- */
 
-static void drop_tables(es_grammar *g)
-{
-    es_masks_close(&g->masks);
+static void drop_tables(es_grammar *g) {
+    eg_masks_close(&g->masks);
     memset(&g->masks, 0, sizeof g->masks);
-    es_pool_clear(&g->tables);
+    eg_pool_clear(&g->tables);
 }
 
-/* A copy of the given rules' parts that linking and pruning change. */
-static void copy_rules(es_grammar *g)
-{
-    es_rules *r = &g->rules;
+/* Copy the parts of the given rules that linking and pruning change. */
+static void copy_rules(es_grammar *g) {
+    eg_rules *r = &g->rules;
     *r = g->given;
     const size_t edges = (size_t)r->edge_count * sizeof *r->edges;
     const size_t states = ((size_t)r->state_count + 1) * sizeof *r->first_edge;
-    r->edges = es_take(&g->tables, edges);
-    r->first_edge = es_take(&g->tables, states);
-    es_copy(r->edges, g->given.edges, edges);
-    es_copy(r->first_edge, g->given.first_edge, states);
+    r->edges = eg_take(&g->tables, edges);
+    r->first_edge = eg_take(&g->tables, states);
+    eg_copy(r->edges, g->given.edges, edges);
+    eg_copy(r->first_edge, g->given.first_edge, states);
 }
 
-/* Make the grammar's tables, unless they are made; `anew`: in any case, and the shared ones as well if it
- * was for them that memory ran out. */
-static void make_tables(es_grammar *g, bool anew)
-{
+/* Build the grammar's tables if necessary; with `anew` in any case, and the shared tables as well if those
+ * ran out of memory. */
+static void make_tables(es_grammar *g, bool anew) {
     es_vocabulary *v = g->vocabulary;
     if (g->masks.states.states.count && g->generation == v->generation && !anew) return;
     drop_tables(g);
-    if (anew && v->fault.full != &g->tables) es_vocabulary_empty(v);
+    if (anew && v->fault.full != &g->tables) eg_vocabulary_empty(v);
     copy_rules(g);
-    es_rules_link(&g->rules, v);
-    es_rules_prune(&g->tables, &g->rules);
-    es_masks_open(&g->masks, &g->tables, v, &g->rules);
+    eg_rules_link(&g->rules, v);
+    eg_rules_prune(&g->tables, &g->rules);
+    eg_masks_open(&g->masks, &g->tables, v, &g->rules);
     g->generation = v->generation;
-    ++g->built;
+    g->built++;
 }
 
-static int32_t step_bytes(es_states *s, int32_t state, const uint8_t *bytes, int64_t length)
-{
-    for (int64_t i = 0; i < length && state >= 0; ++i) state = es_state_step(s, state, bytes[i]);
+static int32_t step_bytes(eg_states *s, int32_t state, const uint8_t *bytes, int64_t length) {
+    for (int64_t i = 0; i < length && state >= 0; i++) state = eg_state_step(s, state, bytes[i]);
     return state;
 }
 
-/* Find the matcher's states in tables that were made since. */
-static void replay(es_matcher *m)
-{
+/* Find the matcher's states again in tables that were built since. */
+static void replay(es_matcher *m) {
     es_grammar *g = m->grammar;
-    es_states *s = &g->masks.states;
-    int32_t state = ES_START;
+    eg_states *s = &g->masks.states;
+    int32_t state = EG_START;
     if (m->built == g->built) return;
-    for (int64_t i = 0; i < m->count; ++i) {
-        es_accept *a = &m->accepts[i];
+    for (int64_t i = 0; i < m->count; i++) {
+        eg_accept *a = &m->accepts[i];
         const int64_t begin = i ? m->accepts[i - 1].end : 0;
         if (a->token < 0) state = step_bytes(s, state, m->bytes + begin, a->end - begin);
-        else if (g->vocabulary->kinds[a->token] & ES_TOKEN_EOS) state = ES_OVER;
-        else state = es_state_token(s, state, a->token);
+        else if (g->vocabulary->kinds[a->token] & ES_TOKEN_EOS) state = EG_ENDED;
+        else state = eg_state_token(s, state, a->token);
         a->state = state;
     }
     m->built = g->built;
 }
 
-/* --- calls ------------------------------------------------------------------------------------------------------ */
+/* --- calls --- */
 
-typedef int64_t es_task(es_matcher *matcher, void *arguments);
+typedef int64_t eg_task(es_matcher *matcher, void *arguments);
 
-/* Do `task` for a matcher under the vocabulary's lock. Where memory runs out, all tables are emptied and
- * it is tried once more. Returns what the task returns, or minus an es_grammar_code. */
-static int64_t call(es_matcher *m, es_task *task, void *arguments)
-{
+/* Perform `task` for a matcher under the vocabulary's lock. If memory runs out, all tables are emptied and
+ * the task is tried once more. Returns what the task returns, or a negated es_grammar_code. */
+static int64_t call(es_matcher *m, eg_task *task, void *arguments) {
     es_vocabulary *v = m->grammar->vocabulary;
-    es_vocabulary_enter(v, m->grammar->limits.max_work);
+    eg_vocabulary_enter(v, m->grammar->limits.max_work);
     volatile int tries = 0;
     int64_t out;
     if (setjmp(v->fault.out) && (v->fault.code != ES_GRAMMAR_MEMORY || tries++)) {
-        es_copy(m->error, v->fault.text, sizeof m->error);
-        es_states_reset(&m->grammar->masks.states);
+        eg_copy(m->error, v->fault.text, sizeof m->error);
+        eg_states_reset(&m->grammar->masks.states);
         out = -(int64_t)v->fault.code;
     } else {
         v->expressions.scratch.count = 0;
         v->expressions.depth = 0;
         make_tables(m->grammar, tries > 0);
-        es_states_reset(&m->grammar->masks.states);
+        eg_states_reset(&m->grammar->masks.states);
         replay(m);
         out = task(m, arguments);
     }
-    es_vocabulary_leave(v);
+    eg_vocabulary_leave(v);
     return out;
 }
 
-/* Keep an accept; false where the machine has no memory. */
-static bool push_accept(es_matcher *m, int32_t state, int32_t token, const uint8_t *bytes, int64_t length)
-{
+/* Record an accept; false if there is no memory. */
+static bool push_accept(es_matcher *m, int32_t state, int32_t token, const uint8_t *bytes, int64_t length) {
     const int64_t end = (m->count ? m->accepts[m->count - 1].end : 0) + length;
     if (m->count == m->room) {
         const int64_t room = m->room ? 2 * m->room : 32;
-        es_accept *accepts = realloc(m->accepts, (size_t)room * sizeof *accepts);
+        eg_accept *accepts = realloc(m->accepts, (size_t)room * sizeof *accepts);
         if (!accepts) return false;
         m->accepts = accepts;
         m->room = room;
@@ -144,118 +134,104 @@ static bool push_accept(es_matcher *m, int32_t state, int32_t token, const uint8
         m->bytes = kept;
         m->bytes_room = 2 * end;
     }
-    es_copy(m->bytes + end - length, bytes, (size_t)length);
-    m->accepts[m->count++] = (es_accept){state, token, end};
+    eg_copy(m->bytes + end - length, bytes, (size_t)length);
+    m->accepts[m->count++] = (eg_accept){state, token, end};
     return true;
 }
 
-static int64_t no_memory(es_matcher *m)
-{
-    snprintf(m->error, sizeof m->error, "the machine has no memory left");
+static int64_t no_memory(es_matcher *m) {
+    snprintf(m->error, sizeof m->error, "out of memory");
     return -(int64_t)ES_GRAMMAR_MEMORY;
 }
 
-typedef struct es_fill {
+typedef struct eg_fill {
     uint32_t *bits;
     int64_t words;
-} es_fill;
+} eg_fill;
 
-static int64_t fill(es_matcher *m, void *arguments)
-{
-    const es_fill *f = arguments;
-    es_masks *masks = &m->grammar->masks;
-    es_mask_write(masks, es_mask_of(masks, state_of(m)), f->bits, f->words);
+static int64_t fill(es_matcher *m, void *arguments) {
+    const eg_fill *f = arguments;
+    eg_masks *masks = &m->grammar->masks;
+    eg_mask_write(masks, eg_mask_of(masks, state_of(m)), f->bits, f->words);
     return ES_GRAMMAR_OK;
 }
 
-int32_t es_matcher_fill(es_matcher *m, int32_t *bits, int64_t words)
-{
+int32_t es_matcher_fill(es_matcher *m, int32_t *bits, int64_t words) {
     if (words < m->grammar->vocabulary->words) {
         snprintf(m->error, sizeof m->error, "a mask has %d words, not %lld", m->grammar->vocabulary->words,
                  (long long)words);
         return ES_GRAMMAR_INVALID;
     }
-    es_fill f = {(uint32_t *)bits, words};
+    eg_fill f = {(uint32_t *)bits, words};
     const int32_t code = (int32_t)-call(m, fill, &f);
     if (code) memset(bits, 0, (size_t)words * sizeof *bits);
     return code;
 }
 
 int64_t es_matchers_fill(es_matcher *const *matchers, int64_t count, int32_t *bits, const int64_t *rows,
-                         int64_t words)
-{
+                         int64_t words) {
     int64_t faulty = -1;
-    for (int64_t i = 0; i < count; ++i)
+    for (int64_t i = 0; i < count; i++)
         if (es_matcher_fill(matchers[i], bits + rows[i] * words, words) && faulty < 0) faulty = i;
     return faulty;
 }
 
-/* The state behind `token`, ES_DEAD if it cannot follow. */
-static int32_t behind(es_matcher *m, int32_t state, int32_t token)
-{
+/* The state after `token`, EG_DEAD if it cannot follow. */
+static int32_t state_after(es_matcher *m, int32_t state, int32_t token) {
     const es_vocabulary *v = m->grammar->vocabulary;
-    es_states *s = &m->grammar->masks.states;
-    if (token < 0 || token >= v->count || state == ES_OVER) return ES_DEAD;
-    if (v->kinds[token] & ES_TOKEN_EOS) return s->states.at[state].accepting ? ES_OVER : ES_DEAD;
-    return es_state_token(s, state, token);
+    eg_states *s = &m->grammar->masks.states;
+    if (token < 0 || token >= v->count || state == EG_ENDED) return EG_DEAD;
+    if (v->kinds[token] & ES_TOKEN_EOS) return s->states.at[state].accepting ? EG_ENDED : EG_DEAD;
+    return eg_state_token(s, state, token);
 }
 
-static int64_t accept(es_matcher *m, void *arguments)
-{
-    const int32_t token = *(const int32_t *)arguments, next = behind(m, state_of(m), token);
+static int64_t accept(es_matcher *m, void *arguments) {
+    const int32_t token = *(const int32_t *)arguments, next = state_after(m, state_of(m), token);
     if (next < 0) return 0;
     return push_accept(m, next, token, NULL, 0) ? 1 : no_memory(m);
 }
 
-int32_t es_matcher_accept(es_matcher *m, int32_t token)
-{
-    return (int32_t)call(m, accept, &token);
-}
+int32_t es_matcher_accept(es_matcher *m, int32_t token) { return (int32_t)call(m, accept, &token); }
 
-typedef struct es_text {
+typedef struct eg_text {
     const uint8_t *bytes;
     int64_t length;
-} es_text;
+} eg_text;
 
-static int64_t accept_bytes(es_matcher *m, void *arguments)
-{
-    const es_text *text = arguments;
+static int64_t accept_bytes(es_matcher *m, void *arguments) {
+    const eg_text *text = arguments;
     const int32_t state = state_of(m);
     const int32_t next = step_bytes(&m->grammar->masks.states, state, text->bytes, text->length);
     if (next < 0) return 0;
     return push_accept(m, next, -1, text->bytes, text->length) ? 1 : no_memory(m);
 }
 
-int32_t es_matcher_accept_bytes(es_matcher *m, const uint8_t *bytes, int64_t length)
-{
-    es_text text = {bytes, length};
+int32_t es_matcher_accept_bytes(es_matcher *m, const uint8_t *bytes, int64_t length) {
+    eg_text text = {bytes, length};
     return (int32_t)call(m, accept_bytes, &text);
 }
 
-typedef struct es_tokens {
+typedef struct eg_tokens {
     const int32_t *tokens;
     int64_t count;
-} es_tokens;
+} eg_tokens;
 
-static int64_t validate(es_matcher *m, void *arguments)
-{
-    const es_tokens *given = arguments;
+static int64_t validate(es_matcher *m, void *arguments) {
+    const eg_tokens *given = arguments;
     int32_t state = state_of(m);
     int64_t good = 0;
-    while (good < given->count && (state = behind(m, state, given->tokens[good])) >= 0) ++good;
+    while (good < given->count && (state = state_after(m, state, given->tokens[good])) >= 0) good++;
     return good;
 }
 
-int64_t es_matcher_validate(es_matcher *m, const int32_t *tokens, int64_t count)
-{
-    es_tokens given = {tokens, count};
+int64_t es_matcher_validate(es_matcher *m, const int32_t *tokens, int64_t count) {
+    eg_tokens given = {tokens, count};
     return call(m, validate, &given);
 }
 
-int32_t es_matcher_rollback(es_matcher *m, int64_t count)
-{
+int32_t es_matcher_rollback(es_matcher *m, int64_t count) {
     if (count < 0 || count > m->count) {
-        snprintf(m->error, sizeof m->error, "%lld accepts cannot be taken back, there are %lld", (long long)count,
+        snprintf(m->error, sizeof m->error, "cannot undo %lld accepts, there are %lld", (long long)count,
                  (long long)m->count);
         return ES_GRAMMAR_INVALID;
     }
@@ -263,101 +239,87 @@ int32_t es_matcher_rollback(es_matcher *m, int64_t count)
     return ES_GRAMMAR_OK;
 }
 
-int64_t es_matcher_length(const es_matcher *m)
-{
-    return m->count;
-}
+int64_t es_matcher_length(const es_matcher *m) { return m->count; }
 
-static int64_t is_accepting(es_matcher *m, void *unused)
-{
+static int64_t is_accepting(es_matcher *m, void *unused) {
     const int32_t state = state_of(m);
     (void)unused;
-    return state == ES_OVER || m->grammar->masks.states.states.at[state].accepting;
+    return state == EG_ENDED || m->grammar->masks.states.states.at[state].accepting;
 }
 
-int32_t es_matcher_is_accepting(es_matcher *m)
-{
-    return (int32_t)call(m, is_accepting, NULL);
-}
+int32_t es_matcher_is_accepting(es_matcher *m) { return (int32_t)call(m, is_accepting, NULL); }
 
-int32_t es_matcher_is_terminated(const es_matcher *m)
-{
+int32_t es_matcher_is_terminated(const es_matcher *m) {
     if (!m->count) return 0;
     const int32_t last = m->accepts[m->count - 1].token;
     return last >= 0 && m->grammar->vocabulary->kinds[last] & ES_TOKEN_EOS;
 }
 
-/* Set in `out` the bytes that may follow `state`. */
-static int64_t next_of(es_states *s, int32_t state, es_bytes *out)
-{
+/* Collect in `out` the bytes that may follow `state`. */
+static int64_t next_of(eg_states *s, int32_t state, eg_bytes *out) {
     int64_t count = 0;
     memset(out, 0, sizeof *out);
-    for (int byte = 0; byte < 256; ++byte)
-        if (es_state_step(s, state, byte) >= 0) {
+    for (int byte = 0; byte < 256; byte++)
+        if (eg_state_step(s, state, byte) >= 0) {
             out->words[byte >> 6] |= (uint64_t)1 << (byte & 63);
-            ++count;
+            count++;
         }
     return count;
 }
 
-/* Whether a special token may follow `state`: then no byte must. */
-static bool special_follows(const es_states *s, int32_t state)
-{
-    for (int32_t i = 0; i < s->states.at[state].count; ++i) {
-        const es_thread t = s->states.at[state].threads[i];
-        if (es_thread_stops(s, &t) && es_core_of(&s->rows, t.row)->special) return true;
+/* Whether a special token may follow `state`: then no byte is forced. */
+static bool special_follows(const eg_states *s, int32_t state) {
+    for (int32_t i = 0; i < s->states.at[state].count; i++) {
+        const eg_thread t = s->states.at[state].threads[i];
+        if (eg_thread_stops(s, &t) && eg_core_of(&s->rows, t.row)->special) return true;
     }
     return false;
 }
 
-/* Write the bytes that must follow `state` to `out`; returns how many, and moves `state` behind them. */
-static int64_t force(es_states *s, int32_t *state, uint8_t *out, int64_t room)
-{
+/* Write the bytes that must follow `state` to `out`; returns how many, and advances `state` past them. */
+static int64_t force(eg_states *s, int32_t *state, uint8_t *out, int64_t room) {
     int64_t length = 0;
-    while (length < room && *state != ES_OVER && !s->states.at[*state].accepting && !special_follows(s, *state)) {
-        es_bytes next;
+    while (length < room && *state != EG_ENDED && !s->states.at[*state].accepting &&
+           !special_follows(s, *state)) {
+        eg_bytes next;
         if (next_of(s, *state, &next) != 1) break;
         int byte = 0;
-        while (!es_bytes_has(&next, byte)) ++byte;
+        while (!eg_bytes_has(&next, byte)) byte++;
         out[length++] = (uint8_t)byte;
-        *state = es_state_step(s, *state, byte);
+        *state = eg_state_step(s, *state, byte);
     }
     return length;
 }
 
-typedef struct es_forced {
+typedef struct eg_forced {
     void *out;
     int64_t room;
-} es_forced;
+} eg_forced;
 
-static int64_t forced(es_matcher *m, void *arguments)
-{
-    const es_forced *f = arguments;
+static int64_t forced(es_matcher *m, void *arguments) {
+    const eg_forced *f = arguments;
     int32_t state = state_of(m);
     return force(&m->grammar->masks.states, &state, f->out, f->room);
 }
 
-int64_t es_matcher_forced(es_matcher *m, uint8_t *out, int64_t room)
-{
-    es_forced f = {out, room};
+int64_t es_matcher_forced(es_matcher *m, uint8_t *out, int64_t room) {
+    eg_forced f = {out, room};
     return call(m, forced, &f);
 }
 
-/* The node of the vocabulary's trie below `node` at `byte`, or -1. */
-static int32_t child_of(const es_tries *t, int32_t node, int byte)
-{
+/* The child of `node` by `byte` in the vocabulary's trie, or -1. */
+static int32_t child_of(const eg_tries *t, int32_t node, int byte) {
     for (int32_t c = node + 1; c < t->end.at[node]; c = t->end.at[c])
         if (t->byte.at[c] == byte) return c;
     return -1;
 }
 
-/* The longest token that the bytes begin with, its length in `length`; -1 where there is none, or where
- * they all lie on the way to a longer one that may follow: `behind` is the state behind them. */
-static int32_t longest(es_matcher *m, const uint8_t *bytes, int64_t count, int32_t behind, int64_t *length)
-{
-    const es_tries *t = &m->grammar->vocabulary->tries;
+/* The longest token that the bytes begin with, its length in `length`; -1 if there is none, or if all bytes
+ * are a proper prefix of a longer token that may follow. `after` is the state after the bytes. */
+static int32_t longest(es_matcher *m, const uint8_t *bytes, int64_t count, int32_t after, int64_t *length) {
+    const eg_tries *t = &m->grammar->vocabulary->tries;
     int32_t node = 0, token = -1;
-    for (int64_t i = 0; i < count; ++i) {
+    for (int64_t i = 0; i < count; i++) {
         const int32_t below = child_of(t, node, bytes[i]);
         if (below < 0) return token;
         node = below;
@@ -365,114 +327,99 @@ static int32_t longest(es_matcher *m, const uint8_t *bytes, int64_t count, int32
         token = t->tokens.at[t->first_token.at[node]];
         *length = i + 1;
     }
-    return es_mask_any_below(&m->grammar->masks, behind, node) ? -1 : token;
+    return eg_mask_any_below(&m->grammar->masks, after, node) ? -1 : token;
 }
 
 enum { FORCED_BYTES = 4096 };
 
-static int64_t forced_tokens(es_matcher *m, void *arguments)
-{
-    const es_forced *f = arguments;
+static int64_t forced_tokens(es_matcher *m, void *arguments) {
+    const eg_forced *f = arguments;
     uint8_t bytes[FORCED_BYTES];
-    int32_t behind = state_of(m), *out = f->out;
-    const int64_t count = force(&m->grammar->masks.states, &behind, bytes, FORCED_BYTES);
+    int32_t after = state_of(m), *out = f->out;
+    const int64_t count = force(&m->grammar->masks.states, &after, bytes, FORCED_BYTES);
     int64_t found = 0, length = 0;
     for (int64_t at = 0; at < count && found < f->room; at += length) {
-        const int32_t token = longest(m, bytes + at, count - at, behind, &length);
+        const int32_t token = longest(m, bytes + at, count - at, after, &length);
         if (token < 0) break;
         out[found++] = token;
     }
     return found;
 }
 
-int64_t es_matcher_forced_tokens(es_matcher *m, int32_t *out, int64_t room)
-{
-    es_forced f = {out, room};
+int64_t es_matcher_forced_tokens(es_matcher *m, int32_t *out, int64_t room) {
+    eg_forced f = {out, room};
     return call(m, forced_tokens, &f);
 }
 
-static int64_t next_bytes(es_matcher *m, void *arguments)
-{
+static int64_t next_bytes(es_matcher *m, void *arguments) {
     uint8_t *out = arguments;
-    es_bytes next;
+    eg_bytes next;
     next_of(&m->grammar->masks.states, state_of(m), &next);
-    for (int byte = 0; byte < 256; ++byte) out[byte] = es_bytes_has(&next, byte);
+    for (int byte = 0; byte < 256; byte++) out[byte] = eg_bytes_has(&next, byte);
     return ES_GRAMMAR_OK;
 }
 
-int32_t es_matcher_next_bytes(es_matcher *m, uint8_t *out)
-{
-    return (int32_t)-call(m, next_bytes, out);
-}
+int32_t es_matcher_next_bytes(es_matcher *m, uint8_t *out) { return (int32_t)-call(m, next_bytes, out); }
 
-const char *es_matcher_error(const es_matcher *m)
-{
-    return m->error;
-}
+const char *es_matcher_error(const es_matcher *m) { return m->error; }
 
-/* --- grammars ------------------------------------------------------------------------------------------------- */
+/* --- grammars --- */
 
-static void free_grammar(es_grammar *g)
-{
+static void free_grammar(es_grammar *g) {
     es_vocabulary *v = g->vocabulary;
     pthread_mutex_lock(&v->lock);
     drop_tables(g);
-    es_pool_clear(&g->fixed);
+    eg_pool_clear(&g->fixed);
     pthread_mutex_unlock(&v->lock);
     free(g);
-    es_vocabulary_drop(v);
+    eg_vocabulary_drop(v);
 }
 
 /* Returns an es_grammar_code. */
-static int32_t build(es_grammar *g, const es_grammar_program *program)
-{
+static int32_t build(es_grammar *g, const es_grammar_program *program) {
     es_vocabulary *v = g->vocabulary;
     volatile int tries = 0;
     if (setjmp(v->fault.out) && (v->fault.code != ES_GRAMMAR_MEMORY || tries++)) return v->fault.code;
     v->expressions.scratch.count = 0;
     v->expressions.depth = 0;
-    es_pool_clear(&g->fixed);
-    es_rules_copy(&g->fixed, &g->given, program, v->count);
+    eg_pool_clear(&g->fixed);
+    eg_rules_copy(&g->fixed, &g->given, program, v->count);
     make_tables(g, tries > 0);
     return ES_GRAMMAR_OK;
 }
 
-es_grammar *es_grammar_new(es_vocabulary *v, const es_grammar_program *program, const es_grammar_limits *limits,
-                           int32_t *code, char *error, int64_t room)
-{
+es_grammar *es_grammar_new(es_vocabulary *v, const es_grammar_program *program,
+                           const es_grammar_limits *limits, int32_t *code, char *error, int64_t room) {
     es_grammar *g = calloc(1, sizeof *g);
     if (!g) {
         *code = ES_GRAMMAR_MEMORY;
-        snprintf(error, (size_t)room, "the machine has no memory left");
+        snprintf(error, (size_t)room, "out of memory");
         return NULL;
     }
-    es_vocabulary_hold(v);
+    eg_vocabulary_hold(v);
     g->vocabulary = v;
     g->references = 1;
     g->limits = *limits;
-    g->fixed = (es_pool){.fault = &v->fault, .limit = (size_t)limits->max_memory, .name = "Limits.memory"};
+    g->fixed = (eg_pool){.fault = &v->fault, .limit = (size_t)limits->max_memory, .name = "Limits.memory"};
     g->tables = g->fixed;
-    es_vocabulary_enter(v, limits->max_work);
+    eg_vocabulary_enter(v, limits->max_work);
     *code = build(g, program);
     if (*code) snprintf(error, (size_t)room, "%s", v->fault.text);
-    es_vocabulary_leave(v);
+    eg_vocabulary_leave(v);
     if (*code == ES_GRAMMAR_OK) return g;
     free_grammar(g);
     return NULL;
 }
 
-static void drop_grammar(es_grammar *g)
-{
+static void drop_grammar(es_grammar *g) {
     if (__atomic_sub_fetch(&g->references, 1, __ATOMIC_ACQ_REL) == 0) free_grammar(g);
 }
 
-void es_grammar_free(es_grammar *g)
-{
+void es_grammar_free(es_grammar *g) {
     if (g) drop_grammar(g);
 }
 
-void es_grammar_statistics(es_grammar *g, es_grammar_stats *out)
-{
+void es_grammar_statistics(es_grammar *g, es_grammar_stats *out) {
     es_vocabulary *v = g->vocabulary;
     pthread_mutex_lock(&v->lock);
     *out = (es_grammar_stats){
@@ -486,10 +433,9 @@ void es_grammar_statistics(es_grammar *g, es_grammar_stats *out)
     pthread_mutex_unlock(&v->lock);
 }
 
-/* --- matchers ------------------------------------------------------------------------------------------------- */
+/* --- matchers --- */
 
-es_matcher *es_matcher_new(es_grammar *g)
-{
+es_matcher *es_matcher_new(es_grammar *g) {
     es_matcher *m = calloc(1, sizeof *m);
     if (!m) return NULL;
     __atomic_add_fetch(&g->references, 1, __ATOMIC_RELAXED);
@@ -497,8 +443,7 @@ es_matcher *es_matcher_new(es_grammar *g)
     return m;
 }
 
-es_matcher *es_matcher_fork(es_matcher *other)
-{
+es_matcher *es_matcher_fork(es_matcher *other) {
     es_matcher *m = es_matcher_new(other->grammar);
     if (!m) return NULL;
     const int64_t bytes = other->count ? other->accepts[other->count - 1].end : 0;
@@ -508,8 +453,8 @@ es_matcher *es_matcher_fork(es_matcher *other)
         es_matcher_free(m);
         return NULL;
     }
-    es_copy(m->accepts, other->accepts, (size_t)other->count * sizeof *m->accepts);
-    es_copy(m->bytes, other->bytes, (size_t)bytes);
+    eg_copy(m->accepts, other->accepts, (size_t)other->count * sizeof *m->accepts);
+    eg_copy(m->bytes, other->bytes, (size_t)bytes);
     m->count = other->count;
     m->room = other->count + 1;
     m->bytes_room = bytes + 1;
@@ -517,8 +462,7 @@ es_matcher *es_matcher_fork(es_matcher *other)
     return m;
 }
 
-void es_matcher_free(es_matcher *m)
-{
+void es_matcher_free(es_matcher *m) {
     if (!m) return;
     free(m->accepts);
     free(m->bytes);

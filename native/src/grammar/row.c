@@ -1,75 +1,68 @@
-/* row.c: see row.h. */
-#include "row.h"
+/* Earley rows, and their cores. */
+#include "grammar/row.h"
 
-/* --- registers ------------------------------------------------------------------------------------------ */
+/* --- registers --- */
 
-/* The number of registers that hold `count` words; 0 where all are 0, however many. */
-static int32_t intern_registers(es_rows *r, const int32_t *words, int32_t count)
-{
-    while (count && !words[count - 1]) --count;
+/* The number of registers that hold `count` words; 0 if all are 0, however many. */
+static int32_t intern_registers(eg_rows *r, const int32_t *words, int32_t count) {
+    while (count && !words[count - 1]) count--;
     if (!count) return 0;
-    const uint64_t hash = es_hash_ints(words, count, 11);
+    const uint64_t hash = eg_hash_ints(words, count, 11);
     int32_t id;
-    for (es_probe p = es_probe_at(&r->registers_by_content, hash); (id = es_probe_next(&p)) >= 0;) {
+    for (eg_probe p = eg_probe_at(&r->registers_by_content, hash); (id = eg_probe_next(&p)) >= 0;) {
         const int32_t at = r->register_at.at[id];
         if (r->register_at.at[id + 1] - at == count &&
             !memcmp(r->words.at + at, words, (size_t)count * sizeof *words))
             return id;
     }
-    ES_RESERVE(r->pool, r->words, count);
-    es_copy(r->words.at + r->words.count, words, (size_t)count * sizeof *words);
+    EG_RESERVE(r->pool, r->words, count);
+    eg_copy(r->words.at + r->words.count, words, (size_t)count * sizeof *words);
     r->words.count += count;
-    ES_PUSH(r->pool, r->register_at, r->words.count);
+    EG_PUSH(r->pool, r->register_at, r->words.count);
     id = r->register_at.count - 2;
-    es_set_add(r->pool, &r->registers_by_content, hash, id);
+    eg_set_add(r->pool, &r->registers_by_content, hash, id);
     return id;
 }
 
-static bool bit(const int32_t *words, int32_t at)
-{
-    return (uint32_t)words[at >> 5] >> (at & 31) & 1;
-}
+static bool bit(const int32_t *words, int32_t at) { return (uint32_t)words[at >> 5] >> (at & 31) & 1; }
 
-/* One operation on `words`; false where it does not pass. */
-static bool operate(int32_t *words, const es_rule *rule, const int32_t *op, int32_t length)
-{
+/* Perform one operation on `words`; false if it blocks the edge. */
+static bool operate(int32_t *words, const eg_rule *rule, const int32_t *op, int32_t length) {
     int32_t *counter = words + rule->counters + op[1];
     switch (op[0]) {
-    case ES_CLEAR: return !bit(words, op[1]);
-    case ES_SET: words[op[1] >> 5] |= (int32_t)((uint32_t)1 << (op[1] & 31)); return true;
-    case ES_COUNT: return *counter < op[2] && ++*counter;
-    case ES_SATURATE: *counter += *counter < op[2]; return true;
-    case ES_AT_LEAST: return *counter >= op[2];
-    case ES_RESET: *counter = 0; return true;
+    case EG_CLEAR: return !bit(words, op[1]);
+    case EG_SET: words[op[1] >> 5] |= (int32_t)((uint32_t)1 << (op[1] & 31)); return true;
+    case EG_COUNT: return *counter < op[2] && ++*counter;
+    case EG_SATURATE: *counter += *counter < op[2]; return true;
+    case EG_AT_LEAST: return *counter >= op[2];
+    case EG_RESET: *counter = 0; return true;
     default:
-        for (int32_t i = 1; i < length; ++i)
+        for (int32_t i = 1; i < length; i++)
             if (bit(words, op[i] >> 1) == (op[i] & 1)) return true;
         return false;
     }
 }
 
-/* The registers behind the edge `e`, -1 where an operation does not pass. */
-static int32_t pass(es_rows *r, const es_edge *e, int32_t rule, int32_t registers)
-{
-    es_work(r->pool->fault, 1);
+/* The registers after the edge `e`, -1 if an operation blocks it. */
+static int32_t pass(eg_rows *r, const eg_edge *e, int32_t rule, int32_t registers) {
+    eg_work(r->pool->fault, 1);
     if (e->begin == e->end) return registers;
-    const es_rules *g = r->rules;
+    const eg_rules *g = r->rules;
     const int32_t count = g->rules[rule].words;
-    if (r->values.room <= count) ES_RESERVE(r->pool, r->values, count + 1);
+    if (r->values.room <= count) EG_RESERVE(r->pool, r->values, count + 1);
     int32_t *words = r->values.at;
     const int32_t at = r->register_at.at[registers], have = r->register_at.at[registers + 1] - at;
-    es_copy(words, r->words.at + at, (size_t)have * sizeof *words);
+    eg_copy(words, r->words.at + at, (size_t)have * sizeof *words);
     memset(words + have, 0, (size_t)(count - have) * sizeof *words);
     for (int32_t i = e->begin; i < e->end; i += g->operations[i] + 1)
         if (!operate(words, &g->rules[rule], g->operations + i + 1, g->operations[i])) return -1;
-    es_work(r->pool->fault, count);
+    eg_work(r->pool->fault, count);
     return intern_registers(r, words, count);
 }
 
-/* --- the row in the making -------------------------------------------------------------------------------- */
+/* --- the row under construction --- */
 
-static void begin_work(es_rows *r)
-{
+static void begin_work(eg_rows *r) {
     r->work.count = 0;
     r->accepting = false;
     if (++r->stamp == 0) {
@@ -79,11 +72,10 @@ static void begin_work(es_rows *r)
     }
 }
 
-static void place_item(es_rows *r, int32_t index)
-{
-    const es_item *i = &r->work.at[index];
-    uint64_t at = es_mix(es_pair(i->state, i->origin) ^ (uint64_t)(uint32_t)i->registers << 20);
-    for (;; ++at) {
+static void place_item(eg_rows *r, int32_t index) {
+    const eg_item *i = &r->work.at[index];
+    uint64_t at = eg_mix(eg_pair(i->state, i->origin) ^ (uint64_t)(uint32_t)i->registers << 20);
+    for (;; at++) {
         const uint64_t slot = at & (uint64_t)(r->slot_count - 1);
         if (r->stamps[slot] == r->stamp) continue;
         r->stamps[slot] = r->stamp;
@@ -92,235 +84,224 @@ static void place_item(es_rows *r, int32_t index)
     }
 }
 
-static void widen_slots(es_rows *r)
-{
+static void widen_slots(eg_rows *r) {
     const int32_t count = r->slot_count ? 2 * r->slot_count : 256;
-    int32_t *slots = es_take(r->pool, (size_t)count * sizeof *slots);
-    uint32_t *stamps = es_take(r->pool, (size_t)count * sizeof *stamps);
+    int32_t *slots = eg_take(r->pool, (size_t)count * sizeof *slots);
+    uint32_t *stamps = eg_take(r->pool, (size_t)count * sizeof *stamps);
     memset(stamps, 0, (size_t)count * sizeof *stamps);
     r->slots = slots;
     r->stamps = stamps;
     r->slot_count = count;
     if (!r->stamp) r->stamp = 1;
-    for (int32_t i = 0; i < r->work.count; ++i) place_item(r, i);
+    for (int32_t i = 0; i < r->work.count; i++) place_item(r, i);
 }
 
-/* Add an item to the row in the making, unless it is there. */
-static void add_item(es_rows *r, int32_t state, int32_t registers, int32_t origin)
-{
-    es_work(r->pool->fault, 1);
+/* Add an item to the row under construction, unless it is already there. */
+static void add_item(eg_rows *r, int32_t state, int32_t registers, int32_t origin) {
+    eg_work(r->pool->fault, 1);
     if (2 * r->work.count >= r->slot_count) widen_slots(r);
-    uint64_t at = es_mix(es_pair(state, origin) ^ (uint64_t)(uint32_t)registers << 20);
-    for (;; ++at) {
+    uint64_t at = eg_mix(eg_pair(state, origin) ^ (uint64_t)(uint32_t)registers << 20);
+    for (;; at++) {
         const uint64_t slot = at & (uint64_t)(r->slot_count - 1);
         if (r->stamps[slot] != r->stamp) {
-            ES_PUSH(r->pool, r->work, (es_item){state, registers, origin});
+            EG_PUSH(r->pool, r->work, (eg_item){state, registers, origin});
             r->stamps[slot] = r->stamp;
             r->slots[slot] = r->work.count - 1;
             return;
         }
-        const es_item *i = &r->work.at[r->slots[slot]];
+        const eg_item *i = &r->work.at[r->slots[slot]];
         if (i->state == state && i->registers == registers && i->origin == origin) return;
     }
 }
 
-/* --- completion ------------------------------------------------------------------------------------------- */
+/* --- completion --- */
 
-/* The first of the waits for `symbol` in an ascending list. */
-static int32_t find_wait(const es_wait *waits, int32_t count, int32_t symbol)
-{
+/* The first transition over `symbol` in an ascending list. */
+static int32_t find_transition(const eg_transition *transitions, int32_t count, int32_t symbol) {
     int32_t low = 0;
     while (count > 0) {
         const int32_t half = count / 2;
-        if (waits[low + half].symbol < symbol) low += half + 1, count -= half + 1;
+        if (transitions[low + half].symbol < symbol) low += half + 1, count -= half + 1;
         else count = half;
     }
     return low;
 }
 
-static es_item top_of(es_rows *r, int32_t rule, int32_t origin);
+static eg_item leo_top(eg_rows *r, int32_t rule, int32_t origin);
 
-/* The origin of what begins `rule` in `row`: where all that its end would do there is to end the same rule in a
- * row before, it is that one. So a rule that recurs at its end, however deep, makes the same row again. */
-static int32_t origin_of(es_rows *r, int32_t rule, int32_t row)
-{
-    const es_item top = top_of(r, rule, row);
+/* The origin for items that begin `rule` in `row`. If completing the rule there would do nothing but complete
+ * the same rule in an earlier row, it is that row. So a right-recursive rule, however deep, yields the same
+ * row again. */
+static int32_t origin_of(eg_rows *r, int32_t rule, int32_t row) {
+    const eg_item top = leo_top(r, rule, row);
     return top.state == rule ? top.origin : row;
 }
 
-/* Add what the items of row `row` become over `symbol`; the waits of its core are in `waits`. */
-static void add_next(es_rows *r, int32_t row, int32_t symbol, const es_wait *waits, int32_t wait_count)
-{
-    const es_rules *g = r->rules;
-    for (int32_t k = 0; k < r->rows.at[row].count; ++k) {
-        const es_item item = r->rows.at[row].items[k];
-        es_work(r->pool->fault, 1 + g->first_edge[item.state + 1] - g->first_edge[item.state]);
-        for (int32_t i = g->first_edge[item.state]; i < g->first_edge[item.state + 1]; ++i) {
-            const es_edge *e = &g->edges[i];
+/* Advance the items of row `row` over `symbol`; `transitions` are those of its core. */
+static void add_next(eg_rows *r, int32_t row, int32_t symbol, const eg_transition *transitions,
+                     int32_t transition_count) {
+    const eg_rules *g = r->rules;
+    for (int32_t k = 0; k < r->rows.at[row].count; k++) {
+        const eg_item item = r->rows.at[row].items[k];
+        eg_work(r->pool->fault, 1 + g->first_edge[item.state + 1] - g->first_edge[item.state]);
+        for (int32_t i = g->first_edge[item.state]; i < g->first_edge[item.state + 1]; i++) {
+            const eg_edge *e = &g->edges[i];
             if (e->symbol != symbol) continue;
             const int32_t registers = pass(r, e, g->rule_of[item.state], item.registers);
             if (registers >= 0) add_item(r, e->target, registers, item.origin);
         }
     }
-    for (int32_t i = find_wait(waits, wait_count, symbol); i < wait_count && waits[i].symbol == symbol; ++i) {
-        const es_item next = waits[i].next;
+    for (int32_t i = find_transition(transitions, transition_count, symbol);
+         i < transition_count && transitions[i].symbol == symbol; i++) {
+        const eg_item next = transitions[i].next;
         add_item(r, next.state, next.registers, origin_of(r, g->rule_of[next.state], row));
     }
 }
 
-/* Where exactly one item of `row` waits for `symbol` and its rule is complete right behind: that rule
- * (as `state`) and its origin. Otherwise origin is -1. */
-static es_item only_way(es_rows *r, int32_t row, int32_t symbol)
-{
-    const es_rules *g = r->rules;
-    const es_item none = {-1, 0, -1};
-    es_item found = none;
-    int32_t ways = 0;
-    es_work(r->pool->fault, r->rows.at[row].count);
-    for (int32_t k = 0; k < r->rows.at[row].count; ++k) {
-        const es_item item = r->rows.at[row].items[k];
-        for (int32_t i = g->first_edge[item.state]; i < g->first_edge[item.state + 1]; ++i) {
+/* If exactly one item of `row` can advance over `symbol` and its rule is complete right after: that rule (as
+ * `state`) and its origin. Otherwise origin is -1. */
+static eg_item leo_step(eg_rows *r, int32_t row, int32_t symbol) {
+    const eg_rules *g = r->rules;
+    const eg_item none = {-1, 0, -1};
+    eg_item found = none;
+    int32_t found_count = 0;
+    eg_work(r->pool->fault, r->rows.at[row].count);
+    for (int32_t k = 0; k < r->rows.at[row].count; k++) {
+        const eg_item item = r->rows.at[row].items[k];
+        for (int32_t i = g->first_edge[item.state]; i < g->first_edge[item.state + 1]; i++) {
             if (g->edges[i].symbol != symbol) continue;
-            if (ways++ || g->edges[i].begin != g->edges[i].end) return none;
-            found = (es_item){g->edges[i].target, item.registers, item.origin};
+            if (found_count++ || g->edges[i].begin != g->edges[i].end) return none;
+            found = (eg_item){g->edges[i].target, item.registers, item.origin};
         }
     }
-    const es_core *core = es_core_of(r, row);
-    for (int32_t i = find_wait(core->rules, core->rule_count, symbol);
-         i < core->rule_count && core->rules[i].symbol == symbol; ++i) {
-        if (ways++) return none;
+    const eg_core *core = eg_core_of(r, row);
+    for (int32_t i = find_transition(core->rules, core->rule_count, symbol);
+         i < core->rule_count && core->rules[i].symbol == symbol; i++) {
+        if (found_count++) return none;
         found = core->rules[i].next;
         found.origin = row;
     }
-    if (!ways) return none;
+    if (!found_count) return none;
     const int32_t first = g->first_edge[found.state];
-    const es_edge *e = &g->edges[first];
-    if (g->first_edge[found.state + 1] != first + 1 || e->symbol != ES_ACCEPT) return none;
+    const eg_edge *e = &g->edges[first];
+    if (g->first_edge[found.state + 1] != first + 1 || e->symbol != EG_ACCEPT) return none;
     if (pass(r, e, g->rule_of[found.state], found.registers) < 0) return none;
-    return (es_item){g->rule_of[found.state], 0, found.origin};
+    return (eg_item){g->rule_of[found.state], 0, found.origin};
 }
 
-/* The rule and origin that are complete where `rule` is complete in `origin`, as far up as there is
- * only one way: what lies between leaves nothing in a row. */
-static es_item top_of(es_rows *r, int32_t rule, int32_t origin)
-{
-    es_item at = {rule, 0, origin};
-    const int32_t base = r->short_cuts.count;
+/* The topmost rule and origin completed when `rule` is completed in `origin`, following deterministic
+ * reductions (Leo): the completions in between leave nothing in a row. */
+static eg_item leo_top(eg_rows *r, int32_t rule, int32_t origin) {
+    eg_item at = {rule, 0, origin};
+    const int32_t base = r->leo_items.count;
     for (;;) {
-        const uint64_t key = es_pair(at.origin, at.state);
-        const int32_t known = es_map_get(&r->tops, key, -1);
+        const uint64_t key = eg_pair(at.origin, at.state);
+        const int32_t known = eg_map_get(&r->leo_by_rule, key, -1);
         if (known >= 0) {
-            at = r->short_cuts.at[known];
+            at = r->leo_items.at[known];
             break;
         }
-        es_work(r->pool->fault, 1);
+        eg_work(r->pool->fault, 1);
         if (at.state == r->rules->start && at.origin == 0) break;
-        const es_item up = only_way(r, at.origin, -1 - at.state);
+        const eg_item up = leo_step(r, at.origin, -1 - at.state);
         if (up.origin < 0) break;
-        bool circle = up.state == at.state && up.origin == at.origin;
-        for (int32_t i = base; i < r->short_cuts.count && !circle; ++i)
-            circle = r->short_cuts.at[i].state == up.state && r->short_cuts.at[i].origin == up.origin;
-        if (circle || r->short_cuts.count - base > 1000) break;
-        ES_PUSH(r->pool, r->short_cuts, at);
+        bool cycle = up.state == at.state && up.origin == at.origin;
+        for (int32_t i = base; i < r->leo_items.count && !cycle; i++)
+            cycle = r->leo_items.at[i].state == up.state && r->leo_items.at[i].origin == up.origin;
+        if (cycle || r->leo_items.count - base > 1000) break;
+        EG_PUSH(r->pool, r->leo_items, at);
         at = up;
     }
-    for (int32_t i = base; i < r->short_cuts.count; ++i) {  /* the way there leads to the same end */
-        const es_item from = r->short_cuts.at[i];
-        r->short_cuts.at[i] = at;
-        es_map_put(r->pool, &r->tops, es_pair(from.origin, from.state), i);
+    for (int32_t i = base; i < r->leo_items.count; i++) { /* the whole path leads to the same top */
+        const eg_item from = r->leo_items.at[i];
+        r->leo_items.at[i] = at;
+        eg_map_put(r->pool, &r->leo_by_rule, eg_pair(from.origin, from.state), i);
     }
     return at;
 }
 
-static void complete(es_rows *r, int32_t rule, int32_t origin)
-{
-    const es_item top = top_of(r, rule, origin);
+static void complete(eg_rows *r, int32_t rule, int32_t origin) {
+    const eg_item top = leo_top(r, rule, origin);
     if (top.state == r->rules->start && top.origin == 0) r->accepting = true;
-    const es_core *core = es_core_of(r, top.origin);
+    const eg_core *core = eg_core_of(r, top.origin);
     add_next(r, top.origin, -1 - top.state, core->rules, core->rule_count);
 }
 
-static bool is_nullable(const es_rules *g, int32_t symbol)
-{
+static bool is_nullable(const eg_rules *g, int32_t symbol) {
     return symbol >= 0 ? g->terminals[symbol].nullable : g->rules[-1 - symbol].nullable;
 }
 
-/* Add what the items already there become without reading anything; what of them reads something is
- * then moved to the front and counted. */
-static int32_t close_items(es_rows *r)
-{
-    const es_rules *g = r->rules;
-    for (int32_t k = 0; k < r->work.count; ++k) {
-        const es_item item = r->work.at[k];
+/* Close the items under completion and nullable symbols. Those that can still read something are then moved
+ * to the front and counted. */
+static int32_t close_items(eg_rows *r) {
+    const eg_rules *g = r->rules;
+    for (int32_t k = 0; k < r->work.count; k++) {
+        const eg_item item = r->work.at[k];
         const int32_t rule = g->rule_of[item.state];
-        for (int32_t i = g->first_edge[item.state]; i < g->first_edge[item.state + 1]; ++i) {
-            const es_edge *e = &g->edges[i];
-            if (e->symbol != ES_ACCEPT && !is_nullable(g, e->symbol)) continue;
+        for (int32_t i = g->first_edge[item.state]; i < g->first_edge[item.state + 1]; i++) {
+            const eg_edge *e = &g->edges[i];
+            if (e->symbol != EG_ACCEPT && !is_nullable(g, e->symbol)) continue;
             const int32_t registers = pass(r, e, rule, item.registers);
             if (registers < 0) continue;
-            if (e->symbol == ES_ACCEPT) complete(r, rule, item.origin);
+            if (e->symbol == EG_ACCEPT) complete(r, rule, item.origin);
             else add_item(r, e->target, registers, item.origin);
         }
     }
     int32_t kept = 0;
-    for (int32_t k = 0; k < r->work.count; ++k) {
+    for (int32_t k = 0; k < r->work.count; k++) {
         const int32_t state = r->work.at[k].state;
         bool reads = false;
-        for (int32_t i = g->first_edge[state]; i < g->first_edge[state + 1] && !reads; ++i)
-            reads = g->edges[i].symbol != ES_ACCEPT;
+        for (int32_t i = g->first_edge[state]; i < g->first_edge[state + 1] && !reads; i++)
+            reads = g->edges[i].symbol != EG_ACCEPT;
         if (reads) r->work.at[kept++] = r->work.at[k];
     }
     return kept;
 }
 
-/* --- prediction --------------------------------------------------------------------------------------------- */
+/* --- prediction --- */
 
-static int compare_waits(const void *a, const void *b)
-{
-    const es_wait *x = a, *y = b;
+static int compare_transitions(const void *a, const void *b) {
+    const eg_transition *x = a, *y = b;
     return (x->symbol > y->symbol) - (x->symbol < y->symbol);
 }
 
-static es_wait *keep_waits(es_rows *r, const es_wait *from, int32_t count)
-{
-    es_wait *out = es_take(r->pool, (size_t)count * sizeof *out);
-    es_copy(out, from, (size_t)count * sizeof *out);
-    es_sort(out, count, sizeof *out, compare_waits);
+static eg_transition *keep_transitions(eg_rows *r, const eg_transition *from, int32_t count) {
+    eg_transition *out = eg_take(r->pool, (size_t)count * sizeof *out);
+    eg_copy(out, from, (size_t)count * sizeof *out);
+    eg_sort(out, count, sizeof *out, compare_transitions);
     return out;
 }
 
-/* Collect what the item waits for, and predict the rules among it. */
-static void predict(es_rows *r, const es_item item, bool own)
-{
-    const es_rules *g = r->rules;
-    for (int32_t i = g->first_edge[item.state]; i < g->first_edge[item.state + 1]; ++i) {
-        const es_edge *e = &g->edges[i];
-        if (e->symbol == ES_ACCEPT) continue;
+/* Collect the transitions of the item, and predict the rules among them. */
+static void predict(eg_rows *r, const eg_item item, bool own) {
+    const eg_rules *g = r->rules;
+    for (int32_t i = g->first_edge[item.state]; i < g->first_edge[item.state + 1]; i++) {
+        const eg_edge *e = &g->edges[i];
+        if (e->symbol == EG_ACCEPT) continue;
         const int32_t registers = pass(r, e, g->rule_of[item.state], item.registers);
         if (registers < 0) continue;
-        const es_wait wait = {e->symbol, {e->target, registers, ES_SELF}};
+        const eg_transition transition = {e->symbol, {e->target, registers, EG_SELF}};
         if (e->symbol >= 0) {
-            ES_PUSH(r->pool, r->terminal_work, wait);
-            if (!own) r->terminal_work.at[r->terminal_work.count - 1].next.origin = 0;  /* only expected */
+            EG_PUSH(r->pool, r->terminal_work, transition);
+            if (!own) r->terminal_work.at[r->terminal_work.count - 1].next.origin = 0; /* only expected */
         } else {
             const int32_t rule = -1 - e->symbol;
-            if (own) ES_PUSH(r->pool, r->rule_work, wait);
+            if (own) EG_PUSH(r->pool, r->rule_work, transition);
             if (r->predicted[rule] != r->stamp) {
                 r->predicted[rule] = r->stamp;
-                add_item(r, g->rules[rule].first, 0, ES_SELF);
+                add_item(r, g->rules[rule].first, 0, EG_SELF);
             }
         }
-        if (own && is_nullable(g, e->symbol)) add_item(r, e->target, registers, ES_SELF);
+        if (own && is_nullable(g, e->symbol)) add_item(r, e->target, registers, EG_SELF);
     }
 }
 
-/* The terminals that may come next, each once, and the bytes they begin with. */
-static void keep_expected(es_rows *r, es_core *core)
-{
-    const es_rules *g = r->rules;
+/* The terminals that may come next, without duplicates, and the bytes they begin with. */
+static void keep_expected(eg_rows *r, eg_core *core) {
+    const eg_rules *g = r->rules;
     const int32_t count = r->terminal_work.count;
-    core->expected = es_take(r->pool, ((size_t)count + (size_t)g->ignore_count) * sizeof *core->expected);
-    for (int32_t i = 0; i < count + g->ignore_count; ++i) {
+    core->expected = eg_take(r->pool, ((size_t)count + (size_t)g->ignore_count) * sizeof *core->expected);
+    for (int32_t i = 0; i < count + g->ignore_count; i++) {
         const int32_t t = i < count ? r->terminal_work.at[i].symbol : g->ignore[i - count];
         const int32_t last = core->expected_count ? core->expected[core->expected_count - 1] : -1;
         if (t == last) continue;
@@ -331,18 +312,17 @@ static void keep_expected(es_rows *r, es_core *core)
             core->special = true;
             continue;
         }
-        es_bytes_unite(&core->first, es_first(&r->vocabulary->expressions, e));
-        if (!es_node(&r->vocabulary->expressions, e)->wide)
-            es_bytes_unite(&core->narrow, es_first(&r->vocabulary->expressions, e));
+        eg_bytes_unite(&core->first, eg_first(&r->vocabulary->expressions, e));
+        if (!eg_node(&r->vocabulary->expressions, e)->wide)
+            eg_bytes_unite(&core->narrow, eg_first(&r->vocabulary->expressions, e));
     }
 }
 
-/* The core of the items in `work`, which are all of `count`; `beginning`: the start rule is predicted. */
-static int32_t add_core(es_rows *r, int32_t count, bool beginning, uint64_t hash)
-{
-    es_core core = {.key_count = count, .lexer = -1};
-    core.key = es_take(r->pool, 2 * (size_t)count * sizeof *core.key);
-    for (int32_t i = 0; i < count; ++i) {
+/* The core of the `count` items in `work`; with `beginning`, the start rule is predicted. */
+static int32_t add_core(eg_rows *r, int32_t count, bool beginning, uint64_t hash) {
+    eg_core core = {.key_count = count, .lexer = -1};
+    core.key = eg_take(r->pool, 2 * (size_t)count * sizeof *core.key);
+    for (int32_t i = 0; i < count; i++) {
         core.key[2 * i] = r->work.at[i].state;
         core.key[2 * i + 1] = r->work.at[i].registers;
     }
@@ -350,198 +330,190 @@ static int32_t add_core(es_rows *r, int32_t count, bool beginning, uint64_t hash
     r->rule_work.count = r->terminal_work.count = 0;
     if (beginning) {
         r->predicted[r->rules->start] = r->stamp;
-        add_item(r, r->rules->rules[r->rules->start].first, 0, ES_SELF);
+        add_item(r, r->rules->rules[r->rules->start].first, 0, EG_SELF);
     }
-    for (int32_t i = 0; i < count; ++i)
-        predict(r, (es_item){core.key[2 * i], core.key[2 * i + 1], 0}, false);
-    for (int32_t k = 0; k < r->work.count; ++k) predict(r, r->work.at[k], true);
-    es_sort(r->terminal_work.at, r->terminal_work.count, sizeof(es_wait), compare_waits);
+    for (int32_t i = 0; i < count; i++) predict(r, (eg_item){core.key[2 * i], core.key[2 * i + 1], 0}, false);
+    for (int32_t k = 0; k < r->work.count; k++) predict(r, r->work.at[k], true);
+    eg_sort(r->terminal_work.at, r->terminal_work.count, sizeof(eg_transition), compare_transitions);
     keep_expected(r, &core);
     int32_t kept = 0;
-    for (int32_t i = 0; i < r->terminal_work.count; ++i)
-        if (r->terminal_work.at[i].next.origin == ES_SELF) r->terminal_work.at[kept++] = r->terminal_work.at[i];
+    for (int32_t i = 0; i < r->terminal_work.count; i++)
+        if (r->terminal_work.at[i].next.origin == EG_SELF)
+            r->terminal_work.at[kept++] = r->terminal_work.at[i];
     core.terminal_count = kept;
-    core.terminals = keep_waits(r, r->terminal_work.at, kept);
+    core.terminals = keep_transitions(r, r->terminal_work.at, kept);
     core.rule_count = r->rule_work.count;
-    core.rules = keep_waits(r, r->rule_work.at, r->rule_work.count);
-    ES_PUSH(r->pool, r->cores, core);
-    if (!beginning) es_set_add(r->pool, &r->cores_by_content, hash, r->cores.count - 1);
+    core.rules = keep_transitions(r, r->rule_work.at, r->rule_work.count);
+    EG_PUSH(r->pool, r->cores, core);
+    if (!beginning) eg_set_add(r->pool, &r->cores_by_content, hash, r->cores.count - 1);
     return r->cores.count - 1;
 }
 
-/* --- rows ------------------------------------------------------------------------------------------------------ */
+/* --- rows --- */
 
-static int compare_items(const void *a, const void *b)
-{
-    const es_item *x = a, *y = b;
+static int compare_items(const void *a, const void *b) {
+    const eg_item *x = a, *y = b;
     if (x->state != y->state) return x->state < y->state ? -1 : 1;
     if (x->registers != y->registers) return x->registers < y->registers ? -1 : 1;
     return (x->origin > y->origin) - (x->origin < y->origin);
 }
 
-/* The core of ascending items: those of one state and registers count once. */
-static int32_t intern_core(es_rows *r, const es_item *items, int32_t count)
-{
+/* The core of ascending items: those with equal state and registers count once. */
+static int32_t intern_core(eg_rows *r, const eg_item *items, int32_t count) {
     r->work.count = 0;
     uint64_t hash = 13;
-    for (int32_t i = 0; i < count; ++i) {
-        if (i && items[i].state == items[i - 1].state && items[i].registers == items[i - 1].registers) continue;
-        ES_PUSH(r->pool, r->work, items[i]);
-        hash = es_mix(hash ^ es_pair(items[i].state, items[i].registers));
+    for (int32_t i = 0; i < count; i++) {
+        if (i && items[i].state == items[i - 1].state && items[i].registers == items[i - 1].registers)
+            continue;
+        EG_PUSH(r->pool, r->work, items[i]);
+        hash = eg_mix(hash ^ eg_pair(items[i].state, items[i].registers));
     }
     int32_t id;
-    for (es_probe p = es_probe_at(&r->cores_by_content, hash); (id = es_probe_next(&p)) >= 0;) {
-        const es_core *core = &r->cores.at[id];
+    for (eg_probe p = eg_probe_at(&r->cores_by_content, hash); (id = eg_probe_next(&p)) >= 0;) {
+        const eg_core *core = &r->cores.at[id];
         bool same = core->key_count == r->work.count;
-        for (int32_t i = 0; i < core->key_count && same; ++i)
+        for (int32_t i = 0; i < core->key_count && same; i++)
             same = core->key[2 * i] == r->work.at[i].state && core->key[2 * i + 1] == r->work.at[i].registers;
         if (same) return id;
     }
     return add_core(r, r->work.count, false, hash);
 }
 
-/* The row of the first `count` items of the row in the making; -1 if nothing can follow. */
-static int32_t intern_row(es_rows *r, int32_t count)
-{
+/* The row of the first `count` items under construction; -1 if nothing can follow. */
+static int32_t intern_row(eg_rows *r, int32_t count) {
     const bool accepting = r->accepting;
     if (!count && !accepting) return -1;
-    es_sort(r->work.at, count, sizeof(es_item), compare_items);
-    const uint64_t hash = es_hash_ints(&r->work.at->state, 3 * (int64_t)count, accepting);
+    eg_sort(r->work.at, count, sizeof(eg_item), compare_items);
+    const uint64_t hash = eg_hash_ints(&r->work.at->state, 3 * (int64_t)count, accepting);
     int32_t id;
-    for (es_probe p = es_probe_at(&r->rows_by_content, hash); (id = es_probe_next(&p)) >= 0;) {
-        const es_row *row = &r->rows.at[id];
+    for (eg_probe p = eg_probe_at(&r->rows_by_content, hash); (id = eg_probe_next(&p)) >= 0;) {
+        const eg_row *row = &r->rows.at[id];
         if (row->count == count && row->accepting == accepting &&
-            es_same(row->items, r->work.at, (size_t)count * sizeof(es_item)))
+            eg_same(row->items, r->work.at, (size_t)count * sizeof(eg_item)))
             return id;
     }
-    es_row row = {.count = count, .accepting = accepting};
-    row.items = es_take(r->pool, (size_t)count * sizeof *row.items);
-    es_copy(row.items, r->work.at, (size_t)count * sizeof *row.items);
+    eg_row row = {.count = count, .accepting = accepting};
+    row.items = eg_take(r->pool, (size_t)count * sizeof *row.items);
+    eg_copy(row.items, r->work.at, (size_t)count * sizeof *row.items);
     row.core = intern_core(r, row.items, count);
-    ES_PUSH(r->pool, r->rows, row);
-    es_set_add(r->pool, &r->rows_by_content, hash, r->rows.count - 1);
+    EG_PUSH(r->pool, r->rows, row);
+    eg_set_add(r->pool, &r->rows_by_content, hash, r->rows.count - 1);
     return r->rows.count - 1;
 }
 
-/* --- advancing -------------------------------------------------------------------------------------------------- */
+/* --- advancing --- */
 
-int32_t es_row_advance(es_rows *r, int32_t row, int32_t terminal)
-{
-    const uint64_t key = es_pair(row, terminal);
-    int32_t next = es_map_get(&r->next, key, -2);
+int32_t eg_row_advance(eg_rows *r, int32_t row, int32_t terminal) {
+    const uint64_t key = eg_pair(row, terminal);
+    int32_t next = eg_map_get(&r->next, key, -2);
     if (next != -2) return next;
     if (r->rules->lalr) {
-        next = es_lalr_advance(r, row, terminal);
+        next = eg_lalr_advance(r, row, terminal);
     } else if (r->rules->terminals[terminal].ignored) {
         next = row;
     } else {
         begin_work(r);
-        const es_core *core = es_core_of(r, row);
+        const eg_core *core = eg_core_of(r, row);
         add_next(r, row, terminal, core->terminals, core->terminal_count);
         next = intern_row(r, close_items(r));
     }
-    es_map_put(r->pool, &r->next, key, next);
+    eg_map_put(r->pool, &r->next, key, next);
     return next;
 }
 
-int32_t es_row_join(es_rows *r, int32_t a, int32_t b)
-{
+int32_t eg_row_join(eg_rows *r, int32_t a, int32_t b) {
     if (a == b) return a;
-    const uint64_t key = a < b ? es_pair(a, b) : es_pair(b, a);
-    int32_t row = es_map_get(&r->joined, key, -1);
+    const uint64_t key = a < b ? eg_pair(a, b) : eg_pair(b, a);
+    int32_t row = eg_map_get(&r->joined, key, -1);
     if (row >= 0) return row;
     begin_work(r);
     const int32_t both[2] = {a, b};
-    for (int i = 0; i < 2; ++i) {
-        const es_row *from = &r->rows.at[both[i]];
+    for (int i = 0; i < 2; i++) {
+        const eg_row *from = &r->rows.at[both[i]];
         r->accepting |= from->accepting;
-        for (int32_t k = 0; k < from->count; ++k)
+        for (int32_t k = 0; k < from->count; k++)
             add_item(r, from->items[k].state, from->items[k].registers, from->items[k].origin);
     }
     row = intern_row(r, r->work.count);
-    es_map_put(r->pool, &r->joined, key, row);
+    eg_map_put(r->pool, &r->joined, key, row);
     return row;
 }
 
-/* --- what can be empty ------------------------------------------------------------------------------------------ */
+/* --- nullable rules --- */
 
-/* Whether `rule` can be passed without reading anything, as far as is known of others. */
-static bool can_be_empty(es_rows *r, int32_t rule)
-{
-    const es_rules *g = r->rules;
+/* Whether `rule` matches the empty string, as far as is known about the other rules. */
+static bool can_be_empty(eg_rows *r, int32_t rule) {
+    const eg_rules *g = r->rules;
     begin_work(r);
-    add_item(r, g->rules[rule].first, 0, ES_SELF);
-    for (int32_t k = 0; k < r->work.count; ++k) {
-        const es_item item = r->work.at[k];
-        for (int32_t i = g->first_edge[item.state]; i < g->first_edge[item.state + 1]; ++i) {
-            const es_edge *e = &g->edges[i];
-            if (e->symbol != ES_ACCEPT && !is_nullable(g, e->symbol)) continue;
+    add_item(r, g->rules[rule].first, 0, EG_SELF);
+    for (int32_t k = 0; k < r->work.count; k++) {
+        const eg_item item = r->work.at[k];
+        for (int32_t i = g->first_edge[item.state]; i < g->first_edge[item.state + 1]; i++) {
+            const eg_edge *e = &g->edges[i];
+            if (e->symbol != EG_ACCEPT && !is_nullable(g, e->symbol)) continue;
             const int32_t registers = pass(r, e, rule, item.registers);
             if (registers < 0) continue;
-            if (e->symbol == ES_ACCEPT) return true;
-            add_item(r, e->target, registers, ES_SELF);
+            if (e->symbol == EG_ACCEPT) return true;
+            add_item(r, e->target, registers, EG_SELF);
         }
     }
     return false;
 }
 
-static void find_nullable(es_rows *r)
-{
+static void find_nullable(eg_rows *r) {
     for (bool changed = true; changed;) {
         changed = false;
-        for (int32_t i = r->rules->rule_count - 1; i >= 0; --i) {
-            es_rule *rule = &r->rules->rules[i];
+        for (int32_t i = r->rules->rule_count - 1; i >= 0; i--) {
+            eg_rule *rule = &r->rules->rules[i];
             if (rule->nullable || !can_be_empty(r, i)) continue;
             changed = rule->nullable = true;
         }
     }
 }
 
-/* --- opening and closing ------------------------------------------------------------------------------------------ */
+/* --- opening and closing --- */
 
-void es_rows_open(es_rows *r, es_pool *pool, es_vocabulary *vocabulary, es_rules *rules)
-{
+void eg_rows_open(eg_rows *r, eg_pool *pool, es_vocabulary *vocabulary, eg_rules *rules) {
     memset(r, 0, sizeof *r);
     r->pool = pool;
     r->vocabulary = vocabulary;
     r->rules = rules;
-    r->predicted = es_take(pool, (size_t)rules->rule_count * sizeof *r->predicted);
+    r->predicted = eg_take(pool, (size_t)rules->rule_count * sizeof *r->predicted);
     memset(r->predicted, 0, (size_t)rules->rule_count * sizeof *r->predicted);
-    ES_PUSH(pool, r->register_at, 0);
-    ES_PUSH(pool, r->register_at, 0);
-    ES_RESERVE(pool, r->words, 1);
-    ES_RESERVE(pool, r->work, 1);
+    EG_PUSH(pool, r->register_at, 0);
+    EG_PUSH(pool, r->register_at, 0);
+    EG_RESERVE(pool, r->words, 1);
+    EG_RESERVE(pool, r->work, 1);
     if (rules->lalr) {
-        es_lalr_open(r);
+        eg_lalr_open(r);
         return;
     }
     find_nullable(r);
     const int32_t core = add_core(r, 0, true, 0);
-    const es_row beginning = {.core = core, .accepting = rules->rules[rules->start].nullable};
-    ES_PUSH(pool, r->rows, beginning);
+    const eg_row beginning = {.core = core, .accepting = rules->rules[rules->start].nullable};
+    EG_PUSH(pool, r->rows, beginning);
 }
 
-void es_rows_close(es_rows *r)
-{
-    es_pool *pool = r->pool;
+void eg_rows_close(eg_rows *r) {
+    eg_pool *pool = r->pool;
     if (!pool) return;
-    ES_FREE(pool, r->rows);
-    ES_FREE(pool, r->cores);
-    ES_FREE(pool, r->words);
-    ES_FREE(pool, r->register_at);
-    ES_FREE(pool, r->work);
-    ES_FREE(pool, r->rule_work);
-    ES_FREE(pool, r->terminal_work);
-    ES_FREE(pool, r->values);
-    ES_FREE(pool, r->short_cuts);
-    ES_FREE(pool, r->opens);
-    ES_FREE(pool, r->pending);
-    es_set_free(pool, &r->rows_by_content);
-    es_set_free(pool, &r->cores_by_content);
-    es_set_free(pool, &r->registers_by_content);
-    es_set_free(pool, &r->opens_by_content);
-    es_map_free(pool, &r->lalr_cores);
-    es_map_free(pool, &r->next);
-    es_map_free(pool, &r->joined);
-    es_map_free(pool, &r->tops);
+    EG_FREE(pool, r->rows);
+    EG_FREE(pool, r->cores);
+    EG_FREE(pool, r->words);
+    EG_FREE(pool, r->register_at);
+    EG_FREE(pool, r->work);
+    EG_FREE(pool, r->rule_work);
+    EG_FREE(pool, r->terminal_work);
+    EG_FREE(pool, r->values);
+    EG_FREE(pool, r->leo_items);
+    EG_FREE(pool, r->opens);
+    EG_FREE(pool, r->pending);
+    eg_set_free(pool, &r->rows_by_content);
+    eg_set_free(pool, &r->cores_by_content);
+    eg_set_free(pool, &r->registers_by_content);
+    eg_set_free(pool, &r->opens_by_content);
+    eg_map_free(pool, &r->lalr_cores);
+    eg_map_free(pool, &r->next);
+    eg_map_free(pool, &r->joined);
+    eg_map_free(pool, &r->leo_by_rule);
 }

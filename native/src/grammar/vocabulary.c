@@ -1,15 +1,14 @@
-/* vocabulary.c: see vocabulary.h. */
-#include "vocabulary.h"
+/* The tokens of a vocabulary as tries. */
+#include "grammar/vocabulary.h"
 
-#include "summary.h"
+#include "grammar/summary.h"
 
-enum { FEW_SOURCES = 32 };  /* that are sorted one by one */
+enum { FEW_SOURCES = 32 }; /* up to this many are sorted by insertion */
 
-/* --- tries --------------------------------------------------------------------------------------------- */
+/* --- tries --- */
 
-static int compare_rests(const void *a, const void *b)
-{
-    const es_rest *x = a, *y = b;
+static int compare_rests(const void *a, const void *b) {
+    const eg_rest *x = a, *y = b;
     const int32_t shared = x->length < y->length ? x->length : y->length;
     const int order = memcmp(x->at, y->at, (size_t)shared);
     if (order) return order;
@@ -17,94 +16,87 @@ static int compare_rests(const void *a, const void *b)
     return (x->token > y->token) - (x->token < y->token);
 }
 
-static void add_node(es_pool *pool, es_tries *t, int byte, int32_t depth)
-{
-    ES_PUSH(pool, t->depth, (uint16_t)depth);
-    ES_PUSH(pool, t->byte, (uint8_t)byte);
-    ES_PUSH(pool, t->end, 0);
-    ES_PUSH(pool, t->own, 0);
-    ES_PUSH(pool, t->height, 0);
-    ES_PUSH(pool, t->below, 0);
-    ES_PUSH(pool, t->next, 0);
-    ES_PUSH(pool, t->first_token, t->tokens.count);
+static void add_node(eg_pool *pool, eg_tries *t, int byte, int32_t depth) {
+    EG_PUSH(pool, t->depth, (uint16_t)depth);
+    EG_PUSH(pool, t->byte, (uint8_t)byte);
+    EG_PUSH(pool, t->end, 0);
+    EG_PUSH(pool, t->own, 0);
+    EG_PUSH(pool, t->height, 0);
+    EG_PUSH(pool, t->below, 0);
+    EG_PUSH(pool, t->next, 0);
+    EG_PUSH(pool, t->first_token, t->tokens.count);
 }
 
-/* The node at `depth` of the path has no more nodes below it. */
-static void close_node(es_tries *t, int32_t depth)
-{
+/* Close the node at `depth` of the path: it has no more nodes below it. */
+static void close_node(eg_tries *t, int32_t depth) {
     const int32_t node = t->path.at[depth].node, height = t->height.at[node];
     t->end.at[node] = t->byte.count;
     if (!depth) return;
     const int32_t above = t->path.at[depth - 1].node;
     if (t->height.at[above] <= height) t->height.at[above] = (uint8_t)(height < 255 ? height + 1 : 255);
-    es_within within = t->path.at[depth - 1].within;
+    eg_utf8 utf8 = t->path.at[depth - 1].utf8;
     t->next.at[above] |= (uint64_t)1 << (t->byte.at[node] & 63);
-    t->below.at[above] |= es_class_step(t->byte.at[node], &within) | (t->below.at[node] & ~ES_WITHIN);
+    t->below.at[above] |= eg_class_step(t->byte.at[node], &utf8) | (t->below.at[node] & ~EG_INSIDE);
 }
 
-/* Begin a node at `depth` of the path. */
-static void open_node(es_pool *pool, es_tries *t, int byte, int32_t depth)
-{
-    es_way *way = &t->path.at[depth];
-    *way = (es_way){.node = t->byte.count};
+/* Open a node at `depth` of the path. */
+static void open_node(eg_pool *pool, eg_tries *t, int byte, int32_t depth) {
+    eg_path_node *last = &t->path.at[depth];
+    *last = (eg_path_node){.node = t->byte.count};
     if (depth) {
-        way->within = way[-1].within;
-        es_class_step(byte, &way->within);
+        last->utf8 = last[-1].utf8;
+        eg_class_step(byte, &last->utf8);
     }
     add_node(pool, t, byte, depth);
-    if (way->within.left) t->below.at[way->node] = ES_WITHIN;
+    if (last->utf8.left) t->below.at[last->node] = EG_INSIDE;
 }
 
-/* All nodes of the path from `depth` down to the root have no more below them; the trie is whole. */
-static void close_trie(es_pool *pool, es_tries *t, int32_t depth)
-{
+/* Close all nodes of the path from `depth` up to the root: the trie is complete. */
+static void close_trie(eg_pool *pool, eg_tries *t, int32_t depth) {
     while (depth >= 0) close_node(t, depth--);
-    add_node(pool, t, 0, 0);  /* so that first_token[end] can be asked */
+    add_node(pool, t, 0, 0); /* so that first_token[end] is defined */
     t->end.at[t->end.count - 1] = t->byte.count;
 }
 
-int32_t es_tries_add(es_pool *pool, es_tries *t, const es_rest *rests, int32_t count)
-{
+int32_t eg_tries_add(eg_pool *pool, eg_tries *t, const eg_rest *rests, int32_t count) {
     int32_t deepest = 0;
-    for (int32_t i = 0; i < count; ++i)
+    for (int32_t i = 0; i < count; i++)
         if (rests[i].length > deepest) deepest = rests[i].length;
-    ES_RESERVE(pool, t->path, deepest + 1);
+    EG_RESERVE(pool, t->path, deepest + 1);
     const int32_t root = t->byte.count;
     open_node(pool, t, 0, 0);
     int32_t depth = 0;
-    for (int32_t i = 0; i < count; ++i) {
+    for (int32_t i = 0; i < count; i++) {
         const uint8_t *text = rests[i].at;
         const int32_t length = rests[i].length;
         int32_t shared = 0;
         if (i)
-            for (const uint8_t *before = rests[i - 1].at; shared < depth && shared < length; ++shared)
+            for (const uint8_t *before = rests[i - 1].at; shared < depth && shared < length; shared++)
                 if (before[shared] != text[shared]) break;
         while (depth > shared) close_node(t, depth--);
-        for (; depth < length; ++depth) open_node(pool, t, text[depth], depth + 1);
-        ES_PUSH(pool, t->tokens, rests[i].token);
+        for (; depth < length; depth++) open_node(pool, t, text[depth], depth + 1);
+        EG_PUSH(pool, t->tokens, rests[i].token);
         t->own.at[t->path.at[depth].node]++;
     }
     close_trie(pool, t, depth);
     return root;
 }
 
-/* --- merging ------------------------------------------------------------------------------------------------ */
+/* --- merging --- */
 
-static void copy_tokens(es_pool *pool, es_tries *t, int32_t from, int32_t count)
-{
-    ES_RESERVE(pool, t->tokens, count);
-    for (int32_t i = from; i < from + count; ++i) t->tokens.at[t->tokens.count++] = t->tokens.at[i];
+static void copy_tokens(eg_pool *pool, eg_tries *t, int32_t from, int32_t count) {
+    EG_RESERVE(pool, t->tokens, count);
+    for (int32_t i = from; i < from + count; i++) t->tokens.at[t->tokens.count++] = t->tokens.at[i];
 }
 
-/* Copy `node` and all below it to `depth` of the path. */
-static void copy_nodes(es_pool *pool, es_tries *t, int32_t node, int32_t depth)
-{
+/* Copy `node` and everything below it to `depth` of the path. */
+static void copy_nodes(eg_pool *pool, eg_tries *t, int32_t node, int32_t depth) {
     const int32_t end = t->end.at[node], at = t->byte.count, deeper = depth - t->depth.at[node];
     const int32_t first = t->first_token.at[node], tokens = t->tokens.count - first;
-    t->path.at[depth] = (es_way){.node = at};
-    es_work(pool->fault, (end - node) / 8);
+    t->path.at[depth] = (eg_path_node){.node = at};
+    eg_work(pool->fault, (end - node) / 8);
     copy_tokens(pool, t, first, t->first_token.at[end] - first);
-    for (int32_t i = node; i < end; ++i) {
+    for (int32_t i = node; i < end; i++) {
         add_node(pool, t, t->byte.at[i], t->depth.at[i] + deeper);
         const int32_t copy = at + i - node;
         t->end.at[copy] = t->end.at[i] + at - node;
@@ -116,51 +108,48 @@ static void copy_nodes(es_pool *pool, es_tries *t, int32_t node, int32_t depth)
     }
 }
 
-/* Sort many sources by descending bytes. */
-static void count_sources(es_pool *pool, es_tries *t, int32_t base)
-{
+/* Sort many sources by descending byte: a counting sort. */
+static void count_sources(eg_pool *pool, eg_tries *t, int32_t base) {
     const int32_t count = t->sources.count - base;
-    ES_RESERVE(pool, t->sources, count);
-    es_source *to = t->sources.at + base;
-    const es_source *from = memcpy(to + count, to, (size_t)count * sizeof *to);
+    EG_RESERVE(pool, t->sources, count);
+    eg_source *to = t->sources.at + base;
+    const eg_source *from = memcpy(to + count, to, (size_t)count * sizeof *to);
     int32_t at[256] = {0}, before = 0;
-    for (int32_t i = 0; i < count; ++i) ++at[from[i].byte];
-    for (int byte = 255; byte >= 0; --byte) {
+    for (int32_t i = 0; i < count; i++) at[from[i].byte]++;
+    for (int byte = 255; byte >= 0; byte--) {
         const int32_t own = at[byte];
         at[byte] = before;
         before += own;
     }
-    for (int32_t i = 0; i < count; ++i) to[at[from[i].byte]++] = from[i];
+    for (int32_t i = 0; i < count; i++) to[at[from[i].byte]++] = from[i];
 }
 
-/* Sort the sources from `base` on by descending bytes: most are few. */
-static void sort_sources(es_pool *pool, es_tries *t, int32_t base)
-{
-    es_source *s = t->sources.at + base;
+/* Sort the sources from `base` on by descending byte; usually there are few. */
+static void sort_sources(eg_pool *pool, eg_tries *t, int32_t base) {
+    eg_source *s = t->sources.at + base;
     const int32_t count = t->sources.count - base;
     if (count > FEW_SOURCES) {
         count_sources(pool, t, base);
         return;
     }
-    for (int32_t i = 1; i < count; ++i) {
-        const es_source one = s[i];
+    for (int32_t i = 1; i < count; i++) {
+        const eg_source one = s[i];
         int32_t at = i;
-        for (; at && s[at - 1].byte < one.byte; --at) s[at] = s[at - 1];
+        for (; at && s[at - 1].byte < one.byte; at--) s[at] = s[at - 1];
         s[at] = one;
     }
 }
 
-/* Make one node of the sources from `base` on: their tokens are its own, their children sources. */
-static void join_sources(es_pool *pool, es_tries *t, int32_t base)
-{
+/* Merge the sources from `base` on into one node: their tokens become its own, their children sources. */
+static void join_sources(eg_pool *pool, eg_tries *t, int32_t base) {
     const int32_t end = t->sources.count, depth = t->sources.at[base].depth;
     open_node(pool, t, t->sources.at[base].byte, depth);
-    for (int32_t i = base; i < end; ++i) {
+    for (int32_t i = base; i < end; i++) {
         const int32_t node = t->sources.at[i].node;
         copy_tokens(pool, t, t->first_token.at[node], t->own.at[node]);
         t->own.at[t->path.at[depth].node] += t->own.at[node];
         for (int32_t c = node + 1; c < t->end.at[node]; c = t->end.at[c])
-            ES_PUSH(pool, t->sources, (es_source){c, depth + 1, t->byte.at[c]});
+            EG_PUSH(pool, t->sources, (eg_source){c, depth + 1, t->byte.at[c]});
     }
     const int32_t count = t->sources.count - end;
     memmove(t->sources.at + base, t->sources.at + end, (size_t)count * sizeof *t->sources.at);
@@ -168,20 +157,21 @@ static void join_sources(es_pool *pool, es_tries *t, int32_t base)
     sort_sources(pool, t, base);
 }
 
-int32_t es_tries_merge(es_pool *pool, es_tries *t)
-{
+int32_t eg_tries_merge(eg_pool *pool, eg_tries *t) {
     const int32_t root = t->byte.count;
     int32_t depth = -1;
     if (t->sources.count == 1 && !t->sources.at[0].depth) return t->sources.at[t->sources.count = 0].node;
-    ES_RESERVE(pool, t->path, 1);
+    EG_RESERVE(pool, t->path, 1);
     if (!t->sources.count || t->sources.at[0].depth) open_node(pool, t, 0, ++depth);
     while (t->sources.count) {
         int32_t base = t->sources.count - 1;
-        const es_source next = t->sources.at[base];
-        while (base && t->sources.at[base - 1].depth == next.depth && t->sources.at[base - 1].byte == next.byte) --base;
+        const eg_source next = t->sources.at[base];
+        while (base && t->sources.at[base - 1].depth == next.depth &&
+               t->sources.at[base - 1].byte == next.byte)
+            base--;
         while (depth >= next.depth) close_node(t, depth--);
-        ES_RESERVE(pool, t->path, next.depth + 1);
-        es_work(pool->fault, t->sources.count - base);
+        EG_RESERVE(pool, t->path, next.depth + 1);
+        eg_work(pool->fault, t->sources.count - base);
         depth = next.depth;
         if (base < t->sources.count - 1) {
             join_sources(pool, t, base);
@@ -194,100 +184,91 @@ int32_t es_tries_merge(es_pool *pool, es_tries *t)
     return root;
 }
 
-/* --- opening and closing ---------------------------------------------------------------------------------- */
+/* --- opening and closing --- */
 
 static void take_tokens(es_vocabulary *v, const uint8_t *bytes, const int64_t *offsets, const uint8_t *kinds,
-                        int32_t count)
-{
+                        int32_t count) {
     v->count = count;
     v->words = (count + 31) / 32;
-    v->bytes = es_take(&v->own, (size_t)offsets[count] + 1);
-    v->offsets = es_take(&v->own, ((size_t)count + 1) * sizeof *v->offsets);
-    v->kinds = es_take(&v->own, (size_t)count + 1);
-    es_copy(v->bytes, bytes, (size_t)offsets[count]);
-    es_copy(v->offsets, offsets, ((size_t)count + 1) * sizeof *offsets);
-    es_copy(v->kinds, kinds, (size_t)count);
-    v->sorted = es_take(&v->own, ((size_t)count + 1) * sizeof *v->sorted);
-    v->eos = es_take(&v->own, ((size_t)count + 1) * sizeof *v->eos);
-    for (int32_t i = 0; i < count; ++i) {
+    v->bytes = eg_take(&v->own, (size_t)offsets[count] + 1);
+    v->offsets = eg_take(&v->own, ((size_t)count + 1) * sizeof *v->offsets);
+    v->kinds = eg_take(&v->own, (size_t)count + 1);
+    eg_copy(v->bytes, bytes, (size_t)offsets[count]);
+    eg_copy(v->offsets, offsets, ((size_t)count + 1) * sizeof *offsets);
+    eg_copy(v->kinds, kinds, (size_t)count);
+    v->sorted = eg_take(&v->own, ((size_t)count + 1) * sizeof *v->sorted);
+    v->eos = eg_take(&v->own, ((size_t)count + 1) * sizeof *v->eos);
+    for (int32_t i = 0; i < count; i++) {
         const int32_t length = (int32_t)(offsets[i + 1] - offsets[i]);
         if (kinds[i] & ES_TOKEN_EOS) v->eos[v->eos_count++] = i;
-        if (kinds[i] || !length || length > ES_LONGEST_TOKEN) continue;
+        if (kinds[i] || !length || length > EG_LONGEST_TOKEN) continue;
         if (length > v->longest) v->longest = length;
-        v->sorted[v->sorted_count++] = (es_rest){v->bytes + offsets[i], length, i};
+        v->sorted[v->sorted_count++] = (eg_rest){v->bytes + offsets[i], length, i};
     }
-    es_sort(v->sorted, v->sorted_count, sizeof *v->sorted, compare_rests);
+    eg_sort(v->sorted, v->sorted_count, sizeof *v->sorted, compare_rests);
 }
 
-static void free_vocabulary(es_vocabulary *v)
-{
-    if (v->expressions.pool) es_expressions_close(&v->expressions);
-    if (v->summaries) es_summaries_close(v);
-    es_tries *t = &v->tries;
-    ES_FREE(&v->own, t->byte);
-    ES_FREE(&v->own, t->end);
-    ES_FREE(&v->own, t->first_token);
-    ES_FREE(&v->own, t->own);
-    ES_FREE(&v->own, t->height);
-    ES_FREE(&v->own, t->depth);
-    ES_FREE(&v->own, t->tokens);
-    ES_FREE(&v->own, t->below);
-    ES_FREE(&v->own, t->next);
-    ES_FREE(&v->own, t->path);
-    ES_FREE(&v->own, t->sources);
-    es_pool_clear(&v->pool);
-    es_pool_clear(&v->own);
+static void free_vocabulary(es_vocabulary *v) {
+    if (v->expressions.pool) eg_expressions_close(&v->expressions);
+    if (v->summaries) eg_summaries_close(v);
+    eg_tries *t = &v->tries;
+    EG_FREE(&v->own, t->byte);
+    EG_FREE(&v->own, t->end);
+    EG_FREE(&v->own, t->first_token);
+    EG_FREE(&v->own, t->own);
+    EG_FREE(&v->own, t->height);
+    EG_FREE(&v->own, t->depth);
+    EG_FREE(&v->own, t->tokens);
+    EG_FREE(&v->own, t->below);
+    EG_FREE(&v->own, t->next);
+    EG_FREE(&v->own, t->path);
+    EG_FREE(&v->own, t->sources);
+    eg_pool_clear(&v->pool);
+    eg_pool_clear(&v->own);
     pthread_mutex_destroy(&v->lock);
     free(v);
 }
 
-/* False where memory ran out on the way. */
+/* False if memory ran out. */
 static bool build(es_vocabulary *v, const uint8_t *bytes, const int64_t *offsets, const uint8_t *kinds,
-                  int32_t count)
-{
+                  int32_t count) {
     v->fault.work = INT64_MAX;
     if (setjmp(v->fault.out)) return false;
     take_tokens(v, bytes, offsets, kinds, count);
-    es_tries_add(&v->own, &v->tries, v->sorted, v->sorted_count);
-    for (int32_t c = 1; c < v->tries.end.at[0]; c = v->tries.end.at[c]) v->root_children[v->tries.byte.at[c]] = c;
+    eg_tries_add(&v->own, &v->tries, v->sorted, v->sorted_count);
+    for (int32_t c = 1; c < v->tries.end.at[0]; c = v->tries.end.at[c])
+        v->root_children[v->tries.byte.at[c]] = c;
     v->own_nodes = v->tries.byte.count;
     v->own_tokens = v->tries.tokens.count;
-    es_expressions_open(&v->expressions, &v->pool, v->longest);
-    es_summaries_open(v);
+    eg_expressions_open(&v->expressions, &v->pool, v->longest);
+    eg_summaries_open(v);
     return true;
 }
 
 es_vocabulary *es_vocabulary_new(const uint8_t *bytes, const int64_t *offsets, const uint8_t *kinds,
-                                 int32_t count, int64_t shared_memory)
-{
+                                 int32_t count, int64_t shared_memory) {
     es_vocabulary *v = calloc(1, sizeof *v);
     if (!v) return NULL;
     pthread_mutex_init(&v->lock, NULL);
     v->references = 1;
-    v->pool = (es_pool){.fault = &v->fault, .limit = (size_t)shared_memory, .name = "Limits.shared_memory"};
-    v->own = (es_pool){.fault = &v->fault, .limit = SIZE_MAX, .name = "all"};
+    v->pool = (eg_pool){.fault = &v->fault, .limit = (size_t)shared_memory, .name = "Limits.shared_memory"};
+    v->own = (eg_pool){.fault = &v->fault, .limit = SIZE_MAX, .name = "all"};
     if (build(v, bytes, offsets, kinds, count)) return v;
     free_vocabulary(v);
     return NULL;
 }
 
-void es_vocabulary_free(es_vocabulary *v)
-{
-    if (v) es_vocabulary_drop(v);
+void es_vocabulary_free(es_vocabulary *v) {
+    if (v) eg_vocabulary_drop(v);
 }
 
-void es_vocabulary_hold(es_vocabulary *v)
-{
-    __atomic_add_fetch(&v->references, 1, __ATOMIC_RELAXED);
-}
+void eg_vocabulary_hold(es_vocabulary *v) { __atomic_add_fetch(&v->references, 1, __ATOMIC_RELAXED); }
 
-void es_vocabulary_drop(es_vocabulary *v)
-{
+void eg_vocabulary_drop(es_vocabulary *v) {
     if (__atomic_sub_fetch(&v->references, 1, __ATOMIC_ACQ_REL) == 0) free_vocabulary(v);
 }
 
-void es_vocabulary_enter(es_vocabulary *v, int64_t max_work)
-{
+void eg_vocabulary_enter(es_vocabulary *v, int64_t max_work) {
     pthread_mutex_lock(&v->lock);
     v->fault.work = max_work;
     v->fault.full = NULL;
@@ -295,16 +276,15 @@ void es_vocabulary_enter(es_vocabulary *v, int64_t max_work)
     v->expressions.depth = 0;
 }
 
-void es_vocabulary_empty(es_vocabulary *v)
-{
-    es_summaries_close(v);
-    es_expressions_close(&v->expressions);
+void eg_vocabulary_empty(es_vocabulary *v) {
+    eg_summaries_close(v);
+    eg_expressions_close(&v->expressions);
     v->tries.byte.count = v->tries.end.count = v->tries.own.count = v->own_nodes;
     v->tries.first_token.count = v->tries.height.count = v->tries.depth.count = v->own_nodes;
     v->tries.below.count = v->tries.next.count = v->own_nodes;
     v->tries.tokens.count = v->own_tokens;
-    es_pool_clear(&v->pool);
-    ++v->generation;
-    es_expressions_open(&v->expressions, &v->pool, v->longest);
-    es_summaries_open(v);
+    eg_pool_clear(&v->pool);
+    v->generation++;
+    eg_expressions_open(&v->expressions, &v->pool, v->longest);
+    eg_summaries_open(v);
 }

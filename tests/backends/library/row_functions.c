@@ -1,8 +1,8 @@
 /* Samplers of a third party, in C. */
 #include <engine_sampler.h>
 
-/* Add values[0]·(token mod 7), negated if a coin shows tails, and take values[1] for every token that
- * the state has counted. */
+/* Add values[0]·(token mod 7), negated if a coin shows tails, and subtract values[1] for every token that the
+ * state has counted. */
 ES_EXPORT int32_t tilt(const es_row *row, float *logits, const int32_t *ids, int64_t n, void *state) {
     const float step = (float)row->values[0], fee = (float)row->values[1];
     const float sign = row->draw(row, 0) & 1 ? 1.0f : -1.0f;
@@ -14,7 +14,7 @@ ES_EXPORT int32_t tilt(const es_row *row, float *logits, const int32_t *ids, int
     return 0;
 }
 
-/* Take one from every token of the history. */
+/* Subtract from every token of the history: 1 for the prompt, 2 for the output. */
 ES_EXPORT int32_t recall(const es_row *row, float *logits, const int32_t *ids, int64_t n, void *state) {
     (void)state;
     for (int64_t i = 0; i < n; i++)

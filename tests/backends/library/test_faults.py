@@ -60,7 +60,7 @@ def test_a_breach_of_the_contract_raises_with_the_librarys_words(
     scheduler = scheduler_of(PLAIN, backend)
     vendor.fail(call, code if isinstance(code, int) else number(code))
     named = code if isinstance(code, int) else code.removeprefix("ES_")
-    words = "" if call == "open" else ": toy: as asked for"
+    words = "" if call == "open" else ": toy: as requested"
     with pytest.raises(LibraryError, match=f"{call} gives {named}{words}$"):
         scheduler.step(logits_of(0, len(PLAIN)))
 
@@ -144,7 +144,7 @@ def test_a_lost_device_is_told_once_and_never_called_again(
         generate(PLAIN, backend, before=lose_at(vendor, 1))
         generate(PLAIN, backend)
     assert [record.getMessage() for record in caplog.records] == [
-        f"backend toy is not used any more: {vendor.path}: run gives DEVICE: toy: as asked for"
+        f"backend toy is not used any more: {vendor.path}: run gives DEVICE: toy: as requested"
     ]
     assert backend.score("cpu") == 0
     assert "toy" not in explained(scheduler_of(PLAIN, backend))

@@ -27,7 +27,7 @@ from engine_sampler.contract import (
 from engine_sampler.registry import default_registry
 from engine_sampler.scheduler.history import History
 from engine_sampler.scheduler.slots import Slots
-from engine_sampler.scheduler.state import Slot
+from engine_sampler.scheduler.state import RequestState
 
 from ...random_chains import run_fused
 from .building import HERE, library, toy
@@ -135,7 +135,7 @@ def requests(
     slots = Slots(Vocabulary(vocab), known, capacity=2)
     numbers = []
     for seed, given in enumerate(settings):
-        slot = Slot(chain, History([1, 2, 3]))
+        slot = RequestState(chain, History([1, 2, 3]))
         slot.open({name: p.neutral for name, p in known.items()} | given, slots.vocabulary)
         numbers.append(slots.put(slot, given, seed))
         slots.accept(numbers[-1], [5, 6, 2, 9][: seed + 1])

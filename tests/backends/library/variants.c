@@ -1,4 +1,4 @@
-/* The toy vendor's library with a table that is not quite as it should be. */
+/* The toy vendor's library with a table that is slightly wrong. */
 #define es_get_api toy_get_api
 #include "toy_vendor.c"
 #undef es_get_api
@@ -10,7 +10,7 @@
 #define SIZE sizeof(es_api)
 #endif
 
-/* A later minor version: a field behind those of this header. */
+/* A later minor version: a field after those of this header. */
 typedef struct longer_api {
     es_api known;
     int32_t (*later)(void);
@@ -44,7 +44,8 @@ static int32_t promise_less(es_context *context, const es_query *asked, es_answe
 static int32_t run_and_write(es_context *context, es_batch *batch) {
     const int32_t code = run(context, batch);
     float *logits = batch->logits.data;
-    for (int64_t i = 0; i < batch->vocab_size; i++) logits[batch->rows[0] * batch->logits.strides[0] + i] += 1;
+    for (int64_t i = 0; i < batch->vocab_size; i++)
+        logits[batch->rows[0] * batch->logits.strides[0] + i] += 1;
     return code;
 }
 #endif

@@ -58,7 +58,7 @@ def engine(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> s
     """The engine that `check` runs on."""
     from engine_sampler.grammar.engines import native
 
-    if request.param == "native" and native.engine() is None:
+    if request.param == "native" and native.load_library() is None:
         pytest.skip("the library has no grammar engine")
     monkeypatch.setenv("ENGINE_SAMPLER_GRAMMAR_ENGINE", request.param)
     same = Tokenizer(BYTES.token_bytes, BYTES.eos_token_ids, BYTES.special_token_ids)

@@ -21,7 +21,7 @@ from ..random_grammars import ALPHABET, free, guarded, plain, quick, texts
 
 
 def loaded(*parts: Expression) -> tuple[Derivatives, list[int]]:
-    """Expressions in new tables."""
+    """Expressions loaded into new tables."""
     encoder = Encoder()
     nodes = [encoder.add(part) for part in parts]
     expressions = Expressions(Meter())
@@ -30,7 +30,7 @@ def loaded(*parts: Expression) -> tuple[Derivatives, list[int]]:
 
 
 def after(derivatives: Derivatives, number: int, text: bytes) -> int:
-    """The derivative by all bytes of a text."""
+    """The derivative by a whole text."""
     for byte in text:
         number = derivatives.derivative(number, byte)
     return number
@@ -54,7 +54,7 @@ def as_pattern(part: Expression) -> str:
 
 @quick
 @given(plain, texts)
-def test_a_text_matches_where_python_says_so(part: Expression, text: bytes) -> None:
+def test_a_text_matches_exactly_when_it_matches_in_re(part: Expression, text: bytes) -> None:
     derivatives, (number,) = loaded(part)
     matched = derivatives.expressions.nullable(after(derivatives, number, text))
     assert matched == bool(re.fullmatch(as_pattern(part), text.decode()))
@@ -62,7 +62,7 @@ def test_a_text_matches_where_python_says_so(part: Expression, text: bytes) -> N
 
 @quick
 @given(guarded, texts)
-def test_a_text_matches_where_sets_of_places_say_so(part: Expression, text: bytes) -> None:
+def test_a_text_matches_exactly_when_the_naive_matcher_reaches_its_end(part: Expression, text: bytes) -> None:
     derivatives, (number,) = loaded(part)
     matched = derivatives.expressions.nullable(after(derivatives, number, text))
     assert matched == (len(text) in ends(part, text, 0))
@@ -70,7 +70,7 @@ def test_a_text_matches_where_sets_of_places_say_so(part: Expression, text: byte
 
 @quick
 @given(free, texts)
-def test_what_is_dead_has_no_match_behind_it(part: Expression, text: bytes) -> None:
+def test_a_dead_expression_matches_no_continuation(part: Expression, text: bytes) -> None:
     derivatives, (number,) = loaded(part)
     rest = after(derivatives, number, text[:3])
     if not derivatives.live(rest):
@@ -79,18 +79,18 @@ def test_what_is_dead_has_no_match_behind_it(part: Expression, text: bytes) -> N
 
 @quick
 @given(free)
-def test_what_is_alive_has_a_match(part: Expression) -> None:
+def test_a_live_expression_has_a_match(part: Expression) -> None:
     derivatives, (number,) = loaded(part)
     reached = [number]
-    for at in reached:
-        new = {derivatives.derivative(at, byte) for byte in (*ALPHABET, 0)}
+    for expression in reached:
+        new = {derivatives.derivative(expression, byte) for byte in (*ALPHABET, 0)}
         reached += sorted(new.difference(reached))
     assert derivatives.live(number) == any(map(derivatives.expressions.nullable, reached))
 
 
 @quick
 @given(free, free, free)
-def test_unions_and_intersections_keep_the_laws_of_sets(a: Expression, b: Expression, c: Expression) -> None:
+def test_unions_and_intersections_obey_the_laws_of_sets(a: Expression, b: Expression, c: Expression) -> None:
     derivatives, (x, y, z) = loaded(a, b, c)
     numbers = derivatives.expressions
     assert numbers.union((x, y)) == numbers.union((y, x))
@@ -104,18 +104,18 @@ def test_unions_and_intersections_keep_the_laws_of_sets(a: Expression, b: Expres
 
 @quick
 @given(free, texts)
-def test_bytes_of_one_part_have_one_derivative(part: Expression, text: bytes) -> None:
+def test_bytes_of_one_class_have_one_derivative(part: Expression, text: bytes) -> None:
     derivatives, (number,) = loaded(part)
     rest = after(derivatives, number, text)
     partition = derivatives.expressions.partition[rest]
     fresh, (again,) = loaded(part)
     rest_again = after(fresh, again, text)
     for byte in (*ALPHABET, 0, 255):
-        mine = fresh.derivative(rest_again, byte)
-        assert fresh.derivative(rest_again, partition[byte]) == mine
+        expected = fresh.derivative(rest_again, byte)
+        assert fresh.derivative(rest_again, partition[byte]) == expected
 
 
-def test_counts_of_counts_are_one_count() -> None:
+def test_nested_repetitions_become_one() -> None:
     a = e.literal(b"a")
     _, (twice, once) = loaded(
         e.repeat(e.repeat(e.repeat(a, 0, 1000), 0, 1000), 0, 1000), e.repeat(a, 0, 1000**3)
@@ -123,7 +123,7 @@ def test_counts_of_counts_are_one_count() -> None:
     assert twice == once
 
 
-def test_a_large_count_makes_a_state_only_where_it_is_visited() -> None:
+def test_a_large_count_creates_states_only_when_they_are_visited() -> None:
     derivatives, (number,) = loaded(e.concat(e.repeat(e.byte_range(97, 122), 3, 100_000), e.literal(b".")))
     before = len(derivatives.expressions.nodes)
     rest = after(derivatives, number, b"abcdef")
@@ -152,14 +152,14 @@ def test_thousands_of_words_are_one_expression() -> None:
     assert derivatives.expressions.nullable(after(derivatives, none, b"word5000"))
 
 
-def test_a_guard_looks_beyond_the_end_of_what_it_guards() -> None:
+def test_a_guard_looks_past_the_end_of_the_expression_it_guards() -> None:
     a = e.literal(b"a")
     derivatives, (number,) = loaded(e.concat(e.guard(a, e.literal(b"abc")), e.repeat(e.ANY_BYTE)))
     assert derivatives.expressions.nullable(after(derivatives, number, b"abd"))
     assert after(derivatives, number, b"abc") == EMPTY
 
 
-def test_a_guard_that_forbids_the_empty_text_forbids_all() -> None:
+def test_a_guard_that_forbids_the_empty_text_forbids_every_text() -> None:
     _, (number,) = loaded(e.guard(e.literal(b"a"), e.repeat(e.literal(b"b"))))
     assert number == EMPTY
 
@@ -181,12 +181,14 @@ def test_a_guard_may_be_the_only_way_to_end() -> None:
         e.guard(e.literal(b"a"), e.guard(e.literal(b"a"), e.literal(b"ab"))),
     ],
 )
-def test_a_guard_cannot_stand_in_what_is_excluded(part: Expression) -> None:
+def test_an_excluded_expression_cannot_contain_a_guard(part: Expression) -> None:
     with pytest.raises(GrammarError, match="look-ahead"):
         loaded(part)
 
 
-def test_an_emptiness_that_is_too_hard_to_tell_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_expression_whose_emptiness_is_too_hard_to_decide_is_refused(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     ab = e.byte_range(97, 98)
     never = e.both(e.concat(e.repeat(ab), e.literal(b"a"), e.repeat(ab, 8, 8)), e.repeat(e.literal(b"b")))
     derivatives, (number,) = loaded(never)
@@ -199,7 +201,7 @@ def test_an_emptiness_that_is_too_hard_to_tell_is_refused(monkeypatch: pytest.Mo
 
 @quick
 @given(st.binary(min_size=1, max_size=200))
-def test_a_long_literal_matches_itself_only(data: bytes) -> None:
+def test_a_long_literal_matches_only_itself(data: bytes) -> None:
     derivatives, (number,) = loaded(e.literal(data))
     assert derivatives.expressions.nullable(after(derivatives, number, data))
     assert not derivatives.expressions.nullable(after(derivatives, number, data[:-1]))

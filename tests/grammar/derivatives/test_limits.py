@@ -1,4 +1,4 @@
-"""What strangers send is bounded: every limit has a name, and a matcher that met one says so."""
+"""Untrusted input has bounded cost: every limit has a name, and a matcher that exceeds one reports it."""
 
 from __future__ import annotations
 
@@ -17,14 +17,16 @@ LIMITS = "engine_sampler.grammar.derivatives.limits."
 
 
 def letters(tokens: Sequence[bytes] = ()) -> ReferenceGrammar:
-    """Words of one letter each."""
+    """A grammar for any number of the letter a."""
     rules = Rules()
     rules.start = rules.rule("start")
     rules.define(rules.start, repeated(rules.terminal("A", e.literal(b"a"))))
     return ReferenceGrammar(rules.program(), tokens)
 
 
-def test_a_call_that_costs_too_much_fails_and_so_does_the_matcher(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_call_that_costs_too_much_fails_and_so_does_every_later_call(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     matcher = letters().matcher()
     other = matcher.fork()
     monkeypatch.setattr(LIMITS + "WORK_PER_CALL", 3)
@@ -37,7 +39,7 @@ def test_a_call_that_costs_too_much_fails_and_so_does_the_matcher(monkeypatch: p
     assert other.accept_bytes(b"a" * 100)
 
 
-def test_tables_that_are_full_say_so(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_full_tables_are_reported(monkeypatch: pytest.MonkeyPatch) -> None:
     rules = Rules()
     nested = rules.start = rules.rule("nested")
     opening = rules.terminal("(", e.literal(b"("))
@@ -50,7 +52,7 @@ def test_tables_that_are_full_say_so(monkeypatch: pytest.MonkeyPatch) -> None:
         matcher.accept_bytes(b"(" * 1000)
 
 
-def test_large_tables_are_left_to_their_matchers(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_large_tables_are_not_given_to_new_matchers(monkeypatch: pytest.MonkeyPatch) -> None:
     grammar = letters([b"a"])
     old = grammar.matcher()
     assert old.accept(0)
@@ -61,7 +63,7 @@ def test_large_tables_are_left_to_their_matchers(monkeypatch: pytest.MonkeyPatch
     assert new._tables is not old._tables
 
 
-def test_too_many_readings_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_text_with_too_many_threads_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     rules = Rules()
     rules.start = rules.rule("start")
     words = [rules.terminal(f"T{i}", e.literal(b"a" * i + b"b")) for i in range(1, 20)]
@@ -72,7 +74,7 @@ def test_too_many_readings_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
         matcher.accept_bytes(b"a")
 
 
-def test_look_aheads_without_end_are_refused() -> None:
+def test_an_endless_chain_of_look_aheads_is_refused() -> None:
     rules = Rules()
     rules.start = rules.rule("start")
     empty = rules.terminal("E", e.guard(e.EPSILON, e.literal(b"b")))
@@ -83,11 +85,11 @@ def test_look_aheads_without_end_are_refused() -> None:
         ReferenceGrammar(rules.program(), ())
 
 
-def test_a_rule_with_too_much_that_is_empty_is_refused() -> None:
+def test_a_rule_with_too_many_empty_terminals_in_a_row_is_refused() -> None:
     rules = Rules()
     rules.start = rules.rule("start")
     rules.define(rules.start, repeated(rules.terminal("A", e.repeat(e.literal(b"a"))), 3, 10**6))
-    with pytest.raises(GrammarLimitError, match="places with nothing between"):
+    with pytest.raises(GrammarLimitError, match="positions with no text between them"):
         ReferenceGrammar(rules.program(), ())
 
 
@@ -100,7 +102,7 @@ def test_an_expression_that_ends_under_too_many_guards_is_refused() -> None:
         ReferenceGrammar(rules.program(), ())
 
 
-def test_what_cannot_be_ignored_is_refused() -> None:
+def test_a_terminal_that_cannot_be_ignored_is_refused() -> None:
     rules = Rules()
     rules.start = rules.rule("start")
     rules.define(rules.start, rules.terminal("A", e.literal(b"a")))
@@ -112,7 +114,7 @@ def test_what_cannot_be_ignored_is_refused() -> None:
         ReferenceGrammar(rules.program(), [b"c"])
 
 
-def test_tokens_that_are_not_there_are_refused() -> None:
+def test_token_ids_outside_the_vocabulary_are_refused() -> None:
     with pytest.raises(ValueError, match="no token 3"):
         ReferenceVocabulary([b"a"], [3])
     rules = Rules()
@@ -132,7 +134,7 @@ def test_a_vocabulary_may_be_shared() -> None:
     assert bitmask.tolist() == [[1]]
 
 
-def test_what_was_not_used_for_longest_is_forgotten_first() -> None:
+def test_the_least_recently_used_entry_is_evicted_first() -> None:
     cache: Cache[int] = Cache(10, 10, lambda value: 4)
     cache.put("a", 1)
     cache.put("b", 2)

@@ -1,4 +1,4 @@
-"""Every engine accepts the language that a grammar means."""
+"""Every engine accepts exactly the language that a grammar defines."""
 
 from __future__ import annotations
 
@@ -23,13 +23,13 @@ from engine_sampler.grammar.program.rules import (
     set_bit,
 )
 
+from ..both_engines import Engine, accepts, every_engine
 from ..naive import Naive
 from ..random_grammars import Grammar, compiled_or_none, free, grammars, guarded, quick, texts
-from . import Engine, accepts, every_engine
 
 
 def agrees(engine: Engine, grammar: Grammar, examples: list[bytes]) -> None:
-    """Assert that the engine and the plain meaning say the same of each text."""
+    """Assert that the engine and the naive matcher agree on each text."""
     compiled = compiled_or_none(engine, grammar)
     if compiled is None:
         assert not any(map(grammar.naive.accepts, examples))
@@ -45,14 +45,14 @@ some_texts = st.lists(texts, min_size=1, max_size=6)
 @every_engine
 @quick
 @given(grammar=grammars(), examples=some_texts)
-def test_random_rules_mean_what_they_say(engine: Engine, grammar: Grammar, examples: list[bytes]) -> None:
+def test_random_rules_have_their_language(engine: Engine, grammar: Grammar, examples: list[bytes]) -> None:
     agrees(engine, grammar, examples)
 
 
 @every_engine
 @quick
 @given(grammar=grammars(free), examples=some_texts)
-def test_so_do_rules_of_intersections_and_complements(
+def test_rules_of_intersections_and_complements_have_their_language(
     engine: Engine, grammar: Grammar, examples: list[bytes]
 ) -> None:
     agrees(engine, grammar, examples)
@@ -61,21 +61,25 @@ def test_so_do_rules_of_intersections_and_complements(
 @every_engine
 @quick
 @given(grammar=grammars(registers=True), examples=some_texts)
-def test_so_do_rules_with_registers(engine: Engine, grammar: Grammar, examples: list[bytes]) -> None:
+def test_rules_with_registers_have_their_language(
+    engine: Engine, grammar: Grammar, examples: list[bytes]
+) -> None:
     agrees(engine, grammar, examples)
 
 
 @every_engine
 @quick
 @given(grammar=grammars(free, ignore=True), examples=some_texts)
-def test_so_do_rules_with_ignored_text(engine: Engine, grammar: Grammar, examples: list[bytes]) -> None:
+def test_rules_with_ignored_text_have_their_language(
+    engine: Engine, grammar: Grammar, examples: list[bytes]
+) -> None:
     agrees(engine, grammar, examples)
 
 
 @every_engine
 @quick
 @given(part=guarded, tail=free, examples=some_texts)
-def test_guards_look_into_what_follows_their_terminal(
+def test_guards_look_into_the_text_after_their_terminal(
     engine: Engine, part: e.Expression, tail: e.Expression, examples: list[bytes]
 ) -> None:
     rules = Rules()
@@ -109,7 +113,7 @@ def test_long_lists_by_recursion_on_either_side(engine: Engine, left: bool, null
 
 
 @every_engine
-def test_brackets_may_be_nested_as_deep_as_they_like(engine: Engine) -> None:
+def test_brackets_may_be_nested_to_any_depth(engine: Engine) -> None:
     rules = Rules()
     opening, closing = rules.terminal("(", e.literal(b"(")), rules.terminal(")", e.literal(b")"))
     rules.start = nested = rules.rule("nested")
@@ -126,7 +130,7 @@ def test_brackets_may_be_nested_as_deep_as_they_like(engine: Engine) -> None:
 
 
 @every_engine
-def test_hidden_left_recursion_and_cycles_are_fine(engine: Engine) -> None:
+def test_hidden_left_recursion_and_cycles_are_allowed(engine: Engine) -> None:
     rules = Rules()
     a, b = rules.terminal("A", e.literal(b"a")), rules.terminal("B", e.literal(b"b"))
     x, y, maybe = rules.rule("x"), rules.rule("y"), rules.rule("maybe")
@@ -139,7 +143,7 @@ def test_hidden_left_recursion_and_cycles_are_fine(engine: Engine) -> None:
 
 
 @every_engine
-def test_an_ambiguous_rule_is_read_in_all_ways(engine: Engine) -> None:
+def test_an_ambiguous_rule_is_read_in_every_way(engine: Engine) -> None:
     rules = Rules()
     one, plus = rules.terminal("1", e.literal(b"1")), rules.terminal("+", e.literal(b"+"))
     rules.start = total = rules.rule("sum")
@@ -149,7 +153,7 @@ def test_an_ambiguous_rule_is_read_in_all_ways(engine: Engine) -> None:
 
 
 @every_engine
-def test_terminals_that_match_nothing_at_all_are_fine(engine: Engine) -> None:
+def test_terminals_may_match_the_empty_text(engine: Engine) -> None:
     rules = Rules()
     maybe = rules.terminal("A", e.repeat(e.literal(b"a")))
     rules.start = rules.rule("start")
@@ -161,7 +165,7 @@ def test_terminals_that_match_nothing_at_all_are_fine(engine: Engine) -> None:
 
 
 @every_engine
-def test_a_grammar_that_no_text_matches_is_refused(engine: Engine) -> None:
+def test_a_grammar_with_an_empty_language_is_refused(engine: Engine) -> None:
     rules = Rules()
     rules.start = loop = rules.rule("loop")
     rules.define(loop, sequence(rules.terminal("A", e.literal(b"a")), loop))
@@ -170,7 +174,7 @@ def test_a_grammar_that_no_text_matches_is_refused(engine: Engine) -> None:
 
 
 @every_engine
-def test_a_way_without_end_is_not_begun(engine: Engine) -> None:
+def test_a_derivation_that_cannot_end_is_not_begun(engine: Engine) -> None:
     rules = Rules()
     a, b = rules.terminal("A", e.literal(b"a")), rules.terminal("B", e.literal(b"b"))
     loop = rules.rule("loop")
@@ -182,17 +186,17 @@ def test_a_way_without_end_is_not_begun(engine: Engine) -> None:
 
 
 def an_object(keys: int, required: int) -> Rules:
-    """`{}` around keys a, b, ... in any order, each once, those of the first `required` at least."""
+    """`{}` around keys a, b, ... in any order, each at most once; the first `required` ones must occur."""
     rules = Rules()
     opening, closing, comma = (rules.terminal(mark, e.literal(mark.encode())) for mark in "{},")
     names = [rules.terminal(chr(97 + i), e.literal(bytes((97 + i,)))) for i in range(keys)]
-    all_there = tuple(clause((i, True)) for i in range(required))
+    all_required = tuple(clause((i, True)) for i in range(required))
     rules.start = rules.rule("object")
     inner = [Edge(name, 2, (clear(i), set_bit(i))) for i, name in enumerate(names)]
     states = [
         [Edge(opening, 1)],
-        [*inner, Edge(closing, 4, all_there)],
-        [Edge(comma, 3), Edge(closing, 4, all_there)],
+        [*inner, Edge(closing, 4, all_required)],
+        [Edge(comma, 3), Edge(closing, 4, all_required)],
         inner,
         [Edge(ACCEPT, 4)],
     ]
@@ -201,7 +205,7 @@ def an_object(keys: int, required: int) -> Rules:
 
 
 @every_engine
-def test_keys_may_come_in_any_order_each_once(engine: Engine) -> None:
+def test_keys_may_come_in_any_order_but_only_once_each(engine: Engine) -> None:
     rules = an_object(20, 2)
     assert accepts(engine, rules, b"{b,a}")
     assert accepts(engine, rules, b"{t,a,c,b}")
@@ -212,7 +216,7 @@ def test_keys_may_come_in_any_order_each_once(engine: Engine) -> None:
 @every_engine
 @quick
 @given(low=st.integers(0, 6), extra=st.integers(0, 3), times=st.integers(0, 10))
-def test_a_counted_rule_is_counted(engine: Engine, low: int, extra: int, times: int) -> None:
+def test_a_repetition_is_counted(engine: Engine, low: int, extra: int, times: int) -> None:
     assume(low + extra > 0)
     rules = Rules()
     rules.start = rules.rule("start")
@@ -221,7 +225,7 @@ def test_a_counted_rule_is_counted(engine: Engine, low: int, extra: int, times: 
 
 
 @every_engine
-def test_an_edge_that_cannot_pass_is_not_begun(engine: Engine) -> None:
+def test_an_edge_whose_operations_fail_is_not_begun(engine: Engine) -> None:
     rules = Rules()
     a, b = rules.terminal("A", e.literal(b"aa")), rules.terminal("B", e.literal(b"bb"))
     rules.start = rules.rule("start")
@@ -235,7 +239,7 @@ def test_an_edge_that_cannot_pass_is_not_begun(engine: Engine) -> None:
 
 
 def spaced(comment: bool = False) -> Rules:
-    """Numbers, with space between; `comment`: and comments of which one is as long as it can be."""
+    """Two numbers with optional space between them; `comment`: also comments, each as long as possible."""
     rules = Rules()
     digits = rules.terminal("N", e.repeat(e.byte_range(48, 57), 1, None))
     rules.ignore = [rules.terminal("WS", e.repeat(e.literal(b" "), 1, None))]
@@ -249,20 +253,20 @@ def spaced(comment: bool = False) -> Rules:
 
 
 @every_engine
-def test_ignored_text_may_come_first_between_and_last(engine: Engine) -> None:
+def test_ignored_text_may_precede_separate_and_follow_terminals(engine: Engine) -> None:
     assert accepts(engine, spaced(), b"  12   34 ")
     assert accepts(engine, spaced(), b"1234")
     assert not accepts(engine, spaced(), b"12 34 56")
 
 
 @every_engine
-def test_ignored_text_is_as_long_as_it_can_be(engine: Engine) -> None:
+def test_ignored_text_is_as_long_as_possible(engine: Engine) -> None:
     assert accepts(engine, spaced(comment=True), b"1 # 2 3\n4")
     assert not accepts(engine, spaced(comment=True), b"1 # 2")
 
 
 @every_engine
-def test_an_ignored_terminal_may_also_be_named_by_a_rule(engine: Engine) -> None:
+def test_a_rule_may_also_name_an_ignored_terminal(engine: Engine) -> None:
     rules = Rules()
     space = rules.terminal("WS", e.repeat(e.literal(b" "), 1, None))
     a = rules.terminal("A", e.literal(b"a"))
@@ -275,7 +279,7 @@ def test_an_ignored_terminal_may_also_be_named_by_a_rule(engine: Engine) -> None
 
 
 @every_engine
-def test_a_word_is_no_prefix_of_a_longer_word_where_a_guard_says_so(engine: Engine) -> None:
+def test_a_guard_forbids_a_keyword_as_the_prefix_of_a_longer_word(engine: Engine) -> None:
     letters = e.byte_range(97, 122)
     rules = Rules()
     word = e.concat(e.literal(b"if"), e.guard(e.EPSILON, letters))
@@ -288,7 +292,7 @@ def test_a_word_is_no_prefix_of_a_longer_word_where_a_guard_says_so(engine: Engi
 
 
 @every_engine
-def test_a_guard_is_kept_where_it_stands_behind_what_may_be_absent(engine: Engine) -> None:
+def test_a_guard_holds_even_if_the_part_before_it_is_empty(engine: Engine) -> None:
     rules = Rules()
     number = e.concat(e.repeat(e.byte_range(48, 57)), e.guard(e.EPSILON, e.literal(b"x")))
     first, second = rules.terminal("N", number), rules.terminal("X", e.byte_range(97, 122))
@@ -301,7 +305,7 @@ def test_a_guard_is_kept_where_it_stands_behind_what_may_be_absent(engine: Engin
 
 
 @every_engine
-def test_a_guard_that_nothing_can_break_is_satisfied_by_the_end(engine: Engine) -> None:
+def test_a_guard_holds_at_the_end_of_the_text(engine: Engine) -> None:
     rules = Rules()
     rules.start = rules.rule("start")
     rules.define(rules.start, rules.terminal("A", e.guard(e.literal(b"a"), e.literal(b"ab"))))
@@ -309,8 +313,8 @@ def test_a_guard_that_nothing_can_break_is_satisfied_by_the_end(engine: Engine) 
 
 
 @every_engine
-def test_a_part_without_any_text_empties_the_terminal_around_it(engine: Engine) -> None:
-    """At once: the part before it alone has more states than may be looked through."""
+def test_a_part_that_matches_nothing_makes_its_terminal_match_nothing(engine: Engine) -> None:
+    """Decided without a search: the part before it alone has more states than a search may visit."""
     never = e.automaton(((False, ((97, 97, 0),)),))
     twelve_back = e.concat(e.byte_class(1 << 97), e.repeat(e.byte_range(97, 98), 12, 12))
     wide = e.both(*(e.complement(e.concat(e.repeat(e.ANY_BYTE, n, None), twelve_back)) for n in range(3)))

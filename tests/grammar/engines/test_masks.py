@@ -13,31 +13,33 @@ from hypothesis import strategies as st
 from engine_sampler.grammar.program import expression as e
 from engine_sampler.grammar.program.rules import Rules, alternatives, repeated, sequence
 
+from ..both_engines import Engine, allowed, every_engine, tried
 from ..random_grammars import ALPHABET, Grammar, compiled_or_none, free, grammars, guarded, quick
-from . import Engine, allowed, every_engine, tried
 
 TOKENS = [b"", *(bytes(some) for size in (1, 2, 3) for some in product(ALPHABET, repeat=size)), b"ab", b"x"]
-"""All short texts, one of them twice, and what never comes."""
+"""All short texts, one of them twice, and one that no grammar allows."""
 
 choices = st.lists(st.integers(0, 1000), max_size=5)
 
 
 def masks_are_exact(compiled: Any, chosen: Sequence[int]) -> None:
-    """Walk at random, and compare the mask of each state with what a fork accepts."""
+    """Follow random tokens, and compare the mask of each state with the tokens that a fork accepts."""
     matcher = compiled.matcher()
     for choice in chosen:
-        may = allowed(matcher, len(TOKENS))
-        assert may == tried(matcher, len(TOKENS))
-        if not may:
+        token_ids = allowed(matcher, len(TOKENS))
+        assert token_ids == tried(matcher, len(TOKENS))
+        if not token_ids:
             break
-        assert matcher.accept(sorted(may)[choice % len(may)])
+        assert matcher.accept(sorted(token_ids)[choice % len(token_ids)])
     assert allowed(matcher, len(TOKENS)) == tried(matcher, len(TOKENS))
 
 
 @every_engine
 @quick
 @given(grammar=grammars(guarded.filter(lambda part: not e.nullable(part)), ignore=True), chosen=choices)
-def test_a_mask_is_what_can_be_accepted(engine: Engine, grammar: Grammar, chosen: list[int]) -> None:
+def test_a_mask_allows_exactly_the_tokens_that_can_be_accepted(
+    engine: Engine, grammar: Grammar, chosen: list[int]
+) -> None:
     if (compiled := compiled_or_none(engine, grammar, TOKENS)) is not None:
         masks_are_exact(compiled, chosen)
 
@@ -45,7 +47,7 @@ def test_a_mask_is_what_can_be_accepted(engine: Engine, grammar: Grammar, chosen
 @every_engine
 @quick
 @given(grammar=grammars(registers=True), chosen=choices)
-def test_so_it_is_under_registers(engine: Engine, grammar: Grammar, chosen: list[int]) -> None:
+def test_a_mask_under_registers_is_exact(engine: Engine, grammar: Grammar, chosen: list[int]) -> None:
     if (compiled := compiled_or_none(engine, grammar, TOKENS)) is not None:
         masks_are_exact(compiled, chosen)
 
@@ -54,16 +56,16 @@ def test_so_it_is_under_registers(engine: Engine, grammar: Grammar, chosen: list
 @quick
 @given(grammar=grammars(free), chosen=choices)
 def test_a_text_that_can_be_begun_can_be_ended(engine: Engine, grammar: Grammar, chosen: list[int]) -> None:
-    """Without guards and registers no token leads where nothing follows."""
+    """Without guards and registers no token leads to a dead end."""
     compiled = compiled_or_none(engine, grammar, [bytes((byte,)) for byte in range(256)])
     if compiled is None:
         return
     matcher = compiled.matcher()
     for choice in chosen:
-        may = sorted(allowed(matcher, 256))
-        if not may:
+        token_ids = sorted(allowed(matcher, 256))
+        if not token_ids:
             break
-        assert matcher.accept(may[choice % len(may)])
+        assert matcher.accept(token_ids[choice % len(token_ids)])
     assert allowed(matcher, 256) or matcher.is_accepting()
 
 
@@ -82,7 +84,7 @@ SPECIAL_TOKENS = [b"a", b" ", b"b a", b"c ", b"<eos>", b"call", b"end", b"</end>
 
 
 @every_engine
-def test_special_tokens_come_where_rules_name_them(engine: Engine) -> None:
+def test_special_tokens_are_allowed_where_rules_name_them(engine: Engine) -> None:
     grammar = engine(with_special_tokens().program(), SPECIAL_TOKENS, [4, 9], [5, 6, 7, 8])
     matcher = grammar.matcher()
     assert allowed(matcher, 10) == tried(matcher, 10) == {0, 1, 3, 5}
@@ -98,7 +100,7 @@ def test_special_tokens_come_where_rules_name_them(engine: Engine) -> None:
 
 
 @every_engine
-def test_the_name_of_a_special_token_is_no_text(engine: Engine) -> None:
+def test_the_name_of_a_special_token_is_not_text(engine: Engine) -> None:
     matcher = engine(with_special_tokens().program(), SPECIAL_TOKENS, [4, 9], [5, 6, 7, 8]).matcher()
     assert matcher.accept_bytes(b"call")
     assert matcher.is_accepting()
@@ -106,7 +108,7 @@ def test_the_name_of_a_special_token_is_no_text(engine: Engine) -> None:
 
 
 @every_engine
-def test_a_token_may_cross_many_terminals(engine: Engine) -> None:
+def test_a_token_may_span_many_terminals(engine: Engine) -> None:
     rules = Rules()
     marks = [rules.terminal(mark, e.literal(mark.encode())) for mark in "[],1"]
     rules.start = value = rules.rule("value")
@@ -124,7 +126,7 @@ def test_a_token_may_cross_many_terminals(engine: Engine) -> None:
 @pytest.mark.parametrize(
     ("tail", "last"), [(e.union(e.literal(b"."), e.literal(b"!!")), {4, 5}), (e.EPSILON, set())]
 )
-def test_a_mask_knows_how_much_of_a_long_count_is_left(
+def test_a_mask_respects_the_rest_of_a_long_repetition(
     engine: Engine, tail: e.Expression, last: set[int]
 ) -> None:
     rules = Rules()
@@ -140,7 +142,7 @@ def test_a_mask_knows_how_much_of_a_long_count_is_left(
 
 
 @every_engine
-def test_a_token_may_hold_a_part_of_a_character(engine: Engine) -> None:
+def test_a_token_may_contain_part_of_a_character(engine: Engine) -> None:
     rules = Rules()
     rules.start = rules.rule("start")
     rules.define(rules.start, rules.terminal("E", e.literal("€".encode())))

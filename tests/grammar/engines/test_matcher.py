@@ -1,4 +1,4 @@
-"""What every matcher can do."""
+"""The interface of matchers, for every engine."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ from hypothesis import strategies as st
 from engine_sampler.grammar.program import expression as e
 from engine_sampler.grammar.program.rules import Rules, alternatives, repeated, sequence
 
+from ..both_engines import Engine, allowed, every_engine
 from ..random_grammars import quick
-from . import Engine, allowed, every_engine
 
 TOKENS = [b"a", b"b", b"ab", b"(", b")", b"((", b"", b"<eos>", b"<other>"]
 EOS, OTHER = 7, 8
@@ -80,7 +80,7 @@ def test_after_the_end_nothing_is_accepted(engine: Engine) -> None:
 @every_engine
 @quick
 @given(steps=st.lists(st.integers(0, len(TOKENS) - 1), max_size=12), back=st.integers(0, 12))
-def test_a_rollback_leads_to_an_earlier_state(engine: Engine, steps: list[int], back: int) -> None:
+def test_a_rollback_restores_an_earlier_state(engine: Engine, steps: list[int], back: int) -> None:
     matcher = nested(engine)
     masks = [allowed(matcher, len(TOKENS))]
     for token in steps:
@@ -92,7 +92,7 @@ def test_a_rollback_leads_to_an_earlier_state(engine: Engine, steps: list[int], 
 
 
 @every_engine
-def test_a_rollback_beyond_the_beginning_names_what_is_possible(engine: Engine) -> None:
+def test_the_error_of_a_rollback_past_the_start_names_the_limit(engine: Engine) -> None:
     matcher = nested(engine)
     assert matcher.accept(3)
     assert matcher.accept_bytes(b"((")
@@ -105,7 +105,7 @@ def test_a_rollback_beyond_the_beginning_names_what_is_possible(engine: Engine) 
 
 
 @every_engine
-def test_forks_go_their_own_ways(engine: Engine) -> None:
+def test_forks_are_independent(engine: Engine) -> None:
     matcher = nested(engine)
     assert matcher.accept(3)
     other = matcher.fork()
@@ -130,7 +130,9 @@ def test_forks_go_their_own_ways(engine: Engine) -> None:
         ([99], 0),
     ],
 )
-def test_validate_counts_what_could_be_accepted(engine: Engine, tokens: list[int], count: int) -> None:
+def test_validate_counts_the_tokens_that_could_be_accepted(
+    engine: Engine, tokens: list[int], count: int
+) -> None:
     matcher = nested(engine)
     assert matcher.validate(tokens) == count
     assert matcher.accept(0)
@@ -182,7 +184,7 @@ def test_a_forced_token_that_a_longer_one_might_replace_is_left_out(engine: Engi
 
 
 @every_engine
-def test_what_may_come_next_is_told_in_bytes(engine: Engine) -> None:
+def test_next_bytes_are_the_bytes_that_may_follow(engine: Engine) -> None:
     matcher = nested(engine)
     assert matcher.next_bytes() == b"(ab"
     assert matcher.forced_bytes() == b""
@@ -194,7 +196,7 @@ def test_what_may_come_next_is_told_in_bytes(engine: Engine) -> None:
 
 
 @every_engine
-def test_nothing_is_forced_where_the_text_may_end(engine: Engine) -> None:
+def test_nothing_is_forced_if_the_text_may_end(engine: Engine) -> None:
     rules = Rules()
     a = rules.terminal("A", e.literal(b"a"))
     rules.start = rules.rule("start")
@@ -203,7 +205,7 @@ def test_nothing_is_forced_where_the_text_may_end(engine: Engine) -> None:
 
 
 @every_engine
-def test_matchers_of_one_grammar_may_be_used_by_many_threads(engine: Engine) -> None:
+def test_matchers_of_one_grammar_may_be_used_by_many_os_threads(engine: Engine) -> None:
     first = nested(engine)
     failures: list[BaseException] = []
 

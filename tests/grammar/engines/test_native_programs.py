@@ -1,4 +1,4 @@
-"""The engine in C refuses programs that are none; it never reads beyond them."""
+"""The engine in C refuses malformed programs; it never reads past their ends."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from engine_sampler.grammar import Grammar, Limits
 from engine_sampler.grammar.engines import native
 from engine_sampler.grammar.program.rules import Program
 
-pytestmark = pytest.mark.skipif(native.engine() is None, reason="there is no native library")
+pytestmark = pytest.mark.skipif(native.load_library() is None, reason="the native library is not available")
 
 ARRAYS = tuple(name for name, kind in Program.__annotations__.items() if kind == "array[int]")
 TOKENIZER = Tokenizer([b"a", b"b", b'"', b'{"a', b": ", b"12", b"<end>", b"}"], (6,), (6,))
@@ -25,20 +25,20 @@ PROGRAMS = [
 ]
 
 
-def walk(program: Program) -> int:
-    """Compile `program` and follow it for some tokens; how many were taken. Raises what the engine raises."""
+def count_accepted(program: Program) -> int:
+    """Compile `program` and try some tokens; returns how many were accepted. Raises the engine's errors."""
     limits = Limits(memory=1 << 24, shared_memory=1 << 24, work=200_000)
     vocabulary = native.NativeVocabulary(TOKENIZER, limits)
     matcher = native.NativeGrammar(program, vocabulary, limits).matcher()
-    bitmask, taken = np.zeros((1, 1), np.int32), 0
+    bitmask, accepted = np.zeros((1, 1), np.int32), 0
     for _ in range(6):
         matcher.fill_bitmask(bitmask)
-        taken += next((1 for token in range(len(TOKENIZER)) if matcher.accept(token)), 0)
-    return taken
+        accepted += next((1 for token in range(len(TOKENIZER)) if matcher.accept(token)), 0)
+    return accepted
 
 
-def spoiled(program: Program, rng: np.random.Generator) -> Program:
-    """`program` with a few numbers changed, or an array cut or grown."""
+def corrupted(program: Program, rng: np.random.Generator) -> Program:
+    """`program` with a few numbers changed, or an array shortened or extended."""
     changes = {}
     for name in rng.choice(ARRAYS, size=rng.integers(1, 4)):
         values = list(getattr(program, name))
@@ -58,18 +58,18 @@ def spoiled(program: Program, rng: np.random.Generator) -> Program:
 
 
 @pytest.mark.parametrize("program", PROGRAMS, ids=["regex", "lark", "contextual", "schema"])
-def test_a_program_that_is_whole_can_be_followed(program: Program) -> None:
-    assert walk(program) > 0
+def test_an_intact_program_can_be_followed(program: Program) -> None:
+    assert count_accepted(program) > 0
 
 
 @pytest.mark.parametrize("seed", range(3))
 @pytest.mark.parametrize("program", PROGRAMS, ids=["regex", "lark", "contextual", "schema"])
-def test_spoiled_programs_raise_or_mean_something_else(program: Program, seed: int) -> None:
+def test_corrupted_programs_are_refused_or_have_another_language(program: Program, seed: int) -> None:
     rng = np.random.default_rng(seed)
     refused = 0
     for _ in range(60):
         try:
-            walk(spoiled(program, rng))
+            count_accepted(corrupted(program, rng))
         except ValueError:
             refused += 1
     assert refused > 5

@@ -19,7 +19,7 @@ PAIRS = st.lists(st.tuples(CODES, CODES).map(lambda pair: (min(pair), max(pair))
 
 
 def reads(part: Expression, data: bytes) -> list[bytes]:
-    """What may be left of `data` once a character, without loops or operators, is read."""
+    """The possible rests of `data` after reading one character; the expression has no loops or operators."""
     if part[0] == LITERAL:
         return [data[len(part[1]) :]] if data.startswith(part[1]) else []
     if part[0] == CLASS:
@@ -48,7 +48,7 @@ def test_a_character_reads_the_utf8_of_its_set_and_nothing_else(pairs, others):
 
 
 @given(PAIRS)
-def test_ranges_are_sorted_and_apart_and_inverted_twice_are_the_same(pairs):
+def test_ranges_are_sorted_with_gaps_and_inverting_them_twice_gives_the_same(pairs):
     of = unicode.ranges(pairs)
     assert all(a[1] + 1 < b[0] for a, b in pairwise(of))
     assert unicode.invert(unicode.invert(of)) == of
@@ -62,7 +62,7 @@ def test_sets_overlap_if_they_share_a_member(a, b):
 
 
 @pytest.mark.parametrize("data", [b"\xc0\x80", b"\xed\xa0\x80", b"\xf4\x90\x80\x80", b"\xff", b"\x80"])
-def test_no_character_is_read_from_bytes_that_are_no_utf8(data):
+def test_no_character_is_read_from_bytes_that_are_not_utf8(data):
     assert reads(unicode.ANY_CHARACTER, data) == []
 
 
@@ -149,12 +149,12 @@ def test_an_automaton_over_characters_reads_their_bytes():
         "A": False,
         "\U00010000": True,
     }.items():
-        at = 0
+        state = 0
         for byte in text.encode():
-            at = next((to for low, high, to in states[at][1] if low <= byte <= high), -1)
-            if at < 0:
+            state = next((to for low, high, to in states[state][1] if low <= byte <= high), -1)
+            if state < 0:
                 break
-        assert (at >= 0 and states[at][0]) == accepted
+        assert (state >= 0 and states[state][0]) == accepted
 
 
 def test_an_automaton_that_grows_too_large_over_bytes_is_refused():

@@ -1,7 +1,8 @@
-"""The rules as automata whose places are numbers: a state of a rule with its registers.
+"""The rules as automata, and positions in them.
 
-A place is what an Earley item is beside its origin. What a place offers depends on nothing else, so it
-is found once: the symbols that may come, where they lead, and what can be passed without reading.
+A **position** is a state of a rule's automaton together with the values of the rule's registers, as a
+number. It corresponds to the dot in an Earley item: an item is a position and an origin. The transitions
+and the closure of a position depend on nothing else, so they are computed once.
 """
 
 from __future__ import annotations
@@ -23,57 +24,59 @@ def apply(registers: Registers, operations: Sequence[Sequence[int]]) -> Register
         return registers
     bits, *counters = registers
     for kind, *values in operations:
-        at = values[0]
+        register = values[0]
         if kind == SET:
-            bits |= 1 << at
+            bits |= 1 << register
         elif kind == RESET:
-            counters[at] = 0
+            counters[register] = 0
         elif kind == CLEAR:
-            if bits >> at & 1:
+            if bits >> register & 1:
                 return None
         elif kind == CLAUSE:
-            if not any(bits >> (one >> 1) & 1 == one & 1 for one in values):
+            if not any(bits >> (value >> 1) & 1 == value & 1 for value in values):
                 return None
         elif kind == AT_LEAST:
-            if counters[at] < values[1]:
+            if counters[register] < values[1]:
                 return None
         elif kind == SATURATE:
-            counters[at] = min(counters[at] + 1, max(counters[at], values[1]))
+            counters[register] = min(counters[register] + 1, max(counters[register], values[1]))
         elif kind == COUNT:
-            counters[at] += 1
-            if counters[at] > values[1]:
+            counters[register] += 1
+            if counters[register] > values[1]:
                 return None
     return (bits, *counters)
 
 
-class Offer(NamedTuple):
-    """What a place offers.
+class Transitions(NamedTuple):
+    """The transitions of a position.
 
-    leads      of each symbol, the places behind it
+    targets    for each symbol that may follow, the positions after it
     completes  whether the rule may end here
     """
 
-    leads: dict[int, tuple[int, ...]]
+    targets: dict[int, tuple[int, ...]]
     completes: bool
 
 
-class Landing(NamedTuple):
-    """Where one is who has come to a place, with all that may be passed without reading.
+class Closure(NamedTuple):
+    """The positions that can be reached from a position over symbols that match the empty text.
 
-    places     the places that offer symbols
-    completes  whether the rule may end
+    positions  those that have transitions over symbols, possibly including the position itself
+    completes  whether the rule may end at one of the reached positions
     """
 
-    places: tuple[int, ...]
+    positions: tuple[int, ...]
     completes: bool
 
 
 class Automata:
     """The rules of a program. The last rule is the goal: the start rule, then the end.
 
-    productive, empty    of each terminal, whether it matches anything, and the empty text
-    rules, edges         of each rule its first state and its counters; of each state its edges, but for
-                         those that no finite text leads through
+    productive      for each terminal, whether it matches anything
+    empty           the terminals that match the empty text
+    rules           for each rule its first state and its number of counters
+    rule_of_state   for each state the number of its rule
+    edges           for each state its edges, without those that lie on no path of a finite text
     """
 
     def __init__(
@@ -87,14 +90,14 @@ class Automata:
         self._prune(productive)
         self._states: list[tuple[int, Registers]] = []
         self._numbers: dict[tuple[int, Registers], int] = {}
-        self._offers: dict[int, Offer] = {}
-        self._landings: dict[int, Landing] = {}
+        self._transitions: dict[int, Transitions] = {}
+        self._closures: dict[int, Closure] = {}
         self._empty = set(empty)
         self._find_empty_rules()
 
     @property
     def goal(self) -> int:
-        """The symbol of the rule that is the whole text."""
+        """The symbol of the rule for the whole text."""
         return -len(self.rules)
 
     def _read(self, program: Program) -> None:
@@ -118,7 +121,7 @@ class Automata:
         self.rules.append((goal, 0))
 
     def _prune(self, productive: Sequence[bool]) -> None:
-        """Drop what no finite text leads through, whatever the registers say."""
+        """Drop the edges that lie on no path of a finite text, whatever the values of the registers."""
         sources: list[list[int]] = [[] for _ in self.edges]
         users: dict[int, list[int]] = {}
         for state, edges in enumerate(self.edges):
@@ -126,32 +129,32 @@ class Automata:
                 sources[target].append(state)
                 users.setdefault(symbol, []).append(state)
         firsts = {first: -1 - rule for rule, (first, _) in enumerate(self.rules)}
-        good: set[int] = set()
-        done = {ACCEPT, *(symbol for symbol, good_one in enumerate(productive) if good_one)}
-        waiting = [state for symbol in done for state in users.get(symbol, ())]
+        live: set[int] = set()
+        symbols = {ACCEPT, *(terminal for terminal, matches in enumerate(productive) if matches)}
+        waiting = [state for symbol in symbols for state in users.get(symbol, ())]
         while waiting:
             state = waiting.pop()
-            if state in good or not any(
-                symbol in done and (symbol == ACCEPT or target in good)
+            if state in live or not any(
+                symbol in symbols and (symbol == ACCEPT or target in live)
                 for symbol, target, _ in self.edges[state]
             ):
                 continue
-            good.add(state)
+            live.add(state)
             waiting += sources[state]
             if state in firsts:
-                done.add(firsts[state])
+                symbols.add(firsts[state])
                 waiting += users.get(firsts[state], ())
-        if self.rules[-1][0] not in good:
+        if self.rules[-1][0] not in live:
             raise GrammarError("no text at all matches the grammar")
         for state, edges in enumerate(self.edges):
             self.edges[state] = [
                 edge
                 for edge in edges
-                if edge.symbol in done and (edge.symbol == ACCEPT or edge.target in good)
+                if edge.symbol in symbols and (edge.symbol == ACCEPT or edge.target in live)
             ]
 
     def _find_empty_rules(self) -> None:
-        """Find the rules that match the empty text: again and again, until no more are found."""
+        """Find the rules that match the empty text; iterate until no more are found."""
         users: dict[int, set[int]] = {}
         for state, edges in enumerate(self.edges):
             for edge in edges:
@@ -160,38 +163,38 @@ class Automata:
         waiting = list(range(len(self.rules)))
         while waiting:
             rule = waiting.pop()
-            if -1 - rule not in self._empty and self._land(self.start(-1 - rule)).completes:
+            if -1 - rule not in self._empty and self._find_closure(self.start(-1 - rule)).completes:
                 self._empty.add(-1 - rule)
                 waiting += users.get(-1 - rule, ())
 
     def start(self, rule: int) -> int:
-        """The place where a rule begins."""
+        """The first position of a rule."""
         first, counters = self.rules[-1 - rule]
-        return self._place(first, (0,) * (counters + 1))
+        return self._position(first, (0,) * (counters + 1))
 
-    def state_of(self, place: int) -> tuple[int, Registers]:
-        """The state of a place, counted through all rules, and its registers."""
-        return self._states[place]
+    def state_of(self, position: int) -> tuple[int, Registers]:
+        """The state of a position, numbered across all rules, and its registers."""
+        return self._states[position]
 
-    def rule_of(self, place: int) -> int:
-        """The symbol of a place's rule."""
-        return -1 - self.rule_of_state[self._states[place][0]]
+    def rule_of(self, position: int) -> int:
+        """The symbol of a position's rule."""
+        return -1 - self.rule_of_state[self._states[position][0]]
 
-    def _place(self, state: int, registers: Registers) -> int:
+    def _position(self, state: int, registers: Registers) -> int:
         number = self._numbers.get((state, registers))
         if number is None:
-            self._meter.keep()
+            self._meter.add_state()
             number = self._numbers[state, registers] = len(self._states)
             self._states.append((state, registers))
         return number
 
-    def offer(self, place: int) -> Offer:
-        """What a place offers."""
-        found = self._offers.get(place)
+    def transitions(self, position: int) -> Transitions:
+        """The transitions of a position."""
+        found = self._transitions.get(position)
         if found is not None:
             return found
-        state, registers = self._states[place]
-        leads: dict[int, dict[int, None]] = {}
+        state, registers = self._states[position]
+        targets: dict[int, dict[int, None]] = {}
         completes = False
         edges = self.edges[state]
         self._meter.spend(len(edges))
@@ -202,33 +205,36 @@ class Automata:
             if symbol == ACCEPT:
                 completes = True
             else:
-                leads.setdefault(symbol, {})[self._place(target, after)] = None
-        found = self._offers[place] = Offer({symbol: tuple(to) for symbol, to in leads.items()}, completes)
+                targets.setdefault(symbol, {})[self._position(target, after)] = None
+        found = Transitions({symbol: tuple(to) for symbol, to in targets.items()}, completes)
+        self._transitions[position] = found
         return found
 
-    def landing(self, place: int) -> Landing:
-        """Where one is who has come to a place."""
-        found = self._landings.get(place)
+    def closure(self, position: int) -> Closure:
+        """The closure of a position over symbols that match the empty text."""
+        found = self._closures.get(position)
         if found is None:
-            found = self._landings[place] = self._land(place)
+            found = self._closures[position] = self._find_closure(position)
         return found
 
-    def _land(self, place: int) -> Landing:
-        seen = {place: None}
-        waiting = [place]
+    def _find_closure(self, position: int) -> Closure:
+        seen = {position: None}
+        waiting = [position]
         completes = False
-        for at in waiting:
-            leads, ends = self.offer(at)
+        for reached in waiting:
+            targets, ends = self.transitions(reached)
             completes |= ends
-            for symbol in leads.keys() & self._empty:
-                for target in leads[symbol]:
+            for symbol in targets.keys() & self._empty:
+                for target in targets[symbol]:
                     if target not in seen:
                         seen[target] = None
                         waiting.append(target)
             if len(seen) > MAX_CLOSURE:
-                raise GrammarLimitError(f"a rule has more than {MAX_CLOSURE} places with nothing between")
+                raise GrammarLimitError(
+                    f"a rule has more than {MAX_CLOSURE} positions with no text between them"
+                )
         self._meter.spend(len(seen))
-        return Landing(tuple(at for at in seen if self.offer(at).leads), completes)
+        return Closure(tuple(reached for reached in seen if self.transitions(reached).targets), completes)
 
 
 def _operations(code: Sequence[int], begin: int, end: int) -> Iterator[tuple[int, ...]]:

@@ -1,7 +1,11 @@
-"""All readings of a text at once, whatever a reading is.
+"""Configurations: all the ways to read a text, followed at once.
 
-A configuration is the set of readings (threads) of a text; equal sets are one number, and the
-configuration behind a byte is found once.
+The text so far can often be read in several ways. Each way is a **thread** (not one of the operating
+system): the row of the parser and the progress within the current terminal. Threads do not depend on each
+other and advance side by side, as in the simulation of a nondeterministic automaton (Thompson 1968). A
+**configuration** is the set of the threads of a text. Equal sets have the same number, and the
+configuration after a byte is computed once, so configurations are the states of a deterministic automaton
+that is built on demand.
 """
 
 from __future__ import annotations
@@ -13,21 +17,26 @@ from typing import Generic, TypeVar
 from ...derivatives.limits import MAX_THREADS, Meter
 from ...errors import GrammarLimitError
 
-LOST = 0
-"""The configuration without threads: the text has left the language."""
+REJECTED = 0
+"""The configuration without threads, a dead state: no text of the language begins with the text so far."""
 
 Thread = TypeVar("Thread", bound="tuple[int, ...]")
+"""The threads of one parser: `threads.EarleyThread` or `lexing.LalrThread`."""
 
 
 class Configurations(ABC, Generic[Thread]):
-    """All configurations of one set of tables; `start` is that of the empty text."""
+    """All configurations of one set of tables.
+
+    start     the configuration of the empty text
+    threads   the threads of each configuration, sorted
+    """
 
     start: int
 
     def __init__(self, meter: Meter) -> None:
         self._meter = meter
-        self.configurations: list[tuple[Thread, ...]] = [()]
-        self._numbers: dict[frozenset[Thread], int] = {frozenset(): LOST}
+        self.threads: list[tuple[Thread, ...]] = [()]
+        self._numbers: dict[frozenset[Thread], int] = {frozenset(): REJECTED}
         self._steps: dict[int, int] = {}
         self._thread_steps: dict[tuple[Thread, int], frozenset[Thread]] = {}
 
@@ -37,7 +46,7 @@ class Configurations(ABC, Generic[Thread]):
 
     @abstractmethod
     def special_ids(self, configuration: int) -> set[int]:
-        """The special tokens that may come."""
+        """The special tokens that may follow."""
 
     @abstractmethod
     def special_step(self, configuration: int, token_id: int) -> int:
@@ -45,44 +54,44 @@ class Configurations(ABC, Generic[Thread]):
 
     @abstractmethod
     def first_bytes(self, configuration: int) -> int:
-        """The bytes that may come next as a mask; perhaps too many."""
+        """The bytes that may come next, as a mask; perhaps too many."""
 
     @abstractmethod
     def _read(self, thread: Thread, byte: int) -> Iterable[Thread]:
-        """What a thread becomes behind a byte."""
+        """The threads that a thread turns into after a byte."""
 
     def step(self, configuration: int, byte: int) -> int:
-        """The configuration after a byte; LOST where the text has left the language."""
+        """The configuration after a byte; REJECTED if the byte cannot follow."""
         key = configuration << 8 | byte
         found = self._steps.get(key)
         if found is None:
-            threads = (self._thread_step(thread, byte) for thread in self.configurations[configuration])
-            found = self._steps[key] = self.configuration(one for some in threads for one in some)
+            steps = (self._thread_step(thread, byte) for thread in self.threads[configuration])
+            found = self._steps[key] = self.configuration(thread for step in steps for thread in step)
         return found
 
     def run(self, configuration: int, data: bytes) -> int:
         """The configuration after some bytes."""
         for byte in data:
             configuration = self.step(configuration, byte)
-            if configuration == LOST:
+            if configuration == REJECTED:
                 break
         return configuration
 
     def configuration(self, threads: Iterable[Thread]) -> int:
-        """The number of the set of these threads. Raises GrammarLimitError if they are too many."""
+        """The number of a set of threads. Raises GrammarLimitError if there are too many of them."""
         found = set(threads)
         if len(found) > MAX_THREADS:
             raise GrammarLimitError(f"the text can be read in more than {MAX_THREADS} ways at once")
-        kept = self._needed(found)
-        number = self._numbers.get(kept)
+        needed = self._needed(found)
+        number = self._numbers.get(needed)
         if number is None:
-            self._meter.keep()
-            number = self._numbers[kept] = len(self.configurations)
-            self.configurations.append(tuple(sorted(kept)))
+            self._meter.add_state()
+            number = self._numbers[needed] = len(self.threads)
+            self.threads.append(tuple(sorted(needed)))
         return number
 
     def _needed(self, threads: set[Thread]) -> frozenset[Thread]:
-        """The threads without those that others make needless."""
+        """The threads without those that are subsumed by others."""
         return frozenset(threads)
 
     def _thread_step(self, thread: Thread, byte: int) -> frozenset[Thread]:

@@ -1,4 +1,4 @@
-"""What must come next: bytes without a choice, and the tokens that certainly stand for them."""
+"""Forced output: the bytes that have no alternative, and the tokens that certainly encode them."""
 
 from __future__ import annotations
 
@@ -6,54 +6,54 @@ from collections.abc import Iterator
 from itertools import islice
 from typing import Any
 
-from .configurations import LOST, Configurations
-from .masks import Masks
+from .configurations import REJECTED, Configurations
+from .masks import ConfigurationMasks
 from .trie import ROOT, Trie
 
 FORCED_BYTES = 4096
-"""At most as many bytes are looked ahead for tokens."""
+"""Maximum number of bytes that are looked ahead to find forced tokens."""
 
 
-def next_bytes(threads: Configurations[Any], configuration: int) -> Iterator[int]:
+def next_bytes(configurations: Configurations[Any], configuration: int) -> Iterator[int]:
     """The bytes that may come next, ascending."""
-    mask = threads.first_bytes(configuration)
+    mask = configurations.first_bytes(configuration)
     for byte in range(256):
-        if mask >> byte & 1 and threads.step(configuration, byte) != LOST:
+        if mask >> byte & 1 and configurations.step(configuration, byte) != REJECTED:
             yield byte
 
 
-def forced_bytes(threads: Configurations[Any], configuration: int, limit: int) -> tuple[bytes, int]:
-    """The bytes that must come, at most `limit`, and the configuration behind them."""
+def forced_bytes(configurations: Configurations[Any], configuration: int, limit: int) -> tuple[bytes, int]:
+    """The bytes that must come next, at most `limit`, and the configuration after them."""
     data = bytearray()
     while len(data) < limit:
-        if threads.accepting(configuration) or threads.special_ids(configuration):
+        if configurations.accepting(configuration) or configurations.special_ids(configuration):
             break
-        two = list(islice(next_bytes(threads, configuration), 2))
-        if len(two) != 1:
+        choices = list(islice(next_bytes(configurations, configuration), 2))
+        if len(choices) != 1:
             break
-        data += bytes(two)
-        configuration = threads.step(configuration, two[0])
+        data += bytes(choices)
+        configuration = configurations.step(configuration, choices[0])
     return bytes(data), configuration
 
 
 def forced_tokens(
-    threads: Configurations[Any], masks: Masks, trie: Trie, configuration: int, limit: int
+    configurations: Configurations[Any], masks: ConfigurationMasks, trie: Trie, configuration: int, limit: int
 ) -> list[int]:
-    """The tokens that must come: always the longest one, as long as no longer one can reach further."""
-    data, behind = forced_bytes(threads, configuration, FORCED_BYTES)
+    """The tokens that must come next: always the longest, until a longer one could reach past the end."""
+    data, after = forced_bytes(configurations, configuration, FORCED_BYTES)
     result: list[int] = []
     at = 0
     while at < len(data) and len(result) < limit:
-        token, length, node, seen = None, 0, ROOT, 0
-        for seen, byte in enumerate(data[at:], 1):
-            below = trie.child(node, byte)
-            if below is None:
+        token, length, node = None, 0, ROOT
+        for depth, byte in enumerate(data[at:], 1):
+            child = trie.child(node, byte)
+            if child is None:
                 break
-            node = below
+            node = child
             if trie.token_starts[node] < trie.token_starts[node + 1]:
-                token, length = int(trie.tokens[trie.token_starts[node]]), seen
+                token, length = int(trie.tokens[trie.token_starts[node]]), depth
         else:
-            if masks.can_go_on(node, behind):
+            if masks.can_complete_token(node, after):
                 break
         if token is None:
             break

@@ -1,8 +1,9 @@
-"""The lexers of an LALR parser: which terminals each state tries in which order, as expressions.
+"""The lexers of an LALR parser: the terminals that each state tries, in order, as expressions.
 
-Of a terminal that is tried it matters, beside what is left of it, what the whole text that follows would
-have to be for it to match: that is forbidden to the terminals tried later, and, where it would be longer,
-to itself. A **future** is an expression of such whole texts, up to their ends.
+A **future** is an expression of whole texts, from here up to their ends. A terminal that is tried matches
+in some futures. In these, the terminals tried later cannot match; and in those where its match is longer,
+its own shorter match does not count either. So besides the rest of a terminal, the lexer keeps the futures
+that are excluded for it.
 """
 
 from __future__ import annotations
@@ -15,16 +16,17 @@ from ...derivatives.expressions import ANY_BYTE, ANYTHING, EMPTY
 from ...errors import GrammarError
 from ...program.lalr import IGNORED, KEYWORD, Pairs, Parser
 
-IGNORE = -1
-"""What has been read where it is forgotten."""
+IGNORED_SYMBOL = -1
+"""The symbol of text that is read and discarded."""
 
 
-class Reading(NamedTuple):
-    """A terminal that may be read.
+class PartialMatch(NamedTuple):
+    """A terminal that is being read, or may be.
 
-    symbol   the terminal, or IGNORE
-    rest     its texts
-    whole    those of the entry that it is read as: for a keyword and what it is a keyword of
+    symbol   the terminal, or IGNORED_SYMBOL
+    rest     what is left of its expression
+    whole    what is left of the expression of the lexer's entry: a keyword is read as part of another
+             terminal's entry
     """
 
     symbol: int
@@ -32,29 +34,29 @@ class Reading(NamedTuple):
     whole: int
 
 
-class Begun(NamedTuple):
-    """A reading, and the futures in which an entry tried before it matches."""
+class RankedMatch(NamedTuple):
+    """A partial match, and the futures in which an entry that is tried before it matches."""
 
-    reading: Reading
-    taken: int
+    match: PartialMatch
+    excluded: int
 
 
 class Lexers:
     """The lexers of all states.
 
-    terminals   the expression of each terminal, None for those of special tokens
+    terminals   the expression of each terminal, None for terminals of special tokens
     """
 
     def __init__(self, parser: Parser, terminals: Sequence[int | None], derivatives: Derivatives) -> None:
         self.derivatives = derivatives
         self._x = derivatives.expressions
         self._nonempty = self._x.concat(ANY_BYTE, ANYTHING)
-        self._entries = [self._readings(state.entries, terminals) for state in parser.states]
-        self._begun: dict[tuple[int, int], list[Begun]] = {}
-        self._untouched: dict[int, list[Begun]] = {}
+        self._entries = [self._entry_matches(state.entries, terminals) for state in parser.states]
+        self._ranked_after: dict[tuple[int, int], list[RankedMatch]] = {}
+        self._ranked: dict[int, list[RankedMatch]] = {}
 
-    def _readings(self, entries: Pairs, terminals: Sequence[int | None]) -> list[list[Reading]]:
-        """Of each entry of a lexer what it may be read as."""
+    def _entry_matches(self, entries: Pairs, terminals: Sequence[int | None]) -> list[list[PartialMatch]]:
+        """For each entry of a lexer, the terminals that it may turn out to be."""
         x = self._x
         found = []
         keywords: list[tuple[int, int]] = []
@@ -65,54 +67,54 @@ class Lexers:
             if kind & KEYWORD:
                 keywords.append((terminal, expression))
                 continue
-            readings, before = [], EMPTY
+            matches, before = [], EMPTY
             for keyword, text in keywords:
                 only = x.both((text, expression, x.complement(before)))
-                readings.append(Reading(keyword, only, expression))
+                matches.append(PartialMatch(keyword, only, expression))
                 before = x.union((before, text))
             own = x.both((expression, x.complement(before)))
-            readings.append(Reading(IGNORE if kind & IGNORED else terminal, own, expression))
-            found.append(readings)
+            matches.append(PartialMatch(IGNORED_SYMBOL if kind & IGNORED else terminal, own, expression))
+            found.append(matches)
             keywords = []
         return found
 
-    def begin(self, state: int) -> list[Begun]:
-        """What the lexer of a state may read."""
-        found = self._untouched.get(state)
+    def begin(self, state: int) -> list[RankedMatch]:
+        """The terminals that the lexer of a state may read."""
+        found = self._ranked.get(state)
         if found is None:
-            found = self._untouched[state] = self._ordered(self._entries[state])
+            found = self._ranked[state] = self._ordered(self._entries[state])
         return found
 
-    def begin_with(self, state: int, byte: int) -> list[Begun]:
-        """What the lexer of a state may read, behind the first byte."""
-        found = self._begun.get((state, byte))
+    def begin_with(self, state: int, byte: int) -> list[RankedMatch]:
+        """The terminals that the lexer of a state may read, after a first byte."""
+        found = self._ranked_after.get((state, byte))
         if found is None:
-            left = [[self.step(one, byte) for one in readings] for readings in self._entries[state]]
-            found = self._begun[state, byte] = self._ordered(left)
+            rests = [[self.step(match, byte) for match in matches] for matches in self._entries[state]]
+            found = self._ranked_after[state, byte] = self._ordered(rests)
         return found
 
-    def step(self, reading: Reading, byte: int) -> Reading:
-        """What is left of a reading behind a byte."""
+    def step(self, match: PartialMatch, byte: int) -> PartialMatch:
+        """The rest of a match after a byte."""
         derivative = self.derivatives.derivative
-        return Reading(reading.symbol, derivative(reading.rest, byte), derivative(reading.whole, byte))
+        return PartialMatch(match.symbol, derivative(match.rest, byte), derivative(match.whole, byte))
 
-    def _ordered(self, entries: list[list[Reading]]) -> list[Begun]:
-        taken = EMPTY
+    def _ordered(self, entries: list[list[PartialMatch]]) -> list[RankedMatch]:
+        excluded = EMPTY
         found = []
-        for readings in entries:
-            found += [Begun(one, taken) for one in readings if self.derivatives.live(one.rest)]
-            taken = self._x.union((taken, self._x.future(readings[0].whole)))
-            if taken == ANYTHING:
+        for matches in entries:
+            found += [RankedMatch(match, excluded) for match in matches if self.derivatives.live(match.rest)]
+            excluded = self._x.union((excluded, self._x.future(matches[0].whole)))
+            if excluded == ANYTHING:
                 break
         return found
 
     def longer(self, number: int) -> int:
-        """The futures in which an expression matches some beginning that is not empty."""
+        """The futures that have a non-empty prefix which an expression matches."""
         x = self._x
         return x.future(x.both((number, self._nonempty)) if x.endings[number] else number)
 
-    def possible(self, rest: int, taken: int) -> bool:
-        """Whether `rest` can be read to its end, by more than nothing, in a future that is not `taken`."""
-        if taken == EMPTY:
+    def possible(self, rest: int, excluded: int) -> bool:
+        """Whether `rest` matches a non-empty prefix of some future that is not `excluded`."""
+        if excluded == EMPTY:
             return self.derivatives.continues(rest)
-        return self.derivatives.live(self._x.both((self.longer(rest), self._x.complement(taken))))
+        return self.derivatives.live(self._x.both((self.longer(rest), self._x.complement(excluded))))

@@ -1,8 +1,9 @@
-"""Readings of a text by an LALR parser and its lexers.
+"""Configurations of an LALR parser with its lexers.
 
-A thread is one reading: a row, and a terminal under way, or none. Which terminal is the first that
-matches, and how long it can get, shows only later; so every way is followed, and each thread knows the
-futures that would make it wrong (`taken`, see `lexers`). It is dead once they are all there are.
+A thread is one way to read the text (see `configurations`): a row of the parser and, unless it is between
+terminals, the terminal being read. Which terminal is the first to match, and how long its match is, only
+the text that follows decides. So every possibility is followed, and each thread stores the futures in
+which it is wrong (`excluded`, see `lexers`). A thread is dead once these are all futures.
 """
 
 from __future__ import annotations
@@ -13,34 +14,39 @@ from typing import NamedTuple
 from ...derivatives.expressions import ANYTHING, EMPTY, EPSILON
 from ...derivatives.limits import Meter
 from ...errors import GrammarError
-from .configurations import LOST, Configurations
-from .lexers import IGNORE, Lexers, Reading
-from .lr import LRRows
+from .configurations import REJECTED, Configurations
+from .lexers import IGNORED_SYMBOL, Lexers, PartialMatch
+from .lr import LrRows
 
-BETWEEN = -2
-"""The symbol of a thread that stands between terminals."""
+BETWEEN_TERMINALS = -2
+"""The symbol of a thread between two terminals."""
 
 
-class Thread(NamedTuple):
-    """One reading; `symbol`, `rest` and `whole` are those of a `Reading`."""
+class LalrThread(NamedTuple):
+    """One way to read the text.
+
+    row                   the row of the parser before the terminal
+    symbol, rest, whole   the terminal being read, see `lexers.PartialMatch`, or BETWEEN_TERMINALS
+    excluded              the futures in which the thread is wrong
+    """
 
     row: int
     symbol: int
     rest: int
     whole: int
-    taken: int
+    excluded: int
 
 
-class Lexing(Configurations[Thread]):
+class LalrConfigurations(Configurations[LalrThread]):
     """All configurations of one set of tables.
 
     specials   the token ids of each terminal of special tokens
 
-    Raises GrammarError if no text matches.
+    Raises GrammarError if no text at all matches.
     """
 
     def __init__(
-        self, rows: LRRows, lexers: Lexers, specials: Mapping[int, frozenset[int]], meter: Meter
+        self, rows: LrRows, lexers: Lexers, specials: Mapping[int, frozenset[int]], meter: Meter
     ) -> None:
         super().__init__(meter)
         self.rows = rows
@@ -48,97 +54,97 @@ class Lexing(Configurations[Thread]):
         self._derivatives = lexers.derivatives
         self._x = lexers.derivatives.expressions
         self._specials = specials
-        self._alive_at: dict[tuple[int, int], bool] = {}
-        self.start = self.configuration(self._stand(0, EMPTY))
-        if self.start == LOST:
+        self._can_continue_at: dict[tuple[int, int], bool] = {}
+        self.start = self.configuration(self._between(0, EMPTY))
+        if self.start == REJECTED:
             raise GrammarError("no text at all matches the grammar")
 
     def accepting(self, configuration: int) -> bool:
         return any(self.rows.accepting(row) for row in self._ends(configuration))
 
     def special_ids(self, configuration: int) -> set[int]:
-        behind = self._special_places(configuration)
-        return {token_id for terminal, _ in behind for token_id in self._specials[terminal]}
+        terminals = self._special_rows(configuration)
+        return {token_id for terminal, _ in terminals for token_id in self._specials[terminal]}
 
     def special_step(self, configuration: int, token_id: int) -> int:
-        places = self._special_places(configuration)
-        rows = [row for terminal, row in places if token_id in self._specials[terminal]]
-        return self.configuration(thread for row in rows for thread in self._stand(row, EMPTY))
+        specials = self._special_rows(configuration)
+        rows = [row for terminal, row in specials if token_id in self._specials[terminal]]
+        return self.configuration(thread for row in rows for thread in self._between(row, EMPTY))
 
     def first_bytes(self, configuration: int) -> int:
         mask = 0
-        for thread in self.configurations[configuration]:
-            if thread.symbol != BETWEEN:
+        for thread in self.threads[configuration]:
+            if thread.symbol != BETWEEN_TERMINALS:
                 mask |= self._x.first[thread.rest]
                 continue
-            for reading, _ in self._lexers.begin(self.rows.state(thread.row)):
-                mask |= self._x.first[reading.rest]
+            for match, _ in self._lexers.begin(self.rows.state(thread.row)):
+                mask |= self._x.first[match.rest]
         return mask
 
     def _ends(self, configuration: int) -> Iterator[int]:
-        """The rows of readings that are right if the text, or all but special tokens, ends here."""
-        for thread in self.configurations[configuration]:
-            if thread.symbol == BETWEEN and not self._x.endings[thread.taken]:
+        """The rows of the threads between terminals that hold if only special tokens may follow."""
+        for thread in self.threads[configuration]:
+            if thread.symbol == BETWEEN_TERMINALS and not self._x.endings[thread.excluded]:
                 yield thread.row
 
-    def _special_places(self, configuration: int) -> list[tuple[int, int]]:
-        """The terminals of special tokens that may come, and the rows behind them."""
-        return [pair for row in self._ends(configuration) for pair in self._behind_specials(row)]
+    def _special_rows(self, configuration: int) -> list[tuple[int, int]]:
+        """The terminals of special tokens that may follow, each with the row after it."""
+        return [pair for row in self._ends(configuration) for pair in self._after_specials(row)]
 
-    def _behind_specials(self, row: int) -> Iterator[tuple[int, int]]:
+    def _after_specials(self, row: int) -> Iterator[tuple[int, int]]:
         for terminal in self._specials:
-            if (behind := self.rows.advance(row, terminal)) is not None:
-                yield terminal, behind
+            if (after := self.rows.advance(row, terminal)) is not None:
+                yield terminal, after
 
-    def _behind(self, row: int, symbol: int) -> int | None:
-        return row if symbol == IGNORE else self.rows.advance(row, symbol)
+    def _row_after(self, row: int, symbol: int) -> int | None:
+        return row if symbol == IGNORED_SYMBOL else self.rows.advance(row, symbol)
 
-    def _read(self, thread: Thread, byte: int) -> Iterator[Thread]:
-        taken = self._derivatives.derivative(thread.taken, byte)
-        if taken == ANYTHING:
+    def _read(self, thread: LalrThread, byte: int) -> Iterator[LalrThread]:
+        excluded = self._derivatives.derivative(thread.excluded, byte)
+        if excluded == ANYTHING:
             return
-        if thread.symbol != BETWEEN:
-            reading = self._lexers.step(Reading(*thread[1:4]), byte)
-            yield from self._arrive(thread.row, reading, taken)
+        if thread.symbol != BETWEEN_TERMINALS:
+            match = self._lexers.step(PartialMatch(*thread[1:4]), byte)
+            yield from self._after_byte(thread.row, match, excluded)
             return
-        for reading, before in self._lexers.begin_with(self.rows.state(thread.row), byte):
-            yield from self._arrive(thread.row, reading, self._x.union((taken, before)))
+        for match, before in self._lexers.begin_with(self.rows.state(thread.row), byte):
+            yield from self._after_byte(thread.row, match, self._x.union((excluded, before)))
 
-    def _arrive(self, row: int, reading: Reading, taken: int) -> Iterator[Thread]:
-        """The threads of a terminal that has been read so far: it goes on, or is over."""
-        behind = self._behind(row, reading.symbol)
-        if behind is None or taken == ANYTHING:
+    def _after_byte(self, row: int, match: PartialMatch, excluded: int) -> Iterator[LalrThread]:
+        """The threads after a byte of a terminal: the terminal continues, or has ended."""
+        after = self._row_after(row, match.symbol)
+        if after is None or excluded == ANYTHING:
             return
-        if self._lexers.possible(reading.rest, taken):
-            yield Thread(row, *reading, taken)
-        for guard in self._x.endings[reading.rest]:
-            ended = self._x.concat(guard, ANYTHING), self._lexers.longer(reading.whole)
-            yield from self._stand(behind, self._x.union((taken, *ended)))
+        if self._lexers.possible(match.rest, excluded):
+            yield LalrThread(row, *match, excluded)
+        for guard in self._x.endings[match.rest]:
+            ended = self._x.concat(guard, ANYTHING), self._lexers.longer(match.whole)
+            yield from self._between(after, self._x.union((excluded, *ended)))
 
-    def _stand(self, row: int, taken: int) -> Iterable[Thread]:
-        """The thread between terminals, if the text can go on there or end."""
-        if not self._derivatives.live(taken):
-            taken = EMPTY
-        if self._alive(row, taken):
-            yield Thread(row, BETWEEN, EPSILON, EPSILON, taken)
+    def _between(self, row: int, excluded: int) -> Iterable[LalrThread]:
+        """The thread between terminals, if the text can continue or end there."""
+        if not self._derivatives.live(excluded):
+            excluded = EMPTY
+        if self._can_continue(row, excluded):
+            yield LalrThread(row, BETWEEN_TERMINALS, EPSILON, EPSILON, excluded)
 
-    def _alive(self, row: int, taken: int) -> bool:
-        found = self._alive_at.get((row, taken))
+    def _can_continue(self, row: int, excluded: int) -> bool:
+        found = self._can_continue_at.get((row, excluded))
         if found is None:
-            begins = any(symbol != IGNORE for symbol in self._possible(row, EMPTY))
-            stops = self._stops(row)
-            found = self._alive_at[row, taken] = (begins or stops) and (
-                (stops and not self._x.endings[taken]) or any(True for _ in self._possible(row, taken))
+            begins = any(symbol != IGNORED_SYMBOL for symbol in self._possible(row, EMPTY))
+            stops = self._can_stop(row)
+            found = self._can_continue_at[row, excluded] = (begins or stops) and (
+                (stops and not self._x.endings[excluded]) or any(True for _ in self._possible(row, excluded))
             )
         return found
 
-    def _stops(self, row: int) -> bool:
-        """Whether the text may end, or go on with a special token."""
-        return self.rows.accepting(row) or any(True for _ in self._behind_specials(row))
+    def _can_stop(self, row: int) -> bool:
+        """Whether the text may end, or continue with a special token."""
+        return self.rows.accepting(row) or any(True for _ in self._after_specials(row))
 
-    def _possible(self, row: int, taken: int) -> Iterator[int]:
-        """What may be read behind a row."""
-        for reading, before in self._lexers.begin(self.rows.state(row)):
-            behind = self._behind(row, reading.symbol)
-            if behind is not None and self._lexers.possible(reading.rest, self._x.union((taken, before))):
-                yield reading.symbol
+    def _possible(self, row: int, excluded: int) -> Iterator[int]:
+        """The symbols that may be read after a row."""
+        for match, before in self._lexers.begin(self.rows.state(row)):
+            after = self._row_after(row, match.symbol)
+            if after is not None and self._lexers.possible(match.rest, self._x.union((excluded, before))):
+                yield match.symbol

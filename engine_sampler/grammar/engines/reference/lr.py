@@ -1,7 +1,8 @@
-"""Rows of an LALR parser: a state and the row below it, each made once.
+"""Rows of an LALR parser: the nodes of a graph-structured stack, each built once.
 
-The tables come from a program (see `lalr`). A row that is reduced looks like any other, so what
-follows a row and a terminal is found once, as with Earley's rows.
+A row is a parser state and the row below it on the stack, so a row represents a whole stack. The tables
+come from a program (see `engine_sampler.grammar.program.lalr`). Equal stacks are the same row, however
+they came about, so the row after a row and a terminal is computed once, as with Earley rows.
 """
 
 from __future__ import annotations
@@ -11,18 +12,18 @@ from typing import NamedTuple
 from ...derivatives.limits import Meter
 from ...program.lalr import ACCEPT, Parser
 
-NOWHERE = -1
-"""What is below the row of an empty text."""
+NO_ROW = -1
+"""What is below the bottom row of a stack."""
 
 
-class Row(NamedTuple):
-    """A state of the parser and the row below it."""
+class LrRow(NamedTuple):
+    """A parser state and the row below it on the stack."""
 
     state: int
     below: int
 
 
-class LRRows:
+class LrRows:
     """All rows of one set of tables; the first one is 0."""
 
     def __init__(self, parser: Parser, meter: Meter) -> None:
@@ -31,18 +32,18 @@ class LRRows:
         self._gotos = [dict(state.gotos) for state in parser.states]
         self._ends = [state.end for state in parser.states]
         self._meter = meter
-        self.rows: list[Row] = []
-        self._numbers: dict[Row, int] = {}
+        self.rows: list[LrRow] = []
+        self._numbers: dict[LrRow, int] = {}
         self._after: dict[tuple[int, int], int | None] = {}
         self._accepting: dict[int, bool] = {}
-        self._row(Row(parser.first, NOWHERE))
+        self._row(LrRow(parser.first, NO_ROW))
 
     def state(self, row: int) -> int:
         """The number of a row's state."""
         return self.rows[row].state
 
     def advance(self, row: int, terminal: int) -> int | None:
-        """The row behind a terminal, None if it cannot come."""
+        """The row after a terminal, None if the terminal cannot follow."""
         key = row, terminal
         if key not in self._after:
             self._after[key] = self._advance(row, terminal)
@@ -52,36 +53,36 @@ class LRRows:
         """Whether the text may end here."""
         found = self._accepting.get(row)
         if found is None:
-            at: int | None = row
-            while at is not None and (end := self._ends[self.rows[at].state]) < 0:
-                at = self._reduce(at, end)
-            found = self._accepting[row] = at is not None and end == ACCEPT
+            top: int | None = row
+            while top is not None and (end := self._ends[self.rows[top].state]) < 0:
+                top = self._reduce(top, end)
+            found = self._accepting[row] = top is not None and end == ACCEPT
         return found
 
     def _advance(self, row: int, terminal: int) -> int | None:
-        at: int | None = row
-        while at is not None:
-            action = self._actions[self.rows[at].state].get(terminal)
+        top: int | None = row
+        while top is not None:
+            action = self._actions[self.rows[top].state].get(terminal)
             if action is None:
                 return None
             if action >= 0:
-                return self._row(Row(action, at))
-            at = self._reduce(at, action)
+                return self._row(LrRow(action, top))
+            top = self._reduce(top, action)
         return None
 
     def _reduce(self, row: int, action: int) -> int | None:
-        """The row where a rule's right side has become its left side."""
+        """The row after the right side of a rule is replaced by its left side."""
         side, length = self._rules[-1 - action]
         self._meter.spend(1 + length)
         for _ in range(length):
             row = self.rows[row].below
         target = self._gotos[self.rows[row].state].get(side)
-        return None if target is None else self._row(Row(target, row))
+        return None if target is None else self._row(LrRow(target, row))
 
-    def _row(self, row: Row) -> int:
+    def _row(self, row: LrRow) -> int:
         number = self._numbers.get(row)
         if number is None:
-            self._meter.keep()
+            self._meter.add_state()
             number = self._numbers[row] = len(self.rows)
             self.rows.append(row)
         return number

@@ -1,4 +1,4 @@
-"""Which tokens may follow: masks, found once for each configuration."""
+"""Masks of the tokens that may follow, computed once for each configuration."""
 
 from __future__ import annotations
 
@@ -14,19 +14,21 @@ from ...derivatives.limits import MAX_MASK_BYTES
 from .configurations import Configurations
 from .trie import ROOT, Ints, Trie
 from .vocabulary import ReferenceVocabulary
-from .walk import walk
+from .walk import traverse
 
 Mask = npt.NDArray[np.int32]
 
 
-class Masks:
+class ConfigurationMasks:
     """The masks of a vocabulary under one set of tables.
 
-    Bit t % 32 of word t // 32 is 1 where token t may follow; masks are int32 [words].
+    Masks are int32 [words]; bit t % 32 of word t // 32 is 1 if token t may follow.
+
+    ended   the mask after the end of the text: EOS tokens only
     """
 
-    def __init__(self, threads: Configurations[Any], vocabulary: ReferenceVocabulary) -> None:
-        self._threads = threads
+    def __init__(self, configurations: Configurations[Any], vocabulary: ReferenceVocabulary) -> None:
+        self._configurations = configurations
         self._vocabulary = vocabulary
         self._eos_ids = np.array(sorted(vocabulary.eos_ids), np.int64)
         self._masks: Cache[Mask] = Cache(sys.maxsize, MAX_MASK_BYTES, lambda mask: mask.nbytes)
@@ -37,7 +39,7 @@ class Masks:
         return self._vocabulary.trie
 
     def mask(self, configuration: int) -> Mask:
-        """The mask of a configuration, which is not to be written to."""
+        """The mask of a configuration; read-only."""
         return self._masks.get(configuration, lambda: self._mask(self._allowed(configuration)))
 
     def _mask(self, ids: Iterable[Ints]) -> Mask:
@@ -49,30 +51,30 @@ class Masks:
         return mask
 
     def _allowed(self, configuration: int) -> list[Ints]:
-        threads = self._threads
-        special = threads.special_ids(configuration) & self._vocabulary.special_ids
+        configurations = self._configurations
+        special = configurations.special_ids(configuration) & self._vocabulary.special_ids
         ids = [np.array(sorted(special), np.int64), *self._texts(configuration)]
-        if threads.accepting(configuration):
+        if configurations.accepting(configuration):
             ids.append(self._eos_ids)
         return ids
 
     def _texts(self, configuration: int) -> list[Ints]:
-        """The tokens of text that may follow: byte by byte from the first one on."""
-        return self._beyond({configuration: [np.array([ROOT])]})
+        """The text tokens that may follow, found by reading them byte by byte from the root of the trie."""
+        return self._tokens_below({configuration: [np.array([ROOT])]})
 
-    def _beyond(self, places: dict[int, list[Ints]]) -> list[Ints]:
-        """The tokens that can be read on from the places where a terminal ended."""
-        if not places:
+    def _tokens_below(self, seeds: dict[int, list[Ints]]) -> list[Ints]:
+        """The tokens that can be read from trie nodes on, which are given by configuration."""
+        if not seeds:
             return []
-        nodes = np.concatenate([part for parts in places.values() for part in parts])
+        nodes = np.concatenate([part for parts in seeds.values() for part in parts])
         states = np.concatenate(
-            [np.full(len(part), state) for state, parts in places.items() for part in parts]
+            [np.full(len(part), state) for state, parts in seeds.items() for part in parts]
         )
-        levels = walk(self._trie, nodes, states, self._threads.step)
+        levels = traverse(self._trie, nodes, states, self._configurations.step)
         return [self._trie.tokens_at(level.nodes) for level in levels]
 
-    def can_go_on(self, node: int, configuration: int) -> bool:
-        """Whether the text can go on from a configuration to the end of a token below a node."""
-        levels = walk(self._trie, np.array([node]), np.array([configuration]), self._threads.step)
+    def can_complete_token(self, node: int, configuration: int) -> bool:
+        """Whether the text can continue from a configuration to the end of a token below a trie node."""
+        levels = traverse(self._trie, np.array([node]), np.array([configuration]), self._configurations.step)
         next(levels)
         return any(len(self._trie.tokens_at(level.nodes)) for level in levels)

@@ -1,4 +1,4 @@
-"""Matchers: texts that are followed under a grammar."""
+"""Matchers: each follows one text under a grammar."""
 
 from __future__ import annotations
 
@@ -12,17 +12,17 @@ from ....contract import checked_bitmask
 from ...derivatives.limits import MAX_SHARED_STATES
 from ...errors import GrammarError, GrammarLimitError
 from ...program.rules import Program
-from .configurations import LOST
+from .configurations import REJECTED
 from .forced import forced_bytes, forced_tokens, next_bytes
-from .tables import Tables
+from .tables import EngineTables
 from .vocabulary import ReferenceVocabulary
 
 
 class ReferenceGrammar:
-    """A grammar for a vocabulary; any number of matchers, on any threads, share what it learns.
+    """A grammar for a vocabulary; any number of matchers, on any OS threads, share its tables.
 
     vocabulary         a ReferenceVocabulary, or the bytes of each token
-    eos_token_ids, special_token_ids   see ReferenceVocabulary; for bytes only
+    eos_token_ids, special_token_ids   see ReferenceVocabulary; used only if `vocabulary` is bytes
 
     Raises GrammarError if no text matches or the program does not fit the vocabulary, GrammarLimitError
     if a limit is exceeded.
@@ -40,38 +40,38 @@ class ReferenceGrammar:
         self.vocabulary = vocabulary
         for token_id in program.special_ids:
             if not 0 <= token_id < len(vocabulary.token_bytes):
-                raise GrammarError(f"the grammar names the special token {token_id}, and there is none")
+                raise GrammarError(f"the grammar names the special token {token_id}, which does not exist")
         self._program = program
-        self._tables = Tables(program, vocabulary)
+        self._tables = EngineTables(program, vocabulary)
 
-    def tables(self) -> Tables:
-        """The tables for a new matcher: new ones where the old ones have grown large."""
+    def tables(self) -> EngineTables:
+        """The tables for a new matcher: new ones if the current ones have grown too large."""
         if self._tables.meter.states > MAX_SHARED_STATES:
-            self._tables = Tables(self._program, self.vocabulary)
+            self._tables = EngineTables(self._program, self.vocabulary)
         return self._tables
 
     def matcher(self) -> ReferenceMatcher:
-        """A matcher at the beginning of a text."""
+        """A matcher at the start of a text."""
         return ReferenceMatcher(self.vocabulary, self.tables())
 
 
 class ReferenceMatcher:
     """A text under a grammar.
 
-    A call that needs more than a limit allows raises GrammarLimitError, and so does every later one.
+    A call that exceeds a limit raises GrammarLimitError, and so does every later call.
     """
 
-    def __init__(self, vocabulary: ReferenceVocabulary, tables: Tables) -> None:
+    def __init__(self, vocabulary: ReferenceVocabulary, tables: EngineTables) -> None:
         self._vocabulary = vocabulary
         self._tables = tables
-        self._threads = tables.threads
-        self._states = [tables.threads.start]
+        self._configurations = tables.configurations
+        self._states = [tables.configurations.start]
         self._terminated = False
         self._failure = ""
 
     @contextmanager
     def _call(self) -> Iterator[None]:
-        """Take turns with other threads, and count the work."""
+        """Take turns with other OS threads, and count the work."""
         if self._failure:
             raise GrammarLimitError(f"this matcher failed before: {self._failure}")
         with self._tables.lock:
@@ -85,15 +85,15 @@ class ReferenceMatcher:
     def fill_bitmask(self, bitmask: npt.NDArray[np.int32], row: int = 0) -> None:
         """Write the mask of the next token into a row of `bitmask`.
 
-        bitmask   int32 [rows, ceil(vocabulary / 32) or more]: bit t % 32 of word t // 32 is 1 where
-                  token t may follow; further words become 0. After the end only EOS tokens may follow.
+        bitmask   int32 [rows, ceil(vocabulary / 32) or more]: bit t % 32 of word t // 32 is 1 if token t
+                  may follow; further words become 0. After the end only EOS tokens may follow.
 
-        Raises TypeError for another array, IndexError for a row that is not there.
+        Raises TypeError for any other array, IndexError for a row out of range.
         """
         words = self._vocabulary.words
         rows, _ = checked_bitmask(bitmask, words)
         if not 0 <= row < rows:
-            raise IndexError(f"row is {row}, allowed are 0..{rows - 1}")
+            raise IndexError(f"row={row} is not allowed: 0..{rows - 1} are")
         with self._call():
             mask = self._tables.masks.ended if self._terminated else self._tables.masks.mask(self._states[-1])
         bitmask[row, :words] = mask
@@ -103,38 +103,38 @@ class ReferenceMatcher:
         """Add a token to the text. False, and nothing changes, if it may not follow."""
         with self._call():
             after = self._after(self._states[-1], token_id)
-            return after != LOST and self._go(after, token_id in self._vocabulary.eos_ids)
+            return after != REJECTED and self._push(after, token_id in self._vocabulary.eos_ids)
 
     def accept_bytes(self, data: bytes) -> bool:
-        """Add bytes to the text, which need not be those of a token. False if they may not follow."""
+        """Add bytes to the text, not necessarily those of a token. False if they may not follow."""
         with self._call():
-            after = LOST if self._terminated else self._threads.run(self._states[-1], data)
-            return after != LOST and self._go(after, False)
+            after = REJECTED if self._terminated else self._configurations.run(self._states[-1], data)
+            return after != REJECTED and self._push(after, False)
 
     def validate(self, token_ids: Sequence[int]) -> int:
-        """How many of the tokens could be accepted, one after the other; nothing changes."""
+        """The number of leading tokens that could be accepted in turn; nothing changes."""
         with self._call():
-            at = self._states[-1]
+            configuration = self._states[-1]
             for count, token_id in enumerate(token_ids):
-                at = self._after(at, token_id)
-                if at == LOST:
+                configuration = self._after(configuration, token_id)
+                if configuration == REJECTED:
                     return count
                 if token_id in self._vocabulary.eos_ids:
                     return count + 1
             return len(token_ids)
 
     def rollback(self, n: int) -> None:
-        """Take back the last `n` calls of accept and accept_bytes. Raises ValueError if there are fewer."""
+        """Undo the last `n` accepted calls of accept and accept_bytes; ValueError if there are fewer."""
         with self._call():
-            most = len(self._states) - 1
-            if not 0 <= n <= most:
-                raise ValueError(f"n is {n}, allowed are 0..{most}: that many accepts can be taken back")
+            accepted = len(self._states) - 1
+            if not 0 <= n <= accepted:
+                raise ValueError(f"n={n} is not allowed: 0..{accepted} accepted calls can be undone")
             if n:
                 del self._states[-n:]
                 self._terminated = False
 
     def fork(self) -> ReferenceMatcher:
-        """A matcher of the same text that goes its own way."""
+        """An independent matcher of the same text."""
         with self._call():
             other = ReferenceMatcher(self._vocabulary, self._tables)
             other._states = self._states.copy()
@@ -144,47 +144,47 @@ class ReferenceMatcher:
     def is_accepting(self) -> bool:
         """Whether the text so far is in the language."""
         with self._call():
-            return self._threads.accepting(self._states[-1])
+            return self._configurations.accepting(self._states[-1])
 
     def is_terminated(self) -> bool:
-        """Whether an EOS token was accepted."""
+        """Whether an EOS token has been accepted."""
         with self._call():
             return self._terminated
 
     def next_bytes(self) -> bytes:
         """The bytes that may come next, ascending."""
         with self._call():
-            return b"" if self._terminated else bytes(next_bytes(self._threads, self._states[-1]))
+            return b"" if self._terminated else bytes(next_bytes(self._configurations, self._states[-1]))
 
     def forced_bytes(self, limit: int = 4096) -> bytes:
         """The bytes that must come next, at most `limit`."""
         with self._call():
-            return b"" if self._terminated else forced_bytes(self._threads, self._states[-1], limit)[0]
+            return b"" if self._terminated else forced_bytes(self._configurations, self._states[-1], limit)[0]
 
     def forced_tokens(self, limit: int = 1024) -> list[int]:
-        """The tokens that must come next, at most `limit`; [] where there is a choice.
+        """The tokens that must come next, at most `limit`; [] if there is a choice.
 
-        They are the longest tokens that spell the forced bytes, up to where a longer token could reach
-        beyond those.
+        They are the longest tokens that encode the forced bytes, up to the point where a longer token could
+        reach past these bytes.
         """
         with self._call():
             if self._terminated:
                 return []
             masks, trie = self._tables.masks, self._vocabulary.trie
-            return forced_tokens(self._threads, masks, trie, self._states[-1], limit)
+            return forced_tokens(self._configurations, masks, trie, self._states[-1], limit)
 
     def _after(self, configuration: int, token_id: int) -> int:
-        """The configuration behind a token; behind EOS the same. LOST if it may not follow."""
+        """The configuration after a token; EOS does not change it. REJECTED if the token may not follow."""
         tokens = self._vocabulary.token_bytes
         if self._terminated or not 0 <= token_id < len(tokens):
-            return LOST
+            return REJECTED
         if token_id in self._vocabulary.eos_ids:
-            return configuration if self._threads.accepting(configuration) else LOST
+            return configuration if self._configurations.accepting(configuration) else REJECTED
         if token_id in self._vocabulary.special_ids:
-            return self._threads.special_step(configuration, token_id)
-        return self._threads.run(configuration, tokens[token_id]) if tokens[token_id] else LOST
+            return self._configurations.special_step(configuration, token_id)
+        return self._configurations.run(configuration, tokens[token_id]) if tokens[token_id] else REJECTED
 
-    def _go(self, configuration: int, ends: bool) -> bool:
+    def _push(self, configuration: int, ends: bool) -> bool:
         self._terminated = ends
         self._states.append(configuration)
         return True

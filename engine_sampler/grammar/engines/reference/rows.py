@@ -1,12 +1,13 @@
-"""Rows of an Earley parser (Earley 1970), each made once: what the rules allow at one place of a text.
+"""Rows of an Earley parser, which are Earley's item sets (1970), each built once.
 
-An item is a place of a rule (see automata.py) and the row where that rule began. A row is the set of its
-items; equal sets are the same row, so that whatever follows is found once and rows are a lazily made
-automaton. Items of rules that begin in the row itself are not listed one by one: they depend only on
-which rules those are, and are shared.
+An item is a position in a rule (see `automata`) and an origin, the row in which that rule began. A row is
+the set of its items. Equal sets are the same row, so everything that follows a row is computed once, and
+rows are an automaton that is built on demand. The predicted items, of rules that begin in the row itself,
+are not listed one by one: they depend only on which rules these are, and are shared between rows.
 
-Finished items leave no trace but what their completion brings, and what completing a rule of an earlier
-row brings is found once: long lists stay cheap, also right-recursive ones (as Leo's did, 1991).
+A row contains no completed items, only the items that result from completing them; and the result of
+completing a rule that began in an earlier row is computed once. So long lists stay cheap, including
+right-recursive ones (as in Leo's algorithm, 1991).
 """
 
 from __future__ import annotations
@@ -15,24 +16,24 @@ from collections.abc import Iterable, Iterator
 from typing import NamedTuple
 
 from ...derivatives.limits import Meter
-from .automata import Automata, Landing
+from .automata import Automata, Closure
 
 Item = tuple[int, int]
-"""A place, and the row of its origin."""
+"""A position in a rule, and its origin: the row in which the rule began."""
 
-NOWHERE = -1
+NO_ROW = -1
 """The origin of the goal."""
 
-FINISHED: Item = (-1, NOWHERE)
-"""The item that says: the text may end here."""
+FINISHED: Item = (-1, NO_ROW)
+"""The item of rows after which the text may end."""
 
 
-class Row(NamedTuple):
-    """What the rules allow at one place of a text.
+class EarleyRow(NamedTuple):
+    """An Earley item set: everything the rules allow at one point of a text.
 
-    items      the places and origins, of rules that began before
-    beginning  the places of rules that begin here
-    terminals  the terminals that may come
+    items      the items of rules that began in earlier rows
+    beginning  the positions in rules that begin here: their origin is this row
+    terminals  the terminals that may follow
     accepting  whether the text may end here
     """
 
@@ -42,63 +43,63 @@ class Row(NamedTuple):
     accepting: bool
 
 
-class Rows:
+class EarleyRows:
     """All rows of one set of tables; the first one is 0."""
 
     def __init__(self, automata: Automata, meter: Meter) -> None:
         self.automata = automata
         self._meter = meter
-        self.rows: list[Row] = []
+        self.rows: list[EarleyRow] = []
         self._numbers: dict[frozenset[Item], int] = {}
         self._after: dict[tuple[int, int], int | None] = {}
         self._completions: dict[Item, frozenset[Item]] = {}
         self._beginnings: dict[frozenset[int], tuple[int, ...]] = {}
         self._cores: dict[frozenset[int], tuple[tuple[int, ...], frozenset[int]]] = {}
         goal = automata.start(automata.goal)
-        items, _ = self._close([(automata.landing(goal), NOWHERE, automata.goal)])
+        items, _ = self._close([(automata.closure(goal), NO_ROW, automata.goal)])
         self._row(items)
 
     def advance(self, row: int, terminal: int) -> int | None:
-        """The row behind a terminal, None if it cannot come or leads nowhere."""
+        """The row after a terminal, None if the terminal cannot follow."""
         key = row, terminal
         if key not in self._after:
             self._after[key] = self._advance(row, terminal)
         return self._after[key]
 
     def _advance(self, row: int, terminal: int) -> int | None:
-        items, waiting = self._close(self._behind(row, terminal))
+        items, waiting = self._close(self._targets(row, terminal))
         for node in waiting:
             items |= self._completed(node)
         return self._row(items) if items else None
 
-    def _behind(self, row: int, symbol: int) -> Iterator[tuple[Landing, int, int]]:
-        """Where the items of a row that wait for `symbol` lead: landing, origin, rule."""
+    def _targets(self, row: int, symbol: int) -> Iterator[tuple[Closure, int, int]]:
+        """The items of a row advanced over `symbol`: closure, origin, rule."""
         automata = self.automata
         items, beginning, _, _ = self.rows[row]
-        for place, origin in items:
-            if place >= 0:
-                for target in automata.offer(place).leads.get(symbol, ()):
-                    yield automata.landing(target), origin, automata.rule_of(target)
-        for place in beginning:
-            for target in automata.offer(place).leads.get(symbol, ()):
-                yield automata.landing(target), row, automata.rule_of(target)
+        for position, origin in items:
+            if position >= 0:
+                for target in automata.transitions(position).targets.get(symbol, ()):
+                    yield automata.closure(target), origin, automata.rule_of(target)
+        for position in beginning:
+            for target in automata.transitions(position).targets.get(symbol, ()):
+                yield automata.closure(target), row, automata.rule_of(target)
 
-    def _close(self, landings: Iterable[tuple[Landing, int, int]]) -> tuple[set[Item], set[Item]]:
-        """The items of landings, and the completions (rule, origin) that they call for."""
+    def _close(self, closures: Iterable[tuple[Closure, int, int]]) -> tuple[set[Item], set[Item]]:
+        """The items of closures, and the completions (rule, origin) that they imply."""
         items: set[Item] = set()
         completed: set[Item] = set()
-        for (places, completes), origin, rule in landings:
-            self._meter.spend(1 + len(places))
-            items.update((place, origin) for place in places)
-            if completes and origin == NOWHERE:
+        for (positions, completes), origin, rule in closures:
+            self._meter.spend(1 + len(positions))
+            items.update((position, origin) for position in positions)
+            if completes and origin == NO_ROW:
                 items.add(FINISHED)
             elif completes:
                 completed.add((rule, origin))
         return items, completed
 
-    def _completed(self, wanted: Item) -> frozenset[Item]:
-        """The items that a rule brings that began in a row and is complete later."""
-        waiting = [wanted]
+    def _completed(self, completion: Item) -> frozenset[Item]:
+        """The items that result from completing a rule that began in a row: completion is (rule, origin)."""
+        waiting = [completion]
         calls: dict[Item, tuple[set[Item], set[Item]]] = {}
         while waiting:
             node = waiting[-1]
@@ -114,18 +115,18 @@ class Rows:
                 continue
             waiting.pop()
             del calls[node]
-            self._completions[node] = self._united(items, [self._completions[other] for other in outer])
-        return self._completions[wanted]
+            self._completions[node] = self._union(items, [self._completions[other] for other in outer])
+        return self._completions[completion]
 
     def _complete_within(self, node: Item) -> tuple[set[Item], set[Item]]:
-        """What the completion of a rule brings in its own row, and the completions in earlier ones."""
+        """The items from completing a rule within its origin row, and the completions in earlier rows."""
         row = node[1]
         items: set[Item] = set()
         inner = {node}
         outer: set[Item] = set()
         waiting = [node]
         while waiting:
-            more, completed = self._close(self._behind(row, waiting.pop()[0]))
+            more, completed = self._close(self._targets(row, waiting.pop()[0]))
             items |= more
             for other in completed:
                 if other[1] != row:
@@ -135,7 +136,7 @@ class Rows:
                     waiting.append(other)
         return items, outer
 
-    def _united(self, items: set[Item], others: list[frozenset[Item]]) -> frozenset[Item]:
+    def _union(self, items: set[Item], others: list[frozenset[Item]]) -> frozenset[Item]:
         if not items and len(others) == 1:
             return others[0]
         result = frozenset(items).union(*others)
@@ -146,42 +147,42 @@ class Rows:
         key = frozenset(items)
         number = self._numbers.get(key)
         if number is None:
-            self._meter.keep()
+            self._meter.add_state()
             self._meter.spend(len(items))
             number = len(self.rows)
-            places = frozenset(place for place, _ in items if place >= 0)
-            beginning, terminals = self._core(places)
-            self.rows.append(Row(tuple(sorted(items)), beginning, terminals, FINISHED in items))
+            positions = frozenset(position for position, _ in items if position >= 0)
+            beginning, terminals = self._core(positions)
+            self.rows.append(EarleyRow(tuple(sorted(items)), beginning, terminals, FINISHED in items))
             self._numbers[key] = number
         return number
 
-    def _core(self, places: frozenset[int]) -> tuple[tuple[int, ...], frozenset[int]]:
-        """The places of rules that begin, and the terminals that may come, where `places` are offered."""
-        found = self._cores.get(places)
+    def _core(self, positions: frozenset[int]) -> tuple[tuple[int, ...], frozenset[int]]:
+        """The positions in rules that begin here, and the terminals that may follow `positions`."""
+        found = self._cores.get(positions)
         if found is None:
-            rules = self._expected_rules(places)
+            rules = self._expected_rules(positions)
             beginning = self._beginnings.get(rules)
             if beginning is None:
                 beginning = self._beginnings[rules] = self._beginning(rules)
-            leads = (self.automata.offer(place).leads for place in (*places, *beginning))
-            terminals = frozenset(symbol for lead in leads for symbol in lead if symbol >= 0)
-            found = self._cores[places] = beginning, terminals
+            targets = (self.automata.transitions(position).targets for position in (*positions, *beginning))
+            terminals = frozenset(symbol for symbols in targets for symbol in symbols if symbol >= 0)
+            found = self._cores[positions] = beginning, terminals
         return found
 
-    def _expected_rules(self, places: Iterable[int]) -> frozenset[int]:
-        leads = (self.automata.offer(place).leads for place in places)
-        return frozenset(symbol for lead in leads for symbol in lead if symbol < 0)
+    def _expected_rules(self, positions: Iterable[int]) -> frozenset[int]:
+        targets = (self.automata.transitions(position).targets for position in positions)
+        return frozenset(symbol for symbols in targets for symbol in symbols if symbol < 0)
 
     def _beginning(self, rules: frozenset[int]) -> tuple[int, ...]:
-        """The places of rules that begin, with those of the rules that these begin with."""
+        """The positions in rules that begin here, including the rules that these begin with."""
         seen = set(rules)
         waiting = sorted(rules)
-        places: dict[int, None] = {}
+        positions: dict[int, None] = {}
         while waiting:
-            landing = self.automata.landing(self.automata.start(waiting.pop()))
-            places.update(dict.fromkeys(landing.places))
-            new = self._expected_rules(landing.places) - seen
-            self._meter.spend(1 + len(landing.places))
+            closure = self.automata.closure(self.automata.start(waiting.pop()))
+            positions.update(dict.fromkeys(closure.positions))
+            new = self._expected_rules(closure.positions) - seen
+            self._meter.spend(1 + len(closure.positions))
             seen |= new
             waiting += sorted(new)
-        return tuple(places)
+        return tuple(positions)

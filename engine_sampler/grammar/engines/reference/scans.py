@@ -1,8 +1,8 @@
-"""How far a terminal has been read: what is left of its expression, and what may not come now.
+"""Scans: the progress within a terminal, and the constraint on the text that follows.
 
-A scan is a pair of expressions: the rest of a terminal, and the guard, of whose matches no prefix of
-the text from here on may be one (EMPTY: everything may come). Guards come from look-aheads that look
-beyond the end of their terminal, and from ignored text, which is as long as it can be.
+A scan is a pair of expressions: the rest of the terminal, and a guard, which must not match any prefix of
+the text from here on (EMPTY: no constraint). Guards come from look-aheads that look past the end of their
+terminal, and from ignored text, which takes the longest match.
 """
 
 from __future__ import annotations
@@ -11,11 +11,14 @@ from ...derivatives.derivatives import Derivatives
 from ...derivatives.expressions import EMPTY, PLAIN, Expressions
 
 DEAD = 0
-"""The scan that leads nowhere."""
+"""The scan of a terminal that cannot match any more."""
 
 
 class Scans:
-    """All scans of one set of tables."""
+    """All scans of one set of tables.
+
+    pairs   the rest and the guard of each scan
+    """
 
     def __init__(self, derivatives: Derivatives) -> None:
         self.derivatives = derivatives
@@ -26,31 +29,31 @@ class Scans:
 
     @property
     def expressions(self) -> Expressions:
-        """The expressions that scans are made of."""
+        """The expressions that scans consist of."""
         return self.derivatives.expressions
 
     def scan(self, rest: int, guard: int) -> int:
-        """The scan of these two."""
+        """The number of a scan."""
         number = self._numbers.get((rest, guard))
         if number is None:
-            self.expressions.meter.keep()
+            self.expressions.meter.add_state()
             number = self._numbers[rest, guard] = len(self.pairs)
             self.pairs.append((rest, guard))
         return number
 
     def clean(self, guard: int) -> int:
-        """A guard, EMPTY if nothing can come that it forbids."""
+        """The guard, or EMPTY if it cannot forbid anything."""
         return guard if self.derivatives.continues(guard) else EMPTY
 
     def guard_step(self, guard: int, byte: int) -> int | None:
-        """The guard after a byte; None where it forbids what has come."""
+        """The guard after a byte; None if it forbids the text up to that byte."""
         if guard == EMPTY:
             return EMPTY
         following = self.derivatives.derivative(guard, byte)
         return None if self.expressions.endings[following] else self.clean(following)
 
     def step(self, scan: int, byte: int) -> int:
-        """The scan after a byte, DEAD where it cannot be read."""
+        """The scan after a byte, DEAD if the byte cannot follow."""
         key = scan << 8 | byte
         found = self._steps.get(key)
         if found is None:
@@ -65,20 +68,21 @@ class Scans:
         following = self.guard_step(guard, byte)
         return DEAD if following is None else self.scan(rest, following)
 
-    def bounded(self, scan: int, most: int) -> int:
-        """A scan that goes on alike for `most` bytes, and may be the same for many."""
-        found = self._bounded.get((scan, most))
+    def bounded(self, scan: int, max_bytes: int) -> int:
+        """A scan that behaves equally for `max_bytes` bytes and that many scans may share."""
+        found = self._bounded.get((scan, max_bytes))
         if found is None:
             rest, guard = self.pairs[scan]
-            found = self._bounded[scan, most] = self.scan(self.expressions.bounded(rest, most), guard)
+            bounded = self.expressions.bounded(rest, max_bytes)
+            found = self._bounded[scan, max_bytes] = self.scan(bounded, guard)
         return found
 
     def continues(self, scan: int) -> bool:
-        """Whether the terminal can be read on."""
+        """Whether the terminal can continue."""
         return self.derivatives.continues(self.pairs[scan][0])
 
     def ends(self, scan: int, longest: bool) -> frozenset[int]:
-        """The guards of what follows, if the terminal ends here; `longest`: it could not go on."""
+        """The guards on what follows if the terminal ends here; `longest`: it must have no longer match."""
         rest, guard = self.pairs[scan]
         x = self.expressions
         if guard == EMPTY and not longest and x.endings[rest] == PLAIN:

@@ -1,4 +1,4 @@
-"""Everything that is known of a grammar so far: made from a program, and growing as texts are read."""
+"""All state that is shared by the matchers of a grammar: built from a program, extended as texts are read."""
 
 from __future__ import annotations
 
@@ -16,21 +16,23 @@ from ...program.rules import Program
 from .automata import Automata
 from .configurations import Configurations
 from .lexers import Lexers
-from .lexing import Lexing
-from .lr import LRRows
-from .masks import Masks
-from .rows import Rows
+from .lexing import LalrConfigurations
+from .lr import LrRows
+from .masks import ConfigurationMasks
+from .rows import EarleyRows
 from .scans import Scans
 from .summaries import SummaryMasks
-from .threads import Threads
+from .threads import EarleyConfigurations
 from .vocabulary import ReferenceVocabulary
 
 
-class Tables:
+class EngineTables:
     """The tables of a program. Raises GrammarError if no text at all matches it.
 
-    lock    for one call at a time
-    meter   what that call may cost
+    lock             held for the duration of a call: one call at a time
+    meter            counts the work of that call
+    configurations   see `configurations`
+    masks            see `masks`
     """
 
     def __init__(self, program: Program, vocabulary: ReferenceVocabulary) -> None:
@@ -44,10 +46,10 @@ class Tables:
         if program.parser:
             parser = decoded(program.parser)
             lexers = Lexers(parser, terminals, derivatives)
-            self.threads: Configurations[Any] = Lexing(
-                LRRows(parser, self.meter), lexers, specials, self.meter
+            self.configurations: Configurations[Any] = LalrConfigurations(
+                LrRows(parser, self.meter), lexers, specials, self.meter
             )
-            self.masks = Masks(self.threads, vocabulary)
+            self.masks = ConfigurationMasks(self.configurations, vocabulary)
             return
         _check_ignored(expressions, [terminals[terminal] for terminal in program.ignore])
         productive = [
@@ -59,14 +61,14 @@ class Tables:
             for terminal, number in enumerate(terminals)
             if number is not None and EMPTY in expressions.endings[number]
         ]
-        rows = Rows(Automata(program, productive, empty, self.meter), self.meter)
-        threads = Threads(rows, Scans(derivatives), terminals, specials, program.ignore)
-        self.threads = threads
-        self.masks = SummaryMasks(threads, vocabulary)
+        rows = EarleyRows(Automata(program, productive, empty, self.meter), self.meter)
+        configurations = EarleyConfigurations(rows, Scans(derivatives), terminals, specials, program.ignore)
+        self.configurations = configurations
+        self.masks = SummaryMasks(configurations, vocabulary)
 
 
 def _specials(program: Program) -> dict[int, frozenset[int]]:
-    """The token ids of each terminal that stands for special tokens."""
+    """The token ids of each terminal that represents special tokens."""
     starts, ids = program.special_starts, program.special_ids
     return {
         terminal: frozenset(ids[starts[terminal] : starts[terminal + 1]])
@@ -80,4 +82,4 @@ def _check_ignored(expressions: Expressions, ignored: Sequence[int | None]) -> N
         if number is None:
             raise GrammarError("a special token cannot be ignored")
         if expressions.guarded[number]:
-            raise GrammarError("a look-ahead cannot stand in what is ignored")
+            raise GrammarError("an ignored terminal cannot contain a look-ahead")

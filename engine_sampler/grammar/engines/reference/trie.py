@@ -1,4 +1,4 @@
-"""The tokens of a vocabulary as a tree of bytes, in arrays, level by level."""
+"""The tokens of a vocabulary as a trie over bytes, stored in arrays, level by level."""
 
 from __future__ import annotations
 
@@ -13,14 +13,14 @@ ROOT = 0
 
 
 class Trie:
-    """Tokens that are text; those without bytes and the `excluded` ids are left out.
+    """The text tokens; tokens without bytes and the `excluded` ids are left out.
 
-    Nodes are numbered level by level, and within a level by parent: the children of a node are neighbours.
+    Nodes are numbered level by level, and within a level by parent: the children of a node are consecutive.
 
-    byte          uint8 [nodes]: the byte that leads to a node (of the root: 0)
+    byte          uint8 [nodes]: the byte that leads to a node (0 for the root)
     level_starts  int64 [levels + 1]: the first node of each level
     child_starts  int64 [nodes + 1]: the first child of each node
-    token_starts  int64 [nodes + 1]: where in `tokens` the ids of the tokens that end at a node begin
+    token_starts  int64 [nodes + 1]: for each node, the index in `tokens` of the first token that ends there
     tokens        int64 [tokens]
     """
 
@@ -30,15 +30,15 @@ class Trie:
         text = np.frombuffer(b"".join(token_bytes[i] for i in ids), np.uint8)
         lengths = np.fromiter((len(token_bytes[i]) for i in ids), np.int64, len(ids))
         begins = np.cumsum(lengths) - lengths
-        node = np.zeros(len(ids), np.int64)  # of each token, where its bytes so far have led
+        node = np.zeros(len(ids), np.int64)  # for each token, the node after its bytes so far
         parents, values, starts = [np.zeros(1, np.int64)], [np.zeros(1, np.uint8)], [0, 1]
         alive = np.arange(len(ids))
         while len(alive := alive[lengths[alive] >= len(starts) - 1]):
-            above, value = node[alive], text[begins[alive] + len(starts) - 2]
+            parent, value = node[alive], text[begins[alive] + len(starts) - 2]
             new = np.ones(len(alive), bool)
-            new[1:] = (above[1:] != above[:-1]) | (value[1:] != value[:-1])
+            new[1:] = (parent[1:] != parent[:-1]) | (value[1:] != value[:-1])
             node[alive] = starts[-1] + np.cumsum(new) - 1
-            parents.append(above[new])
+            parents.append(parent[new])
             values.append(value[new])
             starts.append(starts[-1] + int(new.sum()))
         self.level_starts = np.array(starts)
@@ -51,27 +51,27 @@ class Trie:
 
     @property
     def longest(self) -> int:
-        """The bytes of the longest token."""
+        """The length of the longest token, in bytes."""
         return len(self.level_starts) - 2
 
     def children(self, nodes: Ints) -> tuple[Ints, Ints]:
-        """The children of nodes: their numbers, and of each the index of its parent in `nodes`."""
+        """The children of nodes: their numbers, and for each the index of its parent in `nodes`."""
         return expand(self.child_starts, nodes)
 
     def tokens_at(self, nodes: Ints) -> Ints:
         """The ids of the tokens that end at nodes."""
-        places, _ = expand(self.token_starts, nodes)
-        return self.tokens[places]
+        indices, _ = expand(self.token_starts, nodes)
+        return self.tokens[indices]
 
     def child(self, node: int, byte: int) -> int | None:
-        """The child of a node over a byte, if there is one."""
+        """The child of a node over a byte, or None."""
         start, end = int(self.child_starts[node]), int(self.child_starts[node + 1])
-        place = start + int(np.searchsorted(self.byte[start:end], byte))
-        return place if place < end and self.byte[place] == byte else None
+        child = start + int(np.searchsorted(self.byte[start:end], byte))
+        return child if child < end and self.byte[child] == byte else None
 
 
 def expand(starts: Ints, which: Ints) -> tuple[Ints, Ints]:
-    """The members of the ranges starts[i] .. starts[i + 1] for i in `which`; of each, where in it i is."""
+    """The members of the ranges starts[i] .. starts[i + 1] for i in `which`, each with the index of its i."""
     begins = starts[which]
     counts = starts[which + 1] - begins
     owners = np.repeat(np.arange(len(which)), counts)

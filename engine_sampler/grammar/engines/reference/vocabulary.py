@@ -1,4 +1,4 @@
-"""A vocabulary, prepared once for all grammars."""
+"""The vocabulary of the engine, prepared once for all grammars."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ from .trie import Trie
 class ReferenceVocabulary:
     """The tokens that grammars choose from.
 
-    token_bytes        of each token its bytes; those of a special one are its name, which is no text
-    eos_token_ids      tokens that end the text, and are nothing else
-    special_token_ids  tokens that are no text: they come where a rule names them
+    token_bytes        the bytes of each token; for a special token these are its name, which is not text
+    eos_token_ids      tokens that end the text and have no other use
+    special_token_ids  tokens that are not text: they may occur where a rule names them
     """
 
     def __init__(
@@ -28,14 +28,14 @@ class ReferenceVocabulary:
         self.special_ids = frozenset(special_token_ids) - self.eos_ids
         for token_id in sorted(self.special_ids | self.eos_ids):
             if not 0 <= token_id < len(self.token_bytes):
-                raise ValueError(f"there is no token {token_id}: the vocabulary has {len(self.token_bytes)}")
+                raise ValueError(f"no token {token_id}: the vocabulary has {len(self.token_bytes)} tokens")
 
     @property
     def words(self) -> int:
-        """The int32 words of a mask."""
+        """The number of int32 words in a mask."""
         return bitmask_words(len(self.token_bytes))
 
     @cached_property
     def trie(self) -> Trie:
-        """The tokens that are text, as a tree."""
+        """The text tokens as a trie."""
         return Trie(self.token_bytes, self.special_ids | self.eos_ids)

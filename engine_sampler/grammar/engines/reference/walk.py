@@ -1,4 +1,4 @@
-"""Walking the tokens' tree with states: level by level, all nodes of a level at once."""
+"""Traversal of the token trie with states: level by level, all nodes of a level at once."""
 
 from __future__ import annotations
 
@@ -10,28 +10,30 @@ import numpy as np
 from .trie import Ints, Trie
 
 UNKNOWN = -1
-GONE = 0
-"""The state (also the local one) from which nothing is read."""
+"""A transition that has not been computed."""
+
+DEAD = 0
+"""The state from which nothing can be read; its local number is 0 too."""
 
 
 class Level(NamedTuple):
-    """The living nodes of one level, each with its state; a node may come with several states."""
+    """The reachable nodes of one level, each with its state; a node may occur with several states."""
 
     nodes: Ints
     states: Ints
 
 
-class _Steps:
-    """Steps that are asked for once: states are numbered anew, so that a table is small and dense."""
+class _Transitions:
+    """A table of transitions, each computed once; local numbers of states keep it small and dense."""
 
     def __init__(self, step: Callable[[int, int], int]) -> None:
         self._step = step
-        self._local = {GONE: GONE}
-        self._states = [GONE]
+        self._local = {DEAD: DEAD}
+        self._states = [DEAD]
         self._table = np.full((16, 256), UNKNOWN, np.int64)
 
     def local(self, state: int) -> int:
-        """The number of a state in this walk."""
+        """The local number of a state."""
         number = self._local.get(state)
         if number is None:
             number = self._local[state] = len(self._states)
@@ -41,45 +43,46 @@ class _Steps:
         return number
 
     def states(self) -> Ints:
-        """Of each number its state."""
+        """The state of each local number."""
         return np.array(self._states)
 
     def take(self, states: Ints, values: Ints) -> Ints:
-        """The states (as numbers of this walk) behind `values`, a byte each."""
+        """The states after a byte each, `values`; both as local numbers."""
         following = self._table[states, values]
         unknown = following == UNKNOWN
         if unknown.any():
             for key in np.unique(states[unknown] << 8 | values[unknown]).tolist():
-                behind = self.local(self._step(self._states[key >> 8], key & 255))
-                self._table[key >> 8, key & 255] = behind
+                after = self.local(self._step(self._states[key >> 8], key & 255))
+                self._table[key >> 8, key & 255] = after
             following = self._table[states, values]
         return following
 
 
-def walk(trie: Trie, nodes: Ints, states: Ints, step: Callable[[int, int], int]) -> Iterator[Level]:
-    """Read on from `nodes`, where the text is in `states`, to all nodes below that can be reached.
+def traverse(trie: Trie, nodes: Ints, states: Ints, step: Callable[[int, int], int]) -> Iterator[Level]:
+    """The levels of the trie below `nodes`, with the states reached from `states` by reading their bytes.
 
-    The seeds themselves are part of what is given. `step(state, byte)` gives the state behind a byte.
+    `step(state, byte)` returns the state after a byte; nodes in the state DEAD are dropped. The levels
+    include `nodes` themselves.
     """
-    steps = _Steps(step)
-    kinds, which = np.unique(states, return_inverse=True)
-    seeds = np.array([steps.local(kind) for kind in kinds.tolist()], np.int64)[which]
+    transitions = _Transitions(step)
+    distinct, which = np.unique(states, return_inverse=True)
+    seeds = np.array([transitions.local(state) for state in distinct.tolist()], np.int64)[which]
     depths = np.searchsorted(trie.level_starts, nodes, side="right")
-    here = Level(nodes[:0], seeds[:0])
+    level = Level(nodes[:0], seeds[:0])
     for depth in range(int(depths.min(initial=len(trie.level_starts))), len(trie.level_starts)):
         if (new := depths == depth).any():
-            here = _united(here, Level(nodes[new], seeds[new]))
-        elif not len(here.nodes) and not (depths > depth).any():
+            level = _merged(level, Level(nodes[new], seeds[new]))
+        elif not len(level.nodes) and not (depths > depth).any():
             break
-        yield Level(here.nodes, steps.states()[here.states])
-        below, owners = trie.children(here.nodes)
-        behind = steps.take(here.states[owners], trie.byte[below].astype(np.int64))
-        alive = behind != GONE
-        here = Level(below[alive], behind[alive])
+        yield Level(level.nodes, transitions.states()[level.states])
+        children, owners = trie.children(level.nodes)
+        after = transitions.take(level.states[owners], trie.byte[children].astype(np.int64))
+        alive = after != DEAD
+        level = Level(children[alive], after[alive])
 
 
-def _united(one: Level, other: Level) -> Level:
-    """Two levels as one, without doubles."""
+def _merged(one: Level, other: Level) -> Level:
+    """Two levels as one, without duplicates."""
     if not len(one.nodes):
         return other
     keys = np.unique(np.concatenate((one.nodes << 32 | one.states, other.nodes << 32 | other.states)))

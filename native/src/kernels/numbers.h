@@ -1,7 +1,7 @@
-/* Scalars of the arithmetic contract: the same bits as engine_sampler.arithmetic.
- * Compiled without contraction (-ffp-contract=off): every operation rounds once, as written. */
-#ifndef ES_NUMBERS_H
-#define ES_NUMBERS_H
+/* Scalars of the arithmetic contract: the same bits as engine_sampler.arithmetic. Compiled without
+ * contraction (-ffp-contract=off): every operation rounds once, as written. */
+#ifndef ES_KERNELS_NUMBERS_H
+#define ES_KERNELS_NUMBERS_H
 
 #include <float.h>
 #include <stdint.h>
@@ -66,10 +66,9 @@ static inline double es_sqrt(double x) { return __builtin_sqrt(x); } /* one IEEE
 /* log2 of positive finite x. */
 static inline double es_log2(double x) {
     static const double terms[11] = {
-        2.8853900817779268 / 1,  2.8853900817779268 / 3,  2.8853900817779268 / 5,
-        2.8853900817779268 / 7,  2.8853900817779268 / 9,  2.8853900817779268 / 11,
-        2.8853900817779268 / 13, 2.8853900817779268 / 15, 2.8853900817779268 / 17,
-        2.8853900817779268 / 19, 2.8853900817779268 / 21};
+        2.8853900817779268 / 1,  2.8853900817779268 / 3,  2.8853900817779268 / 5,  2.8853900817779268 / 7,
+        2.8853900817779268 / 9,  2.8853900817779268 / 11, 2.8853900817779268 / 13, 2.8853900817779268 / 15,
+        2.8853900817779268 / 17, 2.8853900817779268 / 19, 2.8853900817779268 / 21};
     int64_t shift = 0;
     if (x < DBL_MIN) { /* denormal */
         x *= 0x1p54;
@@ -91,17 +90,19 @@ static inline double es_log2(double x) {
 
 /* 2^x for finite x, clamped to 2^±1022. */
 static inline double es_exp2(double x) {
+    /* clang-format off */
     static const double terms[15] = {
         1.0, 0.6931471805599453, 0.24022650695910072, 0.05550410866482158, 0.009618129107628477,
         0.0013333558146428443, 0.0001540353039338161, 1.5252733804059841e-05, 1.3215486790144309e-06,
         1.01780860092397e-07, 7.054911620801123e-09, 4.4455382718708114e-10, 2.5678435993488206e-11,
         1.3691488853904128e-12, 6.778726354822545e-14};
+    /* clang-format on */
     x = x < -1022.0 ? -1022.0 : x > 1022.0 ? 1022.0 : x;
     const double n = es_rint(x);
     const double r = x - n;
     double series = terms[14];
     for (int k = 13; k >= 0; k--) series = series * r + terms[k];
-    /* series lies in [0.7, 1.42): in two exact steps, since 2^-1022 * 0.7 is denormal. */
+    /* series is in [0.7, 1.42): scale in two exact steps, since 2^-1022 * 0.7 is denormal. */
     const int64_t half = (int64_t)n / 2, rest = (int64_t)n - half;
     const double scaled = series * es_double_of((uint64_t)(half + 1023) << 52);
     return scaled * es_double_of((uint64_t)(rest + 1023) << 52);
@@ -132,9 +133,7 @@ static inline int64_t es_weight_of_share(double x, int64_t total) {
 }
 
 /* One weight and its bits of information; the vector kernels do the same lane by lane. */
-static inline float es_distance(float logit, float peak) {
-    return (logit - peak) * 1.4426950408889634f;
-}
+static inline float es_distance(float logit, float peak) { return (logit - peak) * 1.4426950408889634f; }
 
 static inline int32_t es_weight(float y) {
     if (!(y >= -31.0f)) return 0;
@@ -152,7 +151,7 @@ static inline int32_t es_weight(float y) {
     low += 1.0f;
     p += low;
     p *= es_float_of(((int32_t)n + 157) << 23);
-    return (int32_t)(p < 0x1p23f ? es_rintf(p) : p); /* from 2^23 on a float is an integer */
+    return (int32_t)(p < 0x1p23f ? es_rintf(p) : p); /* from 2^23 on every float is an integer */
 }
 
 static inline int32_t es_information(int32_t w, float y) {
@@ -190,8 +189,6 @@ static inline int64_t es_scale_draw(uint64_t r, int64_t total) {
     return (int64_t)(r1 * t1 + (middle >> 32) + (other >> 32));
 }
 
-static inline int es_coin(uint64_t r, double probability) {
-    return (double)(r >> 11) < probability * 0x1p53;
-}
+static inline int es_coin(uint64_t r, double probability) { return (double)(r >> 11) < probability * 0x1p53; }
 
 #endif

@@ -1,11 +1,11 @@
-#include "history.h"
+#include "tables/history.h"
 
 #include <stdlib.h>
 #include <string.h>
 
-#include "numbers.h"
+#include "kernels/numbers.h"
 
-/* More new tokens than this and a table is made from scratch, in time linear in the tokens. */
+/* With more new tokens than this, a table is rebuilt, in time linear in the tokens. */
 #define FEW 32
 
 static int64_t least(int64_t a, int64_t b) { return a < b ? a : b; }
@@ -17,7 +17,7 @@ static int64_t doubled(int64_t capacity, int64_t need) {
     return capacity;
 }
 
-/* Reallocate the array that the pointer at `array` holds; without memory it stays as it is. */
+/* Reallocate the array that the pointer at `array` holds; without memory it is unchanged. */
 static int grow(void *array, int64_t capacity, size_t size) {
     void *old, *new;
     memcpy(&old, array, sizeof old);
@@ -27,12 +27,12 @@ static int grow(void *array, int64_t capacity, size_t size) {
     return 0;
 }
 
-/* Where the newest `reach` tokens (-1: all) from `start` on begin. */
+/* Where the newest `reach` tokens (-1: all) at or after `start` begin. */
 static int64_t window_begin(int64_t length, int64_t start, int64_t reach) {
     return reach < 0 || reach > length ? start : most(start, length - reach);
 }
 
-/* --- sorting -------------------------------------------------------------------------------------- */
+/* --- sorting --- */
 
 static int64_t key_of(const int64_t *keys, int32_t item) { return keys ? keys[item] : item; }
 
@@ -54,7 +54,7 @@ static void radix_pass(const int32_t *from, int32_t *to, int64_t n, const int64_
     for (int64_t i = 0; i < n; i++) to[starts[key_of(keys, from[i]) >> shift & 255]++] = from[i];
 }
 
-/* Sort items [n] by keys[item], or by themselves without keys; equal ones keep their order. spare [n]. */
+/* Sort items [n] by keys[item], or by their own values without keys. The sort is stable. spare [n]. */
 static void sort_items(int32_t *items, int32_t *spare, int64_t n, const int64_t *keys) {
     int64_t top = 0;
     int sorted = 1;
@@ -78,7 +78,7 @@ static void sort_items(int32_t *items, int32_t *spare, int64_t n, const int64_t 
     if (from != items) memcpy(items, from, (size_t)n * sizeof *items);
 }
 
-/* --- windows of the penalties ---------------------------------------------------------------------- */
+/* --- windows of the penalties --- */
 
 static int window_reserve(es_window *window, int64_t need) {
     if (need <= window->capacity) return 0;
@@ -90,7 +90,7 @@ static int window_reserve(es_window *window, int64_t need) {
     return 0;
 }
 
-/* The first entry whose id is not below `id`. */
+/* The first entry whose id is at least `id`. */
 static int64_t window_find(const es_window *window, int64_t id) {
     const int32_t *base = window->ids;
     for (int64_t n = window->n; n > 0;) {
@@ -127,7 +127,7 @@ static void window_remove(es_window *window, int64_t id) {
     if (--window->counts[at] == 0) window_shift(window, at + 1, at);
 }
 
-/* The indices in `items` [n] go by token, equal tokens by index: append each token once. */
+/* The indices in `items` [n] are sorted by token, then by index: append each token once. */
 static int window_fill(es_window *window, const int32_t *items, int64_t n, const int64_t *tokens) {
     window->n = 0;
     for (int64_t i = 0; i < n; i++) {
@@ -169,7 +169,7 @@ static int window_sync(es_window *window, const es_span *span, int64_t reach, in
     return 0;
 }
 
-/* --- where tokens came ----------------------------------------------------------------------------- */
+/* --- occurrences of tokens --- */
 
 /* The list of `token`, or the free slot where it belongs. */
 static es_places *index_find(const es_index *index, int64_t token) {
@@ -179,7 +179,7 @@ static es_places *index_find(const es_index *index, int64_t token) {
     return &index->lists[slot];
 }
 
-/* Room for one more token: at most half of the table is in use. */
+/* Make room for one more token: at most half of the table is in use. */
 static int index_widen(es_index *index) {
     if (2 * (index->tokens + 1) <= index->slots) return 0;
     es_index wide = *index;
@@ -194,7 +194,7 @@ static int index_widen(es_index *index) {
     return 0;
 }
 
-/* Give a list that is full twice the room, at the end of the pool; what it leaves is not used again. */
+/* Move a full list to the end of the pool with twice the room; its old space is not reused. */
 static int index_move(es_index *index, es_places *list) {
     const int64_t room = list->n ? 2 * (int64_t)list->n : 1;
     if (index->used + room > index->capacity) {
@@ -222,18 +222,18 @@ static int index_sync(es_index *index, const es_span *span) {
     return 0;
 }
 
-/* The places of the token at `place`, and how many of them lie before it. */
+/* The positions of the token at `place`, and how many of them come before it. */
 static const int32_t *earlier_places(const es_index *index, const int64_t *tokens, int64_t place,
                                      int64_t *n) {
     const es_places *list = index_find(index, tokens[place]);
     const int32_t *places = index->pool + list->start;
     *n = list->n;
-    while (places[*n - 1] > place) --*n;
-    --*n;
+    while (places[*n - 1] > place) (*n)--;
+    (*n)--;
     return places;
 }
 
-/* --- repeats --------------------------------------------------------------------------------------- */
+/* --- repeats --- */
 
 static int is_breaker(const es_params *params, int64_t token) {
     return params->breaker_heads && params->breaker_heads[token] == 3;
@@ -262,7 +262,7 @@ static int64_t first_of_head(const es_sequences *breakers, int64_t head) {
     return low;
 }
 
-/* How long the longest breaker at `place` is; 0: none stands there. */
+/* The length of the longest breaker at `place`; 0 if there is none. */
 static int64_t breaker_at(const es_sequences *breakers, const es_span *span, int64_t place) {
     const int64_t *at = span->tokens + place;
     for (int64_t i = first_of_head(breakers, *at); i < breakers->n; i++) {
@@ -275,8 +275,8 @@ static int64_t breaker_at(const es_sequences *breakers, const es_span *span, int
     return 0;
 }
 
-/* The breaker that begins last counts, and there the longest. Whatever new tokens can have completed
- * begins no further back than the longest breaker reaches. */
+/* The breaker that begins last counts; of those that begin there, the longest. A breaker completed by new
+ * tokens begins no further back than the longest breaker reaches. */
 static void repeats_break(es_repeats *repeats, const es_span *span, const es_params *params) {
     if (!params->breaker_heads) return;
     if (!repeats->end) repeats->longest_breaker = longest_sequence(&params->breakers);
@@ -292,16 +292,16 @@ static void repeats_break(es_repeats *repeats, const es_span *span, const es_par
     }
 }
 
-/* How many tokens stand behind the newest breaker of the window that starts at `first`. */
+/* How many tokens follow the newest breaker in the window that starts at `first`. */
 static int64_t repeats_unbroken(const es_repeats *repeats, int64_t length, int64_t first) {
     const int broken = repeats->breaker_end && repeats->breaker_place >= first;
     return length - (broken ? repeats->breaker_end : first);
 }
 
 /* The runs of the token at `newest`, from those of the token before it. Newest occurrence first, so that
- * run[j - 1] is still that of the step before. */
-static void repeats_step(int32_t *restrict run, const es_index *index, const int64_t *tokens,
-                         int64_t newest, int64_t first) {
+ * run[j - 1] still belongs to the previous step. */
+static void repeats_step(int32_t *restrict run, const es_index *index, const int64_t *tokens, int64_t newest,
+                         int64_t first) {
     int64_t n;
     const int32_t *restrict places = earlier_places(index, tokens, newest, &n);
     for (; n && places[n - 1] > first; n--) {
@@ -314,7 +314,8 @@ static void repeats_step(int32_t *restrict run, const es_index *index, const int
 /* The same from the tokens alone: the Z function of the window read backwards. */
 static void repeats_make(int32_t *run, const int64_t *tokens, int64_t newest, int64_t first) {
     const int64_t size = newest - first + 1;
-    int64_t left = 0, right = 0; /* what ends at newest - left is known to repeat right - left tokens */
+    /* The tokens ending at newest - left are known to repeat right - left tokens. */
+    int64_t left = 0, right = 0;
     run[newest] = 0;
     for (int64_t back = 1; back < size; back++) {
         int64_t n = back < right ? least(right - back, run[newest - (back - left)]) : 0;
@@ -343,14 +344,14 @@ static int repeats_sync(es_repeats *repeats, const es_index *index, const es_spa
     }
     for (int64_t i = repeats->end; i < span->length; i++) {
         repeats->run[i] = 0;
-        if (is_breaker(params, span->tokens[i])) continue; /* no repeat reaches over it */
+        if (is_breaker(params, span->tokens[i])) continue; /* no repeat extends across a breaker */
         repeats_step(repeats->run, index, span->tokens, i, window_begin(i + 1, 0, reach));
     }
     repeats->end = span->length;
     return 0;
 }
 
-/* --- what the selectors noted ---------------------------------------------------------------------- */
+/* --- notes of selectors --- */
 
 static void surprise_sync(es_surprise *surprise, const es_span *span, const es_params *params) {
     if (!surprise->end) {
@@ -378,9 +379,9 @@ static void average_sync(es_average *average, const es_span *span, const es_para
     }
 }
 
-/* --- the history ----------------------------------------------------------------------------------- */
+/* --- the history --- */
 
-/* Forget the tokens, keep the memory. */
+/* Discard the tokens, keep the memory. */
 static void history_empty(es_history *history) {
     history->repeated.n = history->repeated.first = history->repeated.end = 0;
     history->counted.n = history->counted.first = history->counted.end = 0;
@@ -392,8 +393,7 @@ static void history_empty(es_history *history) {
     history->surprise.end = history->average.end = 0;
 }
 
-static int history_tables(es_history *history, const es_span *span, const es_params *params,
-                          uint32_t needs) {
+static int history_tables(es_history *history, const es_span *span, const es_params *params, uint32_t needs) {
     if (needs & ES_NEED_REPEATED &&
         window_sync(&history->repeated, span, params->repetition_reach, params->repetition_output_only))
         return -1;
@@ -441,9 +441,9 @@ double es_history_average(const es_history *history) {
     return history->average.weighted / history->average.total;
 }
 
-/* --- tokens of a row ------------------------------------------------------------------------------- */
+/* --- tokens of a row --- */
 
-/* Note `token` as the n-th, unless it is there; `length` if it is longer. Returns the new n. */
+/* Record `token` as the n-th if it is new, and `length` if it is longer. Returns the new n. */
 static int64_t mark_token(es_marks *marks, int64_t n, int64_t token, int64_t length) {
     int32_t *mark = &marks->mark[token];
     if (!*mark) marks->ids[n++] = (int32_t)token;
@@ -451,7 +451,7 @@ static int64_t mark_token(es_marks *marks, int64_t n, int64_t token, int64_t len
     return n;
 }
 
-/* Put the n marked tokens in order, write their lengths and take the marks off. */
+/* Sort the n marked tokens, write their lengths and clear the marks. */
 static int64_t marks_gather(es_marks *marks, int64_t n) {
     sort_items(marks->ids, marks->lengths, n, NULL);
     for (int64_t i = 0; i < n; i++) {
@@ -462,7 +462,7 @@ static int64_t marks_gather(es_marks *marks, int64_t n) {
     return n;
 }
 
-/* A repeat length from which on the penalty does not grow: base^j has passed FLT_MAX. */
+/* The repeat length from which the penalty no longer grows: base^j has passed FLT_MAX. */
 static int64_t longest_useful(double base, int64_t allowed) {
     return base == 1 ? allowed : allowed + (int64_t)es_ceil(128 / es_log2(base)) + 1;
 }
@@ -471,7 +471,7 @@ int64_t es_dry_tokens(const es_history *history, const es_span *span, const es_p
                       es_marks *marks) {
     const int64_t first = window_begin(span->length, 0, params->dry_penalty_last_n);
     const int64_t newest = span->length - 1, allowed = params->dry_allowed_length;
-    if (allowed > newest - first) return 0; /* no repeat in the window is so long */
+    if (allowed > newest - first) return 0; /* no repeat in the window can be that long */
     const int64_t limit = least(repeats_unbroken(&history->repeats, span->length, first),
                                 longest_useful(params->dry_base, allowed));
     if (limit < allowed) return 0;
@@ -516,7 +516,7 @@ int64_t es_bad_word_tokens(const es_span *span, const es_params *params, es_mark
         const int64_t before = words->ends[i] - sequence_begin(words, i) - 1;
         if (before > span->length) continue;
         const int64_t *end = span->tokens + span->length;
-        int64_t back = 1; /* the newest token first: most words end there */
+        int64_t back = 1; /* the newest token first: most comparisons fail there */
         while (back <= before && word[before - back] == end[-back]) back++;
         if (back > before) found = mark_token(marks, found, word[before], 0);
     }

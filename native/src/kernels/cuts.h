@@ -1,21 +1,21 @@
-/* Cutting a long list behind its first tokens without sorting it: the first in (key, place) order whose
- * running measure stays inside a limit, found by halving the range of keys. */
-#ifndef ES_SELECT_H
-#define ES_SELECT_H
+/* Cutting a long list after its first tokens without sorting it: keep the first in (key, position) order
+ * whose running measure stays within a limit, found by bisecting the range of keys. */
+#ifndef ES_KERNELS_CUTS_H
+#define ES_KERNELS_CUTS_H
 
-#include "view.h"
+#include "kernels/view.h"
 
-/* What is summed up along the order, and how far it may go. Weighted sums are exact integers, so it
- * does not matter in which order they are added. */
+/* What is summed along the order, and its limit. Weighted sums are exact integers, so the order of addition
+ * does not matter. */
 typedef struct es_measure {
     enum { ES_BY_COUNT, ES_BY_WEIGHT, ES_BY_ENTROPY } kind;
-    int64_t limit;       /* count or weight: inside while the sum is at most this */
-    double level, most;  /* entropy: inside while level * weight + information <= most */
+    int64_t limit;      /* count or weight: inside while the sum is at most this */
+    double level, most; /* entropy: inside while level * weight + information <= most */
 } es_measure;
 
-/* The elements to be ordered; what the measure does not use may be NULL. */
+/* The elements to be ordered; arrays that the measure does not use may be NULL. */
 typedef struct es_ranked {
-    const uint32_t *keys; /* `descending_key` of floats; ascending = first */
+    const uint32_t *keys; /* `descending_key` of floats; ascending order */
     const int32_t *weights;
     const int32_t *information;
     int64_t n;
@@ -36,7 +36,7 @@ ES_INLINE void tally(es_tally *t, const es_measure *m, const es_ranked *r, int64
     if (m->kind == ES_BY_ENTROPY) t->information += r->information[i];
 }
 
-/* Keys of logits, in descending order of the logit; the sign of zero does not matter. */
+/* Keys of logits, in descending order of the logit; the sign of zero is ignored. */
 ES_INLINE uint32_t descending_key(float x) {
     const int32_t bits = es_float_bits(x + 0.0f);
     return ~((uint32_t)bits ^ ((uint32_t)(bits >> 31) | 0x80000000u));
@@ -47,7 +47,7 @@ ES_INLINE float logit_of_key(uint32_t key) {
     return es_float_of((int32_t)(bits & 0x80000000u ? bits ^ 0x80000000u : ~bits));
 }
 
-/* The key in [low, high) of the value halfway between those of two keys. */
+/* The key in [low, high) of the value halfway between the values of two keys. */
 ES_INLINE uint32_t middle_value(uint32_t low, uint32_t high) {
     const uint32_t key = descending_key(logit_of_key(low) * 0.5f + logit_of_key(high) * 0.5f);
     return key < low ? low : key >= high ? high - 1 : key;
@@ -56,14 +56,14 @@ ES_INLINE uint32_t middle_value(uint32_t low, uint32_t high) {
 typedef struct es_cut {
     uint32_t key;    /* the key of the first element that is not inside */
     int none;        /* all elements are inside */
-    es_tally before; /* over all elements with smaller keys */
+    es_tally before; /* sums over all elements with smaller keys */
 } es_cut;
 
-/* The sum over elements with keys in [first, last], on top of `start`. */
+/* The sums over the elements with keys in [first, last], added to `start`. */
 static es_tally tally_between(const es_ranked *r, const es_measure *m, es_tally start, uint32_t first,
                               uint32_t last) {
     const uint32_t span = last - first;
-    int32_t count = 0; /* no wider than the keys: counted in vectors */
+    int32_t count = 0; /* as narrow as the keys, so that the loop vectorizes */
     int64_t weight = 0, information = 0;
     for (int64_t i = 0; i < r->n; i++) count += r->keys[i] - first <= span;
     if (m->kind != ES_BY_COUNT)
@@ -73,7 +73,7 @@ static es_tally tally_between(const es_ranked *r, const es_measure *m, es_tally 
     return (es_tally){start.count + count, start.weight + weight, start.information + information};
 }
 
-/* Go on with the elements whose keys lie in [first, last] alone. */
+/* Restrict the search to the elements whose keys are in [first, last]. */
 static void narrow(es_ranked *r, const es_measure *m, uint32_t first, uint32_t last, es_scratch *s) {
     int64_t n = 0;
     for (int64_t i = 0; i < r->n; i++) {
@@ -85,7 +85,7 @@ static void narrow(es_ranked *r, const es_measure *m, uint32_t first, uint32_t l
     *r = (es_ranked){s->near_keys, s->near_weights, s->near_information, n};
 }
 
-/* Where a list is cut. `start` counts elements that come before all of these, and is inside. */
+/* Where to cut a list. `start` sums elements that precede all of these, and is inside. */
 static es_cut find_cut(const es_ranked *all, const es_measure *m, es_tally start, es_scratch *s) {
     es_ranked r = *all;
     uint32_t low = UINT32_MAX, high = 0;
@@ -99,10 +99,11 @@ static es_cut find_cut(const es_ranked *all, const es_measure *m, es_tally start
         cut.none = 1;
         return cut;
     }
-    /* Keys below `low` are inside and counted in `before`; those up to `high` together are not. */
+    /* Keys below `low` are inside and summed in `before`; keys up to `high`, taken together, are not
+     * inside. */
     for (int turn = 0; low < high; turn++) {
         if ((up_to_high.count - cut.before.count) * 3 < r.n) narrow(&r, m, low, high, s);
-        /* Halving values finds the place sooner, halving keys finds it surely. */
+        /* Bisecting values usually converges sooner; bisecting keys always converges. */
         const uint32_t middle = turn % 4 == 3 ? low + (high - low) / 2 : middle_value(low, high);
         const es_tally sum = tally_between(&r, m, cut.before, low, middle);
         if (inside(m, &sum)) {
@@ -117,9 +118,10 @@ static es_cut find_cut(const es_ranked *all, const es_measure *m, es_tally start
     return cut;
 }
 
-/* Sort (key, index) pairs ascending by key, equal keys in their order; the result lies in `keys` and
- * `order`, the other two are overwritten. */
-static void sort_pairs(uint32_t *keys, int32_t *order, uint32_t *other_keys, int32_t *other_order, int64_t n) {
+/* Sort (key, index) pairs by ascending key, stably. The result is in `keys` and `order`; the other two arrays
+ * are overwritten. */
+static void sort_pairs(uint32_t *keys, int32_t *order, uint32_t *other_keys, int32_t *other_order,
+                       int64_t n) {
     for (int shift = 0; shift < 32; shift += 8) {
         int64_t starts[256] = {0}, at = 0;
         for (int64_t i = 0; i < n; i++) starts[keys[i] >> shift & 255]++;
@@ -139,7 +141,7 @@ static void sort_pairs(uint32_t *keys, int32_t *order, uint32_t *other_keys, int
         int32_t *const swapped_order = order;
         order = other_order;
         other_order = swapped_order;
-    } /* four passes: the last one has put everything back where it began */
+    } /* after four passes the result is back in the first pair of arrays */
 }
 
 #endif

@@ -1,23 +1,23 @@
-/* A few tokens, sorted by (logit descending, id ascending): most rows end here after one truncation,
- * and every rule can then be written as it is said. */
-#ifndef ES_FEW_H
-#define ES_FEW_H
+/* A few tokens, sorted by (logit descending, id ascending). Most rows get this short after one truncation,
+ * and then every rule can be implemented exactly as it is defined. */
+#ifndef ES_KERNELS_FEW_H
+#define ES_KERNELS_FEW_H
 
-#include "view.h"
+#include "kernels/view.h"
 
 typedef struct es_few {
     int32_t n;
-    int32_t places;                     /* how many there were when they were sorted */
+    int32_t places;          /* how many there were when they were sorted */
     float logits[ES_SMALL + ES_SLACK];
     int32_t ids[ES_SMALL];
-    int32_t place[ES_SMALL];            /* where a token stood among those, by id */
+    int32_t place[ES_SMALL]; /* each token's index among those, by id */
     int32_t weights[ES_SMALL + ES_SLACK];
-    int64_t total;                      /* of the weights */
+    int64_t total;           /* of the weights */
     int weighed;
 } es_few;
 
-/* order[r] = the index of the value of rank r, descending, equal values by index. values[n ..] is
- * overwritten up to a whole vector. */
+/* order[r] = the index of the value of rank r, descending, equal values by index. values[n ..] is overwritten
+ * up to a whole vector. */
 static void rank_values(float *values, int32_t n, int32_t *order) {
     for (int i = 0; i < W; i++) values[n + i] = -__builtin_inff();
     for (int32_t i = 0; i < n; i++) {
@@ -33,7 +33,7 @@ static void rank_values(float *values, int32_t n, int32_t *order) {
     }
 }
 
-/* Take over a list of at most ES_SMALL tokens, ids ascending; its values get a vector of padding. */
+/* Take over a list of at most ES_SMALL tokens, ids ascending; its values are padded to a whole vector. */
 static void few_from_list(es_few *f, float *values, const int32_t *ids, int32_t n) {
     int32_t order[ES_SMALL];
     rank_values(values, n, order);
@@ -46,13 +46,13 @@ static void few_from_list(es_few *f, float *values, const int32_t *ids, int32_t 
     f->weighed = 0;
 }
 
-/* ranks[p] = the rank of the token that stood at place p, -1: it is gone; [f->places], ids ascending. */
+/* ranks[p] = the rank of the token whose place is p, -1 if it is gone; [f->places], ids ascending. */
 static void few_by_place(const es_few *f, int32_t *ranks) {
     for (int32_t p = 0; p < f->places; p++) ranks[p] = -1;
     for (int32_t r = 0; r < f->n; r++) ranks[f->place[r]] = r;
 }
 
-/* Back into a list with ids ascending. */
+/* Convert back into a list with ids ascending. */
 static int32_t few_to_list(const es_few *f, float *values, int32_t *ids) {
     int32_t ranks[ES_SMALL];
     few_by_place(f, ranks);
@@ -71,20 +71,20 @@ static void few_weigh(es_few *f) {
     f->weighed = 1;
 }
 
-/* The information of each token, and their sum. */
+/* The information of each token, and the sum. */
 static int64_t few_information(es_few *f, int32_t *information) {
     few_weigh(f);
     return list_information(f->logits, f->n, f->logits[0], f->weights, information);
 }
 
-/* Keep the first `count`; the best token stays, so the weights do too. */
+/* Keep the first `count`. The best token stays, so the weights do too. */
 static void few_cut(es_few *f, int64_t count) {
     if (count >= f->n) return;
     for (int32_t i = (int32_t)count; f->weighed && i < f->n; i++) f->total -= f->weights[i];
     f->n = (int32_t)count;
 }
 
-/* Keep those that are marked. */
+/* Keep the marked tokens. */
 static void few_keep(es_few *f, const uint8_t *kept) {
     int32_t n = 0;
     for (int32_t i = 0; i < f->n; i++)
@@ -97,7 +97,7 @@ static void few_keep(es_few *f, const uint8_t *kept) {
     f->weighed = 0;
 }
 
-/* Restore the order after the values have changed; most are still in place. */
+/* Restore the order after the values have changed; most tokens are still in position. */
 static void few_resort(es_few *f) {
     for (int32_t i = 1; i < f->n; i++) {
         const float l = f->logits[i];

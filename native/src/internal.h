@@ -1,56 +1,56 @@
-/* What the parts of the CPU backend share: programs, contexts, and the scratch memory of a thread. */
-#ifndef ES_ROWS_H
-#define ES_ROWS_H
+/* What the parts of the CPU backend share: programs, contexts, and a thread's scratch memory. */
+#ifndef ES_INTERNAL_H
+#define ES_INTERNAL_H
 
-#include "../include/engine_sampler.h"
-#include "history.h"
-#include "infill.h"
+#include "engine_sampler.h"
+#include "tables/history.h"
+#include "tables/infill.h"
 
 enum {
-    ES_CHUNK = 256,  /* tokens that share one maximum; what lies far below the best is skipped by chunk */
-    ES_SMALL = 256,  /* up to so many candidates are kept sorted */
-    ES_SLACK = 64,   /* elements behind every list: whole vectors are appended */
+    ES_CHUNK = 256, /* tokens that share one maximum; chunks far below the best are skipped whole */
+    ES_SMALL = 256, /* up to this many candidates are kept sorted */
+    ES_SLACK = 64,  /* spare elements after every list, since whole vectors are appended */
     ES_MAX_OPS = 64
 };
 
 typedef struct es_compiled {
     int32_t n_ops;
-    int32_t selector;   /* es_op_kind, or -1 */
-    uint32_t needs;     /* history tables, ES_NEED_* */
+    int32_t selector; /* es_op_kind, or -1 */
+    uint32_t needs;   /* history tables, ES_NEED_* */
     es_op ops[ES_MAX_OPS];
 } es_compiled;
 
-/* Running sums along an order of tokens. */
+/* Running sums over tokens in some order. */
 typedef struct es_tally {
     int64_t count, weight, information;
 } es_tally;
 
-/* Memory of one thread, for rows of up to vocab_size tokens; grown, never shrunk. */
+/* Memory of one thread, for rows of up to vocab_size tokens; it grows and never shrinks. */
 typedef struct es_scratch {
     int64_t vocab_size;
-    void *block;             /* everything below in one allocation */
-    float *maxima;           /* [chunks] */
-    int64_t *sums;           /* [chunks] */
-    uint8_t *loose;          /* [chunks] */
-    int32_t *edit_starts;    /* [chunks + 1] */
-    float *values[2];        /* lists under way, one read while the other is written */
+    void *block;           /* everything below, in one allocation */
+    float *maxima;         /* [chunks] */
+    int64_t *sums;         /* [chunks] */
+    uint8_t *loose;        /* [chunks] */
+    int32_t *edit_starts;  /* [chunks + 1] */
+    float *values[2];      /* the lists in use: one is read while the other is written */
     int32_t *ids[2];
     int32_t *weights;
     uint32_t *keys;
     uint32_t *more_keys;
     int32_t *edit_ids[2];
     float *edit_values[2];
-    float *old_values;       /* of the tokens an edit touches */
+    float *old_values;     /* of the tokens that an edit touches */
     float *new_values;
     int32_t *information;
-    uint32_t *near_keys;     /* what a search for a cut has narrowed down */
+    uint32_t *near_keys;   /* what a search for a cut has been narrowed down to */
     int32_t *near_weights, *near_information;
-    int64_t *wide_weights;   /* infill's */
+    int64_t *wide_weights; /* infill's */
     es_marks marks;
     es_infill_scratch infill;
 } es_scratch;
 
-/* One row to do. */
+/* One row to process. */
 typedef struct es_job {
     const es_batch *batch;
     const es_compiled *program;
@@ -59,12 +59,12 @@ typedef struct es_job {
     int32_t entry;
 } es_job;
 
-/* Structs in arrays lie as far apart as their writer's size says. */
+/* Structs in an array are as far apart as their writer's size says. */
 static inline const es_params *es_params_of(const es_table *table, int64_t slot) {
     return (const es_params *)((const char *)table->params + (size_t)slot * table->params->size);
 }
 
-/* What an instruction set offers. `run_row` returns an es_row_status. */
+/* What an instruction set provides. `run_row` returns an es_row_status. */
 typedef struct es_kernels {
     const char *name;
     int32_t (*run_row)(const es_job *job);
@@ -78,13 +78,13 @@ enum { ES_FLOAT = 0, ES_HALF = 1, ES_BFLOAT = 2 };
 /* The pool of a context's worker threads. */
 typedef struct es_pool es_pool;
 
-/* A pool for `threads` threads in all, the caller's among them; it starts its workers when it is first
- * used, and again in a forked child. NULL without memory. */
+/* A pool of `threads` threads in all, the caller's included. It starts its workers when it is first used, and
+ * again in a forked child. NULL without memory. */
 es_pool *es_pool_new(int32_t threads);
 void es_pool_free(es_pool *pool);
 
-/* Call work(context, thread, item) for every item below n, the caller's thread being 0. Returns when all
- * are done; items that no worker has begun are done by the caller. */
+/* Call work(context, thread, item) for every item below n; the caller is thread 0. Returns when all are done;
+ * the caller does the items that no worker has begun. */
 void es_pool_run(es_pool *pool, int64_t n, void (*work)(void *context, int32_t thread, int64_t item),
                  void *context);
 
@@ -101,7 +101,7 @@ static inline const void *es_row_of(const es_tensor *logits, int64_t row) {
     return (const char *)logits->data + logits->byte_offset + row * stride * (logits->bits / 8);
 }
 
-/* The kernels called `isa`, or the best for this machine if it is NULL; NULL if there are none. */
+/* The kernels named `isa`, or the best for this machine if it is NULL; NULL if there are none. */
 const es_kernels *es_choose_kernels(const char *isa);
 
 #endif

@@ -1,37 +1,37 @@
-#include "infill.h"
+#include "tables/infill.h"
 
 #include <stdlib.h>
 #include <string.h>
 
-#include "numbers.h"
+#include "kernels/numbers.h"
 
-/* A token with text, and where its bytes lie. */
+/* A token that has text, and where its bytes are. */
 typedef struct es_piece {
     const uint8_t *bytes;
-    uint64_t head;           /* the first eight bytes, the first one highest */
+    uint64_t head; /* the first eight bytes, big-endian */
     int32_t size;
-    int32_t place;           /* in the order given */
+    int32_t place; /* its index in the order given */
 } es_piece;
 
-/* Tokens that begin with a token's bytes: first .. last of the sorted pieces. */
+/* The tokens that begin with a token's bytes: first .. last of the sorted pieces. */
 typedef struct es_range {
     int32_t first, last;
 } es_range;
 
-#define NOBODY INT32_MAX
+#define NONE INT32_MAX
 
-/* What one call works with: arrays in the scratch. */
+/* The working arrays of one call, in the scratch memory. */
 typedef struct es_merger {
-    int64_t *mass;           /* [n], by place */
-    es_piece *sorted;        /* [m] */
-    es_piece *spare;         /* [m] */
-    es_range *ranges;        /* [m], by sorted index */
-    int32_t *index;          /* [n], by place: sorted index, or -1 without text */
-    int32_t *living;         /* [2·m] tournament: the lowest living place below each node, or NOBODY */
+    int64_t *mass;    /* [n], by place */
+    es_piece *sorted; /* [m] */
+    es_piece *spare;  /* [m] */
+    es_range *ranges; /* [m], by sorted index */
+    int32_t *index;   /* [n], by place: sorted index, or -1 without text */
+    int32_t *living;  /* [2·m] a tournament tree: the lowest living place below each node, or NONE */
     int64_t m;
 } es_merger;
 
-/* --- scratch --------------------------------------------------------------------------------------- */
+/* --- scratch --- */
 
 #define BYTES_PER_TOKEN \
     (sizeof(int64_t) + 2 * sizeof(es_piece) + sizeof(es_range) + sizeof(int32_t) + 2 * sizeof(int32_t))
@@ -55,7 +55,7 @@ void es_infill_free(es_infill_scratch *scratch) {
 static es_merger merger_of(const es_infill_scratch *scratch) {
     const int64_t n = scratch->capacity;
     es_merger merger;
-    merger.mass = scratch->memory; /* wide members first, so that each array is aligned */
+    merger.mass = scratch->memory; /* wide members first, so that every array is aligned */
     merger.sorted = (es_piece *)(merger.mass + n);
     merger.spare = merger.sorted + n;
     merger.ranges = (es_range *)(merger.spare + n);
@@ -65,7 +65,7 @@ static es_merger merger_of(const es_infill_scratch *scratch) {
     return merger;
 }
 
-/* --- pieces in the order of their bytes -------------------------------------------------------------- */
+/* --- sorting pieces by their bytes --- */
 
 static es_piece piece_of(const es_params *params, int32_t id, int32_t place) {
     const int64_t begin = id ? params->text_ends[id - 1] : 0;
@@ -95,7 +95,7 @@ static void merge_runs(const es_piece *from, es_piece *to, int64_t low, int64_t 
     }
 }
 
-/* Merge sort; pieces with the same bytes stay in the order of their places. */
+/* Merge sort; pieces with the same bytes stay ordered by place. */
 static void sort_pieces(es_merger *merger) {
     const int64_t m = merger->m;
     for (int64_t width = 1; width < m; width *= 2) {
@@ -110,12 +110,12 @@ static void sort_pieces(es_merger *merger) {
     }
 }
 
-/* Pieces that begin with piece i follow it, and those equal to it stand around it. Open ranges form a
- * chain, each piece beginning with the one outside it; `first` holds that one until the range closes. */
+/* The pieces that begin with piece i follow it, and those equal to it surround it. Open ranges form a chain
+ * in which each piece begins with the one outside it; `outside` holds that one until the range closes. */
 static void find_ranges(es_merger *merger) {
     const es_piece *sorted = merger->sorted;
     es_range *ranges = merger->ranges;
-    int32_t *outside = merger->living; /* free until the tournament begins */
+    int32_t *outside = merger->living; /* unused until the tournament begins */
     int32_t open = -1;
     for (int32_t i = 0; i < merger->m; i++) {
         while (open >= 0 && !piece_begins(&sorted[i], &sorted[open])) {
@@ -130,7 +130,7 @@ static void find_ranges(es_merger *merger) {
     for (; open >= 0; open = outside[open]) ranges[open].last = (int32_t)merger->m - 1;
 }
 
-/* --- who is alive ------------------------------------------------------------------------------------ */
+/* --- living places --- */
 
 static int32_t lower(int32_t a, int32_t b) { return a < b ? a : b; }
 
@@ -147,9 +147,9 @@ static void living_set(es_merger *merger, int32_t index, int32_t place) {
     for (i /= 2; i > 0; i /= 2) living[i] = lower(living[2 * i], living[2 * i + 1]);
 }
 
-/* The lowest living place in a range, or NOBODY. */
+/* The lowest living place in a range, or NONE. */
 static int32_t living_lowest(const es_merger *merger, es_range range) {
-    int32_t lowest = NOBODY;
+    int32_t lowest = NONE;
     int64_t low = merger->m + range.first, high = merger->m + range.last + 1;
     for (; low < high; low /= 2, high /= 2) {
         if (low & 1) lowest = lower(lowest, merger->living[low++]);
@@ -158,16 +158,17 @@ static int32_t living_lowest(const es_merger *merger, es_range range) {
     return lowest;
 }
 
-/* Merge the token at `place` with those that begin with it, by place, until it loses against one. */
+/* Merge the token at `place` with those that begin with it, in order of place, until it loses to one of
+ * them. */
 static void merge_token(es_merger *merger, int32_t place) {
     const int32_t index = merger->index[place];
     const es_range range = merger->ranges[index];
     int64_t *mass = merger->mass;
-    if (range.first == range.last || merger->living[merger->m + index] == NOBODY) return;
-    living_set(merger, index, NOBODY); /* it is not merged with itself */
+    if (range.first == range.last || merger->living[merger->m + index] == NONE) return;
+    living_set(merger, index, NONE); /* it does not merge with itself */
     for (;;) {
         const int32_t other = living_lowest(merger, range);
-        if (other == NOBODY) break;
+        if (other == NONE) break;
         if (mass[other] > mass[place]) {
             mass[other] += mass[place];
             mass[place] = 0;
@@ -175,12 +176,12 @@ static void merge_token(es_merger *merger, int32_t place) {
         }
         mass[place] += mass[other];
         mass[other] = 0;
-        living_set(merger, merger->index[other], NOBODY);
+        living_set(merger, merger->index[other], NONE);
     }
     living_set(merger, index, place);
 }
 
-/* --- the rule ---------------------------------------------------------------------------------------- */
+/* --- the rule --- */
 
 static int is_end(const es_ids *ends, int32_t id) {
     int64_t low = 0, high = ends->n;
@@ -192,7 +193,8 @@ static int is_end(const es_ids *ends, int32_t id) {
     return low < ends->n && ends->ids[low] == id;
 }
 
-/* Merge all text tokens that begin alike. A token merged away has mass 0, which no share accepts. */
+/* Merge all text tokens with a common prefix. A token merged into another has mass 0, which no share
+ * accepts. */
 static void merge_alike(const es_params *params, es_merger *merger, int64_t n, const int32_t *ids,
                         const uint8_t *ends) {
     for (int32_t place = 0; place < n; place++) {
@@ -240,7 +242,7 @@ int es_infill_keep(const es_params *params, int64_t n, const int32_t *ids, const
     int64_t end_mass, text_mass;
     memcpy(mass, weights, (size_t)n * sizeof *mass);
     find_ends(params, n, ids, mass, keep, &end_mass, &text_mass);
-    if (end_mass > text_mass / (3 * n)) return 0; /* 3·n·end_mass > text_mass, but cannot overflow */
+    if (end_mass > text_mass / (3 * n)) return 0; /* 3·n·end_mass > text_mass, without overflow */
     merge_alike(params, &merger, n, ids, keep);
     const int64_t likely = drop_unlikely(mass, n, keep, end_mass + text_mass);
     if (!likely) {

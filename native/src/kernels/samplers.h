@@ -1,11 +1,12 @@
-/* Truncations and transforms, each as its Python namesake defines it.
+/* Truncations and transforms, each as its Python counterpart defines it.
  *
- * A long row gives its sums in one pass; then a head of it, all tokens that can possibly stay, is
- * collected and cut exactly. A short row is sorted, and cut as the rule says. */
-#ifndef ES_SAMPLERS_H
-#define ES_SAMPLERS_H
+ * For a long row, one pass computes the sums. Then its head, all tokens that can possibly stay, is collected
+ * and cut exactly. A short row is sorted and cut as the rule is defined.
+ */
+#ifndef ES_KERNELS_SAMPLERS_H
+#define ES_KERNELS_SAMPLERS_H
 
-#include "edits.h"
+#include "kernels/edits.h"
 
 /* --- by logit alone --- */
 
@@ -36,7 +37,7 @@ static int32_t apply_min_p(es_state *st) {
 static int within_reach(float value, float peak, float reach) { return value - peak >= reach; }
 
 static int32_t apply_top_n_sigma(es_state *st) {
-    spread(st);
+    unsort(st);
     es_moments m;
     view_moments(&st->v, &m);
     const double mean = fold(m.sum) / (double)m.n, squares = fold(m.squares);
@@ -53,9 +54,9 @@ static int32_t apply_top_n_sigma(es_state *st) {
 
 enum { ES_SAMPLED_CHUNKS = 8, ES_STEPS_PER_BIT = 4, ES_MOST_BITS = 40 };
 
-/* How many bits from `expected` bits below the peak the tokens with a share of the mass lie: a first
- * guess, so that a flat row need not be collected twice. A few chunks show it, if their mass is what
- * one expects of them; if not, a few tokens have most of the mass. */
+/* How many bits around `expected` bits below the peak cover the tokens with a share of the mass: a first
+ * guess, so that a flat row need not be collected twice. A few chunks are a good sample if they have about
+ * the mass expected of them; if not, a few tokens have most of the mass. */
 static double guess_bits(es_state *st, double share, float expected, int64_t total) {
     const double peaked = 8 + es_log2_mass(total) / 2;
     if (st->is_few || total < 4 * ES_ONE_WEIGHT) return peaked;
@@ -82,8 +83,8 @@ static double guess_bits(es_state *st, double share, float expected, int64_t tot
     return (double)(step + 1) / ES_STEPS_PER_BIT + 0.25;
 }
 
-/* Keep the tokens of a sorted row inside the measure and `crossing` more, at least `floor`. For a measure
- * by entropy their information lies in the scratch memory, as `mass_of` leaves it. */
+/* Keep the tokens of a sorted row inside the measure plus `crossing` more, at least `floor`. For a measure by
+ * entropy, their information must be in the scratch memory, where `mass_of` leaves it. */
 static void cut_few(es_state *st, const es_measure *m, int crossing, int64_t floor) {
     es_few *f = &st->few;
     few_weigh(f);
@@ -97,8 +98,8 @@ static void cut_few(es_state *st, const es_measure *m, int crossing, int64_t flo
     few_cut(f, greater(n + crossing, floor));
 }
 
-/* The same of any row: for measures that a head of it, `bits` deep at first, can decide. The weights are
- * those of the whole row. */
+/* The same for any row, and for measures that can be decided on a head of it, at first `bits` deep. The
+ * weights are those of the whole row. */
 static void cut_row(es_state *st, const es_measure *m, int crossing, int64_t floor, double bits) {
     if (st->is_few) {
         cut_few(st, m, crossing, floor);
@@ -111,7 +112,7 @@ static void cut_row(es_state *st, const es_measure *m, int crossing, int64_t flo
         const int64_t n = collect_head(st, whole ? 1e300 : bits);
         const float peak = st->v.peak;
         const int64_t mass = list_weights(s->values[k], n, peak, s->weights);
-        /* A head that has all it needs is cut where the whole row would be. */
+        /* A head with enough mass is cut where the whole row would be. */
         const int enough = m->kind == ES_BY_WEIGHT ? mass > m->limit && n >= floor : 0;
         if (n <= ES_SMALL && (whole || enough)) {
             use_survivors(st, k, n);
@@ -147,13 +148,13 @@ static int32_t apply_top_h(es_state *st) {
     return ES_ROW_OK;
 }
 
-/* Bits below the peak beyond which a token surely weighs less than `need`, which half a unit less can be
- * rounded to; the best one is always looked at. */
+/* Bits below the peak beyond which every token weighs less than `need`. A value half a unit lower can round
+ * up to `need`; the best token is always included. */
 static double depth_of_weight(int64_t need) {
     return need < ES_ONE_WEIGHT ? 30.01 - es_log2((double)need - 0.5) : 0.01;
 }
 
-/* Of a list: the greatest logit whose weight is below `need`. */
+/* The greatest logit in a list whose weight is below `need`. */
 static float best_failing(const es_scratch *s, const float *values, int64_t n, int64_t need) {
     float best = -__builtin_inff();
     for (int64_t i = 0; i < n; i++)
@@ -161,19 +162,20 @@ static float best_failing(const es_scratch *s, const float *values, int64_t n, i
     return best;
 }
 
-/* The weight a token must have, as the row's total makes it. */
-typedef int64_t es_bar(const es_state *st, int64_t total);
+/* The weight a token must have, as a function of the row's total. */
+typedef int64_t es_threshold(const es_state *st, int64_t total);
 
-/* The bar for this row. In a long row the total is first bounded by lines, at a part of its price: where
- * no token lies between the bars of both bounds, either of them says the same as the true one. So the
- * bar must rise with the total throughout or fall throughout, but for values that no weight reaches. */
-static int64_t bar_of(es_state *st, es_bar *bar) {
-    if (st->is_few) return bar(st, mass_of(st, 0).weight);
+/* The threshold for this row. For a long row the total is first bounded with a piecewise linear
+ * approximation, at a fraction of the cost: if no token is between the thresholds of the two bounds, either
+ * of them decides as the true one does. So the threshold must be monotonic in the total, except for values
+ * that no weight reaches. */
+static int64_t threshold_of(es_state *st, es_threshold *threshold) {
+    if (st->is_few) return threshold(st, mass_of(st, 0).weight);
     es_view *v = &st->v;
     es_scratch *s = st->s;
     find_maxima(v);
     const es_bounds total = bound_mass(v);
-    const int64_t a = bar(st, total.least), b = bar(st, total.most);
+    const int64_t a = threshold(st, total.least), b = threshold(st, total.most);
     const int64_t low = lesser(a, b), high = greater(a, b);
     if (low > 0) {
         const int32_t k = spare_list(st);
@@ -183,7 +185,7 @@ static int64_t bar_of(es_state *st, es_bar *bar) {
         for (int64_t i = 0; i < n; i++) between += s->weights[i] >= low && s->weights[i] < high;
         if (!between) return high;
     }
-    return bar(st, mass_of(st, 0).weight);
+    return threshold(st, mass_of(st, 0).weight);
 }
 
 /* How many of the sorted tokens come before the first that weighs less than `need`. */
@@ -194,7 +196,7 @@ static int32_t few_heavy(es_few *f, int64_t need) {
     return n;
 }
 
-/* Keep the longest run of first tokens that weigh at least `need`, and no less than the best one. */
+/* Keep the longest prefix of tokens that weigh at least `need`, and at least the best one. */
 static void keep_heavy(es_state *st, int64_t need) {
     if (st->is_few) {
         few_cut(&st->few, greater(few_heavy(&st->few, need), 1));
@@ -210,27 +212,27 @@ static void keep_heavy(es_state *st, int64_t need) {
     else keep_best(st);
 }
 
-/* Falls as the total rises, but where the share is capped at 2: above any weight. */
-static int64_t top_a_bar(const es_state *st, int64_t total) {
+/* Decreases as the total grows, except where the share is capped at 2, which is above any weight. */
+static int64_t top_a_threshold(const es_state *st, int64_t total) {
     const double best = (double)ES_ONE_WEIGHT / (double)total;
     return es_weight_of_share(st->p->top_a * (best * best), total);
 }
 
-static int64_t epsilon_bar(const es_state *st, int64_t total) {
+static int64_t epsilon_threshold(const es_state *st, int64_t total) {
     return es_weight_of_share(st->p->epsilon_cutoff, total);
 }
 
-static int64_t xtc_bar(const es_state *st, int64_t total) {
+static int64_t xtc_threshold(const es_state *st, int64_t total) {
     return es_weight_of_share(st->p->xtc_threshold, total);
 }
 
 static int32_t apply_top_a(es_state *st) {
-    keep_heavy(st, bar_of(st, top_a_bar));
+    keep_heavy(st, threshold_of(st, top_a_threshold));
     return ES_ROW_OK;
 }
 
 static int32_t apply_epsilon_cutoff(es_state *st) {
-    keep_heavy(st, bar_of(st, epsilon_bar));
+    keep_heavy(st, threshold_of(st, epsilon_threshold));
     return ES_ROW_OK;
 }
 
@@ -243,8 +245,8 @@ static double entropy_of(es_state *st, int64_t *total) {
 
 static int32_t apply_eta_cutoff(es_state *st) {
     int64_t total;
-    const double eta = st->p->eta_cutoff, bar = es_sqrt(eta) * es_exp2(-entropy_of(st, &total));
-    keep_heavy(st, es_weight_of_share(eta < bar ? eta : bar, total));
+    const double eta = st->p->eta_cutoff, threshold = es_sqrt(eta) * es_exp2(-entropy_of(st, &total));
+    keep_heavy(st, es_weight_of_share(eta < threshold ? eta : threshold, total));
     return ES_ROW_OK;
 }
 
@@ -255,7 +257,7 @@ ES_INLINE float typical_score(float logit, float peak, float expected) {
     return score < 0 ? -score : score;
 }
 
-/* Keep, of scratch list k, the elements with keys below `key`. */
+/* Of scratch list k, keep the elements with keys below `key`. */
 static int64_t keep_smaller(es_scratch *s, int32_t k, int64_t n, uint32_t key) {
     int64_t kept = 0;
     for (int64_t i = 0; i < n; i++) {
@@ -266,20 +268,19 @@ static int64_t keep_smaller(es_scratch *s, int32_t k, int64_t n, uint32_t key) {
     return kept;
 }
 
-/* Cut scratch list k behind its most typical tokens. Equal scores stand by logit, then by id. */
+/* Cut scratch list k after its most typical tokens. Equal scores are ordered by logit, then by id. */
 static int64_t cut_typical(es_state *st, int32_t k, int64_t n, float expected, int64_t need, int64_t floor) {
     es_scratch *s = st->s;
     const float *const values = s->values[k];
     const float peak = st->v.peak;
-    for (int64_t i = 0; i < n; i++)
-        s->keys[i] = descending_key(-typical_score(values[i], peak, expected));
+    for (int64_t i = 0; i < n; i++) s->keys[i] = descending_key(-typical_score(values[i], peak, expected));
     const es_ranked all = {s->keys, s->weights, NULL, n};
     es_measure m = {ES_BY_WEIGHT, need - 1, 0, 0};
     es_cut cut = find_cut(&all, &m, (es_tally){0, 0, 0}, s);
     int crossing = 1;
     for (int tries = 0;; tries++) {
         if (cut.none) return n;
-        /* The same among the tokens whose score lies right at the cut, by logit. */
+        /* The same by logit among the tokens whose score is exactly at the cut. */
         int32_t *const at = s->marks.ids, *const weights = s->marks.lengths;
         int64_t ties = 0;
         for (int64_t i = 0; i < n; i++)
@@ -297,7 +298,7 @@ static int64_t cut_typical(es_state *st, int32_t k, int64_t n, float expected, i
             cut = find_cut(&all, &m, (es_tally){0, 0, 0}, s);
             continue;
         }
-        /* Tied tokens before the inner cut get a key that passes, those behind it one that does not. */
+        /* Tied tokens before the inner cut get a key that passes, those after it one that does not. */
         for (int64_t t = 0; t < ties; t++) {
             const int stays = s->more_keys[t] < inner.key || (s->more_keys[t] == inner.key && equal-- > 0);
             s->keys[at[t]] = stays ? 0 : UINT32_MAX;
@@ -353,13 +354,13 @@ static int32_t apply_typical_p(es_state *st) {
 
 /* --- tfs --- */
 
-/* How far the weights at i, i + 1 and i + 2 are from a straight line. */
+/* How far the weights at i, i + 1 and i + 2 deviate from a straight line. */
 ES_INLINE int64_t bend_at(const int32_t *w, int64_t i) {
     const int64_t off = (int64_t)w[i] - 2 * (int64_t)w[i + 1] + w[i + 2];
     return off < 0 ? -off : off;
 }
 
-/* How many of `alive` tokens stay, for the first n weights in order; behind them is no bend. */
+/* How many of `alive` tokens stay, given the first n weights in order; after those there is no curvature. */
 static int64_t tfs_count(const es_params *p, const int32_t *w, int64_t n, int64_t alive, int64_t floor) {
     int64_t total = 0;
     for (int64_t i = 0; i + 2 < n; i++) total += bend_at(w, i);
@@ -409,7 +410,7 @@ static int32_t apply_tfs(es_state *st) {
 static int32_t apply_xtc(es_state *st, const es_op *op) {
     const es_params *p = st->p;
     if (!es_coin(es_draw64(st->seed, st->position, op->stream, 0), p->xtc_probability)) return ES_ROW_OK;
-    const int64_t need = bar_of(st, xtc_bar);
+    const int64_t need = threshold_of(st, xtc_threshold);
     if (st->is_few) {
         es_few *f = &st->few;
         const int64_t gone = greater(few_heavy(f, need), 1) - 1;
@@ -425,7 +426,7 @@ static int32_t apply_xtc(es_state *st, const es_op *op) {
     const int64_t n = collect_head(st, need < 1 ? 1e300 : depth_of_weight(need));
     list_weights(values, n, st->v.peak, s->weights);
     const float failing = best_failing(s, values, n, need);
-    /* The last of those above: the least logit, of equals the greatest id. */
+    /* The last of those above: the least logit, and the greatest id among equals. */
     int64_t above = 0, last = -1;
     for (int64_t i = 0; i < n; i++)
         if (values[i] > failing) {
@@ -470,7 +471,7 @@ static int32_t apply_smoothing(es_state *st) {
     return ES_ROW_OK;
 }
 
-/* T as the entropy has it. */
+/* The temperature as a function of the entropy. */
 static double dynamic_temperature(es_state *st) {
     const es_params *p = st->p;
     const int64_t alive = count_alive(st);
@@ -485,7 +486,7 @@ static double dynamic_temperature(es_state *st) {
 
 static void scale_values(float *values, int64_t n, float scale) {
     for (int64_t i = 0; i < n; i++)
-        values[i] = values[i] >= -FLT_MAX ? settle(values[i] * scale) : values[i];
+        values[i] = values[i] >= -FLT_MAX ? clamp_finite(values[i] * scale) : values[i];
 }
 
 static int32_t apply_temperature(es_state *st) {
@@ -501,9 +502,9 @@ static int32_t apply_temperature(es_state *st) {
         return ES_ROW_OK;
     }
     es_view *v = &st->v;
-    if (v->scale != 1.0f) own_values(st); /* a second temperature: each rounds by itself */
+    if (v->scale != 1.0f) own_values(st); /* a second temperature: each one rounds separately */
     if (v->list >= 0) scale_values(st->s->values[v->list], v->n, scale);
-    else { /* logits as given are at most 2^100: they stay finite, and are scaled where they are read */
+    else { /* logits as given are at most 2^100: they stay finite, and are scaled when they are read */
         v->scale = scale;
         const int32_t edits = v->n_edits && v->edit_ids == st->s->edit_ids[1];
         scale_values(st->s->edit_values[edits], v->n_edits, scale);

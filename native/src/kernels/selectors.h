@@ -1,8 +1,8 @@
-/* The end of a program: one token of those that are left. */
-#ifndef ES_SELECTORS_H
-#define ES_SELECTORS_H
+/* The end of a program: selects one of the remaining tokens. */
+#ifndef ES_KERNELS_SELECTORS_H
+#define ES_KERNELS_SELECTORS_H
 
-#include "samplers.h"
+#include "kernels/samplers.h"
 
 typedef struct es_choice {
     int64_t token;
@@ -42,7 +42,7 @@ static es_choice choose_greedy(es_state *st) {
     return (es_choice){st->few.ids[0], __builtin_nan("")};
 }
 
-/* Draw from a long row whose chunks' weights lie in the scratch sums; the element's place. */
+/* Draw from a long row whose chunk weights are in the scratch sums; returns the element's index. */
 static int64_t draw_long(es_state *st, int64_t total) {
     const es_view *v = &st->v;
     const int64_t *const sums = st->s->sums;
@@ -90,7 +90,7 @@ static es_choice choose_mirostat_v2(es_state *st) {
         few_cut(f, greater(n, 1));
         return draw(st);
     }
-    if (most >= 31.0f) return draw_row(st, total); /* what lies further down weighs nothing */
+    if (most >= 31.0f) return draw_row(st, total); /* anything further down has weight 0 */
     const int32_t k = spare_list(st);
     const int64_t kept = collect_above(st, st->v.peak - most * (float)ES_LN_2, within_bits, most);
     if (kept) use_survivors(st, k, kept);
@@ -126,7 +126,7 @@ static double zipf_gap(double epsilon, int64_t vocab_size) {
     return epsilon / (1.0 - es_exp2(-epsilon * bits));
 }
 
-/* The first tokens of the row, sorted, beside the row itself. */
+/* The first tokens of the row, sorted, without changing the row itself. */
 static void sorted_head(es_state *st, es_few *head) {
     if (st->is_few) {
         *head = st->few;
@@ -145,7 +145,8 @@ static es_choice choose_mirostat(es_state *st) {
     s = s > 0x1p-60 ? s : 0x1p-60;
     const double g = zipf_gap(s - 1.0, st->vocab_size);
     const double k = es_exp2((es_log2(g) + es_history_mu(st->job->history)) / s);
-    const double bounded = k < 1.0 ? 1.0 : k > (double)alive ? (double)alive : k;
+    const double most = (double)alive;
+    const double bounded = k < 1.0 ? 1.0 : k > most ? most : k;
     keep_leading(st, (int64_t)bounded);
     return draw(st);
 }
@@ -154,7 +155,7 @@ static es_choice choose_adaptive_p(es_state *st) {
     es_scratch *s = st->s;
     const int64_t total = mass_of(st, 0).weight;
     const float peak = st->is_few ? st->few.logits[0] : st->v.peak;
-    spread(st);
+    unsort(st);
     const int32_t k = spare_list(st);
     const int64_t n = collect(&st->v, -__builtin_inff(), s->values[k], s->ids[k]);
     list_weights(s->values[k], n, peak, s->weights);

@@ -1,30 +1,31 @@
-/* A row under way: its logits as they are by now, and the passes over them.
+/* A row in progress: its current logits, and the passes over them.
  *
- * A view is the row as it was given, with a mask, a scale and sparse edits that are applied while reading
- * (the caller's memory is never written), or a list of the tokens that are left, ids ascending. */
-#ifndef ES_VIEW_H
-#define ES_VIEW_H
+ * A view is either the row as given, with a mask, a scale and sparse edits that are applied while reading
+ * (the caller's memory is never written), or a list of the remaining tokens, ids ascending.
+ */
+#ifndef ES_KERNELS_VIEW_H
+#define ES_KERNELS_VIEW_H
 
-#include "rows.h"
-#include "simd.h"
+#include "internal.h"
+#include "kernels/simd.h"
 
 typedef struct es_view {
     const void *source;
-    int32_t kind;            /* ES_FLOAT, ES_HALF, ES_BFLOAT */
-    int32_t list;            /* which of the scratch lists it is, -1: the row as given */
+    int32_t kind;               /* ES_FLOAT, ES_HALF, ES_BFLOAT */
+    int32_t list;               /* the scratch list that it reads, -1: the row as given */
     int64_t n;
-    const int32_t *ids;      /* NULL: element i is token i */
-    const uint32_t *allowed; /* a bit for each element of the row as given, edits aside; NULL: all are left */
+    const int32_t *ids;         /* NULL: element i is token i */
+    const uint32_t *allowed;    /* a bit per element of the given row, edits aside; NULL: all are left */
     float scale;
-    float floor;             /* values below, before the scale, are removed */
+    float floor;                /* values below this, before scaling, are removed */
     float peak;
-    int64_t alive;           /* tokens that are not removed; -1: not counted */
+    int64_t alive;              /* how many tokens are not removed; -1: not counted */
     int64_t n_edits;
-    const int32_t *edit_ids; /* ascending */
+    const int32_t *edit_ids;    /* ascending */
     const float *edit_values;
     const int32_t *edit_starts; /* [chunks + 1], valid if n_edits */
-    float *maxima;           /* [chunks], valid if has_maxima: no element of the chunk is greater */
-    uint8_t *loose;          /* [chunks], of the row as given: the greatest element may be less */
+    float *maxima;              /* [chunks], valid if has_maxima: no element of the chunk is greater */
+    uint8_t *loose;             /* [chunks], of the row as given: the maximum is only an upper bound */
     int has_maxima;
 } es_view;
 
@@ -47,36 +48,36 @@ ES_INLINE float value_kind(const void *p, int64_t i, int32_t kind) {
     return bfloat_to_float(((const uint16_t *)p)[i]);
 }
 
-/* Do `call`, in which KIND is the element type `of` as a constant: each type has loops of its own. */
-#define BY_KIND(of, call)                       \
-    do {                                        \
-        if ((of) == ES_FLOAT) {                 \
-            enum { KIND = ES_FLOAT };           \
-            call;                               \
-        } else if ((of) == ES_HALF) {           \
-            enum { KIND = ES_HALF };            \
-            call;                               \
-        } else {                                \
-            enum { KIND = ES_BFLOAT };          \
-            call;                               \
-        }                                       \
+/* Execute `call`, in which KIND is the element type `of` as a constant: each type gets its own loops. */
+#define BY_KIND(of, call)              \
+    do {                               \
+        if ((of) == ES_FLOAT) {        \
+            enum { KIND = ES_FLOAT };  \
+            call;                      \
+        } else if ((of) == ES_HALF) {  \
+            enum { KIND = ES_HALF };   \
+            call;                      \
+        } else {                       \
+            enum { KIND = ES_BFLOAT }; \
+            call;                      \
+        }                              \
     } while (0)
 
-/* The same for a view or a chunk; MASKED says whether it has a mask. */
-#define BY_FORM(of, call)              \
-    do {                               \
-        if ((of).allowed) {            \
-            enum { MASKED = 1 };       \
-            BY_KIND((of).kind, call);  \
-        } else {                       \
-            enum { MASKED = 0 };       \
-            BY_KIND((of).kind, call);  \
-        }                              \
+/* The same for a view or a chunk; MASKED is whether it has a mask. */
+#define BY_FORM(of, call)             \
+    do {                              \
+        if ((of).allowed) {           \
+            enum { MASKED = 1 };      \
+            BY_KIND((of).kind, call); \
+        } else {                      \
+            enum { MASKED = 0 };      \
+            BY_KIND((of).kind, call); \
+        }                             \
     } while (0)
 
 enum { ES_CHUNK_WORDS = ES_CHUNK / 32 };
 
-/* One chunk, ready to be read: the other fields say how. */
+/* One chunk, ready to be read as the other fields say. */
 typedef struct es_chunk {
     const void *p;
     const uint32_t *allowed; /* [ES_CHUNK_WORDS]; NULL: no mask */
@@ -93,7 +94,7 @@ ES_INLINE int64_t count_allowed(const uint32_t *bits, int64_t words) {
     return n;
 }
 
-/* A vector of a chunk, unscaled; what its mask removes is -inf. */
+/* A vector of a chunk, unscaled; elements that its mask removes are -inf. */
 ES_INLINE vf load_chunk(es_chunk chunk, int i, int32_t kind, int masked) {
     const vf x = load_kind(chunk.p, i, kind);
     return masked ? vf_allowed(chunk.allowed, i, x, vf_set(-__builtin_inff())) : x;
@@ -125,7 +126,7 @@ static inline void fill_chunk(const es_view *v, int64_t c, float *buffer) {
             buffer[v->edit_ids[e] - first] = v->edit_values[e];
 }
 
-/* Whole chunks without edits are read where they lie, others through `buffer` [ES_CHUNK]. */
+/* Whole chunks without edits are read in place, others through `buffer` [ES_CHUNK]. */
 ES_INLINE es_chunk chunk_of(const es_view *v, int64_t c, float *buffer) {
     const int edited = v->n_edits && v->edit_starts[c] != v->edit_starts[c + 1];
     if (!edited && (c + 1) * ES_CHUNK <= v->n) {
@@ -137,7 +138,7 @@ ES_INLINE es_chunk chunk_of(const es_view *v, int64_t c, float *buffer) {
     return (es_chunk){buffer, NULL, ES_FLOAT, 1.0f, -FLT_MAX};
 }
 
-/* --- greatest values ------------------------------------------------------------------------- */
+/* --- greatest values --- */
 
 /* Two vectors of the row, in any order. */
 ES_INLINE void load_two(const void *p, int64_t i, int32_t kind, vf *two) {
@@ -160,8 +161,8 @@ ES_INLINE vf chunk_greatest(const void *p, int32_t kind) {
     return vf_max(vf_max(best[0], best[1]), vf_max(best[2], best[3]));
 }
 
-/* The same of what a mask leaves. `given` [4] gathers the greatest of all elements: bad logits are a fault
- * behind the mask too. */
+/* The same over what a mask leaves. `given` [4] collects the greatest of all elements: bad logits are a fault
+ * even where the mask hides them. */
 ES_INLINE vf chunk_allowed(const void *p, int32_t kind, const uint32_t *allowed, vf *given) {
     vf best[4];
     for (int k = 0; k < 4; k++) best[k] = vf_set(-__builtin_inff());
@@ -179,8 +180,8 @@ ES_INLINE vf scan_chunk(const es_view *v, int64_t c, int32_t kind, int masked, v
     return masked ? chunk_allowed(p, kind, v->allowed + c * ES_CHUNK_WORDS, given) : chunk_greatest(p, kind);
 }
 
-/* The maxima of whole chunks. If `masked` they are those of what the mask leaves, and `peak` becomes the
- * greatest element of all. */
+/* The maxima of whole chunks. If `masked`, they are those of what the mask leaves, and `peak` becomes the
+ * greatest of all elements. */
 ES_INLINE void scan_whole(es_view *v, int64_t whole, int32_t kind, int masked) {
     vf given[4];
     for (int k = 0; k < 4; k++) given[k] = vf_set(-__builtin_inff());
@@ -194,7 +195,7 @@ ES_INLINE void scan_whole(es_view *v, int64_t whole, int32_t kind, int masked) {
     if (masked) v->peak = vf_greatest(vf_max(vf_max(given[0], given[1]), vf_max(given[2], given[3])));
 }
 
-/* The greatest of the chunk maxima, -inf if there are none; behind them is room for a vector. */
+/* The greatest of the chunk maxima, -inf if there are none; the array has room for one more vector. */
 static float greatest_chunk(float *maxima, int64_t chunks) {
     for (int i = 0; i < W; i++) maxima[chunks + i] = -__builtin_inff();
     vf best = vf_set(-__builtin_inff());
@@ -204,7 +205,7 @@ static float greatest_chunk(float *maxima, int64_t chunks) {
 
 ES_INLINE float greatest_in(es_chunk chunk, int32_t kind, int masked) {
     if (!masked) return vf_greatest(chunk_greatest(chunk.p, kind));
-    vf given[4] = {vf_set(0.0f), vf_set(0.0f), vf_set(0.0f), vf_set(0.0f)}; /* for nobody */
+    vf given[4] = {vf_set(0.0f), vf_set(0.0f), vf_set(0.0f), vf_set(0.0f)}; /* unused */
     return vf_greatest(chunk_allowed(chunk.p, kind, chunk.allowed, given));
 }
 
@@ -222,7 +223,7 @@ static float tighten(es_view *v, int64_t c) {
     return v->maxima[c];
 }
 
-/* The first chunk at or behind c whose maximum is no less than `bound`, or how many there are. */
+/* The first chunk at or after c whose maximum is at least `bound`, or the number of chunks. */
 static int64_t next_reaching(const es_view *v, int64_t c, float bound) {
     const int64_t chunks = chunks_of(v->n);
     for (; c < chunks; c += W) {
@@ -232,15 +233,16 @@ static int64_t next_reaching(const es_view *v, int64_t c, float bound) {
     return chunks;
 }
 
-/* Make the maxima of at least `bound` exact; how many fall below it by that. */
+/* Make the maxima that are at least `bound` exact; returns how many of them drop below it. */
 static int64_t tighten_maxima(es_view *v, float bound) {
     int64_t fell = 0;
-    for (int64_t c = -1; (c = next_reaching(v, c + 1, bound)) < chunks_of(v->n);) fell += tighten(v, c) < bound;
+    for (int64_t c = -1; (c = next_reaching(v, c + 1, bound)) < chunks_of(v->n);)
+        fell += tighten(v, c) < bound;
     return fell;
 }
 
-/* Behind a mask or edits: the peak, by making the maxima exact that could be it. The one that promises most is
- * the first: if it holds, hardly any other is looked at. */
+/* The peak under a mask or edits, found by making exact the maxima that could be the greatest. The highest
+ * bound comes first: if it holds, hardly any other needs checking. */
 static void find_peak(es_view *v) {
     const int64_t chunks = chunks_of(v->n);
     v->peak = tighten(v, next_reaching(v, 0, greatest_chunk(v->maxima, chunks)));
@@ -250,12 +252,11 @@ static void find_peak(es_view *v) {
     }
 }
 
-/* Where registers hold masks, a pass reads one along at next to no cost. Elsewhere the bits have to be spread
- * over the lanes, which takes longer than to find a maximum: there the maxima are at first those without
- * the mask. */
+/* With mask registers, a pass can apply a mask at next to no cost. Elsewhere the bits must be expanded to
+ * lanes, which takes longer than finding a maximum: there the maxima are at first those without the mask. */
 #define ES_SCANS_MASKS (W == 16)
 
-/* Chunk maxima and peak of the row as given, behind its mask. Returns an es_row_status. */
+/* Chunk maxima and peak of the row as given, under its mask. Returns an es_row_status. */
 static int32_t scan_row(es_view *v) {
     const int64_t whole = v->n / ES_CHUNK, chunks = chunks_of(v->n);
     const int masked = v->allowed && ES_SCANS_MASKS;
@@ -294,7 +295,7 @@ static void find_maxima(es_view *v) {
     v->has_maxima = 1;
 }
 
-/* The value and place of element i of any view; for the row as given i is the token. */
+/* The value at index i of any view; for the row as given, i is the token. */
 static float value_at(const es_view *v, int64_t i) {
     if (v->n_edits) {
         const int64_t c = i / ES_CHUNK;
@@ -304,7 +305,7 @@ static float value_at(const es_view *v, int64_t i) {
     return unedited(v, i);
 }
 
-/* The first element that has the peak's value. */
+/* The first element that equals the peak. */
 static int64_t first_best(es_view *v) {
     find_maxima(v);
     const int64_t c = next_reaching(v, 0, v->peak);
@@ -316,7 +317,7 @@ static int64_t first_best(es_view *v) {
     return c * ES_CHUNK + i + __builtin_ctz(equal);
 }
 
-/* --- lists ------------------------------------------------------------------------------------ */
+/* --- lists --- */
 
 ES_INLINE int64_t collect_chunk(es_chunk chunk, int32_t kind, int masked, int strict, float threshold,
                                 int32_t first, const int32_t *own, float *values, int32_t *ids, int64_t n) {
@@ -335,10 +336,10 @@ ES_INLINE int64_t collect_chunk(es_chunk chunk, int32_t kind, int masked, int st
     return n;
 }
 
-/* Elements of at least `threshold`, and never removed ones, into `values` and `ids`, which must not
- * be what the view reads: how many. */
+/* Collect the elements of at least `threshold`, and never removed ones, into `values` and `ids`, which must
+ * not be what the view reads. Returns how many. */
 static int64_t collect(const es_view *v, float threshold, float *values, int32_t *ids) {
-    /* Where the threshold lies that low, removed values must be told by their own bound. */
+    /* With a threshold that low, removed values must be detected by their own bound. */
     const float bound = v->floor * v->scale;
     const int strict = !(threshold > bound);
     float buffer[ES_CHUNK];
@@ -350,7 +351,7 @@ static int64_t collect(const es_view *v, float threshold, float *values, int32_t
         const int32_t first = (int32_t)(c * ES_CHUNK);
         int32_t tail[ES_CHUNK];
         const int32_t *own = v->ids ? v->ids + first : NULL;
-        if (own && first + ES_CHUNK > v->n) { /* the last ids, so that whole vectors can be read */
+        if (own && first + ES_CHUNK > v->n) { /* the last ids, copied so that whole vectors can be read */
             memcpy(tail, own, (size_t)(v->n - first) * sizeof *own);
             own = tail;
         }
@@ -369,14 +370,14 @@ ES_INLINE int64_t count_alive_in(es_chunk chunk, int32_t kind, int masked) {
 
 static int64_t chunk_alive(es_chunk chunk) { BY_FORM(chunk, return count_alive_in(chunk, KIND, MASKED)); }
 
-/* --- weights ---------------------------------------------------------------------------------- */
+/* --- weights --- */
 
-/* Bits below the peak from which the weights of a chunk fit a 32-bit sum per lane. */
+/* Bits below the peak at which the weights of a chunk start to fit a 32-bit sum per lane. */
 #define SPARE_BITS (W == 16 ? 3.01f : W == 8 ? 4.01f : W == 4 ? 5.01f : 7.01f)
 
 typedef struct es_mass {
-    int64_t weight;       /* sum of w */
-    int64_t information;  /* sum of u */
+    int64_t weight;      /* sum of w */
+    int64_t information; /* sum of u */
 } es_mass;
 
 ES_INLINE es_mass chunk_mass(es_chunk chunk, int32_t kind, int masked, int scaled, float peak, int far,
@@ -414,7 +415,7 @@ ES_INLINE es_mass chunk_mass_any(es_chunk chunk, float peak, int far, int inform
     BY_FORM(chunk, return chunk_mass(chunk, KIND, MASKED, 0, peak, 1, informed));
 }
 
-/* The view's total weight, and in `sums` every chunk's. */
+/* The view's total weight, and in `sums` that of every chunk. */
 static es_mass total_mass(es_view *v, int64_t *sums, int informed) {
     find_maxima(v);
     float buffer[ES_CHUNK];
@@ -425,7 +426,7 @@ static es_mass total_mass(es_view *v, int64_t *sums, int informed) {
         sums[c] = 0;
         if (!(y >= -31.0f)) continue;
         const es_chunk chunk = chunk_of(v, c, buffer);
-        const int far = y < (informed ? -SPARE_BITS - 5 : -SPARE_BITS); /* w * d fits then as well */
+        const int far = y < (informed ? -SPARE_BITS - 5 : -SPARE_BITS); /* then w * d fits as well */
         const es_mass mass = informed ? chunk_mass_any(chunk, v->peak, far, 1)
                                       : chunk_mass_any(chunk, v->peak, far, 0);
         sums[c] = mass.weight;
@@ -439,8 +440,7 @@ typedef struct es_bounds {
     int64_t least, most;
 } es_bounds;
 
-/* Adds a chunk's 2^y to W sums, from above: between whole bits a straight line, which is at most 1.0615
- * times as high. */
+/* Adds an upper bound of a chunk's 2^y to W sums: linear between integers, at most 1.0615 times as large. */
 ES_INLINE void chunk_bound(es_chunk chunk, int32_t kind, int masked, float peak, double *totals) {
     const vf scale = vf_set(chunk.scale), top = vf_set(peak);
     vf sums[W_ABREAST];
@@ -456,7 +456,7 @@ ES_INLINE void chunk_bound(es_chunk chunk, int32_t kind, int masked, float peak,
     vf_add_doubles(totals, sums[0]);
 }
 
-/* Bounds of the total weight, at a quarter of its price. The maxima must be there. */
+/* Bounds of the total weight, at a quarter of its cost. The maxima must be valid. */
 static es_bounds bound_mass(const es_view *v) {
     float buffer[ES_CHUNK];
     double totals[W] = {0};
@@ -467,13 +467,13 @@ static es_bounds bound_mass(const es_view *v) {
     }
     double most = 0;
     for (int lane = 0; lane < W; lane++) most += totals[lane];
-    /* Weights are rounded to whole units, half a unit at most, and the sums here to 2^-18. */
+    /* Weights round by at most half a unit, and the sums here to 2^-18. */
     const double rounding = (double)v->n + most * 0x1p30 * 0x1p-12;
     const double least = most * 0x1p30 / 1.0615 - rounding;
     return (es_bounds){least > 0x1p30 ? (int64_t)least : ES_ONE_WEIGHT, (int64_t)(most * 0x1p30 + rounding)};
 }
 
-/* Weights of a list, one by one, and their sum. Behind both there is ES_SLACK. */
+/* Weights of a list, one by one, and their sum. Both arrays have ES_SLACK spare elements. */
 static int64_t list_weights(float *values, int64_t n, float peak, int32_t *weights) {
     for (int i = 0; i < W_ABREAST * W; i++) values[n + i] = -__builtin_inff();
     const vf top = vf_set(peak);
@@ -500,9 +500,10 @@ static int64_t list_information(const float *values, int64_t n, float peak, cons
     return sum;
 }
 
-/* --- moments ---------------------------------------------------------------------------------- */
+/* --- moments --- */
 
-/* Sums of x and x*x with x = l - peak, in the order of the contract, and the tokens they are over. */
+/* Sums of x and x*x with x = l - peak, in the order that the contract prescribes, and how many tokens they
+ * cover. */
 typedef struct es_moments {
     double sum[16], squares[16];
     int64_t n;
@@ -518,7 +519,7 @@ ES_INLINE void add_lanes(double *sums, const vf *lanes) {
     }
 }
 
-/* `checked`: removed tokens count as +0, and not as tokens. Otherwise none may be removed but by the mask. */
+/* `checked`: removed tokens count as +0, and not as tokens. Otherwise only the mask may remove any. */
 ES_INLINE void chunk_moments(es_chunk chunk, int32_t kind, int masked, int scaled, int checked, float peak,
                              es_moments *m) {
     const vf scale = vf_set(chunk.scale), floor = vf_set(chunk.floor), top = vf_set(peak);
@@ -535,7 +536,8 @@ ES_INLINE void chunk_moments(es_chunk chunk, int32_t kind, int masked, int scale
             if (scaled) EACH(k) x[k] = vf_mul(x[k], scale);
             EACH(k) x[k] = vf_sub(x[k], top);
             if (checked) EACH(k) x[k] = vf_select(alive[k], x[k]);
-            else if (masked) EACH(k) x[k] = vf_allowed(chunk.allowed, block + (first + k) * W, x[k], vf_set(0.0f));
+            else if (masked)
+                EACH(k) x[k] = vf_allowed(chunk.allowed, block + (first + k) * W, x[k], vf_set(0.0f));
             if (checked) EACH(k) n += __builtin_popcount(alive[k]);
             EACH(k) sum[k] = vf_add(sum[k], x[k]);
             EACH(k) x[k] = vf_mul(x[k], x[k]);
@@ -600,7 +602,7 @@ static void view_moments(es_view *v, es_moments *m) {
         return;
     }
     row_moments(v, 0, m);
-    /* A removed token lies so far down that its square is infinite: it cannot go unnoticed. */
+    /* A removed token is so far down that its square is infinite: it cannot go unnoticed. */
     if (!(fold(m->squares) <= DBL_MAX)) row_moments(v, 1, m);
 }
 

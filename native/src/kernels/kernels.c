@@ -1,5 +1,5 @@
-/* The row engine, compiled once per instruction set: one row through its whole program. */
-#include "selectors.h"
+/* The row engine, compiled once per instruction set: runs one row through its whole program. */
+#include "kernels/selectors.h"
 
 #if defined(ES_ISA_AVX512)
 #define ES_KERNELS es_kernels_avx512
@@ -74,7 +74,7 @@ static void write_processed(const es_state *st, float *out) {
         for (int64_t i = 0; i < st->v.n; i++) out[st->v.ids[i]] = ((const float *)st->v.source)[i];
 }
 
-/* Whether a sampler can be asked for before the row is sorted: it has a way to edit any form. */
+/* Whether a sampler can run before the row is sorted, because it can edit any form. */
 ES_INLINE int is_edit(int32_t kind) {
     return kind == ES_OP_FUNCTION || (kind >= ES_OP_ALLOWED_TOKEN_IDS && kind <= ES_OP_DRY);
 }
@@ -82,7 +82,7 @@ ES_INLINE int is_edit(int32_t kind) {
 static int32_t run_samplers(es_state *st, const es_compiled *program) {
     for (int32_t i = 0; i < program->n_ops; i++) {
         const es_op *op = &program->ops[i];
-        int32_t status = is_edit(op->kind) ? ES_ROW_OK : settle_state(st);
+        int32_t status = is_edit(op->kind) ? ES_ROW_OK : sort_if_short(st);
         if (status == ES_ROW_OK) status = apply(st, op);
         if (status != ES_ROW_OK) return status;
     }
@@ -107,19 +107,24 @@ static int32_t run_row(const es_job *job) {
     st.few.n = 0;
     st.v = (es_view){.source = es_row_of(&batch->logits, row),
                      .kind = es_kind_of(&batch->logits),
-                     .list = -1, .n = batch->vocab_size, .scale = 1.0f, .floor = -ES_LOGIT_LIMIT,
-                     .alive = -1, .maxima = job->scratch->maxima, .loose = job->scratch->loose};
+                     .list = -1,
+                     .n = batch->vocab_size,
+                     .scale = 1.0f,
+                     .floor = -ES_LOGIT_LIMIT,
+                     .alive = -1,
+                     .maxima = job->scratch->maxima,
+                     .loose = job->scratch->loose};
     const es_compiled *program = job->program;
-    if (program->needs &&
-        es_history_sync(job->history, table->epochs[slot], &st.span, st.p, program->needs))
+    if (program->needs && es_history_sync(job->history, table->epochs[slot], &st.span, st.p, program->needs))
         return ES_ROW_DECLINED;
     const int masked = batch->masked && batch->masked[job->entry];
-    int32_t status = read_row(&st, masked ? (const uint32_t *)batch->bitmask + row * batch->bitmask_stride : NULL);
+    int32_t status = read_row(&st,
+                              masked ? (const uint32_t *)batch->bitmask + row * batch->bitmask_stride : NULL);
     if (status == ES_ROW_OK) status = run_samplers(&st, program);
     if (status != ES_ROW_OK) return status;
     if (batch->processed && batch->processed[job->entry]) write_processed(&st, batch->processed[job->entry]);
     if (program->selector < 0) return ES_ROW_OK;
-    if (program->selector != ES_OP_GREEDY || st.v.list >= 0) status = settle_state(&st);
+    if (program->selector != ES_OP_GREEDY || st.v.list >= 0) status = sort_if_short(&st);
     if (status != ES_ROW_OK) return status;
     const es_choice choice = choose(&st, program->selector);
     batch->token_ids[row] = choice.token;
@@ -127,7 +132,7 @@ static int32_t run_row(const es_job *job) {
     return ES_ROW_OK;
 }
 
-/* --- passes by themselves --- */
+/* --- single passes --- */
 
 ES_INLINE float greatest_of(const void *row, int32_t kind, int64_t n) {
     vf best[8];
@@ -148,7 +153,8 @@ static float greatest(const void *row, int32_t kind, int64_t n) {
     BY_KIND(kind, return greatest_of(row, KIND, n));
 }
 
-/* Adds a chunk's 2^(y + 30) to W sums, nothing rounded away: tokens far down count as well. */
+/* Adds a chunk's 2^(y + 30) to W sums without rounding to integers: tokens far below the peak count as
+ * well. */
 ES_INLINE void chunk_powers(es_chunk chunk, int32_t kind, float peak, double *totals) {
     vf sum = vf_set(0.0f);
     for (int i = 0; i < ES_CHUNK; i += W_ABREAST * W) {

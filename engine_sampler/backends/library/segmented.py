@@ -1,4 +1,4 @@
-"""A chain that changes hands: some stretches on a library, the others on the host, row by row exact."""
+"""A chain that changes hands: some segments on a library, the others on the host, row by row exact."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ from ...contract import Batch, Chain, Group, Sampler, Selector
 from ...samplers.greedy import Greedy
 from ..numpy import NumpyBackend
 from .calls import Call, Entry, Fallback, layout_of
-from .partition import Stretch
-from .session import Parts, Session
+from .partition import Segment
+from .session import LibrarySession, Parts
 
 _GREEDY = Greedy()
 
@@ -38,20 +38,20 @@ def new_batch(logits: LogitRows, group: Group, bitmask: np.ndarray | None = None
     return Batch(logits, [group], np.full(n, -1, np.int64), np.full(n, np.nan), [None] * n, bitmask)
 
 
-class Relay:
-    """A group whose chain goes through several stretches.
+class SegmentedRun:
+    """A group whose chain goes through several segments.
 
     Between two of them its rows are float32 [vocab] arrays. A row that fails on the way, or that does
     not pass for raw logits there, is left to the host from its start.
     """
 
     def __init__(
-        self, fallback: Fallback, session: Session, group: Group, stretches: Sequence[Stretch]
+        self, fallback: Fallback, session: LibrarySession, group: Group, segments: Sequence[Segment]
     ) -> None:
         self._fallback = fallback
         self._session = session
         self._group = group
-        self._stretches = stretches
+        self._segments = segments
         self._host = NumpyBackend()
 
     def run(self, batch: Batch) -> None:
@@ -59,11 +59,11 @@ class Relay:
         group, size = self._group, self._group.rows.vocabulary.size
         logits, index, bitmask = batch.logits, group.index, batch.bitmask
         places = np.arange(len(index))
-        for stretch in self._stretches:
-            leg = self._run_stretch(stretch, logits, index, places, bitmask)
+        for segment in self._segments:
+            leg = self._run_segment(segment, logits, index, places, bitmask)
             done = np.array([leg.errors[row] is None for row in index.tolist()], bool)
             places, index = places[done], index[done]
-            if stretch is self._stretches[-1]:
+            if segment is self._segments[-1]:
                 _store(batch, group.index[places], leg, index)
                 break
             values = _dense(leg, index, size)
@@ -76,29 +76,29 @@ class Relay:
         if len(rest):
             self._fallback.run_places(batch, group, rest)
 
-    def _run_stretch(
+    def _run_segment(
         self,
-        stretch: Stretch,
+        segment: Segment,
         logits: LogitRows,
         index: np.ndarray,
         places: np.ndarray,
         bitmask: np.ndarray | None,
     ) -> Batch:
-        """The rows `index` of `logits`, which are those at `places` of the group, behind a stretch."""
+        """The rows `index` of `logits`, which are those at `places` of the group, behind a segment."""
         group = Group(
-            chain_of(stretch.parts),
+            chain_of(segment.parts),
             index,
             self._group.rows.take(places),
             self._group.masked and bitmask is not None,
-            self._group.want_processed or stretch is not self._stretches[-1],
+            self._group.want_processed or segment is not self._segments[-1],
         )
         leg = new_batch(logits, group, bitmask)
-        if stretch.number is None or self._fallback.lost:
+        if segment.number is None or self._fallback.lost:
             self._host.run(leg)
         else:
-            entry = Entry(group, stretch.parts, stretch.number)
+            entry = Entry(group, segment.parts, segment.number)
             layout = layout_of(logits, group.rows.vocabulary.size)
-            Call(self._session, self._fallback, [entry], layout, stretch.max_rows).run(leg)
+            Call(self._session, self._fallback, [entry], layout, segment.max_rows).run(leg)
         return leg
 
 

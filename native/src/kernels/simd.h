@@ -1,33 +1,34 @@
 /* A thin layer over one instruction set: W lanes of float32 and int32, masks as bits.
  *
- * kernels.c is compiled once per set; ES_ISA_<NAME> says for which. Only what the kernels need is
- * here, under the same names for every set, and every operation rounds once (no fused ones). */
-#ifndef ES_SIMD_H
-#define ES_SIMD_H
+ * kernels.c is compiled once per set; ES_ISA_<NAME> selects it. Only what the kernels need is here, under the
+ * same names for every set, and every operation rounds once (none are fused).
+ */
+#ifndef ES_KERNELS_SIMD_H
+#define ES_KERNELS_SIMD_H
 
 #include <stdint.h>
 #include <string.h>
 
-#include "numbers.h"
+#include "kernels/numbers.h"
 
 #define ES_INLINE static inline __attribute__((always_inline, unused))
 
-/* Half precision without hardware: exact, denormals, infinities and NaN included. */
+/* Half precision without hardware support: exact, including denormals, infinities and NaN. */
 ES_INLINE float half_to_float(uint16_t h) {
     const uint32_t sign = (uint32_t)(h & 0x8000) << 16, magnitude = h & 0x7FFF;
     if (magnitude >= 0x7C00) return es_float_of((int32_t)(sign | 0x7F800000 | (magnitude & 0x3FF) << 13));
-    /* The exponent is moved by a product, which also normalises denormals exactly. */
+    /* A multiplication adjusts the exponent, which also normalizes denormals exactly. */
     const float value = es_float_of((int32_t)(magnitude << 13)) * 0x1p112f;
     return es_float_of((int32_t)(sign | (uint32_t)es_float_bits(value)));
 }
 
 ES_INLINE float bfloat_to_float(uint16_t b) { return es_float_of((int32_t)((uint32_t)b << 16)); }
 
-/* Bit sets as grammars give them: bit i % 32 of word i / 32. */
+/* Bit sets as grammars produce them: bit i % 32 of word i / 32. */
 ES_INLINE int is_allowed(const uint32_t *bits, int64_t i) { return bits[i / 32] >> (i % 32) & 1; }
 
 #if defined(ES_ISA_AVX512)
-/* ------------------------------------------------------------------------------------ AVX-512 -- */
+/* --- AVX-512 --- */
 #include <immintrin.h>
 
 #define W 16
@@ -44,7 +45,7 @@ ES_INLINE vf vf_load_bfloat(const uint16_t *p) {
     const __m512i wide = _mm512_cvtepu16_epi32(_mm256_loadu_si256((const __m256i *)p));
     return _mm512_castsi512_ps(_mm512_slli_epi32(wide, 16));
 }
-/* 2W of them: those at even places, and those at odd ones. */
+/* 2W of them: those at even positions, and those at odd ones. */
 ES_INLINE void vf_load_bfloats(const uint16_t *p, vf *two) {
     const __m512i both = _mm512_loadu_si512(p);
     two[0] = _mm512_castsi512_ps(_mm512_slli_epi32(both, 16));
@@ -63,7 +64,7 @@ ES_INLINE uint32_t vf_eq(vf a, vf b) { return _mm512_cmp_ps_mask(a, b, _CMP_EQ_O
 ES_INLINE vf vf_select(uint32_t mask, vf a) { return _mm512_maskz_mov_ps((__mmask16)mask, a); }
 /* a where bit i + lane of a bit set is set, else b; i is a multiple of W. */
 ES_INLINE vf vf_allowed(const uint32_t *bits, int64_t i, vf a, vf b) {
-    uint16_t lanes; /* from memory straight to a mask register */
+    uint16_t lanes; /* from memory straight into a mask register */
     memcpy(&lanes, (const char *)bits + i / 8, sizeof lanes);
     return _mm512_mask_mov_ps(b, lanes, a);
 }
@@ -107,7 +108,7 @@ ES_INLINE int64_t vl_total(vl a) { return _mm512_reduce_add_epi64(a); }
 /* Append the lanes of `mask`, and the numbers first + lane. */
 ES_INLINE int64_t vf_append(float *values, int32_t *ids, int64_t n, vf a, int32_t first, uint32_t mask) {
     const __m512i lanes = _mm512_setr_epi32(0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15);
-    /* Compress in the register: a compressing store is microcode on some processors. */
+    /* Compress in the register: a compressing store is microcoded on some processors. */
     _mm512_storeu_ps(values + n, _mm512_maskz_compress_ps((__mmask16)mask, a));
     _mm512_storeu_si512(ids + n, _mm512_maskz_compress_epi32(
                                      (__mmask16)mask, _mm512_add_epi32(lanes, _mm512_set1_epi32(first))));
@@ -122,7 +123,7 @@ ES_INLINE int64_t vf_append_ids(float *values, int32_t *ids, int64_t n, vf a, co
 }
 
 #elif defined(ES_ISA_AVX2)
-/* --------------------------------------------------------------------------------------- AVX2 -- */
+/* --- AVX2 --- */
 #include <immintrin.h>
 
 #define W 8
@@ -132,9 +133,7 @@ typedef __m256i vl;
 
 ES_INLINE vf vf_set(float x) { return _mm256_set1_ps(x); }
 ES_INLINE vf vf_load(const float *p) { return _mm256_loadu_ps(p); }
-ES_INLINE vf vf_load_half(const uint16_t *p) {
-    return _mm256_cvtph_ps(_mm_loadu_si128((const __m128i *)p));
-}
+ES_INLINE vf vf_load_half(const uint16_t *p) { return _mm256_cvtph_ps(_mm_loadu_si128((const __m128i *)p)); }
 ES_INLINE vf vf_load_bfloat(const uint16_t *p) {
     const __m256i wide = _mm256_cvtepu16_epi32(_mm_loadu_si128((const __m128i *)p));
     return _mm256_castsi256_ps(_mm256_slli_epi32(wide, 16));
@@ -159,7 +158,7 @@ ES_INLINE vf vf_select(uint32_t mask, vf a) {
     return _mm256_and_ps(a, _mm256_castsi256_ps(_mm256_cmpeq_epi32(set, bit)));
 }
 ES_INLINE vf vf_allowed(const uint32_t *bits, int64_t i, vf a, vf b) {
-    /* Every lane's own bit becomes its sign, by which a blend chooses. */
+    /* Each lane's bit becomes its sign bit, by which a blend selects. */
     const __m256i up = _mm256_sub_epi32(_mm256_setr_epi32(31, 30, 29, 28, 27, 26, 25, 24),
                                         _mm256_set1_epi32((int)(i % 32)));
     const __m256i signs = _mm256_sllv_epi32(_mm256_set1_epi32((int)bits[i / 32]), up);
@@ -203,7 +202,7 @@ ES_INLINE int64_t vl_total(vl a) {
     const __m128i two = _mm_add_epi64(_mm256_castsi256_si128(a), _mm256_extracti128_si256(a, 1));
     return _mm_cvtsi128_si64(two) + _mm_extract_epi64(two, 1);
 }
-/* Lane numbers of the set bits of a byte, packed to the front: from the bits by deposit and extract. */
+/* Lane numbers of the set bits of a byte, packed to the front, by bit deposit and extract. */
 ES_INLINE __m256i front_lanes(uint32_t mask) {
     const uint64_t spread = _pdep_u64(mask, 0x0101010101010101) * 0xFF;
     const uint64_t packed = _pext_u64(0x0706050403020100, spread);
@@ -226,7 +225,7 @@ ES_INLINE int64_t vf_append_ids(float *values, int32_t *ids, int64_t n, vf a, co
 
 #else
 #if defined(ES_ISA_BASELINE)
-/* --------------------------------------------------------------------------------------- SSE2 -- */
+/* --- SSE2 --- */
 #include <emmintrin.h>
 
 #define W 4
@@ -302,7 +301,7 @@ ES_INLINE int64_t vl_total(vl a) {
 }
 
 #elif defined(ES_ISA_NEON)
-/* --------------------------------------------------------------------------------------- NEON -- */
+/* --- NEON --- */
 #include <arm_neon.h>
 
 #define W 4
@@ -365,7 +364,7 @@ ES_INLINE vl vl_add(vl sum, vi a) { return vpadalq_u32(sum, vreinterpretq_u32_s3
 ES_INLINE int64_t vl_total(vl a) { return (int64_t)vaddvq_u64(a); }
 
 #elif defined(ES_ISA_PORTABLE)
-/* --------------------------------------------------------------------------------- plain C, 1 -- */
+/* --- plain C, one lane --- */
 #define W 1
 typedef float vf;
 typedef int32_t vi;
@@ -415,7 +414,7 @@ ES_INLINE int64_t vl_total(vl a) { return (int64_t)a; }
 #error "define one ES_ISA_<NAME>"
 #endif
 
-/* Sets without a compressing instruction append lane by lane. */
+/* Instruction sets without a compress instruction append lane by lane. */
 ES_INLINE int64_t vf_append(float *values, int32_t *ids, int64_t n, vf a, int32_t first, uint32_t mask) {
     float lanes[W];
     vf_store(lanes, a);
@@ -439,9 +438,9 @@ ES_INLINE int64_t vf_append_ids(float *values, int32_t *ids, int64_t n, vf a, co
 }
 #endif
 
-/* Between nan_watch and nan_seen, maxima in registers notice NaNs: either they keep them, or, on x86,
- * they forget them and raise a flag that stays up. What they are made from and into is memory, so the
- * barriers hold them between the two. */
+/* Between nan_watch and nan_seen, maxima in registers detect NaNs: either the maximum keeps a NaN, or, on
+ * x86, it drops the NaN and sets a sticky flag. The operands and results are in memory, so the barriers keep
+ * the operations between the two. */
 #if defined(ES_ISA_AVX512) || defined(ES_ISA_AVX2) || defined(ES_ISA_BASELINE)
 ES_INLINE void nan_watch(void) {
     _mm_setcsr(0x1F80);
@@ -458,17 +457,17 @@ ES_INLINE int nan_seen(void) { return 0; }
 
 #define W_ALL ((uint32_t)((1ull << W) - 1))
 
-/* Bits i to i + W of a bit set, as comparisons give them; i is a multiple of W. */
+/* Bits i to i + W of a bit set, in the form that comparisons return; i is a multiple of W. */
 ES_INLINE uint32_t allowed_lanes(const uint32_t *bits, int64_t i) { return bits[i / 32] >> (i % 32) & W_ALL; }
 
-/* So many vectors are worked on at once where an operation waits for the one before it: a processor
- * looks only so far ahead. */
+/* How many vectors are processed at once where each operation depends on the one before it: a processor looks
+ * only so far ahead. */
 #define W_ABREAST (W == 16 ? 4 : 2)
 #define EACH(k) for (int k = 0; k < W_ABREAST; k++)
 
-/* 2^(y + 30) for y in [-120, 0]: the weights of the arithmetic contract, before rint. Adding the
- * magic number rounds y to the nearest even integer n and leaves n + 30 in the low bits of the sum,
- * which are then the exponent. */
+/* 2^(y + 30) for y in [-120, 0]: the weights of the arithmetic contract, before rint. Adding the magic number
+ * rounds y to the nearest integer n, ties to even, and leaves n + 30 in the low bits of the sum, which then
+ * become the exponent. */
 ES_INLINE void vf_weights(vf *y) {
     const vf magic = vf_set(0x1.8p23f + 30.0f);
     vf sum[W_ABREAST], r[W_ABREAST], square[W_ABREAST], p[W_ABREAST], low[W_ABREAST];
@@ -489,11 +488,11 @@ ES_INLINE void vf_weights(vf *y) {
     EACH(k) y[k] = vf_raise(p[k], sum[k]);
 }
 
-/* An upper bound of 2^y for y in [-31, 0], at most 1.0615 times it: y + 1 with 23 more bits in place
- * of the fraction. */
+/* An upper bound of 2^y for y in [-31, 0], at most 1.0615 times as large: y + 1 with 23 more bits in place of
+ * the fraction. */
 ES_INLINE vf vf_line(vf y) { return vi_reread(vi_rint(vf_mul(vf_add(y, vf_set(127.0f)), vf_set(0x1p23f)))); }
 
-/* Distances in bits below the peak, no less than -31, where a weight is 0. */
+/* Distances in bits below the peak, no less than -31, where the weight is 0. */
 ES_INLINE void vf_distances(vf *x, vf peak) {
     EACH(k) x[k] = vf_sub(x[k], peak);
     EACH(k) x[k] = vf_mul(x[k], vf_set(1.4426950408889634f));

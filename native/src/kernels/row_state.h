@@ -1,9 +1,9 @@
-/* The row that a program works on, and how it becomes shorter. */
-#ifndef ES_STATE_H
-#define ES_STATE_H
+/* The row that a program works on, and how it gets shorter. */
+#ifndef ES_KERNELS_ROW_STATE_H
+#define ES_KERNELS_ROW_STATE_H
 
-#include "few.h"
-#include "select.h"
+#include "kernels/cuts.h"
+#include "kernels/few.h"
 
 typedef struct es_state {
     const es_job *job;
@@ -13,24 +13,30 @@ typedef struct es_state {
     uint64_t seed;
     int64_t position;
     int64_t vocab_size;
-    es_view v;     /* what is left, while it is many */
+    es_view v;  /* the remaining tokens, while there are many */
     int is_few;
-    es_few few;    /* what is left, once it is few */
+    es_few few; /* the remaining tokens, once there are few */
 } es_state;
 
 /* The scratch list that the view does not read. */
 ES_INLINE int32_t spare_list(const es_state *st) { return st->v.list == 0 ? 1 : 0; }
 
-/* Go on with the first n entries of scratch list `k`; without ids element i is token i. */
+/* Continue with the first n entries of scratch list `k`; without ids, element i is token i. */
 static void use_list(es_state *st, int32_t k, int64_t n, int with_ids) {
     es_view *v = &st->v;
-    *v = (es_view){.source = st->s->values[k], .kind = ES_FLOAT, .list = k, .n = n,
-                   .ids = with_ids ? st->s->ids[k] : NULL, .scale = 1.0f, .floor = -FLT_MAX,
-                   .alive = with_ids ? n : -1, .maxima = st->s->maxima};
+    *v = (es_view){.source = st->s->values[k],
+                   .kind = ES_FLOAT,
+                   .list = k,
+                   .n = n,
+                   .ids = with_ids ? st->s->ids[k] : NULL,
+                   .scale = 1.0f,
+                   .floor = -FLT_MAX,
+                   .alive = with_ids ? n : -1,
+                   .maxima = st->s->maxima};
     st->is_few = 0;
 }
 
-/* The same, sorted if they are few. */
+/* The same, sorted if there are few. */
 static void use_survivors(es_state *st, int32_t k, int64_t n) {
     use_list(st, k, n, 1);
     if (n <= ES_SMALL) {
@@ -40,7 +46,7 @@ static void use_survivors(es_state *st, int32_t k, int64_t n) {
 }
 
 /* Sort the row if it is short enough. Returns an es_row_status. */
-static int32_t settle_state(es_state *st) {
+static int32_t sort_if_short(es_state *st) {
     if (!st->is_few && st->v.n <= ES_SMALL) {
         const int32_t k = spare_list(st);
         const int64_t n = collect(&st->v, -__builtin_inff(), st->s->values[k], st->s->ids[k]);
@@ -50,11 +56,11 @@ static int32_t settle_state(es_state *st) {
 }
 
 /* Turn a sorted row back into a list. */
-static void spread(es_state *st) {
+static void unsort(es_state *st) {
     if (st->is_few) use_list(st, 0, few_to_list(&st->few, st->s->values[0], st->s->ids[0]), 1);
 }
 
-/* Copy the row as it is by now into a scratch list, one value per token, so that it can be written. */
+/* Copy the current row into a scratch list, one value per token, so that it can be written. */
 static float *own_values(es_state *st) {
     es_view *v = &st->v;
     if (v->list < 0) {
@@ -76,7 +82,7 @@ static int64_t count_alive(es_state *st) {
     return v->alive;
 }
 
-/* How many tokens a truncation must leave. */
+/* The number of tokens that a truncation must leave. */
 static int64_t at_least(es_state *st) {
     const int64_t floor = st->p->min_keep > 1 ? st->p->min_keep : 1;
     if (floor == 1) return 1;
@@ -84,7 +90,7 @@ static int64_t at_least(es_state *st) {
     return floor < alive ? floor : alive;
 }
 
-/* A logit below which no token lies within `bits` of the peak; never too high. */
+/* A logit below which no token is within `bits` of the peak; never too high. */
 static float below_peak(float peak, double bits) {
     if (!(bits < 1e30)) return -__builtin_inff();
     const double low = (double)peak - (bits * 1.00001 + 1e-3) * ES_LN_2;
@@ -100,8 +106,9 @@ static int64_t collect_head(es_state *st, double bits) {
     return collect(&st->v, below_peak(st->v.peak, bits), st->s->values[k], st->s->ids[k]);
 }
 
-/* Collect the tokens that `stays` keeps into the spare list; it must keep all above one that it keeps.
- * Where they end is found among the floats near `guess`, so that `stays` is not asked token by token. */
+/* Collect the tokens that `stays` keeps into the spare list; whatever it keeps, it must also keep everything
+ * above. The boundary is searched among the floats near `guess`, so `stays` need not be evaluated for every
+ * token. */
 static int64_t collect_above(es_state *st, float guess, int (*stays)(float value, float peak, float bound),
                              float bound) {
     es_view *v = &st->v;
@@ -111,7 +118,7 @@ static int64_t collect_above(es_state *st, float guess, int (*stays)(float value
     const uint32_t best = descending_key(v->peak), last = descending_key(-FLT_MAX);
     key = key < best ? best : key > last ? last : key;
     if (!stays(v->peak, v->peak, bound)) return 0;
-    uint32_t low = key, high = key; /* low: stays, or the peak; high: does not, or the last float */
+    uint32_t low = key, high = key; /* low: stays, or the peak; high: does not stay, or the last float */
     for (; low > best && !stays(logit_of_key(low), v->peak, bound); step *= 2)
         low = low - best > step ? low - step : best;
     for (step = 1; high < last && stays(logit_of_key(high), v->peak, bound); step *= 2)
@@ -129,7 +136,7 @@ static void fill_keys(const float *values, int64_t n, uint32_t *keys) {
     for (int64_t i = 0; i < n; i++) keys[i] = descending_key(values[i]);
 }
 
-/* Keep, of scratch list k, the elements above `least`, and the first `ties` of those equal to it. */
+/* Of scratch list k, keep the elements above `least`, and the first `ties` of those equal to it. */
 static int64_t keep_above(es_scratch *s, int32_t k, int64_t n, float least, int64_t ties) {
     float *const values = s->values[k];
     int32_t *const ids = s->ids[k];
@@ -145,7 +152,7 @@ static int64_t keep_above(es_scratch *s, int32_t k, int64_t n, float least, int6
     return kept;
 }
 
-/* Of the elements at the cut, in order of id: how many are still inside. */
+/* How many of the elements at the cut, in order of id, are still inside. */
 static int64_t inside_ties(const es_ranked *r, const es_measure *m, const es_cut *cut) {
     es_tally sum = cut->before;
     int64_t ties = 0;
@@ -158,9 +165,10 @@ static int64_t inside_ties(const es_ranked *r, const es_measure *m, const es_cut
     return ties;
 }
 
-/* Cut scratch list k, a head of the row, behind the tokens inside the measure and `crossing` more, at
- * least `floor`. Returns how many stay; n means that the head may have been too short. */
-static int64_t cut_head(es_state *st, int32_t k, int64_t n, const es_measure *m, int crossing, int64_t floor) {
+/* Cut scratch list k, a head of the row, after the tokens inside the measure plus `crossing` more, at least
+ * `floor`. Returns how many stay; n means that the head may have been too short. */
+static int64_t cut_head(es_state *st, int32_t k, int64_t n, const es_measure *m, int crossing,
+                        int64_t floor) {
     es_scratch *s = st->s;
     const es_ranked r = {s->keys, s->weights, s->information, n};
     fill_keys(s->values[k], n, s->keys);
@@ -177,10 +185,10 @@ static int64_t cut_head(es_state *st, int32_t k, int64_t n, const es_measure *m,
     return keep_above(s, k, n, logit_of_key(cut.key), ties);
 }
 
-/* A lower bound of the k-th greatest chunk maximum that lets not many more through. */
+/* A lower bound of the k-th greatest chunk maximum that few other chunks reach. */
 static float chunk_threshold(const es_view *v, int64_t chunks, int64_t k) {
     float high = v->peak, low = v->peak, step = 4.0f;
-    int32_t count = 0; /* no wider than the floats: counted in vectors */
+    int32_t count = 0; /* as narrow as the floats, so that the loop vectorizes */
     for (int tries = 0; tries < 60 && count < k; tries++) {
         high = low;
         low = v->peak - step;
@@ -201,7 +209,7 @@ static float chunk_threshold(const es_view *v, int64_t chunks, int64_t k) {
     return low;
 }
 
-/* Collect a head of at least k tokens, or all, into the spare list. */
+/* Collect a head of at least k tokens, or all of them, into the spare list. */
 static int64_t collect_leading(es_state *st, int64_t k) {
     es_view *v = &st->v;
     es_scratch *s = st->s;
@@ -212,8 +220,8 @@ static int64_t collect_leading(es_state *st, int64_t k) {
         float threshold = chunk_threshold(v, chunks, k);
         const int64_t n = collect(v, threshold, s->values[to], s->ids[to]);
         if (n >= k || threshold == -__builtin_inff()) return n;
-        /* Some maxima were bounds only, and promised too much. Where some fall, the same share of the next
-         * ones will: so many more are made exact at once. */
+        /* Some maxima were only bounds, and too high. If some fall, the same share of the next ones can be
+         * expected to fall, so that many more are made exact at once. */
         for (int64_t fell; (fell = tighten_maxima(v, threshold)); threshold = chunk_threshold(v, chunks, k)) {
             const int64_t more = fell * fell / greater(k - fell, 1);
             tighten_maxima(v, chunk_threshold(v, chunks, lesser(k + more, chunks)));
@@ -227,7 +235,7 @@ static int64_t collect_leading(es_state *st, int64_t k) {
     return collect(v, -__builtin_inff(), s->values[to], s->ids[to]);
 }
 
-/* Collect the first k tokens into the spare list; more, if they are few enough to be sorted. */
+/* Collect the first k tokens into the spare list; more if there are few enough to sort. */
 static int64_t collect_first(es_state *st, int64_t k) {
     const int64_t n = collect_leading(st, k);
     const es_measure first = by_count(k);
@@ -251,14 +259,14 @@ static void keep_best(es_state *st) {
     if (!st->is_few) {
         const int64_t i = first_best(&st->v);
         const int32_t k = spare_list(st), id = st->v.ids ? st->v.ids[i] : (int32_t)i;
-        st->s->values[k][0] = value_at(&st->v, i); /* the peak, but for the sign of a zero */
+        st->s->values[k][0] = value_at(&st->v, i); /* the peak, except for the sign of a zero */
         st->s->ids[k][0] = id;
         use_survivors(st, k, 1);
     }
     few_cut(&st->few, 1);
 }
 
-/* The weight of everything that is left; chunk by chunk in `sums` where the row is long. */
+/* The weight of everything that is left; for a long row also by chunk, in `sums`. */
 static es_mass mass_of(es_state *st, int informed) {
     if (!st->is_few) return total_mass(&st->v, st->s->sums, informed);
     few_weigh(&st->few);

@@ -1,11 +1,12 @@
 /* Samplers that change single tokens: masks, biases, penalties.
  *
- * Each reads the values of its tokens (ids ascending), makes new ones, and writes them back: into the
- * list, or beside the row as it was given, as edits that every later pass sees. */
-#ifndef ES_EDITS_H
-#define ES_EDITS_H
+ * Each reads the values of its tokens (ids ascending), computes new ones, and writes them back: into the
+ * list, or, for a row as given, as edits beside it that every later pass applies.
+ */
+#ifndef ES_KERNELS_EDITS_H
+#define ES_KERNELS_EDITS_H
 
-#include "state.h"
+#include "kernels/row_state.h"
 
 /* A set of tokens with their values, in scratch memory. */
 typedef struct es_touched {
@@ -15,9 +16,9 @@ typedef struct es_touched {
     float *old;
 } es_touched;
 
-ES_INLINE float settle(float x) { return x > FLT_MAX ? FLT_MAX : x < -FLT_MAX ? -FLT_MAX : x; }
+ES_INLINE float clamp_finite(float x) { return x > FLT_MAX ? FLT_MAX : x < -FLT_MAX ? -FLT_MAX : x; }
 
-/* The place of `id` in a list at or behind `from`, or where it would stand. */
+/* The position of `id` in a list at or after `from`, or where it would be inserted. */
 static int64_t place_from(const int32_t *ids, int64_t n, int64_t from, int32_t id) {
     int64_t step = 1, low = from;
     while (low + step < n && ids[low + step] < id) {
@@ -33,10 +34,10 @@ static int64_t place_from(const int32_t *ids, int64_t n, int64_t from, int32_t i
     return low;
 }
 
-/* Look up tokens; removed ones, and those that are no longer there, read as -inf. A sorted row is
- * spread out first. */
+/* Look up the values of tokens; removed tokens, and those no longer in the list, read as -inf. A sorted row
+ * is turned back into a list first. */
 static es_touched touch(es_state *st, const int32_t *ids, int64_t n) {
-    spread(st);
+    unsort(st);
     const es_view *v = &st->v;
     es_scratch *s = st->s;
     es_touched t = {ids, n, s->new_values, s->old_values};
@@ -56,8 +57,8 @@ static es_touched touch(es_state *st, const int32_t *ids, int64_t n) {
     return t;
 }
 
-/* Bring the chunk maxima of the row as given up to date with edits that were just merged. Where the
- * greatest token of a chunk was lowered its maximum stays as a bound, until somebody needs more. */
+/* Update the chunk maxima of a row as given for edits that were just merged. If the greatest token of a chunk
+ * was lowered, its maximum remains as an upper bound until an exact one is needed. */
 static void update_maxima(es_view *v, const es_touched *t) {
     for (int64_t i = 0; i < t->n; i++) {
         const int32_t c = t->ids[i] / ES_CHUNK;
@@ -67,7 +68,7 @@ static void update_maxima(es_view *v, const es_touched *t) {
     find_peak(v);
 }
 
-/* Overwrite edits, if there already is one for each touched token. */
+/* Overwrite existing edits, if every touched token already has one. */
 static int overwrite_edits(es_state *st, const es_touched *t) {
     const es_view *v = &st->v;
     int32_t *const places = (int32_t *)st->s->more_keys;
@@ -82,9 +83,9 @@ static int overwrite_edits(es_state *st, const es_touched *t) {
     return 1;
 }
 
-/* Before the first edits: a maximum below the floor is that of removed tokens, and only a bound. As long as
- * nothing is lowered, the peak lies above all of them. */
-static void doubt_removed(es_view *v) {
+/* Before the first edits: a maximum below the floor belongs to removed tokens and is only a bound. As long as
+ * nothing is lowered, the peak is above all of them. */
+static void loosen_removed(es_view *v) {
     const float bound = v->floor * v->scale;
     for (int64_t c = 0; c < chunks_of(v->n); c++) v->loose[c] |= v->maxima[c] <= bound;
 }
@@ -94,7 +95,7 @@ static void merge_edits(es_state *st, const es_touched *t) {
     es_view *v = &st->v;
     es_scratch *s = st->s;
     if (overwrite_edits(st, t)) return;
-    if (!v->n_edits) doubt_removed(v);
+    if (!v->n_edits) loosen_removed(v);
     const int32_t to = v->n_edits && v->edit_ids == s->edit_ids[0] ? 1 : 0;
     int32_t *const ids = s->edit_ids[to];
     float *const values = s->edit_values[to];
@@ -122,7 +123,7 @@ static void merge_edits(es_state *st, const es_touched *t) {
     v->edit_starts = starts;
 }
 
-/* Write the values of touched tokens back. In a list, removed tokens stay until `close_edits`. */
+/* Write back the values of touched tokens. In a list, removed tokens stay until `close_edits`. */
 static void write_back(es_state *st, const es_touched *t) {
     es_view *v = &st->v;
     if (!t->n) return;
@@ -144,7 +145,7 @@ static void write_back(es_state *st, const es_touched *t) {
     v->has_maxima = 0;
 }
 
-/* Whether any token is left; a list drops those that are not. */
+/* Whether any token is left; a list drops the removed ones. */
 static int32_t close_edits(es_state *st) {
     es_view *v = &st->v;
     if (v->ids) {
@@ -157,7 +158,7 @@ static int32_t close_edits(es_state *st) {
     return v->peak > -__builtin_inff() ? ES_ROW_OK : ES_ROW_EMPTY;
 }
 
-/* es_ids as the 32-bit ids of a touched set; they are few. */
+/* es_ids as the 32-bit ids of a touched set; there are few. */
 static const int32_t *narrow_ids(es_state *st, const es_ids *ids) {
     int32_t *const out = (int32_t *)st->s->keys;
     for (int64_t i = 0; i < ids->n; i++) out[i] = (int32_t)ids->ids[i];
@@ -198,8 +199,8 @@ static int32_t apply_allowed_token_ids(es_state *st) {
     return n ? ES_ROW_OK : ES_ROW_EMPTY;
 }
 
-/* A mask that allows one token of so many, or less, is sparse: its tokens are looked up one by one, and what
- * follows has only them to do. With more of them it is quicker to read the whole row behind the mask. */
+/* A mask that allows at most one token in this many is sparse: its tokens are looked up one by one, and only
+ * they are processed from then on. With more of them it is faster to read the whole row through the mask. */
 enum { ES_SPARSE_SHARE = 64 };
 
 static int is_sparse(const uint32_t *bits, int64_t n) {
@@ -210,14 +211,15 @@ static int is_sparse(const uint32_t *bits, int64_t n) {
     return allowed <= most;
 }
 
-/* Append the tokens that words [from, to) of a mask allow to n ids; how many there are then. */
+/* Append the tokens that words [from, to) of a mask allow to n ids; returns the new count. */
 ES_INLINE int64_t list_bits(const uint32_t *bits, int64_t from, int64_t to, int32_t *ids, int64_t n) {
     for (int64_t w = from; w < to; w++)
-        for (uint32_t left = bits[w]; left; left &= left - 1) ids[n++] = (int32_t)(w * 32 + __builtin_ctz(left));
+        for (uint32_t left = bits[w]; left; left &= left - 1)
+            ids[n++] = (int32_t)(w * 32 + __builtin_ctz(left));
     return n;
 }
 
-/* Go on with the tokens of a sparse mask as a list. */
+/* Continue with the tokens of a sparse mask as a list. */
 static int32_t list_allowed(es_state *st, const uint32_t *bits) {
     float *const values = st->s->values[0];
     int32_t *const ids = st->s->ids[0];
@@ -225,11 +227,11 @@ static int32_t list_allowed(es_state *st, const uint32_t *bits) {
     int64_t n = 0, kept = 0;
     for (int64_t w = 0; w < words; w += ES_CHUNK_WORDS) {
         const int64_t end = lesser(w + ES_CHUNK_WORDS, words);
-        uint32_t any = 0; /* most chunks have nothing */
+        uint32_t any = 0; /* most chunks allow no token */
         for (int64_t i = w; i < end; i++) any |= bits[i];
         if (any) n = list_bits(bits, w, end, ids, n);
     }
-    while (n && ids[n - 1] >= st->vocab_size) n--; /* the last word may say more */
+    while (n && ids[n - 1] >= st->vocab_size) n--; /* the last word may have excess bits */
     for (int64_t i = 0; i < n; i++) {
         const int32_t id = ids[i];
         values[kept] = unedited(&st->v, id);
@@ -240,7 +242,7 @@ static int32_t list_allowed(es_state *st, const uint32_t *bits) {
     return kept ? ES_ROW_OK : ES_ROW_EMPTY;
 }
 
-/* Begin with the row as given, and the grammar's mask on it; NULL: none. */
+/* Start with the row as given under the grammar's mask; NULL: no mask. */
 static int32_t read_row(es_state *st, const uint32_t *bits) {
     const int sparse = bits && is_sparse(bits, st->vocab_size);
     st->v.allowed = sparse ? NULL : bits;
@@ -265,7 +267,8 @@ static int32_t apply_min_tokens(es_state *st) {
 }
 
 static int32_t apply_no_repeat_ngram(es_state *st) {
-    const int64_t n = es_ngram_tokens(st->job->history, &st->span, st->p->no_repeat_ngram_size, &st->s->marks);
+    const int64_t n = es_ngram_tokens(st->job->history, &st->span, st->p->no_repeat_ngram_size,
+                                      &st->s->marks);
     return remove_tokens(st, st->s->marks.ids, n, 1);
 }
 
@@ -277,13 +280,13 @@ static int32_t apply_logit_bias(es_state *st) {
     for (int64_t i = 0; i < t.n; i++) {
         const float bias = st->p->biases[i];
         if (!(bias >= -FLT_MAX)) t.values[i] = bias;
-        else if (t.values[i] >= -FLT_MAX) t.values[i] = settle(t.values[i] + bias);
+        else if (t.values[i] >= -FLT_MAX) t.values[i] = clamp_finite(t.values[i] + bias);
     }
     write_back(st, &t);
     return close_edits(st);
 }
 
-/* The factor on a token whose newest occurrence lies `age` tokens back. */
+/* The factor for a token whose newest occurrence is `age` tokens back. */
 static float repetition_factor(const es_params *p, int64_t age) {
     double q = p->repetition_penalty;
     if (p->repetition_penalty_slope != 0 && p->repetition_reach > 0) {
@@ -309,7 +312,7 @@ typedef struct es_penalized {
     int64_t n;
 } es_penalized;
 
-/* The usual case in a few plain loops: one window, or two that hold the same tokens, and one factor. */
+/* The common case in a few simple loops: one window, or two with the same tokens, and one factor. */
 static int penalize_alike(const es_params *p, const es_window *a, const es_window *b, es_penalized *out) {
     if (!a->n && !b->n) return 0;
     const int same = a->n == b->n && !memcmp(a->ids, b->ids, (size_t)a->n * sizeof *a->ids);
@@ -326,7 +329,8 @@ static int penalize_alike(const es_params *p, const es_window *a, const es_windo
     return 1;
 }
 
-/* The tokens of both windows in one list; 1 and 0 leave alone what a window does not hold. */
+/* The tokens of both windows in one list; a factor of 1 and a shift of 0 stand for a token missing from a
+ * window. */
 static void penalize_each(const es_state *st, const es_window *a, const es_window *b, es_penalized *out) {
     const es_params *p = st->p;
     out->n = 0;
@@ -335,7 +339,8 @@ static void penalize_each(const es_state *st, const es_window *a, const es_windo
         const int32_t id = id_a < id_b ? id_a : id_b;
         out->ids[out->n] = id;
         out->factors[out->n] = id == id_a ? repetition_factor(p, st->span.length - 1 - a->last[i]) : 1.0f;
-        const double shift = id == id_b ? (double)b->counts[j] * p->frequency_penalty + p->presence_penalty : 0.0;
+        const double shift = id == id_b ? (double)b->counts[j] * p->frequency_penalty + p->presence_penalty
+                                        : 0.0;
         out->shifts[out->n] = (float)shift;
         out->n += !is_exempt(&p->penalty_exempt, id);
         i += id == id_a;
@@ -352,8 +357,8 @@ static int32_t apply_penalties(es_state *st) {
     const es_touched t = touch(st, all.ids, all.n);
     for (int64_t i = 0; i < all.n; i++) {
         const float l = t.values[i];
-        const float scaled = settle(l > 0 ? l / all.factors[i] : l * all.factors[i]);
-        const float shifted = settle(scaled - all.shifts[i]);
+        const float scaled = clamp_finite(l > 0 ? l / all.factors[i] : l * all.factors[i]);
+        const float shifted = clamp_finite(scaled - all.shifts[i]);
         t.values[i] = l >= -FLT_MAX ? shifted : l;
     }
     write_back(st, &t);
@@ -377,30 +382,38 @@ static int32_t apply_dry(es_state *st) {
             power *= p->dry_base;
             if (!(power < FLT_MAX)) power = FLT_MAX;
         }
-        if (t.values[i] >= -FLT_MAX) t.values[i] = settle(t.values[i] - (float)(p->dry_multiplier * power));
+        if (t.values[i] >= -FLT_MAX)
+            t.values[i] = clamp_finite(t.values[i] - (float)(p->dry_multiplier * power));
     }
     write_back(st, &t);
     return close_edits(st);
 }
 
-/* --- third parties --- */
+/* --- row functions --- */
 
 static uint64_t row_draw(const es_row *row, uint32_t index) {
     return es_draw64(row->seed, row->position, row->stream, index);
 }
 
-/* A row function sees all tokens of the row, ids ascending, and may change every one. */
+/* A row function sees all tokens of the row, ids ascending, and may change each of them. */
 static int32_t apply_function(es_state *st, const es_op *op) {
-    spread(st);
+    unsort(st);
     float *const values = own_values(st);
     const es_batch *batch = st->job->batch;
     const int32_t slot = batch->slots[st->job->entry];
-    const es_row row = {
-        .size = sizeof row, .stream = op->stream, .row = batch->rows[st->job->entry], .slot = slot,
-        .vocab_size = st->vocab_size, .seed = st->seed, .position = st->position,
-        .token_ids = st->span.tokens, .length = st->span.length, .prompt_length = st->span.prompt_length,
-        .values = op->values ? *op->values + (int64_t)slot * op->n_values : NULL,
-        .draw = row_draw, .user = op->user};
+    const es_row row = {.size = sizeof row,
+                        .stream = op->stream,
+                        .row = batch->rows[st->job->entry],
+                        .slot = slot,
+                        .vocab_size = st->vocab_size,
+                        .seed = st->seed,
+                        .position = st->position,
+                        .token_ids = st->span.tokens,
+                        .length = st->span.length,
+                        .prompt_length = st->span.prompt_length,
+                        .values = op->values ? *op->values + (int64_t)slot * op->n_values : NULL,
+                        .draw = row_draw,
+                        .user = op->user};
     void *const state = op->states ? (*op->states)[slot] : NULL;
     es_view *v = &st->v;
     if (op->function(&row, values, v->ids, v->n, state)) return ES_ROW_FUNCTION;

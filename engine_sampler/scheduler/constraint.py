@@ -1,0 +1,70 @@
+"""The grammar of one request: its matcher, and whether the mask that was filled last still holds."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from ..contract import bitmask_words
+
+
+class Constraint:
+    """Holds a request's text to a language.
+
+    matcher     any object with the methods of `contract.Matcher`; what it raises is raised here.
+    mask_ready  whether the mask that was filled last is that of the next token.
+    """
+
+    __slots__ = ("_has_eos", "_words", "mask_ready", "matcher")
+
+    def __init__(self, matcher: Any, vocab_size: int, has_eos: bool) -> None:
+        self.matcher = matcher
+        self.mask_ready = False
+        self._words = bitmask_words(vocab_size)
+        self._has_eos = has_eos
+
+    def mask(self) -> np.ndarray:
+        """The mask of the next token, int32 [ceil(vocab / 32)]."""
+        bitmask = np.zeros((1, self._words), np.int32)
+        self.matcher.fill_bitmask(bitmask, 0)
+        return bitmask[0]
+
+    def accept(self, token_id: int) -> bool:
+        """Accept the next token; False if it is refused."""
+        self.mask_ready = False
+        return bool(self.matcher.accept(token_id))
+
+    def has_ended(self) -> bool:
+        """Whether the text is over: EOS came, or the vocabulary has no EOS and no token can follow."""
+        if self.matcher.is_terminated():
+            return True
+        if self._has_eos or not self.matcher.is_accepting():
+            return False
+        return not self.mask().any()
+
+    def may_have_ended(self) -> bool:
+        """Whether `has_ended` is True or raises: the stop checks must run then."""
+        try:
+            return self.has_ended()
+        except Exception:
+            return True
+
+    def forced_tokens(self) -> list[int]:
+        """The tokens about which the grammar leaves no choice; [] for a matcher that cannot tell."""
+        forced = getattr(self.matcher, "forced_tokens", None)
+        return [] if forced is None else list(forced() or ())
+
+    def rollback(self, n: int) -> None:
+        """Undo the last n tokens."""
+        self.mask_ready = False
+        if n:
+            self.matcher.rollback(n)
+
+    def fork(self) -> Constraint:
+        """An independent copy."""
+        child = object.__new__(Constraint)
+        child._has_eos, child._words = self._has_eos, self._words
+        child.mask_ready = False
+        child.matcher = self.matcher.fork()
+        return child

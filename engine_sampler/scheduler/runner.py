@@ -1,0 +1,153 @@
+"""`StepRunner`: runs steps on the backend, with one row per request, with drafts, or with beam searches."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Sequence
+
+import numpy as np
+
+from ..arithmetic import FLT_MAX, LogitRows, RowFault, checked_row, log_softmax
+from ..backends.choose import best_backend
+from ..contract import Backend, Chain, unpack_bitmask
+from .beam_groups import BeamGroup
+from .grouping import Grouping
+from .input_batch import InputBatch
+from .live_requests import LiveRequests
+from .masks import GrammarMasks
+from .report import GroupReport, report_group
+from .request import Request
+from .results import StepResult
+from .step import Step
+
+
+class StepRunner:
+    """The backend in use, its groups, and the grammar masks.
+
+    backend  None until the first step has chosen one for the logits' device.
+    """
+
+    def __init__(self, requests: LiveRequests, backend: Backend | None) -> None:
+        self.backend = backend
+        self._requests = requests
+        self._grouping: Grouping | None = None
+        self._masks = GrammarMasks(requests.slots.vocabulary.size)
+
+    def run(self, inputs: InputBatch, logits: LogitRows) -> StepResult:
+        """A step with one row for each request."""
+        step = self._step(logits)
+        ended = step.run(inputs, inputs.indices)
+        result = step.result(inputs, inputs.indices.copy(), ended)
+        for i in sorted(ended):
+            self._requests.retire_if_done(inputs.requests[i])
+        return result
+
+    def run_drafts(
+        self, inputs: InputBatch, logits: LogitRows, first_rows: np.ndarray, drafts: list[list[int]]
+    ) -> StepResult:
+        """A step with one more row for every draft: round by round, as long as the drafts are right.
+
+        first_rows  int64 [requests], the first row of each request.
+        """
+        step = self._step(logits)
+        step.run(inputs, first_rows)
+        active: Sequence[int] = range(len(inputs))
+        for depth in itertools.count():
+            active = [
+                i
+                for i in active
+                if depth < len(drafts[i])
+                and inputs.requests[i].live
+                and step.token_ids[first_rows[i] + depth] == drafts[i][depth]
+            ]
+            if not active:
+                break
+            step.run(self._part(inputs, active), first_rows[active] + depth + 1)
+        result = step.result(inputs, first_rows, inputs.indices.tolist())
+        for request in inputs.requests:
+            self._requests.retire_if_done(request)
+        return result
+
+    def run_beams(self, inputs: InputBatch, logits: LogitRows, groups: Sequence[BeamGroup]) -> StepResult:
+        """A step with the beam searches `groups` among the requests; all others draw as usual."""
+        step = self._step(logits)
+        indices = {request_id: i for i, request_id in enumerate(inputs.ids)}
+        searching = {indices[request_id] for group in groups for request_id in group.request_ids}
+        drawing = [i for i in range(len(inputs)) if i not in searching]
+        if drawing:
+            step.run(self._part(inputs, drawing), np.array(drawing))
+        result = step.result(inputs, inputs.indices.copy(), drawing)
+        for group in groups:
+            self._step_group(group, [indices[i] for i in group.request_ids], logits, inputs, result)
+        for i in drawing:
+            self._requests.retire_if_done(inputs.requests[i])
+        return result
+
+    def fill_masks(self, inputs: InputBatch) -> None:
+        """Fill the grammar masks of the next step."""
+        self._masks.fill(inputs.requests, inputs.masked)
+
+    def processed(self, request: Request, row: np.ndarray, device: str) -> np.ndarray:
+        """`row` as float32 [vocab] after the grammar's mask and the request's chain, without its selector.
+
+        Raises `RowFault`, and what plugins raise.
+        """
+        return self._apply(request.chain, request, row, device)
+
+    def reports(self, inputs: InputBatch) -> list[GroupReport]:
+        """The groups of the requests: their chains, and which backend runs each sampler."""
+        backend, grouping = self._backend_for("cpu")
+        return [
+            report_group(m.configuration.chain, backend, [inputs.ids[i] for i in m.indices])
+            for m in grouping.members(inputs)
+        ]
+
+    # --- inside ----------------------------------------------------------------------------------
+
+    def _step(self, logits: LogitRows) -> Step:
+        backend, grouping = self._backend_for(logits.device)
+        return Step(backend, grouping, logits, self._requests.slots, self._masks, self._penalized)
+
+    def _part(self, inputs: InputBatch, indices: Sequence[int]) -> InputBatch:
+        return InputBatch(self._requests.slots, [inputs.requests[i] for i in indices])
+
+    def _step_group(
+        self,
+        group: BeamGroup,
+        indices: list[int],
+        logits: LogitRows,
+        inputs: InputBatch,
+        result: StepResult,
+    ) -> None:
+        """Advance one beam search, whose texts have the rows `indices`, and write the step into `result`."""
+        members = [inputs.requests[i] for i in indices]
+
+        def score(request: Request, row: np.ndarray) -> np.ndarray:
+            return self._apply(request.chain, request, log_softmax(checked_row(row)), logits.device)
+
+        done = group.step(members, [logits.row(i) for i in indices], score)
+        if self._requests.replace_group(group, members, done.requests):
+            done.write(result, indices, group.request_ids)
+
+    def _penalized(self, request: Request, row: np.ndarray) -> np.ndarray:
+        """The row after masks, biases and penalties, before any other sampler."""
+        return self._apply(request.chain.edits_only(), request, row)
+
+    def _apply(self, chain: Chain, request: Request, row: np.ndarray, device: str = "cpu") -> np.ndarray:
+        """`row` as float32 [vocab] after the grammar's mask and the samplers of `chain`."""
+        backend, grouping = self._backend_for(device)
+        out = checked_row(row).copy()
+        if request.grammar is not None:
+            out[~unpack_bitmask(request.grammar.mask(), len(out))] = -np.inf
+        backend.apply(grouping.plan_of(chain), out[None], grouping.rows_of(request))
+        if not -np.inf < out.max() <= FLT_MAX:
+            raise RowFault(f"the chain ends with a greatest logit of {out.max()}")
+        return out
+
+    def _backend_for(self, device: str) -> tuple[Backend, Grouping]:
+        """The backend, chosen for `device` at the first call, and its groups."""
+        if self.backend is None:
+            self.backend = best_backend(device)
+        if self._grouping is None:
+            self._grouping = Grouping(self._requests.slots, self.backend)
+        return self.backend, self._grouping

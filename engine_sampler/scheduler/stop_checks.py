@@ -1,0 +1,219 @@
+"""Whether a request ends: its stopping criteria, and the first verdict that counts."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from ..contract import (
+    ParameterError,
+    StoppingCriteria,
+    StopVerdict,
+    TextCriteria,
+    Vocabulary,
+    Watch,
+    failure,
+)
+from ..params import SamplingParams
+from ..registry import default_registry
+from .detokenizer import Detokenizer, MatchedEnds
+from .history import UNBOUNDED, History
+from .slots import CheckTrigger
+
+
+class StopOutcome(NamedTuple):
+    """The result of a check: the verdict that counts, if any, and why a criterion failed, if one did."""
+
+    verdict: StopVerdict | None
+    fault: str | None
+
+
+class _CriteriaVerdicts(NamedTuple):
+    """The first verdict of a criterion and of a limit, and why the last criterion that failed did."""
+
+    verdict: StopVerdict | None
+    limit: StopVerdict | None
+    fault: str | None
+
+
+class _NotAVerdict(Exception):
+    """A criterion returned something else than a verdict."""
+
+
+class StopChecks:
+    """The stopping criteria of one request, and the limits on its length.
+
+    criteria         (criterion, state) of those that are called with tokens.
+    text_matchers    the matchers of those that end requests by their text: the detokenizer runs these.
+    needs_logprobs   whether a criterion takes the logprob of every token.
+    """
+
+    def __init__(
+        self,
+        params: SamplingParams,
+        prompt_token_ids: np.ndarray,
+        vocabulary: Vocabulary,
+        more: Sequence[StoppingCriteria] = (),
+        max_model_len: int | None = None,
+    ) -> None:
+        active = _active_criteria(params, vocabulary, more)
+        self._text_criteria = [c for c in active if isinstance(c, TextCriteria)]
+        self.text_matchers = [_text_matcher(c, params, vocabulary) for c in self._text_criteria]
+        self.criteria = [
+            (c, c.new_state(params, prompt_token_ids, vocabulary))
+            for c in active
+            if not isinstance(c, TextCriteria)
+        ]
+        self._watches = [_watch(c, params, prompt_token_ids, vocabulary) for c, _ in self.criteria]
+        self.needs_logprobs = any(c.wants_logprobs for c, _ in self.criteria)
+        self._min_tokens: int = params.get("min_tokens", 0)
+        self._max_model_len = max_model_len
+        self._checked = 0
+        """How many output tokens the criteria have seen."""
+
+    def trigger(self, prompt_length: int, always: bool) -> CheckTrigger:
+        """When `check` must run; `always` if something else of the request needs it after every token."""
+        watches = [w for w in self._watches if w is not None]
+        lengths = [prompt_length + w.output_length for w in watches if w.output_length is not None]
+        return CheckTrigger(
+            np.unique(np.array([t for w in watches for t in w.token_ids], np.int64)),
+            min([*lengths, UNBOUNDED if self._max_model_len is None else self._max_model_len]),
+            always or len(watches) < len(self._watches),
+        )
+
+    def check(
+        self,
+        history: History,
+        text: Detokenizer | None,
+        logprobs: Sequence[float] | None,
+        text_ends: MatchedEnds,
+        grammar_ended: Callable[[], bool] | None,
+    ) -> StopOutcome:
+        """Call the criteria with all tokens that they have not seen yet.
+
+        text_ends      the ends that the detokenizer found in the newest token.
+        grammar_ended  whether the grammar's text is over; called if nothing else ends the request.
+
+        Of several verdicts on one token, that of a token criterion comes first, then that of the text, then
+        the grammar's, limits last.
+        """
+        try:
+            verdict, limit, fault = self._call_criteria(history, text, logprobs)
+        except _NotAVerdict as error:
+            return StopOutcome(None, str(error))
+        if verdict is None:
+            verdict = self._text_verdict(text_ends)
+        if verdict is None and grammar_ended is not None:
+            try:
+                verdict = StopVerdict(None) if grammar_ended() else None
+            except Exception as error:
+                fault = failure("the grammar", error)
+        if verdict is None and limit is None and self._is_full(history):
+            limit = StopVerdict("max_model_len", "length")
+        return StopOutcome(verdict or limit, fault)
+
+    def resume(self, history: History, text: Detokenizer | None) -> None:
+        """Bring the criteria up to output that the request starts with; nothing in it ends the request."""
+        output = history.output_token_ids.tolist()
+        for i, token_id in enumerate(output):
+            delta = "" if text is None else text.deltas[i]
+            for criterion, state in self.criteria:
+                _call(criterion, state, [token_id], delta, [0.0])
+        self._checked = len(output)
+
+    def rollback(self, output_length: int) -> list[str]:
+        """Undo the tokens after `output_length`; returns why criteria failed, if any did."""
+        faults: list[str] = []
+        undone = self._checked - output_length
+        if undone > 0:
+            self._checked -= undone
+            for criterion, state in self.criteria:
+                try:
+                    criterion.rollback(state, undone)
+                except Exception as error:
+                    faults.append(failure(criterion.name, error))
+        return faults
+
+    def fork(self) -> StopChecks:
+        """An independent copy."""
+        child = object.__new__(StopChecks)
+        child.__dict__.update(self.__dict__)
+        child.criteria = [(c, c.fork(state)) for c, state in self.criteria]
+        return child
+
+    # --- inside ----------------------------------------------------------------------------------
+
+    def _call_criteria(
+        self, history: History, text: Detokenizer | None, logprobs: Sequence[float] | None
+    ) -> _CriteriaVerdicts:
+        """Call every criterion with the tokens that it has not seen, even after one has given a verdict:
+        every state follows every token."""
+        checked, self._checked = self._checked, history.output_length
+        token_ids = history.output_token_ids[checked:].tolist()
+        delta = "" if text is None else "".join(text.deltas[checked:])
+        new_logprobs = [] if logprobs is None else list(logprobs[checked:])
+        waiting = self._checked < self._min_tokens
+        verdict = limit = fault = None
+        for criterion, state in self.criteria:
+            try:
+                found = _call(criterion, state, token_ids, delta, new_logprobs)
+            except Exception as error:
+                fault = failure(criterion.name, error)
+                continue
+            if not (found is None or isinstance(found, StopVerdict)):
+                raise _NotAVerdict(f"{criterion.name} failed: it gave {found!r}, which is not a StopVerdict")
+            if found is None or (waiting and criterion.waits_for_min_tokens):
+                continue
+            if criterion.is_limit:
+                limit = limit or found
+            else:
+                verdict = verdict or found
+        return _CriteriaVerdicts(verdict, limit, fault)
+
+    def _text_verdict(self, ends: MatchedEnds) -> StopVerdict | None:
+        """The first of `ends` that counts: an end within the first `min_tokens` tokens does not."""
+        waiting = self._checked <= self._min_tokens and self._min_tokens > 0
+        for number, verdict in ends:
+            if not (waiting and self._text_criteria[number].waits_for_min_tokens):
+                return verdict
+        return None
+
+    def _is_full(self, history: History) -> bool:
+        return self._max_model_len is not None and len(history) >= self._max_model_len
+
+
+def _active_criteria(
+    params: SamplingParams, vocabulary: Vocabulary, more: Sequence[StoppingCriteria]
+) -> list[StoppingCriteria]:
+    """The registered criteria that the parameters need, then `more`."""
+    for criterion in more:
+        if not isinstance(criterion, StoppingCriteria):
+            raise ParameterError(f"stopping_criteria holds {criterion!r}, which is not a StoppingCriteria")
+    registered = default_registry().catalogue.stopping_criteria.values()
+    return [*(c for c in registered if c.is_active(params, vocabulary)), *more]
+
+
+def _text_matcher(criterion: TextCriteria, params: SamplingParams, vocabulary: Vocabulary) -> Any:
+    vocabulary.need_tokenizer(criterion.name)
+    return criterion.matcher(params, vocabulary)
+
+
+def _watch(
+    criterion: StoppingCriteria, params: SamplingParams, prompt: np.ndarray, vocabulary: Vocabulary
+) -> Watch | None:
+    watch = criterion.watch(params, prompt, vocabulary)
+    if not (watch is None or isinstance(watch, Watch)):
+        raise ParameterError(f"{criterion.name} failed: watch gave {watch!r}, which is not a Watch")
+    if watch is not None:
+        vocabulary.check_ids(criterion.name, watch.token_ids)
+    return watch
+
+
+def _call(
+    criterion: StoppingCriteria, state: Any, token_ids: list[int], text: str, logprobs: list[float]
+) -> StopVerdict | None:
+    if criterion.wants_logprobs:
+        return criterion.check(state, token_ids, text, logprobs=logprobs)  # type: ignore[call-arg]
+    return criterion.check(state, token_ids, text)
