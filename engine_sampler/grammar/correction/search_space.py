@@ -61,7 +61,7 @@ class SearchSpace:
 
     @contextmanager
     def locked(self) -> Iterator[None]:
-        """Hold the tables for one call at a time, and grant it the work of one."""
+        """Hold the lock of the tables, and start the meter of the work of one call."""
         with self.tables.lock:
             self.tables.meter.start()
             yield
