@@ -40,9 +40,9 @@ def _lark(path: str) -> Grammar:
 
 
 def _named(name: str) -> Grammar:
-    from ..grammar.constraints import named
+    from ..grammar.constraints import grammar_named
 
-    constraint: Any = named(name)
+    constraint: Any = grammar_named(name)
     if isinstance(constraint, str):
         return Grammar.from_lark(constraint)
     if not isinstance(constraint, Grammar):

@@ -1,15 +1,21 @@
 """Grammars: Lark text, JSON Schema, regular expressions, choices and structural tags as token masks.
 
     grammar = Grammar.from_json_schema({"type": "object", "required": ["name"]})
-    compiled = grammar.compile(tokenizer)      # any thread; kept, and shared by all requests
+    compiled = grammar.compile(tokenizer)      # from any thread; cached, and shared by all requests
     scheduler.add(params, prompt, grammar=compiled)
 
-A text under a grammar goes through four places, each a module or two:
+A grammar passes through four stages:
 
-    front ends   lark_grammar, schema, regex, tags: what people write, as `Rules`
-    rules        terminals (`expression`: regular expressions over bytes) and rules, as plain arrays
-    engines      native (C, native/src/grammar) and reference (Python): equal results
-    matchers     one text: which tokens may follow, and going on with one
+    front ends   `lark` (also GBNF), `schema`, `regex`, `structural_tag` read what people write into `Rules`
+    program      `program`: terminals (regular expressions over bytes) and rules (small automata), which
+                 `Rules` encodes as plain arrays, a `Program`
+    engines      `engines.native` (C, native/src/grammar) and `engines.reference` (Python, which matches
+                 terminals by `derivatives`) compile a `Program` for a vocabulary, with equal results
+    matchers     the state of one text: which tokens may follow it, and accepting one of them
+
+Two packages work on a `Program` without a vocabulary: `printing` writes it as Lark text; `correction` checks,
+completes and repairs finished texts. The modules `grammar` and `compiled` hold the public classes, and cache
+their objects; `constraints` finds the grammar that the parameters of a request name.
 """
 
 from ..contract import Matcher, allocate_bitmask

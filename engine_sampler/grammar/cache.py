@@ -1,4 +1,4 @@
-"""A bounded store of what was made before, by what it was made from."""
+"""A bounded cache of computed values, by the key that each was computed from."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ Value = TypeVar("Value")
 
 
 class CacheInfo(NamedTuple):
-    """What a cache has done so far, and what it holds."""
+    """The counts of a cache so far, its content and its bounds."""
 
     hits: int
     misses: int
@@ -22,10 +22,10 @@ class CacheInfo(NamedTuple):
 
 
 class Cache(Generic[Value]):
-    """The values used last, at most `max_size` of them and `max_weight` in all; for any thread.
+    """The most recently used values, at most `max_size` of them and `max_weight` in total; thread-safe.
 
-    weigh  the weight of a value, its bytes for example. The newest value is kept even if it alone weighs
-           more than `max_weight`.
+    weigh  the weight of a value, for example its size in bytes. The newest value is kept even if it alone
+           weighs more than `max_weight`.
     """
 
     def __init__(self, max_size: int, max_weight: int, weigh: Callable[[Value], int]) -> None:
@@ -35,7 +35,7 @@ class Cache(Generic[Value]):
         self._lock = threading.Lock()
 
     def find(self, key: Hashable) -> Value | None:
-        """The value of `key`, if it is still there."""
+        """The value of `key`, if it is still cached."""
         with self._lock:
             found = self._values.get(key)
             if found is None:
@@ -46,7 +46,7 @@ class Cache(Generic[Value]):
             return found[0]
 
     def put(self, key: Hashable, value: Value) -> Value:
-        """Keep `value` under `key`; returns what is kept, which is an earlier value if there is one."""
+        """Cache `value` under `key`; returns the cached value, which is an earlier one if there is one."""
         with self._lock:
             if (found := self._values.get(key)) is not None:
                 return found[0]
@@ -56,13 +56,13 @@ class Cache(Generic[Value]):
             self._shrink()
         return value
 
-    def get(self, key: Hashable, make: Callable[[], Value]) -> Value:
-        """The value of `key`; without one, what `make` returns. If `make` raises, nothing is kept.
+    def get(self, key: Hashable, compute: Callable[[], Value]) -> Value:
+        """The value of `key`; without one, the result of `compute`. If `compute` raises, nothing is cached.
 
-        Two threads that need the same new value may both make it; one of the two is kept.
+        Two threads that need the same new value may both compute it; one of the two results is kept.
         """
         found = self.find(key)
-        return self.put(key, make()) if found is None else found
+        return self.put(key, compute()) if found is None else found
 
     def _shrink(self) -> None:
         while len(self._values) > self._max_size or (
@@ -72,7 +72,7 @@ class Cache(Generic[Value]):
             self._weight -= weight
 
     def clear(self) -> None:
-        """Forget all values; the counts of hits and misses stay."""
+        """Drop all values; the counts of hits and misses stay."""
         with self._lock:
             self._values.clear()
             self._weight = 0
@@ -84,7 +84,7 @@ class Cache(Generic[Value]):
             self._shrink()
 
     def info(self) -> CacheInfo:
-        """Counts since the start, and what is held now."""
+        """The counts since the start, and the current content."""
         with self._lock:
             return CacheInfo(
                 self._hits, self._misses, len(self._values), self._max_size, self._weight, self._max_weight

@@ -1,4 +1,4 @@
-"""Grammars compiled for a tokenizer, kept for the next request that asks for the same."""
+"""Grammars compiled for a tokenizer, cached for the next request that needs the same one."""
 
 from __future__ import annotations
 
@@ -18,16 +18,16 @@ from .limits import LIMITS, Limits
 from .program.rules import Program
 
 MAX_GRAMMARS = 256
-"""Compiled grammars that are kept for one tokenizer."""
+"""Compiled grammars that are cached for one tokenizer."""
 
 MAX_BYTES = 1 << 30
-"""Bytes of the tables of all of them, as far as they have grown when they are asked for."""
+"""The bound on the bytes of the tables of all of them; each counts with its size at the time it is cached."""
 
 
 class CompiledGrammar:
     """A grammar for a tokenizer; immutable, and shared by requests and threads.
 
-    engine  "native" or "reference": which of the two engines it runs on; results are equal
+    engine  "native" or "reference": the engine that it runs on; the results are equal
     """
 
     def __init__(
@@ -41,26 +41,26 @@ class CompiledGrammar:
         self.tokenizer = tokenizer
         self.limits = limits
         self.special_names = tuple(special_names)
-        bound = _bound(program, tokenizer, special_names) if special_names else program
-        self.engine, self._compiled = _made(bound, tokenizer, limits)
+        bound = _with_token_ids(program, tokenizer, special_names) if special_names else program
+        self.engine, self._compiled = _compile(bound, tokenizer, limits)
 
     def matcher(self) -> Any:
-        """A `Matcher` at the beginning of a text."""
+        """A new `Matcher`, at the beginning of a text."""
         return self._compiled.matcher()
 
     def statistics(self) -> dict[str, int]:
-        """What the engine holds for this grammar, such as "memory" in bytes; {} from the reference."""
+        """The engine's counts for this grammar, such as "memory" in bytes; {} from the reference engine."""
         return self._compiled.statistics() if self.engine == "native" else {}
 
     def __reduce__(self) -> Any:
-        return compiled, (self.program, self.tokenizer, self.limits, self.special_names)
+        return compiled_grammar, (self.program, self.tokenizer, self.limits, self.special_names)
 
     def __repr__(self) -> str:
         return f"<CompiledGrammar {self.program.key[:8]}, {self.engine}>"
 
 
-def _bound(program: Program, tokenizer: Tokenizer, special_names: Sequence[str]) -> Program:
-    """The program with the ids that the special tokens it names have in `tokenizer`."""
+def _with_token_ids(program: Program, tokenizer: Tokenizer, special_names: Sequence[str]) -> Program:
+    """The program with the ids in `tokenizer` of the special tokens that it names."""
     ids = {tokenizer.token_bytes[i].decode(errors="replace"): i for i in tokenizer.special_token_ids}
     for name in special_names:
         if name not in ids:
@@ -68,21 +68,21 @@ def _bound(program: Program, tokenizer: Tokenizer, special_names: Sequence[str])
     return program.with_special_tokens([ids[name] for name in special_names])
 
 
-def _made(program: Program, tokenizer: Tokenizer, limits: Limits) -> tuple[str, Any]:
-    """The name of the engine that reads `program`, and what it makes of it."""
-    prepared = _vocabulary(tokenizer, limits)
-    if isinstance(prepared, native.NativeVocabulary):
-        return "native", native.NativeGrammar(program, prepared, limits)
-    return "reference", ReferenceGrammar(program, prepared)
+def _compile(program: Program, tokenizer: Tokenizer, limits: Limits) -> tuple[str, Any]:
+    """The name of the engine for `tokenizer`, and the grammar that it compiles `program` to."""
+    vocabulary = _prepared(tokenizer, limits).vocabulary
+    if isinstance(vocabulary, native.NativeVocabulary):
+        return "native", native.NativeGrammar(program, vocabulary, limits)
+    return "reference", ReferenceGrammar(program, vocabulary)
 
 
 class _Prepared:
-    """What is kept for a tokenizer."""
+    """What is cached for a tokenizer."""
 
     def __init__(self, vocabulary: Any) -> None:
         self.vocabulary = vocabulary
         self.grammars: Cache[CompiledGrammar] = Cache(
-            MAX_GRAMMARS, MAX_BYTES, lambda one: one.statistics().get("memory", 1 << 20)
+            MAX_GRAMMARS, MAX_BYTES, lambda grammar: grammar.statistics().get("memory", 1 << 20)
         )
 
 
@@ -91,35 +91,35 @@ _LOCK = threading.Lock()
 
 
 def prepare(tokenizer: Tokenizer, limits: Limits = LIMITS) -> None:
-    """Do now what the first grammar of a tokenizer would do: some tenths of a second for 131k tokens.
+    """Do the work now that the first grammar of a tokenizer would do: a few tenths of a second for 131k
+    tokens.
 
-    That is the tree of all tokens, and the masks inside of JSON strings: no state of other grammars lets
-    as many tokens pass.
+    It builds the trie of all tokens, and the masks within JSON strings: no common state allows more tokens.
     """
     _prepared(tokenizer, limits)
 
 
-def compiled(
+def compiled_grammar(
     program: Program, tokenizer: Tokenizer, limits: Limits = LIMITS, special_names: Sequence[str] = ()
 ) -> CompiledGrammar:
-    """The grammar for a tokenizer, made or kept.
+    """The grammar for a tokenizer, from the cache or newly compiled.
 
-    special_names  the special tokens that `program` names by number, in order
+    special_names  the special tokens that `program` refers to by number, in order
 
     Raises GrammarError for a name that is not a special token of the tokenizer.
     """
     names = tuple(special_names)
-    kept = _prepared(tokenizer, limits).grammars
-    return kept.get((program.key, names, limits), lambda: CompiledGrammar(program, tokenizer, limits, names))
+    cache = _prepared(tokenizer, limits).grammars
+    return cache.get((program.key, names, limits), lambda: CompiledGrammar(program, tokenizer, limits, names))
 
 
 def cache_info(tokenizer: Tokenizer) -> CacheInfo:
-    """What is kept of the grammars of a tokenizer."""
+    """The state of the cache of a tokenizer's grammars."""
     return _prepared(tokenizer, LIMITS).grammars.info()
 
 
 def clear_cache(tokenizer: Tokenizer) -> None:
-    """Forget the grammars of a tokenizer that are not in use."""
+    """Drop the cached grammars of a tokenizer; those in use stay valid."""
     _prepared(tokenizer, LIMITS).grammars.clear()
 
 
@@ -127,25 +127,25 @@ def _prepared(tokenizer: Tokenizer, limits: Limits) -> _Prepared:
     with _LOCK:
         found = _PREPARED.get(tokenizer)
         if found is None:
-            found = _PREPARED[tokenizer] = _Prepared(_make_vocabulary(tokenizer, limits))
+            found = _PREPARED[tokenizer] = _Prepared(_new_vocabulary(tokenizer, limits))
             if isinstance(found.vocabulary, native.NativeVocabulary):
-                _warm(found.vocabulary, limits)
+                _warm_up(found.vocabulary, limits)
         return found
 
 
-_COMMON: tuple[tuple[dict[str, Any], bytes], ...] = (
+_WARM_UP: tuple[tuple[dict[str, Any], bytes], ...] = (
     ({}, b'"'),
     ({"type": "object", "properties": {"a": {"type": "integer"}}}, b'{"b'),
     ({"type": "string", "minLength": 1, "maxLength": 12}, b'"aaaaaaaaaaaa'),
 )
-"""Schemas, and texts under them, whose masks many grammars have in common."""
+"""Schemas, each with a text under it whose masks many grammars share."""
 
 
-def _warm(vocabulary: native.NativeVocabulary, limits: Limits) -> None:
+def _warm_up(vocabulary: native.NativeVocabulary, limits: Limits) -> None:
     bitmask = allocate_bitmask(1, vocabulary.size)
     from .schema import rules_from_schema
 
-    for schema, text in _COMMON:
+    for schema, text in _WARM_UP:
         program = rules_from_schema(schema).program()
         matcher = native.NativeGrammar(program, vocabulary, limits).matcher()
         for byte in text:
@@ -153,18 +153,16 @@ def _warm(vocabulary: native.NativeVocabulary, limits: Limits) -> None:
             matcher.fill_bitmask(bitmask)
 
 
-def _vocabulary(tokenizer: Tokenizer, limits: Limits) -> Any:
-    return _prepared(tokenizer, limits).vocabulary
-
-
-def _make_vocabulary(tokenizer: Tokenizer, limits: Limits) -> Any:
-    wanted = os.environ.get("ENGINE_SAMPLER_GRAMMAR_ENGINE", "auto")
-    if wanted not in ("auto", "native", "reference"):
+def _new_vocabulary(tokenizer: Tokenizer, limits: Limits) -> Any:
+    requested = os.environ.get("ENGINE_SAMPLER_GRAMMAR_ENGINE", "auto")
+    if requested not in ("auto", "native", "reference"):
         allowed = "auto, native or reference"
-        raise GrammarError(f"ENGINE_SAMPLER_GRAMMAR_ENGINE is {wanted!r}, allowed are {allowed}")
-    if wanted == "native" and native.load_library() is None:
-        raise GrammarError("ENGINE_SAMPLER_GRAMMAR_ENGINE is native, and the library has no grammar engine")
-    if wanted == "reference" or native.load_library() is None:
+        raise GrammarError(f"ENGINE_SAMPLER_GRAMMAR_ENGINE={requested!r} is not allowed: {allowed}")
+    if requested == "native" and native.load_library() is None:
+        raise GrammarError(
+            "ENGINE_SAMPLER_GRAMMAR_ENGINE='native' is not allowed: there is no native grammar engine"
+        )
+    if requested == "reference" or native.load_library() is None:
         special = sorted(tokenizer.special_token_ids)
         return ReferenceVocabulary(tokenizer.token_bytes, tokenizer.eos_token_ids, special)
     return native.NativeVocabulary(tokenizer, limits)

@@ -1,4 +1,4 @@
-"""Structured output: what constrains a request, from its parameters or the `grammar` that it is given."""
+"""Structured output: the grammar of a request, from its parameters or its argument `grammar`."""
 
 from __future__ import annotations
 
@@ -16,27 +16,27 @@ from .library import library_grammar, library_names
 
 
 def constraint_of(params: Mapping[str, Any], vocabulary: Vocabulary) -> Any:
-    """What the structured parameter in `params` stands for, ready for `matcher_of`; None without one.
+    """The grammar of the structured parameter in `params`, ready for `matcher_of`; None without one.
 
-    Raises `ParameterError` naming the parameter: without a tokenizer, for a grammar that cannot be
+    Raises `ParameterError`, which names the parameter, if there is no tokenizer, or if the grammar cannot be
     read or exceeds a limit.
     """
     for name in structured_in(params):
         tokenizer = vocabulary.need_tokenizer(name)
-        with _naming(name):
-            return _compiled(_MAKERS[name](params[name]), fitting(tokenizer, vocabulary))
+        with _errors_of(name):
+            return _compiled(_READERS[name](params[name]), _fitted_tokenizer(tokenizer, vocabulary))
     return None
 
 
 _METHODS = ("matcher", "compile", "__call__")
-"""What a grammar has one of: a compiled one, a `Grammar`, a function of the tokenizer."""
+"""A grammar has one of these: a compiled grammar, a `Grammar`, and a function of the tokenizer."""
 
 
 def matcher_of(constraint: Any, vocabulary: Vocabulary) -> Any:
-    """A new matcher for what a request gives as its grammar; None for None.
+    """A new matcher for the grammar of a request; None for None.
 
-    constraint  a matcher itself (an object with `fill_bitmask`), anything with `matcher()` such as a
-                compiled grammar, a `Grammar`, Lark text, or the name of a registered or packaged grammar.
+    constraint  a matcher itself (an object with `fill_bitmask`), an object with `matcher()` such as a
+                compiled grammar, a `Grammar`, Lark text, or the name of a registered or packaged grammar
 
     Raises `ParameterError` for anything else.
     """
@@ -45,11 +45,12 @@ def matcher_of(constraint: Any, vocabulary: Vocabulary) -> Any:
     if not isinstance(constraint, str) and not any(hasattr(constraint, name) for name in _METHODS):
         allowed = "a compiled grammar, a matcher, Lark text or a name"
         raise ParameterError(f"grammar={constraint!r} is not allowed: {allowed}")
-    with _naming("grammar"):
+    with _errors_of("grammar"):
         if isinstance(constraint, str):
             constraint = _grammar_text(constraint)
         if not hasattr(constraint, "matcher"):
-            constraint = _compiled(constraint, fitting(vocabulary.need_tokenizer("grammar"), vocabulary))
+            tokenizer = vocabulary.need_tokenizer("grammar")
+            constraint = _compiled(constraint, _fitted_tokenizer(tokenizer, vocabulary))
         tokens = len(getattr(constraint, "tokenizer", ()))
         if tokens > vocabulary.size:
             raise ParameterError(
@@ -60,8 +61,8 @@ def matcher_of(constraint: Any, vocabulary: Vocabulary) -> Any:
 
 
 @contextlib.contextmanager
-def _naming(parameter: str) -> Iterator[None]:
-    """What a grammar raises, as an error of `parameter`."""
+def _errors_of(parameter: str) -> Iterator[None]:
+    """Raise the errors of a grammar as errors of `parameter`."""
     try:
         yield
     except ParameterError:
@@ -70,8 +71,8 @@ def _naming(parameter: str) -> Iterator[None]:
         raise ParameterError(f"{parameter}: {error}") from error
 
 
-def named(name: str) -> Any:
-    """The grammar that is registered or packaged under `name`. Raises `ParameterError` without one."""
+def grammar_named(name: str) -> Any:
+    """The grammar registered or packaged under `name`. Raises `ParameterError` if there is none."""
     registered = default_registry().catalogue.grammars
     if name in registered:
         return registered[name]
@@ -82,20 +83,20 @@ def named(name: str) -> Any:
 
 
 @functools.lru_cache(maxsize=16)
-def _fitted(tokenizer: Tokenizer, size: int, eos: tuple[int, ...]) -> Tokenizer:
+def _resized(tokenizer: Tokenizer, size: int, eos: tuple[int, ...]) -> Tokenizer:
     special = [i for i in tokenizer.special_token_ids if i < size]
     return Tokenizer(tokenizer.token_bytes[:size], eos, special)
 
 
-def fitting(tokenizer: Tokenizer, vocabulary: Vocabulary) -> Tokenizer:
-    """`tokenizer` with the tokens and the EOS ids of `vocabulary`."""
+def _fitted_tokenizer(tokenizer: Tokenizer, vocabulary: Vocabulary) -> Tokenizer:
+    """`tokenizer` cut to the size of `vocabulary`, with its EOS ids."""
     eos = tuple(vocabulary.eos_token_ids)
     same = len(tokenizer) <= vocabulary.size and tokenizer.eos_token_ids == eos
-    return tokenizer if same else _fitted(tokenizer, vocabulary.size, eos)
+    return tokenizer if same else _resized(tokenizer, vocabulary.size, eos)
 
 
 def _compiled(grammar: Any, tokenizer: Tokenizer) -> CompiledGrammar | Any:
-    """A grammar for the tokenizer; plugins may give Lark text, or a function of the tokenizer."""
+    """A grammar for the tokenizer; plugins may register Lark text, or a function of the tokenizer."""
     if isinstance(grammar, str):
         grammar = Grammar.from_lark(grammar)
     if hasattr(grammar, "compile"):
@@ -104,10 +105,11 @@ def _compiled(grammar: Any, tokenizer: Tokenizer) -> CompiledGrammar | Any:
 
 
 def _grammar_text(text: str) -> Any:
-    return named(text) if text.replace("_", "a").replace("-", "a").isalnum() else Grammar.from_lark(text)
+    is_name = text.replace("_", "a").replace("-", "a").isalnum()
+    return grammar_named(text) if is_name else Grammar.from_lark(text)
 
 
-_MAKERS: dict[str, Any] = {
+_READERS: dict[str, Any] = {
     "json_schema": Grammar.from_json_schema,
     "regex": Grammar.from_regex,
     "choice": Grammar.from_choices,

@@ -1,12 +1,12 @@
-"""What grammars raise."""
+"""The errors of grammars."""
 
 from __future__ import annotations
 
 
 class GrammarError(ValueError):
-    """A grammar cannot be used; the text says what, and where known `line` and `column` say where.
+    """A grammar cannot be used; the message gives the reason.
 
-    line, column  counted from 1, or None
+    line, column  the place in the grammar, counted from 1; None if unknown
     """
 
     def __init__(self, text: str, line: int | None = None, column: int | None = None) -> None:
@@ -17,8 +17,8 @@ class GrammarError(ValueError):
 
 
 class GrammarLimitError(GrammarError):
-    """A grammar, or a text under it, needs more than a limit allows; the text names the limit."""
+    """A grammar, or a text under it, needs more than a limit allows; the message names the limit."""
 
 
 class UnsupportedKeywordError(GrammarError):
-    """A JSON Schema asks for what cannot be enforced token by token; the text names the keyword."""
+    """A JSON Schema has a keyword that cannot be enforced token by token; the message names it."""

@@ -1,4 +1,4 @@
-"""`Grammar`: a language that a text is held to, whatever it was written in."""
+"""`Grammar`: a language that constrains a text, whatever notation it was written in."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, AnyStr, Literal
 
 from ..tokenizer import Tokenizer
 from .cache import Cache, CacheInfo
-from .compiled import CompiledGrammar, compiled
+from .compiled import CompiledGrammar, compiled_grammar
 from .errors import GrammarError, GrammarLimitError
 from .limits import LIMITS, Limits
 from .program.expression import concat, literal, union
@@ -23,16 +23,16 @@ _FORMAT = "engine_sampler grammar 1"
 
 
 class Grammar:
-    """A language; immutable. Made by one of the `from_` methods, compiled for a tokenizer by `compile`.
+    """A language; immutable. Built by one of the `from_` methods, compiled for a tokenizer by `compile`.
 
     kind     "lark", "json_schema", "regex", "choices", "structural_tag"
-    program  what the engines read
-    key      a hash of its content, and the special tokens it names: equal keys are equal languages
+    program  the input of the engines
+    key      a hash of its content, and the special tokens it names: equal keys mean equal languages
     weight   bytes of the program
-    text     the Lark text it was made from; None for other kinds, and where it was loaded
+    text     the Lark text it was read from; None for other kinds, and for a loaded grammar
 
-    The `from_` methods raise `GrammarError` for what cannot be read, with line and column where they
-    are known, and `GrammarLimitError` for what exceeds a limit; equal arguments give the same object.
+    The `from_` methods raise `GrammarError` for input that cannot be read, with line and column where they
+    are known, and `GrammarLimitError` for input that exceeds a limit; equal arguments give the same object.
     """
 
     def __init__(
@@ -66,24 +66,24 @@ class Grammar:
         declared: Mapping[str, str] | None = None,
         path: str | None = None,
     ) -> Grammar:
-        """From a grammar in Lark's language: exactly what lark would accept.
+        """From a grammar in Lark's language: the language is exactly the one that lark accepts.
 
         lexer         "dynamic_complete": as lark's Earley parser with that lexer, so a terminal may end
                       wherever it can; "contextual": as its LALR parser with that lexer, so a terminal is
-                      as long as it can be, keywords are kept from names, and priorities count
-        start         the rule that is the whole text
-        import_paths  folders to search for imported grammars, before lark's and our own
-        declared      regular expressions for terminals that the grammar leaves to a lexer (%declare)
-        path          the file of the text, where relative imports begin
+                      as long as possible, keywords are distinct from names, and priorities count
+        start         the rule that derives the whole text
+        import_paths  folders to search for imported grammars, before lark's and this package's
+        declared      regular expressions for terminals that the grammar only declares (%declare)
+        path          the file of the text, which relative imports start from
 
-        Beyond lark's syntax: `<|name|>` and `<[12,20-30]>` are special tokens, `%json {...}` a JSON Schema,
-        `rule[lazy]: ...` ends as soon as it can.
+        Beyond lark's syntax, `<|name|>` and `<[12,20-30]>` are special tokens, `%json {...}` is a JSON
+        Schema, and `rule[lazy]: ...` ends as soon as it can.
         """
         from .lark.grammar import rules_from_lark
         from .schema import add_schema
 
         if lexer not in ("dynamic_complete", "contextual"):
-            raise GrammarError(f"lexer is {lexer!r}, allowed are dynamic_complete and contextual")
+            raise GrammarError(f"lexer={lexer!r} is not allowed: dynamic_complete or contextual")
 
         _check_text("text", text)
         paths = tuple(map(str, import_paths))
@@ -107,12 +107,12 @@ class Grammar:
 
         key = ("lark", lexer, text, start, paths, tuple(sorted((declared or {}).items())), path)
         if path is not None or paths or "%import" in text:
-            return build()  # what is imported may have changed since
+            return build()  # an imported file may have changed since
         return _GRAMMARS.get(key, build)
 
     @classmethod
     def from_gbnf(cls, text: str) -> Grammar:
-        """From a grammar in GBNF, llama.cpp's language; see `gbnf`."""
+        """From a grammar in GBNF, llama.cpp's language; see `engine_sampler.grammar.lark.gbnf`."""
         from .lark.gbnf import lark_of_gbnf
 
         _check_text("gbnf", text)
@@ -127,11 +127,11 @@ class Grammar:
         formats: Literal["assert", "annotate"] = "assert",
     ) -> Grammar:
         """From a JSON Schema (draft 2020-12, with the forms of drafts 4 to 2019-09): the JSON texts of valid
-        values, with any white space between tokens and keys in any order.
+        values, with any white space between tokens and the keys in any order.
 
         schema       a dict, a bool, or JSON text
         unsupported  "error" raises `UnsupportedKeywordError` for a keyword that cannot be enforced, "warn"
-                     warns and leaves it out
+                     warns and ignores it
         formats      "assert": `format` restricts a string; "annotate": it does not
         """
         from .schema import rules_from_schema
@@ -154,14 +154,14 @@ class Grammar:
     def from_regex(cls, pattern: str, *, dialect: Literal["python", "ecma"] = "python") -> Grammar:
         """The texts that `pattern` matches from beginning to end.
 
-        dialect  whose syntax it is in: that of Python's `re`, or of ECMAScript's regular expressions
+        dialect  its syntax: that of Python's `re`, or that of ECMAScript's regular expressions
         """
-        from .regex.pattern import expression
+        from .regex.pattern import pattern_expression
 
         _check_text("pattern", pattern)
 
         def build() -> Grammar:
-            return cls("regex", _single("PATTERN", expression(pattern, dialect=dialect)))
+            return cls("regex", _single_terminal("PATTERN", pattern_expression(pattern, dialect=dialect)))
 
         return _GRAMMARS.get(("regex", pattern, dialect), build)
 
@@ -169,20 +169,21 @@ class Grammar:
     def from_choices(cls, choices: Iterable[str]) -> Grammar:
         """Exactly one of `choices`."""
         if isinstance(choices, str):
-            raise TypeError("choices is a string, allowed is a list of strings")
+            raise TypeError("choices is a string; allowed is a list of strings")
         texts = tuple(choices)
         if not texts or not all(isinstance(text, str) for text in texts):
-            raise GrammarError(f"choices are {list(texts)!r}, allowed are one or more strings")
+            raise GrammarError(f"choices={list(texts)!r} is not allowed: one or more strings")
         _check_text("choices", "".join(texts))
 
         def build() -> Grammar:
-            return cls("choices", _single("CHOICE", _tree([text.encode() for text in set(texts)])))
+            expression = _any_of([text.encode() for text in set(texts)])
+            return cls("choices", _single_terminal("CHOICE", expression))
 
         return _GRAMMARS.get(("choices", texts), build)
 
     @classmethod
     def from_structural_tag(cls, tag: Any) -> Grammar:
-        """Text with tool calls or the like in it; see `engine_sampler.grammar.structural_tag`.
+        """Text that contains tool calls or the like; see `engine_sampler.grammar.structural_tag`.
 
         tag  a dict or JSON text, as in vLLM and xgrammar: `{"structures": [{"begin", "schema", "end"}],
              "triggers": [...]}` or `{"type": "structural_tag", "format": {...}}`
@@ -200,7 +201,7 @@ class Grammar:
 
     @classmethod
     def from_file(cls, path: str | Path) -> Grammar:
-        """From a file: `.lark`, `.json` (a schema) or `.grammar` (what `save` wrote)."""
+        """From a file: `.lark`, `.json` (a schema) or `.grammar` (written by `save`)."""
         path = Path(path)
         if path.suffix == ".lark":
             return cls.from_lark(path.read_text(encoding="utf-8"), path=str(path))
@@ -208,36 +209,36 @@ class Grammar:
             return cls.from_json_schema(path.read_text(encoding="utf-8"))
         if path.suffix == ".grammar":
             return cls.load(path)
-        raise GrammarError(f"{path} is no grammar: allowed are files .lark, .json and .grammar")
+        raise GrammarError(f"path={str(path)!r} is not allowed: a file .lark, .json or .grammar")
 
     def save(self, path: str | Path) -> None:
         """Write the grammar to a file, for `load`: plain JSON, the same on every machine."""
-        given = {name: getattr(self.program, name).tolist() for name in PROGRAM_ARRAYS}
+        arrays = {name: getattr(self.program, name).tolist() for name in PROGRAM_ARRAYS}
         rest = {name: getattr(self.program, name) for name in ("start", "terminal_names", "rule_names")}
-        content = {"format": _FORMAT, "kind": self.kind, "special": self.special_names, **given, **rest}
+        content = {"format": _FORMAT, "kind": self.kind, "special": self.special_names, **arrays, **rest}
         Path(path).write_text(json.dumps(content, separators=(",", ":")), encoding="utf-8")
 
     @classmethod
     def load(cls, path: str | Path) -> Grammar:
-        """A grammar that `save` wrote. Raises GrammarError for another file."""
+        """A grammar written by `save`. Raises GrammarError for any other file."""
         try:
             content = json.loads(Path(path).read_text(encoding="utf-8"))
             if content.pop("format") != _FORMAT:
-                raise ValueError("of another version")
+                raise ValueError("its format is of another version")
             kind, special = content.pop("kind"), content.pop("special")
-            given: dict[str, Any] = {name: array("i", content[name]) for name in PROGRAM_ARRAYS}
-            given |= {name: tuple(content[name]) for name in ("terminal_names", "rule_names")}
-            return cls(kind, Program(start=int(content["start"]), **given), special)
+            members: dict[str, Any] = {name: array("i", content[name]) for name in PROGRAM_ARRAYS}
+            members |= {name: tuple(content[name]) for name in ("terminal_names", "rule_names")}
+            return cls(kind, Program(start=int(content["start"]), **members), special)
         except (ValueError, KeyError, TypeError, AttributeError, OverflowError) as error:
-            raise GrammarError(f"{path} is no saved grammar: {error}") from None
+            raise GrammarError(f"{path} is not a saved grammar: {error}") from None
 
     def compile(self, tokenizer: Tokenizer, *, limits: Limits = LIMITS) -> CompiledGrammar:
-        """The grammar for a tokenizer; from any thread. Compiled grammars of one tokenizer are kept and
-        shared (`engine_sampler.grammar.compiled.cache_info`)."""
-        return compiled(self.program, tokenizer, limits, self.special_names)
+        """The grammar compiled for a tokenizer; from any thread. Compiled grammars of one tokenizer are
+        cached and shared (`engine_sampler.grammar.cache_info`)."""
+        return compiled_grammar(self.program, tokenizer, limits, self.special_names)
 
     def check(self, text: str | bytes) -> Check:
-        """Whether `text` is in the language, and where it leaves it."""
+        """Whether `text` is in the language, and the first place where it leaves it."""
         from .correction import check
 
         return check(self.program, text)
@@ -252,7 +253,7 @@ class Grammar:
         return complete(self.program, text, **bounds)
 
     def repair(self, text: AnyStr, **bounds: int) -> Repair[AnyStr]:
-        """A text of the language with as few characters changed as can be.
+        """A text of the language that changes as few characters of `text` as possible.
 
         bounds  `max_edits` and `steps` of `correction.repair`
         """
@@ -261,8 +262,8 @@ class Grammar:
         return repair(self.program, text, **bounds)
 
     def lark(self) -> str:
-        """The grammar as Lark text that needs no other files; where its rules cannot be written so, the text
-        it was made from. Raises GrammarError without one."""
+        """The grammar as Lark text without imports; where its rules cannot be written that way, the text that
+        it was read from. Raises GrammarError if there is none."""
         from .printing.lark import lark_text
 
         try:
@@ -274,21 +275,24 @@ class Grammar:
 
 
 _GRAMMARS: Cache[Grammar] = Cache(1024, 64 << 20, lambda grammar: grammar.weight)
-"""Grammars by what they were made from."""
+"""Grammars by the arguments that they were built from."""
 
 
 def grammar_cache_info() -> CacheInfo:
-    """What the store of grammars holds; `clear_grammar_cache` empties it."""
+    """The state of the cache of grammars; `clear_grammar_cache` empties it."""
     return _GRAMMARS.info()
 
 
 def clear_grammar_cache() -> None:
-    """Forget all grammars that are not in use."""
+    """Drop all cached grammars; those in use stay valid."""
     _GRAMMARS.clear()
 
 
 class _SpecialNames(Mapping[str, int]):
-    """Numbers below 0 for names of special tokens, whose ids are known when a grammar is compiled."""
+    """Negative numbers for the names of special tokens, whose ids are only known at compilation.
+
+    It contains every name: looking one up assigns it the next number.
+    """
 
     def __init__(self) -> None:
         self.known: list[str] = []
@@ -310,7 +314,7 @@ class _SpecialNames(Mapping[str, int]):
 
 def _check_text(name: str, text: Any) -> None:
     if not isinstance(text, str):
-        raise TypeError(f"{name} is a {type(text).__name__}, allowed is text")
+        raise TypeError(f"{name} has type {type(text).__name__}; allowed is a string")
     if len(text) > LIMITS.text:
         raise GrammarLimitError(f"{name} has {len(text)} characters, the limit is {LIMITS.text}")
 
@@ -321,10 +325,10 @@ def _json(value: Any) -> str:
     except RecursionError:
         raise GrammarLimitError("the schema is nested too deep") from None
     except (TypeError, ValueError) as error:
-        raise GrammarError(f"the schema is no JSON: {error}") from None
+        raise GrammarError(f"the schema is not JSON: {error}") from None
 
 
-def _single(name: str, expression: Any) -> Program:
+def _single_terminal(name: str, expression: Any) -> Program:
     """A grammar of one terminal."""
     rules = Rules()
     rules.start = rules.rule("start")
@@ -332,14 +336,15 @@ def _single(name: str, expression: Any) -> Program:
     return rules.program()
 
 
-def _tree(texts: list[bytes]) -> Any:
-    """Any of the texts, those with a common beginning joined: a long list is stepped quickly."""
+def _any_of(texts: list[bytes]) -> Any:
+    """Any of the texts, with common prefixes factored out, so that derivatives of a long list are fast."""
     texts.sort()
-    return _joined(texts, 0, len(texts), 0)
+    return _factored(texts, 0, len(texts), 0)
 
 
-def _joined(texts: list[bytes], low: int, high: int, at: int, depth: int = 0) -> Any:
-    if high - low <= 4 or depth == _MAX_SHARED:
+def _factored(texts: list[bytes], low: int, high: int, at: int, depth: int = 0) -> Any:
+    """Any of texts[low:high], which share their first `at` bytes, without these."""
+    if high - low <= 4 or depth == _MAX_PREFIXES:
         return union(*[literal(text[at:]) for text in texts[low:high]])
     parts = []
     while low < high:
@@ -352,11 +357,11 @@ def _joined(texts: list[bytes], low: int, high: int, at: int, depth: int = 0) ->
             end += 1
         shared, first, last = at + 1, texts[low], texts[end - 1]
         while shared < len(first) and first[shared : shared + 1] == last[shared : shared + 1]:
-            shared += 1  # all between begin alike, since they are sorted
-        parts.append(concat(literal(texts[low][at:shared]), _joined(texts, low, end, shared, depth + 1)))
+            shared += 1  # all texts between the two share this prefix, since they are sorted
+        parts.append(concat(literal(texts[low][at:shared]), _factored(texts, low, end, shared, depth + 1)))
         low = end
     return union(*parts)
 
 
-_MAX_SHARED = 100
-"""How often texts are parted behind a common beginning."""
+_MAX_PREFIXES = 100
+"""The most prefixes that are factored out of one text, one after the other."""

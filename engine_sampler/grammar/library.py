@@ -1,4 +1,4 @@
-"""The grammars that come with the package, by name."""
+"""The packaged grammars, by name."""
 
 from __future__ import annotations
 
@@ -11,13 +11,13 @@ from .grammar import Grammar
 
 @functools.cache
 def library_names() -> list[str]:
-    """The names of the grammars that come with the package."""
+    """The names of the packaged grammars."""
     return grammar_names()
 
 
 @functools.cache
 def library_grammar(name: str) -> Grammar:
-    """A grammar of the package, such as "json" or "sql". Raises GrammarError for a name it lacks."""
+    """A packaged grammar, such as "json" or "sql". Raises GrammarError for an unknown name."""
     if name not in library_names():
-        raise GrammarError(f"there is no grammar {name!r}, allowed are {', '.join(library_names())}")
+        raise GrammarError(f"name={name!r} is not allowed: one of {', '.join(library_names())}")
     return Grammar.from_lark(grammar_text(name))

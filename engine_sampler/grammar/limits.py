@@ -1,4 +1,4 @@
-"""What a grammar may use: grammars come from clients, and some clients are hostile."""
+"""The resources that a grammar may use: grammars come from clients, and some clients are hostile."""
 
 from __future__ import annotations
 
@@ -7,11 +7,11 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True)
 class Limits:
-    """Bounds of compiling and matching; reaching one raises `GrammarLimitError`, which names it.
+    """Bounds on compiling and matching; exceeding one raises `GrammarLimitError`, which names it.
 
-    memory         bytes of one grammar's parser tables; where a long text reaches it, they are made anew
-    shared_memory  bytes that all grammars of a tokenizer share
-    work           steps of one call, each some nanoseconds
+    memory         bytes of one grammar's parser tables; when a long text reaches it, they are rebuilt
+    shared_memory  bytes of the tables that all grammars of a tokenizer share
+    work           steps of one call, each a few nanoseconds
     text           characters of a grammar, a schema or a pattern
     """
 
@@ -22,4 +22,4 @@ class Limits:
 
 
 LIMITS = Limits()
-"""The limits that hold where no others are given."""
+"""The default limits."""

@@ -1,4 +1,4 @@
-"""Whatever is drawn is a well-typed program, and every well-typed program can be drawn."""
+"""Every text that is drawn is a well-typed program, and every well-typed program can be drawn."""
 
 from __future__ import annotations
 
@@ -47,8 +47,8 @@ def mask(matcher: TypedMatcher) -> set[int]:
     return set(np.flatnonzero(bits).tolist())
 
 
-def behind(text: str) -> TypedMatcher:
-    """A matcher behind a text."""
+def matcher_after(text: str) -> TypedMatcher:
+    """A matcher after a text."""
     matcher = COMPILED.matcher()
     assert not text or matcher.accept_bytes(text.encode()), text
     return matcher
@@ -64,8 +64,8 @@ class IllTyped(Exception):
     """The program has no type."""
 
 
-class Plain:
-    """Recursive descent over a list of lexemes, as a book would have it."""
+class PlainChecker:
+    """Recursive descent over a list of lexemes, as in a textbook."""
 
     def __init__(self, text: str) -> None:
         self.lexemes: list[str] = []
@@ -78,15 +78,15 @@ class Plain:
     def type(self) -> str:
         """The type of the program."""
         kind = self.expression({})
-        self.demand(self.whole and not self.lexemes)
+        self.require(self.whole and not self.lexemes)
         return kind
 
-    def demand(self, condition: bool) -> None:
+    def require(self, condition: bool) -> None:
         if not condition:
             raise IllTyped
 
     def take(self, *allowed: str) -> str:
-        self.demand(bool(self.lexemes) and (not allowed or self.lexemes[0] in allowed))
+        self.require(bool(self.lexemes) and (not allowed or self.lexemes[0] in allowed))
         return self.lexemes.pop(0)
 
     def expression(self, scope: dict[str, str]) -> str:
@@ -94,20 +94,20 @@ class Plain:
         if first == "let":
             self.take()
             name = self.take()
-            self.demand(name.isalpha() and name not in WORDS)
+            self.require(name.isalpha() and name not in WORDS)
             self.take(":")
             kind = self.take("int", "str", "bool")
             self.take("=")
-            self.demand(self.expression(scope) == kind)
+            self.require(self.expression(scope) == kind)
             self.take("in")
             return self.expression({**scope, name: kind})
         if first == "if":
             self.take()
-            self.demand(self.expression(scope) == "bool")
+            self.require(self.expression(scope) == "bool")
             self.take("then")
             kind = self.expression(scope)
             self.take("else")
-            self.demand(self.expression(scope) == kind)
+            self.require(self.expression(scope) == kind)
             return kind
         return self.comparison(scope)
 
@@ -116,14 +116,14 @@ class Plain:
         if self.lexemes[:1] not in (["<"], ["=="]):
             return left
         operator = self.take()
-        self.demand(self.sum(scope) == left and (operator == "==" or left == "int"))
+        self.require(self.sum(scope) == left and (operator == "==" or left == "int"))
         return "bool"
 
     def sum(self, scope: dict[str, str]) -> str:
         kind = self.operand(scope)
         while self.lexemes[:1] == ["+"]:
             self.take()
-            self.demand(kind != "bool" and self.operand(scope) == kind)
+            self.require(kind != "bool" and self.operand(scope) == kind)
         return kind
 
     def operand(self, scope: dict[str, str]) -> str:
@@ -136,14 +136,14 @@ class Plain:
             return "bool"
         if lexeme[0] == '"' or lexeme.isdigit():
             return "str" if lexeme[0] == '"' else "int"
-        self.demand(lexeme in scope)
+        self.require(lexeme in scope)
         return scope[lexeme]
 
 
 def well_typed(text: str) -> bool:
     """Whether a whole text is a well-typed program."""
     try:
-        return bool(Plain(text).type())
+        return bool(PlainChecker(text).type())
     except IllTyped:
         return False
 
@@ -153,26 +153,26 @@ def well_typed(text: str) -> bool:
 
 @st.composite
 def programs(draw: st.DrawFn, kind: str = "", scope: tuple[tuple[str, str], ...] = (), depth: int = 3) -> str:
-    """A well-typed program of a type, any where it is empty."""
+    """A well-typed program of type `kind`, or of any type if it is ""."""
     kind = kind or draw(st.sampled_from(["int", "str", "bool"]))
 
-    def inner(wanted: str, known: tuple[tuple[str, str], ...] = scope) -> str:
-        return draw(programs(wanted, known, depth - 1))
+    def inner(kind: str, scope: tuple[tuple[str, str], ...] = scope) -> str:
+        return draw(programs(kind, scope, depth - 1))
 
-    names = [name for name, of in dict(scope).items() if of == kind]
+    names = [name for name, other in dict(scope).items() if other == kind]
     literals = {"int": ["0", "19"], "str": ['""', '"é ("'], "bool": ["true", "false"]}[kind]
     shape = draw(st.sampled_from(["leaf", "let", "if", "sum", "compare"])) if depth else "leaf"
     if shape == "let":
         name = draw(st.sampled_from(["x", "y", "le", "inf"]))
-        of = draw(st.sampled_from(["int", "str", "bool"]))
-        return f"let {name}: {of} = {inner(of)} in {inner(kind, (*scope, (name, of)))}"
+        bound = draw(st.sampled_from(["int", "str", "bool"]))
+        return f"let {name}: {bound} = {inner(bound)} in {inner(kind, (*scope, (name, bound)))}"
     if shape == "if":
         return f"if {inner('bool')} then {inner(kind)} else {inner(kind)}"
     if shape == "sum" and kind != "bool":
         return f"({inner(kind)}) + ({inner(kind)})"
     if shape == "compare" and kind == "bool":
-        of = draw(st.sampled_from(["int", "str", "bool"]))
-        return f"({inner(of)})==({inner(of)})" if of != "int" else f"({inner(of)}) < ({inner(of)})"
+        side = draw(st.sampled_from(["int", "str", "bool"]))
+        return f"({inner(side)})==({inner(side)})" if side != "int" else f"({inner(side)}) < ({inner(side)})"
     return draw(st.sampled_from([*literals, *names]))
 
 
@@ -206,7 +206,7 @@ def test_every_well_typed_program_can_be_drawn_in_any_tokens(text: str, data: st
 
 @quick
 @given(st.lists(st.integers(0, 10**6), max_size=25))
-def test_the_mask_is_what_can_be_accepted_and_all_of_it_can_be_finished(choices: list[int]) -> None:
+def test_the_mask_allows_the_tokens_that_can_be_accepted_and_all_can_be_completed(choices: list[int]) -> None:
     matcher = COMPILED.matcher()
     text = b""
     for choice in choices:
@@ -218,17 +218,17 @@ def test_the_mask_is_what_can_be_accepted_and_all_of_it_can_be_finished(choices:
             break
         text += PIECES[token_id]
     if not matcher.is_terminated():
-        text += finished(matcher)
+        text += completion(matcher)
     assert well_typed(text.decode())
 
 
 ENDINGS = [b'"', b"\xa9", b" then ", b" else ", b" in ", b")", b"1", b"true", b"==", b":", b"int", b"="]
 ENDINGS += [b" ", *(bytes((letter,)) for letter in b"xytnflesruoihab")]
-"""What brings a program nearer to its end, the best first."""
+"""Pieces that bring a program nearer to its end, the best first."""
 
 
-def finished(matcher: TypedMatcher) -> bytes:
-    """Some end of a program."""
+def completion(matcher: TypedMatcher) -> bytes:
+    """A text that completes a program."""
     text = b" "
     matcher = matcher.fork()
     while not matcher.is_accepting():
@@ -239,7 +239,7 @@ def finished(matcher: TypedMatcher) -> bytes:
     return text[1:]
 
 
-# --- what is masked ------------------------------------------------------------------------------
+# --- masked tokens -------------------------------------------------------------------------------
 
 LEXEMES = [
     "(",
@@ -259,15 +259,15 @@ LEXEMES = [
     " else ",
     " int",
 ]
-"""All but those that take more than three others to finish."""
+"""The lexemes except those that need more than three others to complete."""
 
 
-def completions(text: str, most: int) -> Iterator[str]:
-    """The text with up to `most` of the lexemes behind it."""
+def continuations(text: str, count: int) -> Iterator[str]:
+    """The text followed by up to `count` of the lexemes."""
     yield text
-    if most:
+    if count:
         for lexeme in LEXEMES:
-            yield from completions(text + lexeme, most - 1)
+            yield from continuations(text + lexeme, count - 1)
 
 
 @pytest.mark.parametrize(
@@ -288,16 +288,16 @@ def completions(text: str, most: int) -> Iterator[str]:
         "let x: str = let y: int = 1 in",
     ],
 )
-def test_a_lexeme_may_follow_where_some_end_is_well_typed(text: str) -> None:
+def test_a_lexeme_may_follow_if_some_ending_is_well_typed(text: str) -> None:
     for lexeme in LEXEMES:
-        follows = behind(text).accept_bytes(lexeme.encode())
-        assert follows or not any(map(well_typed, completions(text + lexeme, 2)))
-        assert not follows or finishes(text + lexeme)
+        follows = matcher_after(text).accept_bytes(lexeme.encode())
+        assert follows or not any(map(well_typed, continuations(text + lexeme, 2)))
+        assert not follows or can_be_completed(text + lexeme)
 
 
-def finishes(text: str) -> bool:
-    """Whether what the matcher lets through has a well-typed end."""
-    return well_typed(text + finished(behind(text)).decode())
+def can_be_completed(text: str) -> bool:
+    """Whether a text that the matcher accepts has a well-typed ending."""
+    return well_typed(text + completion(matcher_after(text)).decode())
 
 
 @pytest.mark.parametrize(
@@ -317,31 +317,31 @@ def finishes(text: str) -> bool:
     ],
 )
 def test_ill_typed_tokens_are_masked(text: str, refused: list[str], allowed: list[str]) -> None:
-    found = mask(behind(text))
+    found = mask(matcher_after(text))
     for piece in refused:
         assert PIECES.index(piece.encode()) not in found
     for piece in allowed:
         assert PIECES.index(piece.encode()) in found
 
 
-def test_a_word_is_refused_as_soon_as_no_name_in_scope_begins_so() -> None:
-    matcher = behind('let le: int = 1 in let lx: str = "" in 1 + l')
+def test_a_word_is_refused_as_soon_as_it_begins_no_name_in_scope() -> None:
+    matcher = matcher_after('let le: int = 1 in let lx: str = "" in 1 + l')
     assert mask(matcher) & {PIECES.index(b"e"), PIECES.index(b"x")} == {PIECES.index(b"e")}
 
 
 def test_an_inner_name_hides_the_outer_one() -> None:
     text = 'let x: int = 1 in let x: str = "" in x + '
-    assert not behind(text).accept_bytes(b"1")
-    assert behind(text).accept_bytes(b"x")
-    assert behind("(let x: int = 1 in x) + ").accept_bytes(b"1")
-    assert not behind("(let x: int = 1 in x) + ").accept_bytes(b"x")
+    assert not matcher_after(text).accept_bytes(b"1")
+    assert matcher_after(text).accept_bytes(b"x")
+    assert matcher_after("(let x: int = 1 in x) + ").accept_bytes(b"1")
+    assert not matcher_after("(let x: int = 1 in x) + ").accept_bytes(b"x")
 
 
-# --- a matcher -----------------------------------------------------------------------------------
+# --- the matcher ---------------------------------------------------------------------------------
 
 
-def test_a_matcher_goes_back_and_forks() -> None:
-    matcher = behind("let x: int = ")
+def test_a_matcher_rolls_back_and_forks() -> None:
+    matcher = matcher_after("let x: int = ")
     before = mask(matcher)
     other = matcher.fork()
     assert matcher.accept_bytes(b"1 in x")
@@ -357,7 +357,7 @@ def test_a_matcher_goes_back_and_forks() -> None:
 
 
 def test_tokens_are_validated_and_forced() -> None:
-    matcher = behind("let x: bool = true i")
+    matcher = matcher_after("let x: bool = true i")
     n, space, one = (PIECES.index(piece) for piece in (b"n", b" ", b'"a"'))
     assert matcher.validate([n, space, one, one]) == 3
     assert matcher.forced_tokens() == [n]
@@ -365,11 +365,11 @@ def test_tokens_are_validated_and_forced() -> None:
     assert not matcher.accept(VOCAB)
 
 
-def test_the_end_is_allowed_only_where_the_program_has_a_type() -> None:
-    assert EOS not in mask(behind("if true then 1"))
-    assert EOS not in mask(behind("let x: int = 1 in"))
-    assert EOS in mask(behind("let x: int = 1 in x"))
-    assert EOS not in mask(behind("let x: int = 1 in (x"))
+def test_eos_is_allowed_only_if_the_program_has_a_type() -> None:
+    assert EOS not in mask(matcher_after("if true then 1"))
+    assert EOS not in mask(matcher_after("let x: int = 1 in"))
+    assert EOS in mask(matcher_after("let x: int = 1 in x"))
+    assert EOS not in mask(matcher_after("let x: int = 1 in (x"))
 
 
 # --- in a scheduler ------------------------------------------------------------------------------

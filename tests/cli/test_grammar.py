@@ -120,7 +120,7 @@ def test_a_registered_grammar_is_found_by_name(output: Output) -> None:
     [
         (["whole.txt"], 0, "the text is valid\n"),
         (["half.txt"], 1, "line 1, column 8: the text is not finished; expected "),
-        (["wrong.txt"], 1, "line 2, column 2: 'x' cannot stand here; expected "),
+        (["wrong.txt"], 1, "line 2, column 2: 'x' is not allowed here; expected "),
         (["whole.txt", "--complete"], 0, "\n"),
         (["half.txt", "--complete"], 0, "}\n"),
         (["wrong.txt", "--complete"], 1, "no completion exists for this text\n"),

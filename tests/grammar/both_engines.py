@@ -1,4 +1,4 @@
-"""The grammar engines, which all pass the same tests."""
+"""The grammar engines: all of them pass the same tests."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from engine_sampler.grammar.engines.reference import ReferenceGrammar
 from engine_sampler.grammar.program.rules import Program, Rules
 
 Engine: TypeAlias = Callable[..., Any]
-"""Makes a grammar of program, token_bytes, eos_token_ids=(), special_token_ids=(), which has `.matcher()`."""
+"""Compiles program, token_bytes, eos_token_ids=(), special_token_ids=() to an object with `.matcher()`."""
 
 
 def native_grammar(
@@ -24,7 +24,7 @@ def native_grammar(
     eos_token_ids: Sequence[int] = (),
     special_token_ids: Sequence[int] = (),
 ) -> native.NativeGrammar:
-    """A grammar of the engine in C."""
+    """A grammar compiled by the engine in C."""
     tokenizer = Tokenizer(token_bytes, eos_token_ids, special_token_ids)
     return native.NativeGrammar(program, native.NativeVocabulary(tokenizer, Limits()), Limits())
 
@@ -34,7 +34,7 @@ if native.load_library() is not None:
     ENGINES["native"] = native_grammar
 
 FASTEST: Engine = ENGINES.get("native", ReferenceGrammar)
-"""What tests of front ends judge texts with."""
+"""The engine that tests of front ends use."""
 
 every_engine = pytest.mark.parametrize("engine", ENGINES.values(), ids=ENGINES.keys())
 
@@ -46,7 +46,7 @@ def accepts(engine: Engine, rules: Rules, text: bytes) -> bool:
 
 
 def allowed(matcher: Any, count: int) -> set[int]:
-    """The tokens of a vocabulary of `count` that the mask allows."""
+    """The tokens of a vocabulary of `count` tokens that the mask allows."""
     bitmask = np.full((2, (count + 31) // 32), -1, np.int32)
     matcher.fill_bitmask(bitmask, 1)
     assert (bitmask[0] == -1).all()

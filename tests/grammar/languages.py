@@ -1,4 +1,4 @@
-"""What an expression matches, by the engine in Python."""
+"""The language of an expression, decided by the engine in Python."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from engine_sampler.grammar.program.rules import Rules, sequence
 
 
 class Language:
-    """The texts of an expression, and of what may follow it."""
+    """The texts of an expression, each followed by the text `then`."""
 
     def __init__(self, part: Expression, then: str = "") -> None:
         rules = Rules()
@@ -19,7 +19,7 @@ class Language:
         rules.define(rules.start, sequence(symbol, *after))
         try:
             self._matcher = None if part == EMPTY else ReferenceGrammar(rules.program(), [], ()).matcher()
-        except GrammarError:  # not a single text
+        except GrammarError:  # the language is empty
             self._matcher = None
 
     def __contains__(self, text: str) -> bool:

@@ -1,4 +1,4 @@
-"""What grammars mean, said as plainly as can be: sets of places of a whole text, nothing remembered."""
+"""The meaning of grammars as plainly as possible: sets of positions in a whole text, without tables."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ from engine_sampler.grammar.program.rules import SET as SET_BIT
 
 @lru_cache(maxsize=100_000)
 def ends(expression: Expression, text: bytes, start: int) -> frozenset[int]:
-    """Where a match of `expression` that begins at `start` may end."""
+    """The positions where a match of `expression` that begins at `start` may end."""
     kind, *parts = expression
     if kind == CONCAT:
         return _after({start}, parts[0], text)
@@ -57,15 +57,15 @@ def ends(expression: Expression, text: bytes, start: int) -> frozenset[int]:
 
 
 def _after(starts: Iterable[int], parts: Iterable[Expression], text: bytes) -> frozenset[int]:
-    """Where matches of all parts, one after the other, may end that begin at one of `starts`."""
+    """The positions where matches of all parts in sequence may end, beginning at one of `starts`."""
     found = frozenset(starts)
     for part in parts:
-        found = frozenset(end for at in found for end in ends(part, text, at))
+        found = frozenset(end for position in found for end in ends(part, text, position))
     return found
 
 
 def _ends_of_repeat(part: Expression, low: int, high: int | None, text: bytes, start: int) -> frozenset[int]:
-    """Once more than the text is long, nothing new can come."""
+    """Without an upper bound, more repetitions than the text has bytes find no new position."""
     found, result = frozenset((start,)), set[int]()
     for count in range((low + len(text) + 1 if high is None else high) + 1):
         if count >= low:
@@ -83,8 +83,8 @@ def _ends_of_automaton(
         accepts, ranges = states[state]
         if accepts:
             found.add(start)
-        here = [target for low, high, target in ranges if start < len(text) and low <= text[start] <= high]
-        state = here[0] if here else None
+        targets = [target for low, high, target in ranges if start < len(text) and low <= text[start] <= high]
+        state = targets[0] if targets else None
         start += 1
     return frozenset(found)
 
@@ -107,24 +107,24 @@ class Naive:
     def accepts(self, text: bytes) -> bool:
         """Whether the whole text is in the language."""
         self._text = text
-        places = range(len(text) + 1)
-        self._skips = [self._skip(at) for at in places]
+        positions = range(len(text) + 1)
+        self._skips = [self._skip(at) for at in positions]
         self._ends: dict[tuple[int, int], set[int]] = {
-            (rule, at): set() for rule in range(len(self.rules)) for at in places
+            (rule, at): set() for rule in range(len(self.rules)) for at in positions
         }
         while self._improve():
             pass
         return any(len(text) in self._ends[self.start, at] for at in self._skips[0])
 
     def _improve(self) -> bool:
-        """Find more places where rules may end; whether there are any."""
+        """Find more positions where rules may end; returns whether there are any."""
         before = sum(map(len, self._ends.values()))
         for (rule, at), found in self._ends.items():
             found |= self._run(self.rules[rule], at)
         return sum(map(len, self._ends.values())) > before
 
     def _skip(self, start: int) -> set[int]:
-        """Where one may be after ignored text, each stretch as long as it can be."""
+        """The positions after ignored text, each stretch of it as long as possible."""
         found, waiting = {start}, [start]
         while waiting:
             at = waiting.pop()
@@ -165,20 +165,20 @@ class Naive:
 def apply(
     bits: frozenset[int], counters: dict[int, int], operations: Sequence[Operation]
 ) -> tuple[frozenset[int], tuple[tuple[int, int], ...]] | None:
-    """Bits that are set and counters after operations, None if one does not pass."""
+    """The bits that are set and the counters after operations; None if one does not pass."""
     for kind, *values in operations:
-        at = values[0]
-        value = counters.get(at, 0)
+        register = values[0]
+        value = counters.get(register, 0)
         if kind == SET_BIT:
-            bits |= {at}
+            bits |= {register}
         elif kind == RESET:
-            counters[at] = 0
+            counters[register] = 0
         elif kind == SATURATE:
-            counters[at] = value if value >= values[1] else value + 1
+            counters[register] = value if value >= values[1] else value + 1
         elif kind == COUNT:
-            counters[at] = value + 1
+            counters[register] = value + 1
         fails = (
-            (kind == CLEAR and at in bits)
+            (kind == CLEAR and register in bits)
             or (kind == COUNT and value + 1 > values[1])
             or (kind == AT_LEAST and value < values[1])
             or (kind == CLAUSE and not any((one >> 1 in bits) == bool(one & 1) for one in values))

@@ -1,4 +1,4 @@
-"""Random expressions and grammars over few bytes, and all that is said of them in `naive`."""
+"""Random expressions and grammars over few bytes, each grammar with its meaning in `naive`."""
 
 from __future__ import annotations
 
@@ -67,12 +67,12 @@ guarded = st.recursive(
     lambda parts: _combined(parts) | st.builds(e.guard, parts, free),
     max_leaves=4,
 )
-"""Expressions with guards in any place where they may be."""
+"""Expressions with guards wherever they are allowed."""
 
 
 @dataclass
 class Grammar:
-    """A grammar in both forms."""
+    """A grammar as `Rules` and as `Naive`."""
 
     rules: Rules
     naive: Naive
@@ -125,7 +125,7 @@ def grammars(
 
 
 def compiled_or_none(engine: Engine, grammar: Grammar, token_bytes: Sequence[bytes] = ()) -> Any:
-    """A random grammar, compiled; None if no text matches it, which an engine may find out at once."""
+    """A random grammar, compiled; None if an engine finds that no text matches it."""
     try:
         return engine(grammar.rules.program(), token_bytes)
     except GrammarError as error:

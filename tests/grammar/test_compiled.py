@@ -1,4 +1,4 @@
-"""Compiled grammars: kept, shared by threads, saved, pickled, bounded."""
+"""Compiled grammars: cached, shared by threads, saved, pickled, bounded."""
 
 from __future__ import annotations
 
@@ -18,7 +18,13 @@ import pytest
 
 from engine_sampler import Tokenizer
 from engine_sampler.grammar.cache import Cache
-from engine_sampler.grammar.compiled import CompiledGrammar, cache_info, clear_cache, compiled, prepare
+from engine_sampler.grammar.compiled import (
+    CompiledGrammar,
+    cache_info,
+    clear_cache,
+    compiled_grammar,
+    prepare,
+)
 from engine_sampler.grammar.engines import native
 from engine_sampler.grammar.errors import GrammarError, GrammarLimitError
 from engine_sampler.grammar.grammar import Grammar, clear_grammar_cache, grammar_cache_info
@@ -40,27 +46,27 @@ ENGINE = "ENGINE_SAMPLER_GRAMMAR_ENGINE"
 
 @pytest.fixture
 def tokenizer() -> Tokenizer:
-    """A new one, of which nothing is kept yet."""
+    """A new one, for which nothing is cached yet."""
     return Tokenizer([*PIECES, b"<eos>", b"<call>"], [EOS], [CALL])
 
 
 @pytest.fixture
 def in_c(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The engine in C, whatever the environment asks for."""
+    """The engine in C, whatever the environment requests."""
     if native.load_library() is None:
-        pytest.skip("the native library is not there")
+        pytest.skip("the native library is missing")
     monkeypatch.setenv(ENGINE, "native")
 
 
 @pytest.fixture(autouse=True)
-def _empty_store() -> Iterator[None]:
+def _empty_cache() -> Iterator[None]:
     clear_grammar_cache()
     yield
     clear_grammar_cache()
 
 
 def grammars() -> list[Grammar]:
-    """One of every kind."""
+    """A grammar of every kind."""
     structures = [{"begin": "<f>", "schema": SCHEMA, "end": "</f>"}]
     return [
         Grammar.from_json_schema(SCHEMA),
@@ -73,14 +79,14 @@ def grammars() -> list[Grammar]:
 
 
 def mask(matcher: Any, tokens: int = CALL + 1) -> bytes:
-    """The bits of the next token."""
+    """The bitmask of the next token."""
     bitmask = np.zeros((1, (tokens + 31) // 32), np.int32)
     matcher.fill_bitmask(bitmask, 0)
     return bitmask.tobytes()
 
 
-def walk(matcher: Any, seed: int, steps: int = 40) -> list[tuple[bytes, int]]:
-    """A random text under a grammar: of each step its mask and its token."""
+def random_text(matcher: Any, seed: int, steps: int = 40) -> list[tuple[bytes, int]]:
+    """A random text under a grammar: the mask and the token of each step."""
     source, found = random.Random(seed), []
     for _ in range(steps):
         bits = mask(matcher)
@@ -103,14 +109,14 @@ def test_equal_arguments_give_the_same_grammar() -> None:
     assert after.weight >= first.weight > 0
 
 
-def test_a_grammar_that_cannot_be_read_is_not_kept() -> None:
+def test_a_grammar_that_cannot_be_read_is_not_cached() -> None:
     for _ in range(2):
         with pytest.raises(GrammarError):
             Grammar.from_regex("(")
     assert grammar_cache_info().size == 0
 
 
-def test_a_grammar_with_imports_is_read_anew(tmp_path: Path) -> None:
+def test_a_grammar_with_imports_is_read_again(tmp_path: Path) -> None:
     path = tmp_path / "other.lark"
     path.write_text('WORD: "a"')
     first = Grammar.from_lark("start: WORD\n%import other.WORD", import_paths=[str(tmp_path)])
@@ -118,7 +124,7 @@ def test_a_grammar_with_imports_is_read_anew(tmp_path: Path) -> None:
     assert Grammar.from_lark("start: WORD\n%import other.WORD", import_paths=[str(tmp_path)]) != first
 
 
-def test_a_compiled_grammar_is_kept_for_its_tokenizer(tokenizer: Tokenizer) -> None:
+def test_a_compiled_grammar_is_cached_for_its_tokenizer(tokenizer: Tokenizer) -> None:
     grammar = Grammar.from_regex("a+")
     first = grammar.compile(tokenizer)
     assert grammar.compile(tokenizer) is first
@@ -136,7 +142,7 @@ def test_other_limits_make_another_compiled_grammar(tokenizer: Tokenizer) -> Non
     assert grammar.compile(tokenizer) is not grammar.compile(tokenizer, limits=Limits(work=1_000_000))
 
 
-def test_what_is_kept_goes_with_its_tokenizer() -> None:
+def test_the_cache_of_a_tokenizer_is_freed_with_it() -> None:
     from engine_sampler.grammar.compiled import _PREPARED
 
     gc.collect()
@@ -149,14 +155,14 @@ def test_what_is_kept_goes_with_its_tokenizer() -> None:
     assert len(_PREPARED) == before
 
 
-def test_a_cache_keeps_what_was_used_last() -> None:
+def test_a_cache_keeps_the_most_recently_used_values() -> None:
     cache: Cache[str] = Cache(2, 100, len)
     for key in "abac":
         cache.get(key, lambda key=key: key * 10)
-    made: list[str] = []
+    computed: list[str] = []
     for key in "acb":
-        cache.get(key, lambda key=key: made.append(key) or key)  # type: ignore[func-returns-value]
-    assert made == ["b"]
+        cache.get(key, lambda key=key: computed.append(key) or key)  # type: ignore[func-returns-value]
+    assert computed == ["b"]
 
 
 def test_a_cache_is_bounded_by_weight_but_keeps_the_newest() -> None:
@@ -170,35 +176,37 @@ def test_a_cache_is_bounded_by_weight_but_keeps_the_newest() -> None:
     assert cache.info().size == 0
 
 
-def test_many_grammars_push_out_the_oldest(tokenizer: Tokenizer, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_oldest_of_many_grammars_is_evicted(
+    tokenizer: Tokenizer, monkeypatch: pytest.MonkeyPatch
+) -> None:
     from engine_sampler.grammar import compiled as module
 
     monkeypatch.setattr(module, "MAX_GRAMMARS", 3)
     grammars = [Grammar.from_choices([f"choice {i}"]) for i in range(5)]
-    made = [grammar.compile(tokenizer) for grammar in grammars]
+    compiled = [grammar.compile(tokenizer) for grammar in grammars]
     info = cache_info(tokenizer)
     assert (info.size, info.max_size) == (3, 3)
-    assert grammars[4].compile(tokenizer) is made[4]
-    assert grammars[0].compile(tokenizer) is not made[0]
-    assert made[1].matcher().accept_bytes(b"choice 1")
+    assert grammars[4].compile(tokenizer) is compiled[4]
+    assert grammars[0].compile(tokenizer) is not compiled[0]
+    assert compiled[1].matcher().accept_bytes(b"choice 1")
 
 
 def test_threads_that_compile_the_same_grammar_share_one(tokenizer: Tokenizer) -> None:
     with ThreadPoolExecutor(8) as pool:
         found = list(pool.map(lambda _: Grammar.from_json_schema(SCHEMA).compile(tokenizer), range(32)))
-    kept = Grammar.from_json_schema(SCHEMA).compile(tokenizer)
-    assert all(one is kept for one in found)
+    cached = Grammar.from_json_schema(SCHEMA).compile(tokenizer)
+    assert all(one is cached for one in found)
     assert cache_info(tokenizer).size == 1
 
 
-def test_threads_that_walk_one_grammar_see_the_masks_of_one_thread(tokenizer: Tokenizer) -> None:
+def test_threads_that_share_a_grammar_see_the_masks_of_a_single_thread(tokenizer: Tokenizer) -> None:
     alone = Tokenizer(tokenizer.token_bytes, [EOS], [CALL])
     for grammar in grammars():
         shared = grammar.compile(tokenizer)
         with ThreadPoolExecutor(4) as pool:
-            together = list(pool.map(lambda seed, one=shared: walk(one.matcher(), seed), range(8)))
+            together = list(pool.map(lambda seed, one=shared: random_text(one.matcher(), seed), range(8)))
         single = grammar.compile(alone)
-        assert together == [walk(single.matcher(), seed) for seed in range(8)]
+        assert together == [random_text(single.matcher(), seed) for seed in range(8)]
 
 
 def test_a_saved_grammar_is_the_same_after_loading(tokenizer: Tokenizer, tmp_path: Path) -> None:
@@ -214,21 +222,23 @@ def test_a_saved_grammar_is_the_same_after_loading(tokenizer: Tokenizer, tmp_pat
         )
         assert Grammar.from_file(path) == grammar
         fresh = CompiledGrammar(loaded.program, tokenizer, special_names=loaded.special_names)
-        assert walk(fresh.matcher(), number) == walk(grammar.compile(tokenizer).matcher(), number)
+        assert random_text(fresh.matcher(), number) == random_text(
+            grammar.compile(tokenizer).matcher(), number
+        )
 
 
 @pytest.mark.parametrize(
     "content", ["", "{}", "[]", '{"format": "another 1"}', '{"format": "engine_sampler grammar 1"}']
 )
-def test_another_file_is_no_saved_grammar(content: str, tmp_path: Path) -> None:
+def test_any_other_file_is_not_a_saved_grammar(content: str, tmp_path: Path) -> None:
     path = tmp_path / "broken.grammar"
     path.write_text(content)
-    with pytest.raises(GrammarError, match="no saved grammar"):
+    with pytest.raises(GrammarError, match="is not a saved grammar"):
         Grammar.load(path)
 
 
 @pytest.mark.usefixtures("in_c")
-def test_a_saved_grammar_that_was_changed_is_refused_and_crashes_nothing(
+def test_a_saved_grammar_that_was_altered_is_refused_or_read_without_a_crash(
     tokenizer: Tokenizer, tmp_path: Path
 ) -> None:
     path = tmp_path / "changed.grammar"
@@ -246,14 +256,14 @@ def test_a_saved_grammar_that_was_changed_is_refused_and_crashes_nothing(
             continue
 
 
-def test_grammars_and_compiled_grammars_are_pickled(tokenizer: Tokenizer) -> None:
+def test_grammars_and_compiled_grammars_can_be_pickled(tokenizer: Tokenizer) -> None:
     for number, grammar in enumerate(grammars()):
         assert pickle.loads(pickle.dumps(grammar)) == grammar
         one = grammar.compile(tokenizer)
         other = pickle.loads(pickle.dumps(one))
         assert other is not one
         assert other.program == grammar.program
-        assert walk(other.matcher(), number) == walk(one.matcher(), number)
+        assert random_text(other.matcher(), number) == random_text(one.matcher(), number)
 
 
 def test_special_tokens_have_the_ids_of_the_tokenizer(tokenizer: Tokenizer) -> None:
@@ -263,8 +273,8 @@ def test_special_tokens_have_the_ids_of_the_tokenizer(tokenizer: Tokenizer) -> N
     assert not matcher.fork().accept_bytes(b"<call>")
     assert matcher.accept(CALL)
     assert matcher.is_accepting()
-    turned = Tokenizer([b"<call>", *PIECES], (), [0])
-    assert grammar.compile(turned).matcher().accept(0)
+    other = Tokenizer([b"<call>", *PIECES], (), [0])
+    assert grammar.compile(other).matcher().accept(0)
 
 
 def test_a_token_id_beyond_the_vocabulary_is_refused(tokenizer: Tokenizer) -> None:
@@ -285,25 +295,25 @@ def test_the_environment_chooses_the_engine(tokenizer: Tokenizer, monkeypatch: p
     assert one.matcher().accept_bytes(TEXT.encode())
 
 
-def test_an_engine_of_another_name_is_refused(tokenizer: Tokenizer, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_unknown_engine_is_refused(tokenizer: Tokenizer, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv(ENGINE, "fast")
     with pytest.raises(GrammarError, match="auto, native or reference"):
         prepare(tokenizer)
 
 
-def test_a_missing_library_is_an_error_only_where_it_is_asked_for(
+def test_a_missing_library_is_an_error_only_if_it_is_requested(
     tokenizer: Tokenizer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(native, "load_library", lambda: None)
     monkeypatch.setenv(ENGINE, "native")
-    with pytest.raises(GrammarError, match="no grammar engine"):
+    with pytest.raises(GrammarError, match="no native grammar engine"):
         prepare(tokenizer)
     monkeypatch.setenv(ENGINE, "auto")
     assert Grammar.from_regex("a").compile(tokenizer).engine == "reference"
 
 
 @pytest.mark.usefixtures("in_c")
-def test_both_engines_walk_alike(tokenizer: Tokenizer, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_both_engines_give_the_same_masks(tokenizer: Tokenizer, monkeypatch: pytest.MonkeyPatch) -> None:
     other = Tokenizer(tokenizer.token_bytes, [EOS], [CALL])
     prepare(tokenizer)
     monkeypatch.setenv(ENGINE, "reference")
@@ -311,26 +321,26 @@ def test_both_engines_walk_alike(tokenizer: Tokenizer, monkeypatch: pytest.Monke
     for number, grammar in enumerate(grammars()):
         fast, slow = grammar.compile(tokenizer), grammar.compile(other)
         assert (fast.engine, slow.engine) == ("native", "reference")
-        assert walk(fast.matcher(), number, 12) == walk(slow.matcher(), number, 12)
+        assert random_text(fast.matcher(), number, 12) == random_text(slow.matcher(), number, 12)
 
 
 @pytest.mark.usefixtures("in_c")
-def test_tables_that_reach_their_memory_are_made_anew_and_change_no_mask(tokenizer: Tokenizer) -> None:
+def test_tables_that_reach_their_memory_are_rebuilt_and_no_mask_changes(tokenizer: Tokenizer) -> None:
     grammar = Grammar.from_lark('start: "(" start ")" | "[" start "]" | "{" start "}" | "x"')
     small = grammar.compile(tokenizer, limits=Limits(memory=1_000_000))
     large = grammar.compile(Tokenizer(tokenizer.token_bytes, [EOS], [CALL]))
     source = random.Random(2)
-    kept = []
+    pairs = []
     for _ in range(40):
         pair = [small.matcher(), large.matcher()]
         text = "".join(source.choices("([{", k=120)).encode()
         assert all(one.accept_bytes(text[:60]) and one.accept_bytes(text[60:]) for one in pair)
         assert mask(pair[0]) == mask(pair[1])
-        kept.append((text, pair))
+        pairs.append((text, pair))
     assert small.statistics()["rebuilt"] > 0
     assert small.statistics()["memory"] < 2_000_000
     assert large.statistics()["rebuilt"] == 0
-    for text, pair in kept:
+    for text, pair in pairs:
         for one in pair:
             one.rollback(1)
             closing = text[:60][::-1].translate(bytes.maketrans(b"([{", b")]}"))
@@ -340,7 +350,7 @@ def test_tables_that_reach_their_memory_are_made_anew_and_change_no_mask(tokeniz
 
 
 @pytest.mark.usefixtures("in_c")
-def test_a_text_that_fits_in_no_memory_is_refused_and_leaves_the_matcher_as_it_was(
+def test_a_text_that_exceeds_the_memory_is_refused_and_leaves_the_matcher_unchanged(
     tokenizer: Tokenizer,
 ) -> None:
     grammar = Grammar.from_lark('start: "(" start ")" | "x"')
@@ -352,7 +362,9 @@ def test_a_text_that_fits_in_no_memory_is_refused_and_leaves_the_matcher_as_it_w
 
 
 @pytest.mark.usefixtures("in_c")
-def test_a_limit_of_work_is_named_and_leaves_the_matcher_as_it_was(tokenizer: Tokenizer) -> None:
+def test_a_call_that_exceeds_the_work_is_refused_and_leaves_the_matcher_unchanged(
+    tokenizer: Tokenizer,
+) -> None:
     grammar = Grammar.from_lark('start: start start | "a" | "b"')
     matcher = grammar.compile(tokenizer, limits=Limits(work=20_000)).matcher()
     with pytest.raises(GrammarLimitError, match="work"):
@@ -362,13 +374,13 @@ def test_a_limit_of_work_is_named_and_leaves_the_matcher_as_it_was(tokenizer: To
 
 
 @pytest.mark.usefixtures("in_c")
-def test_a_grammar_larger_than_its_memory_is_refused(tokenizer: Tokenizer) -> None:
+def test_a_grammar_that_exceeds_the_memory_is_refused(tokenizer: Tokenizer) -> None:
     grammar = Grammar.from_choices([f"choice number {i}" for i in range(2000)])
     with pytest.raises(GrammarLimitError, match="memory"):
         grammar.compile(tokenizer, limits=Limits(memory=10_000)).matcher().accept_bytes(b"choice number 1")
 
 
-def test_forced_tokens_spell_what_must_come_next(tokenizer: Tokenizer) -> None:
+def test_forced_tokens_are_those_that_must_follow(tokenizer: Tokenizer) -> None:
     matcher = Grammar.from_choices(["key: true", "key: trust"]).compile(tokenizer).matcher()
     forced = matcher.forced_tokens()
     assert b"".join(PIECES[token] for token in forced) == b"key: tru"[: sum(len(PIECES[t]) for t in forced)]
@@ -384,7 +396,7 @@ def test_nothing_is_forced_where_there_is_a_choice(tokenizer: Tokenizer) -> None
     assert Grammar.from_regex("a?").compile(tokenizer).matcher().forced_tokens() == []
 
 
-def test_another_process_makes_the_same_grammar(tmp_path: Path) -> None:
+def test_another_process_loads_the_same_grammar(tmp_path: Path) -> None:
     path = tmp_path / "tag.grammar"
     grammars()[-1].save(path)
     code = f"from engine_sampler.grammar.grammar import Grammar; print(Grammar.load({str(path)!r}).key)"
@@ -395,6 +407,6 @@ def test_another_process_makes_the_same_grammar(tmp_path: Path) -> None:
     assert done.stdout.strip() == grammars()[-1].key
 
 
-def test_the_function_behind_compile_is_the_same_for_pickles(tokenizer: Tokenizer) -> None:
+def test_the_function_that_pickles_call_returns_the_cached_grammar(tokenizer: Tokenizer) -> None:
     grammar = Grammar.from_regex("a")
-    assert compiled(grammar.program, tokenizer) is grammar.compile(tokenizer)
+    assert compiled_grammar(grammar.program, tokenizer) is grammar.compile(tokenizer)

@@ -1,4 +1,4 @@
-"""Structured output: every parameter that asks for a grammar, from the request to the text."""
+"""Structured output: every parameter that requests a grammar, from the request to the text."""
 
 from __future__ import annotations
 
@@ -107,7 +107,7 @@ CASES: dict[str, tuple[dict[str, Any], Callable[[str], Any]]] = {
 @every_engine
 @every_backend
 @pytest.mark.parametrize("name", CASES)
-def test_texts_are_in_the_language_and_end_by_themselves(name: str, backend: str, engine: str) -> None:
+def test_texts_are_in_the_language_and_end_on_their_own(name: str, backend: str, engine: str) -> None:
     given, fits = CASES[name]
     many = [SamplingParams(**given, seed=seed) for seed in range(4)]
     for record in generate(many, tokenizer_for(engine), backend=backend):
@@ -130,12 +130,12 @@ def test_the_environment_chooses_the_engine(monkeypatch: pytest.MonkeyPatch) -> 
     assert Grammar.from_regex("a").compile(fresh_tokenizer()).engine == "reference"
     monkeypatch.setenv("ENGINE_SAMPLER_GRAMMAR_ENGINE", "steam")
     with pytest.raises(
-        ParameterError, match="regex: ENGINE_SAMPLER_GRAMMAR_ENGINE is 'steam', allowed are auto"
+        ParameterError, match="regex: ENGINE_SAMPLER_GRAMMAR_ENGINE='steam' is not allowed: auto"
     ):
         Scheduler(VOCAB, fresh_tokenizer()).add(SamplingParams(regex="a"))
 
 
-def test_other_samplers_work_on_what_the_grammar_leaves() -> None:
+def test_other_samplers_work_on_the_tokens_that_the_grammar_allows() -> None:
     row = np.zeros(VOCAB, np.float32)
     row[ord("z")], row[ord("b")], row[ord("c")] = 9, 3, 2
     params = SamplingParams(regex="[a-c]x", top_k=2, logit_bias={ord("c"): -5})
@@ -143,14 +143,14 @@ def test_other_samplers_work_on_what_the_grammar_leaves() -> None:
     assert np.flatnonzero(processed[0] > -np.inf).tolist() == [ord("a"), ord("b")]
 
 
-def test_the_stateless_calls_go_on_behind_the_output() -> None:
+def test_the_stateless_calls_continue_after_the_output() -> None:
     params = SamplingParams(choice=["red", "rude"], temperature=0)
     outputs = [[ord("r")], [ord("r"), ord("u")]]
     found = sample(np.zeros((2, VOCAB), np.float32), params, output_token_ids=outputs, tokenizer=TOKENIZER)
     assert found.token_ids.tolist() == [ord("e"), ord("d")]
 
 
-def test_a_text_may_end_by_max_tokens_and_by_stop_tokens_before_its_grammar_allows_it() -> None:
+def test_max_tokens_and_stop_tokens_end_a_text_before_its_grammar_allows_it() -> None:
     (short,) = generate(SamplingParams(regex="a{50}", max_tokens=3))
     assert (short.finish_reason, short.stop_reason, len(short.token_ids)) == ("length", "max_tokens", 3)
     (stopped,) = generate(SamplingParams(regex="ac{50}", stop_token_ids=[ord("c")]))
@@ -163,7 +163,7 @@ def test_a_grammar_at_its_end_overrides_ignore_eos_and_min_tokens() -> None:
         assert (record.text, record.finish_reason, record.token_ids[-1]) == ("xyz", "stop", EOS)
 
 
-def test_special_tokens_are_text_of_no_grammar_but_of_one_that_names_them() -> None:
+def test_special_tokens_are_allowed_only_by_a_grammar_that_names_them() -> None:
     (spelled,) = generate(SamplingParams(regex=re.escape("<|call|>"), skip_special_tokens=False))
     assert CALL not in spelled.token_ids
     named = SamplingParams(grammar='start: <|call|> "x"', skip_special_tokens=False)
@@ -182,7 +182,7 @@ class Grammars:
         register("numerals", 'start: ("I" | "V")+')
         register("a_number", Grammar.from_regex(r"\d\d"))
         register("compiled", Grammar.from_regex("yes").compile(TOKENIZER))
-        register("made", lambda tokenizer: Grammar.from_choices([f"{len(tokenizer)}"]).compile(tokenizer))
+        register("function", lambda tokenizer: Grammar.from_choices([f"{len(tokenizer)}"]).compile(tokenizer))
         register("json", Grammar.from_choices(["mine"]))
         register("broken", "start: nothing")
 
@@ -193,11 +193,11 @@ class Grammars:
         ("numerals", "[IV]+"),
         ("a_number", r"\d\d"),
         ("compiled", "yes"),
-        ("made", str(VOCAB)),
+        ("function", str(VOCAB)),
         ("json", "mine"),
     ],
 )
-def test_a_registered_grammar_is_asked_for_by_name(name: str, pattern: str) -> None:
+def test_a_registered_grammar_is_requested_by_name(name: str, pattern: str) -> None:
     with registered_plugin(Grammars()):
         (by_parameter,) = generate(SamplingParams(grammar=name, seed=1))
         (by_argument,) = generate(SamplingParams(seed=1), grammar=name)
@@ -211,7 +211,7 @@ def test_a_registered_grammar_that_cannot_be_read_is_named() -> None:
         Scheduler(VOCAB, TOKENIZER).add(SamplingParams(grammar="broken"))
 
 
-def test_an_unknown_name_is_refused_with_the_known_ones() -> None:
+def test_an_unknown_name_is_refused_and_the_known_ones_are_listed() -> None:
     with registered_plugin(Grammars()), pytest.raises(ParameterError) as caught:
         Scheduler(VOCAB, TOKENIZER).add(SamplingParams(grammar="jsn"))
     assert str(caught.value).startswith(
@@ -220,7 +220,7 @@ def test_an_unknown_name_is_refused_with_the_known_ones() -> None:
     assert "numerals" in str(caught.value)
 
 
-# --- what is not allowed -------------------------------------------------------------------------
+# --- values that are not allowed -----------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
@@ -241,7 +241,7 @@ def test_an_unknown_name_is_refused_with_the_known_ones() -> None:
         ({"grammar_bias": 2}, "grammar_bias=2.0 is not allowed alone: it needs one of json_schema, regex"),
     ],
 )
-def test_values_that_are_not_allowed_are_refused_when_parameters_are_made(given: Any, message: str) -> None:
+def test_values_that_are_not_allowed_are_refused_when_parameters_are_built(given: Any, message: str) -> None:
     with pytest.raises(ParameterError, match=message):
         SamplingParams(**given)
 
@@ -323,11 +323,11 @@ def test_output_to_resume_from_must_be_in_the_language() -> None:
         ({"vllm_xargs": {"regex": "a+", "grammar_bias": 2}}, {"regex": "a+", "grammar_bias": 2}),
     ],
 )
-def test_request_bodies_ask_for_grammars(body: Any, given: Any) -> None:
+def test_request_bodies_request_grammars(body: Any, given: Any) -> None:
     assert SamplingParams.from_dict(body) == SamplingParams(**given, order="vllm")
 
 
-def test_both_forms_of_structural_tags_come_through_a_request_body() -> None:
+def test_both_forms_of_structural_tags_can_be_requested_in_a_request_body() -> None:
     for tag, fits in ((TRIGGERED, fits_tags), (SEQUENCE, fits_tag)):
         params = SamplingParams.from_dict({"response_format": {**tag, "type": "structural_tag"}, "seed": 3})
         (record,) = generate(params)
@@ -335,7 +335,7 @@ def test_both_forms_of_structural_tags_come_through_a_request_body() -> None:
         assert fits(record.text)
 
 
-def test_a_body_that_asks_for_two_grammars_is_refused() -> None:
+def test_a_body_that_requests_two_grammars_is_refused() -> None:
     body = {"response_format": {"type": "json_object"}, "structured_outputs": {"regex": "a"}}
     with pytest.raises(ParameterError, match="regex, json_object are not allowed together"):
         SamplingParams.from_dict(body)
@@ -354,7 +354,7 @@ def test_parameters_can_be_pickled_hashed_compared_and_written_out(name: str) ->
     assert next(iter(given)) in repr(params)
 
 
-def test_a_schema_that_is_changed_afterwards_changes_no_parameters() -> None:
+def test_changing_a_schema_afterwards_does_not_change_the_parameters() -> None:
     schema: dict[str, Any] = {"type": "object"}
     params = SamplingParams(json_schema=schema)
     schema["type"] = "array"
@@ -362,11 +362,11 @@ def test_a_schema_that_is_changed_afterwards_changes_no_parameters() -> None:
     assert params == SamplingParams(json_schema='{"type": "object"}')
 
 
-# --- grammars given to add -----------------------------------------------------------------------
+# --- grammars passed to add ----------------------------------------------------------------------
 
 
 @every_engine
-def test_a_grammar_is_given_in_any_form(engine: str) -> None:
+def test_a_grammar_may_be_passed_in_any_form(engine: str) -> None:
     tokenizer = tokenizer_for(engine)
     grammar = Grammar.from_lark(LARK)
     compiled = grammar.compile(tokenizer)
@@ -397,7 +397,7 @@ def test_requests_of_one_schema_share_one_compiled_grammar() -> None:
     assert len({id(matcher.grammar) for matcher in matchers}) == 1
 
 
-def test_a_grammar_beside_a_structured_parameter_is_refused() -> None:
+def test_a_grammar_together_with_a_structured_parameter_is_refused() -> None:
     scheduler = Scheduler(VOCAB, TOKENIZER)
     for given in ({"regex": "a"}, {"regex": "a", "grammar_bias": 1}):
         with pytest.raises(ParameterError, match="grammar and regex are not allowed together"):
@@ -406,7 +406,7 @@ def test_a_grammar_beside_a_structured_parameter_is_refused() -> None:
 
 
 @pytest.mark.parametrize("value", [7, object(), [1], {"type": "object"}])
-def test_what_is_no_grammar_is_refused(value: Any) -> None:
+def test_a_value_that_is_not_a_grammar_is_refused(value: Any) -> None:
     with pytest.raises(
         ParameterError, match="is not allowed: a compiled grammar, a matcher, Lark text or a name"
     ):
@@ -414,7 +414,7 @@ def test_what_is_no_grammar_is_refused(value: Any) -> None:
 
 
 @pytest.mark.parametrize("value", ["", "(", "start: nothing"])
-def test_text_that_is_no_grammar_is_refused(value: str) -> None:
+def test_text_that_is_not_a_grammar_is_refused(value: str) -> None:
     with pytest.raises(ParameterError, match=r"^grammar: "):
         Scheduler(VOCAB, TOKENIZER).add(SamplingParams(), grammar=value)
 
@@ -450,7 +450,7 @@ def test_tokens_beyond_a_smaller_vocabulary_are_never_drawn(size: int, engine: s
 
 
 @every_engine
-def test_the_schedulers_eos_ids_end_a_text_and_not_the_tokenizers(engine: str) -> None:
+def test_the_eos_ids_of_the_scheduler_end_a_text_and_not_those_of_the_tokenizer(engine: str) -> None:
     scheduler = Scheduler(VOCAB, tokenizer_for(engine), eos_token_ids=[3, CALL])
     scheduler.add(SamplingParams(regex="x?"))
     (request,) = scheduler._requests.known.values()
@@ -460,11 +460,10 @@ def test_the_schedulers_eos_ids_end_a_text_and_not_the_tokenizers(engine: str) -
     assert scheduler.step(row[None]).finish_reasons == ["stop"]
 
 
-def test_a_tokenizer_that_fits_is_used_as_it_is_and_another_is_made_once() -> None:
+def test_a_tokenizer_that_fits_is_used_unchanged_and_another_is_resized_once() -> None:
     Scheduler(VOCAB, TOKENIZER).add(SamplingParams(regex="abc"))
-    made = {Scheduler(VOCAB, TOKENIZER, eos_token_ids=[3])._matcher(SamplingParams(regex="abc"), None).grammar
-            for _ in range(3)}  # fmt: skip
-    assert len(made) == 1
+    schedulers = [Scheduler(VOCAB, TOKENIZER, eos_token_ids=[3]) for _ in range(3)]
+    assert len({one._matcher(SamplingParams(regex="abc"), None).grammar for one in schedulers}) == 1
 
 
 def test_a_token_without_bytes_is_never_allowed() -> None:
@@ -477,7 +476,7 @@ def test_a_token_without_bytes_is_never_allowed() -> None:
     assert bits[EOS]
 
 
-def test_without_an_eos_token_a_finished_text_stops() -> None:
+def test_without_an_eos_token_a_complete_text_stops() -> None:
     tokenizer = Tokenizer([b"a", b"b", b"c"])
     scheduler = Scheduler(3, tokenizer)
     request_id = scheduler.add(SamplingParams(regex="[ab]c", seed=1))
@@ -487,7 +486,7 @@ def test_without_an_eos_token_a_finished_text_stops() -> None:
     assert (record.text in ("ac", "bc"), record.finish_reason) == (True, "stop")
 
 
-def test_a_grammar_compiled_for_more_tokens_than_there_are_is_refused() -> None:
+def test_a_grammar_compiled_for_more_tokens_than_the_vocabulary_has_is_refused() -> None:
     compiled = Grammar.from_regex("a+").compile(Tokenizer([b"a", b"b", b"c", b"d"]))
     with pytest.raises(ParameterError, match="compiled for 4 tokens, the vocabulary has 3"):
         Scheduler(3).add(SamplingParams(), grammar=compiled)

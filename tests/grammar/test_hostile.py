@@ -25,21 +25,21 @@ from ..engines import EOS, TOKENIZER, VOCAB, alone, make_scheduler, outcome, run
 MEGABYTES = 256
 LIMITS = Limits(memory=64 << 20)
 PIECE = 8
-"""Bytes between two masks."""
+"""The bytes between two masks."""
 DEEP = 100_000
 
-pytestmark = pytest.mark.skipif(native.load_library() is None, reason="the native library is not there")
+pytestmark = pytest.mark.skipif(native.load_library() is None, reason="the native library is missing")
 
 
 class Case(NamedTuple):
-    """A grammar with a text of it; or, with `refused`, words of the error that it meets."""
+    """A grammar with a text under it; or, with `refused`, words of the error that it raises."""
 
     name: str
-    make: Callable[[], Grammar]
+    read: Callable[[], Grammar]
     text: str = ""
     refused: str = ""
     complete: bool = True
-    """Whether the text is in the language; else it only begins one."""
+    """Whether the text is in the language, or only the beginning of one that is."""
 
 
 def regex(name: str, pattern: str, text: str = "", refused: str = "", complete: bool = True) -> Case:
@@ -51,8 +51,8 @@ def lark(name: str, grammar: str, text: str = "", refused: str = "", complete: b
 
 
 def contextual(name: str, grammar: str, text: str = "", refused: str = "", complete: bool = True) -> Case:
-    make = functools.partial(Grammar.from_lark, grammar, lexer="contextual")
-    return Case(f"contextual: {name}", make, text, refused, complete)
+    read = functools.partial(Grammar.from_lark, grammar, lexer="contextual")
+    return Case(f"contextual: {name}", read, text, refused, complete)
 
 
 def schema(name: str, given: Any, text: str = "", refused: str = "", complete: bool = True) -> Case:
@@ -124,7 +124,7 @@ def larks() -> Iterator[Case]:
 
 
 def look_aheads() -> Iterator[Case]:
-    """Of terminals that a lexer tries in order: what comes decides which of them is read."""
+    """Look-aheads in terminals that a lexer tries in order: the following text decides which one is read."""
     letters = string.ascii_lowercase
     yield contextual("counted", "start: A+ B?\nA: /a(?!.{0,1000}x)/\nB: /[b-z]+/", "a" * 200 + "bcd")
     either = "start: (A | B)+\nB.-1: /[a-z]/\nA: "
@@ -175,7 +175,7 @@ def schemas() -> Iterator[Case]:
     ways = [{"anyOf": [{"required": [f"{a}{i}"]} for a in "abc"]} for i in range(14)]
     yield schema("products of ways", {"allOf": ways}, '{"a0": 1, "b1"', complete=False)
     tagged = [{"properties": {"t": {"const": i}}, "required": ["t"]} for i in range(1000)]
-    yield schema("a thousand of which one", {"oneOf": tagged}, "", "more than")
+    yield schema("one of a thousand", {"oneOf": tagged}, "", "more than")
     either: Any = {"type": "string"}
     for i in range(40):
         either = {"oneOf": [either, {"type": "object", "required": [f"k{i}"]}]}
@@ -215,31 +215,31 @@ def tokenizer() -> Tokenizer:
     """The bytes, EOS, and some longer tokens."""
     words = ["aa", "aaaa", "((", "))", "[[", "]]", '"v', '":', "true", "abc"]
     pieces = [*(bytes([byte]) for byte in range(256)), *(word.encode() for word in words)]
-    made = Tokenizer([*pieces, b"<eos>"], [len(pieces)])
-    prepare(made)
-    return made
+    tokenizer = Tokenizer([*pieces, b"<eos>"], [len(pieces)])
+    prepare(tokenizer)
+    return tokenizer
 
 
 @pytest.mark.parametrize("case", CASES, ids=[case.name for case in CASES])
 def test_it_is_read_or_refused_within_the_limits(case: Case, tokenizer: Tokenizer) -> None:
-    before = _peak()
+    before = _peak_megabytes()
     if case.refused:
         with pytest.raises(GrammarError, match=case.refused):
-            _walk(case, tokenizer)
+            _read(case, tokenizer)
     else:
-        assert _walk(case, tokenizer) is case.complete
-    assert _peak() - before < MEGABYTES
+        assert _read(case, tokenizer) is case.complete
+    assert _peak_megabytes() - before < MEGABYTES
 
 
-def _peak() -> float:
-    """The most memory that the process has had, in megabytes."""
+def _peak_megabytes() -> float:
+    """The peak memory of the process, in megabytes."""
     peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
     return peak / 2**20 if sys.platform == "darwin" else peak / 2**10
 
 
-def _walk(case: Case, tokenizer: Tokenizer) -> bool:
-    """Read the text of a case, with a mask before each piece; whether it is in the language."""
-    matcher = case.make().compile(tokenizer, limits=LIMITS).matcher()
+def _read(case: Case, tokenizer: Tokenizer) -> bool:
+    """Read the text of a case, with a mask before each piece; returns whether it is in the language."""
+    matcher = case.read().compile(tokenizer, limits=LIMITS).matcher()
     bitmask = np.zeros((1, (len(tokenizer) + 31) // 32), np.int32)
     data = case.text.encode()
     piece = PIECE if len(data) < 5000 else 512
@@ -257,8 +257,8 @@ def test_the_text_of_a_hostile_choice_is_refused() -> None:
         Grammar.from_structural_tag("[" * DEEP)
 
 
-def test_a_grammar_that_meets_a_limit_ends_only_its_request() -> None:
-    """No token has the letter z: the text goes on with a."""
+def test_a_grammar_that_exceeds_a_limit_ends_only_its_request() -> None:
+    """No token has the letter z: the text continues with a."""
     slow = Grammar.from_regex("((a{1,1000}){1,1000}){1,1000}z").compile(TOKENIZER, limits=Limits(work=20_000))
     sound = Grammar.from_regex("[ab]*").compile(TOKENIZER)
     scheduler = make_scheduler()
@@ -275,7 +275,7 @@ def test_a_grammar_that_meets_a_limit_ends_only_its_request() -> None:
 
 
 def test_a_dead_end_of_the_vocabulary_ends_only_its_request() -> None:
-    """The grammar goes on with a letter that no token can write."""
+    """The grammar continues with a letter that no token has."""
     dead = Grammar.from_regex("ab?z").compile(TOKENIZER)
     scheduler = make_scheduler()
     params = SamplingParams(seed=6, max_tokens=10)

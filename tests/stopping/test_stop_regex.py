@@ -46,9 +46,9 @@ def test_it_waits_for_min_tokens() -> None:
     ("pattern", "reason"),
     [
         ("a*", "matches the empty text"),
-        ("^a", "stands around its match"),
-        (r"\bword\b", "stands around its match"),
-        ("a(?=b)", "stands around its match"),
+        ("^a", "the text around its match"),
+        (r"\bword\b", "the text around its match"),
+        ("a(?=b)", "the text around its match"),
         ("(", "regular expression"),
         (r"(a)\1", "."),
         ("[^\\s\\S]", "matches nothing"),

@@ -1,19 +1,19 @@
-"""What rules may say beyond lark's own syntax, rewritten into it.
+"""The forms that rules may have beyond lark's own syntax, rewritten into it.
 
     <|tool|>  <tool>    the special token of that name, brackets and all; <[TOOL]> is the one named `[TOOL]`
     <[5]>  <[1,5-9]>    one of the special tokens with these ids
-    %json {...}         a text that this JSON Schema describes
-    %regex {"substring_chars": "..."}         a piece of that text, as long as you like
-    %regex {"substring_chunks": ["...", ...]} some of these texts in a row, as they stand here
+    %json {...}         a text that is valid under this JSON Schema
+    %regex {"substring_chars": "..."}         a substring of that text, of any length
+    %regex {"substring_chunks": ["...", ...]} any number of these texts that follow each other in the list
     x{2,5} x{2} x{2,}   repetition, as `x~2..5` (`x{,5}`: up to five)
-    name[lazy]: ...     a rule that ends as early as its text can, and then has ended: where it may begin,
-                        no other terminal reads on past that end. So `head[lazy]: TEXT "<call>"` is free text
-                        until a trigger. It is one terminal: it names terminals, not rules.
-    name[suffix=END]: ...    lazy as well, and END, a literal or a terminal, follows; `stop` is the same here
-    name[capture="x"]: ...   without effect on what is read, as is stop_capture
+    name[lazy]: ...     a rule that ends as early as its text can. Where it may begin, no other terminal
+                        reads past that end. So `head[lazy]: TEXT "<call>"` is free text up to a trigger.
+                        The rule is one terminal: it may name terminals, not rules.
+    name[suffix=END]: ...    lazy as well, and END, a literal or a terminal, follows; `stop` means the same
+    name[capture="x"]: ...   has no effect on the language, nor has stop_capture
 
-Each form is replaced by the name of a new terminal that lark is told of by %declare, on the same line and
-in the same columns, so that lark's messages point at what the user wrote.
+Each form is replaced by the name of a new terminal, which a %declare introduces to lark. The name takes the
+same line and columns, so that lark's messages point at what the user wrote.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from ..errors import GrammarLimitError
 from .lexer import Scan, Statement, Word
 
 ENDLESS = 4_294_967_291
-"""Stands for "without end" as the upper bound of a repetition, which lark cannot leave open."""
+"""The upper bound that stands for "no bound": lark requires one in a repetition."""
 
 MAX_TOKEN_IDS = 300_000
 """The most ids in all the `<[...]>` of a grammar."""
@@ -35,16 +35,16 @@ MAX_TOKEN_IDS = 300_000
 _IDS = re.compile(r"<\[([\d,-]+)\]>")
 _ID_RANGE = re.compile(r"(\d{1,9})(?:-(\d{1,9}))?")
 _COUNT = re.compile(r"\{ *(\d*) *(,?) *(\d*) *\}")
-_SILENT = ("capture", "stop_capture")
-_ENDED = ("suffix", "stop")
+_IGNORED_ATTRIBUTES = ("capture", "stop_capture")
+_ENDING_ATTRIBUTES = ("suffix", "stop")
 
 
 @dataclass(frozen=True)
 class Placeholder:
-    """What a terminal of the rewritten text stands for: `value` is a name, token ids or read from JSON.
+    """The meaning of a terminal of the rewritten text: `value` is a name, token ids or a JSON value.
 
     kind   "token", "ids", "json" or "regex"
-    word   what the user wrote
+    word   the word that the user wrote
     """
 
     kind: str
@@ -54,10 +54,10 @@ class Placeholder:
 
 @dataclass
 class Rewritten:
-    """A text for lark, and what its new names mean.
+    """A text for lark, and the meaning of its new names.
 
-    placeholders   of each declared terminal its meaning
-    lazy           of each lazy terminal the rule that it stands for
+    placeholders   the meaning of each declared terminal
+    lazy           the rule that each lazy terminal stands for
     """
 
     text: str
@@ -88,7 +88,7 @@ class _Rewriter:
                     self._replace(word, self._count(word))
                 elif word.kind in ("token", "json"):
                     if lazy or statement.kind != "rule":
-                        text = f"{word.text} can only stand in a rule, and in none that is lazy"
+                        text = f"{word.text} is only allowed in a rule that is not lazy"
                         raise self._scan.error(text, word.start)
                     name = next(self._names)
                     self._result.placeholders[name] = self._placeholder(word)
@@ -98,7 +98,7 @@ class _Rewriter:
         return self._result
 
     def _is_regex(self, statement: Statement) -> bool:
-        """Rewrite a terminal that is all `%regex {...}`, if `statement` is one."""
+        """Rewrite a terminal that consists of `%regex {...}`; returns whether `statement` is one."""
         words = statement.words
         if statement.kind != "terminal" or len(words) != 3 or words[2].text != "%regex":
             return False
@@ -121,7 +121,7 @@ class _Rewriter:
         pieces: list[str] = []
         at = 0
         for start, end, text in sorted(self._edits):
-            pieces += self._scan.text[at:start], text, self._filling(start, end, len(text))
+            pieces += self._scan.text[at:start], text, self._padding(start, end, len(text))
             at = end
         pieces.append(self._scan.text[at:])
         if self._result.placeholders:
@@ -129,8 +129,8 @@ class _Rewriter:
         pieces += (f"\n{rule}: {name}" for name, rule in self._result.lazy.items())
         return "".join(pieces)
 
-    def _filling(self, start: int, end: int, used: int) -> str:
-        """Blanks that keep what follows in its line and column."""
+    def _padding(self, start: int, end: int, used: int) -> str:
+        """The blanks that keep the text after an edit in its line and column."""
         old = self._scan.text[start:end]
         lines = old.count("\n")
         if lines == 0:
@@ -158,19 +158,19 @@ class _Rewriter:
         for piece in listed.split(","):
             match = _ID_RANGE.fullmatch(piece)
             if match is None:
-                raise self._scan.error(f"{word.text} is no list of token ids", word.start)
+                raise self._scan.error(f"{word.text} is not a list of token ids", word.start)
             low, high = int(match[1]), int(match[2] or match[1])
             left -= max(0, high - low + 1)
             if left < 0:
                 text = f"the grammar lists more than {MAX_TOKEN_IDS} token ids"
-                raise GrammarLimitError(text, *self._scan.place(word.start))
+                raise GrammarLimitError(text, *self._scan.location(word.start))
             ids.update(range(low, high + 1))
         return tuple(sorted(ids))
 
     def _count(self, word: Word) -> str:
         match = _COUNT.fullmatch(word.text)
         if match is None or not (match[1] or match[3]):
-            raise self._scan.error(f"{word.text} is no count", word.start)
+            raise self._scan.error(f"{word.text} is not a count", word.start)
         low, comma, high = match.groups()
         if not comma:
             return f"~{low}"
@@ -179,16 +179,16 @@ class _Rewriter:
     # --- attributes of a rule ------------------------------------------------------------------------
 
     def _attributes(self, statement: Statement) -> bool:
-        """Rewrite `name[...]:`; whether the rule is lazy."""
+        """Rewrite `name[...]:`; returns whether the rule is lazy."""
         words, name = statement.words, statement.name
         if statement.kind != "rule" or len(words) < name + 2 or words[name + 1].text != "[":
             return False
         if words[0].kind == "directive":
-            raise self._scan.error(f"no attributes after {words[0].text}", words[name + 1].start)
+            raise self._scan.error(f"attributes are not allowed after {words[0].text}", words[name + 1].start)
         found, close = self._attribute_list(words, name + 2)
         if close + 1 >= len(words) or words[close + 1].text != ":":
             raise self._scan.error("a colon must follow the attributes of a rule", words[close].end)
-        ending = next((found[key] for key in _ENDED if key in found), None)
+        ending = next((found[key] for key in _ENDING_ATTRIBUTES if key in found), None)
         if "lazy" not in found and ending is None:
             start, end = words[name + 1].start, words[close].end
             self._edits.append((start, end, " " * (end - start)))
@@ -203,7 +203,8 @@ class _Rewriter:
         return True
 
     def _attribute_list(self, words: list[Word], at: int) -> tuple[dict[str, Word], int]:
-        """The attributes from word `at` on, each with its value (or itself), and the closing bracket."""
+        """The attributes from word `at` on, each with its value (or itself), and the index of the bracket
+        that closes the list."""
         found: dict[str, Word] = {}
         while at < len(words):
             key = value = words[at]
@@ -221,13 +222,13 @@ class _Rewriter:
         raise self._scan.error("the list of attributes is not closed", words[-1].end)
 
     def _check_attribute(self, key: Word, value: Word) -> None:
-        if key.text in _ENDED:
-            right = value is not key and value.kind in ("string", "regexp", "name")
-        elif key.text in _SILENT:
-            right = value is key or value.kind == "string"
+        if key.text in _ENDING_ATTRIBUTES:
+            is_valid = value is not key and value.kind in ("string", "regexp", "name")
+        elif key.text in _IGNORED_ATTRIBUTES:
+            is_valid = value is key or value.kind == "string"
         elif key.text == "lazy":
-            right = value is key
+            is_valid = value is key
         else:
             raise self._scan.error(f"rules have no attribute {key.text!r}", key.start)
-        if not right:
-            raise self._scan.error(f"a wrong value for the attribute {key.text!r}", value.start)
+        if not is_valid:
+            raise self._scan.error(f"the attribute {key.text!r} has a wrong value", value.start)

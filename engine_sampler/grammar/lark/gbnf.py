@@ -1,16 +1,16 @@
-"""GBNF, llama.cpp's language of grammars, rewritten into Lark's.
+"""GBNF, llama.cpp's language of grammars, rewritten to Lark's.
 
     root   ::= item+                         a rule; the text is what `root` matches
-    item   ::= "- " [^\\r\\n]{1,80} "\\n"       literals, classes of characters, repetitions
+    item   ::= "- " [^\\r\\n]{1,80} "\\n"       literals, character classes, repetitions
     number ::= ("-"? [0-9]+ | "." ) # text   groups, choices, comments; `.` is any character
     call   ::= <|tool|> <[12]>               special tokens, by name or id
 
-Escapes are \\n \\r \\t \\\\ \\" \\[ \\] \\- \\xHH \\uHHHH \\UHHHHHHHH. A rule ends with its line, unless that
-ends within parentheses or behind `|` or `::=`.
+Escapes are \\n \\r \\t \\\\ \\" \\[ \\] \\- \\xHH \\uHHHH \\UHHHHHHHH. A rule ends with its line, unless the
+line ends within parentheses or after `|` or `::=`.
 
-Source: llama.cpp's grammars/README.md and its parser. There a special token may also be matched by its name
-as text, `!<token>` is any token but one (not offered here), left recursion is refused (fine here), and a
-repetition of 2000 or more has no upper bound.
+Source: llama.cpp's grammars/README.md and its parser. They differ: there, text that spells the name of a
+special token matches it as well, `!<token>` is any other token (not supported here), left recursion is
+refused (allowed here), and a repetition of 2000 or more has no upper bound.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from typing import NoReturn
 from ..errors import GrammarError, GrammarLimitError
 
 MAX_DEPTH = 200
-"""Parentheses within each other."""
+"""The deepest nesting of parentheses."""
 
 _BLANK = re.compile(r"(?:[ \t]|#[^\r\n]*)*")
 _BLANK_LINES = re.compile(r"(?:[ \t\r\n]|#[^\r\n]*)*")
@@ -34,22 +34,22 @@ _ESCAPES = {"n": "\n", "r": "\r", "t": "\t", **{c: c for c in '\\"[]-'}}
 
 
 def lark_of_gbnf(text: str) -> str:
-    """`text` in GBNF as text in Lark's language, for the same language of texts.
+    """The GBNF grammar `text` in Lark's language; both accept the same texts.
 
-    Raises GrammarError with the line and column for what cannot be read, and for rules that are missing.
+    Raises GrammarError with line and column for text that cannot be read, and for rules that are missing.
     """
     return _Reader(text).read()
 
 
 class _Reader:
-    """Reads rule after rule, and writes each as it goes."""
+    """Reads rule after rule, and rewrites each on the way."""
 
     def __init__(self, text: str) -> None:
         self._text = text
         self._at = 0
         self._depth = 0
         self._uses: dict[str, int] = {}
-        """Where each rule is first used."""
+        """The position of the first use of each rule."""
 
     def read(self) -> str:
         rules: dict[str, str] = {}
@@ -58,7 +58,7 @@ class _Reader:
             name = self._word("the name of a rule")
             self._skip(_BLANK)
             self._expect("::=", _BLANK_LINES)
-            rules[name] = self._choice(_BLANK)  # a later one of the same name replaces it
+            rules[name] = self._choice(_BLANK)  # a later rule of the same name replaces it
             if self._at < len(self._text) and self._text[self._at] not in "\r\n":
                 self._fail("the end of the line")
             self._skip(_BLANK_LINES)
@@ -69,10 +69,10 @@ class _Reader:
         body = "\n".join(f"{names[name]}: {rules[name]}" for name in rules)
         return _REFERENCE.sub(lambda found: names[found[1]], body) + "\n"
 
-    # --- what stands in a rule -------------------------------------------------------------------
+    # --- the body of a rule ----------------------------------------------------------------------
 
     def _choice(self, blank: re.Pattern[str]) -> str:
-        """Sequences with `|` between; `blank` is what may stand behind a part, with lines or without."""
+        """Sequences separated by `|`; `blank` may follow a part, and may include line ends or not."""
         sequences = [self._sequence(blank)]
         while self._text.startswith("|", self._at):
             self._expect("|", _BLANK_LINES)
@@ -93,7 +93,7 @@ class _Reader:
         return " ".join(filter(None, parts))
 
     def _part(self) -> str | None:
-        """The next part, "" for one that is empty, None where the sequence ends."""
+        """The next part, "" for an empty one, None where the sequence ends."""
         next_one = self._text[self._at : self._at + 1]
         if next_one == '"':
             return self._literal()
@@ -104,7 +104,7 @@ class _Reader:
         if next_one == ".":
             self._at += 1
             return "/./s"
-        if next_one in ("<", "!") and next_one:
+        if next_one in ("<", "!"):
             return self._token()
         if name := _NAME.match(self._text, self._at):
             self._uses.setdefault(name[0], self._at)
@@ -115,7 +115,7 @@ class _Reader:
     def _group(self) -> str:
         self._depth += 1
         if self._depth > MAX_DEPTH:
-            raise GrammarLimitError(f"parentheses lie within each other more than {MAX_DEPTH} times")
+            raise GrammarLimitError(f"parentheses are nested more than {MAX_DEPTH} deep")
         self._expect("(", _BLANK_LINES)
         inside = self._choice(_BLANK_LINES)
         self._expect(")", None)
@@ -127,12 +127,12 @@ class _Reader:
         if token is None:
             self._fail("a token such as <name> or <[12]>")
         if token[0].startswith("!"):
-            raise self._error(f"{token[0]} is not offered: any token but one", self._at)
+            raise self._error(f"{token[0]} is not supported: any token but one", self._at)
         self._at = token.end()
         return token[0]
 
     def _repeated(self, part: str, times: re.Match[str], is_class: bool) -> str:
-        """`part` some times; of a class one terminal, which is faster than one for every character."""
+        """`part` repeated; a class becomes one terminal, which is faster than one for every character."""
         if not part:
             self._fail("something to repeat")
         low, high = _bounds(times)
@@ -176,7 +176,7 @@ class _Reader:
         return f"/[{'^' if negated else ''}{''.join(ranges)}]/"
 
     def _char(self, end: str) -> str:
-        """The next character of a literal or a class, escapes undone."""
+        """The next character of a literal or a class, with its escape decoded."""
         if self._at >= len(self._text):
             self._fail(repr(end))
         char = self._text[self._at]
@@ -207,17 +207,17 @@ class _Reader:
         if blank is not None:
             self._skip(blank)
 
-    def _word(self, what: str) -> str:
+    def _word(self, expected: str) -> str:
         found = _NAME.match(self._text, self._at)
         if found is None:
-            self._fail(what)
+            self._fail(expected)
         self._at = found.end()
         return found[0]
 
     def _fail(self, expected: str) -> NoReturn:
         rest = self._text[self._at : self._at + 12]
-        here = f"before {rest!r}" if rest else "at the end"
-        raise self._error(f"GBNF: expected {expected} {here}", self._at)
+        position = f"before {rest!r}" if rest else "at the end"
+        raise self._error(f"GBNF: expected {expected} {position}", self._at)
 
     def _error(self, text: str, at: int) -> GrammarError:
         before = self._text[:at]
@@ -227,7 +227,7 @@ class _Reader:
 # --- writing -------------------------------------------------------------------------------------
 
 _REFERENCE = re.compile("\0([A-Za-z0-9-]+)\0")
-"""How a rule's name stands in a body until all names are known."""
+"""A reference to a rule in a body, until the names of all rules in Lark are known."""
 
 
 def _lark_names(rules: Mapping[str, str]) -> dict[str, str]:
@@ -238,13 +238,13 @@ def _lark_names(rules: Mapping[str, str]) -> dict[str, str]:
             stem = re.sub(r"[^a-z0-9]", "_", name.lower())
             stem = stem if stem[0].isalpha() else f"rule_{stem}"
             taken = set(names.values())
-            several = (f"{stem}_{i}" for i in range(2, len(rules) + 3))
-            names[name] = stem if stem not in taken else next(n for n in several if n not in taken)
+            numbered = (f"{stem}_{i}" for i in range(2, len(rules) + 3))
+            names[name] = stem if stem not in taken else next(n for n in numbered if n not in taken)
     return names
 
 
 def _bounds(times: re.Match[str]) -> tuple[int, int | None]:
-    """How often a part may come, at least and at most."""
+    """The least and the greatest number of repetitions; None: no bound."""
     if times[1] is None:
         return {"*": (0, None), "+": (1, None), "?": (0, 1)}[times[0]]
     low = int(times[1])
@@ -254,7 +254,7 @@ def _bounds(times: re.Match[str]) -> tuple[int, int | None]:
 
 
 def _count(low: int, high: int | None) -> str:
-    """Such bounds as Lark's rules and its patterns write them alike."""
+    """The bounds as written in Lark's rules and patterns alike."""
     if high is None and low < 2:
         return "+" if low else "*"
     return f"{{{low}{'' if low == high else ','}{'' if high in (low, None) else high}}}"

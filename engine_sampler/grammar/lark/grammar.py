@@ -2,11 +2,11 @@
 
     rules = rules_from_lark('start: "yes" | "no" REASON?\\nREASON: /, because .+/')
 
-The language is what lark accepts with `parser="earley", lexer="dynamic_complete"`: rules, EBNF, terminals
-with flags, templates, %import, %ignore, %declare, %extend, %override. Priorities, aliases and the marks
-that shape trees do not change it. Two things are kinder here: a terminal may be empty, and a lookahead
-holds wherever its terminal ends (lark forgets it where it tries less than the terminal could take).
-`lark_dialect` lists what may be written beyond lark's syntax.
+The language is the one that lark accepts with `parser="earley", lexer="dynamic_complete"`: rules, EBNF,
+terminals with flags, templates, %import, %ignore, %declare, %extend, %override. Priorities, aliases and the
+marks that shape trees do not change it. There are two differences: a terminal may be empty, and a lookahead
+holds wherever its terminal ends (lark drops it when it tries a shorter match of the terminal).
+`dialect` lists the forms beyond lark's syntax.
 """
 
 from __future__ import annotations
@@ -21,9 +21,9 @@ from ..errors import GrammarError, GrammarLimitError
 from ..program.expression import Expression
 from ..program.rules import Rules
 from .dialect import Placeholder, Rewritten, rewrite
-from .lazy import committed
+from .lazy import guarded_terminals
 from .lexer import Scan
-from .library import library
+from .library import library_source
 from .messages import Messages
 from .rules import RuleReader
 from .terminals import Terminals
@@ -44,19 +44,19 @@ def rules_from_lark(
 ) -> Rules:
     """The rules of a grammar in Lark's language.
 
-    start           the rule that is the whole text
-    path            the file of the text, if it has one: where relative imports begin
+    start           the rule that derives the whole text
+    path            the file of the text, if any, which relative imports start from
     import_paths    folders to search for imported grammars, before the libraries
     special_tokens  ids by name, for `<|name|>` in rules and for declared terminals of that name
     declared        regular expressions for declared terminals; others match nothing
-    schema_rules    makes rules of the schema of a `%json {...}` and gives the symbol of the first
+    schema_rules    adds the rules of the schema of a `%json {...}` and returns the symbol of the first
 
     Raises GrammarError, with line and column where known, and GrammarLimitError.
     """
     try:
         return _rules_of(text, start, path, list(import_paths), special_tokens, declared, schema_rules)
     except RecursionError:
-        raise GrammarLimitError("the grammar is nested too deep for what is left of the stack") from None
+        raise GrammarLimitError("the grammar is nested too deep for the remaining stack") from None
 
 
 def _rules_of(
@@ -78,11 +78,11 @@ def _rules_of(
 
 @dataclass(frozen=True)
 class Loaded:
-    """A grammar as lark's loader gives it, and what its names mean.
+    """A grammar as lark's loader returns it, and the meaning of its names.
 
     grammar         lark's `Grammar` of the rewritten text
-    messages        knows the places of the user's own text
-    special_tokens, declared   as `rules_from_lark` was given them
+    messages        locates errors in the user's own text
+    special_tokens, declared   the arguments of `rules_from_lark`
     """
 
     grammar: Any
@@ -92,11 +92,11 @@ class Loaded:
     declared: Mapping[str, str]
 
     def terminal_trees(self) -> dict[str, Any]:
-        """Of each terminal its tree; None where it is only declared."""
+        """The tree of each terminal; None for one that is only declared."""
         return {name: tree for name, (tree, _) in self.grammar.term_defs}
 
     def rule_trees(self) -> dict[str, Any]:
-        """Of each rule the names of its parameters, and its tree."""
+        """The names of the parameters of each rule, and its tree."""
         return {
             str(name): (tuple(map(str, parameters)), tree)
             for name, parameters, tree, _ in self.grammar.rule_defs
@@ -105,9 +105,9 @@ class Loaded:
     def terminals(
         self, rules: Rules, definitions: Mapping[str, Any], changed: Mapping[str, Expression] | None = None
     ) -> Terminals:
-        """The terminals of `definitions`, made in `rules` as they are asked for."""
-        given = self.special_tokens, self.declared, changed or {}
-        return Terminals(rules, definitions, self.messages, self.rewritten, *given)
+        """The terminals of `definitions`, added to `rules` as they are needed."""
+        meanings = self.special_tokens, self.declared, changed or {}
+        return Terminals(rules, definitions, self.messages, self.rewritten, *meanings)
 
 
 def load(
@@ -117,17 +117,18 @@ def load(
     special_tokens: Mapping[str, int] | None,
     declared: Mapping[str, str] | None,
 ) -> Loaded:
-    """A grammar, loaded; raises as `rules_from_lark` does."""
+    """Load a grammar. Raises as `rules_from_lark` does."""
     scan = Scan(text)
     scan.check_terminals()
     if path is None:
         _refuse_relative_imports(scan)
     rewritten = rewrite(scan)
     messages = Messages(scan, _written(rewritten))
-    sources = [*folders, library(scan, whole=bool(folders or path))]
+    sources = [*folders, library_source(scan, whole=bool(folders or path))]
     with messages.translated():
         grammar, _ = _load(rewritten.text, path or "the grammar", sources, False)
-    tokens = {} if special_tokens is None else special_tokens  # an empty mapping may yet know names
+    # A mapping of length 0 may have values for names all the same.
+    tokens = {} if special_tokens is None else special_tokens
     return Loaded(grammar, rewritten, messages, tokens, declared or {})
 
 
@@ -139,12 +140,12 @@ def _refuse_relative_imports(scan: Scan) -> None:
 
 
 def _written(rewritten: Rewritten) -> dict[str, str]:
-    """What the user wrote for the names that are new in the rewritten text."""
+    """The text that the user wrote for each name that is new in the rewritten text."""
     return {name: one.word.text for name, one in rewritten.placeholders.items()} | rewritten.lazy
 
 
 class _Reading:
-    """A loaded grammar, made into `Rules`: once, or twice where lazy terminals change others."""
+    """The conversion of a loaded grammar to `Rules`: once, or twice if lazy terminals change others."""
 
     def __init__(self, loaded: Loaded, schema_rules: SchemaRules | None) -> None:
         self._loaded = loaded
@@ -166,26 +167,26 @@ class _Reading:
         return rules
 
     def changes(self) -> dict[str, Expression]:
-        """What lazy terminals make of others, by their keys in `Terminals.found`."""
+        """The expressions of the terminals that lazy ones change, by their keys in `Terminals.found`."""
         found = self._terminals.found
         lazy = {found[name][0] for name in self._loaded.rewritten.lazy if name in found}
-        changed = committed(self._reader.start, self._reader.bodies, dict(found.values()), lazy)
+        changed = guarded_terminals(self._reader.start, self._reader.bodies, dict(found.values()), lazy)
         return {key: changed[symbol] for key, (symbol, _) in found.items() if symbol in changed}
 
     def _embedded(self, rules: Rules, placeholder: Placeholder) -> Callable[[], int]:
-        """Makes the rules of a `%json {...}` when they are first asked for."""
-        made: list[int] = []
+        """A function that returns the symbol of a `%json {...}`; the first call adds its rules."""
+        symbols: list[int] = []
 
-        def make() -> int:
-            if not made:
+        def symbol() -> int:
+            if not symbols:
                 messages = self._loaded.messages
                 if self._schema_rules is None:
-                    raise messages.error("there is nothing here to read %json", placeholder.word.start)
+                    raise messages.error("%json is not supported here", placeholder.word.start)
                 try:
-                    made.append(self._schema_rules(placeholder.value, rules))
+                    symbols.append(self._schema_rules(placeholder.value, rules))
                 except GrammarError as error:
-                    place = messages.place(placeholder.word.start)
-                    raise type(error)(f"%json: {error}", *place) from error
-            return made[0]
+                    location = messages.location(placeholder.word.start)
+                    raise type(error)(f"%json: {error}", *location) from error
+            return symbols[0]
 
-        return make
+        return symbol

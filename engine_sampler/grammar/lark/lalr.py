@@ -2,12 +2,12 @@
 
     rules = rules_from_lalr('start: NAME "if" NAME\\nNAME: /[a-z]+/\\n%ignore " "')
 
-The language is what `lark.Lark(text, parser="lalr", lexer="contextual")` accepts. The lexer tries, in the
-order of their priorities, the terminals that the parser's state knows, and those that are ignored; the
+The language is the one that `lark.Lark(text, parser="lalr", lexer="contextual")` accepts. The lexer tries the
+terminals that the state of the parser accepts, and the ignored ones, in the order of their priorities; the
 first one that matches is read, as far as it can. A literal that a regular expression of the same priority
-matches as well is a keyword: it is read as that expression, and is the literal where the whole text is.
+matches as well is a keyword: it is read as that expression, and is the literal if it is the whole text.
 
-Lark computes the tables; `lalr` says how they are written.
+Lark computes the tables; `program.lalr` describes their encoding.
 """
 
 from __future__ import annotations
@@ -26,9 +26,9 @@ from ..program.expression import BOTH, CONCAT, GUARD, NOT, REPEAT, UNION, Expres
 from ..program.lalr import ACCEPT, IGNORED, KEYWORD, NOTHING, LalrState, Parser, encoded
 from ..program.rules import Rules, sequence
 from .dialect import Rewritten
-from .expansion import without_endless_counts, written_out
+from .expansion import check_expansion, without_endless_counts
 from .grammar import Loaded, load
-from .lalr_tables import END, LexerOrder, Tables, tables_of
+from .lalr_tables import END, LalrTables, LexerOrder, tables_of
 from .messages import Messages
 from .rules import RuleReader
 
@@ -49,8 +49,9 @@ def rules_from_lalr(
 ) -> Rules:
     """The rules of a grammar in Lark's language, for lark's LALR parser and contextual lexer.
 
-    The arguments are those of `lark_grammar.rules_from_lark`; a declared terminal counts as if its regular
-    expression stood in the grammar. Lazy rules, %json and %regex are refused: they have no place in a lexer.
+    The arguments are those of `grammar.rules_from_lark`; a declared terminal is defined by its regular
+    expression, as if the grammar contained it. Lazy rules, %json and %regex are refused: a lexer cannot read
+    them.
 
     Raises GrammarError, with line and column where known, also for a grammar that is not LALR, and
     GrammarLimitError.
@@ -60,7 +61,7 @@ def rules_from_lalr(
         _refuse_extensions(loaded.rewritten, loaded.messages)
         return _Reading(loaded).rules(start)
     except RecursionError:
-        raise GrammarLimitError("the grammar is nested too deep for what is left of the stack") from None
+        raise GrammarLimitError("the grammar is nested too deep for the remaining stack") from None
 
 
 def _refuse_extensions(rewritten: Rewritten, messages: Messages) -> None:
@@ -73,7 +74,7 @@ def _refuse_extensions(rewritten: Rewritten, messages: Messages) -> None:
 
 @dataclass(frozen=True)
 class _Compiled:
-    """What lark makes of a grammar: terminals with their patterns, plain rules, ignored terminals."""
+    """A grammar compiled by lark: terminals with their patterns, plain rules, ignored terminals."""
 
     terminals: list[Any]
     rules: list[Any]
@@ -81,7 +82,7 @@ class _Compiled:
 
 
 class _Reading:
-    """A loaded grammar, made into `Rules`."""
+    """The conversion of a loaded grammar to `Rules`."""
 
     def __init__(self, loaded: Loaded) -> None:
         self._loaded = loaded
@@ -89,7 +90,7 @@ class _Reading:
         self._messages = loaded.messages
 
     def rules(self, start: str) -> Rules:
-        """The tables of the parser whose texts are those of `start`."""
+        """Rules with the tables of the parser for the texts of `start`."""
         self._check(start)
         compiled = self._compiled(start)
         with self._messages.translated():
@@ -103,7 +104,7 @@ class _Reading:
         return rules
 
     def _check(self, start: str) -> None:
-        """Refuse what lark would not come to an end with, and prepare what it cannot count."""
+        """Refuse rules that lark would expand without end, and rewrite counts that it lacks."""
         if not any(str(name) == start for name, *_ in self._grammar.rule_defs):
             raise GrammarError(f"there is no rule {start!r} to start with")
         if any(parameters for _, parameters, *_ in self._grammar.rule_defs):
@@ -111,10 +112,10 @@ class _Reading:
         trees = [tree for _, _, tree, _ in self._grammar.rule_defs if tree is not None]
         for tree in trees:
             without_endless_counts(tree)
-        written_out(trees)
+        check_expansion(trees)
 
     def _check_templates(self, start: str) -> None:
-        """Refuse templates that use each other without end: the reader of rules counts its steps."""
+        """Refuse templates that use each other without end: `RuleReader` counts its steps."""
         rules, loaded = Rules(), self._loaded
         terminals = loaded.terminals(rules, loaded.terminal_trees())
         RuleReader(rules, loaded.rule_trees(), terminals, {}, self._messages).read(start)
@@ -130,14 +131,14 @@ class _Reading:
         ]
         for one in terminals:
             if one.name.startswith("__ANON"):
-                self._messages.call(one.name, one.pattern.raw or repr(one.pattern.value))
+                self._messages.show_as(one.name, one.pattern.raw or repr(one.pattern.value))
         return _Compiled([*terminals, *added], rules, ignore)
 
     def _undefined(self) -> set[str]:
         """The terminals that are only declared."""
         return {name for name, tree in self._loaded.terminal_trees().items() if tree is None}
 
-    def _tables(self, compiled: _Compiled, start: str) -> Tables:
+    def _tables(self, compiled: _Compiled, start: str) -> LalrTables:
         try:
             return tables_of(compiled.rules, start)
         except LarkGrammarError as error:
@@ -145,11 +146,13 @@ class _Reading:
                 raise
             before = "the end" if conflict[1] == END else conflict[1]
             rules = sorted(line[4:-1].strip() for line in conflict[2].strip("\n").split("\n"))
-            text = f"the grammar is not LALR: before {before}, what was read may be each of these rules: "
+            text = (
+                f"the grammar is not LALR: before {before}, the text may be reduced to each of these rules: "
+            )
             raise LarkGrammarError(text + "; ".join(rules)) from None
 
-    def _symbols(self, rules: Rules, compiled: _Compiled, tables: Tables) -> Iterator[tuple[str, int]]:
-        """Of each terminal that can come its symbol. Those only declared never do."""
+    def _symbols(self, rules: Rules, compiled: _Compiled, tables: LalrTables) -> Iterator[tuple[str, int]]:
+        """The symbol of each terminal that can occur. One that is only declared cannot."""
         terminals = self._loaded.terminals(rules, {one.name: one.pattern for one in compiled.terminals})
         for one in compiled.terminals:
             expression = terminals.expression(one.name)
@@ -157,14 +160,14 @@ class _Reading:
                 text = "a look-ahead in a loop needs the lexer dynamic_complete"
                 raise self._messages.about_terminal(text, one.name, None)
             yield one.name, rules.terminal(one.name, expression, shared=False)
-        left = self._loaded.terminals(rules, dict.fromkeys(self._undefined()))
+        undefined = self._loaded.terminals(rules, dict.fromkeys(self._undefined()))
         special = {
             name for name, one in self._loaded.rewritten.placeholders.items() if one.kind in ("token", "ids")
         }
         special |= self._undefined().intersection(set(self._loaded.special_tokens))
         known = {one.name for one in compiled.terminals}
         for name in sorted(special & tables.terminals - known):
-            yield name, left.symbol(name)
+            yield name, undefined.symbol(name)
 
 
 _CONFLICT = re.compile(
@@ -173,7 +176,7 @@ _CONFLICT = re.compile(
 
 
 def _looks_ahead(expression: Expression) -> bool:
-    """Whether a guard stands somewhere in an expression."""
+    """Whether an expression contains a guard."""
     kind, *parts = expression
     if kind in (CONCAT, UNION, BOTH):
         return any(map(_looks_ahead, parts[0]))
@@ -181,15 +184,15 @@ def _looks_ahead(expression: Expression) -> bool:
 
 
 def _looks_ahead_in_a_loop(expression: Expression) -> bool:
-    """Whether a guard stands elsewhere than in sequences and choices."""
+    """Whether an expression contains a guard that is not merely within sequences and choices."""
     kind, *parts = expression
     if kind in (CONCAT, UNION):
         return any(map(_looks_ahead_in_a_loop, parts[0]))
     return _looks_ahead_in_a_loop(parts[0]) if kind == GUARD else _looks_ahead(expression)
 
 
-def _parser(tables: Tables, symbols: Mapping[str, int], order: LexerOrder) -> Parser:
-    """The tables with numbers for names."""
+def _parser(tables: LalrTables, symbols: Mapping[str, int], order: LexerOrder) -> Parser:
+    """The tables with numbers instead of names."""
     sides = {name: number for number, name in enumerate(dict.fromkeys(name for name, _ in tables.rules))}
     lexing = tables.shifted | {tables.first}
     states = [

@@ -1,4 +1,4 @@
-"""What lark computes for its LALR parser and the contextual lexer of that."""
+"""The tables that lark computes for its LALR parser and its contextual lexer."""
 
 from __future__ import annotations
 
@@ -14,10 +14,10 @@ from lark.parsers.lalr_analysis import LALR_Analyzer, Shift
 from ..errors import GrammarLimitError
 
 MAX_ITEMS = 400_000
-"""The most items (rules that begin) in all states of a parser, as they are made."""
+"""The most items (beginnings of rules) in all states of a parser, as they are computed."""
 
 MAX_PAIRS = 5_000_000
-"""The most pairs of an item and a rule that may come in the same state."""
+"""The most pairs of an item and a rule that may begin in the same state."""
 
 END = "$END"
 
@@ -26,11 +26,11 @@ _Lexer: Any = BasicLexer
 
 
 @dataclass
-class State:
-    """A state of the parser.
+class NamedLalrState:
+    """A state of the parser, with names for terminals and rules.
 
-    actions  of each terminal the state to shift to, or -1 - the rule to reduce
-    gotos    of each left side of a rule the state behind it
+    actions  for each terminal, the state to shift to, or -1 - the rule to reduce
+    gotos    for each left side of a rule, the state after it
     end      -1 - the rule to reduce at the end of the text, or None
     """
 
@@ -40,32 +40,32 @@ class State:
 
 
 @dataclass(frozen=True)
-class Tables:
+class LalrTables:
     """The tables of a parser.
 
-    rules      of each rule its left side and the length of its right side
+    rules      the left side of each rule, and the length of its right side
     states     the states, by number
-    first      the state of an empty text
-    last       the state behind a whole text
-    terminals  all that have an action
-    shifted    the states behind a terminal
+    first      the state at the beginning of a text
+    last       the state after a whole text
+    terminals  all terminals that have an action
+    shifted    the states after a terminal
     """
 
     rules: list[tuple[str, int]]
-    states: list[State]
+    states: list[NamedLalrState]
     first: int
     last: int
     terminals: set[str]
     shifted: set[int]
 
 
-class _Limited(_Analyzer):  # type: ignore[misc]
+class _BoundedAnalyzer(_Analyzer):  # type: ignore[misc]
     """Lark's analysis, with a bound on its work: a grammar may have exponentially many states."""
 
     items = 0
 
-    def expand_rule(self, *given: Any) -> Any:
-        found = super().expand_rule(*given)
+    def expand_rule(self, *arguments: Any) -> Any:
+        found = super().expand_rule(*arguments)
         self.items += len(found) + 1
         if self.items > MAX_ITEMS:
             raise GrammarLimitError(f"the parser's states have more than {MAX_ITEMS} items")
@@ -77,17 +77,17 @@ class _Limited(_Analyzer):  # type: ignore[misc]
         super().compute_includes_lookback()
 
 
-def tables_of(rules: list[Any], start: str) -> Tables:
+def tables_of(rules: list[Any], start: str) -> LalrTables:
     """The tables of lark's rules. Raises lark's GrammarError for a conflict, and GrammarLimitError."""
-    analysis = _Limited(ParserConf(rules, {}, [start]))
+    analysis = _BoundedAnalyzer(ParserConf(rules, {}, [start]))
     analysis.compute_lalr()
     table = analysis.parse_table
     numbers: dict[Any, int] = {}
     lengths: list[tuple[str, int]] = []
-    states = [State() for _ in table.states]
+    states = [NamedLalrState() for _ in table.states]
     terminals: set[str] = set()
     shifted: set[int] = set()
-    left = {rule.origin.name for rule in rules}
+    left_sides = {rule.origin.name for rule in rules}
     for number, actions in table.states.items():
         state = states[number]
         for name, (action, target) in actions.items():
@@ -98,21 +98,21 @@ def tables_of(rules: list[Any], start: str) -> Tables:
                 target = -1 - numbers[target]
             if name == END:
                 state.end = target
-            elif name in left:
+            elif name in left_sides:
                 state.gotos[name] = target
             else:
                 state.actions[name] = target
                 terminals.add(name)
                 if target >= 0:
                     shifted.add(target)
-    return Tables(lengths, states, table.start_states[start], table.end_states[start], terminals, shifted)
+    return LalrTables(lengths, states, table.start_states[start], table.end_states[start], terminals, shifted)
 
 
 class LexerOrder:
-    """In which order lark's lexers try terminals, and which of those are keywords of which.
+    """The order in which lark's lexers try terminals, and which terminals are keywords of which.
 
     terminals  all terminals with a pattern
-    ignore     the names of those that are ignored
+    ignore     the names of the ignored ones
 
     Raises lark's errors for a terminal that can be empty, or whose pattern cannot be read.
     """
@@ -120,21 +120,24 @@ class LexerOrder:
     def __init__(self, terminals: Sequence[Any], ignore: Collection[str]) -> None:
         self._sorted = _Lexer(LexerConf(terminals, re, ignore)).terminals
         self._ignore = frozenset(ignore)
-        self._known: dict[frozenset[str], list[tuple[str, bool, bool]]] = {}
-        self._whole: dict[tuple[str, str], bool] = {}
+        self._entries_of: dict[frozenset[str], list[tuple[str, bool, bool]]] = {}
+        self._is_matched: dict[tuple[str, str], bool] = {}
 
     def entries(self, accepted: Mapping[str, int]) -> list[tuple[str, bool, bool]]:
-        """Where the parser accepts these terminals: names, whether of a keyword, and whether ignored."""
+        """The lexer's entries for a state that accepts these terminals: a name, whether it is a keyword, and
+        whether it is ignored."""
         key = frozenset(accepted)
-        if key not in self._known:
-            self._known[key] = self._entries([one for one in self._sorted if one.name in key | self._ignore])
-        return self._known[key]
+        found = self._entries_of.get(key)
+        if found is None:
+            tried = [one for one in self._sorted if one.name in key | self._ignore]
+            found = self._entries_of[key] = self._entries(tried)
+        return found
 
     def _entries(self, terminals: Sequence[Any]) -> list[tuple[str, bool, bool]]:
         """As lark's `_create_unless`: a literal is a keyword of each expression that matches all of it.
 
-        One with a flag that the expression lacks is tried by itself as well. What is ignored is so before
-        it could be found to be a keyword; a keyword is never ignored.
+        A literal with a flag that the expression lacks is also tried on its own. Ignored terminals have no
+        keywords, and a keyword is never ignored.
         """
         literals = [one for one in terminals if isinstance(one.pattern, PatternStr)]
         keywords = {
@@ -162,7 +165,7 @@ class LexerOrder:
         if one.priority != literal.priority:
             return False
         key = one.name, literal.name
-        if key not in self._whole:
+        if key not in self._is_matched:
             match = re.match(one.pattern.to_regexp(), literal.pattern.value)
-            self._whole[key] = match is not None and match.group() == literal.pattern.value
-        return self._whole[key]
+            self._is_matched[key] = match is not None and match.group() == literal.pattern.value
+        return self._is_matched[key]

@@ -1,8 +1,8 @@
-"""Lazy terminals: they end as early as they can, and where they may begin nothing reads past that end.
+"""Lazy terminals: they end as early as they can, and where they may begin, no terminal reads past that end.
 
-Of the texts of a lazy terminal only those count that have no other one of them as a beginning. And where
-it may begin, every other terminal is guarded: it is not read where a text of the lazy one begins, even one
-that would reach beyond its end. So free text ends where a trigger has been written, and the trigger counts.
+A lazy terminal keeps only those of its texts that have no shorter one as a prefix. And wherever it may
+begin, every other terminal is guarded: it cannot be read where a text of the lazy one begins, even if that
+text would reach beyond its end. So free text ends at the first trigger, and the trigger counts.
 """
 
 from __future__ import annotations
@@ -25,27 +25,26 @@ from ..program.rules import Body
 _MORE = concat(ANY_BYTE, ANYTHING)
 
 
-def shortest(expression: Expression) -> Expression:
-    """The texts of `expression` that begin with no other one of them."""
+def prefix_free(expression: Expression) -> Expression:
+    """The texts of `expression` that have no other one of them as a prefix."""
     return EPSILON if nullable(expression) else without(expression, concat(expression, _MORE))
 
 
-def committed(
+def guarded_terminals(
     start: int, bodies: Mapping[int, Body], terminals: Mapping[int, Expression], lazy: Collection[int]
 ) -> dict[int, Expression]:
-    """New expressions for the terminals that may stand where a lazy one may.
+    """New expressions for the terminals that may begin where a lazy one may.
 
-    bodies     of each rule its body; a rule that is missing counts as a terminal
-    terminals  of each terminal its expression
-    lazy       those that are lazy; one that is only ever empty ends nothing
+    bodies     the body of each rule; a rule without one counts as a terminal
+    terminals  the expression of each terminal
+    lazy       the lazy terminals; one that matches the empty text has no effect on others
     """
     empty = {symbol for symbol, expression in terminals.items() if nullable(expression)}
     triggers = set(lazy) - empty
     rivals: dict[int, set[int]] = {}
-    for place in _Order(bodies, empty).places(start):
-        here = place & triggers
-        for symbol in place & terminals.keys():
-            rivals.setdefault(symbol, set()).update(here)
+    for candidates in _FollowSets(bodies, empty).candidates(start):
+        for symbol in candidates & terminals.keys():
+            rivals.setdefault(symbol, set()).update(candidates & triggers)
     texts: dict[frozenset[int], tuple[Expression, Expression]] = {}
     changed = {}
     for symbol, others in rivals.items():
@@ -60,36 +59,36 @@ def committed(
     return changed
 
 
-class _Order:
-    """Which terminals may stand at the same place: those that may follow the same terminal.
+class _FollowSets:
+    """The terminals that may begin at the same position: those that may follow the same terminal.
 
-    That takes some for rivals that never are, where one terminal ends several rules; it misses none.
+    Where one terminal ends several rules, this finds some rivals that never meet; it misses none.
     """
 
     def __init__(self, bodies: Mapping[int, Body], empty: set[int]) -> None:
         self._bodies = bodies
         self._empty = empty
-        self._next: dict[int, set[int]] = {}
+        self._successors: dict[int, set[int]] = {}
         self._find_empty()
         ends = {rule: self._ends(body) for rule, body in bodies.items()}
         self._first = {rule: first for rule, (first, _) in ends.items()}
         self._last = {rule: last for rule, (_, last) in ends.items()}
 
-    def places(self, start: int) -> list[set[int]]:
-        """Of the beginning, and of the place behind each terminal, what may stand there."""
-        behind: dict[int, set[int]] = {}
-        for symbol, following in self._next.items():
+    def candidates(self, start: int) -> list[set[int]]:
+        """The terminals that may begin at the start of a text, and those that may follow each terminal."""
+        after: dict[int, set[int]] = {}
+        for symbol, following in self._successors.items():
             for end in self._closure(symbol, self._last):
-                behind.setdefault(end, set()).update(following)
-        first = {symbol: self._closure(symbol, self._first) for symbol in {start}.union(*behind.values())}
-        distinct = {frozenset(following) for following in behind.values()} | {frozenset((start,))}
+                after.setdefault(end, set()).update(following)
+        first = {symbol: self._closure(symbol, self._first) for symbol in {start}.union(*after.values())}
+        distinct = {frozenset(following) for following in after.values()} | {frozenset((start,))}
         return [set().union(*(first[symbol] for symbol in following)) for following in distinct]
 
-    def _closure(self, symbol: int, edge: Mapping[int, set[int]]) -> set[int]:
-        """The terminals at the edge of `symbol`."""
+    def _closure(self, symbol: int, symbols: Mapping[int, set[int]]) -> set[int]:
+        """The terminals that `symbol` leads to by `symbols`, the first or the last ones of each rule."""
         seen, waiting = {symbol}, [symbol]
         while waiting:
-            new = edge.get(waiting.pop(), set()) - seen
+            new = symbols.get(waiting.pop(), set()) - seen
             seen |= new
             waiting += new
         return {one for one in seen if one not in self._bodies}
@@ -115,13 +114,14 @@ class _Order:
         return (all if body[0] == "sequence" else any)(map(self._is_empty, body[1]))
 
     def _ends(self, body: Body) -> tuple[set[int], set[int]]:
-        """The symbols that may be first and last in `body`; what follows what is noted in `_next`."""
+        """The symbols that may be first and last in `body`; adds to `_successors` which symbols may follow
+        which."""
         if isinstance(body, int):
             return {body}, {body}
         if body[0] == "repeated":
             first, last = self._ends(body[1])
             if body[3] != 1:
-                self._note(last, first)
+                self._add_successors(last, first)
             return first, last
         pairs = [self._ends(item) for item in body[1]]
         if body[0] == "alternatives":
@@ -130,7 +130,7 @@ class _Order:
         ends: set[int] = set()
         open_start = True
         for item, (first, last) in zip(body[1], pairs, strict=True):
-            self._note(ends, first)
+            self._add_successors(ends, first)
             if open_start:
                 begins |= first
             if self._is_empty(item):
@@ -139,9 +139,9 @@ class _Order:
                 ends, open_start = last, False
         return begins, ends
 
-    def _note(self, before: set[int], after: set[int]) -> None:
+    def _add_successors(self, before: set[int], after: set[int]) -> None:
         for symbol in before:
-            self._next.setdefault(symbol, set()).update(after)
+            self._successors.setdefault(symbol, set()).update(after)
 
 
 def _symbols(body: Body) -> set[int]:

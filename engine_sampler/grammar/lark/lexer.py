@@ -1,8 +1,8 @@
-"""Lark text as words: what must be known of a text before lark itself reads it.
+"""Lark text as words and statements, split before lark itself reads it.
 
-Lark's own parser stays the only one. This scan serves what that parser cannot: it keeps from it texts
-that would cost it exponential time or end its recursion, it finds the forms of `lark_dialect`, and it
-knows where names stand, which lark's messages often do not say.
+Lark's own parser remains the only one. This scan does what that parser cannot: it refuses texts that would
+take it exponential time or exceed its recursion, it finds the forms of `dialect`, and it records the
+positions of names, which lark's messages often lack.
 """
 
 from __future__ import annotations
@@ -26,13 +26,13 @@ MAX_WORD = 65_536
 """The longest name, string or regular expression, in characters."""
 
 MAX_BRACKETS = 50
-"""The deepest nesting of brackets; in a terminal those of the terminals that it is made of count."""
+"""The deepest nesting of brackets; in a terminal, those of the terminals that it names count as well."""
 
 MAX_GROWTH = 100_000
-"""The most characters that terminals may grow by, when what they are made of is put in its place."""
+"""The most characters that terminals may grow by when the terminals that they name are substituted."""
 
-# Strings and regular expressions are read as lark reads them, but in one way only: lark's own patterns
-# take exponential time on an unclosed literal with many backslashes.
+# Strings and regular expressions are read as lark reads them, but unambiguously: lark's own patterns take
+# exponential time on an unclosed literal with many backslashes.
 _WORD = re.compile(
     r"""
     (?P<space>(?:[\ \t\f\r]|\\[\ ]*\n)+)
@@ -56,7 +56,7 @@ _JSON = json.JSONDecoder()
 
 
 class Word(NamedTuple):
-    """One word of a text and where it stands; `value` is the JSON of a `%json {...}`."""
+    """One word of a text with its position; `value` is the JSON value of a `%json {...}`."""
 
     kind: str
     text: str
@@ -70,7 +70,7 @@ class Statement:
     """A definition or a directive: `kind` is "rule", "terminal" or the directive's own word.
 
     words   all its words; those before `body` are its head (modifiers, name, parameters, priority, colon)
-    name    the first of the head's words that names what is defined, an index; -1 for other directives
+    name    the index of the word in the head that is the defined name; -1 if nothing is defined
     depth   the deepest nesting of its brackets
     """
 
@@ -82,7 +82,7 @@ class Statement:
 
     @property
     def defines(self) -> str:
-        """The name that it defines, or nothing."""
+        """The name that it defines, or ""."""
         return "" if self.name < 0 else self.words[self.name].text
 
     @property
@@ -91,7 +91,7 @@ class Statement:
         return [word.text for word in self.words[self.body :] if word.kind == "name"]
 
     def classify(self) -> None:
-        """Find out what it is, once all its words are there."""
+        """Set `kind`, `name` and `body`, once all its words are known."""
         words, first = self.words, 0
         if words[0].kind == "directive":
             self.kind, first = words[0].text, 1
@@ -108,7 +108,7 @@ class Statement:
 
 
 class Scan:
-    """A text in words and statements. Raises GrammarError and GrammarLimitError."""
+    """A text as words and statements. Raises GrammarError and GrammarLimitError."""
 
     def __init__(self, text: str) -> None:
         if len(text) > MAX_TEXT:
@@ -118,17 +118,17 @@ class Scan:
         self._lines = [0, *(i + 1 for i, character in enumerate(text) if character == "\n")]
         self._read()
 
-    def place(self, position: int) -> tuple[int, int]:
-        """Line and column, counted from 1, of the character at `position`."""
+    def location(self, position: int) -> tuple[int, int]:
+        """The line and column, counted from 1, of the character at `position`."""
         line = bisect_right(self._lines, position)
         return line, position - self._lines[line - 1] + 1
 
     def error(self, text: str, position: int) -> GrammarError:
-        """A GrammarError about what stands at `position`."""
-        return GrammarError(text, *self.place(position))
+        """A GrammarError about the text at `position`."""
+        return GrammarError(text, *self.location(position))
 
     def _read(self) -> None:
-        """Fill `statements`: one begins with every line that does not begin with `|`."""
+        """Fill `statements`: every line that does not begin with `|` begins a new one."""
         fresh, depth = True, 0
         statement = Statement()
         for number, word in enumerate(self._words()):
@@ -144,7 +144,7 @@ class Scan:
                 raise GrammarLimitError(f"the grammar has more than {MAX_WORDS} words")
             if depth > MAX_BRACKETS:
                 text = f"brackets are nested more than {MAX_BRACKETS} deep"
-                raise GrammarLimitError(text, *self.place(word.start))
+                raise GrammarLimitError(text, *self.location(word.start))
             statement.words.append(word)
             statement.depth = max(statement.depth, depth)
         for statement in self.statements:
@@ -162,29 +162,28 @@ class Scan:
                     raise self.error(_UNCLOSED[match.group()], start)
                 if at - start > MAX_WORD and kind != "newline":
                     text = f"a word is longer than {MAX_WORD} characters"
-                    raise GrammarLimitError(text, *self.place(start))
+                    raise GrammarLimitError(text, *self.location(start))
                 yield Word(kind, match.group(), start, at)
 
     def _value(self, at: int) -> tuple[Any, int]:
-        """The JSON value at `at`, and where it ends."""
+        """The JSON value at `at`, and the position after it."""
         try:
             return _JSON.raw_decode(self.text, at)
         except json.JSONDecodeError as error:
-            raise self.error(f"no JSON: {error.msg}", error.pos) from None
+            raise self.error(f"invalid JSON: {error.msg}", error.pos) from None
         except RecursionError:
-            raise GrammarLimitError("the JSON is nested too deep", *self.place(at)) from None
+            raise GrammarLimitError("the JSON is nested too deep", *self.location(at)) from None
 
     def check_terminals(self) -> None:
-        """Refuse terminals that grow too large or too deep when their parts are put in their places.
+        """Refuse terminals that become too large or too deep when those that they name are substituted.
 
         Lark copies the definition of a terminal to every place where another one names it.
         """
-        growth = _Growth(self)
-        growth.of_all()
+        _Substitution(self).check()
 
 
-class _Growth:
-    """How large terminals are once their parts are in place; lark itself refuses those in a circle."""
+class _Substitution:
+    """The sizes of terminals after substitution; lark itself refuses circular definitions."""
 
     def __init__(self, scan: Scan) -> None:
         self._scan = scan
@@ -192,25 +191,25 @@ class _Growth:
         for statement in scan.statements:
             if statement.kind in ("terminal", "%ignore"):
                 self._parts.setdefault(statement.defines, []).append(statement)
-        self._known: dict[str, tuple[int, int]] = {}
+        self._sizes: dict[str, tuple[int, int]] = {}
 
-    def of_all(self) -> None:
-        """Raises GrammarLimitError if all of them together grow too much."""
+    def check(self) -> None:
+        """Raise GrammarLimitError if one is too deep, or if all of them together grow too much."""
         total = 0
         for name, statements in self._parts.items():
             self._size(name, 0)
             for used in (used for statement in statements for used in statement.uses):
                 total += self._size(used, 0)[0]
                 if total > MAX_GROWTH:
-                    text = f"terminals grow by more than {MAX_GROWTH} characters by what they are made of"
-                    raise GrammarLimitError(text, *self._scan.place(statements[0].words[0].start))
+                    text = f"terminals grow by more than {MAX_GROWTH} characters with those that they name"
+                    raise GrammarLimitError(text, *self._scan.location(statements[0].words[0].start))
 
     def _size(self, name: str, above: int) -> tuple[int, int]:
-        """Characters and depth of the terminal `name`, which stands below `above` brackets."""
-        if name in self._known:
-            size, depth = self._known[name]
+        """The characters and the depth of the terminal `name`, which is used within `above` brackets."""
+        if name in self._sizes:
+            size, depth = self._sizes[name]
         else:
-            self._known[name] = size, depth = 0, 0
+            self._sizes[name] = size, depth = 0, 0
             for statement in self._parts.get(name, ()):
                 size += statement.words[-1].end - statement.words[0].start
                 below = above + statement.depth + 1
@@ -220,7 +219,7 @@ class _Growth:
                     more, deeper = self._size(used, below)
                     size += more
                     depth = max(depth, statement.depth + 1 + deeper)
-            self._known[name] = size, depth
+            self._sizes[name] = size, depth
         if above + depth > MAX_BRACKETS + 1:
             self._refuse_depth(above + depth, self._parts[name][0])
         return size, depth
@@ -228,4 +227,4 @@ class _Growth:
     def _refuse_depth(self, depth: int, statement: Statement) -> None:
         if depth > MAX_BRACKETS + 1:
             text = f"the terminal {statement.defines} is nested more than {MAX_BRACKETS} deep"
-            raise GrammarLimitError(text, *self._scan.place(statement.words[0].start))
+            raise GrammarLimitError(text, *self._scan.location(statement.words[0].start))

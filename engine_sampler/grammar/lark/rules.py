@@ -1,8 +1,8 @@
 """Rules of a lark grammar as rules of `Rules`.
 
-They are read from the trees that lark's loader makes of them. Lark would go on and write every rule out
-as plain sequences, which takes exponential time where optional parts follow each other; here they become
-the small automata of `Rules`, and templates are made once for each list of arguments.
+They are read from the trees that lark's loader builds. Lark itself would expand every rule to plain
+sequences, which takes exponential time where optional parts follow each other. Here they become the small
+automata of `Rules`, and templates are instantiated once for each list of arguments.
 """
 
 from __future__ import annotations
@@ -19,27 +19,27 @@ from .messages import Messages
 from .terminals import Terminals, is_literal
 
 MAX_STEPS = 20_000
-"""The most parts that rules may have once templates are in place."""
+"""The most parts that rules may have once templates are instantiated."""
 
 MAX_COUNT = 1_000_000
 """The highest bound of a repetition in a rule."""
 
-_LONG = 32
-_WIDE = 64
-"""Longer sequences and wider choices become rules: an automaton's work grows with its square."""
+_MAX_SEQUENCE = 32
+_MAX_CHOICE = 64
+"""Longer sequences and wider choices are split into rules: the work for an automaton is quadratic."""
 
-_COUNTED = 64
-"""Up to this bound a rule's repetitions are counted; beyond, they are halved."""
+_MAX_COUNTED = 64
+"""Repetitions of a rule are counted up to this bound; beyond it, they are split into halves."""
 
 Environment = Mapping[str, "int | str"]
-"""What a template's parameters stand for: a symbol, or the name of another template."""
+"""The arguments of a template, by parameter: a symbol, or the name of another template."""
 
 
 class RuleReader:
-    """Defines the rules that are reached from a first one.
+    """Defines the rules that are reachable from the start rule.
 
-    definitions  of each rule its parameters and its tree, None for a declared one
-    embedded     of each terminal that stands for a rule made elsewhere, what makes it
+    definitions  the parameters and the tree of each rule; the tree of a declared one is None
+    embedded     for each terminal that stands for rules defined elsewhere, a function that returns a symbol
     """
 
     def __init__(
@@ -64,7 +64,7 @@ class RuleReader:
         self.start = 0
 
     def read(self, start: str) -> int:
-        """The symbol of the rule `start`; it and all that it needs is defined. Raises GrammarError."""
+        """Define the rule `start` and all rules that it uses; returns its symbol. Raises GrammarError."""
         if start not in self._definitions:
             raise GrammarError(f"there is no rule {start!r} to start with")
         self.start = self._rule(start, ())
@@ -91,12 +91,12 @@ class RuleReader:
             self._waiting.append((symbol, name, dict(zip(parameters, arguments, strict=True))))
         return symbol
 
-    # --- what stands in a rule -----------------------------------------------------------------------
+    # --- the body of a rule --------------------------------------------------------------------------
 
     def _body(self, node: Any, environment: Environment) -> Body:
         self._steps += 1
         if self._steps > MAX_STEPS:
-            raise GrammarLimitError(f"the rules have more than {MAX_STEPS} parts with templates in place")
+            raise GrammarLimitError(f"the rules have more than {MAX_STEPS} parts with templates instantiated")
         if isinstance(node, Symbol):
             return self._named(node, environment)
         children = node.children
@@ -117,54 +117,54 @@ class RuleReader:
     def _named(self, symbol: Symbol, environment: Environment) -> int:
         name = symbol.name
         if symbol.is_term:
-            make = self._embedded.get(name)
-            return make() if make else self._terminals.symbol(name)
-        known = environment.get(name, name)
-        return self._rule(known, ()) if isinstance(known, str) else known
+            embedded = self._embedded.get(name)
+            return embedded() if embedded else self._terminals.symbol(name)
+        value = environment.get(name, name)
+        return self._rule(value, ()) if isinstance(value, str) else value
 
     def _usage(self, node: Any, environment: Environment) -> int:
         name = environment.get(node.children[0].name, node.children[0].name)
         if not isinstance(name, str):
-            text = f"{node.children[0].name!r} is no template"
+            text = f"{node.children[0].name!r} is not a template"
             raise self._messages.about_name(text, node.children[0].name)
         arguments = tuple(self._argument(child, environment) for child in node.children[1:])
         return self._rule(name, arguments)
 
     def _argument(self, node: Any, environment: Environment) -> int | str:
-        """An argument of a template: a template of its own stays a name."""
+        """An argument of a template: a symbol, or the name of another template."""
         while not isinstance(node, Symbol) and node.data == "value":
             node = node.children[0]
         if isinstance(node, Symbol) and not node.is_term:
-            known = environment.get(node.name, node.name)
-            if isinstance(known, str) and self._definitions.get(known, ((), None))[0]:
-                return known
+            value = environment.get(node.name, node.name)
+            if isinstance(value, str) and self._definitions.get(value, ((), None))[0]:
+                return value
         return self._part(self._body(node, environment))
 
     # --- choices, sequences, repetitions -------------------------------------------------------------
 
     def _choice(self, nodes: list[Any], environment: Environment) -> Body:
-        """One of `nodes`; all the literals among them together."""
-        lone = [_lone(node) for node in nodes]
-        literals = [node for node in lone if node is not None]
+        """One of `nodes`, with all the literals among them combined."""
+        single = [_single_literal(node) for node in nodes]
+        literals = [node for node in single if node is not None]
         if len(literals) < 2:
             literals = []
         bodies: list[Body] = list(self._terminals.choice(literals))
-        for node, alone in zip(nodes, lone, strict=True):
-            if alone is None or not literals:
+        for node, literal in zip(nodes, single, strict=True):
+            if literal is None or not literals:
                 bodies.append(self._body(node, environment))
-        bodies = self._narrow(list(dict.fromkeys(bodies)), alternatives, _WIDE)
+        bodies = self._split(list(dict.fromkeys(bodies)), alternatives, _MAX_CHOICE)
         return bodies[0] if len(bodies) == 1 else alternatives(*bodies)
 
     def _sequence(self, bodies: list[Body]) -> Body:
-        bodies = self._narrow(bodies, sequence, _LONG)
+        bodies = self._split(bodies, sequence, _MAX_SEQUENCE)
         return bodies[0] if len(bodies) == 1 else sequence(*bodies)
 
-    def _narrow(self, bodies: list[Body], join: Callable[..., Body], most: int) -> list[Body]:
-        """The same as few bodies, and small ones."""
-        if sum(map(_size, bodies)) > most:
+    def _split(self, bodies: list[Body], join: Callable[..., Body], limit: int) -> list[Body]:
+        """Equivalent bodies, at most `limit` of them, with parts moved to rules if they are too large."""
+        if sum(map(_size, bodies)) > limit:
             bodies = [self._part(body) for body in bodies]
-        while len(bodies) > most:
-            bodies = [self._part(join(*bodies[i : i + most])) for i in range(0, len(bodies), most)]
+        while len(bodies) > limit:
+            bodies = [self._part(join(*bodies[i : i + limit])) for i in range(0, len(bodies), limit)]
         return bodies
 
     def _repetition(self, body: Body, operator: Any, low: Any = "", high: Any = "") -> Body:
@@ -174,7 +174,7 @@ class RuleReader:
             return repeated(body, int(operator == "+"))
         least, most = int(low), int(high or low)
         if least < 0 or most < least:
-            raise GrammarError(f"there is no count from {least} to {most}", low.line, low.column)
+            raise GrammarError(f"a count cannot range from {least} to {most}", low.line, low.column)
         if least > MAX_COUNT or MAX_COUNT < most != ENDLESS:
             raise GrammarLimitError(f"a count is above {MAX_COUNT}", low.line, low.column)
         return self._counted(self._part(body), least, most)
@@ -182,14 +182,14 @@ class RuleReader:
     def _counted(self, item: int, low: int, high: int) -> Body:
         """`item`, low to high times.
 
-        Only terminals are counted far: a rule that can be empty would be counted up to the end at every
-        place where it may stand.
+        Only terminals are counted up to large bounds: a rule that can be empty would be counted up to the end
+        at every position where it may begin.
         """
         if high == ENDLESS:
-            if item >= 0 or low <= _COUNTED:
+            if item >= 0 or low <= _MAX_COUNTED:
                 return repeated(item, low)
             return sequence(self._exactly(item, low), repeated(item))
-        if item >= 0 or high <= _COUNTED:
+        if item >= 0 or high <= _MAX_COUNTED:
             return repeated(item, low, high)
         return sequence(self._exactly(item, low), self._up_to(item, high - low))
 
@@ -201,7 +201,7 @@ class RuleReader:
         return sequence(half, half, item) if count % 2 else sequence(half, half)
 
     def _up_to(self, item: int, count: int) -> Body:
-        """`item`, at most `count` times: up to half as often, or more than that, in one way only."""
+        """`item`, at most `count` times: up to half of that, or more, in one way only."""
         if count <= 1:
             return repeated(item, 0, 1) if count else sequence()
         half = count // 2
@@ -211,27 +211,27 @@ class RuleReader:
         return alternatives(few, sequence(self._exactly(item, half + 1), rest))
 
     def _part(self, body: Body) -> int:
-        """`body` as a symbol, of a rule of its own if need be."""
+        """`body` as a symbol, of a rule of its own if necessary."""
         return body if isinstance(body, int) else self._shared((body,), lambda: body)
 
-    def _shared(self, key: tuple[Body, ...], make: Callable[[], Body]) -> int:
-        """The symbol of a rule without a name; one for each key."""
+    def _shared(self, key: tuple[Body, ...], body: Callable[[], Body]) -> int:
+        """The symbol of an anonymous rule with that body; one for each key."""
         symbol = self._parts.get(key)
         if symbol is None:
             symbol = self._parts[key] = self._rules.rule(f"{self._owner}~")
-            self._define(symbol, make())
+            self._define(symbol, body())
         return symbol
 
 
 def _size(body: Body) -> int:
-    """How many symbols stand in `body`."""
+    """The number of symbols in `body`."""
     if isinstance(body, int):
         return 1
     return _size(body[1]) if body[0] == "repeated" else 1 + sum(map(_size, body[1]))
 
 
-def _lone(node: Any) -> Any:
-    """The literal that `node`, a part of a choice, consists of, if it is only that."""
+def _single_literal(node: Any) -> Any:
+    """The literal that `node`, a part of a choice, consists of; None if it is anything else."""
     while not isinstance(node, Symbol):
         if is_literal(node):
             return node

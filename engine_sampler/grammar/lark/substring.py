@@ -9,49 +9,49 @@ from ..errors import GrammarError, GrammarLimitError
 from ..program.expression import Expression, automaton
 
 MAX_WORK = 250_000
-"""How many places in the text are followed at most, over all states of the automaton."""
+"""The most positions in the text, over all states of the automaton."""
 
 
-def substring_expression(wanted: Any) -> Expression:
+def substring_expression(value: Any) -> Expression:
     """The expression of `{"substring_chunks": [...]}` or `{"substring_chars": "..."}`.
 
-    Chunks are taken whole, one after the other as they stand, from any one on; or no one.
-    Raises GrammarError for anything else, and GrammarLimitError.
+    It matches any number of whole chunks that follow each other in the list, from any one on, and the empty
+    text. Raises GrammarError for any other value, and GrammarLimitError.
     """
-    if isinstance(wanted, dict) and len(wanted) == 1:
-        [(key, chunks)] = wanted.items()
+    if isinstance(value, dict) and len(value) == 1:
+        [(key, chunks)] = value.items()
         if key == "substring_chars" and isinstance(chunks, str):
             return _substrings([character.encode() for character in chunks])
-        whole = isinstance(chunks, list) and all(isinstance(chunk, str) for chunk in chunks)
-        if key == "substring_chunks" and whole:
+        are_texts = isinstance(chunks, list) and all(isinstance(chunk, str) for chunk in chunks)
+        if key == "substring_chunks" and are_texts:
             return _substrings([chunk.encode() for chunk in chunks])
     raise GrammarError("%regex takes substring_chunks, a list of texts, or substring_chars, a text")
 
 
 def _substrings(chunks: Sequence[bytes]) -> Expression:
-    """A state is the places of the text where one may stand, having begun between any two chunks."""
+    """A state is the set of positions in the text that a reading from any chunk boundary may have reached."""
     text = b"".join(chunks)
-    between, at = {0}, 0
+    boundaries, at = {0}, 0
     for chunk in chunks:
         at += len(chunk)
-        between.add(at)
-    waiting = [tuple(sorted(between))]
+        boundaries.add(at)
+    waiting = [tuple(sorted(boundaries))]
     numbers = {waiting[0]: 0}
     states = []
     work = 0
-    for places in waiting:  # which grows
-        work += len(places)
+    for positions in waiting:  # it grows during the loop
+        work += len(positions)
         if work > MAX_WORK:
             raise GrammarLimitError(f"the substrings of a text take more than {MAX_WORK} steps")
         following: dict[int, list[int]] = {}
-        for place in places:
-            if place < len(text):
-                following.setdefault(text[place], []).append(place + 1)
+        for position in positions:
+            if position < len(text):
+                following.setdefault(text[position], []).append(position + 1)
         edges = []
         for byte, after in sorted(following.items()):
             number = numbers.setdefault(tuple(after), len(numbers))
             if number == len(waiting):
                 waiting.append(tuple(after))
             edges.append((byte, byte, number))
-        states.append((any(place in between for place in places), tuple(edges)))
+        states.append((not boundaries.isdisjoint(positions), tuple(edges)))
     return automaton(tuple(states))

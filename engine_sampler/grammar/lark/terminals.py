@@ -1,7 +1,7 @@
 """Terminals of a lark grammar as terminals of `Rules`.
 
-Lark itself makes one regular expression of a terminal's definition, the way it does for its own lexers;
-`regex` makes that an expression.
+Lark itself converts the definition of a terminal to one regular expression, as it does for its own lexers;
+`regex.pattern` converts that to an expression over bytes.
 """
 
 from __future__ import annotations
@@ -17,9 +17,9 @@ from lark.load_grammar import PrepareLiterals, TerminalTreeToPattern, _literal_t
 from ..errors import GrammarError
 from ..program.expression import EMPTY, Expression, literal, union
 from ..program.rules import Rules
-from ..regex.pattern import terminal as regex_terminal
+from ..regex.pattern import terminal_expression
 from .dialect import ENDLESS, Placeholder, Rewritten
-from .lazy import shortest
+from .lazy import prefix_free
 from .messages import Messages
 from .substring import substring_expression
 
@@ -33,15 +33,15 @@ MAX_UNION = 64
 
 
 class Terminals:
-    """The terminals of one grammar, made when they are first asked for.
+    """The terminals of one grammar, each created when it is first needed.
 
-    definitions     of each terminal its tree, None for a declared one
-    rewritten       the text that they come from: what its placeholders stand for, and which are lazy
-    special_tokens  ids of special tokens, by their names; gives a meaning to declared terminals as well
+    definitions     the tree of each terminal; None for a declared one
+    rewritten       the text that they come from: the meaning of its placeholders, and which are lazy
+    special_tokens  the ids of special tokens, by name; also the meaning of declared terminals
     declared        regular expressions of declared terminals
     changed         expressions that replace others, by the keys of `found`
 
-    `found` has of each terminal, by its name or its literals, the symbol and the expression.
+    `found` maps each terminal, by its name or its literals, to its symbol and its expression.
     """
 
     def __init__(
@@ -59,7 +59,7 @@ class Terminals:
         self._messages = messages
         self._rewritten = rewritten
         self._special_tokens = special_tokens
-        self._named_tokens = set(special_tokens)  # some mappings know more names than they list
+        self._named_tokens = set(special_tokens)  # some mappings have values for more names than they list
         self._declared = declared
         self._changed = changed
         self._symbols: dict[str, int] = {}
@@ -68,14 +68,14 @@ class Terminals:
         self.found: dict[str, tuple[int, Expression]] = {}
 
     def symbol(self, name: str) -> int:
-        """The symbol of the terminal called `name`. Raises GrammarError."""
+        """The symbol of the terminal `name`. Raises GrammarError."""
         symbol = self._symbols.get(name)
         if symbol is None:
             symbol = self._symbols[name] = self._new(name)
         return symbol
 
     def expression(self, name: str) -> Expression:
-        """What the terminal called `name` matches. Raises GrammarError."""
+        """The expression of the terminal `name`. Raises GrammarError."""
         placeholder = self._rewritten.placeholders.get(name)
         if placeholder is not None:
             return self._substrings(placeholder)
@@ -94,7 +94,7 @@ class Terminals:
         return self._add(name, self._of_literal(name, node))
 
     def choice(self, nodes: list[Any]) -> list[int]:
-        """Symbols that together match any one of the literals `nodes`: few terminals instead of many."""
+        """Symbols that together match any one of the literals `nodes`: a few terminals instead of many."""
         symbols = []
         for i in range(0, len(nodes), MAX_UNION):
             some = nodes[i : i + MAX_UNION]
@@ -110,7 +110,7 @@ class Terminals:
         if self._definitions[name] is None and name in self._named_tokens:
             return self._special_symbol(name, (self._special_tokens[name],))
         expression = self.expression(name)
-        return self._add(name, shortest(expression) if name in self._rewritten.lazy else expression)
+        return self._add(name, prefix_free(expression) if name in self._rewritten.lazy else expression)
 
     def _add(self, name: str, expression: Expression) -> int:
         known = self.found.get(name)
@@ -128,7 +128,7 @@ class Terminals:
         if placeholder.kind == "ids":
             return tuple(placeholder.value)
         if placeholder.value not in self._special_tokens:
-            text = f"{placeholder.value} is no special token"
+            text = f"{placeholder.value} is not a special token"
             raise self._messages.error(text, placeholder.word.start)
         return (self._special_tokens[placeholder.value],)
 
@@ -136,8 +136,8 @@ class Terminals:
         try:
             return substring_expression(placeholder.value)
         except GrammarError as error:
-            place = self._messages.place(placeholder.word.start)
-            raise type(error)(str(error), *place) from None
+            location = self._messages.location(placeholder.word.start)
+            raise type(error)(str(error), *location) from None
 
     def _of_literal(self, name: str, node: Any) -> Expression:
         known = self._literals.get(name)
@@ -160,15 +160,15 @@ class Terminals:
         try:
             return text.encode()
         except UnicodeEncodeError:
-            raise self._messages.about_terminal("half a code point is no text", name, token) from None
+            raise self._messages.about_terminal("half of a surrogate pair is not text", name, token) from None
 
     def _read(self, pattern: str, name: str, token: Any) -> Expression:
         try:
-            return regex_terminal(pattern)
+            return terminal_expression(pattern)
         except GrammarError as error:
             raise self._messages.about_terminal(error, name, token) from None
 
 
 def is_literal(node: Any) -> bool:
-    """Whether `node` is a literal or a range, and no name."""
+    """Whether `node` is a literal or a range, not a name."""
     return not isinstance(node, Symbol) and node.data in ("literal", "range")

@@ -1,4 +1,4 @@
-"""Automata over kinds of characters, made small and turned into automata over bytes."""
+"""Automata over classes of characters, minimised and converted to automata over bytes."""
 
 from __future__ import annotations
 
@@ -11,46 +11,46 @@ from ..program.reaching import nodes_reaching
 from ..program.unicode import EVERY, LAST, Pieces, Ranges, byte_automaton
 
 State: TypeAlias = "tuple[frozenset[Any], dict[int, int]]"
-"""The conditions on which it accepts, and the state to which each atom leads."""
+"""The conditions under which it accepts, and the state that each atom leads to."""
 
 MAX_MERGED = 128
-"""Equal states are merged in automata of up to this many; the time for it grows with their square."""
+"""Equal states are merged in automata of at most this many states: the time is quadratic in their number."""
 
 _SURROGATES = (0xD800, 0xDFFF)
 
 
 class Alphabet:
-    """All characters in as few kinds (atoms, counted from 0) as some sets tell apart.
+    """All characters, partitioned by some sets into as few classes (atoms, counted from 0) as possible.
 
-    size  number of atoms
+    size  the number of atoms
     """
 
     def __init__(self, sets: Iterable[Ranges]) -> None:
-        kinds = list(dict.fromkeys((EVERY, *sets)))
-        self._kinds = {of: i for i, of in enumerate(kinds)}
+        distinct = list(dict.fromkeys((EVERY, *sets)))
+        self._bits = {ranges: i for i, ranges in enumerate(distinct)}
         self._masks: dict[int, int] = {}
+        """The atom of each mask of the sets that hold its characters."""
         self.segments: list[tuple[int, int, int]] = []
         changes: dict[int, int] = {_SURROGATES[0]: 0, _SURROGATES[1] + 1: 0, LAST + 1: 0}
-        for i, of in enumerate(kinds):
-            for first, last in of:
+        for i, ranges in enumerate(distinct):
+            for first, last in ranges:
                 changes[first] = changes.get(first, 0) ^ 1 << i
                 changes[last + 1] = changes.get(last + 1, 0) ^ 1 << i
         mask = 0
-        places = sorted(changes)
-        for first, end in pairwise(places):
+        for first, end in pairwise(sorted(changes)):
             mask ^= changes[first]
             if first != _SURROGATES[0]:
                 atom = self._masks.setdefault(mask, len(self._masks))
                 self.segments.append((first, end - 1, atom))
         self.size = len(self._masks)
 
-    def atoms(self, of: Ranges) -> frozenset[int]:
-        """The atoms of a set that the alphabet was made for."""
-        bit = 1 << self._kinds[of]
+    def atoms(self, ranges: Ranges) -> frozenset[int]:
+        """The atoms of one of the sets that the alphabet was built from."""
+        bit = 1 << self._bits[ranges]
         return frozenset(atom for mask, atom in self._masks.items() if mask & bit)
 
     def pieces(self, edges: dict[int, int]) -> Pieces:
-        """Where characters lead if atoms lead so."""
+        """The edges over ranges of characters for edges over atoms."""
         found: list[tuple[int, int, int]] = []
         for first, last, atom in self.segments:
             to = edges.get(atom)
@@ -64,7 +64,7 @@ class Alphabet:
 
 
 def expression_of(states: Sequence[State], condition: Hashable, alphabet: Alphabet) -> Expression:
-    """The texts after which the states, from the first on, accept on `condition`.
+    """The texts that lead from the first state to one that accepts under `condition`.
 
     Raises GrammarLimitError.
     """
@@ -72,17 +72,17 @@ def expression_of(states: Sequence[State], condition: Hashable, alphabet: Alphab
     if 0 not in live:
         return EMPTY
     order = {old: new for new, old in enumerate(sorted(live))}
-    kept = [
+    live_states = [
         (condition in ends, {atom: order[to] for atom, to in edges.items() if to in order})
         for ends, edges in (states[old] for old in order)
     ]
-    if len(kept) <= MAX_MERGED:
-        kept = _merged(kept)
-    return automaton(byte_automaton(_Characters(kept, alphabet)))
+    if len(live_states) <= MAX_MERGED:
+        live_states = _merged(live_states)
+    return automaton(byte_automaton(_Characters(live_states, alphabet)))
 
 
 class _Characters(Sequence["tuple[bool, Pieces]"]):
-    """The states with characters for atoms, each made when it is asked for: together they can be large."""
+    """The states with edges over characters, each computed on access: all of them together can be large."""
 
     def __init__(self, states: list[tuple[bool, dict[int, int]]], alphabet: Alphabet) -> None:
         self._states = states
@@ -97,13 +97,13 @@ class _Characters(Sequence["tuple[bool, Pieces]"]):
 
 
 def _live(states: Sequence[State], condition: Hashable) -> set[int]:
-    """The states from which one that accepts can be reached."""
+    """The states from which an accepting state can be reached."""
     steps = ((number, to) for number, (_, edges) in enumerate(states) for to in edges.values())
     return nodes_reaching(steps, (number for number, (ends, _) in enumerate(states) if condition in ends))
 
 
 def _merged(states: list[tuple[bool, dict[int, int]]]) -> list[tuple[bool, dict[int, int]]]:
-    """The same automaton with equal states made one; the first stays the first."""
+    """The same automaton with equal states merged; the first state stays the first."""
     kinds = [int(accepts) for accepts, _ in states]
     count = 0
     while count != len(set(kinds)):

@@ -1,8 +1,8 @@
-"""Whether the order of preference of a pattern can be seen in what it matches.
+"""Whether the order of preference of a pattern affects the texts that it matches.
 
-`re.match` prefers one of the ways in which a pattern can match. Where that way always is the only one
-that can read on (each choice is settled by the next character), the set of texts that it prefers is
-the plain language of the pattern, and no ordered automaton is needed.
+`re.match` prefers one of the ways in which a pattern can match. If that way is always the only one that can
+read the next character (so the next character decides every choice), then the texts that it prefers are the
+plain language of the pattern, and no ordered automaton is needed.
 """
 
 from __future__ import annotations
@@ -10,11 +10,11 @@ from __future__ import annotations
 from itertools import pairwise
 
 from ..program.unicode import Ranges, overlap, ranges
-from .tree import Choice, Look, Node, Repeat, Sequence, Set
+from .tree import Choice, Lookaround, Node, Repeat, Sequence, Set
 
 
 def order_matters(node: Node) -> bool:
-    """False only if a match of the pattern is never hidden by a preferred shorter one."""
+    """False only if a preferred shorter match never hides a match of the pattern."""
     if node.lazy:
         return True
     try:
@@ -25,17 +25,17 @@ def order_matters(node: Node) -> bool:
 
 
 class _Ambiguous(Exception):
-    """Two ways can read the same next character."""
+    """Two ways can read the same next character, or an empty way is preferred."""
 
 
 class _Firsts:
-    """Characters with which parts of a pattern begin."""
+    """The first characters of the parts of a pattern."""
 
     def __init__(self) -> None:
         self._known: dict[int, Ranges] = {}
 
     def of(self, node: Node) -> Ranges:
-        """The characters with which a match of the node can begin."""
+        """The characters that a match of the node can begin with."""
         known = self._known.get(id(node))
         if known is None:
             known = self._known[id(node)] = self._find(node)
@@ -56,14 +56,14 @@ class _Firsts:
         return ranges(found)
 
     def settle(self, node: Node, after: Ranges) -> Ranges:
-        """The first characters of the node and what follows it; `after` are those of what follows.
+        """The first characters of the node followed by a rest; `after` are those of the rest.
 
-        Raises _Ambiguous where the next character does not say which way to go, or where an empty
+        Raises _Ambiguous where the next character does not decide which way to take, or where an empty
         way is preferred.
         """
         if isinstance(node, Set):
             return node.ranges
-        if isinstance(node, Look):  # it only takes ways away
+        if isinstance(node, Lookaround):  # it only removes ways
             return after
         if isinstance(node, Sequence):
             for item in reversed(node.items):
@@ -89,7 +89,7 @@ class _Firsts:
 
 
 def _disjoint(sets: list[Ranges]) -> Ranges:
-    pieces = sorted(piece for of in sets for piece in of)
+    pieces = sorted(piece for members in sets for piece in members)
     if any(later[0] <= earlier[1] for earlier, later in pairwise(pieces)):
         raise _Ambiguous
     return ranges(pieces)

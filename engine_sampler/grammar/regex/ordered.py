@@ -1,10 +1,10 @@
-r"""Patterns as deterministic automata: lookarounds anywhere, and the order in which ways are preferred.
+r"""Patterns as deterministic automata: with lookarounds anywhere, and with the order of preference.
 
-A **cell** is what is left of a way through the pattern: a node, and the cell that follows it; cell 0 is
-the end. A **thread** is (cell, forbidden, required): what is left, threads of which none may reach
-its end (negative lookaheads), and sets of threads of each of which one must (positive ones). A state
-of the automaton is the threads after a text, in order of preference where order counts, and what
-each lookbehind has read. A thread that has reached its end hides all that are less preferred.
+A **cell** is the rest of a way through the pattern: a node, and the cell that follows it; cell 0 is the end.
+A **thread** is (cell, forbidden, required): the rest, threads none of which may reach its end (negative
+lookaheads), and sets of threads, of each of which one must reach its end (positive lookaheads). A state of
+the automaton is the threads after a text, in order of preference where order counts, and the state of each
+lookbehind. A thread that has reached its end hides all that are less preferred.
 """
 
 from __future__ import annotations
@@ -15,99 +15,102 @@ from typing import TypeAlias
 from ..errors import GrammarError, GrammarLimitError
 from ..program.expression import EPSILON, Expression, concat, guard, union
 from .automaton import Alphabet, State, expression_of
-from .tree import ANY, Choice, Look, Node, Repeat, Sequence, Set, repeat, sequence
+from .tree import ANY, Choice, Lookaround, Node, Repeat, Sequence, Set, repeat, sequence
 
 Thread: TypeAlias = "tuple[int, frozenset[Thread], frozenset[frozenset[Thread]]]"
 Cells: TypeAlias = "frozenset[int]"
-Behind: TypeAlias = "tuple[Cells, Cells]"
-"""What a lookbehind has read: cells of what surely stands before, and of what may."""
-Truths: TypeAlias = "tuple[bool | None, ...]"
+LookbehindState: TypeAlias = "tuple[Cells, Cells]"
+"""The cells of a lookbehind after the text that certainly precedes, and after any text that may precede."""
+LookbehindResults: TypeAlias = "tuple[bool | None, ...]"
+"""Whether each lookbehind matches; None where that depends on the text before the terminal."""
 Threads: TypeAlias = "tuple[Thread, ...] | frozenset[Thread]"
-Judged: TypeAlias = "tuple[Threads, frozenset[frozenset[Thread]]]"
-Situation: TypeAlias = "tuple[tuple[Behind, ...], Threads]"
-"""What each lookbehind has read, and the threads."""
+Resolved: TypeAlias = "tuple[Threads, frozenset[frozenset[Thread]]]"
+"""The threads that remain, and how they accept their text, see below."""
+Configuration: TypeAlias = "tuple[tuple[LookbehindState, ...], Threads]"
+"""The state of each lookbehind, and the threads."""
 
 END = 0
 _NONE: frozenset[Thread] = frozenset()
 _NO_SETS: frozenset[frozenset[Thread]] = frozenset()
 _MATCHED: Thread = (END, _NONE, _NO_SETS)
 _ALWAYS = frozenset((_NONE,))
-ALWAYS: Situation = ((), _NONE)
-"""How a state accepts without condition."""
+ALWAYS: Configuration = ((), _NONE)
+"""The condition of a state that accepts unconditionally."""
 
 MAX_GUARDS = 32
-"""The most different things that may be forbidden behind the end of one terminal."""
+"""The most distinct conditions on the text after the end of one terminal."""
 
 
 def whole(tree: Node, search: bool, max_states: int, max_work: int) -> Expression:
-    """The texts that the tree matches; with `search`, those in which it is found.
+    """The texts that the tree matches as a whole; with `search`, those in which it is found.
 
     Raises GrammarError for a lookaround within a lookbehind, GrammarLimitError.
     """
     machine = _Machine(sequence((repeat(ANY, 0, None), tree)) if search else tree, True, max_work)
-    judge = _matched_somewhere if search else _matched
-    states = machine.explore(machine.start(), judge, search, max_states)
+    resolve = _resolve_matched_somewhere if search else _resolve_matched
+    states = machine.explore(machine.start(), resolve, search, max_states)
     return expression_of(states, ALWAYS, machine.alphabet)
 
 
 def preferred(tree: Node, max_states: int, max_work: int) -> Expression:
-    """The texts that `re.match` takes whole, see `regex.terminal`.
+    """The texts that `re.match` matches as a whole, see `pattern.terminal_expression`.
 
-    Raises GrammarError where what stands before or a positive lookahead beyond the end decides, and
-    GrammarLimitError.
+    Raises GrammarError where the text before the match, or a positive lookahead beyond its end, decides,
+    and GrammarLimitError.
     """
     machine = _Machine(tree, False, max_work)
-    states = machine.explore(machine.start(), _preferred, False, max_states)
-    conditions = dict.fromkeys(one for ends, _ in states for one in ends)
+    states = machine.explore(machine.start(), _resolve_preferred, False, max_states)
+    conditions = dict.fromkeys(condition for ends, _ in states for condition in ends)
     if len(conditions) > MAX_GUARDS:
-        raise GrammarLimitError(f"a pattern has more than {MAX_GUARDS} different lookaheads at its end")
+        raise GrammarLimitError(f"a pattern has more than {MAX_GUARDS} distinct lookaheads at its end")
     parts = []
     for condition in conditions:
         part = expression_of(states, condition, machine.alphabet)
         if condition != ALWAYS:
-            behind = machine.explore(condition, _found, True, max_states)
-            part = concat(part, guard(EPSILON, expression_of(behind, ALWAYS, machine.alphabet)))
+            after = machine.explore(condition, _resolve_found, True, max_states)
+            part = concat(part, guard(EPSILON, expression_of(after, ALWAYS, machine.alphabet)))
         parts.append(part)
     return union(*parts)
 
 
-# What is kept of threads, and how they accept their text: each way is the threads of which none may
-# reach its end by what follows; none at all is without condition.
+# These functions drop threads that no longer matter, and say how the others accept their text: a set of
+# conditions, any of which suffices. A condition is a set of threads none of which may reach its end in the
+# text that follows; the empty set is no condition.
 
 
-def _matched(threads: Iterable[Thread]) -> Judged:
+def _resolve_matched(threads: Iterable[Thread]) -> Resolved:
     """A text is accepted if any thread has reached its end."""
     kept = frozenset(threads)
     return kept, _ALWAYS if any(map(_holds_at_end, kept)) else _NO_SETS
 
 
-def _matched_somewhere(threads: Iterable[Thread]) -> Judged:
+def _resolve_matched_somewhere(threads: Iterable[Thread]) -> Resolved:
     """A text is accepted if any thread has reached its end somewhere in it."""
     kept = frozenset(threads)
-    return (frozenset((_MATCHED,)), _ALWAYS) if _MATCHED in kept else _matched(kept)
+    return (frozenset((_MATCHED,)), _ALWAYS) if _MATCHED in kept else _resolve_matched(kept)
 
 
-def _found(threads: Iterable[Thread]) -> Judged:
-    """A text is accepted if a thread has reached its end whatever follows; nothing longer is."""
+def _resolve_found(threads: Iterable[Thread]) -> Resolved:
+    """A text is accepted if a thread has reached its end whatever follows; no longer text is."""
     kept = frozenset(threads)
     return (_NONE, _ALWAYS) if _MATCHED in kept else (kept, _NO_SETS)
 
 
-def _preferred(threads: Iterable[Thread]) -> Judged:
+def _resolve_preferred(threads: Iterable[Thread]) -> Resolved:
     """A text is accepted by the first thread that has reached its end.
 
-    Where that one has a condition, those behind it go on if the condition fails: what it forbids
-    they require.
+    If that thread has a condition, the threads after it continue where the condition fails: they require
+    what it forbids.
     """
     kept: list[Thread] = []
     seen: dict[int, list[Thread]] = {}
     ends: frozenset[frozenset[Thread]] = _NO_SETS
     for cell, forbidden, required in threads:
-        if any(end <= forbidden for end in ends):  # it lives only where a preferred one ends
+        if any(end <= forbidden for end in ends):  # it matches only where a preferred thread ends
             continue
         if cell == END:
             if required:
-                raise GrammarError("what a lookahead finds beyond the end of a terminal would decide")
+                raise GrammarError("a lookahead beyond the end of a terminal would decide whether it matches")
             if _holds_at_end((cell, forbidden, required)):
                 ends |= {forbidden}
             continue
@@ -128,9 +131,9 @@ def _holds_at_end(thread: Thread) -> bool:
 
 
 class _Machine:
-    """Threads of one pattern, and the states that they make.
+    """The threads of one pattern, and the states that they form.
 
-    whole  the pattern's text is the whole text: nothing stands before it
+    whole  the pattern is matched against the whole text: no character precedes it
     """
 
     def __init__(self, tree: Node, whole: bool, max_work: int) -> None:
@@ -138,36 +141,36 @@ class _Machine:
         self.work = max_work
         nodes = _nodes(tree)
         sets = list(dict.fromkeys(node.ranges for node in nodes if isinstance(node, Set)))
-        behinds = [node for node in nodes if isinstance(node, Look) and not node.ahead]
-        self._spend((len(sets) ** 2 + len(behinds) ** 2) // 4)  # each may be compared with each
+        lookbehinds = [node for node in nodes if isinstance(node, Lookaround) and not node.ahead]
+        self._spend((len(sets) ** 2 + len(lookbehinds) ** 2) // 4)  # each may be compared with every other
         self.alphabet = Alphabet(sets)
         self._atoms = {id(node): self.alphabet.atoms(node.ranges) for node in nodes if isinstance(node, Set)}
         self._cells: list[tuple[Node, int, int, int | None, bool]] = [(tree, END, 0, 0, False)]
         self._begun = [False]
         self._numbers: dict[tuple[int, int, int, int | None, bool], int] = {}
         self._settled = {END: END}
-        self._closures: dict[tuple[int, Truths], tuple[Thread, ...]] = {}
-        self._behinds = {id(node): i for i, node in enumerate(behinds)}
-        self._fresh = [self._behind_start(node) for node in behinds]
-        self._maybe = [frozenset() if whole else self._reachable(cells) for cells in self._fresh]
+        self._closures: dict[tuple[int, LookbehindResults], tuple[Thread, ...]] = {}
+        self._lookbehinds = {id(node): i for i, node in enumerate(lookbehinds)}
+        self._starts = [self._lookbehind_start(node) for node in lookbehinds]
+        self._possible = [frozenset() if whole else self._reachable(cells) for cells in self._starts]
 
     def _spend(self, work: int = 1) -> None:
         self.work -= work
         if self.work < 0:
-            raise GrammarLimitError("a pattern takes too much work to make an automaton of")
+            raise GrammarLimitError("a pattern takes too much work to convert to an automaton")
 
     # Cells.
 
     def _cell(self, node: Node, rest: int) -> int:
-        """The cell of a node with `rest` behind it."""
+        """The cell of a node followed by the cell `rest`."""
         if isinstance(node, Repeat):
             return self._loop(node, rest, node.low, node.high)
         return self._number((node, rest, 0, 0, False))
 
     def _loop(self, node: Repeat, rest: int, low: int, high: int | None, begun: bool = False) -> int:
-        """The cell of what is left of a Repeat: `low` to `high` more times.
+        """The cell of the rest of a Repeat: `low` to `high` more times.
 
-        begun  an iteration has begun where we stand; if it ends here too, no other is to begin
+        begun  an iteration has begun at the current position; if it ends here too, no other may begin
         """
         return rest if high == 0 else self._number((node, rest, low, high, begun))
 
@@ -182,7 +185,7 @@ class _Machine:
         return number
 
     def _settle(self, cell: int) -> int:
-        """The cell once a character has been read: no iteration has begun where we stand now."""
+        """The cell after a character has been read: no iteration has begun at the new position."""
         chain = []
         while self._begun[cell] and cell not in self._settled:
             chain.append(cell)
@@ -193,17 +196,17 @@ class _Machine:
             cell = self._settled[before] = self._number((node, cell, low, high, False))
         return cell
 
-    # What can be read next.
+    # Threads before the next character.
 
-    def _closure(self, cell: int, truths: Truths) -> tuple[Thread, ...]:
-        """The threads that `cell` becomes before anything is read: at a set each, or at the end."""
-        key = cell, truths
+    def _closure(self, cell: int, results: LookbehindResults) -> tuple[Thread, ...]:
+        """The threads that `cell` leads to before a character is read: each is at a set, or at the end."""
+        key = cell, results
         found = self._closures.get(key)
         if found is None:
-            found = self._closures[key] = tuple(self._open(cell, truths))
+            found = self._closures[key] = tuple(self._open(cell, results))
         return found
 
-    def _open(self, cell: int, truths: Truths) -> Iterator[Thread]:
+    def _open(self, cell: int, results: LookbehindResults) -> Iterator[Thread]:
         waiting: list[Thread] = [(cell, _NONE, _NO_SETS)]
         seen: set[Thread] = set()
         while waiting:
@@ -216,18 +219,18 @@ class _Machine:
             node = self._cells[cell][0]
             if cell == END or isinstance(node, Set):
                 yield thread
-            elif isinstance(node, Look):
-                waiting += self._look(node, thread, truths)
+            elif isinstance(node, Lookaround):
+                waiting += self._lookaround(node, thread, results)
             else:
                 waiting += ((way, forbidden, required) for way in self._ways(cell))
 
     def _ways(self, cell: int) -> list[int]:
-        """The cells that `cell` can become, the preferred one last."""
+        """The cells that `cell` leads to, the preferred one last."""
         node, rest, low, high, begun = self._cells[cell]
         if isinstance(node, Choice):
             return [self._cell(item, rest) for item in reversed(node.items)]
         if isinstance(node, Sequence):
-            self._spend(len(node.items) // 8)  # they are light
+            self._spend(len(node.items) // 8)  # each of them is cheap
             for item in reversed(node.items):
                 rest = self._cell(item, rest)
             return [rest]
@@ -240,16 +243,18 @@ class _Machine:
             return [once]
         return [once, rest] if node.reluctant else [rest, once]
 
-    def _look(self, node: Look, thread: Thread, truths: Truths) -> list[Thread]:
-        """The thread behind a lookaround, if there is one."""
+    def _lookaround(self, node: Lookaround, thread: Thread, results: LookbehindResults) -> list[Thread]:
+        """The thread after a lookaround, if it can match."""
         cell, forbidden, required = thread
         rest = self._cells[cell][1]
         if not node.ahead:
-            truth = truths[self._behinds[id(node)]]
-            if truth is None:
-                raise GrammarError("what stands before a terminal is not known: no ^, \\b, lookbehind there")
-            return [] if truth == node.negative else [(rest, forbidden, required)]
-        inner = frozenset(self._closure(self._cell(node.item, END), truths))
+            result = results[self._lookbehinds[id(node)]]
+            if result is None:
+                raise GrammarError(
+                    "^, \\b or a lookbehind depends on the text before a terminal, which is unknown"
+                )
+            return [] if result == node.negative else [(rest, forbidden, required)]
+        inner = frozenset(self._closure(self._cell(node.item, END), results))
         self._spend(1 + len(inner))
         if not inner or _MATCHED in inner:
             return [] if bool(inner) == node.negative else [(rest, forbidden, required)]
@@ -259,8 +264,8 @@ class _Machine:
 
     # Reading an atom.
 
-    def _read(self, thread: Thread, atom: int, truths: Truths, sticky: bool) -> Iterable[Thread]:
-        """What becomes of a thread; `sticky`: one at its end stays there."""
+    def _read(self, thread: Thread, atom: int, results: LookbehindResults, sticky: bool) -> Iterable[Thread]:
+        """The threads that one becomes; `sticky`: one at its end stays there."""
         cell, forbidden, required = thread
         if cell == END and not sticky:
             return ()
@@ -268,27 +273,29 @@ class _Machine:
             return ()
         self._spend()
         if forbidden:
-            forbidden = self._read_all(forbidden, atom, truths)
+            forbidden = self._read_all(forbidden, atom, results)
             if _MATCHED in forbidden:
                 return ()
         if required:
-            left = [self._read_all(one, atom, truths) for one in required]
-            if not all(left):
+            remaining = [self._read_all(threads, atom, results) for threads in required]
+            if not all(remaining):
                 return ()
-            required = frozenset(one for one in left if _MATCHED not in one)
+            required = frozenset(threads for threads in remaining if _MATCHED not in threads)
         if cell == END:
             return ((END, forbidden, required),)
-        opened = self._closure(self._settle(self._cells[cell][1]), truths)
+        opened = self._closure(self._settle(self._cells[cell][1]), results)
         self._spend(len(opened) // 2)
         return ((way, forbidden | more, required | also) for way, more, also in opened)
 
-    def _read_all(self, threads: frozenset[Thread], atom: int, truths: Truths) -> frozenset[Thread]:
-        return frozenset(new for one in threads for new in self._read(one, atom, truths, True))
+    def _read_all(
+        self, threads: frozenset[Thread], atom: int, results: LookbehindResults
+    ) -> frozenset[Thread]:
+        return frozenset(new for one in threads for new in self._read(one, atom, results, True))
 
     # Lookbehinds.
 
-    def _behind_start(self, node: Look) -> Cells:
-        if node.item.looks:
+    def _lookbehind_start(self, node: Lookaround) -> Cells:
+        if node.item.has_lookaround:
             raise GrammarError("a lookaround within a lookbehind cannot be matched token by token")
         return self._open_cells(self._cell(node.item, END))
 
@@ -300,14 +307,16 @@ class _Machine:
         reading = (c for c in cells if c != END and atom in self._atoms[id(self._cells[c][0])])
         return frozenset().union(*(self._open_cells(self._settle(self._cells[c][1])) for c in reading))
 
-    def _read_behinds(self, behinds: tuple[Behind, ...], atom: int) -> tuple[Behind, ...]:
+    def _read_lookbehinds(
+        self, lookbehinds: tuple[LookbehindState, ...], atom: int
+    ) -> tuple[LookbehindState, ...]:
         return tuple(
-            (self._read_cells(sure, atom) | fresh, self._read_cells(maybe, atom))
-            for (sure, maybe), fresh in zip(behinds, self._fresh, strict=True)
+            (self._read_cells(certain, atom) | start, self._read_cells(possible, atom))
+            for (certain, possible), start in zip(lookbehinds, self._starts, strict=True)
         )
 
     def _reachable(self, cells: Cells) -> Cells:
-        """All cells that any text leads to."""
+        """All cells that some text leads to."""
         found: set[int] = set()
         waiting = list(cells)
         while waiting:
@@ -318,48 +327,56 @@ class _Machine:
                     waiting += self._open_cells(self._settle(self._cells[cell][1]))
         return frozenset(found)
 
-    def _truths(self, behinds: tuple[Behind, ...]) -> Truths:
-        return tuple(True if END in sure else None if END in maybe else False for sure, maybe in behinds)
+    def _results(self, lookbehinds: tuple[LookbehindState, ...]) -> LookbehindResults:
+        return tuple(
+            True if END in certain else None if END in possible else False
+            for certain, possible in lookbehinds
+        )
 
     # States.
 
-    def start(self) -> Situation:
-        """Where a text begins."""
-        behinds = tuple(zip(self._fresh, self._maybe, strict=True))
-        return behinds, self._closure(self._cell(self.tree, END), self._truths(behinds))
+    def start(self) -> Configuration:
+        """The configuration at the beginning of a text."""
+        lookbehinds = tuple(zip(self._starts, self._possible, strict=True))
+        return lookbehinds, self._closure(self._cell(self.tree, END), self._results(lookbehinds))
 
     def explore(
-        self, start: Situation, judge: Callable[[Iterable[Thread]], Judged], sticky: bool, max_states: int
+        self,
+        start: Configuration,
+        resolve: Callable[[Iterable[Thread]], Resolved],
+        sticky: bool,
+        max_states: int,
     ) -> list[State]:
-        """All states from the given one on, each with the conditions on which it accepts.
+        """All states that are reachable from the given one, each with the conditions under which it accepts.
 
-        judge   says what is kept of threads, and how they accept
-        sticky  threads at their end stay
+        resolve  drops threads that no longer matter, and says how the others accept
+        sticky   threads at their end stay
         """
         states: list[State] = []
-        kept: list[Situation] = []
-        numbers: dict[tuple[Situation, frozenset[frozenset[Thread]]], int] = {}
+        configurations: list[Configuration] = []
+        numbers: dict[tuple[Configuration, frozenset[frozenset[Thread]]], int] = {}
 
-        def number(behinds: tuple[Behind, ...], threads: Iterable[Thread]) -> int:
-            left, ends = judge(threads)
-            key = (behinds, left), ends
+        def number(lookbehinds: tuple[LookbehindState, ...], threads: Iterable[Thread]) -> int:
+            left, ends = resolve(threads)
+            key = (lookbehinds, left), ends
             if key not in numbers:
                 if len(states) == max_states:
                     raise GrammarLimitError(f"a pattern needs an automaton of more than {max_states} states")
                 numbers[key] = len(states)
-                kept.append(key[0])
-                states.append((frozenset((behinds, end) if end else ALWAYS for end in ends), {}))
+                configurations.append(key[0])
+                states.append((frozenset((lookbehinds, end) if end else ALWAYS for end in ends), {}))
             return numbers[key]
 
         number(*start)
-        for (behinds, threads), (_, edges) in zip(kept, states, strict=True):  # both grow meanwhile
+        # Both lists grow during the loop.
+        for (lookbehinds, threads), (_, edges) in zip(configurations, states, strict=True):
             for atom in self._readable(threads):
-                then = self._read_behinds(behinds, atom)
-                truths = self._truths(then)
+                following = self._read_lookbehinds(lookbehinds, atom)
+                results = self._results(following)
                 self._spend(1 + len(threads) // 16)
-                new = [one for thread in threads for one in self._read(thread, atom, truths, sticky)]
+                new = [one for thread in threads for one in self._read(thread, atom, results, sticky)]
                 if new:
-                    edges[atom] = number(then, new)
+                    edges[atom] = number(following, new)
         return states
 
     def _readable(self, threads: Threads) -> Iterable[int]:
@@ -378,7 +395,7 @@ def _nodes(tree: Node) -> list[Node]:
     while waiting:
         node = waiting.pop()
         items = node.items if isinstance(node, Sequence | Choice) else ()
-        if isinstance(node, Repeat | Look):
+        if isinstance(node, Repeat | Lookaround):
             items = (node.item,)
         for item in items:
             if item not in found:

@@ -1,14 +1,14 @@
 r"""Regular expressions as expressions over bytes.
 
-    expression(r"[a-z]+(?:-\d{2})?")         the texts that the whole pattern matches
-    expression("^a|b$", search=True)         the texts in which the pattern is found
-    found_anywhere(r"\d+\n")                 what it matches, wherever that stands in a text
-    terminal(r'".*?"')                       the texts that `re.match` takes from a longer text
+    pattern_expression(r"[a-z]+(?:-\d{2})?")    the texts that the whole pattern matches
+    pattern_expression("^a|b$", search=True)    the texts in which the pattern is found
+    found_anywhere(r"\d+\n")                    its matches, wherever they are in a text
+    terminal_expression(r'".*?"')               the texts that `re.match` matches within a longer text
 
 Python's own parser reads the pattern, so the syntax is exactly Python's (or ECMAScript's, rewritten
-to it) and means the same, character for character. Counts are never unrolled here. Where a pattern
-cannot be written with the operators of `expression` (lookarounds within loops, `\b`, lazy quantifiers),
-`ordered` makes an automaton of it, with a bound on its states.
+to it) and has the same meaning, character for character. Counts are never unrolled here. If a pattern
+cannot be written with the operators of `program.expression` (lookarounds within loops, `\b`, lazy
+quantifiers), `ordered` converts it to an automaton, with a bound on its states.
 """
 
 from __future__ import annotations
@@ -37,19 +37,19 @@ from ..program.expression import repeat as repeat_expression
 from ..program.unicode import ANY_CHARACTER, TEXT
 from . import ordered
 from .order import order_matters
-from .syntax import read
-from .tree import ANY, LAST_LINE_END, TEXT_END, Choice, Look, Node, Repeat, Sequence, Set, parse
+from .syntax import rewritten
+from .tree import ANY, LAST_LINE_END, TEXT_END, Choice, Lookaround, Node, Repeat, Sequence, Set, parse
 
 Dialect = Literal["python", "ecma"]
 
 
 @dataclass(frozen=True)
-class Limits:
-    """How much a pattern may need.
+class PatternLimits:
+    """The bounds on a pattern.
 
     length  characters of the pattern
-    states  states of an automaton that is made of it, if one has to be
-    work    steps in making it
+    states  states of the automaton, if the pattern needs one
+    work    steps to build the automaton
     """
 
     length: int = 32768
@@ -57,82 +57,85 @@ class Limits:
     work: int = 100_000
 
 
-_LIMITS = Limits()
+_LIMITS = PatternLimits()
 _CACHED_LENGTH = 1024
 _FLAGS = re.I | re.M | re.S | re.X | re.A | re.U
 
 
-def expression(
+def pattern_expression(
     pattern: str,
     *,
     flags: int = 0,
     dialect: Dialect = "python",
     search: bool = False,
-    limits: Limits = _LIMITS,
+    limits: PatternLimits = _LIMITS,
 ) -> Expression:
     """The texts that the whole pattern matches; with `search`, those in which it is found.
 
     flags    `re.I`, `re.M`, `re.S`, `re.X`, `re.A`, as for `re.compile`
-    dialect  "python" is what `re` reads; "ecma" is ECMAScript, as in JSON Schema
-    Texts are valid UTF-8. Nothing in the result is a guard: it can be complemented and intersected.
+    dialect  "python" is the syntax of `re`; "ecma" is ECMAScript's, as in JSON Schema
 
-    Raises GrammarError for a pattern with an error (line and column where known) or with what cannot
-    be matched token by token (backreferences, conditions, atomic groups, possessive quantifiers), and
-    GrammarLimitError.
+    Texts are valid UTF-8. The result contains no guards, so it can be complemented and intersected.
+
+    Raises GrammarError for a pattern with an error (line and column where known) or with a construct that
+    cannot be matched token by token (backreferences, conditions, atomic groups, possessive quantifiers),
+    and GrammarLimitError.
     """
     return _get(True, pattern, flags, dialect, search, limits)
 
 
-def found_anywhere(pattern: str, *, limits: Limits = _LIMITS) -> Expression:
-    """The texts that a pattern may match wherever it is found in a longer one, of which no end is known yet.
+def found_anywhere(pattern: str, *, limits: PatternLimits = _LIMITS) -> Expression:
+    """The texts that a pattern may match anywhere in a longer text whose end is not known yet.
 
-    Raises as `expression` does, and GrammarError for a pattern that matches the empty text, or nothing, or
-    that looks at what stands around the match (anchors, lookarounds, word boundaries).
+    Raises as `pattern_expression` does, and GrammarError for a pattern that matches the empty text, or
+    nothing, or that depends on the text around the match (anchors, lookarounds, word boundaries).
     """
-    if _tree(pattern, 0, "python").looks:
-        raise GrammarError(f"pattern {pattern!r} looks at what stands around its match")
-    found = expression(pattern, limits=limits)
+    if _tree(pattern, 0, "python").has_lookaround:
+        raise GrammarError(f"pattern {pattern!r} depends on the text around its match")
+    found = pattern_expression(pattern, limits=limits)
     if found == EMPTY or nullable(found):
         raise GrammarError(f"pattern {pattern!r} matches {'nothing' if found == EMPTY else 'the empty text'}")
     return found
 
 
-def terminal(pattern: str, flags: int = 0, *, limits: Limits = _LIMITS) -> Expression:
-    """The texts w of which `re.match` takes all, preferring the way that it prefers.
+def terminal_expression(pattern: str, flags: int = 0, *, limits: PatternLimits = _LIMITS) -> Expression:
+    """The texts w that `re.match` matches as a whole, in the way that it prefers.
 
-    So `a*?b?` matches "" alone, and `a|ab` matches "a" alone. What a negative lookahead forbids may lie
-    beyond the end of w: it is a guard. A lookahead within such a one sees the end of w as the end of
-    the text. What stands before w is not known.
+    So `a*?b?` matches only "", and `a|ab` matches only "a". The text that a negative lookahead forbids may
+    lie beyond the end of w: the lookahead becomes a guard. A lookahead within such a one sees the end of w
+    as the end of the text. The text before w is unknown.
 
-    Raises as `expression` does, and GrammarError where what stands before w, or a positive lookahead
+    Raises as `pattern_expression` does, and GrammarError where the text before w, or a positive lookahead
     beyond its end, would decide.
     """
     return _get(False, pattern, flags, "python", False, limits)
 
 
-def _get(whole: bool, pattern: str, flags: int, dialect: Dialect, search: bool, limits: Limits) -> Expression:
+def _get(
+    whole: bool, pattern: str, flags: int, dialect: Dialect, search: bool, limits: PatternLimits
+) -> Expression:
     if len(pattern) > limits.length:
         raise GrammarLimitError(f"a pattern has {len(pattern)} characters, more than {limits.length}")
-    make = _remembered if len(pattern) <= _CACHED_LENGTH else _compiled
-    return make(whole, pattern, int(flags), dialect, search, limits)
+    build = _cached_build if len(pattern) <= _CACHED_LENGTH else _build
+    return build(whole, pattern, int(flags), dialect, search, limits)
 
 
-def _compiled(
-    whole: bool, pattern: str, flags: int, dialect: Dialect, search: bool, limits: Limits
+def _build(
+    whole: bool, pattern: str, flags: int, dialect: Dialect, search: bool, limits: PatternLimits
 ) -> Expression:
     tree = _tree(pattern, flags, dialect)
     return _whole(tree, search, limits) if whole else _preferred(tree, limits)
 
 
-_remembered = lru_cache(maxsize=64)(_compiled)  # few: an automaton may be megabytes
+_cached_build = lru_cache(maxsize=64)(_build)  # few entries: an automaton may take megabytes
 
 
 def _tree(pattern: str, flags: int, dialect: Dialect) -> Node:
     if dialect not in ("python", "ecma"):
-        raise ValueError(f"no such dialect: {dialect}")
+        raise ValueError(f"dialect={dialect!r} is not allowed: python or ecma")
     if flags & ~_FLAGS:
-        raise GrammarError("of the flags of a pattern, only i, m, s, x, u and a are understood")
-    source = read(pattern, dialect == "ecma")
+        raise GrammarError("a pattern may have only i, m, s, x, u and a as its flags")
+    source = rewritten(pattern, dialect == "ecma")
     try:
         return parse(source.text, flags, dialect == "ecma", source.sets)
     except re.error as error:
@@ -144,7 +147,7 @@ def _tree(pattern: str, flags: int, dialect: Dialect) -> Node:
         raise GrammarError(f"not a regular expression: {error}") from None
 
 
-def _preferred(tree: Node, limits: Limits) -> Expression:
+def _preferred(tree: Node, limits: PatternLimits) -> Expression:
     if order_matters(tree) or not _guardable(tree):
         return ordered.preferred(tree, limits.states, limits.work)
     return _language(tree)
@@ -152,21 +155,21 @@ def _preferred(tree: Node, limits: Limits) -> Expression:
 
 def _guardable(node: Node) -> bool:
     """Whether all lookarounds are negative lookaheads with none inside."""
-    if not node.looks:
+    if not node.has_lookaround:
         return True
-    if isinstance(node, Look):
-        return node.ahead and node.negative and not node.item.looks
+    if isinstance(node, Lookaround):
+        return node.ahead and node.negative and not node.item.has_lookaround
     items = node.items if isinstance(node, Sequence | Choice) else (_item(node),)
     return all(map(_guardable, items))
 
 
 def _item(node: Node) -> Node:
-    assert isinstance(node, Repeat | Look)
+    assert isinstance(node, Repeat | Lookaround)
     return node.item
 
 
 def _language(node: Node) -> Expression:
-    """All that the node matches; negative lookaheads are guards."""
+    """The plain language of the node; negative lookaheads become guards."""
     if isinstance(node, Set):
         return node.expression
     if isinstance(node, Sequence):
@@ -175,7 +178,7 @@ def _language(node: Node) -> Expression:
         return union(*map(_language, node.items))
     if isinstance(node, Repeat):
         return repeat_expression(_language(node.item), node.low, node.high)
-    assert isinstance(node, Look)
+    assert isinstance(node, Lookaround)
     forbidden = _language(node.item)
     return EMPTY if nullable(forbidden) else guard(EPSILON, forbidden)
 
@@ -183,49 +186,49 @@ def _language(node: Node) -> Expression:
 # Whole texts.
 
 
-class _Undecided(Exception):
-    """The operators do not say it: an automaton must."""
+class _NeedsAutomaton(Exception):
+    """The operators of expressions cannot express the pattern: it needs an automaton."""
 
 
-_MAX_LOOKS = 64
+_MAX_LOOKAROUNDS = 64
 
 
-def _whole(tree: Node, search: bool, limits: Limits) -> Expression:
-    if not tree.looks:
+def _whole(tree: Node, search: bool, limits: PatternLimits) -> Expression:
+    if not tree.has_lookaround:
         found = _language(tree)
         return concat(TEXT, found, TEXT) if search else found
     try:
-        if _count_looks(tree) > _MAX_LOOKS:
-            raise _Undecided
+        if _count_lookarounds(tree) > _MAX_LOOKAROUNDS:
+            raise _NeedsAutomaton
         if not search:
             return _before(tree, EPSILON, True)
         return _searched(tree)
-    except _Undecided:
+    except _NeedsAutomaton:
         return ordered.whole(tree, search, limits.states, limits.work)
 
 
 def _searched(tree: Node) -> Expression:
     try:
         return concat(TEXT, _before(tree, TEXT, None))
-    except _Undecided:  # it depends on where the text begins
+    except _NeedsAutomaton:  # the pattern depends on where the text begins
         later = _before(tree, TEXT, False)
         return union(_before(tree, TEXT, True), concat(ANY_CHARACTER, TEXT, later))
 
 
-def _count_looks(node: Node) -> int:
-    if not node.looks:
+def _count_lookarounds(node: Node) -> int:
+    if not node.has_lookaround:
         return 0
     if isinstance(node, Sequence | Choice):
-        return sum(map(_count_looks, node.items))
-    return isinstance(node, Look) + _count_looks(_item(node))
+        return sum(map(_count_lookarounds, node.items))
+    return isinstance(node, Lookaround) + _count_lookarounds(_item(node))
 
 
 def _before(node: Node, after: Expression, begin: bool | None) -> Expression:
-    """The node, and then `after`, to the end of the text.
+    """The node followed by `after`, to the end of the text.
 
-    begin  whether the node stands at the very beginning of the text; None: not known
+    begin  whether the node is at the very beginning of the text; None if unknown
     """
-    if not node.looks:
+    if not node.has_lookaround:
         return concat(_language(node), after)
     if isinstance(node, Sequence):
         return _sequence_before(node, after, begin)
@@ -233,11 +236,11 @@ def _before(node: Node, after: Expression, begin: bool | None) -> Expression:
         return union(*(_before(item, after, begin) for item in node.items))
     if isinstance(node, Repeat):
         if node.high != 1:
-            raise _Undecided
+            raise _NeedsAutomaton
         once = _before(node.item, after, begin)
         return once if node.low else union(once, after)
-    assert isinstance(node, Look)
-    return _ahead(node, after, begin) if node.ahead else _behind(node, after, begin)
+    assert isinstance(node, Lookaround)
+    return _lookahead(node, after, begin) if node.ahead else _lookbehind(node, after, begin)
 
 
 def _sequence_before(node: Sequence, after: Expression, begin: bool | None) -> Expression:
@@ -247,7 +250,7 @@ def _sequence_before(node: Sequence, after: Expression, begin: bool | None) -> E
         begin = False if item.shortest else begin if item.longest == 0 or begin is False else None
     plain: list[Expression] = []
     for item, at in zip(reversed(node.items), reversed(begins), strict=True):
-        if item.looks:
+        if item.has_lookaround:
             after = _before(item, concat(*reversed(plain), after), at)
             plain = []
         else:
@@ -255,26 +258,26 @@ def _sequence_before(node: Sequence, after: Expression, begin: bool | None) -> E
     return concat(*reversed(plain), after)
 
 
-def _ahead(node: Look, after: Expression, begin: bool | None) -> Expression:
+def _lookahead(node: Lookaround, after: Expression, begin: bool | None) -> Expression:
     if node is TEXT_END:
         return EPSILON if nullable(after) else EMPTY
     if node is LAST_LINE_END:
-        return _meet(after, optional(literal(b"\n")))
+        return _intersection(after, optional(literal(b"\n")))
     found = _before(node.item, ANYTHING, begin)
-    return _meet(after, complement(found) if node.negative else found)
+    return _intersection(after, complement(found) if node.negative else found)
 
 
-def _meet(after: Expression, wanted: Expression) -> Expression:
+def _intersection(after: Expression, required: Expression) -> Expression:
     if after == EPSILON:
-        return EPSILON if nullable(wanted) else EMPTY
-    return both(after, wanted)
+        return EPSILON if nullable(required) else EMPTY
+    return both(after, required)
 
 
-def _behind(node: Look, after: Expression, begin: bool | None) -> Expression:
+def _lookbehind(node: Lookaround, after: Expression, begin: bool | None) -> Expression:
     if begin and node.item.shortest:
         holds = False
     elif begin is False and node.item is ANY:
         holds = True
     else:
-        raise _Undecided
+        raise _NeedsAutomaton
     return after if holds != node.negative else EMPTY

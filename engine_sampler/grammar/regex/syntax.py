@@ -1,8 +1,7 @@
-r"""Patterns as written by people, in the form that Python's parser of regular expressions reads.
+r"""Patterns as people write them, rewritten to the form that Python's parser of regular expressions reads.
 
-ECMAScript's syntax is rewritten; in both dialects `\p{..}` is. A set that Python's syntax has no
-words for is written as a lone surrogate, which no text contains, and `Source.sets` says what it
-stands for.
+ECMAScript's syntax is rewritten; so is `\p{..}` in both dialects. A set that Python's syntax cannot express
+is written as a lone surrogate, which no text contains; `Source.sets` maps it to the set.
 """
 
 from __future__ import annotations
@@ -21,67 +20,67 @@ _MAX_STAND_INS = 0x400
 
 @dataclass
 class Source:
-    """A pattern on its way to the parser."""
+    """A pattern as it is rewritten for the parser: the text so far, and where its pieces come from."""
 
     pattern: str
     sets: dict[int, Ranges] = field(default_factory=dict)
     pieces: list[str] = field(default_factory=list)
     _codes: dict[Ranges, int] = field(default_factory=dict)
     _length: int = 0
-    _places: list[tuple[int, int]] = field(default_factory=list)
+    _origins: list[tuple[int, int]] = field(default_factory=list)
 
     def add(self, text: str, origin: int) -> None:
-        """Append `text`, which stands for what is at `origin` in the pattern."""
-        self._places.append((self._length, origin))
+        """Append `text`, which replaces the piece of the pattern at `origin`."""
+        self._origins.append((self._length, origin))
         self._length += len(text)
         self.pieces.append(text)
 
     @property
     def text(self) -> str:
-        """What the parser is to read."""
+        """The text for the parser."""
         return "".join(self.pieces)
 
-    def stand_in(self, of: Ranges) -> str:
+    def stand_in(self, ranges: Ranges) -> str:
         """A character that stands for the set."""
-        code = self._codes.get(of)
+        code = self._codes.get(ranges)
         if code is None:
             if len(self._codes) == _MAX_STAND_INS:
-                raise GrammarError(f"a pattern has more than {_MAX_STAND_INS} kinds of classes")
-            code = self._codes[of] = _FIRST_STAND_IN + len(self._codes)
-            self.sets[code] = of
+                raise GrammarError(f"a pattern has more than {_MAX_STAND_INS} distinct classes")
+            code = self._codes[ranges] = _FIRST_STAND_IN + len(self._codes)
+            self.sets[code] = ranges
         return chr(code)
 
     def error(self, text: str, origin: int) -> GrammarError:
-        """An error at a place of the pattern."""
+        """An error at a position in the pattern."""
         line = self.pattern.count("\n", 0, origin) + 1
         return GrammarError(text, line, origin - self.pattern.rfind("\n", 0, origin))
 
-    def error_at(self, text: str, place: int) -> GrammarError:
-        """An error at a place of what the parser read."""
+    def error_at(self, text: str, position: int) -> GrammarError:
+        """An error at a position in the text that the parser read."""
         text = re.sub("[\udc00-\udfff]", "a class", text)
-        found = bisect_right(self._places, (place, len(self.pattern))) - 1
-        start, origin = self._places[found] if found >= 0 else (0, 0)
-        longest = self._places[found + 1][1] - 1 if found + 1 < len(self._places) else len(self.pattern)
-        return self.error(text, min(origin + place - start, max(longest, origin)))
+        found = bisect_right(self._origins, (position, len(self.pattern))) - 1
+        start, origin = self._origins[found] if found >= 0 else (0, 0)
+        last = self._origins[found + 1][1] - 1 if found + 1 < len(self._origins) else len(self.pattern)
+        return self.error(text, min(origin + position - start, max(last, origin)))
 
     def property(self, letter: str, name: str, origin: int) -> str:
-        r"""What `\p{name}` or `\P{name}` is written as."""
+        r"""The stand-in for `\p{name}` or `\P{name}`."""
         try:
-            of = unicode.named_property(name)
+            ranges = unicode.named_property(name)
         except GrammarError as error:
             raise self.error(str(error), origin) from None
-        return self.stand_in(unicode.invert(of) if letter == "P" else of)
+        return self.stand_in(unicode.invert(ranges) if letter == "P" else ranges)
 
 
-def read(pattern: str, ecma: bool) -> Source:
-    """The pattern for Python's parser. Raises GrammarError for what cannot be written so."""
+def rewritten(pattern: str, ecma: bool) -> Source:
+    """The pattern for Python's parser. Raises GrammarError for a pattern that cannot be rewritten."""
     source = Source(pattern)
     if any("\ud800" <= c <= "\udfff" for c in pattern):
-        raise GrammarError("a pattern holds half of a surrogate pair")
+        raise GrammarError("a pattern contains half of a surrogate pair")
     if ecma:
-        _Ecma(source).read()
+        _EcmaRewriter(source).rewrite()
     else:
-        _read_python(source)
+        _rewrite_python(source)
     return source
 
 
@@ -89,12 +88,12 @@ _PROPERTY = re.compile(r"\\(?:([pP])\{([^{}]*)\}|.)", re.DOTALL)
 _SURROGATE = re.compile(r"\\(?:u|U0000)[dD][89a-fA-F]")
 
 
-def _read_python(source: Source) -> None:
+def _rewrite_python(source: Source) -> None:
     pattern = source.pattern
     end = 0
     if "\\p{" in pattern or "\\P{" in pattern:
         if _SURROGATE.search(pattern):
-            raise GrammarError("half of a surrogate pair beside a class of characters")
+            raise GrammarError("a pattern has both half of a surrogate pair and a class such as \\p{L}")
         for found in _PROPERTY.finditer(pattern):
             if found[1]:
                 source.add(pattern[end : found.start()], end)
@@ -123,15 +122,15 @@ _ANCHORS = {"b": r"\b", "B": r"\B", "A": r"\A", "Z": r"\Z", "z": r"\Z"}
 _CLASS_ESCAPE = re.compile(r"\\(?:[dDwWsS]|[pP]\{)")
 
 
-class _Ecma:
-    """Rewrites ECMAScript's syntax, read leniently: what Python's `re` has beside it may be used."""
+class _EcmaRewriter:
+    """Rewrites ECMAScript's syntax leniently: constructs that only Python's `re` has are allowed as well."""
 
     def __init__(self, source: Source) -> None:
         self.source = source
         self.pattern = source.pattern
         self.at = 0
 
-    def read(self) -> None:
+    def rewrite(self) -> None:
         while self.at < len(self.pattern):
             start, c = self.at, self.pattern[self.at]
             if c == "\\":
@@ -155,11 +154,11 @@ class _Ecma:
         negative = self.pattern.startswith("[^", start)
         body = start + 1 + negative
         if self.pattern.startswith("]", body):  # [] is nothing, [^] is anything
-            of = unicode.EVERY if negative else ()
-            self._take(self.source.stand_in(of), body + 1 - start)
+            ranges = unicode.EVERY if negative else ()
+            self._take(self.source.stand_in(ranges), body + 1 - start)
             return
         self._take("[^" if negative else "[", body - start)
-        after_class = True  # a hyphen here cannot be in the middle of a range
+        after_class = True  # whether a hyphen here cannot be in the middle of a range
         while (c := self.pattern[self.at : self.at + 1]) != "]":
             if not c:
                 raise self.source.error("unterminated character set", start)
@@ -185,15 +184,15 @@ class _Ecma:
         if digits := found["long"] or found["four"] or found["two"]:
             code = int(digits, 16)
             if code > unicode.LAST:
-                raise self.source.error("no such code point", start)
+                raise self.source.error("there is no such code point", start)
             return self.source.stand_in(()) if 0xD800 <= code <= 0xDFFF else _code(code)
         if found["control"]:
             return _code(ord(found["control"]) & 31)
         if found["property"]:
             return self.source.property(found["property"], found["name"], start)
         if letter := found["class"]:
-            of = _CLASSES[letter.lower()]
-            return self.source.stand_in(of if letter.islower() else unicode.invert(of))
+            ranges = _CLASSES[letter.lower()]
+            return self.source.stand_in(ranges if letter.islower() else unicode.invert(ranges))
         if found["zero"]:
             return r"\x00"
         if found["plain"]:

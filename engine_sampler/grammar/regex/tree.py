@@ -1,7 +1,7 @@
-"""Patterns as small trees: what Python's own parser of regular expressions reads, without its details.
+"""Patterns as small trees: the result of Python's own parser of regular expressions, without its details.
 
-Flags, classes and case are resolved to sets of code points; every anchor becomes a lookaround
-(`^` is "nothing stands before", `\\b` is one of two pairs), so that five kinds of nodes are left.
+Flags, classes and case are resolved to sets of code points. Every anchor becomes a lookaround (`^` is
+"no character precedes", `\\b` is one of two pairs), so that five kinds of nodes remain.
 """
 
 from __future__ import annotations
@@ -26,23 +26,23 @@ _names: Any = import_module(_FOLDER + "constants")
 MAX_NESTING = 64
 """The deepest nesting of groups in a pattern."""
 MAX_CLASSES = 128
-"""The most different classes of characters in a pattern."""
+"""The most distinct classes of characters in a pattern."""
 MAX_WIDTH = 1 << 31
-"""Counts from here on are the same as no limit."""
+"""Upper bounds of this size or more mean no bound."""
 
 
 @dataclass(frozen=True, eq=False)
 class Node:
     """A part of a pattern.
 
-    shortest, longest  how many characters it can match; longest None is without end
-    looks              whether a lookaround is in it
-    lazy               whether a quantifier in it prefers fewer
+    shortest, longest  the least and the greatest number of characters that it matches; longest None: no bound
+    has_lookaround     whether it contains a lookaround
+    lazy               whether it contains a quantifier that prefers fewer repetitions
     """
 
     shortest: int
     longest: int | None
-    looks: bool
+    has_lookaround: bool
     lazy: bool
 
 
@@ -60,21 +60,21 @@ class Set(Node):
 
 @dataclass(frozen=True, eq=False)
 class Sequence(Node):
-    """One after the other."""
+    """The items, one after the other."""
 
     items: tuple[Node, ...]
 
 
 @dataclass(frozen=True, eq=False)
 class Choice(Node):
-    """Any of the items; earlier ones are preferred."""
+    """One of the items; earlier ones are preferred."""
 
     items: tuple[Node, ...]
 
 
 @dataclass(frozen=True, eq=False)
 class Repeat(Node):
-    """The item, low to high times; high None is without end. `reluctant` prefers fewer."""
+    """The item, low to high times; high None: no bound. `reluctant` prefers fewer."""
 
     item: Node
     low: int
@@ -83,8 +83,8 @@ class Repeat(Node):
 
 
 @dataclass(frozen=True, eq=False)
-class Look(Node):
-    """Nothing, where the item matches (or `negative`: does not) what follows or what comes before."""
+class Lookaround(Node):
+    """The empty text, where the item matches (`negative`: does not match) the text after or before it."""
 
     item: Node
     ahead: bool
@@ -92,7 +92,7 @@ class Look(Node):
 
 
 def one_of(ranges: Ranges) -> Node:
-    """A character of the set."""
+    """One character of the set."""
     return Set(1, 1, False, False, ranges)
 
 
@@ -107,7 +107,7 @@ def sequence(items: Iterable[Node]) -> Node:
     return Sequence(
         min(sum(item.shortest for item in flat), MAX_WIDTH),
         None if None in longest else sum(filter(None, longest)),
-        any(item.looks for item in flat),
+        any(item.has_lookaround for item in flat),
         any(item.lazy for item in flat),
         tuple(flat),
     )
@@ -115,69 +115,69 @@ def sequence(items: Iterable[Node]) -> Node:
 
 def choice(items: Iterable[Node]) -> Node:
     """The first of the items that leads to a match."""
-    of = tuple(items)
-    if len(of) == 1:
-        return of[0]
-    longest = [item.longest for item in of]
+    options = tuple(items)
+    if len(options) == 1:
+        return options[0]
+    longest = [item.longest for item in options]
     return Choice(
-        min((item.shortest for item in of), default=0),
+        min((item.shortest for item in options), default=0),
         None if None in longest else max(filter(None, longest), default=0),
-        any(item.looks for item in of),
-        any(item.lazy for item in of),
-        of,
+        any(item.has_lookaround for item in options),
+        any(item.lazy for item in options),
+        options,
     )
 
 
 def repeat(item: Node, low: int, high: int | None, reluctant: bool = False) -> Node:
-    """The item, again and again."""
+    """The item, low to high times."""
     longest = 0 if high == 0 or item.longest == 0 else None
     if longest is None and high is not None and item.longest is not None:
         longest = min(item.longest * high, MAX_WIDTH)
     shortest = min(item.shortest * low, MAX_WIDTH)
     lazy = item.lazy or (reluctant and low != high)
-    return Repeat(shortest, longest, item.looks, lazy, item, low, high, reluctant)
+    return Repeat(shortest, longest, item.has_lookaround, lazy, item, low, high, reluctant)
 
 
-def look(item: Node, ahead: bool, negative: bool) -> Node:
+def lookaround(item: Node, ahead: bool, negative: bool) -> Node:
     """A lookaround."""
-    return Look(0, 0, True, item.lazy, item, ahead, negative)
+    return Lookaround(0, 0, True, item.lazy, item, ahead, negative)
 
 
 FAILURE = choice(())
 ANY = one_of(unicode.EVERY)
 NOT_NEWLINE = one_of(unicode.invert(unicode.NEWLINE))
 
-TEXT_BEGIN = look(ANY, False, True)
-TEXT_END = look(ANY, True, True)
-LINE_BEGIN = look(NOT_NEWLINE, False, True)
-LINE_END = look(NOT_NEWLINE, True, True)
-LAST_LINE_END = look(choice((NOT_NEWLINE, sequence((one_of(unicode.NEWLINE), ANY)))), True, True)
-"""Python's `$`: the end, or before a line feed at the end."""
+TEXT_BEGIN = lookaround(ANY, False, True)
+TEXT_END = lookaround(ANY, True, True)
+LINE_BEGIN = lookaround(NOT_NEWLINE, False, True)
+LINE_END = lookaround(NOT_NEWLINE, True, True)
+LAST_LINE_END = lookaround(choice((NOT_NEWLINE, sequence((one_of(unicode.NEWLINE), ANY)))), True, True)
+"""Python's `$`: at the end, or before a line feed at the end."""
 
 
 @lru_cache(maxsize=4)
 def _boundary(word: Ranges, negative: bool, needs_text: bool) -> Node:
-    """`\\b`, or `\\B`; `needs_text`: it does not match in an empty text."""
+    """`\\b` or, if `negative`, `\\B`; with `needs_text` it does not match the empty text."""
     letter = one_of(word)
     pairs = [
-        sequence((look(letter, False, not before), look(letter, True, before != negative)))
+        sequence((lookaround(letter, False, not before), lookaround(letter, True, before != negative)))
         for before in (True, False)
     ]
     if not needs_text:
         return choice(pairs)
-    inside = choice((look(ANY, False, False), look(ANY, True, False)))
-    return sequence((choice(pairs), inside))
+    in_text = choice((lookaround(ANY, False, False), lookaround(ANY, True, False)))
+    return sequence((choice(pairs), in_text))
 
 
 @lru_cache(maxsize=1)
 def _inner_boundary_needs_text() -> bool:
-    return re.search(r"\B", "") is None  # so it was before Python 3.14
+    return re.search(r"\B", "") is None  # True before Python 3.14
 
 
 @lru_cache(maxsize=4096)
 def _literal(code: int, flags: int) -> Node:
-    of: Ranges = ((code, code),)
-    return one_of(unicode.fold(of, bool(flags & re.ASCII)) if flags & re.IGNORECASE else of)
+    ranges: Ranges = ((code, code),)
+    return one_of(unicode.fold(ranges, bool(flags & re.ASCII)) if flags & re.IGNORECASE else ranges)
 
 
 Parsed: TypeAlias = Any  # the parser's list of (operator, argument)
@@ -186,9 +186,10 @@ Parsed: TypeAlias = Any  # the parser's list of (operator, argument)
 def parse(pattern: str, flags: int, ecma: bool, sets: Mapping[int, Ranges]) -> Node:
     """The tree of a pattern in Python's syntax.
 
-    ecma  classes, `.`, `$` and lookbehind are those of ECMAScript
+    ecma  classes, `.`, `$` and lookbehinds have their meaning in ECMAScript
     sets  code points that stand for sets
-    Raises re.error, GrammarError for what no automaton can match, GrammarLimitError.
+
+    Raises re.error, GrammarError for a construct that no automaton can match, and GrammarLimitError.
     """
     try:
         parsed = _parser.parse(pattern, flags)
@@ -200,7 +201,7 @@ def parse(pattern: str, flags: int, ecma: bool, sets: Mapping[int, Ranges]) -> N
 
 
 class _Reader:
-    """Makes nodes of what the parser read."""
+    """Builds nodes from the parser's result."""
 
     def __init__(self, ecma: bool, sets: Mapping[int, Ranges]) -> None:
         self.ecma = ecma
@@ -214,8 +215,8 @@ class _Reader:
 
     def item(self, name: str, value: Any, flags: int, depth: int) -> Node:
         if name == "LITERAL":
-            of = self.sets.get(value)
-            return _literal(value, flags) if of is None else one_of(of)
+            ranges = self.sets.get(value)
+            return _literal(value, flags) if ranges is None else one_of(ranges)
         if name == "NOT_LITERAL":
             return self._class((("NEGATE", None), ("LITERAL", value)), flags)
         if name == "IN":
@@ -240,15 +241,17 @@ class _Reader:
             return repeat(item, low, limit, name == "MIN_REPEAT")
         if name in ("ASSERT", "ASSERT_NOT"):
             direction, inner = value
-            return self._look(self.sequence(inner, flags, depth + 1), direction > 0, name == "ASSERT_NOT")
+            return self._lookaround(
+                self.sequence(inner, flags, depth + 1), direction > 0, name == "ASSERT_NOT"
+            )
         if name == "FAILURE":
             return FAILURE
         raise GrammarError(f"{_REFUSED.get(name, name)} cannot be matched token by token")
 
-    def _look(self, item: Node, ahead: bool, negative: bool) -> Node:
+    def _lookaround(self, item: Node, ahead: bool, negative: bool) -> Node:
         if not ahead and not self.ecma and item.shortest != item.longest:
-            raise GrammarError("look-behind requires fixed-width pattern")
-        return look(item, ahead, negative)
+            raise GrammarError("a lookbehind requires a fixed-width pattern")
+        return lookaround(item, ahead, negative)
 
     def _any(self, flags: int) -> Node:
         if flags & re.DOTALL:
@@ -274,7 +277,7 @@ class _Reader:
         known = self._classes.get((members, flags))
         if known is None:
             if len(self._classes) == MAX_CLASSES:
-                raise GrammarLimitError(f"a pattern has more than {MAX_CLASSES} different classes")
+                raise GrammarLimitError(f"a pattern has more than {MAX_CLASSES} distinct classes")
             known = self._classes[members, flags] = one_of(self._members(members, flags))
         return known
 
@@ -286,18 +289,18 @@ class _Reader:
                 negative = True
             else:
                 found += self._member(str(name), value, flags)
-        of = unicode.ranges(found)
-        return unicode.invert(of) if negative else of
+        ranges = unicode.ranges(found)
+        return unicode.invert(ranges) if negative else ranges
 
     def _member(self, name: str, value: Any, flags: int) -> Ranges:
         if name == "CATEGORY":
             return _category(str(value), bool(flags & re.ASCII))
-        of = ((value, value),) if name == "LITERAL" else (value,)
-        if any(first <= code <= last for code in self.sets for first, last in of):
+        ranges = ((value, value),) if name == "LITERAL" else (value,)
+        if any(first <= code <= last for code in self.sets for first, last in ranges):
             if name == "LITERAL":
                 return self.sets[value]
             raise GrammarError("a class of characters cannot be an end of a range")
-        return unicode.fold(of, bool(flags & re.ASCII)) if flags & re.IGNORECASE else of
+        return unicode.fold(ranges, bool(flags & re.ASCII)) if flags & re.IGNORECASE else ranges
 
 
 _REFUSED = {
@@ -310,5 +313,5 @@ _REFUSED = {
 
 def _category(name: str, ascii_only: bool) -> Ranges:
     kind = name.rpartition("_")[2]
-    of = {"DIGIT": unicode.digit, "WORD": unicode.word, "SPACE": unicode.space}[kind](ascii_only)
-    return unicode.invert(of) if "_NOT_" in name else of
+    ranges = {"DIGIT": unicode.digit, "WORD": unicode.word, "SPACE": unicode.space}[kind](ascii_only)
+    return unicode.invert(ranges) if "_NOT_" in name else ranges

@@ -21,7 +21,7 @@ _MAX_GROUPS = 4
 
 @lru_cache(maxsize=256)
 def _re(pattern: str) -> Expression:
-    return regex.expression(pattern, dialect="ecma")
+    return regex.pattern_expression(pattern, dialect="ecma")
 
 
 def _list(item: Expression, separator: str) -> Expression:

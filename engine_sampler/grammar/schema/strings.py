@@ -104,7 +104,7 @@ def _content(atom: Formula) -> Expression:
     if atom[0] == FORMAT:
         return format_expression(atom[1])
     try:
-        return regex.expression(atom[1], dialect="ecma", search=True)
+        return regex.pattern_expression(atom[1], dialect="ecma", search=True)
     except GrammarError as error:
         raise type(error)(f"pattern {atom[1][:200]!r}: {error}") from None
 

@@ -45,7 +45,7 @@ from ..errors import GrammarError, GrammarLimitError
 from ..lark.grammar import rules_from_lark
 from ..program.expression import Expression, literal
 from ..program.rules import Body, Rules, alternatives, repeated, sequence
-from ..regex.pattern import expression
+from ..regex.pattern import pattern_expression
 from ..schema import add_schema
 from .embed import embed
 from .fields import NEEDED, Fields, texts
@@ -207,7 +207,7 @@ class _Builder:
     def regex(self, fields: Fields, ends: Ends) -> Body:
         (pattern,) = fields.take(pattern=(str, NEEDED))
         try:
-            found = expression(pattern)
+            found = pattern_expression(pattern)
         except GrammarError as error:
             raise type(error)(f"{fields.path}: {error}") from error
         return sequence(self._rules.terminal("PATTERN", found), self._any(ends))

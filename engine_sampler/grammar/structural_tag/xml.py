@@ -14,7 +14,7 @@ from ..errors import GrammarError, UnsupportedKeywordError
 from ..program.expression import Expression, both, concat, literal, repeat, union, without
 from ..program.rules import ACCEPT, Body, Edge, Rules, alternatives, clause, clear, sequence, set_bit
 from ..program.unicode import ANY_CHARACTER, characters, invert, ranges
-from ..regex.pattern import expression
+from ..regex.pattern import pattern_expression
 from ..schema import add_schema
 from ..schema.texts import WHITESPACE
 from .text import encoded, text_until
@@ -157,7 +157,7 @@ class _Parameters:
         if low or high is not None:
             parts.append(repeat(ANY_CHARACTER, low, high))
         if "pattern" in schema:
-            parts.append(expression(_checked(schema, "pattern", str), dialect="ecma", search=True))
+            parts.append(pattern_expression(_checked(schema, "pattern", str), dialect="ecma", search=True))
         if parts:
             whole = both(whole, concat(both(*parts), literal(CLOSING.encode())))
         return self._rules.terminal("TEXT", whole)

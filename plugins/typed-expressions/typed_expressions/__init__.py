@@ -1,4 +1,4 @@
-"""Typed expressions: texts that parse and are well typed, token by token. A plugin for engine-sampler."""
+"""Typed expressions: programs that parse and are well typed, token by token. A plugin for engine-sampler."""
 
 from __future__ import annotations
 
@@ -15,5 +15,5 @@ __all__ = ["Checker", "TypedExpressions", "TypedMatcher"]
 
 @hookimpl
 def register_grammars(register: Callable[[str, Any], None]) -> None:
-    """Called once when engine-sampler starts; the entry point in pyproject.toml leads here."""
+    """Called once when engine-sampler loads its plugins, through the entry point in pyproject.toml."""
     register("typed_expressions", TypedExpressions())

@@ -1,9 +1,9 @@
-"""The type checker: reads a program byte by byte, and refuses the byte after which no end is well typed.
+"""The type checker: it reads a program byte by byte, and refuses a byte after which no ending is well typed.
 
-It is a value: reading gives a new checker, so a matcher keeps one for each token and takes back by
-forgetting. A lexeme is checked when it is over; until then what matters is whether it can become one
-that fits. Every type has a literal, so whatever is asked for can be written: no other look ahead is
-needed for "this can still end well".
+A checker is a value: reading a byte returns a new one. So a matcher keeps one for each token, and rolls back
+by dropping the last ones. A lexeme is checked when it is complete; until then, it must be able to become one
+that fits. Every type has a literal, so an expression of any required type can be written: no other look-ahead
+is needed to decide whether the program can still be completed.
 """
 
 from __future__ import annotations
@@ -22,15 +22,15 @@ DIGITS = frozenset(b"0123456789")
 SPACES = frozenset(b" \n")
 
 NUMBER, TEXT = "0", '""'
-"""What stands for any number and any text: their values do not matter."""
+"""The lexemes that represent any number and any text: their values do not matter."""
 
 
 class Frame(NamedTuple):
-    """What goes on when an expression is over.
+    """The context of an expression, to which the reading returns after its end.
 
     kind      "program", "paren", "bound", "cond", "then", "open" (the last part of a let or an if)
     outside   the expression around it
-    binding   of "bound": the name and its type
+    binding   for "bound": the name and its type
     """
 
     kind: str
@@ -39,17 +39,17 @@ class Frame(NamedTuple):
 
 
 class Expression(NamedTuple):
-    """How far an expression has been read.
+    """An expression that has been read in part.
 
-    wanted  the types that it may have
-    left    the type on the left of its comparison, "" before that
-    sum     the type of the sum that is being read, "" before its first operand
-    ready   whether an operand has just been read
-    scope   the names that are known, the innermost last
-    frame   what comes after it; None only around the program
+    expected  the types that it may have
+    left      the type on the left of its comparison, "" before that
+    sum       the type of the sum that is being read, "" before its first operand
+    ready     whether an operand has just been read
+    scope     the names in scope with their types, the innermost last
+    frame     its context; None only for the program
     """
 
-    wanted: Types
+    expected: Types
     scope: tuple[tuple[str, str], ...] = ()
     frame: Frame | None = None
     left: str = ""
@@ -61,19 +61,19 @@ class Expression(NamedTuple):
         """The types that the next operand may have."""
         if self.sum or self.left:
             return frozenset((self.sum or self.left,))
-        return TYPES if "bool" in self.wanted else self.wanted  # any two can be compared
+        return TYPES if "bool" in self.expected else self.expected  # operands of any type can be compared
 
     def type_of(self, name: str) -> str | None:
         """The type of a name."""
         return next((kind for known, kind in reversed(self.scope) if known == name), None)
 
-    def inner(self, kind: str, wanted: Types, binding: tuple[str, str] = ("", "")) -> Expression:
+    def inner(self, kind: str, expected: Types, binding: tuple[str, str] = ("", "")) -> Expression:
         """A new expression within this one."""
-        return Expression(wanted, self.scope, Frame(kind, self, binding))
+        return Expression(expected, self.scope, Frame(kind, self, binding))
 
 
 class Binding(NamedTuple):
-    """The beginning of a let: what has been read of `let NAME : TYPE =`."""
+    """The head of a let, `let NAME : TYPE =`, as far as it has been read."""
 
     outside: Expression
     name: str = ""
@@ -81,77 +81,77 @@ class Binding(NamedTuple):
     type: str = ""
 
 
-Place: TypeAlias = "Expression | Binding"
+State: TypeAlias = "Expression | Binding"
 
 
-def after(place: Place, lexeme: str) -> Place | None:
-    """The place behind a lexeme, None if it does not fit. A number is NUMBER, a text TEXT."""
-    if isinstance(place, Binding):
-        return _after_binding(place, lexeme)
-    return _after_operand(place, lexeme) if place.ready else _operand(place, lexeme)
+def after(state: State, lexeme: str) -> State | None:
+    """The state after a lexeme, None if it does not fit. A number is NUMBER, a text TEXT."""
+    if isinstance(state, Binding):
+        return _after_binding(state, lexeme)
+    return _after_operand(state, lexeme) if state.ready else _operand(state, lexeme)
 
 
-def _after_binding(place: Binding, lexeme: str) -> Place | None:
-    outside, name, colon, kind = place
+def _after_binding(state: Binding, lexeme: str) -> State | None:
+    outside, name, colon, kind = state
     if not name:
         is_name = lexeme.isalpha() and lexeme not in KEYWORDS
-        return place._replace(name=lexeme) if is_name else None
+        return state._replace(name=lexeme) if is_name else None
     if not colon:
-        return place._replace(colon=True) if lexeme == ":" else None
+        return state._replace(colon=True) if lexeme == ":" else None
     if not kind:
-        return place._replace(type=lexeme) if lexeme in TYPES else None
+        return state._replace(type=lexeme) if lexeme in TYPES else None
     return outside.inner("bound", frozenset((kind,)), (name, kind)) if lexeme == "=" else None
 
 
-def _operand(place: Expression, lexeme: str) -> Place | None:
-    """Behind a lexeme that begins an operand, or a let or an if where an expression begins."""
-    begins = not place.sum and not place.left
+def _operand(state: Expression, lexeme: str) -> State | None:
+    """The state after a lexeme that begins an operand; or a let or an if, where an expression begins."""
+    begins = not state.sum and not state.left
     if lexeme == "(":
-        return place.inner("paren", place.operands)
+        return state.inner("paren", state.operands)
     if lexeme == "let" and begins:
-        return Binding(place)
+        return Binding(state)
     if lexeme == "if" and begins:
-        return place.inner("cond", frozenset(("bool",)))
+        return state.inner("cond", frozenset(("bool",)))
     literals = {NUMBER: "int", TEXT: "str", "true": "bool", "false": "bool"}
-    return _with_operand(place, literals.get(lexeme) or place.type_of(lexeme))
+    return _with_operand(state, literals.get(lexeme) or state.type_of(lexeme))
 
 
-def _with_operand(place: Expression, kind: str | None) -> Expression | None:
-    return place._replace(sum=kind, ready=True) if kind and kind in place.operands else None
+def _with_operand(state: Expression, kind: str | None) -> Expression | None:
+    return state._replace(sum=kind, ready=True) if kind and kind in state.operands else None
 
 
-def _after_operand(place: Expression, lexeme: str) -> Place | None:
-    """Behind an operator, or the lexeme that ends an expression."""
+def _after_operand(state: Expression, lexeme: str) -> State | None:
+    """The state after an operator, or after a lexeme that ends an expression."""
     if lexeme == "+":
-        return place._replace(ready=False) if place.sum != "bool" else None
+        return state._replace(ready=False) if state.sum != "bool" else None
     if lexeme in ("<", "=="):
-        fits = not place.left and "bool" in place.wanted and (lexeme == "==" or place.sum == "int")
-        return place._replace(left=place.sum, sum="", ready=False) if fits else None
-    kind, frame = finished(place)
+        fits = not state.left and "bool" in state.expected and (lexeme == "==" or state.sum == "int")
+        return state._replace(left=state.sum, sum="", ready=False) if fits else None
+    kind, frame = finished(state)
     if frame is None or kind is None:
         return None
     outside = frame.outside
     if lexeme == ")" and frame.kind == "paren":
         return _with_operand(outside, kind)
     if lexeme == "then" and frame.kind == "cond":
-        return outside.inner("then", outside.wanted)
+        return outside.inner("then", outside.expected)
     if lexeme == "else" and frame.kind == "then":
         return outside.inner("open", frozenset((kind,)))
     if lexeme == "in" and frame.kind == "bound":
-        inner = outside.inner("open", outside.wanted)
+        inner = outside.inner("open", outside.expected)
         return inner._replace(scope=(*inner.scope, frame.binding))
     return None
 
 
-def finished(place: Expression) -> tuple[str | None, Frame | None]:
-    """The type of an expression that ends here, None if it cannot, and what it ended in; where it is the
-    last part of others, these end with it."""
-    kind = "bool" if place.left else place.sum
-    if not place.ready or kind not in place.wanted:
+def finished(state: Expression) -> tuple[str | None, Frame | None]:
+    """The type of an expression that ends here, None if it cannot end, and its context. If it is the last
+    part of other expressions, these end with it."""
+    kind = "bool" if state.left else state.sum
+    if not state.ready or kind not in state.expected:
         return None, None
-    while place.frame is not None and place.frame.kind == "open":
-        place = place.frame.outside
-    return kind, place.frame
+    while state.frame is not None and state.frame.kind == "open":
+        state = state.frame.outside
+    return kind, state.frame
 
 
 START = Expression(TYPES)
@@ -160,17 +160,17 @@ START = Expression(TYPES)
 
 @dataclass(frozen=True)
 class Checker:
-    """A program so far.
+    """A program that has been read in part.
 
-    place    behind the last whole lexeme
-    pending  what has been read of the next one; of texts only that one has begun
+    state    the state after the last complete lexeme
+    pending  the part of the next lexeme that has been read; for a text, only its opening quote
     """
 
-    place: Place = START
+    state: State = START
     pending: str = ""
 
     def read(self, byte: int) -> Checker | None:
-        """The checker behind one more byte; None if no well-typed program begins so."""
+        """The checker after one more byte; None if no well-typed program begins like this."""
         if self.pending == '"':
             return self._with(TEXT) if byte == ord('"') else self
         joined = self.pending + chr(byte)
@@ -190,31 +190,31 @@ class Checker:
     def ends(self) -> bool:
         """Whether the program may end here."""
         whole = self._with(self.pending) if self.pending else self
-        if whole is None or isinstance(whole.place, Binding):
+        if whole is None or isinstance(whole.state, Binding):
             return False
-        kind, frame = finished(whole.place)
+        kind, frame = finished(whole.state)
         return kind is not None and frame is None
 
     def _with(self, lexeme: str) -> Checker | None:
-        """Behind a whole lexeme."""
-        place = after(self.place, lexeme)
-        return None if place is None else Checker(place)
+        """The checker after a complete lexeme."""
+        state = after(self.state, lexeme)
+        return None if state is None else Checker(state)
 
     def _fits(self) -> bool:
-        """Whether what is pending can become a lexeme that fits."""
+        """Whether the pending part can become a lexeme that fits."""
         if self.pending == '"':
-            return after(self.place, TEXT) is not None
+            return after(self.state, TEXT) is not None
         if not self.pending.isalpha():
             return any(
-                after(self.place, lexeme) for lexeme in ("=", "==", NUMBER) if lexeme.startswith(self.pending)
+                after(self.state, lexeme) for lexeme in ("=", "==", NUMBER) if lexeme.startswith(self.pending)
             )
-        if isinstance(self.place, Binding):
-            if not self.place.name:
-                return True  # every word is the beginning of a new name
+        if isinstance(self.state, Binding):
+            if not self.state.name:
+                return True  # every word can become a new name
             known = KEYWORDS
         else:
-            known = KEYWORDS.union(name for name, _ in self.place.scope)
-        return any(after(self.place, word) for word in known if word.startswith(self.pending))
+            known = KEYWORDS.union(name for name, _ in self.state.scope)
+        return any(after(self.state, word) for word in known if word.startswith(self.pending))
 
 
 def _kind(byte: int) -> str:

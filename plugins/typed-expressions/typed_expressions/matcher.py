@@ -1,4 +1,4 @@
-"""The matcher: the grammar says which tokens parse, the type checker which of these are well typed."""
+"""The matcher: the grammar decides which tokens parse, the type checker which of these are well typed."""
 
 from __future__ import annotations
 
@@ -34,11 +34,11 @@ NUMBER: /[0-9]+(?![0-9])/
 TEXT: /"[^"\\\n]*"/
 %ignore /[ \n]+/
 """
-"""Words and numbers are as long as they can be: the checker cuts them so."""
+"""The syntax. Words and numbers are as long as possible, because the checker splits the text that way."""
 
 
 class TypedExpressions:
-    """The language, for any tokenizer: what the plugin registers."""
+    """The language for any tokenizer, which the plugin registers."""
 
     def compile(self, tokenizer: Tokenizer) -> CompiledExpressions:
         """The language for a tokenizer."""
@@ -55,7 +55,7 @@ class CompiledExpressions:
         self.eos = np.zeros(len(pieces), bool)
         self.eos[list(tokenizer.eos_token_ids)] = True
         self.order = np.array(sorted(range(len(pieces)), key=pieces.__getitem__), np.int64)
-        """Tokens by their bytes: neighbours share what they begin with."""
+        """Token ids sorted by their bytes, so that neighbours share prefixes."""
 
     def matcher(self) -> TypedMatcher:
         """A matcher at the beginning of a program."""
@@ -69,7 +69,7 @@ class TypedMatcher:
         self._compiled = compiled
         self._syntax = syntax
         self._checkers = checkers
-        """Behind each token, the first one at the beginning."""
+        """The checker at the beginning, and after each accepted token."""
 
     def fill_bitmask(self, bitmask: Any, row: int = 0) -> None:
         """Write the mask of the next token into a row of `bitmask`, int32 `[rows, ceil(vocab / 32)]`."""
@@ -80,39 +80,39 @@ class TypedMatcher:
         bitmask[row] = np.packbits(bits, bitorder="little").view(np.int32)
 
     def _narrow(self, allowed: np.ndarray) -> None:
-        """Remove from `allowed`, bool [vocab or more], the tokens behind which no end is well typed."""
+        """Remove from `allowed`, bool [vocab or more], the tokens after which no ending is well typed."""
         compiled, checker = self._compiled, self._checkers[-1]
         count = len(compiled.eos)
         if not checker.ends():
             allowed[:count] &= ~compiled.eos
-        path = [checker]  # behind each byte of the token before, up to the one that is refused
-        before = b""
+        path = [checker]  # the checkers after each byte of the previous token, up to the refused one
+        previous = b""
         refused: bytes | None = None
         for token_id in compiled.order[allowed[compiled.order] & ~compiled.eos[compiled.order]].tolist():
             piece = compiled.tokenizer.token_bytes[token_id]
             if refused is not None and piece.startswith(refused):
                 allowed[token_id] = False
                 continue
-            del path[_shared(before, piece) + 1 :]
+            del path[_common_prefix(previous, piece) + 1 :]
             _extend(path, piece)
-            before, refused = piece, None
+            previous, refused = piece, None
             if len(path) <= len(piece):
                 allowed[token_id] = False
                 refused = piece[: len(path)]
 
     def accept(self, token_id: int) -> bool:
-        """Go on with a token; False, and nothing changes, where it cannot follow."""
+        """Accept a token; False, and nothing changes, if it cannot follow."""
         tokenizer = self._compiled.tokenizer
         if token_id in tokenizer.eos_token_ids:
             after: Checker | None = self._checkers[-1] if self._checkers[-1].ends() else None
         else:
-            known = 0 <= token_id < len(tokenizer)
-            after = self._read(tokenizer.token_bytes[token_id]) if known else None
-        return self._go(after, lambda: self._syntax.accept(token_id))
+            in_range = 0 <= token_id < len(tokenizer)
+            after = self._read(tokenizer.token_bytes[token_id]) if in_range else None
+        return self._advance(after, lambda: self._syntax.accept(token_id))
 
     def accept_bytes(self, data: bytes) -> bool:
-        """Go on with bytes that need not be those of a token; False where they cannot follow."""
-        return self._go(self._read(data), lambda: self._syntax.accept_bytes(data))
+        """Accept bytes that need not form a token; False, and nothing changes, if they cannot follow."""
+        return self._advance(self._read(data), lambda: self._syntax.accept_bytes(data))
 
     def _read(self, data: bytes) -> Checker | None:
         checker: Checker | None = self._checkers[-1]
@@ -120,14 +120,14 @@ class TypedMatcher:
             checker = None if checker is None else checker.read(byte)
         return checker
 
-    def _go(self, after: Checker | None, accept: Any) -> bool:
+    def _advance(self, after: Checker | None, accept: Any) -> bool:
         if after is None or not accept():
             return False
         self._checkers.append(after)
         return True
 
     def rollback(self, n: int) -> None:
-        """Take back the last n accepts; ValueError where there are fewer."""
+        """Undo the last n accepts; ValueError if there are fewer."""
         self._syntax.rollback(n)
         del self._checkers[len(self._checkers) - n :]
 
@@ -140,16 +140,16 @@ class TypedMatcher:
         return bool(self._syntax.is_accepting()) and self._checkers[-1].ends()
 
     def is_terminated(self) -> bool:
-        """Whether it has ended."""
+        """Whether the program has ended."""
         return bool(self._syntax.is_terminated())
 
     def validate(self, token_ids: Sequence[int]) -> int:
-        """How many of the tokens could be accepted one after the other; nothing changes."""
+        """How many of the tokens can be accepted in sequence; nothing changes."""
         trial = self.fork()
         return next((i for i, token_id in enumerate(token_ids) if not trial.accept(token_id)), len(token_ids))
 
     def forced_tokens(self) -> list[int]:
-        """The tokens that come next whatever is drawn: as long as the mask leaves one only."""
+        """The tokens that must follow: as long as the mask allows a single one."""
         found: list[int] = []
         trial = self.fork()
         bitmask = allocate_bitmask(1, len(self._compiled.eos))
@@ -163,7 +163,7 @@ class TypedMatcher:
 
 
 def _extend(path: list[Checker], piece: bytes) -> None:
-    """Add the checkers behind the bytes of a token for which there are none yet, up to one that fails."""
+    """Add the missing checkers after the bytes of a token, up to the first byte that is refused."""
     for byte in piece[len(path) - 1 :]:
         following = path[-1].read(byte)
         if following is None:
@@ -171,8 +171,8 @@ def _extend(path: list[Checker], piece: bytes) -> None:
         path.append(following)
 
 
-def _shared(one: bytes, other: bytes) -> int:
-    """With how many bytes both begin."""
+def _common_prefix(one: bytes, other: bytes) -> int:
+    """The length of the common prefix."""
     return next(
         (i for i, (a, b) in enumerate(zip(one, other, strict=False)) if a != b), min(len(one), len(other))
     )

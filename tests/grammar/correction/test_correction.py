@@ -1,4 +1,4 @@
-"""Finished texts: where they leave a language, what completes them, what repairs them."""
+"""Finished texts: where they leave a language, their completions and their repairs."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from engine_sampler.grammar import Grammar, GrammarError, GrammarLimitError
 from engine_sampler.grammar.correction import correction
 from engine_sampler.grammar.correction.correction import BYTES, Change, check, complete, repair
-from engine_sampler.grammar.correction.search import ground_of
+from engine_sampler.grammar.correction.search_space import search_space_of
 from engine_sampler.tokenizer import Tokenizer
 
 from ..random_grammars import Grammar as RandomGrammar
@@ -69,34 +69,34 @@ def engine(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> s
 # --- random and brute force ----------------------------------------------------------------------
 
 ALPHABET = b"\x00abc"
-"""The bytes of random grammars, and the least of all others, which a complement may match."""
+"""The bytes of random grammars, and the smallest other byte, which a complement may match."""
 
 few = st.lists(st.sampled_from(ALPHABET), max_size=3).map(bytes)
 
 
 def usable(random: RandomGrammar) -> Grammar:
-    """A random grammar that has a text at all."""
+    """A random grammar whose language is not empty."""
     grammar = Grammar("random", random.rules.program())
     try:
         grammar.compile(BYTES)
-        ground_of(grammar.program)
+        search_space_of(grammar.program)
     except GrammarError:
         assume(False)
     return grammar
 
 
-def texts_of(grammar: Grammar, begin: bytes, most: int) -> Iterator[bytes]:
-    """Every text of the language that begins so and has at most `most` bytes more, the shortest first."""
+def texts_of(grammar: Grammar, begin: bytes, max_bytes: int) -> Iterator[bytes]:
+    """Every text that follows `begin` in the language and has at most `max_bytes`, the shortest first."""
     matcher = grammar.compile(BYTES).matcher()
     layer = [(b"", matcher)] if not begin or matcher.accept_bytes(begin) else []
-    for _ in range(most + 1):
+    for _ in range(max_bytes + 1):
         yield from (text for text, at in layer if at.is_accepting())
         following = [(text, byte, at.fork()) for text, at in layer for byte in ALPHABET]
         layer = [(text + bytes((byte,)), at) for text, byte, at in following if at.accept(byte)]
 
 
 def distance(one: bytes, other: bytes) -> int:
-    """How many bytes have to be inserted, deleted or replaced."""
+    """The number of bytes that have to be inserted, deleted or replaced."""
     row = list(range(len(other) + 1))
     for i, a in enumerate(one, 1):
         before, row = row, [i]
@@ -112,7 +112,7 @@ any_grammar = st.one_of(
 
 @quick
 @given(any_grammar, few)
-def test_a_completion_is_the_least_of_the_shortest(random: RandomGrammar, text: bytes) -> None:
+def test_a_completion_is_the_first_of_the_shortest_in_byte_order(random: RandomGrammar, text: bytes) -> None:
     grammar = usable(random)
     expected = next(texts_of(grammar, text, 3), None)
     try:
@@ -131,7 +131,7 @@ def test_a_completion_is_the_least_of_the_shortest(random: RandomGrammar, text: 
 
 @quick
 @given(any_grammar, few)
-def test_a_repair_is_as_near_as_any_text(random: RandomGrammar, text: bytes) -> None:
+def test_no_text_of_the_language_is_nearer_than_a_repair(random: RandomGrammar, text: bytes) -> None:
     grammar = usable(random)
     nearest = min((distance(text, other) for other in texts_of(grammar, b"", 4)), default=9)
     try:
@@ -148,7 +148,7 @@ def test_a_repair_is_as_near_as_any_text(random: RandomGrammar, text: bytes) -> 
 
 @quick
 @given(any_grammar, few)
-def test_a_check_says_what_every_byte_alone_says(random: RandomGrammar, text: bytes) -> None:
+def test_a_check_agrees_with_accepting_byte_by_byte(random: RandomGrammar, text: bytes) -> None:
     grammar = usable(random)
     found = check(grammar.program, text)
     matcher = grammar.compile(BYTES).matcher()
@@ -177,7 +177,9 @@ cases = st.tuples(st.just(OBJECT), objects) | st.tuples(st.just(PERSON), people)
 
 @quick
 @given(cases, st.integers(0, 60))
-def test_what_was_cut_off_is_completed_with_no_more_than_that(case: tuple[Grammar, str], cut: int) -> None:
+def test_a_text_that_was_cut_off_is_completed_with_no_more_bytes_than_it_lost(
+    case: tuple[Grammar, str], cut: int
+) -> None:
     grammar, text = case
     found = complete(grammar.program, text[:cut])
     assert found is not None
@@ -190,7 +192,7 @@ def test_what_was_cut_off_is_completed_with_no_more_than_that(case: tuple[Gramma
     cases,
     st.lists(st.tuples(st.integers(0, 60), st.sampled_from('{}[]",:a0 é'), st.integers(0, 2)), max_size=3),
 )
-def test_as_many_faults_need_no_more_edits(
+def test_a_text_with_some_faults_needs_no_more_edits_than_that(
     case: tuple[Grammar, str], faults: list[tuple[int, str, int]]
 ) -> None:
     grammar, text = case
@@ -216,9 +218,7 @@ def test_a_text_of_the_language_is_its_own_repair(case: tuple[Grammar, str]) -> 
 @quick
 @given(objects, st.text('{}[]",:a0é', max_size=12), st.booleans())
 @example("{}", "é", True)
-def test_the_changes_of_a_repair_lead_from_one_text_to_the_other(
-    text: str, junk: str, as_bytes: bool
-) -> None:
+def test_the_changes_of_a_repair_turn_one_text_into_the_other(text: str, junk: str, as_bytes: bool) -> None:
     broken = text[: len(text) // 2] + junk + text[len(text) // 2 :]
     given_text: Any = broken.encode() if as_bytes else broken
     found = repair(OBJECT.program, given_text)
@@ -233,11 +233,11 @@ def test_the_changes_of_a_repair_lead_from_one_text_to_the_other(
 
 
 @pytest.mark.usefixtures("engine")
-def test_a_fault_is_found_with_line_column_and_what_could_stand_there() -> None:
+def test_a_fault_is_reported_with_line_column_and_the_expected_bytes() -> None:
     found = check(OBJECT.program, '{"é": 1,\n "é": trie}')
     assert (found.valid, found.viable, found.position) == (False, False, 19)
     assert (found.line, found.column, found.expected) == (2, 9, b"u")
-    assert found.message == "line 2, column 9: 'i' cannot stand here; expected 'u'"
+    assert found.message == "line 2, column 9: 'i' is not allowed here; expected 'u'"
 
 
 @pytest.mark.usefixtures("engine")
@@ -252,18 +252,18 @@ def test_a_beginning_is_viable_and_a_whole_text_valid() -> None:
 
 
 @pytest.mark.usefixtures("engine")
-def test_what_follows_a_whole_text_is_named() -> None:
+def test_a_message_names_the_byte_that_cannot_follow() -> None:
     assert check(Grammar.from_choices(["a"]).program, "ab").message == (
-        "line 1, column 2: 'b' cannot stand here; expected the end"
+        "line 1, column 2: 'b' is not allowed here; expected the end"
     )
     assert check(Grammar.from_regex("[a-e]é").program, b"a\xff").message == (
-        "line 1, column 2: byte 0xff cannot stand here; expected other characters"
+        "line 1, column 2: byte 0xff is not allowed here; expected other characters"
     )
     assert check(Grammar.from_regex("[a-e]").program, "x").message.endswith("expected 'a' to 'e'")
 
 
 @pytest.mark.usefixtures("engine")
-def test_a_special_token_is_expected_but_no_text() -> None:
+def test_a_special_token_is_expected_but_is_not_text() -> None:
     grammar = Grammar.from_lark('start: "a" <|call|> "b"')
     found = check(grammar.program, "a<|call|>b")
     assert (found.viable, found.position, found.expected) == (False, 1, b"")
@@ -279,7 +279,7 @@ def test_a_long_text_is_checked_to_its_last_byte() -> None:
 
 
 def test_text_is_str_or_bytes() -> None:
-    with pytest.raises(TypeError, match="text is a int"):
+    with pytest.raises(TypeError, match="text has type int; allowed are str and bytes"):
         check(OBJECT.program, 3)  # type: ignore[arg-type]
 
 
@@ -323,11 +323,11 @@ def test_many_required_keys_are_written_once_each() -> None:
     assert found is not None
     value = json.loads(begin + found)
     assert set(value) == {*names, "other"}
-    least = [f'"{name}":' + ("0", '""', '"long constant"')[i % 3] for i, name in enumerate(names) if i != 3]
-    assert len(found) == len(",".join(least) + "}")
+    members = [f'"{name}":' + ("0", '""', '"long constant"')[i % 3] for i, name in enumerate(names) if i != 3]
+    assert len(found) == len(",".join(members) + "}")
 
 
-def test_counts_are_reached() -> None:
+def test_required_counts_are_reached() -> None:
     array = Grammar.from_json_schema({"type": "array", "minItems": 40, "items": {"type": "boolean"}})
     assert complete(array.program, "[false") == ",true" * 39 + "]"
     few_keys = Grammar.from_json_schema({"type": "object", "minProperties": 4, "required": ["a", "bc"]})
@@ -363,7 +363,7 @@ def test_a_completion_beyond_the_limits_is_refused() -> None:
         complete(array.program, "[", steps=7)
 
 
-def test_a_character_that_was_cut_is_completed_in_bytes() -> None:
+def test_an_incomplete_character_is_completed_in_bytes() -> None:
     grammar = Grammar.from_choices(["aé"])
     assert complete(grammar.program, b"a\xc3") == b"\xa9"
     assert complete(grammar.program, "a") == "é"
@@ -405,13 +405,13 @@ def test_common_faults_of_models_are_repaired(text: str, repaired: str, edits: i
         'Sure! {"name": "x", "age": "3",}',
     ],
 )
-def test_a_schema_tells_what_was_meant(text: str) -> None:
+def test_a_schema_determines_the_intended_text(text: str) -> None:
     found = json.loads(repair(PERSON, text).text)
     assert (found["name"], found["age"]) == ("x", 3)
     assert found.get("tags", ["red", "green"]) == ["red", "green"]
 
 
-def test_a_long_text_is_repaired_where_its_fault_is() -> None:
+def test_a_long_text_is_repaired_at_its_fault() -> None:
     whole = json.dumps({f"key{i}": [i, {"name": f"value {i}", "flags": [True, None]}] for i in range(40)})
     at = whole.index('"key20"') - 4
     assert whole[at] == "}"
@@ -419,7 +419,7 @@ def test_a_long_text_is_repaired_where_its_fault_is() -> None:
     assert (found.text, found.changes) == (whole, (Change(at, at, "}"),))
 
 
-def test_a_search_that_is_cut_short_says_so() -> None:
+def test_the_result_of_a_search_that_was_cut_short_is_not_called_minimal() -> None:
     text = json.dumps({f"key{i}": [i, [[i]], "é"] for i in range(10)})[:-40]
     found = repair(OBJECT.program, text, steps=300)
     assert check(OBJECT.program, found.text).valid
@@ -434,7 +434,7 @@ def test_a_repair_beyond_the_limits_is_refused() -> None:
         repair(PERSON, "xxxx", steps=1)
 
 
-def test_an_edit_is_a_character_whatever_its_bytes() -> None:
+def test_an_edit_is_one_character_however_many_bytes_it_has() -> None:
     found = repair(Grammar.from_choices(["naïve €"]).program, "naive")
     assert (found.text, found.edits) == ("naïve €", 3)
     assert repair(Grammar.from_choices(["a"]).program, b"a\xff\xfe").edits == 2

@@ -1,4 +1,4 @@
-"""Lark itself as the judge of what a grammar's language is, and texts to judge."""
+"""Lark itself as the oracle for the language of a grammar, and texts to compare on."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ Language = Callable[[str], bool]
 
 
 def language_of(rules: Rules, engine: Engine = ReferenceGrammar) -> Language:
-    """Whether a text is in the language of `rules`, as `engine` says."""
+    """A function: whether `engine` accepts a text under `rules`."""
     try:
         grammar = engine(rules.program(), ())
     except GrammarError as error:
@@ -64,7 +64,7 @@ class Oracle:
 
     @functools.cached_property
     def expansions(self) -> dict[NonTerminal, list[tuple[int, list[Any]]]]:
-        """Of each rule its expansions, each with the depth of the smallest tree that it begins."""
+        """The expansions of each rule, each with the depth of the smallest tree that it roots."""
         depth: dict[Any, int] = {}
         changed = True
         while changed:
@@ -83,14 +83,14 @@ class Oracle:
 
     @functools.cached_property
     def terminals(self) -> dict[str, st.SearchStrategy[str]]:
-        """Of each terminal its texts."""
+        """The texts of each terminal."""
         return {
             terminal.name: st.from_regex(re.compile(terminal.pattern.to_regexp()), fullmatch=True)
             for terminal in self.parser.terminals
         }
 
     def text(self, draw: Callable[[Any], Any], budget: int = 25) -> str:
-        """A text, most likely one of the language: a random tree's, cut short once it is large."""
+        """A text that is most likely in the language: that of a random tree, kept small once it is large."""
         pieces: list[str] = []
         waiting: list[Any] = [self.start]
         while waiting:
@@ -110,7 +110,7 @@ class Oracle:
 
 
 def spoiled(draw: Callable[[Any], Any], text: str) -> str:
-    """`text` with a character more, less, or another, or two pieces swapped."""
+    """`text` with a character inserted, deleted or replaced, or with two pieces swapped."""
     at = draw(st.integers(0, len(text)))
     other = draw(st.sampled_from(list(text) or ["a"]) | st.sampled_from(" \n\"'()a1,;é"))
     kind = draw(st.integers(0, 3))
@@ -127,7 +127,7 @@ _names = st.sampled_from(["a", "b", "c"])
 _strings = st.sampled_from(['"a"', '"b"', '"ab"', '"ba"', '"A"i'])
 _plain_expressions = ["/a+/", "/a*b/", "/(ab|b)+/", "/a+?b?/", "/[ab]/", "/b|ba/", '"a".."b"', "/A/i"]
 _expressions = st.sampled_from(_plain_expressions)
-# Lark forgets lookaheads where it tries shorter texts of a terminal, so these have one length.
+# Lark drops lookaheads when it tries shorter texts of a terminal, so these have a single length.
 _guarded = st.sampled_from(["/a(?!b)/", "/(?!b)[ab]/", "/ab(?!a)/"])
 _terminals = st.sampled_from(["X", "Y"])
 
@@ -149,7 +149,7 @@ _rule_bodies = st.lists(
 
 
 def _is_small(body: str) -> bool:
-    """Whether lark, which writes every choice and count out, makes few rules of `body`."""
+    """Whether lark, which expands every choice and count, builds few rules from `body`."""
     return 3 * body.count("~") + sum(map(body.count, "[?|")) <= 6
 
 
@@ -161,7 +161,7 @@ _ignored = st.sampled_from(["", "", "%ignore /_+/\n", '%ignore "_"\n', '%ignore 
 
 @st.composite
 def small_grammars(draw: st.DrawFn) -> str:
-    """Small grammars of a few characters: three rules, two terminals, recursive, ambiguous, what comes."""
+    """Small grammars over a few characters: three rules and two terminals, often recursive and ambiguous."""
     lines = ["start: a"]
     lines += [f"{name}: {draw(_rule_bodies.filter(_is_small))}" for name in "abc"]
     lines += [f"{name}: {draw(_terminal_bodies)}" for name in "XY"]

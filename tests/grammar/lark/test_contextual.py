@@ -1,4 +1,4 @@
-"""With the lexer "contextual" the language of a grammar is that of lark's LALR parser with that lexer."""
+"""With the lexer "contextual", the language of a grammar is that of lark's LALR parser with that lexer."""
 
 from __future__ import annotations
 
@@ -36,8 +36,8 @@ class Contextual(Oracle):
         self.start = lark.grammar.NonTerminal(start)
 
 
-def judged(engine: Engine, text: str, examples: str, **options: Any) -> str:
-    """Those of some texts, one behind each comma, that are in the language; lark must agree."""
+def accepted(engine: Engine, text: str, examples: str, **options: Any) -> str:
+    """Those of some texts, separated by commas, that are in the language; lark must agree."""
     ours, oracle = language_of(rules_from_lalr(text, **options), engine), Contextual(text, **options)
     every = examples.split(",")
     found = [example for example in every if ours(example)]
@@ -45,113 +45,115 @@ def judged(engine: Engine, text: str, examples: str, **options: Any) -> str:
     return ",".join(found)
 
 
-# How terminals are found.
+# The lexer.
 
 
 @every_engine
 def test_the_longest_text_of_a_terminal_is_read_and_no_other(engine: Engine) -> None:
     text = 'start: A B\nA: /a+/\nB: "ab"'
-    assert judged(engine, text, "aab,ab,aaab,a") == ""
-    assert judged(engine, 'start: A B\nA: /a+/\nB: "b"', "ab,aab,b,a") == "ab,aab"
+    assert accepted(engine, text, "aab,ab,aaab,a") == ""
+    assert accepted(engine, 'start: A B\nA: /a+/\nB: "b"', "ab,aab,b,a") == "ab,aab"
 
 
 @every_engine
 def test_a_lazy_terminal_ends_as_early_as_it_can(engine: Engine) -> None:
     text = 'start: A+ "!"\nA: /".*?"/'
-    assert judged(engine, text, '"a"!,"a""b"!,"a"b"!,""!') == '"a"!,"a""b"!,""!'
+    assert accepted(engine, text, '"a"!,"a""b"!,"a"b"!,""!') == '"a"!,"a""b"!,""!'
 
 
 @every_engine
 def test_a_literal_is_a_keyword_of_the_names_that_match_it(engine: Engine) -> None:
     text = 'start: NAME | "if" NAME\nNAME: /[a-z]+/\n%ignore " "'
-    assert judged(engine, text, "if,iff,if x,iff x,if if,ifx") == "iff,if x,if if,ifx"
+    assert accepted(engine, text, "if,iff,if x,iff x,if if,ifx") == "iff,if x,if if,ifx"
 
 
 @every_engine
-def test_a_literal_is_no_keyword_where_no_name_may_stand(engine: Engine) -> None:
+def test_a_literal_is_not_a_keyword_where_no_name_may_follow(engine: Engine) -> None:
     text = 'start: "if" NUMBER | "say" NAME\nNAME: /[a-z]+/\nNUMBER: /[0-9]+/\n%ignore " "'
-    assert judged(engine, text, "if1,if 1,say if,sayif,say sayif,iff1") == "if1,if 1,say if,sayif,say sayif"
+    assert accepted(engine, text, "if1,if 1,say if,sayif,say sayif,iff1") == "if1,if 1,say if,sayif,say sayif"
 
 
 @every_engine
-def test_a_literal_with_a_flag_is_a_keyword_where_the_name_has_it_as_well(engine: Engine) -> None:
+def test_a_literal_with_a_flag_is_a_keyword_if_the_name_has_the_flag_as_well(engine: Engine) -> None:
     text = 'start: NAME | "if"i NAME\nNAME: /[a-z]+/i\n%ignore " "'
-    assert judged(engine, text, "If,iF x,IFX,if IF") == "iF x,IFX,if IF"
+    assert accepted(engine, text, "If,iF x,IFX,if IF") == "iF x,IFX,if IF"
 
 
 @every_engine
 def test_a_literal_with_a_flag_that_the_name_lacks_is_a_terminal_of_its_own(engine: Engine) -> None:
     text = 'start: NAME | "if"i NAME\nNAME: /[a-z]+/\n%ignore " "'
-    assert judged(engine, text, "IF x,if x,ifx,IFx,IF,Ifx") == "IF x,if x,ifx,IFx,Ifx"
+    assert accepted(engine, text, "IF x,if x,ifx,IFx,IF,Ifx") == "IF x,if x,ifx,IFx,Ifx"
 
 
 @every_engine
-def test_a_literal_of_another_priority_is_no_keyword(engine: Engine) -> None:
+def test_a_literal_of_another_priority_is_not_a_keyword(engine: Engine) -> None:
     text = 'start: NAME | IF NAME\nNAME: /[a-z]+/\nIF.1: "if"\n%ignore " "'
-    assert judged(engine, text, "ifx,if x,iff,if") == "ifx,if x,iff"
+    assert accepted(engine, text, "ifx,if x,iff,if") == "ifx,if x,iff"
 
 
 @every_engine
 def test_the_first_of_two_literals_that_match_a_name_is_the_keyword(engine: Engine) -> None:
     text = 'start: NAME | A "1" | B "2"\nNAME: /[a-z]+/i\nA: "if"i\nB: "if"'
-    assert judged(engine, text, "if1,if2,IF1,IF2,if,x") == "if1,IF1,x"
+    assert accepted(engine, text, "if1,if2,IF1,IF2,if,x") == "if1,IF1,x"
 
 
 @every_engine
 def test_the_terminal_of_the_higher_priority_is_read(engine: Engine) -> None:
     rules = 'start: A "1" | B "2"\n'
-    assert judged(engine, rules + "A: /[ab]+/\nB: /[bc]+/", "bb1,bb2") in ("bb1", "bb2")
-    assert judged(engine, rules + "A.2: /[ab]+/\nB: /[bc]+/", "bb1,bb2,bc1,bc2,cb2") == "bb1,cb2"
-    assert judged(engine, rules + "A: /[ab]+/\nB.2: /[bc]+/", "bb1,bb2,bc1,bc2,ba1") == "bb2,bc2"
+    assert accepted(engine, rules + "A: /[ab]+/\nB: /[bc]+/", "bb1,bb2") in ("bb1", "bb2")
+    assert accepted(engine, rules + "A.2: /[ab]+/\nB: /[bc]+/", "bb1,bb2,bc1,bc2,cb2") == "bb1,cb2"
+    assert accepted(engine, rules + "A: /[ab]+/\nB.2: /[bc]+/", "bb1,bb2,bc1,bc2,ba1") == "bb2,bc2"
 
 
 @every_engine
-def test_of_equal_priorities_the_wider_pattern_is_read_then_the_longer_one(engine: Engine) -> None:
+def test_among_equal_priorities_the_wider_pattern_is_read_then_the_longer_one(engine: Engine) -> None:
     text = 'start: A "1" | B "2"\nA: /a[ab]?/\nB: /a[a-c]/'
-    assert judged(engine, text, "ab1,ab2,ac2,aa2,a1") == "ab1,a1"
+    assert accepted(engine, text, "ab1,ab2,ac2,aa2,a1") == "ab1,a1"
     text = 'start: A "1" | B "2"\nA: /ab/\nB: /abb?/'
-    assert judged(engine, text, "ab1,ab2,abb2") == "ab2,abb2"
+    assert accepted(engine, text, "ab1,ab2,abb2") == "ab2,abb2"
 
 
 @every_engine
-def test_a_lower_terminal_is_read_where_a_higher_one_breaks_off(engine: Engine) -> None:
+def test_a_terminal_of_lower_priority_is_read_where_one_of_higher_priority_fails(engine: Engine) -> None:
     text = 'start: (LONG | A | B)+ "."\nLONG.1: "abab!"\nA: "a"\nB: "b"'
-    assert judged(engine, text, "abab!.,abab.,ababab!.,abab,aabab!.,ab!.") == "abab!.,abab.,ababab!.,aabab!."
+    assert (
+        accepted(engine, text, "abab!.,abab.,ababab!.,abab,aabab!.,ab!.") == "abab!.,abab.,ababab!.,aabab!."
+    )
 
 
 @every_engine
-def test_a_terminal_that_gets_longer_later_is_one_terminal(engine: Engine) -> None:
+def test_a_terminal_that_matches_more_after_a_gap_is_one_terminal(engine: Engine) -> None:
     text = 'start: (A | B | C)+ "."\nA: /a(bbc)?/\nB: /bb/\nC: /c/'
-    assert judged(engine, text, "abb.,abbc.,abbcc.,ab.,abba.") == "abb.,abbc.,abbcc.,abba."
+    assert accepted(engine, text, "abb.,abbc.,abbcc.,ab.,abba.") == "abb.,abbc.,abbcc.,abba."
     text = "start: (A | B)+ C\nA: /a(bbc)?/\nB: /bb/\nC: /c/"
-    assert judged(engine, text, "abbc,abbcc,abbabbcc") == "abbcc,abbabbcc"
+    assert accepted(engine, text, "abbc,abbcc,abbabbcc") == "abbcc,abbabbcc"
 
 
 @every_engine
-def test_what_the_parser_cannot_take_is_read_all_the_same(engine: Engine) -> None:
-    """The lexer knows the state, but not what lies below it: LALR look-aheads of all uses are joined."""
+def test_the_lexer_also_reads_terminals_that_the_parser_cannot_shift(engine: Engine) -> None:
+    """The lexer sees the state, but not the stack below it: LALR look-aheads of all contexts are merged."""
     text = 'start: "(" a ")" | "[" a "]]"\na: "x"\n'
-    assert judged(engine, text, "(x),[x]],(x]],[x),[x]") == "(x),[x]]"
+    assert accepted(engine, text, "(x),[x]],(x]],[x),[x]") == "(x),[x]]"
     text = 'start: "(" a AB | "[" a A "b"\na: "x"\nAB: "ab"\nA: "a"'
-    assert judged(engine, text, "(xab,[xab,[xa") == "(xab"
+    assert accepted(engine, text, "(xab,[xab,[xa") == "(xab"
 
 
 @every_engine
 def test_ignored_terminals_are_tried_in_their_turn(engine: Engine) -> None:
     text = "start: WORD+\nWORD: /[a-z]+/\nSPACE: / +/\nCOMMENT: /#[^\\n]*/\n%ignore SPACE\n%ignore COMMENT"
-    assert judged(engine, text, "a,a b, a ,a #b,#a\na,#,") == "a,a b, a ,a #b"
+    assert accepted(engine, text, "a,a b, a ,a #b,#a\na,#,") == "a,a b, a ,a #b"
     text = 'start: A+\nA: /[ab]+/\nB.1: "b"\n%ignore B'
-    assert judged(engine, text, "a,ab,ba,b,bab,aba") == "a,ab,ba,bab,aba"
+    assert accepted(engine, text, "a,ab,ba,b,bab,aba") == "a,ab,ba,bab,aba"
     text = 'start: A+\nA: /[ab]+/\nB: "bb"\n%ignore B'
-    assert judged(engine, text, "a,abb,bb,bba,b,bbb") == "a,abb,bba,b,bbb"
+    assert accepted(engine, text, "a,abb,bb,bba,b,bbb") == "a,abb,bba,b,bbb"
 
 
 @every_engine
 def test_a_terminal_that_is_ignored_and_used_is_ignored(engine: Engine) -> None:
     assert (
-        judged(engine, 'start: A B? A\nA: "a"\nB: "b"\n%ignore B', "aa,aba,abba,baab") == "aa,aba,abba,baab"
+        accepted(engine, 'start: A B? A\nA: "a"\nB: "b"\n%ignore B', "aa,aba,abba,baab") == "aa,aba,abba,baab"
     )
-    assert judged(engine, 'start: A B A\nA: "a"\nB: "b"\n%ignore B', "aa,aba") == ""
+    assert accepted(engine, 'start: A B A\nA: "a"\nB: "b"\n%ignore B', "aa,aba") == ""
 
 
 @every_engine
@@ -163,33 +165,33 @@ def test_a_terminal_that_is_ignored_and_used_is_ignored(engine: Engine) -> None:
         ("/[ab](?!a)/", "b2,aa1"),
     ],
 )
-def test_a_look_ahead_sees_what_follows_and_lets_others_be_read(
+def test_a_look_ahead_sees_the_following_text_and_lets_other_terminals_match(
     engine: Engine, pattern: str, right: str
 ) -> None:
     text = f'start: A+ "2" | OTHER "1"\nA.1: {pattern}\nOTHER: /[a-z]+/'
     every = [word + end for word in ("a", "ab", "aab", "in", "inn", "b", "aa", "ba", "abb") for end in "12"]
-    found = judged(engine, text, ",".join(every)).split(",")
+    found = accepted(engine, text, ",".join(every)).split(",")
     assert set(right.split(",")) <= set(found) != set(every)
 
 
 @every_engine
-def test_a_look_ahead_gets_shorter_texts_of_its_terminal_read(engine: Engine) -> None:
+def test_a_look_ahead_makes_its_terminal_match_a_shorter_text(engine: Engine) -> None:
     text = 'start: A+ B?\nA: /a+(?!b)/\nB: "ab"'
-    assert judged(engine, text, "a,aa,aab,ab,aabab,b") == "a,aa,aab"
+    assert accepted(engine, text, "a,aa,aab,ab,aabab,b") == "a,aa,aab"
     text = 'start: (A | B)+ "!"\nA: /abb(?!c)|a/\nB: /b+c?/'
-    assert judged(engine, text, "abb!,abbc!,abbcc!,abcabb!") == "abb!,abbc!,abcabb!"
+    assert accepted(engine, text, "abb!,abbc!,abbcc!,abcabb!") == "abb!,abbc!,abcabb!"
 
 
 @every_engine
 def test_a_look_ahead_holds_across_terminals(engine: Engine) -> None:
     text = 'start: A ("b" | "c")+\nA: /a(?!bcb)/\n%ignore "_"'
-    assert judged(engine, text, "ab,abc,abcb,abcc,abbcb,a_bcb,acbcb") == "ab,abc,abcc,abbcb,a_bcb,acbcb"
+    assert accepted(engine, text, "ab,abc,abcb,abcc,abbcb,a_bcb,acbcb") == "ab,abc,abcc,abbcb,a_bcb,acbcb"
     text = 'start: (A | B)+\nA: /a(?!.*x)/\nB.-1: /[a-y]/\nC: "-"\n%ignore C'
-    assert judged(engine, text, "a,ax,a-x,aax-,x") == "a,ax,a-x,aax-,x"
+    assert accepted(engine, text, "a,ax,a-x,aax-,x") == "a,ax,a-x,aax-,x"
 
 
 @every_engine
-def test_the_end_of_the_text_settles_a_look_ahead(engine: Engine) -> None:
+def test_the_end_of_the_text_decides_a_look_ahead(engine: Engine) -> None:
     text = 'start: A | B "c"\nA: /ab(?!c)/\nB: /ab/'
     matcher = engine(rules_from_lalr(text).program(), ()).matcher()
     assert matcher.accept_bytes(b"ab")
@@ -200,53 +202,53 @@ def test_the_end_of_the_text_settles_a_look_ahead(engine: Engine) -> None:
     assert matcher.is_accepting()
     assert not matcher.fork().accept_bytes(b"b")
     text = "start: A | B\nA.1: /a(?!bc)b?/\nB: /a/"
-    assert judged(engine, text, "a,ab,abc") == "a,ab"
+    assert accepted(engine, text, "a,ab,abc") == "a,ab"
 
 
 @every_engine
 def test_characters_are_read_whole(engine: Engine) -> None:
     text = "start: (A | B)+\nA: /[à-é]+/\nB: /[è-ü]x/"
-    assert judged(engine, text, "àé,èx,éx,ééx,é,ü,üx,àüx") == "àé,é,üx,àüx"
+    assert accepted(engine, text, "àé,èx,éx,ééx,é,ü,üx,àüx") == "àé,é,üx,àüx"
 
 
 # The parser.
 
 
 @every_engine
-def test_a_conflict_of_shift_and_reduce_is_a_shift(engine: Engine) -> None:
+def test_a_conflict_between_shift_and_reduce_is_a_shift(engine: Engine) -> None:
     text = 'start: s\ns: "i" s | "i" s "e" s | "x"'
-    assert judged(engine, text, "ix,ixex,iixex,iixexex,ixexex") == "ix,ixex,iixex,iixexex"
+    assert accepted(engine, text, "ix,ixex,iixex,iixexex,ixexex") == "ix,ixex,iixex,iixexex"
     text = 'start: a "b" "c"\na: "x" | "x" "b" "b"'
-    assert judged(engine, text, "xbc,xbbbc,xb") == "xbbbc"
+    assert accepted(engine, text, "xbc,xbbbc,xb") == "xbbbc"
 
 
 @every_engine
-def test_priorities_of_rules_settle_conflicts_of_two_rules(engine: Engine) -> None:
-    assert judged(engine, 'start: a "1" | b "1" "2"\na.1: "x"\nb: "x"', "x1,x12") == "x1"
-    assert judged(engine, 'start: a "1" | b "1" "2"\na: "x"\nb.1: "x"', "x1,x12") == "x12"
+def test_priorities_of_rules_resolve_conflicts_between_two_rules(engine: Engine) -> None:
+    assert accepted(engine, 'start: a "1" | b "1" "2"\na.1: "x"\nb: "x"', "x1,x12") == "x1"
+    assert accepted(engine, 'start: a "1" | b "1" "2"\na: "x"\nb.1: "x"', "x1,x12") == "x12"
 
 
 @every_engine
 def test_the_empty_text_may_be_in_the_language(engine: Engine) -> None:
-    assert judged(engine, 'start: a?\na: "x" a?\n%ignore " "', ",x,xx, , x ") == ",x,xx, , x "
-    assert judged(engine, "start:", ",x") == ""
+    assert accepted(engine, 'start: a?\na: "x" a?\n%ignore " "', ",x,xx, , x ") == ",x,xx, , x "
+    assert accepted(engine, "start:", ",x") == ""
 
 
 @every_engine
-def test_a_rule_without_end_can_be_begun_and_not_ended(engine: Engine) -> None:
-    assert judged(engine, 'start: "a" | "b" b\nb: "c" b', "a,b,bc,bcc") == "a"
+def test_an_endless_rule_is_never_completed(engine: Engine) -> None:
+    assert accepted(engine, 'start: "a" | "b" b\nb: "c" b', "a,b,bc,bcc") == "a"
 
 
 @every_engine
 def test_declared_terminals_have_their_meaning_or_none(engine: Engine) -> None:
     text = 'start: "a" X | "b"\n%declare X'
-    assert judged(engine, text, "ax,a,b") == "b"
+    assert accepted(engine, text, "ax,a,b") == "b"
     ours = language_of(rules_from_lalr(text, declared={"X": "x+"}), engine)
     assert [word for word in ("ax", "axx", "a", "b") if ours(word)] == ["ax", "axx", "b"]
 
 
 @every_engine
-def test_special_tokens_stand_between_terminals(engine: Engine) -> None:
+def test_special_tokens_are_allowed_between_terminals(engine: Engine) -> None:
     rules = rules_from_lalr('start: (A <|x|>)+ A\nA: /a+(?!b)/\n%ignore " "', special_tokens={"<|x|>": 2})
     matcher = engine(rules.program(), (b"a", b" ", b"<|x|>", b"b"), (), (2,)).matcher()
     assert allowed(matcher, 4) == tried(matcher, 4) == {0, 1}
@@ -279,7 +281,7 @@ def large(engine: Engine, path: Path) -> tuple[Callable[[str], bool], Contextual
 
 @every_engine
 @pytest.mark.parametrize("path", LALR, ids=lambda path: path.stem)
-def test_examples_are_judged_as_lark_judges_them(engine: Engine, path: Path) -> None:
+def test_examples_are_accepted_exactly_where_lark_accepts_them(engine: Engine, path: Path) -> None:
     ours, oracle = large(engine, path)
     kinds = json.loads(path.with_suffix(".examples.json").read_text(encoding="utf-8"))
     examples = [*kinds["accept"], *kinds["reject"]]
@@ -290,7 +292,9 @@ def test_examples_are_judged_as_lark_judges_them(engine: Engine, path: Path) -> 
 @pytest.mark.parametrize("path", LALR, ids=lambda path: path.stem)
 @settings(patient, max_examples=8)
 @given(data=st.data())
-def test_random_texts_are_judged_as_lark_judges_them(engine: Engine, path: Path, data: st.DataObject) -> None:
+def test_random_texts_are_accepted_exactly_where_lark_accepts_them(
+    engine: Engine, path: Path, data: st.DataObject
+) -> None:
     ours, oracle = large(engine, path)
     text = oracle.text(data.draw, 15)
     assert ours(text) == oracle(text)
@@ -300,7 +304,9 @@ def test_random_texts_are_judged_as_lark_judges_them(engine: Engine, path: Path,
 
 @pytest.mark.parametrize("path", OTHERS, ids=lambda path: path.stem)
 def test_a_grammar_that_is_not_lalr_is_refused(path: Path) -> None:
-    with pytest.raises(GrammarError, match=r"not LALR: before .*, what was read may be each of") as caught:
+    with pytest.raises(
+        GrammarError, match=r"not LALR: before .*, the text may be reduced to each of"
+    ) as caught:
         rules_from_lalr(path.read_text(encoding="utf-8"))
     assert caught.value.line
 
@@ -338,7 +344,7 @@ _definitions = (
 
 @st.composite
 def small_grammars(draw: st.DrawFn) -> str:
-    """Small grammars of a few characters, whose terminals get in each other's way."""
+    """Small grammars over a few characters, whose terminals overlap."""
     lines = [f"start: {draw(_bodies)}"]
     lines += [f"{name}: {draw(_bodies)}" for name in "abc"]  # with priorities lark might never stop
     lines += [f"{name}{draw(_priorities)}: {draw(_definitions)}" for name in "XYZ"]
@@ -355,7 +361,7 @@ def test_any_small_grammar_has_the_language_that_lark_gives_it(engine: Engine, t
 
 
 def small_rules(text: str) -> Rules:
-    """The rules of a small grammar; another one is drawn where look-ahead stands as it must not."""
+    """The rules of a small grammar; another one is drawn if a look-ahead is where none is allowed."""
     try:
         return rules_from_lalr(text)
     except GrammarError as error:
@@ -376,9 +382,9 @@ def lalr(text: str) -> Contextual:
 @every_engine
 @settings(patient, max_examples=60)
 @given(text=small_grammars())
-def test_a_mask_has_the_tokens_that_can_be_accepted(engine: Engine, text: str) -> None:
+def test_a_mask_allows_the_tokens_that_can_be_accepted(engine: Engine, text: str) -> None:
     lalr(text)
-    grammar = made(engine, text)
+    grammar = compiled(engine, text)
     for begun in LETTERS:
         matcher = grammar.matcher()
         if matcher.accept_bytes(begun.encode()):
@@ -388,7 +394,7 @@ def test_a_mask_has_the_tokens_that_can_be_accepted(engine: Engine, text: str) -
 TOKENS = [*map(str.encode, LETTERS[1:]), b"_", b"-", b"A", b"_a", b"a_", b"b-_", b""]
 
 
-def made(engine: Engine, text: str) -> Any:
+def compiled(engine: Engine, text: str) -> Any:
     """A small grammar for TOKENS; another one is drawn if no text at all matches."""
     try:
         return engine(small_rules(text).program(), TOKENS)
@@ -403,7 +409,7 @@ def made(engine: Engine, text: str) -> Any:
 @given(text=small_grammars())
 def test_the_engines_give_the_same_masks(text: str) -> None:
     lalr(text)
-    one, other = (made(engine, text) for engine in ENGINES.values())
+    one, other = (compiled(engine, text) for engine in ENGINES.values())
     for begun in OTHER_TEXTS + LETTERS:
         matcher, same = one.matcher(), other.matcher()
         begins = matcher.accept_bytes(begun.encode())
@@ -423,7 +429,7 @@ def test_the_engines_give_the_same_masks(text: str) -> None:
         'start: A+ "-"\nA: /a+(?!b)/\nB: "ab"\n%ignore B',
     ],
 )
-def test_a_mask_allows_what_lark_can_still_accept(engine: Engine, text: str) -> None:
+def test_a_mask_allows_every_token_after_which_lark_can_still_accept(engine: Engine, text: str) -> None:
     oracle = Contextual(text)
     words = [word for length in range(6) for word in map("".join, product("ab_-", repeat=length))]
     words = [word for word in words if oracle(word)]
@@ -432,8 +438,8 @@ def test_a_mask_allows_what_lark_can_still_accept(engine: Engine, text: str) -> 
     for begun in ("", "a", "ab", "b", "_a"):
         matcher = grammar.matcher()
         if matcher.accept_bytes(begun.encode()):
-            wanted = {i for i, token in enumerate(tokens) if any_begins(words, begun + token)}
-            assert wanted <= allowed(matcher, len(tokens))
+            expected = {i for i, token in enumerate(tokens) if any_begins(words, begun + token)}
+            assert expected <= allowed(matcher, len(tokens))
         else:
             assert not any_begins(words, begun)
 
@@ -444,7 +450,7 @@ def any_begins(words: Iterable[str], begun: str) -> bool:
 
 
 @every_engine
-def test_what_can_never_be_read_is_not_allowed(engine: Engine) -> None:
+def test_a_token_that_can_never_be_read_is_not_allowed(engine: Engine) -> None:
     text = 'start: "1" A B | "2" A\nA: /a+/\nB: "a"'
     grammar = engine(rules_from_lalr(text).program(), (b"1", b"2", b"a", b"b"))
     matcher = grammar.matcher()
@@ -458,17 +464,17 @@ def test_what_can_never_be_read_is_not_allowed(engine: Engine) -> None:
 @pytest.mark.parametrize(
     ("text", "begun", "right"),
     [
-        ('start: "(" a ")>" | "[" a "]>"\na: "x"', "(x", ")"),  # the lexer knows both, the parser one
+        ('start: "(" a ")>" | "[" a "]>"\na: "x"', "(x", ")"),  # the lexer accepts both, the parser one
         ('start: "(" a "or" "x" ")" | a\na: "x" | "y" "of"', "(x", "o"),
         ('start: "(" a "or" "x" ")" | a\na: "x" | "y" "of"', "(xo", "r"),
-        ('start: A "1" | B "2"\nA.1: /ab(?!c)/\nB: /abc?/', "ab", "1c"),  # with no c to come it is A
+        ('start: A "1" | B "2"\nA.1: /ab(?!c)/\nB: /abc?/', "ab", "1c"),  # if no c follows, it is A
         ('start: A "1" | B "2"\nA: /a(?!b|2)/\nB: /a/', "a", "12"),
-        ("start: A B\nA: /a(?!b)/\nB: /b?c/", "a", "c"),  # what A forbids
+        ("start: A B\nA: /a(?!b)/\nB: /b?c/", "a", "c"),  # A forbids the b
         ('start: A+ "b"\nA: /a(?!a)/', "a", "b"),
         ('start: A B? "_"\nA: /a(?!b.)/\nB: "b"', "a", "_"),
     ],
 )
-def test_nothing_is_allowed_that_nothing_can_follow(
+def test_a_token_is_not_allowed_if_no_text_can_follow_it(
     engine: Engine, text: str, begun: str, right: str
 ) -> None:
     tokens = [bytes((byte,)) for byte in b"abcxyzorf12()[]>_"]
@@ -477,7 +483,7 @@ def test_nothing_is_allowed_that_nothing_can_follow(
     assert {tokens[i].decode() for i in allowed(matcher, len(tokens))} == set(right)
 
 
-# What is refused.
+# Grammars that are refused.
 
 
 def refused(text: str, *, kind: type[GrammarError] = GrammarError, **options: Any) -> str:
@@ -490,7 +496,10 @@ def refused(text: str, *, kind: type[GrammarError] = GrammarError, **options: An
     ("text", "message"),
     [
         ("start: WORD\nWORD: /a*/", "zero-width.*line 1, column 8"),
-        ('start: a | b\na: "x"\nb: "x"', r"before the end, what was read may be each .*a : X; b : X.*line 1"),
+        (
+            'start: a | b\na: "x"\nb: "x"',
+            r"before the end, the text may be reduced to each .*a : X; b : X.*line 1",
+        ),
         ('start: %json {"type": "string"}', "%json needs the lexer dynamic_complete.*line 1, column 8"),
         ('start: a "x"\na[lazy]: /.+/', "the lazy rule a needs the lexer dynamic_complete.*line 1"),
         ('start: A\nA: %regex {"substring_chars": "abc"}', "%regex needs the lexer"),
@@ -501,7 +510,7 @@ def refused(text: str, *, kind: type[GrammarError] = GrammarError, **options: An
         ("start: A+\nA: /(?<=a)b/", "the terminal A.*line 2"),
     ],
 )
-def test_errors_say_what_and_where(text: str, message: str) -> None:
+def test_errors_give_the_reason_and_the_position(text: str, message: str) -> None:
     with pytest.raises(GrammarError, match=message):
         rules_from_lalr(text)
 
@@ -515,12 +524,12 @@ def test_errors_say_what_and_where(text: str, message: str) -> None:
         'start: (A|B)~60..100000\nA: "a"\nB: "b"\n' * 1 + "c: " + "(A|B) " * 60,
     ],
 )
-def test_a_grammar_that_lark_would_write_out_without_end_is_refused(text: str) -> None:
+def test_a_grammar_that_lark_would_expand_without_end_is_refused(text: str) -> None:
     assert "more than" in refused(text, kind=GrammarLimitError)
 
 
 def test_a_grammar_with_too_many_states_is_refused() -> None:
-    """States are sets of places: which of the last few letters were an a takes exponentially many."""
+    """States are sets of items: to record which of the last letters were an a takes exponentially many."""
     rules = ['start: "a" start | "b" start | "a" r0']
     rules += [f'r{i}: "a" r{i + 1} | "b" r{i + 1}' for i in range(40)]
     message = refused("\n".join([*rules, 'r40: "c"']), kind=GrammarLimitError)
@@ -528,25 +537,25 @@ def test_a_grammar_with_too_many_states_is_refused() -> None:
 
 
 @every_engine
-def test_counts_without_end_are_counts(engine: Engine) -> None:
+def test_counts_without_an_upper_bound_are_counted(engine: Engine) -> None:
     ours = language_of(rules_from_lalr('start: "a"{2,} "b"{0,} C\nC: /c{2,}/'), engine)
     right = ["aacc", "aaabccc", "aabbcc"]
     assert [w for w in (*right, "acc", "aac", "aabb") if ours(w)] == right
 
 
-def test_a_grammar_has_the_lexer_that_it_is_given() -> None:
+def test_a_grammar_has_the_lexer_that_was_requested() -> None:
     text = 'start: A B\nA: /a+/\nB: "ab"'
     free, strict = (Grammar.from_lark(text, lexer=lexer) for lexer in ("dynamic_complete", "contextual"))
     assert free != strict
     assert not free.program.parser
     assert strict.program.parser
     assert strict.lark() == text
-    for unable in (functools.partial(strict.complete, "a"), functools.partial(strict.repair, "b")):
+    for correct in (functools.partial(strict.complete, "a"), functools.partial(strict.repair, "b")):
         with pytest.raises(GrammarError, match="lexer dynamic_complete only"):
-            unable()
+            correct()
 
 
-def test_tables_are_read_as_they_were_written() -> None:
+def test_encoding_and_decoding_preserve_the_tables() -> None:
     code = rules_from_lalr('start: A | "if" start\nA: /[a-z]+/\n%ignore " "').parser
     parser = decoded(code)
     assert encoded(parser) == code

@@ -1,4 +1,4 @@
-"""What rules may say beyond lark's syntax."""
+"""The forms that rules may have beyond lark's syntax."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ TOKENS = [b"<|call|>", b"<call>", b"[CALL]", b"a", b"ab", b"</s>"]
 SPECIAL = {"<|call|>": 0, "<call>": 1, "[CALL]": 2}
 
 
-def reads(engine: Engine, text: str, token_ids: list[int], **options: Any) -> bool:
+def accepts_tokens(engine: Engine, text: str, token_ids: list[int], **options: Any) -> bool:
     """Whether the tokens are a whole text of the grammar."""
     program = rules_from_lark(text, special_tokens=SPECIAL, **options).program()
     matcher = engine(program, TOKENS, [5], [0, 1, 2, 5]).matcher()
@@ -37,9 +37,11 @@ def reads(engine: Engine, text: str, token_ids: list[int], **options: Any) -> bo
         ("start: t{<|call|>}\nt{x}: x | x x", [0, 0], [0, 0, 0]),
     ],
 )
-def test_a_rule_names_special_tokens(engine: Engine, text: str, right: list[int], wrong: list[int]) -> None:
-    assert reads(engine, text, right)
-    assert not reads(engine, text, wrong)
+def test_a_rule_may_name_special_tokens(
+    engine: Engine, text: str, right: list[int], wrong: list[int]
+) -> None:
+    assert accepts_tokens(engine, text, right)
+    assert not accepts_tokens(engine, text, wrong)
 
 
 @every_engine
@@ -59,7 +61,7 @@ def test_a_declared_terminal_may_be_a_special_token_or_an_expression(engine: Eng
     assert matcher.is_accepting()
 
 
-def test_a_declared_terminal_without_meaning_matches_nothing() -> None:
+def test_a_declared_terminal_without_a_meaning_matches_nothing() -> None:
     language = ours('start: "a" | "b" X | y\n%declare X y')
     assert language("a")
     assert not language("b")
@@ -68,23 +70,23 @@ def test_a_declared_terminal_without_meaning_matches_nothing() -> None:
 @pytest.mark.parametrize(
     ("text", "reason"),
     [
-        ("start: <|other|>", "<|other|> is no special token"),
-        ("start: <[3-]>", "is no list of token ids"),
+        ("start: <|other|>", "<|other|> is not a special token"),
+        ("start: <[3-]>", "is not a list of token ids"),
         ("start: <[^3]>", "can only be listed"),
-        ("start: A\nA: <|call|>", "can only stand in a rule"),
-        ("start: r\nr[lazy]: /a/ <|call|>", "can only stand in a rule"),
-        ("start: %json {}", "there is nothing here to read %json"),
-        ("start: %json {,}", "no JSON"),
+        ("start: A\nA: <|call|>", "only allowed in a rule that is not lazy"),
+        ("start: r\nr[lazy]: /a/ <|call|>", "only allowed in a rule that is not lazy"),
+        ("start: %json {}", "%json is not supported here"),
+        ("start: %json {,}", "invalid JSON"),
         ('start: %regex {"pattern": "a"}', "takes substring_chunks"),
-        ('start: "a"{,}', "is no count"),
+        ('start: "a"{,}', "is not a count"),
         ('start: r\nr[quick]: "a"', "no attribute 'quick'"),
-        ('start: r\nr[suffix]: "a"', "a wrong value for the attribute 'suffix'"),
+        ('start: r\nr[suffix]: "a"', "the attribute 'suffix' has a wrong value"),
         ('start: r\nr[lazy "a"', "not closed"),
         ('start: r\nr[lazy] "a"', "a colon must follow"),
         ('start: r\nr[lazy]: s\ns: "a"', "Rules aren't allowed inside terminals (s in r)"),
     ],
 )
-def test_a_wrong_form_is_refused_with_its_place(text: str, reason: str) -> None:
+def test_a_wrong_form_is_refused_with_its_position(text: str, reason: str) -> None:
     with pytest.raises(GrammarError) as caught:
         rules_from_lark(text, special_tokens=SPECIAL)
     assert reason in str(caught.value)
@@ -92,7 +94,7 @@ def test_a_wrong_form_is_refused_with_its_place(text: str, reason: str) -> None:
 
 
 def choice_of(schema: Any, rules: Rules) -> int:
-    """A reader of schemas that knows `enum` alone."""
+    """A reader of schemas that supports `enum` only."""
     if "enum" not in schema:
         raise GrammarLimitError("no enum")
     rule = rules.rule("enum")
@@ -100,19 +102,19 @@ def choice_of(schema: Any, rules: Rules) -> int:
     return rule
 
 
-def test_a_schema_stands_in_a_rule() -> None:
+def test_a_rule_may_contain_a_schema() -> None:
     text = 'start: "<" value* ">"\nvalue: %json {\n  "enum": ["a//", "}b\\""]\n} ";"'
     language = ours(text, schema_rules=choice_of)
     assert all(map(language, ["<>", "<a//;>", '<}b";a//;>']))
     assert not any(map(language, ["<a//>", "<b;>", "a//;"]))
 
 
-def test_an_error_in_a_schema_has_the_place_of_the_schema() -> None:
+def test_an_error_in_a_schema_has_the_position_of_the_schema() -> None:
     with pytest.raises(GrammarLimitError, match=r"%json: no enum \(line 2, column 4\)"):
         rules_from_lark('start: a\na: %json {"type": "string"}', schema_rules=choice_of)
 
 
-def test_pieces_of_a_text_are_taken_as_they_stand() -> None:
+def test_substrings_of_a_text_keep_their_order() -> None:
     language = ours('start: "<" %regex {"substring_chars": "aébab"} ">"')
     assert all(map(language, ["<>", "<a>", "<éb>", "<bab>", "<aébab>", "<ba>"]))
     assert not any(map(language, ["<aa>", "<abé>", "<aébabx>"]))
@@ -153,14 +155,14 @@ TEXT: /(.|\\n)*/
 """
 
 
-def test_text_is_free_until_a_trigger_which_counts() -> None:
+def test_text_is_free_up_to_a_trigger_which_counts() -> None:
     language = ours(TOOLS)
     assert all(map(language, ["", "free <cal text\n", "<call>1</call>", "a<call>1</call>b<call>23</call>c"]))
     assert not any(map(language, ["<call>", "a<call>x</call>", "a<call>1", "<call>1</call><call>"]))
 
 
 @pytest.mark.parametrize("mark", ["suffix", "stop"])
-def test_a_suffix_ends_a_rule_where_it_stands_first(mark: str) -> None:
+def test_a_suffix_ends_a_rule_at_its_first_occurrence(mark: str) -> None:
     language = ours(f'start: r "c"\nr[{mark}="b", capture="x"]: /[a-z]*/')
     assert all(map(language, ["bc", "aabc"]))
     assert not any(map(language, ["abbc", "aac", "ab"]))
@@ -182,13 +184,13 @@ def test_the_first_of_two_triggers_counts() -> None:
     assert not any(map(language, ["<x>a<y>2", "<x>2", "<y>1"]))
 
 
-def test_captures_alone_change_nothing() -> None:
+def test_captures_alone_have_no_effect() -> None:
     language = ours('start: r\nr[capture="x"]: "a" r? "b"')
     assert language("aabb")
     assert not language("aab")
 
 
-def test_other_texts_are_left_as_they_are() -> None:
+def test_the_same_forms_in_literals_and_comments_have_no_meaning() -> None:
     text = 'start: "<|a|>" /<\\[1\\]>/ "{2}" // <|b|>\n  | t{"%json"} # {3\nt{x}: x'
     language = ours(text)
     assert language("<|a|><[1]>{2}")

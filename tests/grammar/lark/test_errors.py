@@ -1,4 +1,4 @@
-"""A grammar that cannot be used is refused with the reason and its place."""
+"""A grammar that cannot be used is refused with the reason and its position."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ WRONG = {
     "start: A\nA: B\nB: A": ("Recursion in terminal 'A'", 1, 8),
     'start: ""': ('Empty terminals are not allowed ("")', 1, 8),
     r'start: "\xZZ"': ("the escapes of a literal cannot be read", 1, 8),
-    r'start: "\ud800"': ("half a code point is no text", 1, 8),
+    r'start: "\ud800"': ("half of a surrogate pair is not text", 1, 8),
     'start: "ab".."c"': ("a range needs one character on each side", 1, 8),
     'start: "b".."a"': ("bad character range b-a", 1, 8),
     'start: "x" "a': ("the string is not closed", 1, 12),
@@ -28,10 +28,10 @@ WRONG = {
     "start: /(/": ("the terminal /(/: not a regular expression: missing )", 1, 8),
     'start: "x" A\nA: /(a)\\1/': ("the terminal A: a backreference", 2, 1),
     'start: A\nA: "x" D\n%declare D': ("a declared terminal cannot be part of another one", None, None),
-    'start: "a"~3..2': ("there is no count from 3 to 2", 1, 12),
+    'start: "a"~3..2': ("a count cannot range from 3 to 2", 1, 12),
     'start: t{"a", "b"}\nt{x}: x': ("Wrong number of template arguments used for t", 1, 1),
     "start: t\nt{x}: x": ("the template 't' takes 1 arguments, not 0", 1, 8),
-    'start: t{"a"}\nt{f}: f{"b"}': ("'f' is no template", 2, 3),
+    'start: t{"a"}\nt{f}: f{"b"}': ("'f' is not a template", 2, 3),
     "%import nowhere.X\nstart: X": ("there is no grammar 'nowhere' to import", 1, 1),
     "%import common.NOPE\nstart: NOPE": ("Rule 'NOPE' used but not defined", 1, 16),
     "%import .near (x)\nstart: x": ("a relative import needs the path of this grammar's file", 1, 9),
@@ -43,7 +43,7 @@ WRONG = {
 
 
 @pytest.mark.parametrize("text", WRONG)
-def test_an_error_says_what_is_wrong_and_where(text: str) -> None:
+def test_an_error_gives_the_reason_and_the_position(text: str) -> None:
     reason, line, column = WRONG[text]
     with pytest.raises(GrammarError) as caught:
         rules_from_lark(text)
@@ -51,7 +51,7 @@ def test_an_error_says_what_is_wrong_and_where(text: str) -> None:
     assert (caught.value.line, caught.value.column) == (line, column)
 
 
-def test_columns_are_those_of_the_text_as_it_was_written() -> None:
+def test_columns_refer_to_the_text_that_the_user_wrote() -> None:
     text = 'start: <|x|> %json {"a":\n  1} other'
     with pytest.raises(GrammarError, match="'other' used but not defined") as caught:
         rules_from_lark(text, special_tokens={"<|x|>": 0})
@@ -85,8 +85,8 @@ HOSTILE = {
 
 
 @pytest.mark.parametrize("reason", HOSTILE.values(), ids=lambda reason: reason.replace(" ", "-"))
-def test_what_would_take_too_long_names_the_limit(reason: str) -> None:
-    text = next(text for text, wanted in HOSTILE.items() if wanted == reason)
+def test_a_grammar_that_would_take_too_long_is_refused_and_the_limit_named(reason: str) -> None:
+    text = next(text for text, expected in HOSTILE.items() if expected == reason)
     with pytest.raises(GrammarLimitError, match=reason):
         rules_from_lark(text)
 
@@ -95,7 +95,7 @@ UNCLOSED = ['start: "' + "\\" * 50_001, "start: /" + "\\" * 50_000, 'start: "' +
 
 
 @pytest.mark.parametrize("text", UNCLOSED, ids=["string", "expression", "line"])
-def test_an_unclosed_literal_of_backslashes_is_found_at_once(text: str) -> None:
+def test_an_unclosed_literal_of_backslashes_is_found_quickly(text: str) -> None:
     with pytest.raises(GrammarError, match="is not closed"):
         rules_from_lark(text)
 
@@ -113,6 +113,6 @@ HARMLESS = {
 
 
 @pytest.mark.parametrize("name", HARMLESS)
-def test_what_takes_lark_long_stays_small(name: str) -> None:
+def test_a_grammar_that_lark_would_expand_for_long_stays_small(name: str) -> None:
     program = rules_from_lark(HARMLESS[name]).program()
     assert len(program.edges) < 40 * len(HARMLESS[name])

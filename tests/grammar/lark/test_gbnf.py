@@ -1,4 +1,4 @@
-"""Grammars in llama.cpp's language, and the texts they take."""
+"""Grammars in llama.cpp's language, and the texts that they accept."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ CONFIGURATION = r"""
 root   ::= "{" gap (entry ("," gap entry)*)? "}" gap  # an object at the top
 entry  ::= name gap ":" gap any
 any    ::= (
-    number | name | list | "yes" | "no"  # goes over lines within parentheses
+    number | name | list | "yes" | "no"  # a rule may span lines within parentheses
   ) gap
 list   ::=
   "[" gap (any ("," gap any)*)? "]"
@@ -59,7 +59,7 @@ gap    ::= [ \t\n]{0,9} |
         (CONFIGURATION, ['{"a": [1, -2.5e3, "\\u00e9", []], "b":no}\n'], ['{"a"}', "[1]", '{"a": 01}']),
     ],
 )  # fmt: skip
-def test_a_grammar_takes_its_texts_and_no_others(text: str, valid: list[str], invalid: list[str]) -> None:
+def test_a_grammar_accepts_its_texts_and_no_others(text: str, valid: list[str], invalid: list[str]) -> None:
     grammar = Grammar.from_gbnf(text)
     assert [t for t in valid if not grammar.check(t).valid] == []
     assert [t for t in invalid if grammar.check(t).valid] == []
@@ -90,11 +90,11 @@ def test_special_tokens_keep_their_names_and_ids() -> None:
         ('root ::= "a"{3,2}', "expected at least 3 as the upper bound"),
         ('root ::= "a"{,2}', "expected the end of the line before '{,2}'"),
         ('root ::= "a"\n| "b"', r"expected the name of a rule before .* \(line 2, column 1\)"),
-        ("root ::= !<x>", "!<x> is not offered"),
+        ("root ::= !<x>", "!<x> is not supported"),
         ("root ::= <x", "expected a token such as <name>"),
-        ("root ::= " + "(" * (MAX_DEPTH + 1), "parentheses lie within each other"),
+        ("root ::= " + "(" * (MAX_DEPTH + 1), "parentheses are nested more than"),
     ],
 )
-def test_what_cannot_be_read_is_named_with_its_place(text: str, message: str) -> None:
+def test_text_that_cannot_be_read_is_named_with_its_position(text: str, message: str) -> None:
     with pytest.raises(GrammarError, match=message):
         lark_of_gbnf(text)

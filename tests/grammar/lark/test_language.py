@@ -24,25 +24,27 @@ patient = settings(deadline=None, max_examples=30, suppress_health_check=list(He
 
 
 @pytest.mark.parametrize("name", ALL)
-def test_examples_are_judged_as_lark_judges_them(name: str) -> None:
+def test_examples_are_accepted_exactly_where_lark_accepts_them(name: str) -> None:
     examples = json.loads((DATA / f"{name}.examples.json").read_text(encoding="utf-8"))
     language, oracle = languages(name)
-    for kind, wanted in (("accept", True), ("reject", False)):
+    for kind, expected in (("accept", True), ("reject", False)):
         for example in examples[kind]:
-            assert (language(example), oracle(example)) == (wanted, wanted), example
+            assert (language(example), oracle(example)) == (expected, expected), example
 
 
 @pytest.mark.parametrize("name", ["ambiguous", "calculator"])
 @patient
 @given(data=st.data())
-def test_random_texts_are_judged_as_lark_judges_them(name: str, data: st.DataObject) -> None:
-    judged_alike(name, data, 25)
+def test_random_texts_are_accepted_exactly_where_lark_accepts_them(name: str, data: st.DataObject) -> None:
+    check_against_lark(name, data, 25)
 
 
 @settings(patient, max_examples=6)
 @given(data=st.data())
-def test_random_texts_of_a_large_grammar_are_judged_as_lark_judges_them(data: st.DataObject) -> None:
-    judged_alike("sql_like", data, 12)
+def test_random_texts_of_a_large_grammar_are_accepted_exactly_where_lark_accepts_them(
+    data: st.DataObject,
+) -> None:
+    check_against_lark("sql_like", data, 12)
 
 
 @functools.cache
@@ -52,8 +54,8 @@ def languages(name: str) -> tuple[Language, Oracle]:
     return ours(text), Oracle(text)
 
 
-def judged_alike(name: str, data: st.DataObject, budget: int) -> None:
-    """Hold a random text against lark, and what comes of it when it is spoiled."""
+def check_against_lark(name: str, data: st.DataObject, budget: int) -> None:
+    """Compare a random text with lark, and the same text after a random edit."""
     language, oracle = languages(name)
     text = oracle.text(data.draw, budget)
     assert language(text) == oracle(text)
@@ -72,7 +74,7 @@ def test_any_small_grammar_has_the_language_that_lark_gives_it(text: str) -> Non
         oracle = Oracle(text)
         rules = rules_from_lark(text)
     except (lark.exceptions.LarkError, GrammarError):
-        assume(False)  # an empty terminal, or a lookahead that decides which way is preferred
+        assume(False)  # an empty terminal, or a lookahead that decides the order of preference
     language = language_of(rules)
     assert {short for short in SHORT if language(short)} == {short for short in SHORT if oracle(short)}
 
@@ -87,7 +89,7 @@ def test_a_lookahead_holds_wherever_its_terminal_ends() -> None:
     text = "start: A B?\nA: /[0-9]+(?![0-9])/\nB: /[0-9]+/"
     assert ours(text)("12")
     text = "start: A B\nA: /[0-9]+(?![0-9])/\nB: /[0-9]+/"
-    assert Oracle(text)("12")  # as "1", behind which lark sees no 2, and "2"
+    assert Oracle(text)("12")  # as "1", after which lark does not see the 2, and "2"
     assert not ours(text)("12")
 
 
@@ -114,11 +116,11 @@ REAL = {
 
 
 @pytest.mark.parametrize("name", REAL)
-def test_the_grammars_that_come_with_lark_have_their_language(name: str) -> None:
+def test_the_grammars_packaged_with_lark_have_their_language(name: str) -> None:
     start, given, right, wrong = REAL[name]
     text = (LARK / name).read_text(encoding="utf-8")
     ours(text, start=start)
-    for declared, meaning in given.items():  # what lark leaves to a lexer of its own
+    for declared, meaning in given.items():  # terminals that lark leaves to a custom lexer
         text = text.replace(declared, meaning)
     for language in (ours(text, start=start), Oracle(text, start)):
         assert all(map(language, right))

@@ -14,14 +14,14 @@ NAMES = sorted(path.stem for path in LIBRARY.glob("*.lark"))
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_a_library_grammar_judges_its_examples_as_they_say_and_as_lark_does(name: str) -> None:
+def test_a_library_grammar_accepts_its_examples_as_expected_and_as_lark_does(name: str) -> None:
     text = (LIBRARY / f"{name}.lark").read_text(encoding="utf-8")
     examples = json.loads((LIBRARY / f"{name}.examples.json").read_text(encoding="utf-8"))
     language, oracle = ours(text), Oracle(text)
-    for kind, wanted in (("accept", True), ("reject", False)):
+    for kind, expected in (("accept", True), ("reject", False)):
         assert len(examples[kind]) >= 7
         for example in examples[kind]:
-            assert (language(example), oracle(example)) == (wanted, wanted), example
+            assert (language(example), oracle(example)) == (expected, expected), example
 
 
 def test_all_library_grammars_are_in_the_package() -> None:
@@ -37,7 +37,7 @@ def test_a_grammar_imports_rules_of_the_library(path: str) -> None:
     assert not language("a:=1")
 
 
-def test_a_grammar_of_lark_goes_before_one_of_the_same_name() -> None:
+def test_a_grammar_of_lark_takes_precedence_over_one_of_the_same_name() -> None:
     lark_strings = ours("%import python.STRING\nstart: STRING")
     own_strings = ours("%import engine_sampler.python.STRING\nstart: STRING")
     assert lark_strings('ur"a"')
@@ -45,7 +45,7 @@ def test_a_grammar_of_lark_goes_before_one_of_the_same_name() -> None:
     assert ours("%import python.LONG_STRING\nstart: LONG_STRING")('"""a"""')
 
 
-def test_own_folders_go_before_the_library(tmp_path: object) -> None:
+def test_import_paths_take_precedence_over_the_library(tmp_path: object) -> None:
     (tmp_path / "json.lark").write_text('value: "mine"\n')  # type: ignore[operator]
     assert ours("%import json.value\nstart: value", import_paths=[str(tmp_path)])("mine")
 
@@ -62,7 +62,7 @@ def test_imports_of_imports_and_several_names_of_one_grammar_are_found(tmp_path:
     assert ours("%import .second.word\nstart: word", path=str(tmp_path / "main.lark"))("ab")  # type: ignore[operator]
 
 
-def test_the_definitions_of_an_import_are_extended_and_overridden() -> None:
+def test_imported_definitions_can_be_extended_and_overridden() -> None:
     text = '%import json (value, NUMBER)\n%extend value: "undefined"\n%override NUMBER: "1"\nstart: value'
     language = ours(text)
     assert all(map(language, ["undefined", "[1,undefined]"]))

@@ -1,4 +1,4 @@
-"""Another engine's Lark cases, and why some of them end differently here."""
+"""Another engine's Lark cases, with the reasons why the result of some differs here."""
 
 from __future__ import annotations
 
@@ -12,13 +12,13 @@ from engine_sampler.grammar.schema import add_schema
 from ...conftest import shared_data
 from .oracle import Oracle, language_of
 
-LARK = "Python's regular expressions match nothing here"
+LARK = "as a regular expression of Python, this matches nothing"
 IGNORE = "lark ignores text before the first terminal as well"
-CASE = "lark's flag i makes all letters equal to their other case, not ASCII's alone"
-SYNTAX = "lark does not read this"
+CASE = "lark's flag i ignores the case of all letters, not only of ASCII letters"
+SYNTAX = "lark refuses this"
 NESTED = "nested grammars are not supported"
 ENDED = "a lazy rule ends with its suffix; text without it is another rule's"
-RIVAL = "where a lazy terminal ends, no other one ends with the same text"
+RIVAL = "where a lazy terminal ends, no other terminal ends with the same text"
 WHOLE = "1.0 is an integer in JSON Schema"
 
 DIFFERENT = {
@@ -32,7 +32,7 @@ DIFFERENT = {
     "core_languages/36": LARK,
     "core_languages/37": SYNTAX,
     "core_languages/39": LARK,
-    "core_languages/48": "lark reads no \\b and \\f in strings as characters",
+    "core_languages/48": "lark does not read \\b and \\f in strings as characters",
     "core_languages/49": SYNTAX,
     "ignore_is_inserted_between_and_after_lexemes/91": IGNORE,
     "multiple_ignore_declarations/92": IGNORE,
@@ -51,10 +51,10 @@ DIFFERENT = {
     "suffix_stop_any_text_tag_dispatch_stop_capture/183": ENDED,
     "suffix_stop_any_text_tag_dispatch_stop_capture/184": ENDED,
 }
-"""Of each case that is judged differently the reason."""
+"""The reason for each case whose result differs."""
 
 
-def test_every_case_is_judged_as_expected_or_has_a_reason() -> None:
+def test_every_case_has_the_expected_result_or_a_reason() -> None:
     lines = shared_data("xgrammar_lark.jsonl").read_text(encoding="utf-8").splitlines()
     different, count = set(), 0
     for case in map(json.loads, lines):

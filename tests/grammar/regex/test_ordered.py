@@ -1,4 +1,4 @@
-"""Terminals: what `re.match` prefers."""
+"""Terminals: the matches that `re.match` prefers."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from lark.load_grammar import load_grammar
 
 from engine_sampler.grammar.errors import GrammarError, GrammarLimitError
 from engine_sampler.grammar.program.expression import AUTOMATON, Encoder
-from engine_sampler.grammar.regex.pattern import terminal
+from engine_sampler.grammar.regex.pattern import terminal_expression
 
 from ..languages import Language
 from .test_pattern import ATOMS, patterns
@@ -22,29 +22,29 @@ TEXTS = st.text("ab1é\n", max_size=6)
 
 @settings(deadline=None, max_examples=300)
 @given(patterns(*ATOMS, ahead=False), st.sampled_from([0, re.S, re.I]), st.lists(TEXTS, max_size=12))
-def test_a_terminal_matches_what_re_takes_whole(pattern, flags, texts):
-    language = Language(terminal(pattern, flags))
+def test_a_terminal_matches_the_texts_that_re_matches_as_a_whole(pattern, flags, texts):
+    language = Language(terminal_expression(pattern, flags))
     for text in texts:
         found = re.match(pattern, text, flags)
         assert (text in language) == bool(found and found.end() == len(text)), text
 
 
-AHEAD = ["(?!a)", "(?!b)", "(?!.b)", r"(?!\w)", "(?!a*1)", r"\Z", "(?m:$)"]
+LOOKAHEADS = ["(?!a)", "(?!b)", "(?!.b)", r"(?!\w)", "(?!a*1)", r"\Z", "(?m:$)"]
 
 
 @settings(deadline=None, max_examples=300)
-@given(patterns(*ATOMS, *AHEAD, ahead=False), TEXTS, st.text("ab1", max_size=3))
-def test_a_negative_lookahead_sees_what_follows_the_terminal(pattern, text, then):
+@given(patterns(*ATOMS, *LOOKAHEADS, ahead=False), TEXTS, st.text("ab1", max_size=3))
+def test_a_negative_lookahead_sees_the_text_after_the_terminal(pattern, text, then):
     try:
-        part = terminal(pattern)
-    except GrammarError:  # what stands behind would decide
+        part = terminal_expression(pattern)
+    except GrammarError:  # the text after the terminal would decide
         return
-    alone, before = re.match(pattern, text), re.match(pattern, text + then)
-    taken = bool(alone and alone.end() == len(text))
+    alone, followed = re.match(pattern, text), re.match(pattern, text + then)
+    matches = bool(alone and alone.end() == len(text))
     if text + then in Language(part, then):
-        assert taken
+        assert matches
     else:
-        assert not (taken and before and before.end() == len(text))
+        assert not (matches and followed and followed.end() == len(text))
 
 
 @pytest.mark.parametrize(
@@ -63,8 +63,8 @@ def test_a_negative_lookahead_sees_what_follows_the_terminal(pattern, text, then
         (r"if\b", ["if"], ["i"]),
     ],
 )
-def test_what_a_terminal_prefers(pattern, right, wrong):
-    language = Language(terminal(pattern))
+def test_a_terminal_has_the_preferred_matches_only(pattern, right, wrong):
+    language = Language(terminal_expression(pattern))
     assert [text for text in right if text not in language] == []
     assert [text for text in wrong if text in language] == []
 
@@ -90,8 +90,8 @@ def test_what_a_terminal_prefers(pattern, right, wrong):
         ("a+$", "aa", "\n\n", False),
     ],
 )
-def test_what_follows_decides(pattern, text, then, accepted):
-    assert (text + then in Language(terminal(pattern), then)) == accepted
+def test_the_text_after_a_terminal_decides(pattern, text, then, accepted):
+    assert (text + then in Language(terminal_expression(pattern), then)) == accepted
 
 
 @pytest.mark.parametrize(
@@ -106,36 +106,36 @@ def test_what_follows_decides(pattern, text, then, accepted):
         ("a(?!bc)|ab", "beyond the end"),
     ],
 )
-def test_what_a_terminal_cannot_know_is_refused(pattern, words):
+def test_a_terminal_that_depends_on_unknown_text_is_refused(pattern, words):
     with pytest.raises(GrammarError, match=words):
-        terminal(pattern)
+        terminal_expression(pattern)
 
 
-def test_a_lookbehind_may_look_at_what_the_terminal_has_read():
-    language = Language(terminal("[ab]b(?<!ab)c"))
+def test_a_lookbehind_may_examine_the_text_of_its_own_terminal():
+    language = Language(terminal_expression("[ab]b(?<!ab)c"))
     assert "bbc" in language
     assert "abc" not in language
 
 
-def test_too_many_different_lookaheads_at_the_end_are_refused():
+def test_too_many_distinct_lookaheads_at_the_end_are_refused():
     many = "|".join(f"{chr(0x400 + i)}(?!{chr(0x400 + i)}*x)" for i in range(40))
-    with pytest.raises(GrammarLimitError, match="32 different lookaheads"):
-        terminal(f"(?:{many})b*?")
+    with pytest.raises(GrammarLimitError, match="32 distinct lookaheads"):
+        terminal_expression(f"(?:{many})b*?")
 
 
 @pytest.mark.parametrize("name", ["common", "unicode", "python", "lark"])
-def test_the_terminals_of_the_grammars_of_lark_are_read(name):
+def test_the_terminals_of_larks_own_grammars_are_read(name):
     text = files("lark").joinpath("grammars", f"{name}.lark").read_text(encoding="utf-8")
     grammar, _ = load_grammar(text, name, [], False)
     for one in grammar.compile([], "*")[0]:
-        if one.name == "_STRING_ESC_INNER":  # it begins with a lookbehind: of no use alone
+        if one.name == "_STRING_ESC_INNER":  # it begins with a lookbehind, so it is of no use alone
             continue
         encoder = Encoder()
-        encoder.add(terminal(one.pattern.to_regexp()))
+        encoder.add(terminal_expression(one.pattern.to_regexp()))
         assert len(encoder.code) < 10000, one.name
 
 
 def test_an_automaton_is_small():
-    part = terminal(r'".*?(?<!\\)(\\\\)*?"')
+    part = terminal_expression(r'".*?(?<!\\)(\\\\)*?"')
     assert part[0] == AUTOMATON
     assert len(part[1]) < 30

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import re
 import time
-from pathlib import Path
 
 import pytest
 from hypothesis import given, settings
@@ -13,28 +12,27 @@ from hypothesis import strategies as st
 
 from engine_sampler.grammar.errors import GrammarError, GrammarLimitError
 from engine_sampler.grammar.program.expression import AUTOMATON, CONCAT, LITERAL, REPEAT, Encoder, complement
-from engine_sampler.grammar.regex.pattern import Limits, expression, terminal
+from engine_sampler.grammar.regex.pattern import PatternLimits, pattern_expression, terminal_expression
 
+from ...conftest import shared_data
 from ..languages import Language
-
-SHARED = Path(__file__).parents[4] / "shared" / "data" / "xgrammar_regex.jsonl"
 
 ATOMS = ["a", "b", "1", "é", "ab", ".", "[ab]", "[^a]", "[é-ü]", r"\w", r"\d", r"\s", r"\W", "(?i:B)", "K"]
 ANCHORS = ["^", "$", r"\b", r"\B", r"\A", r"\Z", "(?m:^)", "(?m:$)"]
-BEHIND = ["(?<=a)", "(?<!a)", "(?<=ab)", "(?<!b.)", r"(?<=\w|1)"]
+LOOKBEHINDS = ["(?<=a)", "(?<!a)", "(?<=ab)", "(?<!b.)", r"(?<=\w|1)"]
 COUNTS = ["*", "+", "?", "{2}", "{1,2}", "{2,}", "*?", "+?", "??", "{1,2}?"]
 TEXTS = st.text("ab1éK \n", max_size=6)
 
 
 def patterns(*atoms: str, ahead: bool = True) -> st.SearchStrategy[str]:
     def larger(inner: st.SearchStrategy[str]) -> st.SearchStrategy[str]:
-        looks = [st.builds("(?{}{})".format, st.sampled_from("=!"), inner)] if ahead else []
+        lookaheads = [st.builds("(?{}{})".format, st.sampled_from("=!"), inner)] if ahead else []
         return st.one_of(
             st.builds("{}{}".format, inner, inner),
             st.builds("(?:{}|{})".format, inner, inner),
             st.builds("({}|{}|)".format, inner, inner),
             st.builds("(?:{}){}".format, inner, st.sampled_from(COUNTS)),
-            *looks,
+            *lookaheads,
         )
 
     return st.recursive(st.sampled_from(atoms), larger, max_leaves=8)
@@ -42,24 +40,24 @@ def patterns(*atoms: str, ahead: bool = True) -> st.SearchStrategy[str]:
 
 @settings(deadline=None, max_examples=150)
 @given(patterns(*ATOMS, ahead=False), st.sampled_from([0, re.S, re.I, re.A]), st.lists(TEXTS, max_size=12))
-def test_a_pattern_matches_the_texts_that_re_matches_whole(pattern, flags, texts):
-    language = Language(expression(pattern, flags=flags))
+def test_a_pattern_matches_the_texts_that_re_matches_as_a_whole(pattern, flags, texts):
+    language = Language(pattern_expression(pattern, flags=flags))
     for text in texts:
         assert (text in language) == bool(re.fullmatch(pattern, text, flags)), text
 
 
 @settings(deadline=None, max_examples=150)
-@given(patterns(*ATOMS, *ANCHORS, *BEHIND), st.sampled_from([0, re.S]), st.lists(TEXTS, max_size=12))
-def test_lookarounds_and_anchors_may_stand_anywhere(pattern, flags, texts):
-    language = Language(expression(pattern, flags=flags))
+@given(patterns(*ATOMS, *ANCHORS, *LOOKBEHINDS), st.sampled_from([0, re.S]), st.lists(TEXTS, max_size=12))
+def test_lookarounds_and_anchors_are_allowed_anywhere(pattern, flags, texts):
+    language = Language(pattern_expression(pattern, flags=flags))
     for text in texts:
         assert (text in language) == bool(re.fullmatch(pattern, text, flags)), text
 
 
 @settings(deadline=None, max_examples=150)
-@given(patterns(*ATOMS, *ANCHORS, *BEHIND), st.sampled_from([0, re.M]), st.lists(TEXTS, max_size=12))
+@given(patterns(*ATOMS, *ANCHORS, *LOOKBEHINDS), st.sampled_from([0, re.M]), st.lists(TEXTS, max_size=12))
 def test_a_pattern_is_found_where_re_finds_it(pattern, flags, texts):
-    language = Language(expression(pattern, flags=flags, search=True))
+    language = Language(pattern_expression(pattern, flags=flags, search=True))
     for text in texts:
         assert (text in language) == bool(re.search(pattern, text, flags)), text
 
@@ -85,11 +83,11 @@ def test_a_pattern_is_found_where_re_finds_it(pattern, flags, texts):
     ],
 )
 def test_where_a_pattern_is_found(pattern, text, found):
-    assert (text in Language(expression(pattern, search=True))) == found
+    assert (text in Language(pattern_expression(pattern, search=True))) == found
 
 
 def test_the_complement_of_a_pattern_with_lookarounds_is_the_rest():
-    language = Language(complement(expression(r"^(?!a)\w+$|b(?=c)", search=True)))
+    language = Language(complement(pattern_expression(r"^(?!a)\w+$|b(?=c)", search=True)))
     assert "a" in language
     assert "b" not in language
     assert "..bc" not in language
@@ -97,8 +95,8 @@ def test_the_complement_of_a_pattern_with_lookarounds_is_the_rest():
 
 @pytest.mark.parametrize("text", ["k", "K", "\u212a"])
 def test_without_ascii_case_goes_beyond_ascii(text):
-    assert text in Language(expression("k", flags=re.I))
-    assert (text in Language(expression("k", flags=re.I | re.A))) == (text != "\u212a")
+    assert text in Language(pattern_expression("k", flags=re.I))
+    assert (text in Language(pattern_expression("k", flags=re.I | re.A))) == (text != "\u212a")
 
 
 @pytest.mark.parametrize(
@@ -131,19 +129,19 @@ def test_without_ascii_case_goes_beyond_ascii(text):
         (r"\B", [""], ["a"]),
     ],
 )
-def test_a_pattern_of_ecmascript_keeps_its_meaning(pattern, right, wrong):
-    language = Language(expression(pattern, dialect="ecma"))
+def test_a_pattern_in_ecmascript_keeps_its_meaning(pattern, right, wrong):
+    language = Language(pattern_expression(pattern, dialect="ecma"))
     assert [text for text in right if text not in language] == []
     assert [text for text in wrong if text in language] == []
 
 
-def test_the_end_in_ecmascript_is_not_before_a_line_feed():
-    assert "a\n" not in Language(expression("a$", dialect="ecma", search=True))
-    assert "a\n" in Language(expression("a$", dialect="ecma", search=True, flags=re.M))
+def test_the_end_anchor_of_ecmascript_does_not_match_before_a_line_feed():
+    assert "a\n" not in Language(pattern_expression("a$", dialect="ecma", search=True))
+    assert "a\n" in Language(pattern_expression("a$", dialect="ecma", search=True, flags=re.M))
 
 
-def test_properties_are_read_in_patterns_of_python_too():
-    language = Language(expression(r"\p{Lu}[\p{Nd}x]\\p{1}"))
+def test_unicode_properties_are_read_in_pythons_dialect_too():
+    language = Language(pattern_expression(r"\p{Lu}[\p{Nd}x]\\p{1}"))
     assert "É1\\p" in language
     assert "é1\\p" not in language
 
@@ -175,22 +173,22 @@ def test_properties_are_read_in_patterns_of_python_too():
         ("a\\", {"dialect": "ecma"}, "end of pattern", 2),
     ],
 )
-def test_what_cannot_be_read_is_refused_with_its_place(pattern, options, words, column):
+def test_a_pattern_that_cannot_be_read_is_refused_with_its_position(pattern, options, words, column):
     with pytest.raises(GrammarError, match=words) as error:
-        expression(pattern, **options)
+        pattern_expression(pattern, **options)
     assert error.value.column == column
 
 
-@pytest.mark.skipif(not hasattr(re, "NOFLAG"), reason="this Python reads no possessive quantifiers")
+@pytest.mark.skipif(not hasattr(re, "NOFLAG"), reason="this Python has no possessive quantifiers")
 @pytest.mark.parametrize(("pattern", "words"), [("(?>a)", "atomic"), ("a++", "possessive")])
-def test_what_forbids_going_back_is_refused(pattern, words):
+def test_a_construct_that_forbids_backtracking_is_refused(pattern, words):
     with pytest.raises(GrammarError, match=words):
-        expression(pattern)
+        pattern_expression(pattern)
 
 
-def test_another_dialect_is_an_error():
+def test_an_unknown_dialect_is_refused():
     with pytest.raises(ValueError, match="dialect"):
-        expression("a", dialect="pcre")  # type: ignore[arg-type]
+        pattern_expression("a", dialect="pcre")  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize(
@@ -201,15 +199,15 @@ def test_another_dialect_is_an_error():
         ("(" * 66 + "a" + ")" * 66, "nested more than 64"),
         ("a{99999999999999999999}", "too large"),
         ("a{4294967294}", "count"),
-        ("".join(f"[^{chr(200 + i)}]" for i in range(200)), "128 different classes"),
+        ("".join(f"[^{chr(200 + i)}]" for i in range(200)), "128 distinct classes"),
         ("(?:(?!" + "".join(f"(?=.*{c})" for c in "abcdefghijklmn") + ").)*x", "automaton"),
         (r"(?:a|b)*a(?:a|b){20}\b.", "4096 states"),
     ],
 )
-def test_what_needs_too_much_is_refused_with_the_limit(pattern, words):
+def test_a_pattern_that_exceeds_a_limit_is_refused_and_the_limit_named(pattern, words):
     begin = time.perf_counter()
     with pytest.raises(GrammarLimitError, match=words):
-        expression(pattern)
+        pattern_expression(pattern)
     assert time.perf_counter() - begin < 10
 
 
@@ -224,8 +222,8 @@ def test_what_needs_too_much_is_refused_with_the_limit(pattern, words):
         "(?:" * 60 + "a" + "){0,1000}" * 60 + "b",
     ],
 )
-def test_loops_within_loops_stay_small(pattern):
-    part = expression(pattern)
+def test_nested_loops_stay_small(pattern):
+    part = pattern_expression(pattern)
     encoder = Encoder()
     encoder.add(part)
     assert len(encoder.code) < 400
@@ -235,36 +233,29 @@ def test_loops_within_loops_stay_small(pattern):
 
 def test_limits_can_be_set():
     with pytest.raises(GrammarLimitError, match="more than 3"):
-        expression("aaaa", limits=Limits(length=3))
+        pattern_expression("aaaa", limits=PatternLimits(length=3))
     with pytest.raises(GrammarLimitError, match="more than 2 states"):
-        terminal("aaaa.*?b", limits=Limits(states=2))
+        terminal_expression("aaaa.*?b", limits=PatternLimits(states=2))
     with pytest.raises(GrammarLimitError, match="too much work"):
-        terminal("aaaa.*?b", limits=Limits(work=5))
+        terminal_expression("aaaa.*?b", limits=PatternLimits(work=5))
 
 
-def test_counts_and_literals_stay_as_they_are():
-    assert expression("hello") == (LITERAL, b"hello")
-    assert expression("a{3,100000}") == (REPEAT, (LITERAL, b"a"), 3, 100000)
+def test_counts_and_literals_are_not_expanded():
+    assert pattern_expression("hello") == (LITERAL, b"hello")
+    assert pattern_expression("a{3,100000}") == (REPEAT, (LITERAL, b"a"), 3, 100000)
 
 
-def test_equal_patterns_are_made_once():
-    assert expression(r"[a-z]+\d") is expression(r"[a-z]+\d")
+def test_equal_patterns_are_built_once():
+    assert pattern_expression(r"[a-z]+\d") is pattern_expression(r"[a-z]+\d")
 
 
-def cases() -> list[dict]:
-    if not SHARED.exists():
-        return []
-    return [json.loads(line) for line in SHARED.read_text().splitlines()]
-
-
-@pytest.mark.skipif(not SHARED.exists(), reason="the collected test cases are not here")
-def test_collected_cases_are_judged_rightly():
-    for case in cases():
-        language = Language(expression(case["grammar"], dialect="ecma"))
+def test_collected_cases_are_decided_correctly():
+    for case in map(json.loads, shared_data("xgrammar_regex.jsonl").read_text().splitlines()):
+        language = Language(pattern_expression(case["grammar"], dialect="ecma"))
         for one in case["tests"]:
             assert (one["text"] in language) == one["valid"], (case["grammar"], one["text"])
 
 
-def test_a_plain_terminal_is_no_automaton():
-    assert terminal("[a-z]+(?:-[a-z]{2})?")[0] == CONCAT
-    assert terminal('".*?"')[0] == AUTOMATON
+def test_a_plain_terminal_is_not_an_automaton():
+    assert terminal_expression("[a-z]+(?:-[a-z]{2})?")[0] == CONCAT
+    assert terminal_expression('".*?"')[0] == AUTOMATON

@@ -1,4 +1,4 @@
-"""What the rules of a grammar need at least until they end, with what their registers demand."""
+"""Lower bounds on the cost from a state of a rule to the rule's end, with the demands of its registers."""
 
 from __future__ import annotations
 
@@ -10,10 +10,10 @@ from ..engines.reference.automata import Automata, Registers
 from ..program.rules import ACCEPT, AT_LEAST, CLAUSE, COUNT, RESET, SATURATE, SET, Edge, Operation
 
 NEVER = 1 << 40
-"""The cost of what cannot be."""
+"""The cost of something impossible."""
 
 MAX_TABLE = 20_000
-"""States times counts that are looked at for one counter; of higher counts only so much is demanded."""
+"""The most states times counts in the table of one counter; higher counts are treated as the highest one."""
 
 Node = TypeVar("Node", bound=Hashable)
 
@@ -21,8 +21,11 @@ Node = TypeVar("Node", bound=Hashable)
 def cheapest(
     ways: Mapping[Node, Iterable[tuple[Node, int]]], ends: Iterable[tuple[Node, int]]
 ) -> dict[Node, int]:
-    """The cost from each node to an end (Dijkstra 1959). ways: of each node where one comes from, at what
-    cost; ends: nodes with their own cost."""
+    """The cost from each node to an end (Dijkstra 1959).
+
+    ways  for each node, the nodes with an edge to it and the costs of these edges
+    ends  the end nodes, each with its own cost
+    """
     found: dict[Node, int] = {}
     number = 0
     waiting: list[tuple[int, int, Node]] = []
@@ -41,27 +44,30 @@ def cheapest(
     return found
 
 
-def rule_lengths(automata: Automata, terminals: Sequence[int]) -> Callable[[int], int]:
-    """A function: what a place needs until its rule ends. terminals: the cost of each."""
-    free = _without_registers(automata, terminals)
-    of_place: dict[int, int] = {}
-    if not any(edge.operations for edges in automata.edges for edge in edges):
-        return lambda place: free[automata.state_of(place)[0]]
-    rules = RuleLengths(automata, terminals, free)
+def position_bounds(automata: Automata, terminals: Sequence[int]) -> Callable[[int], int]:
+    """A function that returns a lower bound on the cost from a position to the end of its rule.
 
-    def needed(place: int) -> int:
-        found = of_place.get(place)
+    terminals  the cost of each terminal
+    """
+    free = _without_registers(automata, terminals)
+    of_position: dict[int, int] = {}
+    if not any(edge.operations for edges in automata.edges for edge in edges):
+        return lambda position: free[automata.state_of(position)[0]]
+    rules = RuleBounds(automata, terminals, free)
+
+    def bound(position: int) -> int:
+        found = of_position.get(position)
         if found is None:
-            found = of_place[place] = rules.of(*automata.state_of(place))
+            found = of_position[position] = rules.of(*automata.state_of(position))
         return found
 
-    return needed
+    return bound
 
 
 def _without_registers(automata: Automata, terminals: Sequence[int]) -> list[int]:
-    """Of each state what it needs until its rule ends, if all operations pass (Knuth 1977)."""
+    """The cost from each state to the end of its rule, if all operations pass (Knuth 1977)."""
     firsts = {first: -1 - rule for rule, (first, _) in enumerate(automata.rules)}
-    behind: list[list[tuple[int, int]]] = [[] for _ in automata.edges]
+    incoming: list[list[tuple[int, int]]] = [[] for _ in automata.edges]
     callers: dict[int, list[tuple[int, int]]] = {}
     found = [NEVER] * len(automata.edges)
     waiting: list[tuple[int, int]] = []
@@ -70,54 +76,54 @@ def _without_registers(automata: Automata, terminals: Sequence[int]) -> list[int
             if symbol == ACCEPT:
                 waiting.append((0, state))
             else:
-                behind[target].append((state, symbol))
+                incoming[target].append((state, symbol))
                 if symbol < 0:
                     callers.setdefault(symbol, []).append((state, target))
     waiting = sorted(set(waiting))
-    lengths: dict[int, int] = {}
+    of_rule: dict[int, int] = {}
     while waiting:
         cost, state = heappop(waiting)
         if found[state] < NEVER or cost >= NEVER:
             continue
         found[state] = cost
-        for source, symbol in behind[state]:
-            more = terminals[symbol] if symbol >= 0 else lengths.get(symbol, NEVER)
+        for source, symbol in incoming[state]:
+            more = terminals[symbol] if symbol >= 0 else of_rule.get(symbol, NEVER)
             if more < NEVER:
                 heappush(waiting, (cost + more, source))
         rule = firsts.get(state)
         if rule is not None:
-            lengths[rule] = cost
+            of_rule[rule] = cost
             for source, target in callers.get(rule, ()):
                 if found[target] < NEVER:
                     heappush(waiting, (cost + found[target], source))
     return found
 
 
-class RuleLengths:
-    """The needs of all rules, called rules first."""
+class RuleBounds:
+    """The bounds of all rules, computed for called rules first."""
 
     def __init__(self, automata: Automata, terminals: Sequence[int], free: Sequence[int]) -> None:
         self._automata = automata
         self._terminals = terminals
-        self._lengths = {-1 - rule: free[first] for rule, (first, _) in enumerate(automata.rules)}
+        self._of_symbol = {-1 - rule: free[first] for rule, (first, _) in enumerate(automata.rules)}
         firsts = [first for first, _ in automata.rules] + [len(automata.edges)]
-        self._demands: dict[int, RuleDemands] = {}
+        self._of_rule: dict[int, RegisterBounds] = {}
         for rule in self._called_first():
             states = range(firsts[rule], firsts[rule + 1])
             edges = [
                 (state, edge, self._cost(edge.symbol)) for state in states for edge in automata.edges[state]
             ]
-            demands = self._demands[rule] = RuleDemands(edges, len(states))
-            start = demands.of(states[0], (0,) * (automata.rules[rule][1] + 1))
-            self._lengths[-1 - rule] = max(self._lengths[-1 - rule], start)
+            bounds = self._of_rule[rule] = RegisterBounds(edges, len(states))
+            start = bounds.of(states[0], (0,) * (automata.rules[rule][1] + 1))
+            self._of_symbol[-1 - rule] = max(self._of_symbol[-1 - rule], start)
 
     def _cost(self, symbol: int) -> int:
         if symbol == ACCEPT:
             return 0
-        return self._terminals[symbol] if symbol >= 0 else self._lengths[symbol]
+        return self._terminals[symbol] if symbol >= 0 else self._of_symbol[symbol]
 
     def _called_first(self) -> list[int]:
-        """The rules that the goal leads to, those that a rule calls before it, but for recursion."""
+        """The rules that are reachable from the goal, each after those that it calls, recursion aside."""
         goal = len(self._automata.rules) - 1
         order: list[int] = []
         seen = {goal}
@@ -140,13 +146,13 @@ class RuleLengths:
         return [-1 - symbol for symbol in symbols if ACCEPT < symbol < 0]
 
     def of(self, state: int, registers: Registers) -> int:
-        """What a state needs until its rule ends, with these registers."""
-        return self._demands[self._automata.rule_of_state[state]].of(state, registers)
+        """A lower bound on the cost from a state with these registers to the end of its rule."""
+        return self._of_rule[self._automata.rule_of_state[state]].of(state, registers)
 
 
-class RuleDemands:
-    """The needs of one rule: the greatest of what its shortest way costs, what the bits cost that must
-    still be set, and what each counter costs that must still be raised.
+class RegisterBounds:
+    """The bounds of one rule: the greatest of the cost of its shortest way, the cost of the bits that must
+    still be set, and the cost of each counter that must still be raised.
 
     edges  (state, edge, cost) of all states
     """
@@ -161,7 +167,7 @@ class RuleDemands:
         for state, edge, _ in self._edges:
             way = self._last if edge.symbol == ACCEPT else self._into.setdefault(edge.target, [])
             way.append((state, frozenset(edge.operations)))
-        self._bits(
+        self._share_costs(
             sorted({one[1] >> 1 for one in operations if one[0] == CLAUSE and len(one) == 2 and one[1] & 1})
         )
         demanded: dict[int, int] = {}
@@ -169,33 +175,35 @@ class RuleDemands:
             if kind == AT_LEAST:
                 demanded[counter] = min(max(demanded.get(counter, 0), values[0]), 1 + MAX_TABLE // states)
         self._counters = {
-            counter: (top, _counted(self._edges, counter, top)) for counter, top in demanded.items() if top
+            counter: (top, _counter_bounds(self._edges, counter, top))
+            for counter, top in demanded.items()
+            if top
         }
 
-    def _bits(self, bits: Sequence[int]) -> None:
-        """Share the costs among the bits that may be demanded: to each what lies from where it is set to
-        where the next one may be set, or to the end."""
-        sets: dict[int, list[tuple[Edge, int, int]]] = {bit: [] for bit in bits}
+    def _share_costs(self, bits: Sequence[int]) -> None:
+        """Share the costs among the bits that may be required: each gets the cost from the edge that sets it
+        to the next one that may set a bit, or to the end."""
+        setters: dict[int, list[tuple[Edge, int, int]]] = {bit: [] for bit in bits}
         sources: set[int] = set()
         for state, edge, cost in self._edges:
-            mine = {one[1] for one in edge.operations if one[0] == SET and one[1] in sets}
-            for bit in mine:
-                sets[bit].append((edge, cost, len(mine)))
-            if mine:
+            own = {one[1] for one in edge.operations if one[0] == SET and one[1] in setters}
+            for bit in own:
+                setters[bit].append((edge, cost, len(own)))
+            if own:
                 sources.add(state)
         self._to_next = cheapest(_backwards(self._edges), [*self._ends, *((state, 0) for state in sources)])
         never = NEVER
         self._shares = {
             bit: min(
-                ((cost + self._to_next.get(edge.target, never)) // among for edge, cost, among in given),
+                ((cost + self._to_next.get(edge.target, never)) // count for edge, cost, count in edges),
                 default=NEVER,
             )
-            for bit, given in sets.items()
+            for bit, edges in setters.items()
         }
         self._without = {bit: self._reach_without(bit) for bit in bits}
 
     def _reach_without(self, bit: int) -> set[int]:
-        """The states from which the rule can end though `bit` is never set."""
+        """The states from which the rule can end although `bit` is never set."""
         stops = {(CLAUSE, bit << 1 | 1), (SET, bit)}
         found = {state for state, operations in self._last if stops.isdisjoint(operations)}
         waiting = list(found)
@@ -207,7 +215,7 @@ class RuleDemands:
         return found
 
     def of(self, state: int, registers: Registers) -> int:
-        """What a state needs until the end of the rule, with these registers."""
+        """A lower bound on the cost from a state with these registers to the end of the rule."""
         bits, *counters = registers
         found = self._shortest.get(state, NEVER)
         missing = [
@@ -230,14 +238,16 @@ def _backwards(edges: Iterable[tuple[int, Edge, int]]) -> dict[int, list[tuple[i
     return ways
 
 
-def _counted(edges: Sequence[tuple[int, Edge, int]], counter: int, top: int) -> dict[tuple[int, int], int]:
-    """What each state with each value of a counter needs, values above `top` taken for `top`."""
+def _counter_bounds(
+    edges: Sequence[tuple[int, Edge, int]], counter: int, top: int
+) -> dict[tuple[int, int], int]:
+    """The cost from each state with each value of a counter; values above `top` count as `top`."""
     ways: dict[tuple[int, int], list[tuple[tuple[int, int], int]]] = {}
     ends = []
     for state, edge, cost in edges:
-        mine = [one for one in edge.operations if one[0] in _COUNTING and one[1] == counter]
+        own = [one for one in edge.operations if one[0] in _COUNTING and one[1] == counter]
         for value in range(top + 1):
-            after = _after(mine, value, top)
+            after = _after(own, value, top)
             if after is not None and edge.symbol == ACCEPT:
                 ends.append(((state, value), 0))
             elif after is not None:
@@ -249,7 +259,7 @@ _COUNTING = (COUNT, SATURATE, AT_LEAST, RESET)
 
 
 def _after(operations: Sequence[Sequence[int]], value: int, top: int) -> int | None:
-    """A counter's value after operations, at most `top`; None where one does not pass for sure."""
+    """A counter's value after operations, at most `top`; None if one certainly does not pass."""
     for kind, _, *limit in operations:
         if kind == RESET:
             value = 0

@@ -1,0 +1,154 @@
+"""The graph that corrections search: a grammar's configurations, the bytes to try, and bounds on costs."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from functools import cached_property
+from heapq import heappop, heappush
+
+from ..cache import Cache
+from ..derivatives.limits import MAX_SHARED_STATES
+from ..derivatives.partitions import meet, representatives
+from ..engines.reference import ReferenceVocabulary
+from ..engines.reference.tables import EngineTables
+from ..engines.reference.threads import BETWEEN_TERMINALS, EarleyConfigurations, EarleyThread
+from ..errors import GrammarError, GrammarLimitError
+from ..program.rules import Program
+from .approximation import Approximation, approximation_of
+from .lower_bounds import LowerBounds
+from .rule_bounds import NEVER
+
+CONTINUATION_BYTES = (1 << 0xC0) - (1 << 0x80)
+"""The bytes of a UTF-8 character except its first one, as a mask."""
+
+STEPS = 200_000
+"""The default bound on the configurations that one search examines."""
+
+_NO_CHOICE = -1
+"""The index of the byte tried last at a configuration where none has been tried yet."""
+
+_CHUNK = 4096
+"""The bytes of a text that are read as one call of the engine."""
+
+
+class SearchSpace:
+    """The configurations of a grammar, and lower bounds on the cost from each of them to the end."""
+
+    def __init__(self, program: Program) -> None:
+        self.tables = EngineTables(program, ReferenceVocabulary(()))
+        if not isinstance(self.tables.configurations, EarleyConfigurations):
+            raise GrammarError("texts are corrected under grammars of the lexer dynamic_complete only")
+        self.parser = self.tables.configurations
+        self._choices: dict[int, tuple[int, ...]] = {}
+        self._approximations: dict[int, Approximation | None] = {}
+
+    @cached_property
+    def in_bytes(self) -> LowerBounds:
+        """The bounds in bytes."""
+        return LowerBounds(self.parser)
+
+    @cached_property
+    def in_characters(self) -> LowerBounds:
+        """The bounds in characters of UTF-8: only first bytes count."""
+        return LowerBounds(self.parser, CONTINUATION_BYTES)
+
+    def approximation(self, free: int) -> Approximation | None:
+        """The approximation of the grammar, None without one; `free` is a mask of bytes that cost nothing."""
+        if free not in self._approximations:
+            self._approximations[free] = approximation_of(self.parser, free)
+        return self._approximations[free]
+
+    @contextmanager
+    def locked(self) -> Iterator[None]:
+        """Hold the lock of the tables, and start the meter of the work of one call."""
+        with self.tables.lock:
+            self.tables.meter.start()
+            yield
+
+    def read(self, text: bytes) -> int:
+        """The configuration after a text, REJECTED if it has left the language."""
+        configuration = self.parser.start
+        for begin in range(0, len(text), _CHUNK):
+            self.tables.meter.start()
+            configuration = self.parser.run(configuration, text[begin : begin + _CHUNK])
+        self.tables.meter.start()
+        return configuration
+
+    def choices(self, configuration: int) -> tuple[int, ...]:
+        """The bytes that may be able to follow, ascending; only the smallest of equivalent ones."""
+        found = self._choices.get(configuration)
+        if found is None:
+            x = self.parser.scans.expressions
+            parts, first = set(), 0
+            for thread in self._terminal_threads(configuration):
+                rest, guard = self.parser.scans.pairs[thread.scan]
+                parts |= {x.partition[rest], x.partition[guard]}
+                first |= x.first[rest]
+            kinds = representatives(meet(parts))
+            found = self._choices[configuration] = tuple(byte for byte in kinds if first >> byte & 1)
+        return found
+
+    def _terminal_threads(self, configuration: int) -> Iterator[EarleyThread]:
+        """The threads of a configuration, with those between terminals replaced by those that begin one."""
+        for thread in self.parser.threads[configuration]:
+            if thread.terminal == BETWEEN_TERMINALS:
+                yield from self.parser.beginnings(thread)
+            else:
+                yield thread
+
+
+class _Entry:
+    """The search space of a grammar, rebuilt once it has grown too large."""
+
+    def __init__(self, program: Program) -> None:
+        self._program = program
+        self._space = SearchSpace(program)
+
+    def space(self) -> SearchSpace:
+        space = self._space
+        if space.tables.meter.states > MAX_SHARED_STATES:
+            space = self._space = SearchSpace(self._program)
+        return space
+
+
+_SEARCH_SPACES: Cache[_Entry] = Cache(16, 16, lambda entry: 1)
+
+
+def search_space_of(program: Program) -> SearchSpace:
+    """The search space of a grammar, from the cache or new. Raises GrammarError if no text matches it."""
+    return _SEARCH_SPACES.get(program.key, lambda: _Entry(program)).space()
+
+
+def shortest_completion(space: SearchSpace, configuration: int, max_bytes: int, steps: int) -> bytes | None:
+    """The shortest text from a configuration to the end, None if there is none; of several, it is the first
+    in byte order.
+
+    Raises GrammarLimitError if it is longer than `max_bytes`, or not found within `steps`.
+    """
+    parser, bound = space.parser, space.in_bytes
+    waiting = [(bound(configuration), b"", _NO_CHOICE, configuration)]
+    done: set[int] = set()
+    while waiting:
+        cost, text, choice, at = heappop(waiting)
+        if cost >= NEVER:
+            break
+        if cost > max_bytes:
+            raise GrammarLimitError(f"the completion needs more than max_bytes={max_bytes}: {cost} or more")
+        if choice == _NO_CHOICE and at in done:
+            continue
+        if choice == _NO_CHOICE:
+            done.add(at)
+            if parser.accepting(at):
+                return text
+            if len(done) > steps:
+                raise GrammarLimitError(f"no completion was found in {steps} steps")
+        else:
+            following = parser.step(at, text[-1])
+            if following not in done:
+                heappush(waiting, (len(text) + bound(following), text, _NO_CHOICE, following))
+            text = text[:-1]
+        choices = space.choices(at)
+        if choice + 1 < len(choices):  # the next byte waits at the same bound, which holds for it as well
+            heappush(waiting, (cost, text + bytes((choices[choice + 1],)), choice + 1, at))
+    return None
