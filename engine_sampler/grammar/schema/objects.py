@@ -133,7 +133,7 @@ class ObjectShape:
                 continue
             step = _split_clause(plan)
             if step is None:
-                step = _split_requirement(plan, self._plan.regions, productive)
+                step = _split_requirement(plan, productive)
             if step is not None:
                 waiting += reversed(step)
             elif _fits(plan):
@@ -176,7 +176,7 @@ def _split_clause(plan: Plan) -> list[Plan] | None:
     return None
 
 
-def _split_requirement(plan: Plan, regions: Iterable[Region], productive: Productive) -> list[Plan] | None:
+def _split_requirement(plan: Plan, productive: Productive) -> list[Plan] | None:
     """The plans that result from the first requirement that is not settled; None if all are."""
     for number, requirement in plan.requirements.items():
         if number in plan.settled:

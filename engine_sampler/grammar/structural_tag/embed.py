@@ -54,8 +54,10 @@ class _Embedding:
         """The terminal of the text that may be ignored at one position; None if nothing is ignored."""
         if not self._program.ignore:
             return None
-        ways = (_whole(self._expressions[self._program.terminals[symbol]]) for symbol in self._program.ignore)
-        return self._rules.terminal("IGNORED", repeat(union(*ways)))
+        ignored = (
+            _whole(self._expressions[self._program.terminals[symbol]]) for symbol in self._program.ignore
+        )
+        return self._rules.terminal("IGNORED", repeat(union(*ignored)))
 
     def define(self) -> None:
         """Give each rule its automaton."""

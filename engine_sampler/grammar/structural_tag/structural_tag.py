@@ -307,7 +307,7 @@ class _Builder:
             path = f"{fields.path}.tags[{number}]"
             inner = Fields(one, path).given
             if inner.get("type", "tag") != "tag":
-                raise GrammarError(f"{path} is of the type {inner['type']!r}, which is not allowed: tag")
+                raise GrammarError(f"{path} must be of the type tag, not {inner['type']!r}")
             found.append(self._tag(Fields({k: v for k, v in inner.items() if k != "type"}, path)))
         return found
 
@@ -334,7 +334,9 @@ class _Builder:
                 raise GrammarError(f"{path} begins with a token: use token_triggered_tags for that")
             found = [trigger for trigger in triggers if begin.startswith(trigger)]
             if not found:
-                raise GrammarError(f"{path} begins with {begin[:80]!r}, but with none of the triggers")
+                raise GrammarError(
+                    f"{path}.begin={begin[:80]!r} is not allowed: it must start with one of the triggers"
+                )
             after = self._named("tag", rest)
             interruptions += (
                 _Interruption(one, sequence(self._text(begin[len(one) :]), after)) for one in found

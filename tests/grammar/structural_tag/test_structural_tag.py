@@ -387,7 +387,7 @@ def test_parameters_that_are_not_named_are_allowed_unless_the_schema_forbids_the
         ({"format": {"type": "repeat", "min": 3, "max": 2, "content": TEXT}}, "repeats 3 to 2 times"),
         (
             {"format": triggered(tag("<b", TEXT, ">"), triggers=["<a"])},
-            r"tags\[0\] begins with '<b', but with none of the triggers",
+            r"tags\[0\]\.begin='<b' is not allowed: it must start with one of the triggers",
         ),
         ({"format": triggered(tag("<b", TEXT, []), triggers=["<b"])}, "end is an empty list"),
         (
