@@ -255,10 +255,10 @@ UNREADABLE = [
         {"grammar": "start: <|absent|>"},
         "grammar: the grammar names the special token '<|absent|>', which the",
     ),
-    ({"json_schema": {"type": "nothing"}}, "json_schema: type 'nothing' is none of"),
+    ({"json_schema": {"type": "nothing"}}, "json_schema: type 'nothing' is not one of"),
     ({"json_schema": "{"}, "json_schema: the JSON Schema is not JSON"),
     ({"json_schema": False}, "json_schema: "),
-    ({"structural_tag": {"tag": 1}}, "structural_tag: the structural tag has the field 'tag'"),
+    ({"structural_tag": {"tag": 1}}, "structural_tag: the structural tag has the unknown field 'tag'"),
 ]
 
 

@@ -1,1 +1,1 @@
-"""Grammars as text: what a schema or a pattern stands for, in Lark's language."""
+"""Grammars as text: print a grammar, such as that of a schema, in Lark's language."""

@@ -2,10 +2,10 @@
 
     print(lark_text(rules_from_schema({"type": "array"})))
 
-Rules are printed as the automata that they are, a Lark rule for each state. An automaton with registers
-is written out: one rule for each state with each value of its registers, so many optional keys make a
-grammar that is too large to print. Terminals are regular expressions of characters; see
-`printing_regex`. Lark reads the text with `parser="earley", lexer="dynamic_complete"`.
+Rules are printed as automata, with one Lark rule for each state. An automaton with registers is expanded:
+one rule for each state with each value of its registers, so a schema with many optional keys becomes too
+large to print. Terminals are printed as regular expressions over characters; see `regex`. Lark reads the
+result with `parser="earley", lexer="dynamic_complete"`.
 """
 
 from __future__ import annotations
@@ -44,24 +44,24 @@ from ..program.rules import (
 from .regex import terminal_text
 
 MAX_RULES = 5_000
-"""The most rules that are printed."""
+"""Maximum number of rules that are printed."""
 
 Registers = tuple[frozenset[int], tuple[int, ...]]
-"""The bits that are set, and the values of the counters."""
+"""The set bits, and the values of the counters."""
 
-Place = tuple[int, Registers]
-"""A state of a rule, and what its registers hold there."""
+ExpandedState = tuple[int, Registers]
+"""A state of a rule, and the contents of its registers."""
 
 
 def lark_text(grammar: Rules | Program) -> str:
     """The grammar as Lark text.
 
-    Raises GrammarError for the tables of a parser, GrammarLimitError if it would be too long, or if a
-    terminal cannot be said as a regular expression of reasonable size.
+    Raises GrammarError for a grammar given as parser tables, GrammarLimitError if the text would be too long,
+    or if a terminal cannot be expressed as a regular expression of reasonable size.
     """
     program = grammar.program() if isinstance(grammar, Rules) else grammar
     if program.parser:
-        raise GrammarError("the tables of a parser cannot be said as Lark text")
+        raise GrammarError("parser tables cannot be printed as Lark text")
     return _Printer(program).text()
 
 
@@ -76,7 +76,7 @@ class _Printer:
 
     def __init__(self, program: Program) -> None:
         self._program = program
-        self._expressions = decoded(program.expressions)
+        self._expressions = decoded_expressions(program.expressions)
         self._names = _unique(_plain(name).upper() for name in program.terminal_names)
         self._rule_names = _unique(_plain(name).lower() for name in program.rule_names)
         self._used: dict[int, None] = {}
@@ -111,49 +111,49 @@ class _Printer:
         return self._rule_names[number]
 
     def _automaton(self, number: int) -> list[str]:
-        """A rule of the program, as one Lark rule for each state with each value of the registers."""
+        """A rule of the program, as one Lark rule for each reachable state with its register contents."""
         first, _, counters = self._program.rules[3 * number : 3 * number + 3]
         start = first, (frozenset[int](), (0,) * counters)
-        ways: dict[Place, list[tuple[int, Place | None]]] = {}
-        waiting: list[Place] = [start]
-        for place in waiting:
-            if place in ways:
+        outgoing: dict[ExpandedState, list[tuple[int, ExpandedState | None]]] = {}
+        waiting: list[ExpandedState] = [start]
+        for state in waiting:
+            if state in outgoing:
                 continue
-            ways[place] = self._ways(place)
-            waiting += [target for _, target in ways[place] if target is not None]
+            outgoing[state] = self._outgoing(state)
+            waiting += [target for _, target in outgoing[state] if target is not None]
             self._count += 1
             if self._count > MAX_RULES:
-                raise GrammarLimitError(f"the grammar is more than {MAX_RULES} Lark rules")
-        alive = _alive(ways)
+                raise GrammarLimitError(f"the grammar needs more than {MAX_RULES} Lark rules")
+        alive = _alive(outgoing)
         base = self._rule_names[number]
-        names = {place: f"{base}_{index}" if index else base for index, place in enumerate(ways)}
+        names = {state: f"{base}_{index}" if index else base for index, state in enumerate(outgoing)}
         lines = []
-        for place in (place for place in ways if place in alive):
+        for state in (state for state in outgoing if state in alive):
             texts = []
-            for symbol, target in ways[place]:
+            for symbol, target in outgoing[state]:
                 if target is None or target in alive:
-                    texts.append(self._way(symbol, None if target is None else names[target]))
-            lines.append(f"{names[place]}: " + " | ".join(dict.fromkeys(texts)))
+                    texts.append(self._alternative(symbol, None if target is None else names[target]))
+            lines.append(f"{names[state]}: " + " | ".join(dict.fromkeys(texts)))
         return lines
 
-    def _ways(self, place: Place) -> list[tuple[int, Place | None]]:
-        """What may come next, and where that leads: nowhere, where the rule ends then."""
-        found: list[tuple[int, Place | None]] = []
-        for edge in self._edges(place[0]):
-            after = _operated(place[1], edge.operations)
+    def _outgoing(self, state: ExpandedState) -> list[tuple[int, ExpandedState | None]]:
+        """The symbols that may come next, and the state after each: None if the rule ends there."""
+        found: list[tuple[int, ExpandedState | None]] = []
+        for edge in self._edges(state[0]):
+            after = _apply(state[1], edge.operations)
             if after is not None:
                 ends = edge.symbol == ACCEPT or self._is_end(edge.target)
                 found.append((edge.symbol, None if ends else (edge.target, after)))
         return found
 
-    def _way(self, symbol: int, target: str | None) -> str:
+    def _alternative(self, symbol: int, target: str | None) -> str:
         if symbol == ACCEPT:
             return ""
         text = self._terminal(symbol) if symbol >= 0 else self._rule(-1 - symbol)
         return text if target is None else f"{text} {target}"
 
     def _is_end(self, state: int) -> bool:
-        """Whether nothing can be done in a state but to end."""
+        """Whether the only edge of a state ends the rule unconditionally."""
         begin, end = 4 * self._program.states[state], 4 * self._program.states[state + 1]
         operations = self._program.edges[begin + 2] < self._program.edges[begin + 3] if begin < end else True
         return end - begin == 4 and self._program.edges[begin] == ACCEPT and not operations
@@ -170,15 +170,17 @@ class _Printer:
             yield _Edge(symbol, target, tuple(operations))
 
 
-def _alive(ways: dict[Place, list[tuple[int, Place | None]]]) -> set[Place]:
-    """The places from which the end can be reached."""
-    steps = ((place, target) for place, of in ways.items() for _, target in of if target is not None)
-    ends = (place for place, of in ways.items() if any(target is None for _, target in of))
+def _alive(outgoing: dict[ExpandedState, list[tuple[int, ExpandedState | None]]]) -> set[ExpandedState]:
+    """The states from which the end can be reached."""
+    steps = (
+        (state, target) for state, edges in outgoing.items() for _, target in edges if target is not None
+    )
+    ends = (state for state, edges in outgoing.items() if any(target is None for _, target in edges))
     return nodes_reaching(steps, ends)
 
 
-def _operated(registers: Registers, operations: Iterable[Operation]) -> Registers | None:
-    """The registers after some operations; None if one of them does not pass."""
+def _apply(registers: Registers, operations: Iterable[Operation]) -> Registers | None:
+    """The registers after some operations; None if one of the operations fails."""
     bits, counters = set(registers[0]), list(registers[1])
     for kind, *operands in operations:
         register = operands[0]
@@ -189,14 +191,14 @@ def _operated(registers: Registers, operations: Iterable[Operation]) -> Register
         elif kind == CLAUSE:
             passes = any((literal >> 1 in bits) == bool(literal & 1) for literal in operands)
         else:
-            passes = _changed(kind, operands, bits, counters)
+            passes = _apply_change(kind, operands, bits, counters)
         if not passes:
             return None
     return frozenset(bits), tuple(counters)
 
 
-def _changed(kind: int, operands: Sequence[int], bits: set[int], counters: list[int]) -> bool:
-    """Do an operation that changes registers; whether it passes."""
+def _apply_change(kind: int, operands: Sequence[int], bits: set[int], counters: list[int]) -> bool:
+    """Apply an operation that changes registers; return whether it passes."""
     register = operands[0]
     if kind == SET:
         bits.add(register)
@@ -215,7 +217,7 @@ def _plain(name: str) -> str:
 
 
 def _unique(names: Iterable[str]) -> list[str]:
-    """The names, with a number behind those that are used again; none is `start`."""
+    """The names, with a number appended to repeated ones; none is `start`."""
     taken = {"start"}
     result = []
     counts: dict[str, int] = {}
@@ -230,8 +232,8 @@ def _unique(names: Iterable[str]) -> list[str]:
     return result
 
 
-def decoded(code: Sequence[int]) -> list[Expression]:
-    """The expressions that `expression.Encoder` wrote, by their numbers."""
+def decoded_expressions(code: Sequence[int]) -> list[Expression]:
+    """The expressions of a program by number: decodes the output of `expression.Encoder`."""
     found: list[Expression] = []
     at = 0
     while at < len(code):

@@ -1,8 +1,8 @@
-"""Expressions of bytes printed as Lark terminals: strings, or regular expressions of characters.
+"""Expressions over bytes printed as Lark terminals: strings, or regular expressions over characters.
 
-Intersections and complements inside of quotes, where it is plain where the text ends, become
-look-aheads: `"(?!(?:a|b)")[a-z]*"`. Anywhere else they are turned into automata, and automata into
-regular expressions by removing state after state.
+Intersections and complements in quotes, where the closing quote marks the end of the text, become
+look-aheads: `"(?!(?:a|b)")[a-z]*"`. Anywhere else they are converted to automata, and automata to
+regular expressions by eliminating one state after the other.
 """
 
 from __future__ import annotations
@@ -42,10 +42,10 @@ from ..program.unicode import Ranges, ranges
 from ..schema.lifting import character_at
 
 MAX_STATES = 300
-"""The most states of an automaton that is turned into a regular expression."""
+"""Maximum number of states of an automaton that is converted to a regular expression."""
 
 MAX_LENGTH = 100_000
-"""The longest regular expression, in characters."""
+"""Maximum length of a regular expression, in characters."""
 
 _NUMERIC = frozenset(b"0123456789+-.eE")
 _QUOTE = literal(b'"')
@@ -54,18 +54,20 @@ _QUOTE = literal(b'"')
 def terminal_text(expression: Expression, name: str) -> str:
     """An expression as a Lark string or regular expression.
 
-    name  of the terminal, for the error: GrammarLimitError where the text would be too long, where not
-          all of it is UTF-8, or where it matches the empty text, which no terminal of Lark does
+    name  the terminal's name, used in errors
+
+    Raises GrammarLimitError if the result would be too long, if the terminal matches anything but whole
+    UTF-8 characters, or if it matches the empty text, which Lark does not allow.
     """
     if nullable(expression):
-        raise GrammarLimitError(f"the terminal {name} matches the empty text: Lark has no such terminals")
+        raise GrammarLimitError(f"the terminal {name} matches the empty text, which Lark does not allow")
     if expression[0] == LITERAL and expression[1].isascii() and expression[1].decode().isprintable():
         return json.dumps(expression[1].decode())
-    text = _quoted(expression) if _is_quoted(expression) else _sequence(_written_out(expression))
+    text = _quoted(expression) if _is_quoted(expression) else _sequence(_expanded(expression))
     if name == "NUMBER" and expression[0] == AUTOMATON and _bytes_of(expression) <= _NUMERIC:
         text += "(?![-+.0-9eE])"  # the first alternative that matches need not be the longest
     if len(text) > MAX_LENGTH:
-        raise GrammarLimitError(f"the terminal {name} is more than {MAX_LENGTH} characters")
+        raise GrammarLimitError(f"the terminal {name} is longer than {MAX_LENGTH} characters")
     return f"/{text}/"
 
 
@@ -84,39 +86,39 @@ def _quoted(expression: Expression) -> str:
 
 
 def _before_quote(part: Expression) -> str:
-    """A part and the quote behind it, which ends whatever all of its members match."""
+    """A part and the quote after it, at which the matches of all its members end."""
     if part[0] == UNION and any(piece[0] in (BOTH, NOT) for piece in part[1]):
         return "(?:" + "|".join(map(_before_quote, part[1])) + ")"
     if part[0] != BOTH:
-        return _sequence(_written_out(part)) + _escaped(0x22)
-    wanted = [piece for piece in part[1] if piece[0] != NOT]
-    unwanted = [piece[1] for piece in part[1] if piece[0] == NOT]
-    looks = [f"(?!{_before_quote(piece)})" for piece in unwanted]
-    looks += [f"(?={_before_quote(piece)})" for piece in wanted[1:]]
-    return "".join(looks) + _before_quote(wanted[0])
+        return _sequence(_expanded(part)) + _escaped(0x22)
+    positive = [piece for piece in part[1] if piece[0] != NOT]
+    negative = [piece[1] for piece in part[1] if piece[0] == NOT]
+    lookaheads = [f"(?!{_before_quote(piece)})" for piece in negative]
+    lookaheads += [f"(?={_before_quote(piece)})" for piece in positive[1:]]
+    return "".join(lookaheads) + _before_quote(positive[0])
 
 
-def _written_out(part: Expression) -> Expression:
+def _expanded(part: Expression) -> Expression:
     """The expression without intersections, complements and automata."""
     kind = part[0]
     if kind in (BOTH, NOT):
-        return _from_automaton(_determined(part))
+        return _from_automaton(_deterministic(part))
     if kind == AUTOMATON:
         return _from_automaton(part[1])
     if kind == CONCAT:
-        return concat(*map(_written_out, part[1]))
+        return concat(*map(_expanded, part[1]))
     if kind == UNION:
-        return union(*map(_written_out, part[1]))
+        return union(*map(_expanded, part[1]))
     if kind == REPEAT:
-        return repeat(_written_out(part[1]), part[2], part[3])
-    return (GUARD, *map(_written_out, part[1:])) if kind == GUARD else part
+        return repeat(_expanded(part[1]), part[2], part[3])
+    return (GUARD, *map(_expanded, part[1:])) if kind == GUARD else part
 
 
 States = tuple[tuple[bool, tuple[tuple[int, int, int], ...]], ...]
 
 
-def _determined(part: Expression) -> States:
-    """A deterministic automaton of an expression, without dead states."""
+def _deterministic(part: Expression) -> States:
+    """A deterministic automaton for an expression, without dead states."""
     encoder = Encoder()
     root = encoder.add(part)
     expressions = Expressions(Meter())
@@ -133,8 +135,8 @@ def _determined(part: Expression) -> States:
             if target not in numbers:
                 numbers[target] = len(numbers)
                 waiting.append(target)
-            alike = sum(1 << other for other in range(256) if partition[other] == byte)
-            found[numbers[target]] = found.get(numbers[target], 0) | alike
+            block = sum(1 << other for other in range(256) if partition[other] == byte)
+            found[numbers[target]] = found.get(numbers[target], 0) | block
         if len(waiting) > MAX_STATES:
             raise GrammarLimitError(f"a terminal needs an automaton of more than {MAX_STATES} states")
         runs = ((first, last, target) for target, mask in found.items() for first, last in _runs(mask))
@@ -147,34 +149,34 @@ def _runs(mask: int) -> Ranges:
 
 
 def _from_automaton(states: States) -> Expression:
-    """An automaton as a regular expression: its states are removed, those with the fewest ways first."""
+    """An automaton as a regular expression: its states are eliminated, those of the lowest degree first."""
     if len(states) > MAX_STATES:
         raise GrammarLimitError(f"a terminal needs an automaton of more than {MAX_STATES} states")
     start, end = -1, -2
-    ways: dict[int, dict[int, Expression]] = {start: {0: EPSILON}, end: {}}
+    transitions: dict[int, dict[int, Expression]] = {start: {0: EPSILON}, end: {}}
     for number, (accepts, edges) in enumerate(states):
         row: dict[int, Expression] = {}
         for low, high, target in edges:
             row[target] = union(row.get(target, EMPTY), byte_range(low, high))
         if accepts:
             row[end] = EPSILON
-        ways[number] = row
+        transitions[number] = row
     left = set(range(len(states)))
     while left:
-        state = min(left, key=lambda one: (_degree(ways, one), one))
+        state = min(left, key=lambda one: (_degree(transitions, one), one))
         left.discard(state)
-        _remove(ways, state)
-    return ways[start].get(end, EMPTY)
+        _remove(transitions, state)
+    return transitions[start].get(end, EMPTY)
 
 
-def _degree(ways: dict[int, dict[int, Expression]], state: int) -> int:
-    return len(ways[state]) * sum(state in row for row in ways.values())
+def _degree(transitions: dict[int, dict[int, Expression]], state: int) -> int:
+    return len(transitions[state]) * sum(state in row for row in transitions.values())
 
 
-def _remove(ways: dict[int, dict[int, Expression]], state: int) -> None:
-    outgoing = ways.pop(state)
+def _remove(transitions: dict[int, dict[int, Expression]], state: int) -> None:
+    outgoing = transitions.pop(state)
     loop = repeat(outgoing.pop(state, EMPTY))
-    for row in ways.values():
+    for row in transitions.values():
         into = row.pop(state, None)
         if into is None:
             continue
@@ -209,7 +211,7 @@ def _one(part: Expression) -> str:
     kind = part[0]
     if kind == LITERAL:
         if not part[1].isascii():
-            raise GrammarLimitError("a terminal has a part of a character, which Lark cannot say")
+            raise GrammarLimitError("a terminal matches part of a character, which Lark cannot express")
         return "".join(map(_escaped, part[1]))
     if kind == CLASS:
         return _class(_of_bytes(part))
@@ -224,12 +226,12 @@ def _one(part: Expression) -> str:
 
 def _of_bytes(part: Expression) -> Ranges:
     if part[1] >> 0x80:
-        raise GrammarLimitError("a terminal has a part of a character, which Lark cannot say")
+        raise GrammarLimitError("a terminal matches part of a character, which Lark cannot express")
     return _runs(part[1])
 
 
 def _alternatives(part: Expression) -> str:
-    """The alternatives, those that are single characters as one class: behind the longer ones."""
+    """The alternatives; single characters are merged into one class, placed after the longer alternatives."""
     codes: list[tuple[int, int]] = []
     others = []
     for piece in part[1]:
@@ -274,6 +276,6 @@ def _escaped(code: int) -> str:
     character = chr(code)
     if not 0x20 < code < 0x7F:
         return f"\\x{code:02x}"
-    if character in "\"'":  # lark takes a backslash before a quote away, even one that is escaped
+    if character in "\"'":  # lark removes a backslash before a quote, even an escaped backslash
         return f"\\x{code:02x}"
     return character if character.isalnum() or character in "_,:;=<>!%@`~" else "\\" + character

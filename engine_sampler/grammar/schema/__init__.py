@@ -1,12 +1,12 @@
 """JSON Schema as grammars (draft 2020-12, with the forms of drafts 4 to 2019-09).
 
-A schema goes through these modules, from what is written to what the engines read:
+A schema passes through these modules, from its source to the arrays that the engines read:
 
-    document    what `$ref` leads to
-    keywords    of each keyword what it says (`keywords_array`, `keywords_object`, `keywords_scalar`), as a
-                `formula` over one JSON type; `unevaluated` for the two that look at others
-    clauses     formulas as alternatives of plain assertions
-    objects, arrays, strings, numbers    what an alternative says, ready to be written
+    document    the targets of `$ref`
+    keywords    the meaning of each keyword (`keywords_array`, `keywords_object`, `keywords_scalar`), as a
+                `formula` over one JSON type; `unevaluated` for the two that depend on other keywords
+    clauses     formulas as disjunctions of plain assertions
+    objects, arrays, strings, numbers    the values of one disjunct, in a form that can be emitted
     emitting    automata and rules
 """
 

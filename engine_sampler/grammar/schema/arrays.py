@@ -1,8 +1,8 @@
-"""Arrays: what a way to be valid asks of items, and the states in which they are written.
+"""Arrays: the constraints of one disjunct on items, and the states of the automaton that reads them.
 
-Most arrays are a few items of their own, then any number of others: registers count those. Where it
-matters which items satisfy something (`contains`, `uniqueItems`), the states say how many did so far;
-states without a way to the end are left out.
+Most arrays are a few items with their own schemas, then any number of others, which registers count. If it
+matters which items satisfy something (`contains`, `uniqueItems`), the states record how many have done so;
+states from which the end cannot be reached are omitted.
 """
 
 from __future__ import annotations
@@ -18,18 +18,28 @@ from ..program.reaching import nodes_reaching
 from .formula import ALWAYS, COUNT, FROM, ITEM, NEVER, SIZE, UNIQUE, Formula, counted
 from .limits import MAX_ITEM_STATES
 from .nodes import Expander
-from .outlines import ARRAY, FALSEHOOD, NULL, NUMBER, OBJECT, STRING, TRUTH, possible_kinds, together
+from .outlines import (
+    ARRAY,
+    FALSEHOOD,
+    NULL,
+    NUMBER,
+    OBJECT,
+    STRING,
+    TRUTH,
+    outline_intersection,
+    possible_kinds,
+)
 
 Literals: TypeAlias = frozenset[int]
 Productive: TypeAlias = Callable[[Literals], bool]
 
 _MAX_DISTINCT = 200
-_MAX_SETS = 6
-"""Up to so many different items, states may say which ones there were; else bits do."""
+_MAX_TRACKED_CONSTANTS = 6
+"""Maximum number of distinct items for which states may record the used ones; beyond it, bits do."""
 
 
 class Counted(NamedTuple):
-    """So many items from an index on satisfy a literal."""
+    """`low` to `high` of the items from index `start` on satisfy a literal."""
 
     start: int
     literal: int
@@ -37,26 +47,31 @@ class Counted(NamedTuple):
     high: int | None
 
 
-class State(NamedTuple):
-    """Where an array is: items so far (up to what matters), of each count how many, which constants."""
+class ArrayState(NamedTuple):
+    """The progress within an array.
+
+    length  items so far, saturated at the largest number that matters
+    counts  for each `Counted`, how many items have satisfied it
+    used    the literals of constants that have occurred
+    """
 
     length: int
     counts: tuple[int, ...] = ()
     used: frozenset[int] = frozenset()
 
 
-Step: TypeAlias = "tuple[Literals, State]"
+Step: TypeAlias = "tuple[Literals, ArrayState]"
 
 
 @dataclass
 class ArrayShape:
     """Arrays that satisfy assertions.
 
-    items     (index, literal): the item at the index, if there is one
-    rest      (index, literal): all items from the index on
-    counts    how many items satisfy something
-    low, high the number of items
-    distinct  literals of constants, of which each item must be another one; None if items may be equal
+    items      (index, literal): the item at the index, if there is one
+    rest       (index, literal): all items from the index on
+    counts     bounds on how many items satisfy a literal
+    low, high  bounds on the number of items
+    distinct   literals of constants; each item must be a different one of them; None if items may be equal
     """
 
     items: list[tuple[int, int]] = field(default_factory=list)
@@ -67,49 +82,52 @@ class ArrayShape:
     distinct: tuple[int, ...] | None = None
 
     def literals(self, index: int) -> Literals:
-        """What the item at an index must satisfy."""
+        """The literals that the item at an index must satisfy."""
         found = {literal for at, literal in self.items if at == index}
         return frozenset(found.union(literal for at, literal in self.rest if at <= index)) - {ALWAYS}
 
     @property
     def prefix(self) -> int:
-        """How many items have to be told apart; from there on all are alike."""
+        """The number of leading items that must be distinguished; all later items are alike."""
         ends = [at + 1 for at, _ in self.items] + [at for at, _ in self.rest]
         return max([*ends, *(one.start for one in self.counts)], default=0)
 
     @property
     def counts_by_registers(self) -> bool:
-        """Whether registers can do all that is asked for."""
+        """Whether registers can enforce all constraints."""
         if self.counts:
             return False
-        return self.distinct is None or (self.prefix == 0 and len(self.distinct) > _MAX_SETS)
+        return self.distinct is None or (self.prefix == 0 and len(self.distinct) > _MAX_TRACKED_CONSTANTS)
 
     def reachable(self, productive: Productive) -> int | None:
-        """The most items that there can be; None if there is no such bound."""
+        """The maximum number of items; None if it is unbounded."""
         for index in range(self.prefix + 1):
             if index == self.high or not productive(self.literals(index)):
                 return index
         return self.high
 
     def is_productive(self, productive: Productive) -> bool:
-        """Whether there is such an array, given which items there are."""
+        """Whether such an array exists, given which items exist."""
         if not self.counts_by_registers:
             return bool(self.states(productive))
-        most = self.reachable(productive)
+        limit = self.reachable(productive)
         if self.distinct is not None:
             kinds = [self.literals(0) | {literal} for literal in self.distinct]
             count = sum([productive(literals) for literals in kinds])
-            most = count if most is None else min(most, count)
-        return most is None or most >= self.low
+            limit = count if limit is None else min(limit, count)
+        return limit is None or limit >= self.low
 
     def members(self) -> Iterable[Literals]:
-        """What its items may have to satisfy."""
+        """The literals that its items may have to satisfy."""
         return {self.literals(index) for index in range(self.prefix + 1)}
 
-    def states(self, productive: Productive) -> dict[State, list[Step]]:
-        """All states that lie on a way to an end, the first one first; none if there is no such way."""
-        first = State(0, (0,) * len(self.counts))
-        steps: dict[State, list[Step]] = {}
+    def states(self, productive: Productive) -> dict[ArrayState, list[Step]]:
+        """All states on a path from the first state to an accepting one, the first state first.
+
+        Empty if there is no such path.
+        """
+        first = ArrayState(0, (0,) * len(self.counts))
+        steps: dict[ArrayState, list[Step]] = {}
         waiting = [first]
         taken = 0
         while waiting:
@@ -125,13 +143,13 @@ class ArrayShape:
             waiting += [target for _, target in steps[state]]
         return self._trimmed(steps, first)
 
-    def accepts(self, state: State) -> bool:
+    def accepts(self, state: ArrayState) -> bool:
         """Whether the array may end here."""
         return state.length >= self.low and all(
             done >= one.low for done, one in zip(state.counts, self.counts, strict=True)
         )
 
-    def _steps(self, state: State) -> Iterator[Step]:
+    def _steps(self, state: ArrayState) -> Iterator[Step]:
         if state.length == self.high:
             return
         limit = max(self.prefix, self.low) if self.high is None else self.high
@@ -147,11 +165,11 @@ class ArrayShape:
             kinds = [(own | {literal}, state.used | {literal}) for literal in unused]
         for literals, used in kinds:
             for choice in product(*choices):
-                asked = literals.union(*(of for of, _ in choice))
-                yield asked, State(length, tuple(done for _, done in choice), used)
+                needed = literals.union(*(chosen for chosen, _ in choice))
+                yield needed, ArrayState(length, tuple(done for _, done in choice), used)
 
-    def _choices(self, state: State, number: int) -> Iterator[tuple[Literals, int]]:
-        """What the next item may do to a count: what it must satisfy then, and the new count."""
+    def _choices(self, state: ArrayState, number: int) -> Iterator[tuple[Literals, int]]:
+        """The possible effects of the next item on a count: its literals, and the new count."""
         one, done = self.counts[number], state.counts[number]
         if state.length < one.start or (one.high is None and done == one.low):
             yield frozenset(), done
@@ -160,18 +178,22 @@ class ArrayShape:
             yield frozenset((one.literal,)), done + 1
         yield (frozenset() if one.high is None else frozenset((one.literal ^ 1,))), done
 
-    def _trimmed(self, steps: dict[State, list[Step]], first: State) -> dict[State, list[Step]]:
-        pairs = ((state, target) for state, of in steps.items() for _, target in of)
+    def _trimmed(
+        self, steps: dict[ArrayState, list[Step]], first: ArrayState
+    ) -> dict[ArrayState, list[Step]]:
+        pairs = ((state, target) for state, outgoing in steps.items() for _, target in outgoing)
         alive = nodes_reaching(pairs, filter(self.accepts, steps))
         if first not in alive:
             return {}
         return {
-            state: [step for step in of if step[1] in alive] for state, of in steps.items() if state in alive
+            state: [step for step in outgoing if step[1] in alive]
+            for state, outgoing in steps.items()
+            if state in alive
         }
 
 
 def array_shapes(atoms: Iterable[Formula], expander: Expander) -> list[ArrayShape]:
-    """The arrays of which all the assertions are true; more than one shape where two items are equal."""
+    """The arrays that satisfy all the assertions; several shapes if two items are required to be equal."""
     shape = ArrayShape()
     unique: bool | None = None
     for atom in atoms:
@@ -214,7 +236,7 @@ def _with_count(shape: ArrayShape, atom: Formula) -> ArrayShape:
 
 
 def _constants(shape: ArrayShape, expander: Expander) -> tuple[int, ...] | None:
-    """Literals of all constants that an item can be; None if they are too many to be listed."""
+    """The literals of all constants that an item can be; None if there are too many to list."""
     found: dict[int, None] = {}
     last = shape.prefix if shape.high is None else min(shape.prefix, shape.high - 1)
     for index in range(last + 1):
@@ -228,15 +250,15 @@ def _constants(shape: ArrayShape, expander: Expander) -> tuple[int, ...] | None:
 def _finite(literals: Literals, expander: Expander) -> list[Any] | None:
     if NEVER in literals:
         return []
-    outline = together(map(expander.outline, literals))
+    outline = outline_intersection(map(expander.outline, literals))
     kinds = possible_kinds(outline)
     if kinds & (ARRAY | OBJECT) or (kinds & (STRING | NUMBER) and outline.allowed is None):
         return None
-    values: list[Any] = [value for kind, value in _SINGLE.items() if kinds & kind]
+    values: list[Any] = [value for kind, value in _CONSTANT_VALUES.items() if kinds & kind]
     for value in outline.allowed or ():
         if kinds & (NUMBER if isinstance(value, Decimal) else STRING) and value not in outline.excluded:
             values.append(value)
     return values
 
 
-_SINGLE = {NULL: None, FALSEHOOD: False, TRUTH: True}
+_CONSTANT_VALUES = {NULL: None, FALSEHOOD: False, TRUTH: True}

@@ -1,7 +1,7 @@
-"""Formulas about objects or arrays as alternatives of plain assertions, few where that can be.
+"""Formulas about objects or arrays as disjunctions of plain assertions, with as few disjuncts as possible.
 
-An `or` is multiplied out only after the assertions around it have ruled out what they can: of a `oneOf`
-whose branches differ in a constant only one alternative for each branch is left.
+An `or` is multiplied out only after the assertions around it have ruled out what they can: a `oneOf`
+whose branches differ in a constant ends up with only one disjunct per branch.
 """
 
 from __future__ import annotations
@@ -36,14 +36,14 @@ from .nodes import Expander
 from .outlines import ARRAY, OBJECT
 from .strings import holds
 
-_MAX_DEMANDS = 64
-"""The most clauses that an `or` over the presence of keys is turned into."""
+_MAX_KEY_CLAUSES = 64
+"""Maximum number of clauses into which an `or` over the presence of keys is rewritten."""
 
 Atoms = tuple[Formula, ...]
 
 
-def alternatives(formula: Formula, expander: Expander) -> list[Atoms]:
-    """The ways in which a formula holds, each as assertions that all hold.
+def disjuncts(formula: Formula, expander: Expander) -> list[Atoms]:
+    """The disjunctive normal form of a formula: each element is a conjunction of assertions.
 
     Raises GrammarLimitError if there are more than `limits.MAX_CLAUSES`.
     """
@@ -64,25 +64,25 @@ def alternatives(formula: Formula, expander: Expander) -> list[Atoms]:
             waiting += [(atoms, (part, *rest)) for part in reversed(choices[0])]
         if len(found) + len(waiting) > MAX_CLAUSES:
             raise GrammarLimitError(
-                f"anyOf, oneOf, not or if of one value lead to more than {MAX_CLAUSES} alternatives"
+                f"anyOf, oneOf, not or if lead to more than {MAX_CLAUSES} alternatives for one value"
             )
     return list(found)
 
 
 def exclusive(expander: Expander, parts: list[Formula], kind: int) -> list[Formula]:
-    """Each part, and that no other one holds; what plainly cannot hold beside it is not mentioned."""
+    """Each part in conjunction with the negations of the others, except those that it obviously excludes."""
     result = []
     expander.budget.spend(len(parts) * sum(map(expander.weigh, parts)) // 16)
-    apart: set[tuple[int, int]] = set()
+    disjoint: set[tuple[int, int]] = set()
     for index, part in enumerate(parts):
         facts = Facts(part[1] if part[0] == AND else (part,), expander) if kind & (OBJECT | ARRAY) else None
         others = []
         for number, other in enumerate(parts):
-            if part == FALSE or number == index or other == FALSE or (number, index) in apart:
+            if part == FALSE or number == index or other == FALSE or (number, index) in disjoint:
                 continue
             expander.budget.spend(2)
             if facts is not None and facts.verdict(other) is False:
-                apart.add((index, number))
+                disjoint.add((index, number))
             else:
                 others.append(negation(other))
         result.append(conjunction([part, *others]))
@@ -92,7 +92,7 @@ def exclusive(expander: Expander, parts: list[Formula], kind: int) -> list[Formu
 def _reduced(
     atoms: Atoms, todo: Iterable[Formula], expander: Expander
 ) -> tuple[Atoms, list[list[Formula]]] | None:
-    """The assertions, and what choices are left between others; None if they contradict each other."""
+    """The assertions, and the remaining choices between others; None if they contradict each other."""
     known = dict.fromkeys(atoms)
     choices: list[tuple[Formula, ...]] = []
     waiting = list(todo)
@@ -102,11 +102,11 @@ def _reduced(
             if part[0] == AND:
                 waiting += part[1]
             elif part[0] == OR:
-                demands = _demands(part)
-                if demands is None:
+                clauses = _key_clauses(part)
+                if clauses is None:
                     choices.append(part[1])
                 else:
-                    waiting += demands
+                    waiting += clauses
             else:
                 known[part] = None
         facts = Facts(known, expander)
@@ -128,8 +128,11 @@ def _reduced(
         choices = [tuple(choice) for choice in left]
 
 
-def _demands(formula: Formula) -> list[Formula] | None:
-    """An `or` that is only about which keys there are, as clauses that registers can check at the end."""
+def _key_clauses(formula: Formula) -> list[Formula] | None:
+    """An `or` over nothing but the presence of keys, as clauses that registers can check at the end.
+
+    None if the formula is not of that form, or if registers cannot check a clause.
+    """
     sets = _clause_sets(formula)
     if sets is None:
         return None
@@ -160,15 +163,15 @@ def _clause_sets(formula: Formula) -> list[frozenset[tuple[str, bool]]] | None:
     size = 1
     for part in parts:
         size *= len(part or ())
-        if size > _MAX_DEMANDS:
+        if size > _MAX_KEY_CLAUSES:
             return None
     return [frozenset().union(*choice) for choice in product(*(part or () for part in parts))]
 
 
 class Facts:
-    """What follows from assertions about one object or array.
+    """Consequences of assertions about one object or array.
 
-    contradictory  whether it is plain to see that they cannot all hold
+    contradictory  whether they obviously cannot all hold
     """
 
     def __init__(self, atoms: Iterable[Formula], expander: Expander) -> None:
@@ -182,10 +185,10 @@ class Facts:
         self._atoms = atoms = set(atoms)
         self._values: dict[str, list[int]] = {}
         for atom in atoms:
-            self._note(atom)
-        self.contradictory = self._contradict()
+            self._record(atom)
+        self.contradictory = self._is_contradictory()
 
-    def _note(self, atom: Formula) -> None:
+    def _record(self, atom: Formula) -> None:
         kind = atom[0]
         if kind == HAS:
             (self._present if atom[2] else self._absent).add(atom[1])
@@ -201,7 +204,7 @@ class Facts:
             if atom[2] is not None:
                 self._high = atom[2] if self._high is None else min(atom[2], self._high)
 
-    def _contradict(self) -> bool:
+    def _is_contradictory(self) -> bool:
         if self._present & self._absent or (self._high is not None and self._low > self._high):
             return True
         if self._high is not None and len(self._present) > self._high:
@@ -209,7 +212,7 @@ class Facts:
         return any(self._expander.impossible(self._of(name)) for name in self._present)
 
     def _of(self, name: str) -> list[int]:
-        """The literals that the value of a key must satisfy."""
+        """The literals that the value of the key `name` must satisfy."""
         found = self._values.get(name)
         if found is None:
             found = list(self._members.get(name, ()))
@@ -220,7 +223,7 @@ class Facts:
         return found
 
     def open(self, choice: Iterable[Formula]) -> list[Formula] | None:
-        """The parts of an `or` that may hold; None if one of them holds anyway."""
+        """The parts of an `or` that may hold; None if the `or` certainly holds."""
         choice = tuple(choice)
         result: list[Formula] = []
         if not self._atoms:
@@ -236,7 +239,7 @@ class Facts:
         return result
 
     def _covered(self, choice: tuple[Formula, ...]) -> bool:
-        """Whether a key is either absent or has a value that one of the parts is content with."""
+        """Whether some key is, in every case, either absent or has a value that one of the parts accepts."""
         absent = {part[1] for part in choice if part[0] == HAS and not part[2]}
         for part in choice if absent else ():
             if part[0] == SOME and part[1][0] == WITHIN:
@@ -246,7 +249,7 @@ class Facts:
         return False
 
     def verdict(self, part: Formula) -> bool | None:
-        """Whether it is plain to see that a part holds, or that it does not; else None."""
+        """Whether a part obviously holds (True), obviously does not (False), or neither (None)."""
         if part in self._atoms:
             return True
         judge = _JUDGES.get(part[0])
@@ -258,10 +261,10 @@ class Facts:
             return decisive
         return None if None in verdicts else not decisive
 
-    def _has(self, name: str, wanted: bool) -> bool | None:
+    def _has(self, name: str, present: bool) -> bool | None:
         if name in self._present:
-            return wanted
-        return not wanted if self._expander.impossible(self._of(name)) else None
+            return present
+        return not present if self._expander.impossible(self._of(name)) else None
 
     def _clause(self, literals: tuple[tuple[str, bool], ...]) -> bool | None:
         verdicts = {self._has(*one) for one in literals}
@@ -297,13 +300,13 @@ class Facts:
         return None
 
     def _named(self, keys: Formula) -> list[str]:
-        """The keys in the set that there are for sure."""
+        """The keys in the set that are certainly present."""
         if keys[0] == WITHIN:
             return [name for name in keys[1] if name in self._present]
         return [name for name in self._present if holds(keys, name, self._expander.budget)]
 
     def _candidates(self, keys: Formula) -> list[str] | None:
-        """All keys in the set that the object may have, if they are known."""
+        """All keys in the set that the object may have; None if they cannot be listed."""
         if keys[0] == WITHIN:
             return list(keys[1])
         closed = [
@@ -316,11 +319,11 @@ class Facts:
         return [name for name in frozenset.intersection(*closed) if holds(keys, name, self._expander.budget)]
 
     def _size(self, low: int, high: int | None) -> bool | None:
-        least = max(self._low, len(self._present))
-        if (high is not None and least > high) or (self._high is not None and self._high < low):
+        low_bound = max(self._low, len(self._present))
+        if (high is not None and low_bound > high) or (self._high is not None and self._high < low):
             return False
         inside = high is None or (self._high is not None and self._high <= high)
-        return True if least >= low and inside else None
+        return True if low_bound >= low and inside else None
 
     def _item(self, index: int, literal: int) -> bool | None:
         if self._high is not None and self._high <= index:

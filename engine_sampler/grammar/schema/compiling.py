@@ -1,4 +1,4 @@
-"""From a JSON Schema to rules."""
+"""Compile a JSON Schema to rules."""
 
 from __future__ import annotations
 
@@ -22,19 +22,19 @@ def rules_from_schema(
 ) -> Rules:
     """The JSON texts whose value is valid under a schema, as rules.
 
-    schema       an object as `json.loads` gives it (dict or bool), or JSON text
+    schema       an object as `json.loads` returns it (dict or bool), or JSON text
     unsupported  "error" raises UnsupportedKeywordError for a keyword that cannot be enforced token by
-                 token; "warn" warns and does without it
+                 token; "warn" issues a warning and ignores the keyword
     formats      "assert" enforces the formats in `formats.FORMATS`; "annotate" ignores all formats
 
-    The texts are those of RFC 8259 in valid UTF-8, with white space between tokens. Three things are
-    narrower: printable ASCII characters in keys, and in strings of which more is asked than their length,
-    are written plainly, without `\\uXXXX` (see `texts`); numbers of which more is asked than their type
-    have no needless exponent (see `numbers`); and a key that the schema names comes once at most.
-    Keywords that are not known are annotations, as the standard says.
+    The texts are those of RFC 8259 in valid UTF-8, with white space between tokens. Three rules are
+    stricter: printable ASCII characters in keys, and in strings with constraints beyond their length,
+    are written plainly, without `\\uXXXX` (see `texts`); numbers with constraints beyond their type
+    have no needless exponent (see `numbers`); and a key that the schema names occurs at most once.
+    Unknown keywords are annotations, as the standard requires.
 
-    Raises GrammarError for what is no JSON Schema or has no valid value, GrammarLimitError where a limit
-    is reached, UnsupportedKeywordError as above.
+    Raises GrammarError if `schema` is not a JSON Schema or has no valid value, GrammarLimitError if a
+    limit is reached, UnsupportedKeywordError as above.
     """
     rules = Rules()
     rules.ignore = [rules.terminal("WHITESPACE", SPACES)]
@@ -47,8 +47,8 @@ def add_schema(
 ) -> int:
     """Add the values of a schema to rules, and return their symbol.
 
-    It does not count on `rules.ignore`: white space is read where it may stand inside of the value, not
-    before and not behind it. Arguments and errors are those of `rules_from_schema`.
+    This does not rely on `rules.ignore`: white space is read wherever JSON allows it inside the value, but
+    not before or after it. Arguments and errors are those of `rules_from_schema`.
     """
     return _add(schema, rules, unsupported, formats, nested=True)
 

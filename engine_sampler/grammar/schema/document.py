@@ -1,4 +1,4 @@
-"""A JSON Schema document: its resources, what `$ref` leads to, and which draft it follows."""
+"""A JSON Schema document: its resources, the targets of `$ref`, and the draft it follows."""
 
 from __future__ import annotations
 
@@ -16,19 +16,19 @@ _DRAFTS = {"draft-03": 4, "draft-04": 4, "draft-06": 6, "draft-07": 7, "2019-09"
 
 _MAPS = ("properties", "patternProperties", "$defs", "definitions", "dependentSchemas", "dependencies")
 _LISTS = ("allOf", "anyOf", "oneOf", "prefixItems", "items")
-_SINGLE = (
+_SINGLES = (
     *("not", "if", "then", "else", "items", "additionalItems", "unevaluatedItems", "contains"),
     *("additionalProperties", "unevaluatedProperties", "propertyNames", "contentSchema"),
 )
 
 
 class Resource:
-    """A schema with a name of its own, and the anchors in it.
+    """A schema with a URI of its own, and the anchors in it.
 
-    uri      without fragment; "" if it has none
+    uri      without a fragment; "" if it has none
     draft    4, 6, 7, 2019 or 2020
-    anchors  of each plain name its subschema
-    dynamic  of each dynamic anchor its subschema
+    anchors  the subschema of each plain-name anchor
+    dynamic  the subschema of each dynamic anchor
     """
 
     def __init__(self, uri: str, root: Any, draft: int) -> None:
@@ -40,9 +40,9 @@ class Resource:
 
 
 class Document:
-    """A schema and all that is embedded in it.
+    """A schema and all resources embedded in it.
 
-    schema  an object as `json.loads` gives it, or JSON text. Raises GrammarError for text that is not
+    schema  an object as `json.loads` returns it, or JSON text. Raises GrammarError for text that is not
             JSON, GrammarLimitError for text that is too long or nested too deeply to be read.
     """
 
@@ -50,9 +50,9 @@ class Document:
         self.schema = _loaded(schema)
         self._resources: dict[int, Resource] = {}
         self._by_uri: dict[str, Resource] | None = None
-        self.root = self._make(self.schema, "", LATEST)
+        self.root = self._new_resource(self.schema, "", LATEST)
 
-    def _make(self, value: Any, base: str, draft: int) -> Resource:
+    def _new_resource(self, value: Any, base: str, draft: int) -> Resource:
         draft = _draft(value, draft)
         name = value.get("$id" if draft > 4 else "id", "") if isinstance(value, dict) else ""
         uri = urldefrag(_join(base, name)).url if isinstance(name, str) else base
@@ -60,7 +60,7 @@ class Document:
         return resource
 
     def enter(self, value: Any, resource: Resource) -> Resource:
-        """The resource that `value`, a subschema inside `resource`, belongs to: often the same."""
+        """The resource to which `value`, a subschema in `resource`, belongs: often `resource` itself."""
         if type(value) is not dict or ("$id" not in value and "id" not in value):
             return resource
         found = self._resources.get(id(value))
@@ -69,14 +69,14 @@ class Document:
         name = value.get("$id" if _draft(value, resource.draft) > 4 else "id")
         if not isinstance(name, str) or name.startswith("#"):
             return resource
-        if resource.draft < 2019 and "$ref" in value:  # what stands beside $ref is ignored there
+        if resource.draft < 2019 and "$ref" in value:  # up to draft 7, siblings of $ref are ignored
             return resource
-        return self._make(value, resource.uri, resource.draft)
+        return self._new_resource(value, resource.uri, resource.draft)
 
     def resolve(self, reference: Any, resource: Resource, keyword: str = "$ref") -> tuple[Any, Resource]:
-        """The subschema that `reference`, standing in `resource`, leads to, and its resource.
+        """The subschema that `reference`, used in `resource`, refers to, and its resource.
 
-        Raises UnsupportedKeywordError if that is in another document, GrammarError if it is nowhere.
+        Raises UnsupportedKeywordError if it is in another document, GrammarError if it does not exist.
         """
         if not isinstance(reference, str):
             raise GrammarError(f"{keyword} must be a string")
@@ -87,12 +87,12 @@ class Document:
         if not fragment:
             return resource.root, resource
         if fragment.startswith("/"):
-            return self._walk(fragment, resource, reference)
+            return self._follow_pointer(fragment, resource, reference)
         self._index()
         for names in (resource.anchors, resource.dynamic):
             if fragment in names:
                 return names[fragment], resource
-        raise GrammarError(f"{keyword} {reference!r} leads to no anchor of the schema")
+        raise GrammarError(f"{keyword} {reference!r} does not name an anchor of the schema")
 
     def _named(self, address: str, resource: Resource, keyword: str) -> Resource:
         uri = urldefrag(_join(resource.uri, address)).url
@@ -101,7 +101,7 @@ class Document:
             raise UnsupportedKeywordError(f"{keyword} to another document is not supported: {uri!r}")
         return found
 
-    def _walk(self, pointer: str, resource: Resource, reference: str) -> tuple[Any, Resource]:
+    def _follow_pointer(self, pointer: str, resource: Resource, reference: str) -> tuple[Any, Resource]:
         value = resource.root
         for part in pointer[1:].split("/"):
             part = part.replace("~1", "/").replace("~0", "~")
@@ -110,7 +110,7 @@ class Document:
             elif isinstance(value, list) and part.isdecimal() and int(part) < len(value):
                 value = value[int(part)]
             else:
-                raise GrammarError(f"$ref {reference!r} leads nowhere in the schema")
+                raise GrammarError(f"$ref {reference!r} does not point to a subschema")
             resource = self.enter(value, resource)
         return value, resource
 
@@ -121,7 +121,7 @@ class Document:
 
     @cached_property
     def is_dynamic(self) -> bool:
-        """Whether there may be a reference whose target depends on how evaluation came there."""
+        """Whether there may be a reference whose target depends on the path of evaluation."""
         waiting = [self.schema]
         seen: set[int] = set()
         while waiting:
@@ -135,7 +135,7 @@ class Document:
         return False
 
     def _index(self) -> dict[str, Resource]:
-        """All resources by URI; their anchors are noted on the way."""
+        """All resources by URI; the first call also records their anchors."""
         if self._by_uri is not None:
             return self._by_uri
         self._by_uri = {self.root.uri: self.root, "": self.root}
@@ -148,12 +148,12 @@ class Document:
             seen.add(id(value))
             resource = self.enter(value, resource)
             self._by_uri.setdefault(resource.uri, resource)
-            _note_anchors(value, resource)
+            _record_anchors(value, resource)
             waiting += [(child, resource) for child in _children(value)]
         return self._by_uri
 
 
-def _note_anchors(value: dict[str, Any], resource: Resource) -> None:
+def _record_anchors(value: dict[str, Any], resource: Resource) -> None:
     name = value.get("$anchor")
     if isinstance(name, str):
         resource.anchors.setdefault(name, value)
@@ -170,12 +170,12 @@ def _note_anchors(value: dict[str, Any], resource: Resource) -> None:
 def _children(value: dict[str, Any]) -> list[Any]:
     children: list[Any] = []
     for keyword in _MAPS:
-        if isinstance(of := value.get(keyword), dict):
-            children += of.values()
+        if isinstance(members := value.get(keyword), dict):
+            children += members.values()
     for keyword in _LISTS:
-        if isinstance(of := value.get(keyword), list):
-            children += of
-    children += [value[keyword] for keyword in _SINGLE if keyword in value]
+        if isinstance(items := value.get(keyword), list):
+            children += items
+    children += [value[keyword] for keyword in _SINGLES if keyword in value]
     return children
 
 

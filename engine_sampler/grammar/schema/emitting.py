@@ -1,4 +1,4 @@
-"""The automata of objects and arrays, and the rules that hold them together."""
+"""The automata of objects and arrays, and the rules that connect them."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ from .arrays import ArrayShape
 from .limits import MAX_CELLS
 from .objects import ObjectShape, Plan, Region
 from .strings import holds
-from .texts import WHITESPACE, key
+from .texts import WHITESPACE, quoted_key
 from .values import Literals, Value, Values
 
-_INLINE = 8
-"""A value of so many symbols or fewer stands on the edges themselves; a larger one has a rule."""
+_MAX_INLINE = 8
+"""Maximum number of symbols of a value that are put on edges directly; a value with more gets a rule."""
 
 SPACES: Expression = repeat(WHITESPACE, 1)
 
@@ -34,7 +34,7 @@ class Punctuation(NamedTuple):
 
 
 def punctuation(rules: Rules, *, with_spaces: bool) -> Punctuation:
-    """The symbols of punctuation; with white space around them where rules do not ignore it."""
+    """The punctuation symbols, with white space around them if the rules do not ignore it."""
     space = repeat(WHITESPACE) if with_spaces else EPSILON
     marks = (
         ("OBJECT_BEGIN", (literal(b"{"), space)),
@@ -49,7 +49,7 @@ def punctuation(rules: Rules, *, with_spaces: bool) -> Punctuation:
 
 
 class Emitter:
-    """Turns settled values into rules."""
+    """Converts settled values to rules."""
 
     def __init__(self, values: Values, rules: Rules, marks: Punctuation) -> None:
         self._values = values
@@ -60,7 +60,7 @@ class Emitter:
         self._keys: dict[str, int] = {}
 
     def emit(self, literals: Literals, name: str) -> int:
-        """The symbol of a rule for the value, with all the rules that it needs."""
+        """The symbol of a rule for the value; also defines all the rules that it uses."""
         rule = self._rules.rule(name)
         symbols = self.symbols(literals)
         self._define_choice(rule, symbols)
@@ -73,7 +73,7 @@ class Emitter:
         return rule
 
     def symbols(self, literals: Literals) -> tuple[int, ...]:
-        """The symbols, one of which a value must be; none for a value that there is not."""
+        """The symbols of a value's alternatives; empty if no such value exists."""
         found = self._symbols.get(literals)
         if found is None:
             self._values.expander.budget.spend(2)
@@ -81,7 +81,7 @@ class Emitter:
             value = self._values.get(literals)
             found = tuple(self._rules.terminal(name, text) for name, text in value.scalars)
             found += self._shapes(value)
-            if len(found) > _INLINE:
+            if len(found) > _MAX_INLINE:
                 rule = self._rules.rule("value")
                 self._define_choice(rule, found)
                 found = (rule,)
@@ -94,14 +94,14 @@ class Emitter:
     def _shapes(self, value: Value) -> tuple[int, ...]:
         found: list[int] = []
         for shape in value.shapes:
-            ways: Sequence[Plan | ArrayShape]
+            parts: Sequence[Plan | ArrayShape]
             if isinstance(shape, ObjectShape):
-                ways = shape.plans(self._values.is_productive)
+                parts = shape.plans(self._values.is_productive)
             elif isinstance(shape, ArrayShape):
-                ways = [shape] if shape.is_productive(self._values.is_productive) else []
-            for way in ways:
-                rule = self._rules.rule("object" if isinstance(way, Plan) else "array")
-                self._waiting.append((rule, way))
+                parts = [shape] if shape.is_productive(self._values.is_productive) else []
+            for part in parts:
+                rule = self._rules.rule("object" if isinstance(part, Plan) else "array")
+                self._waiting.append((rule, part))
                 found.append(rule)
         return tuple(found)
 
@@ -109,7 +109,7 @@ class Emitter:
         """The terminal of a key."""
         found = self._keys.get(name)
         if found is None:
-            found = self._keys[name] = self._rules.terminal("KEY", key(name))
+            found = self._keys[name] = self._rules.terminal("KEY", quoted_key(name))
         return found
 
     def _object(self, rule: int, plan: Plan) -> None:
@@ -129,10 +129,10 @@ class Emitter:
 class ObjectAutomaton:
     """The automaton of one plan.
 
-    States: 0 before the object, 1 behind its brace, 2 its end, 3 behind a member, 4 and 5 behind a comma;
-    then two for each kind of value, before and behind the colon. A comma is only offered where another
-    member can follow. Where members are counted, a comma before one that has to be there (4) is told
-    apart from one before any other (5), which it counts.
+    States: 0 before the object, 1 after its brace, 2 its end, 3 after a member, 4 and 5 after a comma;
+    then two for each kind of value, before and after the colon. A comma is allowed only if another
+    member can follow. If members are counted, a comma before a required member (4) is distinguished
+    from a comma before any other member (5), which it counts.
     """
 
     def __init__(self, emitter: Emitter, rules: Rules, marks: Punctuation, plan: Plan) -> None:
@@ -142,7 +142,7 @@ class ObjectAutomaton:
         self._plan = plan
         self.bits = 0
         self.counters = 0
-        self._places: dict[Literals, int] = {}
+        self._value_states: dict[Literals, int] = {}
         self.states: list[list[Edge]] = [
             [Edge(marks.open_object, 1)],
             [],
@@ -151,83 +151,83 @@ class ObjectAutomaton:
             [],
             [],
         ]
-        self._needed: list[Edge] = []
-        self._free: list[Edge] = []
-        self._needed_bits: list[int] = []
-        self._free_bits: list[int] = []
+        self._required_edges: list[Edge] = []
+        self._optional_edges: list[Edge] = []
+        self._required_bits: list[int] = []
+        self._optional_bits: list[int] = []
         self._at_end: list[Operation] = []
-        self._wish_bits = {number: self._bit() for number in plan.wishes}
-        for bit in self._wish_bits.values():
+        self._requirement_bits = {number: self._bit() for number in plan.requirements}
+        for bit in self._requirement_bits.values():
             self._at_end.append(clause((bit, True)))
-        self._optional = self._count_optional()
+        self._counting = self._count_optional()
         self._named = {name: self._bit() for name in plan.names}
         self._members()
         self._join(Edge(marks.close_object, 2, tuple(self._at_end)))
 
     def _join(self, close: Edge) -> None:
-        """Fill the states before members, and let commas lead to them."""
-        counting = self._optional
-        free = [] if counting is None else self._free
-        unused = () if self._plan.regions else (clause(*((bit, False) for bit in self._free_bits)),)
+        """Fill the states before members, and connect commas to them."""
+        counting = self._counting
+        optional = [] if counting is None else self._optional_edges
+        unused = () if self._plan.regions else (clause(*((bit, False) for bit in self._optional_bits)),)
         commas = []
         if counting == ():
-            self.states[4] = self._needed + free
-            bits = self._needed_bits + self._free_bits
+            self.states[4] = self._required_edges + optional
+            bits = self._required_bits + self._optional_bits
             commas.append((4, () if self._plan.regions else (clause(*((bit, False) for bit in bits)),)))
         else:
-            self.states[4], self.states[5] = self._needed, free
-            commas.append((4, (clause(*((bit, False) for bit in self._needed_bits)),)))
+            self.states[4], self.states[5] = self._required_edges, optional
+            commas.append((4, (clause(*((bit, False) for bit in self._required_bits)),)))
             commas.append((5, (*unused, *(counting or ()))))
         self.states[3] = [
             Edge(self._marks.comma, state, operations) for state, operations in commas if self.states[state]
         ]
         self.states[3].append(close)
-        counted = [Edge(edge.symbol, edge.target, edge.operations + (counting or ())) for edge in free]
-        self.states[1] = [close, *self._needed, *counted]
+        counted = [Edge(edge.symbol, edge.target, edge.operations + (counting or ())) for edge in optional]
+        self.states[1] = [close, *self._required_edges, *counted]
 
     def _bit(self) -> int:
         self.bits += 1
         return self.bits - 1
 
     def _count_optional(self) -> tuple[Operation, ...] | None:
-        """The operations of a member that may be there or not; None if there may be no such."""
+        """The operations of an optional member; None if no optional member is allowed."""
         plan = self._plan
-        least = plan.required_count()
-        low = max(plan.low - least, 0)
+        required = plan.required_count()
+        low = max(plan.low - required, 0)
         if plan.high is None and not low:
             return ()
-        if plan.high == least:
+        if plan.high == required:
             return None
         self.counters = 1
         if low:
             self._at_end.append(at_least(0, low))
-        return (saturate(0, low),) if plan.high is None else (count(0, plan.high - least),)
+        return (saturate(0, low),) if plan.high is None else (count(0, plan.high - required),)
 
     def _members(self) -> None:
         plan = self._plan
         for name, literals in plan.names.items():
             bit = self._named[name]
-            needed = name in plan.required
-            (self._needed_bits if needed else self._free_bits).append(bit)
-            fulfils = [number for number, wish in plan.wishes.items() if holds(wish.keys, name)]
-            edges = self._needed if needed else self._free
-            self._edges(edges, self._emitter.key(name), literals, (clear(bit), set_bit(bit)), fulfils)
+            required = name in plan.required
+            (self._required_bits if required else self._optional_bits).append(bit)
+            satisfiable = [number for number, one in plan.requirements.items() if holds(one.keys, name)]
+            edges = self._required_edges if required else self._optional_edges
+            self._edges(edges, self._emitter.key(name), literals, (clear(bit), set_bit(bit)), satisfiable)
         for region in plan.regions:
-            self._region(self._free, region, ())
+            self._region(self._optional_edges, region, ())
         for slot in plan.slots:
             bit = self._bit()
-            self._needed_bits.append(bit)
-            self._region(self._needed, slot, (clear(bit), set_bit(bit)))
+            self._required_bits.append(bit)
+            self._region(self._required_edges, slot, (clear(bit), set_bit(bit)))
             self._at_end.append(clause((bit, True)))
         for name in sorted(plan.required):
             self._at_end.append(clause((self._named[name], True)))
-        for demand in plan.demands:
-            self._at_end.append(clause(*((self._named[name], value) for name, value in demand)))
+        for key_clause in plan.clauses:
+            self._at_end.append(clause(*((self._named[name], value) for name, value in key_clause)))
 
     def _region(self, edges: list[Edge], region: Region, operations: tuple[Operation, ...]) -> None:
         symbol = self._rules.terminal("STRING", region.keys)
-        fulfils = [number for number in self._plan.wishes if number in region.wishes]
-        self._edges(edges, symbol, region.literals, operations, fulfils)
+        satisfiable = [number for number in self._plan.requirements if number in region.requirements]
+        self._edges(edges, symbol, region.literals, operations, satisfiable)
 
     def _edges(
         self,
@@ -235,29 +235,30 @@ class ObjectAutomaton:
         symbol: int,
         literals: Literals,
         operations: tuple[Operation, ...],
-        fulfils: list[int],
+        satisfiable: list[int],
     ) -> None:
-        """The edges of a key: to its value, and to its value with every set of wishes that it can fulfil."""
-        if not fulfils:
-            edges.append(Edge(symbol, self._place(literals), operations))
+        """The edges of a key: to its value, and to its value with each set of requirements it can satisfy."""
+        if not satisfiable:
+            edges.append(Edge(symbol, self._value_state(literals), operations))
             return
-        wishes = self._plan.wishes
-        given = [number for number in fulfils if wishes[number].literals <= literals]
-        free = [number for number in fulfils if number not in given]
-        if 1 << len(free) > MAX_CELLS // 2:
-            raise GrammarLimitError("a member of an object may fulfil too many demands at once")
-        for size in range(len(free) + 1):
-            for chosen in combinations(free, size):
-                of = literals.union(*(wishes[number].literals for number in chosen))
-                if size and not self._emitter.symbols(of):
+        requirements = self._plan.requirements
+        satisfied = [number for number in satisfiable if requirements[number].literals <= literals]
+        undecided = [number for number in satisfiable if number not in satisfied]
+        if 1 << len(undecided) > MAX_CELLS // 2:
+            raise GrammarLimitError("a member of an object may satisfy too many requirements at once")
+        for size in range(len(undecided) + 1):
+            for chosen in combinations(undecided, size):
+                needed = literals.union(*(requirements[number].literals for number in chosen))
+                if size and not self._emitter.symbols(needed):
                     continue
-                bits = tuple(set_bit(self._wish_bits[number]) for number in (*given, *chosen))
-                edges.append(Edge(symbol, self._place(of), operations + bits))
+                bits = tuple(set_bit(self._requirement_bits[number]) for number in (*satisfied, *chosen))
+                edges.append(Edge(symbol, self._value_state(needed), operations + bits))
 
-    def _place(self, literals: Literals) -> int:
-        found = self._places.get(literals)
+    def _value_state(self, literals: Literals) -> int:
+        """The state before the colon of a value that satisfies the literals."""
+        found = self._value_states.get(literals)
         if found is None:
-            found = self._places[literals] = len(self.states)
+            found = self._value_states[literals] = len(self.states)
             self.states.append([Edge(self._marks.colon, found + 1)])
             self.states.append([Edge(symbol, 3) for symbol in self._emitter.symbols(literals)])
         return found
@@ -266,7 +267,7 @@ class ObjectAutomaton:
 def _listed_array(
     emitter: Emitter, marks: Punctuation, shape: ArrayShape, values: Values
 ) -> list[list[Edge]]:
-    """The automaton of an array whose states are listed: each is one behind an item, one before one."""
+    """The automaton of an array with listed states: two for each, one after an item and one before."""
     listed = shape.states(values.is_productive)
     numbers = {state: 2 + 2 * number for number, state in enumerate(listed)}
     states: list[list[Edge]] = [[Edge(marks.open_array, 0)], [Edge(ACCEPT, 1)]]
@@ -290,10 +291,10 @@ def _listed_array(
 def _counted_array(
     emitter: Emitter, marks: Punctuation, shape: ArrayShape, values: Values
 ) -> tuple[list[list[Edge]], int, int]:
-    """The automaton of an array of some items of their own and any number of others, which are counted.
+    """The automaton of an array of some items with their own schemas, then others, which registers count.
 
-    States: 0 before the array, 1 its end, 2 behind its bracket; then behind and before each item, the
-    last two for all items that registers count.
+    States: 0 before the array, 1 its end, 2 after its bracket; then two for each item, after and before it;
+    the last two are shared by all items that registers count.
     """
     high = shape.reachable(values.is_productive)
     prefix = shape.prefix if high is None else min(shape.prefix, high)
@@ -307,15 +308,15 @@ def _counted_array(
     unused = (clause(*((bit, False) for bit in range(len(shape.distinct)))),) if shape.distinct else ()
     states: list[list[Edge]] = [[Edge(marks.open_array, 2)], [Edge(ACCEPT, 1)], []]
     for index in range(prefix + loops):
-        behind = len(states)
+        after = len(states)
         looping = index == prefix
-        following = behind + 1 if looping else behind + 3
-        goes_on = looping or index + 1 < prefix + loops
+        following = after + 1 if looping else after + 3
+        continues = looping or index + 1 < prefix + loops
         entering = (*unused, *counting) if looping or index + 1 == prefix else ()
         enough = (at_least(0, low),) if looping and low else ()
         close = [Edge(marks.close_array, 1, enough)] if looping or index + 1 >= shape.low else []
-        states.append([*([Edge(marks.comma, following, entering)] if goes_on else []), *close])
-        states.append(_items(emitter, shape, index, behind))
+        states.append([*([Edge(marks.comma, following, entering)] if continues else []), *close])
+        states.append(_items(emitter, shape, index, after))
     if len(states) > 4:
         entering = () if prefix else counting
         states[2] = [Edge(symbol, target, done + entering) for symbol, target, done in states[4]]

@@ -1,8 +1,8 @@
 """The formats that can be asserted, as sets of strings in UTF-8.
 
-Dates and times are those of RFC 3339 (with the days that months have), durations of its appendix A;
-host names of RFC 1123, addresses of RFC 2673, 4291 and 5321, URIs of RFC 3986 and 3987, URI templates
-of RFC 6570, JSON pointers of RFC 6901.
+Dates and times follow RFC 3339 (with the correct number of days per month), durations its appendix A;
+host names RFC 1123, addresses RFC 2673, 4291 and 5321, URIs RFC 3986 and 3987, URI templates RFC 6570,
+JSON pointers RFC 6901.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from ..program.unicode import ANY_CHARACTER
 from ..regex import pattern as regex
 
 _MAX_GROUPS = 4
-"""How deeply groups are nested in the regular expressions that the format `regex` allows."""
+"""Maximum nesting depth of groups in the regular expressions that the format `regex` allows."""
 
 
 @lru_cache(maxsize=256)
@@ -25,7 +25,7 @@ def _re(pattern: str) -> Expression:
 
 
 def _list(item: Expression, separator: str) -> Expression:
-    """One item or more."""
+    """One or more items."""
     return concat(item, repeat(concat(literal(separator.encode()), item)))
 
 
@@ -69,15 +69,15 @@ def _ipv4() -> Expression:
 
 @lru_cache(maxsize=1)
 def _ipv6() -> Expression:
-    """Eight pieces, of which the last two may be an IPv4 address, and `::` for one or more of zero."""
+    """Eight pieces, the last two possibly an IPv4 address, with `::` for one or more zero pieces."""
     piece = _re(r"[0-9A-Fa-f]{1,4}")
     before = concat(piece, literal(b":"))
     last = union(concat(before, piece), _ipv4())
     gap = literal(b"::")
 
-    def start(most: int) -> Expression:
-        """Up to `most` pieces."""
-        return optional(concat(repeat(before, 0, most - 1), piece)) if most else literal(b"")
+    def start(limit: int) -> Expression:
+        """Up to `limit` pieces."""
+        return optional(concat(repeat(before, 0, limit - 1), piece)) if limit else literal(b"")
 
     ways = [concat(start(5 - rest), gap, repeat(before, rest, rest), last) for rest in range(6)]
     return union(
@@ -94,7 +94,7 @@ def _email(beyond: str = "") -> Expression:
 
 
 def _uri(relative: bool, more: str = "", private: str = "") -> Expression:
-    """RFC 3986; with characters `more`, and `private` in the query, RFC 3987."""
+    """RFC 3986, or RFC 3987 with the characters `more`, and `private` in the query."""
     hexadecimal = r"%[0-9A-Fa-f]{2}"
     plain = _re(rf"[A-Za-z0-9._~!$&'()*+,;={more}-]|{hexadecimal}")
     char = _re(rf"[A-Za-z0-9._~!$&'()*+,;=:@{more}-]|{hexadecimal}")
@@ -131,11 +131,13 @@ def _pointer() -> Expression:
 
 
 def _regex() -> Expression:
-    """Regular expressions that are surely valid ones: a large part of ECMAScript's, but not all."""
+    """Regular expressions that are certainly valid: a large part of ECMAScript's, but not all."""
     escape = _re(r"\\(?:[dDwWsSBtnrfvb^$.*+?()\[\]{}|/-]|x[0-9A-Fa-f]{2}|u[0-9A-Fa-f]{4})")
     in_class = _re(r"\\(?:[dDwWsStnrfv^$.*+?()\[\]{}|/-]|x[0-9A-Fa-f]{2}|u[0-9A-Fa-f]{4})")
     alphabets = (string.digits, string.ascii_lowercase, string.ascii_uppercase)
-    ranges = union(*(_re("|".join(f"{low}-[{low}-{of[-1]}]" for low in of)) for of in alphabets))
+    ranges = union(
+        *(_re("|".join(f"{low}-[{low}-{alphabet[-1]}]" for low in alphabet)) for alphabet in alphabets)
+    )
     one = repeat(union(in_class, ranges, _re(r"[^\\\]\[^-]")), 1)
     char_class = concat(_re(r"\[\^?-?"), one, _re(r"-?\]"))
     count = r"\d{1,3}(?:,(?:[1-9]\d{3})?)?|0,\d{1,4}|1,[1-9]\d{0,3}"
@@ -149,7 +151,7 @@ def _regex() -> Expression:
     return _list(inner, "|")
 
 
-_MAKERS: dict[str, Callable[[], Expression]] = {
+_BUILDERS: dict[str, Callable[[], Expression]] = {
     "date-time": lambda: concat(_date(), _re("[Tt]"), _time()),
     "date": _date,
     "time": _time,
@@ -172,13 +174,13 @@ _MAKERS: dict[str, Callable[[], Expression]] = {
 }
 
 PARTIAL = frozenset(("regex", "idn-email"))
-"""The formats whose strings are not all known, or too many: it cannot be asked that one is not of them."""
+"""The formats that are only partly covered or too complex: their negation cannot be asserted."""
 
-FORMATS = frozenset(_MAKERS)
+FORMATS = frozenset(_BUILDERS)
 """The formats that are asserted; all others are annotations."""
 
 
 @lru_cache(maxsize=64)
 def format_expression(name: str) -> Expression:
     """The strings of a format, in UTF-8."""
-    return _MAKERS[name]()
+    return _BUILDERS[name]()

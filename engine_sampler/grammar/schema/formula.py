@@ -1,23 +1,23 @@
-"""What a schema says about values of one JSON type: `and` and `or` over single assertions.
+"""The constraints that a schema puts on values of one JSON type: `and` and `or` over single assertions.
 
-A formula is a tuple whose first member says its kind. A **literal** is an int: an even one negates the
-subschema that the next odd one stands for (see `nodes`). Assertions, by the type that they are about:
+A formula is a tuple whose first member is its kind. A **literal** is an int: an even one is the negation
+of the subschema that the next odd one stands for (see `nodes`). Assertions, by the type they apply to:
 
     strings, keys   (WITHIN, strings)  (LENGTH, low, high)  (PATTERN, text)  (FORMAT, name)
     numbers         (WITHIN, decimals)  (LESS, bound, or_equal)  (INTEGER, strict)  (MULTIPLE, of)
-    objects         (HAS, name, wanted)       the object has the key, or has it not
-                    (CLAUSE, ((name, wanted), ...))   one of these at least
-                    (PROPERTIES, ((name, literal), ...))  the values of these keys, where they are
+    objects         (HAS, name, present)      the key is present, or absent
+                    (CLAUSE, ((name, present), ...))   at least one of these
+                    (PROPERTIES, ((name, literal), ...))  the values of these keys, if present
                     (ALL, keys, literal)      the value of every key in `keys`, a formula for strings
-                    (SOME, keys, literal)     the value of one key in `keys` at least
+                    (SOME, keys, literal)     the value of at least one key in `keys`
                     (SIZE, low, high)
-    arrays          (ITEM, index, literal)    the item, where there is one
+    arrays          (ITEM, index, literal)    the item at the index, if there is one
                     (FROM, index, literal)    every item from the index on
-                    (COUNT, index, literal, low, high)  so many of the items from the index on
-                    (SIZE, low, high)  (UNIQUE, wanted)
+                    (COUNT, index, literal, low, high)  low to high of the items from the index on
+                    (SIZE, low, high)  (UNIQUE, unique)
 
-Only assertions about strings and numbers are negated as (NOT, assertion); the others have a negation
-among themselves.
+Only assertions about strings and numbers are negated as (NOT, assertion); the negation of any other
+assertion is a formula over the same kinds of assertions.
 """
 
 from __future__ import annotations
@@ -39,20 +39,20 @@ FALSE: Formula = (OR, ())
 
 
 def conjunction(parts: Iterable[Formula]) -> Formula:
-    """All of the parts."""
+    """The formula that holds where all parts hold."""
     return _joined(AND, parts)
 
 
 def disjunction(parts: Iterable[Formula]) -> Formula:
-    """One of the parts."""
+    """The formula that holds where at least one part holds."""
     return _joined(OR, parts)
 
 
-def weight(formula: Formula, most: int) -> int:
-    """How many assertions there are in a formula, counted up to `most`."""
+def weight(formula: Formula, limit: int) -> int:
+    """The number of assertions in a formula; counting stops once it exceeds `limit`."""
     found = 0
     waiting = [formula]
-    while waiting and found <= most:
+    while waiting and found <= limit:
         part = waiting.pop()
         found += 1
         if part[0] in (AND, OR):
@@ -75,7 +75,7 @@ def _joined(kind: int, parts: Iterable[Formula]) -> Formula:
 
 
 def negation(formula: Formula) -> Formula:
-    """What holds where `formula` does not."""
+    """The formula that holds where `formula` does not."""
     kind = formula[0]
     if kind in (AND, OR):
         return _joined(1 - kind, map(negation, formula[1]))
@@ -110,8 +110,8 @@ def _outside(low: int, high: int | None) -> list[tuple[int, int | None]]:
     return below if high is None else [*below, (high + 1, None)]
 
 
-def _not_clause(wanted: tuple[tuple[str, bool], ...]) -> Formula:
-    return conjunction((HAS, name, not value) for name, value in wanted)
+def _not_clause(literals: tuple[tuple[str, bool], ...]) -> Formula:
+    return conjunction((HAS, name, not present) for name, present in literals)
 
 
 def _not_properties(members: tuple[tuple[str, int], ...]) -> Formula:
@@ -119,7 +119,7 @@ def _not_properties(members: tuple[tuple[str, int], ...]) -> Formula:
 
 
 _NEGATIONS: dict[int, Any] = {
-    HAS: lambda name, wanted: (HAS, name, not wanted),
+    HAS: lambda name, present: (HAS, name, not present),
     CLAUSE: _not_clause,
     PROPERTIES: _not_properties,
     ALL: lambda keys, literal: (SOME, keys, literal ^ 1),
@@ -130,19 +130,19 @@ _NEGATIONS: dict[int, Any] = {
     COUNT: lambda index, literal, low, high: disjunction(
         counted(index, literal, *part) for part in _outside(low, high)
     ),
-    UNIQUE: lambda wanted: (UNIQUE, not wanted),
+    UNIQUE: lambda unique: (UNIQUE, not unique),
 }
 
 
 Found = TypeVar("Found")
-_KEPT_LENGTH = 4096
-"""Formulas whose constants and patterns have so many characters or fewer are small."""
+_MAX_CACHED_LENGTH = 4096
+"""Maximum number of characters in the constants and patterns of a formula that is cached."""
 
 
 def _is_small(formula: Formula) -> bool:
     length = 0
     waiting = [formula]
-    while waiting and length <= _KEPT_LENGTH:
+    while waiting and length <= _MAX_CACHED_LENGTH:
         part = waiting.pop()
         if part[0] in (AND, OR):
             waiting += part[1]
@@ -153,15 +153,15 @@ def _is_small(formula: Formula) -> bool:
             length += sum(len(value) if isinstance(value, str) else 8 for value in part[1])
         elif part[0] == PATTERN:
             length += len(part[1])
-    return length <= _KEPT_LENGTH
+    return length <= _MAX_CACHED_LENGTH
 
 
-def remembered(function: Callable[[Formula], Found]) -> Callable[[Formula], Found]:
-    """Keep the last results, but for large formulas: what strangers send must not fill the memory."""
-    kept = lru_cache(maxsize=512)(function)
+def cached_if_small(function: Callable[[Formula], Found]) -> Callable[[Formula], Found]:
+    """Cache the latest results, except for large formulas: untrusted input must not fill the memory."""
+    cached = lru_cache(maxsize=512)(function)
 
     @wraps(function)
     def found(formula: Formula) -> Found:
-        return kept(formula) if _is_small(formula) else function(formula)
+        return cached(formula) if _is_small(formula) else function(formula)
 
     return found

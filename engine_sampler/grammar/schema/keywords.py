@@ -1,4 +1,4 @@
-"""The keywords of JSON Schema that hold for all types, and the table of all keywords."""
+"""The keywords of JSON Schema that apply to all types, and the table of all keywords."""
 
 from __future__ import annotations
 
@@ -24,15 +24,15 @@ from .formula import (
     size,
 )
 from .keywords_array import ARRAY_KEYWORDS
-from .keywords_object import OBJECT_KEYWORDS, mapping
+from .keywords_object import OBJECT_KEYWORDS, object_value
 from .keywords_scalar import SCALAR_KEYWORDS
-from .nodes import Expander, Handler, Node
+from .nodes import Expander, Handler, SchemaNode
 from .numbers import decimal
-from .outlines import ALL_KINDS, ARRAY, NUMBER, OBJECT, STRING, kind_of, type_mask
+from .outlines import ALL_KINDS, ARRAY, NUMBER, OBJECT, STRING, json_kind, type_mask
 from .unevaluated import UNEVALUATED_KEYWORDS
 
 
-def _type(expander: Expander, node: Node, value: Any, kind: int) -> Formula:
+def _type(expander: Expander, node: SchemaNode, value: Any, kind: int) -> Formula:
     if not type_mask(value) & kind:
         return FALSE
     names = value if isinstance(value, list) else [value]
@@ -41,18 +41,18 @@ def _type(expander: Expander, node: Node, value: Any, kind: int) -> Formula:
     return (INTEGER, node.resource.draft <= 4)
 
 
-def _enum(expander: Expander, node: Node, value: Any, kind: int) -> Formula:
+def _enum(expander: Expander, node: SchemaNode, value: Any, kind: int) -> Formula:
     if not isinstance(value, list):
         raise GrammarError("enum must be an array")
-    return _one_of(expander, [one for one in value if kind_of(one) == kind], kind)
+    return _any_constant(expander, [one for one in value if json_kind(one) == kind], kind)
 
 
-def _const(expander: Expander, node: Node, value: Any, kind: int) -> Formula:
-    return _one_of(expander, [value] if kind_of(value) == kind else [], kind)
+def _const(expander: Expander, node: SchemaNode, value: Any, kind: int) -> Formula:
+    return _any_constant(expander, [value] if json_kind(value) == kind else [], kind)
 
 
-def _one_of(expander: Expander, values: list[Any], kind: int) -> Formula:
-    """One of the values, which are all of that type."""
+def _any_constant(expander: Expander, values: list[Any], kind: int) -> Formula:
+    """Equality to one of the values, all of which have the type `kind`."""
     expander.budget.spend(len(values) // 8)
     if not values:
         return FALSE
@@ -73,47 +73,49 @@ def _array(expander: Expander, value: list[Any]) -> Formula:
 
 
 def _object(expander: Expander, value: dict[str, Any]) -> Formula:
-    members = tuple((name, expander.constant(member)) for name, member in mapping(value, "const").items())
+    members = tuple(
+        (name, expander.constant(member)) for name, member in object_value(value, "const").items()
+    )
     names: Formula = (WITHIN, frozenset(value))
     parts: list[Formula] = [(HAS, name, True) for name in value]
     return conjunction([*parts, (PROPERTIES, members), (ALL, (NOT, names), NEVER)])
 
 
-def _ref(expander: Expander, node: Node, value: Any, kind: int) -> Formula:
+def _ref(expander: Expander, node: SchemaNode, value: Any, kind: int) -> Formula:
     return expander.formula(expander.reference(node, value), kind)
 
 
-def _dynamic_ref(expander: Expander, node: Node, value: Any, kind: int) -> Formula:
+def _dynamic_ref(expander: Expander, node: SchemaNode, value: Any, kind: int) -> Formula:
     return expander.formula(expander.dynamic_reference(node, value), kind)
 
 
-def _recursive_ref(expander: Expander, node: Node, value: Any, kind: int) -> Formula:
+def _recursive_ref(expander: Expander, node: SchemaNode, value: Any, kind: int) -> Formula:
     return expander.formula(expander.recursive_reference(node, value), kind)
 
 
-def _parts(expander: Expander, node: Node, value: Any, kind: int, keyword: str) -> list[Formula]:
+def _parts(expander: Expander, node: SchemaNode, value: Any, kind: int, keyword: str) -> list[Formula]:
     if not isinstance(value, list):
         raise GrammarError(f"{keyword} must be an array")
     return [expander.formula(expander.child(node, part), kind) for part in value]
 
 
-def _all_of(expander: Expander, node: Node, value: Any, kind: int) -> Formula:
+def _all_of(expander: Expander, node: SchemaNode, value: Any, kind: int) -> Formula:
     return conjunction(_parts(expander, node, value, kind, "allOf"))
 
 
-def _any_of(expander: Expander, node: Node, value: Any, kind: int) -> Formula:
+def _any_of(expander: Expander, node: SchemaNode, value: Any, kind: int) -> Formula:
     return disjunction(_parts(expander, node, value, kind, "anyOf"))
 
 
-def _exactly_one(expander: Expander, node: Node, value: Any, kind: int) -> Formula:
+def _exactly_one(expander: Expander, node: SchemaNode, value: Any, kind: int) -> Formula:
     return disjunction(exclusive(expander, _parts(expander, node, value, kind, "oneOf"), kind))
 
 
-def _not(expander: Expander, node: Node, value: Any, kind: int) -> Formula:
+def _not(expander: Expander, node: SchemaNode, value: Any, kind: int) -> Formula:
     return negation(expander.formula(expander.child(node, value), kind))
 
 
-def _if(expander: Expander, node: Node, value: Any, kind: int) -> Formula:
+def _if(expander: Expander, node: SchemaNode, value: Any, kind: int) -> Formula:
     if "then" not in node.value and "else" not in node.value:
         return TRUE
     condition = expander.formula(expander.child(node, value), kind)
@@ -145,4 +147,4 @@ KEYWORDS: dict[str, tuple[int, Handler]] = {
     **ARRAY_KEYWORDS,
     **UNEVALUATED_KEYWORDS,
 }
-"""Of each known keyword the types that it speaks of, and what it says; all others are annotations."""
+"""For each known keyword, the types to which it applies and its handler; all others are annotations."""

@@ -1,4 +1,4 @@
-"""Keywords about objects."""
+"""Keywords for objects."""
 
 from __future__ import annotations
 
@@ -23,12 +23,12 @@ from .formula import (
     size,
 )
 from .keywords_scalar import count_value
-from .nodes import Expander, Handler, Node
+from .nodes import Expander, Handler, SchemaNode
 from .outlines import OBJECT, STRING
 
 
-def mapping(value: Any, keyword: str) -> dict[str, Any]:
-    """A keyword's object. Raises GrammarError for anything else."""
+def object_value(value: Any, keyword: str) -> dict[str, Any]:
+    """The object that is a keyword's value. Raises GrammarError for anything else."""
     if not isinstance(value, dict) or not all(isinstance(name, str) for name in value):
         raise GrammarError(f"{keyword} must be an object whose keys are strings")
     return value
@@ -40,27 +40,27 @@ def _names(value: Any, keyword: str) -> list[str]:
     return value
 
 
-def _properties(expander: Expander, node: Node, value: Any, kind: int) -> Formula:
-    members = mapping(value, "properties").items()
+def _properties(expander: Expander, node: SchemaNode, value: Any, kind: int) -> Formula:
+    members = object_value(value, "properties").items()
     return (PROPERTIES, tuple((name, expander.child(node, member)) for name, member in members))
 
 
-def _pattern_properties(expander: Expander, node: Node, value: Any, kind: int) -> Formula:
-    members = mapping(value, "patternProperties").items()
+def _pattern_properties(expander: Expander, node: SchemaNode, value: Any, kind: int) -> Formula:
+    members = object_value(value, "patternProperties").items()
     parts: list[Formula] = [
         (ALL, (PATTERN, pattern), expander.child(node, member)) for pattern, member in members
     ]
     return conjunction(part for part in parts if part[2] != ALWAYS)
 
 
-def declared_keys(node: Node) -> Formula:
-    """The keys that `properties` and `patternProperties` beside a keyword speak of."""
-    names = frozenset(mapping(node.value.get("properties", {}), "properties"))
-    patterns = mapping(node.value.get("patternProperties", {}), "patternProperties")
+def declared_keys(node: SchemaNode) -> Formula:
+    """The keys that the `properties` and `patternProperties` of the same schema cover."""
+    names = frozenset(object_value(node.value.get("properties", {}), "properties"))
+    patterns = object_value(node.value.get("patternProperties", {}), "patternProperties")
     return disjunction([(WITHIN, names), *((PATTERN, pattern) for pattern in patterns)])
 
 
-def _additional(expander: Expander, node: Node, value: Any, kind: int) -> Formula:
+def _additional(expander: Expander, node: SchemaNode, value: Any, kind: int) -> Formula:
     literal = expander.child(node, value)
     if literal == ALWAYS:
         return TRUE
@@ -70,52 +70,52 @@ def _additional(expander: Expander, node: Node, value: Any, kind: int) -> Formul
     return (ALL, conjunction((NOT, part) for part in declared[1]), literal)
 
 
-def _required(expander: Expander, node: Node, value: Any, kind: int) -> Formula:
-    if isinstance(value, bool):  # draft 3 had it beside the property
+def _required(expander: Expander, node: SchemaNode, value: Any, kind: int) -> Formula:
+    if isinstance(value, bool):  # in draft 3 it belongs to the property's own schema
         return TRUE
     return conjunction((HAS, name, True) for name in _names(value, "required"))
 
 
-def _property_names(expander: Expander, node: Node, value: Any, kind: int) -> Formula:
+def _property_names(expander: Expander, node: SchemaNode, value: Any, kind: int) -> Formula:
     allowed = expander.formula(expander.child(node, value), STRING)
     if allowed == TRUE:
         return TRUE
     return (ALL, negation(allowed), NEVER)
 
 
-def _min_properties(expander: Expander, node: Node, value: Any, kind: int) -> Formula:
+def _min_properties(expander: Expander, node: SchemaNode, value: Any, kind: int) -> Formula:
     return size(count_value(value, "minProperties"), None)
 
 
-def _max_properties(expander: Expander, node: Node, value: Any, kind: int) -> Formula:
+def _max_properties(expander: Expander, node: SchemaNode, value: Any, kind: int) -> Formula:
     return size(0, count_value(value, "maxProperties"))
 
 
-def _demands(name: str, others: list[str]) -> Formula:
-    """Where there is `name` there are the others."""
+def _implications(name: str, others: list[str]) -> Formula:
+    """If `name` is present, so are the others."""
     return conjunction((CLAUSE, ((name, False), (other, True))) for other in others if other != name)
 
 
-def _dependent_required(expander: Expander, node: Node, value: Any, kind: int) -> Formula:
-    members = mapping(value, "dependentRequired").items()
-    return conjunction(_demands(name, _names(others, "dependentRequired")) for name, others in members)
+def _dependent_required(expander: Expander, node: SchemaNode, value: Any, kind: int) -> Formula:
+    members = object_value(value, "dependentRequired").items()
+    return conjunction(_implications(name, _names(others, "dependentRequired")) for name, others in members)
 
 
-def _dependent_schemas(expander: Expander, node: Node, value: Any, kind: int) -> Formula:
-    members = mapping(value, "dependentSchemas").items()
+def _dependent_schemas(expander: Expander, node: SchemaNode, value: Any, kind: int) -> Formula:
+    members = object_value(value, "dependentSchemas").items()
     return conjunction(_if_present(expander, node, name, member, kind) for name, member in members)
 
 
-def _if_present(expander: Expander, node: Node, name: str, value: Any, kind: int) -> Formula:
+def _if_present(expander: Expander, node: SchemaNode, name: str, value: Any, kind: int) -> Formula:
     return disjunction([(HAS, name, False), expander.formula(expander.child(node, value), kind)])
 
 
-def _dependencies(expander: Expander, node: Node, value: Any, kind: int) -> Formula:
+def _dependencies(expander: Expander, node: SchemaNode, value: Any, kind: int) -> Formula:
     parts = []
-    for name, member in mapping(value, "dependencies").items():
+    for name, member in object_value(value, "dependencies").items():
         if isinstance(member, (list, str)):
             names = [member] if isinstance(member, str) else _names(member, "dependencies")
-            parts.append(_demands(name, names))
+            parts.append(_implications(name, names))
         else:
             parts.append(_if_present(expander, node, name, member, kind))
     return conjunction(parts)

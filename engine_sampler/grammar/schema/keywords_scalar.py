@@ -1,4 +1,4 @@
-"""Keywords about numbers and strings."""
+"""Keywords for numbers and strings."""
 
 from __future__ import annotations
 
@@ -7,16 +7,19 @@ from typing import Any
 from ..errors import GrammarError, GrammarLimitError
 from .formats import FORMATS
 from .formula import FORMAT, LENGTH, LESS, MULTIPLE, PATTERN, TRUE, Formula, negation
-from .nodes import Expander, Handler, Node
+from .nodes import Expander, Handler, SchemaNode
 from .numbers import decimal
 from .outlines import NUMBER, STRING
 
 MAX_COUNT = 1 << 20
-"""The greatest count of characters, items or members that is told apart from an endless one."""
+"""Maximum count of characters, items or members that a keyword may name."""
 
 
 def count_value(value: Any, keyword: str) -> int:
-    """A keyword's count. Raises GrammarError for anything else, GrammarLimitError for a huge one."""
+    """The count that is a keyword's value.
+
+    Raises GrammarError for anything else, GrammarLimitError for a huge count.
+    """
     if isinstance(value, float) and value.is_integer():
         value = int(value)
     if isinstance(value, bool) or not isinstance(value, int) or value < 0:
@@ -26,44 +29,44 @@ def count_value(value: Any, keyword: str) -> int:
     return int(value)
 
 
-def _minimum(expander: Expander, node: Node, value: Any, kind: int) -> Formula:
+def _minimum(expander: Expander, node: SchemaNode, value: Any, kind: int) -> Formula:
     exclusive = node.value.get("exclusiveMinimum") is True
     return negation((LESS, decimal(value, "minimum"), exclusive))
 
 
-def _maximum(expander: Expander, node: Node, value: Any, kind: int) -> Formula:
+def _maximum(expander: Expander, node: SchemaNode, value: Any, kind: int) -> Formula:
     exclusive = node.value.get("exclusiveMaximum") is True
     return (LESS, decimal(value, "maximum"), not exclusive)
 
 
-def _exclusive_minimum(expander: Expander, node: Node, value: Any, kind: int) -> Formula:
+def _exclusive_minimum(expander: Expander, node: SchemaNode, value: Any, kind: int) -> Formula:
     return TRUE if isinstance(value, bool) else negation((LESS, decimal(value, "exclusiveMinimum"), True))
 
 
-def _exclusive_maximum(expander: Expander, node: Node, value: Any, kind: int) -> Formula:
+def _exclusive_maximum(expander: Expander, node: SchemaNode, value: Any, kind: int) -> Formula:
     return TRUE if isinstance(value, bool) else (LESS, decimal(value, "exclusiveMaximum"), False)
 
 
-def _multiple_of(expander: Expander, node: Node, value: Any, kind: int) -> Formula:
+def _multiple_of(expander: Expander, node: SchemaNode, value: Any, kind: int) -> Formula:
     return (MULTIPLE, decimal(value, "multipleOf"))
 
 
-def _min_length(expander: Expander, node: Node, value: Any, kind: int) -> Formula:
+def _min_length(expander: Expander, node: SchemaNode, value: Any, kind: int) -> Formula:
     low = count_value(value, "minLength")
     return (LENGTH, low, None) if low else TRUE
 
 
-def _max_length(expander: Expander, node: Node, value: Any, kind: int) -> Formula:
+def _max_length(expander: Expander, node: SchemaNode, value: Any, kind: int) -> Formula:
     return (LENGTH, 0, count_value(value, "maxLength"))
 
 
-def _pattern(expander: Expander, node: Node, value: Any, kind: int) -> Formula:
+def _pattern(expander: Expander, node: SchemaNode, value: Any, kind: int) -> Formula:
     if not isinstance(value, str):
         raise GrammarError("pattern must be a string")
     return (PATTERN, value)
 
 
-def _format(expander: Expander, node: Node, value: Any, kind: int) -> Formula:
+def _format(expander: Expander, node: SchemaNode, value: Any, kind: int) -> Formula:
     if isinstance(value, str) and value in FORMATS and expander.asserts_formats:
         return (FORMAT, value)
     return TRUE

@@ -1,9 +1,9 @@
-"""Expressions of strings, in UTF-8, turned into expressions of their JSON bodies (see `texts`).
+"""Convert expressions of strings, in UTF-8, to expressions of their JSON bodies (see `texts`).
 
-Writing a string as JSON is done character by character, so an expression is lifted piece by piece: a
-character becomes the ways to write it, and `concat`, `union`, `both`, `repeat` and `complement` stay.
-A lifted complement is exact only among the bodies that lifting knows of: `Lifted.base` says which ones
-those are, and the whole is cut down to them.
+JSON encodes a string character by character, so an expression is lifted piece by piece: a character
+becomes the union of its spellings, and `concat`, `union`, `both`, `repeat` and `complement` are unchanged.
+A lifted complement is exact only among the bodies that lifting produces: `Lifted.base` is the set of these
+bodies, and the result is intersected with it.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ from ..program.expression import (
     union,
 )
 from ..program.unicode import Ranges, ranges
-from .texts import PLAIN_BODY, RAW_BODY, ascii_class, body_of, escaped, safe, spellings
+from .texts import PLAIN_BODY, RAW_BODY, ascii_class, body_of, escaped, is_plain, spellings
 
 _ASCII = (1 << 0x80) - 1
 _CONTINUING = (1 << 0xC0) - (1 << 0x80)
@@ -43,14 +43,14 @@ _MAX_STATES = 20_000
 
 
 class Lifted(NamedTuple):
-    """A set of strings as bodies; all of them are in `base`, and no other body of such a string is."""
+    """A set of strings as bodies; all are in `base`, and no other body of one of the strings is in `base`."""
 
     body: Expression
     base: Expression
 
 
 def lifted(expression: Expression) -> Lifted:
-    """The bodies of the strings, valid UTF-8, that `expression` matches."""
+    """The bodies of the strings, in valid UTF-8, that `expression` matches."""
     lifter = _Lifter()
     body = lifter.lift(expression)
     base = RAW_BODY if lifter.raw else PLAIN_BODY
@@ -60,20 +60,20 @@ def lifted(expression: Expression) -> Lifted:
 class _Lifter:
     """Lifts one expression.
 
-    open  the result may match what is no body
-    raw   characters beyond ASCII may lack their escapes
+    open  the result may match byte strings that are not bodies
+    raw   the escapes of some characters beyond ASCII may be missing
     """
 
     def __init__(self) -> None:
         self.open = False
         self.raw = False
-        self._done: dict[int, Expression] = {}
+        self._lifted: dict[int, Expression] = {}
 
     def lift(self, part: Expression) -> Expression:
-        done = self._done.get(id(part))
-        if done is None:
-            done = self._done[id(part)] = self._lift(part)
-        return done
+        found = self._lifted.get(id(part))
+        if found is None:
+            found = self._lifted[id(part)] = self._lift(part)
+        return found
 
     def _lift(self, part: Expression) -> Expression:
         kind = part[0]
@@ -111,29 +111,31 @@ class _Lifter:
                 pieces += [literal(part[1][i : i + 1]) for i in range(len(part[1]))]
             else:
                 pieces.append(part)
-        done: list[Expression] = []
+        result: list[Expression] = []
         at = 0
         while at < len(pieces):
             found = character_at(pieces, at)
             if found is not None:
                 end, codes = found
-                done.append(_with_escapes(concat(*pieces[at:end]), codes))
+                result.append(_with_escapes(concat(*pieces[at:end]), codes))
                 at = end
             else:
                 piece = pieces[at]
-                done.append(body_of(piece[1].decode("ascii")) if _is_ascii(piece) else self.lift_piece(piece))
+                result.append(
+                    body_of(piece[1].decode("ascii")) if _is_ascii(piece) else self.lift_piece(piece)
+                )
                 at += 1
-        return concat(*done)
+        return concat(*result)
 
     def lift_piece(self, piece: Expression) -> Expression:
-        """A piece of a sequence that is no character: one byte beyond ASCII stays as it is."""
+        """A piece of a sequence that is not a whole character: a single byte beyond ASCII is unchanged."""
         if piece[0] == LITERAL:
             self.raw = True
             return piece
         return self.lift(piece)
 
     def _union(self, pieces: tuple[Expression, ...]) -> Expression:
-        """Characters among the alternatives become one set, so that their escapes stay few."""
+        """Merge single characters among the alternatives into one set, which keeps escapes few."""
         codes: list[tuple[int, int]] = []
         ways: list[Expression] = []
         for piece in pieces:
@@ -158,14 +160,17 @@ def _with_escapes(raw: Expression, codes: Ranges) -> Expression:
 
 
 def _mask(piece: Expression) -> int:
-    """The bytes that a piece of one byte can be, or 0 for other pieces."""
+    """The mask of the bytes that a single-byte piece can be; 0 for other pieces."""
     if piece[0] == CLASS:
         return int(piece[1])
     return 1 << piece[1][0] if piece[0] == LITERAL and len(piece[1]) == 1 else 0
 
 
 def character_at(pieces: tuple[Expression, ...] | list[Expression], at: int) -> tuple[int, Ranges] | None:
-    """Where the character that begins with piece `at` ends, and the set it is of; None if none does."""
+    """The end of the character that begins with piece `at`, and the set of its code points.
+
+    None if no whole character begins there.
+    """
     lead = _mask(pieces[at])
     for count, zero, low, high in _LEADS:
         if lead and not lead & ~((1 << high + 1) - (1 << low)) & ALL_BYTES:
@@ -179,7 +184,10 @@ def character_at(pieces: tuple[Expression, ...] | list[Expression], at: int) -> 
 
 
 def _offsets(parts: tuple[Expression, ...]) -> tuple[int, Ranges] | None:
-    """How many continuation bytes the parts are, and the numbers that they stand for; None if not so."""
+    """The number of continuation bytes in the parts, and the numbers they encode.
+
+    None if the parts are anything but a fixed number of continuation bytes.
+    """
     if not parts:
         return 0, ((0, 0),)
     head, rest = parts[0], parts[1:]
@@ -199,7 +207,7 @@ def _offsets(parts: tuple[Expression, ...]) -> tuple[int, Ranges] | None:
 
 
 def _prefixed(mask: int, codes: Ranges, size: int) -> Ranges:
-    """`codes`, all below `size`, behind each of the digits of `mask`."""
+    """`codes`, all below `size`, after each of the digits of `mask`."""
     if codes == ((0, size - 1),):
         runs = ranges((digit, digit) for digit in range(mask.bit_length()) if mask >> digit & 1)
         return tuple((low * size, (high + 1) * size - 1) for low, high in runs)
@@ -208,7 +216,7 @@ def _prefixed(mask: int, codes: Ranges, size: int) -> Ranges:
 
 
 def _automaton(states: tuple[tuple[bool, tuple[tuple[int, int, int], ...]], ...]) -> Expression:
-    """The automaton with extra states for the escapes of ASCII characters."""
+    """The automaton, with additional states for the escapes of ASCII characters."""
     targets: list[dict[int, int]] = [{} for _ in states]
     wide: list[list[tuple[int, int, int]]] = [[] for _ in states]
     for start, (_, edges) in enumerate(states):
@@ -217,14 +225,14 @@ def _automaton(states: tuple[tuple[bool, tuple[tuple[int, int, int], ...]], ...]
                 wide[start].append((low, high, end))
                 continue
             for byte in range(low, high + 1):
-                for data in (bytes((byte,)),) if byte >= 0x80 or safe(byte) else spellings(byte):
+                for data in (bytes((byte,)),) if byte >= 0x80 or is_plain(byte) else spellings(byte):
                     _add_path(targets, start, data, end)
     wide += [[] for _ in range(len(targets) - len(states))]
-    made = []
+    result = []
     for number, (single, ranged) in enumerate(zip(targets, wide, strict=True)):
         edges = tuple(sorted([*ranged, *_joined(single)]))
-        made.append((number < len(states) and bool(states[number][0]), edges))
-    return automaton(tuple(made))
+        result.append((number < len(states) and bool(states[number][0]), edges))
+    return automaton(tuple(result))
 
 
 def _add_path(targets: list[dict[int, int]], start: int, data: bytes, end: int) -> None:

@@ -1,4 +1,4 @@
-"""Questions about one expression: does it match this text, does it match anything at all?"""
+"""Queries about one expression: whether it matches a given text, and whether it matches any text at all."""
 
 from __future__ import annotations
 
@@ -11,20 +11,20 @@ from ..program.expression import BOTH, CONCAT, EMPTY, GUARD, NOT, REPEAT, UNION,
 from .limits import Budget
 
 _SEARCH_STEPS = 20_000
-"""Steps of the search for a text that matches; where they are not enough there is taken to be one."""
+"""Step limit of the search for a matching text; if it is reached, a matching text is assumed to exist."""
 
-_KEPT_STATES = 20_000
-"""States that a matcher remembers; with more than that it begins anew."""
+_MAX_CACHED_STATES = 20_000
+"""Maximum number of states that a matcher caches; beyond it, the matcher starts again from scratch."""
 
 
-class Matcher:
-    """One expression, derived byte by byte."""
+class ValueMatcher:
+    """Matches one expression by taking its derivative byte by byte."""
 
     def __init__(self, expression: Expression) -> None:
         self._expression = expression
-        self._begin()
+        self._reset()
 
-    def _begin(self) -> None:
+    def _reset(self) -> None:
         encoder = Encoder()
         root = encoder.add(self._expression)
         self._meter = Meter()
@@ -33,22 +33,22 @@ class Matcher:
         self._derivatives = Derivatives(self._expressions)
 
     def matches(self, data: bytes, budget: Budget | None = None) -> bool:
-        """Whether the expression matches `data`; `budget` pays for what is not remembered.
+        """Whether the expression matches `data`; work that is not cached is charged to `budget`.
 
-        Raises GrammarLimitError where that takes too long.
+        Raises GrammarLimitError if this takes too long.
         """
-        if self._meter.states > _KEPT_STATES:
-            self._begin()
+        if self._meter.states > _MAX_CACHED_STATES:
+            self._reset()
         before = self._meter.left = _SEARCH_STEPS + 100 * len(data)
-        at = self._root
+        state = self._root
         for byte in data:
-            at = self._derivatives.derivative(at, byte)
+            state = self._derivatives.derivative(state, byte)
         if budget is not None:
             budget.spend((before - self._meter.left) // 2)
-        return self._expressions.nullable(at)
+        return self._expressions.nullable(state)
 
     def is_empty(self) -> bool:
-        """Whether the expression matches nothing at all; False as well where that is too hard to say."""
+        """Whether the expression matches nothing at all; also False if the search is cut short."""
         self._meter.left = _SEARCH_STEPS
         try:
             return not self._derivatives.live(self._root)
@@ -57,14 +57,14 @@ class Matcher:
 
 
 def is_empty(expression: Expression) -> bool:
-    """Whether `expression` matches nothing at all; False as well where that is too hard to say."""
+    """Whether `expression` matches nothing at all; also False if the search is cut short."""
     if not _needs_search(expression):
         return expression == EMPTY
-    return Matcher(expression).is_empty()
+    return ValueMatcher(expression).is_empty()
 
 
 def _needs_search(part: Expression) -> bool:
-    """Whether something in `part` may be empty without looking so."""
+    """Whether `part` contains an operator that may make it empty without its being EMPTY."""
     seen: set[int] = set()
     waiting = [part]
     while waiting:

@@ -1,4 +1,4 @@
-"""The automaton that reads a number and compares it, as it goes, with all that a formula names."""
+"""An automaton that reads a number and compares it, digit by digit, with the constants of a formula."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ from .formula import AND, INTEGER, LESS, MULTIPLE, NOT, OR, WITHIN, Formula
 from .limits import MAX_NUMBER_STATES
 
 _MAX_BOUNDS = 200
-"""With so many bounds and constants a number may be compared."""
+"""Maximum number of bounds and constants with which a number is compared."""
 
 
 class _Bound(NamedTuple):
-    """The absolute value of a threshold: its digits as a plain decimal, and with an exponent."""
+    """The absolute value of a threshold: its digits in plain decimal form, and in scientific form."""
 
     whole: str
     fraction: str
@@ -26,7 +26,7 @@ class _Bound(NamedTuple):
 
 
 class _Multiple(NamedTuple):
-    """A divisor: `factor` times 10 ** `zeros`, the factor not a multiple of 10."""
+    """A divisor: `factor` times 10 ** `zeros`; the factor is not a multiple of 10."""
 
     factor: int
     zeros: int
@@ -63,28 +63,28 @@ def _atoms(formula: Formula) -> list[Formula]:
     return found
 
 
-def _against(digit: str, digits: str, at: int) -> int:
-    """How `digit` compares with digit number `at` of `digits`, behind which there are zeros."""
+def _compare_digit(digit: str, digits: str, at: int) -> int:
+    """The comparison (-1, 0, 1) of `digit` with digit number `at` of `digits`, padded with zeros."""
     other = digits[at] if at < len(digits) else "0"
     return (digit > other) - (digit < other)
 
 
-State = tuple[Any, ...]
+NumberState = tuple[Any, ...]
 
 START, MINUS, ZERO, INTEGRAL, POINT, FRACTION, E, E_SIGN, EXPONENT = range(9)
 
 
 class _Reading(NamedTuple):
-    """What is known of a number before its exponent.
+    """The state of a number before its exponent.
 
-    sign       1 or -1
-    whole      digits of the whole part, up to one more than matters
-    plain      of each bound how the digits so far compare with it, as a plain decimal
-    fraction   digits behind the point, up to what matters
-    mantissa   the same comparisons if an exponent follows; None if none may
-    broken     whether there is a digit other than 0 behind the point
-    zero       whether all digits are 0
-    residues   of each divisor (residue, pending zeros); None if it cannot divide any more
+    sign          1 or -1
+    whole         number of digits of the whole part, saturated just past the longest bound
+    plain         for each bound, the comparison of the digits so far with it, as a plain decimal
+    fraction      number of digits after the point, saturated at the largest number that matters
+    mantissa      the same comparisons if an exponent follows; None if an exponent is not allowed
+    has_fraction  whether there is a digit other than 0 after the point
+    zero          whether all digits are 0
+    residues      for each divisor, (residue, pending zeros); None if it can no longer divide the number
     """
 
     sign: int
@@ -92,17 +92,17 @@ class _Reading(NamedTuple):
     plain: tuple[int, ...] = ()
     fraction: int = 0
     mantissa: tuple[int, ...] | None = None
-    broken: bool = False
+    has_fraction: bool = False
     zero: bool = True
     residues: tuple[tuple[int, int] | None, ...] = ()
 
 
 class _Scale(NamedTuple):
-    """What is known of a number from its exponent on: `size` digits of it, `exponent` comparisons."""
+    """The state of a number from its exponent on: `size` digits read, and `exponent`, their comparisons."""
 
     sign: int
     mantissa: tuple[int, ...]
-    broken: bool
+    has_fraction: bool
     zero: bool
     negative: bool = False
     size: int = 0
@@ -110,7 +110,7 @@ class _Scale(NamedTuple):
 
 
 class NumberAutomaton:
-    """The automaton of one formula; its states are made as they are reached."""
+    """The automaton of one formula; states are created as they are reached."""
 
     def __init__(self, formula: Formula) -> None:
         self._formula = formula
@@ -119,37 +119,39 @@ class NumberAutomaton:
         values.update(value for atom in atoms if atom[0] == WITHIN for value in atom[1])
         self._values = sorted(values)
         if len(values) > _MAX_BOUNDS:
-            raise GrammarLimitError(f"a number in the JSON Schema is compared with more than {_MAX_BOUNDS}")
+            raise GrammarLimitError(
+                f"a number in the JSON Schema is compared with more than {_MAX_BOUNDS} bounds and constants"
+            )
         self._by_sign = {sign: tuple(value for value in self._values if value * sign > 0) for sign in (1, -1)}
-        self._bounds = {sign: tuple(map(_bound, of)) for sign, of in self._by_sign.items()}
+        self._bounds = {sign: tuple(map(_bound, values)) for sign, values in self._by_sign.items()}
         bounds = self._bounds[1] + self._bounds[-1]
         self._longest_whole = max((len(bound.whole) for bound in bounds), default=0)
         self._multiples = {atom[1]: _multiple(atom[1]) for atom in atoms if atom[0] == MULTIPLE}
-        places = [len(bound.fraction) for bound in bounds] + [len(bound.digits) for bound in bounds]
-        places += [-divisor.zeros for divisor in self._multiples.values()]
-        self._places = max(places, default=0)
+        lengths = [len(bound.fraction) for bound in bounds] + [len(bound.digits) for bound in bounds]
+        lengths += [-divisor.zeros for divisor in self._multiples.values()]
+        self._longest_fraction = max(lengths, default=0)
         self._longest_exponent = max((len(str(abs(bound.exponent))) for bound in bounds), default=0)
 
     def expression(self) -> Expression:
-        """The automaton as an expression, without the states from which nothing is accepted."""
-        numbers: dict[State, int] = {(START, None): 0}
-        waiting: list[State] = [(START, None)]
+        """The automaton as an expression, without dead states."""
+        numbers: dict[NumberState, int] = {(START, None): 0}
+        waiting: list[NumberState] = [(START, None)]
         edges: list[list[tuple[int, int, int]]] = []
         for state in waiting:
-            made = []
+            outgoing = []
             for low, high, target in self._edges(state):
                 if target not in numbers:
                     numbers[target] = len(numbers)
                     waiting.append(target)
-                made.append((low, high, numbers[target]))
-            edges.append(sorted(made))
+                outgoing.append((low, high, numbers[target]))
+            edges.append(sorted(outgoing))
             if len(waiting) > MAX_NUMBER_STATES:
                 raise GrammarLimitError(
                     f"a number in the JSON Schema needs more than {MAX_NUMBER_STATES} states"
                 )
         return _trimmed(edges, [self._accepts(state) for state in waiting])
 
-    def _edges(self, state: State) -> list[tuple[int, int, State]]:
+    def _edges(self, state: NumberState) -> list[tuple[int, int, NumberState]]:
         phase, known = state
         if phase in (START, MINUS):
             reading = self._begin(-1 if phase == MINUS else 1)
@@ -168,11 +170,13 @@ class NumberAutomaton:
             found += [(0x2B, 0x2B, (E_SIGN, known)), (0x2D, 0x2D, (E_SIGN, minus))]
         return found
 
-    def _digits(self, known: Any, phase: int, digits: str = "0123456789") -> list[tuple[int, int, State]]:
+    def _digits(
+        self, known: Any, phase: int, digits: str = "0123456789"
+    ) -> list[tuple[int, int, NumberState]]:
         steps: dict[int, Callable[[Any, str], Any]]
-        steps = {INTEGRAL: self._whole, FRACTION: self._broken, EXPONENT: self._scaled}
+        steps = {INTEGRAL: self._whole_digit, FRACTION: self._fraction_digit, EXPONENT: self._exponent_digit}
         step = steps[phase]
-        found: list[tuple[int, int, State]] = []
+        found: list[tuple[int, int, NumberState]] = []
         for first, last in self._runs(known, phase, digits):
             target = phase, step(known, first)
             if found and found[-1][2] == target:
@@ -182,7 +186,7 @@ class NumberAutomaton:
         return found
 
     def _runs(self, known: Any, phase: int, digits: str) -> list[tuple[str, str]]:
-        """The digits in runs of which all are treated alike: none of them is a bound's digit here."""
+        """Runs of digits that are treated alike; a digit of a bound at this position is a run of its own."""
         if self._multiples:
             return [(digit, digit) for digit in digits]
         marks = {"0"}
@@ -207,16 +211,16 @@ class NumberAutomaton:
         pending = tuple((0, max(divisor.zeros, 0)) for divisor in self._multiples.values())
         return _Reading(sign, plain=none, mantissa=none, residues=pending)
 
-    def _whole(self, known: _Reading, digit: str) -> _Reading:
+    def _whole_digit(self, known: _Reading, digit: str) -> _Reading:
         bounds = self._bounds[known.sign]
         at = known.whole
         plain = tuple(
-            1 if at >= len(bound.whole) else (status or _against(digit, bound.whole, at))
+            1 if at >= len(bound.whole) else (status or _compare_digit(digit, bound.whole, at))
             for status, bound in zip(known.plain, bounds, strict=True)
         )
         mantissa = None
         if at == 0:
-            mantissa = tuple(_against(digit, bound.digits, 0) for bound in bounds)
+            mantissa = tuple(_compare_digit(digit, bound.digits, 0) for bound in bounds)
         residues = tuple(
             _whole_residue(residue, divisor, digit)
             for residue, divisor in zip(known.residues, self._multiples.values(), strict=True)
@@ -231,35 +235,35 @@ class NumberAutomaton:
         )
         return known._replace(plain=plain, whole=0)
 
-    def _broken(self, known: _Reading, digit: str) -> _Reading:
+    def _fraction_digit(self, known: _Reading, digit: str) -> _Reading:
         bounds = self._bounds[known.sign]
         at = known.fraction
         plain = tuple(
-            status or _against(digit, bound.fraction, at)
+            status or _compare_digit(digit, bound.fraction, at)
             for status, bound in zip(known.plain, bounds, strict=True)
         )
         mantissa = known.mantissa
         if mantissa is not None and not known.zero:
             mantissa = tuple(
-                status or _against(digit, bound.digits, at + 1)
+                status or _compare_digit(digit, bound.digits, at + 1)
                 for status, bound in zip(mantissa, bounds, strict=True)
             )
         elif digit != "0":
             mantissa = None
         residues = tuple(
-            _broken_residue(residue, divisor, digit, at)
+            _fraction_residue(residue, divisor, digit, at)
             for residue, divisor in zip(known.residues, self._multiples.values(), strict=True)
         )
         return known._replace(
             plain=plain,
-            fraction=min(at + 1, self._places),
+            fraction=min(at + 1, self._longest_fraction),
             mantissa=mantissa,
-            broken=known.broken or digit != "0",
+            has_fraction=known.has_fraction or digit != "0",
             zero=known.zero and digit == "0",
             residues=residues,
         )
 
-    def _to_exponent(self, known: _Reading) -> list[tuple[int, int, State]]:
+    def _to_exponent(self, known: _Reading) -> list[tuple[int, int, NumberState]]:
         if known.mantissa is None:
             return []
         done = 0 if known.zero else known.fraction + 1
@@ -267,20 +271,22 @@ class NumberAutomaton:
             -1 if not status and done < len(bound.digits) else status
             for status, bound in zip(known.mantissa, self._bounds[known.sign], strict=True)
         )
-        scale = _Scale(known.sign, mantissa, known.broken, known.zero, exponent=(0,) * len(mantissa))
+        scale = _Scale(known.sign, mantissa, known.has_fraction, known.zero, exponent=(0,) * len(mantissa))
         return [(byte, byte, (E, scale)) for byte in (0x45, 0x65)]
 
-    def _scaled(self, known: _Scale, digit: str) -> _Scale:
+    def _exponent_digit(self, known: _Scale, digit: str) -> _Scale:
         if digit == "0" and not known.size:
             return known
         exponent = []
         for status, bound in zip(known.exponent, self._bounds[known.sign], strict=True):
             other = str(abs(bound.exponent)).lstrip("0")
-            exponent.append(1 if known.size >= len(other) else status or _against(digit, other, known.size))
+            exponent.append(
+                1 if known.size >= len(other) else status or _compare_digit(digit, other, known.size)
+            )
         size = min(known.size + 1, self._longest_exponent + 1)
         return known._replace(size=size, exponent=tuple(exponent))
 
-    def _accepts(self, state: State) -> bool:
+    def _accepts(self, state: NumberState) -> bool:
         phase, known = state
         if phase in (ZERO, INTEGRAL, FRACTION):
             return self._holds(self._formula, self._plain_facts(known, phase)) is True
@@ -299,8 +305,8 @@ class NumberAutomaton:
             value: _divides(residue, divisor, known.fraction)
             for (value, divisor), residue in zip(self._multiples.items(), known.residues, strict=True)
         }
-        strict = False if known.broken else (None if phase == FRACTION else True)
-        return _Facts(self._compared(known.sign, known.zero, signs), not known.broken, strict, divides)
+        strict = False if known.has_fraction else (None if phase == FRACTION else True)
+        return _Facts(self._compared(known.sign, known.zero, signs), not known.has_fraction, strict, divides)
 
     def _scaled_facts(self, known: _Scale) -> _Facts:
         signs = []
@@ -311,7 +317,7 @@ class NumberAutomaton:
         whole: bool | None = True
         if not known.zero and known.size and known.negative:
             whole = False
-        elif known.broken:
+        elif known.has_fraction:
             whole = None if known.size else False
         strict = None if whole else whole
         return _Facts(self._compared(known.sign, known.zero, signs), whole, strict, {}, known.zero)
@@ -327,7 +333,7 @@ class NumberAutomaton:
         return compared
 
     def _holds(self, formula: Formula, facts: _Facts) -> bool | None:
-        """Whether the formula is true of a number; None where its form does not tell."""
+        """Whether the formula is true of a number; None if the number's form does not decide it."""
         kind = formula[0]
         if kind in (AND, OR):
             found = {self._holds(part, facts) for part in formula[1]}
@@ -347,7 +353,7 @@ class NumberAutomaton:
 
 
 class _Facts(NamedTuple):
-    """What is known of a finished number: of each threshold how it compares, and so on."""
+    """Properties of a complete number: its comparison with each threshold, and so on."""
 
     compared: dict[Decimal, int]
     whole: bool | None
@@ -357,7 +363,7 @@ class _Facts(NamedTuple):
 
 
 def _with_exponent(known: _Scale, status: int, exponent: int) -> int:
-    """How the exponent read compares with that of a bound; `status` compares their digits."""
+    """The comparison of the exponent read with that of a bound; `status` compares their digits."""
     if exponent and known.size < len(str(abs(exponent))):
         status = -1
     if not known.size:
@@ -368,7 +374,7 @@ def _with_exponent(known: _Scale, status: int, exponent: int) -> int:
 
 
 def _whole_residue(residue: tuple[int, int] | None, divisor: _Multiple, digit: str) -> tuple[int, int] | None:
-    """Zeros at the end, as many as the divisor has, are pending: they are no part of the residue."""
+    """Trailing zeros, up to as many as the divisor has, are pending: they are not part of the residue."""
     if residue is None:
         return None
     rest, pending = residue
@@ -380,7 +386,7 @@ def _whole_residue(residue: tuple[int, int] | None, divisor: _Multiple, digit: s
     return (rest * 10 ** (pending + 1) + int(digit)) % factor, 0
 
 
-def _broken_residue(
+def _fraction_residue(
     residue: tuple[int, int] | None, divisor: _Multiple, digit: str, at: int
 ) -> tuple[int, int] | None:
     if residue is None or at < -divisor.zeros:
@@ -398,8 +404,8 @@ def _divides(residue: tuple[int, int] | None, divisor: _Multiple, places: int) -
 
 
 def _trimmed(edges: list[list[tuple[int, int, int]]], accepts: list[bool]) -> Expression:
-    """The automaton without its dead states; the first state stays the first."""
-    steps = ((state, target) for state, of in enumerate(edges) for _, _, target in of)
+    """The automaton without its dead states; the first state remains the first."""
+    steps = ((state, target) for state, outgoing in enumerate(edges) for _, _, target in outgoing)
     alive = nodes_reaching(steps, (state for state, accepting in enumerate(accepts) if accepting))
     if 0 not in alive:
         return EMPTY

@@ -1,9 +1,9 @@
 """Sets of JSON numbers as expressions of their texts.
 
-Where nothing but the type is asked, all forms of RFC 8259 are read. Where the value matters, a number is
-a plain decimal (`-12.50`) or has one digit other than 0 before its point and an exponent (`1.25e+01`);
-zero may have any exponent. Those are compared exactly by an automaton. A form of which an assertion
-cannot tell whether it holds (`1.5e3` and `integer`, an exponent and `multipleOf`) is left out.
+If only the type is constrained, all forms of RFC 8259 are accepted. If the value matters, a number is
+a plain decimal (`-12.50`) or has exactly one digit, not 0, before its point and an exponent (`1.25e+01`);
+zero may have any exponent. These forms are compared exactly by an automaton. A form for which an assertion
+cannot be decided (`1.5e3` and `integer`, an exponent and `multipleOf`) is excluded.
 """
 
 from __future__ import annotations
@@ -14,10 +14,10 @@ from typing import Any
 
 from ..errors import GrammarError, GrammarLimitError
 from ..program.expression import Expression, byte_class, byte_range, concat, literal, optional, repeat, union
-from .formula import AND, INTEGER, LESS, MULTIPLE, NOT, OR, TRUE, WITHIN, Formula, remembered
+from .formula import AND, INTEGER, LESS, MULTIPLE, NOT, OR, TRUE, WITHIN, Formula, cached_if_small
 from .limits import MAX_DIGITS
 from .number_automaton import NumberAutomaton
-from .texts import one_of
+from .texts import bodies_of
 
 _DIGIT = byte_range(0x30, 0x39)
 _MINUS = optional(literal(b"-"))
@@ -35,18 +35,21 @@ NUMBER = concat(
 WHOLE_NUMBER = concat(
     _MINUS, _WHOLE, _ZEROS, optional(concat(_E, optional(literal(b"+")), repeat(_DIGIT, 1)))
 )
-"""Numbers that are integers by their value: `2`, `2.0`, `2e3`."""
+"""Numbers whose value is an integer: `2`, `2.0`, `2e3`."""
 
 PLAIN_INTEGER = concat(_MINUS, _WHOLE)
 
-_FEW = 16
-"""So many constants or fewer may be written with an exponent."""
+_MAX_EXPONENT_CONSTANTS = 16
+"""Maximum number of constants that may be written with an exponent."""
 
 _FIXED = {TRUE: NUMBER, (INTEGER, False): WHOLE_NUMBER, (INTEGER, True): PLAIN_INTEGER}
 
 
 def decimal(value: Any, keyword: str) -> Decimal:
-    """A number of a schema. Raises GrammarError for anything else, GrammarLimitError for a huge one."""
+    """A number of a schema, exactly.
+
+    Raises GrammarError for anything else, GrammarLimitError for a number with too many digits.
+    """
     if isinstance(value, bool) or not isinstance(value, (int, float, Decimal)):
         raise GrammarError(f"{keyword} must be a number")
     if isinstance(value, int) and value.bit_length() > 4 * MAX_DIGITS:
@@ -61,24 +64,24 @@ def decimal(value: Any, keyword: str) -> Decimal:
     return number
 
 
-@remembered
+@cached_if_small
 def number_set(formula: Formula) -> Expression:
     """The texts of the numbers that a formula allows; `expression.EMPTY` if there are none.
 
-    Raises GrammarLimitError or UnsupportedKeywordError where the automaton would be too large.
+    Raises GrammarLimitError or UnsupportedKeywordError if the automaton would be too large.
     """
     found = _FIXED.get(formula)
     if found is not None:
         return found
     if formula[0] == AND:
         formula = _filtered(formula)
-    if formula[0] == WITHIN and len(formula[1]) > _FEW:
+    if formula[0] == WITHIN and len(formula[1]) > _MAX_EXPONENT_CONSTANTS:
         return _listed(sorted(formula[1]))
     return NumberAutomaton(formula).expression()
 
 
 def _filtered(formula: Formula) -> Formula:
-    """The same set; constants that other assertions rule out are dropped here and now."""
+    """An equivalent formula without the constants that other assertions rule out."""
     values = [part[1] for part in formula[1] if part[0] == WITHIN]
     rest = [part for part in formula[1] if part[0] != WITHIN]
     if not values or (INTEGER, True) in rest or len(formula[1]) < 2:
@@ -103,9 +106,11 @@ def _is_true(formula: Formula, value: Decimal) -> bool:
 
 
 def _listed(values: list[Decimal]) -> Expression:
-    """Many constants, as plain decimals with any number of needless zeros behind the point."""
+    """Many constants, as plain decimals with any number of trailing zeros after the point."""
     texts = sorted(f"{value.normalize():f}" for value in values if value)
     whole = [text for text in texts if "." not in text]
-    broken = [text for text in texts if "." in text]
+    fractional = [text for text in texts if "." in text]
     zero = [concat(_MINUS, literal(b"0"), _ZEROS)] if len(texts) < len(values) else []
-    return union(*zero, concat(one_of(whole), _ZEROS), concat(one_of(broken), repeat(literal(b"0"))))
+    return union(
+        *zero, concat(bodies_of(whole), _ZEROS), concat(bodies_of(fractional), repeat(literal(b"0")))
+    )

@@ -1,8 +1,8 @@
-"""Objects: what a way to be valid asks of keys and members, and the plans by which they are written.
+"""Objects: the constraints of one disjunct on keys and members, and the plans that satisfy them.
 
-A `Plan` has no open questions left: these keys may stand there, each once, those have to; any number of
-others from these regions; so many in all. Its automaton needs nothing but bits and counters, and
-wherever it is, it can still reach the closing brace.
+A finished `Plan` leaves nothing to decide: the keys that may occur, each at most once, and those that must;
+the regions from which any number of other keys may come; the total number of members. Its automaton needs
+only bits and counters, and can reach the closing brace from every state.
 """
 
 from __future__ import annotations
@@ -35,35 +35,35 @@ from .formula import (
 from .limits import MAX_CELLS, MAX_PATTERNS
 from .nodes import Expander
 from .strings import holds, is_possible, string_set
-from .texts import can_be_written
+from .texts import is_encodable
 
 Literals: TypeAlias = frozenset[int]
 Productive: TypeAlias = Callable[[Literals], bool]
-Demand: TypeAlias = "tuple[tuple[str, bool], ...]"
+KeyClause: TypeAlias = "tuple[tuple[str, bool], ...]"
 
 Truth: TypeAlias = tuple[bool, ...]
-"""Of each pattern whether a key matches it."""
+"""For each pattern, whether a key matches it."""
 
 _MAX_PLANS = 512
-_FEW_PATTERNS = 4
-"""Of more patterns than these it is found out which can match the same key."""
+_MAX_UNCHECKED_PATTERNS = 4
+"""With more patterns than this, combinations of patterns that no key can match are eliminated."""
 
 
 @dataclass(frozen=True)
 class Region:
-    """Keys that are not told apart, and what their values must satisfy.
+    """A set of keys that are treated alike, and the literals that their values must satisfy.
 
-    wishes  the numbers of the wishes that a member with such a key may fulfil
+    requirements  the numbers of the requirements that a member with such a key may satisfy
     """
 
     keys: Expression
     literals: Literals
-    wishes: frozenset[int] = frozenset()
+    requirements: frozenset[int] = frozenset()
 
 
 @dataclass(frozen=True)
-class Wish:
-    """Some member whose key is in a set, and whose value satisfies literals, has to be there."""
+class MemberRequirement:
+    """The requirement that some member has a key in a set and a value that satisfies literals."""
 
     keys: Formula
     literals: Literals
@@ -71,29 +71,30 @@ class Wish:
 
 @dataclass(frozen=True)
 class Plan:
-    """One way to write an object.
+    """One set of objects that an automaton with bits and counters can read.
 
-    names     of each key that is told apart what its value must satisfy
-    required  those of them that have to be there
-    regions   all other keys
-    demands   at the end one literal (key, whether it is there) of each must be true
-    wishes    by number: some member from a region that has it must satisfy its literal
-    slots     members from regions that have to be there once, with what their values must satisfy
-    low, high the number of members
+    names         the literals that the value of each named key must satisfy
+    required      the named keys that must be present
+    regions       all other keys
+    clauses       at the end, at least one literal (key, whether it is present) of each must be true
+    requirements  by number: some member with one of its keys must satisfy its literals
+    slots         regions from each of which one further member must be present
+    low, high     bounds on the number of members
+    settled       the numbers of requirements that bits check at the end
     """
 
     names: dict[str, Literals]
     required: frozenset[str]
     regions: tuple[Region, ...]
-    demands: tuple[Demand, ...]
-    wishes: dict[int, Wish]
+    clauses: tuple[KeyClause, ...]
+    requirements: dict[int, MemberRequirement]
     slots: tuple[Region, ...] = ()
     low: int = 0
     high: int | None = None
     settled: frozenset[int] = field(default=frozenset())
 
     def required_count(self) -> int:
-        """How many members have to be there."""
+        """The number of members that must be present."""
         return len(self.required) + len(self.slots)
 
 
@@ -102,22 +103,22 @@ class ObjectShape:
 
     def __init__(self, plan: Plan) -> None:
         self._plan = plan
-        self._simple = not (plan.demands or plan.wishes or plan.low or plan.high is not None)
+        self._simple = not (plan.clauses or plan.requirements or plan.low or plan.high is not None)
 
     def is_productive(self, productive: Productive) -> bool:
-        """Whether there is such an object, given which members there are."""
+        """Whether such an object exists, given which members exist."""
         names = self._plan.names
         if not self._simple:
             return bool(self.plans(productive))
         return all(name in names and productive(names[name]) for name in self._plan.required)
 
     def members(self) -> Iterable[Literals]:
-        """What the values of its members may have to satisfy."""
+        """The literals that the values of its members may have to satisfy."""
         return {*self._plan.names.values(), *(region.literals for region in self._plan.regions)}
 
     def plans(self, productive: Productive) -> list[Plan]:
-        """All plans, given which members there are."""
-        names = {name: of for name, of in self._plan.names.items() if productive(of)}
+        """All finished plans, given which members exist."""
+        names = {name: literals for name, literals in self._plan.names.items() if productive(literals)}
         regions = tuple(region for region in self._plan.regions if productive(region.literals))
         first = replace(self._plan, names=names, regions=regions)
         if self._simple:
@@ -126,13 +127,13 @@ class ObjectShape:
         waiting = [first]
         while waiting:
             if len(waiting) + len(done) > _MAX_PLANS:
-                raise GrammarLimitError(f"an object of the JSON Schema has more than {_MAX_PLANS} plans")
+                raise GrammarLimitError(f"an object in the JSON Schema needs more than {_MAX_PLANS} plans")
             plan = waiting.pop()
             if not plan.required <= plan.names.keys():
                 continue
-            step = _demanded(plan)
+            step = _split_clause(plan)
             if step is None:
-                step = _wished(plan, self._plan.regions, productive)
+                step = _split_requirement(plan, productive)
             if step is not None:
                 waiting += reversed(step)
             elif _fits(plan):
@@ -141,8 +142,8 @@ class ObjectShape:
 
 
 def _fits(plan: Plan) -> bool:
-    least = plan.required_count()
-    if plan.high is not None and max(least, plan.low) > plan.high:
+    low = max(plan.required_count(), plan.low)
+    if plan.high is not None and low > plan.high:
         return False
     return bool(plan.regions) or len(plan.names) + len(plan.slots) >= plan.low
 
@@ -152,84 +153,89 @@ def _require(plan: Plan, name: str) -> Plan:
 
 
 def _forbid(plan: Plan, name: str) -> Plan:
-    return replace(plan, names={other: of for other, of in plan.names.items() if other != name})
+    return replace(plan, names={other: literals for other, literals in plan.names.items() if other != name})
 
 
-def _demanded(plan: Plan) -> list[Plan] | None:
-    """The plans that come of a demand that registers cannot take care of; None if there is none."""
-    kept: list[Demand] = []
-    for demand in plan.demands:
-        if any(name in plan.required if value else name not in plan.names for name, value in demand):
+def _split_clause(plan: Plan) -> list[Plan] | None:
+    """The plans that result from a clause that registers cannot check; None if there is no such clause."""
+    kept: list[KeyClause] = []
+    for clause in plan.clauses:
+        if any(name in plan.required if value else name not in plan.names for name, value in clause):
             continue
         left = tuple(
             (name, value)
-            for name, value in demand
+            for name, value in clause
             if (name in plan.names if value else name not in plan.required)
         )
         if len(left) < 2 or plan.high is not None or not any(value for _, value in left):
-            rest = replace(plan, demands=tuple(other for other in plan.demands if other is not demand))
+            rest = replace(plan, clauses=tuple(other for other in plan.clauses if other is not clause))
             return [_require(rest, name) if value else _forbid(rest, name) for name, value in left]
         kept.append(left)
-    if tuple(kept) != plan.demands:
-        return [replace(plan, demands=tuple(kept))]
+    if tuple(kept) != plan.clauses:
+        return [replace(plan, clauses=tuple(kept))]
     return None
 
 
-def _wished(plan: Plan, regions: Iterable[Region], productive: Productive) -> list[Plan] | None:
-    """The plans that come of the first wish that is still open; None if there is none."""
-    for number, wish in plan.wishes.items():
+def _split_requirement(plan: Plan, productive: Productive) -> list[Plan] | None:
+    """The plans that result from the first requirement that is not settled; None if all are."""
+    for number, requirement in plan.requirements.items():
         if number in plan.settled:
             continue
-        keys = [name for name in plan.names if holds(wish.keys, name)]
-        without = replace(plan, wishes={n: other for n, other in plan.wishes.items() if n != number})
-        if any(name in plan.required and wish.literals <= plan.names[name] for name in keys):
+        keys = [name for name in plan.names if holds(requirement.keys, name)]
+        others = {n: other for n, other in plan.requirements.items() if n != number}
+        without = replace(plan, requirements=others)
+        if any(name in plan.required and requirement.literals <= plan.names[name] for name in keys):
             return [without]
-        there = [
+        candidates = [
             region
             for region in plan.regions
-            if number in region.wishes and productive(region.literals | wish.literals)
+            if number in region.requirements and productive(region.literals | requirement.literals)
         ]
-        if there and plan.high is None:
+        if candidates and plan.high is None:
             return [replace(plan, settled=plan.settled | {number})]
         return [
-            *_by_name(without, keys, wish, productive),
-            *_by_slot(without, there, number, wish, productive),
+            *_by_name(without, keys, requirement, productive),
+            *_by_slot(without, candidates, number, requirement, productive),
         ]
     return None
 
 
-def _by_name(plan: Plan, keys: list[str], wish: Wish, productive: Productive) -> list[Plan]:
+def _by_name(
+    plan: Plan, keys: list[str], requirement: MemberRequirement, productive: Productive
+) -> list[Plan]:
+    """The plans in which a named key satisfies the requirement."""
     found = []
     for name in keys:
-        literals = plan.names[name] | wish.literals
+        literals = plan.names[name] | requirement.literals
         if productive(literals):
             found.append(_require(replace(plan, names={**plan.names, name: literals}), name))
     return found
 
 
 def _by_slot(
-    plan: Plan, regions: list[Region], number: int, wish: Wish, productive: Productive
+    plan: Plan, regions: list[Region], number: int, requirement: MemberRequirement, productive: Productive
 ) -> list[Plan]:
+    """The plans in which a slot, an existing or a new one, satisfies the requirement."""
     found = []
     for index, slot in enumerate(plan.slots):
-        literals = slot.literals | wish.literals
-        if number in slot.wishes and productive(literals):
+        literals = slot.literals | requirement.literals
+        if number in slot.requirements and productive(literals):
             slots = (*plan.slots[:index], replace(slot, literals=literals), *plan.slots[index + 1 :])
             found.append(replace(plan, slots=slots))
     for region in regions:
-        slot = replace(region, literals=region.literals | wish.literals)
+        slot = replace(region, literals=region.literals | requirement.literals)
         found.append(replace(plan, slots=(*plan.slots, slot)))
     return found
 
 
 def object_shape(atoms: Iterable[Formula], expander: Expander) -> ObjectShape:
-    """The objects of which all the assertions are true."""
+    """The objects that satisfy all the assertions."""
     names: dict[str, list[int]] = {}
     required: set[str] = set()
     absent: set[str] = set()
-    demands: list[Demand] = []
+    clauses: list[KeyClause] = []
     everywhere: list[tuple[Formula, int]] = []
-    wishes: list[Wish] = []
+    requirements: list[MemberRequirement] = []
     low, high = 0, None
     for atom in atoms:
         kind = atom[0]
@@ -240,36 +246,36 @@ def object_shape(atoms: Iterable[Formula], expander: Expander) -> ObjectShape:
         elif kind == HAS:
             (required if atom[2] else absent).add(atom[1])
         elif kind == CLAUSE:
-            demands.append(atom[1])
+            clauses.append(atom[1])
         elif kind == ALL:
             everywhere.append((atom[1], atom[2]))
         elif kind == SOME:
-            wishes.append(Wish(atom[1], frozenset((atom[2],)) - {ALWAYS}))
+            requirements.append(MemberRequirement(atom[1], frozenset((atom[2],)) - {ALWAYS}))
         elif kind == SIZE:
             low = max(low, atom[1])
             high = atom[2] if high is None or (atom[2] is not None and atom[2] < high) else high
-    mentioned = [name for one in demands for name, _ in one]
+    mentioned = [name for clause in clauses for name, _ in clause]
     mentioned += [name for keys, _ in everywhere for name in _constants(keys)]
-    mentioned += [name for wish in wishes for name in _constants(wish.keys)]
+    mentioned += [name for one in requirements for name in _constants(one.keys)]
     for name in (*required, *absent, *mentioned):
         names.setdefault(name, [])
     patterns: dict[Formula, None] = {}
-    for keys in (*(keys for keys, _ in everywhere), *(wish.keys for wish in wishes)):
+    for keys in (*(keys for keys, _ in everywhere), *(one.keys for one in requirements)):
         _patterns(keys, patterns)
     expander.budget.spend(len(patterns) * sum(map(len, names)) // 16)
     members = {}
     for name, literals in names.items():
         if name not in absent:
-            of = frozenset(
+            needed = frozenset(
                 literals + [literal for keys, literal in everywhere if holds(keys, name, expander.budget)]
             ) - {ALWAYS}
-            if NEVER not in of and can_be_written(name):
-                members[name] = of
+            if NEVER not in needed and is_encodable(name):
+                members[name] = needed
     expander.budget.spend(len(names) * (1 + len(everywhere)) // 4)
-    regions = _regions(list(names), list(patterns), everywhere, wishes)
-    numbered = dict(enumerate(wishes))
+    regions = _regions(list(names), list(patterns), everywhere, requirements)
+    numbered = dict(enumerate(requirements))
     return ObjectShape(
-        Plan(members, frozenset(required), regions, tuple(demands), numbered, low=low, high=high)
+        Plan(members, frozenset(required), regions, tuple(clauses), numbered, low=low, high=high)
     )
 
 
@@ -284,7 +290,7 @@ def _constants(keys: Formula) -> Iterable[str]:
 
 
 def _unnamed(keys: Formula, truths: dict[Formula, bool]) -> bool:
-    """Whether a set has a key that nothing names, given which patterns match it."""
+    """Whether a set contains a key that the schema does not name, given which patterns match the key."""
     kind = keys[0]
     if kind == WITHIN:
         return False
@@ -308,16 +314,19 @@ def _patterns(keys: Formula, found: dict[Formula, None]) -> None:
 
 
 def _regions(
-    names: list[str], patterns: list[Formula], everywhere: list[tuple[Formula, int]], wishes: list[Wish]
+    names: list[str],
+    patterns: list[Formula],
+    everywhere: list[tuple[Formula, int]],
+    requirements: list[MemberRequirement],
 ) -> tuple[Region, ...]:
-    """All keys but `names`, split by what is asked of their values."""
+    """All keys except `names`, partitioned by the constraints on their values."""
     every = _truths(patterns)
     cells: dict[tuple[Literals, frozenset[int]], list[Truth]] = {}
     for truth in every:
         truths = dict(zip(patterns, truth, strict=True))
         literals = frozenset(literal for keys, literal in everywhere if _unnamed(keys, truths)) - {ALWAYS}
         if NEVER not in literals:
-            own = frozenset(number for number, wish in enumerate(wishes) if _unnamed(wish.keys, truths))
+            own = frozenset(number for number, one in enumerate(requirements) if _unnamed(one.keys, truths))
             cells.setdefault((literals, own), []).append(truth)
     found = []
     for (literals, own), truths_of in cells.items():
@@ -328,18 +337,18 @@ def _regions(
 
 
 def _truths(patterns: list[Formula]) -> list[Truth]:
-    """The ways in which a key can match the patterns; of many, only those that there are."""
-    if len(patterns) <= _FEW_PATTERNS:
+    """The combinations of patterns that a key can match; for many patterns, impossible ones are omitted."""
+    if len(patterns) <= _MAX_UNCHECKED_PATTERNS:
         return list(product((True, False), repeat=len(patterns)))
     if len(patterns) > MAX_PATTERNS:
-        raise GrammarLimitError(f"there are more than {MAX_PATTERNS} patterns of keys in one object")
+        raise GrammarLimitError(f"one object has more than {MAX_PATTERNS} key patterns")
     found: list[Truth] = [()]
     for number in range(1, len(patterns) + 1):
         longer = [(*truth, value) for truth in found for value in (True, False)]
         found = [truth for truth in longer if is_possible(_matching(patterns[:number], truth))]
         if len(found) > MAX_CELLS:
             raise GrammarLimitError(
-                f"the patterns of one object tell more than {MAX_CELLS} sets of keys apart"
+                f"the key patterns of one object distinguish more than {MAX_CELLS} sets of keys"
             )
     return found
 
@@ -349,7 +358,7 @@ def _matching(patterns: list[Formula], truth: Truth) -> Formula:
 
 
 def _key_texts(names: list[str], patterns: list[Formula], truths: list[Truth]) -> Expression:
-    """The texts of all keys but `names` that match the patterns in one of some ways; in any, if none."""
+    """The texts of all keys except `names` that match one of the combinations; no combinations: any key."""
     if not truths:
         return string_set((NOT, (WITHIN, frozenset(names))) if names else TRUE)
     allowed = disjunction(_matching(patterns, truth) for truth in truths)

@@ -1,4 +1,4 @@
-"""The types of JSON values, and what is plain to see of a schema without reading it closely."""
+"""The types of JSON values, and outlines: approximations of a schema that are cheap to compute."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ ALL_KINDS = 127
 CONSTANTS = {NULL: b"null", FALSEHOOD: b"false", TRUTH: b"true"}
 
 
-class Outline(NamedTuple):
-    """What is plain to see of a literal: a superset of its values.
+class ValueOutline(NamedTuple):
+    """An approximation of a literal: a superset of its values.
 
     kinds     the types that it allows, as a mask
-    allowed   the strings and numbers that it allows, if it names them; else None
+    allowed   the strings and numbers that it allows, if it lists them; else None
     excluded  strings and numbers that it does not allow
     """
 
@@ -27,8 +27,8 @@ class Outline(NamedTuple):
     excluded: frozenset[Any] = frozenset()
 
 
-def kind_of(value: Any) -> int:
-    """The type of a JSON value. Raises GrammarError for what is none."""
+def json_kind(value: Any) -> int:
+    """The type of a JSON value. Raises GrammarError for anything else."""
     if value is None:
         return NULL
     if isinstance(value, bool):
@@ -41,11 +41,11 @@ def kind_of(value: Any) -> int:
         return ARRAY
     if isinstance(value, dict):
         return OBJECT
-    raise GrammarError(f"a JSON Schema cannot have a value of type {type(value).__name__}")
+    raise GrammarError(f"a JSON Schema cannot contain a value of type {type(value).__name__}")
 
 
-def possible_kinds(outline: Outline) -> int:
-    """The types of which an outline leaves a value, as a mask."""
+def possible_kinds(outline: ValueOutline) -> int:
+    """The types of which an outline leaves any value, as a mask."""
     kinds, allowed, excluded = outline
     if allowed is not None:
         rest = allowed - excluded
@@ -56,54 +56,54 @@ def possible_kinds(outline: Outline) -> int:
     return kinds
 
 
-def together(outlines: Iterable[Outline]) -> Outline:
-    """The outline of all at once."""
-    kinds, allowed, excluded = Outline()
+def outline_intersection(outlines: Iterable[ValueOutline]) -> ValueOutline:
+    """The outline of values that satisfy all of the outlines."""
+    kinds, allowed, excluded = ValueOutline()
     for other in outlines:
         kinds &= other.kinds
         if other.allowed is not None:
             allowed = other.allowed if allowed is None else allowed & other.allowed
         excluded |= other.excluded
-    return Outline(kinds, allowed, excluded)
+    return ValueOutline(kinds, allowed, excluded)
 
 
-def either(outlines: Iterable[Outline]) -> Outline:
-    """The outline of any one of them."""
+def outline_union(outlines: Iterable[ValueOutline]) -> ValueOutline:
+    """The outline of values that satisfy at least one of the outlines."""
     kinds, allowed = 0, frozenset[Any]()
     open_ended = False
     for other in outlines:
-        alive = possible_kinds(other)
-        kinds |= alive
+        possible = possible_kinds(other)
+        kinds |= possible
         if other.allowed is not None:
             allowed |= other.allowed - other.excluded
-        elif alive & (STRING | NUMBER):
+        elif possible & (STRING | NUMBER):
             open_ended = True
-    return Outline(kinds, None if open_ended else allowed)
+    return ValueOutline(kinds, None if open_ended else allowed)
 
 
 def _scalars(values: Iterable[Any]) -> frozenset[Any]:
     found: set[Any] = set()
     for value in values:
-        kind = kind_of(value)
+        kind = json_kind(value)
         if kind & (STRING | NUMBER):
             found.add(value if kind == STRING else decimal(value, "const"))
     return frozenset(found)
 
 
-def of_values(values: list[Any]) -> Outline:
+def outline_of_values(values: list[Any]) -> ValueOutline:
     """The outline of constants."""
     kinds = 0
     for value in values:
-        kinds |= kind_of(value)
-    return Outline(kinds, _scalars(values))
+        kinds |= json_kind(value)
+    return ValueOutline(kinds, _scalars(values))
 
 
-def without_values(values: list[Any]) -> Outline:
-    """The outline of all but some constants."""
+def outline_without_values(values: list[Any]) -> ValueOutline:
+    """The outline of all values except some constants."""
     kinds = ALL_KINDS
     for value in values:
-        kinds &= ~(kind_of(value) & (NULL | FALSEHOOD | TRUTH))
-    return Outline(kinds, None, _scalars(values))
+        kinds &= ~(json_kind(value) & (NULL | FALSEHOOD | TRUTH))
+    return ValueOutline(kinds, None, _scalars(values))
 
 
 _TYPES = {
@@ -123,6 +123,6 @@ def type_mask(value: Any) -> int:
     kinds = 0
     for name in value if isinstance(value, list) else (value,):
         if not isinstance(name, str) or name not in _TYPES:
-            raise GrammarError(f"type {str(name)[:40]!r} is none of JSON Schema's types")
+            raise GrammarError(f"type {str(name)[:40]!r} is not one of JSON Schema's types")
         kinds |= _TYPES[name]
     return kinds

@@ -1,4 +1,4 @@
-"""Sets of strings, JSON strings or keys, as expressions of their texts."""
+"""Sets of strings (values or keys) as expressions of their JSON texts."""
 
 from __future__ import annotations
 
@@ -20,14 +20,14 @@ from .formula import (
     TRUE,
     WITHIN,
     Formula,
+    cached_if_small,
     conjunction,
     disjunction,
-    remembered,
 )
 from .lifting import Lifted, lifted
 from .limits import Budget
-from .matching import Matcher, is_empty
-from .texts import ANY_BODY, ANY_CHARACTER, PLAIN_BODY, STRING, one_of, quoted
+from .matching import ValueMatcher, is_empty
+from .texts import ANY_BODY, ANY_CHARACTER, PLAIN_BODY, STRING, bodies_of, quoted
 
 _ANY = Lifted(ANY_BODY, ANY_BODY)
 
@@ -35,12 +35,12 @@ _ANY = Lifted(ANY_BODY, ANY_BODY)
 def string_set(formula: Formula, budget: Budget | None = None) -> Expression:
     """The texts, quotes included, of the strings that a formula allows; EMPTY if there are none.
 
-    budget  pays for constants that are hard to hold against patterns
+    budget  is charged for matching constants against patterns
     """
     return STRING if formula == TRUE else _texts(_simplified(formula, budget))
 
 
-@remembered
+@cached_if_small
 def _texts(formula: Formula) -> Expression:
     if _may_be_empty(formula) and not is_possible(formula):
         return EMPTY
@@ -48,14 +48,14 @@ def _texts(formula: Formula) -> Expression:
     return EMPTY if body == EMPTY else quoted(body)
 
 
-@remembered
+@cached_if_small
 def is_possible(formula: Formula) -> bool:
-    """Whether there is a string of which the formula is true."""
+    """Whether any string satisfies the formula."""
     return not is_empty(_all_content(formula))
 
 
 def _may_be_empty(formula: Formula) -> bool:
-    """Whether only a search tells if there is any such string."""
+    """Whether only a search can decide if any string satisfies the formula."""
     if formula[0] == AND:
         rest = [part for part in formula[1] if part[0] != NOT or part[1][0] != WITHIN]
         return len(rest) > 1 or (len(rest) == 1 and len(formula[1]) > 1 and rest[0][0] != NOT)
@@ -78,7 +78,7 @@ def _all_content(formula: Formula) -> Expression:
 
 
 def holds(formula: Formula, text: str, budget: Budget | None = None) -> bool:
-    """Whether a formula is true of one string; `budget` pays for it, if it is hard to tell."""
+    """Whether one string satisfies a formula; the work of matching patterns is charged to `budget`."""
     kind = formula[0]
     if kind == AND:
         return all(holds(part, text, budget) for part in formula[1])
@@ -93,12 +93,12 @@ def holds(formula: Formula, text: str, budget: Budget | None = None) -> bool:
     return _matcher(formula).matches(text.encode("utf-8", "surrogatepass"), budget)
 
 
-@remembered
-def _matcher(atom: Formula) -> Matcher:
-    return Matcher(_content(atom))
+@cached_if_small
+def _matcher(atom: Formula) -> ValueMatcher:
+    return ValueMatcher(_content(atom))
 
 
-@remembered
+@cached_if_small
 def _content(atom: Formula) -> Expression:
     """The strings of a pattern or a format in UTF-8."""
     if atom[0] == FORMAT:
@@ -110,7 +110,7 @@ def _content(atom: Formula) -> Expression:
 
 
 def _simplified(formula: Formula, budget: Budget | None) -> Formula:
-    """The same set; constants that other assertions rule out are dropped here and now."""
+    """An equivalent formula without the constants that other assertions rule out."""
     if formula[0] == OR:
         parts = [_simplified(part, budget) for part in formula[1]]
         values = [part[1] for part in parts if part[0] == WITHIN]
@@ -128,7 +128,7 @@ def _simplified(formula: Formula, budget: Budget | None) -> Formula:
 
 
 def _with_one_length(parts: list[Formula]) -> list[Formula]:
-    """The parts with all bounds of the length in one: engines know a count better than two."""
+    """The parts with all length bounds merged into one: engines handle one count better than two."""
     lengths = [part for part in parts if part[0] == LENGTH]
     if len(lengths) < 2:
         return parts
@@ -138,7 +138,7 @@ def _with_one_length(parts: list[Formula]) -> list[Formula]:
 
 
 def _body(formula: Formula) -> Lifted:
-    """The bodies of a formula's strings, and among which bodies its complement is exact."""
+    """The bodies of a formula's strings, and the bodies among which its complement is exact."""
     kind = formula[0]
     if kind == AND:
         return _joined(both(*_bodies(formula[1])), formula[1])
@@ -146,13 +146,13 @@ def _body(formula: Formula) -> Lifted:
         return _joined(union(*_bodies(formula[1])), formula[1])
     if kind == NOT:
         if formula[1][0] == FORMAT and formula[1][1] in PARTIAL:
-            raise UnsupportedKeywordError(f"not with the format {formula[1][1]} is not supported")
+            raise UnsupportedKeywordError(f"not is not supported for the format {formula[1][1]}")
         inner = _body(formula[1])
         return Lifted(both(inner.base, complement(inner.body)), inner.base)
     if kind == LENGTH:
         return Lifted(repeat(ANY_CHARACTER, formula[1], formula[2]), ANY_BODY)
     if kind == WITHIN:
-        return Lifted(one_of(sorted(formula[1])), PLAIN_BODY)
+        return Lifted(bodies_of(sorted(formula[1])), PLAIN_BODY)
     return _lifted(formula)
 
 
@@ -161,7 +161,7 @@ def _bodies(parts: Iterable[Formula]) -> list[Expression]:
 
 
 def _joined(body: Expression, parts: Iterable[Formula]) -> Lifted:
-    """The base is the smallest of the parts': in it the complement of each is exact."""
+    """The body, with the smallest base of the parts: the complement of each is exact within it."""
     base = ANY_BODY
     for part in parts:
         other = _body(part).base
@@ -170,6 +170,6 @@ def _joined(body: Expression, parts: Iterable[Formula]) -> Lifted:
     return Lifted(body, base)
 
 
-@remembered
+@cached_if_small
 def _lifted(atom: Formula) -> Lifted:
     return lifted(_content(atom))

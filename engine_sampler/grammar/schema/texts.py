@@ -1,11 +1,11 @@
-"""Strings as JSON text writes them: which bytes stand for which characters.
+"""Strings as written in JSON text: the bytes that represent each character.
 
-A **body** is what stands between the quotes. Where nothing is asked of a string, every body of RFC 8259
-is meant (`ANY_BODY`; UTF-8 is valid and surrogates come in pairs). Where its characters matter (keys,
-constants, patterns, formats), printable ASCII characters are written plainly, all others also as
-`\\uXXXX` with digits of either case, and characters that have a short escape with that too: `PLAIN_BODY`
-has all such bodies, one or more for every string, and expressions for sets of strings are subsets of it.
-So complements within it are exact, and `"\\u0061"` cannot pass for a key that differs from `"a"`.
+A **body** is the text between the quotes. If a string is unconstrained, any body of RFC 8259 is accepted
+(`ANY_BODY`; UTF-8 is valid and surrogates come in pairs). If its characters matter (keys, constants,
+patterns, formats), printable ASCII characters are written plainly, all others also as `\\uXXXX` with
+digits of either case, and characters that have a short escape also with that escape: `PLAIN_BODY`
+contains all such bodies, one or more for every string, and expressions for sets of strings are subsets of
+it. So complements within it are exact, and `"\\u0061"` cannot pass for a key that differs from `"a"`.
 """
 
 from __future__ import annotations
@@ -21,10 +21,10 @@ QUOTE = literal(b'"')
 WHITESPACE = byte_class(1 << 0x20 | 1 << 0x09 | 1 << 0x0A | 1 << 0x0D)
 
 PLAIN_BYTES = ((1 << 0x80) - (1 << 0x20)) & ~(1 << 0x22) & ~(1 << 0x5C)
-"""The ASCII characters that may stand for themselves."""
+"""The ASCII characters that may be written as themselves."""
 
-_FEW = 32
-_GROUPING_DEPTH = 50
+_MAX_UNGROUPED = 32
+_MAX_GROUPING_DEPTH = 50
 
 _SHORT = {0x08: "b", 0x09: "t", 0x0A: "n", 0x0C: "f", 0x0D: "r", 0x22: '"', 0x2F: "/", 0x5C: "\\"}
 
@@ -36,7 +36,7 @@ def _hex_digit(low: int, high: int) -> Expression:
 
 @lru_cache(maxsize=1024)
 def _hex_range(low: int, high: int, digits: int = 4) -> Expression:
-    """Hexadecimal numbers of `digits` digits from `low` to `high`."""
+    """Hexadecimal numbers from `low` to `high`, with `digits` digits."""
     if digits == 1:
         return _hex_digit(low, high)
     rest = 4 * (digits - 1)
@@ -61,7 +61,7 @@ def _unit(low: int, high: int) -> Expression:
 
 
 def _pairs(low: int, high: int) -> Iterable[Expression]:
-    """Surrogate pairs for the characters low..high, which are above U+FFFF."""
+    """Surrogate pairs for the characters low..high, all above U+FFFF."""
     low, high = low - 0x10000, high - 0x10000
     while low <= high:
         lead, last = low >> 10, high >> 10
@@ -76,7 +76,7 @@ def _pairs(low: int, high: int) -> Iterable[Expression]:
 
 
 def escaped(low: int, high: int) -> list[Expression]:
-    """The characters low..high as `\\uXXXX`, or as pairs of that; surrogates are left out."""
+    """The characters low..high as `\\uXXXX`, or as pairs of it; surrogates are omitted."""
     parts = []
     for first, last in ((low, min(high, 0xD7FF)), (max(low, 0xE000), min(high, 0xFFFF))):
         if first <= last:
@@ -84,8 +84,8 @@ def escaped(low: int, high: int) -> list[Expression]:
     return [*parts, *_pairs(max(low, 0x10000), high)]
 
 
-def safe(byte: int) -> bool:
-    """Whether an ASCII character is written plainly and in no other way."""
+def is_plain(byte: int) -> bool:
+    """Whether an ASCII character is always written plainly."""
     return not _SPECIAL >> byte & 1
 
 
@@ -115,7 +115,7 @@ def ascii_class(mask: int) -> Expression:
 
 
 _SPECIAL = ((1 << 0x80) - 1) & ~PLAIN_BYTES | 1 << 0x2F | 1 << 0x7F
-"""The ASCII characters that can be written in another way than plainly."""
+"""The ASCII characters that can be written otherwise than plainly."""
 
 _RAW = characters(((0x80, 0x10FFFF),))
 
@@ -129,7 +129,7 @@ ANY_CHARACTER = union(
 
 RAW_CHARACTER = union(ascii_class((1 << 0x80) - 1), _RAW)
 PLAIN_CHARACTER = union(RAW_CHARACTER, *escaped(0x80, 0x10FFFF))
-"""One character in any form that a plain body has; raw ones have no escapes beyond ASCII."""
+"""One character in any form of a plain body; a raw character beyond ASCII is never escaped."""
 
 ANY_BODY = repeat(ANY_CHARACTER)
 PLAIN_BODY = repeat(PLAIN_CHARACTER)
@@ -137,7 +137,7 @@ RAW_BODY = repeat(RAW_CHARACTER)
 
 
 def quoted(body: Expression) -> Expression:
-    """A body between its quotes."""
+    """A body in quotes."""
     return concat(QUOTE, body, QUOTE)
 
 
@@ -145,14 +145,14 @@ STRING = quoted(ANY_BODY)
 
 
 def body_of(text: str) -> Expression:
-    """The plain bodies of one string; EMPTY for one with a lone surrogate, which UTF-8 cannot say."""
+    """The plain bodies of one string; EMPTY if it has a lone surrogate, which UTF-8 cannot encode."""
     if text.isascii() and text.isprintable() and not ('"' in text or "\\" in text or "/" in text):
         return literal(text.encode())
-    return concat(*map(_character, text)) if can_be_written(text) else EMPTY
+    return concat(*map(_character, text)) if is_encodable(text) else EMPTY
 
 
-def can_be_written(text: str) -> bool:
-    """Whether UTF-8 can say a string: not if there is a surrogate in it."""
+def is_encodable(text: str) -> bool:
+    """Whether UTF-8 can encode a string: not if it contains a surrogate."""
     return text.isascii() or not any(0xD800 <= ord(character) < 0xE000 for character in text)
 
 
@@ -163,27 +163,27 @@ def _character(character: str) -> Expression:
     return union(literal(character.encode()), *escaped(code, code))
 
 
-def key(text: str) -> Expression:
-    """The texts of one key, which can be written, with its quotes."""
+def quoted_key(text: str) -> Expression:
+    """The texts of one key, quotes included; the key must be encodable."""
     return quoted(body_of(text))
 
 
-def one_of(texts: list[str], depth: int = 0) -> Expression:
-    """The plain bodies of some strings, which are sorted; many are told apart by how they begin."""
-    if len(texts) <= _FEW or depth >= _GROUPING_DEPTH:
+def bodies_of(texts: list[str], depth: int = 0) -> Expression:
+    """The plain bodies of some strings, given in sorted order; many are grouped by common prefix."""
+    if len(texts) <= _MAX_UNGROUPED or depth >= _MAX_GROUPING_DEPTH:
         return union(*map(body_of, texts))
     parts = [EPSILON] if not texts[0] else []
     for _, group in groupby(filter(None, texts), key=lambda text: text[0]):
         same = list(group)
-        start = _shared(same[0], same[-1])
-        rest = one_of([text[len(start) :] for text in same], depth + 1)
+        start = _common_prefix(same[0], same[-1])
+        rest = bodies_of([text[len(start) :] for text in same], depth + 1)
         parts.append(concat(body_of(start), rest))
     return union(*parts)
 
 
-def _shared(one: str, other: str) -> str:
-    """How both texts begin."""
-    for at, (a, b) in enumerate(zip(one, other, strict=False)):
+def _common_prefix(one: str, other: str) -> str:
+    """The longest common prefix of both strings."""
+    for index, (a, b) in enumerate(zip(one, other, strict=False)):
         if a != b:
-            return one[:at]
+            return one[:index]
     return min(one, other, key=len)

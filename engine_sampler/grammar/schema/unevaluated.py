@@ -1,9 +1,9 @@
-"""`unevaluatedProperties` and `unevaluatedItems`: what no other subschema of the same value spoke of.
+"""`unevaluatedProperties` and `unevaluatedItems`: members that no other subschema evaluates.
 
-A schema holds in one or several ways: by these branches of its `anyOf` or by those, and so on. Each way
-(`Case`) is a formula, and what is evaluated if it is true. A way that counts fewer branches than are true
-evaluates less and so allows less; hence all ways together allow exactly what the standard allows, and
-no way has to say that other branches are false (except for `oneOf` and `if`, which say so anyway).
+A schema may hold in several ways, for example by different branches of its `anyOf`. Each case (an entry of
+`Cases`) is a formula, and what is evaluated if the formula is true. A case that counts fewer branches than
+are true evaluates less and so allows less. Hence all cases together allow exactly what the standard allows,
+and no case has to assert that other branches are false (except for `oneOf` and `if`, which do so anyway).
 """
 
 from __future__ import annotations
@@ -31,15 +31,15 @@ from .formula import (
     size,
 )
 from .keywords_array import prefix_length
-from .nodes import Expander, Handler, Node
+from .nodes import Expander, Handler, SchemaNode
 from .outlines import ARRAY, OBJECT
 
 MAX_CASES = 64
-"""The most ways in which one schema with unevaluatedProperties or unevaluatedItems may hold."""
+"""Maximum number of cases in which one schema with unevaluatedProperties or unevaluatedItems may hold."""
 
 
 class Evaluated(NamedTuple):
-    """What is evaluated: names and patterns of keys; the first items, and those that satisfy a literal."""
+    """The evaluated members: names and patterns of keys; leading items, and items that satisfy a literal."""
 
     names: frozenset[str] = frozenset()
     patterns: frozenset[str] = frozenset()
@@ -48,7 +48,7 @@ class Evaluated(NamedTuple):
     everything: bool = False
 
     def joined(self, other: Evaluated) -> Evaluated:
-        """What either evaluates."""
+        """The members that either evaluates."""
         return Evaluated(
             self.names | other.names,
             self.patterns | other.patterns,
@@ -64,7 +64,7 @@ _NOTHING = Evaluated()
 _EVERYTHING = Evaluated(everything=True)
 
 
-def _unevaluated_properties(expander: Expander, node: Node, value: Any, kind: int) -> Formula:
+def _unevaluated_properties(expander: Expander, node: SchemaNode, value: Any, kind: int) -> Formula:
     literal = expander.child(node, value)
     return disjunction(
         conjunction([formula, _other_keys(evaluated, literal)])
@@ -79,7 +79,7 @@ def _other_keys(evaluated: Evaluated, literal: int) -> Formula:
     return (ALL, conjunction([(NOT, (WITHIN, evaluated.names)), *keys]), literal)
 
 
-def _unevaluated_items(expander: Expander, node: Node, value: Any, kind: int) -> Formula:
+def _unevaluated_items(expander: Expander, node: SchemaNode, value: Any, kind: int) -> Formula:
     literal = expander.child(node, value)
     return disjunction(
         conjunction([formula, _other_items(expander, evaluated, literal)])
@@ -100,8 +100,8 @@ UNEVALUATED_KEYWORDS: dict[str, tuple[int, Handler]] = {
 }
 
 
-def _own_cases(expander: Expander, node: Node, kind: int) -> Cases:
-    """The ways in which a schema holds but for its own unevaluated... keyword."""
+def _own_cases(expander: Expander, node: SchemaNode, kind: int) -> Cases:
+    """The cases of a schema without its own unevaluated... keyword."""
     cases: Cases = {_NOTHING: TRUE}
     for keyword, value in node.items:
         if keyword in UNEVALUATED_KEYWORDS or cases == {}:
@@ -115,7 +115,7 @@ def _own_cases(expander: Expander, node: Node, kind: int) -> Cases:
     return cases
 
 
-def _evaluated(expander: Expander, node: Node, keyword: str, value: Any, kind: int) -> Evaluated:
+def _evaluated(expander: Expander, node: SchemaNode, keyword: str, value: Any, kind: int) -> Evaluated:
     if kind == OBJECT:
         if keyword == "properties":
             return Evaluated(names=frozenset(value))
@@ -130,9 +130,9 @@ def _evaluated(expander: Expander, node: Node, keyword: str, value: Any, kind: i
 
 
 def _cases(expander: Expander, literal: int, kind: int) -> Cases:
-    """The ways in which a literal holds, and what it evaluates."""
+    """The cases of a literal."""
     node = expander.node(literal)
-    if not literal & 1 or not isinstance(node, Node) or node.value is True:
+    if not literal & 1 or not isinstance(node, SchemaNode) or node.value is True:
         return {_NOTHING: expander.formula(literal, kind)}
     keyword = "unevaluatedProperties" if kind == OBJECT else "unevaluatedItems"
     if keyword in node.value:
@@ -143,8 +143,8 @@ def _cases(expander: Expander, literal: int, kind: int) -> Cases:
 def _product(first: Cases, second: Cases) -> Cases:
     found: dict[Evaluated, list[Formula]] = {}
     for one, formula in first.items():
-        for other, more in second.items():
-            found.setdefault(one.joined(other), []).append(conjunction([formula, more]))
+        for other, condition in second.items():
+            found.setdefault(one.joined(other), []).append(conjunction([formula, condition]))
     return _limited({evaluated: disjunction(parts) for evaluated, parts in found.items()})
 
 
@@ -160,19 +160,19 @@ def _limited(cases: Cases) -> Cases:
     cases = {evaluated: formula for evaluated, formula in cases.items() if formula != FALSE}
     if len(cases) > MAX_CASES:
         raise GrammarLimitError(
-            f"unevaluatedProperties or unevaluatedItems depend on more than {MAX_CASES} ways to be valid"
+            f"unevaluatedProperties or unevaluatedItems lead to more than {MAX_CASES} combinations"
         )
     return cases
 
 
-def _all_of(expander: Expander, node: Node, value: Any, kind: int) -> Cases:
+def _all_of(expander: Expander, node: SchemaNode, value: Any, kind: int) -> Cases:
     cases: Cases = {_NOTHING: TRUE}
     for part in value:
         cases = _product(cases, _cases(expander, expander.child(node, part), kind))
     return cases
 
 
-def _any_of(expander: Expander, node: Node, value: Any, kind: int) -> Cases:
+def _any_of(expander: Expander, node: SchemaNode, value: Any, kind: int) -> Cases:
     none: Cases = {_NOTHING: TRUE}
     some: Cases = {}
     for part in value:
@@ -182,7 +182,7 @@ def _any_of(expander: Expander, node: Node, value: Any, kind: int) -> Cases:
     return some or none
 
 
-def _one_of(expander: Expander, node: Node, value: Any, kind: int) -> Cases:
+def _one_of(expander: Expander, node: SchemaNode, value: Any, kind: int) -> Cases:
     literals = [expander.child(node, part) for part in value]
     parts = exclusive(expander, [expander.formula(literal, kind) for literal in literals], kind)
     return _sum(
@@ -191,19 +191,19 @@ def _one_of(expander: Expander, node: Node, value: Any, kind: int) -> Cases:
     )
 
 
-def _reference(expander: Expander, node: Node, value: Any, kind: int) -> Cases:
+def _reference(expander: Expander, node: SchemaNode, value: Any, kind: int) -> Cases:
     return _cases(expander, expander.reference(node, value), kind)
 
 
-def _dynamic_reference(expander: Expander, node: Node, value: Any, kind: int) -> Cases:
+def _dynamic_reference(expander: Expander, node: SchemaNode, value: Any, kind: int) -> Cases:
     return _cases(expander, expander.dynamic_reference(node, value), kind)
 
 
-def _recursive_reference(expander: Expander, node: Node, value: Any, kind: int) -> Cases:
+def _recursive_reference(expander: Expander, node: SchemaNode, value: Any, kind: int) -> Cases:
     return _cases(expander, expander.recursive_reference(node, value), kind)
 
 
-def _if(expander: Expander, node: Node, value: Any, kind: int) -> Cases:
+def _if(expander: Expander, node: SchemaNode, value: Any, kind: int) -> Cases:
     condition = expander.child(node, value)
     then = _cases(expander, expander.child(node, node.value.get("then", True)), kind)
     otherwise = _cases(expander, expander.child(node, node.value.get("else", True)), kind)
@@ -211,7 +211,7 @@ def _if(expander: Expander, node: Node, value: Any, kind: int) -> Cases:
     return _sum([_product(_cases(expander, condition, kind), then), _product(fails, otherwise)])
 
 
-def _dependent_schemas(expander: Expander, node: Node, value: Any, kind: int) -> Cases:
+def _dependent_schemas(expander: Expander, node: SchemaNode, value: Any, kind: int) -> Cases:
     cases: Cases = {_NOTHING: TRUE}
     if kind != OBJECT:
         return cases
@@ -221,7 +221,7 @@ def _dependent_schemas(expander: Expander, node: Node, value: Any, kind: int) ->
     return cases
 
 
-_BRANCHING: dict[str, Callable[[Expander, Node, Any, int], Cases]] = {
+_BRANCHING: dict[str, Callable[[Expander, SchemaNode, Any, int], Cases]] = {
     "$ref": _reference,
     "$dynamicRef": _dynamic_reference,
     "$recursiveRef": _recursive_reference,

@@ -1,9 +1,9 @@
-"""Values by the literals that they must satisfy, and which of them there are at all.
+"""Values by the literals that they must satisfy, and which of these sets of values are not empty.
 
 A `Value` is a set of literals. It has scalars (expressions of their texts) and shapes (objects and arrays,
-which name the literals of their members). It is **productive** if there is any such value; that is the
-least solution of what its shapes ask for, found out before anything is emitted. So no automaton is ever
-made that leads to a place without a way out.
+which name the literals of their members). It is **productive** if at least one such value exists; this is
+the least fixed point over the requirements of its shapes, computed before anything is emitted. So no emitted
+automaton ever leads to a dead end.
 """
 
 from __future__ import annotations
@@ -14,13 +14,13 @@ from typing import NamedTuple, Protocol, TypeAlias
 from ..errors import GrammarLimitError
 from ..program.expression import EMPTY, Expression, literal, union
 from .arrays import array_shapes
-from .clauses import alternatives
+from .clauses import disjuncts
 from .formula import FALSE, NEVER, TRUE, Formula, conjunction
 from .limits import MAX_VALUES
 from .nodes import Expander
 from .numbers import number_set
 from .objects import object_shape
-from .outlines import ARRAY, CONSTANTS, NUMBER, OBJECT, STRING, possible_kinds, together
+from .outlines import ARRAY, CONSTANTS, NUMBER, OBJECT, STRING, outline_intersection, possible_kinds
 from .strings import string_set
 
 Literals: TypeAlias = frozenset[int]
@@ -31,10 +31,10 @@ class Shape(Protocol):
     """An object or an array."""
 
     def members(self) -> Iterable[Literals]:
-        """What its members may have to satisfy, at least: most of what is asked for later."""
+        """The literals that its members may have to satisfy: most of the values that will be needed later."""
 
     def is_productive(self, productive: Productive) -> bool:
-        """Whether there is one, given which members there are."""
+        """Whether such an object or array exists, given which members exist."""
 
 
 class Scalar(NamedTuple):
@@ -63,7 +63,7 @@ class Value:
 
 
 class Values:
-    """All values that can be reached from one."""
+    """All values that can be reached from the root value."""
 
     def __init__(self, expander: Expander) -> None:
         self.expander = expander
@@ -71,7 +71,7 @@ class Values:
         self._new: list[Value] = []
 
     def get(self, literals: Literals) -> Value:
-        """The value of these literals; looked at later by `settle` if it is new."""
+        """The value of these literals; if it is new, `settle` examines it later."""
         found = self._values.get(literals)
         if found is None:
             if len(self._values) >= MAX_VALUES:
@@ -81,7 +81,7 @@ class Values:
         return found
 
     def is_productive(self, literals: Literals) -> bool:
-        """Whether there is such a value, all that it is made of being settled."""
+        """Whether such a value exists; settles it and all its members first."""
         if NEVER in literals:
             return False
         value = self.get(literals)
@@ -89,7 +89,7 @@ class Values:
         return value.productive
 
     def settle(self) -> None:
-        """Find out about all values that have been asked for, and those that they are made of."""
+        """Determine which of the values requested so far, and of their members, are productive."""
         while self._new:
             found = []
             while self._new:
@@ -99,7 +99,7 @@ class Values:
                 for shape in value.shapes:
                     for literals in shape.members():
                         self.get(literals)
-            for value in reversed(found):  # members before what they are members of
+            for value in reversed(found):  # members before their containers
                 self._check(value)
 
     def _check(self, first: Value) -> None:
@@ -131,7 +131,7 @@ class Values:
         expander = self.expander
         literals = sorted(value.literals)
         expander.budget.spend(1 + len(literals))
-        kinds = possible_kinds(together(map(expander.outline, literals)))
+        kinds = possible_kinds(outline_intersection(map(expander.outline, literals)))
         constants: list[bytes] = []
         for kind, text in CONSTANTS.items():
             if kinds & kind and self._formula(literals, kind) == TRUE:
@@ -144,10 +144,10 @@ class Values:
         if kinds & STRING and (formula := self._formula(literals, STRING)) != FALSE:
             value.add("STRING", string_set(formula, expander.budget))
         if kinds & OBJECT:
-            for atoms in alternatives(self._formula(literals, OBJECT), expander):
+            for atoms in disjuncts(self._formula(literals, OBJECT), expander):
                 value.shapes.append(object_shape(atoms, expander))
         if kinds & ARRAY:
-            for atoms in alternatives(self._formula(literals, ARRAY), expander):
+            for atoms in disjuncts(self._formula(literals, ARRAY), expander):
                 value.shapes += array_shapes(atoms, expander)
 
     def _formula(self, literals: list[int], kind: int) -> Formula:

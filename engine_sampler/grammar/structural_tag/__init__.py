@@ -1,1 +1,1 @@
-"""Structural tags: free text with tool calls and the like, whose contents have schemas."""
+"""Structural tags: free text with embedded tool calls and similar tags whose contents have schemas."""

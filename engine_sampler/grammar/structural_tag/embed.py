@@ -1,4 +1,4 @@
-"""A finished grammar as a part of another one."""
+"""Embed a finished grammar in another one."""
 
 from __future__ import annotations
 
@@ -26,10 +26,10 @@ from ..program.rules import ACCEPT, Edge, Operation, Program, Rules, sequence
 
 
 def embed(program: Program, rules: Rules) -> int:
-    """Add the rules of `program` to `rules`, and return the symbol of its start.
+    """Add the rules of `program` to `rules`, and return the symbol of its start rule.
 
-    What the program ignores is read around its own terminals, and nowhere else: as long a stretch of
-    white space, or of the rest of a line, as there is.
+    Text that the program ignores is read around its own terminals, and nowhere else; each match, such as
+    white space or the rest of a line, is as long as possible.
     """
     found = _Embedding(program, rules)
     found.define()
@@ -42,7 +42,7 @@ class _Embedding:
         self._expressions = expressions(program)
         names = program.rule_names or ("rule",) * (len(program.rules) // 3)
         self._symbols = [rules.rule(name) for name in names]
-        self._skip = self._skipped()
+        self._skip = self._ignored()
         self._terminals: dict[int, int] = {}
         self._operations: dict[tuple[int, int], tuple[Operation, ...]] = {}
         self.start = self._symbols[program.start]
@@ -50,12 +50,14 @@ class _Embedding:
             self.start = rules.rule("embedded")
             rules.define(self.start, sequence(self._symbols[program.start], self._skip))
 
-    def _skipped(self) -> int | None:
-        """The terminal of all that may be ignored at one place."""
+    def _ignored(self) -> int | None:
+        """The terminal of the text that may be ignored at one position; None if nothing is ignored."""
         if not self._program.ignore:
             return None
-        ways = (_whole(self._expressions[self._program.terminals[symbol]]) for symbol in self._program.ignore)
-        return self._rules.terminal("IGNORED", repeat(union(*ways)))
+        ignored = (
+            _whole(self._expressions[self._program.terminals[symbol]]) for symbol in self._program.ignore
+        )
+        return self._rules.terminal("IGNORED", repeat(union(*ignored)))
 
     def define(self) -> None:
         """Give each rule its automaton."""
@@ -70,7 +72,7 @@ class _Embedding:
         edges = self._program.edges
         for at in range(4 * self._program.states[state], 4 * self._program.states[state + 1], 4):
             symbol, target, begin, end = edges[at : at + 4]
-            yield Edge(self._symbol(symbol), target - first, self._operations_at(begin, end))
+            yield Edge(self._symbol(symbol), target - first, self._operations_between(begin, end))
 
     def _symbol(self, symbol: int) -> int:
         if symbol == ACCEPT:
@@ -96,19 +98,19 @@ class _Embedding:
         rules.define(after, sequence(self._skip, found))
         return after
 
-    def _operations_at(self, begin: int, end: int) -> tuple[Operation, ...]:
+    def _operations_between(self, begin: int, end: int) -> tuple[Operation, ...]:
         found = self._operations.get((begin, end))
         if found is None:
-            code, at, several = self._program.operations, begin, []
+            code, at, decoded = self._program.operations, begin, []
             while at < end:
-                several.append(tuple(code[at + 1 : at + 1 + code[at]]))
+                decoded.append(tuple(code[at + 1 : at + 1 + code[at]]))
                 at += 1 + code[at]
-            found = self._operations[begin, end] = tuple(several)
+            found = self._operations[begin, end] = tuple(decoded)
         return found
 
 
 def _whole(part: Expression) -> Expression:
-    """`part` where it is as long as it can be, if what it ends in is an endless repetition."""
+    """`part`, restricted to its longest matches if it ends in an unbounded repetition."""
     if part[0] == UNION:
         return union(*map(_whole, part[1]))
     last = part[1][-1] if part[0] == CONCAT else part
@@ -118,7 +120,7 @@ def _whole(part: Expression) -> Expression:
 
 
 def expressions(program: Program) -> list[Expression]:
-    """The expressions of a program, by their numbers: what `expression.Encoder` wrote, read again."""
+    """The expressions of a program by number: decodes the output of `expression.Encoder`."""
     code, at = program.expressions, 0
     found: list[Expression] = []
     while at < len(code):
@@ -127,26 +129,26 @@ def expressions(program: Program) -> list[Expression]:
     return found
 
 
-def _node(code: array[int], at: int, known: Sequence[Expression]) -> tuple[Expression, int]:
-    """The expression whose code begins at `at`, and where that ends."""
+def _node(code: array[int], at: int, decoded: Sequence[Expression]) -> tuple[Expression, int]:
+    """The expression whose code begins at `at`, and the end of that code."""
     kind, at = code[at], at + 1
     if kind == CLASS:
         words = (word & 0xFFFFFFFF for word in code[at : at + 8])
-        return (kind, sum(word << 32 * place for place, word in enumerate(words))), at + 8
+        return (kind, sum(word << 32 * index for index, word in enumerate(words))), at + 8
     if kind == REPEAT:
         child, low, high = code[at : at + 3]
-        return (kind, known[child], low, None if high < 0 else high), at + 3
+        return (kind, decoded[child], low, None if high < 0 else high), at + 3
     if kind == NOT:
-        return (kind, known[code[at]]), at + 1
+        return (kind, decoded[code[at]]), at + 1
     if kind == GUARD:
-        return (kind, known[code[at]], known[code[at + 1]]), at + 2
+        return (kind, decoded[code[at]], decoded[code[at + 1]]), at + 2
     count, at = code[at], at + 1
     if kind == AUTOMATON:
         return _states(code, at, count)
     members = code[at : at + count]
     if kind == LITERAL:
         return (kind, bytes(members.tolist())), at + count
-    return (kind, tuple(known[child] for child in members)), at + count
+    return (kind, tuple(decoded[child] for child in members)), at + count
 
 
 def _states(code: array[int], at: int, count: int) -> tuple[Expression, int]:

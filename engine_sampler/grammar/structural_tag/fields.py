@@ -1,4 +1,4 @@
-"""The fields of the objects that a structural tag is made of."""
+"""The fields of the objects of which a structural tag consists."""
 
 from __future__ import annotations
 
@@ -7,48 +7,53 @@ from typing import Any
 
 from ..errors import GrammarError
 
-NEEDED = object()
-"""The default of a field that must be there."""
+REQUIRED = object()
+"""The default of a field that must be present."""
 
-
-_NAMES = {str: "text", dict: "object", list: "list", bool: "boolean", int: "whole number", float: "number"}
+_NAMES = {
+    str: "a string",
+    dict: "an object",
+    list: "a list",
+    bool: "a boolean",
+    int: "a whole number",
+    float: "a number",
+}
 
 
 class Fields:
-    """The fields of an object of the tag; `path` says where it stands."""
+    """The fields of one object of a tag; `path` locates the object in error messages."""
 
     def __init__(self, given: Any, path: str) -> None:
         if not isinstance(given, dict):
-            raise GrammarError(f"{path} is a {_NAMES.get(type(given), 'null')}, allowed is an object")
+            raise GrammarError(f"{path} must be an object, not {_NAMES.get(type(given), 'null')}")
         self.given, self.path = given, path
 
-    def take(self, **wanted: tuple[Any, Any]) -> list[Any]:
-        """The values of the fields, each wanted as (its types, its default); no others may be there."""
+    def take(self, **fields: tuple[Any, Any]) -> list[Any]:
+        """The values of the fields, each declared as (types, default); other fields are an error."""
         for name in self.given:
-            if name not in wanted:
-                raise GrammarError(f"{self.path} has the field {name!r}, allowed are {', '.join(wanted)}")
-        return [self._take(name, types, default) for name, (types, default) in wanted.items()]
+            if name not in fields:
+                known = ", ".join(fields)
+                raise GrammarError(f"{self.path} has the unknown field {name!r}: allowed are {known}")
+        return [self._take(name, types, default) for name, (types, default) in fields.items()]
 
     def _take(self, name: str, types: Any, default: Any) -> Any:
         value = self.given.get(name, default)
-        if value is NEEDED:
+        if value is REQUIRED:
             raise GrammarError(f"{self.path} lacks the field {name!r}")
         if value is default:
             return value
         allowed = types if isinstance(types, tuple) else (types,)
         if not isinstance(value, allowed) or (isinstance(value, bool) and bool not in allowed):
             names = " or ".join(_NAMES[one] for one in allowed)
-            raise GrammarError(
-                f"{self.path}.{name} is a {_NAMES.get(type(value), 'null')}, allowed is {names}"
-            )
+            raise GrammarError(f"{self.path}.{name} must be {names}, not {_NAMES.get(type(value), 'null')}")
         return value
 
 
-def texts(values: Sequence[Any], path: str) -> frozenset[str]:
-    """The values as texts; `path` says where they stand. Raises GrammarError for another value."""
+def nonempty_strings(values: Sequence[Any], path: str) -> frozenset[str]:
+    """The values, all nonempty strings. Raises GrammarError, with `path`, for anything else."""
     for value in values:
         if not isinstance(value, str):
-            raise GrammarError(f"{path} has something else than texts in it")
+            raise GrammarError(f"{path} must contain only strings")
         if not value:
-            raise GrammarError(f"{path} has an empty text in it, which occurs everywhere")
+            raise GrammarError(f"{path} contains an empty string, which occurs everywhere")
     return frozenset(values)

@@ -1,38 +1,38 @@
-"""Structural tags: texts of which some parts, such as tool calls, are held to a form.
+"""Structural tags: text with parts, such as tool calls, that must follow a format.
 
-Two ways to write them, as engines have them, a dict or JSON text:
+A structural tag is a dict or JSON text, in one of two forms:
 
     {"type": "structural_tag", "triggers": ["<tool"],
      "structures": [{"begin": "<tool=add>", "schema": {...}, "end": "</tool>"}]}
 
     {"type": "structural_tag", "format": {"type": "triggered_tags", ...}}
 
-The first is short for `triggered_tags` over tags that hold `json_schema`. A format is a dict; its `type`:
+The first is short for `triggered_tags` over tags that contain `json_schema`. A format is a dict; its `type`:
 
-    const_string        value: this text
-    json_schema         json_schema: a JSON value; white space inside of it only, keys in any order
-    grammar             grammar: what a grammar in Lark's language says
-    regex               pattern: what a regular expression in Python's syntax matches
-    qwen_xml_parameter  json_schema: its members as `<parameter=name>value</parameter>` (see `tags_xml`);
-                        so is json_schema with the style "qwen_xml"
-    any_text            excludes: any text in which these do not occur; max_chars: at most so long
-    token               token: one special token, by its name or its id
-    sequence, or        elements: one after the other; any one of them
-    optional, plus, star, repeat    content, and for repeat min and max (-1: without end)
-    tag                 begin, content, end: one after the other. begin and end are texts, or token formats;
+    const_string        value: this string
+    json_schema         json_schema: a JSON value, with no white space around it, keys in any order
+    grammar             grammar: a text of this grammar, in Lark's language
+    regex               pattern: a text that this regular expression, in Python's syntax, matches
+    qwen_xml_parameter  json_schema: its members as `<parameter=name>value</parameter>` (see `xml`);
+                        equivalent to json_schema with the style "qwen_xml"
+    any_text            excludes: any text in which these do not occur; max_chars: its maximum length
+    token               token: one special token, by name or id
+    sequence, or        elements: all in sequence; any one of them
+    optional, plus, star, repeat    content, and for repeat min and max (-1: unbounded)
+    tag                 begin, content, end: all in sequence. begin and end are strings, or token formats;
                         end may be a list: any one of them
-    triggered_tags      triggers, tags: any text; behind a trigger one of the tags that begin with it must
-                        follow, then text again. at_least_one: a tag comes first, without text before it;
-                        stop_after_first: nothing follows the first tag; excludes: not in the text
+    triggered_tags      triggers, tags: any text; a trigger must be followed by the rest of one of the tags
+                        that begin with it, then text again. at_least_one: a tag comes first, without text
+                        before it; stop_after_first: nothing follows the first tag; excludes: not in the text
     token_triggered_tags    trigger_tokens, tags that begin with those tokens; otherwise the same
-    tags_with_separator     tags, separator: tags one after the other, nothing else. at_least_one,
-                        stop_after_first: one or more, one at most
-    dispatch            rules, pairs of a text and a format: any text; behind one of the texts its format
-                        must follow. loop: then text again (default true); excludes: not in the text
+    tags_with_separator     tags, separator: separated tags, nothing else. at_least_one: one or more tags;
+                        stop_after_first: at most one
+    dispatch            rules, pairs of a string and a format: any text; each of the strings must be followed
+                        by its format. loop: then text again (default true); excludes: not in the text
 
-Text is valid UTF-8. Inside of a tag, text that comes last stops where the tag's end first occurs. Where
-one trigger completes another, what follows may be a tag of either. Texts stand for themselves even where a
-special token has their name: a special token is never part of a text, so ask for it by a token format.
+Text is valid UTF-8. Inside a tag, text at the end of the content stops where the tag's end first occurs. If
+one trigger completes another, a tag of either may follow. Strings are literal even if a special token has
+the same name: a special token is never part of a text, so it must be requested by a token format.
 """
 
 from __future__ import annotations
@@ -48,37 +48,37 @@ from ..program.rules import Body, Rules, alternatives, repeated, sequence
 from ..regex.pattern import pattern_expression
 from ..schema import add_schema
 from .embed import embed
-from .fields import NEEDED, Fields, texts
-from .text import bounded_text, encoded, free_text, separate, text_until
+from .fields import REQUIRED, Fields, nonempty_strings
+from .text import bounded_text, free_text, overlap_free, text_until, utf8
 from .xml import add_parameters
 
 MAX_DEPTH = 50
-"""The deepest nesting of formats."""
+"""Maximum nesting depth of formats."""
 
 MAX_FORMATS = 2_000
-"""The most formats of one structural tag."""
+"""Maximum number of formats in one structural tag."""
 
 MAX_WATCHED = 20_000
-"""The most characters of triggers that overlap, times their number."""
+"""Maximum number of characters of overlapping triggers, times the number of these triggers."""
 
 MAX_LARK = 100_000
-"""The most characters of all grammars in one structural tag."""
+"""Maximum number of characters of all grammars in one structural tag."""
 
 Ends: TypeAlias = "frozenset[str]"
-"""The texts, one of which ends what is built; empty where it just ends."""
+"""Strings, one of which must follow a format; empty if none has to."""
 
-NOWHERE: Ends = frozenset()
+NO_ENDS: Ends = frozenset()
 _TAGS = {"at_least_one": (bool, False), "stop_after_first": (bool, False)}
 
 
 def rules_from_tag(tag: Mapping[str, Any] | str, *, special_tokens: Mapping[str, int]) -> Rules:
     """The texts that a structural tag allows, as rules.
 
-    tag             see above
+    tag             see the module
     special_tokens  ids of special tokens by name
 
-    Raises GrammarError for what is no structural tag, with the place in it, GrammarLimitError, and
-    UnsupportedKeywordError for a JSON Schema in it.
+    Raises GrammarError, with the path of the fault, if `tag` is not a structural tag; GrammarLimitError; and
+    UnsupportedKeywordError for a JSON Schema in the tag.
     """
     rules = Rules()
     rules.start = _Builder(rules, special_tokens).build(_format_of(_read(tag)), "format")
@@ -90,38 +90,40 @@ def _read(tag: Any) -> Mapping[str, Any]:
         try:
             tag = json.loads(tag)
         except RecursionError:
-            raise GrammarLimitError("the structural tag is nested too deep") from None
+            raise GrammarLimitError("the structural tag is nested too deeply") from None
         except ValueError as error:
-            raise GrammarError(f"the structural tag is no JSON: {error}") from None
+            raise GrammarError(f"the structural tag is not JSON: {error}") from None
     if not isinstance(tag, dict) or tag.get("type", "structural_tag") != "structural_tag":
-        raise GrammarError('a structural tag is an object of the type "structural_tag"')
+        raise GrammarError('a structural tag must be an object of the type "structural_tag"')
     return tag
 
 
 def _format_of(tag: Mapping[str, Any]) -> Any:
-    """The format of a structural tag, also of one in the older form."""
+    """The format of a structural tag in either form."""
     if "structures" not in tag:
-        return Fields(tag, "the structural tag").take(type=(str, ""), format=(dict, NEEDED))[1]
+        return Fields(tag, "the structural tag").take(type=(str, ""), format=(dict, REQUIRED))[1]
     fields = Fields(tag, "the structural tag")
-    _, structures, triggers = fields.take(type=(str, ""), structures=(list, NEEDED), triggers=(list, NEEDED))
+    _, structures, triggers = fields.take(
+        type=(str, ""), structures=(list, REQUIRED), triggers=(list, REQUIRED)
+    )
     tags = []
     for number, one in enumerate(structures):
         begin, schema, end = Fields(one, f"structures[{number}]").take(
-            begin=(str, NEEDED), schema=((dict, bool, str), NEEDED), end=(str, NEEDED)
+            begin=(str, REQUIRED), schema=((dict, bool, str), REQUIRED), end=(str, REQUIRED)
         )
         tags.append({"begin": begin, "content": {"type": "json_schema", "json_schema": schema}, "end": end})
     return {"type": "triggered_tags", "triggers": triggers, "tags": tags}
 
 
-class _Way(NamedTuple):
-    """What may interrupt a text: what it begins with, and what must follow that."""
+class _Interruption(NamedTuple):
+    """A string that may interrupt a text, and the body that must follow it."""
 
     begin: str
     rest: Body
 
 
 class _Builder:
-    """Makes the rules of formats, each of which becomes a rule."""
+    """Builds the rules of formats, one rule for each."""
 
     def __init__(self, rules: Rules, special_tokens: Mapping[str, int]) -> None:
         self._rules, self._special_tokens = rules, special_tokens
@@ -129,59 +131,59 @@ class _Builder:
         self._schemas: dict[tuple[str, str], int] = {}
         self._specials: dict[str | int, int] = {}
 
-    def build(self, given: Any, path: str, ends: Ends = NOWHERE, kind: str | None = None) -> int:
-        """The symbol of the format `given` with one of `ends` behind it.
+    def build(self, given: Any, path: str, ends: Ends = NO_ENDS, kind: str | None = None) -> int:
+        """The symbol of the format `given`, followed by one of `ends`.
 
-        kind  the type of a format that need not say it
+        kind  the type of the format if it does not state one
         """
         self._formats += 1
         if self._formats > MAX_FORMATS:
             raise GrammarLimitError(f"the structural tag has more than {MAX_FORMATS} formats")
         if self._depth == MAX_DEPTH:
             raise GrammarLimitError(
-                f"the formats of the structural tag are nested more than {MAX_DEPTH} deep"
+                f"the formats of the structural tag are nested more than {MAX_DEPTH} levels deep"
             )
         fields = Fields(given, path)
         kind = given.get("type", kind)
-        make = _KINDS.get(kind) if isinstance(kind, str) else None
-        if make is None:
-            raise GrammarError(f"{path} is of the type {kind!r}, allowed are {', '.join(_KINDS)}")
+        method = _KINDS.get(kind) if isinstance(kind, str) else None
+        if method is None:
+            raise GrammarError(f"{path} is of the unknown type {kind!r}: allowed are {', '.join(_KINDS)}")
         self._depth += 1
         try:
-            body = make(self, Fields({k: v for k, v in given.items() if k != "type"}, fields.path), ends)
+            body = method(self, Fields({k: v for k, v in given.items() if k != "type"}, fields.path), ends)
         finally:
             self._depth -= 1
         rule = self._rules.rule(str(kind))
         self._rules.define(rule, body)
         return rule
 
-    # --- What has no formats in it: the end comes behind it ---
+    # --- Formats without formats inside: the ends follow them ---
 
     def const_string(self, fields: Fields, ends: Ends) -> Body:
-        (value,) = fields.take(value=(str, NEEDED))
-        return sequence(self._text(value), self._any(ends))
+        (value,) = fields.take(value=(str, REQUIRED))
+        return sequence(self._text(value), self._any_end(ends))
 
     def json_schema(self, fields: Fields, ends: Ends) -> Body:
         schema, style, _, space, excludes = fields.take(
-            json_schema=((dict, bool, str), NEEDED),
+            json_schema=((dict, bool, str), REQUIRED),
             style=(str, "json"),
             any_order=(bool, False),
             max_whitespace_cnt=(int, None),
             excludes=(list, []),
         )
         if style not in ("json", "qwen_xml"):
-            raise GrammarError(f"{fields.path}.style is {style!r}, allowed are json and qwen_xml")
+            raise GrammarError(f"{fields.path}.style={style!r} is not allowed: json or qwen_xml")
         if space is not None or excludes:
             name = "excludes" if excludes else "max_whitespace_cnt"
             raise GrammarError(f"{fields.path} has the field {name!r}, which is not supported")
-        return sequence(self._schema(schema, style, fields.path), self._any(ends))
+        return sequence(self._schema(schema, style, fields.path), self._any_end(ends))
 
     def qwen_xml_parameter(self, fields: Fields, ends: Ends) -> Body:
-        (schema,) = fields.take(json_schema=((dict, bool, str), NEEDED))
-        return sequence(self._schema(schema, "qwen_xml", fields.path), self._any(ends))
+        (schema,) = fields.take(json_schema=((dict, bool, str), REQUIRED))
+        return sequence(self._schema(schema, "qwen_xml", fields.path), self._any_end(ends))
 
     def _schema(self, schema: Any, style: str, path: str) -> int:
-        """The symbol of a schema; equal ones share one."""
+        """The symbol of a schema; equal schemas share one."""
         try:
             key = style, schema if isinstance(schema, str) else json.dumps(schema)
             if key not in self._schemas:
@@ -190,11 +192,11 @@ class _Builder:
         except GrammarError as error:
             raise type(error)(f"{path}: {error}") from error
         except RecursionError:
-            raise GrammarLimitError(f"{path}: the schema is nested too deep") from None
+            raise GrammarLimitError(f"{path}: the schema is nested too deeply") from None
         return self._schemas[key]
 
     def grammar(self, fields: Fields, ends: Ends) -> Body:
-        (text,) = fields.take(grammar=(str, NEEDED))
+        (text,) = fields.take(grammar=(str, REQUIRED))
         self._lark += len(text)
         if self._lark > MAX_LARK:
             raise GrammarLimitError(f"the grammars of a structural tag have more than {MAX_LARK} characters")
@@ -202,46 +204,48 @@ class _Builder:
             given = rules_from_lark(text, special_tokens=self._special_tokens, schema_rules=add_schema)
         except GrammarError as error:
             raise type(error)(f"{fields.path}: {error}") from error
-        return sequence(embed(given.program(), self._rules), self._any(ends))
+        return sequence(embed(given.program(), self._rules), self._any_end(ends))
 
     def regex(self, fields: Fields, ends: Ends) -> Body:
-        (pattern,) = fields.take(pattern=(str, NEEDED))
+        (pattern,) = fields.take(pattern=(str, REQUIRED))
         try:
             found = pattern_expression(pattern)
         except GrammarError as error:
             raise type(error)(f"{fields.path}: {error}") from error
-        return sequence(self._rules.terminal("PATTERN", found), self._any(ends))
+        return sequence(self._rules.terminal("PATTERN", found), self._any_end(ends))
 
     def token(self, fields: Fields, ends: Ends) -> Body:
-        (token,) = fields.take(token=((str, int), NEEDED))
-        return sequence(self._special(token, f"{fields.path}.token"), self._any(ends))
+        (token,) = fields.take(token=((str, int), REQUIRED))
+        return sequence(self._special(token, f"{fields.path}.token"), self._any_end(ends))
 
     def any_text(self, fields: Fields, ends: Ends) -> Body:
-        given, most, tokens = fields.take(excludes=(list, []), max_chars=(int, None), max_tokens=(int, None))
-        if tokens is not None:
+        given, max_chars, max_tokens = fields.take(
+            excludes=(list, []), max_chars=(int, None), max_tokens=(int, None)
+        )
+        if max_tokens is not None:
             raise GrammarError(f"{fields.path} has the field 'max_tokens', which is not supported")
-        if most is not None and most < 0:
-            raise GrammarError(f"{fields.path}.max_chars is {most}, allowed are 0 and more")
-        excludes = texts(given, f"{fields.path}.excludes")
-        text = text_until(ends, NOWHERE, excludes, most) if ends else bounded_text(excludes, most)
+        if max_chars is not None and max_chars < 0:
+            raise GrammarError(f"{fields.path}.max_chars={max_chars} is not allowed: at least 0")
+        excludes = nonempty_strings(given, f"{fields.path}.excludes")
+        text = text_until(ends, NO_ENDS, excludes, max_chars) if ends else bounded_text(excludes, max_chars)
         return self._rules.terminal("TEXT", text)
 
-    # --- What is made of formats ---
+    # --- Formats that contain formats ---
 
     def sequence(self, fields: Fields, ends: Ends) -> Body:
-        (elements,) = fields.take(elements=(list, NEEDED))
+        (elements,) = fields.take(elements=(list, REQUIRED))
         if not elements:
-            return self._any(ends)
+            return self._any_end(ends)
         last = len(elements) - 1
         return sequence(
             *(
-                self.build(one, f"{fields.path}.elements[{i}]", ends if i == last else NOWHERE)
+                self.build(one, f"{fields.path}.elements[{i}]", ends if i == last else NO_ENDS)
                 for i, one in enumerate(elements)
             )
         )
 
     def choice(self, fields: Fields, ends: Ends) -> Body:
-        (elements,) = fields.take(elements=(list, NEEDED))
+        (elements,) = fields.take(elements=(list, REQUIRED))
         if not elements:
             raise GrammarError(f"{fields.path}.elements is empty")
         return alternatives(
@@ -249,34 +253,36 @@ class _Builder:
         )
 
     def optional(self, fields: Fields, ends: Ends) -> Body:
-        (content,) = fields.take(content=(dict, NEEDED))
-        return alternatives(self.build(content, f"{fields.path}.content", ends), self._any(ends))
+        (content,) = fields.take(content=(dict, REQUIRED))
+        return alternatives(self.build(content, f"{fields.path}.content", ends), self._any_end(ends))
 
     def plus(self, fields: Fields, ends: Ends) -> Body:
-        return self._repeated(fields, ends, fields.take(content=(dict, NEEDED))[0], 1, None)
+        return self._repeated(fields, ends, fields.take(content=(dict, REQUIRED))[0], 1, None)
 
     def star(self, fields: Fields, ends: Ends) -> Body:
-        return self._repeated(fields, ends, fields.take(content=(dict, NEEDED))[0], 0, None)
+        return self._repeated(fields, ends, fields.take(content=(dict, REQUIRED))[0], 0, None)
 
     def repeat(self, fields: Fields, ends: Ends) -> Body:
-        low, high, content = fields.take(min=(int, NEEDED), max=(int, NEEDED), content=(dict, NEEDED))
+        low, high, content = fields.take(min=(int, REQUIRED), max=(int, REQUIRED), content=(dict, REQUIRED))
         if low < 0 or high < -1 or 0 <= high < low or max(low, high) > 2**31 - 1:
             raise GrammarError(
-                f"{fields.path} repeats {low} to {high} times, allowed are 0 <= min <= max, or max -1"
+                f"{fields.path} repeats {low} to {high} times: allowed are 0 <= min <= max, or max -1"
             )
         return self._repeated(fields, ends, content, low, None if high < 0 else high)
 
     def _repeated(self, fields: Fields, ends: Ends, content: Any, low: int, high: int | None) -> Body:
-        return sequence(repeated(self.build(content, f"{fields.path}.content"), low, high), self._any(ends))
+        return sequence(
+            repeated(self.build(content, f"{fields.path}.content"), low, high), self._any_end(ends)
+        )
 
     def tag(self, fields: Fields, ends: Ends) -> Body:
         begin, rest = self._tag(fields)
-        return sequence(self._begin(begin, fields.path), rest, self._any(ends))
+        return sequence(self._begin(begin, fields.path), rest, self._any_end(ends))
 
     def _tag(self, fields: Fields) -> tuple[Any, Body]:
-        """What a tag begins with, and what follows that."""
+        """The beginning of a tag, and the body that follows it."""
         begin, content, end = fields.take(
-            begin=((str, dict), NEEDED), content=(dict, NEEDED), end=((str, list, dict), NEEDED)
+            begin=((str, dict), REQUIRED), content=(dict, REQUIRED), end=((str, list, dict), REQUIRED)
         )
         path = f"{fields.path}.content"
         if isinstance(end, dict):
@@ -287,96 +293,106 @@ class _Builder:
             end = [end]
         if not end:
             raise GrammarError(f"{fields.path}.end is an empty list")
-        ways = []
+        bodies = []
         if "" in end:
-            ways.append(self.build(content, path))
-        if ends := texts([one for one in end if one != ""], f"{fields.path}.end"):
-            ways.append(self.build(content, path, ends))
-        return begin, alternatives(*ways)
+            bodies.append(self.build(content, path))
+        if ends := nonempty_strings([one for one in end if one != ""], f"{fields.path}.end"):
+            bodies.append(self.build(content, path, ends))
+        return begin, alternatives(*bodies)
 
     def _tags(self, fields: Fields, given: Sequence[Any]) -> list[tuple[Any, Body]]:
-        """The tags in the field `tags`, which need not say their type."""
+        """The tags in the field `tags`, which need not state their type."""
         found = []
         for number, one in enumerate(given):
             path = f"{fields.path}.tags[{number}]"
             inner = Fields(one, path).given
             if inner.get("type", "tag") != "tag":
-                raise GrammarError(f"{path} is of the type {inner['type']!r}, allowed is tag")
+                raise GrammarError(f"{path} must be of the type tag, not {inner['type']!r}")
             found.append(self._tag(Fields({k: v for k, v in inner.items() if k != "type"}, path)))
         return found
 
     def tags_with_separator(self, fields: Fields, ends: Ends) -> Body:
         given, separator, at_least_one, only_one = fields.take(
-            tags=(list, NEEDED), separator=(str, NEEDED), **_TAGS
+            tags=(list, REQUIRED), separator=(str, REQUIRED), **_TAGS
         )
         tags = [sequence(self._begin(begin, fields.path), rest) for begin, rest in self._tags(fields, given)]
         one = self._named("one_tag", alternatives(*tags))
         more = [] if only_one else [repeated(sequence(self._text(separator), one))]
-        all_of_them = sequence(one, *more)
-        return sequence(all_of_them if at_least_one else repeated(all_of_them, 0, 1), self._any(ends))
+        separated = sequence(one, *more)
+        return sequence(separated if at_least_one else repeated(separated, 0, 1), self._any_end(ends))
 
     def triggered_tags(self, fields: Fields, ends: Ends) -> Body:
         given, tags, excludes, first, only_one = fields.take(
-            triggers=(list, NEEDED), tags=(list, NEEDED), excludes=(list, []), **_TAGS
+            triggers=(list, REQUIRED), tags=(list, REQUIRED), excludes=(list, []), **_TAGS
         )
-        triggers = texts(given, f"{fields.path}.triggers")
-        ways: list[_Way] = []
+        triggers = nonempty_strings(given, f"{fields.path}.triggers")
+        interruptions: list[_Interruption] = []
         whole: list[Body] = []
         for number, (begin, rest) in enumerate(self._tags(fields, tags)):
             path = f"{fields.path}.tags[{number}]"
             if not isinstance(begin, str):
-                raise GrammarError(f"{path} begins with a token, allowed are texts; see token_triggered_tags")
+                raise GrammarError(f"{path} begins with a token: use token_triggered_tags for that")
             found = [trigger for trigger in triggers if begin.startswith(trigger)]
             if not found:
-                raise GrammarError(f"{path} begins with {begin[:80]!r}, which none of the triggers begins")
+                raise GrammarError(
+                    f"{path}.begin={begin[:80]!r} is not allowed: it must start with one of the triggers"
+                )
             after = self._named("tag", rest)
-            ways += (_Way(one, sequence(self._text(begin[len(one) :]), after)) for one in found)
+            interruptions += (
+                _Interruption(one, sequence(self._text(begin[len(one) :]), after)) for one in found
+            )
             whole.append(sequence(self._text(begin), after))
         heads = whole if first else None
         return self._dispatch(
-            ways, triggers, texts(excludes, f"{fields.path}.excludes"), ends, not only_one, heads
+            interruptions,
+            triggers,
+            nonempty_strings(excludes, f"{fields.path}.excludes"),
+            ends,
+            not only_one,
+            heads,
         )
 
     def dispatch(self, fields: Fields, ends: Ends) -> Body:
-        given, loop, excludes = fields.take(rules=(list, NEEDED), loop=(bool, True), excludes=(list, []))
-        ways = []
+        given, loop, excludes = fields.take(rules=(list, REQUIRED), loop=(bool, True), excludes=(list, []))
+        interruptions = []
         for number, pair in enumerate(given):
             path = f"{fields.path}.rules[{number}]"
             if not isinstance(pair, list | tuple) or len(pair) != 2:
-                raise GrammarError(f"{path} is no pair of a text and a format")
-            texts(pair[:1], path)
-            ways.append(_Way(pair[0], self.build(pair[1], f"{path}[1]")))
-        triggers = frozenset(way.begin for way in ways)
-        return self._dispatch(ways, triggers, texts(excludes, f"{fields.path}.excludes"), ends, loop, None)
+                raise GrammarError(f"{path} is not a pair of a string and a format")
+            nonempty_strings(pair[:1], path)
+            interruptions.append(_Interruption(pair[0], self.build(pair[1], f"{path}[1]")))
+        triggers = frozenset(one.begin for one in interruptions)
+        excluded = nonempty_strings(excludes, f"{fields.path}.excludes")
+        return self._dispatch(interruptions, triggers, excluded, ends, loop, None)
 
     def _dispatch(
         self,
-        ways: Sequence[_Way],
+        interruptions: Sequence[_Interruption],
         triggers: Ends,
         excludes: Ends,
         ends: Ends,
         loop: bool,
         heads: Sequence[Body] | None,
     ) -> Body:
-        """Text that `triggers` interrupt; `heads`: what must come first, if anything."""
+        """Text with interruptions at `triggers`; `heads`: one of these must come first, unless None."""
         stops = triggers | ends
         by_begin: dict[str, list[Body]] = {}
-        for way in ways:
-            by_begin.setdefault(way.begin, []).append(way.rest)
+        for interruption in interruptions:
+            by_begin.setdefault(interruption.begin, []).append(interruption.rest)
         terminal = self._rules.terminal
         interrupted: list[Body]
-        if separate(stops):
+        if overlap_free(stops):
             text = terminal("TEXT", free_text(stops, excludes))
-            behind = [sequence(self._text(one), alternatives(*rests)) for one, rests in by_begin.items()]
-            interrupted = [sequence(text, alternatives(*behind))]
-            last = sequence(text, self._any(ends))
+            after = [sequence(self._text(one), alternatives(*rests)) for one, rests in by_begin.items()]
+            interrupted = [sequence(text, alternatives(*after))]
+            last = sequence(text, self._any_end(ends))
         else:
             interrupted = [
                 sequence(terminal("TEXT", self._until(one, stops, excludes)), alternatives(*rests))
                 for one, rests in by_begin.items()
             ]
             last = terminal("TEXT", text_until(ends, stops, excludes) if ends else free_text(stops, excludes))
-        end = self._any(ends)
+        end = self._any_end(ends)
         if heads is not None:
             one = alternatives(*heads)
             return sequence(one, repeated(alternatives(*interrupted)), last) if loop else sequence(one, end)
@@ -385,38 +401,41 @@ class _Builder:
         return alternatives(sequence(alternatives(*interrupted), end), last)
 
     def _until(self, trigger: str, stops: Ends, excludes: Ends) -> Expression:
-        """Text up to a trigger that overlaps others: such triggers need an automaton each."""
+        """Text up to a trigger that overlaps others: each such trigger needs its own automaton."""
         self._watched += sum(map(len, stops))
         if self._watched > MAX_WATCHED:
-            text = f"triggers that overlap may take {MAX_WATCHED} characters, counted once for each of them"
-            raise GrammarLimitError(f"{text}; these take more")
+            raise GrammarLimitError(
+                f"overlapping triggers have more than {MAX_WATCHED} characters, counted once for each trigger"
+            )
         return text_until(frozenset((trigger,)), stops, excludes)
 
     def token_triggered_tags(self, fields: Fields, ends: Ends) -> Body:
         given, tags, first, only_one = fields.take(
-            trigger_tokens=(list, NEEDED), tags=(list, NEEDED), **_TAGS
+            trigger_tokens=(list, REQUIRED), tags=(list, REQUIRED), **_TAGS
         )
         triggers = [self._special(one, f"{fields.path}.trigger_tokens") for one in given]
         found: list[Body] = []
         for number, (begin, rest) in enumerate(self._tags(fields, tags)):
             path = f"{fields.path}.tags[{number}]"
             if isinstance(begin, str):
-                raise GrammarError(f"{path} begins with a text, allowed are tokens; see triggered_tags")
+                raise GrammarError(f"{path} begins with a string: use triggered_tags for that")
             token = self._special(Fields(begin, f"{path}.begin").given.get("token"), f"{path}.begin.token")
             if token not in triggers:
-                raise GrammarError(f"{path} begins with a token that is no trigger")
+                raise GrammarError(f"{path} begins with a token that is not a trigger")
             found.append(sequence(token, rest))
         one = self._named("one_tag", alternatives(*found))
         free = self._rules.terminal("TEXT", free_text())
         last = self._rules.terminal("TEXT", text_until(ends) if ends else free_text())
         interrupted = sequence(free, one)
         if first:
-            return sequence(one, self._any(ends)) if only_one else sequence(one, repeated(interrupted), last)
+            return (
+                sequence(one, self._any_end(ends)) if only_one else sequence(one, repeated(interrupted), last)
+            )
         if only_one:
-            return alternatives(sequence(interrupted, self._any(ends)), last)
+            return alternatives(sequence(interrupted, self._any_end(ends)), last)
         return sequence(repeated(interrupted), last)
 
-    # --- Pieces ---
+    # --- Common parts ---
 
     def _begin(self, begin: Any, path: str) -> Body:
         if isinstance(begin, str):
@@ -424,25 +443,25 @@ class _Builder:
         return self.build(begin, f"{path}.begin", kind="token")
 
     def _text(self, text: str) -> Body:
-        return self._rules.terminal("TEXT", literal(encoded(text))) if text else sequence()
+        return self._rules.terminal("TEXT", literal(utf8(text))) if text else sequence()
 
-    def _any(self, ends: Ends) -> Body:
+    def _any_end(self, ends: Ends) -> Body:
         return alternatives(*map(self._text, sorted(ends))) if ends else sequence()
 
     def _named(self, name: str, body: Body) -> int:
-        """A rule for what stands in several places."""
+        """A rule for a body that is used several times."""
         rule = self._rules.rule(name)
         self._rules.define(rule, body)
         return rule
 
     def _special(self, token: Any, path: str) -> int:
         if isinstance(token, bool) or not isinstance(token, str | int):
-            raise GrammarError(f"{path} is no special token: allowed are names and ids")
+            raise GrammarError(f"{path} is not a special token: names and ids are allowed")
         if token not in self._specials:
             if isinstance(token, str) and token not in self._special_tokens:
-                raise GrammarError(f"{path} is {token!r}, which is no special token")
+                raise GrammarError(f"{path} is {token!r}, which is not a special token")
             if isinstance(token, int) and not 0 <= token < 2**31:
-                raise GrammarError(f"{path} is {token}, which is no token id")
+                raise GrammarError(f"{path} is {token}, which is not a token id")
             token_id = self._special_tokens[token] if isinstance(token, str) else token
             self._specials[token] = self._rules.special(str(token), [token_id])
         return self._specials[token]

@@ -1,7 +1,7 @@
-"""Free text that stops at certain strings: what stands around and inside of tags.
+"""Free text that stops at certain strings: the text around and inside tags.
 
-All expressions here match valid UTF-8. They are automata over characters, of which each state is the
-longest beginning of a watched string that the text ends in.
+All expressions here match valid UTF-8. They are automata over characters; each state represents the
+longest prefix of a watched string that is a suffix of the text.
 """
 
 from __future__ import annotations
@@ -14,16 +14,16 @@ from ..errors import GrammarError, GrammarLimitError
 from ..program.expression import Expression, automaton, both, concat, literal, repeat, union
 from ..program.unicode import ANY_CHARACTER, LAST, TEXT, byte_automaton
 
-MAX_MOVES = 100_000
-"""The most transitions of the automaton of one set of watched strings."""
+MAX_TRANSITIONS = 100_000
+"""Maximum number of transitions of the automaton of one set of watched strings."""
 
 
-def encoded(text: str) -> bytes:
-    """`text` as UTF-8. Raises GrammarError for a lone surrogate, which has none."""
+def utf8(text: str) -> bytes:
+    """`text` as UTF-8. Raises GrammarError for a lone surrogate, which has no encoding."""
     try:
         return text.encode()
     except UnicodeEncodeError:
-        raise GrammarError(f"{text[:40]!r} has a lone surrogate, which no text has") from None
+        raise GrammarError(f"{text[:40]!r} contains a lone surrogate, which UTF-8 cannot encode") from None
 
 
 def free_text(stops: Iterable[str] = (), excludes: Iterable[str] = ()) -> Expression:
@@ -33,57 +33,67 @@ def free_text(stops: Iterable[str] = (), excludes: Iterable[str] = ()) -> Expres
 
 
 def text_until(
-    wanted: frozenset[str],
+    targets: frozenset[str],
     others: frozenset[str] = frozenset(),
     excludes: frozenset[str] = frozenset(),
-    most: int | None = None,
+    max_chars: int | None = None,
 ) -> Expression:
-    """Any text up to and with one of `wanted`, which must be the first of `wanted` and `others` in it.
+    """Any text up to and including its first occurrence of a watched string, which must be one of `targets`.
 
-    excludes  occur nowhere before that string
-    most      characters before that string
+    targets    watched strings that end the text
+    others     watched strings that must not occur before the target
+    excludes   strings that must not occur before the target
+    max_chars  maximum number of characters before the target
     """
-    text = _automaton(wanted | others, wanted)
-    if not excludes and most is None:
+    text = _automaton(targets | others, targets)
+    if not excludes and max_chars is None:
         return text
-    before = bounded_text(excludes, most)
-    return both(text, concat(before, union(*(literal(encoded(one)) for one in sorted(wanted)))))
+    before = bounded_text(excludes, max_chars)
+    return both(text, concat(before, union(*(literal(utf8(one)) for one in sorted(targets)))))
 
 
-def bounded_text(excludes: frozenset[str], most: int | None) -> Expression:
-    """Any text of at most that many characters in which none of the strings occurs."""
+def bounded_text(excludes: frozenset[str], max_chars: int | None) -> Expression:
+    """Any text of at most `max_chars` characters in which none of the strings occurs."""
     text = free_text(excludes)
-    return text if most is None else both(text, repeat(ANY_CHARACTER, 0, most))
+    return text if max_chars is None else both(text, repeat(ANY_CHARACTER, 0, max_chars))
 
 
 @lru_cache(maxsize=256)
-def separate(watched: frozenset[str]) -> bool:
-    """Whether no two of the strings overlap where they occur, so that there is one way only to read a text
-    without any of them and one of them behind it."""
+def overlap_free(watched: frozenset[str]) -> bool:
+    """Whether occurrences of the strings never overlap.
+
+    If so, an input splits in only one way into a text without any of them and one of them after it.
+    """
     return _watch(watched)[2]
 
 
 @lru_cache(maxsize=256)
-def _automaton(watched: frozenset[str], wanted: frozenset[str] | None) -> Expression:
-    """The texts without any watched string; or, with `wanted`, those that end in the first one of them."""
+def _automaton(watched: frozenset[str], targets: frozenset[str] | None) -> Expression:
+    """The texts without any watched string; or, given `targets`, texts that end with its first occurrence.
+
+    With `targets`, that occurrence must be one of them.
+    """
     if "" in watched:
-        raise GrammarError("an empty string occurs everywhere: it cannot be looked for in a text")
+        raise GrammarError("an empty string occurs everywhere, so text cannot stop at it")
     for one in watched:
-        encoded(one)
+        utf8(one)
     moves, complete, _ = _watch(watched)
-    kept = [state for state in range(len(moves)) if state not in complete]
-    numbers = {state: number for number, state in enumerate(kept)}
-    if wanted is not None:
-        numbers.update((state, len(kept)) for state, ends in complete.items() if ends & wanted)
-    states = [(wanted is None, _pieces(moves[state], numbers)) for state in kept]
-    if wanted is not None:
+    incomplete = [state for state in range(len(moves)) if state not in complete]
+    numbers = {state: number for number, state in enumerate(incomplete)}
+    if targets is not None:
+        numbers.update((state, len(incomplete)) for state, ends in complete.items() if ends & targets)
+    states = [(targets is None, _pieces(moves[state], numbers)) for state in incomplete]
+    if targets is not None:
         states.append((True, ()))
     return automaton(byte_automaton(states))
 
 
 def _watch(watched: Iterable[str]) -> tuple[list[dict[str, int]], dict[int, frozenset[str]], bool]:
-    """Of each state where characters lead, 0 being the beginning and where all others lead; of states in
-    which watched strings are complete, those strings; whether they are `separate`. (Aho and Corasick, 1975.)
+    """The Aho-Corasick automaton (Aho and Corasick, 1975) of some strings, as three values:
+
+    - for each state, the target of each character; state 0 is the start, and the target of all others;
+    - for each state in which watched strings are complete, those strings;
+    - whether the strings are `overlap_free`.
     """
     children: list[dict[str, int]] = [{}]
     complete: dict[int, frozenset[str]] = {}
@@ -97,27 +107,32 @@ def _watch(watched: Iterable[str]) -> tuple[list[dict[str, int]], dict[int, froz
         complete[state] = frozenset((one,))
     moves: list[dict[str, int]] = [{} for _ in children]
     moves[0] = children[0]
-    shorter = [0] * len(children)
+    suffix_link = [0] * len(children)
     waiting = deque([0])
     work = 0
     while waiting:
         state = waiting.popleft()
-        back = shorter[state]
+        back = suffix_link[state]
         if state:
             moves[state] = moves[back] | children[state]
             work += len(moves[state])
-            if work > MAX_MOVES:
-                raise GrammarLimitError(f"the strings that text stops at take more than {MAX_MOVES} moves")
+            if work > MAX_TRANSITIONS:
+                raise GrammarLimitError(
+                    f"the strings at which text stops need more than {MAX_TRANSITIONS} transitions"
+                )
         if back in complete:
             complete[state] = complete.get(state, frozenset()) | complete[back]
         for character, child in children[state].items():
-            shorter[child] = moves[back].get(character, 0) if state else 0
+            suffix_link[child] = moves[back].get(character, 0) if state else 0
             waiting.append(child)
-    return moves, complete, not any(shorter[state] or children[state] for state in complete)
+    return moves, complete, not any(suffix_link[state] or children[state] for state in complete)
 
 
 def _pieces(moves: Mapping[str, int], numbers: Mapping[int, int]) -> tuple[tuple[int, int, int], ...]:
-    """Moves as ranges of code points; what `numbers` lacks is no move, every other one leads to 0."""
+    """Moves as ranges of code points.
+
+    Moves to states that `numbers` lacks are dropped; all other characters lead to 0.
+    """
     found: list[tuple[int, int, int]] = []
     begin = 0
     for code, target in sorted((ord(character), state) for character, state in moves.items()):

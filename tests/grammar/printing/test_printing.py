@@ -1,4 +1,4 @@
-"""Grammars printed as Lark: lark itself reads them, and accepts the same texts."""
+"""Grammars printed as Lark: lark itself parses them, and accepts the same texts."""
 
 from __future__ import annotations
 
@@ -64,16 +64,16 @@ def test_lark_accepts_what_the_engine_accepts(schema: Any, texts: list[str]) -> 
     matcher = ReferenceGrammar(rules.program(), ()).matcher()
     for text in texts:
         fork = matcher.fork()
-        wanted = fork.accept_bytes(text.encode()) and fork.is_accepting()
+        expected = fork.accept_bytes(text.encode()) and fork.is_accepting()
         try:
             parser.parse(text)
             found = True
         except lark.exceptions.LarkError:
             found = False
-        assert found == wanted, text
+        assert found == expected, text
 
 
-def test_registers_are_written_out_as_rules() -> None:
+def test_registers_are_expanded_to_rules() -> None:
     schema = {
         "type": "object",
         "properties": {"a": True, "b": True},
@@ -82,10 +82,10 @@ def test_registers_are_written_out_as_rules() -> None:
     }
     text = lark_text(rules_from_schema(schema))
     assert "object: OBJECT_BEGIN object_1\n" in text
-    assert text.count("OBJECT_END") == 2 + 2 + 1  # behind b, behind a and b; inside of the values; itself
+    assert text.count("OBJECT_END") == 2 + 2 + 1  # after b, after a and b; inside the values; the definition
 
 
-def test_rules_and_programs_print_alike() -> None:
+def test_rules_and_programs_are_printed_alike() -> None:
     rules = rules_from_schema({"type": "boolean"})
     assert lark_text(rules) == lark_text(rules.program())
 
@@ -97,13 +97,13 @@ def test_special_tokens_are_printed_by_their_ids() -> None:
     assert "<[7,9]>" in lark_text(rules)
 
 
-def test_too_many_optional_keys_are_a_clear_error() -> None:
+def test_too_many_optional_keys_raise_a_clear_error() -> None:
     schema = {"properties": {f"k{n}": True for n in range(20)}, "type": "object"}
     with pytest.raises(GrammarLimitError, match="more than 5000 Lark rules"):
         lark_text(rules_from_schema(schema))
 
 
-def test_intersections_outside_of_quotes_are_written_out() -> None:
+def test_intersections_outside_quotes_are_expanded() -> None:
     letters = repeat(union(literal(b"a"), literal(b"b")), 1)
     text = terminal_text(both(letters, complement(literal(b"ab"))), "X")
     parser = lark.Lark(f"start: X\nX: {text}", parser="earley", lexer="dynamic_complete")
@@ -112,7 +112,7 @@ def test_intersections_outside_of_quotes_are_written_out() -> None:
         parser.parse("ab")
 
 
-def test_an_automaton_of_numbers_is_matched_to_its_end() -> None:
+def test_an_automaton_of_numbers_matches_whole_numbers() -> None:
     digits = automaton(((False, ((0x31, 0x32, 1),)), (True, ((0x30, 0x39, 1),))))
     parser = lark.Lark(
         f"start: X\nX: {terminal_text(digits, 'X')}", parser="earley", lexer="dynamic_complete"
@@ -120,7 +120,7 @@ def test_an_automaton_of_numbers_is_matched_to_its_end() -> None:
     parser.parse("10")
 
 
-def test_what_lark_cannot_say_is_a_clear_error() -> None:
+def test_terminals_that_lark_cannot_express_raise_a_clear_error() -> None:
     with pytest.raises(GrammarLimitError, match="X matches the empty text"):
         terminal_text(union(EPSILON, literal(b"a")), "X")
     with pytest.raises(GrammarLimitError, match="part of a character"):

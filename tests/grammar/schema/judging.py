@@ -1,4 +1,4 @@
-"""JSON Schemas and texts: what the grammar accepts."""
+"""Check which texts the grammar of a JSON Schema accepts."""
 
 from __future__ import annotations
 
@@ -27,11 +27,11 @@ class Judge:
         return self.accepts(json.dumps(value))
 
     def begins(self, text: str) -> bool:
-        """Whether a text can be the beginning of one that is accepted."""
+        """Whether a text is a prefix of an accepted one."""
         return bool(self._matcher.fork().accept_bytes(text.encode()))
 
 
 def accepted(schema: Any, *texts: str, **options: Any) -> list[str]:
-    """Those of the texts that the schema's grammar accepts."""
+    """The texts that the schema's grammar accepts."""
     judge = Judge(schema, **options)
     return [text for text in texts if judge.accepts(text)]

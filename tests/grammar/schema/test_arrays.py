@@ -1,4 +1,4 @@
-"""Arrays: items one by one, all alike, counted, contained, distinct."""
+"""Arrays: leading, uniform, counted, contained and distinct items."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from engine_sampler.grammar.errors import GrammarError, UnsupportedKeywordError
 from .judging import Judge, accepted
 
 
-def test_the_first_items_have_schemas_of_their_own() -> None:
+def test_leading_items_have_their_own_schemas() -> None:
     schema = {
         "type": "array",
         "prefixItems": [{"type": "integer"}, {"type": "string"}],
@@ -32,7 +32,7 @@ def test_items_of_older_drafts_may_be_a_list() -> None:
 @pytest.mark.parametrize(
     ("low", "high", "prefix"), [(0, 3, 0), (2, 2, 0), (2, None, 1), (1, 4, 2), (3, 5, 1), (0, 1, 3)]
 )
-def test_the_number_of_items_is_in_its_bounds(low: int, high: int | None, prefix: int) -> None:
+def test_the_number_of_items_stays_within_its_bounds(low: int, high: int | None, prefix: int) -> None:
     schema = {"type": "array", "prefixItems": [{}] * prefix, "items": {"type": "integer"}, "minItems": low}
     schema |= {} if high is None else {"maxItems": high}
     judge = Judge(schema)
@@ -42,7 +42,7 @@ def test_the_number_of_items_is_in_its_bounds(low: int, high: int | None, prefix
         assert not judge.begins("[" + "1," * high)
 
 
-def test_an_item_that_cannot_be_ends_the_array() -> None:
+def test_an_impossible_item_ends_the_array() -> None:
     judge = Judge({"type": "array", "prefixItems": [{"type": "integer"}, False]})
     assert accepted({"type": "array", "prefixItems": [{"type": "integer"}, False]}, "[]", "[1]") == [
         "[]",
@@ -54,7 +54,7 @@ def test_an_item_that_cannot_be_ends_the_array() -> None:
 
 
 @pytest.mark.parametrize(("low", "high"), [(1, None), (2, 2), (0, 1), (2, 3)])
-def test_so_many_items_are_contained(low: int, high: int | None) -> None:
+def test_the_number_of_contained_items_is_bounded(low: int, high: int | None) -> None:
     schema = {"type": "array", "contains": {"minimum": 5}, "minContains": low, "maxItems": 4}
     schema |= {} if high is None else {"maxContains": high}
     judge = Judge(schema)
@@ -65,13 +65,13 @@ def test_so_many_items_are_contained(low: int, high: int | None) -> None:
             assert judge.accepts(text) == inside, text
 
 
-def test_room_is_kept_for_what_must_be_contained() -> None:
+def test_room_is_left_for_items_that_must_be_contained() -> None:
     judge = Judge({"type": "array", "contains": {"const": "x"}, "maxItems": 2})
     assert judge.begins("[1,")
     assert not judge.begins("[1,2")
 
 
-def test_items_are_distinct_where_they_are_constants() -> None:
+def test_constant_items_can_be_distinct() -> None:
     schema = {"type": "array", "items": {"enum": ["a", "b", 1, True]}, "uniqueItems": True}
     good = ["[]", '["a","b"]', '[true,1,"b","a"]']
     assert accepted(schema, *good, '["a","a"]', "[1,1.0]", '["c"]') == good
@@ -84,7 +84,7 @@ def test_items_are_distinct_where_they_are_constants() -> None:
     assert accepted(many, '["v1","v59"]', '["v1","v1"]', '["v1"]') == ['["v1","v59"]']
 
 
-def test_distinct_items_of_any_kind_are_refused_by_name() -> None:
+def test_distinct_items_that_are_not_constants_are_rejected_by_keyword() -> None:
     schema = {"type": "array", "items": {"type": "string"}, "uniqueItems": True}
     with pytest.raises(UnsupportedKeywordError, match="uniqueItems"):
         Judge(schema)
@@ -94,12 +94,12 @@ def test_distinct_items_of_any_kind_are_refused_by_name() -> None:
     assert Judge({**schema, "maxItems": 1}).accepts('["a"]')
 
 
-def test_more_distinct_items_than_there_are_constants_cannot_be() -> None:
+def test_there_cannot_be_more_distinct_items_than_constants() -> None:
     with pytest.raises(GrammarError, match="no value is valid"):
         Judge({"type": "array", "items": {"type": "boolean"}, "uniqueItems": True, "minItems": 3})
 
 
-def test_not_distinct_means_that_two_are_equal() -> None:
+def test_not_distinct_means_that_two_items_are_equal() -> None:
     schema = {"type": "array", "items": {"type": "boolean"}, "not": {"uniqueItems": True}}
     assert accepted(schema, "[true,true]", "[true,false,true]", "[true,false]", "[]") == [
         "[true,true]",

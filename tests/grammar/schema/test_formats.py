@@ -1,4 +1,4 @@
-"""Formats: which strings are of them."""
+"""Formats: the strings that match each of them."""
 
 from __future__ import annotations
 
@@ -50,19 +50,19 @@ def test_every_format_is_tested() -> None:
 
 
 @pytest.mark.parametrize("name", CASES)
-def test_a_format_holds_its_strings_and_no_others(name: str) -> None:
+def test_a_format_matches_its_strings_and_no_others(name: str) -> None:
     good, bad = CASES[name]
     assert [text for text in good + bad if holds((FORMAT, name), text)] == good
 
 
-def test_formats_can_be_annotations_and_unknown_ones_are() -> None:
+def test_formats_can_be_annotations_and_unknown_formats_always_are() -> None:
     assert Judge({"format": "date"}, formats="annotate").accepts('"no date"')
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         assert Judge({"format": "colour"}).accepts('"anything"')
 
 
-def test_what_is_not_of_a_partly_known_format_cannot_be_asked_for() -> None:
+def test_the_negation_of_a_partial_format_is_rejected() -> None:
     with pytest.raises(UnsupportedKeywordError, match="format regex"):
         Judge({"type": "string", "not": {"format": "regex"}})
     assert Judge({"type": "string", "not": {"format": "date"}}).accepts('"2020-13-01"')

@@ -1,4 +1,4 @@
-"""Numbers: which texts have a value that a schema allows."""
+"""Numbers: the texts whose value a schema allows."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from engine_sampler.grammar.schema.formula import (
     conjunction,
     disjunction,
 )
-from engine_sampler.grammar.schema.matching import Matcher
+from engine_sampler.grammar.schema.matching import ValueMatcher
 from engine_sampler.grammar.schema.numbers import number_set
 
 from .judging import Judge, accepted
@@ -61,18 +61,18 @@ def holds(formula: Formula, value: Decimal) -> bool:
 
 @given(formulas, st.lists(decimals, min_size=3, max_size=8))
 @settings(max_examples=150, deadline=None)
-def test_plain_decimals_are_judged_by_their_value_and_exponents_never_wrongly(
+def test_plain_decimals_match_by_value_and_exponents_never_match_wrongly(
     formula: Formula, values: list[Decimal]
 ) -> None:
     expression = number_set(formula)
-    matcher = None if expression == EMPTY else Matcher(expression)
+    matcher = None if expression == EMPTY else ValueMatcher(expression)
     for value in values:
         plain = f"{value:f}"
-        wanted = holds(formula, value)
+        expected = holds(formula, value)
         for text in (plain, plain + ("0" if "." in plain else ".00")):
-            assert (matcher is not None and matcher.matches(text.encode())) == wanted, (formula, text)
+            assert (matcher is not None and matcher.matches(text.encode())) == expected, (formula, text)
         scientific = f"{value:e}"
-        assert wanted or matcher is None or not matcher.matches(scientific.encode()), (formula, scientific)
+        assert expected or matcher is None or not matcher.matches(scientific.encode()), (formula, scientific)
 
 
 @pytest.mark.parametrize(
@@ -96,7 +96,7 @@ def test_numbers_are_compared_by_value(schema: Any, good: list[str], bad: list[s
     assert accepted({"type": "number", **schema}, *good, *bad) == good
 
 
-def test_an_integer_of_draft_4_has_no_point() -> None:
+def test_an_integer_of_draft_4_has_no_decimal_point() -> None:
     schema = {"$schema": "http://json-schema.org/draft-04/schema#", "type": "integer"}
     assert accepted(schema, "1", "1.0", "1e2") == ["1"]
 
@@ -116,7 +116,7 @@ def test_thousands_of_constants_are_cheap_and_exact() -> None:
     assert not judge.accepts("30000")
 
 
-def test_limits_and_faults_of_numbers_have_clear_errors() -> None:
+def test_excessive_and_invalid_numbers_raise_clear_errors() -> None:
     with pytest.raises(GrammarLimitError, match="minimum has more than 400 digits"):
         Judge({"minimum": 10**500})
     with pytest.raises(UnsupportedKeywordError, match="multipleOf"):

@@ -1,4 +1,4 @@
-"""Objects: keys in any order, each once, the required ones, numbers of members, dependencies."""
+"""Objects: keys in any order, each at most once, required keys, member counts, dependencies."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from engine_sampler.grammar.schema import rules_from_schema
 from .judging import Judge, accepted
 
 
-def test_keys_come_in_any_order_each_once_and_the_required_ones_must() -> None:
+def test_keys_come_in_any_order_each_at_most_once_and_required_keys_are_enforced() -> None:
     schema = {
         "type": "object",
         "properties": {"a": {"type": "integer"}, "b": {"type": "string"}, "c": {}},
@@ -30,7 +30,7 @@ def test_keys_come_in_any_order_each_once_and_the_required_ones_must() -> None:
     assert not judge.begins('{"d"')
 
 
-def test_other_keys_are_all_but_the_named_ones() -> None:
+def test_additional_keys_are_all_except_the_named_ones() -> None:
     schema = {
         "type": "object",
         "properties": {"ab": {"type": "null"}},
@@ -51,7 +51,7 @@ def test_a_key_may_match_several_patterns() -> None:
     assert accepted(schema, *good, '{"ab":4}', '{"ba":10}', '{"xa":1.5}', '{"c":1}') == good
 
 
-def test_a_dozen_patterns_of_which_a_key_matches_one_are_told_apart() -> None:
+def test_a_dozen_mutually_exclusive_key_patterns_are_distinguished() -> None:
     patterns = {f"^k{n}-[a-z]+$": {"minimum": n} for n in range(12)}
     judge = Judge({"type": "object", "patternProperties": patterns, "additionalProperties": False})
     assert judge.accepts('{"k11-a":11,"k3-b":7}')
@@ -68,7 +68,7 @@ def test_the_number_of_members_leaves_room_for_the_required_ones() -> None:
     assert not judge.begins('{"a":1,"b":1}')
 
 
-def test_a_key_whose_value_cannot_be_is_no_key() -> None:
+def test_a_key_whose_value_is_impossible_is_not_allowed() -> None:
     schema: dict[str, Any] = {
         "properties": {"a": {"enum": []}, "b": {"$ref": "#"}},
         "required": ["c"],
@@ -82,7 +82,7 @@ def test_a_key_whose_value_cannot_be_is_no_key() -> None:
 
 
 @pytest.mark.parametrize("keyword", ["dependentRequired", "dependencies"])
-def test_a_key_demands_others(keyword: str) -> None:
+def test_a_key_may_require_others(keyword: str) -> None:
     judge = Judge({"type": "object", keyword: {"a": ["b"], "b": ["c"]}})
     assert judge.accepts('{"c":1}')
     assert judge.accepts('{"a":1,"c":1,"b":1}')
@@ -91,7 +91,7 @@ def test_a_key_demands_others(keyword: str) -> None:
     assert not judge.begins('{"a":1,"b":1}')
 
 
-def test_a_key_may_change_what_others_must_be() -> None:
+def test_a_key_may_constrain_the_values_of_others() -> None:
     schema = {"type": "object", "dependentSchemas": {"a": {"properties": {"b": {"type": "null"}}}}}
     good = ['{"b":1}', '{"b":null,"a":0}', '{"a":0}']
     assert accepted(schema, *good, '{"a":0,"b":1}', '{"b":1,"a":0}') == good
@@ -102,7 +102,7 @@ def test_names_can_be_restricted() -> None:
     assert accepted(schema, '{"ab":1}', '{"abc":1}', '{"\\u00e9x":1}') == ['{"ab":1}', '{"\\u00e9x":1}']
 
 
-def test_a_negation_wants_some_member_that_differs() -> None:
+def test_a_negation_requires_a_member_that_differs() -> None:
     schema = {
         "type": "object",
         "not": {"properties": {"a": {"type": "string"}}, "additionalProperties": False},
@@ -122,7 +122,7 @@ def test_one_of_many_shapes_is_found_by_its_constant() -> None:
     assert not judge.accepts('{"value":6}')
 
 
-def test_exactly_one_of_overlapping_shapes() -> None:
+def test_exactly_one_of_overlapping_shapes_holds() -> None:
     schema = {"type": "object", "oneOf": [{"required": ["a"]}, {"required": ["b"]}]}
     assert accepted(schema, '{"a":1}', '{"b":1}', '{"a":1,"b":1}', "{}") == ['{"a":1}', '{"b":1}']
 

@@ -1,4 +1,4 @@
-"""Random schemas: the grammar accepts what a validator calls valid, and has no dead ends."""
+"""Random schemas: the grammar accepts exactly the values that a validator accepts, and has no dead ends."""
 
 from __future__ import annotations
 
@@ -101,7 +101,7 @@ def test_a_value_is_accepted_if_and_only_if_it_is_valid(schema: Any, values: lis
 
 @given(SCHEMAS, st.integers(0, 1 << 32))
 @relaxed
-def test_every_beginning_leads_to_a_valid_end(schema: Any, seed: int) -> None:
+def test_every_accepted_prefix_can_be_completed_to_a_valid_value(schema: Any, seed: int) -> None:
     matcher = matcher_of(schema)
     assume(matcher is not None)
     choose = random.Random(seed)

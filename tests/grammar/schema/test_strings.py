@@ -1,4 +1,4 @@
-"""Strings: how JSON writes them, patterns, lengths, constants."""
+"""Strings: JSON encodings, patterns, lengths, constants."""
 
 from __future__ import annotations
 
@@ -21,14 +21,14 @@ from engine_sampler.grammar.schema.formula import (
     conjunction,
     disjunction,
 )
-from engine_sampler.grammar.schema.matching import Matcher
+from engine_sampler.grammar.schema.matching import ValueMatcher
 from engine_sampler.grammar.schema.strings import holds, string_set
-from engine_sampler.grammar.schema.texts import ANY_BODY, PLAIN_BODY, one_of, quoted
+from engine_sampler.grammar.schema.texts import ANY_BODY, PLAIN_BODY, bodies_of, quoted
 
 from .judging import Judge, accepted
 
 texts = st.text(st.sampled_from('ab"\\/\n\x00\x7f é\u2028😀'), max_size=4)
-any_body, plain_body = Matcher(ANY_BODY), Matcher(PLAIN_BODY)
+any_body, plain_body = ValueMatcher(ANY_BODY), ValueMatcher(PLAIN_BODY)
 
 atoms = st.one_of(
     st.tuples(st.just(WITHIN), st.frozensets(texts, min_size=1, max_size=3)),
@@ -43,7 +43,7 @@ formulas = st.builds(
 
 
 def is_true(formula: Formula, text: str) -> bool:
-    """By the parts: each of them is asked for itself."""
+    """Evaluate the formula part by part."""
     if formula[0] in (AND, OR):
         return (all if formula[0] == AND else any)(is_true(part, text) for part in formula[1])
     if formula[0] == NOT:
@@ -56,19 +56,19 @@ def is_true(formula: Formula, text: str) -> bool:
 
 
 @given(texts, st.booleans())
-def test_every_string_is_read_as_json_writes_it(text: str, ascii_only: bool) -> None:
+def test_every_string_matches_its_json_encoding(text: str, ascii_only: bool) -> None:
     body = json.dumps(text, ensure_ascii=ascii_only)[1:-1].encode()
     assert any_body.matches(body)
     assert plain_body.matches(body)
-    assert Matcher(one_of([text])).matches(body)
+    assert ValueMatcher(bodies_of([text])).matches(body)
 
 
 @given(formulas, st.lists(texts, min_size=3, max_size=6), st.booleans())
 @settings(max_examples=120, deadline=None)
-def test_a_set_of_strings_holds_those_of_which_the_formula_is_true(
+def test_a_set_of_strings_contains_exactly_those_that_satisfy_the_formula(
     formula: Formula, candidates: list[str], ascii_only: bool
 ) -> None:
-    matcher = Matcher(string_set(formula))
+    matcher = ValueMatcher(string_set(formula))
     for text in candidates:
         assert matcher.matches(json.dumps(text, ensure_ascii=ascii_only).encode()) == is_true(formula, text)
 
@@ -89,7 +89,7 @@ def test_a_set_of_strings_holds_those_of_which_the_formula_is_true(
         (rb"\u004", False),
     ],
 )
-def test_a_free_string_is_what_rfc_8259_allows(body: bytes, good: bool) -> None:
+def test_an_unconstrained_string_follows_rfc_8259(body: bytes, good: bool) -> None:
     assert any_body.matches(body) == good
 
 
@@ -103,13 +103,13 @@ def test_length_counts_code_points_however_they_are_written() -> None:
     assert accepted({"type": "string", "minLength": 2, "maxLength": 2}, *good, '"a"', '"abc"') == good
 
 
-def test_a_pattern_is_searched_and_read_through_escapes() -> None:
+def test_a_pattern_matches_anywhere_and_through_escapes() -> None:
     schema = {"type": "string", "pattern": 'a/"\u00e9'}
     good = ['"xa/\\"\u00e9y"', '"a\\/\\u0022\\u00E9"', '"a/\\"\\u00e9"']
     assert accepted(schema, *good, '"a/\\"e"') == good
 
 
-def test_constants_that_other_keywords_rule_out_are_gone() -> None:
+def test_constants_that_other_keywords_rule_out_are_dropped() -> None:
     schema = {"enum": ["a", "bb", "ccc", 1], "minLength": 2, "pattern": "[ab]"}
     assert accepted(schema, '"a"', '"bb"', '"ccc"', "1") == ['"bb"', "1"]
 
@@ -124,14 +124,14 @@ def test_constants_that_other_keywords_rule_out_are_gone() -> None:
         {"const": "\ud800"},
     ],
 )
-def test_a_string_that_cannot_be_is_an_error_and_no_dead_end(schema: Any) -> None:
+def test_an_impossible_string_is_an_error_and_not_a_dead_end(schema: Any) -> None:
     with pytest.raises(GrammarError, match="no value is valid"):
         Judge(schema)
 
 
-def test_many_constants_that_begin_alike_stay_apart() -> None:
+def test_many_constants_with_common_prefixes_stay_distinct() -> None:
     names = [f"https://example.org/{n}/{n % 7}" for n in range(3000)]
-    matcher = Matcher(quoted(one_of(sorted(names))))
+    matcher = ValueMatcher(quoted(bodies_of(sorted(names))))
     assert matcher.matches(b'"https://example.org/2999/3"')
     assert matcher.matches(b'"https:\\/\\/example.org/7/0"')
     assert not matcher.matches(b'"https://example.org/2999/4"')

@@ -1,4 +1,4 @@
-"""What no other subschema has spoken of."""
+"""Members that no other subschema evaluates."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def test_references_and_conditions_count_and_cousins_do_not() -> None:
     assert accepted(cousins, "{}", '{"a":1}') == ["{}"]
 
 
-def test_items_are_evaluated_one_by_one_or_by_what_is_contained() -> None:
+def test_items_are_evaluated_one_by_one_or_by_contains() -> None:
     schema = {
         "type": "array",
         "prefixItems": [{"type": "string"}],

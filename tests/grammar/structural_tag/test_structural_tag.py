@@ -66,16 +66,16 @@ def accepts(tag: Any, *pieces: str | bytes | int) -> bool:
     found = matcher(tag)
     for piece in pieces:
         if isinstance(piece, int):
-            read = found.accept(piece)
+            accepted = found.accept(piece)
         else:
-            read = found.accept_bytes(piece if isinstance(piece, bytes) else piece.encode())
-        if not read:
+            accepted = found.accept_bytes(piece if isinstance(piece, bytes) else piece.encode())
+        if not accepted:
             return False
     return bool(found.is_accepting())
 
 
 @pytest.mark.parametrize(
-    ("text", "right"),
+    ("text", "valid"),
     [
         ("", True),
         ("no call at all, not even <f or <g=", True),
@@ -91,17 +91,17 @@ def accepts(tag: Any, *pieces: str | bytes | int) -> bool:
         ('<f=now>{"a": 1, "b": 2}</f>', False),
     ],
 )
-def test_behind_a_trigger_one_of_its_tags_must_follow(text: str, right: bool) -> None:
-    assert accepts(LEGACY, text) is right
-    assert accepts(json.dumps(LEGACY), text) is right
+def test_a_trigger_must_be_followed_by_one_of_its_tags(text: str, valid: bool) -> None:
+    assert accepts(LEGACY, text) is valid
+    assert accepts(json.dumps(LEGACY), text) is valid
 
 
 @every_engine
-def test_every_engine_reads_a_structural_tag_alike(engine: Engine) -> None:
+def test_all_engines_accept_the_same_texts_of_a_structural_tag(engine: Engine) -> None:
     program = rules_from_tag(LEGACY, special_tokens={}).program()
-    for text, right in ((b"x <f=now>null</f> y", True), (b"x <f=now>nil", False), (b"<f=now>null<", False)):
+    for text, valid in ((b"x <f=now>null</f> y", True), (b"x <f=now>nil", False), (b"<f=now>null<", False)):
         found = engine(program, ()).matcher()
-        assert (found.accept_bytes(text) and found.is_accepting()) is right
+        assert (found.accept_bytes(text) and found.is_accepting()) is valid
 
 
 def test_the_older_form_is_short_for_triggered_tags() -> None:
@@ -136,7 +136,7 @@ def test_free_text_ends_where_a_trigger_first_occurs(triggers: list[str], data: 
 
 
 def _reads(text: str, triggers: list[str]) -> bool:
-    """Whether each trigger that is met, reading from left to right, is followed by a "!"."""
+    """Whether each trigger, found by scanning from left to valid, is followed by a "!"."""
     since = at = 0
     while at < len(text):
         at += 1
@@ -150,11 +150,11 @@ def _reads(text: str, triggers: list[str]) -> bool:
 
 @given(st.text("ab!", max_size=10))
 @settings(max_examples=100, deadline=None)
-def test_after_a_tag_the_text_is_watched_anew(text: str) -> None:
+def test_after_a_tag_the_text_is_watched_from_scratch(text: str) -> None:
     assert accepts({"type": "dispatch", "rules": [["ab", const("!")]]}, text) is _reads(text, ["ab"])
 
 
-def test_where_one_trigger_ends_in_another_a_tag_of_either_may_follow() -> None:
+def test_if_one_trigger_ends_in_another_a_tag_of_either_may_follow() -> None:
     given = triggered(tag("<f>", const("1"), ""), tag("f>", const("2"), ""), triggers=["<f>", "f>"])
     assert accepts(given, "<f>1")
     assert accepts(given, "<f>2")
@@ -168,14 +168,14 @@ def test_a_trigger_without_tags_never_occurs() -> None:
     assert not accepts(given, "x<b")
 
 
-def test_a_tag_can_be_asked_for_first() -> None:
+def test_a_tag_can_be_required_first() -> None:
     given = triggered(tag("<a>", const("1"), "</a>"), triggers=["<a"], at_least_one=True)
     assert accepts(given, "<a>1</a> and text <a>1</a>")
     assert not accepts(given, "")
     assert not accepts(given, "text <a>1</a>")
 
 
-def test_nothing_follows_the_first_tag_where_it_is_to_be_the_last() -> None:
+def test_nothing_follows_the_first_tag_if_it_must_be_the_last() -> None:
     given = triggered(tag("<a>", const("1"), "</a>"), triggers=["<a"], stop_after_first=True)
     assert accepts(given, "text <a>1</a>")
     assert accepts(given, "text")
@@ -194,7 +194,7 @@ def test_excluded_texts_do_not_occur_in_free_text() -> None:
     assert not accepts(given, "<a ")
 
 
-def test_text_in_a_tag_stops_where_the_tag_first_ends() -> None:
+def test_text_in_a_tag_stops_where_the_end_of_the_tag_first_occurs() -> None:
     given = {"type": "sequence", "elements": [tag("<t>", TEXT, "</t>"), const("!")]}
     assert accepts(given, "<t>a < b </t!</t>!")
     assert not accepts(given, "<t>a</t>b</t>!")
@@ -202,7 +202,7 @@ def test_text_in_a_tag_stops_where_the_tag_first_ends() -> None:
     assert accepts(tag("", TEXT, "aa"), "baa")
 
 
-def test_a_tag_may_have_several_ends_and_one_that_is_empty() -> None:
+def test_a_tag_may_have_several_ends_and_an_empty_one() -> None:
     given = tag("<", TEXT, ["/>", "!"])
     assert accepts(given, "<text/>")
     assert accepts(given, "<text!")
@@ -211,7 +211,7 @@ def test_a_tag_may_have_several_ends_and_one_that_is_empty() -> None:
     assert accepts(tag("<", const("x"), ["", ">"]), "<x>")
 
 
-def test_text_is_as_long_as_it_may_be() -> None:
+def test_the_length_of_text_can_be_limited() -> None:
     assert accepts({**TEXT, "max_chars": 3}, "äöü")
     assert not accepts({**TEXT, "max_chars": 3}, "äöüß")
     given = tag("<", {**TEXT, "max_chars": 2, "excludes": ["b>"]}, ">")
@@ -219,7 +219,7 @@ def test_text_is_as_long_as_it_may_be() -> None:
     assert not accepts(given, "<abc>")
 
 
-def test_tags_in_a_tag_leave_it_where_it_ends() -> None:
+def test_tags_in_a_tag_do_not_hide_its_end() -> None:
     call = triggered(tag("<c>", const("1"), "</c>"), triggers=["<c>"])
     given = {"type": "sequence", "elements": [tag("<t>", call, "</t>"), const(".")]}
     assert accepts(given, "<t>think <c>1</c> more</t>.")
@@ -242,7 +242,7 @@ def test_tags_with_a_separator_have_nothing_else_around_them() -> None:
     assert not accepts({**given, "stop_after_first": True}, "<a>1</a>, <a>1</a>")
 
 
-def test_formats_are_put_together() -> None:
+def test_formats_can_be_combined() -> None:
     either = {
         "type": "or",
         "elements": [const("yes"), {"type": "json_schema", "json_schema": {"type": "integer"}}],
@@ -264,7 +264,7 @@ def test_formats_are_put_together() -> None:
         assert not accepts(given, wrong)
 
 
-def test_a_grammar_in_a_tag_keeps_what_it_ignores_to_itself() -> None:
+def test_a_grammar_in_a_tag_ignores_text_only_within_itself() -> None:
     grammar = 'start: NUMBER ("+" NUMBER)*\nNUMBER: /\\d+/\n%ignore /[ \\t]+/\n%ignore /#[^\\n]*\\n/'
     given = tag("<", {"type": "grammar", "grammar": grammar}, ">")
     assert accepts(given, "<1 +\t2 #c\n >")
@@ -273,21 +273,21 @@ def test_a_grammar_in_a_tag_keeps_what_it_ignores_to_itself() -> None:
     assert not accepts({"type": "sequence", "elements": [const("x"), given]}, "x <1>")
 
 
-def test_what_a_grammar_ignores_is_read_as_far_as_it_goes() -> None:
+def test_ignored_text_of_a_grammar_is_matched_as_far_as_possible() -> None:
     grammar = 'start: "a"+\n%ignore /#[^\\n]*/\n%ignore "\\n"'
     given = {"type": "grammar", "grammar": grammar}
     assert accepts(given, "a#a\na")
     assert not accepts(given, "#a")
 
 
-def test_a_grammar_in_a_tag_has_counters_special_tokens_and_schemas() -> None:
+def test_a_grammar_in_a_tag_may_have_counters_special_tokens_and_schemas() -> None:
     grammar = 'start: "a"~3..5 <call> %json {"type": "boolean"} <[258]>'
     given = tag("<", {"type": "grammar", "grammar": grammar}, ">")
     assert accepts(given, "<aaaa", 257, "true", 258, ">")
     assert not accepts(given, "<aa", 257, "true", 258, ">")
 
 
-def test_special_tokens_are_asked_for_by_name_or_id() -> None:
+def test_special_tokens_are_requested_by_name_or_id() -> None:
     token = {"type": "token", "token": "<call>"}
     given = tag(token, TEXT, {"type": "token", "token": 258})
     assert accepts(given, 257, "text", 258)
@@ -295,7 +295,7 @@ def test_special_tokens_are_asked_for_by_name_or_id() -> None:
     assert accepts(tag("<call>", TEXT, "<end>"), "<call>text<end>")
     with pytest.raises(GrammarError, match="lacks"):
         Grammar.from_structural_tag({"format": {"type": "token", "token": "<none>"}}).compile(TOKENIZER)
-    with pytest.raises(GrammarError, match="no special token"):
+    with pytest.raises(GrammarError, match="not a special token"):
         rules_from_tag({"format": token}, special_tokens={})
 
 
@@ -330,7 +330,7 @@ PARAMETERS = {
 
 
 @pytest.mark.parametrize(
-    ("text", "right"),
+    ("text", "valid"),
     [
         ("<parameter=city>Paris</parameter>", True),
         ("\n<parameter=days>\n3\n</parameter>\n<parameter=city>\nA < B & C\n</parameter>\n", True),
@@ -348,9 +348,9 @@ PARAMETERS = {
         ('<parameter=city>x</parameter><parameter=place>{"x": "y"}</parameter>', False),
     ],
 )
-def test_parameters_can_be_written_as_xml(text: str, right: bool) -> None:
-    assert accepts({"type": "qwen_xml_parameter", "json_schema": PARAMETERS}, text) is right
-    assert accepts({"type": "json_schema", "json_schema": PARAMETERS, "style": "qwen_xml"}, text) is right
+def test_parameters_can_be_written_as_xml(text: str, valid: bool) -> None:
+    assert accepts({"type": "qwen_xml_parameter", "json_schema": PARAMETERS}, text) is valid
+    assert accepts({"type": "json_schema", "json_schema": PARAMETERS, "style": "qwen_xml"}, text) is valid
 
 
 def test_parameters_that_are_not_named_are_allowed_unless_the_schema_forbids_them() -> None:
@@ -363,23 +363,32 @@ def test_parameters_that_are_not_named_are_allowed_unless_the_schema_forbids_the
 @pytest.mark.parametrize(
     ("given", "words"),
     [
-        ("[", "no JSON"),
+        ("[", "not JSON"),
         ([], "object"),
         ({"type": "json_schema"}, "structural_tag"),
         ({}, "lacks the field 'format'"),
-        ({"format": {"type": "sequins"}}, "format is of the type 'sequins'"),
-        ({"format": {"type": ["or"]}}, "format is of the type"),
+        ({"format": {"type": "sequins"}}, "format is of the unknown type 'sequins'"),
+        ({"format": {"type": ["or"]}}, "format is of the unknown type"),
         ({"format": {"type": "or", "elements": []}}, "elements is empty"),
-        ({"format": {"type": "sequence", "elements": [1]}}, r"elements\[0\] is a whole number"),
+        (
+            {"format": {"type": "sequence", "elements": [1]}},
+            r"elements\[0\] must be an object, not a whole number",
+        ),
         ({"format": const("\ud800")}, "lone surrogate"),
-        ({"format": {"type": "const_string", "value": 1}}, "format.value is a whole number"),
-        ({"format": {"type": "const_string", "value": "", "more": 1}}, "has the field 'more'"),
+        (
+            {"format": {"type": "const_string", "value": 1}},
+            "format.value must be a string, not a whole number",
+        ),
+        ({"format": {"type": "const_string", "value": "", "more": 1}}, "has the unknown field 'more'"),
         ({"format": {**TEXT, "max_tokens": 3}}, "max_tokens"),
-        ({"format": {**TEXT, "excludes": [""]}}, "empty text"),
+        ({"format": {**TEXT, "excludes": [""]}}, "empty string"),
         ({"format": {"type": "regex", "pattern": "("}}, "format: "),
         ({"format": {"type": "grammar", "grammar": "start: other"}}, "format: .*other"),
         ({"format": {"type": "repeat", "min": 3, "max": 2, "content": TEXT}}, "repeats 3 to 2 times"),
-        ({"format": triggered(tag("<b", TEXT, ">"), triggers=["<a"])}, r"tags\[0\] begins with '<b'"),
+        (
+            {"format": triggered(tag("<b", TEXT, ">"), triggers=["<a"])},
+            r"tags\[0\]\.begin='<b' is not allowed: it must start with one of the triggers",
+        ),
         ({"format": triggered(tag("<b", TEXT, []), triggers=["<b"])}, "end is an empty list"),
         (
             {"structures": [{"begin": "<a", "end": ">"}], "triggers": ["<a"]},
@@ -387,12 +396,12 @@ def test_parameters_that_are_not_named_are_allowed_unless_the_schema_forbids_the
         ),
     ],
 )
-def test_a_tag_that_cannot_be_read_is_refused_and_the_place_named(given: Any, words: str) -> None:
+def test_an_invalid_tag_is_rejected_with_the_path_of_its_fault(given: Any, words: str) -> None:
     with pytest.raises(GrammarError, match=words):
         rules_from_tag(given, special_tokens={})
 
 
-def test_a_schema_that_cannot_be_enforced_is_refused_and_the_place_named() -> None:
+def test_a_schema_that_cannot_be_enforced_is_rejected_with_its_path() -> None:
     given = tag("<", {"type": "json_schema", "json_schema": {"type": "nonsense"}}, ">")
     with pytest.raises(GrammarError, match=r"format\.content: "):
         rules_from_tag({"format": given}, special_tokens={})
@@ -401,17 +410,17 @@ def test_a_schema_that_cannot_be_enforced_is_refused_and_the_place_named() -> No
         rules_from_tag({"format": xml}, special_tokens={})
 
 
-def test_hostile_tags_meet_limits_that_are_named() -> None:
+def test_hostile_tags_reach_limits_that_the_errors_name() -> None:
     deep: Any = TEXT
     for _ in range(MAX_DEPTH):
         deep = {"type": "optional", "content": deep}
     overlapping = ["<" * n for n in range(1, 90)]
     stops = [chr(0x4E00 + i) * 2 for i in range(1000)]
     for hostile, words in (
-        ({"format": deep}, f"{MAX_DEPTH} deep"),
+        ({"format": deep}, f"{MAX_DEPTH} levels deep"),
         ({"format": {"type": "or", "elements": [TEXT] * MAX_FORMATS}}, f"{MAX_FORMATS} formats"),
-        ('{"format":' + "[" * 200_000, "nested too deep"),
-        ({"format": {**TEXT, "excludes": stops}}, "moves"),
+        ('{"format":' + "[" * 200_000, "nested too deeply"),
+        ({"format": {**TEXT, "excludes": stops}}, "transitions"),
         ({"format": {"type": "grammar", "grammar": "//" + "x" * MAX_LARK}}, f"{MAX_LARK} characters"),
         ({"structures": [{"begin": "<" * 90, "schema": {}, "end": ""}], "triggers": overlapping}, "overlap"),
     ):
