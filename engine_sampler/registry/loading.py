@@ -58,11 +58,20 @@ class Registry:
         """Replaced as a whole whenever a plugin loads, never changed in place."""
         self.plugins: list[PluginStatus] = []
         built_in = PluginStatus("", DISTRIBUTION, _version_of(DISTRIBUTION))
+        self._built_in_origin = built_in.origin
         for param in core_params.values():
             self.catalogue.add_param(param, built_in.origin)
         for module in BUILT_IN:
             load = functools.partial(importlib.import_module, module)
             self._load(replace(built_in, name=module), load, strict=True)
+
+    def is_built_in(self, part: Sampler | Selector) -> bool:
+        """Whether `part` is of a class that this package registers itself."""
+        kind = "selectors" if isinstance(part, Selector) else "samplers"
+        registered = getattr(self.catalogue, kind).get(part.name)
+        if type(registered) is not type(part):
+            return False
+        return self.catalogue.origins[f"{kind}/{part.name}"] == self._built_in_origin
 
     def register(self, plugin: Any, name: str | None = None) -> PluginStatus:
         """Register a plugin object or module of this process; raises `PluginError` if it is refused."""

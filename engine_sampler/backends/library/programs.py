@@ -7,19 +7,19 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from ...contract import Sampler, Selector
+from ...registry import default_registry
 from .header import contract, number, size_of, sized
 
 Part = Sampler | Selector
 
 FUNCTION = "ES_OP_FUNCTION"
-_BUILT_IN = "engine_sampler.samplers."
 
 
 def kind_of(part: Part) -> int | None:
     """The `es_op_kind` of a sampler or selector; None for a selector that the contract lacks."""
-    if type(part).__module__.startswith(_BUILT_IN):
+    if default_registry().is_built_in(part):
         try:
-            return number(f"ES_OP_{type(part).name.upper()}")
+            return number(f"ES_OP_{part.name.upper()}")
         except KeyError:
             pass  # newer than the header
     return number(FUNCTION) if isinstance(part, Sampler) else None

@@ -1,0 +1,90 @@
+"""The layout of the package: its picture in CONTRIBUTING is that of the layers contract, and it stays small
+and clear."""
+
+from __future__ import annotations
+
+import ast
+import re
+from collections import defaultdict
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parents[1]
+PACKAGE = ROOT / "engine_sampler"
+MODULES = sorted(PACKAGE.rglob("*.py"))
+
+MAX_LINES = 500
+MAX_ENTRIES = 20
+
+PEERS_NAMES = {"Sampler", "Session", "StoppingCriteria"}
+"""Class names that an adapter repeats, since its peer has them."""
+
+
+def layers() -> list[set[str]]:
+    """The first layers contract of pyproject.toml, from the top."""
+    text = (ROOT / "pyproject.toml").read_text(encoding="utf-8")
+    listed = re.search(r"^layers = \[\n(.*?)^\]", text, re.DOTALL | re.MULTILINE)
+    assert listed is not None
+    return [set(line.split(" | ")) for line in re.findall(r'"(.*?)"', listed.group(1))]
+
+
+def floors() -> list[set[str]]:
+    """The picture in CONTRIBUTING.md, from the top."""
+    text = (ROOT / "CONTRIBUTING.md").read_text(encoding="utf-8")
+    rows = re.findall(r"^\| (\d+) \| (.*?) \|", text, re.MULTILINE)
+    assert [int(number) for number, _ in rows] == list(range(len(rows), 0, -1))
+    return [set(re.findall(r"`(\w+)`", names)) for _, names in rows]
+
+
+def test_the_picture_in_contributing_is_the_layers_contract() -> None:
+    assert floors() == layers()
+
+
+def test_the_layers_name_every_module_of_the_root() -> None:
+    entries = {
+        path.stem for path in PACKAGE.iterdir() if path.suffix == ".py" or (path / "__init__.py").exists()
+    }
+    assert entries - {"__init__", "__main__"} == set().union(*layers())
+
+
+@pytest.mark.parametrize("folder", [PACKAGE, PACKAGE / "grammar"], ids=lambda path: path.name)
+def test_a_room_has_few_entries(folder: Path) -> None:
+    entries = [path for path in folder.iterdir() if path.suffix == ".py" or (path / "__init__.py").exists()]
+    assert len(entries) <= MAX_ENTRIES
+
+
+def test_no_module_is_long() -> None:
+    long = {str(path): n for path in MODULES if (n := len(path.read_text("utf-8").splitlines())) > MAX_LINES}
+    assert not long
+
+
+def names_of(path: Path, kind: type[ast.ClassDef] | type[ast.FunctionDef]) -> Iterator[str]:
+    """The public classes or functions that a module defines."""
+    tree = ast.parse(path.read_text(encoding="utf-8"))
+    return (node.name for node in tree.body if isinstance(node, kind) and not node.name.startswith("_"))
+
+
+def test_no_two_public_classes_have_one_name() -> None:
+    homes: defaultdict[str, list[str]] = defaultdict(list)
+    for path in MODULES:
+        for name in names_of(path, ast.ClassDef):
+            homes[name].append(str(path.relative_to(PACKAGE)))
+    repeated = {name: paths for name, paths in homes.items() if len(paths) > 1}
+    assert set(repeated) <= PEERS_NAMES
+    for paths in repeated.values():
+        assert sum(not path.startswith("adapters") for path in paths) == 1
+
+
+def test_no_package_has_a_module_and_another_name_that_are_the_same() -> None:
+    for face in PACKAGE.rglob("__init__.py"):
+        tree = ast.parse(face.read_text(encoding="utf-8"))
+        exported = {
+            alias.asname or alias.name
+            for node in tree.body
+            if isinstance(node, ast.ImportFrom)
+            for alias in node.names
+        } | set(names_of(face, ast.FunctionDef))
+        modules = {path.stem for path in face.parent.iterdir() if path.suffix == ".py" or path.is_dir()}
+        assert not exported & modules, face
