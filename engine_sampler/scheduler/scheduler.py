@@ -176,7 +176,7 @@ class Scheduler:
         Tokens after the one that ends it are dropped. Selector state that follows drawn tokens
         (mirostat's mu) does not move.
         """
-        tokens = _token_ids("token_ids", token_ids, self.vocabulary)
+        tokens = _few_token_ids("token_ids", token_ids, self.vocabulary)
         with self._step_lock.lock:
             request = self._requests.find_single(request_id)
             self._step_lock.when_idle(lambda: self._accept_all(request, tokens))
@@ -351,7 +351,7 @@ class Scheduler:
             drafts = [drafts.get(request_id, ()) for request_id in request_ids]
         if len(drafts) != len(request_ids):
             raise RequestError(f"draft_token_ids has {len(drafts)} entries for {len(request_ids)} requests")
-        return [_token_ids("draft_token_ids", d, self.vocabulary) for d in drafts]
+        return [_few_token_ids("draft_token_ids", d, self.vocabulary) for d in drafts]
 
 
 def sibling_count(params: SamplingParams) -> int:
@@ -368,14 +368,27 @@ def _merit(request: Request) -> float:
     return (request.cumulative_logprob or 0.0) if request.score is None else request.score
 
 
-def _token_ids(name: str, token_ids: Any, vocabulary: Vocabulary) -> list[int]:
+def _token_ids(name: str, token_ids: Any, vocabulary: Vocabulary) -> np.ndarray:
+    """Token ids of the vocabulary as integers of any width; may share the memory of `token_ids`."""
+    ids = _integers(name, token_ids)
+    if ids.size and (ids.min() < 0 or ids.max() >= vocabulary.size):
+        vocabulary.check_ids(name, ids.tolist())  # finds and names the first
+    return ids
+
+
+def _few_token_ids(name: str, token_ids: Any, vocabulary: Vocabulary) -> list[int]:
+    """`_token_ids` as a list, which is faster for a handful."""
+    ids: list[int] = _integers(name, token_ids).tolist()
+    if ids and (min(ids) < 0 or max(ids) >= vocabulary.size):
+        vocabulary.check_ids(name, ids)
+    return ids
+
+
+def _integers(name: str, token_ids: Any) -> np.ndarray:
     ids = np.asarray(token_ids)
     if ids.ndim != 1 or (ids.size and ids.dtype.kind not in "iu"):
         raise ParameterError(f"{name}={token_ids!r} is not allowed: a list of token ids")
-    listed: list[int] = ids.tolist()
-    if listed and (min(listed) < 0 or max(listed) >= vocabulary.size):
-        vocabulary.check_ids(name, listed)  # finds and names the first
-    return listed
+    return ids
 
 
 def _at_least_one(name: str, value: int | None) -> None:
