@@ -250,11 +250,11 @@ class History:
     __slots__ = ("_notes", "_output", "_pool", "_prompt", "_slot")
 
     def __init__(self, prompt_token_ids: TokenIds, output_token_ids: TokenIds = ()) -> None:
-        self._prompt = np.array(prompt_token_ids, np.int64)
-        self._prompt.flags.writeable = False
+        """Arrays of int64 are kept as they are: nobody may change them."""
+        self._prompt = np.asarray(prompt_token_ids, np.int64)
         self._pool: TokenPool | None = None
         self._slot = -1
-        self._output = np.array(output_token_ids, np.int64)
+        self._output = np.asarray(output_token_ids, np.int64)
         self._notes = np.full(len(self._output), np.nan)
 
     def __len__(self) -> int:

@@ -104,7 +104,7 @@ class Scheduler:
 
         Raises `ParameterError` or `RequestError` before anything changes.
         """
-        if sibling_count(params) > 1 or params.use_beam_search:
+        if sibling_count(params) > 1 or params["use_beam_search"]:
             given = (
                 "use_beam_search=True"
                 if params.use_beam_search
@@ -322,10 +322,9 @@ class Scheduler:
         names = structured_in(params)
         if grammar is not None and names:
             raise ParameterError(f"grammar and {names[0]} are not allowed together: at most one of them")
-        if params.grammar_bias is not None:
+        if params["grammar_bias"] is not None:
             return None  # a sampler of the chain favours what it allows
-        constraint = constraint_of(params, self.vocabulary) if grammar is None else grammar
-        return matcher_of(constraint, self.vocabulary)
+        return matcher_of(constraint_of(params, self.vocabulary) if names else grammar, self.vocabulary)
 
     def _accept_all(self, request: Request, tokens: Sequence[int]) -> None:
         for token_id in tokens:
@@ -358,9 +357,9 @@ def sibling_count(params: SamplingParams) -> int:
     """How many requests `params` stand for."""
     if not isinstance(params, SamplingParams):
         raise ParameterError(f"params={params!r} is not allowed: a SamplingParams")
-    if params.use_beam_search:
+    if params["use_beam_search"]:
         return beam_width(params)
-    count: int = params.best_of or params.n
+    count: int = params["best_of"] or params["n"]
     return count
 
 
@@ -369,23 +368,25 @@ def _merit(request: Request) -> float:
 
 
 def _token_ids(name: str, token_ids: Any, vocabulary: Vocabulary) -> np.ndarray:
-    """Token ids of the vocabulary as integers of any width; may share the memory of `token_ids`."""
-    ids = _integers(name, token_ids)
+    """Token ids of the vocabulary, copied into an int64 array that cannot be written to."""
+    ids = _integers(name, token_ids, np.array(token_ids))
     if ids.size and (ids.min() < 0 or ids.max() >= vocabulary.size):
         vocabulary.check_ids(name, ids.tolist())  # finds and names the first
+    ids = ids.astype(np.int64, copy=False)
+    ids.flags.writeable = False
     return ids
 
 
 def _few_token_ids(name: str, token_ids: Any, vocabulary: Vocabulary) -> list[int]:
     """`_token_ids` as a list, which is faster for a handful."""
-    ids: list[int] = _integers(name, token_ids).tolist()
+    ids: list[int] = _integers(name, token_ids, np.asarray(token_ids)).tolist()
     if ids and (min(ids) < 0 or max(ids) >= vocabulary.size):
         vocabulary.check_ids(name, ids)
     return ids
 
 
-def _integers(name: str, token_ids: Any) -> np.ndarray:
-    ids = np.asarray(token_ids)
+def _integers(name: str, token_ids: Any, ids: np.ndarray) -> np.ndarray:
+    """`ids`, which is `token_ids` as an array, if it is a list of integers."""
     if ids.ndim != 1 or (ids.size and ids.dtype.kind not in "iu"):
         raise ParameterError(f"{name}={token_ids!r} is not allowed: a list of token ids")
     return ids
