@@ -58,7 +58,7 @@ class Lookup:
 
     def differing(self, values: Mapping[str, Any]) -> dict[str, Any]:
         """The `values` that are not neutral."""
-        return {name: value for name, value in values.items() if value != self.neutral[name]}
+        return {name: value for name, value in values.items() if value != self.neutral.get(name)}
 
     def order(self, order: str | tuple[str | int, ...]) -> tuple[str, ...]:
         """`full_order` of the catalogue's samplers."""

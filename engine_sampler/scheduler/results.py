@@ -86,7 +86,7 @@ class Record:
         def __getattr__(self, name: str) -> Any:
             sources = self.__dict__.get("_sources", {})
             if name not in sources:
-                raise AttributeError(f"Record has no attribute {name!r}")
+                raise AttributeError(f"'Record' object has no attribute {name!r}")
             return self.__dict__.setdefault(name, _MAKERS[name](sources[name]))
 
 

@@ -26,6 +26,8 @@ from .slots import Slots
 
 logger = logging.getLogger("engine_sampler")
 
+_NO_TOKENS = np.empty(0, np.int64)
+_NO_TOKENS.flags.writeable = False
 _POSITION = Param("position", int, None, low=0, high=2**62)
 
 
@@ -369,8 +371,10 @@ def _merit(request: Request) -> float:
 
 def _token_ids(name: str, token_ids: Any, vocabulary: Vocabulary) -> np.ndarray:
     """Token ids of the vocabulary, copied into an int64 array that cannot be written to."""
+    if isinstance(token_ids, tuple) and not token_ids:
+        return _NO_TOKENS
     ids = _integers(name, token_ids, np.array(token_ids))
-    if ids.size and (ids.min() < 0 or ids.max() >= vocabulary.size):
+    if ids.size and (np.minimum.reduce(ids) < 0 or np.maximum.reduce(ids) >= vocabulary.size):
         vocabulary.check_ids(name, ids.tolist())  # finds and names the first
     ids = ids.astype(np.int64, copy=False)
     ids.flags.writeable = False
