@@ -129,6 +129,13 @@ class Seats(RuleBasedStateMachine):
             plain.check(history)
 
     @invariant()
+    def every_cell_belongs_to_one_region_or_is_unused(self) -> None:
+        pool = self.slots._pool
+        regions = [(int(pool.offsets[n]), int(pool._sizes[n])) for n in self.plain]
+        cells = sorted([*regions, *pool._gaps, *pool._left])
+        assert [0, *map(sum, cells)] == [*(start for start, _ in cells), len(pool.tokens)]
+
+    @invariant()
     def the_pool_stays_within_a_few_times_of_what_is_said(self) -> None:
         said = sum(len(p.prompt + p.output) for p in self.plain.values())
         gone = sum(len(p.prompt + p.output) for _, p in self.left)
