@@ -5,8 +5,23 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import NamedTuple
 
-from .cases import HALVED, MAIN, THREADED, TINY, Shape
-from .results import FILLED, FIVE, HALF, RUN, STEP, TEXT, TRANSFORMERS, Results, periodic, threads
+from .cases import HALVED, MAIN, PROMPTS, THREADED, TINY, Shape
+from .results import (
+    FILLED,
+    FIVE,
+    HALF,
+    JOIN,
+    LEAVE,
+    RUN,
+    SETTINGS,
+    STEP,
+    TEXT,
+    TRANSFORMERS,
+    Results,
+    periodic,
+    prompt_of,
+    threads,
+)
 
 PEAKED: Mapping[str, tuple[float, float, float]] = {
     "greedy": (1.3, 1.3, 24),
@@ -76,6 +91,17 @@ def others(results: Results) -> Iterator[Bar]:
     yield Bar("text and three stop strings, added per row of 64", 2, added, unit=" µs")
     for case in THREADED:
         yield from _threads(results, case)
+    yield from _joining(results)
+
+
+def _joining(results: Results) -> Iterator[Bar]:
+    array, listed = (Shape(prompt_of(PROMPTS[-1], kind)) for kind in ("array", "list"))
+    join, leave = results.per_row(JOIN, array), results.per_row(LEAVE, array)
+    yield Bar(f"add, {array.case}", 120, join, unit=" µs")
+    yield Bar(f"remove, {array.case}", 25, leave, unit=" µs")
+    beyond = _over(results, listed, JOIN, "conversion")
+    yield Bar(f"add, {listed.case}, beyond its conversion", 120, beyond, unit=" µs")
+    yield Bar(SETTINGS, 20, results.per_row(STEP, Shape(SETTINGS)), unit=" µs")
 
 
 def _threads(results: Results, case: str) -> Iterator[Bar]:

@@ -9,6 +9,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from time import perf_counter
 
+import numpy as np
 import pytest
 
 from . import rows
@@ -20,6 +21,7 @@ from .cases import (
     MAIN,
     MIXTURE,
     NUMPY_STEPS,
+    PROMPTS,
     SMALL,
     STEPS,
     THREADED,
@@ -29,7 +31,21 @@ from .cases import (
 )
 from .engines import Engine, reading
 from .measure import Work, measure
-from .results import ADD_AND_REMOVE, FIVE, HALF, NUMPY_RUN, NUMPY_STEP, RUN, SETTINGS, STEP, periodic, threads
+from .results import (
+    ADD_AND_REMOVE,
+    FIVE,
+    HALF,
+    JOIN,
+    LEAVE,
+    NUMPY_RUN,
+    NUMPY_STEP,
+    RUN,
+    SETTINGS,
+    STEP,
+    periodic,
+    prompt_of,
+    threads,
+)
 
 LIVE = 63
 """Live requests while another is added and removed."""
@@ -125,6 +141,34 @@ def bench_add_and_remove(benchmark, case):
         scheduler.remove(scheduler.add(params, prompt))
 
     measure(benchmark, Work(add_and_remove), STEP, Shape(f"{ADD_AND_REMOVE}{case}"))
+
+
+@pytest.mark.parametrize("kind", ["array", "list"])
+@pytest.mark.parametrize("length", PROMPTS)
+@pytest.mark.parametrize("series", [JOIN, LEAVE])
+def bench_join_and_leave(benchmark, series, length, kind):
+    scheduler = Engine.of(Shape("default chain", batch=LIVE)).scheduler
+    params, listed = params_of("default chain"), rows.history(MAIN, length)
+    prompt = np.array(listed) if kind == "array" else listed
+
+    def leave():
+        scheduler.remove("guest")
+
+    def leave_if_there():
+        if scheduler.request_ids[-1] == "guest":
+            leave()
+
+    def join():
+        scheduler.add(params, prompt, request_id="guest")
+
+    def join_if_away():
+        if scheduler.request_ids[-1] != "guest":
+            join()
+
+    work = Work(join, leave_if_there) if series == JOIN else Work(leave, join_if_away)
+    conversion = {"conversion": Work(lambda: np.array(listed))}
+    measure(benchmark, work, series, Shape(prompt_of(length, kind)), conversion)
+    leave_if_there()
 
 
 def bench_params(benchmark):

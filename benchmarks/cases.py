@@ -11,6 +11,8 @@ from .rows import BREAKER, VOCABULARIES
 
 CONTEXT = 2048
 """Tokens of history that penalties and DRY consider."""
+PROMPTS = (CONTEXT, 32_768)
+"""Lengths of prompts with which requests join and leave."""
 
 DEFAULT = {"top_k": 40, "top_p": 0.95, "min_p": 0.05, "temperature": 0.8}
 DRY = {"dry_multiplier": 0.8, "dry_penalty_last_n": CONTEXT, "dry_sequence_breakers": [BREAKER]}

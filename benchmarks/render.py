@@ -5,12 +5,25 @@ python -m benchmarks.render results.json
 
 from __future__ import annotations
 
+import itertools
 import sys
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 
 from .bars import PEAKED, Bar, of_case, others, tally
-from .cases import BATCHES, CASES, FLAT, KEY_CASES, MAIN, MASKED_CASES, PEERS_STEPS, SHARES, TINY, Shape
+from .cases import (
+    BATCHES,
+    CASES,
+    FLAT,
+    KEY_CASES,
+    MAIN,
+    MASKED_CASES,
+    PEERS_STEPS,
+    PROMPTS,
+    SHARES,
+    TINY,
+    Shape,
+)
 from .plot import draw
 from .results import (
     ADD_AND_REMOVE,
@@ -19,6 +32,8 @@ from .results import (
     FLOOR,
     GRAMMAR,
     GRAMMAR_AHEAD,
+    JOIN,
+    LEAVE,
     MASKED,
     MULTINOMIAL,
     NUMPY_RUN,
@@ -30,6 +45,7 @@ from .results import (
     UNFILLED,
     Results,
     masked,
+    prompt_of,
 )
 from .rows import VOCABULARIES
 
@@ -208,6 +224,10 @@ def around_a_step(results: Results) -> str:
         )
         for case in ("default chain", "penalties, DRY, default chain")
     ]
+    for series, length, kind in itertools.product((JOIN, LEAVE), PROMPTS, ("array", "list")):
+        if entry := results.find(series, Shape(prompt_of(length, kind))):
+            share = f", {entry.times('conversion'):.2f} of its conversion from a list"
+            around += [(f"`{series}`, default chain, {prompt_of(length, kind)}{share}", entry.per_row)]
     around += [
         (
             f"`torch.multinomial` of {v:,} given probabilities",

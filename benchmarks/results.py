@@ -18,6 +18,8 @@ TRANSFORMERS, MULTINOMIAL, FLOOR = "transformers", "torch.multinomial", "NumPy's
 
 FIVE = "five configurations"
 ADD_AND_REMOVE = "add and remove: "
+JOIN, LEAVE = "add", "remove"
+"""Relative to converting the prompt from a list to an array."""
 SETTINGS = "SamplingParams of the default chain"
 GRAMMAR, GRAMMAR_AHEAD = "default chain, JSON", "default chain, JSON, masks filled before"
 """Steps with a grammar, relative to steps without one."""
@@ -28,6 +30,11 @@ MASKED = "run with masks"
 def masked(case: str, share: float) -> str:
     """The name of a case with masks that allow this share of all tokens."""
     return f"{case}, {share:.2%} allowed"
+
+
+def prompt_of(length: int, kind: str) -> str:
+    """The name of the case of a prompt of this length as an "array" or a "list"."""
+    return f"{kind} of {length:,} tokens"
 
 
 def threads(busy: bool) -> str:

@@ -49,9 +49,10 @@ Role = Literal["edit", "penalty", "warp"]
 class Stateful:
     """The state of one request: created by `new_state`, then kept in step with its tokens.
 
-    `new_state` may return any object, or None for no state. The defaults suit a sampler without
-    state; one with state overrides `new_state` and `accept`, and also `rollback` unless `accept`
-    changes nothing. `fork` makes a deep copy unless overridden.
+    `new_state` may return any object, or None for no state. The prompt that it gets, int64 and not to be
+    written to, stays as it is and may be kept: a state that is made of it when it is first needed costs `add`
+    nothing. The defaults suit a sampler without state; one with state overrides `new_state` and `accept`, and
+    also `rollback` unless `accept` changes nothing. `fork` makes a deep copy unless overridden.
     """
 
     deferred: ClassVar[bool] = False

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from types import MappingProxyType
 from typing import Any
 
-from ..contract import ParameterError, Sampler, Selector
+from ..contract import ParameterError, Selector
 from ..registry import STRUCTURED_PARAMS, default_registry, structured_in, unknown
+from .lookups import Lookup, lookup_of
 from .orders import resolve_order
 
 
@@ -31,23 +32,22 @@ class SamplingParams(Mapping[str, Any]):
     _values: Mapping[str, Any]
 
     def __init__(self, **parameters: Any) -> None:
-        catalogue = default_registry().catalogue
-        values = {name: param.neutral for name, param in catalogue.params.items()}
-        for name, value in parameters.items():
-            if name not in values:
-                raise unknown(name)
-            values[name] = catalogue.params[name].check(value)
-        rules = resolve_order(values, catalogue.samplers)
-        values |= {name: rule for name, rule in rules.items() if name not in parameters}
-        parts: list[Sampler | Selector] = [*catalogue.samplers.values(), *catalogue.selectors.values()]
-        for part in parts:
+        known = lookup_of(default_registry().catalogue)
+        chosen = {name: _checked(known, name, value) for name, value in parameters.items()}
+        values = known.neutral | chosen
+        rules = resolve_order(values, known.catalogue.samplers)
+        if rules:
+            values |= {name: rule for name, rule in rules.items() if name not in chosen}
+        for part in known.checking:
             part.check(values)
-        _check_together(values, catalogue.selectors.values())
-        neutral = {name: param.neutral for name, param in catalogue.params.items()}
-        for name, defaults in (("_given", neutral), ("_chosen", {**neutral, **rules})):
-            differing = {n: v for n, v in values.items() if v != defaults[n]}
-            object.__setattr__(self, name, MappingProxyType(differing))
-        object.__setattr__(self, "_values", MappingProxyType(values))
+        named = sorted({*chosen, *rules}, key=known.numbers.__getitem__)
+        given = known.differing({name: values[name] for name in named})
+        _check_together(values, known.selectors.active(given, values))
+        defaults = {**known.neutral, **rules} if rules else known.neutral
+        differing = {name: values[name] for name in named if values[name] != defaults[name]}
+        object.__setattr__(self, "_values", values)
+        object.__setattr__(self, "_given", MappingProxyType(given))
+        object.__setattr__(self, "_chosen", differing)
 
     @classmethod
     def from_dict(cls, body: Mapping[str, Any]) -> SamplingParams:
@@ -64,6 +64,12 @@ class SamplingParams(Mapping[str, Any]):
     def replace(self, **changes: Any) -> SamplingParams:
         """A copy with some parameters changed."""
         return SamplingParams(**{**self._chosen, **changes})
+
+    def __copy__(self) -> SamplingParams:
+        return self
+
+    def __deepcopy__(self, memo: dict[int, Any]) -> SamplingParams:
+        return self
 
     def __getitem__(self, name: str) -> Any:
         return self._values[name]
@@ -100,17 +106,24 @@ def _restore(chosen: dict[str, Any]) -> SamplingParams:
     return SamplingParams(**chosen)
 
 
-def _check_together(values: Mapping[str, Any], selectors: Iterable[Selector]) -> None:
+def _checked(known: Lookup, name: str, value: Any) -> Any:
+    param = known.catalogue.params.get(name)
+    if param is None:
+        raise unknown(name)
+    return param.check(value)
+
+
+def _check_together(values: Mapping[str, Any], selectors: Sequence[Selector]) -> None:
     best_of = values["best_of"]
     if best_of is not None and best_of < values["n"]:
         raise ParameterError(f"best_of={best_of} is not allowed: at least n={values['n']}")
     _check_structured(values)
     _check_beams(values)
-    active = [s.name for s in selectors if s.is_active(values)]
-    if len(active) > 1:
-        raise ParameterError(f"the parameters request several selectors: {', '.join(active)}; one is allowed")
-    if active and values["use_beam_search"]:
-        raise ParameterError(f"use_beam_search=True is not allowed with the selector {active[0]}")
+    if len(selectors) > 1:
+        names = ", ".join(selector.name for selector in selectors)
+        raise ParameterError(f"the parameters request several selectors: {names}; one is allowed")
+    if selectors and values["use_beam_search"]:
+        raise ParameterError(f"use_beam_search=True is not allowed with the selector {selectors[0].name}")
 
 
 def _check_beams(values: Mapping[str, Any]) -> None:

@@ -13,62 +13,94 @@ from ..contract import Example, Param, ParameterError, Rows, Sampler, Vocabulary
 from ._columns import finite_columns, store
 
 _NOTHING = np.zeros(0, np.int64)
+_NEUTRAL = {"repetition_penalty": 1.0, "frequency_penalty": 0.0, "presence_penalty": 0.0}
+"""With these values, nothing else matters."""
 
 
 class CountedWindow:
     """The last `size` tokens of a growing list (−1: all of them), and how often each occurs.
 
-    `ids` is ascending, int64; `counts` is parallel to it. Both are updated with every token, so the
-    cost of reading them does not depend on the length of the list. A size of 0 is off: nothing is kept.
+    `ids` is ascending, int64; `counts` is parallel to it. Both are counted when they are first needed, and
+    then updated with every token, so the cost of reading them does not depend on the length of the list. A
+    size of 0 is off: nothing is kept.
     """
 
-    __slots__ = ("_size", "_tokens", "counts", "ids")
+    __slots__ = ("_added", "_counts", "_ids", "_size", "_start")
 
     def __init__(self, token_ids: np.ndarray, size: int) -> None:
+        """The list begins with `token_ids`, which nothing may change."""
         self._size = size
-        self._tokens: list[int] = token_ids.tolist() if size else []
-        inside = self._tokens if size < 0 else self._tokens[-size:]
-        self.ids, self.counts = np.unique(np.array(inside, np.int64), return_counts=True)
+        self._start = token_ids if size else _NOTHING
+        self._added: list[int] = []
+        self._ids: np.ndarray | None = None
+        self._counts = _NOTHING
+
+    @property
+    def ids(self) -> np.ndarray:
+        return self._counted()[0]
+
+    @property
+    def counts(self) -> np.ndarray:
+        return self._counted()[1]
 
     def extend(self, token_ids: Sequence[int]) -> None:
         """Append tokens; once the window is full, as many leave it at the start."""
         if not self._size:
             return
+        self._counted()
         for token in token_ids:
-            self._tokens.append(token)
+            self._added.append(token)
             self._add(token)
-            if 0 < self._size < len(self._tokens):
-                self._remove(self._tokens[-self._size - 1])
+            if self._is_full():
+                self._remove(self._at_the_edge())
 
     def retract(self, n: int) -> None:
         """Remove the last n tokens; those that had left the window for them re-enter it."""
         if not self._size:
             return
+        self._counted()
         for _ in range(n):
-            if 0 < self._size < len(self._tokens):
-                self._add(self._tokens[-self._size - 1])
-            self._remove(self._tokens.pop())
+            if self._is_full():
+                self._add(self._at_the_edge())
+            self._remove(self._added.pop())
 
     def copy(self) -> CountedWindow:
         twin = object.__new__(CountedWindow)
-        twin._size, twin._tokens = self._size, self._tokens.copy()
-        twin.ids, twin.counts = self.ids, self.counts.copy()  # ids are replaced, counts change in place
+        twin._size, twin._start, twin._added = self._size, self._start, self._added.copy()
+        twin._ids, twin._counts = self._ids, self._counts.copy()  # ids are replaced, counts change in place
         return twin
 
+    def _counted(self) -> tuple[np.ndarray, np.ndarray]:
+        if self._ids is None:
+            inside = self._start if self._size < 0 else self._start[-self._size :]
+            self._ids, self._counts = np.unique(inside, return_counts=True)
+        return self._ids, self._counts
+
+    def _is_full(self) -> bool:
+        """Whether the list is longer than the window."""
+        return 0 < self._size < len(self._start) + len(self._added)
+
+    def _at_the_edge(self) -> int:
+        """The newest token that is outside the window."""
+        i = len(self._added) - self._size - 1
+        return self._added[i] if i >= 0 else int(self._start[i])
+
     def _add(self, token: int) -> None:
-        i = self.ids.searchsorted(token)
-        if i < len(self.ids) and self.ids[i] == token:
-            self.counts[i] += 1
+        ids, counts = self._counted()
+        i = ids.searchsorted(token)
+        if i < len(ids) and ids[i] == token:
+            counts[i] += 1
         else:
-            self.ids = np.concatenate((self.ids[:i], (token,), self.ids[i:]))
-            self.counts = np.concatenate((self.counts[:i], (1,), self.counts[i:]))
+            self._ids = np.concatenate((ids[:i], (token,), ids[i:]))
+            self._counts = np.concatenate((counts[:i], (1,), counts[i:]))
 
     def _remove(self, token: int) -> None:
-        i = self.ids.searchsorted(token)
-        self.counts[i] -= 1
-        if not self.counts[i]:
-            self.ids = np.concatenate((self.ids[:i], self.ids[i + 1 :]))
-            self.counts = np.concatenate((self.counts[:i], self.counts[i + 1 :]))
+        ids, counts = self._counted()
+        i = ids.searchsorted(token)
+        counts[i] -= 1
+        if not counts[i]:
+            self._ids = np.concatenate((ids[:i], ids[i + 1 :]))
+            self._counts = np.concatenate((counts[:i], counts[i + 1 :]))
 
 
 @dataclass(frozen=True)
@@ -159,6 +191,8 @@ class Penalties(Sampler):
     )  # fmt: skip
 
     def is_active(self, params: Mapping[str, Any]) -> bool:
+        if all(params[name] == neutral for name, neutral in _NEUTRAL.items()):
+            return False
         settings = _Settings.of(params)
         return settings.repetition_reach != 0 or settings.reach != 0
 

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import bisect
 import itertools
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
 import numpy as np
@@ -26,7 +27,8 @@ _NEARLY_FULL = 16
 
 class _Arrays(NamedTuple):
     """Arrays that are replaced together. A reader on another thread that takes a length first, then these
-    arrays, then the offset, sees tokens that belong together: no cell is used twice in the same arrays."""
+    arrays, then the offset, sees tokens that belong together while no slot is opened or closed: until then,
+    nothing is written into the region that a move has left."""
 
     tokens: np.ndarray
     notes: np.ndarray
@@ -43,20 +45,21 @@ class TokenPool:
     epochs          uint64 [capacity]: while a slot's value stays, its tokens and notes only grow. No value
                     is used twice.
 
-    Each request has a region of its own, which moves to the end of the pool when it is full. Arrays are
-    replaced, not resized: a reference to an old one keeps its contents.
+    Each request has a region of its own, which moves when it is full. Arrays are replaced, not resized: a
+    reference to an old one keeps its contents. What is read from a slot is valid until the slot is closed.
     """
 
-    def __init__(self, capacity: int, cells: int = 0) -> None:
-        """`cells` is the initial size; the pool grows when needed."""
-        self._arrays = _Arrays(np.empty(cells, np.int64), np.empty(cells), np.zeros(capacity, np.int64))
+    def __init__(self, capacity: int) -> None:
+        self._arrays = _Arrays(np.empty(0, np.int64), np.empty(0), np.zeros(capacity, np.int64))
         self.lengths = np.zeros(capacity, np.int64)
         self.prompt_lengths = np.zeros(capacity, np.int64)
         self.epochs = np.zeros(capacity, np.uint64)
         self._sizes = np.zeros(capacity, np.int64)
         """Cells of each region; 0 for a free slot."""
-        self._end = 0
-        """From this cell on the pool is unused."""
+        self._gaps = Gaps()
+        """The unused cells."""
+        self._left: list[tuple[int, int]] = []
+        """First cell and size of each region that a move has left since a slot was last opened or closed."""
         self._room = UNBOUNDED
         """Every region has room for this many more tokens, or more."""
         self._epoch = itertools.count(1)
@@ -87,22 +90,21 @@ class TokenPool:
 
     # --- slots -----------------------------------------------------------------------------------
 
-    def open(
-        self, slot: int, prompt: int, tokens: np.ndarray, notes: np.ndarray, *, exact: bool = False
-    ) -> None:
-        """Give the free `slot` a region with `tokens` and `notes`; the first `prompt` tokens are the prompt.
-
-        exact  without spare cells, for a history that will hardly grow.
-        """
-        size = max(1, len(tokens)) if exact else _roomy(len(tokens))
+    def open(self, slot: int, tokens: np.ndarray, *, more: int = 0) -> None:
+        """Give the free `slot` a region that begins with the prompt `tokens`, without notes, and has room for
+        `more` tokens and as many to come."""
+        self._reuse_left()
+        size = _roomy(len(tokens) + more)
         start = self._claim(size)
         self.offsets[slot], self._sizes[slot] = start, size
-        self._write(slot, 0, tokens, notes)
-        self.prompt_lengths[slot] = prompt
+        self._write(slot, 0, tokens, np.nan)
+        self.prompt_lengths[slot] = len(tokens)
         self._renew_epoch(slot)
 
     def close(self, slot: int) -> None:
-        """Free `slot`; its cells are used again after the pool is next repacked."""
+        """Free `slot` and its cells."""
+        self._reuse_left()
+        self._gaps.free(int(self.offsets[slot]), int(self._sizes[slot]))
         self._sizes[slot] = self.lengths[slot] = self.prompt_lengths[slot] = 0
 
     def resize(self, capacity: int) -> None:
@@ -147,7 +149,7 @@ class TokenPool:
     def _renew_epoch(self, slot: int) -> None:
         self.epochs[slot] = next(self._epoch)
 
-    def _write(self, slot: int, start: int, tokens: TokenIds, notes: np.ndarray) -> None:
+    def _write(self, slot: int, start: int, tokens: TokenIds, notes: np.ndarray | float) -> None:
         arrays, length = self._arrays, start + len(tokens)
         cells = slice(arrays.offsets[slot] + start, arrays.offsets[slot] + length)
         arrays.tokens[cells] = tokens
@@ -164,106 +166,185 @@ class TokenPool:
         self._room = int(free.min(initial=UNBOUNDED))
 
     def _move(self, slot: int, size: int) -> None:
-        """Give `slot` a region of `size` cells at the end of the pool."""
+        """Give `slot` a region of `size` cells elsewhere."""
         start = self._claim(size)
         arrays, length = self._arrays, self.lengths[slot]
-        old = arrays.offsets[slot]
+        old = int(arrays.offsets[slot])
         arrays.tokens[start : start + length] = arrays.tokens[old : old + length]
         arrays.notes[start : start + length] = arrays.notes[old : old + length]
+        self._left.append((old, int(self._sizes[slot])))
         arrays.offsets[slot] = start
         self._sizes[slot] = size
 
+    def _reuse_left(self) -> None:
+        for start, size in self._left:
+            self._gaps.free(start, size)
+        self._left.clear()
+
     def _claim(self, size: int) -> int:
         """The first of `size` unused cells."""
-        if self._end + size > len(self.tokens):
+        start = self._gaps.take(size)
+        if start is None:
             self._repack(size)
-        start = self._end
-        self._end += size
+            start = self._gaps.take(size)
+            assert start is not None
         return start
 
     def _repack(self, more: int) -> None:
         """Pack the regions into new arrays, with room for `more` cells and for as many again as are used."""
         old, taken = self._arrays, np.flatnonzero(self._sizes)
         ends = self._sizes[taken].cumsum()
-        self._end = int(ends[-1]) if len(ends) else 0
-        cells = more if not self._end else 2 * (self._end + more)
+        used = int(ends[-1]) if len(ends) else 0
+        cells = more if not used else 2 * (used + more)
         new = _Arrays(np.empty(cells, np.int64), np.empty(cells), old.offsets.copy())
         new.offsets[taken] = ends - self._sizes[taken]
         for slot, length in zip(taken.tolist(), self.lengths[taken].tolist(), strict=True):
             source, target = int(old.offsets[slot]), int(new.offsets[slot])
             new.tokens[target : target + length] = old.tokens[source : source + length]
             new.notes[target : target + length] = old.notes[source : source + length]
+        self._gaps = Gaps([(used, cells - used)])
+        self._left.clear()
         self._arrays = new
 
 
-class History:
-    """Prompt and output of one request: in a pool of its own, or in the slot table's pool while it has a
-    slot."""
+class Gaps:
+    """The unused cells of a pool: (first cell, size) of each gap, ascending, no two of them adjacent."""
 
-    __slots__ = ("_pool", "_slot")
+    def __init__(self, gaps: Sequence[tuple[int, int]] = ()) -> None:
+        self._gaps = list(gaps)
+
+    def __iter__(self) -> Iterator[tuple[int, int]]:
+        return iter(self._gaps)
+
+    def take(self, size: int) -> int | None:
+        """The first cell of `size` cells from the first gap that has so many; None if there is none."""
+        for i, (start, free) in enumerate(self._gaps):
+            if free > size:
+                self._gaps[i] = start + size, free - size
+                return start
+            if free == size:
+                del self._gaps[i]
+                return start
+        return None
+
+    def free(self, start: int, size: int) -> None:
+        """Add `size` cells from `start` on."""
+        gaps = self._gaps
+        i = bisect.bisect(gaps, (start, size))
+        if i < len(gaps) and gaps[i][0] == start + size:
+            size += gaps.pop(i)[1]
+        if i and sum(gaps[i - 1]) == start:
+            before, more = gaps[i - 1]
+            gaps[i - 1] = before, more + size
+        else:
+            gaps.insert(i, (start, size))
+
+
+class History:
+    """Prompt and output of one request.
+
+    The prompt never changes, and forks share it. While the request has a slot, the output is in the slot
+    table's pool, behind a copy of the prompt; otherwise in arrays of its own, replaced when it grows.
+    """
+
+    __slots__ = ("_notes", "_output", "_pool", "_prompt", "_slot")
 
     def __init__(self, prompt_token_ids: TokenIds, output_token_ids: TokenIds = ()) -> None:
-        prompt = len(prompt_token_ids)
-        tokens = np.empty(prompt + len(output_token_ids), np.int64)
-        tokens[:prompt] = prompt_token_ids
-        tokens[prompt:] = output_token_ids
-        self._store(prompt, tokens, np.full(len(tokens), np.nan))
+        """Arrays of int64 are kept as they are: nobody may change them."""
+        self._prompt = np.asarray(prompt_token_ids, np.int64)
+        self._pool: TokenPool | None = None
+        self._slot = -1
+        self._output = np.asarray(output_token_ids, np.int64)
+        self._notes = np.full(len(self._output), np.nan)
 
     def __len__(self) -> int:
+        if self._pool is None:
+            return len(self._prompt) + len(self._output)
         return int(self._pool.lengths[self._slot])
 
     @property
     def prompt_length(self) -> int:
-        return int(self._pool.prompt_lengths[self._slot])
+        return len(self._prompt)
 
     @property
     def output_length(self) -> int:
-        return len(self) - self.prompt_length
+        return len(self) - len(self._prompt)
 
     @property
     def token_ids(self) -> np.ndarray:
+        if self._pool is None:
+            return np.concatenate((self._prompt, self._output))
         return self._pool.tokens_of(self._slot)
 
     @property
     def prompt_token_ids(self) -> np.ndarray:
-        return self.token_ids[: self.prompt_length]
+        return self._prompt
 
     @property
     def output_token_ids(self) -> np.ndarray:
-        return self.token_ids[self.prompt_length :]
+        if self._pool is None:
+            return self._output
+        return self._pool.tokens_of(self._slot)[len(self._prompt) :]
 
     @property
     def notes(self) -> np.ndarray:
         """float64 [length]: the selector's note on every token, NaN where there is none."""
+        if self._pool is None:
+            return np.concatenate((np.full(len(self._prompt), np.nan), self._notes))
         return self._pool.notes_of(self._slot)
+
+    def copy_of_output(self) -> np.ndarray:
+        """The output as it is now, int64: an array that nothing changes."""
+        return self._output if self._pool is None else self.output_token_ids.copy()
 
     def accept(self, token_ids: TokenIds, notes: Notes = ()) -> None:
         """Add tokens; without `notes` they were chosen elsewhere."""
-        self._pool.append(self._slot, token_ids, notes if len(notes) else [None] * len(token_ids))
+        notes = notes if len(notes) else [None] * len(token_ids)
+        if self._pool is None:
+            self._output = np.concatenate((self._output, np.array(token_ids, np.int64)))
+            self._notes = np.concatenate((self._notes, np.array(notes, np.float64)))
+        else:
+            self._pool.append(self._slot, token_ids, notes)
 
     def rollback(self, n: int) -> None:
-        self._pool.retract(self._slot, n)
+        if self._pool is None:
+            kept = len(self._output) - n
+            self._output, self._notes = self._output[:kept], self._notes[:kept]
+        else:
+            self._pool.retract(self._slot, n)
 
     def fork(self) -> History:
         child = object.__new__(History)
-        child._store(self.prompt_length, self.token_ids, self.notes)
+        child._prompt = self._prompt
+        child._keep(self.output_token_ids, self._output_notes)
         return child
 
     def attach(self, pool: TokenPool, slot: int) -> None:
         """Move into the free `slot` of `pool`."""
-        pool.open(slot, self.prompt_length, self.token_ids, self.notes)
+        output, notes = self.output_token_ids, self._output_notes
+        pool.open(slot, self._prompt, more=len(output))
+        if len(output):
+            pool.append(slot, output, notes)
         self._pool, self._slot = pool, slot
+        self._output, self._notes = _NO_TOKENS, _NO_NOTES
 
     def detach(self) -> None:
-        """Move into a pool of its own, which frees the slot."""
+        """Move into arrays of its own, which frees the slot."""
         pool, slot = self._pool, self._slot
-        self._store(self.prompt_length, self.token_ids, self.notes)
+        assert pool is not None
+        self._keep(self.output_token_ids, self._output_notes)
         pool.close(slot)
 
-    def _store(self, prompt: int, tokens: np.ndarray, notes: np.ndarray) -> None:
-        own = TokenPool(1, cells=max(1, len(tokens)))
-        own.open(0, prompt, tokens, notes, exact=True)
-        self._pool, self._slot = own, 0
+    @property
+    def _output_notes(self) -> np.ndarray:
+        return self._notes if self._pool is None else self.notes[len(self._prompt) :]
+
+    def _keep(self, output: np.ndarray, notes: np.ndarray) -> None:
+        self._output, self._notes = output.copy(), notes.copy()
+        self._pool, self._slot = None, -1
+
+
+_NO_TOKENS, _NO_NOTES = np.empty(0, np.int64), np.empty(0)
 
 
 def _roomy(length: int) -> int:

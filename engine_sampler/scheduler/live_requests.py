@@ -6,7 +6,6 @@ import itertools
 import logging
 import threading
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import replace
 from functools import partial
 from typing import Any
 
@@ -155,8 +154,7 @@ class LiveRequests:
                 self.step_lock.when_idle(lambda: self._abort(request))
                 if group is not None:
                     self._abort_group(group)
-            record = request.record()
-        return record if record.finish_reason else replace(record, finish_reason="abort")
+            return request.record("abort")
 
     def retire_if_done(self, request: Request) -> None:
         """Take a finished request out of the live ones; its record stays."""
@@ -188,7 +186,7 @@ class LiveRequests:
                 else:
                     del self.live[request_id]
                     self.groups.pop(request_id, None)
-                    self.notify("request_finished", request.record())
+                    self._notify_finished(request)
         return True
 
     def _abort(self, request: Request) -> None:
@@ -208,7 +206,7 @@ class LiveRequests:
 
     def _release(self, request: Request) -> None:
         self._free_slot(request)
-        self.notify("request_finished", request.record())
+        self._notify_finished(request)
 
     def _free_slot(self, request: Request) -> None:
         self._batch = None
@@ -216,6 +214,10 @@ class LiveRequests:
         request.slot = -1
 
     # --- inside ----------------------------------------------------------------------------------
+
+    def _notify_finished(self, request: Request) -> None:
+        if self._registry.catalogue.observers:
+            self.notify("request_finished", request.record())
 
     def notify(self, event: str, *values: Any) -> None:
         """Call the observers; one that fails is logged, and changes nothing."""

@@ -51,7 +51,7 @@ class Request:
     ) -> None:
         self.id = request_id
         self.params = params
-        self.seed = _first(seed, params.seed, secrets.randbits(64))
+        self.seed = _seed(seed, params["seed"])
         self.chain: Chain = build_chain(params)
         self.state = RequestState(self.chain, history)
         self.state.open(params, vocabulary)
@@ -88,19 +88,20 @@ class Request:
         """Sum of the raw logprobs of the output, if they are known."""
         return None if self.raw_logprobs is None else math.fsum(self.raw_logprobs)
 
-    def record(self) -> Record:
+    def record(self, finish_reason: str | None = None) -> Record:
+        """All that is known of it now; `finish_reason` if it has not finished."""
         history = self.state.history
-        return Record(
-            self.id,
-            history.prompt_token_ids.tolist(),
-            history.output_token_ids.tolist(),
-            None if self.text is None else self.text.text,
-            self.finish_reason,
-            self.stop_reason,
-            self.error,
-            self.seed,
-            self.cumulative_logprob,
-            self.score,
+        return Record.unread(
+            history.prompt_token_ids,
+            history.copy_of_output(),
+            None if self.text is None else self.text.deltas.copy(),
+            request_id=self.id,
+            finish_reason=self.finish_reason or finish_reason,
+            stop_reason=self.stop_reason,
+            error=self.error,
+            seed=self.seed,
+            cumulative_logprob=self.cumulative_logprob,
+            score=self.score,
         )
 
     def check_trigger(self) -> CheckTrigger:
@@ -274,5 +275,7 @@ def _logprobs_modes(params: SamplingParams) -> tuple[str, ...]:
     return (mode,) if isinstance(mode, str) else tuple(mode)
 
 
-def _first(*values: int | None) -> int:
-    return next(v for v in values if v is not None)
+def _seed(own: int | None, requested: int | None) -> int:
+    if own is None:
+        own = requested
+    return secrets.randbits(64) if own is None else own

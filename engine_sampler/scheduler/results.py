@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Mapping
+from collections.abc import Callable, Hashable, Mapping
 from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -67,3 +68,30 @@ class Record:
     the chain in a beam search."""
     score: float | None = field(default=None)
     """The score by which a beam search ranks the text: cumulative_logprob / length^length_penalty."""
+
+    @classmethod
+    def unread(
+        cls, prompt_token_ids: np.ndarray, token_ids: np.ndarray, text: list[str] | None, **others: Any
+    ) -> Record:
+        """A record whose lists are made of these arrays, and its text of these parts, when they are first
+        read. Nothing may change them."""
+        sources: dict[str, Any] = {"prompt_token_ids": prompt_token_ids, "token_ids": token_ids}
+        (others if text is None else sources)["text"] = text
+        record = object.__new__(cls)
+        record.__dict__.update(others, _sources=sources)
+        return record
+
+    if not TYPE_CHECKING:  # a type checker would take every name for an attribute
+
+        def __getattr__(self, name: str) -> Any:
+            sources = self.__dict__.get("_sources", {})
+            if name not in sources:
+                raise AttributeError(f"'Record' object has no attribute {name!r}")
+            return self.__dict__.setdefault(name, _MAKERS[name](sources[name]))
+
+
+_MAKERS: Mapping[str, Callable[[Any], Any]] = {
+    "prompt_token_ids": np.ndarray.tolist,
+    "token_ids": np.ndarray.tolist,
+    "text": "".join,
+}

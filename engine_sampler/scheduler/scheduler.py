@@ -26,6 +26,8 @@ from .slots import Slots
 
 logger = logging.getLogger("engine_sampler")
 
+_NO_TOKENS = np.empty(0, np.int64)
+_NO_TOKENS.flags.writeable = False
 _POSITION = Param("position", int, None, low=0, high=2**62)
 
 
@@ -104,7 +106,7 @@ class Scheduler:
 
         Raises `ParameterError` or `RequestError` before anything changes.
         """
-        if sibling_count(params) > 1 or params.use_beam_search:
+        if sibling_count(params) > 1 or params["use_beam_search"]:
             given = (
                 "use_beam_search=True"
                 if params.use_beam_search
@@ -176,7 +178,7 @@ class Scheduler:
         Tokens after the one that ends it are dropped. Selector state that follows drawn tokens
         (mirostat's mu) does not move.
         """
-        tokens = _token_ids("token_ids", token_ids, self.vocabulary)
+        tokens = _few_token_ids("token_ids", token_ids, self.vocabulary)
         with self._step_lock.lock:
             request = self._requests.find_single(request_id)
             self._step_lock.when_idle(lambda: self._accept_all(request, tokens))
@@ -322,10 +324,9 @@ class Scheduler:
         names = structured_in(params)
         if grammar is not None and names:
             raise ParameterError(f"grammar and {names[0]} are not allowed together: at most one of them")
-        if params.grammar_bias is not None:
+        if params["grammar_bias"] is not None:
             return None  # a sampler of the chain favours what it allows
-        constraint = constraint_of(params, self.vocabulary) if grammar is None else grammar
-        return matcher_of(constraint, self.vocabulary)
+        return matcher_of(constraint_of(params, self.vocabulary) if names else grammar, self.vocabulary)
 
     def _accept_all(self, request: Request, tokens: Sequence[int]) -> None:
         for token_id in tokens:
@@ -351,16 +352,16 @@ class Scheduler:
             drafts = [drafts.get(request_id, ()) for request_id in request_ids]
         if len(drafts) != len(request_ids):
             raise RequestError(f"draft_token_ids has {len(drafts)} entries for {len(request_ids)} requests")
-        return [_token_ids("draft_token_ids", d, self.vocabulary) for d in drafts]
+        return [_few_token_ids("draft_token_ids", d, self.vocabulary) for d in drafts]
 
 
 def sibling_count(params: SamplingParams) -> int:
     """How many requests `params` stand for."""
     if not isinstance(params, SamplingParams):
         raise ParameterError(f"params={params!r} is not allowed: a SamplingParams")
-    if params.use_beam_search:
+    if params["use_beam_search"]:
         return beam_width(params)
-    count: int = params.best_of or params.n
+    count: int = params["best_of"] or params["n"]
     return count
 
 
@@ -368,14 +369,31 @@ def _merit(request: Request) -> float:
     return (request.cumulative_logprob or 0.0) if request.score is None else request.score
 
 
-def _token_ids(name: str, token_ids: Any, vocabulary: Vocabulary) -> list[int]:
-    ids = np.asarray(token_ids)
+def _token_ids(name: str, token_ids: Any, vocabulary: Vocabulary) -> np.ndarray:
+    """Token ids of the vocabulary, copied into an int64 array that cannot be written to."""
+    if isinstance(token_ids, tuple) and not token_ids:
+        return _NO_TOKENS
+    ids = _integers(name, token_ids, np.array(token_ids))
+    if ids.size and (np.minimum.reduce(ids) < 0 or np.maximum.reduce(ids) >= vocabulary.size):
+        vocabulary.check_ids(name, ids.tolist())  # finds and names the first
+    ids = ids.astype(np.int64, copy=False)
+    ids.flags.writeable = False
+    return ids
+
+
+def _few_token_ids(name: str, token_ids: Any, vocabulary: Vocabulary) -> list[int]:
+    """`_token_ids` as a list, which is faster for a handful."""
+    ids: list[int] = _integers(name, token_ids, np.asarray(token_ids)).tolist()
+    if ids and (min(ids) < 0 or max(ids) >= vocabulary.size):
+        vocabulary.check_ids(name, ids)
+    return ids
+
+
+def _integers(name: str, token_ids: Any, ids: np.ndarray) -> np.ndarray:
+    """`ids`, which is `token_ids` as an array, if it is a list of integers."""
     if ids.ndim != 1 or (ids.size and ids.dtype.kind not in "iu"):
         raise ParameterError(f"{name}={token_ids!r} is not allowed: a list of token ids")
-    listed: list[int] = ids.tolist()
-    if listed and (min(listed) < 0 or max(listed) >= vocabulary.size):
-        vocabulary.check_ids(name, listed)  # finds and names the first
-    return listed
+    return ids
 
 
 def _at_least_one(name: str, value: int | None) -> None:

@@ -190,8 +190,9 @@ class Slots:
 
     def _watch(self, token_ids: np.ndarray, change: int) -> None:
         if len(token_ids):
-            self._watchers[token_ids] += change
-            self._watched[token_ids + 1] = self._watchers[token_ids] > 0
+            watchers = self._watchers[token_ids] + change
+            self._watchers[token_ids] = watchers
+            self._watched[token_ids + ONE] = watchers > 0
 
     def _new_column(self, param: Param, size: int) -> np.ndarray:
         typed = {float: np.float64, int: np.int64, bool: np.bool_}

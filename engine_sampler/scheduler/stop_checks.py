@@ -16,7 +16,7 @@ from ..contract import (
     Watch,
     failure,
 )
-from ..params import SamplingParams
+from ..params import SamplingParams, lookup_of
 from ..registry import default_registry
 from .detokenizer import Detokenizer, MatchedEnds
 from .history import UNBOUNDED, History
@@ -78,7 +78,7 @@ class StopChecks:
         watches = [w for w in self._watches if w is not None]
         lengths = [prompt_length + w.output_length for w in watches if w.output_length is not None]
         return CheckTrigger(
-            np.unique(np.array([t for w in watches for t in w.token_ids], np.int64)),
+            np.array(sorted({t for w in watches for t in w.token_ids}), np.int64),
             min([*lengths, UNBOUNDED if self._max_model_len is None else self._max_model_len]),
             always or len(watches) < len(self._watches),
         )
@@ -191,8 +191,8 @@ def _active_criteria(
     for criterion in more:
         if not isinstance(criterion, StoppingCriteria):
             raise ParameterError(f"stopping_criteria holds {criterion!r}, which is not a StoppingCriteria")
-    registered = default_registry().catalogue.stopping_criteria.values()
-    return [*(c for c in registered if c.is_active(params, vocabulary)), *more]
+    registered = lookup_of(default_registry().catalogue).stopping_criteria
+    return [*registered.active(params.given, params, vocabulary), *more]
 
 
 def _text_matcher(criterion: TextCriteria, params: SamplingParams, vocabulary: Vocabulary) -> Any:

@@ -66,13 +66,12 @@ def _expect_triggers(slots: Slots, triggers: Sequence[tuple[int, Any]]) -> None:
 def _expect_pool(pool: TokenPool, taken: Sequence[int]) -> None:
     assert np.flatnonzero(pool._sizes).tolist() == sorted(taken), "regions leak"
     regions = sorted((int(pool.offsets[s]), int(pool._sizes[s]), int(pool.lengths[s])) for s in taken)
-    end = 0
-    for offset, size, length in regions:
-        assert end <= offset, "regions overlap"
+    cells = sorted([*((offset, size) for offset, size, _ in regions), *pool._gaps, *pool._left])
+    starts, ends = [start for start, _ in cells], [sum(cell) for cell in cells]
+    assert [0, *ends] == [*starts, len(pool.tokens)], "cells overlap or leak"
+    for _, size, length in regions:
         assert length <= size, "a region overflows"
         assert size - length >= min(pool._room, size)
-        end = offset + size
-    assert end <= pool._end <= len(pool.tokens)
     assert not pool.lengths[pool._sizes == 0].any()
 
 

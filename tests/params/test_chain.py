@@ -4,11 +4,13 @@ from typing import Any
 
 import pytest
 
-from engine_sampler.contract import Chain, Sampler
+from engine_sampler.contract import Chain, Param, Sampler
 from engine_sampler.params import SamplingParams, build_chain
 from engine_sampler.params.chain import EDITS
 from engine_sampler.params.orders import DEFAULT
 from engine_sampler.registry import default_registry
+
+from ..engines import registered
 
 EVERYTHING: dict[str, Any] = {
     "allowed_token_ids": [1, 2, 3],
@@ -147,3 +149,38 @@ def test_chains_of_equal_parts_are_equal() -> None:
     first, second = (build_chain(SamplingParams(top_k=k)) for k in (3, 4))
     assert first == second
     assert first != Chain((Sampler(),), first.selector)
+
+
+class Hotter(Sampler):
+    """Decides by the parameter of another sampler whether it is active."""
+
+    name = "hotter"
+    params = (Param("hotter_by", float, 0.0, switch=False),)
+
+    def is_active(self, params: Any) -> bool:
+        return bool(params["temperature"] > 2)
+
+    def apply(self, logits: Any, rows: Any) -> None:
+        """Nothing."""
+
+
+class Switched(Hotter):
+    """Leaves the decision to its switch; its other parameter alone does not turn it on."""
+
+    name = "switched"
+    params = (Param("switch", float, 0.0), Param("threshold", float, 0.5, switch=False))
+    is_active = Sampler.is_active
+
+
+def test_a_sampler_that_decides_in_its_own_way_is_asked_whatever_is_given() -> None:
+    with registered(Hotter()):
+        assert key(temperature=2.5) == ("temperature", "hotter", "dist")
+        assert key(hotter_by=1.0) == ("dist",)
+
+
+def test_other_samplers_are_on_if_one_of_their_switches_is_given() -> None:
+    with registered(Switched()):
+        assert key(switch=1.0) == ("switched", "dist")
+        assert key(threshold=0.1, switch=0.0) == ("dist",)
+        assert build_chain(dict(SamplingParams(switch=2.0))).key == ("switched", "dist")
+    assert key(temperature=2.5) == ("temperature", "dist")

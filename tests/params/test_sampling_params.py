@@ -3,13 +3,15 @@ from __future__ import annotations
 import copy
 import math
 import pickle
+import sys
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 import pytest
 
 from engine_sampler.contract import ParameterError
-from engine_sampler.params import SamplingParams
+from engine_sampler.params import SamplingParams, build_chain
 from engine_sampler.registry import default_registry
 from engine_sampler.registry.core_params import LOGPROBS_MODES
 
@@ -257,3 +259,38 @@ def test_the_repr_shows_what_was_chosen() -> None:
         "SamplingParams(order='koboldai', top_k=5, temperature=0.5)",
         "SamplingParams(order='koboldai', temperature=0.5, top_k=5)",
     )
+
+
+# --- cost ----------------------------------------------------------------------------------------
+
+
+def calls_of(work: Callable[[], Any]) -> int:
+    """How many Python functions `work` calls."""
+    calls = 0
+
+    def count(frame: Any, event: str, argument: Any) -> None:
+        nonlocal calls
+        calls += event == "call"
+
+    before = sys.getprofile()
+    sys.setprofile(count)
+    try:
+        work()
+    finally:
+        sys.setprofile(before)
+    return calls
+
+
+def test_settings_cost_what_is_given_and_not_what_exists() -> None:
+    settings = {"top_k": 40, "top_p": 0.95, "min_p": 0.05, "temperature": 0.8, "seed": 1}
+    params = SamplingParams(**settings)
+    build_chain(params)  # once for all requests
+    assert calls_of(lambda: SamplingParams(**settings)) < 60
+    assert calls_of(lambda: params.replace(seed=2)) < 60
+    assert calls_of(lambda: build_chain(params)) < 60
+
+
+def test_a_copy_of_what_cannot_change_is_the_object_itself() -> None:
+    params = SamplingParams(**SOME)
+    assert copy.copy(params) is params
+    assert copy.deepcopy({"a": params})["a"] is params

@@ -129,6 +129,13 @@ class Seats(RuleBasedStateMachine):
             plain.check(history)
 
     @invariant()
+    def every_cell_belongs_to_one_region_or_is_unused(self) -> None:
+        pool = self.slots._pool
+        regions = [(int(pool.offsets[n]), int(pool._sizes[n])) for n in self.plain]
+        cells = sorted([*regions, *pool._gaps, *pool._left])
+        assert [0, *map(sum, cells)] == [*(start for start, _ in cells), len(pool.tokens)]
+
+    @invariant()
     def the_pool_stays_within_a_few_times_of_what_is_said(self) -> None:
         said = sum(len(p.prompt + p.output) for p in self.plain.values())
         gone = sum(len(p.prompt + p.output) for _, p in self.left)
@@ -141,9 +148,9 @@ TestSeats.settings = settings(max_examples=25, stateful_step_count=20, deadline=
 
 def test_cells_of_requests_that_left_are_used_again() -> None:
     pool = TokenPool(4)
-    tokens, notes = np.arange(1000), np.zeros(1000)
+    tokens = np.arange(1000)
     for _ in range(200):
-        pool.open(0, 1000, tokens, notes)
+        pool.open(0, tokens)
         assert pool.tokens_of(0).tolist() == tokens.tolist()
         pool.close(0)
     assert len(pool.tokens) <= 8000
@@ -152,7 +159,7 @@ def test_cells_of_requests_that_left_are_used_again() -> None:
 def test_regions_that_are_nearly_full_move_together() -> None:
     pool = TokenPool(8)
     for slot in range(8):
-        pool.open(slot, 0, np.zeros(60 + slot, np.int64), np.zeros(60 + slot))
+        pool.open(slot, np.zeros(60 + slot, np.int64))
     moves, offsets = 0, pool.offsets.copy()
     for step in range(400):
         pool.extend(np.arange(8), np.full(8, step), np.zeros(8))
@@ -164,11 +171,11 @@ def test_regions_that_are_nearly_full_move_together() -> None:
 
 def test_an_array_that_someone_keeps_is_not_rewritten_when_the_pool_grows() -> None:
     pool = TokenPool(2)
-    pool.open(0, 2, np.array([7, 8]), np.zeros(2))
+    pool.open(0, np.array([7, 8]))
     kept = pool.tokens_of(0)
-    pool.open(1, 0, np.arange(5000), np.zeros(5000))
+    pool.open(1, np.arange(5000))
     pool.close(1)
-    pool.open(1, 0, np.arange(9000), np.zeros(9000))
+    pool.open(1, np.arange(9000))
     assert kept.tolist() == [7, 8] == pool.tokens_of(0).tolist()
 
 
