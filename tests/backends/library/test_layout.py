@@ -20,7 +20,7 @@ ENUMS = re.findall(r"typedef enum (es_\w+)", header_declarations(HEADER))
 
 @pytest.fixture(scope="module")
 def probed(tmp_path_factory: pytest.TempPathFactory) -> dict[str, int]:
-    """What a C program says about each name below."""
+    """The values that a C program prints for each name below."""
     folder: Path = tmp_path_factory.mktemp("probe")
     lines = [f'    printf("{name} %lld\\n", (long long)({value}));' for name, value in expressions().items()]
     source = folder / "probe.c"
@@ -28,8 +28,8 @@ def probed(tmp_path_factory: pytest.TempPathFactory) -> dict[str, int]:
         "\n".join(["#include <engine_sampler.h>", "#include <stdio.h>", "int main(void) {", *lines, "}"])
     )
     compile_c(source, folder / "probe", f"-I{INCLUDE}")
-    said = subprocess.run([folder / "probe"], capture_output=True, text=True, check=True).stdout
-    return {name: int(value) for name, value in (line.split() for line in said.splitlines())}
+    output = subprocess.run([folder / "probe"], capture_output=True, text=True, check=True).stdout
+    return {name: int(value) for name, value in (line.split() for line in output.splitlines())}
 
 
 def expressions() -> dict[str, str]:
@@ -68,7 +68,7 @@ def test_the_version_is_the_same(probed: dict[str, int]) -> None:
     assert number("ES_ABI") == probed["ES_ABI"]
 
 
-def test_a_tensor_is_laid_out_as_dlpack_says() -> None:
+def test_a_tensor_has_the_layout_of_dlpack() -> None:
     ffi = contract()
     offsets = [field.offset for _, field in ffi.typeof("es_tensor").fields]
     assert offsets == [0, 8, 12, 16, 20, 21, 22, 24, 32, 40]
@@ -79,7 +79,7 @@ def test_the_installed_header_is_that_of_the_checkout() -> None:
     assert header_text(HEADER) == CONTRACT.read_text(encoding="utf-8")
 
 
-def test_every_struct_that_crosses_begins_with_its_size() -> None:
+def test_every_struct_of_the_interface_begins_with_its_size() -> None:
     without = {"es_tensor", "es_ids", "es_sequences"}  # parts of others, and DLPack's own
     for struct in set(STRUCTS) - without:
         assert contract().typeof(struct).fields[0][0] == "size", struct
