@@ -81,10 +81,10 @@ def test_a_greedy_choice_needs_no_samplers_unless_the_processed_row_is_requested
     slots: Slots, backend: CountingBackend
 ) -> None:
     plain = with_slot(slots, temperature=0, top_k=5)
-    asked = with_slot(slots, temperature=0, top_k=5, logprobs=1, logprobs_mode="processed")
+    recorded = with_slot(slots, temperature=0, top_k=5, logprobs=1, logprobs_mode="processed")
     grouping = Grouping(slots, backend)
     assert grouping.configuration(plain).chain.key == ("greedy",)
-    assert grouping.configuration(asked).chain.key == ("top_k", "temperature", "greedy")
+    assert grouping.configuration(recorded).chain.key == ("top_k", "temperature", "greedy")
 
 
 def test_the_groups_of_a_batch_are_cached_with_it(slots: Slots, backend: CountingBackend) -> None:

@@ -34,14 +34,14 @@ def probed(tmp_path_factory: pytest.TempPathFactory) -> dict[str, int]:
 
 def expressions() -> dict[str, str]:
     """C expressions by the name under which they are compared."""
-    asked = {f"{struct}": f"sizeof({struct})" for struct in STRUCTS}
+    found = {f"{struct}": f"sizeof({struct})" for struct in STRUCTS}
     for struct in STRUCTS:
         for field, _ in contract().typeof(struct).fields:
-            asked[f"{struct}.{field}"] = f"offsetof({struct}, {field})"
-            asked[f"{struct}.{field}.size"] = f"sizeof((({struct} *)0)->{field})"
+            found[f"{struct}.{field}"] = f"offsetof({struct}, {field})"
+            found[f"{struct}.{field}.size"] = f"sizeof((({struct} *)0)->{field})"
     for enum in ENUMS:
-        asked |= {name: name for name in contract().typeof(enum).relements}
-    return asked | {"ES_ABI": "ES_ABI"}
+        found |= {name: name for name in contract().typeof(enum).relements}
+    return found | {"ES_ABI": "ES_ABI"}
 
 
 def test_every_struct_of_the_header_is_compared() -> None:
