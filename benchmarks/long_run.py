@@ -18,8 +18,8 @@ from engine_sampler.backends.library import LibraryBackend
 from engine_sampler.packaged import library_path
 from tests.native.comparing import (
     NUMPY,
+    accept_tokens,
     differences,
-    go_on,
     halves,
     instruction_sets,
     random_bitmask,
@@ -74,7 +74,7 @@ def compare_group(
             label = f"group {seed}, step {step}, vocabulary {size}, {chain}, {name}"
             found += [f"{label}: {text}" for text in differences(batch, expected)]
         yield REQUESTS * len(backends), found
-        go_on(random, rows, expected)
+        accept_tokens(random, rows, expected)
 
 
 def main(arguments: list[str] | None = None) -> int:

@@ -50,7 +50,7 @@ class NumpyBackend(Backend):
 
     def __init__(self) -> None:
         require_ieee()
-        # glibc maps every large array anew, at a page fault per 4 KiB, until one as large has been freed;
+        # glibc maps every large array afresh, at a page fault per 4 KiB, until one as large has been freed;
         # from then on it keeps their memory. This one is freed at once.
         np.empty(16 << 20, np.uint8)
 

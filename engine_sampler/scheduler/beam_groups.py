@@ -1,4 +1,4 @@
-"""A group of requests that is one beam search: each of its requests is one of the texts being continued."""
+"""A group of requests that is one beam search: each of its requests holds one of the live texts."""
 
 from __future__ import annotations
 
@@ -25,10 +25,10 @@ Score = Callable[[Request, np.ndarray], np.ndarray]
 class BeamStep:
     """One step of a group.
 
-    requests   the request of each row, with its new token; after the last step those that ended, the best
-               first.
-    parents    for each row the number of the row that it continues.
-    token_ids  for each row its new token, −1 after the last step.
+    requests   the request of each row, with its new token; after the last step the finished texts, the
+               best first.
+    parents    for each row, the number of the row that it continues.
+    token_ids  for each row, its new token; −1 after the last step.
     """
 
     requests: list[Request]
@@ -60,8 +60,8 @@ class BeamGroup:
 
     @classmethod
     def of(cls, params: SamplingParams, request_ids: Sequence[RequestId], eos_count: int) -> BeamGroup:
-        """A group with `params`, whose texts end at `eos_count` EOS tokens and at the request's stop
-        tokens."""
+        """A group with `params`, whose texts end at any of `eos_count` EOS tokens or of the request's
+        stop tokens."""
         search: BeamSearch[Request] = BeamSearch(
             beam_width(params),
             params.length_penalty,
@@ -75,7 +75,7 @@ class BeamGroup:
         """Continue the texts of `requests` with their rows of logits, float32 [vocab] each.
 
         `score` gives the scores of a row: the request's chain applied to ln softmax(logits), so masked,
-        penalised and divided by the temperature, but not normalised again.
+        penalised and divided by the temperature, but not renormalised.
         """
         faults: list[str] = []
         scores = [self._scores(r, row, score, faults) for r, row in zip(requests, rows, strict=True)]
@@ -106,7 +106,7 @@ class BeamGroup:
         return child
 
     def _last_step(self, requests: Sequence[Request], faults: Sequence[str]) -> BeamStep:
-        """The texts that ended; requests for which there is none end with an error."""
+        """The finished texts; requests left without one end with an error."""
         ended = []
         for found in self.search.ended:
             found.text.score = found.score
@@ -120,7 +120,7 @@ class BeamGroup:
 
 
 def check_beam_rows(groups: Iterable[BeamGroup], request_ids: Iterable[RequestId], drafts: Any) -> None:
-    """Raise `RequestError` for drafts beside a beam search, and for a search that lacks rows."""
+    """Raise `RequestError` for drafts in a step with a beam search, and for a search that lacks rows."""
     if drafts is not None:
         raise RequestError("draft_token_ids are not allowed in a step with a beam search")
     ids = set(request_ids)

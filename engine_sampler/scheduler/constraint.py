@@ -1,4 +1,4 @@
-"""The grammar of one request: its matcher, and whether the mask that was filled last still holds."""
+"""The grammar of one request: its matcher, and whether the last mask filled is still valid."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ class Constraint:
     """Holds a request's text to a language.
 
     matcher     any object with the methods of `contract.Matcher`; what it raises is raised here.
-    mask_ready  whether the mask that was filled last is that of the next token.
+    mask_ready  whether the last mask filled is that of the next token.
     """
 
     __slots__ = ("_has_eos", "_words", "mask_ready", "matcher")
@@ -51,7 +51,7 @@ class Constraint:
             return True
 
     def forced_tokens(self) -> list[int]:
-        """The tokens about which the grammar leaves no choice; [] for a matcher that cannot tell."""
+        """The tokens about which the grammar leaves no choice; [] for a matcher without this method."""
         forced = getattr(self.matcher, "forced_tokens", None)
         return [] if forced is None else list(forced() or ())
 

@@ -1,4 +1,4 @@
-"""Requests grouped by configuration: each chain's shape is compiled once."""
+"""Requests grouped by configuration; each chain's shape is compiled once."""
 
 from __future__ import annotations
 

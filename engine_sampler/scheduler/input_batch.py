@@ -1,4 +1,4 @@
-"""`InputBatch`: the requests of a step in row order, with everything that follows from the membership."""
+"""`InputBatch`: the requests of a step in row order, with everything derived from its membership."""
 
 from __future__ import annotations
 

@@ -84,7 +84,7 @@ class LiveRequests:
         return request
 
     def find_single(self, request_id: RequestId) -> Request:
-        """A live request that belongs to no beam search, and that no fault has ended since the last step."""
+        """A live request that does not belong to a beam search, and has not failed since the last step."""
         request = self.find_live(request_id)
         if not request.live:
             raise RequestError(f"request {request_id!r} has finished ({request.finish_reason})")
@@ -195,8 +195,8 @@ class LiveRequests:
         self._release(request)
 
     def _abort_group(self, group: BeamGroup) -> None:
-        """End a beam search after one of its requests has been removed; a step under way leaves it as it
-        was."""
+        """End a beam search after one of its requests has been removed; a step that is running leaves it
+        as it was."""
         group.aborted = True
         for request_id in group.request_ids:
             self.groups.pop(request_id, None)

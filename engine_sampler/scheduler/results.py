@@ -1,4 +1,4 @@
-"""`StepResult`, the outcome of a step, and `Record`, all that is known of a request."""
+"""`StepResult`, the outcome of a step, and `Record`, everything known about a request."""
 
 from __future__ import annotations
 

@@ -191,7 +191,7 @@ class Scheduler:
         return self._requests.remove(request_id)
 
     def record(self, request_id: RequestId) -> Record:
-        """All that is known of a request, live or finished."""
+        """Everything known about a request, live or finished."""
         return self._requests.find(request_id).record()
 
     def fork(
@@ -356,7 +356,7 @@ class Scheduler:
 
 
 def sibling_count(params: SamplingParams) -> int:
-    """How many requests `params` stand for."""
+    """How many requests `params` describe."""
     if not isinstance(params, SamplingParams):
         raise ParameterError(f"params={params!r} is not allowed: a SamplingParams")
     if params["use_beam_search"]:

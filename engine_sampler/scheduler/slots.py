@@ -67,7 +67,7 @@ class Slots:
         self._watchers = np.zeros(vocabulary.size, np.int32)
         """How many requests watch each token."""
         self._watched = np.zeros(vocabulary.size + 2, bool)
-        """Whether any does, from token −1 on; an id outside the vocabulary counts as watched."""
+        """Whether any request watches a token, from id −1 on; ids outside the vocabulary count as watched."""
         self._watched[[0, -1]] = True
         self._tokens_until_limit = UNBOUNDED
         """No request reaches its limit before this many more tokens."""
@@ -178,7 +178,7 @@ class Slots:
         self.entries[slot].rollback(n)
 
     def watched(self, token_ids: np.ndarray) -> np.ndarray:
-        """bool [n]: which of `token_ids` [n] some request watches, or are outside the vocabulary."""
+        """bool [n]: which of `token_ids` [n] are watched by some request or outside the vocabulary."""
         return self._watched.take(token_ids + ONE, mode="clip")
 
     def _set_trigger(self, slot: int, trigger: CheckTrigger) -> None:

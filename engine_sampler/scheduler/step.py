@@ -22,11 +22,11 @@ logger = logging.getLogger("engine_sampler")
 
 
 class _Judgement(NamedTuple):
-    """What is known of the drawn tokens before they join the histories, by index in the batch.
+    """What is known about the drawn tokens before they join the histories, by index in the batch.
 
-    refused       those whose token does not count: their requests have ended.
+    refused         those whose token does not count: their requests have ended.
     may_have_ended  those whose grammar may be over.
-    logprobs      the raw logprobs of the tokens, of requests that record them.
+    logprobs        the raw logprobs of the tokens, for requests that record them.
     """
 
     refused: list[int]

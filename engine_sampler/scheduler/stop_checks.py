@@ -31,7 +31,7 @@ class StopOutcome(NamedTuple):
 
 
 class _CriteriaVerdicts(NamedTuple):
-    """The first verdict of a criterion and of a limit, and why the last criterion that failed did."""
+    """The first verdict of a criterion and of a limit, and why the last failing criterion failed."""
 
     verdict: StopVerdict | None
     limit: StopVerdict | None
@@ -39,7 +39,7 @@ class _CriteriaVerdicts(NamedTuple):
 
 
 class _NotAVerdict(Exception):
-    """A criterion returned something else than a verdict."""
+    """A criterion returned something other than a verdict."""
 
 
 class StopChecks:

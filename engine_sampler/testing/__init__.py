@@ -1,11 +1,11 @@
-"""For authors of plugins and tests: run one sampler by itself, and the contract kits.
+"""For authors of plugins and tests: run a single sampler, and the contract kits.
 
     class TestSkew(SamplerContract):
         sampler = Skew()
         params = [dict(skew=0.5), dict(skew=-2.0)]
 
 `SamplerContract`, `SelectorContract` and `StoppingContract` hold the laws as methods that pytest collects
-from such a subclass; what is built in is tested by the same kits. `failing_laws` runs them without pytest.
+from such a subclass; the built-in parts are tested by the same kits. `failing_laws` runs them without pytest.
 """
 
 from .laws import Contract, failing_laws

@@ -180,17 +180,17 @@ def _compare(outcome: Outcome, expected: Outcome, what: str) -> str | None:
 
 
 def _tokens(tried: Sequence[LibraryTrial]) -> LibraryCheck:
-    """How many rows it does itself, of those that give a token."""
-    given = wanted = 0
+    """How many rows the library runs itself, of those that give a token."""
+    given = valid = 0
     for trial in tried:
         good = ~on_host(trial, trial.logits, trial.group(_every(trial))).declined
         try:
             given += int((good & ~_plain(trial).declined).sum())
         except LibraryError as error:
             return LibraryCheck("tokens", FAILED, str(error))
-        wanted += int(good.sum())
-    rest = ", the others are left to the host" if given < wanted else ""
-    return LibraryCheck("tokens", PASSED if given else FAILED, f"for {given:,} of {wanted:,} rows{rest}")
+        valid += int(good.sum())
+    rest = ", the others are left to the host" if given < valid else ""
+    return LibraryCheck("tokens", PASSED if given else FAILED, f"for {given:,} of {valid:,} rows{rest}")
 
 
 def _exact(trial: LibraryTrial) -> str | None:

@@ -1,9 +1,9 @@
 /* A vendor's library in one file: what engine_sampler.h requires, for top_k, temperature, greedy and dist on
  * float32 logits in the host's memory.
  *
- * A real vendor has a device behind it. Everything else is as it would be: a context that owns all state,
+ * A real vendor drives a device. Everything else is realistic: a context that owns all state,
  * programs that are checked once and then run by number, rows that fail individually, and promises that are
- * kept. The host does by itself whatever the library does not support.
+ * kept. The host runs whatever the library does not support.
  *
  * The arithmetic is that of the docstring of engine_sampler.arithmetic, which makes the tokens exact; compile
  * it with -ffp-contract=off.
@@ -222,13 +222,13 @@ static int32_t read_program(es_context *context, const es_program *program, toy_
     return ES_OK;
 }
 
-static int32_t query(es_context *context, const es_query *asked, es_answer *answer) {
+static int32_t query(es_context *context, const es_query *request, es_answer *answer) {
     toy_program ignored;
     const int32_t injected = TOY_FAULT("query");
     if (injected) return fail(context, injected, "as requested");
-    if (asked->device_type != 1 || asked->code != 2 || asked->bits != 32)
+    if (request->device_type != 1 || request->code != 2 || request->bits != 32)
         return fail(context, ES_UNSUPPORTED, "logits that are not float32 in the host's memory");
-    const int32_t code = asked->program ? read_program(context, asked->program, &ignored) : ES_OK;
+    const int32_t code = request->program ? read_program(context, request->program, &ignored) : ES_OK;
     if (code != ES_OK) return code;
     answer->promises = ES_EXACT | ES_DETERMINISTIC | ES_BATCH_INVARIANT | ES_READS_ONLY | ES_ANY_STRIDE |
                        ES_ROW_FAULTS | ES_MASKS | ES_PROCESSED;

@@ -29,7 +29,7 @@ Registers = Callable[..., None]
 
 @pytest.fixture
 def registered(monkeypatch: pytest.MonkeyPatch) -> Registers:
-    """Makes these the only backends there are."""
+    """Registers these as the only backends."""
     monkeypatch.delenv("ENGINE_SAMPLER_BACKEND", raising=False)
 
     def register(*backends: Backend) -> None:
@@ -56,7 +56,7 @@ def test_then_the_environment(registered: Registers, monkeypatch: pytest.MonkeyP
 
 
 @pytest.mark.parametrize("value", ["", "auto", None])
-def test_then_the_choice_is_left_open(
+def test_then_the_choice_is_automatic(
     registered: Registers, monkeypatch: pytest.MonkeyPatch, value: str | None
 ) -> None:
     registered(SLOW, FAST)
@@ -72,7 +72,7 @@ def test_the_best_score_for_the_device_wins(registered: Registers) -> None:
     assert choose.best_backend("cuda:0") is on_gpu
 
 
-def test_ties_go_to_the_lesser_name(registered: Registers) -> None:
+def test_ties_go_to_the_name_that_sorts_first(registered: Registers) -> None:
     twin = backend("a_twin", 5)
     registered(FAST, twin)
     assert choose.best_backend("cpu") is twin
@@ -95,11 +95,11 @@ def test_an_unknown_name_is_refused(
         choose.named_backend("auto" if by_environment else "numpi")
 
 
-def test_a_scheduler_refuses_it_at_once() -> None:
+def test_a_scheduler_refuses_an_unknown_name_at_once() -> None:
     with pytest.raises(ValueError, match=r"backend='numpi' is not allowed: auto or one of .*numpy"):
         Scheduler(5, backend="numpi")
 
 
-def test_numpy_is_there_and_exact() -> None:
+def test_numpy_is_registered_and_exact() -> None:
     assert isinstance(choose.named_backend("numpy"), NumpyBackend)
     assert NumpyBackend.exact

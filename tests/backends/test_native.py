@@ -1,4 +1,4 @@
-"""The packaged C library: where it is found, what is said where it cannot be used."""
+"""The packaged C library: where it is found, and the message if it cannot be used."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ VARIABLES = ("ENGINE_SAMPLER_BACKEND", "ENGINE_SAMPLER_ISA")
 
 @pytest.fixture
 def working(monkeypatch: pytest.MonkeyPatch) -> NativeBackend:
-    """The backend as it comes; skips the test where the package was built without a compiler."""
+    """The packaged backend; skips the test if the package was built without a compiler."""
     for variable in VARIABLES:
         monkeypatch.delenv(variable, raising=False)
     if library_path() is None:
@@ -33,7 +33,7 @@ def working(monkeypatch: pytest.MonkeyPatch) -> NativeBackend:
 
 @pytest.fixture
 def without_library(monkeypatch: pytest.MonkeyPatch) -> Iterator[NativeBackend]:
-    """The backend of a package that was built without a compiler, beside NumPy's and no others."""
+    """The backend of a package that was built without a compiler; only NumPy's is registered with it."""
     for variable in VARIABLES:
         monkeypatch.delenv(variable, raising=False)
     monkeypatch.setattr(native, "library_path", lambda: None)
@@ -46,12 +46,12 @@ def without_library(monkeypatch: pytest.MonkeyPatch) -> Iterator[NativeBackend]:
     choose._warn_once.cache_clear()
 
 
-def test_the_header_is_installed_beside_the_library_for_whoever_writes_another() -> None:
+def test_the_header_is_installed_next_to_the_library_for_authors_of_others() -> None:
     header = importlib.resources.files("engine_sampler") / "_native" / "engine_sampler.h"
     assert "es_get_api" in header.read_text(encoding="utf-8")
 
 
-def test_it_is_registered_by_itself() -> None:
+def test_it_is_registered_automatically() -> None:
     assert isinstance(default_registry().catalogue.backends["native"], NativeBackend)
 
 
@@ -61,7 +61,7 @@ def test_with_its_library_it_is_exact_and_better_than_numpy(working: NativeBacke
     assert working.score("cpu") > NumpyBackend().score("cpu")
 
 
-def test_with_its_library_it_is_what_auto_chooses(
+def test_with_its_library_it_is_the_automatic_choice(
     working: NativeBackend, caplog: pytest.LogCaptureFixture
 ) -> None:
     with caplog.at_level(logging.WARNING, "engine_sampler"):
@@ -78,7 +78,7 @@ def test_a_library_named_by_the_environment_comes_before_the_packaged_one(
     assert library_path() != tmp_path / "other.so"
 
 
-def test_a_named_library_that_is_not_there_is_refused_by_its_name(
+def test_a_named_library_that_does_not_exist_is_refused_by_name(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     monkeypatch.setenv("ENGINE_SAMPLER_NATIVE_LIBRARY", str(tmp_path / "other.so"))
@@ -87,7 +87,7 @@ def test_a_named_library_that_is_not_there_is_refused_by_its_name(
     assert backend.score("cpu") == 0
 
 
-def test_a_file_that_is_no_library_is_refused_with_the_reason(
+def test_a_file_that_is_not_a_library_is_refused_with_the_reason(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     (tmp_path / "text.so").write_text("no library")
@@ -100,7 +100,7 @@ def test_an_instruction_set_may_be_forced(working: NativeBackend, monkeypatch: p
     assert NativeBackend().target == working.target
 
 
-def test_an_unknown_instruction_set_is_refused_by_its_name(
+def test_an_unknown_instruction_set_is_refused_by_name(
     working: NativeBackend, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("ENGINE_SAMPLER_ISA", "abacus")
@@ -109,7 +109,7 @@ def test_an_unknown_instruction_set_is_refused_by_its_name(
     assert backend.score("cpu") == 0
 
 
-def test_without_a_library_auto_is_numpy_and_says_so_once(
+def test_without_a_library_auto_is_numpy_with_a_single_warning(
     without_library: NativeBackend, caplog: pytest.LogCaptureFixture
 ) -> None:
     assert without_library.score("cpu") == 0
@@ -122,7 +122,7 @@ def test_without_a_library_auto_is_numpy_and_says_so_once(
 
 
 @pytest.mark.parametrize("by_environment", [False, True])
-def test_without_a_library_asking_for_it_by_name_is_an_error(
+def test_without_a_library_requesting_it_by_name_is_an_error(
     without_library: NativeBackend, monkeypatch: pytest.MonkeyPatch, by_environment: bool
 ) -> None:
     if by_environment:
@@ -131,7 +131,7 @@ def test_without_a_library_asking_for_it_by_name_is_an_error(
         choose.named_backend("auto" if by_environment else "native")
 
 
-def test_without_a_library_the_list_of_plugins_says_why(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_without_a_library_the_list_of_plugins_gives_the_reason(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(native, "library_path", lambda: None)
     listed = inventory(Registry(CORE_PARAMS))["backends"]
     entry = next(entry for entry in listed if entry["name"] == "native")

@@ -27,7 +27,7 @@ SIZES = (1, 2, 31, 33, 257, 1500, 5000)
 
 
 def given(random: np.random.Generator, size: int, n: int, **settings: Any) -> tuple[Chain, Rows, np.ndarray]:
-    """A chain, n rows and their logits; tokens differ enough for truncations to bite."""
+    """A chain, n rows and their logits; tokens differ enough for truncations to remove some."""
     chain, rows = random_rows(random, SamplingParams(**settings), n, size)
     return chain, rows, random.normal(0, 3, (n, size)).astype(np.float32)
 
@@ -89,7 +89,7 @@ def test_rows_of_one_group_may_narrow_at_different_steps() -> None:
 
 
 class Widths(Sampler):
-    """Notes how wide the blocks are that it gets."""
+    """Records the widths of the blocks that it gets."""
 
     name = "widths"
 
@@ -127,7 +127,7 @@ def test_blocks_shrink_with_their_survivors() -> None:
 
 
 class Below(Truncation):
-    """Removes tokens below a logit, be it all of them."""
+    """Removes tokens below a logit, possibly all of them."""
 
     name = "below"
 
@@ -171,7 +171,7 @@ class WrongMask(Truncation):
 
 
 class Chooses(Selector):
-    """Chooses the columns it was told."""
+    """Chooses the given columns."""
 
     name = "chooses"
 
@@ -188,7 +188,7 @@ BEFORE = {"nothing": {}, "a narrowing cut": {"top_k": 50}, "a wide cut": {"top_k
 def run_with(
     part: Sampler | Selector, size: int, **settings: Any
 ) -> tuple[list[str | None], np.ndarray, Rows]:
-    """Errors and tokens of 12 rows where `part` stands behind the samplers of `settings`."""
+    """Errors and tokens of 12 rows in which `part` follows the samplers of `settings`."""
     place = len(settings)
     later = {"min_p": 0.01, "temperature": 0.5}
     chain, rows, logits = given(np.random.default_rng(6), size, 12, **settings, **later)
@@ -211,7 +211,7 @@ def run_with(
         (Raises(), "raises failed: ZeroDivisionError: odd"),
     ],
 )
-def test_a_sampler_that_spoils_some_rows_is_named_and_the_others_go_on(
+def test_a_sampler_that_spoils_some_rows_is_named_and_the_others_continue(
     sampler: Sampler, error: str, before: str, size: int
 ) -> None:
     errors, token_ids, rows = run_with(sampler, size, **BEFORE[before])
@@ -253,7 +253,7 @@ def test_a_sampler_that_spoils_some_rows_is_named_and_the_others_go_on(
         (Chooses(lambda logits: 1 // 0), "chooses failed: ZeroDivisionError"),
     ],
 )
-def test_a_part_that_fails_always_is_named_in_every_row(
+def test_a_part_that_always_fails_is_named_in_every_row(
     part: Sampler | Selector, error: str | None, before: str, size: int
 ) -> None:
     errors, token_ids, _ = run_with(part, size, **BEFORE[before])
@@ -277,7 +277,7 @@ def test_a_part_that_fails_always_is_named_in_every_row(
         ({}, "the grammar"),
     ],
 )
-def test_an_edit_that_leaves_nothing_of_a_grammars_tokens_is_named(
+def test_an_edit_that_removes_all_tokens_of_a_grammar_is_named(
     settings: dict[str, Any], guilty: str, size: int
 ) -> None:
     later = {"temperature": 0.8, "dynatemp_range": 0.3, "top_p": 0.9, "min_p": 0.1, "infill": True}
@@ -289,7 +289,7 @@ def test_an_edit_that_leaves_nothing_of_a_grammars_tokens_is_named(
     assert batch.token_ids.tolist() == [-1] * 3
 
 
-def test_faulty_rows_of_logits_do_not_touch_their_neighbours() -> None:
+def test_faulty_rows_of_logits_do_not_affect_their_neighbours() -> None:
     for size in (40, 2500):
         chain, rows, logits = given(np.random.default_rng(3), size, 8, top_k=20, top_p=0.9)
         expected = run_fused(chain, rows, logits).token_ids
@@ -341,7 +341,7 @@ def test_bit_j_of_word_i_is_token_32_i_plus_j(size: int) -> None:
     assert unpack_bitmask(np.repeat(words, 2)[::2], size).tolist() == expected
 
 
-def test_the_plan_is_the_chain_and_any_device_is_served() -> None:
+def test_the_plan_is_the_chain_and_every_device_is_supported() -> None:
     backend = NumpyBackend()
     chain = Chain((), DIST)
     assert backend.compile(chain) is chain

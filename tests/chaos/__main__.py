@@ -1,11 +1,11 @@
-"""Chaos in a scheduler, with every law held: `python -m tests.chaos --seconds N [--seed S]`.
+"""Random operations on a scheduler, under every law: `python -m tests.chaos --seconds N [--seed S]`.
 
-An episode is one scheduler with many requests of every kind, led through random operations: add, step (any
+An episode is one scheduler with many requests of every kind, under random operations: add, step (any
 requests in any order, with and without drafts, right and wrong), accept, rollback, fork, resume, remove,
-faulty rows, plugins that fail, wrong calls. Beside each request goes a shadow that knows from its tokens
-alone what text, end and logprobs it must have; and whatever ended, or is looked at, is run again alone on
-another backend with nothing of that chaos. Everything follows from the episode's seed and backend, which a
-failure names: `python -m tests.chaos --seconds 0 --seed S --backend B` is that episode again.
+faulty rows, plugins that fail, wrong calls. Each request has a shadow, which computes the expected text, end
+and logprobs from its tokens alone. A request that has ended, or that is inspected, is run again alone on
+another backend, without the other operations. Everything follows from the episode's seed and backend, which a
+failure names: `python -m tests.chaos --seconds 0 --seed S --backend B` repeats that episode.
 """
 
 from __future__ import annotations
@@ -27,21 +27,21 @@ from .steps import Steps
 from .world import BACKENDS, Order, group_params
 
 OPERATIONS = 150
-"""Of one episode."""
+"""The number of operations of one episode."""
 
 REPORT_EVERY = 30.0
-"""Seconds."""
+"""The interval between reports, in seconds."""
 
 
 class ChaosFailure(AssertionError):
-    """A law was broken; the text says in which episode, at which operation, and what came before."""
+    """A law was broken; the text names the episode, the operation, and what came before."""
 
 
 class Chaos(Steps):
     """One episode."""
 
     def run(self, operations: int = OPERATIONS) -> Counter[str]:
-        """Do so many random operations, then remove everything. What was done, counted.
+        """Run `operations` random operations, then remove everything; returns what was done, counted.
 
         Raises `ChaosFailure`.
         """
@@ -66,7 +66,7 @@ class Chaos(Steps):
                 i for i in self.scheduler._requests.known if self._is_live(i)
             ]
         except Exception as error:
-            recent = "\n  ".join(self.told)
+            recent = "\n  ".join(self.recent)
             raise ChaosFailure(
                 f"episode {self.seed} ({self.backend}), operation {number} ({name}): "
                 f"{type(error).__name__}: {error}\n  {recent}"
@@ -76,13 +76,13 @@ class Chaos(Steps):
     def _is_live(self, request_id: object) -> bool:
         return request_id in self.shadows or request_id in self.searches
 
-    # --- requests come and go --------------------------------------------------------------------
+    # --- requests join and leave ------------------------------------------------------------------
 
     def add(self) -> None:
         if len(self.scheduler.request_ids) >= self.most_live:
             return
         order = self.random_order()
-        self.tell(f"add {order}")
+        self.log(f"add {order}")
         if self.chance(0.15):
             self._add_group(order)
             return
@@ -107,7 +107,7 @@ class Chaos(Steps):
             self._forget(list(self.finished)[self.random.integers(len(self.finished))])
         elif live := self.scheduler.request_ids:
             request_id = live[self.random.integers(len(live))]
-            self.tell(f"remove {request_id}")
+            self.log(f"remove {request_id}")
             if request_id in self.searches:
                 self.scheduler.remove(request_id)
                 self.break_off(self.searches[request_id], request_id)
@@ -131,17 +131,17 @@ class Chaos(Steps):
         if parent is None or len(self.scheduler.request_ids) >= self.most_live:
             return
         seed = None if self.chance(0.5) else int(self.random.integers(2**63))
-        self.tell(f"fork {parent.id} with seed {seed}")
+        self.log(f"fork {parent.id} with seed {seed}")
         request_id = self.scheduler.fork(parent.id, seed=seed)
         self.shadows[request_id] = parent.fork(request_id, seed)
         self.count("forks")
 
     def resume(self) -> None:
-        """Another request that begins with the output of one, and must go on like it."""
+        """Add a request that begins with the output of another, and must continue like it."""
         other = self.any_shadow()
         if other is None or len(self.scheduler.request_ids) >= self.most_live or not other.can_resume:
             return
-        self.tell(f"resume {other.id}")
+        self.log(f"resume {other.id}")
         order = child_order(other.order)
         position = None if order.position is None else order.position + len(other.tokens)
         request_id = self.scheduler.add(
@@ -153,17 +153,17 @@ class Chaos(Steps):
         shadow.sent, shadow.streamed = len(shadow.tokens), shadow.certain(len(shadow.tokens))
         self.count("resumed")
 
-    # --- looking ---------------------------------------------------------------------------------
+    # --- checks -----------------------------------------------------------------------------------
 
-    def look(self) -> None:
-        """A live request is what it would be alone."""
+    def inspect(self) -> None:
+        """A live request equals one that runs alone."""
         shadow = self.any_shadow()
         if shadow is not None:
-            self.tell(f"look at {shadow.id}")
+            self.log(f"inspect {shadow.id}")
             self.expect_right(shadow, self.scheduler.record(shadow.id))
 
-    def misuse(self) -> None:
-        self.tell("misuse")
+    def call_wrongly(self) -> None:
+        self.log("call_wrongly")
         expect_refusals(self.scheduler, self.random, 6)
 
     def explain(self) -> None:
@@ -171,7 +171,7 @@ class Chaos(Steps):
         assert sorted(seen, key=str) == sorted(self.scheduler.request_ids, key=str)
 
     def rank(self) -> None:
-        """The best of siblings are those whose logprobs add up to most."""
+        """The best siblings are those with the greatest sum of logprobs."""
         ended = [s for s in self.finished.values() if isinstance(s, Shadow) and s.siblings]
         for shadow in ended[:1]:
             if not all(i in self.finished for i in shadow.siblings):
@@ -185,7 +185,7 @@ class Chaos(Steps):
             self.count("groups ranked")
 
     def clear(self) -> None:
-        """Remove everything; nothing is left behind."""
+        """Remove everything; nothing may remain."""
         for request_id in list(self.finished):
             self._forget(request_id)
         while live := self.scheduler.request_ids:
@@ -197,7 +197,7 @@ class Chaos(Steps):
         for request_id in list(self.finished):
             self._forget(request_id)
         assert not self.scheduler._requests.known
-        assert LISTENER.added == LISTENER.finished, "an observer heard wrong"
+        assert LISTENER.added == LISTENER.finished, "an observer was called wrongly"
         assert set(LISTENER.added.values()) <= {1}
         assert not self.scheduler._requests.slots._watchers.any()
         expect_sound(self.scheduler)
@@ -205,20 +205,20 @@ class Chaos(Steps):
 
 WEIGHTS = {
     "step": 50, "add": 14, "accept": 8, "rollback": 14, "fork": 5, "resume": 2, "prepare": 3, "remove": 5,
-    "look": 2, "misuse": 2, "explain": 1, "rank": 1,
+    "inspect": 2, "call_wrongly": 2, "explain": 1, "rank": 1,
 }  # fmt: skip
-"""How often each operation comes."""
+"""The relative frequency of each operation."""
 
 
 def main(arguments: list[str] | None = None) -> int:
-    """Episodes until the time is over; the exit code."""
+    """Run episodes until the time is over; returns the exit code."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
     parser.add_argument("--seconds", type=float, default=60.0, help="how long")
-    parser.add_argument("--seed", type=int, default=0, help="the episode to begin with")
-    parser.add_argument("--operations", type=int, default=OPERATIONS, help="of one episode")
-    parser.add_argument("--backend", choices=BACKENDS, help="default: one after the other")
+    parser.add_argument("--seed", type=int, default=0, help="the first episode")
+    parser.add_argument("--operations", type=int, default=OPERATIONS, help="operations per episode")
+    parser.add_argument("--backend", choices=BACKENDS, help="default: by turns")
     options = parser.parse_args(arguments)
-    start = told = time.monotonic()
+    start = reported = time.monotonic()
     counts: Counter[str] = Counter()
     episode, failures = options.seed, 0
     while time.monotonic() - start < options.seconds or episode == options.seed:
@@ -229,9 +229,9 @@ def main(arguments: list[str] | None = None) -> int:
             failures += 1
             print(failure, flush=True)
         episode += 1
-        if time.monotonic() - told > REPORT_EVERY:
-            told = time.monotonic()
-            print(_report(counts, episode - options.seed, told - start, failures), flush=True)
+        if time.monotonic() - reported > REPORT_EVERY:
+            reported = time.monotonic()
+            print(_report(counts, episode - options.seed, reported - start, failures), flush=True)
     print(_report(counts, episode - options.seed, time.monotonic() - start, failures), flush=True)
     return 1 if failures else 0
 
@@ -242,5 +242,5 @@ def _report(counts: Counter[str], episodes: int, seconds: float, failures: int) 
 
 
 if __name__ == "__main__":
-    logging.getLogger("engine_sampler").setLevel(logging.CRITICAL)  # faults are meant here
+    logging.getLogger("engine_sampler").setLevel(logging.CRITICAL)  # faults are intended here
     sys.exit(main())

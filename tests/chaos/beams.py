@@ -1,4 +1,4 @@
-"""Beam searches in the chaos: which rows their texts need, and the same search alone."""
+"""Beam searches under random operations: the rows that their texts need, and the same search alone."""
 
 from __future__ import annotations
 
@@ -17,8 +17,8 @@ from .world import Order, model_row
 class Search:
     """One beam search.
 
-    caches  the tokens of each text, moved about as `parent_ids` says.
-    faults  rows given instead of the model's: by step, by place among the ids.
+    caches  the tokens of each text, reordered as `parent_ids` requires.
+    faults  faulty rows in place of the model's: by step, then by index among the ids.
     removed the request whose removal ended the search.
     """
 
@@ -38,7 +38,7 @@ class Search:
         return model_row(self.caches[request_id]) if fault is None else fault
 
     def follow(self, scheduler: Scheduler, result: StepResult) -> bool:
-        """Move the caches as the step says; whether the search is over."""
+        """Reorder the caches by the step's result; returns whether the search is over."""
         self.steps += 1
         places = {i: result.request_ids.index(i) for i in self.ids}
         parents = {i: self.caches[result.parent_ids[place]] for i, place in places.items()}
@@ -55,7 +55,7 @@ class Search:
         return over == {True}
 
     def expect_same_alone(self, scheduler: Scheduler, alone: Scheduler) -> None:
-        """The search comes out the same where it runs alone, in an empty scheduler."""
+        """The search has the same result when it runs alone, in an empty scheduler."""
         alone.add_group(self.order.params, self.order.prompt, request_ids=self.ids, **self.order.extras())
         again = Search(self.ids, self.order, faults=self.faults)
         for _ in range(self.steps):

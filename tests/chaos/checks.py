@@ -19,7 +19,7 @@ REFUSALS = (RequestError, ParameterError, ValueError, TypeError)
 
 
 def expect_sound(scheduler: Scheduler) -> None:
-    """Slots, pool and watchers belong to the live requests, and to nobody else."""
+    """Slots, pool and watchers belong to the live requests, and to no others."""
     live = [scheduler._requests.known[i] for i in scheduler.request_ids]
     slots = scheduler._requests.slots
     taken = [request.slot for request in live]
@@ -76,7 +76,7 @@ def _expect_pool(pool: TokenPool, taken: Sequence[int]) -> None:
 
 
 def digest(scheduler: Scheduler) -> bytes:
-    """Everything that a refused call must leave as it is."""
+    """A digest of everything that a refused call must not change."""
     state: list[Any] = [scheduler.request_ids, sorted(map(repr, scheduler._requests.known))]
     slots = scheduler._requests.slots
     for request in scheduler._requests.known.values():
@@ -92,23 +92,23 @@ def digest(scheduler: Scheduler) -> bytes:
 
 def wrong_calls(scheduler: Scheduler, random: Random) -> Iterator[tuple[str, Callable[[], Any]]]:
     """Calls that must raise: (what is wrong, the call)."""
-    live, nobody = scheduler.request_ids, "nobody"
+    live, unknown = scheduler.request_ids, "unknown"
     plain, row = SamplingParams(), np.zeros((1, VOCAB), np.float32)
     rows = np.zeros((len(live), VOCAB), np.float32)
-    yield "unknown to step", lambda: scheduler.step(row, [nobody])
-    yield "unknown to process", lambda: scheduler.process(row, [nobody])
-    yield "unknown to prepare", lambda: scheduler.prepare([nobody])
-    yield "unknown to accept", lambda: scheduler.accept(nobody, [1])
-    yield "unknown to rollback", lambda: scheduler.rollback(nobody, 0)
-    yield "unknown to fork", lambda: scheduler.fork(nobody)
-    yield "unknown to remove", lambda: scheduler.remove(nobody)
-    yield "unknown to record", lambda: scheduler.record(nobody)
-    yield "unknown to forced_tokens", lambda: scheduler.forced_tokens(nobody)
-    yield "a row too many", lambda: scheduler.step(np.zeros((len(live) + 1, VOCAB), np.float32))
+    yield "unknown to step", lambda: scheduler.step(row, [unknown])
+    yield "unknown to process", lambda: scheduler.process(row, [unknown])
+    yield "unknown to prepare", lambda: scheduler.prepare([unknown])
+    yield "unknown to accept", lambda: scheduler.accept(unknown, [1])
+    yield "unknown to rollback", lambda: scheduler.rollback(unknown, 0)
+    yield "unknown to fork", lambda: scheduler.fork(unknown)
+    yield "unknown to remove", lambda: scheduler.remove(unknown)
+    yield "unknown to record", lambda: scheduler.record(unknown)
+    yield "unknown to forced_tokens", lambda: scheduler.forced_tokens(unknown)
+    yield "one row too many", lambda: scheduler.step(np.zeros((len(live) + 1, VOCAB), np.float32))
     yield "several in add", lambda: scheduler.add(SamplingParams(n=2))
     yield "a prompt outside", lambda: scheduler.add(plain, [0, VOCAB])
     yield "an output outside", lambda: scheduler.add(plain, output_token_ids=[-1])
-    yield "a criterion that is none", lambda: scheduler.add(plain, stopping_criteria=["stop"])  # type: ignore[list-item]
+    yield "not a criterion", lambda: scheduler.add(plain, stopping_criteria=["stop"])  # type: ignore[list-item]
     yield "a position below 0", lambda: scheduler.add(plain, position=-1)
     yield "an output refused", lambda: scheduler.add(plain, output_token_ids=[1], grammar=table_matcher())
     yield "two grammars", lambda: scheduler.add(SamplingParams(regex="a"), grammar=table_matcher())
@@ -124,13 +124,13 @@ def wrong_calls(scheduler: Scheduler, random: Random) -> Iterator[tuple[str, Cal
     yield "another dtype", lambda: scheduler.step(rows.astype(np.float64))
     yield "drafts for too few", lambda: scheduler.step(rows, live, [[]] * (len(live) - 1))
     yield "a draft outside", lambda: scheduler.step(rows, live, [[VOCAB]] * len(live))
-    yield "drafts for nobody", lambda: scheduler.step(rows, live, {nobody: [1]})
+    yield "drafts for an unknown request", lambda: scheduler.step(rows, live, {unknown: [1]})
     yield "drafts without rows", lambda: scheduler.step(row, [one], [[1]])
     yield "to accept outside", lambda: scheduler.accept(one, [1, VOCAB])
-    yield "to accept what is flat no more", lambda: scheduler.accept(one, [[1]])  # type: ignore[list-item]
+    yield "to accept a nested list", lambda: scheduler.accept(one, [[1]])  # type: ignore[list-item]
     yield "to roll back too much", lambda: scheduler.rollback(one, have + 1)
-    yield "to roll back less than nothing", lambda: scheduler.rollback(one, -1)
-    yield "a seed that is none", lambda: scheduler.fork(one, seed=2**64)
+    yield "to roll back a negative number", lambda: scheduler.rollback(one, -1)
+    yield "an invalid seed", lambda: scheduler.fork(one, seed=2**64)
     yield "an id taken by add", lambda: scheduler.add(plain, request_id=one)
     yield "an id taken by fork", lambda: scheduler.fork(one, new_request_id=one)
     yield "an id taken by a group", lambda: scheduler.add_group(SamplingParams(n=2), request_ids=["new", one])
@@ -155,7 +155,7 @@ def wrong_calls(scheduler: Scheduler, random: Random) -> Iterator[tuple[str, Cal
 
 
 def expect_refusals(scheduler: Scheduler, random: Random, count: int) -> None:
-    """`count` wrong calls raise what they should, and change nothing."""
+    """`count` wrong calls raise the expected errors, and change nothing."""
     calls = list(wrong_calls(scheduler, random))
     before = digest(scheduler)
     for i in random.choice(len(calls), min(count, len(calls)), replace=False):

@@ -1,4 +1,4 @@
-"""One and the same block of logits in the forms engines have them."""
+"""One block of logits in the layouts that engines use."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from engine_sampler.arithmetic import LogitRows
 from .world import VOCAB, Random
 
 Laid = tuple[Any, list[np.ndarray]]
-"""What to give to a step, and the memory behind it."""
+"""The logits for a step, and the arrays that own their memory."""
 
 
 def _plain(rows: np.ndarray, random: Random) -> Laid:
@@ -25,7 +25,7 @@ def _read_only(rows: np.ndarray, random: Random) -> Laid:
 
 
 def _padded(rows: np.ndarray, random: Random) -> Laid:
-    """Wider than the vocabulary, and behind it what may not matter."""
+    """Wider than the vocabulary; the extra columns must not matter."""
     wide = np.full((len(rows), VOCAB + int(random.integers(1, 9))), np.nan, np.float32)
     wide[:, :VOCAB] = rows
     return wide, [wide]
@@ -55,7 +55,7 @@ def _bfloat16(rows: np.ndarray, random: Random) -> Laid:
 
 
 def _shared(rows: np.ndarray, random: Random) -> Laid:
-    """All rows in the same memory, where they are equal."""
+    """All rows in the same memory, if they are equal."""
     if len(rows) and (rows == rows[0]).all():
         return np.broadcast_to(rows[0], rows.shape), [rows]
     return rows, [rows]
@@ -67,7 +67,7 @@ LAYOUTS: tuple[Callable[[np.ndarray, Random], Laid], ...] = (
 
 
 class Untouched:
-    """Rows float32 [n, vocab] in some form; they hold the same bits afterwards."""
+    """Rows float32 [n, vocab] in some layout; their bits must be the same afterwards."""
 
     def __init__(self, rows: np.ndarray, random: Random) -> None:
         self.logits, self._memory = LAYOUTS[random.integers(len(LAYOUTS))](rows, random)

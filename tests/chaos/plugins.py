@@ -1,4 +1,4 @@
-"""Plugins of the chaos: criteria, grammars and samplers that follow their requests, and ones that fail."""
+"""Plugins for the random requests: criteria, grammars and samplers that follow them, and ones that fail."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from ..engines import ToyMatcher, registered_plugin
 
 
 class Tally(StoppingCriteria):
-    """Ends a request at the third token of those it counts; asked at these only."""
+    """Ends a request at the third of the tokens that it counts; called at these only."""
 
     name = "tally"
     counted = frozenset({3, 5, 7})
@@ -41,7 +41,7 @@ class Tally(StoppingCriteria):
 
 
 class Reader(StoppingCriteria):
-    """Ends a request whose certain text has three letters b."""
+    """Ends a request when its certain text contains three letters b."""
 
     name = "reader"
 
@@ -61,7 +61,7 @@ class Reader(StoppingCriteria):
 
 
 class Failing(StoppingCriteria):
-    """Fails at a token: raises, or says what is no verdict."""
+    """Fails at a token: raises, or returns a value that is not a verdict."""
 
     name = "failing"
     at = (6, 9)
@@ -73,7 +73,7 @@ class Failing(StoppingCriteria):
 
 
 class Stuck(StoppingCriteria):
-    """Ends nothing, and cannot go back."""
+    """Ends nothing, and cannot roll back."""
 
     name = "stuck"
 
@@ -81,18 +81,18 @@ class Stuck(StoppingCriteria):
         return None
 
     def rollback(self, state: Any, n: int) -> None:
-        raise RuntimeError("no way back")
+        raise RuntimeError("rollback failed")
 
 
-class Meddler(StoppingCriteria):
-    """Ends nothing; while it looks at tokens, another thread does something."""
+class Interferer(StoppingCriteria):
+    """Ends nothing; while it checks tokens, another thread calls `interfere`."""
 
     name = "meddler"
-    meddle: ClassVar[Callable[[], None] | None] = None
+    interfere: ClassVar[Callable[[], None] | None] = None
     """Done once."""
 
     def check(self, state: Any, token_ids: Sequence[int], text: str) -> None:
-        work, Meddler.meddle = Meddler.meddle, None
+        work, Interferer.interfere = Interferer.interfere, None
         if work is not None:
             with ThreadPoolExecutor(1) as thread:
                 thread.submit(work).result()
@@ -103,12 +103,12 @@ CRITERIA: Mapping[str, Callable[[], StoppingCriteria]] = {
     "reader": Reader,
     "failing": Failing,
     "stuck": Stuck,
-    "meddler": Meddler,
+    "meddler": Interferer,
 }
 
 
 class FailingMatcher(ToyMatcher):
-    """A grammar over a few tokens that goes wrong behind its fourth, in the way that `how` says."""
+    """A grammar over a few tokens that fails after its fourth, in the way that `how` selects."""
 
     def __init__(self, how: str) -> None:
         super().__init__({"start": dict.fromkeys(range(2, 10), "start")})
@@ -158,7 +158,7 @@ class FailingMatcher(ToyMatcher):
 
 
 def table_matcher() -> ToyMatcher:
-    """A grammar of two turns, with one way only in between, and an end without EOS."""
+    """A grammar with two choices, a forced token between them, and an end without EOS."""
     free = dict.fromkeys(range(2, 12), "one")
     return ToyMatcher(
         {"start": free, "one": {5: "two"}, "two": {8: "three", 3: "start"}, "three": {2: "end"}}
@@ -170,17 +170,17 @@ GRAMMARS: Mapping[str, Callable[[], Any]] = {
     **{how: functools.partial(FailingMatcher, how)
        for how in ("dead end", "fill", "accept", "refuse", "rollback", "forced", "end")},
 }  # fmt: skip
-"""Constraints that are given as objects: a new one for every use."""
+"""Constraints given as objects: a new one for every use."""
 
 
 # --- samplers and observers ----------------------------------------------------------------------
 
 
 class Weary(Sampler):
-    """A sampler that keeps step with its tokens: it takes `weary` off a logit for every time its token came.
+    """A sampler with a state: it lowers a token's logit by `weary` for every occurrence.
 
-    It cannot follow token 11 if `weary` is above 1, nor go back behind 8 tokens; above 2 it fails where token
-    10 has come twice.
+    It cannot follow token 11 if `weary` is above 1, nor roll back below 8 tokens; above 2 it fails once token
+    10 has occurred twice.
     """
 
     name = "weary"
@@ -197,7 +197,7 @@ class Weary(Sampler):
 
     def rollback(self, state: dict[str, Any], n: int) -> None:
         if len(state["tokens"]) > 8 and 1 < state["value"] <= 2:
-            raise RuntimeError("cannot go back")
+            raise RuntimeError("cannot roll back")
         del state["tokens"][len(state["tokens"]) - n :]
 
     def apply(self, logits: np.ndarray, rows: Any) -> None:
@@ -210,7 +210,7 @@ class Weary(Sampler):
 
 
 class Listener:
-    """An observer that counts what comes and goes."""
+    """An observer that counts requests added and finished."""
 
     def __init__(self) -> None:
         self.muted = False
@@ -231,7 +231,7 @@ class Listener:
 
     @contextlib.contextmanager
     def mute(self) -> Iterator[None]:
-        """What other schedulers do is not heard."""
+        """Ignores events of other schedulers."""
         self.muted = True
         try:
             yield
@@ -253,5 +253,5 @@ class _Plugin:
 
 
 def plugins() -> contextlib.AbstractContextManager[None]:
-    """The samplers and the observer are registered; a chaos needs them."""
+    """Registers the samplers and the observer, which an episode needs."""
     return registered_plugin(_Plugin())

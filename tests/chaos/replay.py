@@ -1,4 +1,4 @@
-"""A request once more, alone in a scheduler of its own, token by token, on another backend."""
+"""A request run again, alone in its own scheduler, token by token, on another backend."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ Logprobs = Mapping[str, tuple[np.ndarray, np.ndarray, int]]
 
 
 def logprobs_of(result: StepResult, row: int, modes: Sequence[str]) -> dict[str, Any]:
-    """By mode (token ids, logprobs, rank) of one row, without what other rows have more."""
+    """By mode (token ids, logprobs, rank) of one row, without the entries that only other rows have."""
     found = {}
     for mode in modes:
         all_rows: Any = result.logprobs[mode] if isinstance(result.logprobs, Mapping) else result.logprobs
@@ -47,7 +47,7 @@ def outcome(record: Record) -> tuple[Any, ...]:
 
 
 class Alone:
-    """One request in a scheduler of its own, led along a shadow."""
+    """One request in its own scheduler, which repeats the tokens of a shadow."""
 
     def __init__(self, shadow: Shadow, scheduler: Scheduler) -> None:
         self.shadow, self.done = shadow, 0
@@ -56,7 +56,7 @@ class Alone:
         self.seed = drawn[0] if drawn else shadow.seed
         order = child_order(shadow.order)
         given: list[int] = []
-        if order.learns:  # which it does anew where it is resumed
+        if order.learns:  # from scratch if it is resumed
             given = [token.id for token in shadow.tokens if token.given]
             self.done = len(given)
         position = order.position if order.position is None else order.position + len(given)
@@ -112,6 +112,6 @@ class Alone:
 
 
 def expect_same_alone(shadow: Shadow, record: Record, empty: Scheduler) -> None:
-    """The request of `record` comes out the same where it runs alone, in an empty scheduler."""
+    """The request of `record` has the same result when it runs alone, in an empty scheduler."""
     found = Alone(shadow, empty).record()
     assert outcome(record) == outcome(found), f"alone it is {outcome(found)}, here {outcome(record)}"

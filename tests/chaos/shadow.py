@@ -1,4 +1,4 @@
-"""What a request must be, kept beside the scheduler: worked out from its tokens alone, the slow plain way."""
+"""The expected state of a request, computed without the scheduler from its tokens alone."""
 
 from __future__ import annotations
 
@@ -18,13 +18,13 @@ from .plugins import Failing, Reader, Tally
 from .world import PATTERNS, VOCAB, Order, model_row
 
 Ending = tuple[str, Any, int]
-"""finish_reason, stop_reason, and how many bytes of the text stay."""
+"""finish_reason, stop_reason, and how many bytes of the text remain."""
 
 Found = tuple[str, Any, int | None, int]
-"""An `Ending` (None: all bytes stay), and behind how many tokens it counts."""
+"""An `Ending` (None: all bytes remain), and after how many tokens it counts."""
 
 TOLERANCE = 1e-5
-"""Of logprobs."""
+"""The tolerance of logprobs."""
 
 
 @dataclass(frozen=True)
@@ -43,12 +43,12 @@ class Token:
 
 @dataclass
 class Shadow:
-    """One request as it must be.
+    """The expected state of one request.
 
-    seed      with which it draws its next token.
-    sent      how many of its tokens are in texts that steps gave; `streamed` are these texts.
-    joined    whether they must join to its text: no rollback took back what was sent.
-    cause     what ended it, where that left no token: ("row", the row), ("accept", the token),
+    seed      the seed of its next draw.
+    sent      how many of its tokens are in texts that steps returned; `streamed` is their concatenation.
+    joined    whether these must join to its text: no rollback has undone sent tokens.
+    cause     what ended it, if that left no token: ("row", the row), ("accept", the token),
               ("rollback", the tokens), ("prepare",) or ("forced",).
     """
 
@@ -73,7 +73,7 @@ class Shadow:
         return [*self.order.prompt, *self.ids[:k]]
 
     def next_row(self, drafts: Sequence[int] = ()) -> np.ndarray:
-        """The model's logits behind the history and these drafts."""
+        """The model's logits after the history and these drafts."""
         return model_row([*self.history(), *drafts])
 
     def fork(self, request_id: Any, seed: int | None) -> Shadow:
@@ -92,16 +92,16 @@ class Shadow:
 
     @property
     def can_resume(self) -> bool:
-        """Whether a request that is given this output goes on like this one."""
+        """Whether a request that is given this output continues like this one."""
         return not (self.order.learns and any(token.given for token in self.tokens))
 
     @property
     def may_fail(self) -> bool:
-        """Whether it has parts that fail at a token."""
+        """Whether it has parts that may fail at a token."""
         return self.order.grammar is not None or self.order.params.get("weary", 0.0) > 1
 
     def raw_logprob(self, i: int) -> float:
-        """Of output token `i`, under the model; 0 if it was chosen elsewhere."""
+        """The raw logprob of output token `i` under the model; 0 if it was chosen elsewhere."""
         if self.tokens[i].seed is None or self.tokens[i].given:
             return 0.0
         row = model_row(self.history(i)).astype(np.float64)
@@ -111,7 +111,7 @@ class Shadow:
 
     @property
     def _ends_of_text(self) -> list[tuple[str, list[bytes]]]:
-        """What ends the text: (stop_reason, its texts), the first listed first."""
+        """The strings that end the text: (stop_reason, its texts), in the order of the parameters."""
         params = self.order.params
         strings = [(stop, [stop.encode()]) for stop in params.stop]
         return strings + [(p, [text.encode() for text in PATTERNS[p]]) for p in params.stop_regex]
@@ -122,7 +122,7 @@ class Shadow:
         return b"".join(tokenizer.text_bytes(t, skips) for t in self.ids[:k])
 
     def certain(self, k: int) -> str:
-        """The text that is certain behind k tokens, while the request goes on."""
+        """The text that is certain after k tokens, while the request continues."""
         data = self.data(k)
         waiting = {tail for tail in _tails(data, 3) if tail in unfinished_characters()}
         if not self.order.params.include_stop_str_in_output:
@@ -131,7 +131,7 @@ class Shadow:
         return _decoded(data[: len(data) - max(map(len, waiting), default=0)])
 
     def _end_of_text(self, k: int) -> Ending | None:
-        """The first text that is complete with token k."""
+        """The first end of the text that is complete with token k."""
         data, before = self.data(k), len(self.data(k - 1))
         for end in range(before + 1, len(data) + 1):
             for reason, texts in self._ends_of_text:
@@ -152,7 +152,7 @@ class Shadow:
         return None
 
     def _endings(self, k: int) -> Iterator[Found]:
-        """All endings at token k, the one that wins first."""
+        """All endings at token k, the decisive one first."""
         params, ids, token = self.order.params, self.ids[:k], self.ids[k - 1]
         if "failing" in self.order.criteria and token in Failing.at:
             yield "error", None, None, 0
@@ -179,7 +179,7 @@ class Shadow:
             yield "length", "max_length", None, 0
         if params.max_tokens is not None and k >= params.max_tokens:
             yield "length", "max_tokens", None, 0
-        if params.repetition_detection is not None and _circles(self.ids[:k], *params.repetition_detection):
+        if params.repetition_detection is not None and _repeats(self.ids[:k], *params.repetition_detection):
             yield "repetition", "repetition_detected", None, params.min_tokens - 1
         if self.max_model_len is not None and prompt + k >= self.max_model_len:
             yield "length", "max_model_len", None, 0
@@ -201,7 +201,7 @@ class Shadow:
         return not bitmask.any()
 
     def text(self, finish_reason: str | None) -> str:
-        """The text as a record must have it."""
+        """The expected text of the record."""
         k = len(self.tokens)
         if finish_reason is None:
             return self.certain(k)
@@ -211,7 +211,7 @@ class Shadow:
 
 @functools.cache
 def unfinished_characters() -> frozenset[bytes]:
-    """Every beginning of a character's UTF-8 that is not the whole of it."""
+    """Every proper prefix of a character's UTF-8."""
     characters = (chr(c).encode() for c in range(0x80, 0x110000, 32) if not 0xD800 <= c < 0xE000)
     return frozenset(char[:n] for char in characters for n in range(1, len(char)))
 
@@ -224,11 +224,11 @@ def _decoded(data: bytes) -> str:
     return data.decode("utf-8", errors="replace")
 
 
-def _circles(ids: Sequence[int], most: int, least: int, count: int) -> bool:
+def _repeats(ids: Sequence[int], most: int, least: int, count: int) -> bool:
     """Whether `ids` end with a pattern of `least` to `most` tokens, `count` times."""
     return any(list(ids[-size * count :]) == list(ids[-size:]) * count for size in range(least, most + 1))
 
 
 def child_order(order: Order) -> Order:
-    """`order` for one request by itself."""
+    """`order` for a single request."""
     return replace(order, params=order.params.replace(n=1, best_of=None))

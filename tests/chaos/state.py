@@ -1,4 +1,4 @@
-"""The scheduler under test, the shadows of its requests, and what is checked when one of them moves."""
+"""The scheduler under test, the shadows of its requests, and the checks when one of them changes."""
 
 from __future__ import annotations
 
@@ -18,15 +18,15 @@ from .shadow import Shadow, Token
 from .world import BACKENDS, ENGINES, EOS, EOT, PIECES, VOCAB, Order, random_order, tokenizer_for
 
 EOS_IDS = ((EOS, EOT), (EOS, EOT), (EOT,), ())
-"""What ends texts."""
+"""The EOS tokens of an episode."""
 
 
 class State:
-    """One scheduler in the hands of chance, all of which follows from `seed`.
+    """One scheduler under random operations, which all follow from `seed`.
 
-    shadows    the requests that are live, but for those of beam searches.
-    searches   the searches under way, by the id of each of their texts.
-    finished   ids of requests that ended and are not removed.
+    shadows    the live requests, except those of beam searches.
+    searches   the running searches, by the id of each of their texts.
+    finished   requests that have ended and are not removed, by id.
     """
 
     def __init__(self, seed: int, backend: str | None = None) -> None:
@@ -50,11 +50,11 @@ class State:
         self.shadows: dict[Any, Shadow] = {}
         self.searches: dict[Any, Search] = {}
         self.finished: dict[Any, Shadow | Search] = {}
-        self.last_party: list[Any] = []
+        self.last_members: list[Any] = []
         self.given_meanwhile: dict[Any, list[int]] = {}
         self.removed_meanwhile: list[Search] = []
         self.counts: Counter[str] = Counter()
-        self.told: deque[str] = deque(maxlen=12)
+        self.recent: deque[str] = deque(maxlen=12)
 
     def another(self) -> Scheduler:
         """An empty scheduler like this one on the other backend, with the other grammar engine."""
@@ -68,12 +68,12 @@ class State:
     def count(self, what: str, n: int = 1) -> None:
         self.counts[what] += n
 
-    def tell(self, what: str) -> None:
-        """Remember what is about to happen, for the message of a failure."""
-        self.told.append(what)
+    def log(self, what: str) -> None:
+        """Record what is about to happen, for the message of a failure."""
+        self.recent.append(what)
 
     def any_shadow(self, sound: bool = True) -> Shadow | None:
-        """Some live request; with `sound` none that a fault has ended already."""
+        """A random live request; with `sound`, none that has failed already."""
         some = [s for s in self.shadows.values() if not (sound and s.cause)]
         return some[self.random.integers(len(some))] if some else None
 
@@ -81,24 +81,24 @@ class State:
         return random_order(self.random, self.longest, bool(self.vocabulary.eos_token_ids))
 
     def enter(self, request_id: Any, order: Order, seed: int) -> Shadow:
-        """A request has come."""
+        """A request has joined."""
         shadow = Shadow(request_id, order, seed, self.vocabulary, self.max_model_len)
         self.shadows[request_id] = shadow
         return shadow
 
-    # --- what must hold when a request moves -----------------------------------------------------
+    # --- checks when a request changes ------------------------------------------------------------
 
     def grown(self, shadow: Shadow, finish: str | None = None, stop: Any = None) -> None:
-        """A token has come, and with it the request ended, or not."""
+        """A token has been added; the request has ended with it if it must."""
         ending = shadow.ending(len(shadow.tokens))
         expected = (None, None) if ending is None else ending[:2]
         if finish == "error" and (ending is None or shadow.may_fail):
-            return  # what failed is seen where it runs alone
+            return  # the replay checks the fault
         found = (finish, stop)
         assert found == expected, f"{shadow.id} ends with {found}, not {expected}, at {shadow.ids}"
 
     def note_accepted(self, shadow: Shadow, tokens: Sequence[int]) -> None:
-        """The request was given tokens that were chosen elsewhere; those behind its end are dropped."""
+        """The request was given tokens that were chosen elsewhere; those after its end are dropped."""
         record = self.scheduler.record(shadow.id)
         new = record.token_ids[len(shadow.tokens) :]
         assert list(tokens[: len(new)]) == new
@@ -137,7 +137,7 @@ class State:
         del self.finished[request_id]
 
     def expect_right(self, shadow: Shadow, record: Record) -> None:
-        """The record says what the shadow does, and what comes out alone."""
+        """The record agrees with the shadow, and with the request run alone."""
         assert record.token_ids == shadow.ids
         assert record.prompt_token_ids == list(shadow.order.prompt)
         assert record.seed == shadow.seed
@@ -150,7 +150,7 @@ class State:
         with LISTENER.mute():
             expect_same_alone(shadow, record, self.another())
 
-    # --- tokens come and go ----------------------------------------------------------------------
+    # --- accept and rollback ----------------------------------------------------------------------
 
     def accept(self, shadow: Shadow | None = None) -> None:
         shadow = shadow or self.any_shadow()
@@ -162,13 +162,13 @@ class State:
             return
         count = int(self.random.integers(0, 4)) if self.longest < 100 else int(self.random.integers(0, 40))
         tokens = forced or self._likely(shadow, count)
-        self.tell(f"{shadow.id} accepts {tokens}, forced {forced}")
+        self.log(f"{shadow.id} accepts {tokens}, forced {forced}")
         self.scheduler.accept(shadow.id, tokens)
         self.note_accepted(shadow, tokens)
         assert not (forced and shadow.order.is_structured and shadow.cause), "a forced token was refused"
 
     def _likely(self, shadow: Shadow, count: int) -> list[int]:
-        """Tokens that the model may well say, the first of them mostly one that the request may."""
+        """Tokens that are likely under the model; the first is usually one that the request allows."""
         row = shadow.next_row()
         if self.chance(0.8):
             row = self.scheduler.process(row[None], [shadow.id])[0]
@@ -183,7 +183,7 @@ class State:
             return
         have = len(shadow.tokens)
         n = have if self.chance(0.1) else int(self.random.integers(0, min(have, 6) + 1))
-        self.tell(f"roll {shadow.id} back by {n} of {have}")
+        self.log(f"roll {shadow.id} back by {n} of {have}")
         dropped = shadow.ids[have - n :]
         self.scheduler.rollback(shadow.id, n)
         shadow.rollback(n)

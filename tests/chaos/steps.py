@@ -1,4 +1,4 @@
-"""One step of the chaos: who takes part, what they guess, which rows they get, and what must come of it."""
+"""One step under random operations: its requests, their drafts and rows, and the expected result."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from engine_sampler import StepResult
 from engine_sampler.stateless import process_logits
 
 from .layouts import Untouched
-from .plugins import LISTENER, Meddler
+from .plugins import LISTENER, Interferer
 from .replay import logprobs_of, modes_of
 from .shadow import TOLERANCE, Shadow, Token
 from .state import State
@@ -22,10 +22,10 @@ MOST_DRAFTS = 5
 
 
 class Steps(State):
-    """The steps of a chaos."""
+    """The steps of an episode."""
 
     def step(self) -> None:
-        ids = self._party()
+        ids = self._members()
         if self.chance(0.3):
             ids = self._prepared(ids)
         named = None if ids == self.scheduler.request_ids and self.chance(0.5) else ids
@@ -37,16 +37,16 @@ class Steps(State):
         guesses: Any = drafts
         if drafts is not None and self.chance(0.3):
             guesses = {i: d for i, d in zip(ids, drafts, strict=True) if d}
-        self.tell(f"step {ids} with drafts {drafts}")
-        Meddler.meddle = self._meddle
+        self.log(f"step {ids} with drafts {drafts}")
+        Interferer.interfere = self._interfere
         result = self.scheduler.step(given.logits, named, guesses)
-        Meddler.meddle = None
+        Interferer.interfere = None
         given.expect_untouched()
         assert result.request_ids == ids
         self._settle(result, rows, drafts or [()] * len(ids))
 
     def _settle(self, result: StepResult, rows: list[np.ndarray], drafts: Sequence[Sequence[int]]) -> None:
-        """Check what a step says of everyone, and note it."""
+        """Check the result of a step for all requests, and update the shadows."""
         self.count("rows", len(result.token_ids))
         ids = result.request_ids
         self._settle_searches(result)
@@ -64,14 +64,14 @@ class Steps(State):
             self.count("beam steps")
             if search.removed is None and search.follow(self.scheduler, result):
                 self.search_ended(search)
-        for search in self.removed_meanwhile:  # before the search took its step, or behind it
-            places = [ids.index(i) for i in search.ids if i in ids]
-            search.steps += any(result.token_ids[p] >= 0 or result.finish_reasons[p] for p in places)
+        for search in self.removed_meanwhile:  # before or after the search took its step
+            indices = [ids.index(i) for i in search.ids if i in ids]
+            search.steps += any(result.token_ids[p] >= 0 or result.finish_reasons[p] for p in indices)
             self.break_off(search, search.removed)
         self.removed_meanwhile = []
 
     def _prepared(self, ids: list[Any]) -> list[Any]:
-        """Fill the masks, which then may be out of date; those of `ids` that are live still."""
+        """Fill the masks, then perhaps outdate one; returns those of `ids` that are still live."""
         self.prepare(None if ids == self.scheduler.request_ids else ids)
         masked = [s for i in ids if (s := self.shadows.get(i)) and s.order.is_masked and not s.cause]
         if masked and self.chance(0.5):
@@ -80,37 +80,37 @@ class Steps(State):
         return [i for i in ids if i in self.scheduler.request_ids]
 
     def prepare(self, ids: Sequence[Any] | None = None) -> None:
-        self.tell(f"prepare {ids}")
+        self.log(f"prepare {ids}")
         self.scheduler.prepare(ids)
         for shadow in self.shadows.values():
             if not shadow.cause and self.scheduler.record(shadow.id).finish_reason == "error":
                 shadow.cause = ("prepare",)
 
-    def _meddle(self) -> None:
-        """What another thread does while a step runs; it takes effect behind the step."""
-        self.count("meddled")
+    def _interfere(self) -> None:
+        """The work of another thread while a step runs; it takes effect after the step."""
+        self.count("interfered")
         what = self.random.choice(["add", "accept", "remove", "remove search"])
         shadow, searches = self.any_shadow(), list(self.searches)
         if what == "add":
             order = self.random_order()
-            self.tell(f"meanwhile add {order}")
+            self.log(f"meanwhile add {order}")
             request_id = self.scheduler.add(order.params, order.prompt, **order.extras())
             self.enter(request_id, replace(order, position=None), self.scheduler.record(request_id).seed)
         elif what == "remove search" and searches:
             self._remove_meanwhile(searches[self.random.integers(len(searches))])
         elif what == "remove" and shadow is not None:
-            self.tell(f"meanwhile remove {shadow.id}")
+            self.log(f"meanwhile remove {shadow.id}")
             del self.shadows[shadow.id]
             record = self.scheduler.remove(shadow.id)
             assert record.token_ids[: len(shadow.tokens)] == shadow.ids
         elif shadow is not None and self.scheduler.record(shadow.id).finish_reason is None:
             tokens = self.random.integers(2, 12, 2).tolist()
-            self.tell(f"meanwhile {shadow.id} accepts {tokens}")
+            self.log(f"meanwhile {shadow.id} accepts {tokens}")
             self.scheduler.accept(shadow.id, tokens)
             self.given_meanwhile[shadow.id] = tokens
 
     def _remove_meanwhile(self, request_id: Any) -> None:
-        self.tell(f"meanwhile remove {request_id} of a search")
+        self.log(f"meanwhile remove {request_id} of a search")
         self.scheduler.remove(request_id)
         search = self.searches[request_id]
         search.removed = request_id
@@ -118,27 +118,27 @@ class Steps(State):
 
     # --- before ----------------------------------------------------------------------------------
 
-    def _party(self) -> list[Any]:
-        """Some live requests in some order: all of them, those of last time, or any."""
+    def _members(self) -> list[Any]:
+        """Some live requests in some order: all of them, those of the last step, or a random subset."""
         live = self.scheduler.request_ids
         if self.chance(0.35):
             return live
-        if self.chance(0.4) and self.last_party and all(i in live for i in self.last_party):
-            return self.last_party
+        if self.chance(0.4) and self.last_members and all(i in live for i in self.last_members):
+            return self.last_members
         some = [i for i in live if self.chance(0.6)]
         beams = [b for i in some if i in self.searches for b in self.searches[i].ids]
         some = list(dict.fromkeys([*some, *beams]))
-        self.last_party = [some[i] for i in self.random.permutation(len(some))]
-        return self.last_party
+        self.last_members = [some[i] for i in self.random.permutation(len(some))]
+        return self.last_members
 
     def _drafts(self, ids: Sequence[Any]) -> list[list[int]]:
         return [self._guess(self.shadows[i]) if self.chance(0.7) else [] for i in ids]
 
     def _guess(self, shadow: Shadow) -> list[int]:
-        """Drafts that are right, wrong, right for a while, or that go on behind the end."""
+        """Drafts that are right, wrong, right up to a point, or that continue after the end."""
         length = int(self.random.integers(0, MOST_DRAFTS + 1))
         if self.chance(0.6) and not shadow.cause:
-            guess = self._looked_ahead(shadow, length)
+            guess = self._draws_of_fork(shadow, length)
             guess += self.random.integers(0, VOCAB, length - len(guess)).tolist()
         else:
             guess = []
@@ -148,8 +148,8 @@ class Steps(State):
             guess[self.random.integers(len(guess))] = int(self.random.integers(VOCAB))
         return guess
 
-    def _looked_ahead(self, shadow: Shadow, length: int) -> list[int]:
-        """What a fork of the request draws, which does not touch the request."""
+    def _draws_of_fork(self, shadow: Shadow, length: int) -> list[int]:
+        """The draws of a fork of the request, which must not affect the request."""
         fork = self.scheduler.fork(shadow.id)
         guess: list[int] = []
         for _ in range(length):
@@ -160,7 +160,7 @@ class Steps(State):
             if fork not in self.scheduler.request_ids:
                 break
         self.scheduler.remove(fork)
-        self.count("forks looked ahead")
+        self.count("forks drawn from")
         return guess
 
     def _rows(self, ids: Sequence[Any], drafts: Sequence[Sequence[int]] | None) -> list[np.ndarray]:
@@ -170,8 +170,8 @@ class Steps(State):
             if request_id in self.searches:
                 search = self.searches[request_id]
                 if self.chance(0.01):
-                    places = search.faults.setdefault(search.steps, {})
-                    places[search.ids.index(request_id)] = faulty_row(self.random)
+                    faults = search.faults.setdefault(search.steps, {})
+                    faults[search.ids.index(request_id)] = faulty_row(self.random)
                 blocks.append(search.row(request_id)[None].copy())
                 continue
             guesses = drafts[i] if drafts else []
@@ -184,7 +184,7 @@ class Steps(State):
         return blocks
 
     def _process(self, given: Untouched, ids: list[Any], rows: list[np.ndarray]) -> None:
-        """`process` shows what the stateless form makes of each row, and changes nothing."""
+        """`process` returns what the stateless call returns for each row, and changes nothing."""
         processed = self.scheduler.process(given.logits, ids)
         self.count("processed")
         for i, request_id in enumerate(ids):
@@ -202,14 +202,14 @@ class Steps(State):
             assert np.array_equal(processed[i], expected[0], equal_nan=True)
         given.expect_untouched()
 
-    # --- behind ----------------------------------------------------------------------------------
+    # --- after ------------------------------------------------------------------------------------
 
     def _follow(
         self, shadow: Shadow, result: StepResult, i: int, rows: np.ndarray, drafts: Sequence[int]
     ) -> None:
-        """Check what a step says of one request, and note it."""
+        """Check the result of a step for one request, and update its shadow."""
         tokens, first = result.tokens(i), int(result.first_rows[i])
-        assert result.token_ids[first : first + len(tokens)].tolist() == tokens, "tokens behind a gap"
+        assert result.token_ids[first : first + len(tokens)].tolist() == tokens, "tokens after a gap"
         assert tokens[:-1] == list(drafts[: max(0, len(tokens) - 1)]), "a wrong draft was taken"
         assert result.seeds[i] == shadow.seed
         assert result.parent_ids[i] == shadow.id
@@ -227,11 +227,11 @@ class Steps(State):
         assert (error is not None) == (finish == "error")
         self._stream(shadow, result.text[i] or "", finish)
         if finish is None:
-            assert tokens, "a row gave nothing, and nobody says why"
+            assert tokens, "a row gave no token and no reason"
         else:
             record = self.scheduler.record(shadow.id)
-            said = (result.stop_reasons[i], error)
-            assert (record.finish_reason, record.stop_reason, record.error) == (finish, *said)
+            reasons = (result.stop_reasons[i], error)
+            assert (record.finish_reason, record.stop_reason, record.error) == (finish, *reasons)
             self.ended(shadow)
 
     def _logprobs(
@@ -256,7 +256,7 @@ class Steps(State):
         return found
 
     def _stream(self, shadow: Shadow, delta: str, finish: str | None) -> None:
-        """The text of a step is what has become certain since the last, and not a character less."""
+        """The text of a step is exactly what has become certain since the last."""
         whole = shadow.text(finish)
         expected = whole[len(shadow.certain(shadow.sent)) :]
         assert delta == expected, f"{shadow.id} streams {delta!r}, not {expected!r}"

@@ -1,7 +1,7 @@
-"""A few episodes of chaos, and what the chaos notices.
+"""A few episodes of random operations, and the faults that they detect.
 
-With ENGINE_SAMPLER_TEST_CHAOS_SECONDS=N it goes on for N seconds in all; `python -m tests.chaos` does so too,
-and reports.
+With ENGINE_SAMPLER_TEST_CHAOS_SECONDS=N it runs for N seconds in all; so does `python -m tests.chaos`, which
+also reports.
 """
 
 from __future__ import annotations
@@ -29,12 +29,12 @@ from .plugins import plugins
 from .world import BACKENDS
 
 EPISODES, MOST_EPISODES = 3, 40
-"""Of a quick run on each backend, and until what is broken is noticed."""
+"""Episodes of a quick run on each backend, and at most until a broken part is detected."""
 
 SECONDS = float(os.environ.get("ENGINE_SAMPLER_TEST_CHAOS_SECONDS", "0"))
 
 Change = Callable[[Any], Any]
-"""What stands for a method, made of the method."""
+"""A function from a method to its broken replacement."""
 
 
 @pytest.fixture
@@ -45,7 +45,7 @@ def plugged_in() -> Iterator[None]:
 
 @pytest.mark.usefixtures("plugged_in")
 @pytest.mark.parametrize("backend", BACKENDS)
-def test_every_law_holds_in_a_chaos(backend: str) -> None:
+def test_every_law_holds_under_random_operations(backend: str) -> None:
     start = time.monotonic()
     episode = 0
     while episode < EPISODES or time.monotonic() - start < SECONDS / len(BACKENDS):
@@ -69,12 +69,12 @@ def run_episodes(count: int) -> None:
 
 
 def gives(value: Any) -> Change:
-    """Does nothing, and returns `value`."""
+    """A method that does nothing and returns `value`."""
     return lambda original: lambda *arguments: value
 
 
 def shares(part: str) -> Change:
-    """A fork whose `part` is its parent's."""
+    """A fork that shares `part` with its parent."""
 
     def change(original: Any) -> Any:
         def fork(self: Any, *arguments: Any) -> Any:
@@ -88,7 +88,7 @@ def shares(part: str) -> Change:
 
 
 def spares(part: str, empty: Any) -> Change:
-    """A rollback that leaves `part` as it is."""
+    """A rollback that leaves `part` unchanged."""
 
     def change(original: Any) -> Any:
         def rollback(self: Any, *arguments: Any) -> None:
@@ -103,7 +103,7 @@ def spares(part: str, empty: Any) -> Change:
 
 
 def keeps_the_mask(original: Any) -> Any:
-    """A rollback behind which the old mask still counts as that of the next token."""
+    """A rollback after which the old mask still counts as that of the next token."""
 
     def rollback(self: Request, slots: Slots, n: int) -> None:
         ready = self.grammar.mask_ready
@@ -114,12 +114,12 @@ def keeps_the_mask(original: Any) -> Any:
 
 
 def only_the_history(original: Any) -> Any:
-    """A rollback that the states of samplers and selectors do not hear of."""
+    """A rollback that the states of samplers and selectors do not follow."""
     return lambda self, n: self.history.rollback(n)
 
 
 def takes_back_less(original: Any) -> Any:
-    """A rollback that forgets to count the positions back."""
+    """A rollback that does not reduce the position."""
 
     def rollback(self: Slots, slot: int, n: int) -> None:
         original(self, slot, n)
@@ -129,12 +129,12 @@ def takes_back_less(original: Any) -> Any:
 
 
 def cuts_nothing(original: Any) -> Any:
-    """A text that ends with all that was held back."""
+    """A text that ends with everything that was held back."""
     return lambda self, cut=0: original(self)
 
 
 def is_a_little_off(original: Any) -> Any:
-    """Logprobs that are wrong in the fourth place."""
+    """Logprobs that are wrong in the fourth decimal place."""
 
     def raw(self: LogprobsCollector, *arguments: Any) -> Any:
         entry = original(self, *arguments)
@@ -162,15 +162,15 @@ SABOTAGE: dict[str, tuple[Any, str, Change]] = {
     "a_grammar_that_gets_no_tokens": (Request, "accept_in_grammar", gives(True)),
     "a_slot_that_keeps_watching": (Slots, "_watch", gives(None)),
 }
-"""What is broken, and how."""
+"""The methods to break, and how."""
 
 
 @pytest.mark.usefixtures("plugged_in")
 @pytest.mark.parametrize("what", SABOTAGE)
-def test_the_chaos_notices(what: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_random_operations_detect(what: str, monkeypatch: pytest.MonkeyPatch) -> None:
     owner, method, change = SABOTAGE[what]
     monkeypatch.setattr(owner, method, change(getattr(owner, method)))
-    shared_transducer.cache_clear()  # it remembers the results of broken parts
+    shared_transducer.cache_clear()  # it caches the results of broken parts
     with pytest.raises(ChaosFailure):
         run_episodes(MOST_EPISODES)
     shared_transducer.cache_clear()

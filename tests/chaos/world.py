@@ -1,4 +1,4 @@
-"""What the chaos is made of: a vocabulary, a model, and requests of every kind."""
+"""The setting of an episode: a vocabulary, a model, and requests of every kind."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ PIECES += [b"\xc3", b"\xa9", "é".encode(), b"\xe2\x82", b"\xac", "€".encode()
 PIECES += [b"a\xc3", b"\xa9a", b"\xff", b"<sp>", b"</t>"]
 EOS, SPECIAL, EOT = 0, len(PIECES) - 2, len(PIECES) - 1
 VOCAB = len(PIECES) + 3
-"""The last ids are tokens that the tokenizer does not know."""
+"""The last ids are tokens that the tokenizer lacks."""
 
 ENGINES = ("reference", "native") if native.load_library() is not None else ("reference",)
 BACKENDS = tuple(n for n in ("numpy", "native") if not default_registry().catalogue.backends[n].reason)
@@ -36,7 +36,7 @@ BACKENDS = tuple(n for n in ("numpy", "native") if not default_registry().catalo
 
 @functools.cache
 def tokenizer_for(engine: str, eos: tuple[int, ...] = (EOS, EOT), padding: int = 0) -> Tokenizer:
-    """A tokenizer whose grammars run on `engine`, with more tokens that have no text."""
+    """A tokenizer whose grammars run on `engine`, with `padding` more tokens that have no text."""
     tokenizer = Tokenizer([*PIECES, *[b""] * padding], eos, [SPECIAL])
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("ENGINE_SAMPLER_GRAMMAR_ENGINE", engine)
@@ -48,9 +48,9 @@ def tokenizer_for(engine: str, eos: tuple[int, ...] = (EOS, EOT), padding: int =
 
 
 def model_row(token_ids: Sequence[int]) -> np.ndarray:
-    """Float32 logits [vocab] that follow from the length and the last two tokens, not to be written.
+    """Float32 logits [vocab], read-only, a function of the length and the last two tokens.
 
-    Their values are exact in float16 and bfloat16 too. Many are equal.
+    Their values are also exact in float16 and bfloat16. Many are equal.
     """
     return _row(len(token_ids), *token_ids[-2:])
 
@@ -111,12 +111,12 @@ PATTERNS: Mapping[str, tuple[str, ...]] = {
     "[01]{2}|b[01]{2}": tuple(f"{b}{x}{y}" for b in ("", "b") for x in "01" for y in "01"),
     "d( ?)b": ("db", "d b"),
 }
-"""Each with every text it matches."""
+"""Each pattern with all texts that it matches."""
 
 
 @dataclass(frozen=True)
 class Order:
-    """What a request asks for.
+    """The parameters of a request.
 
     grammar, criteria  names in `GRAMMARS` and `CRITERIA`.
     """
@@ -128,14 +128,14 @@ class Order:
     position: int | None = None
 
     def matcher(self, vocabulary: Vocabulary) -> Any:
-        """A matcher for what its grammar or its parameters ask for; None without one."""
+        """A matcher for the grammar of the request or its parameters; None without one."""
         if self.grammar is not None:
             return GRAMMARS[self.grammar]()
         return matcher_of(constraint_of(self.params, vocabulary), vocabulary) if self.is_structured else None
 
     @property
     def is_structured(self) -> bool:
-        """Whether its parameters ask for a grammar that holds."""
+        """Whether its parameters set a grammar that constrains it."""
         return bool(structured_in(self.params)) and self.params.grammar_bias is None
 
     @property
@@ -204,7 +204,7 @@ def random_order(random: Random, longest: int, ends: bool) -> Order:
     if ends and random.random() < 0.1:
         settings |= {"infill": True, "mirostat": 0, "adaptive_target": -1, "temperature": 1.0}
     settings |= _endings(random, longest)
-    seed = int(random.integers(2**63))  # always given, so that an episode can be had again
+    seed = int(random.integers(2**63))  # always given, so that an episode can be repeated
     grammar = None
     if random.random() < 0.3:
         settings |= STRUCTURES[int(random.integers(len(STRUCTURES)))]

@@ -1,4 +1,4 @@
-"""How tokens, shares and settings are written."""
+"""Labels of tokens, shares and settings."""
 
 import pytest
 
@@ -16,7 +16,7 @@ def test_a_token_is_one_visible_line(token_id, text):
     assert token_text(TOKENIZER, token_id) == text
 
 
-def test_without_a_tokenizer_a_token_is_its_number():
+def test_without_a_tokenizer_a_token_is_its_id():
     assert token_text(None, 131071) == "#131071"
 
 
@@ -24,7 +24,7 @@ def test_without_a_tokenizer_a_token_is_its_number():
     ("share", "text"),
     [(0.0, "0.0"), (1e-9, "<0.1"), (0.0123, "1.2"), (0.5, "50.0"), (0.9994, "99.9"), (1.0, "100")],
 )
-def test_a_share_is_written_in_hundredths(share, text):
+def test_a_share_is_written_as_a_percentage(share, text):
     assert hundredths(share) == text
     assert percent(share) == f"{text} %"
 

@@ -1,4 +1,4 @@
-"""The picture of a chain: files of both kinds, and what is written in them."""
+"""The picture of a chain: files of both formats, and the text in them."""
 
 from __future__ import annotations
 
@@ -63,11 +63,11 @@ def test_the_chosen_token_is_marked_once():
 
 def test_a_removed_token_is_crossed_out_in_the_step_that_removed_it():
     steps = trace(ROW, SamplingParams(top_k=5, temperature=0.5))
-    crosses = texts(steps).count("✕") - 1  # one stands in the legend
+    crosses = texts(steps).count("✕") - 1  # one is in the legend
     assert crosses == 3
 
 
-def test_tokens_that_are_not_followed_are_one_row_together():
+def test_tokens_that_are_not_followed_share_one_row():
     assert "5 others" in texts(trace(ROW, PARAMS), top=3)
 
 
@@ -93,7 +93,7 @@ def test_a_wide_row_without_a_tokenizer_is_drawn_with_ids():
 @pytest.mark.parametrize(
     ("steps", "panels_in_a_line"), [(2, 2), (5, 5), (6, 3), (7, 4), (8, 4), (9, 5), (10, 5)]
 )
-def test_panels_stand_in_lines_with_few_gaps(steps, panels_in_a_line):
+def test_panels_fill_lines_with_few_gaps(steps, panels_in_a_line):
     values = {"top_k": 6, "min_p": 0.01, "temperature": 0.9, "top_p": 0.99}
     values |= {"top_a": 0.01, "typical_p": 0.99, "tfs": 0.99, "logit_bias": {0: 0.1}}
     params = SamplingParams(**dict(list(values.items())[: steps - 2]))

@@ -1,4 +1,4 @@
-"""Tables for the terminal, at the widths that terminals have."""
+"""Tables for the terminal, at common widths."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def rendered(renderables, width: int) -> list[str]:
 
 
 @pytest.mark.parametrize("width", WIDTHS)
-def test_every_step_of_a_long_chain_is_told_in_full(width):
+def test_every_step_of_a_long_chain_is_shown_in_full(width):
     steps = trace(ROW, LONG_CHAIN, prompt_token_ids=[1, 2])
     lines = rendered(explanation(steps, 12, width), width)
     text = "\n".join(lines)
@@ -95,7 +95,7 @@ def test_a_plugin_that_failed_is_shown_with_its_reason():
     assert "ImportError: no" in text
 
 
-def test_output_that_is_no_terminal_has_no_colours_and_a_fixed_width(capsys):
+def test_output_that_is_not_a_terminal_has_no_colours_and_a_fixed_width(capsys):
     console = make_console()
     console.print("text", style="bold red")
     assert (console.width, capsys.readouterr().out) == (100, "text\n")

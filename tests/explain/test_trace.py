@@ -33,7 +33,7 @@ def test_there_is_one_step_per_active_sampler_in_the_chains_order():
     assert [s.role for s in steps] == ["logits", "edit", "warp", "warp", "warp", "selector"]
 
 
-def test_a_step_says_how_many_candidates_it_left_and_which_share_they_had():
+def test_a_step_records_how_many_candidates_it_left_and_their_share():
     step = trace(ROW, SamplingParams(top_k=2))[1]
     assert (step.candidates, step.removed) == (2, 3)
     assert step.kept_mass == pytest.approx(softmax(ROW)[:2].sum())
@@ -44,13 +44,13 @@ def test_a_step_that_removes_nothing_keeps_everything():
     assert (step.removed, step.kept_mass) == (0, 1.0)
 
 
-def test_entropy_is_that_of_the_distribution_that_is_left():
+def test_entropy_is_that_of_the_remaining_distribution():
     uniform = np.zeros(8, np.float32)
     steps = trace(uniform, SamplingParams(top_k=4))
     assert [round(s.entropy_bits, 12) for s in steps] == [3.0, 2.0, 0.0]
 
 
-def test_settings_are_the_parameters_of_that_step_which_are_not_neutral():
+def test_settings_are_the_parameters_of_a_step_that_are_not_neutral():
     steps = trace(ROW, SamplingParams(top_k=3, temperature=0.8, dynatemp_range=0.2))
     assert [s.settings for s in steps[1:3]] == [{"top_k": 3}, {"temperature": 0.8, "dynatemp_range": 0.2}]
 
@@ -69,7 +69,7 @@ def test_the_last_step_is_the_choice():
     assert (last.name, last.role, last.token_id, last.candidates) == ("greedy", "selector", 0, 1)
 
 
-def test_the_share_of_the_choice_is_its_probability_before():
+def test_the_share_of_the_choice_is_its_probability_in_the_step_before():
     steps = trace(ROW, SamplingParams(seed=11))
     assert steps[-1].kept_mass == pytest.approx(steps[-2].probabilities[steps[-1].token_id])
 
@@ -94,7 +94,7 @@ def test_tokens_are_written_with_visible_spaces():
     assert [token.text for token in steps[0].top] == ["␣a", "b\\n", "\\xff", "#3", "<end>", "c"]
 
 
-def test_the_tokenizers_end_of_text_is_known_to_the_chain():
+def test_the_chain_uses_the_eos_tokens_of_the_tokenizer():
     tokenizer = Tokenizer([b"a", b"<end>"], eos_token_ids=[1])
     steps = trace(np.zeros(2, np.float32), SamplingParams(ignore_eos=True), tokenizer=tokenizer)
     assert [(s.name, s.candidates) for s in steps] == [("logits", 2), ("ignore_eos", 1), ("dist", 1)]
@@ -122,7 +122,7 @@ def test_a_row_that_gives_no_token_is_refused_with_the_reason(row, reason):
         trace(row, SamplingParams())
 
 
-def test_a_mask_that_leaves_nothing_is_named():
+def test_a_mask_that_leaves_no_token_is_named():
     row = np.array([0.0, -np.inf], np.float32)
     with pytest.raises(ValueError, match="allowed_token_ids leaves no token"):
         trace(row, SamplingParams(allowed_token_ids=[1]))
@@ -162,7 +162,7 @@ def test_every_step_equals_the_sampler_on_its_own(values, top_k, top_p, min_p, t
     assert steps[-2].probabilities[steps[-1].token_id] > 0
 
 
-def test_tokens_to_follow_are_the_likeliest_of_any_step_in_order_of_the_given_row():
+def test_tokens_to_follow_are_the_likeliest_of_any_step_in_the_order_of_the_given_row():
     row = np.array([3.0, 2.0, 1.0, 0.0, -1.0], np.float32)
     steps = trace(row, SamplingParams(logit_bias={4: 10.0, 0: -20.0}, temperature=0))
     assert notable_tokens(steps, 3) == [0, 1, 4]
@@ -179,7 +179,7 @@ LETTERS = Tokenizer([b"a", b"b", b"c", b"ab", b"<end>"], eos_token_ids=[4])
 FIVE = np.array([2.0, 1.0, 0.5, -1.0, 0.0], np.float32)
 
 
-def test_a_grammar_is_the_first_step_and_says_what_it_was_given():
+def test_a_grammar_is_the_first_step_and_shows_its_parameter():
     params = SamplingParams(regex="ab?", top_k=2, temperature=0.5)
     steps = trace(FIVE, params, tokenizer=LETTERS)
     assert [s.name for s in steps] == ["logits", "grammar", "top_k", "temperature", "dist"]
@@ -190,7 +190,7 @@ def test_a_grammar_is_the_first_step_and_says_what_it_was_given():
     assert [token.text for token in step.top] == ["a", "ab"]
 
 
-def test_a_grammar_goes_on_behind_the_output():
+def test_a_grammar_continues_after_the_output():
     steps = trace(FIVE, SamplingParams(regex="ab?"), tokenizer=LETTERS, output_token_ids=[0])
     assert [token.token_id for token in steps[1].top] == [1, 4]
 
@@ -213,7 +213,7 @@ def test_every_structured_parameter_is_traced(name):
     assert steps[-1].token_id == ord("{")
 
 
-def test_a_grammar_that_leaves_nothing_is_named():
+def test_a_grammar_that_leaves_no_token_is_named():
     row = np.array([-np.inf, 1.0, 2.0, -np.inf, 0.0], np.float32)
     with pytest.raises(ValueError, match="the grammar leaves no token"):
         trace(row, SamplingParams(regex="ab?"), tokenizer=LETTERS)
@@ -229,7 +229,7 @@ def test_a_grammar_needs_a_tokenizer():
         trace(FIVE, SamplingParams(regex="ab?"))
 
 
-def test_a_grammar_that_only_favours_is_a_sampler_like_others():
+def test_a_grammar_that_only_favours_tokens_is_a_sampler_like_others():
     params = SamplingParams(regex="ab?", grammar_bias=1.5)
     steps = trace(FIVE, params, tokenizer=LETTERS, output_token_ids=[0])
     assert [s.name for s in steps] == ["logits", "grammar_bias", "dist"]

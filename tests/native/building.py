@@ -25,11 +25,11 @@ WARNINGS = ("-Wall", "-Wextra", "-Wpedantic", "-Werror")
 
 @functools.cache
 def load(*sources: str, headers: tuple[str, ...] = (), flags: tuple[str, ...] = ()) -> tuple[Any, Any]:
-    """(ffi, lib) of a library made of `sources`, names below native/src; made once per session.
+    """(ffi, lib) of a library compiled from `sources`, names below native/src; compiled once per session.
 
-    headers  names below native/src whose declarations the library offers, behind the contract's.
-    flags    for the compiler, behind `ARITHMETIC` and `WARNINGS`.
-    Skips the test where there is no C compiler; fails it where the compiler refuses the sources.
+    headers  names below native/src whose declarations the library offers, after the contract's.
+    flags    for the compiler, after `ARITHMETIC` and `WARNINGS`.
+    Skips the test if there is no C compiler; fails it if the compiler rejects the sources.
     """
     ffi = cffi.FFI()
     for header in (CONTRACT, *(SOURCES / name for name in headers)):
@@ -38,7 +38,7 @@ def load(*sources: str, headers: tuple[str, ...] = (), flags: tuple[str, ...] = 
 
 
 def declarations(header: Path) -> str:
-    """What stands between the marks of a header: plain declarations, as cffi reads them."""
+    """The text between the marks of a header: plain declarations, as cffi reads them."""
     text = header.read_text(encoding="utf-8")
     return text.split("/* cdef: begin */")[1].split("/* cdef: end */")[0]
 

@@ -1,4 +1,4 @@
-"""Native and NumPy side by side: random groups of requests, and what equal means."""
+"""Native and NumPy side by side: random groups of requests, and their comparison."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ NUMPY = NumpyBackend()
 
 
 def times(n: int) -> int:
-    """How often to try something, n times in one round; no rounds are a tenth of one."""
+    """The number of trials: n per round, and a tenth of that for zero rounds."""
     return n * ROUNDS or max(1, n // 10)
 
 
@@ -111,11 +111,11 @@ VALUES: Mapping[str, Draw] = {
     "adaptive_target": _between(0, 1),
     "adaptive_decay": _between(0, 0.99),
 }
-"""Any value of a parameter; those of settings that are not here are lists of ids."""
+"""Any value of a parameter; settings that are missing here are lists of ids."""
 
 
 def varied(random: Random, settings: Mapping[str, Any]) -> dict[str, Any]:
-    """The same parts at work with other values: of what turns them on, and of what goes with it."""
+    """Settings that enable the same samplers and selector, with other values for all their parameters."""
     catalogue = default_registry().catalogue
     changed = dict(settings)
     for part in (*catalogue.samplers.values(), *catalogue.selectors.values()):
@@ -129,7 +129,7 @@ def varied(random: Random, settings: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def random_group(random: Random, size: int, n: int, settings: Mapping[str, Any]) -> tuple[Chain, Rows]:
-    """n requests of one chain, with parameters, a history, a state and a seed of their own."""
+    """n requests of one chain, each with its own parameters, history, state and seed."""
     known = vocabulary(size)
     kinds = _kinds(random, settings)
     chain = kinds[0][1]
@@ -140,7 +140,7 @@ def random_group(random: Random, size: int, n: int, settings: Mapping[str, Any])
         slot = RequestState(own, History(*(_history(random, size) for _ in range(2))))
         try:
             slot.open(params, known)
-        except ParameterError:  # breakers that this vocabulary has not got
+        except ParameterError:  # breakers that this vocabulary lacks
             params, own = kinds[0]
             slot = RequestState(own, slot.history)
             slot.open(params, known)
@@ -157,7 +157,7 @@ def _kinds(random: Random, settings: Mapping[str, Any]) -> list[tuple[SamplingPa
     for _ in range(4):
         try:
             params = SamplingParams(**varied(random, settings))
-        except ParameterError:  # values that do not go together
+        except ParameterError:  # values that are not allowed together
             continue
         if (chain := build_chain(params)) == kinds[0][1]:
             kinds.append((params, chain))
@@ -165,15 +165,15 @@ def _kinds(random: Random, settings: Mapping[str, Any]) -> list[tuple[SamplingPa
 
 
 def _history(random: Random, size: int) -> list[int]:
-    """Mostly few tokens, so that n-grams come back; at times long, often short or none."""
+    """Mostly from few tokens, so that n-grams recur; sometimes long, often short or empty."""
     lengths = (0, random.integers(0, 10), random.integers(0, 80), 300)
     length = int(random.choice(lengths, p=[0.1, 0.3, 0.5, 0.1]))
     few = random.integers(0, min(size, random.integers(2, 9)), length)
     return np.where(random.random(length) < 0.9, few, random.integers(0, size, length)).tolist()
 
 
-def go_on(random: Random, rows: Rows, batch: Batch) -> None:
-    """Every request takes the token it got, with its note, or another one if it got none."""
+def accept_tokens(random: Random, rows: Rows, batch: Batch) -> None:
+    """Every request accepts its token with its note, or another token if it has none."""
     slots = rows.slots
     elsewhere = random.integers(0, rows.vocabulary.size, len(rows)).tolist()
     drawn = zip(rows.slot_numbers.tolist(), batch.token_ids.tolist(), batch.notes.tolist(), strict=True)
@@ -208,7 +208,7 @@ def halves(logits: np.ndarray) -> np.ndarray:
 
 
 def random_bitmask(random: Random, n: int, size: int) -> np.ndarray:
-    """int32 [n, words], as grammars give them: anything, all tokens, nearly none, few; none at times."""
+    """int32 [n, words], as grammars give them: any, all tokens, nearly none, few; sometimes none."""
     words = random.integers(-(2**31), 2**31, (n, -(-size // 32)), np.int64).astype(np.int32)
     kind = random.integers(0, 6, n)
     words[kind == 1] = -1
@@ -246,7 +246,7 @@ def bits_of(values: np.ndarray) -> np.ndarray:
 
 
 def differences(batch: Batch, expected: Batch) -> list[str]:
-    """What is not equal in the rows of two batches, in words."""
+    """The differences between the rows of two batches, as text."""
     found = []
     for i, (error, right) in enumerate(zip(batch.errors, expected.errors, strict=True)):
         if error != right:

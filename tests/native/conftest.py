@@ -1,4 +1,4 @@
-"""What needs the native library is left out, with the reason, where there is none."""
+"""Tests that need the native library are skipped, with the reason, if there is none."""
 
 from __future__ import annotations
 

@@ -49,7 +49,7 @@ FLUSH = {"x86_64": 0x8040, "AMD64": 0x8040, "aarch64": 1 << 24, "arm64": 1 << 24
 
 @pytest.fixture(scope="module")
 def mode(tmp_path_factory: pytest.TempPathFactory) -> Any:
-    """How this thread computes, to be read and set."""
+    """The thread's floating-point mode, to be read and set."""
     if platform.machine() not in FLUSH:
         pytest.skip(f"it is not known here how a {platform.machine()} flushes denormal numbers")
     folder: Path = tmp_path_factory.mktemp("mode")
@@ -61,7 +61,7 @@ def mode(tmp_path_factory: pytest.TempPathFactory) -> Any:
 
 @contextlib.contextmanager
 def flushed(mode: Any) -> Iterator[None]:
-    """Denormal numbers are zero meanwhile, in this thread and those it starts."""
+    """Denormal numbers are flushed to zero in this context, in this thread and those it starts."""
     before = mode.es_float_mode()
     mode.es_set_float_mode(before | FLUSH[platform.machine()])
     try:
@@ -70,7 +70,7 @@ def flushed(mode: Any) -> Iterator[None]:
         mode.es_set_float_mode(before)
 
 
-def test_denormal_numbers_are_flushed_meanwhile(mode: Any) -> None:
+def test_denormal_numbers_are_flushed_in_the_context(mode: Any) -> None:
     tiny = np.full(4, 1e-40, np.float32)
     with flushed(mode):
         assert not (tiny * np.float32(0.5)).view(np.int32).any()

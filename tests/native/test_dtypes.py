@@ -33,7 +33,7 @@ def brain_floats(logits: np.ndarray) -> LogitRows:
 
 
 def from_bits(bits: np.ndarray) -> LogitRows:
-    """bfloat16 rows of which uint16 `bits` [n, size] are given."""
+    """bfloat16 rows from their uint16 `bits` [n, size]."""
     return LogitRows.from_bfloat16_bits(bits, bits.shape[1])
 
 
@@ -78,7 +78,7 @@ def test_every_pattern_of_sixteen_bits_is_read_as_its_value(dtype: str) -> None:
 
 
 @pytest.mark.parametrize("dtype", NARROW)
-def test_every_narrow_pattern_that_is_no_logit_is_a_fault(dtype: str) -> None:
+def test_every_narrow_pattern_that_is_not_a_logit_is_a_fault(dtype: str) -> None:
     patterns = np.arange(2**16, dtype=np.uint16)
     one = patterns[:, None]
     values = widened(one.view(np.float16) if dtype == "float16" else from_bits(one))[:, 0]

@@ -11,8 +11,8 @@ import pytest
 from engine_sampler.backends.native import NativeBackend
 from engine_sampler.params.orders import DEFAULT, NAMED
 from tests.native.comparing import (
+    accept_tokens,
     expect_equal,
-    go_on,
     instruction_sets,
     random_bitmask,
     random_block,
@@ -26,13 +26,13 @@ GROUPS: Mapping[int, int] = {1: 6, 5: 10, 100: 25, 257: 20, 600: 15, 3000: 5}
 REQUESTS, STEPS, WAYS = 80, 4, 2
 
 SLOW = ("infill",)
-"""What takes NumPy long for a wide row is tried on few."""
+"""Samplers that take NumPy long for a wide row are tested on few."""
 
 
-def walk(
+def run_steps(
     random: Random, size: int, n: int, steps: int, settings: Mapping[str, Any], masks: bool = False
 ) -> int:
-    """Draw for n requests, step by step, on all backends; how many tokens NumPy drew."""
+    """Draw for n requests, step by step, on all backends; returns how many tokens NumPy drew."""
     n = n if ROUNDS else max(2, n // 4)
     chain, rows = random_group(random, size, n, settings)
     drawn = 0
@@ -40,13 +40,13 @@ def walk(
         logits = random_block(random, n, size, faults=0.03 if masks else 0.004)
         bitmask = random_bitmask(random, n, size) if masks else None
         batch = expect_equal(instruction_sets(), chain, rows, logits, bitmask)
-        go_on(random, rows, batch)
+        accept_tokens(random, rows, batch)
         drawn += int((batch.token_ids >= 0).sum())
     return drawn
 
 
 def groups_of(size: int) -> int:
-    """How many random chains are tried; more where there are fewer instruction sets to try them on."""
+    """The number of random chains; more if there are fewer instruction sets to test."""
     return GROUPS[size] * -(-3 // len(instruction_sets()))
 
 
@@ -55,7 +55,7 @@ def test_the_default_run_compares_a_hundred_thousand_draws() -> None:
     assert rows * WAYS * len(instruction_sets()) >= 100_000
 
 
-def test_the_best_instruction_set_of_this_machine_is_among_those_that_are_compared() -> None:
+def test_the_best_instruction_set_of_this_machine_is_compared() -> None:
     assert NativeBackend().target in instruction_sets()
 
 
@@ -66,7 +66,7 @@ def test_random_chains_give_the_tokens_notes_and_rows_of_numpy(size: int) -> Non
         random = np.random.default_rng([size, number])
         without = SLOW if size > 300 or number % 5 else ()
         settings = random_settings(random, size, without=without)
-        drawn += walk(random, size, REQUESTS, STEPS, settings)
+        drawn += run_steps(random, size, REQUESTS, STEPS, settings)
     assert not ROUNDS or drawn > times(groups_of(size)) * REQUESTS * STEPS / 3
 
 
@@ -77,7 +77,7 @@ def test_chains_of_every_order_agree(size: int, order: str) -> None:
         random = np.random.default_rng([size, len(order), number])
         settings = random_settings(random, size, without=() if size < 100 else SLOW)
         settings["order"] = random.permutation(DEFAULT).tolist() if order == "any" else order
-        walk(random, size, 24, 2, settings)
+        run_steps(random, size, 24, 2, settings)
 
 
 @pytest.mark.parametrize("sampler", SAMPLERS)
@@ -86,15 +86,15 @@ def test_every_sampler_agrees_alone(sampler: str) -> None:
         for number in range(times(2)):
             random = np.random.default_rng([size, number])
             settings = {**SAMPLERS[sampler](random, size), **SELECTORS[("dist", "greedy")[number % 2]]}
-            walk(random, size, n, 2, settings)
+            run_steps(random, size, n, 2, settings)
 
 
 @pytest.mark.parametrize("selector", SELECTORS)
-def test_every_selector_agrees_alone_and_behind_a_cut(selector: str) -> None:
+def test_every_selector_agrees_alone_and_after_a_cut(selector: str) -> None:
     for size, n in ((1, 8), (5, 24), (100, 40), (257, 40), (600, 40), (3000, 24)):
         for settings in ({}, {"top_k": 40, "min_p": 0.01}, {"repetition_penalty": 1.3, "temperature": 0.8}):
             random = np.random.default_rng(size)
-            walk(random, size, n, times(2), settings | SELECTORS[selector])
+            run_steps(random, size, n, times(2), settings | SELECTORS[selector])
 
 
 @pytest.mark.parametrize("sampler", SAMPLERS)
@@ -106,29 +106,29 @@ def test_samplers_agree_on_the_vocabularies_of_models(size: int, sampler: str) -
     else:
         settings = dict(SAMPLERS[sampler](random, size))
     selector = list(SELECTORS)[int(random.integers(len(SELECTORS)))]
-    walk(random, size, 4 if size < 100_000 else 2, 1, settings | SELECTORS[selector])
+    run_steps(random, size, 4 if size < 100_000 else 2, 1, settings | SELECTORS[selector])
 
 
 def test_whole_chains_agree_on_the_vocabularies_of_models() -> None:
     for size, n, groups in ((20_000, 12, 6), (131_072, 3, 3)):
         for number in range(times(groups)):
             random = np.random.default_rng([size, number])
-            walk(random, size, n, 1, random_settings(random, size, without=SLOW), masks=number % 3 == 2)
+            run_steps(random, size, n, 1, random_settings(random, size, without=SLOW), masks=number % 3 == 2)
 
 
 @pytest.mark.parametrize("size", [1, 5, 31, 100, 257, 600, 3000])
-def test_what_a_grammar_allows_is_chosen_from_alike(size: int) -> None:
+def test_choices_under_a_grammar_mask_agree(size: int) -> None:
     for number in range(times(6)):
         random = np.random.default_rng([size, number, 1])
         settings = random_settings(random, size, without=() if size < 100 else SLOW)
-        walk(random, size, 16, 2, settings, masks=True)
+        run_steps(random, size, 16, 2, settings, masks=True)
 
 
 @pytest.mark.parametrize("size", [63, 64, 65, 127, 128, 129, 511, 512, 513, 1023, 1024, 1025])
 def test_sizes_around_powers_of_two_agree(size: int) -> None:
     for number in range(times(4)):
         random = np.random.default_rng([size, number, 2])
-        walk(random, size, 24, 1, random_settings(random, size, without=SLOW))
+        run_steps(random, size, 24, 1, random_settings(random, size, without=SLOW))
 
 
 @pytest.mark.parametrize("size", [64, 1000, 5000])

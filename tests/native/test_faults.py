@@ -1,4 +1,4 @@
-"""A row that cannot give a token says why in NumPy's words, and its neighbours do not notice."""
+"""A row that cannot give a token fails with NumPy's message, and does not affect its neighbours."""
 
 from __future__ import annotations
 
@@ -98,7 +98,7 @@ def test_tokens_removed_by_a_finite_number_do_not_return_when_the_others_are_low
 
 
 def odd(rows: Rows) -> np.ndarray:
-    """bool [n]: the rows for which a part goes wrong."""
+    """bool [n]: the rows for which a part fails."""
     return rows.seed % 2 == 1
 
 
@@ -111,7 +111,7 @@ class Raises(Sampler):
 
 
 class Adds(Sampler):
-    """A number to the best token of the rows for which it goes wrong."""
+    """Adds a number to the best token of odd rows."""
 
     name = "adds"
 
@@ -189,7 +189,7 @@ class Interrupts(Sampler):
         raise KeyboardInterrupt
 
 
-def test_what_interrupts_a_sampler_interrupts_the_step() -> None:
+def test_an_interrupt_of_a_sampler_interrupts_the_step() -> None:
     chain, rows = random_group(np.random.default_rng(8), 50, 4, {"top_k": 5})
     interrupted = Chain((*chain.samplers, Interrupts()), chain.selector)
     for backend in instruction_sets().values():

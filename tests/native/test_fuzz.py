@@ -48,9 +48,9 @@ def _digest(fuzzer: Path, *options, kind="digest"):
 
 
 def test_random_cases_break_no_rule_of_the_contract(fuzzer):
-    said = _do(fuzzer, SECONDS)
-    assert "cases from seed 0" in said
-    assert int(said.split()[0]) > 5
+    output = _do(fuzzer, SECONDS)
+    assert "cases from seed 0" in output
+    assert int(output.split()[0]) > 5
 
 
 @pytest.mark.parametrize("kind", ["digest", "masks"])
@@ -65,7 +65,7 @@ def test_the_number_of_threads_changes_nothing(fuzzer, threads):
     assert _digest(fuzzer, "--threads", threads) == _digest(fuzzer)
 
 
-def test_a_failing_case_is_told_by_its_seed(fuzzer):
+def test_a_failing_case_is_reported_with_its_seed(fuzzer):
     done = subprocess.run([fuzzer, "digest", "3", "abacus"], capture_output=True, text=True, check=False)
     assert done.returncode == 1
     assert "es_fuzz: case 0 failed; again: " in done.stderr

@@ -1,4 +1,4 @@
-"""Whole generations are equal whoever samples: native, NumPy, or both by turns."""
+"""Whole generations are equal whichever backend samples: native, NumPy, or both by turns."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ GRAMMAR = {
 
 
 class ByTurns(Backend):
-    """Every step another backend."""
+    """Uses another backend in every step."""
 
     name = "by_turns"
 
@@ -46,32 +46,32 @@ class ByTurns(Backend):
         return next(self._backends).select(plan, logits, rows)
 
 
-class Life:
-    """A scheduler to which things happen: the same for the same seed, as long as its tokens are."""
+class Generation:
+    """A scheduler under random operations: the same for the same seed, as long as its tokens are the same."""
 
     def __init__(self, seed: int, backend: Any) -> None:
         self.random = np.random.default_rng(seed)
         self.scheduler: Scheduler = make_scheduler(backend=backend)
         self.names = itertools.count()
         self.seen: list[Any] = []
-        """All that can be told apart from outside, but for logprobs."""
+        """Everything observable from outside, except logprobs."""
         self.logprobs: list[np.ndarray] = []
-        """Their values, which are right to a few parts in 10^7."""
+        """The values of the logprobs, which are accurate to a few parts in 10^7."""
         for _ in range(6):
-            self.arrive()
+            self.add()
 
-    def go_on(self, steps: int) -> list[Any]:
-        """Some steps with something happening before each; all that was seen so far."""
-        happenings: list[Callable[[], None]] = [
-            self.arrive, self.arrive, self.leave, self.fork, self.roll_back, self.be_told, self.look
+    def run(self, steps: int) -> list[Any]:
+        """Run some steps with a random operation before each; returns everything observed so far."""
+        operations: list[Callable[[], None]] = [
+            self.add, self.add, self.remove, self.fork, self.rollback, self.accept, self.process
         ]  # fmt: skip
         for number in range(steps):
-            happenings[self.random.integers(len(happenings))]()
+            operations[self.random.integers(len(operations))]()
             self.draw(drafts=number % 3 == 2)
         records = [self.scheduler.record(i) for i in list(self.scheduler._requests.known)]
         return [*self.seen, *((r.request_id, r.seed, *outcome(r)) for r in records)]
 
-    def arrive(self) -> None:
+    def add(self) -> None:
         settings = CONFIGURATIONS[self.random.integers(len(CONFIGURATIONS))]
         params = SamplingParams(**settings, seed=int(self.random.integers(2**60)))
         prompt, output = (self.random.integers(0, 6, self.random.integers(0, 12)).tolist() for _ in range(2))
@@ -84,7 +84,7 @@ class Life:
             grammar=ToyMatcher(GRAMMAR) if masked else None,
         )
 
-    def leave(self) -> None:
+    def remove(self) -> None:
         if live := self.scheduler.request_ids:
             self.seen.append(outcome(self.scheduler.remove(self.any_of(live))))
 
@@ -93,20 +93,20 @@ class Life:
             seed = int(self.random.integers(2**60)) if self.random.random() < 0.5 else None
             self.scheduler.fork(self.any_of(live), new_request_id=next(self.names), seed=seed)
 
-    def roll_back(self) -> None:
+    def rollback(self) -> None:
         if live := self.scheduler.request_ids:
             name = self.any_of(live)
             have = len(self.scheduler.record(name).token_ids)
             self.scheduler.rollback(name, int(self.random.integers(0, have + 1)))
 
-    def be_told(self) -> None:
+    def accept(self) -> None:
         unmasked = [
             i for i in self.scheduler.request_ids if self.scheduler._requests.known[i].grammar is None
         ]
         if unmasked:
             self.scheduler.accept(self.any_of(unmasked), self.random.integers(0, 6, 3).tolist())
 
-    def look(self) -> None:
+    def process(self) -> None:
         if live := self.scheduler.request_ids:
             self.seen.append(self.scheduler.process(rows_for(self.scheduler, live)).tobytes())
 
@@ -133,10 +133,10 @@ class Life:
         return names[self.random.integers(len(names))]
 
 
-def expect_alike(life: Life, expected: Life, steps: int) -> None:
-    """Both go on, and nothing tells them apart."""
-    assert life.go_on(steps) == expected.go_on(steps)
-    for values, right in zip(life.logprobs, expected.logprobs, strict=True):
+def expect_alike(generation: Generation, expected: Generation, steps: int) -> None:
+    """Both continue with equal results."""
+    assert generation.run(steps) == expected.run(steps)
+    for values, right in zip(generation.logprobs, expected.logprobs, strict=True):
         np.testing.assert_allclose(values, right, rtol=1e-5, atol=1e-5)
 
 
@@ -144,29 +144,29 @@ STEPS = 25
 
 
 @pytest.mark.parametrize("seed", range(times(5)))
-def test_lives_of_many_requests_are_equal(seed: int) -> None:
+def test_generations_of_many_requests_are_equal(seed: int) -> None:
     for backend in instruction_sets().values():
-        expect_alike(Life(seed, backend), Life(seed, NUMPY), STEPS)
+        expect_alike(Generation(seed, backend), Generation(seed, NUMPY), STEPS)
 
 
 @pytest.mark.parametrize("seed", range(times(4)))
 def test_backends_may_take_turns_within_a_generation(seed: int) -> None:
     turns = [*instruction_sets().values(), NUMPY]
     for backends in (turns, [NUMPY, NUMPY, turns[0]]):
-        expect_alike(Life(seed, ByTurns(backends)), Life(seed, NUMPY), STEPS)
+        expect_alike(Generation(seed, ByTurns(backends)), Generation(seed, NUMPY), STEPS)
 
 
 @pytest.mark.parametrize("steps", [1, 7])
 def test_a_library_that_is_lost_on_the_way_leaves_the_same_text(steps: int) -> None:
-    expected = Life(9, NUMPY)
-    expected.go_on(steps)
+    expected = Generation(9, NUMPY)
+    expected.run(steps)
     path = library_path()
     assert path is not None
     backend = LibraryBackend(path)
-    life = Life(9, backend)
-    life.go_on(steps)
+    generation = Generation(9, backend)
+    generation.run(steps)
     backend.lose("it has been lost")
-    expect_alike(life, expected, STEPS)
+    expect_alike(generation, expected, STEPS)
 
 
 @pytest.mark.parametrize("number", range(len(CONFIGURATIONS)))

@@ -20,7 +20,7 @@ NO_BREAKERS = _breakers((), None, VOCAB)
 
 
 class Native:
-    """The tables of one request, as the native code keeps them."""
+    """The tables of one request, as the native code stores them."""
 
     def __init__(self, prompt=(), **params):
         self.ffi, self.lib = load("tables/history.c", headers=("tables/history.h",))
@@ -67,7 +67,7 @@ class Native:
         self.epoch += 1
 
     def sync(self, *needs):
-        """A fresh span each time, so that nothing can hold on to an old one."""
+        """Uses a new span each time, so that stale references to an old one would show."""
         self.now = np.array(self.tokens, np.int64), np.array(self.notes, np.float64)
         self.span = self.ffi.new("es_span *")
         self.span.tokens = self.ffi.cast("int64_t *", self.ffi.from_buffer(self.now[0]))
@@ -159,7 +159,7 @@ def test_a_full_window_drops_its_oldest_token():
     assert native.sync("repeated").window("repeated") == {6: (2, 2)}
 
 
-def test_a_window_of_the_output_is_empty_behind_the_prompt():
+def test_a_window_of_the_output_is_empty_after_the_prompt():
     native = Native([1] * 100, counting_output_only=True)
     assert native.sync("counted").window("counted") == {}
     native.accept([9])
@@ -213,7 +213,7 @@ def test_a_repeat_stops_at_the_windows_first_token():
     assert native.dry() == ([1], [2])
 
 
-def test_no_repeat_reaches_over_a_breaker():
+def test_no_repeat_extends_across_a_breaker():
     native = Native([0, 1, 2, 3, 0, 1, 2], dry_base=2.0, dry_allowed_length=1)
     assert native.sync("dry").dry() == ([3], [3])
     native.epoch += 1
@@ -221,7 +221,7 @@ def test_no_repeat_reaches_over_a_breaker():
     assert native.sync("dry").dry() == ([3], [1])
 
 
-def test_a_longer_breaker_at_the_same_place_counts_once_it_is_complete():
+def test_a_longer_breaker_at_the_same_position_counts_once_it_is_complete():
     native = Native([4, 5, 6, 4], dry_base=2.0, dry_allowed_length=0)
     native.set_breakers(_breakers(((4,), (4, 5, 6)), None, VOCAB))
     for token in (5, 6, 5):
@@ -287,11 +287,11 @@ def test_mu_and_the_average_follow_the_notes(prompt, parts, tau, eta, target, de
     params = SamplingParams(mirostat_tau=tau, mirostat_eta=eta, adaptive_target=target, adaptive_decay=decay)
     mu, average = (selector.new_state(params, np.array(prompt)) for selector in (Mirostat(), AdaptiveP()))
     for part in [[], *parts]:
-        ids, said = [token for token, _ in part], [note for _, note in part]
-        native.accept(ids, [np.nan if note is None else note for note in said])
+        ids, notes = [token for token, _ in part], [note for _, note in part]
+        native.accept(ids, [np.nan if note is None else note for note in notes])
         native.sync("mu", "average")
-        Mirostat().accept(mu, ids, said)
-        AdaptiveP().accept(average, ids, said)
+        Mirostat().accept(mu, ids, notes)
+        AdaptiveP().accept(average, ids, notes)
         assert native.lib.es_history_mu(native.history) == mu.now
         assert native.lib.es_history_average(native.history) == average.now
 
@@ -319,7 +319,7 @@ def settled(prompt):
 
 @settings(max_examples=60, derandomize=True, deadline=None)
 @given(prompts, st.lists(noted | st.integers(1, 30), max_size=8))
-def test_another_epoch_starts_afresh(prompt, steps):
+def test_a_new_epoch_starts_from_scratch(prompt, steps):
     native = settled(prompt)
     for step in steps:
         if isinstance(step, int):
@@ -332,7 +332,7 @@ def test_another_epoch_starts_afresh(prompt, steps):
         assert everything(native) == everything(fresh)
 
 
-def test_a_table_asked_for_late_is_made_from_all_tokens():
+def test_a_table_that_is_needed_late_is_built_from_all_tokens():
     native, whole = settled([1, 2, 3, 1]), settled([1, 2, 3, 1])
     for token in [2, 3, 1, 2] * 30:
         for each in (native, whole):
@@ -342,7 +342,7 @@ def test_a_table_asked_for_late_is_made_from_all_tokens():
     assert everything(native) == expected
 
 
-def test_a_freed_history_can_be_used_again():
+def test_a_freed_history_can_be_reused():
     native = settled([1, 2, 1, 2, 1])
     before = everything(native)
     native.lib.es_history_free(native.history)

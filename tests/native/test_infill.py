@@ -11,7 +11,7 @@ from tests.native.building import load
 
 
 class Native:
-    """The native rule over one vocabulary; the scratch is kept from call to call."""
+    """The native rule over one vocabulary; the scratch memory is reused from call to call."""
 
     def __init__(self, tokenizer, ends):
         self.ffi, self.lib = load("tables/infill.c", headers=("tables/infill.h",))
@@ -99,7 +99,7 @@ def test_a_token_without_weight_can_be_merged_and_is_not_kept():
     assert kept.tolist() == expected.tolist() == [1, 0, 0, 1]
 
 
-def test_a_whole_vocabulary_takes_no_quadratic_time():
+def test_a_whole_vocabulary_does_not_take_quadratic_time():
     n = 131_072
     shared = [b"x" * 30] * (n // 2)
     texts = [b"x" * 31, *shared, *(b"%d" % i for i in range(n - 1 - len(shared)))]

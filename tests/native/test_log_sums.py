@@ -1,4 +1,4 @@
-"""What the library sums for log-probabilities is right to 1e-5, for rows of every kind."""
+"""The library's sums for log-probabilities are accurate to 1e-5, for rows of every kind."""
 
 from __future__ import annotations
 

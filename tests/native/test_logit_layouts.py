@@ -1,4 +1,4 @@
-"""However rows of logits lie in memory, they give the same tokens and are not written."""
+"""Whatever the memory layout of the logits, rows give the same tokens and are not written."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ from tests.random_chains import random_settings
 
 
 def padded(logits: np.ndarray) -> np.ndarray:
-    """A head wider than the vocabulary; what lies there is no logit of any token."""
+    """A head wider than the vocabulary; the extra columns are not logits of any token."""
     wide = np.full((len(logits), logits.shape[1] + 13), np.nan, logits.dtype)
     wide[:, : logits.shape[1]] = logits
     return wide
@@ -58,7 +58,7 @@ def unaligned(logits: np.ndarray) -> np.ndarray:
 
 
 def aside(logits: np.ndarray) -> np.ndarray:
-    """Rows that begin at elements which no vector register would choose, with odd gaps."""
+    """Rows that begin at elements not aligned to vector registers, with odd gaps."""
     memory = np.empty((len(logits), logits.shape[1] + 3), logits.dtype)
     memory[:, 1:-2] = logits
     return memory[:, 1:-2]
@@ -107,7 +107,7 @@ def test_a_layout_changes_no_bit_and_no_byte(layout: str, dtype: Any) -> None:
 
 
 @pytest.mark.parametrize("dtype", [np.float32, np.float16])
-def test_one_row_may_stand_for_many(dtype: Any) -> None:
+def test_one_row_may_serve_as_many(dtype: Any) -> None:
     for number in range(times(8)):
         random = np.random.default_rng(number)
         size = (7, 64, 257, 1000)[number % 4]
@@ -131,7 +131,7 @@ def test_rows_may_overlap() -> None:
     assert line.tobytes() == before
 
 
-def test_logits_may_lie_in_a_file_that_is_mapped_for_reading(tmp_path: Path) -> None:
+def test_logits_may_be_in_a_file_that_is_mapped_for_reading(tmp_path: Path) -> None:
     random = np.random.default_rng(3)
     plain = random_block(random, 12, 5000)
     plain.tofile(tmp_path / "logits")

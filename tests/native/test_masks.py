@@ -1,4 +1,4 @@
-"""Behind a mask every pass reads the row as it is given: with masks of every density native is NumPy."""
+"""Under a mask every pass reads the original row: with masks of every density native equals NumPy."""
 
 from __future__ import annotations
 
@@ -11,9 +11,9 @@ import pytest
 from engine_sampler.arithmetic import LogitRows
 from tests.native.comparing import (
     NUMPY,
+    accept_tokens,
     differences,
     expect_equal,
-    go_on,
     halves,
     instruction_sets,
     random_block,
@@ -24,7 +24,7 @@ from tests.native.comparing import (
 from tests.random_chains import SAMPLERS, SELECTORS, Random
 
 SHARES = (1.0, 0.99, 0.8, 0.5, 0.2, 0.1, 1 / 50, 1 / 80)
-"""Of the tokens that a mask allows. Most are read along with the row; few tokens are looked up."""
+"""Shares of tokens that a mask allows. Many are read along with the row; few are looked up."""
 
 SIZES = (20, 256, 300, 1024, 2037)
 
@@ -38,7 +38,7 @@ DTYPES: Mapping[str, Callable[[np.ndarray], Any]] = {
 
 
 def packed(allowed: np.ndarray, beyond: bool = False) -> np.ndarray:
-    """int32 [n, words + 1] of bool `allowed` [n, size]; bits of no token are as `beyond` says."""
+    """int32 [n, words + 1] of bool `allowed` [n, size]; bits beyond the vocabulary are `beyond`."""
     n, size = allowed.shape
     words = -(-size // 32) + 1
     bits = np.full((n, words * 32), beyond)
@@ -47,7 +47,7 @@ def packed(allowed: np.ndarray, beyond: bool = False) -> np.ndarray:
 
 
 def random_masks(random: Random, n: int, size: int) -> np.ndarray:
-    """bool [n, size]: shares by turns; every third in runs, as tokens that begin alike often lie."""
+    """bool [n, size]: shares by turns; every third in runs, like the ids of tokens with a common prefix."""
     shares = np.resize(SHARES, n)[:, None]
     allowed = random.random((n, size)) < shares
     runs = np.repeat(random.random((n, -(-size // 90))) < shares, 90, axis=1)
@@ -55,43 +55,43 @@ def random_masks(random: Random, n: int, size: int) -> np.ndarray:
     return allowed
 
 
-def walk(
+def run_steps(
     random: Random, size: int, settings: Mapping[str, Any], dtype: str = "float32", steps: int = 2
 ) -> int:
-    """Draw behind masks on all backends; how many tokens NumPy drew."""
+    """Draw under masks on all backends; returns how many tokens NumPy drew."""
     chain, rows = random_group(random, size, 2 * len(SHARES), settings)
     drawn = 0
     for step in range(steps):
         logits = DTYPES[dtype](random_block(random, len(rows), size))
         bitmask = packed(random_masks(random, len(rows), size), beyond=bool(step % 2))
         batch = expect_equal(instruction_sets(), chain, rows, logits, bitmask)
-        go_on(random, rows, batch)
+        accept_tokens(random, rows, batch)
         drawn += int((batch.token_ids >= 0).sum())
     return drawn
 
 
 @pytest.mark.parametrize("sampler", SAMPLERS)
-def test_every_sampler_agrees_behind_masks_of_every_density(sampler: str) -> None:
+def test_every_sampler_agrees_under_masks_of_every_density(sampler: str) -> None:
     drawn = 0
     for size in SIZES if sampler != "infill" else SIZES[:3]:
         random = np.random.default_rng([size, len(sampler)])
         for dtype in DTYPES:
-            drawn += walk(random, size, SAMPLERS[sampler](random, size), dtype, steps=times(1))
+            drawn += run_steps(random, size, SAMPLERS[sampler](random, size), dtype, steps=times(1))
     assert drawn > 0
 
 
 @pytest.mark.parametrize("selector", SELECTORS)
-def test_every_selector_agrees_behind_masks_of_every_density(selector: str) -> None:
+def test_every_selector_agrees_under_masks_of_every_density(selector: str) -> None:
     for size in SIZES:
         random = np.random.default_rng(size)
         for settings in ({}, {"top_k": 40}, {"repetition_penalty": 1.3, "temperature": 0.8}):
-            assert walk(random, size, settings | SELECTORS[selector], steps=times(2)) > 0
+            assert run_steps(random, size, settings | SELECTORS[selector], steps=times(2)) > 0
 
 
 @pytest.mark.parametrize("size", SIZES)
 @pytest.mark.parametrize("k", [1, 3, 8, 300])
-def test_the_first_tokens_are_found_among_those_that_are_allowed(k: int, size: int) -> None:
-    """Where the best tokens of the row are removed, its chunks promise what they do not hold."""
+def test_the_first_tokens_are_found_among_the_allowed_ones(k: int, size: int) -> None:
+    """If the best tokens of the row are removed, the greatest logits of its chunks are only bounds."""
     random = np.random.default_rng([k, size])
     chain, rows = random_group(random, size, 12, {"top_k": k})
     logits = random.normal(0, 3, (12, size)).astype(np.float32)
@@ -106,8 +106,8 @@ def test_a_mask_that_allows_everything_changes_nothing() -> None:
         chain, rows = random_group(random, size, 8, {"top_p": 0.9, "temperature": 0.7})
         logits = random_block(random, 8, size, faults=0)
         without = run(NUMPY, chain, rows, logits)
-        behind = expect_equal(instruction_sets(), chain, rows, logits, packed(np.ones((8, size), bool)))
-        assert differences(behind, without) == []
+        masked = expect_equal(instruction_sets(), chain, rows, logits, packed(np.ones((8, size), bool)))
+        assert differences(masked, without) == []
 
 
 @pytest.mark.parametrize("number", [np.nan, np.inf, 2.0**101])
@@ -130,8 +130,8 @@ def test_a_bad_logit_ends_its_row_where_the_mask_removes_it_too(
 
 @pytest.mark.parametrize("settings", [{}, {"temperature": 0.0}, {"repetition_penalty": 1.3}])
 @pytest.mark.parametrize("size", SIZES)
-def test_a_mask_that_leaves_nothing_is_its_rows_error(size: int, settings: Mapping[str, Any]) -> None:
-    """Nothing at all, nothing that was not removed before, nothing in the bits of the vocabulary."""
+def test_a_mask_that_leaves_no_token_is_an_error_of_its_row(size: int, settings: Mapping[str, Any]) -> None:
+    """It allows nothing, only tokens that are removed already, or only bits beyond the vocabulary."""
     random = np.random.default_rng(size)
     chain, rows = random_group(random, size, 6, settings)
     logits = random.normal(0, 3, (6, size)).astype(np.float32)
@@ -157,10 +157,10 @@ def test_no_bias_and_no_penalty_brings_back_what_the_mask_removes(share: float) 
         batch = expect_equal(instruction_sets(), chain, rows, logits, packed(allowed))
         drawn = np.flatnonzero(batch.token_ids >= 0)
         assert allowed[drawn, batch.token_ids[drawn]].all()
-        go_on(random, rows, batch)
+        accept_tokens(random, rows, batch)
 
 
-def test_masks_of_rows_side_by_side_are_their_own() -> None:
+def test_every_row_has_its_own_mask() -> None:
     size = 700
     random = np.random.default_rng(9)
     chain, rows = random_group(random, size, 24, {"temperature": 0.0})

@@ -21,8 +21,8 @@ THREADS = (1, 2, 8)
 Tokens = list[list[int]]
 
 
-class Crowd:
-    """n random requests and their logits for some steps; the same for the same numbers."""
+class RandomRequests:
+    """n random requests and their logits for some steps; the same for the same arguments."""
 
     def __init__(self, seed: int, n: int, steps: int) -> None:
         random = np.random.default_rng([seed, n])
@@ -44,7 +44,9 @@ class Crowd:
             scheduler.add(self.params[i], self.prompts[i], request_id=i)
         return scheduler
 
-    def walk(self, scheduler: Scheduler, steps: slice = slice(None), shuffled: int | None = None) -> Tokens:
+    def run_steps(
+        self, scheduler: Scheduler, steps: slice = slice(None), shuffled: int | None = None
+    ) -> Tokens:
         """Token ids of every request in each step, −1 where it has ended."""
         random = None if shuffled is None else np.random.default_rng(shuffled)
         tokens = []
@@ -63,45 +65,45 @@ class Crowd:
 @pytest.mark.parametrize("n", [1, 2, 7, 64, 200, 512])
 def test_any_number_of_threads_gives_the_tokens_of_numpy(n: int, num_threads: int) -> None:
     for seed in range(times(2) if n < 100 else 1):
-        crowd = Crowd(seed, n, 3)
-        expected = crowd.walk(crowd.join("numpy"))
+        requests = RandomRequests(seed, n, 3)
+        expected = requests.run_steps(requests.join("numpy"))
         for isa, backend in instruction_sets().items():
-            assert crowd.walk(crowd.join(backend, num_threads)) == expected, isa
+            assert requests.run_steps(requests.join(backend, num_threads)) == expected, isa
 
 
 @pytest.mark.parametrize("num_threads", THREADS)
 def test_the_order_of_the_rows_does_not_matter(num_threads: int) -> None:
-    crowd = Crowd(5, 64, 4)
-    expected = crowd.walk(crowd.join("numpy"))
+    requests = RandomRequests(5, 64, 4)
+    expected = requests.run_steps(requests.join("numpy"))
     for isa, backend in instruction_sets().items():
-        assert crowd.walk(crowd.join(backend, num_threads), shuffled=num_threads) == expected, isa
+        assert requests.run_steps(requests.join(backend, num_threads), shuffled=num_threads) == expected, isa
 
 
 @pytest.mark.parametrize("num_threads", [1, 2])
-def test_every_request_draws_alone_as_in_company(num_threads: int) -> None:
-    crowd = Crowd(6, 24, 3)
+def test_every_request_draws_the_same_tokens_alone_and_in_a_batch(num_threads: int) -> None:
+    requests = RandomRequests(6, 24, 3)
     for backend in instruction_sets().values():
-        together = crowd.walk(crowd.join(backend, num_threads))
-        scheduler = crowd.join(backend, num_threads)
-        for step, rows in enumerate(crowd.logits):
+        together = requests.run_steps(requests.join(backend, num_threads))
+        scheduler = requests.join(backend, num_threads)
+        for step, rows in enumerate(requests.logits):
             for i in scheduler.request_ids:
                 assert scheduler.step(rows[[i]], [i]).token_ids.tolist() == [together[step][i]]
 
 
 def test_schedulers_in_several_threads_share_a_backend() -> None:
-    crowds = [Crowd(seed, 40, 6) for seed in range(4)]
-    expected = [crowd.walk(crowd.join("numpy")) for crowd in crowds]
+    request_sets = [RandomRequests(seed, 40, 6) for seed in range(4)]
+    expected = [requests.run_steps(requests.join("numpy")) for requests in request_sets]
     for backend in instruction_sets().values():
         with ThreadPoolExecutor(4) as pool:
-            walks = [pool.submit(crowd.walk, crowd.join(backend, 2)) for crowd in crowds]
-            assert [walk.result(timeout=60) for walk in walks] == expected
+            runs = [pool.submit(requests.run_steps, requests.join(backend, 2)) for requests in request_sets]
+            assert [run.result(timeout=60) for run in runs] == expected
 
 
 def in_a_child(work: Any) -> Any:
-    """What `work` gives in a forked process."""
+    """The result of `work` in a forked process."""
     ours, theirs = os.pipe()
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore", DeprecationWarning)  # of forks beside threads: that is the point
+        warnings.simplefilter("ignore", DeprecationWarning)  # of forks while threads run: that is the test
         child = os.fork()
     if not child:
         code = 1
@@ -121,12 +123,12 @@ def in_a_child(work: Any) -> Any:
 
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="there is no fork here")
 @pytest.mark.parametrize("num_threads", THREADS)
-def test_a_forked_process_goes_on_as_its_parent_does(num_threads: int) -> None:
-    crowd = Crowd(8, 64, 6)
-    expected = crowd.walk(crowd.join("numpy"))
+def test_a_forked_process_continues_as_its_parent_does(num_threads: int) -> None:
+    requests = RandomRequests(8, 64, 6)
+    expected = requests.run_steps(requests.join("numpy"))
     for backend in instruction_sets().values():
-        scheduler = crowd.join(backend, num_threads)
-        assert crowd.walk(scheduler, slice(2)) == expected[:2]
-        assert in_a_child(lambda s=scheduler: crowd.walk(s, slice(2, 6))) == expected[2:]
-        assert in_a_child(lambda b=backend: crowd.walk(crowd.join(b, num_threads))) == expected
-        assert crowd.walk(scheduler, slice(2, 6)) == expected[2:]
+        scheduler = requests.join(backend, num_threads)
+        assert requests.run_steps(scheduler, slice(2)) == expected[:2]
+        assert in_a_child(lambda s=scheduler: requests.run_steps(s, slice(2, 6))) == expected[2:]
+        assert in_a_child(lambda b=backend: requests.run_steps(requests.join(b, num_threads))) == expected
+        assert requests.run_steps(scheduler, slice(2, 6)) == expected[2:]

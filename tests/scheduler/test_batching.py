@@ -1,4 +1,4 @@
-"""Continuous batching: whoever else is there, a request gets the tokens it would get alone."""
+"""Continuous batching: whatever else is in the batch, a request gets the tokens that it would get alone."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def random_request(chance: random.Random) -> tuple[SamplingParams, list[int]]:
 
 @settings(max_examples=12, deadline=None)
 @given(chance=st.randoms(use_true_random=False))
-def test_requests_that_join_and_leave_at_random_get_their_tokens_of_a_run_alone(
+def test_requests_that_join_and_leave_at_random_get_the_tokens_of_a_run_alone(
     chance: random.Random,
 ) -> None:
     scheduler = make_scheduler()
@@ -59,7 +59,7 @@ def test_requests_that_join_and_leave_at_random_get_their_tokens_of_a_run_alone(
         assert outcome(scheduler.record(request_id)) == outcome(alone(params, prompt)), params
 
 
-def test_sixty_four_mixed_requests_run_to_their_end_as_alone() -> None:
+def test_sixty_four_mixed_requests_run_to_their_ends_as_if_alone() -> None:
     chance = random.Random(64)
     scheduler = make_scheduler()
     requests = {}
@@ -95,7 +95,7 @@ def test_rows_follow_the_given_order() -> None:
     assert result.token_ids.tolist() == [4, 3]
 
 
-def test_one_row_of_memory_may_stand_for_many_rows() -> None:
+def test_one_row_of_memory_may_serve_as_many_rows() -> None:
     row = model_row([1])
     repeated = np.broadcast_to(row, (3, VOCAB))
     assert repeated.strides[0] == 0
@@ -130,7 +130,7 @@ def test_read_only_logits_work() -> None:
     assert (scheduler.step(logits).token_ids >= 0).all()
 
 
-def test_columns_behind_the_vocabulary_are_never_read() -> None:
+def test_columns_beyond_the_vocabulary_are_never_read() -> None:
     plain = alone(SamplingParams(seed=3, max_tokens=8), [2])
     scheduler = make_scheduler()
     request_id = scheduler.add(SamplingParams(seed=3, max_tokens=8), [2])
@@ -140,7 +140,7 @@ def test_columns_behind_the_vocabulary_are_never_read() -> None:
     assert outcome(scheduler.record(request_id)) == outcome(plain)
 
 
-def test_slots_are_used_again_by_requests_of_other_shapes() -> None:
+def test_slots_are_reused_by_requests_of_other_shapes() -> None:
     scheduler = make_scheduler()
     for configuration in CONFIGURATIONS * 2:
         params = SamplingParams(**configuration, seed=9, max_tokens=4)
@@ -150,7 +150,7 @@ def test_slots_are_used_again_by_requests_of_other_shapes() -> None:
     assert len(scheduler._requests.slots._free) == len(scheduler._requests.slots.entries)
 
 
-def test_a_step_without_requests_gives_nothing() -> None:
+def test_a_step_without_requests_has_an_empty_result() -> None:
     scheduler = make_scheduler()
     result = scheduler.step(np.empty((0, VOCAB), np.float32))
     assert result.token_ids.tolist() == []
@@ -159,7 +159,7 @@ def test_a_step_without_requests_gives_nothing() -> None:
 
 
 @pytest.mark.parametrize("configuration", CONFIGURATIONS)
-def test_process_gives_the_row_that_the_choice_is_made_from_and_changes_nothing(
+def test_process_returns_the_row_that_the_token_is_chosen_from_and_changes_nothing(
     configuration: dict[str, Any],
 ) -> None:
     scheduler = make_scheduler()

@@ -1,4 +1,4 @@
-"""Beam search by itself: what is followed, what is kept, and when it is over."""
+"""Beam search on its own: which texts are continued, which are kept, and when the search is over."""
 
 from __future__ import annotations
 
@@ -16,17 +16,17 @@ from engine_sampler.scheduler.beam_search import BeamSearch
 VOCAB, EOS, LENGTH = 4, 0, 4
 
 
-def row_behind(text: tuple[int, ...], seed: int) -> np.ndarray:
-    """Made-up logprobs that depend on the whole text."""
+def row_after(text: tuple[int, ...], seed: int) -> np.ndarray:
+    """Arbitrary logprobs that depend on the whole text."""
     logits = np.random.default_rng([seed, *text]).normal(0, 1.5, VOCAB)
     return (logits - np.log(np.exp(logits).sum())).astype(np.float32)
 
 
 def search_all(search: BeamSearch[tuple[int, ...]], seed: int) -> list[tuple[float, tuple[int, ...]]]:
-    """Run a search over texts that end at EOS or at LENGTH tokens; (score, text) of those kept."""
+    """Run a search over texts that end at EOS or at LENGTH tokens; returns (score, text) of those kept."""
     texts: list[tuple[int, ...]] = [()] * search.width
     while not search.done:
-        candidates = search.candidates([row_behind(text, seed) for text in texts])
+        candidates = search.candidates([row_after(text, seed) for text in texts])
         grown = [(*texts[c.beam], c.token_id) for c in candidates]
         going = search.advance(candidates, grown, [t[-1] == EOS or len(t) == LENGTH for t in grown])
         texts = [grown[i] for i in going]
@@ -34,7 +34,7 @@ def search_all(search: BeamSearch[tuple[int, ...]], seed: int) -> list[tuple[flo
 
 
 def logprob(text: tuple[int, ...], seed: int) -> float:
-    return sum(float(row_behind(text[:i], seed)[token]) for i, token in enumerate(text))
+    return sum(float(row_after(text[:i], seed)[token]) for i, token in enumerate(text))
 
 
 @settings(max_examples=20, deadline=None)
@@ -55,11 +55,11 @@ def test_a_search_that_is_wide_enough_finds_the_best_of_all_texts(seed: int, pen
 @given(st.integers(0, 10**6))
 def test_one_beam_takes_the_best_token_each_time(seed: int) -> None:
     [(_, text)] = search_all(BeamSearch(1, early_stopping=True), seed)
-    assert all(token == int(row_behind(text[:i], seed).argmax()) for i, token in enumerate(text))
+    assert all(token == int(row_after(text[:i], seed).argmax()) for i, token in enumerate(text))
 
 
 @given(st.integers(0, 10**6), st.integers(1, 4), st.sampled_from([False, True, "never"]))
-def test_what_is_kept_has_ended_and_is_sorted(seed: int, width: int, stopping: bool | str) -> None:
+def test_the_kept_texts_have_ended_and_are_sorted(seed: int, width: int, stopping: bool | str) -> None:
     found = search_all(BeamSearch(width, 1.0, stopping, max_tokens=LENGTH), seed)
     assert 1 <= len(found) <= width
     assert [score for score, _ in found] == sorted((score for score, _ in found), reverse=True)
@@ -68,13 +68,13 @@ def test_what_is_kept_has_ended_and_is_sorted(seed: int, width: int, stopping: b
         assert score == pytest.approx(logprob(text, seed) / len(text), abs=1e-5)
 
 
-def test_the_first_step_takes_one_row_for_all() -> None:
+def test_the_first_step_reads_a_single_row() -> None:
     search: BeamSearch[int] = BeamSearch(3)
     candidates = search.candidates([np.log(np.array([0.1, 0.6, 0.3], np.float32))] * 3)
     assert [(c.beam, c.token_id) for c in candidates] == [(0, 1), (0, 2), (0, 0)]
 
 
-def test_equal_scores_go_by_text_and_then_by_token() -> None:
+def test_equal_scores_are_ordered_by_text_and_then_by_token() -> None:
     search: BeamSearch[int] = BeamSearch(2)
     search.scores = [0.0, 0.0]
     assert [(c.beam, c.token_id) for c in search.candidates([np.zeros(2, np.float32)] * 2)] == [
@@ -85,14 +85,14 @@ def test_equal_scores_go_by_text_and_then_by_token() -> None:
     ]
 
 
-def test_a_removed_token_and_a_lost_row_are_no_candidates() -> None:
+def test_removed_tokens_and_lost_rows_give_no_candidates() -> None:
     search: BeamSearch[int] = BeamSearch(2)
     search.scores = [0.0, 0.0]
     row = np.array([-np.inf, -1.0], np.float32)
     assert [(c.beam, c.token_id) for c in search.candidates([None, row])] == [(1, 1)]
 
 
-def test_where_texts_are_few_rows_are_filled_and_not_followed() -> None:
+def test_surplus_rows_repeat_a_text_and_are_not_continued() -> None:
     search: BeamSearch[str] = BeamSearch(3)
     candidates = search.candidates([np.array([-np.inf, -0.5], np.float32)] * 3)
     assert search.advance(candidates, ["a"], [False]) == [0, 0, 0]

@@ -1,4 +1,4 @@
-"""Beam searches in a scheduler, beside requests that draw."""
+"""Beam searches in a scheduler, along with requests that draw."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def model(token_ids: list[int]) -> np.ndarray:
 
 
 class Engine:
-    """Keeps the tokens of each row in what stands for its cache."""
+    """Records the tokens of each row in place of a cache."""
 
     def __init__(self, scheduler: Scheduler) -> None:
         self.scheduler = scheduler
@@ -62,7 +62,7 @@ def beams(**more: Any) -> dict[str, Any]:
     return {"use_beam_search": True, "beam_width": 3, "max_tokens": 6, **more}
 
 
-def test_the_caches_an_engine_reorders_hold_the_tokens_of_the_requests() -> None:
+def test_reordered_caches_hold_the_tokens_of_their_requests() -> None:
     tried = engine()
     ids = tried.add([1, 2], **beams(ignore_eos=True))
     for _ in range(5):
@@ -110,7 +110,7 @@ def test_a_wider_search_finds_nothing_worse() -> None:
     assert max(gains) > 0
 
 
-def test_a_search_and_requests_that_draw_do_not_touch_each_other() -> None:
+def test_a_search_and_requests_that_draw_do_not_affect_each_other() -> None:
     together, alone, drawn = engine(), engine(), engine()
     ids = together.add([1], **beams())
     other = together.add([3, 3], seed=5, max_tokens=6)
@@ -147,7 +147,7 @@ def test_a_stop_string_ends_a_text() -> None:
     assert not any("c" in (r.text or "") for r in records)
 
 
-def test_greedy_temperature_is_no_temperature() -> None:
+def test_a_greedy_temperature_has_no_effect() -> None:
     texts = []
     for temperature in (0.0, 1.0):
         tried = engine()
@@ -157,7 +157,7 @@ def test_greedy_temperature_is_no_temperature() -> None:
     assert texts[0] == texts[1]
 
 
-def test_a_faulty_row_costs_its_text_and_no_other() -> None:
+def test_a_faulty_row_ends_only_its_own_text() -> None:
     tried = engine()
     ids = tried.add([1], **beams(ignore_eos=True))
     tried.step()
@@ -168,7 +168,7 @@ def test_a_faulty_row_costs_its_text_and_no_other() -> None:
     assert result.errors == [None] * 3
 
 
-def test_where_all_rows_are_faulty_the_search_ends_with_the_reason() -> None:
+def test_a_search_whose_rows_are_all_faulty_ends_with_the_reason() -> None:
     tried = engine()
     ids = tried.add([1], **beams())
     result = tried.scheduler.step(np.full((3, VOCAB), np.nan, np.float32))
@@ -187,7 +187,7 @@ def test_all_rows_of_a_search_belong_in_one_step() -> None:
         tried.scheduler.step(np.zeros((4, VOCAB), np.float32), None, {ids[0]: [1]})
 
 
-def test_only_the_search_continues_its_requests() -> None:
+def test_only_the_search_itself_continues_its_requests() -> None:
     scheduler = Scheduler(VOCAB)
     first, *_ = scheduler.add_group(SamplingParams(**beams()))
     for change in (
@@ -199,7 +199,7 @@ def test_only_the_search_continues_its_requests() -> None:
             change()
 
 
-def test_removing_one_ends_the_search() -> None:
+def test_removing_one_of_its_requests_ends_the_search() -> None:
     tried = engine()
     first, second, third = tried.add([1], **beams())
     tried.step()
@@ -219,7 +219,7 @@ def test_removing_one_ends_the_search() -> None:
         ({"beam_width": 0}, "beam_width=0"),
     ],
 )
-def test_what_makes_no_sense_is_refused(parameters: dict[str, Any], message: str) -> None:
+def test_parameters_that_contradict_a_search_are_refused(parameters: dict[str, Any], message: str) -> None:
     with pytest.raises(ParameterError, match=message):
         SamplingParams(**{**beams(), **parameters})
 
@@ -229,25 +229,25 @@ def test_a_search_is_a_group() -> None:
         Scheduler(VOCAB).add(SamplingParams(use_beam_search=True))
 
 
-class Meddler(StoppingCriteria):
-    """Does something once, in the middle of a step: it stands for another thread."""
+class Interferer(StoppingCriteria):
+    """Calls `interfere` once, in the middle of a step, as another thread might."""
 
-    name = "meddler"
+    name = "interferer"
 
-    def __init__(self, meddle: Callable[[], Any]) -> None:
-        self.meddle: Callable[[], Any] | None = meddle
+    def __init__(self, interfere: Callable[[], Any]) -> None:
+        self.interfere: Callable[[], Any] | None = interfere
 
     def check(self, state: Any, token_ids: Any, text: str) -> None:
-        meddle, self.meddle = self.meddle, None
-        if meddle is not None:
-            meddle()
+        interfere, self.interfere = self.interfere, None
+        if interfere is not None:
+            interfere()
 
 
 def test_a_search_may_be_removed_while_a_step_runs() -> None:
     scheduler = Scheduler(VOCAB, TOKENIZER)
-    meddler = Meddler(lambda: scheduler.remove("b0"))
+    interferer = Interferer(lambda: scheduler.remove("b0"))
     draws = SamplingParams(max_tokens=9, ignore_eos=True)
-    scheduler.add(draws, request_id="draws", stopping_criteria=[meddler])
+    scheduler.add(draws, request_id="draws", stopping_criteria=[interferer])
     scheduler.add_group(SamplingParams(**beams(beam_width=2)), request_ids=["b0", "b1"])
     result = scheduler.step(np.zeros((3, VOCAB), np.float32))
     assert result.token_ids[0] >= 0

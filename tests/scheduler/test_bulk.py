@@ -1,4 +1,4 @@
-"""Steps take tokens in bulk: only requests that must be asked are asked, and nobody can tell."""
+"""Steps process tokens in bulk: only requests that must be checked are checked, with the same results."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ NO_LOGITS = np.zeros((1, VOCAB), np.float32)
 
 
 class Scripted(Backend):
-    """Gives each row the token that stands in `script`, and remembers the batches."""
+    """Gives each row its token of `script`, and records the batches' caches."""
 
     name = "scripted"
 
@@ -53,19 +53,19 @@ def step(scheduler: Scheduler, backend: Scripted, *tokens: int, **keywords: Any)
     return scheduler.step(np.zeros((len(tokens), VOCAB), np.float32), **keywords)
 
 
-# --- who is asked --------------------------------------------------------------------------------
+# --- which requests are checked -------------------------------------------------------------------
 
 
 @pytest.fixture
-def asked(monkeypatch: pytest.MonkeyPatch) -> list[Any]:
-    """The ids of the requests that a step has asked, in order."""
+def checked(monkeypatch: pytest.MonkeyPatch) -> list[Any]:
+    """The ids of the requests whose `follow` steps have called, in order."""
     ids: list[Any] = []
     follow = Request.follow
     monkeypatch.setattr(Request, "follow", lambda self, *a: ids.append(self.id) or follow(self, *a))
     return ids
 
 
-def test_requests_that_need_no_look_are_not_touched(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_requests_that_need_no_check_are_not_touched(monkeypatch: pytest.MonkeyPatch) -> None:
     scheduler, backend = scripted(6, max_tokens=10**6, frequency_penalty=0.5, mirostat=2)
     step(scheduler, backend, *range(6))
 
@@ -85,41 +85,41 @@ def test_requests_that_need_no_look_are_not_touched(monkeypatch: pytest.MonkeyPa
     assert mu[1] > mu[0]
 
 
-def test_a_watched_token_asks_only_those_who_drew_it(asked: list[Any]) -> None:
+def test_a_watched_token_checks_only_requests_that_drew_it(checked: list[Any]) -> None:
     scheduler, backend = scripted(3)
     scheduler.add(SamplingParams(stop_token_ids=[7, 8]), request_id="stops")
     step(scheduler, backend, 1, 2, 3, 4)
-    assert asked == []
+    assert checked == []
     result = step(scheduler, backend, 1, 7, 3, 8)
-    assert asked == [1, "stops"]
+    assert checked == [1, "stops"]
     assert result.finish_reasons == [None, None, None, "stop"]
     assert result.stop_reasons == [None, None, None, 8]
     step(scheduler, backend, 7, 8, EOS)
-    assert asked == [1, "stops", 2]
+    assert checked == [1, "stops", 2]
     assert scheduler.request_ids == [0, 1]
 
 
-def test_limits_ask_when_they_are_reached(asked: list[Any]) -> None:
+def test_limits_trigger_a_check_when_they_are_reached(checked: list[Any]) -> None:
     scheduler, backend = scripted(1)
     scheduler.add(SamplingParams(max_tokens=3), [1] * 5, request_id="three")
     scheduler.add(SamplingParams(max_tokens=3), [1], output_token_ids=[1, 1], request_id="one")
     assert step(scheduler, backend, 1, 2, 3).finish_reasons == [None, None, "length"]
     assert step(scheduler, backend, 1, 2).finish_reasons == [None, None]
-    assert asked == ["one"]
+    assert checked == ["one"]
     assert step(scheduler, backend, 1, 2).stop_reasons == [None, "max_tokens"]
-    assert asked == ["one", "three"]
+    assert checked == ["one", "three"]
 
 
-def test_the_longest_model_length_asks_too(asked: list[Any]) -> None:
+def test_the_maximum_model_length_triggers_a_check_too(checked: list[Any]) -> None:
     backend = Scripted()
     scheduler = Scheduler(VOCAB, backend=backend, max_model_len=6)
     scheduler.add(SamplingParams(), [1, 2, 3])
     for expected in (None, None, "max_model_len"):
         assert step(scheduler, backend, 5).stop_reasons == [expected]
-    assert asked == [0]
+    assert checked == [0]
 
 
-def test_a_rollback_gives_back_what_criteria_have_and_have_not_seen() -> None:
+def test_a_rollback_undoes_tokens_that_criteria_have_and_have_not_seen() -> None:
     scheduler, backend = scripted(1, max_tokens=4, stop_token_ids=[9], min_tokens=0)
     for token in (1, 2, 3):
         step(scheduler, backend, token)
@@ -130,7 +130,7 @@ def test_a_rollback_gives_back_what_criteria_have_and_have_not_seen() -> None:
 
 
 @pytest.mark.parametrize(("token", "words"), [(-1, "no token"), (-9, "no token"), (VOCAB, "token 40")])
-def test_what_is_no_token_ends_only_its_request(token: int, words: str) -> None:
+def test_an_invalid_token_ends_only_its_request(token: int, words: str) -> None:
     scheduler, backend = scripted(3)
     result = step(scheduler, backend, 4, token, 6)
     assert result.errors == [None, f"backend scripted gave {words}", None]
@@ -139,10 +139,10 @@ def test_what_is_no_token_ends_only_its_request(token: int, words: str) -> None:
     assert scheduler._requests.slots.positions[[0, 2]].tolist() == [4, 4]
 
 
-# --- what is kept between steps ------------------------------------------------------------------
+# --- what is cached between steps -----------------------------------------------------------------
 
 
-def test_a_backends_cache_lives_while_the_rows_stay() -> None:
+def test_a_backends_cache_lives_while_the_rows_stay_the_same() -> None:
     scheduler, backend = scripted(3)
     for _ in range(3):
         step(scheduler, backend, 1, 2, 3)
@@ -166,7 +166,7 @@ def test_lists_in_a_result_belong_to_the_caller() -> None:
     assert first.token_ids is not second.token_ids
 
 
-# --- nobody can tell -----------------------------------------------------------------------------
+# --- the same results as one by one ---------------------------------------------------------------
 
 
 class UnwatchedMaxTokens(MaxTokensCriteria):
@@ -179,7 +179,7 @@ class UnwatchedStop(StopTokenIdsCriteria):
         return None
 
 
-def test_a_criterion_that_says_when_to_ask_ends_requests_as_one_that_is_always_asked() -> None:
+def test_a_criterion_with_a_watch_ends_requests_as_one_that_is_always_called() -> None:
     chance = random.Random(5)
     watching, unwatched = (Scheduler(VOCAB, backend=Scripted()) for _ in range(2))
     for i in range(20):
@@ -225,8 +225,8 @@ class _With(StoppingCriteria):
 
 
 @pytest.mark.parametrize(("watch", "words"), [("soon", "not a Watch"), (Watch([VOCAB]), "names token id 40")])
-def test_a_criterion_that_watches_nonsense_is_refused(watch: Any, words: str) -> None:
-    class Odd(StoppingCriteria):
+def test_a_criterion_with_an_invalid_watch_is_refused(watch: Any, words: str) -> None:
+    class Invalid(StoppingCriteria):
         name = "odd"
 
         def watch(self, *values: Any) -> Any:
@@ -234,12 +234,12 @@ def test_a_criterion_that_watches_nonsense_is_refused(watch: Any, words: str) ->
 
     scheduler = Scheduler(VOCAB)
     with pytest.raises(ParameterError, match=words):
-        scheduler.add(SamplingParams(), stopping_criteria=[Odd()])
+        scheduler.add(SamplingParams(), stopping_criteria=[Invalid()])
     assert scheduler.request_ids == []
 
 
 class Nothing(StoppingCriteria):
-    """Wants to be asked after every token, and never ends anything."""
+    """Is called after every token, and never ends anything."""
 
     name = "nothing"
 
@@ -247,23 +247,23 @@ class Nothing(StoppingCriteria):
         return None
 
 
-def test_tokens_taken_in_bulk_equal_tokens_accepted_one_by_one() -> None:
-    """Every configuration: all requests together, asked never, always, or fed by `accept`."""
+def test_tokens_processed_in_bulk_equal_tokens_accepted_one_by_one() -> None:
+    """Every configuration: all requests together, checked never, always, or fed by `accept`."""
     settings = [SamplingParams(**c, seed=3, max_tokens=15) for c in CONFIGURATIONS]
-    quiet, asked, fed = (Scheduler(VOCAB, eos_token_ids=[EOS]) for _ in range(3))
+    unchecked, checked, fed = (Scheduler(VOCAB, eos_token_ids=[EOS]) for _ in range(3))
     for params in settings:
-        quiet.add(params, [1, 2])
-        asked.add(params, [1, 2], stopping_criteria=[Nothing()])
+        unchecked.add(params, [1, 2])
+        checked.add(params, [1, 2], stopping_criteria=[Nothing()])
         fed.add(params, [1, 2])
-    while live := quiet.request_ids:
-        rows = np.stack([model_row([1, 2, *quiet.record(r).token_ids]) for r in live])
-        first, second = quiet.step(rows, live), asked.step(rows, live)
+    while live := unchecked.request_ids:
+        rows = np.stack([model_row([1, 2, *unchecked.record(r).token_ids]) for r in live])
+        first, second = unchecked.step(rows, live), checked.step(rows, live)
         assert first.token_ids.tolist() == second.token_ids.tolist()
         assert first.finish_reasons == second.finish_reasons
         for request_id, token in zip(live, first.token_ids.tolist(), strict=True):
             fed.accept(request_id, [token])
     for i, params in enumerate(settings):
-        assert outcome(quiet.record(i)) == outcome(asked.record(i)) == outcome(fed.record(i)), params
+        assert outcome(unchecked.record(i)) == outcome(checked.record(i)) == outcome(fed.record(i)), params
 
 
 # --- faults --------------------------------------------------------------------------------------

@@ -1,4 +1,4 @@
-"""Streamed text: whatever the tokens, the deltas join to the text of all of them."""
+"""Streamed text: whatever the tokens, the deltas join to their text."""
 
 from __future__ import annotations
 
@@ -99,13 +99,13 @@ def test_an_emoji_over_several_tokens_comes_out_whole() -> None:
     assert closed(stream) == "🐈🐈"
 
 
-def test_bytes_that_can_be_no_character_come_out_at_once() -> None:
+def test_bytes_that_cannot_be_a_character_come_out_at_once() -> None:
     stream = Detokenizer(TOKENIZER)
     assert push(stream, [0xFF]) == "�"
     assert push(stream, [CAT[0], ord("a")]) == "�a"
 
 
-def test_the_end_gives_what_was_held_back() -> None:
+def test_the_end_releases_what_was_held_back() -> None:
     stream = Detokenizer(TOKENIZER)
     assert push(stream, [ord("a"), CAT[0], CAT[1]]) == "a"
     assert closed(stream) == "a�"
@@ -136,8 +136,8 @@ def first_end(data: bytes, strings: list[str]) -> tuple[int, str] | None:
     return None
 
 
-def may_go_on(data: bytes, strings: list[str]) -> int:
-    """The longest end of `data` that is a beginning of a string."""
+def longest_beginning(data: bytes, strings: list[str]) -> int:
+    """The length of the longest end of `data` that begins a string."""
     beginnings = {string.encode()[:k] for string in strings for k in range(len(string.encode()))}
     return max(k for k in range(len(data) + 1) if data[len(data) - k :] in beginnings)
 
@@ -152,13 +152,13 @@ def test_a_stop_string_is_found_where_it_is_first_complete(
     for token in tokens:
         matches = stream.push(token)
         data += LETTERS[token]
-        wanted = first_end(data, strings)
-        assert bool(matches) == (wanted is not None)
-        if wanted is None:
-            ready = data if include else data[: len(data) - may_go_on(data, strings)]
+        expected = first_end(data, strings)
+        assert bool(matches) == (expected is not None)
+        if expected is None:
+            ready = data if include else data[: len(data) - longest_beginning(data, strings)]
             assert stream.text == codecs.utf_8_decode(ready, "replace", len(ready) < len(data))[0]
             continue
-        end, string = wanted
+        end, string = expected
         [(number, verdict)] = matches
         assert (number, verdict.reason) == (0, string)
         stream.close(verdict.cut)
@@ -186,12 +186,12 @@ def test_a_stop_pattern_is_found_where_any_match_is_first_complete(
     for token in tokens:
         matches = stream.push(token)
         data += LETTERS[token]
-        wanted = first_pattern_end(data, patterns)
-        assert bool(matches) == (wanted is not None)
-        if wanted is None:
+        expected = first_pattern_end(data, patterns)
+        assert bool(matches) == (expected is not None)
+        if expected is None:
             assert data.decode("utf-8", "replace").startswith(stream.text.rstrip("�"))
             continue
-        begin, end, pattern = wanted
+        begin, end, pattern = expected
         assert matches[0][1].reason == pattern
         stream.close(matches[0][1].cut)
         assert stream.text == data[: end if include else begin].decode("utf-8", "replace")
@@ -213,7 +213,7 @@ def first_pattern_end(data: bytes, patterns: list[str]) -> tuple[int, int, str] 
     return None
 
 
-def test_only_what_may_still_become_a_match_of_a_pattern_waits() -> None:
+def test_only_a_possible_beginning_of_a_match_is_held_back() -> None:
     stream = Detokenizer(TOKENIZER, True, [PatternMatcher([r"\d+px", "x{3}y"])])
     assert [push(stream, token.encode()) for token in ("a1", "2p", "3", "pz", "xxxx", "z")] == [
         "a",
@@ -234,7 +234,7 @@ def test_the_earliest_of_several_matchers_comes_first() -> None:
     ]
 
 
-def test_what_is_long_held_back_is_not_remembered() -> None:
+def test_states_that_hold_back_much_are_not_cached() -> None:
     stream = Detokenizer(TOKENIZER, True, [PatternMatcher(["a[^b]*b"])])
     assert push(stream, [ord("a")] + [ord("x")] * 2000) == ""
     assert len(stream.state.held) == 2001
@@ -242,7 +242,7 @@ def test_what_is_long_held_back_is_not_remembered() -> None:
     assert stream.push(ord("b"))
 
 
-def test_the_transitions_remembered_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_number_of_cached_transitions_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(detokenizer, "MAX_TRANSITIONS", 10)
     stream = Detokenizer(Tokenizer(LETTERS), True, [StringMatcher(["abba"])])
     random = np.random.default_rng(0)
@@ -255,7 +255,7 @@ def test_the_transitions_remembered_are_bounded(monkeypatch: pytest.MonkeyPatch)
     assert closed(stream) == data.decode("utf-8", "replace")
 
 
-def test_a_cut_takes_what_is_not_out_yet() -> None:
+def test_a_cut_removes_only_text_that_is_not_out_yet() -> None:
     stream = Detokenizer(TOKENIZER, True, [StringMatcher(["aaaz"])])
     assert push(stream, b"xaaa") == "x"
     stream.close(2)
@@ -270,17 +270,17 @@ def test_a_cut_takes_what_is_not_out_yet() -> None:
 
 
 @pytest.mark.parametrize(("skip", "text"), [(True, "ab"), (False, "a<tool>b")])
-def test_special_tokens_have_text_only_if_asked_for_and_eos_never(skip: bool, text: str) -> None:
+def test_special_tokens_have_text_only_on_request_and_eos_never(skip: bool, text: str) -> None:
     stream = Detokenizer(TOKENIZER, skip)
     assert push(stream, [ord("a"), SPECIAL, ord("b"), EOS]) == text
 
 
-def test_a_skipped_token_does_not_part_a_character() -> None:
+def test_a_skipped_token_does_not_split_a_character() -> None:
     stream = Detokenizer(TOKENIZER)
     assert push(stream, [0xC3, SPECIAL, 0xA9]) == "é"
 
 
-def test_a_skipped_token_does_not_part_a_stop_string() -> None:
+def test_a_skipped_token_does_not_split_a_stop_string() -> None:
     stream = Detokenizer(TOKENIZER, True, [StringMatcher(["ab"])])
     assert push(stream, [ord("a"), SPECIAL]) == ""
     assert stream.push(ord("b"))
@@ -307,7 +307,7 @@ def test_rollback_undoes_pushed_tokens(kept: list[int], undone: list[int], after
 
 
 @given(ANY_TOKENS, ANY_TOKENS, ANY_TOKENS)
-def test_a_fork_goes_its_own_way(shared: list[int], mine: list[int], others: list[int]) -> None:
+def test_a_fork_continues_independently(shared: list[int], mine: list[int], others: list[int]) -> None:
     parent = Detokenizer(TOKENIZER, skip_special_tokens=False)
     push(parent, shared)
     child = parent.fork()

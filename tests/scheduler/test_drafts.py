@@ -1,4 +1,4 @@
-"""Drafts: guesses save forward passes, and never change a token."""
+"""Drafts save forward passes, and never change a token."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ def test_a_run_with_drafts_equals_the_run_without(configuration: Any, quality: s
         assert steps == len(expected.token_ids)
 
 
-def test_nothing_is_emitted_behind_a_mismatch() -> None:
+def test_nothing_is_emitted_after_a_mismatch() -> None:
     scheduler = make_scheduler()
     params = SamplingParams(temperature=0)
     expected = alone(params.replace(max_tokens=3)).token_ids
@@ -67,7 +67,7 @@ def test_nothing_is_emitted_behind_a_mismatch() -> None:
 @pytest.mark.parametrize(
     ("stop", "reason"), [({"max_tokens": 2}, "max_tokens"), ({"stop_token_ids": [7]}, 7), ({}, None)]
 )
-def test_nothing_is_emitted_behind_a_stop(stop: Any, reason: Any) -> None:
+def test_nothing_is_emitted_after_a_stop(stop: Any, reason: Any) -> None:
     scheduler = make_scheduler()
     second = 7 if stop else EOS
     scheduler.add(SamplingParams(temperature=0, **stop))
@@ -108,7 +108,7 @@ def test_drafts_may_be_given_by_request_id() -> None:
         ([[-1]], ParameterError, "draft_token_ids names token id -1"),
         ([[1.5]], ParameterError, "a list of token ids"),
         ([[], []], RequestError, "2 entries for 1 requests"),
-        ({"stranger": [1]}, RequestError, "'stranger', which has no rows"),
+        ({"unknown": [1]}, RequestError, "'unknown', which has no rows"),
         ([[1]], ValueError, "logits have 1 rows; the requests and drafts need 2"),
     ],
 )

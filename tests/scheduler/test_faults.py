@@ -1,4 +1,4 @@
-"""A fault in one request ends that request, and nobody else notices."""
+"""A fault in one request ends that request, and affects no other."""
 
 from __future__ import annotations
 
@@ -126,7 +126,7 @@ def test_settings_that_leave_no_token_end_the_request_and_name_the_sampler(setti
 
 
 class Fails(Sampler):
-    """A plugin that goes wrong in the way that its parameter says."""
+    """A plugin that fails in the way that its parameter selects."""
 
     name = "fails"
     after = "min_p"
@@ -153,7 +153,7 @@ class Fails(Sampler):
 
 class WildSelector(Selector):
     name = "wild"
-    params = (Param("wild", int, 0, doc="a column to choose, whatever there is"),)
+    params = (Param("wild", int, 0, doc="the column to choose, whatever is in it"),)
 
     def select(self, logits: np.ndarray, rows: Any) -> Selection:
         return Selection(rows["wild"])
@@ -225,8 +225,8 @@ def test_a_selector_that_chooses_a_removed_token_ends_its_request() -> None:
 # --- faults between steps ----------------------------------------------------------------------------
 
 
-class FailsBehind(ToyMatcher):
-    """Allows all tokens, and fails to fill a mask or to go back once it has some."""
+class FailsAfter(ToyMatcher):
+    """Allows all tokens; once it has accepted `tokens` of them, `method` fails."""
 
     def __init__(self, tokens: int, method: str) -> None:
         super().__init__({})
@@ -234,7 +234,7 @@ class FailsBehind(ToyMatcher):
 
     def _work(self, method: str) -> None:
         if method == self.method and self.seen >= self.tokens:
-            raise RuntimeError("it is lost")
+            raise RuntimeError("lost its place")
 
     def fill_bitmask(self, bitmask: Any, row: int = 0) -> None:
         self._work("fill")
@@ -261,9 +261,9 @@ def chosen(token: int) -> np.ndarray:
     return row
 
 
-def test_what_a_fault_has_ended_between_two_steps_is_only_stepped_or_removed() -> None:
+def test_a_request_that_failed_between_two_steps_can_only_be_stepped_or_removed() -> None:
     scheduler = make_scheduler()
-    request = scheduler.add(SamplingParams(ignore_eos=True), grammar=FailsBehind(2, "fill"))
+    request = scheduler.add(SamplingParams(ignore_eos=True), grammar=FailsAfter(2, "fill"))
     for token in (3, 4):
         scheduler.step(chosen(token))
     scheduler.prepare()
@@ -280,21 +280,21 @@ def test_what_a_fault_has_ended_between_two_steps_is_only_stepped_or_removed() -
     assert scheduler.request_ids == []
 
 
-def test_a_part_that_cannot_go_back_ends_its_request() -> None:
+def test_a_part_that_cannot_roll_back_ends_its_request() -> None:
     scheduler = make_scheduler()
-    request = scheduler.add(SamplingParams(ignore_eos=True), grammar=FailsBehind(2, "rollback"))
+    request = scheduler.add(SamplingParams(ignore_eos=True), grammar=FailsAfter(2, "rollback"))
     other = scheduler.add(SamplingParams(ignore_eos=True))
     for token in (3, 4):
         scheduler.step(np.concatenate([chosen(token)] * 2))
     scheduler.rollback(request, 1)
     record = scheduler.record(request)
     assert record.finish_reason == "error"
-    assert "the grammar failed: RuntimeError: it is lost" in (record.error or "")
+    assert "the grammar failed: RuntimeError: lost its place" in (record.error or "")
     assert len(record.token_ids) == 1
     assert scheduler.request_ids == [other]
 
 
-class CannotGoBack(StoppingCriteria):
+class CannotRollBack(StoppingCriteria):
     """Fails in rollback."""
 
     name = "stubborn"
@@ -303,30 +303,30 @@ class CannotGoBack(StoppingCriteria):
         return None
 
     def rollback(self, state: Any, n: int) -> None:
-        raise RuntimeError("no way back")
+        raise RuntimeError("rollback failed")
 
 
-def test_so_does_a_criterion() -> None:
+def test_a_criterion_that_cannot_roll_back_ends_its_request() -> None:
     scheduler = make_scheduler()
-    request = scheduler.add(SamplingParams(ignore_eos=True), stopping_criteria=[CannotGoBack()])
+    request = scheduler.add(SamplingParams(ignore_eos=True), stopping_criteria=[CannotRollBack()])
     scheduler.step(chosen(3))
     scheduler.rollback(request, 1)
-    assert scheduler.record(request).error == "stubborn failed: RuntimeError: no way back"
+    assert scheduler.record(request).error == "stubborn failed: RuntimeError: rollback failed"
     assert scheduler.record(request).token_ids == []
 
 
-class CannotTell(FailsBehind):
-    """Fails to say whether its text is over."""
+class FailsAtTheEnd(FailsAfter):
+    """Fails in `is_terminated`."""
 
     def is_terminated(self) -> bool:
         self._work("is_terminated")
         return False
 
 
-def test_a_grammar_that_cannot_tell_its_end_does_not_spoil_the_text() -> None:
+def test_a_grammar_that_fails_at_its_end_does_not_change_the_text() -> None:
     scheduler = make_scheduler()
     parameters = {"stop": ["d d d"], "ignore_eos": True}
-    request = scheduler.add(SamplingParams(**parameters), grammar=CannotTell(3, "is_terminated"))
+    request = scheduler.add(SamplingParams(**parameters), grammar=FailsAtTheEnd(3, "is_terminated"))
     other = scheduler.add(SamplingParams(**parameters))
     streamed = ""
     for token in (3, 4, 5):

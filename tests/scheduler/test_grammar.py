@@ -26,7 +26,7 @@ THREE = {"start": {1: "second"}, "second": {2: "third", 3: "third"}, "third": {4
 
 
 class Compiled:
-    """A compiled grammar: it makes matchers."""
+    """A compiled grammar: it creates matchers."""
 
     def matcher(self) -> ToyMatcher:
         return ToyMatcher(THREE)
@@ -41,13 +41,13 @@ class Raising(ToyMatcher):
 
     def __getattribute__(self, name: str) -> Any:
         if name == object.__getattribute__(self, "__dict__").get("broken") and len(self.states) > 1:
-            raise RuntimeError("lost my place")
+            raise RuntimeError("lost its place")
         return super().__getattribute__(name)
 
 
 class AcceptRaises(ToyMatcher):
     def accept(self, token_id: int) -> bool:
-        raise RuntimeError("lost my place")
+        raise RuntimeError("lost its place")
 
 
 @pytest.mark.parametrize("grammar", [ToyMatcher(THREE), Compiled()])
@@ -93,7 +93,7 @@ def test_a_mask_is_filled_once_per_token() -> None:
         assert matcher.fills == n
 
 
-def test_process_fills_masks_of_its_own() -> None:
+def test_process_fills_its_own_masks() -> None:
     scheduler = make_scheduler()
     matcher = ToyMatcher(LOOP)
     scheduler.add(SamplingParams(seed=1), grammar=matcher)
@@ -134,19 +134,19 @@ def test_a_matcher_that_raises_ends_only_its_request(method: str) -> None:
     scheduler.add(params, request_id="other")
     scheduler.add(params, request_id="sound", grammar=ToyMatcher(LOOP))
     run_to_end(scheduler)
-    assert scheduler.record("broken").error == "the grammar failed: RuntimeError: lost my place"
+    assert scheduler.record("broken").error == "the grammar failed: RuntimeError: lost its place"
     assert outcome(scheduler.record("other")) == outcome(alone(params))
     assert outcome(scheduler.record("sound")) == outcome(alone(params, grammar=ToyMatcher(LOOP)))
 
 
-def test_a_matcher_that_fails_while_it_is_prepared_is_reported_by_the_next_step() -> None:
+def test_a_matcher_that_fails_in_prepare_is_reported_by_the_next_step() -> None:
     scheduler = make_scheduler()
     scheduler.add(SamplingParams(), grammar=Raising("fill_bitmask"))
     model_step(scheduler)
     scheduler.prepare()
     result = model_step(scheduler)
     assert result.token_ids.tolist() == [-1]
-    assert result.errors == ["the grammar failed: RuntimeError: lost my place"]
+    assert result.errors == ["the grammar failed: RuntimeError: lost its place"]
     assert scheduler.request_ids == []
 
 
@@ -181,7 +181,7 @@ def test_a_token_from_elsewhere_that_the_grammar_refuses_ends_the_request(matche
     assert scheduler.request_ids == []
 
 
-def test_a_refusal_of_the_drawn_token_leaves_no_token_in_result_or_record() -> None:
+def test_a_refused_draw_leaves_no_token_in_result_or_record() -> None:
     class Refusing(ToyMatcher):
         def accept(self, token_id: int) -> bool:
             return False
@@ -222,7 +222,7 @@ def test_a_matcher_rolls_back_and_forks_with_its_request() -> None:
 
 
 @pytest.mark.parametrize("value", [object(), 7, "jsonn"])
-def test_what_is_no_grammar_is_refused(value: Any) -> None:
+def test_a_value_that_is_not_a_grammar_is_refused(value: Any) -> None:
     scheduler = make_scheduler()
     with pytest.raises(ParameterError, match=r"^grammar=.* is not allowed"):
         scheduler.add(SamplingParams(), grammar=value)

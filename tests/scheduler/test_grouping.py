@@ -1,4 +1,4 @@
-"""Rows are grouped by the shape of their configuration; groups are kept until a request joins or leaves."""
+"""Rows are grouped by the shape of their configuration; groups are cached until a request joins or leaves."""
 
 from __future__ import annotations
 
@@ -64,9 +64,7 @@ def test_values_do_not_split_groups_but_shapes_do(slots: Slots, backend: Countin
     assert members[0].rows["temperature"].tolist() == [0.7, 0.9]
 
 
-def test_grammars_and_processed_logprobs_make_groups_of_their_own(
-    slots: Slots, backend: CountingBackend
-) -> None:
+def test_grammars_and_processed_logprobs_form_separate_groups(slots: Slots, backend: CountingBackend) -> None:
     requests = [
         with_slot(slots),
         with_slot(slots, matcher=ToyMatcher({})),
@@ -79,17 +77,17 @@ def test_grammars_and_processed_logprobs_make_groups_of_their_own(
     assert [g.want_processed for g in groups] == [False, False, True]
 
 
-def test_a_greedy_choice_needs_no_samplers_unless_the_processed_row_is_wanted(
+def test_a_greedy_choice_needs_no_samplers_unless_the_processed_row_is_requested(
     slots: Slots, backend: CountingBackend
 ) -> None:
     plain = with_slot(slots, temperature=0, top_k=5)
-    asked = with_slot(slots, temperature=0, top_k=5, logprobs=1, logprobs_mode="processed")
+    recorded = with_slot(slots, temperature=0, top_k=5, logprobs=1, logprobs_mode="processed")
     grouping = Grouping(slots, backend)
     assert grouping.configuration(plain).chain.key == ("greedy",)
-    assert grouping.configuration(asked).chain.key == ("top_k", "temperature", "greedy")
+    assert grouping.configuration(recorded).chain.key == ("top_k", "temperature", "greedy")
 
 
-def test_the_groups_of_a_batch_are_kept_with_it(slots: Slots, backend: CountingBackend) -> None:
+def test_the_groups_of_a_batch_are_cached_with_it(slots: Slots, backend: CountingBackend) -> None:
     requests = [with_slot(slots), with_slot(slots, top_k=3)]
     grouping = Grouping(slots, backend)
     batch, other = InputBatch(slots, requests), InputBatch(slots, requests[::-1])
@@ -129,7 +127,7 @@ def test_a_slot_that_changes_hands_is_grouped_again(slots: Slots, backend: Count
     assert grouping.members(InputBatch(slots, [new]))[0].rows["temperature"].tolist() == [0.25]
 
 
-def test_no_requests_make_no_groups_even_after_the_last_has_left(
+def test_no_requests_form_no_groups_even_after_the_last_has_left(
     slots: Slots, backend: CountingBackend
 ) -> None:
     grouping = Grouping(slots, backend)

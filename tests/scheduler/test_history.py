@@ -1,4 +1,4 @@
-"""The pool that holds all histories, and histories in and out of it."""
+"""The pool that holds all histories, and histories attached to it or not."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ note = st.one_of(st.none(), st.floats(0, 9))
 
 
 class Plain:
-    """What a request has said, in lists."""
+    """A request's tokens and notes, as lists."""
 
     def __init__(self, prompt: list[int], output: list[int]) -> None:
         self.prompt, self.output = prompt, list(output)
@@ -39,8 +39,8 @@ class Plain:
         assert [None if math.isnan(n) else n for n in history.notes.tolist()] == expected
 
 
-class Seats(RuleBasedStateMachine):
-    """Requests come, say something, take it back, fork and go; lists say what must be there."""
+class SlotChanges(RuleBasedStateMachine):
+    """Requests join, accept tokens, roll back, fork and leave; lists record the expected content."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -136,17 +136,17 @@ class Seats(RuleBasedStateMachine):
         assert [0, *map(sum, cells)] == [*(start for start, _ in cells), len(pool.tokens)]
 
     @invariant()
-    def the_pool_stays_within_a_few_times_of_what_is_said(self) -> None:
-        said = sum(len(p.prompt + p.output) for p in self.plain.values())
-        gone = sum(len(p.prompt + p.output) for _, p in self.left)
-        assert len(self.slots.tokens) <= 16 * (said + gone + 200 * (len(self.plain) + len(self.left) + 1))
+    def the_pool_stays_within_a_constant_factor_of_its_content(self) -> None:
+        held = sum(len(p.prompt + p.output) for p in self.plain.values())
+        detached = sum(len(p.prompt + p.output) for _, p in self.left)
+        assert len(self.slots.tokens) <= 16 * (held + detached + 200 * (len(self.plain) + len(self.left) + 1))
 
 
-TestSeats = Seats.TestCase
-TestSeats.settings = settings(max_examples=25, stateful_step_count=20, deadline=None)
+TestSlotChanges = SlotChanges.TestCase
+TestSlotChanges.settings = settings(max_examples=25, stateful_step_count=20, deadline=None)
 
 
-def test_cells_of_requests_that_left_are_used_again() -> None:
+def test_cells_of_requests_that_left_are_reused() -> None:
     pool = TokenPool(4)
     tokens = np.arange(1000)
     for _ in range(200):
@@ -169,7 +169,7 @@ def test_regions_that_are_nearly_full_move_together() -> None:
     assert all(pool.tokens_of(slot)[60 + slot :].tolist() == list(range(400)) for slot in range(8))
 
 
-def test_an_array_that_someone_keeps_is_not_rewritten_when_the_pool_grows() -> None:
+def test_an_array_that_is_still_referenced_is_not_rewritten_when_the_pool_grows() -> None:
     pool = TokenPool(2)
     pool.open(0, np.array([7, 8]))
     kept = pool.tokens_of(0)
@@ -179,7 +179,7 @@ def test_an_array_that_someone_keeps_is_not_rewritten_when_the_pool_grows() -> N
     assert kept.tolist() == [7, 8] == pool.tokens_of(0).tolist()
 
 
-def test_a_history_notes_nothing_for_tokens_chosen_elsewhere() -> None:
+def test_tokens_chosen_elsewhere_have_no_notes() -> None:
     history = History([1], [2])
     history.accept([3, 4], [0.5, None])
     history.accept([5])
@@ -188,7 +188,7 @@ def test_a_history_notes_nothing_for_tokens_chosen_elsewhere() -> None:
 
 
 @pytest.mark.parametrize("length", [0, 1, 200])
-def test_a_history_that_moves_in_and_out_says_the_same(length: int) -> None:
+def test_a_history_keeps_its_content_when_it_is_attached_and_detached(length: int) -> None:
     history, pool = History(range(length), [3]), TokenPool(1)
     history.accept([4], [1.25])
     before = history.token_ids.tolist(), history.notes.tolist()[-1]

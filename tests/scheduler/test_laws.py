@@ -1,4 +1,4 @@
-"""The laws of the whole, over random rows, parameters, orders, histories and batches."""
+"""The laws of the whole pipeline, over random rows, parameters, orders, histories and batches."""
 
 from __future__ import annotations
 
@@ -36,14 +36,14 @@ ROWS = {
     "nothing is resurrected or emptied": 25_000,
     "fused equals plain": 40_000,
     "batches do not matter": 6_400,
-    "the softmax is met": 40_000,
+    "draws follow the softmax": 40_000,
     "low temperature is greedy": 10_000,
 }
-"""How many random rows a law is tried on in one round."""
+"""The number of random rows on which a law is tested in one round."""
 
 
 def chunks(law: str, n: int) -> Iterator[tuple[Random, int]]:
-    """(random numbers, vocabulary size) for batches of n rows, as many as `law` asks for."""
+    """(random numbers, vocabulary size) for batches of n rows, as many as `law` needs."""
     for number in range(ROUNDS * ROWS[law] // n):
         yield np.random.default_rng([number, n]), VOCAB_SIZES[number % len(VOCAB_SIZES)]
 
@@ -52,7 +52,7 @@ def test_the_default_run_tries_a_hundred_thousand_rows() -> None:
     assert sum(n for law, n in ROWS.items()) >= 100_000
 
 
-def test_every_built_in_takes_part() -> None:
+def test_every_built_in_sampler_and_selector_takes_part() -> None:
     catalogue = Registry(CORE_PARAMS).catalogue
     assert set(catalogue.samplers) == set(SAMPLERS)
     assert set(catalogue.selectors) == set(SELECTORS)
@@ -104,8 +104,8 @@ def test_the_fused_run_equals_the_samplers_one_by_one() -> None:
     assert tried == ROUNDS * ROWS["fused equals plain"]
 
 
-class Crowd:
-    """Some random requests that may be run in any company."""
+class RandomRequests:
+    """Random requests that can be run in any combination."""
 
     def __init__(self, random: Random, n: int, size: int, **kept_out: Any) -> None:
         self.size = size
@@ -122,9 +122,9 @@ class Crowd:
             scheduler.add(self.params[i], self.prompts[i], request_id=i)
         return scheduler
 
-    def walk(self, which: Sequence[int], logits: np.ndarray) -> np.ndarray:
+    def run_steps(self, which: Sequence[int], logits: np.ndarray) -> np.ndarray:
         """Token ids [steps, n] of the requests `which` run together over `logits` [steps, n, vocab];
-        −1 where a request has ended or takes no part."""
+        −1 where a request has ended or is not included."""
         scheduler = self.join(which)
         token_ids = np.full(logits.shape[:2], -1, np.int64)
         for step, rows in enumerate(logits):
@@ -134,14 +134,14 @@ class Crowd:
         return token_ids
 
 
-def test_batch_order_and_company_do_not_matter() -> None:
+def test_batch_order_and_other_requests_do_not_matter() -> None:
     steps, n, tried = 8, 20, 0
     for random, size in chunks("batches do not matter", steps * n):
-        crowd = Crowd(random, n, size)
+        requests = RandomRequests(random, n, size)
         logits = np.stack([random_logits(random, n, size) for _ in range(steps)])
-        together = crowd.walk(range(n), logits)
-        np.testing.assert_array_equal(crowd.walk(random.permutation(n).tolist(), logits), together)
-        alone = np.max([crowd.walk([i], logits) for i in range(n)], axis=0)
+        together = requests.run_steps(range(n), logits)
+        np.testing.assert_array_equal(requests.run_steps(random.permutation(n).tolist(), logits), together)
+        alone = np.max([requests.run_steps([i], logits) for i in range(n)], axis=0)
         np.testing.assert_array_equal(alone, together)
         tried += logits.shape[0] * logits.shape[1]
     assert tried == ROUNDS * ROWS["batches do not matter"]
@@ -162,11 +162,11 @@ def test_the_same_seed_twice_in_a_batch_gives_the_same_tokens() -> None:
 # --- 4: accept, rollback, fork --------------------------------------------------------------------
 
 
-def lasting_crowd(random: Random, n: int, size: int) -> Crowd:
-    """Requests that do not end by themselves or by a fault."""
-    crowd = Crowd(random, n, size, without=(*TAKES_AWAY, "infill"))
-    crowd.params = [params.replace(ignore_eos=True) for params in crowd.params]
-    return crowd
+def lasting_requests(random: Random, n: int, size: int) -> RandomRequests:
+    """Requests that end neither on their own nor by a fault."""
+    requests = RandomRequests(random, n, size, without=(*TAKES_AWAY, "infill"))
+    requests.params = [params.replace(ignore_eos=True) for params in requests.params]
+    return requests
 
 
 def step_times(scheduler: Scheduler, logits: np.ndarray) -> list[StepResult]:
@@ -181,7 +181,7 @@ def token_table(results: Sequence[StepResult]) -> list[list[int]]:
 def test_rollback_undoes_steps_and_accepted_tokens(size: int) -> None:
     random = np.random.default_rng(size)
     for _ in range(6 * ROUNDS):
-        scheduler = lasting_crowd(random, 12, size).join(range(12))
+        scheduler = lasting_requests(random, 12, size).join(range(12))
         logits = np.stack([random_logits(random, 12, size) for _ in range(6)])
         step_times(scheduler, logits[:2])
         before = [scheduler.record(i) for i in range(12)]
@@ -196,11 +196,11 @@ def test_rollback_undoes_steps_and_accepted_tokens(size: int) -> None:
 
 
 @pytest.mark.parametrize("size", [2, 33, 257])
-def test_a_fork_never_touches_its_parent(size: int) -> None:
+def test_a_fork_never_changes_its_parent(size: int) -> None:
     random = np.random.default_rng(size + 1)
     for _ in range(6 * ROUNDS):
-        crowd = lasting_crowd(random, 12, size)
-        parents, twins = (crowd.join(range(12)) for _ in range(2))
+        requests = lasting_requests(random, 12, size)
+        parents, twins = (requests.join(range(12)) for _ in range(2))
         logits = np.stack([random_logits(random, 12, size) for _ in range(6)])
         step_times(parents, logits[:2])
         step_times(twins, logits[:2])
@@ -214,9 +214,9 @@ def test_a_fork_never_touches_its_parent(size: int) -> None:
         assert [parents.record(i) for i in range(12)] == [twins.record(i) for i in range(12)]
 
 
-def test_a_fork_with_its_parents_seed_goes_on_alike() -> None:
+def test_a_fork_with_its_parents_seed_continues_alike() -> None:
     random = np.random.default_rng(8)
-    scheduler = lasting_crowd(random, 30, 33).join(range(30))
+    scheduler = lasting_requests(random, 30, 33).join(range(30))
     logits = np.stack([random_logits(random, 30, 33) for _ in range(6)])
     step_times(scheduler, logits[:3])
     children = [scheduler.fork(i) for i in range(30)]
@@ -230,21 +230,21 @@ def test_a_fork_with_its_parents_seed_goes_on_alike() -> None:
 
 @pytest.mark.parametrize("dtype", [np.float32, np.float16])
 @pytest.mark.parametrize("size", [1, 33, 257, 3000])
-def test_logits_hold_the_same_bits_after_every_call(size: int, dtype: Any) -> None:
+def test_logits_have_the_same_bits_after_every_call(size: int, dtype: Any) -> None:
     random = np.random.default_rng(size)
     for _ in range(10 * ROUNDS):
-        crowd = Crowd(random, 8, size)
+        requests = RandomRequests(random, 8, size)
         logits = random.normal(0, 3, (8, size)).astype(dtype)
         before = logits.tobytes()
-        scheduler = crowd.join(range(8))
+        scheduler = requests.join(range(8))
         scheduler.process(logits)
         scheduler.step(logits)
-        sample(logits, crowd.params, tokenizer=tokenizer(size))
-        process_logits(logits, crowd.params, tokenizer=tokenizer(size))
+        sample(logits, requests.params, tokenizer=tokenizer(size))
+        process_logits(logits, requests.params, tokenizer=tokenizer(size))
         assert logits.tobytes() == before
 
 
-def test_overlapping_read_only_rows_are_enough() -> None:
+def test_overlapping_read_only_rows_are_accepted() -> None:
     row = np.random.default_rng(0).normal(0, 3, 2000).astype(np.float32)
     overlapping = np.lib.stride_tricks.sliding_window_view(row, 1500)[:50]
     params = [SamplingParams(top_k=40, top_p=0.9, temperature=0.8, seed=i) for i in range(50)]
@@ -284,7 +284,7 @@ def test_streamed_text_joins_to_the_text_of_the_tokens(skip: bool) -> None:
 
 def test_the_weights_are_within_the_bound_of_the_softmax() -> None:
     tried = 0
-    for random, size in chunks("the softmax is met", 200):
+    for random, size in chunks("draws follow the softmax", 200):
         logits = random_logits(random, 200, size)
         w = weights(distances(logits))
         exact = np.exp(logits.astype(np.float64) - logits.max(axis=1, keepdims=True))
@@ -292,16 +292,16 @@ def test_the_weights_are_within_the_bound_of_the_softmax() -> None:
         variation = np.abs(w / w.sum(axis=1, keepdims=True) - exact).sum(axis=1) / 2
         assert (variation <= size * 2.0**-31 + 1e-6).all()
         tried += len(logits)
-    assert tried == ROUNDS * ROWS["the softmax is met"]
+    assert tried == ROUNDS * ROWS["draws follow the softmax"]
 
 
 DRAWS = 2000
 STATISTICS_LEAVE_OUT = (*TAKES_AWAY, "xtc")
-"""xtc tosses a coin of its own, so that not all draws are from one row."""
+"""xtc draws a random number of its own, so its draws come from several distributions."""
 
 
 class SameRow:
-    """One random chain and row, of which several tokens are left, drawn from again and again."""
+    """One random chain and row that leaves several tokens, drawn from many times."""
 
     def __init__(self, number: int) -> None:
         random = np.random.default_rng([number, 7])
@@ -373,7 +373,7 @@ def test_temperature_zero_takes_the_best_token_of_the_processed_row(size: int) -
     np.testing.assert_array_equal(sample(logits, params, **given).token_ids, processed.argmax(axis=1))
 
 
-# --- 8: faults stay where they are ----------------------------------------------------------------
+# --- 8: faults stay in their requests -------------------------------------------------------------
 
 
 class Broken:
@@ -418,9 +418,9 @@ GRAMMAR_FAULTS = {
 @pytest.mark.parametrize("fault", [*ROW_FAULTS, *GRAMMAR_FAULTS])
 def test_a_fault_ends_one_request_and_changes_no_other(size: int, fault: str) -> None:
     random = np.random.default_rng([size, len(fault)])
-    crowd = lasting_crowd(random, 10, size)
+    requests = lasting_requests(random, 10, size)
     logits = np.stack([random_logits(random, 11, size) for _ in range(3)])
-    whole, without = crowd.join(range(10)), crowd.join(range(10))
+    whole, without = requests.join(range(10)), requests.join(range(10))
     whole.add(SamplingParams(seed=1, ignore_eos=True), request_id="guilty", grammar=Broken(fault))
     expected_error = GRAMMAR_FAULTS.get(fault)
     if fault in ROW_FAULTS:
@@ -451,7 +451,7 @@ def test_a_fault_ends_one_request_and_changes_no_other(size: int, fault: str) ->
 )
 def test_a_wrong_array_raises_before_anything_changes(wrong: Any, error: type[Exception]) -> None:
     random = np.random.default_rng(2)
-    scheduler = lasting_crowd(random, 3, 33).join(range(3))
+    scheduler = lasting_requests(random, 3, 33).join(range(3))
     scheduler.step(random_logits(random, 3, 33))
     before = [scheduler.record(i) for i in range(3)]
     for call in (scheduler.step, scheduler.process):

@@ -1,4 +1,4 @@
-"""Logprobs in step results: who asked, for what, and of which distribution."""
+"""Logprobs in step results: which requests get them, how many, and of which distribution."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def expect_row(logprobs: Logprobs, row: int, logits: np.ndarray, token_id: int, 
     assert logprobs.ranks[row] == order(logits).tolist().index(token_id) + 1
 
 
-def test_nobody_asked() -> None:
+def test_without_a_request_there_are_none() -> None:
     assert logprobs_of(SamplingParams(seed=1))[0] is None
 
 
@@ -68,7 +68,7 @@ def test_penalized_logprobs_come_after_masks_biases_and_penalties() -> None:
 
 
 @pytest.mark.parametrize("temperature", [0.0, 0.5])
-def test_processed_logprobs_are_of_what_the_choice_is_made_from(temperature: float) -> None:
+def test_processed_logprobs_are_of_the_distribution_that_is_drawn_from(temperature: float) -> None:
     settings = {"temperature": temperature, "top_k": 3, "seed": 3}
     logprobs, tokens = logprobs_of(SamplingParams(logprobs=5, logprobs_mode="processed", **settings))
     expected = np.full(VOCAB, -np.inf)
@@ -90,7 +90,7 @@ def test_several_modes_come_as_a_dict() -> None:
         assert single.token_ids.tolist() == both[mode].token_ids.tolist()
 
 
-def test_rows_that_did_not_ask_are_empty_and_each_gets_as_many_as_it_asked() -> None:
+def test_each_row_gets_as_many_as_it_requested_and_others_are_empty() -> None:
     logprobs, tokens = logprobs_of(
         SamplingParams(seed=1), SamplingParams(seed=2, logprobs=3), SamplingParams(seed=3, logprobs=1)
     )
@@ -104,12 +104,12 @@ def test_rows_that_did_not_ask_are_empty_and_each_gets_as_many_as_it_asked() -> 
 
 
 @pytest.mark.parametrize("mode", ["raw", "penalized", "processed"])
-def test_asking_for_logprobs_changes_no_token(mode: str) -> None:
+def test_requesting_logprobs_changes_no_token(mode: str) -> None:
     for seed in range(20):
         params = SamplingParams(seed=seed, top_p=0.9, temperature=1.2, repetition_penalty=1.2)
         _, plain = logprobs_of(params)
-        _, asked = logprobs_of(params.replace(logprobs=3, logprobs_mode=mode))
-        assert plain.tolist() == asked.tolist()
+        _, requested = logprobs_of(params.replace(logprobs=3, logprobs_mode=mode))
+        assert plain.tolist() == requested.tolist()
 
 
 def test_the_grammars_mask_counts_as_processed_and_penalized_but_not_as_raw() -> None:

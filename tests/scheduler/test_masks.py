@@ -1,4 +1,4 @@
-"""The masks of a step: filled together or one by one, and kept until a token makes them old."""
+"""The masks of a step: filled together or one by one, and reused until a token outdates them."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ LOOP = {"start": {1: "start", 200: "start", 260: "start"}}
 class Failing(ToyMatcher):
     def fill_bitmask(self, bitmask: np.ndarray, row: int = 0) -> None:
         bitmask[row] = -1
-        raise RuntimeError("lost my place")
+        raise RuntimeError("lost its place")
 
 
 def matcher(pattern: str, engine: str = "native") -> Any:
@@ -49,7 +49,7 @@ def request(constraint: Any) -> Request:
 
 
 def exhausted() -> Any:
-    """A native matcher that may not work enough for its first mask."""
+    """A native matcher whose limit of work is too low for its first mask."""
     tokenizer = fresh_tokenizer()
     prepare(tokenizer)
     return Grammar.from_regex("[^a-y][^b]*|(?s:.*)x").compile(tokenizer, limits=Limits(work=100)).matcher()
@@ -61,7 +61,7 @@ def ids_of(words: np.ndarray) -> list[int]:
 
 @pytest.fixture
 def calls(monkeypatch: pytest.MonkeyPatch) -> list[int]:
-    """How many matchers each call of the native engine filled rows for."""
+    """The number of rows that each call of the native engine filled."""
     counts: list[int] = []
     fill: Callable[..., bool] = masks_module.fill_rows
 
@@ -77,7 +77,7 @@ def calls(monkeypatch: pytest.MonkeyPatch) -> list[int]:
 
 
 @needs_native_engine
-def test_native_matchers_are_filled_in_one_call_with_what_each_would_give_alone(calls: list[int]) -> None:
+def test_native_matchers_are_filled_in_one_call_with_the_masks_they_give_alone(calls: list[int]) -> None:
     requests = [request(matcher(pattern)) for pattern in PATTERNS]
     masks = GrammarMasks(VOCAB)
     filled = masks.fill(requests, range(len(requests)))
@@ -89,7 +89,7 @@ def test_native_matchers_are_filled_in_one_call_with_what_each_would_give_alone(
 
 
 @needs_native_engine
-def test_matchers_of_every_kind_stand_side_by_side(calls: list[int]) -> None:
+def test_matchers_of_every_kind_can_share_a_step(calls: list[int]) -> None:
     kinds = [matcher("a|red"), ToyMatcher(LOOP), matcher("a|red", "reference"), matcher("b"), None]
     requests = [request(kind) for kind in kinds]
     filled = GrammarMasks(VOCAB).fill(requests, [0, 1, 2, 3])
@@ -98,7 +98,7 @@ def test_matchers_of_every_kind_stand_side_by_side(calls: list[int]) -> None:
     assert [ids_of(row) for row in filled[:4]] == [expected, sorted(LOOP["start"]), expected, [ord("b")]]
 
 
-def test_only_the_rows_of_the_places_are_set() -> None:
+def test_only_the_rows_of_the_indices_are_set() -> None:
     requests = [request(ToyMatcher(LOOP)) for _ in range(4)]
     filled = GrammarMasks(VOCAB).fill(requests, [1, 3])
     assert [ids_of(row) for row in filled] == [[], sorted(LOOP["start"])] * 2
@@ -141,10 +141,10 @@ def test_a_matcher_of_a_larger_vocabulary_ends_its_request_and_no_other() -> Non
     assert ids_of(filled[1]) == [5]
 
 
-# --- keeping -------------------------------------------------------------------------------------
+# --- reuse ----------------------------------------------------------------------------------------
 
 
-def test_a_mask_is_kept_as_long_as_it_holds() -> None:
+def test_a_mask_is_reused_as_long_as_it_is_valid() -> None:
     masks, constraint = GrammarMasks(VOCAB), ToyMatcher(LOOP)
     requests = [request(constraint)]
     first = masks.fill(requests, [0])
@@ -155,7 +155,7 @@ def test_a_mask_is_kept_as_long_as_it_holds() -> None:
     assert constraint.fills == 2
 
 
-def test_masks_for_other_requests_are_filled_anew() -> None:
+def test_masks_for_other_requests_are_filled_again() -> None:
     masks, first, second = GrammarMasks(VOCAB), ToyMatcher(LOOP), ToyMatcher({"start": {7: "start"}})
     requests = [request(first), request(second)]
     masks.fill(requests, [0, 1])
@@ -165,7 +165,7 @@ def test_masks_for_other_requests_are_filled_anew() -> None:
     assert (first.fills, second.fills) == (3, 4)
 
 
-def test_a_mask_that_was_filled_among_others_does_not_count() -> None:
+def test_a_mask_that_was_filled_in_another_batch_is_not_reused() -> None:
     masks, constraint = GrammarMasks(VOCAB), ToyMatcher(LOOP)
     requests = [request(ToyMatcher(LOOP)), request(constraint)]
     masks.fill(requests, [0, 1])
@@ -176,7 +176,7 @@ def test_a_mask_that_was_filled_among_others_does_not_count() -> None:
 
 
 @needs_native_engine
-def test_only_masks_that_are_old_are_filled(calls: list[int]) -> None:
+def test_only_outdated_masks_are_filled(calls: list[int]) -> None:
     requests = [request(matcher(pattern)) for pattern in PATTERNS]
     masks = GrammarMasks(VOCAB)
     masks.fill(requests, [0, 1])
@@ -199,7 +199,7 @@ def step(scheduler: Scheduler) -> list[int]:
     return scheduler.step(model_rows(scheduler)).token_ids.tolist()
 
 
-def test_what_was_prepared_is_not_filled_again_by_the_step() -> None:
+def test_prepared_masks_are_not_filled_again_by_the_step() -> None:
     matchers = [ToyMatcher(LOOP) for _ in range(3)]
     scheduler = scheduler_of(*matchers, None)
     for n in range(1, 4):
@@ -219,7 +219,7 @@ def test_a_step_fills_all_native_masks_in_one_call(calls: list[int]) -> None:
     assert calls == [5, 5, 5]
 
 
-def test_what_was_prepared_for_some_does_no_harm_to_a_step_of_others() -> None:
+def test_masks_prepared_for_some_requests_do_not_affect_a_step_of_others() -> None:
     matchers = [ToyMatcher({"start": {token_id: "start"}}) for token_id in (5, 6, 7)]
     scheduler = scheduler_of(*matchers)
     scheduler.prepare([2, 0])
@@ -241,7 +241,7 @@ def test_requests_that_come_and_go_get_the_masks_of_their_own_grammars() -> None
 CYCLE = {"start": {1: "second"}, "second": {2: "third"}, "third": {3: "start"}}
 
 
-def test_a_rollback_makes_a_prepared_mask_old() -> None:
+def test_a_rollback_outdates_a_prepared_mask() -> None:
     scheduler = scheduler_of(ToyMatcher(CYCLE))
     step(scheduler)
     step(scheduler)
@@ -250,14 +250,14 @@ def test_a_rollback_makes_a_prepared_mask_old() -> None:
     assert step(scheduler) == [2]
 
 
-def test_tokens_from_elsewhere_make_a_prepared_mask_old() -> None:
+def test_tokens_chosen_elsewhere_outdate_a_prepared_mask() -> None:
     scheduler = scheduler_of(ToyMatcher(CYCLE))
     scheduler.prepare()
     scheduler.accept(0, [1, 2])
     assert step(scheduler) == [3]
 
 
-def test_a_fork_fills_a_mask_of_its_own() -> None:
+def test_a_fork_fills_its_own_mask() -> None:
     scheduler = scheduler_of(ToyMatcher(CYCLE))
     step(scheduler)
     scheduler.prepare()

@@ -30,7 +30,7 @@ def make_request(output: Any = (), vocabulary: Vocabulary = VOCABULARY, **keywor
     return Request("r", params, History([2], output), vocabulary, **keywords)
 
 
-def seated(slots: Slots, **keywords: Any) -> Request:
+def request_in_slot(slots: Slots, **keywords: Any) -> Request:
     request = make_request(**keywords)
     request.slot = slots.put(request.state, request.params.given, request.seed)
     return request
@@ -38,7 +38,7 @@ def seated(slots: Slots, **keywords: Any) -> Request:
 
 def test_accept_reaches_history_grammar_text_and_position(slots: Slots) -> None:
     matcher = ToyMatcher(LOOP)
-    request = seated(slots, matcher=matcher)
+    request = request_in_slot(slots, matcher=matcher)
     for token_id in (0, 4, 5):
         assert request.accept(slots, token_id)
     assert request.record().token_ids == [0, 4, 5]
@@ -48,7 +48,7 @@ def test_accept_reaches_history_grammar_text_and_position(slots: Slots) -> None:
 
 
 def test_text_is_taken_once(slots: Slots) -> None:
-    request = seated(slots)
+    request = request_in_slot(slots)
     request.accept(slots, 0)
     assert [request.take_text(), request.take_text()] == ["a", ""]
 
@@ -60,7 +60,7 @@ def test_without_a_tokenizer_there_is_no_text() -> None:
 
 
 def test_the_end_flushes_half_a_character(slots: Slots) -> None:
-    request = seated(slots)
+    request = request_in_slot(slots)
     request.accept(slots, 4)
     assert request.take_text() == ""
     request.finish("abort")
@@ -69,15 +69,17 @@ def test_the_end_flushes_half_a_character(slots: Slots) -> None:
     assert not request.live
 
 
-def test_a_refused_token_changes_nothing_but_the_verdict(slots: Slots) -> None:
-    request = seated(slots, matcher=ToyMatcher(LOOP))
+def test_a_refused_token_changes_only_the_verdict(slots: Slots) -> None:
+    request = request_in_slot(slots, matcher=ToyMatcher(LOOP))
     assert not request.accept(slots, 7)
     assert request.record().token_ids == []
     assert (request.finish_reason, request.error) == ("error", "the grammar refuses token 7")
 
 
 def test_the_mask_is_that_of_the_next_token(slots: Slots) -> None:
-    request = seated(slots, matcher=ToyMatcher({"start": {0: "then", 5: "then"}, "then": {33: "start"}}))
+    request = request_in_slot(
+        slots, matcher=ToyMatcher({"start": {0: "then", 5: "then"}, "then": {33: "start"}})
+    )
     masks = []
     for change in (lambda: None, lambda: request.accept(slots, 0), lambda: request.rollback(slots, 1)):
         change()
@@ -87,9 +89,9 @@ def test_the_mask_is_that_of_the_next_token(slots: Slots) -> None:
     assert masks == [[0b100001, 0], [0, 0b10], [0b100001, 0]]
 
 
-def test_a_mask_that_was_filled_is_ready_until_the_next_token(slots: Slots) -> None:
+def test_a_filled_mask_is_ready_until_the_next_token(slots: Slots) -> None:
     matcher = ToyMatcher(LOOP)
-    request = seated(slots, matcher=matcher)
+    request = request_in_slot(slots, matcher=matcher)
     bitmask = np.full((2, 2), -1, np.int32)
     ready = [request.grammar.mask_ready]
     for change in (lambda: request.accept(slots, 0), lambda: request.rollback(slots, 1)):
@@ -102,25 +104,25 @@ def test_a_mask_that_was_filled_is_ready_until_the_next_token(slots: Slots) -> N
     assert matcher.fills == 2
 
 
-def test_a_fork_has_no_mask_that_is_ready(slots: Slots) -> None:
-    request = seated(slots, matcher=ToyMatcher(LOOP))
+def test_a_fork_has_no_mask_ready(slots: Slots) -> None:
+    request = request_in_slot(slots, matcher=ToyMatcher(LOOP))
     request.fill_mask(np.zeros((1, 2), np.int32), 0)
     assert not request.fork("child", None).grammar.mask_ready
     assert request.grammar.mask_ready
 
 
-def test_a_grammar_that_fails_at_its_mask_ends_the_request_and_allows_nothing(slots: Slots) -> None:
+def test_a_grammar_that_cannot_fill_its_mask_ends_the_request_and_allows_nothing(slots: Slots) -> None:
     class Failing(ToyMatcher):
         def fill_bitmask(self, bitmask: np.ndarray, row: int = 0) -> None:
-            raise RuntimeError("lost my place")
+            raise RuntimeError("lost its place")
 
-    request = seated(slots, matcher=Failing(LOOP))
+    request = request_in_slot(slots, matcher=Failing(LOOP))
     bitmask = np.full((1, 2), -1, np.int32)
     request.fill_mask(bitmask, 0)
     assert not bitmask.any()
     assert not request.grammar.mask_ready
-    assert request.error == "the grammar failed: RuntimeError: lost my place"
-    with pytest.raises(RuntimeError, match="lost my place"):
+    assert request.error == "the grammar failed: RuntimeError: lost its place"
+    with pytest.raises(RuntimeError, match="lost its place"):
         request.grammar.mask()
 
 
@@ -138,7 +140,7 @@ def test_the_seed_is_the_given_one_or_random() -> None:
 
 def test_output_to_resume_from_reaches_grammar_text_and_criteria(slots: Slots) -> None:
     matcher = ToyMatcher(LOOP)
-    request = seated(slots, output=[0, 4], matcher=matcher, params=SamplingParams(max_tokens=3))
+    request = request_in_slot(slots, output=[0, 4], matcher=matcher, params=SamplingParams(max_tokens=3))
     assert len(matcher.states) == 3
     request.accept(slots, 5)
     assert request.take_text() == "é"
@@ -149,7 +151,7 @@ def test_output_to_resume_from_reaches_grammar_text_and_criteria(slots: Slots) -
 @pytest.mark.parametrize("n", [0, 1, 2, 3])
 def test_rollback_restores_every_part(slots: Slots, n: int) -> None:
     params = SamplingParams(seed=1, max_tokens=9, frequency_penalty=0.5, mirostat=2)
-    request = seated(slots, matcher=ToyMatcher(LOOP), params=params)
+    request = request_in_slot(slots, matcher=ToyMatcher(LOOP), params=params)
     for token_id in (0, 4):
         request.accept(slots, token_id, 2.5)
     before = (
@@ -169,7 +171,7 @@ def test_rollback_restores_every_part(slots: Slots, n: int) -> None:
 
 def test_a_fork_shares_nothing_that_changes(slots: Slots) -> None:
     params = SamplingParams(seed=1, max_tokens=3, frequency_penalty=0.5)
-    parent = seated(slots, matcher=ToyMatcher(LOOP), params=params)
+    parent = request_in_slot(slots, matcher=ToyMatcher(LOOP), params=params)
     parent.accept(slots, 4)
     child = parent.fork("child", 8)
     child.slot = slots.put(child.state, child.params.given, child.seed)
@@ -182,8 +184,8 @@ def test_a_fork_shares_nothing_that_changes(slots: Slots) -> None:
     assert parent.live
 
 
-def test_raw_logprobs_add_up_where_they_are_kept(slots: Slots) -> None:
-    request = seated(slots)
+def test_raw_logprobs_add_up_if_they_are_recorded(slots: Slots) -> None:
+    request = request_in_slot(slots)
     request.accept(slots, 0, None, -1.5)
     assert request.cumulative_logprob is None
     request.raw_logprobs = []
@@ -205,10 +207,10 @@ def test_raw_logprobs_add_up_where_they_are_kept(slots: Slots) -> None:
         ({"logprobs_mode": "processed"}, ()),
     ],
 )
-def test_the_modes_are_those_asked_for(settings: Any, modes: tuple[str, ...]) -> None:
+def test_the_modes_are_those_requested(settings: Any, modes: tuple[str, ...]) -> None:
     assert make_request(params=SamplingParams(**settings)).logprobs_modes == modes
 
 
-def test_what_is_no_criterion_is_refused() -> None:
+def test_a_value_that_is_not_a_criterion_is_refused() -> None:
     with pytest.raises(ParameterError, match="stopping_criteria holds 7"):
         make_request(stopping_criteria=[7])

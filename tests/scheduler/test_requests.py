@@ -1,4 +1,4 @@
-"""Requests come, are resumed, and go; what is wrong is refused before anything changes."""
+"""Requests join, are resumed, and leave; wrong arguments are refused before anything changes."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ def test_an_id_is_taken_until_its_request_is_removed() -> None:
 
 @pytest.mark.parametrize("configuration", [c for c in CONFIGURATIONS if not c.keys() & set(LEARNING)])
 @pytest.mark.parametrize("kept", [0, 1, 5, 7])
-def test_a_resumed_request_goes_on_as_if_it_had_never_stopped(configuration: Any, kept: int) -> None:
+def test_a_resumed_request_continues_as_if_it_had_never_stopped(configuration: Any, kept: int) -> None:
     params = SamplingParams(**configuration, seed=21, max_tokens=12)
     expected = alone(params, [1, 2])
     output = expected.token_ids[: min(kept, len(expected.token_ids) - 1)]
@@ -61,7 +61,7 @@ def test_a_resumed_request_goes_on_as_if_it_had_never_stopped(configuration: Any
 
 
 @pytest.mark.parametrize("settings", [{"mirostat": 1}, {"mirostat": 2}, {"adaptive_target": 0.3}])
-def test_selectors_that_learn_from_their_draws_start_anew_in_a_resumed_request(settings: Any) -> None:
+def test_selectors_that_learn_from_their_draws_start_from_scratch_in_a_resumed_request(settings: Any) -> None:
     scheduler = make_scheduler()
     params = SamplingParams(**settings, seed=1)
     scheduler.add(params)
@@ -80,7 +80,7 @@ def test_a_split_character_is_completed_after_resumption() -> None:
     assert scheduler.record(0).text == "aé"
 
 
-def test_a_given_position_is_where_the_draws_go_on() -> None:
+def test_draws_continue_from_a_given_position() -> None:
     row = model_row([])
     scheduler = make_scheduler()
     scheduler.add(SamplingParams(seed=3), position=17)
@@ -100,14 +100,14 @@ def test_tokens_chosen_elsewhere_join_the_history() -> None:
     assert outcome(scheduler.record(0)) == outcome(expected)
 
 
-def test_text_of_tokens_chosen_elsewhere_comes_with_the_next_result() -> None:
+def test_text_of_tokens_chosen_elsewhere_is_in_the_next_result() -> None:
     scheduler = make_scheduler()
     scheduler.add(SamplingParams(logit_bias={9: 200.0}))
     scheduler.accept(0, [0, 1, 4])
     assert scheduler.step(np.zeros((1, VOCAB), np.float32)).text == ["ab\ufffdde"]
 
 
-def test_tokens_behind_the_one_that_ends_a_request_are_dropped() -> None:
+def test_tokens_after_the_one_that_ends_a_request_are_dropped() -> None:
     scheduler = make_scheduler()
     scheduler.add(SamplingParams(stop_token_ids=[7]))
     scheduler.accept(0, [1, 7, 2])
@@ -156,7 +156,7 @@ def test_an_unseeded_request_reports_the_seed_that_repeats_it() -> None:
         assert again.token_ids == scheduler.record(request_id).token_ids
 
 
-def test_explain_names_the_groups_and_who_runs_them() -> None:
+def test_explain_names_the_groups_and_their_backends() -> None:
     scheduler = make_scheduler(backend="numpy")
     for name, settings in (("a", {"top_k": 5}), ("b", {}), ("c", {"top_k": 9, "temperature": 1.0})):
         scheduler.add(SamplingParams(**settings), request_id=name)

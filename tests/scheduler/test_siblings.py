@@ -1,4 +1,4 @@
-"""Fork, rollback, and groups of siblings: copies that go their own ways."""
+"""Fork, rollback, and groups of siblings: copies that continue independently."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ def params_of(configuration: Mapping[str, Any]) -> SamplingParams:
 
 
 @pytest.mark.parametrize("configuration", CONFIGURATIONS)
-def test_a_fork_with_the_same_seed_goes_on_alike(configuration: Mapping[str, Any]) -> None:
+def test_a_fork_with_the_same_seed_continues_alike(configuration: Mapping[str, Any]) -> None:
     scheduler = make_scheduler()
     scheduler.add(params_of(configuration), [1, 2], request_id="parent", stopping_criteria=[Budget()])
     for _ in range(3):
@@ -59,7 +59,7 @@ def test_a_fork_with_the_same_seed_goes_on_alike(configuration: Mapping[str, Any
 
 
 @pytest.mark.parametrize("configuration", CONFIGURATIONS)
-def test_a_fork_that_goes_another_way_does_not_touch_its_parent(configuration: Mapping[str, Any]) -> None:
+def test_a_fork_that_diverges_does_not_change_its_parent(configuration: Mapping[str, Any]) -> None:
     params = params_of(configuration)
     scheduler = make_scheduler()
     scheduler.add(params, [1, 2], request_id="parent")
@@ -97,7 +97,7 @@ def test_after_a_rollback_the_same_logits_give_the_same_tokens(configuration: Ma
     assert outcome(scheduler.record("b")) == outcome(alone(params, [1, 2, 1]))
 
 
-def test_a_rollback_takes_back_half_characters_and_text_that_waits() -> None:
+def test_a_rollback_undoes_half_characters_and_text_held_back() -> None:
     scheduler = make_scheduler()
     scheduler.add(SamplingParams(logit_bias={9: 200.0}))
     scheduler.accept(0, [0, 1, 4])
@@ -108,7 +108,7 @@ def test_a_rollback_takes_back_half_characters_and_text_that_waits() -> None:
     assert scheduler.record(0).text == "a c"
 
 
-def test_a_fork_takes_along_text_that_waits() -> None:
+def test_a_fork_copies_text_held_back() -> None:
     scheduler = make_scheduler()
     scheduler.add(SamplingParams(logit_bias={9: 200.0}))
     scheduler.accept(0, [0, 1])
@@ -126,7 +126,7 @@ def test_a_rollback_reaches_no_further_than_the_output(n: int) -> None:
     assert snapshot(scheduler) == before
 
 
-def test_a_rollback_of_nothing_changes_nothing() -> None:
+def test_a_rollback_of_no_tokens_changes_nothing() -> None:
     scheduler = make_scheduler()
     scheduler.add(SamplingParams(mirostat=2, seed=1), grammar=ToyMatcher({"start": {1: "start", 4: "start"}}))
     model_step(scheduler)
@@ -145,7 +145,7 @@ def test_a_fork_with_a_wrong_seed_is_refused_before_anything_changes(seed: Any) 
     assert snapshot(scheduler) == before
 
 
-def test_a_fork_goes_on_at_its_parents_position() -> None:
+def test_a_fork_continues_at_its_parents_position() -> None:
     row = model_row([])[None]
     scheduler = make_scheduler()
     scheduler.add(SamplingParams(seed=5), position=40)
@@ -188,7 +188,7 @@ def test_a_group_needs_as_many_different_ids_as_siblings(request_ids: list[str])
         scheduler.add_group(SamplingParams(n=2), request_ids=request_ids)
 
 
-def test_a_group_with_a_taken_id_adds_nobody() -> None:
+def test_a_group_with_a_taken_id_adds_no_request() -> None:
     scheduler = make_scheduler()
     scheduler.add(SamplingParams(), request_id="b")
     with pytest.raises(RequestError, match="request id 'b' is taken"):
@@ -220,7 +220,7 @@ def test_without_best_of_all_siblings_are_kept_in_order_and_not_scored() -> None
     assert scheduler.record(ids[0]).cumulative_logprob is None
 
 
-def test_a_rollback_takes_back_the_cumulative_logprob() -> None:
+def test_a_rollback_reduces_the_cumulative_logprob() -> None:
     scheduler = make_scheduler()
     (request_id,) = scheduler.add_group(SamplingParams(best_of=1, seed=3))
     totals = [scheduler.record(request_id).cumulative_logprob]

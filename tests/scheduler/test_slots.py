@@ -56,7 +56,7 @@ def test_a_history_is_its_prompt_and_everything_accepted(
 
 
 @given(prompt=ids, output=ids, more=ids)
-def test_rolling_back_what_was_accepted_restores_a_history(
+def test_rolling_back_accepted_tokens_restores_a_history(
     prompt: list[int], output: list[int], more: list[int]
 ) -> None:
     history = History(prompt, output)
@@ -65,7 +65,7 @@ def test_rolling_back_what_was_accepted_restores_a_history(
     assert history.token_ids.tolist() == prompt + output
 
 
-def test_a_forked_history_grows_by_itself() -> None:
+def test_a_forked_history_grows_independently() -> None:
     parent = History([1, 2], [3])
     child = parent.fork()
     child.accept([4])
@@ -97,7 +97,7 @@ def test_a_column_holds_the_given_values_and_neutral_ones() -> None:
         ("allowed_token_ids", (1, 2), np.object_),
     ],
 )
-def test_a_column_has_the_parameters_type(name: str, value: Any, dtype: Any) -> None:
+def test_a_column_has_the_type_of_its_parameter(name: str, value: Any, dtype: Any) -> None:
     slots = make_slots()
     neutral = default_registry().catalogue.params[name].neutral
     with_value, without = put(slots, **{name: value}), put(slots)
@@ -108,7 +108,7 @@ def test_a_column_has_the_parameters_type(name: str, value: Any, dtype: Any) -> 
     assert slots.column(name)[with_value] == neutral
 
 
-def test_a_freed_slot_is_neutral_and_used_again() -> None:
+def test_a_freed_slot_is_neutral_and_is_reused() -> None:
     slots = make_slots()
     slots.column("top_p")
     slot = put(slots, [1, 2], seed=9, top_p=0.5, temperature=0.3)
@@ -131,7 +131,7 @@ def test_slots_grow_and_keep_what_they_hold() -> None:
     assert slots.positions[numbers].tolist() == list(range(9))
 
 
-def test_positions_follow_accepted_and_withdrawn_tokens() -> None:
+def test_positions_follow_accepted_and_rolled_back_tokens() -> None:
     slots = make_slots()
     slot = put(slots, [1, 2, 3])
     slots.accept(slot, [4, 5])
@@ -153,9 +153,7 @@ SETTINGS = {"repetition_penalty": 1.2, "frequency_penalty": 0.1, "penalty_last_n
 
 
 @given(prompt=ids, output=ids, cut=st.integers(0, 150))
-def test_states_come_out_alike_however_the_output_arrived(
-    prompt: list[int], output: list[int], cut: int
-) -> None:
+def test_states_are_equal_however_the_output_arrived(prompt: list[int], output: list[int], cut: int) -> None:
     params = SamplingParams(**SETTINGS)
     at_once = make_entry(params, prompt, output)
     piecewise = make_entry(params, prompt, output[:cut])
@@ -178,7 +176,7 @@ def test_accept_then_rollback_is_the_identity_and_forks_are_independent(
 
 
 def vars_of(entry: RequestState) -> Any:
-    """What the states of the chain hold."""
+    """The attributes of the chain's states."""
     penalties = entry.states["penalties"]
     windows = [(w.ids.tolist(), w.counts.tolist()) for w in (penalties.repeated, penalties.counted)]
     return windows, entry.states["mirostat_v2"].values
@@ -211,7 +209,7 @@ def test_a_state_that_cannot_follow_is_named() -> None:
 
 
 class Sum(Sampler):
-    """Keeps the sum of the output; 13 is too much for it."""
+    """Keeps the sum of the output; fails at token 13."""
 
     name = "sum"
 
@@ -238,7 +236,7 @@ def entry_with(part: Sampler, output: Sequence[int] = ()) -> RequestState:
     return entry
 
 
-def test_a_deferred_state_is_brought_up_when_it_is_asked_for() -> None:
+def test_a_deferred_state_is_brought_up_to_date_when_it_is_read() -> None:
     eager, deferred = entry_with(Sum()), entry_with(DeferredSum())
     assert [part.name for part in eager.eager] == ["sum"]
     assert deferred.eager == ()
@@ -256,10 +254,10 @@ def test_a_deferred_state_is_brought_up_when_it_is_asked_for() -> None:
         st.one_of(st.integers(0, 5), st.lists(st.tuples(st.integers(0, 49), st.floats(0, 9)), max_size=5)),
         max_size=12,
     ),
-    asked=st.sets(st.integers(0, 12)),
+    reads=st.sets(st.integers(0, 12)),
 )
-def test_deferred_states_equal_eager_ones(output: list[int], moves: list[Any], asked: set[int]) -> None:
-    """A move takes tokens back, or accepts some with their notes; states are asked for now and then."""
+def test_deferred_states_equal_eager_ones(output: list[int], moves: list[Any], reads: set[int]) -> None:
+    """A move rolls tokens back, or accepts some with their notes; states are read now and then."""
     params = SamplingParams(**SETTINGS)
     entry, always = (make_entry(params, [1, 2], output) for _ in range(2))
     for i, move in enumerate(moves):
@@ -269,13 +267,13 @@ def test_deferred_states_equal_eager_ones(output: list[int], moves: list[Any], a
             else:
                 slot.accept([t for t, _ in move], [n for _, n in move])
         vars_of(always)
-        if i in asked:
+        if i in reads:
             entry = entry.fork()
             assert vars_of(entry) == vars_of(always)
     assert vars_of(entry) == vars_of(always)
 
 
-def test_a_deferred_state_that_cannot_follow_says_so_whenever_it_is_asked_for() -> None:
+def test_a_deferred_state_that_cannot_follow_raises_whenever_it_is_read() -> None:
     entry = entry_with(DeferredSum(), [5])
     entry.accept([13])
     for slot in (entry, entry, entry.fork()):
@@ -284,7 +282,7 @@ def test_a_deferred_state_that_cannot_follow_says_so_whenever_it_is_asked_for() 
     assert entry.state("dist") is None
 
 
-# --- what backends and schedulers follow ---------------------------------------------------------
+# --- what backends and schedulers observe ---------------------------------------------------------
 
 
 class Mirror:
@@ -295,7 +293,7 @@ class Mirror:
         self.seen.append(slot)
 
 
-def test_observers_hear_of_every_slot_that_is_filled_as_long_as_they_live() -> None:
+def test_observers_are_called_for_every_filled_slot_as_long_as_they_live() -> None:
     slots, mirror = make_slots(), Mirror()
     put(slots)
     slots.observers.add(mirror)
@@ -334,7 +332,7 @@ def test_tokens_are_watched_while_a_request_watches_them() -> None:
     assert slots.watched(tokens).tolist() == no_tokens
 
 
-def test_a_freed_slot_needs_no_look() -> None:
+def test_a_freed_slot_needs_no_check() -> None:
     slots = make_slots()
     slot = slots.put(make_entry(SamplingParams()), {}, 0, trigger=CheckTrigger(length=7, always=True))
     assert (slots.limits[slot], slots.always[slot]) == (7, True)
@@ -363,7 +361,7 @@ def test_slots_are_due_from_their_limits_on() -> None:
         assert expected == ([False] * len(some) if due is None else due.tolist())
 
 
-def test_one_token_for_each_of_many_slots_is_as_good_as_one_by_one() -> None:
+def test_appending_to_many_slots_at_once_equals_appending_one_by_one() -> None:
     together, singly = make_slots(), make_slots()
     numbers = [[put(slots, [1] * i, mirostat=2) for i in range(9)] for slots in (together, singly)]
     assert numbers[0] == numbers[1]

@@ -1,4 +1,4 @@
-"""How requests end, and what they say about it."""
+"""How requests end, and the reasons they give."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def forced(*token_ids: int) -> np.ndarray:
 
 
 class Phrase(StoppingCriteria):
-    """Ends a request once its text holds "abde"; it counts what it sees."""
+    """Ends a request once its text contains "abde"; its state is the text so far."""
 
     name = "phrase"
 
@@ -68,7 +68,7 @@ def test_a_request_ends_with_its_reasons(settings: Any, token: int, reasons: tup
     assert (scheduler.request_ids == []) == (reasons[0] is not None)
 
 
-def test_eos_is_a_token_but_no_text() -> None:
+def test_eos_is_a_token_without_text() -> None:
     scheduler = make_scheduler()
     scheduler.add(SamplingParams())
     scheduler.step(forced(0))
@@ -85,7 +85,7 @@ def test_half_a_character_at_the_end_is_flushed_as_a_replacement() -> None:
     assert scheduler.step(forced(6)).text == ["\ufffd\ufffd"]
 
 
-def test_a_request_ends_where_the_model_can_hold_no_more() -> None:
+def test_a_request_ends_at_the_maximum_model_length() -> None:
     scheduler = make_scheduler(max_model_len=5)
     scheduler.add(SamplingParams(logit_bias={EOS: -50.0}), [1, 2])
     run_to_end(scheduler)
@@ -106,7 +106,7 @@ def test_a_request_ends_at_its_first_token_after_max_time(monkeypatch: pytest.Mo
     assert (result.finish_reasons, result.stop_reasons) == (["length"], ["max_time"])
 
 
-def test_an_own_criterion_sees_tokens_and_text_and_ends_its_request() -> None:
+def test_a_criterion_given_as_an_object_sees_tokens_and_text_and_ends_its_request() -> None:
     scheduler = make_scheduler()
     scheduler.add(SamplingParams(), request_id="own", stopping_criteria=[Phrase()])
     scheduler.add(SamplingParams(), request_id="other")
@@ -117,7 +117,7 @@ def test_an_own_criterion_sees_tokens_and_text_and_ends_its_request() -> None:
     assert scheduler.request_ids == ["other"]
 
 
-def test_an_own_criterion_follows_resumption_forks_and_min_tokens() -> None:
+def test_a_criterion_given_as_an_object_follows_resumption_forks_and_min_tokens() -> None:
     scheduler = make_scheduler()
     settings = SamplingParams(min_tokens=4)
     scheduler.add(settings, output_token_ids=[0, 1], stopping_criteria=[Phrase()])

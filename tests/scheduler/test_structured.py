@@ -46,7 +46,7 @@ CONFIGURATIONS: list[dict[str, Any]] = [
 """Requests with and without a grammar."""
 
 
-def everyone(**keywords: Any) -> Scheduler:
+def all_requests(**keywords: Any) -> Scheduler:
     """A scheduler with a request for each of `CONFIGURATIONS`."""
     scheduler = Scheduler(VOCAB, keywords.pop("tokenizer", TOKENIZER), **keywords)
     for seed, given in enumerate(CONFIGURATIONS):
@@ -60,8 +60,8 @@ def records(scheduler: Scheduler) -> list[Record]:
 
 @pytest.fixture(scope="module")
 def plain() -> list[Record]:
-    """What everyone says in a run step by step."""
-    scheduler = everyone()
+    """The records of all requests in a run step by step."""
+    scheduler = all_requests()
     run_to_end(scheduler)
     assert {record.error for record in records(scheduler)} == {None}
     return records(scheduler)
@@ -81,7 +81,7 @@ def test_drafts_give_the_tokens_of_a_run_without_drafts(
     plain: list[Record], right: float, engine: str, backend: str
 ) -> None:
     random = np.random.default_rng(4)
-    scheduler = everyone(tokenizer=tokenizer_for(engine), backend=backend)
+    scheduler = all_requests(tokenizer=tokenizer_for(engine), backend=backend)
     steps = 0
     while scheduler.request_ids:
         drafts = []
@@ -97,7 +97,7 @@ def test_drafts_give_the_tokens_of_a_run_without_drafts(
 
 @every_engine
 def test_jump_forward_gives_the_text_of_a_run_without_it(engine: str) -> None:
-    """With one token for every forced text the tokens are the same too."""
+    """If every forced text is a single token, the tokens are the same too."""
     tokenizer = tokenizer_for(engine)
     for pattern in ("(?:red|x)true(?:é|y)<tool>", "\\d(?:true){2}[xy]\\?red"):
         params = SamplingParams(regex=pattern, seed=11)
@@ -119,8 +119,8 @@ def test_jump_forward_gives_the_text_of_a_run_without_it(engine: str) -> None:
         assert record.text == expected.text or len(record.token_ids) < len(expected.token_ids)
 
 
-def test_tokens_without_a_choice_are_those_that_steps_would_draw() -> None:
-    """One byte per token: no other way to spell what is forced."""
+def test_forced_tokens_are_those_that_steps_would_draw() -> None:
+    """With one byte per token, a forced text has only one spelling."""
     params = SamplingParams(regex="[xyz]q{5}[uvw]q{3}", seed=2, temperature=1.5)
     (expected,) = generate(params)
     scheduler = Scheduler(VOCAB, TOKENIZER)
@@ -135,32 +135,32 @@ def test_tokens_without_a_choice_are_those_that_steps_would_draw() -> None:
     assert steps <= 3
 
 
-def test_without_a_choice_means_without_a_grammar_no_tokens() -> None:
+def test_a_request_without_a_grammar_has_no_forced_tokens() -> None:
     scheduler = Scheduler(VOCAB, TOKENIZER)
     scheduler.add(SamplingParams(), request_id="free")
     scheduler.add(SamplingParams(), request_id="toy", grammar=ToyMatcher({"start": {1: "end"}}))
     scheduler.add(SamplingParams(regex="[ab]"), request_id="choice")
     assert [scheduler.forced_tokens(request_id) for request_id in scheduler.request_ids] == [[], [], []]
-    with pytest.raises(RequestError, match="request 'nobody' is unknown"):
-        scheduler.forced_tokens("nobody")
+    with pytest.raises(RequestError, match="request 'unknown' is unknown"):
+        scheduler.forced_tokens("unknown")
 
 
-def test_a_grammar_that_fails_to_say_what_is_forced_ends_its_request_with_the_next_step() -> None:
+def test_a_grammar_that_fails_at_forced_tokens_ends_its_request_with_the_next_step() -> None:
     class Failing(ToyMatcher):
         def forced_tokens(self) -> list[int]:
-            raise RuntimeError("lost my place")
+            raise RuntimeError("lost its place")
 
     scheduler = Scheduler(VOCAB, TOKENIZER)
     scheduler.add(SamplingParams(), request_id="failing", grammar=Failing({"start": {1: "start"}}))
     scheduler.add(SamplingParams(regex="qx"), request_id="other")
     assert [scheduler.forced_tokens(request_id) for request_id in scheduler.request_ids] == [[], [*b"qx"]]
     result = scheduler.step(model_rows(scheduler))
-    assert result.errors == ["the grammar failed: RuntimeError: lost my place", None]
+    assert result.errors == ["the grammar failed: RuntimeError: lost its place", None]
     assert result.token_ids.tolist() == [-1, ord("q")]
     assert scheduler.request_ids == ["other"]
 
 
-def test_asking_for_forced_tokens_changes_nothing() -> None:
+def test_reading_forced_tokens_changes_nothing() -> None:
     scheduler = Scheduler(VOCAB, TOKENIZER)
     scheduler.add(SamplingParams(regex="qqq[ab]", seed=1))
     assert scheduler.forced_tokens(0) == scheduler.forced_tokens(0) == [ord("q")] * 3
@@ -175,7 +175,7 @@ def test_asking_for_forced_tokens_changes_nothing() -> None:
 @every_backend
 def test_a_rollback_leads_to_the_same_text_again(plain: list[Record], engine: str, backend: str) -> None:
     random = np.random.default_rng(9)
-    scheduler = everyone(tokenizer=tokenizer_for(engine), backend=backend)
+    scheduler = all_requests(tokenizer=tokenizer_for(engine), backend=backend)
     for number in range(400):
         if not scheduler.request_ids:
             break
@@ -188,7 +188,7 @@ def test_a_rollback_leads_to_the_same_text_again(plain: list[Record], engine: st
 
 
 @every_engine
-def test_a_fork_goes_on_under_its_own_copy_of_the_grammar(engine: str) -> None:
+def test_a_fork_continues_under_its_own_copy_of_the_grammar(engine: str) -> None:
     scheduler = Scheduler(VOCAB, tokenizer_for(engine))
     scheduler.add(SamplingParams(regex="x[a-f]{9}y", seed=1, temperature=3), request_id="parent")
     for _ in range(3):
@@ -205,7 +205,7 @@ def test_a_fork_goes_on_under_its_own_copy_of_the_grammar(engine: str) -> None:
 
 
 @every_engine
-def test_siblings_share_a_grammar_and_go_their_own_ways(engine: str) -> None:
+def test_siblings_share_a_grammar_and_continue_independently(engine: str) -> None:
     scheduler = Scheduler(VOCAB, tokenizer_for(engine))
     group = scheduler.add_group(SamplingParams(json_schema=SCHEMA, n=2, best_of=5, seed=3))
     run_to_end(scheduler)
@@ -215,7 +215,7 @@ def test_siblings_share_a_grammar_and_go_their_own_ways(engine: str) -> None:
     assert len(scheduler.best(group)) == 2
 
 
-def test_an_output_to_resume_from_goes_on_as_if_drawn_here(plain: list[Record]) -> None:
+def test_an_output_to_resume_from_continues_as_if_drawn_here(plain: list[Record]) -> None:
     scheduler = Scheduler(VOCAB, TOKENIZER)
     for seed, (given, record) in enumerate(zip(CONFIGURATIONS, plain, strict=True)):
         if "mirostat" not in given:
@@ -227,7 +227,7 @@ def test_an_output_to_resume_from_goes_on_as_if_drawn_here(plain: list[Record]) 
 
 
 @every_backend
-def test_company_and_order_do_not_matter(plain: list[Record], backend: str) -> None:
+def test_other_requests_and_order_do_not_matter(plain: list[Record], backend: str) -> None:
     for seed, (given, record) in enumerate(zip(CONFIGURATIONS, plain, strict=True)):
         (alone,) = generate(SamplingParams(**given, seed=seed), backend=backend)
         assert stripped(alone) == stripped(record)
@@ -266,7 +266,7 @@ def test_a_limit_that_a_step_reaches_ends_its_request_alone(plain: list[Record],
     tokenizer = fresh_tokenizer()
     prepare(tokenizer)
     limited = Grammar.from_regex("[^a-y][^b]*|(?s:.*)x").compile(tokenizer, limits=Limits(work=100))
-    scheduler = everyone(tokenizer=tokenizer, backend=backend)
+    scheduler = all_requests(tokenizer=tokenizer, backend=backend)
     scheduler.add(SamplingParams(), request_id="limited", grammar=limited)
     result = scheduler.step(model_rows(scheduler))
     assert result.finish_reasons[:-1] == [None] * len(CONFIGURATIONS)
@@ -275,7 +275,7 @@ def test_a_limit_that_a_step_reaches_ends_its_request_alone(plain: list[Record],
     assert records(scheduler) == plain
 
 
-def test_a_token_from_elsewhere_that_leaves_the_language_ends_the_request() -> None:
+def test_a_token_chosen_elsewhere_that_leaves_the_language_ends_the_request() -> None:
     scheduler = Scheduler(VOCAB, TOKENIZER)
     scheduler.add(SamplingParams(regex="abc"))
     scheduler.accept(0, [ord("a"), ord("c"), ord("b")])
@@ -287,7 +287,7 @@ def test_a_token_from_elsewhere_that_leaves_the_language_ends_the_request() -> N
 
 
 @every_backend
-def test_process_leaves_what_the_grammar_allows(backend: str) -> None:
+def test_process_keeps_what_the_grammar_allows(backend: str) -> None:
     scheduler = Scheduler(VOCAB, TOKENIZER, backend=backend)
     scheduler.add(SamplingParams(regex="ab[xy]*", temperature=0.5, logit_bias={ord("x"): 1}))
     scheduler.accept(0, [*b"ab"])
@@ -299,7 +299,7 @@ def test_process_leaves_what_the_grammar_allows(backend: str) -> None:
 
 
 @every_backend
-def test_logprobs_say_what_the_mask_did(backend: str) -> None:
+def test_logprobs_show_the_effect_of_the_mask(backend: str) -> None:
     scheduler = Scheduler(VOCAB, TOKENIZER, backend=backend)
     modes = ("raw", "penalized", "processed")
     scheduler.add(SamplingParams(regex="[ab]", logprobs=5, logprobs_mode=modes, seed=1, temperature=2.0))

@@ -54,7 +54,7 @@ def test_a_request_added_during_a_step_joins_after_it() -> None:
     assert outcome(scheduler.record("third")) == outcome(alone(EXPECTED))
 
 
-def test_tokens_accepted_during_a_step_come_behind_its_token() -> None:
+def test_tokens_accepted_during_a_step_follow_its_token() -> None:
     expected = alone(EXPECTED).token_ids
     scheduler, result, _ = interrupted(lambda s: s.accept("second", expected[1:3]))
     assert result.tokens(1) == expected[:1]
@@ -75,7 +75,7 @@ def test_a_request_removed_during_a_step_is_still_served_by_it() -> None:
     assert outcome(scheduler.record("first")) == outcome(alone(EXPECTED))
 
 
-def test_an_id_freed_during_a_step_may_be_taken_during_the_same_step() -> None:
+def test_an_id_freed_during_a_step_may_be_reused_during_the_same_step() -> None:
     def replace(scheduler: Scheduler) -> None:
         scheduler.remove("second")
         scheduler.add(EXPECTED.replace(seed=2), request_id="second")
@@ -102,7 +102,7 @@ def test_a_request_that_ends_in_the_step_in_which_it_is_removed_and_replaced() -
     assert outcome(scheduler.record("second")) == outcome(alone(EXPECTED))
 
 
-def test_a_request_added_and_removed_during_a_step_leaves_nothing_behind() -> None:
+def test_a_request_added_and_removed_during_a_step_leaves_no_trace() -> None:
     def passing(scheduler: Scheduler) -> None:
         scheduler.add(EXPECTED, request_id="third")
         scheduler.accept("third", [1])
@@ -140,7 +140,7 @@ def test_many_threads_add_and_remove_while_steps_run() -> None:
             try:
                 rows = rows_for(scheduler, live)
                 scheduler.step(rows, live)
-            except RequestError:  # one of them was removed in between
+            except RequestError:  # one of them was removed meanwhile
                 continue
         for done in clients:
             done.result()
@@ -153,7 +153,7 @@ def test_many_threads_add_and_remove_while_steps_run() -> None:
 
 
 class Watcher:
-    """An observer that writes down what it is told."""
+    """An observer that records its calls."""
 
     name = "watcher"
 
@@ -170,17 +170,17 @@ class Watcher:
         self.events.append(("finished", record.request_id, record.finish_reason))
 
 
-class Grump:
-    name = "grump"
+class Failing:
+    name = "failing"
 
     def request_added(self, *values: Any) -> None:
-        raise RuntimeError("leave me alone")
+        raise RuntimeError("not now")
 
     step_finished = request_finished = request_added
 
 
 class Watching:
-    """A plugin of the given observers."""
+    """A plugin with the given observers."""
 
     def __init__(self, *observers: Any) -> None:
         self._observers = observers
@@ -191,7 +191,7 @@ class Watching:
             register(observer)
 
 
-def test_observers_hear_of_requests_and_steps() -> None:
+def test_observers_are_called_for_requests_and_steps() -> None:
     watcher = Watcher()
     params = SamplingParams(seed=1, max_tokens=2, logit_bias={39: -100.0})
     with registered_plugin(Watching(watcher)):
@@ -212,13 +212,13 @@ def test_observers_hear_of_requests_and_steps() -> None:
     ]
 
 
-def test_a_failing_observer_is_logged_and_harms_nobody(caplog: pytest.LogCaptureFixture) -> None:
+def test_a_failing_observer_is_logged_and_affects_no_request(caplog: pytest.LogCaptureFixture) -> None:
     watcher = Watcher()
     params = SamplingParams(seed=1, max_tokens=3)
-    with registered_plugin(Watching(Grump(), watcher)):
+    with registered_plugin(Watching(Failing(), watcher)):
         scheduler = make_scheduler()
         scheduler.add(params)
         run_to_end(scheduler)
     assert outcome(scheduler.record(0)) == outcome(alone(params))
     assert ("finished", 0, scheduler.record(0).finish_reason) in watcher.events
-    assert "observer grump failed at request_added" in caplog.text
+    assert "observer failing failed at request_added" in caplog.text

@@ -1,4 +1,4 @@
-"""The contract kits find what is wrong, and name it."""
+"""The contract kits find violations, and name them."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from engine_sampler.testing import SamplerContract, SelectorContract, apply_samp
 
 
 class Near(Truncation):
-    """Keep the tokens at most `near` below the best: a right sampler, which is not registered."""
+    """Keep the tokens at most `near` below the best: a correct sampler, which is not registered."""
 
     name = "near"
     params = (Param("near", float, neutral=-1.0, low=-1, high=1e6),)
@@ -28,7 +28,7 @@ class Near(Truncation):
 
 
 class Streak(Sampler):
-    """Lower the token that was accepted last by `streak` for each time in a row, counted in a state."""
+    """Lower the last accepted token by `streak` for each time in a row, counted in a state."""
 
     name = "streak"
     role = "penalty"
@@ -92,7 +92,7 @@ def laws_broken_by(part: Sampler | Selector, **attributes: Any) -> dict[str, str
 @pytest.mark.parametrize(
     ("part", "attributes"), [(Near(), NEAR), (Streak(), STREAK), (Last(), {"params": [{"last": True}]})]
 )
-def test_a_right_one_passes_without_being_registered(part: Any, attributes: Any) -> None:
+def test_a_correct_part_passes_without_being_registered(part: Any, attributes: Any) -> None:
     assert laws_broken_by(part, **attributes) == {}
     assert part.name not in default_registry().catalogue.params
 
@@ -124,7 +124,7 @@ class ReadsOtherRows(Near):
 
 
 class LiesAboutArgmax(Near):
-    """Keeps the last of equals, though it claims that the best token stays."""
+    """Keeps the last of equal tokens, although it claims that the best token stays."""
 
     def apply(self, logits: np.ndarray, rows: Any) -> None:
         super().apply(logits, rows)
@@ -147,15 +147,15 @@ class IsNotDeterministic(Near):
 
 
 class IsWrongOnSubsets(Near):
-    """Looks at how many columns there are."""
+    """Depends on the number of columns."""
 
     def keep(self, logits: np.ndarray, rows: Any) -> np.ndarray:
         floor = logits.max(axis=1) - np.float32(logits.shape[1])
         return logits >= floor[:, None]
 
 
-class ForgetsThatColumnsAreNoIds(Near):
-    """Takes column 0 for token 0."""
+class ConfusesColumnsWithIds(Near):
+    """Treats column 0 as token 0."""
 
     def keep(self, logits: np.ndarray, rows: Any) -> np.ndarray:
         mask = super().keep(logits, rows)
@@ -164,7 +164,7 @@ class ForgetsThatColumnsAreNoIds(Near):
 
 
 class ChangesAtNeutral(Near):
-    """Takes a neutral −1 for 1."""
+    """Treats a neutral −1 as 1."""
 
     def keep(self, logits: np.ndarray, rows: Any) -> np.ndarray:
         near = np.abs(rows["near"]).astype(np.float32)
@@ -172,14 +172,14 @@ class ChangesAtNeutral(Near):
 
 
 class IsAlwaysOn(Near):
-    """Runs for requests that never asked for it."""
+    """Runs for requests that do not set its parameter."""
 
     def is_active(self, params: Any) -> bool:
         return True
 
 
 class IsNeverOn(Near):
-    """Runs for nobody."""
+    """Never runs."""
 
     def is_active(self, params: Any) -> bool:
         return False
@@ -211,7 +211,7 @@ class WritesParameters(Near):
 
 
 class WritesHistories(Near):
-    """Forgets what was said."""
+    """Clears the histories."""
 
     def keep(self, logits: np.ndarray, rows: Any) -> np.ndarray:
         for i in range(len(rows)):
@@ -228,7 +228,7 @@ class KeepsReferences(Near):
 
 
 class KeepWrites(Near):
-    """Removes tokens while it should only say which."""
+    """Removes tokens, although it should only return a mask."""
 
     def keep(self, logits: np.ndarray, rows: Any) -> np.ndarray:
         mask = super().keep(logits, rows)
@@ -237,7 +237,7 @@ class KeepWrites(Near):
 
 
 class HasAWrongExample(Near):
-    """Promises something else."""
+    """Declares another result."""
 
     examples = (Example((3.0, 2.0, 0.0), {"near": 1.5}, (3.0, 2.0, 0.0)),)
 
@@ -260,7 +260,7 @@ class HasABadNeutralValue(Near):
 
 
 @pytest.mark.parametrize(
-    ("wrong", "law", "says"),
+    ("wrong", "law", "message"),
     [
         (Resurrects, "test_removed_tokens_stay_removed", "was removed before and is back"),
         (KeepsNothing, "test_a_token_is_left", "no token is left"),
@@ -268,7 +268,7 @@ class HasABadNeutralValue(Near):
         (LiesAboutArgmax, "test_the_best_token_stays_the_best_if_claimed", "the best token changes"),
         (IsNotDeterministic, "test_the_same_call_gives_the_same_result", "when the call is repeated"),
         (IsWrongOnSubsets, "test_removed_columns_do_not_matter", "when removed columns are left out"),
-        (ForgetsThatColumnsAreNoIds, "test_removed_columns_do_not_matter", "columns are left out"),
+        (ConfusesColumnsWithIds, "test_removed_columns_do_not_matter", "columns are left out"),
         (ChangesAtNeutral, "test_neutral_values_change_nothing", "differs from the input at neutral values"),
         (IsAlwaysOn, "test_neutral_parameters_leave_it_out", "although no parameter turns it on"),
         (IsNeverOn, "test_params_turn_it_on", "leaves it off"),
@@ -283,23 +283,23 @@ class HasABadNeutralValue(Near):
         (HasABadNeutralValue, "test_the_declaration_is_sound", "near=-1.0 is not allowed"),
     ],
 )
-def test_a_wrong_truncation_breaks_its_law(wrong: type[Near], law: str, says: str) -> None:
+def test_a_wrong_truncation_breaks_its_law(wrong: type[Near], law: str, message: str) -> None:
     broken = laws_broken_by(wrong(), **NEAR, vocab_sizes=(2, 17))
-    assert says in broken.get(law, f"nothing broken but {sorted(broken)}")
+    assert message in broken.get(law, f"nothing broken but {sorted(broken)}")
 
 
 # --- wrong states --------------------------------------------------------------------------------
 
 
 class IgnoresRollback(Streak):
-    """Never takes a token back."""
+    """Never rolls a token back."""
 
     def rollback(self, state: list[int], n: int) -> None:
         pass
 
 
-class RollsBackNothingAsAll(Streak):
-    """The slip of `del state[-0:]`."""
+class RollsBackAllForNone(Streak):
+    """Makes the mistake of `del state[-0:]`."""
 
     def rollback(self, state: list[int], n: int) -> None:
         del state[-n:]
@@ -313,14 +313,14 @@ class SharesForks(Streak):
 
 
 class ForgetsForks(Streak):
-    """Starts the child anew."""
+    """Starts the child from scratch."""
 
     def fork(self, state: list[int]) -> list[int]:
         return []
 
 
 class AcceptsTheFirstOnly(Streak):
-    """Overlooks that several tokens may come at once."""
+    """Ignores that several tokens may arrive at once."""
 
     def accept(self, state: list[int], token_ids: Any) -> None:
         state.append(token_ids[0])
@@ -345,10 +345,10 @@ class Removes(Streak):
 
 
 @pytest.mark.parametrize(
-    ("wrong", "law", "says"),
+    ("wrong", "law", "message"),
     [
         (IgnoresRollback, "test_rollback_undoes_accept", "after accept and rollback"),
-        (RollsBackNothingAsAll, "test_rollback_undoes_accept", "after accept and rollback"),
+        (RollsBackAllForNone, "test_rollback_undoes_accept", "after accept and rollback"),
         (SharesForks, "test_a_fork_is_independent", "after a fork continued"),
         (ForgetsForks, "test_a_fork_is_independent", "differs in a fork"),
         (AcceptsTheFirstOnly, "test_tokens_may_arrive_in_any_portions", "when tokens arrive together"),
@@ -357,16 +357,16 @@ class Removes(Streak):
         (Removes, "test_results_are_finite_or_removed", "by a sampler that removes nothing"),
     ],
 )
-def test_a_wrong_state_breaks_its_law(wrong: type[Streak], law: str, says: str) -> None:
+def test_a_wrong_state_breaks_its_law(wrong: type[Streak], law: str, message: str) -> None:
     broken = laws_broken_by(wrong(), **STREAK, vocab_sizes=(2, 17))
-    assert says in broken.get(law, f"nothing broken but {sorted(broken)}")
+    assert message in broken.get(law, f"nothing broken but {sorted(broken)}")
 
 
 # --- wrong selectors -----------------------------------------------------------------------------
 
 
 class ChoosesRemoved(Last):
-    """Chooses the last column, whatever is in it."""
+    """Chooses the last column, even if it is removed."""
 
     def choose(self, row: np.ndarray, state: dict[str, int]) -> int:
         return len(row) - 1
@@ -381,7 +381,7 @@ class IgnoresTheSeed(Last):
 
 
 class DrawsByRow(Last):
-    """Lets the row's place in the batch choose."""
+    """Chooses by the row's index in the batch."""
 
     def select(self, logits: np.ndarray, rows: Any) -> Selection:
         alive = [np.flatnonzero(row > -np.inf) for row in logits]
@@ -398,14 +398,14 @@ class WritesLogits(Last):
 
 
 class KeepsCounting(Last):
-    """Never takes a token back."""
+    """Never rolls a token back."""
 
     def rollback(self, state: dict[str, int], n: int) -> None:
         pass
 
 
 @pytest.mark.parametrize(
-    ("wrong", "law", "says"),
+    ("wrong", "law", "message"),
     [
         (ChoosesRemoved, "test_a_surviving_token_is_chosen", "the choice is a token that was removed"),
         (IgnoresTheSeed, "test_the_same_seed_twice_gives_the_same_token", "two equal rows of a batch"),
@@ -414,15 +414,15 @@ class KeepsCounting(Last):
         (KeepsCounting, "test_rollback_undoes_accept", "after accept and rollback"),
     ],
 )
-def test_a_wrong_selector_breaks_its_law(wrong: type[Last], law: str, says: str) -> None:
+def test_a_wrong_selector_breaks_its_law(wrong: type[Last], law: str, message: str) -> None:
     broken = laws_broken_by(wrong(), params=[{"last": True}], vocab_sizes=(2, 17))
-    assert says in broken.get(law, f"nothing broken but {sorted(broken)}")
+    assert message in broken.get(law, f"nothing broken but {sorted(broken)}")
 
 
 # --- the kit itself ------------------------------------------------------------------------------
 
 
-def test_a_message_says_which_token_of_which_row_and_parameters() -> None:
+def test_a_message_names_the_token_the_row_and_the_parameters() -> None:
     broken = laws_broken_by(Resurrects(), params=[{"near": 2.5}], vocab_sizes=[17])
     assert broken["test_removed_tokens_stay_removed"] == (
         "token 0 was removed before and is back, in row 6 of 12: "
@@ -454,7 +454,7 @@ def test_select_takes_a_selector_that_is_not_registered() -> None:
     assert select(Last(), [[0.0, 1.0], [0.0, -np.inf]], {"last": True}).columns.tolist() == [1, 0]
 
 
-def test_a_parameter_that_nobody_owns_is_refused() -> None:
+def test_a_parameter_without_an_owner_is_refused() -> None:
     with pytest.raises(ParameterError, match="'nearer' is neither registered nor a parameter of near"):
         apply_sampler(Near(), [1.0, 2.0], {"nearer": 1.0})
 

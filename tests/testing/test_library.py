@@ -36,13 +36,13 @@ def test_the_toy_vendor_keeps_all_its_promises() -> None:
     assert checks["samplers and selectors"].detail == "4 of 27: temperature, top_k, dist, greedy"
 
 
-def test_every_promise_of_the_header_is_tried() -> None:
+def test_every_promise_of_the_header_is_tested() -> None:
     from engine_sampler.backends.library.header import contract
 
     assert {f"ES_{name}" for name in PROMISES} == set(contract().typeof("es_promise").relements)
 
 
-def test_what_is_not_promised_is_no_failure() -> None:
+def test_a_missing_promise_is_not_a_failure() -> None:
     checks = outcomes(variant(f"PROMISES={number('ES_EXACT')}"))
     assert checks["EXACT"].outcome == PASSED
     assert all(checks[name].outcome == NOT_PROMISED for name in PROMISES if name != "EXACT")
@@ -111,7 +111,7 @@ def test_the_command_prints_a_line_for_every_check() -> None:
     assert "\x1b" not in done.stdout
 
 
-def test_the_command_ends_with_status_1_where_a_check_fails() -> None:
+def test_the_command_exits_with_status_1_if_a_check_fails() -> None:
     done = run(variant("NO_SYMBOL"))
     assert done.returncode == 1
     assert done.stdout.split()[:2] == [FAILED, "loads"]

@@ -1,4 +1,4 @@
-"""The kit of stopping criteria finds what is wrong, and names it."""
+"""The kit of stopping criteria finds violations, and names them."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from engine_sampler.testing import StoppingContract, failing_laws
 
 
 class Budget(StoppingCriteria):
-    """Ends an output when the sum of its token ids reaches `budget`: a right one, which is not registered."""
+    """Ends an output when the sum of its token ids reaches `budget`: correct, and not registered."""
 
     name = "budget"
     params = (Param("budget", int, None, low=0),)
@@ -72,19 +72,19 @@ LETTER = {"params": [{"letter": "a"}, {"letter": "0"}]}
 
 
 @pytest.mark.parametrize("criterion", [Budget(), AtLetter()], ids=lambda c: c.name)
-def test_a_right_one_passes_without_being_registered(criterion: StoppingCriteria) -> None:
+def test_a_correct_criterion_passes_without_being_registered(criterion: StoppingCriteria) -> None:
     assert laws_broken_by(criterion) == {}
 
 
 class IsAlwaysOn(Budget):
-    """Runs for requests that never asked for it."""
+    """Runs for requests that do not set its parameter."""
 
     def is_active(self, params: Any, vocabulary: Any) -> bool:
         return True
 
 
 class IsNeverOn(Budget):
-    """Runs for nobody."""
+    """Never runs."""
 
     def is_active(self, params: Any, vocabulary: Any) -> bool:
         return False
@@ -97,15 +97,15 @@ class NeverEnds(Budget):
         return None
 
 
-class SaysABool(Budget):
-    """Gives True in place of a verdict."""
+class ReturnsABool(Budget):
+    """Returns True in place of a verdict."""
 
     def check(self, state: Any, token_ids: Any, text: str) -> Any:
         return super().check(state, token_ids, text) is not None
 
 
 class InventsAReason(Budget):
-    """Gives a finish_reason that nobody knows."""
+    """Returns an unknown finish_reason."""
 
     def check(self, state: Any, token_ids: Any, text: str) -> StopVerdict | None:
         return super().check(state, token_ids, text) and StopVerdict("budget", "poor")
@@ -140,21 +140,21 @@ class ForgetsNothing(Budget):
 
 
 class ForksByReference(Budget):
-    """Gives the fork the same state."""
+    """Returns the same state for the fork."""
 
     def fork(self, state: Any) -> Any:
         return state
 
 
 class WatchesTooLate(Budget):
-    """Looks at the last token only."""
+    """Watches an output length that may be beyond its end."""
 
     def watch(self, params: Any, prompt_token_ids: Any, vocabulary: Any) -> Watch:
         return Watch(output_length=24)
 
 
 class CutsTooMuch(AtLetter):
-    """Finds its letter, and cuts what has gone out already."""
+    """Finds its letter, and cuts text that is already out."""
 
     def matcher(self, params: Any, vocabulary: Any) -> TextMatcher:
         class Early(Letter):
@@ -173,15 +173,15 @@ class WritesToItsInput(Budget):
         return np.zeros(len(input_ids), bool)
 
 
-class LooksAtOtherRows(Budget):
+class DependsOnOtherRows(Budget):
     """Ends all rows when one ends."""
 
     def __call__(self, input_ids: Any, scores: Any, **kwargs: Any) -> np.ndarray:
         return np.full(len(input_ids), (np.asarray(input_ids) == 3).any())
 
 
-class AnswersWithAList(Budget):
-    """Gives a list of bools."""
+class ReturnsAList(Budget):
+    """Returns a list of bools."""
 
     def __call__(self, input_ids: Any, scores: Any, **kwargs: Any) -> Any:
         return [False] * len(input_ids)
@@ -197,7 +197,7 @@ ALONE = "test_rows_are_answered_one_by_one"
         (IsAlwaysOn(), "test_parameters_turn_it_on"),
         (IsNeverOn(), "test_parameters_turn_it_on"),
         (NeverEnds(), "test_some_outputs_end_by_it_and_with_a_reason"),
-        (SaysABool(), "test_some_outputs_end_by_it_and_with_a_reason"),
+        (ReturnsABool(), "test_some_outputs_end_by_it_and_with_a_reason"),
         (InventsAReason(), "test_some_outputs_end_by_it_and_with_a_reason"),
         (SharesItsState(), "test_the_same_tokens_get_the_same_verdict"),
         (SeesOnlyTheLast(), PORTIONS),
@@ -206,11 +206,11 @@ ALONE = "test_rows_are_answered_one_by_one"
         (WatchesTooLate(), "test_a_watch_misses_nothing"),
         (CutsTooMuch(), "test_a_scheduler_ends_the_request_with_that_token"),
         (WritesToItsInput(), ALONE),
-        (LooksAtOtherRows(), ALONE),
-        (AnswersWithAList(), ALONE),
+        (DependsOnOtherRows(), ALONE),
+        (ReturnsAList(), ALONE),
     ],
     ids=lambda value: type(value).__name__ if isinstance(value, StoppingCriteria) else "",
 )
-def test_a_wrong_one_is_caught_by_the_law_it_breaks(criterion: StoppingCriteria, law: str) -> None:
+def test_a_wrong_criterion_is_caught_by_the_law_it_breaks(criterion: StoppingCriteria, law: str) -> None:
     called = {"called": criterion} if law == ALONE else {}
     assert law in laws_broken_by(criterion, **called)

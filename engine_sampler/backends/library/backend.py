@@ -83,7 +83,7 @@ class LibraryBackend(Backend):
     def run(self, batch: Batch) -> None:
         prepared = batch.cache.get(self)
         if prepared is None or self.lost or not prepared.run(batch):
-            self._run_anew(batch)
+            self._prepare_and_run(batch)
 
     def log_sums(self, logits: LogitRows, rows: Sequence[int]) -> list[float] | None:
         tensor = Tensor(logits)
@@ -135,8 +135,8 @@ class LibraryBackend(Backend):
 
     # --- inside ----------------------------------------------------------------------------------
 
-    def _run_anew(self, batch: Batch) -> None:
-        """Decide which side runs what, keep the decision, and run."""
+    def _prepare_and_run(self, batch: Batch) -> None:
+        """Decide which side runs what, cache the decision, and run."""
         batch.cache.pop(self, None)
         groups = [group for group in batch.groups if len(group.index)]
         if not groups:
@@ -219,7 +219,7 @@ class _Prepared(Protocol):
 
 
 class _Mixture:
-    """Groups of which the library runs some, and the host others or parts of them."""
+    """Groups that the library and the host share: each group runs on one side, or in segments on both."""
 
     def __init__(
         self,

@@ -52,7 +52,7 @@ def layout_of(logits: LogitRows, vocab_size: int) -> Layout:
 class Call:
     """The rows of some groups, prepared for a library and reused while the groups stay the same.
 
-    A step updates only what it remembers: logits, outputs, masks, and arrays that have grown.
+    A step updates only what has changed: logits, outputs, masks, and arrays that have grown.
     """
 
     def __init__(
@@ -73,8 +73,8 @@ class Call:
         self._vocab_size = self._slots.vocabulary.size
         self._ends = np.cumsum([len(group.index) for group in groups])
         self._n = int(self._ends[-1])
-        self._most = max_rows or self._n
-        self._run = session.step if self._n <= self._most else _too_many
+        self._max_rows = max_rows or self._n
+        self._run = session.step if self._n <= self._max_rows else _too_many
         self._context = session.context.pointer
         self._from_buffer = contract().from_buffer
         self._int64s, self._doubles = map(contract().typeof, ("int64_t[]", "double[]"))
@@ -88,19 +88,19 @@ class Call:
 
     def run(self, batch: Batch) -> bool:
         """Fill `batch` for the groups; False if this call does not fit it, and a new one is needed."""
-        if batch.logits is not self._logits() and not self._point_to(batch.logits):
+        if batch.logits is not self._logits() and not self._point_to_logits(batch.logits):
             return False
         if (
             batch.token_ids is not self._token_ids
             or batch.notes is not self._notes
             or batch.bitmask is not self._bitmask
         ):
-            self._aim_at(batch)
+            self._point_to_outputs(batch)
         if self._slots.offsets is not self._offsets:
-            self._follow()
+            self._point_to_slots()
         code = self._run(self._context, self._struct)
-        declined = self._mend(batch, code) if code or self._struct.faults else _NOWHERE
-        if self._wanted:
+        declined = self._run_declined(batch, code) if code or self._struct.faults else _NO_ROWS
+        if self._want_processed:
             self._collect(batch, declined)
         return True
 
@@ -121,22 +121,22 @@ class Call:
         if any(group.masked for group in groups):
             masked = np.repeat([group.masked for group in groups], sizes)
             self._arrays["masked"] = _held("uint8_t[]", masked, np.uint8)
-        wanted = np.flatnonzero(np.repeat([group.want_processed for group in groups], sizes))
-        self._wanted: list[int] = wanted.tolist()
-        if self._wanted:
-            self._processed = np.empty((len(wanted), self._vocab_size), np.float32)
+        indices = np.flatnonzero(np.repeat([group.want_processed for group in groups], sizes))
+        self._want_processed: list[int] = indices.tolist()
+        if self._want_processed:
+            self._processed = np.empty((len(indices), self._vocab_size), np.float32)
             self._arrays["processed"] = ffi.new("float *[]", self._n)
-            for place, row in zip(self._wanted, self._processed, strict=True):
-                self._arrays["processed"][place] = ffi.from_buffer("float[]", row)
+            for i, row in zip(self._want_processed, self._processed, strict=True):
+                self._arrays["processed"][i] = ffi.from_buffer("float[]", row)
         for name, array in self._arrays.items():
             setattr(struct, name, array)
         self._tensor = struct.logits
         self._shape, self._strides = prepare(self._tensor, self._layout.code, self._layout.bits)
         return struct
 
-    # --- what a step remembers --------------------------------------------------------------------
+    # --- what a step updates ----------------------------------------------------------------------
 
-    def _point_to(self, logits: LogitRows) -> bool:
+    def _point_to_logits(self, logits: LogitRows) -> bool:
         """Read from `logits`, which are not kept alive; False if their layout differs, or if the library has
         declined a program meanwhile."""
         if self._generation != self._session.generation:
@@ -160,8 +160,8 @@ class Call:
             self._tensor.data = contract().cast("void *", array.__array_interface__["data"][0])
         return True
 
-    def _aim_at(self, batch: Batch) -> None:
-        """Write into the arrays of `batch`, and read its masks."""
+    def _point_to_outputs(self, batch: Batch) -> None:
+        """Point to the outputs and masks of `batch`."""
         struct, from_buffer = self._struct, self._from_buffer
         self._token_ids, self._notes, self._bitmask = batch.token_ids, batch.notes, batch.bitmask
         struct.token_ids = from_buffer(self._int64s, self._token_ids)
@@ -172,14 +172,14 @@ class Call:
             if words is not self._bitmask:
                 self._token_ids = None  # copy again next time
 
-    def _follow(self) -> None:
-        """Some arrays of the slots have been replaced."""
+    def _point_to_slots(self) -> None:
+        """Point to the slots' current arrays, some of which have been replaced."""
         self._session.table.refresh()
         self._offsets = self._slots.offsets
 
-    # --- when something went wrong ---------------------------------------------------------------
+    # --- errors and declined rows ---------------------------------------------------------------
 
-    def _mend(self, batch: Batch, code: int) -> np.ndarray:
+    def _run_declined(self, batch: Batch, code: int) -> np.ndarray:
         """Have the host run what the library did not; returns the indices of these rows."""
         if code:
             declined = np.array(self._pieces(0, self._n, code), np.int64)
@@ -228,7 +228,7 @@ class Call:
         """Run some of the rows on the library; returns its code."""
         if self._fallback.lost:
             return number("ES_DEVICE")
-        if end - first > self._most:
+        if end - first > self._max_rows:
             return number("ES_NO_MEMORY")
         struct = self._struct
         for name, array in self._arrays.items():
@@ -240,8 +240,8 @@ class Call:
         struct.n = self._n
         return code
 
-    def _entry_at(self, place: int) -> int:
-        return int(np.searchsorted(self._ends, place, side="right"))
+    def _entry_at(self, i: int) -> int:
+        return int(np.searchsorted(self._ends, i, side="right"))
 
     def _bounds(self, i: int) -> tuple[int, int]:
         return int(self._ends[i - 1]) if i else 0, int(self._ends[i])
@@ -249,13 +249,13 @@ class Call:
     # --- survivors -------------------------------------------------------------------------------
 
     def _collect(self, batch: Batch, declined: np.ndarray) -> None:
-        for place, values in zip(self._wanted, self._processed, strict=True):
-            if place not in declined:
+        for i, values in zip(self._want_processed, self._processed, strict=True):
+            if i not in declined:
                 alive = np.flatnonzero(values > -np.inf)
-                batch.survivors[int(self._index[place])] = alive, values[alive]
+                batch.survivors[int(self._index[i])] = alive, values[alive]
 
 
-_NOWHERE = np.empty(0, np.int64)
+_NO_ROWS = np.empty(0, np.int64)
 
 
 def _nothing() -> None:

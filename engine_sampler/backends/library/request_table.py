@@ -256,11 +256,11 @@ _Flat = tuple[np.ndarray, np.ndarray]
 """Sequences joined end to end, and the end of each."""
 
 
-def _shared(known: Any, owner: Any, make: Callable[[Any], Any]) -> Any:
-    made = known.get(owner)
-    if made is None:
-        made = known[owner] = make(owner)
-    return made
+def _shared(cache: Any, owner: Any, build: Callable[[Any], Any]) -> Any:
+    arrays = cache.get(owner)
+    if arrays is None:
+        arrays = cache[owner] = build(owner)
+    return arrays
 
 
 def _breaker_arrays(breakers: Breakers) -> tuple[_Flat, np.ndarray]:

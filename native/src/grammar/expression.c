@@ -321,7 +321,7 @@ int32_t eg_make_concat(eg_expressions *x, int32_t a, int32_t b) {
 
 static void check_excluded(eg_expressions *x, int32_t e) {
     if (x->nodes.at[e].guards)
-        eg_fail(x->pool->fault, ES_GRAMMAR_UNSUPPORTED, "a look-ahead cannot stand in what is excluded");
+        eg_fail(x->pool->fault, ES_GRAMMAR_UNSUPPORTED, "an excluded expression cannot contain a look-ahead");
 }
 
 int32_t eg_make_negation(eg_expressions *x, int32_t e) {
@@ -415,7 +415,7 @@ int32_t eg_make_whole(eg_expressions *x, int32_t e) {
 int32_t eg_longest(eg_expressions *x, int32_t e) {
     if (e == EG_EMPTY) return e;
     if (x->nodes.at[e].guards)
-        eg_fail(x->pool->fault, ES_GRAMMAR_UNSUPPORTED, "a look-ahead cannot stand in what is ignored");
+        eg_fail(x->pool->fault, ES_GRAMMAR_UNSUPPORTED, "an ignored terminal cannot contain a look-ahead");
     return eg_make_intern(x, LONGEST, e, 0, 0);
 }
 

@@ -22,7 +22,7 @@ TOY_VENDOR = HERE.parents[2] / "plugins" / "toy-vendor"
 
 @functools.cache
 def library(source: Path, *definitions: str) -> Path:
-    """The shared library of one C source, compiled once; skips the test where there is no compiler."""
+    """The shared library of one C source, compiled once; skips the test if there is no compiler."""
     out = Path(tempfile.mkdtemp(dir=_folder())) / "library.so"
     flags = [f"-D{definition}" for definition in definitions]
     flags += ["-O0", "-fvisibility=hidden", "-shared", "-fPIC", f"-I{INCLUDE}", f"-I{TOY_VENDOR}"]
@@ -31,7 +31,7 @@ def library(source: Path, *definitions: str) -> Path:
 
 
 def compile_c(source: Path, out: Path, *flags: str) -> None:
-    """Compile `source` into `out`; fails the test with what the compiler says."""
+    """Compile `source` into `out`; fails the test with the compiler's message."""
     command = [compiler(), *ARITHMETIC, *WARNINGS, str(source), *flags, "-o", str(out)]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     if done.returncode:
@@ -44,7 +44,7 @@ def toy(*definitions: str) -> Path:
 
 
 def variant(*definitions: str) -> Path:
-    """The toy vendor's library with another table, as variants.c says."""
+    """The toy vendor's library with another table, as defined in variants.c."""
     return library(HERE / "variants.c", *definitions)
 
 
@@ -66,7 +66,7 @@ class FaultyToy:
         self._lib.toy_fail(self._names[call], skip, times, code)
 
     def recover(self) -> None:
-        """Nothing fails any more."""
+        """Let all calls succeed again."""
         self._lib.toy_fail(self._ffi.NULL, 0, 0, 0)
 
     @property

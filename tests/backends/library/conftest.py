@@ -11,7 +11,7 @@ from engine_sampler.packaged import library_path
 
 @pytest.fixture(scope="session")
 def packaged() -> Path:
-    """Its path; skips the test where the package was built without a compiler."""
+    """The path of the library; skips the test if the package was built without a compiler."""
     path = library_path()
     if path is None:
         pytest.skip("the package was built without a C compiler")

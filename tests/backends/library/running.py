@@ -18,7 +18,7 @@ PLAIN: tuple[dict[str, Any], ...] = (
     {"temperature": 1.3},
     {"top_k": 9},
 )
-"""What the toy vendor runs whole."""
+"""Settings that the toy vendor runs as a whole."""
 
 STATEFUL: tuple[dict[str, Any], ...] = (
     {"repetition_penalty": 1.3, "frequency_penalty": 0.2, "top_k": 9},
@@ -28,7 +28,7 @@ STATEFUL: tuple[dict[str, Any], ...] = (
     {"adaptive_target": 0.3, "top_k": 20},
     {"no_repeat_ngram_size": 2, "presence_penalty": 0.4},
 )
-"""What depends on the tokens so far, and on how they were drawn."""
+"""Settings that depend on the tokens so far, and on how they were drawn."""
 
 
 def logits_of(step: int, rows: int, vocab: int = VOCAB) -> np.ndarray:

@@ -1,4 +1,4 @@
-"""What a call to a library keeps from step to step, and what it must look at anew."""
+"""What a call to a library reuses from step to step, and what it must read again."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ def expect_tokens_of_numpy(backend: LibraryBackend, batch: Batch) -> None:
     np.testing.assert_array_equal(batch.token_ids, expected.token_ids)
 
 
-# --- how logits lie in memory --------------------------------------------------------------------
+# --- layouts of logits ----------------------------------------------------------------------------
 
 
 def padded(logits: np.ndarray) -> np.ndarray:
@@ -94,7 +94,7 @@ LAYOUTS = {
 
 
 @pytest.mark.parametrize("layout", LAYOUTS)
-def test_logits_may_lie_anyhow(backend: LibraryBackend, group: Group, layout: str) -> None:
+def test_logits_may_have_any_layout(backend: LibraryBackend, group: Group, layout: str) -> None:
     expect_tokens_of_numpy(backend, batch_of(LAYOUTS[layout](some_logits()), group))
 
 
@@ -114,7 +114,7 @@ def test_bfloat16_bits_are_the_upper_halves_of_floats() -> None:
 # --- the same groups again -----------------------------------------------------------------------
 
 
-def test_one_batch_may_be_run_again(backend: LibraryBackend, group: Group) -> None:
+def test_a_batch_may_be_run_again(backend: LibraryBackend, group: Group) -> None:
     logits = some_logits()
     batch = batch_of(logits, group)
     for seed in range(3):
@@ -162,7 +162,7 @@ def test_offsets_are_replaced_whenever_another_array_is(group: Group, grow: str)
         assert not replaced or slots.offsets is not offsets
 
 
-def test_masks_are_read_anew_in_every_step(backend: LibraryBackend, group: Group) -> None:
+def test_masks_are_read_again_in_every_step(backend: LibraryBackend, group: Group) -> None:
     group.masked = True
     cache: dict[Any, Any] = {}
     random = np.random.default_rng(3)
@@ -181,7 +181,7 @@ def test_rows_that_no_group_names_stay_untouched(backend: LibraryBackend, group:
     assert (batch.token_ids == -7).tolist() == [True, False, True, True, False]
 
 
-def test_a_batch_without_rows_is_nothing(backend: LibraryBackend, group: Group) -> None:
+def test_a_batch_without_rows_does_nothing(backend: LibraryBackend, group: Group) -> None:
     backend.run(batch_of(some_logits(rows=0)))
     empty = Group(group.plan, np.zeros(0, np.int64), group.rows.take(np.zeros(0, np.int64)))
     backend.run(batch_of(some_logits(rows=0), empty))
@@ -198,7 +198,7 @@ def test_logits_are_not_kept_alive(backend: LibraryBackend, group: Group) -> Non
     expect_tokens_of_numpy(backend, batch_of(some_logits(1), group, cache=cache))
 
 
-# --- beside `run` --------------------------------------------------------------------------------
+# --- other calls ----------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("extreme", [0.0, 3e38, -3e38, np.inf, -np.inf])

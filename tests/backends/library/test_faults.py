@@ -37,7 +37,7 @@ def test_a_library_gives_the_tokens_of_numpy(settings: tuple[dict[str, object], 
 @pytest.mark.parametrize("code", DECLINED)
 @pytest.mark.parametrize("call", CALLS)
 @pytest.mark.parametrize("skip", [0, 1, 2])
-def test_the_host_takes_over_where_any_call_fails(vendor: FaultyToy, call: str, code: str, skip: int) -> None:
+def test_the_host_takes_over_when_any_call_fails(vendor: FaultyToy, call: str, code: str, skip: int) -> None:
     backend = LibraryBackend(vendor.path)
     vendor.fail(call, number(code), skip=skip)
     assert np.array_equal(generate(PLAIN + STATEFUL, backend), generate(PLAIN + STATEFUL, "numpy"))
@@ -45,7 +45,7 @@ def test_the_host_takes_over_where_any_call_fails(vendor: FaultyToy, call: str, 
 
 @pytest.mark.parametrize("code", DECLINED)
 @pytest.mark.parametrize("call", CALLS)
-def test_the_host_takes_over_where_every_call_fails(vendor: FaultyToy, call: str, code: str) -> None:
+def test_the_host_takes_over_when_every_call_fails(vendor: FaultyToy, call: str, code: str) -> None:
     backend = LibraryBackend(vendor.path)
     vendor.fail(call, number(code), times=10**6)
     assert np.array_equal(generate(PLAIN, backend), generate(PLAIN, "numpy"))
@@ -53,7 +53,7 @@ def test_the_host_takes_over_where_every_call_fails(vendor: FaultyToy, call: str
 
 @pytest.mark.parametrize("code", ["ES_INVALID", 77])
 @pytest.mark.parametrize("call", CALLS)
-def test_a_breach_of_the_contract_raises_with_the_librarys_words(
+def test_a_breach_of_the_contract_raises_with_the_librarys_message(
     vendor: FaultyToy, call: str, code: str | int
 ) -> None:
     backend = LibraryBackend(vendor.path)
@@ -75,7 +75,9 @@ def test_a_library_that_fails_when_it_is_loaded_is_refused(vendor: FaultyToy, ca
     assert vendor.live == 0
 
 
-def test_an_unsupported_program_is_not_tried_again_and_explained_so(vendor: FaultyToy) -> None:
+def test_an_unsupported_program_is_not_tried_again_and_is_explained_as_run_by_the_host(
+    vendor: FaultyToy,
+) -> None:
     scheduler = scheduler_of([{"temperature": 0.0}], LibraryBackend(vendor.path))
     vendor.fail("run", number("ES_UNSUPPORTED"))
     scheduler.step(logits_of(0, 1))
@@ -84,7 +86,7 @@ def test_an_unsupported_program_is_not_tried_again_and_explained_so(vendor: Faul
     assert "greedy (numpy)" in explained(scheduler)
 
 
-def test_only_the_unsupported_one_of_several_programs_goes_to_the_host(vendor: FaultyToy) -> None:
+def test_only_the_unsupported_one_of_several_programs_runs_on_the_host(vendor: FaultyToy) -> None:
     scheduler = scheduler_of([{"temperature": 0.0}, {"top_k": 4}], LibraryBackend(vendor.path))
     vendor.fail("run", number("ES_UNSUPPORTED"), times=2)  # both together, then the first
     scheduler.step(logits_of(0, 2))
@@ -92,7 +94,7 @@ def test_only_the_unsupported_one_of_several_programs_goes_to_the_host(vendor: F
     assert "top_k (toy) → dist (toy)" in explained(scheduler)
 
 
-def test_a_busy_library_is_asked_again_in_the_next_step(vendor: FaultyToy) -> None:
+def test_a_busy_library_is_called_again_in_the_next_step(vendor: FaultyToy) -> None:
     scheduler = scheduler_of(PLAIN, LibraryBackend(vendor.path))
     vendor.fail("run", number("ES_BUSY"))
     scheduler.step(logits_of(0, len(PLAIN)))
@@ -136,7 +138,7 @@ def test_a_device_lost_in_mid_generation_changes_no_token(vendor: FaultyToy, whe
     assert np.array_equal(tokens, generate(settings, "numpy"))
 
 
-def test_a_lost_device_is_told_once_and_never_called_again(
+def test_a_lost_device_is_logged_once_and_never_called_again(
     vendor: FaultyToy, caplog: pytest.LogCaptureFixture
 ) -> None:
     backend = LibraryBackend(vendor.path)
@@ -150,7 +152,7 @@ def test_a_lost_device_is_told_once_and_never_called_again(
     assert "toy" not in explained(scheduler_of(PLAIN, backend))
 
 
-# --- what comes back afterwards ------------------------------------------------------------------
+# --- leaks ----------------------------------------------------------------------------------------
 
 
 def test_nothing_leaks(vendor: FaultyToy) -> None:
@@ -160,7 +162,7 @@ def test_nothing_leaks(vendor: FaultyToy) -> None:
     schedulers = [scheduler_of(PLAIN + STATEFUL, backend) for _ in range(3)]
     for scheduler in schedulers:
         scheduler.step(logits_of(0, len(PLAIN + STATEFUL)))
-    assert vendor.live == 4  # one for questions
+    assert vendor.live == 4  # one for queries
     del schedulers[0], scheduler
     gc.collect()
     assert vendor.live == 3
@@ -171,7 +173,7 @@ def test_nothing_leaks(vendor: FaultyToy) -> None:
 
 @pytest.mark.parametrize("call", ["query", "compile", "run"])
 @pytest.mark.parametrize("code", ["ES_INVALID", *DECLINED])
-def test_nothing_leaks_where_calls_fail(vendor: FaultyToy, call: str, code: str) -> None:
+def test_nothing_leaks_when_calls_fail(vendor: FaultyToy, call: str, code: str) -> None:
     backend = LibraryBackend(vendor.path)
     vendor.fail(call, number(code))
     scheduler = scheduler_of(PLAIN, backend)
@@ -190,13 +192,13 @@ ALL = (1 << 8) - 1
 
 
 @pytest.mark.parametrize("name", ["READS_ONLY", "ANY_STRIDE", "ROW_FAULTS", "MASKS", "PROCESSED"])
-def test_the_host_sees_to_what_is_not_promised(name: str) -> None:
+def test_the_host_provides_what_is_not_promised(name: str) -> None:
     backend = LibraryBackend(variant(f"PROMISES={ALL & ~number(f'ES_{name}')}"))
     settings = (*PLAIN, {"top_k": 4, "logprobs": 2, "logprobs_mode": "processed"})
     assert np.array_equal(generate(settings, backend), generate(settings, "numpy"))
 
 
-def test_a_library_that_writes_and_says_so_gets_copies() -> None:
+def test_a_library_that_declares_that_it_writes_gets_copies() -> None:
     backend = LibraryBackend(variant("WRITES", f"PROMISES={ALL & ~number('ES_READS_ONLY')}"))
     scheduler, logits = scheduler_of(PLAIN, backend), logits_of(0, len(PLAIN))
     logits.flags.writeable = False
@@ -206,7 +208,7 @@ def test_a_library_that_writes_and_says_so_gets_copies() -> None:
     assert np.array_equal(tokens, generate(PLAIN, "numpy", steps=1)[0])
 
 
-def test_an_inexact_library_is_never_chosen_by_itself() -> None:
+def test_an_inexact_library_is_never_chosen_automatically() -> None:
     backend = LibraryBackend(variant(f"PROMISES={ALL & ~number('ES_EXACT')}"))
     assert not backend.exact
     assert backend.score("cpu") == 0
@@ -218,6 +220,6 @@ def test_a_library_that_works_in_the_background_is_waited_for(code: str) -> None
     assert np.array_equal(generate(PLAIN, backend), generate(PLAIN, "numpy"))
 
 
-def test_the_own_kernels_take_part_as_any_library(packaged: Path) -> None:
+def test_the_packaged_kernels_run_like_any_library(packaged: Path) -> None:
     settings = PLAIN + STATEFUL
     assert np.array_equal(generate(settings, LibraryBackend(packaged)), generate(settings, "numpy"))

@@ -1,4 +1,4 @@
-"""Samplers and selectors of third parties in chains that a library runs."""
+"""Third-party samplers and selectors in chains that a library runs."""
 
 from __future__ import annotations
 
@@ -90,7 +90,7 @@ class EvenOnly(Truncation):
 
 
 class Failing(Sampler):
-    """Raises for the rows whose parameter says so."""
+    """Raises for the rows whose parameter is set."""
 
     name = "failing"
     params = (Param("failing", bool, False),)
@@ -98,7 +98,7 @@ class Failing(Sampler):
 
     def apply(self, logits: np.ndarray, rows: Rows) -> None:
         if rows["failing"].any():
-            raise self.error("as asked for")
+            raise self.error("as requested")
 
 
 class Second(Selector):
@@ -165,37 +165,37 @@ def expect_equal(chain: Chain, rows: Rows, backend: Backend) -> Batch:
 SETTINGS = [{"tilt": 0.3}, {"tilt": -1.7, "fee": 0.25}, {"fee": 3.0}, {}]
 MID_CHAIN = {
     "before a truncation": ([], ["top_k"]),
-    "behind one": (["top_k"], ["top_p"]),
+    "after one": (["top_k"], ["top_p"]),
     "last": (["top_k"], []),
 }
 
 
-def chain_with(own: Sampler, where: str) -> Chain:
-    before, behind = MID_CHAIN[where]
-    return Chain((*built_in(*before), own, *built_in(*behind)), CATALOGUE.selectors["dist"])
+def chain_with(own: Sampler, position: str) -> Chain:
+    before, after = MID_CHAIN[position]
+    return Chain((*built_in(*before), own, *built_in(*after)), CATALOGUE.selectors["dist"])
 
 
-@pytest.mark.parametrize("where", MID_CHAIN)
+@pytest.mark.parametrize("position", MID_CHAIN)
 @pytest.mark.parametrize("path", ["native", "toy"])
-def test_a_python_sampler_in_mid_chain(where: str, path: str, packaged: Path) -> None:
+def test_a_python_sampler_in_mid_chain(position: str, path: str, packaged: Path) -> None:
     own = Tilt()
-    chain = chain_with(own, where)
+    chain = chain_with(own, position)
     rows = requests(chain, [{**s, "top_k": 20, "top_p": 0.9} for s in SETTINGS], own)
     expect_equal(chain, rows, LibraryBackend(packaged if path == "native" else toy()))
 
 
-@pytest.mark.parametrize("where", MID_CHAIN)
-def test_a_c_function_equals_its_python_twin(where: str, packaged: Path) -> None:
+@pytest.mark.parametrize("position", MID_CHAIN)
+def test_a_c_function_equals_its_python_twin(position: str, packaged: Path) -> None:
     own = in_c(Tilt)
-    chain = chain_with(own, where)
+    chain = chain_with(own, position)
     rows = requests(chain, [{**s, "top_k": 20, "top_p": 0.9} for s in SETTINGS], own)
     expect_equal(chain, rows, LibraryBackend(packaged))
 
 
-@pytest.mark.parametrize("where", MID_CHAIN)
-def test_a_c_function_sees_prompt_and_output(where: str, packaged: Path) -> None:
+@pytest.mark.parametrize("position", MID_CHAIN)
+def test_a_c_function_sees_prompt_and_output(position: str, packaged: Path) -> None:
     own = in_c(Recall)
-    chain = chain_with(own, where)
+    chain = chain_with(own, position)
     expect_equal(chain, requests(chain, [{"top_k": 40, "recall": True}] * 4, own), LibraryBackend(packaged))
 
 
@@ -211,7 +211,7 @@ def test_a_c_function_is_called_in_place_of_apply(packaged: Path) -> None:
     assert batch.errors == [None] * 4
 
 
-def test_a_c_function_of_a_deferred_sampler_gives_way_to_apply(packaged: Path) -> None:
+def test_a_deferred_sampler_runs_apply_instead_of_its_c_function(packaged: Path) -> None:
     class Deferred(Tilt):
         deferred = True
 
@@ -231,32 +231,32 @@ def test_the_state_of_a_c_function_follows_its_request(packaged: Path) -> None:
     expect_equal(chain, rows, backend)
     slots.rollback(first, 2)
     expect_equal(chain, rows, backend)
-    child = slots.put(slots.entries[first].fork(), slots.given(first), 77)  # makes the slots grow
+    child = slots.put(slots.entries[first].fork(), slots.given(first), 77)  # the slots grow
     slots.accept(child, [8])
     expect_equal(chain, Rows(slots, np.array([first, child])), backend)
 
 
 def test_a_python_truncation_removes_tokens(packaged: Path) -> None:
     own = EvenOnly()
-    for where in MID_CHAIN:
-        chain = chain_with(own, where)
+    for position in MID_CHAIN:
+        chain = chain_with(own, position)
         rows = requests(chain, [{"top_k": 30, "top_p": 0.9}] * 3, own)
         batch = expect_equal(chain, rows, LibraryBackend(packaged))
         assert not (batch.token_ids % 2).any()
 
 
-def test_a_sampler_that_raises_ends_its_row_alone_with_the_same_words(packaged: Path) -> None:
+def test_a_sampler_that_raises_ends_only_its_row_with_the_same_message(packaged: Path) -> None:
     own = Failing()
-    chain = chain_with(own, "behind one")
+    chain = chain_with(own, "after one")
     rows = requests(chain, [{"top_k": 9, "failing": i == 1} for i in range(4)], own)
     batch = expect_equal(chain, rows, LibraryBackend(packaged))
-    assert batch.errors[1] == "failing failed: ValueError: as asked for"
+    assert batch.errors[1] == "failing failed: ValueError: as requested"
     assert batch.errors.count(None) == 3
 
 
 def test_a_c_function_that_fails_is_tried_again_on_the_host(packaged: Path) -> None:
     own = in_c(Recall, "refuse")
-    chain = chain_with(own, "behind one")
+    chain = chain_with(own, "after one")
     expect_equal(chain, requests(chain, [{"top_k": 9, "recall": True}] * 3, own), LibraryBackend(packaged))
 
 
@@ -272,7 +272,7 @@ def test_an_interrupt_within_a_sampler_is_not_lost(packaged: Path) -> None:
 
 
 @pytest.mark.parametrize("path", ["native", "toy"])
-def test_a_selector_chooses_on_the_host_among_what_the_library_left(path: str, packaged: Path) -> None:
+def test_a_selector_on_the_host_chooses_among_the_survivors_of_the_library(path: str, packaged: Path) -> None:
     own = Second()
     chain = Chain(tuple(built_in("top_k", "temperature")), own)
     rows = requests(
@@ -284,7 +284,7 @@ def test_a_selector_chooses_on_the_host_among_what_the_library_left(path: str, p
     assert backend.supports(chain.samplers[0])
 
 
-def test_rows_that_edits_drive_beyond_raw_logits_stay_exact() -> None:
+def test_rows_that_edits_move_beyond_raw_logits_stay_exact() -> None:
     bias = CATALOGUE.samplers["logit_bias"]
     chain = Chain((bias, *built_in("top_k")), CATALOGUE.selectors["dist"])  # the bias is the host's
     biases = [((3, 3e38),), ((3, -3e38), (4, 1.0)), ((3, 2.0),)]
@@ -292,7 +292,7 @@ def test_rows_that_edits_drive_beyond_raw_logits_stay_exact() -> None:
     expect_equal(chain, rows, LibraryBackend(toy()))
 
 
-def test_what_numpy_gives_is_not_what_it_gives_without_the_sampler() -> None:
+def test_the_test_sampler_changes_tokens_on_numpy() -> None:
     own = Tilt()
     rows = requests(chain_with(own, "last"), [{"tilt": 5.0, "top_k": 50}] * 4, own)
     logits = logits_of(rows)

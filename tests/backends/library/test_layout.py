@@ -20,7 +20,7 @@ ENUMS = re.findall(r"typedef enum (es_\w+)", header_declarations(HEADER))
 
 @pytest.fixture(scope="module")
 def probed(tmp_path_factory: pytest.TempPathFactory) -> dict[str, int]:
-    """What a C program says about each name below."""
+    """The values that a C program prints for each name below."""
     folder: Path = tmp_path_factory.mktemp("probe")
     lines = [f'    printf("{name} %lld\\n", (long long)({value}));' for name, value in expressions().items()]
     source = folder / "probe.c"
@@ -28,20 +28,20 @@ def probed(tmp_path_factory: pytest.TempPathFactory) -> dict[str, int]:
         "\n".join(["#include <engine_sampler.h>", "#include <stdio.h>", "int main(void) {", *lines, "}"])
     )
     compile_c(source, folder / "probe", f"-I{INCLUDE}")
-    said = subprocess.run([folder / "probe"], capture_output=True, text=True, check=True).stdout
-    return {name: int(value) for name, value in (line.split() for line in said.splitlines())}
+    output = subprocess.run([folder / "probe"], capture_output=True, text=True, check=True).stdout
+    return {name: int(value) for name, value in (line.split() for line in output.splitlines())}
 
 
 def expressions() -> dict[str, str]:
     """C expressions by the name under which they are compared."""
-    asked = {f"{struct}": f"sizeof({struct})" for struct in STRUCTS}
+    found = {f"{struct}": f"sizeof({struct})" for struct in STRUCTS}
     for struct in STRUCTS:
         for field, _ in contract().typeof(struct).fields:
-            asked[f"{struct}.{field}"] = f"offsetof({struct}, {field})"
-            asked[f"{struct}.{field}.size"] = f"sizeof((({struct} *)0)->{field})"
+            found[f"{struct}.{field}"] = f"offsetof({struct}, {field})"
+            found[f"{struct}.{field}.size"] = f"sizeof((({struct} *)0)->{field})"
     for enum in ENUMS:
-        asked |= {name: name for name in contract().typeof(enum).relements}
-    return asked | {"ES_ABI": "ES_ABI"}
+        found |= {name: name for name in contract().typeof(enum).relements}
+    return found | {"ES_ABI": "ES_ABI"}
 
 
 def test_every_struct_of_the_header_is_compared() -> None:
@@ -68,7 +68,7 @@ def test_the_version_is_the_same(probed: dict[str, int]) -> None:
     assert number("ES_ABI") == probed["ES_ABI"]
 
 
-def test_a_tensor_is_laid_out_as_dlpack_says() -> None:
+def test_a_tensor_has_the_layout_of_dlpack() -> None:
     ffi = contract()
     offsets = [field.offset for _, field in ffi.typeof("es_tensor").fields]
     assert offsets == [0, 8, 12, 16, 20, 21, 22, 24, 32, 40]
@@ -79,7 +79,7 @@ def test_the_installed_header_is_that_of_the_checkout() -> None:
     assert header_text(HEADER) == CONTRACT.read_text(encoding="utf-8")
 
 
-def test_every_struct_that_crosses_begins_with_its_size() -> None:
+def test_every_struct_of_the_interface_begins_with_its_size() -> None:
     without = {"es_tensor", "es_ids", "es_sequences"}  # parts of others, and DLPack's own
     for struct in set(STRUCTS) - without:
         assert contract().typeof(struct).fields[0][0] == "size", struct

@@ -1,4 +1,4 @@
-"""What is refused when a library is loaded, and with which words."""
+"""Libraries that are refused when they are loaded, and the messages."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def refusal(path: Path) -> str:
     return reason
 
 
-def test_a_library_says_what_it_is_called_and_that_it_is_exact() -> None:
+def test_a_library_reports_its_name_and_that_it_is_exact() -> None:
     backend = LibraryBackend(toy())
     assert (backend.name, backend.exact, backend.library.version) == ("toy", True, "1.0")
     assert backend.score("cpu") > 1
@@ -37,7 +37,7 @@ def test_a_missing_file_is_refused(tmp_path: Path) -> None:
     assert refusal(tmp_path / "none.so") == "no such file"
 
 
-def test_a_file_that_is_no_library_is_refused(tmp_path: Path) -> None:
+def test_a_file_that_is_not_a_library_is_refused(tmp_path: Path) -> None:
     (tmp_path / "text.so").write_text("no library")
     assert refusal(tmp_path / "text.so").startswith("it cannot be loaded here")
 
@@ -71,7 +71,7 @@ def test_a_table_that_ends_before_its_version_is_refused() -> None:
     assert refusal(variant("SIZE=4")) == "its table has 4 bytes, too few for its version"
 
 
-def test_a_table_that_ends_behind_the_required_functions_works() -> None:
+def test_a_table_that_ends_after_the_required_functions_works() -> None:
     backend = LibraryBackend(variant("SIZE=offsetof(es_api, sync)"))
     assert backend.library.function("target") is None
     assert backend.target == ""

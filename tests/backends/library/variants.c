@@ -21,8 +21,8 @@ static longer_api table;
 #endif
 
 #ifdef MAX_ROWS
-static int32_t few_at_once(es_context *context, const es_query *asked, es_answer *answer) {
-    const int32_t code = query(context, asked, answer);
+static int32_t few_at_once(es_context *context, const es_query *request, es_answer *answer) {
+    const int32_t code = query(context, request, answer);
     answer->max_rows = MAX_ROWS;
     return code;
 }
@@ -33,8 +33,8 @@ static int32_t run_few(es_context *context, es_batch *batch) {
 #endif
 
 #ifdef PROMISES
-static int32_t promise_less(es_context *context, const es_query *asked, es_answer *answer) {
-    const int32_t code = query(context, asked, answer);
+static int32_t promise_less(es_context *context, const es_query *request, es_answer *answer) {
+    const int32_t code = query(context, request, answer);
     answer->promises = PROMISES;
     return code;
 }

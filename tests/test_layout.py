@@ -1,5 +1,5 @@
-"""The layout of the package: its picture in CONTRIBUTING is that of the layers contract, and it stays small
-and clear."""
+"""The layout of the package: CONTRIBUTING describes the layers contract, folders and modules stay small, and
+names are unambiguous."""
 
 from __future__ import annotations
 
@@ -16,10 +16,10 @@ PACKAGE = ROOT / "engine_sampler"
 MODULES = sorted(PACKAGE.rglob("*.py"))
 
 MAX_LINES = 500
-MAX_ENTRIES = 20
+MAX_MODULES = 20
 
 PEERS_NAMES = {"Sampler", "Session", "StoppingCriteria"}
-"""Class names that an adapter repeats, since its peer has them."""
+"""Names of peers' classes that adapters repeat."""
 
 
 def layers() -> list[set[str]]:
@@ -30,29 +30,29 @@ def layers() -> list[set[str]]:
     return [set(line.split(" | ")) for line in re.findall(r'"(.*?)"', listed.group(1))]
 
 
-def floors() -> list[set[str]]:
-    """The picture in CONTRIBUTING.md, from the top."""
+def documented_layers() -> list[set[str]]:
+    """The table of layers in CONTRIBUTING.md, from the top."""
     text = (ROOT / "CONTRIBUTING.md").read_text(encoding="utf-8")
     rows = re.findall(r"^\| (\d+) \| (.*?) \|", text, re.MULTILINE)
     assert [int(number) for number, _ in rows] == list(range(len(rows), 0, -1))
     return [set(re.findall(r"`(\w+)`", names)) for _, names in rows]
 
 
-def test_the_picture_in_contributing_is_the_layers_contract() -> None:
-    assert floors() == layers()
+def test_contributing_lists_the_layers_of_the_contract() -> None:
+    assert documented_layers() == layers()
 
 
-def test_the_layers_name_every_module_of_the_root() -> None:
-    entries = {
+def test_the_layers_contain_every_top_level_module() -> None:
+    modules = {
         path.stem for path in PACKAGE.iterdir() if path.suffix == ".py" or (path / "__init__.py").exists()
     }
-    assert entries - {"__init__", "__main__"} == set().union(*layers())
+    assert modules - {"__init__", "__main__"} == set().union(*layers())
 
 
 @pytest.mark.parametrize("folder", [PACKAGE, PACKAGE / "grammar"], ids=lambda path: path.name)
-def test_a_room_has_few_entries(folder: Path) -> None:
-    entries = [path for path in folder.iterdir() if path.suffix == ".py" or (path / "__init__.py").exists()]
-    assert len(entries) <= MAX_ENTRIES
+def test_a_folder_has_few_modules(folder: Path) -> None:
+    modules = [path for path in folder.iterdir() if path.suffix == ".py" or (path / "__init__.py").exists()]
+    assert len(modules) <= MAX_MODULES
 
 
 def test_no_module_is_long() -> None:
@@ -66,25 +66,25 @@ def names_of(path: Path, kind: type[ast.ClassDef] | type[ast.FunctionDef]) -> It
     return (node.name for node in tree.body if isinstance(node, kind) and not node.name.startswith("_"))
 
 
-def test_no_two_public_classes_have_one_name() -> None:
-    homes: defaultdict[str, list[str]] = defaultdict(list)
+def test_no_two_public_classes_share_a_name() -> None:
+    paths_by_name: defaultdict[str, list[str]] = defaultdict(list)
     for path in MODULES:
         for name in names_of(path, ast.ClassDef):
-            homes[name].append(str(path.relative_to(PACKAGE)))
-    repeated = {name: paths for name, paths in homes.items() if len(paths) > 1}
+            paths_by_name[name].append(str(path.relative_to(PACKAGE)))
+    repeated = {name: paths for name, paths in paths_by_name.items() if len(paths) > 1}
     assert set(repeated) <= PEERS_NAMES
     for paths in repeated.values():
         assert sum(not path.startswith("adapters") for path in paths) == 1
 
 
-def test_no_package_has_a_module_and_another_name_that_are_the_same() -> None:
-    for face in PACKAGE.rglob("__init__.py"):
-        tree = ast.parse(face.read_text(encoding="utf-8"))
+def test_no_package_exports_a_name_that_is_also_a_module() -> None:
+    for init in PACKAGE.rglob("__init__.py"):
+        tree = ast.parse(init.read_text(encoding="utf-8"))
         exported = {
             alias.asname or alias.name
             for node in tree.body
             if isinstance(node, ast.ImportFrom)
             for alias in node.names
-        } | set(names_of(face, ast.FunctionDef))
-        modules = {path.stem for path in face.parent.iterdir() if path.suffix == ".py" or path.is_dir()}
-        assert not exported & modules, face
+        } | set(names_of(init, ast.FunctionDef))
+        modules = {path.stem for path in init.parent.iterdir() if path.suffix == ".py" or path.is_dir()}
+        assert not exported & modules, init
