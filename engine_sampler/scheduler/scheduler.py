@@ -276,8 +276,16 @@ class Scheduler:
         self._requests.notify("step_finished", result)
         return result
 
-    def process(self, logits: Any, request_ids: Sequence[RequestId] | None = None) -> np.ndarray:
+    def process(
+        self,
+        logits: Any,
+        request_ids: Sequence[RequestId] | None = None,
+        *,
+        before_choice: bool = False,
+    ) -> np.ndarray:
         """The chain without selector and without state change: float32 [rows, vocab], −inf = removed.
+
+        before_choice  leave out temperature 0, too, after which only the best token is left.
 
         A faulty row is all NaN, and the reason is logged.
         """
@@ -287,7 +295,7 @@ class Scheduler:
             out = np.empty((len(requests), self.vocabulary.size), np.float32)
             for i, request in enumerate(requests):
                 try:
-                    out[i] = self._runner.processed(request, rows.row(i), rows.device)
+                    out[i] = self._runner.processed(request, rows.row(i), rows.device, before_choice)
                 except Exception as error:
                     logger.error("request %r: %s", request.id, error)
                     out[i] = np.nan
