@@ -19,11 +19,8 @@ def as_criterion(value: Any) -> StoppingCriteria:
     """
     if isinstance(value, StoppingCriteria):
         own = type(value)
-        if own.check is not StoppingCriteria.check:
-            return value
-        if own.__call__ is not StoppingCriteria.__call__:
-            return CalledCriteria(value)
-        raise ParameterError(f"stopping_criteria holds {value!r}, which defines neither check nor __call__")
+        only_called = own.check is StoppingCriteria.check and own.__call__ is not StoppingCriteria.__call__
+        return CalledCriteria(value) if only_called else value
     if callable(value) and not isinstance(value, type):
         return CalledCriteria(value)
     raise ParameterError(
