@@ -46,6 +46,26 @@ CONFIGURATIONS: tuple[Mapping[str, Any], ...] = (
     {"bad_words": [[1, 2], 5], "logit_bias": {3: 2.0, 4: -1.5}, "ignore_eos": True},
     {"allowed_token_ids": list(range(0, VOCAB, 2)), "logprobs": 2, "logprobs_mode": ("raw", "processed")},
     {"temperature": 0.7, "top_k": 6, "logprobs": 0, "logprobs_mode": "penalized", "min_tokens": 2},
+    {
+        "order": [
+            "penalties",
+            "dry",
+            "top_p",
+            "xtc",
+            "temperature",
+            "dry",
+            "top_p",
+            "penalties",
+            "temperature",
+        ],
+        "repetition_penalty": 1.2,
+        "dry_multiplier": 0.8,
+        "dry_allowed_length": 1,
+        "top_p": 0.9,
+        "temperature": 1.2,
+        "xtc_probability": 0.4,
+        "xtc_threshold": 0.05,
+    },
 )
 """Every selector, every stateful sampler, and most of the others."""
 

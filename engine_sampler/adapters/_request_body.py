@@ -90,7 +90,7 @@ def read_logit_bias(value: Any, tokenizer: Tokenizer | None = None) -> dict[str,
     Each token of a text gets the bias, biases of one token add up, and false removes a token.
     """
     if isinstance(value, Mapping):
-        pairs: Any = [(int(k) if isinstance(k, str) and k.isdecimal() else k, v) for k, v in value.items()]
+        pairs: Any = [(int(k) if _is_id(k) else k, v) for k, v in value.items()]
     else:
         pairs = value
     if not isinstance(pairs, Sequence) or isinstance(pairs, str) or not all(map(_is_pair, pairs)):
@@ -106,8 +106,12 @@ def _is_pair(pair: Any) -> bool:
     if not isinstance(pair, (list, tuple)) or len(pair) != 2:
         return False
     entry, bias = pair
-    named = isinstance(entry, str) or (isinstance(entry, int) and not isinstance(entry, bool) and entry >= 0)
+    named = isinstance(entry, str) or (isinstance(entry, int) and not isinstance(entry, bool))
     return named and isinstance(bias, (int, float)) and bias is not True
+
+
+def _is_id(key: Any) -> bool:
+    return isinstance(key, str) and key.removeprefix("-").isdecimal()
 
 
 def _ids(entry: int | str, tokenizer: Tokenizer | None) -> list[int]:

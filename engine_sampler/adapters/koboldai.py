@@ -66,7 +66,7 @@ UNSUPPORTED = {
 
 _ANY = math.inf
 FIELDS: Mapping[str, BodyField] = {
-    "temperature": BodyField("temperature", 1.0, (0, _ANY)),
+    "temperature": BodyField("temperature", 1.0),
     "dynatemp_range": BodyField("dynatemp_range", 0.0, (0, _ANY)),
     "dynatemp_exponent": BodyField("dynatemp_exponent", 1.0, (0, _ANY)),
     "smoothing_factor": BodyField("smoothing_factor", 0.0, (0, _ANY)),
@@ -100,6 +100,8 @@ FIELDS: Mapping[str, BodyField] = {
     "max_length": BodyField("max_tokens"),
 }
 """The parameters, with their neutral values and limits."""
+
+_CPP_TEMPERATURE = BodyField("temperature", limits=(0, _ANY))
 
 KOBOLDCPP: Mapping[str, Any] = {
     "temperature": 0.75,
@@ -141,6 +143,7 @@ def from_request(
         >>> from_request({"sampler_order": [6, 5, 0]}, system="koboldcpp").order
         ('dry', 'penalties', 'temperature', 'smoothing', 'top_n_sigma', 'top_k', 'xtc')
 
+    - temperature: 0 is greedy. Below 0 is greedy in koboldcpp too, and not allowed in KoboldAI.
     - rep_pen_range: 0 is the whole context in KoboldAI, one token in koboldcpp.
     - rep_pen_slope: KoboldAI's curve. koboldcpp's two steps are not supported, except slopes flat there.
     - sampler_order: ids 0 to 6. KoboldAI takes all of them or, as its older versions did, all but 6, which
@@ -193,6 +196,7 @@ def _translate_special_values(rest: dict[str, Any], is_cpp: bool) -> None:
     window = FIELDS["rep_pen_range"].read("rep_pen_range", rest.get("rep_pen_range", 0))
     rest["rep_pen_range"] = max(window, 1) if is_cpp else window or -1
     if is_cpp:
+        rest["temperature"] = _CPP_TEMPERATURE.read("temperature", rest["temperature"])
         rest["rep_pen_slope"] = _flat_slope(rest)
         if rest.get("sampler_seed") in (0, 2**32 - 1):
             rest["sampler_seed"] = -1

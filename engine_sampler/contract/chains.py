@@ -28,6 +28,12 @@ class Chain:
         ]
         return Chain(self.samplers[: needed[-1] + 1 if needed else 0], self.selector)
 
+    def before_choice(self) -> Chain:
+        """The chain without the temperature of a greedy choice, which leaves only the chosen token."""
+        if self.selector.name != "greedy":
+            return self
+        return Chain(tuple(s for s in self.samplers if s.name != "temperature"), self.selector)
+
     def edits_only(self) -> Chain:
         """The masks, biases and penalties alone; "penalized" logprobs are computed from their result."""
         return Chain(tuple(s for s in self.samplers if s.role != "warp"), self.selector)

@@ -60,8 +60,11 @@ class StoppingCriteria(Stateful):
         """Examine newly accepted `token_ids`; a verdict ends the request.
 
         text  the text that has become final with them; it may lag behind the tokens, see `TextCriteria`.
+
+        A criterion may leave `check` out and define `__call__` alone: a scheduler then calls it after each
+        token.
         """
-        raise NotImplementedError
+        raise NotImplementedError(f"{type(self).__name__} defines neither check nor __call__")
 
     def __call__(self, input_ids: Any, scores: Any, **kwargs: Any) -> Any:
         """Which rows of `input_ids` [rows, length] end with their last token: bool [rows], as a NumPy array,

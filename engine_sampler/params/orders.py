@@ -67,7 +67,7 @@ def full_order(order: str | Sequence[str | int], samplers: Mapping[str, Sampler]
 
     A sampler of the default list that `order` does not mention follows all samplers that precede it
     in that list; a plugin's follows the sampler named in its `after`, or else comes last. An explicit
-    list of names is used as it is.
+    list of names is used as it is; a sampler that it names twice runs twice, as in llama.cpp.
     """
     if not isinstance(order, str) and not _is_numeric(order):
         return tuple(str(name) for name in order)
@@ -94,6 +94,8 @@ def resolve_order(values: Mapping[str, Any], samplers: Mapping[str, Sampler]) ->
             raise ParameterError(f"order={order!r} is not allowed: one of {', '.join(NAMED)}, or a list")
         return RULES.get(order, {})
     if _is_numeric(order):
+        if len(set(order)) != len(order):
+            raise ParameterError(f"order={order!r} is not allowed: each sampler once")
         named, rules = full_order(order, samplers), _KOBOLDAI_RULES
         omitted = {KOBOLDAI_IDS[i] for i in range(7)} - set(_koboldai(order))
     else:
@@ -105,8 +107,6 @@ def resolve_order(values: Mapping[str, Any], samplers: Mapping[str, Sampler]) ->
             similar = difflib.get_close_matches(str(name), orderable, n=2)
             hint = f"; did you mean {' or '.join(map(repr, similar))}?" if similar else ""
             raise ParameterError(f"order names {name!r}, which is not a sampler that can be ordered{hint}")
-    if len(set(named)) != len(named):
-        raise ParameterError(f"order={order!r} is not allowed: each sampler once")
     for name in sorted(omitted):
         if name in samplers and samplers[name].is_active(values):
             raise ParameterError(f"order={order!r} omits {name}, which the parameters turn on")

@@ -17,9 +17,8 @@ class MirostatV2(SurpriseControl):
     Formula: keep d ≤ float32(mu − L), d = −y and L = log2_64(Σw) − 30, at least the best token.
     mu is adjusted by the surprise of the drawn token among those kept; see `SurpriseControl`.
 
-    Selected by `mirostat` = 2; the parameters belong to `mirostat`. Masks, biases, penalties, DRY and
-    temperature stay in the chain; all other samplers are ignored (llama.cpp also ignores penalties
-    and DRY). Source: llama.cpp's mirostat 2.0, after Basu et al. 2020, arXiv 2007.14966. llama.cpp
+    Selected by `mirostat` = 2; the parameters belong to `mirostat`, which says what stays in the chain
+    beside it. Source: llama.cpp's mirostat 2.0, after Basu et al. 2020, arXiv 2007.14966. llama.cpp
     works in float32 and adjusts mu even if the token is not accepted.
     """
 

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import math
 import secrets
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
 
-from ..contract import Chain, ParameterError, StoppingCriteria, Vocabulary, failure
+from ..contract import Chain, ParameterError, Vocabulary, failure
 from ..params import SamplingParams, build_chain
 from .constraint import Constraint
 from .detokenizer import Detokenizer, MatchedEnds
@@ -47,7 +47,7 @@ class Request:
         seed: int | None = None,
         matcher: Any = None,
         max_model_len: int | None = None,
-        stopping_criteria: Sequence[StoppingCriteria] = (),
+        stopping_criteria: Sequence[Callable[..., Any]] = (),
     ) -> None:
         self.id = request_id
         self.params = params

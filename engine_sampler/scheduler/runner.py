@@ -87,12 +87,17 @@ class StepRunner:
         """Fill the grammar masks of the next step."""
         self._masks.fill(inputs.requests, inputs.masked)
 
-    def processed(self, request: Request, row: np.ndarray, device: str) -> np.ndarray:
+    def processed(
+        self, request: Request, row: np.ndarray, device: str, before_choice: bool = False
+    ) -> np.ndarray:
         """`row` as float32 [vocab] after the grammar's mask and the request's chain, without its selector.
+
+        before_choice  leave out a temperature of 0, too.
 
         Raises `RowFault`, and what plugins raise.
         """
-        return self._apply(request.chain, request, row, device)
+        chain = request.chain.before_choice() if before_choice else request.chain
+        return self._apply(chain, request, row, device)
 
     def reports(self, inputs: InputBatch) -> list[GroupReport]:
         """The groups of the requests: their chains, and which backend runs each sampler."""

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
 
 from ..arithmetic import LogitRows, child_seed
 from ..backends.choose import named_backend
-from ..contract import Backend, Param, ParameterError, StoppingCriteria, Vocabulary
+from ..contract import Backend, Param, ParameterError, Vocabulary
 from ..grammar.constraints import constraint_of, matcher_of
 from ..params import SamplingParams
 from ..registry import CORE_PARAMS, default_registry, structured_in
@@ -90,7 +90,7 @@ class Scheduler:
         request_id: RequestId | None = None,
         output_token_ids: Sequence[int] = (),
         grammar: Any = None,
-        stopping_criteria: Sequence[StoppingCriteria] = (),
+        stopping_criteria: Sequence[Callable[..., Any]] = (),
         position: int | None = None,
     ) -> RequestId:
         """Add a request; returns its id (`request_id`, or a new integer).
@@ -102,6 +102,10 @@ class Scheduler:
                           (`engine_sampler.grammar.Matcher`), Lark text, or the name of a grammar. Text and
                           a `Grammar` are compiled first, which may take long: compile them on another thread
                           if that matters.
+        stopping_criteria  further criteria: `StoppingCriteria`, or functions and objects that are called as
+                          transformers' are, `(input_ids, scores) -> bool [rows]`. These are called after
+                          each token, with prompt and output as one row and without scores, see
+                          `called_criteria.CalledCriteria`.
         position          the index of its next token; default: the length of its history.
 
         Raises `ParameterError` or `RequestError` before anything changes.
@@ -133,7 +137,7 @@ class Scheduler:
         *,
         request_ids: Sequence[RequestId] | None = None,
         grammar: Any = None,
-        stopping_criteria: Sequence[StoppingCriteria] = (),
+        stopping_criteria: Sequence[Callable[..., Any]] = (),
     ) -> list[RequestId]:
         """Add `best_of` (default `n`) siblings of one prompt; returns their ids.
 
@@ -172,16 +176,22 @@ class Scheduler:
         ranked = sorted(requests, key=lambda r: (r.error is not None, -_merit(r)))
         return [r.id for r in ranked[: requests[0].params.n]]
 
-    def accept(self, request_id: RequestId, token_ids: Sequence[int]) -> None:
+    def accept(self, request_id: RequestId, token_ids: Sequence[int], logprobs: Sequence[float] = ()) -> None:
         """Add tokens chosen elsewhere (jump-forward, another sampler); they may end the request.
+
+        logprobs  the logprob of each token, for criteria that use it (`assistant_confidence_threshold`);
+                  default: 0 for each, a probability of one.
 
         Tokens after the one that ends it are dropped. Selector state that follows drawn tokens
         (mirostat's mu) does not move.
         """
         tokens = _few_token_ids("token_ids", token_ids, self.vocabulary)
+        if len(logprobs) not in (0, len(tokens)):
+            raise ParameterError(f"logprobs has {len(logprobs)} entries for {len(tokens)} tokens")
+        known = [*logprobs] or [0.0] * len(tokens)
         with self._step_lock.lock:
             request = self._requests.find_single(request_id)
-            self._step_lock.when_idle(lambda: self._accept_all(request, tokens))
+            self._step_lock.when_idle(lambda: self._accept_all(request, tokens, known))
 
     def remove(self, request_id: RequestId) -> Record:
         """Forget a request; a live one ends with `abort`. Returns its record.
@@ -268,8 +278,16 @@ class Scheduler:
         self._requests.notify("step_finished", result)
         return result
 
-    def process(self, logits: Any, request_ids: Sequence[RequestId] | None = None) -> np.ndarray:
+    def process(
+        self,
+        logits: Any,
+        request_ids: Sequence[RequestId] | None = None,
+        *,
+        before_choice: bool = False,
+    ) -> np.ndarray:
         """The chain without selector and without state change: float32 [rows, vocab], −inf = removed.
+
+        before_choice  leave out temperature 0, too, after which only the best token is left.
 
         A faulty row is all NaN, and the reason is logged.
         """
@@ -279,7 +297,7 @@ class Scheduler:
             out = np.empty((len(requests), self.vocabulary.size), np.float32)
             for i, request in enumerate(requests):
                 try:
-                    out[i] = self._runner.processed(request, rows.row(i), rows.device)
+                    out[i] = self._runner.processed(request, rows.row(i), rows.device, before_choice)
                 except Exception as error:
                     logger.error("request %r: %s", request.id, error)
                     out[i] = np.nan
@@ -299,7 +317,7 @@ class Scheduler:
         request_id: RequestId,
         output: Sequence[int],
         grammar: Any,
-        criteria: Sequence[StoppingCriteria],
+        criteria: Sequence[Callable[..., Any]],
     ) -> Request:
         history = History(
             _token_ids("prompt_token_ids", prompt, self.vocabulary),
@@ -328,10 +346,10 @@ class Scheduler:
             return None  # a sampler of the chain favours what it allows
         return matcher_of(constraint_of(params, self.vocabulary) if names else grammar, self.vocabulary)
 
-    def _accept_all(self, request: Request, tokens: Sequence[int]) -> None:
-        for token_id in tokens:
+    def _accept_all(self, request: Request, tokens: Sequence[int], logprobs: Sequence[float]) -> None:
+        for token_id, logprob in zip(tokens, logprobs, strict=True):
             if request.live:
-                request.accept(self._requests.slots, token_id)
+                request.accept(self._requests.slots, token_id, logprob=logprob)
         self._requests.retire_if_done(request)
 
     def _rows(self, logits: Any, count: int) -> LogitRows:

@@ -51,8 +51,9 @@ class RequestState:
                     part.accept(state, output)
 
     def parts(self) -> Iterable[Sampler | Selector]:
-        yield self.chain.selector
-        yield from self.chain.samplers
+        """The selector and the samplers, each once: one that runs twice has one state."""
+        parts = (self.chain.selector, *self.chain.samplers)
+        return {part.name: part for part in parts}.values()
 
     @property
     def states(self) -> dict[str, Any]:

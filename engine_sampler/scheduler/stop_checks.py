@@ -18,6 +18,7 @@ from ..contract import (
 )
 from ..params import SamplingParams, lookup_of
 from ..registry import default_registry
+from .called_criteria import as_criterion, name_of
 from .detokenizer import Detokenizer, MatchedEnds
 from .history import UNBOUNDED, History
 from .slots import CheckTrigger
@@ -55,7 +56,7 @@ class StopChecks:
         params: SamplingParams,
         prompt_token_ids: np.ndarray,
         vocabulary: Vocabulary,
-        more: Sequence[StoppingCriteria] = (),
+        more: Sequence[Callable[..., Any]] = (),
         max_model_len: int | None = None,
     ) -> None:
         active = _active_criteria(params, vocabulary, more)
@@ -120,7 +121,10 @@ class StopChecks:
         for i, token_id in enumerate(output):
             delta = "" if text is None else text.deltas[i]
             for criterion, state in self.criteria:
-                _call(criterion, state, [token_id], delta, [0.0])
+                try:
+                    _call(criterion, state, [token_id], delta, [0.0])
+                except Exception as error:
+                    raise ParameterError(f"output_token_ids: {failure(name_of(criterion), error)}") from error
         self._checked = len(output)
 
     def rollback(self, output_length: int) -> list[str]:
@@ -133,7 +137,7 @@ class StopChecks:
                 try:
                     criterion.rollback(state, undone)
                 except Exception as error:
-                    faults.append(failure(criterion.name, error))
+                    faults.append(failure(name_of(criterion), error))
         return faults
 
     def fork(self) -> StopChecks:
@@ -160,10 +164,11 @@ class StopChecks:
             try:
                 found = _call(criterion, state, token_ids, delta, new_logprobs)
             except Exception as error:
-                fault = failure(criterion.name, error)
+                fault = failure(name_of(criterion), error)
                 continue
             if not (found is None or isinstance(found, StopVerdict)):
-                raise _NotAVerdict(f"{criterion.name} failed: it gave {found!r}, which is not a StopVerdict")
+                name = name_of(criterion)
+                raise _NotAVerdict(f"{name} failed: it gave {found!r}, which is not a StopVerdict")
             if found is None or (waiting and criterion.waits_for_min_tokens):
                 continue
             if criterion.is_limit:
@@ -185,18 +190,16 @@ class StopChecks:
 
 
 def _active_criteria(
-    params: SamplingParams, vocabulary: Vocabulary, more: Sequence[StoppingCriteria]
+    params: SamplingParams, vocabulary: Vocabulary, more: Sequence[Callable[..., Any]]
 ) -> list[StoppingCriteria]:
     """The registered criteria that the parameters need, then `more`."""
-    for criterion in more:
-        if not isinstance(criterion, StoppingCriteria):
-            raise ParameterError(f"stopping_criteria holds {criterion!r}, which is not a StoppingCriteria")
+    given = [as_criterion(criterion) for criterion in more]
     registered = lookup_of(default_registry().catalogue).stopping_criteria
-    return [*registered.active(params.given, params, vocabulary), *more]
+    return [*registered.active(params.given, params, vocabulary), *given]
 
 
 def _text_matcher(criterion: TextCriteria, params: SamplingParams, vocabulary: Vocabulary) -> Any:
-    vocabulary.need_tokenizer(criterion.name)
+    vocabulary.need_tokenizer(name_of(criterion))
     return criterion.matcher(params, vocabulary)
 
 
@@ -205,9 +208,9 @@ def _watch(
 ) -> Watch | None:
     watch = criterion.watch(params, prompt, vocabulary)
     if not (watch is None or isinstance(watch, Watch)):
-        raise ParameterError(f"{criterion.name} failed: watch gave {watch!r}, which is not a Watch")
+        raise ParameterError(f"{name_of(criterion)} failed: watch gave {watch!r}, which is not a Watch")
     if watch is not None:
-        vocabulary.check_ids(criterion.name, watch.token_ids)
+        vocabulary.check_ids(name_of(criterion), watch.token_ids)
     return watch
 
 

@@ -5,6 +5,7 @@ from typing import Any
 
 from ..contract import StoppingCriteria, TextCriteria, hookimpl
 from ..registry import objects_in
+from ._scores import newest_logprobs
 from .confidence import ConfidenceCriteria
 from .criteria_list import StoppingCriteriaList, validate_stopping_criteria
 from .eos import EosTokenCriteria
@@ -29,6 +30,7 @@ __all__ = [
     "StoppingCriteria",
     "StoppingCriteriaList",
     "TextCriteria",
+    "newest_logprobs",
     "register_stopping_criteria",
     "validate_stopping_criteria",
 ]

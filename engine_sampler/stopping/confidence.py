@@ -8,8 +8,8 @@ from typing import Any
 
 import numpy as np
 
-from ..arithmetic import log_sum_exp
 from ..contract import Param, StoppingCriteria, StopVerdict, Vocabulary, flags_like, token_rows
+from ._scores import newest_logprobs
 
 
 class ConfidenceCriteria(StoppingCriteria):
@@ -48,14 +48,9 @@ class ConfidenceCriteria(StoppingCriteria):
         """bool [rows]: whether the last token of each row is unlikely under `scores` [rows, vocab].
 
         If `scores` is a tuple of the scores of all steps and there is one row, the result is a single bool,
-        as in transformers.
+        as in transformers. Raises ValueError without scores.
         """
-        steps = isinstance(scores, (tuple, list))
-        newest = scores[-1] if steps else scores
-        last = token_rows(input_ids)[:, -1]
-        logits = np.asarray(
-            newest.detach().cpu().float() if hasattr(newest, "detach") else newest, np.float64
-        )
-        logprobs = [row[token] - log_sum_exp(row) for row, token in zip(logits, last, strict=True)]
+        logprobs = newest_logprobs(type(self).__name__, token_rows(input_ids)[:, -1], scores)
         flags = np.exp(logprobs) < (self.assistant_confidence_threshold or 0.0)
-        return bool(flags[0]) if steps and len(flags) == 1 else flags_like(input_ids, flags)
+        is_single = isinstance(scores, (tuple, list)) and len(flags) == 1
+        return bool(flags[0]) if is_single else flags_like(input_ids, flags)

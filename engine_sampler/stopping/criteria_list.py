@@ -26,8 +26,8 @@ class StoppingCriteriaList(list[Any]):
 
     @property
     def max_length(self) -> int | None:
-        """The limit of the first `MaxLengthCriteria`; None if there is none."""
-        return next((c.max_length for c in self if isinstance(c, MaxLengthCriteria)), None)
+        """The limit of the first `MaxLengthCriteria`, ours or transformers'; None if there is none."""
+        return next((c.max_length for c in self if _limits_length(c)), None)
 
 
 def validate_stopping_criteria(criteria: StoppingCriteriaList, max_length: int) -> StoppingCriteriaList:
@@ -45,6 +45,12 @@ def validate_stopping_criteria(criteria: StoppingCriteriaList, max_length: int) 
             stacklevel=2,
         )
     return checked
+
+
+def _limits_length(criterion: Any) -> bool:
+    """Whether `criterion` is a `MaxLengthCriteria`; transformers' class is known by its name, so that
+    transformers need not be there."""
+    return any(base.__name__ == MaxLengthCriteria.__name__ for base in type(criterion).__mro__)
 
 
 def _accepted(criterion: Any, kwargs: dict[str, Any]) -> dict[str, Any]:

@@ -20,7 +20,7 @@ class MaxLengthCriteria(CountdownCriteria):
     If the prompt alone is that long, the request still gets one token.
 
     max_length               the criterion's own limit, in place of the request's.
-    max_position_embeddings  the number of tokens that the model supports: when called with that many, the
+    max_position_embeddings  the number of tokens that the model supports: when called with more, the
                              criterion logs one warning.
     Source: transformers.
     """
@@ -43,7 +43,7 @@ class MaxLengthCriteria(CountdownCriteria):
         length = rows.shape[1]
         done = self.max_length is not None and length >= self.max_length
         supported = self.max_position_embeddings
-        if supported is not None and length >= supported and not done and not self._warned:
+        if supported is not None and length > supported and not done and not self._warned:
             self._warned = True
             logger.warning("the text has %d tokens; the model supports %d", length, supported)
         return flags_like(input_ids, np.full(len(rows), done))

@@ -3,10 +3,12 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+import numpy as np
 import pytest
 
+from engine_sampler import process_logits
 from engine_sampler.contract import Param, ParameterError, Sampler
-from engine_sampler.params import SamplingParams
+from engine_sampler.params import SamplingParams, build_chain
 from engine_sampler.params.orders import DEFAULT, NAMED, RULES, full_order
 from engine_sampler.registry import default_registry
 
@@ -128,10 +130,19 @@ def test_an_unknown_sampler_is_refused_with_similar_names() -> None:
         SamplingParams(order=["typical"])
 
 
-@pytest.mark.parametrize("order", [["top_k", "top_k"], [0, 0]])
-def test_a_sampler_may_be_listed_only_once(order: list[Any]) -> None:
+def test_a_sampler_that_is_named_twice_runs_twice() -> None:
+    params = SamplingParams(order=["top_p", "temperature", "top_p"], top_p=0.6, temperature=0.5)
+    assert build_chain(params).key == ("top_p", "temperature", "top_p", "dist")
+    row = np.log(np.array([[0.4, 0.3, 0.2, 0.1]], np.float32))
+    # 0.4 and 0.3 reach 0.6; squared and normalized 0.64 and 0.36, of which the first suffices.
+    assert process_logits(row, params)[0].tolist() == [2 * row[0, 0], -np.inf, -np.inf, -np.inf]
+    once = params.replace(order=["top_p", "temperature"])
+    assert (process_logits(row, once) > -np.inf).sum() == 2
+
+
+def test_a_number_of_koboldais_may_be_listed_only_once() -> None:
     with pytest.raises(ParameterError, match="each sampler once"):
-        SamplingParams(order=order)
+        SamplingParams(order=[0, 0])
 
 
 @pytest.mark.parametrize("order", [5, None, [True], [1.5], [("top_k",)], {"top_k": 1, 2.5: 0}])

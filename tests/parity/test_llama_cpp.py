@@ -292,6 +292,43 @@ def test_the_default_chain_agrees_with_llama_cpps(kind: str, run: Any, leave_out
     assert doubtful <= DOUBTFUL * 4 * ROWS
 
 
+TWICE = (
+    "penalties",
+    "top_p",
+    "temperature",
+    "dry",
+    "top_p",
+    "min_p",
+    "penalties",
+    "temperature",
+    "dry",
+    "min_p",
+)
+
+
+@pytest.mark.parametrize("kind", [kind for kind in KINDS if kind != "tied"])
+def test_samplers_that_a_chain_names_twice_run_twice(kind: str) -> None:
+    random = np.random.default_rng(list(KINDS).index(kind))
+    doubtful = repeated = 0
+    for _ in range(ROWS):
+        row = make_row(kind, random)
+        history = make_history(random, len(row))
+        given = random_parameters(random, len(row), set(PARAMETERS) - set(TWICE)).given
+        temperature = given.get("temperature", 1.0) or 0.7  # nothing runs after a temperature of 0 here
+        params = SamplingParams(**{**given, "order": TWICE, "temperature": temperature})
+        ours, in_doubt = row, False
+        for sampler in build_chain(params).samplers:
+            in_doubt |= sampler.name in IN_DOUBT and IN_DOUBT[sampler.name](ours, params)
+            ours = apply_sampler(sampler, ours, params, outputs=[history])
+        names = [name for name in TWICE if SAMPLERS[name].is_active(params)]
+        repeated += len(names) > len(set(names))
+        if not agree(ours, as_one_chain(names, params, row, history), params):
+            assert in_doubt, f"{params} differs"
+            doubtful += 1
+    assert repeated > ROWS // 2
+    assert doubtful <= 2 * DOUBTFUL * ROWS
+
+
 # --- selectors -----------------------------------------------------------------------------------
 
 

@@ -177,6 +177,23 @@ def test_process_returns_the_row_that_the_token_is_chosen_from_and_changes_nothi
     assert processed[0, drawn] > -np.inf
 
 
+@pytest.mark.parametrize("configuration", CONFIGURATIONS)
+def test_the_row_before_the_choice_is_that_of_the_chain_without_temperature_zero(
+    configuration: dict[str, Any],
+) -> None:
+    given = {**configuration, "ignore_eos": False, "min_tokens": 0, "seed": 1, "mirostat": 0}
+    scheduler = make_scheduler()
+    for temperature in (0.0, 1.0):
+        scheduler.add(SamplingParams(**{**given, "temperature": temperature, "dynatemp_range": 0.0}))
+    row = rows_for(scheduler, [0])
+    greedy, drawing = scheduler.process(row[[0, 0]], before_choice=True)
+    assert (greedy > -np.inf).sum() >= (drawing > -np.inf).sum()
+    both = (greedy > -np.inf) & (drawing > -np.inf)
+    assert greedy[both].tobytes() == drawing[both].tobytes()
+    assert scheduler.process(row[[0, 0]])[1].tobytes() == drawing.tobytes()
+    assert (scheduler.process(row[[0, 0]])[0] > -np.inf).sum() == 1
+
+
 def test_the_result_does_not_depend_on_the_number_of_threads() -> None:
     results = []
     for num_threads in (1, 4):

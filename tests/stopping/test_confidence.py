@@ -43,3 +43,14 @@ def test_it_is_correct_after_rollback_and_fork() -> None:
 def test_wide_scores_do_not_overflow(extreme: float) -> None:
     scores = np.array([[extreme, -extreme]], np.float32)
     assert ConfidenceCriteria(0.4)(np.array([[0]]), scores).tolist() == [False]
+
+
+@pytest.mark.parametrize("scores", [None, ()])
+def test_a_call_without_scores_says_how_to_get_them(scores: object) -> None:
+    with pytest.raises(ValueError, match=r"ConfidenceCriteria needs the scores .* output_scores=True"):
+        ConfidenceCriteria(0.4)(np.array([[0]]), scores)
+
+
+def test_scores_of_another_shape_are_refused() -> None:
+    with pytest.raises(ValueError, match=r"scores of shape \[3\] are not allowed: .* needs \[1, vocab\]"):
+        ConfidenceCriteria(0.4)(np.array([[0]]), np.zeros(3, np.float32))

@@ -31,8 +31,8 @@ def test_a_criterions_own_limit_applies_in_addition_to_the_parameters() -> None:
 def test_beyond_the_models_positions_it_warns_once(caplog: pytest.LogCaptureFixture) -> None:
     criterion = MaxLengthCriteria(10, max_position_embeddings=2)
     with caplog.at_level(logging.WARNING, "engine_sampler"):
-        for length in (1, 2, 3):
+        for length in (1, 2, 3, 4):
             criterion(np.zeros((1, length), np.int64), None)
     assert [record.getMessage() for record in caplog.records] == [
-        "the text has 2 tokens; the model supports 2"
+        "the text has 3 tokens; the model supports 2"
     ]

@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
 
-from ... import contract
 from ...contract import Backend
 from ...params import SamplingParams
 from ...scheduler import Record, RequestId, Scheduler
 from ...tokenizer import Tokenizer
+from .responses import with_text
 
 logger = logging.getLogger("engine_sampler")
 
@@ -48,7 +48,7 @@ class _Follower:
         vocab_size: int | None = None,
         eos_token_ids: Sequence[int] = (),
         grammar: Any = None,
-        stopping_criteria: Sequence[contract.StoppingCriteria] = (),
+        stopping_criteria: Sequence[Callable[..., Any]] = (),
         backend: str | Backend = "auto",
     ) -> None:
         size = vocab_size if tokenizer is None else len(tokenizer)
@@ -59,7 +59,8 @@ class _Follower:
         self._grammar = grammar
         self._criteria = stopping_criteria
         self._known: list[int] = []
-        """Prompt and output of the request."""
+        """Prompt and output, as llama-cpp-python has them."""
+        self._prompt_length = 0
         self._request: RequestId | None = None
         self.scheduler.remove(self._add(()))
 
@@ -67,6 +68,12 @@ class _Follower:
     def record(self) -> Record | None:
         """The completion's record (seed, text, finish and stop reason); None known_length the first call."""
         return None if self._request is None else self.scheduler.record(self._request)
+
+    def reset(self) -> None:
+        """Make the next call the first of a new completion, even if its prompt is the last one's text."""
+        if self._request is not None:
+            self.scheduler.remove(self._request)
+        self._request, self._known, self._prompt_length = None, [], 0
 
     def _add(self, prompt: Sequence[int]) -> RequestId:
         is_matcher = hasattr(self._grammar, "fill_bitmask")
@@ -80,9 +87,8 @@ class _Follower:
     def _begin(self, prompt: list[int]) -> None:
         """Replace the request with a new one."""
         request = self._add(prompt)
-        if self._request is not None:
-            self.scheduler.remove(self._request)
-        self._request, self._known = request, list(prompt)
+        self.reset()
+        self._request, self._known, self._prompt_length = request, list(prompt), len(prompt)
 
     @property
     def _finished(self) -> bool:
@@ -111,26 +117,56 @@ class LogitsProcessor(_Follower):
         [-inf, 0.0, -inf]
 
     A call whose ids are not those of the completion so far begins a new one, so an object serves one
-    completion at a time. Once the request has ended, only EOS is left, if the vocabulary has one. A faulty
-    row is logged, and raised by `stopped`. `record` holds the reason why the completion ended;
-    llama-cpp-python's finish_reason is "stop" for every completion that `stopped` ends. Not for use with a
-    `draft_model`: llama-cpp-python shows processors its drafts as if they were accepted.
+    completion at a time. Once the request has ended, only EOS is left, which ends the completion. `record`
+    holds the reason, and the error after a faulty row, which is also logged; llama-cpp-python's finish_reason
+    is then "stop". With `stopping_criteria=processor.stopped`, `create_completion` raises the error;
+    a vocabulary without EOS always needs it, and `settings` then holds it. Not for use with a `draft_model`:
+    llama-cpp-python shows processors its drafts as if they were accepted.
+
+    The caller's text is the record's, except that llama-cpp-python knows no patterns: with `stop_regex` it
+    keeps what the record cuts off. `with_own_text` replaces it. For a token in `stop_token_ids`, whose text
+    does not belong to the record's, llama-cpp-python gets EOS.
 
     Raises `ParameterError` or ValueError for settings that cannot be used.
     """
 
     @property
     def settings(self) -> dict[str, Any]:
-        """All keywords for `Llama.create_completion`: this processor, `stopped`, the request's limits and
-        stop strings, and neutral values for the rest."""
-        included = self.params.get("include_stop_str_in_output", False)
-        return {
+        """All keywords for `Llama.create_completion` and `Llama.create_chat_completion`: this processor, the
+        request's limits and stop strings, and neutral values for the rest.
+
+        Without an EOS token only `stopped` can end a completion: then it is among them, and
+        `create_chat_completion`, which has no `stopping_criteria`, refuses them.
+        """
+        settings = {
             **neutral_settings(),
             "logits_processor": [self],
-            "stopping_criteria": self.stopped,
             "max_tokens": self.params.max_tokens,
-            "stop": [] if included else list(self.params.get("stop", ())),
+            "stop": [] if self._includes_stops else list(self.params.get("stop", ())),
         }
+        has_eos = bool(self.scheduler.vocabulary.eos_token_ids)
+        return settings if has_eos else {**settings, "stopping_criteria": self.stopped}
+
+    def with_own_text(self, response: Any) -> Any:
+        """A response of `create_completion` or `create_chat_completion`, or the chunks of a streamed one,
+        with the record's text in place of llama-cpp-python's.
+
+        A chunk has the text that no stop can cut off any more. Not for `echo`. Raises ValueError without a
+        tokenizer.
+
+            text = processor.with_own_text(llm.create_completion(prompt, **processor.settings))
+        """
+        if self.scheduler.vocabulary.tokenizer is None:
+            raise ValueError("with_own_text needs a processor with a tokenizer")
+        return with_text(response, self._own_text)
+
+    def _own_text(self) -> tuple[str, bool]:
+        record = self.record
+        return ("", False) if record is None else (record.text or "", record.finish_reason is not None)
+
+    @property
+    def _includes_stops(self) -> bool:
+        return bool(self.params.get("include_stop_str_in_output", False))
 
     def __call__(self, input_ids: np.ndarray, scores: np.ndarray) -> np.ndarray:
         ids = input_ids.tolist()
@@ -139,17 +175,26 @@ class LogitsProcessor(_Follower):
         row = np.array(scores, np.float32)  # llama-cpp-python's row is strided
         token = -1
         if not self._finished:
-            result = self.scheduler.step(row[None])
-            token = int(result.token_ids[0])
-            if token >= 0:
-                self._known.append(token)
-            elif result.errors[0] is not None:
-                logger.error("the completion ends: %s", result.errors[0])
-        chosen = [token] if token >= 0 else list(self.scheduler.vocabulary.eos_token_ids)
+            token = self._draw(row)
+        eos = self.scheduler.vocabulary.eos_token_ids
+        chosen = [token] if token >= 0 else list(eos)
         if chosen:
             row.fill(-np.inf)
             row[chosen] = 0.0
         return row
+
+    def _draw(self, row: np.ndarray) -> int:
+        """The token that llama-cpp-python gets next; −1 after a fault."""
+        result = self.scheduler.step(row[None])
+        token = int(result.token_ids[0])
+        if token < 0:
+            logger.error("the completion ends: %s", result.errors[0])
+            return token
+        eos = self.scheduler.vocabulary.eos_token_ids
+        if eos and result.stop_reasons[0] == token and not self._includes_stops:
+            token = eos[0]  # a stop token, whose text the record leaves out
+        self._known.append(token)
+        return token
 
     def stopped(self, input_ids: np.ndarray, logits: np.ndarray) -> bool:
         """The request's criteria as a `stopping_criteria`: whether the request has ended after `input_ids`.
@@ -177,16 +222,19 @@ class StoppingCriteria(_Follower):
         [False, False, True]
 
     Only parameters that end a request have an effect. A call whose ids do not continue the last call's begins
-    a new completion. llama-cpp-python calls this before it appends the token it has just drawn, and drops
-    that token if it stops: it samples one token, and runs one forward pass, beyond the end.
+    a new completion; `reset` does so for a prompt that continues them. The same ids get the same answer:
+    `create_completion` asks twice, and loses the text if the second answer differs. llama-cpp-python calls
+    this before it appends the token it has just drawn, and drops that token if it stops: it samples one
+    token, and runs one forward pass, beyond the end. The caller's text keeps what `record.text` leaves out.
     """
 
     def __call__(self, input_ids: np.ndarray, logits: Any) -> bool:
         ids = input_ids.tolist()
         known_length = len(self._known)
-        if self._request is None or ids[:known_length] != self._known or len(ids) <= known_length:
-            self._begin(ids)
-        elif not self._finished:
+        continues = self._request is not None and ids[:known_length] == self._known
+        if not continues or len(ids) == self._prompt_length:
+            self._begin(ids)  # also if the prompt alone is asked about again: its time starts anew
+        elif len(ids) > known_length and not self._finished:
             self.scheduler.accept(self._request, ids[known_length:])
             self._known = ids
         return self._finished

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import math
 from collections.abc import Mapping
 from typing import Any
@@ -23,7 +24,9 @@ from .._request_body import (
     switched_off,
 )
 
-TRANSPORT = OPENAI_TRANSPORT | frozenset(
+logger = logging.getLogger("engine_sampler")
+
+TRANSPORT = (OPENAI_TRANSPORT - {"tools", "tool_choice"}) | frozenset(
     "n_keep n_discard cache_prompt n_cache_reuse id_slot return_tokens return_progress timings_per_token "
     "response_fields sse_ping_interval verbose lora image_data multimodal_data input_prefix input_suffix "
     "input_extra chat_format chat_parser parse_tool_calls reasoning_format reasoning_in_content "
@@ -119,24 +122,34 @@ _ALIASES = {
 }
 
 SPECIAL = ("samplers", "stop", "n_probs", "logprobs", "top_logprobs", "post_sampling_probs", "logit_bias",
-           "grammar", "response_format")  # fmt: skip
+           "grammar", "response_format", "tools", "tool_choice")  # fmt: skip
 """Keys that need more than a value with limits."""
 
 
-def from_request(body: Mapping[str, Any], tokenizer: Tokenizer | None = None) -> SamplingParams:
+def from_request(
+    body: Mapping[str, Any], tokenizer: Tokenizer | None = None, *, vocab_size: int | None = None
+) -> SamplingParams:
     """The settings of a request to llama.cpp's server (/completion, and its OpenAI forms).
 
     Omitted keys have the server's defaults: temperature 0.8, top_k 40, top_p 0.95, min_p 0.05, a penalty
     window of 64 tokens of prompt and output. Values are clamped as in the server (a top_p of 2 is 1).
 
-    tokenizer  for biases given as text.
+    tokenizer   for biases given as text.
+    vocab_size  default: the tokenizer's. Biases of ids beyond it are left out, as in the server; if it is not
+                known, `Scheduler.add` refuses them.
 
         >>> params = from_request({"n_predict": 100, "repeat_penalty": 1.1, "samplers": "edkypmxt"})
         >>> params.max_tokens, params.repetition_penalty, params.top_k, params.temperature
         (100, 1.1, 40, 0.8)
 
-    - samplers: a list of names or a string of letters; samplers that it omits are off.
-    - mirostat: all samplers except the temperature are off, as in the server.
+    - samplers: a list of names or a string of letters; samplers that it omits are off, and one that it names
+      twice runs twice.
+    - mirostat: all samplers except the temperature are off, penalties and DRY included, as in the server.
+      Plain `SamplingParams(mirostat=2, repetition_penalty=1.1)` keeps penalties and DRY in every `order`,
+      also in the one named "llama.cpp".
+    - n_predict: 0 gives one token, as in the server, which looks at the limit after each token (its manual
+      speaks of none).
+    - dry_sequence_breakers: empty texts are left out; [""] means no breakers.
     - adaptive_target requires adaptive_p in `samplers` (the server ignores it without).
     - repeat_last_n and dry_penalty_last_n: −1 is the whole history, as the server's manual used to document;
       its newest versions refuse −1.
@@ -144,24 +157,30 @@ def from_request(body: Mapping[str, Any], tokenizer: Tokenizer | None = None) ->
     - n_probs: that many logprobs, of the raw logits or (post_sampling_probs) of the processed ones.
     - t_max_predict_ms counts from when the request is added, and ends it even in the middle of a line.
     - grammar: GBNF, or Lark after a line `%llguidance {}`.
+    - tools: how a call is written depends on the model's chat template, so calls are not constrained, which
+      is logged. A tool_choice that forces a call is refused: give `structural_tag`, `json_schema` or
+      `grammar` for the model's format, without tools.
     - n_indent, lazy grammars and reasoning budgets are not supported, and are refused unless switched off.
 
     Parameters of ours that the server lacks pass under their own names. Raises `ParameterError` naming the
     key, the value and what is allowed; for unknown keys it names near matches.
     """
-    return SamplingParams(**_parameters(body, tokenizer))
+    return SamplingParams(**_parameters(body, tokenizer, vocab_size))
 
 
-def _parameters(body: Mapping[str, Any], tokenizer: Tokenizer | None = None) -> dict[str, Any]:
+def _parameters(
+    body: Mapping[str, Any], tokenizer: Tokenizer | None = None, vocab_size: int | None = None
+) -> dict[str, Any]:
     """The keywords for `SamplingParams` in a request body, as `from_request` describes."""
     rest = canonical_keys(without_transport(body, TRANSPORT), RENAMED)
     refuse_unsupported(rest, UNSUPPORTED)
     refuse_unknown(rest, {*FIELDS, *RENAMED, *SPECIAL})
+    _check_tools(rest.pop("tools", []), rest.pop("tool_choice", "auto"))
     names = _sampler_names(rest.pop("samplers", None))
     parameters: dict[str, Any] = {"penalty_scope": "all", "order": "llama.cpp"}
     parameters |= stop_strings("stop", rest.pop("stop", ()))
     parameters |= _logprobs(rest)
-    parameters |= read_logit_bias(rest.pop("logit_bias", ()), tokenizer)
+    parameters |= _biases(rest.pop("logit_bias", ()), tokenizer, vocab_size)
     parameters |= from_gbnf("grammar", rest.pop("grammar", ""))
     parameters |= _response_format(rest.pop("response_format", {"type": "text"}))
     _translate_special_values(rest)
@@ -173,12 +192,16 @@ def _translate_special_values(rest: dict[str, Any]) -> None:
     """Translate values that mean "default" or "no limit" in the server, which `FIELDS` cannot express."""
     if rest.get("n_predict") == -1:
         del rest["n_predict"]
+    elif type(limit := rest.get("n_predict")) is int and limit == 0:
+        rest["n_predict"] = 1
     if rest.get("seed") == 2**32 - 1:
         rest["seed"] = -1
     if isinstance(base := rest.get("dry_base"), (int, float)) and base < 1:
         del rest["dry_base"]
-    if rest.get("dry_sequence_breakers") == []:
+    if (breakers := rest.get("dry_sequence_breakers")) == []:
         raise ParameterError("dry_sequence_breakers=[] is not allowed: a list of one or more texts")
+    if isinstance(breakers, list):
+        rest["dry_sequence_breakers"] = [breaker for breaker in breakers if breaker != ""]
     if "t_max_predict_ms" in rest:
         limit = FIELDS["t_max_predict_ms"].read("t_max_predict_ms", rest.pop("t_max_predict_ms"))
         if limit:
@@ -206,8 +229,6 @@ def _sampler_names(value: Any) -> tuple[str, ...] | None:
                 f"samplers names {name!r}, allowed are {allowed}, or a text of the letters "
                 f"{''.join(by_letter)}"
             )
-    if len(set(names)) < len(names):
-        raise ParameterError(f"samplers={value!r} is not allowed: each sampler once")
     return tuple(names)
 
 
@@ -231,6 +252,27 @@ def _chain(names: tuple[str, ...] | None, parameters: Mapping[str, Any]) -> dict
 
 
 # --- keys that are not plain values --------------------------------------------------------------
+
+
+def _check_tools(tools: Any, choice: Any) -> None:
+    """Refuse a forced call of a tool, and log that other calls are not constrained."""
+    if choice not in ("auto", "none"):
+        raise ParameterError(
+            f"tool_choice={choice!r} is not supported; it may be 'auto' or 'none'. Constrain the text by "
+            "structural_tag, json_schema or grammar instead"
+        )
+    if not isinstance(tools, (list, tuple)):
+        raise ParameterError(f"tools={tools!r} is not allowed: a list of tools")
+    if tools and choice == "auto":
+        logger.warning("tools: the calls that the model makes are not constrained")
+
+
+def _biases(value: Any, tokenizer: Tokenizer | None, vocab_size: int | None) -> dict[str, Any]:
+    """`logit_bias` without ids outside the vocabulary."""
+    size = len(tokenizer) if vocab_size is None and tokenizer is not None else vocab_size
+    biases = read_logit_bias(value, tokenizer).get("logit_bias", {})
+    inside = {i: bias for i, bias in biases.items() if 0 <= i < (size or math.inf)}
+    return {"logit_bias": inside} if inside else {}
 
 
 def _logprobs(rest: dict[str, Any]) -> dict[str, Any]:

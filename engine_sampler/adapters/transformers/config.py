@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
 from ...contract import ParameterError
@@ -48,18 +48,26 @@ _REFUSED = {
     "prompt_lookup_num_tokens": (),
     "assistant_early_exit": (),
     "use_mtp": (False,),
+    "assistant_model": (),
+    "synced_gpus": (False,),
 }
 """Settings that request a generation mode other than one token per row and step, with their neutral values
 besides None. Beams are refused here."""
 
 
-def check_mode(config: Any) -> None:
-    """Raise `ParameterError` for settings of a `GenerationConfig` that a scheduler's loop cannot follow."""
+def check_mode(config: Any, arguments: Mapping[str, Any]) -> None:
+    """Raise `ParameterError` for settings that a scheduler's loop cannot follow: those of a
+    `GenerationConfig`, and further arguments of `generate`."""
     for field, neutral in _REFUSED.items():
-        value = getattr(config, field, None)
+        value = arguments.get(field, getattr(config, field, None))
         if value is not None and value not in neutral:
             allowed = " or ".join(["None", *map(str, neutral)])
-            raise ParameterError(f"{field}={value!r} is not allowed with custom_generate: {allowed}")
+            raise ParameterError(f"{field}={_shown(value)} is not allowed with custom_generate: {allowed}")
+
+
+def _shown(value: Any) -> str:
+    """`value`, or the class of a model, whose repr has a line for each layer."""
+    return f"<{type(value).__name__}>" if hasattr(value, "parameters") else repr(value)
 
 
 class Mapped(NamedTuple):

@@ -87,6 +87,7 @@ class Follower:
         self._grammar = grammar
         self._criteria = tuple(stopping_criteria)
         self._backend = backend
+        self._logprobs: list[float] | None = None
         self._columns: np.ndarray | None = None
         """The columns of the last call, int64 [rows, length]; None before the first."""
         self._width = 0
@@ -96,13 +97,17 @@ class Follower:
         """Forget all rows: the next call is the first of a new generation."""
         self._columns = None
 
-    def follow(self, columns: np.ndarray, width: int, vocab_size: int) -> list[int]:
+    def follow(
+        self, columns: np.ndarray, width: int, vocab_size: int, logprobs: np.ndarray | None = None
+    ) -> list[int]:
         """Bring all requests up to `columns` [rows, length]; returns the rows that were restarted.
 
         width       the number of columns of the prompts, if this is the first call of a generation.
         vocab_size  the vocabulary size of its scheduler.
+        logprobs    [rows], those of the last column, for criteria that use them.
         """
         previous, self._columns = self._columns, columns
+        self._logprobs = None if logprobs is None else logprobs.tolist()
         try:
             if previous is not None and self._continues(previous, columns):
                 return self._extend(previous, columns)
@@ -121,6 +126,11 @@ class Follower:
         """Let the ended request of `row` continue from its history."""
         self.scheduler.remove(row)
         self._add(row, 0)
+
+    def has_min_tokens(self, row: int) -> bool:
+        """Whether the output of `row` is as long as its min_tokens."""
+        assert self._columns is not None
+        return bool(self._columns.shape[1] - self._width >= self._row_params[row].min_tokens)
 
     def has_grammar(self, row: int) -> bool:
         """Whether the tokens of `row` are constrained by a grammar."""
@@ -141,7 +151,12 @@ class Follower:
             grammar=self._row_grammars[row],
             stopping_criteria=self._criteria,
         )
-        self.scheduler.accept(row, output[checked:])
+        self._accept(row, output[checked:])
+
+    def _accept(self, row: int, token_ids: list[int]) -> None:
+        """Add the newest token, if there is one, to the request of `row`."""
+        known = self._logprobs if token_ids else None
+        self.scheduler.accept(row, token_ids, () if known is None else known[row : row + 1])
 
     def _continues(self, previous: np.ndarray, columns: np.ndarray) -> bool:
         """Whether `columns` continue the generation of `previous`: its prompts, at most one token more."""
@@ -159,7 +174,7 @@ class Follower:
                 self._add(row, 1)
                 restarted.append(row)
             elif row in live:
-                self.scheduler.accept(row, columns[row, previous_length:].tolist())
+                self._accept(row, columns[row, previous_length:].tolist())
         return restarted
 
     def _begin(self, width: int, vocab_size: int) -> list[int]:

@@ -12,6 +12,7 @@ from ...contract import Backend, ParameterError, token_rows
 from ...params import SamplingParams
 from ...scheduler import Record, RequestId, Scheduler
 from ...tokenizer import Tokenizer
+from .caller import arguments_of_generate
 from .config import check_mode, map_criteria, map_processors, without_configured
 from .following import grammars_of_rows, listed, spread, tokenizer_of
 from .outputs import Outputs
@@ -45,8 +46,7 @@ def custom_generate(
     sampling_grammar    as in `Scheduler.add`, one for all rows or a list with one per prompt.
     sampling_tokenizer  a `Tokenizer` or a fast tokenizer of transformers, for stop strings, grammars and
                         other parameters given as text. (`generate` does not pass `tokenizer=` on.)
-    sampling_streamer   gets the prompts, each step's tokens and the end. (`generate` does not pass
-                        `streamer=` on.)
+    sampling_streamer   gets the prompts, each step's tokens and the end, as `streamer` does.
     sampling_backend    as in `Scheduler`.
 
     Without sampling_params the prepared processors become parameters under the order "transformers", and
@@ -59,13 +59,16 @@ def custom_generate(
     error is reported by a warning.
 
     Returns int64 [rows, length], or with return_dict_in_generate transformers' output object: its `scores`
-    are those after the chain, where greedy rows have one token left, and it also has `records` (a `Record`
-    per row) and `steps` (the `StepResult` of every step, whose request ids are row numbers).
+    are those after the chain and before the choice, as criteria and `compute_transition_scores` expect them
+    (temperature 0 is part of the choice), and it also has `records` (a `Record` per row) and `steps` (the
+    `StepResult` of every step, whose request ids are row numbers).
 
-    Raises `ParameterError`, before the model runs, naming a setting that requests beams or another
-    generation mode, and for everything that `SamplingParams` and `Scheduler.add` refuse.
+    Raises `ParameterError`, before the model runs, naming a setting that requests beams, an assistant or
+    another generation mode, and for everything that `SamplingParams` and `Scheduler.add` refuse.
     """
-    check_mode(generation_config)
+    arguments = arguments_of_generate()
+    check_mode(generation_config, arguments)
+    streamer = _streamer(arguments.get("streamer"), sampling_streamer, input_ids)
     columns = input_ids.shape[1]
     limits = map_criteria(stopping_criteria, columns)
     eos = limits.params.pop("eos_token_ids", [])
@@ -95,7 +98,7 @@ def custom_generate(
         processors=type(logits_processor)(processors),
         criteria=type(stopping_criteria)(limits.rest),
         padding=_padding(generation_config, eos),
-        streamer=sampling_streamer,
+        streamer=streamer,
     )
     return loop.run(input_ids, generation_config, model_kwargs)
 
@@ -122,7 +125,6 @@ class _Loop:
         model, scheduler, rows = self._model, self._scheduler, len(input_ids)
         is_encoder_decoder = bool(model.config.is_encoder_decoder)
         collected = Outputs(config, is_encoder_decoder)
-        self._stream(input_ids)
         outputs = model._prefill(input_ids, config, model_kwargs)
         while True:
             scheduler.prepare()  # on a GPU the forward pass is still running
@@ -161,7 +163,8 @@ class _Loop:
         """`scores` after the chains; rows that have ended stay unchanged."""
         import torch
 
-        processed = torch.from_numpy(self._scheduler.process(scores[live], live)).to(scores)
+        rows = self._scheduler.process(scores[live], live, before_choice=True)
+        processed = torch.from_numpy(rows).to(scores)
         processed_scores = scores.clone()
         processed_scores[live] = -torch.inf
         processed_scores[live, : processed.shape[1]] = processed
@@ -184,6 +187,16 @@ class _Loop:
             if record.error is not None:
                 warnings.warn(f"row {record.request_id} ended with an error: {record.error}", stacklevel=4)
         return records
+
+
+def _streamer(streamer: Any, sampling_streamer: Any, input_ids: Any) -> Any:
+    """The streamer for the tokens; it has had the prompts, which `generate` gives to its own."""
+    if sampling_streamer is None:
+        return streamer
+    if streamer is not None:
+        raise ParameterError("sampling_streamer is not allowed with streamer: one of them")
+    sampling_streamer.put(input_ids.cpu())
+    return sampling_streamer
 
 
 def _row_params(

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
-from ...contract import StoppingCriteria, flags_like, token_rows
+import numpy as np
+
+from ...contract import Vocabulary, flags_like, token_rows
 from ...params import SamplingParams
 from ...registry import default_registry
+from ...scheduler.called_criteria import CalledCriteria, as_criterion
+from ...stopping import newest_logprobs
 from .following import Follower, listed, tokenizer_of
 
 if TYPE_CHECKING:
@@ -24,7 +28,7 @@ def stopping_criteria(
     params: SamplingParams | Sequence[SamplingParams],
     tokenizer: Any = None,
     *,
-    criteria: Sequence[StoppingCriteria] = (),
+    criteria: Sequence[Callable[..., Any]] = (),
     eos_token_ids: Sequence[int] = (),
     prompt_length: int | None = None,
 ) -> Stops:
@@ -33,14 +37,18 @@ def stopping_criteria(
     params         one `SamplingParams` for all rows, or one per prompt: its max_tokens, stop strings,
                    stop_token_ids, max_time and those of plugins, with min_tokens and ignore_eos.
     tokenizer      a `Tokenizer` or a fast tokenizer of transformers, for stop strings.
-    criteria       further criteria of ours for all rows, as in `Scheduler.add`.
+    criteria       further criteria for all rows: ours, as in `Scheduler.add`, and transformers' or any other
+                   `(input_ids, scores, **kwargs) -> bool [rows]`. The latter are called with what this
+                   criterion is called with; within a row's min_tokens their answer does not count.
     eos_token_ids  default: the tokenizer's.
     prompt_length  columns of the prompts; default: all but the last column of the first call, which is
                    correct in `generate`.
 
     A row is done at the token where the scheduler would end it, and stays done. max_time counts from the
-    first call. Criteria that use logprobs get none here. `generate` writes padding after a row's end only if
-    it has an EOS id itself; otherwise the tokens it writes there are meaningless.
+    first call. Criteria that use logprobs (`assistant_confidence_threshold`) take them from the scores, which
+    `generate` passes with return_dict_in_generate=True, output_scores=True: without these they raise
+    ValueError. `generate` writes padding after a row's end only if it has an EOS id itself; otherwise the
+    tokens it writes there are meaningless.
     """
     return Stops(params, tokenizer, criteria, eos_token_ids, prompt_length)
 
@@ -56,15 +64,19 @@ class Stops:
         self,
         params: SamplingParams | Sequence[SamplingParams],
         tokenizer: Any,
-        criteria: Sequence[StoppingCriteria],
+        criteria: Sequence[Callable[..., Any]],
         eos_token_ids: Sequence[int],
         prompt_length: int | None,
     ) -> None:
+        stops = [_only_stops(p) for p in listed(params)]
+        adapted = [as_criterion(criterion) for criterion in criteria]
+        own = [c for c in adapted if not isinstance(c, CalledCriteria)]
+        self._called = [c.criterion for c in adapted if isinstance(c, CalledCriteria)]
+        self._done: set[int] = set()
+        """The rows that the criteria in `_called` have ended."""
+        self._wants_logprobs = any(map(_uses_logprobs, stops)) or any(c.wants_logprobs for c in own)
         self._follower = Follower(
-            [_only_stops(p) for p in listed(params)],
-            tokenizer=tokenizer_of(tokenizer),
-            eos_token_ids=eos_token_ids,
-            stopping_criteria=criteria,
+            stops, tokenizer=tokenizer_of(tokenizer), eos_token_ids=eos_token_ids, stopping_criteria=own
         )
         self._prompt_length = prompt_length
 
@@ -73,13 +85,28 @@ class Stops:
         self._follower.reset()
 
     def __call__(self, input_ids: torch.LongTensor, scores: Any = None, **kwargs: Any) -> torch.BoolTensor:
-        """Which rows are done; `scores` are ignored."""
+        """Which rows are done.
+
+        scores  [rows, vocab], or a tuple of the scores of all steps; only criteria that use them need them.
+        """
         columns = token_rows(input_ids)
         length = columns.shape[1]
         width = length - 1 if self._prompt_length is None else min(self._prompt_length, length)
-        self._follower.follow(columns, width, UNKNOWN_VOCAB_SIZE)
-        live = set(self._follower.live)
+        logprobs = None
+        if self._wants_logprobs and length > 0:
+            logprobs = newest_logprobs("assistant_confidence_threshold", columns[:, -1], scores)
+        restarted = self._follower.follow(columns, width, UNKNOWN_VOCAB_SIZE, logprobs)
+        self._done.difference_update(restarted)
+        for criterion in self._called:
+            self._done.update(self._ended_by(criterion(input_ids, scores, **kwargs), len(columns)))
+        live = set(self._follower.live) - self._done
         return flags_like(input_ids, [row not in live for row in range(len(columns))])
+
+    def _ended_by(self, answer: Any, rows: int) -> list[int]:
+        """The rows that a criterion's answer ends: it is a bool for all rows, or one for each."""
+        on_host = answer.detach().cpu() if hasattr(answer, "detach") else answer
+        flags = np.broadcast_to(np.asarray(on_host, bool), rows)
+        return [row for row in range(rows) if flags[row] and self._follower.has_min_tokens(row)]
 
 
 def _only_stops(params: SamplingParams) -> SamplingParams:
@@ -87,3 +114,10 @@ def _only_stops(params: SamplingParams) -> SamplingParams:
     criteria = default_registry().catalogue.stopping_criteria.values()
     names = {param.name for criterion in criteria for param in criterion.params}.union(_OTHER_PARAMS)
     return SamplingParams(**{name: value for name, value in params.given.items() if name in names})
+
+
+def _uses_logprobs(params: SamplingParams) -> bool:
+    """Whether a registered criterion that `params` switch on takes logprobs."""
+    registered = default_registry().catalogue.stopping_criteria.values()
+    vocabulary = Vocabulary(UNKNOWN_VOCAB_SIZE)
+    return any(c.wants_logprobs and c.is_active(params, vocabulary) for c in registered)

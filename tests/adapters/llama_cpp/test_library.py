@@ -191,9 +191,132 @@ def test_our_criteria_end_a_completion_that_llama_cpp_samples(llm: Any, tokenize
 
 def test_a_chat_completion_takes_the_processor(llm: Any, tokenizer: Tokenizer) -> None:
     processor = LogitsProcessor(SamplingParams(regex="(cat|mat)s?", seed=1), tokenizer)
-    settings = {k: v for k, v in processor.settings.items() if k != "stopping_criteria"}
-    answer = llm.create_chat_completion([{"role": "user", "content": "hello"}], **settings)
+    answer = llm.create_chat_completion([{"role": "user", "content": "hello"}], **processor.settings)
     assert answer["choices"][0]["message"]["content"] in ("cat", "mat", "cats", "mats")
+
+
+CHAT = [{"role": "user", "content": "hello"}]
+
+
+def text_of(answer: Any) -> str:
+    """The text of a completion or of a chat completion, streamed or not."""
+    parts = [answer] if isinstance(answer, dict) else answer
+    choices = [part["choices"][0] for part in parts]
+    bodies = [choice.get("message", choice.get("delta", choice)) for choice in choices]
+    return "".join(body.get("content", body.get("text")) or "" for body in bodies)
+
+
+@pytest.mark.parametrize("stream", [False, True])
+@pytest.mark.parametrize("stop", [{"max_tokens": 5}, {"stop_regex": ["[a-z ]{4}"]}], ids=str)
+def test_our_criteria_keep_the_text_of_a_completion(
+    stop: dict[str, Any], stream: bool, llm: Any, tokenizer: Tokenizer
+) -> None:
+    criteria = StoppingCriteria(SamplingParams(**stop), tokenizer)
+    bias = {str(tokenizer.encode(letter)[-1]): 30.0 for letter in "abcdefgh"}
+    answer = llm.create_completion(
+        PROMPT, max_tokens=40, seed=3, logit_bias=bias, stream=stream, stopping_criteria=criteria
+    )
+    answer = list(answer) if stream else answer
+    record = criteria.record
+    assert record is not None
+    assert record.stop_reason in ("max_tokens", "[a-z ]{4}")
+    assert len(record.token_ids) < 40
+    assert text_of(answer) == tokenizer.decode(record.token_ids)
+    last = answer[-1] if stream else answer
+    assert last["choices"][0]["finish_reason"] == "stop"
+
+
+def test_criteria_serve_several_completions(llm: Any, tokenizer: Tokenizer) -> None:
+    criteria = StoppingCriteria(SamplingParams(max_tokens=4), tokenizer)
+    for prompt in (PROMPT, PROMPT, "the"):
+        answer = llm.create_completion(prompt, temperature=0, max_tokens=9, stopping_criteria=criteria)
+        assert answer["usage"]["completion_tokens"] == 4
+    again = llm.tokenize(b"the", special=True) + criteria.record.token_ids  # type: ignore[union-attr]
+    criteria.reset()
+    answer = llm.create_completion(again, temperature=0, max_tokens=9, stopping_criteria=criteria)
+    assert answer["usage"]["completion_tokens"] == 4
+
+
+@pytest.mark.parametrize("stream", [False, True])
+def test_a_chat_completion_has_the_tokens_of_a_scheduler(
+    stream: bool, llm: Any, tokenizer: Tokenizer
+) -> None:
+    params = SamplingParams(regex="[a-h]{30}", seed=8, max_tokens=12)
+    processor, recorder = LogitsProcessor(params, tokenizer), Recorder()
+    settings = {**processor.settings, "logits_processor": [recorder, processor]}
+    answer = llm.create_chat_completion(CHAT, stream=stream, **settings)
+    text = text_of(list(answer) if stream else answer)
+    expected = recorder.replay(params, tokenizer)
+    assert processor.record is not None
+    assert processor.record.token_ids == expected.token_ids
+    assert text == expected.text
+    assert len(text) == 12
+
+
+@pytest.mark.parametrize("stream", [False, True])
+@pytest.mark.parametrize("chat", [False, True])
+def test_the_text_of_a_stop_token_does_not_reach_the_caller(
+    stream: bool, chat: bool, llm: Any, tokenizer: Tokenizer
+) -> None:
+    params = SamplingParams(regex="[ab]{40}", seed=4, stop_token_ids=tokenizer.encode("b")[-1:])
+    processor = LogitsProcessor(params, tokenizer)
+    create = llm.create_chat_completion if chat else llm.create_completion
+    answer = create(CHAT if chat else PROMPT, stream=stream, **processor.settings)
+    text = text_of(list(answer) if stream else answer)
+    record = processor.record
+    assert record is not None
+    assert record.stop_reason == record.token_ids[-1] == params.stop_token_ids[0]
+    assert text == record.text
+    assert "b" not in text
+    kept = LogitsProcessor(params.replace(include_stop_str_in_output=True), tokenizer)
+    llm.reset()
+    assert text_of(llm.create_completion(PROMPT, **kept.settings)).endswith("b")
+
+
+@pytest.mark.parametrize("stream", [False, True])
+@pytest.mark.parametrize("chat", [False, True])
+def test_a_callers_text_ends_before_the_match_of_a_pattern(
+    stream: bool, chat: bool, llm: Any, tokenizer: Tokenizer
+) -> None:
+    params = SamplingParams(regex="[abc]{40}", seed=5, stop_regex=["[ab]c+[ab]"])
+    processor = LogitsProcessor(params, tokenizer)
+    create = llm.create_chat_completion if chat else llm.create_completion
+    answer = processor.with_own_text(create(CHAT if chat else PROMPT, stream=stream, **processor.settings))
+    chunks = list(answer) if stream else [answer]
+    record = processor.record
+    assert record is not None
+    assert record.stop_reason == "[ab]c+[ab]"
+    assert text_of(chunks) == record.text
+    assert record.text != tokenizer.decode(record.token_ids)
+    assert chunks[-1]["choices"][0]["finish_reason"] == "stop"
+
+
+def test_a_completion_that_its_context_ends_keeps_its_text(llm: Any, tokenizer: Tokenizer) -> None:
+    params = SamplingParams(regex="[abc]{40}", seed=5, stop_regex=["[ab]{400}"])
+    for stream in (False, True):
+        processor = LogitsProcessor(params, tokenizer)
+        settings = {**processor.settings, "max_tokens": 6, "stream": stream}
+        answer = processor.with_own_text(llm.create_completion(PROMPT, **settings))
+        text = text_of(list(answer) if stream else answer)
+        assert processor.record is not None
+        assert processor.record.finish_reason is None
+        assert len(processor.record.token_ids) == 6
+        assert text == tokenizer.decode(processor.record.token_ids)
+
+
+def test_stopped_raises_the_error_of_a_completion(llm: Any, tokenizer: Tokenizer) -> None:
+    class Spoil(Recorder):
+        def __call__(self, input_ids: np.ndarray, scores: np.ndarray) -> np.ndarray:
+            return np.full_like(scores, np.nan)
+
+    processor = LogitsProcessor(SamplingParams(), tokenizer)
+    settings = {**processor.settings, "logits_processor": [Spoil(), processor]}
+    with pytest.raises(ValueError, match="greatest logit is nan"):
+        llm.create_completion(PROMPT, **settings, stopping_criteria=processor.stopped)
+    answer = llm.create_completion(PROMPT, **settings)
+    assert answer["choices"][0]["text"] == ""
+    assert processor.record is not None
+    assert "greatest logit is nan" in (processor.record.error or "")
 
 
 # --- sessions ------------------------------------------------------------------------------------

@@ -196,6 +196,46 @@ def test_criteria_apply_to_tokens_that_another_sampler_chose() -> None:
     assert criteria.record.stop_reason == 9
 
 
+def test_the_same_ids_get_the_same_answer() -> None:
+    criteria = StoppingCriteria(SamplingParams(max_tokens=2), vocab_size=VOCAB)
+    asked = [[9, 1], [9, 1], [9, 1, 2], [9, 1, 2], [9, 1, 2, 3], [9, 1, 2, 3], [9, 1], [9, 1, 2]]
+    answers = [criteria(np.array(ids, np.intc), None) for ids in asked]
+    assert answers == [False, False, False, False, True, True, False, False]
+
+
+def test_a_prompt_that_continues_the_last_completion_needs_a_reset() -> None:
+    criteria = StoppingCriteria(SamplingParams(max_tokens=1), vocab_size=VOCAB)
+    assert verdicts(criteria, [9, 1], 1) == [False, True]
+    criteria.reset()
+    assert criteria.record is None
+    assert verdicts(criteria, [9, 1, 2], 2) == [False, True]
+
+
+def test_without_eos_the_settings_hold_what_stops_the_completion() -> None:
+    chain = LogitsProcessor(SamplingParams(), vocab_size=VOCAB)
+    assert chain.settings["stopping_criteria"] == chain.stopped
+    with_eos = LogitsProcessor(SamplingParams(), vocab_size=VOCAB, eos_token_ids=(7,))
+    assert "stopping_criteria" not in with_eos.settings
+
+
+def test_a_stop_token_is_replaced_by_eos() -> None:
+    params = SamplingParams(allowed_token_ids=[3], stop_token_ids=[3])
+    ids = np.array(PROMPT, np.intc)
+    for included, token in ((False, 7), (True, 3)):
+        own = params.replace(include_stop_str_in_output=included)
+        chain = LogitsProcessor(own, vocab_size=VOCAB, eos_token_ids=(7,))
+        assert chain(ids, rows(1)[0]).argmax() == token
+        assert chain.record is not None
+        assert (chain.record.token_ids, chain.record.stop_reason) == ([3], 3)
+        assert chain(np.append(ids, token), rows(1)[0]).argmax() == 7
+        assert chain.record.token_ids == [3]
+
+
+def test_the_own_text_needs_a_tokenizer() -> None:
+    with pytest.raises(ValueError, match="with_own_text needs a processor with a tokenizer"):
+        LogitsProcessor(SamplingParams(), vocab_size=VOCAB).with_own_text({})
+
+
 def test_criteria_take_several_tokens_at_once() -> None:
     criteria = StoppingCriteria(SamplingParams(max_tokens=4), vocab_size=VOCAB)
     assert not criteria(np.array([1, 2]), None)

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from engine_sampler import ParameterError, SamplingParams, Tokenizer
+from engine_sampler import ParameterError, SamplingParams, Scheduler, Tokenizer
 from engine_sampler.adapters.llama_cpp import from_request, requests
 from engine_sampler.adapters.llama_cpp.requests import (
     FIELDS,
@@ -31,6 +31,10 @@ DEFAULTS: dict[str, Any] = {
     "dry_penalty_last_n": 64,
 }
 """The server's defaults for a request without settings, in our terms."""
+
+TOOLS: list[dict[str, Any]] = [
+    {"type": "function", "function": {"name": "look", "parameters": {"type": "object"}}}
+]
 
 CLIENT: dict[str, Any] = {
     "prompt": "Hello",
@@ -166,6 +170,12 @@ def test_the_examples_of_the_docstrings_hold() -> None:
         ({"seed": 5}, {"seed": 5}),
         ({"n_predict": -1}, {"max_tokens": None}),
         ({"n_predict": 9}, {"max_tokens": 9}),
+        ({"n_predict": 0}, {"max_tokens": 1}),
+        ({"dry_sequence_breakers": [""]}, {"dry_sequence_breakers": ()}),
+        ({"dry_sequence_breakers": ["", ":"]}, {"dry_sequence_breakers": (":",)}),
+        ({"logit_bias": [[-1, 2], [3, 1]]}, {"logit_bias": ((3, 1.0),)}),
+        ({"logit_bias": {"-1": 2}}, {"logit_bias": ()}),
+        ({"tools": [], "tool_choice": "none"}, {"max_tokens": None}),
         ({"max_tokens": 9}, {"max_tokens": 9}),
         ({"max_completion_tokens": 9, "n_predict": 9}, {"max_tokens": 9}),
         ({"n_cmpl": 3}, {"n": 3}),
@@ -199,7 +209,8 @@ def test_a_value_is_read_as_the_server_reads_it(body: dict[str, Any], expected: 
         ({"gugelhupf": 1}, "unknown parameter 'gugelhupf'"),
         ({"repeat_penalty": 0}, "repeat_penalty=0 is not allowed: a finite number above 0"),
         ({"top_p": "high"}, "top_p='high' is not allowed: a finite number"),
-        ({"n_predict": 0}, "n_predict=0 is not allowed: an integer of at least 1"),
+        ({"n_predict": -2}, "n_predict=-2 is not allowed: an integer of at least 1"),
+        ({"n_predict": False}, "n_predict=False is not allowed: an integer of at least 1"),
         ({"n_predict": 4, "max_tokens": 5}, "max_tokens=5 is not allowed: n_predict says 4"),
         ({"repeat_penalty": 2, "repetition_penalty": 3}, "repetition_penalty=3 is not allowed"),
         ({"seed": -7}, "seed=-7 is not allowed"),
@@ -216,11 +227,12 @@ def test_a_value_is_read_as_the_server_reads_it(body: dict[str, Any], expected: 
         ({"samplers": 3}, "samplers names '3'"),
         ({"order": "vllm"}, "samplers names 'v'"),
         ({"order": ["top_k"], "samplers": "p"}, "samplers='p' is not allowed: order says"),
-        ({"samplers": "kk"}, "samplers='kk' is not allowed: each sampler once"),
         ({"logit_bias": {"Hello": 1}}, "logit_bias names 'Hello', a text, which needs a tokenizer"),
         ({"logit_bias": [[1, True]]}, "logit_bias=.* is not allowed: pairs of a token id or a text"),
         ({"logit_bias": [[1]]}, "logit_bias=.* is not allowed: pairs"),
-        ({"logit_bias": [[-1, 2]]}, "logit_bias=.* is not allowed: pairs"),
+        ({"tool_choice": "required"}, "tool_choice='required' is not supported; it may be 'auto' or 'none'"),
+        ({"tools": TOOLS, "tool_choice": {"type": "function"}}, "tool_choice=.* is not supported"),
+        ({"tools": "ls"}, "tools='ls' is not allowed: a list of tools"),
         ({"logit_bias": 5}, "logit_bias=5 is not allowed: pairs"),
         ({"grammar": 5}, "grammar=5 is not allowed: a text"),
         ({"grammar": "root ::= x"}, r"grammar: there is no rule 'x' \(line 1, column 10\)"),
@@ -280,6 +292,27 @@ def test_the_order_is_the_listed_one() -> None:
     assert build_chain(read(samplers="tmpk")).key == ("temperature", "min_p", "top_p", "top_k", "dist")
 
 
+def test_a_sampler_that_is_listed_twice_runs_twice() -> None:
+    assert build_chain(read(samplers="kptp")).key == ("top_k", "top_p", "temperature", "top_p", "dist")
+    assert read(samplers=["top_k", "typ", "typical"]).order == ("top_k", "typical_p", "typical_p")
+
+
+def test_penalties_stay_beside_mirostat_unless_a_request_of_the_server_turns_it_on() -> None:
+    settings: dict[str, Any] = {"mirostat": 2, "repetition_penalty": 1.5, "dry_multiplier": 1.0}
+    assert build_chain(read(**settings)).key == ("temperature", "mirostat_v2")
+    for order in ("llama.cpp", "vllm"):
+        key = build_chain(SamplingParams(**settings, temperature=0.8, order=order)).key
+        assert set(key) == {"penalties", "dry", "temperature", "mirostat_v2"}
+
+
+def test_calls_of_tools_are_logged_as_not_constrained(caplog: pytest.LogCaptureFixture) -> None:
+    with caplog.at_level("WARNING", "engine_sampler"):
+        assert read(tools=TOOLS) == read(tools=TOOLS, tool_choice="none") == read()
+    assert [r.getMessage() for r in caplog.records] == [
+        "tools: the calls that the model makes are not constrained"
+    ]
+
+
 def test_mirostat_leaves_only_the_temperature() -> None:
     params = read(mirostat=2, dynatemp_range=0.5, repeat_penalty=1.5, dry_multiplier=1, samplers=["top_k"])
     assert build_chain(params).key == ("temperature", "mirostat_v2")
@@ -313,8 +346,19 @@ def test_infill_runs_if_it_is_listed() -> None:
     ],
 )
 def test_a_bias_is_given_by_id_or_by_text(bias: Any, expected: Any) -> None:
-    tokenizer = Tokenizer([b"a", b"b", b"1"])
+    tokenizer = Tokenizer([b"a", b"b", b"1", b"c", b"d"])
     assert from_request({"logit_bias": bias}, tokenizer).logit_bias == expected
+
+
+def test_biases_outside_the_vocabulary_are_left_out() -> None:
+    body = {"logit_bias": [[2, 1.0], [3, 1.0], [10**9, False], ["a", 2.0]]}
+    tokenizer = Tokenizer([b"a", b"b", b"1"])
+    assert from_request(body, tokenizer).logit_bias == ((0, 2.0), (2, 1.0))
+    assert from_request(body, tokenizer, vocab_size=4).logit_bias == ((0, 2.0), (2, 1.0), (3, 1.0))
+    params = from_request({"logit_bias": [[3, 1.0]]})
+    with pytest.raises(ParameterError, match="logit_bias names token id 3"):
+        Scheduler(3).add(params)
+    Scheduler(3).add(from_request({"logit_bias": [[3, 1.0]]}, vocab_size=3))
 
 
 @pytest.mark.parametrize(

@@ -326,19 +326,23 @@ def test_allowed_tokens_by_prefix_are_respected():
     assert torch.equal(ours(llama(), **settings), theirs(llama(), **settings))
 
 
-def test_a_streamer_gets_the_tokens_that_its_own_generate_streams():
-    class Streamer(transformers.generation.BaseStreamer):
-        def __init__(self):
-            self.received = []
+class Streamer(transformers.generation.BaseStreamer):
+    """Records what it gets."""
 
-        def put(self, value):
-            self.received += value.flatten().tolist()
+    def __init__(self):
+        self.received = []
 
-        def end(self):
-            self.received.append("end")
+    def put(self, value):
+        self.received += value.flatten().tolist()
 
+    def end(self):
+        self.received.append("end")
+
+
+@pytest.mark.parametrize("keyword", ["streamer", "sampling_streamer"])
+def test_a_streamer_gets_the_tokens_that_its_own_generate_streams(keyword):
     streamers = Streamer(), Streamer()
-    ours(llama(), padded(PROMPTS[:1]), max_new_tokens=6, sampling_streamer=streamers[0])
+    ours(llama(), padded(PROMPTS[:1]), max_new_tokens=6, **{keyword: streamers[0]})
     theirs(llama(), padded(PROMPTS[:1]), max_new_tokens=6, streamer=streamers[1])
     assert streamers[0].received == streamers[1].received
     assert streamers[0].received[-1] == "end"
@@ -365,6 +369,35 @@ def test_scores_are_those_after_the_chain():
     )
     for step in output.scores:
         assert ((step > -torch.inf).sum(-1) == 3).all()
+
+
+@pytest.mark.parametrize("params", [None, SamplingParams(temperature=0)], ids=["configured", "params"])
+def test_scores_of_greedy_rows_are_those_before_the_choice(params):
+    settings = {"max_new_tokens": 6, "return_dict_in_generate": True, "output_scores": True}
+    penalty = {} if params else {"repetition_penalty": 1.4}
+    model = llama()
+    expected = theirs(model, **settings, **penalty)
+    output = ours(model, sampling_params=params, **settings, **penalty)
+    for mine, their in zip(output.scores, expected.scores, strict=True):
+        assert torch.allclose(mine, their, atol=1e-5)
+    transitions = [
+        model.compute_transition_scores(o.sequences, o.scores, normalize_logits=True)
+        for o in (output, expected)
+    ]
+    assert torch.allclose(*transitions, atol=1e-5)
+    assert (transitions[0] < 0).all()
+
+
+def test_its_own_criteria_read_the_scores_of_greedy_rows():
+    settings = {"max_new_tokens": 12, "return_dict_in_generate": True, "output_scores": True}
+    inputs, model = padded(PROMPTS[:1]), llama()
+    plain = theirs(model, inputs, **settings)
+    chosen = [float(torch.softmax(scores[0], -1).max()) for scores in plain.scores]
+    criterion = transformers.generation.ConfidenceCriteria(sorted(chosen)[4])
+    expected = theirs(model, inputs, stopping_criteria=[criterion], **settings)
+    assert 0 < expected.sequences.shape[1] - 4 < 12
+    found = ours(model, inputs, stopping_criteria=[criterion], **settings)
+    assert torch.equal(found.sequences, expected.sequences)
 
 
 def test_an_encoder_decoder_gets_its_own_output_class():
@@ -418,6 +451,23 @@ def test_a_faulty_row_ends_with_a_warning_and_the_others_continue():
 def test_another_generation_mode_is_refused_by_name(settings):
     with pytest.raises(ParameterError, match=f"^{next(iter(settings))}="):
         ours(llama(), max_new_tokens=3, **settings)
+
+
+@pytest.mark.parametrize(
+    ("settings", "message"),
+    [
+        (lambda: {"assistant_model": llama()}, "^assistant_model=<LlamaForCausalLM> is not allowed"),
+        (lambda: {"synced_gpus": True}, "^synced_gpus=True is not allowed"),
+        (
+            lambda: {"streamer": Streamer(), "sampling_streamer": Streamer()},
+            "sampling_streamer is not allowed",
+        ),
+    ],
+    ids=["assistant_model", "synced_gpus", "streamers"],
+)
+def test_arguments_that_would_have_no_effect_are_refused(settings, message):
+    with pytest.raises(ParameterError, match=message):
+        ours(llama(), padded(PROMPTS[:1]), max_new_tokens=3, **settings())
 
 
 def test_a_fixed_cache_that_is_too_small_is_refused():

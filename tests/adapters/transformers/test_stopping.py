@@ -7,11 +7,12 @@ import pytest
 from engine_sampler import SamplingParams
 from engine_sampler.adapters.transformers import stopping_criteria
 from engine_sampler.contract import ParameterError, StoppingCriteria, StopVerdict
+from engine_sampler.stopping import ConfidenceCriteria
 
 from .models import EOS, byte_tokenizer, llama
 
 torch = pytest.importorskip("torch")
-pytest.importorskip("transformers")
+transformers = pytest.importorskip("transformers")
 
 
 def verdicts(criterion, outputs, prompt=(5, 6)):
@@ -85,6 +86,70 @@ class EveryOther(StoppingCriteria):
 def test_custom_criteria_are_called():
     criterion = stopping_criteria(SamplingParams(), criteria=[EveryOther()])
     assert verdicts(criterion, [[7, 7, 8]]) == [[False], [False], [True]]
+
+
+class Documented(transformers.StoppingCriteria):
+    """The example of transformers' documentation."""
+
+    def __init__(self, length):
+        self.length = length
+
+    def __call__(self, input_ids, scores, **kwargs):
+        done = input_ids.shape[1] >= self.length
+        return torch.full((input_ids.shape[0],), done, dtype=torch.bool, device=input_ids.device)
+
+
+def test_criteria_that_are_only_called_are_asked_after_each_token():
+    criterion = stopping_criteria(SamplingParams(), criteria=[Documented(5)])
+    assert verdicts(criterion, [[7, 7, 7], [7, 7, 7]]) == [[False] * 2, [False] * 2, [True] * 2]
+
+
+def test_their_answer_stays_and_counts_from_min_tokens_on():
+    def ends_at_nine(input_ids, scores):
+        return input_ids[:, -1] == 9
+
+    all_params = [SamplingParams(), SamplingParams(min_tokens=2)]
+    criterion = stopping_criteria(all_params, criteria=[ends_at_nine])
+    for _ in range(2):
+        assert verdicts(criterion, [[9, 7, 7], [9, 7, 9]]) == [[True, False], [True, False], [True, True]]
+
+
+def test_they_get_the_scores():
+    theirs = transformers.generation.ConfidenceCriteria(0.5)
+    scores = torch.tensor([[0.0, 3.0, 0.0, 0.0]])
+    criterion = stopping_criteria(SamplingParams(), criteria=[theirs])
+    assert criterion(torch.tensor([[0, 1]]), (scores,)).tolist() == [False]
+    assert criterion(torch.tensor([[0, 1, 2]]), (scores, scores)).tolist() == [True]
+
+
+def test_an_unlikely_token_ends_its_row():
+    logits = torch.log(torch.tensor([[0.7, 0.3], [0.2, 0.8]]))
+    criterion = stopping_criteria(
+        [SamplingParams(assistant_confidence_threshold=0.5), SamplingParams(max_tokens=2)]
+    )
+    assert criterion(torch.tensor([[0, 0], [0, 0]]), (logits,)).tolist() == [False, False]
+    assert criterion(torch.tensor([[0, 0, 1], [0, 0, 0]]), (logits, logits)).tolist() == [True, True]
+    assert criterion(torch.tensor([[5, 1], [5, 0]]), logits).tolist() == [True, False]
+
+
+@pytest.mark.parametrize("criteria", [[], [ConfidenceCriteria(0.5)]], ids=["params", "criteria"])
+def test_a_threshold_without_scores_says_how_to_get_them(criteria):
+    params = SamplingParams(assistant_confidence_threshold=0.0 if criteria else 0.5)
+    criterion = stopping_criteria(params, criteria=criteria)
+    with pytest.raises(ValueError, match=r"assistant_confidence_threshold needs .* output_scores=True"):
+        criterion(torch.tensor([[0, 1]]), None)
+
+
+def test_its_generate_stops_at_an_unlikely_token():
+    settings = {"max_new_tokens": 12, "return_dict_in_generate": True, "output_scores": True}
+    prompt = torch.tensor([[5, 6]])
+    plain = llama().generate(prompt, **settings)
+    chosen = [float(torch.softmax(s[0], -1).max()) for s in plain.scores]
+    end = next(i for i in range(2, 12) if chosen[i] < min(chosen[:i]))
+    threshold = (chosen[end] + min(chosen[:end])) / 2
+    criterion = stopping_criteria(SamplingParams(assistant_confidence_threshold=threshold))
+    found = llama().generate(prompt, stopping_criteria=[criterion], **settings)
+    assert torch.equal(found.sequences, plain.sequences[:, : 2 + end + 1])
 
 
 def test_its_generate_stops_by_our_criteria():
