@@ -20,7 +20,7 @@ _LONGEST_OUTPUT = 4096
 
 
 @dataclass
-class Batch:
+class JoinedBatch:
     """The requests of a call, in row order: what stays the same while calls repeat them.
 
     ids       their keys in the cache.

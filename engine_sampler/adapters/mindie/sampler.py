@@ -16,7 +16,7 @@ from ...contract import Backend
 from ...params import SamplingParams
 from ...scheduler import StepResult
 from .._tensors import library_of, like, to_numpy
-from .batches import Batch, ids_key, join_requests, join_rows
+from .batches import JoinedBatch, ids_key, join_requests, join_rows
 from .cache import CachedRequest, RequestCache
 from .errors import InconsistencyError, OutOfBoundsError, UnsupportedTypeError
 from .fields import MAX_ROWS, PARAMS, check_flag, check_lengths, ids_field
@@ -99,7 +99,7 @@ class Sampler:
         """The rows of calls without request ids, by number."""
         self._calls = 0
         """How many calls had neither request ids nor tokens."""
-        self._batch: Batch | None = None
+        self._batch: JoinedBatch | None = None
         """The batch of the last call, if the next one may repeat it."""
         self._param: _KnownParam | None = None
         self._configured: dict[int, SamplingParams] = {}
@@ -225,7 +225,7 @@ class Sampler:
         self._batch = batch if faultless and lasting else None
         return result.token_ids, self._values(logits, batch, result) if self.logprobs else None
 
-    def _values(self, logits: LogitRows, batch: Batch, result: StepResult) -> np.ndarray | None:
+    def _values(self, logits: LogitRows, batch: JoinedBatch, result: StepResult) -> np.ndarray | None:
         """`logits_or_logprobs` of `sample`."""
         if batch.scores is None:
             known = self._param
@@ -240,7 +240,7 @@ class Sampler:
 
     def _joined(
         self, data: SamplingData, key: bytes, settings: list[SamplingParams] | None, padding: Padding
-    ) -> Batch:
+    ) -> JoinedBatch:
         """The batch of a call whose requests are brought up to its data."""
         self._batch = None
         if data.request_ids is None:
@@ -254,7 +254,7 @@ class Sampler:
             given = _given(padding, data.all_input_ids, data.output_ids, [data.is_prefill] * len(ids))
             requests = self._join(ids, given, settings, padding, masked=False, keep_seeds=False)
         growing = GrowingIds((data.all_input_ids, data.output_ids), padding)
-        return Batch(ids, key, padding.vocab_size, settings, requests, growing)
+        return JoinedBatch(ids, key, padding.vocab_size, settings, requests, growing)
 
     def _join(
         self,
