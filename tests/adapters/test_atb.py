@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from engine_sampler import ParameterError
+from engine_sampler import ParameterError, SamplingParams, sample
 from engine_sampler.adapters import atb
 from engine_sampler.adapters.atb import (
     REMOVED,
@@ -25,6 +25,7 @@ from engine_sampler.adapters.atb import (
 from engine_sampler.adapters.atb.glibc_rand import RAND_MAX, glibc_rand
 from engine_sampler.adapters.atb.leading import leading_tokens
 from engine_sampler.adapters.atb.observed import running_sums
+from engine_sampler.adapters.atb.rows import half_float_table
 from tests.chi_square import assert_drawn_from
 from tests.random_chains import ROUNDS
 
@@ -496,6 +497,21 @@ def test_a_row_with_its_own_seed_draws_the_same_in_any_batch() -> None:
     together = tokens(list(range(12)))
     assert [tokens([i])[0] for i in range(12)] == together
     assert tokens(list(range(11, -1, -1))) == together[::-1]
+
+
+@pytest.mark.parametrize("topk", [1, 40, 3000])
+def test_seeded_draws_are_those_of_the_library(topk: int) -> None:
+    random = np.random.default_rng(topk)
+    probs, seeds = probabilities(random, 40, 3000, 1.5), random.integers(2**32, size=40).tolist()
+    logits = half_float_table(False).logits[probs.view(np.uint16)]
+    params = [SamplingParams(top_k=topk, seed=seed) for seed in seeds]
+    operator = TopkToppSampling(TopkToppSamplingParam(MULTINOMIAL, randSeeds=seeds))
+    tokens = operator(probs, column([1] * 40, np.float16), column([topk] * 40, np.int32))[0]
+    assert tokens.ravel().tolist() == sample(logits, params, positions=[0] * 40).token_ids.tolist()
+    operator.param = TopkToppSamplingParam(randSeed=7, topk=topk)
+    params = [SamplingParams(top_k=topk, seed=7)] * 40
+    tokens = operator(probs, column([1], np.float16))[0]
+    assert tokens.ravel().tolist() == sample(logits, params, positions=range(40)).token_ids.tolist()
 
 
 def test_topp_refers_to_the_probabilities_as_given() -> None:

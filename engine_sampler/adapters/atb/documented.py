@@ -6,21 +6,18 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from ...arithmetic import distances, pick_by_weight, weights
-from ...params import SamplingParams
-from ...stateless import sample
+from ...arithmetic import SELECTOR_STREAM, distances, draw64, pick_by_weight, weights
 from .leading import Leading, leading_tokens
 from .rows import MASS_BITS, Draws, OperatorInputs, race
 
 
 def draw_seeded(inputs: OperatorInputs, seeds: Sequence[int], positions: Sequence[int]) -> Draws:
-    """Draws from this library's random numbers for `seeds` [B] and `positions` [B]."""
+    """Draws with the random numbers of `seeds` [B] at `positions` [B], as the selector `dist` draws."""
     kept = _kept(inputs)
     columns = kept.by_id()
-    by_seed = {seed: SamplingParams(seed=seed) for seed in set(seeds)}
-    params = [by_seed[seed] for seed in seeds]
-    drawn = sample(inputs.table.logits[columns.bits], params, positions=positions).token_ids
-    return _draws(inputs, kept, columns, drawn)
+    logits = inputs.table.logits[columns.bits]
+    numbers = draw64(np.array(seeds, np.uint64), np.array(positions, np.int64), SELECTOR_STREAM)
+    return _draws(inputs, kept, columns, pick_by_weight(weights(distances(logits)), numbers))
 
 
 def draw_given(inputs: OperatorInputs) -> Draws:
