@@ -233,11 +233,24 @@ class Penalties(Sampler):
             ids, q = _factors(settings, windows.repeated, rows, i)
             columns, which = finite_columns(row, rows, i, ids)
             seen, q = row[columns], q[which]
-            store(row, columns, np.where(seen > 0, seen / q, seen * q))
+            store(row, columns, divided(seen, q))
             columns, which = finite_columns(row, rows, i, windows.counted.ids)
-            shift = windows.counted.counts[which] * settings.frequency + settings.presence
-            store(row, columns, row[columns] - shift.astype(np.float32))
+            counts = windows.counted.counts[which]
+            store(row, columns, lowered(row[columns], counts, settings.frequency, settings.presence))
             row[exempt_columns] = exempt_logits
+
+
+def divided(logits: np.ndarray, q: np.ndarray) -> np.ndarray:
+    """float32 logits of tokens in the history, after repetition with the float32 factors `q`."""
+    return np.where(logits > 0, logits / q, logits * q)
+
+
+def lowered(
+    logits: np.ndarray, counts: np.ndarray, frequency: float | np.ndarray, presence: float | np.ndarray
+) -> np.ndarray:
+    """float32 logits of tokens that occur `counts` times, after frequency and presence."""
+    shift: np.ndarray = counts * frequency + presence
+    return logits - shift.astype(np.float32)
 
 
 def _factors(

@@ -21,8 +21,9 @@ class TopP(Truncation):
 
     Owing to the slack of 2^−20, a p that equals a sum of probabilities cuts right after that sum.
     Source: Holtzman et al. 2019, arXiv 1904.09751. "reach" is the rule of llama.cpp, transformers, vLLM
-    and MLX; "exceed" that of MindIE; "below" that of KoboldAI, which ignores min_keep. llama.cpp sums in
-    float32, with an error of nearly 1e-3 on a wide vocabulary; integer weights have none.
+    and MLX, and of MindIE's document; "exceed" that of MindIE's implementation; "below" that of KoboldAI,
+    which ignores min_keep. llama.cpp sums in float32, with an error of nearly 1e-3 on a wide vocabulary;
+    integer weights have none.
     """
 
     name = "top_p"

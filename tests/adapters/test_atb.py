@@ -5,6 +5,7 @@ from __future__ import annotations
 import ctypes
 import doctest
 import platform
+import re
 from collections.abc import Callable
 from dataclasses import replace
 from itertools import islice
@@ -13,16 +14,23 @@ from typing import Any
 import numpy as np
 import pytest
 
-from engine_sampler import ParameterError
+from engine_sampler import ParameterError, SamplingParams, sample
 from engine_sampler.adapters import atb
-from engine_sampler.adapters.atb import REMOVED, TopkToppSampling, TopkToppSamplingParam
+from engine_sampler.adapters.atb import (
+    REMOVED,
+    TopkToppLogprobsSamplingParam,
+    TopkToppSampling,
+    TopkToppSamplingParam,
+)
 from engine_sampler.adapters.atb.glibc_rand import RAND_MAX, glibc_rand
+from engine_sampler.adapters.atb.leading import leading_tokens
 from engine_sampler.adapters.atb.observed import running_sums
+from engine_sampler.adapters.atb.rows import half_float_table
 from tests.chi_square import assert_drawn_from
 from tests.random_chains import ROUNDS
 
 SINGLE, MULTINOMIAL, EXPONENTIAL, MULTINOMIAL_LOGPROBS, EXPONENTIAL_LOGPROBS = (
-    atb.TopkToppSamplingType(i) for i in range(5)
+    atb.TopkToppLogprobsSamplingType(i) for i in range(5)
 )
 FOUR = (0.5, 0.3, 0.15, 0.05)
 SLACK = 3e-6
@@ -68,22 +76,58 @@ def test_the_examples_of_the_docstring_run() -> None:
 # --- parameters -----------------------------------------------------------------------------------
 
 
-def test_the_types_have_the_values_of_the_c_enumeration() -> None:
-    assert {kind.name: kind.value for kind in atb.TopkToppSamplingType} == {
-        "SAMPLING_UNDEFINED": -1,
-        "SINGLE_TOPK_SAMPLING": 0,
-        "BATCH_TOPK_MULTINOMIAL_SAMPLING": 1,
-        "BATCH_TOPK_EXPONENTIAL_SAMPLING": 2,
+DOCUMENTED_TYPES = {
+    "SAMPLING_UNDEFINED": -1,
+    "SINGLE_TOPK_SAMPLING": 0,
+    "BATCH_TOPK_MULTINOMIAL_SAMPLING": 1,
+    "BATCH_TOPK_EXPONENTIAL_SAMPLING": 2,
+}
+
+
+def test_the_nested_types_have_the_values_of_the_c_enumerations() -> None:
+    documented = TopkToppSamplingParam.TopkToppSamplingType
+    assert {kind.name: kind.value for kind in documented} == DOCUMENTED_TYPES | {"SAMPLING_MAX": 3}
+    assert documented is atb.TopkToppSamplingType
+    later = TopkToppLogprobsSamplingParam.TopkToppSamplingType
+    assert {kind.name: kind.value for kind in later} == DOCUMENTED_TYPES | {
         "BATCH_TOPK_MULTINOMIAL_LOGPROBS_SAMPLING": 3,
         "BATCH_TOPK_EXPONENTIAL_LOGPROBS_SAMPLING": 4,
         "SAMPLING_MAX": 5,
     }
 
 
-def test_parameters_have_the_defaults_of_the_c_structure() -> None:
-    param = TopkToppSamplingParam()
-    assert (param.topkToppSamplingType, param.topk, param.randSeed) == (SINGLE, 100, 0)
-    assert (list(param.randSeeds), param.logProbsSize, list(param.rsv)) == ([], 0, [0] * 12)
+def test_parameters_have_the_fields_and_defaults_of_the_c_structures() -> None:
+    assert list(vars(TopkToppSamplingParam()).items()) == [
+        ("topkToppSamplingType", SINGLE), ("randSeed", 0), ("topk", 100), ("randSeeds", []),
+        ("rsv", (0,) * 16),
+    ]  # fmt: skip
+    assert list(vars(TopkToppLogprobsSamplingParam()).items()) == [
+        ("topkToppSamplingType", SINGLE), ("randSeeds", []), ("randSeed", 0), ("topk", 100),
+        ("logProbsSize", 0), ("rsv", (0,) * 12),
+    ]  # fmt: skip
+
+
+def test_each_revision_refuses_the_types_and_reserved_bytes_of_the_other() -> None:
+    with pytest.raises(ParameterError, match=r"topkToppSamplingType=.*3.* is not allowed"):
+        TopkToppSampling(TopkToppSamplingParam(TopkToppSamplingParam.TopkToppSamplingType.SAMPLING_MAX))
+    with pytest.raises(ParameterError, match=r"rsv=.*16 zeros"):
+        TopkToppSampling(TopkToppSamplingParam(rsv=[0] * 12))
+
+
+@pytest.mark.parametrize("mode", ["documented", "observed"])
+def test_both_revisions_draw_alike(mode: str) -> None:
+    random = np.random.default_rng(8)
+    probs, topp = probabilities(random, 20, 300, 0.5), column([0.9] * 20, np.float16)
+    topk, seeds = column(random.integers(1, 200, 20), np.int32), random.integers(2**32, size=20).tolist()
+    given = {"probs": probs, "topp": topp, "topk": topk, "exp": np.ones_like(probs)}
+    for kind in (SINGLE, MULTINOMIAL, EXPONENTIAL):
+        params = (
+            TopkToppSamplingParam(int(kind), 7, 50, seeds),
+            TopkToppLogprobsSamplingParam(kind, seeds, 7, 50),
+        )
+        named = {name: given[name] for name in INPUTS[kind]}
+        one, other = (TopkToppSampling(param, mode)(**named)[0].tolist() for param in params)
+        assert one == other
 
 
 @pytest.mark.parametrize(
@@ -91,7 +135,7 @@ def test_parameters_have_the_defaults_of_the_c_structure() -> None:
     [
         ({"topkToppSamplingType": -1}, "topkToppSamplingType=-1 is not allowed: one of SINGLE_TOPK"),
         ({"topkToppSamplingType": atb.TopkToppSamplingType.SAMPLING_UNDEFINED}, "SAMPLING_UNDEFINED"),
-        ({"topkToppSamplingType": atb.TopkToppSamplingType.SAMPLING_MAX}, "SAMPLING_MAX"),
+        ({"topkToppSamplingType": atb.TopkToppLogprobsSamplingType.SAMPLING_MAX}, "SAMPLING_MAX"),
         ({"topkToppSamplingType": [0]}, "topkToppSamplingType"),
         ({"rsv": [0] * 11 + [1]}, "rsv=.*12 zeros"),
         ({"rsv": [0] * 16}, "rsv=.*12 zeros"),
@@ -106,23 +150,41 @@ def test_parameters_have_the_defaults_of_the_c_structure() -> None:
     ],
 )
 def test_bad_parameters_are_refused_and_the_old_ones_stay(changes: dict[str, Any], error: str) -> None:
-    operator = TopkToppSampling(TopkToppSamplingParam(topk=7))
+    operator = TopkToppSampling(TopkToppLogprobsSamplingParam(topk=7))
     with pytest.raises(ParameterError, match=error):
-        operator.param = TopkToppSamplingParam(**changes)
+        operator.param = TopkToppLogprobsSamplingParam(**changes)
     assert operator.param.topk == 7
     with pytest.raises(ParameterError, match=error):
-        TopkToppSampling(TopkToppSamplingParam(**changes))
+        TopkToppSampling(TopkToppLogprobsSamplingParam(**changes))
 
 
 def test_an_operator_keeps_the_parameters_it_was_given() -> None:
-    param = TopkToppSamplingParam(topk=7)
+    param = TopkToppSamplingParam(topk=7, randSeeds=[1, 2])
     operator = TopkToppSampling(param)
-    param.topk = operator.param.topk = 9
-    assert operator.param.topk == 7
+    param.topk = 9
+    param.randSeeds.append(3)  # type: ignore[attr-defined]
+    assert (operator.param.topk, operator.param.randSeeds) == (7, [1, 2])
     with pytest.raises(TypeError, match="param is dict"):
         operator.param = {"topk": 3}  # type: ignore[assignment]
     with pytest.raises(ParameterError, match="mode='real' is not allowed: one of 'documented', 'observed'"):
         TopkToppSampling(param, mode="real")
+
+
+@pytest.mark.parametrize("mode", ["documented", "observed"])
+def test_fields_of_an_operators_parameters_may_be_changed_in_place(mode: str) -> None:
+    random = np.random.default_rng(1)
+    probs = probabilities(random, 8, 500, 0.1)
+    topp, topk = column([1] * 8, np.float16), column([400] * 8, np.int32)
+    operator = TopkToppSampling(TopkToppSamplingParam(MULTINOMIAL, randSeeds=range(8)), mode)
+    operator.param.randSeeds = [*range(10, 18)]
+    operator.param.randSeeds[3] = 99
+    fresh = TopkToppSampling(
+        TopkToppSamplingParam(MULTINOMIAL, randSeeds=[10, 11, 12, 99, 14, 15, 16, 17]), mode
+    )
+    assert operator(probs, topp, topk)[0].tolist() == fresh(probs, topp, topk)[0].tolist()
+    operator.param.randSeeds[3] = -1
+    with pytest.raises(ParameterError, match="randSeeds=-1 is not allowed"):
+        operator(probs, topp, topk)
 
 
 @pytest.mark.parametrize("mode", ["documented", "observed"])
@@ -133,7 +195,7 @@ def test_new_seeds_take_effect_at_once(mode: str) -> None:
         column([1] * 8, np.float16),
         column([400] * 8, np.int32),
     )
-    operator = TopkToppSampling(TopkToppSamplingParam(MULTINOMIAL, randSeeds=range(8)), mode)
+    operator = TopkToppSampling(TopkToppLogprobsSamplingParam(MULTINOMIAL, randSeeds=range(8)), mode)
     first = operator(probs, topp, topk)[0].tolist()
     operator.param = replace(operator.param, randSeeds=range(10, 18))
     assert operator(probs, topp, topk)[0].tolist() != first
@@ -161,7 +223,7 @@ INPUTS = {
 
 def operator_of(kind: Any, mode: str = "documented", **changes: Any) -> TopkToppSampling:
     settings = {"topk": 2, "randSeeds": [1, 2], "logProbsSize": 3, **changes}
-    return TopkToppSampling(TopkToppSamplingParam(kind, **settings), mode)
+    return TopkToppSampling(TopkToppLogprobsSamplingParam(kind, **settings), mode)
 
 
 @pytest.mark.parametrize("mode", ["documented", "observed"])
@@ -186,27 +248,14 @@ def test_every_type_returns_its_outputs_in_their_shapes_and_dtypes(kind: Any, mo
         (SINGLE, {"probs": VALID["probs"].astype(np.float32)}, "probs has dtype float32; allowed is float"),
         (SINGLE, {"probs": FOUR}, "probs has dtype tuple"),
         (SINGLE, {"probs": VALID["probs"][None]}, r"probs has shape \(1, 2, 4\)"),
-        (SINGLE, {"probs": np.tile(np.float16(FOUR), (513, 1))}, r"shape \(513, 4\); allowed is \[1 to 512"),
         (SINGLE, {"probs": np.zeros((0, 4), np.float16)}, r"shape \(0, 4\)"),
-        (SINGLE, {"probs": np.float16([FOUR, [0, 0, 0, 0]])}, "row 1 of probs is all 0"),
-        (SINGLE, {"probs": np.float16([FOUR, [0, np.nan, 0, 1]])}, "row 1 of probs has nan"),
-        (SINGLE, {"probs": np.float16([[0, 2, 0, 1], FOUR])}, r"row 0 of probs has 2\.0; allowed"),
-        (SINGLE, {"probs": np.float16([[0, -0.5, 0, 1], FOUR])}, r"row 0 of probs has -0\.5"),
         (SINGLE, {"topp": VALID["topp"].astype(np.float32)}, "topp has dtype float32; allowed is float16"),
         (SINGLE, {"topp": VALID["topp"][:, 0]}, r"topp has shape \(2,\); allowed is \(2, 1\)"),
         (MULTINOMIAL, {"topp": VALID["topp"][:1]}, r"topp has shape \(1, 1\); allowed is \(2, 1\)"),
-        (SINGLE, {"topp": column([0.5, 1.5], np.float16)}, r"topp has 1\.5; allowed are numbers from 0 to 1"),
-        (SINGLE, {"topp": column([0.5, np.nan], np.float16)}, "topp has nan"),
-        (MULTINOMIAL, {"topk": column([2, 5], np.int32)}, "topk has 5; allowed are numbers from 1 to 4"),
-        (MULTINOMIAL, {"topk": column([2, 0], np.int32)}, "topk has 0"),
         (MULTINOMIAL, {"topk": column([2, 2], np.int64)}, "topk has dtype int64; allowed is int32"),
-        (MULTINOMIAL, {"topk": column([2, 2.5], np.float16)}, "topk has a fraction"),
         (MULTINOMIAL, {"topk": column([2] * 3, np.int32)}, r"topk has shape \(3, 1\)"),
         (EXPONENTIAL, {"exp": np.ones((2, 3), np.float16)}, r"exp has shape \(2, 3\)"),
         (EXPONENTIAL, {"exp": np.ones((2, 4), np.float32)}, "exp has dtype float32"),
-        (EXPONENTIAL, {"exp": np.full((2, 4), -1, np.float16)}, r"exp has -1\.0"),
-        (EXPONENTIAL, {"exp": np.full((2, 4), np.inf, np.float16)}, "exp has inf"),
-        (MULTINOMIAL_LOGPROBS, {"rand": column([0.5, 1.5], np.float32)}, r"rand has 1\.5"),
         (MULTINOMIAL_LOGPROBS, {"rand": column([0.5, 0.5], np.float16)}, "rand has dtype float16"),
     ],
 )  # fmt: skip
@@ -214,6 +263,68 @@ def test_bad_tensors_are_refused(kind: Any, changes: dict[str, Any], error: str)
     given = {name: VALID[name] for name in INPUTS[kind]} | changes
     with pytest.raises((TypeError, ValueError), match=error):
         operator_of(kind)(**given)
+
+
+@pytest.mark.parametrize("mode", ["documented", "observed"])
+@pytest.mark.parametrize(
+    ("kind", "changes", "error"),
+    [
+        (SINGLE, {"probs": np.float16([FOUR, [0, 0, 0, 0]])}, "row 1 of probs is all 0"),
+        (SINGLE, {"probs": np.float16([FOUR, [0, np.nan, 0, 1]])}, "row 1 of probs has nan"),
+        (SINGLE, {"probs": np.float16([[0, 2, 0, 1], FOUR])}, r"row 0 of probs has 2\.0; allowed"),
+        (SINGLE, {"probs": np.float16([[0, -0.5, 0, 1], FOUR])}, r"row 0 of probs has -0\.5"),
+        (SINGLE, {"topp": column([0.9, 1.5], np.float16)}, r"topp has 1\.5; allowed are numbers from 0 to 1"),
+        (SINGLE, {"topp": column([0.9, np.nan], np.float16)}, "topp has nan"),
+        (MULTINOMIAL, {"topk": column([2, 5], np.int32)}, "topk has 5; allowed are numbers from 1 to 4"),
+        (MULTINOMIAL, {"topk": column([2, -1], np.int32)}, "topk has -1"),
+        (MULTINOMIAL, {"topk": column([2, 2.5], np.float16)}, "topk has a fraction"),
+        (EXPONENTIAL, {"exp": np.float16([[1] * 4, [1, 1, -1, 1]])}, r"exp has -1\.0"),
+        (EXPONENTIAL, {"exp": np.float16([[1, np.inf, 1, 1], [1] * 4])}, "exp has inf"),
+        (MULTINOMIAL_LOGPROBS, {"rand": column([0.5, 1.5], np.float32)}, r"rand has 1\.5"),
+        (MULTINOMIAL, {"topk": column([2, np.nan], np.float16)}, "topk has nan"),
+    ],
+)  # fmt: skip
+def test_a_bad_row_costs_only_its_own_token(
+    kind: Any, changes: dict[str, Any], error: str, mode: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    given = {name: VALID[name] for name in INPUTS[kind]} | changes
+    operator = operator_of(kind, mode)
+    results = operator(**given)
+    bad = next(i for i, text in enumerate(operator.errors) if text is not None)
+    if mode == "documented" or "topk" not in changes:  # the other mode has its own limits of topk
+        assert re.search(error, str(operator.errors[bad]))
+        assert re.search(error, caplog.text)
+    good = 1 - bad
+    assert operator.errors[good] is None
+    assert (results[0][bad, 0], results[1][bad, 0]) == (-1, 0)
+    expected = operator_of(kind, mode)(**{name: VALID[name] for name in INPUTS[kind]})
+    assert results[0][good] == expected[0][good]
+    assert results[1][good] == VALID["probs"][good, results[0][good, 0]]
+    for logprobs in results[2:]:
+        assert (logprobs[bad] == REMOVED).all()
+        assert (logprobs[good] > REMOVED).any()
+
+
+def test_a_topk_of_0_is_no_documented_one() -> None:
+    operator = operator_of(MULTINOMIAL)
+    tokens = operator(VALID["probs"], VALID["topp"], column([2, 0], np.int32))[0]
+    assert tokens[1, 0] == -1
+    assert operator.errors == [None, "topk has 0; allowed are numbers from 1 to 4"]
+
+
+def test_a_wrong_topp_for_all_rows_is_refused() -> None:
+    with pytest.raises(ValueError, match=r"topp has 1\.5; allowed are numbers from 0 to 1"):
+        operator_of(SINGLE)(VALID["probs"], column([1.5], np.float16))
+
+
+def test_batches_may_have_any_number_of_rows() -> None:
+    rows = 1300
+    probs, topp = np.tile(np.float16(FOUR), (rows, 1)), column([0.9] * rows, np.float16)
+    operator = TopkToppSampling(TopkToppSamplingParam(topk=3, randSeed=4))
+    tokens = operator(probs, topp)[0]
+    assert tokens.shape == (rows, 1)
+    assert tokens[:512].tolist() == operator(probs[:512], topp[:512])[0].tolist()
+    assert operator_of(SINGLE)(np.float16([[-0.0, 1.0]] * 2), VALID["topp"])[0].tolist() == [[1], [1]]
 
 
 def test_parameters_that_do_not_fit_the_tensors_are_refused() -> None:
@@ -233,8 +344,9 @@ def test_observed_topk_is_an_index_so_it_may_be_zero_but_not_the_vocabulary() ->
     given = {name: VALID[name] for name in ("probs", "topp")}
     tokens = operator_of(MULTINOMIAL, "observed")(**given, topk=column([0, 0], np.int32))[0]
     assert tokens.tolist() == [[0], [0]]
-    with pytest.raises(ValueError, match="topk has 4; allowed are numbers from 0 to 3"):
-        operator_of(MULTINOMIAL, "observed")(**given, topk=column([3, 4], np.int32))
+    operator = operator_of(MULTINOMIAL, "observed")
+    assert operator(**given, topk=column([3, 4], np.int32))[0][1, 0] == -1
+    assert operator.errors == [None, "topk has 4; allowed are numbers from 0 to 3"]
     assert operator_of(SINGLE, "observed", topk=0)(**given)[0].shape == (2, 1)
 
 
@@ -270,7 +382,7 @@ def test_rows_may_be_strided_and_are_not_written_to() -> None:
     wide = probabilities(random, 16, 80)
     wide.flags.writeable = False
     operator, topp = (
-        TopkToppSampling(TopkToppSamplingParam(topk=9, randSeed=1)),
+        TopkToppSampling(TopkToppLogprobsSamplingParam(topk=9, randSeed=1)),
         column([0.9] * 8, np.float16),
     )
     np.testing.assert_array_equal(
@@ -284,12 +396,14 @@ Draw = Callable[[np.ndarray, np.ndarray, np.ndarray, np.random.Generator], tuple
 
 
 def by_seed(probs: np.ndarray, topk: np.ndarray, topp: np.ndarray, random: np.random.Generator) -> Any:
-    param = TopkToppSamplingParam(MULTINOMIAL, randSeeds=random.integers(2**32, size=len(probs)).tolist())
+    param = TopkToppLogprobsSamplingParam(
+        MULTINOMIAL, randSeeds=random.integers(2**32, size=len(probs)).tolist()
+    )
     return TopkToppSampling(param)(probs, topp, topk)
 
 
 def by_one_seed(probs: np.ndarray, topk: np.ndarray, topp: np.ndarray, random: np.random.Generator) -> Any:
-    param = TopkToppSamplingParam(topk=int(topk[0, 0]), randSeed=int(random.integers(2**32)))
+    param = TopkToppLogprobsSamplingParam(topk=int(topk[0, 0]), randSeed=int(random.integers(2**32)))
     return TopkToppSampling(param)(probs, topp)
 
 
@@ -297,12 +411,12 @@ def by_given_number(
     probs: np.ndarray, topk: np.ndarray, topp: np.ndarray, random: np.random.Generator
 ) -> Any:
     rand = random.random((len(probs), 1), np.float32)
-    return TopkToppSampling(TopkToppSamplingParam(MULTINOMIAL_LOGPROBS))(probs, topp, topk, rand=rand)
+    return TopkToppSampling(TopkToppLogprobsSamplingParam(MULTINOMIAL_LOGPROBS))(probs, topp, topk, rand=rand)
 
 
 def by_race(probs: np.ndarray, topk: np.ndarray, topp: np.ndarray, random: np.random.Generator) -> Any:
     exp = random.exponential(size=probs.shape).astype(np.float16)
-    return TopkToppSampling(TopkToppSamplingParam(EXPONENTIAL))(probs, topp, topk, exp=exp)
+    return TopkToppSampling(TopkToppLogprobsSamplingParam(EXPONENTIAL))(probs, topp, topk, exp=exp)
 
 
 @pytest.mark.parametrize("draw", [by_seed, by_one_seed, by_given_number, by_race])
@@ -330,7 +444,7 @@ def test_every_way_of_drawing_follows_the_documented_distribution(
 def test_a_sum_that_equals_topp_is_enough_and_ties_go_to_the_lower_id(topp: float) -> None:
     probs = np.float16([[0.125, 0.25, 0.25, 0.25, 0.125]])
     kept = nucleus(probs[0], 5, float(np.float16(topp)))
-    operator = TopkToppSampling(TopkToppSamplingParam(MULTINOMIAL_LOGPROBS, logProbsSize=5))
+    operator = TopkToppSampling(TopkToppLogprobsSamplingParam(MULTINOMIAL_LOGPROBS, logProbsSize=5))
     given = (column([topp], np.float16), column([5], np.int32))
     points = (np.arange(16) + 0.5) / 16
     tokens = {int(operator(probs, *given, rand=column([u], np.float32))[0][0, 0]) for u in points}
@@ -341,7 +455,7 @@ def test_a_sum_that_equals_topp_is_enough_and_ties_go_to_the_lower_id(topp: floa
 
 def test_a_given_number_is_a_point_in_the_sorted_cumulative_distribution() -> None:
     probs = np.float16([[0.125, 0.5, 0.25, 0.125]])
-    operator = TopkToppSampling(TopkToppSamplingParam(MULTINOMIAL_LOGPROBS))
+    operator = TopkToppSampling(TopkToppLogprobsSamplingParam(MULTINOMIAL_LOGPROBS))
     points = {0: 1, 0.49: 1, 0.5: 2, 0.74: 2, 0.75: 0, 0.87: 0, 0.875: 3, 1: 3}
     for u, token in points.items():
         given = column([1.0], np.float16), column([4], np.int32)
@@ -350,7 +464,7 @@ def test_a_given_number_is_a_point_in_the_sorted_cumulative_distribution() -> No
 
 def test_exponential_noise_is_indexed_by_token_id() -> None:
     probs, exp = np.float16([[0.125, 0.5, 0.375]]), np.float16([[0.0625, 4, 1]])
-    operator = TopkToppSampling(TopkToppSamplingParam(EXPONENTIAL))
+    operator = TopkToppSampling(TopkToppLogprobsSamplingParam(EXPONENTIAL))
     given = column([1.0], np.float16)
     assert operator(probs, given, column([3], np.int32), exp)[0].tolist() == [[0]]
     assert operator(probs, given, column([2], np.int32), exp)[0].tolist() == [[2]]
@@ -362,7 +476,7 @@ def test_logprobs_are_those_of_the_kept_tokens_and_add_up_to_one() -> None:
     random = np.random.default_rng(3)
     probs = probabilities(random, 6, 50)
     topk, topp = column([50, 10, 10, 3, 1, 20], np.int32), column([0.6, 1, 0.8, 0.9, 0.9, 0.97], np.float16)
-    operator = TopkToppSampling(TopkToppSamplingParam(EXPONENTIAL_LOGPROBS, logProbsSize=20))
+    operator = TopkToppSampling(TopkToppLogprobsSamplingParam(EXPONENTIAL_LOGPROBS, logProbsSize=20))
     logprobs = operator(probs, topp, topk, random.exponential(size=probs.shape).astype(np.float16))[2]
     for i, row in enumerate(logprobs):
         kept = nucleus(probs[i], int(topk[i, 0]), float(topp[i, 0]))[:20]
@@ -377,7 +491,7 @@ def test_a_row_with_its_own_seed_draws_the_same_in_any_batch() -> None:
     topk, topp = column([200] * 12, np.int32), column([1] * 12, np.float16)
 
     def tokens(rows: list[int]) -> list[int]:
-        param = TopkToppSamplingParam(MULTINOMIAL, randSeeds=[seeds[i] for i in rows])
+        param = TopkToppLogprobsSamplingParam(MULTINOMIAL, randSeeds=[seeds[i] for i in rows])
         return TopkToppSampling(param)(probs[rows], topp[rows], topk[rows])[0].ravel().tolist()
 
     together = tokens(list(range(12)))
@@ -385,9 +499,24 @@ def test_a_row_with_its_own_seed_draws_the_same_in_any_batch() -> None:
     assert tokens(list(range(11, -1, -1))) == together[::-1]
 
 
+@pytest.mark.parametrize("topk", [1, 40, 3000])
+def test_seeded_draws_are_those_of_the_library(topk: int) -> None:
+    random = np.random.default_rng(topk)
+    probs, seeds = probabilities(random, 40, 3000, 1.5), random.integers(2**32, size=40).tolist()
+    logits = half_float_table(False).logits[probs.view(np.uint16)]
+    params = [SamplingParams(top_k=topk, seed=seed) for seed in seeds]
+    operator = TopkToppSampling(TopkToppSamplingParam(MULTINOMIAL, randSeeds=seeds))
+    tokens = operator(probs, column([1] * 40, np.float16), column([topk] * 40, np.int32))[0]
+    assert tokens.ravel().tolist() == sample(logits, params, positions=[0] * 40).token_ids.tolist()
+    operator.param = TopkToppSamplingParam(randSeed=7, topk=topk)
+    params = [SamplingParams(top_k=topk, seed=7)] * 40
+    tokens = operator(probs, column([1], np.float16))[0]
+    assert tokens.ravel().tolist() == sample(logits, params, positions=range(40)).token_ids.tolist()
+
+
 def test_topp_refers_to_the_probabilities_as_given() -> None:
     short = np.float16([[0.25, 0.125, 0.0625, 0.0625]])  # they add up to one half
-    operator = TopkToppSampling(TopkToppSamplingParam(EXPONENTIAL_LOGPROBS, logProbsSize=4))
+    operator = TopkToppSampling(TopkToppLogprobsSamplingParam(EXPONENTIAL_LOGPROBS, logProbsSize=4))
     for topp, count in ((0.25, 1), (0.3, 2), (0.5, 4), (0.9, 4)):
         logprobs = operator(short, column([topp], np.float16), column([4], np.int32), np.ones_like(short))[2]
         assert (logprobs > REMOVED).sum() == count
@@ -457,7 +586,7 @@ def test_observed_tokens_match_the_scalar_model(vocab: int) -> None:
         MULTINOMIAL_LOGPROBS: rand[:, 0].tolist(),
     }
     for kind, names in INPUTS.items():
-        param = TopkToppSamplingParam(kind, seeds, seeds[0], topk=(vocab + 1) // 2)
+        param = TopkToppLogprobsSamplingParam(kind, seeds, seeds[0], topk=(vocab + 1) // 2)
         all_given = {"probs": probs, "topk": topk, "topp": topp, "exp": exp, "rand": rand}
         tokens = TopkToppSampling(param, "observed")(**{name: all_given[name] for name in names})[0]
         for i, token in enumerate(tokens.ravel().tolist()):
@@ -475,7 +604,7 @@ def test_observed_draws_match_the_known_examples() -> None:
         if kind == EXPONENTIAL:
             exp = np.random.default_rng(1).exponential(size=probs.shape).astype(np.float16)
             given["exp"] = np.maximum(exp, np.float16(0.001))
-        operator = TopkToppSampling(TopkToppSamplingParam(kind, randSeeds=range(rows)), mode)
+        operator = TopkToppSampling(TopkToppLogprobsSamplingParam(kind, randSeeds=range(rows)), mode)
         return set(operator(probs, **given)[0].ravel().tolist())
 
     assert drawn(MULTINOMIAL, "observed", 0.81, 3) == {0, 1}
@@ -490,7 +619,9 @@ def test_observed_seeds_0_and_1_draw_alike() -> None:
     random = np.random.default_rng(2)
     probs, topp = probabilities(random, 64, 900, 0.3), column([1] * 64, np.float16)
     tokens = [
-        TopkToppSampling(TopkToppSamplingParam(topk=800, randSeed=seed), "observed")(probs, topp)[0].tolist()
+        TopkToppSampling(TopkToppLogprobsSamplingParam(topk=800, randSeed=seed), "observed")(probs, topp)[
+            0
+        ].tolist()
         for seed in (0, 1, 2)
     ]
     assert tokens[0] == tokens[1] != tokens[2]
@@ -499,14 +630,16 @@ def test_observed_seeds_0_and_1_draw_alike() -> None:
 def test_observed_multinomial_draws_follow_the_head_below_topp() -> None:
     """rand() is not a strong generator, but good enough for this many numbers of one stream."""
     probs, topp = np.tile(np.float16(FOUR), (512, 1)), column([0.96] * 512, np.float16)
-    operator = TopkToppSampling(TopkToppSamplingParam(topk=4, randSeed=5), "observed")
+    operator = TopkToppSampling(TopkToppLogprobsSamplingParam(topk=4, randSeed=5), "observed")
     p = probs[0, :3].astype(np.float64)
     assert_drawn_from(np.append(p / p.sum(), 0), operator(probs, topp)[0].ravel())
 
 
 def test_observed_logprobs_are_divided_by_the_rounded_sum_of_the_head() -> None:
     probs = np.float16([FOUR])
-    operator = TopkToppSampling(TopkToppSamplingParam(MULTINOMIAL_LOGPROBS, logProbsSize=4), "observed")
+    operator = TopkToppSampling(
+        TopkToppLogprobsSamplingParam(MULTINOMIAL_LOGPROBS, logProbsSize=4), "observed"
+    )
     given = column([0.96], np.float16), column([3], np.int32)
     logprobs = operator(probs, *given, rand=column([0.3], np.float32))[2][0]
     p = probs[0].astype(np.float64)
@@ -518,7 +651,7 @@ def test_observed_logprobs_are_divided_by_the_rounded_sum_of_the_head() -> None:
 
 def test_observed_sums_stop_growing_in_a_long_tail() -> None:
     tail = np.full(60_000, 1 / 60_000, np.float16)
-    assert running_sums(tail.astype(np.float32), bfloat16=False)[-1] < 0.1
+    assert running_sums(tail.astype(np.float32)[None], bfloat16=False)[0, -1] < 0.1
     random = np.random.default_rng(6)
     values = bfloat16_values(np.sort(probabilities(random, 1, 400)[0])[::-1])
     total, expected = np.float32(0), []
@@ -529,7 +662,41 @@ def test_observed_sums_stop_growing_in_a_long_tail() -> None:
         even = np.float32([low]).view(np.uint32)[0] >> 16 & 1 == 0
         total = low if exact < middle or (exact == middle and even) else high
         expected.append(float(total))
-    assert running_sums(values, bfloat16=True).tolist() == expected
+    assert running_sums(values[None], bfloat16=True)[0].tolist() == expected
+
+
+# --- the likeliest tokens -------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("ties", [False, True])
+@pytest.mark.parametrize(("vocab", "levels"), [(1, 3), (50, 4), (9000, 30), (9000, 60_000), (40_000, 5000)])
+def test_leading_tokens_are_those_of_a_full_sort(vocab: int, levels: int, ties: bool) -> None:
+    random = np.random.default_rng(levels)
+    counts = random.integers(1, min(vocab, 300) + 1, 12)
+    bits = random.integers(0, levels, (12, vocab)).astype(np.uint16)
+    bits[:, 0] = np.maximum(bits[:, 0], 1)
+    bits[3, 5:] = 0
+    found = leading_tokens(bits, counts, ties)
+    for row, count in enumerate(counts.tolist()):
+        expected = np.lexsort((np.arange(vocab), -bits[row].astype(int)))
+        expected = expected[bits[row, expected] > 0]
+        if ties and count <= len(expected):
+            last = bits[row, expected[count - 1]]
+            count = int((bits[row] >= last).sum())
+        size = int(found.counts[row])
+        assert found.ids[row, :size].tolist() == expected[:count].tolist()
+        assert found.bits[row, :size].tolist() == bits[row, expected[:count]].tolist()
+        assert not found.bits[row, size:].any()
+        in_order = found.by_id()
+        assert in_order.ids[row, :size].tolist() == sorted(expected[:count].tolist())
+
+
+@pytest.mark.parametrize(("topp", "kept"), [(0.5, 1), (0.75, 2), (0.875, 3), (1.0, 4)])
+def test_a_sum_that_is_exactly_topp_ends_the_head(topp: float, kept: int) -> None:
+    probs = np.float16([[0.5, 0.25, 0.125, 0.125]])
+    operator = TopkToppSampling(TopkToppLogprobsSamplingParam(EXPONENTIAL_LOGPROBS, logProbsSize=4))
+    logprobs = operator(probs, column([topp], np.float16), column([4], np.int32), np.ones_like(probs))[2]
+    assert (logprobs > REMOVED).sum() == kept
 
 
 # --- the vendor's own sizes -----------------------------------------------------------------------
@@ -556,7 +723,7 @@ def check_documented(kind: Any, probs: np.ndarray, k: int, topp: float, size: in
         "probs": probs, "topk": column([k] * rows, np.int32), "topp": column([topp] * rows, np.float16),
         "exp": exp, "rand": rand,
     }  # fmt: skip
-    param = TopkToppSamplingParam(kind, range(rows), 3, k, size)
+    param = TopkToppLogprobsSamplingParam(kind, range(rows), 3, k, size)
     tokens, chosen, *logprobs = TopkToppSampling(param)(**{name: given[name] for name in INPUTS[kind]})
     np.testing.assert_array_equal(chosen, np.take_along_axis(probs, tokens.astype(np.int64), 1))
     for i in range(rows):
@@ -592,7 +759,7 @@ def test_bfloat16_rows_agree_with_a_plain_reference(vocab: int) -> None:
     probs = bfloat16_values(probabilities(random, 6, vocab, 3.0))
     exp = bfloat16_values(np.maximum(random.exponential(size=probs.shape), 1e-3).astype(np.float32))
     topp = np.float32(0.59765625)  # a bfloat16
-    operator = TopkToppSampling(TopkToppSamplingParam(EXPONENTIAL))
+    operator = TopkToppSampling(TopkToppLogprobsSamplingParam(EXPONENTIAL))
     tokens, chosen = operator(
         *(torch.tensor(array).bfloat16() for array in (probs, column([topp] * 6, np.float32))),
         torch.full((6, 1), 500, dtype=torch.int32),
@@ -612,7 +779,7 @@ def test_bfloat16_rows_agree_with_a_plain_reference(vocab: int) -> None:
 )
 def test_logprobs_come_in_any_size_up_to_the_limit(vocab: int, size: int, mode: str) -> None:
     probs = probabilities(np.random.default_rng(size), 2, vocab)
-    operator = TopkToppSampling(TopkToppSamplingParam(MULTINOMIAL_LOGPROBS, logProbsSize=size), mode)
+    operator = TopkToppSampling(TopkToppLogprobsSamplingParam(MULTINOMIAL_LOGPROBS, logProbsSize=size), mode)
     given = {"topp": column([0.9] * 2, np.float16), "topk": column([vocab - 1] * 2, np.int32)}
     logprobs = operator(probs, **given, rand=column([0.1, 0.9], np.float32))[2]
     assert logprobs.shape == (2, size)

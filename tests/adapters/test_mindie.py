@@ -1,6 +1,7 @@
 """MindIE's `sample` interface: inputs, outputs and refusals."""
 
 import doctest
+import importlib
 import inspect
 import json
 
@@ -18,6 +19,7 @@ from engine_sampler.adapters.mindie import (
     UnsupportedTypeError,
     ValidationError,
 )
+from engine_sampler.scheduler.logprobs import LogprobsCollector
 from tests.adapters.mindie_reference import padded, penalised, processed
 from tests.chi_square import assert_drawn_from
 from tests.conftest import shared_data
@@ -31,10 +33,10 @@ def param(**fields):
     return SamplingParam.from_numpy(**{name: np.array(values) for name, values in fields.items()})
 
 
-def draws(logits, settings, count=1000, **data):
+def draws(logits, settings, count=1000, sampler=None, **data):
     """Tokens and logprobs of `count` seeds for one row of logits."""
     repeated = {name: np.repeat(np.array([value]), count) for name, value in settings.items()}
-    tokens, logprobs = Sampler().sample(
+    tokens, logprobs = (sampler or Sampler()).sample(
         np.repeat(np.array([logits], np.float32), count, axis=0),
         SamplingData(**{name: np.repeat(np.array([ids]), count, axis=0) for name, ids in data.items()}),
         SamplingParam(seed=np.arange(count), **repeated),
@@ -46,6 +48,42 @@ def test_the_example_runs():
     outcome = doctest.testmod(mindie)
     assert outcome.attempted > 10
     assert outcome.failed == 0
+
+
+def test_the_documents_method_body_and_imports_run_with_one_prefix_changed():
+    prefix = "engine_sampler.adapters.mindie.text_generator"
+    names = importlib.import_module(f"{prefix}.utils.sampling_metadata")
+    made = importlib.import_module(f"{prefix}.samplers.sampler").Sampler()
+    assert (names.SamplingData, names.SamplingParam) == (SamplingData, SamplingParam)
+    assert names.SamplingMetadata is mindie.SamplingMetadata
+
+    class Generator:
+        sampler = made
+
+        def sample(self, logits, sampling_data, sampling_param):
+            logits_or_logprobs, next_tokens = self.sampler(logits, sampling_data, sampling_param)
+            return next_tokens, logits_or_logprobs
+
+    settings = param(temperature=[2.0, 0.0, 2.0, 1.5], seed=[1, 2, 3, 4])
+    tokens, scores = Generator().sample(LOGITS, names.SamplingData.from_numpy(), settings)
+    expected, expected_scores = Sampler().sample(LOGITS, None, settings)
+    assert tokens.tolist() == expected.tolist()
+    assert scores.tolist() == expected_scores.tolist()
+    assert isinstance(made(LOGITS, mindie.SamplingMetadata.from_numpy([[1, 2, 3, 4]])), mindie.SamplingOutput)
+
+
+def test_no_logprobs_are_computed_if_none_are_wanted(monkeypatch):
+    settings = param(temperature=[2.0, 0.0, 2.0, 1.5], top_k=[5] * 4, seed=[1, 2, 3, 4])
+    expected, scores = Sampler().sample(LOGITS, None, settings)
+    assert scores is not None
+
+    def forbidden(*arguments):
+        raise AssertionError("logprobs are collected")
+
+    monkeypatch.setattr(LogprobsCollector, "__init__", forbidden)
+    tokens, nothing = Sampler(logprobs=False).sample(LOGITS, None, settings)
+    assert nothing is None
+    assert tokens.tolist() == expected.tolist()
 
 
 def test_arguments_have_mindies_names_and_order():
@@ -85,7 +123,7 @@ def varying(sampler, **settings):
 
 def test_a_row_with_a_sampling_setting_samples_and_one_without_is_greedy():
     settings = {"temperature": [1.0, 0.5, 0.0, 1.0], "top_k": [0, 0, 3, 5]}
-    assert varying(Sampler(), **settings) == [False, True, False, True]
+    assert varying(Sampler(), **settings) == [True, True, False, True]  # a seed is one as well
     tokens, scores = Sampler().sample(LOGITS / 4, None, param(**settings))
     assert tokens[[0, 2]].tolist() == LOGITS[[0, 2]].argmax(axis=1).tolist()
     assert scores[[0, 2]].tolist() == (LOGITS[[0, 2]].max(axis=1) / 4).tolist()
@@ -99,10 +137,23 @@ def test_in_the_observed_mode_nothing_samples_without_do_sample():
         assert (scores == -9999).all()
 
 
-@pytest.mark.parametrize("mode", ["documented", "observed"])
-def test_do_sample_takes_precedence_and_a_temperature_of_0_is_greedy_regardless(mode):
+@pytest.mark.parametrize(("mode", "overruled"), [("documented", True), ("observed", False)])
+def test_a_temperature_of_0_is_greedy_and_a_sampling_setting_overrules_do_sample_as_documented(
+    mode, overruled
+):
     settings = {"temperature": [1.0, 0.7, 0.0, 2.0], "do_sample": [True, False, True, True]}
-    assert varying(Sampler(mode=mode), **settings) == [True, False, False, True]
+    assert varying(Sampler(mode=mode), **settings) == [True, overruled, False, True]
+
+
+@pytest.mark.parametrize("setting", [{"top_k": [5]}, {"top_p": [0.9]}, {"temperature": [1.5]}, {"seed": [3]}])
+def test_each_sampling_setting_makes_do_sample_true_as_documented(setting):
+    sampler, row = Sampler(), np.zeros((1, VOCAB), np.float32)
+    settings = param(**setting, do_sample=[False])
+    assert len({sampler.sample(row, None, settings)[0][0] for _ in range(40)}) > 2
+    greedy = Sampler(mode="observed")
+    assert {greedy.sample(row, None, settings)[0][0] for _ in range(40)} == {0}
+    neutral = param(temperature=[1.0], top_k=[0], top_p=[1.0], do_sample=[False])
+    assert {sampler.sample(row, None, neutral)[0][0] for _ in range(40)} == {0}
 
 
 def test_a_greedy_row_among_sampled_ones_scores_its_logit_after_penalties():
@@ -116,7 +167,7 @@ def test_a_greedy_row_among_sampled_ones_scores_its_logit_after_penalties():
     tokens, scores = Sampler().sample(
         LOGITS,
         SamplingData.from_numpy(history, output),
-        param(**settings, do_sample=[True, False, False, True], seed=[1, 1, 1, 1]),
+        param(**settings, temperature=[1.0, 0.0, 0.0, 1.0], seed=[1, 1, 1, 1]),
     )
     for row, (all_ids, out) in {1: ([int(LOGITS[1].argmax()), 3], [3, 3]), 2: ([4], [])}.items():
         expected = penalised(LOGITS[row], all_ids, out, 1.3, 0.5, 0.25)
@@ -161,12 +212,22 @@ def test_sampled_rows_follow_the_reference_formula_and_score_its_logarithm(setti
     np.testing.assert_allclose(logprobs, np.log(expected[tokens]), atol=2e-5)
 
 
-def test_top_p_keeps_the_token_that_exceeds_it_not_the_one_that_reaches_it():
+@pytest.mark.parametrize(("mode", "kept"), [("documented", {0, 1}), ("observed", {0, 1, 2})])
+def test_top_p_keeps_tokens_until_it_is_reached_or_as_observed_exceeded(mode, kept):
     row = np.where(np.arange(VOCAB) < 4, 0.0, -100.0)
-    tokens, _ = draws(row, {"temperature": 0.9, "top_p": 0.5}, 300)
-    assert set(tokens.tolist()) == {0, 1, 2}
-    tokens, _ = draws(row, {"temperature": 0.9, "top_p": 0.0}, 50)
+    settings = {"temperature": 0.9, "do_sample": True}
+    tokens, _ = draws(row, {**settings, "top_p": 0.5}, 300, Sampler(mode=mode))
+    assert set(tokens.tolist()) == kept
+    tokens, _ = draws(row, {**settings, "top_p": 0.0}, 50, Sampler(mode=mode))
     assert set(tokens.tolist()) == {0}
+
+
+@pytest.mark.parametrize(("mode", "kept"), [("documented", {0}), ("observed", {0, 1})])
+def test_top_p_of_a_half_keeps_a_token_that_has_one_half(mode, kept):
+    row = np.full(VOCAB, -np.inf)
+    row[:4] = np.log([0.5, 0.25, 0.125, 0.125])
+    tokens, _ = draws(row, {"do_sample": True, "top_p": 0.5}, 300, Sampler(mode=mode))
+    assert set(tokens.tolist()) == kept
 
 
 @pytest.mark.parametrize("pad", [0, -1, VOCAB])
@@ -300,7 +361,18 @@ def test_invalid_inputs_are_refused_at_construction(build, error, message):
         (SamplingData([[1]]), None, InconsistencyError, "all_input_ids has 1 rows, logits has 4"),
         (SamplingData(request_ids=[1, 2]), None, InconsistencyError, "request_ids has 2 rows"),
         (SamplingData([[1], [2], [99], [3]]), None, OutOfBoundsError, "token id 99 in row 2"),
-        (SamplingData([[1, 2]] * 4, [[1]] * 4), None, InconsistencyError, "not the end of all_input_ids"),
+        (
+            SamplingData([[1, 2]] * 4, [[1]] * 4),
+            param(frequency_penalty=[1.0] * 4),
+            InconsistencyError,
+            "not the end of all_input_ids",
+        ),
+        (
+            SamplingData([[1, 2]] * 4, [[1]] * 4),
+            param(top_k=[3] * 4),
+            InconsistencyError,
+            "not the end of all_input_ids",
+        ),
         (None, param(repetition_penalty=[2.0] * 4), InconsistencyError, "needs all_input_ids"),
         (
             SamplingData([[1]] * 4, is_prefill=False),
@@ -315,6 +387,43 @@ def test_invalid_inputs_are_refused_at_construction(build, error, message):
 def test_inputs_that_do_not_fit_the_batch_are_refused(data, settings, error, message):
     with pytest.raises(error, match=message):
         Sampler().sample(LOGITS, data, settings)
+
+
+def test_greedy_rows_without_penalties_do_not_need_consistent_ids():
+    sampler, best = Sampler(), LOGITS.argmax(axis=1).tolist()
+    for ids in (None, [1, 2, 3, 4]):
+        for step in range(2):
+            data = SamplingData([[1, 2 + step]] * 4, [[1]] * 4, is_prefill=not step, request_ids=ids)
+            assert sampler.sample(LOGITS, data)[0].tolist() == best
+    data = SamplingData([[9, 8]] * 4, is_prefill=False, request_ids=[1, 2, 3, 4])
+    assert sampler.sample(LOGITS, data)[0].tolist() == best
+    data = SamplingData([[9, 8]] * 4, [[8]] * 4, is_prefill=False, request_ids=[1, 2, 3, 4])
+    tokens, _ = sampler.sample(LOGITS, data, param(frequency_penalty=[1.0] * 4))
+    assert tokens.tolist() == [penalised(row, [9, 8], [8], 1.0, 1.0).argmax() for row in LOGITS]
+
+
+@pytest.mark.parametrize("pad", [-7, -2])
+def test_a_pad_token_below_its_range_is_refused(pad):
+    with pytest.raises(OutOfBoundsError, match=f"pad_token_id={pad} is not allowed: a token id from -1"):
+        Sampler(pad_token_id=pad)
+
+
+@pytest.mark.parametrize("pad", [VOCAB + 1, 10**9])
+def test_a_pad_token_beyond_the_vocabulary_is_refused(pad):
+    with pytest.raises(OutOfBoundsError, match=f"pad_token_id={pad} is not allowed: -1 to {VOCAB}"):
+        Sampler(pad_token_id=pad).sample(LOGITS, SamplingData([[1]] * 4))
+
+
+def test_a_pad_token_that_is_eos_is_a_token_wherever_it_stands():
+    row = np.zeros((1, VOCAB), np.float32)
+    row[0, 2], row[0, 5] = 3.0, 2.9
+    ends_with_eos = SamplingData([[6, 2]], [[2]])
+    settings = param(frequency_penalty=[1.0])
+    assert Sampler(pad_token_id=2).sample(row, ends_with_eos, settings)[0] == 2
+    assert Sampler(pad_token_id=2, eos_token_ids=[2]).sample(row, ends_with_eos, settings)[0] == 5
+    for padding in (-1, VOCAB):
+        padded_row = SamplingData([[6, 2, padding]], [[2, padding]])
+        assert Sampler(pad_token_id=2, eos_token_ids=[2]).sample(row, padded_row, settings)[0] == 5
 
 
 def test_wrong_logits_are_refused():
@@ -336,11 +445,16 @@ def test_errors_have_the_base_classes_that_callers_of_either_side_expect():
 # --- other libraries -----------------------------------------------------------------------------
 
 
-def test_torch_tensors_come_back_as_torch_tensors():
+def test_torch_logits_give_numpy_arrays_or_by_request_torch_tensors():
     torch = pytest.importorskip("torch")
     settings = param(temperature=[2.0, 0.0, 2.0, 1.5], seed=[1, 2, 3, 4])
     ids = torch.tensor(padded([[1], [2, 3], [4], [5]], VOCAB))
     tokens, scores = Sampler().sample(
+        torch.from_numpy(LOGITS), SamplingData(ids, to_tensor=torch.tensor), settings
+    )
+    assert type(tokens) is type(scores) is np.ndarray
+    assert tokens[0] in {tokens.tolist()[0]}  # as a loop finds its EOS token
+    tokens, scores = Sampler(return_tensors=True).sample(
         torch.from_numpy(LOGITS), SamplingData(ids, to_tensor=torch.tensor), settings
     )
     assert isinstance(tokens, torch.Tensor)
@@ -363,13 +477,13 @@ def test_a_bfloat16_batch_scores_its_greedy_rows():
     assert scores[[0, 2]].tolist() == half.float()[[0, 2]].max(dim=1).values.tolist()
 
 
-def test_mindspore_tensors_come_back_as_mindspore_tensors():
+def test_mindspore_tensors_come_back_as_mindspore_tensors_by_request():
     mindspore = pytest.importorskip("mindspore")
     settings = SamplingParam.from_numpy(
         temperature=np.array([2.0, 0.0, 2.0, 1.5]), seed=np.arange(4), to_tensor=mindspore.Tensor
     )
     expected, expected_scores = Sampler().sample(LOGITS, None, settings)
-    tokens, scores = Sampler().sample(mindspore.Tensor(LOGITS), None, settings)
+    tokens, scores = Sampler(return_tensors=True).sample(mindspore.Tensor(LOGITS), None, settings)
     assert isinstance(tokens, mindspore.Tensor)
     assert tokens.dtype == mindspore.int64
     assert isinstance(scores, mindspore.Tensor)
@@ -378,7 +492,7 @@ def test_mindspore_tensors_come_back_as_mindspore_tensors():
     assert scores.asnumpy().tolist() == expected_scores.tolist()
     half = mindspore.Tensor(LOGITS).astype(mindspore.bfloat16)
     assert (
-        Sampler().sample(half, None, settings)[0].asnumpy().tolist()
+        Sampler().sample(half, None, settings)[0].tolist()
         == Sampler().sample(half.float().asnumpy(), None, settings)[0].tolist()
     )
 
@@ -389,7 +503,6 @@ PEER_CASES = {"temperature": 2, "top_k": 3, "top_p": 2, "repetition_penalty": 4}
 """The samplers that MindIE has, with the number of cases for each."""
 
 PEER_DIFFERS = {
-    "top_p_0.8": "two tokens reach exactly 0.8 and stay there; MindIE keeps tokens until 0.8 is exceeded",
     "top_k_ties_kept": "MindIE has no min_tokens_to_keep, and keeps exactly k of tied tokens",
     "top_k_min_tokens_to_keep": "MindIE has no min_tokens_to_keep",
     "top_p_0.9_min2": "MindIE has no min_tokens_to_keep",

@@ -1,5 +1,7 @@
 """Requests that MindIE's `Sampler` caches: tokens, seeds, positions and settings from call to call."""
 
+import tracemalloc
+
 import numpy as np
 import pytest
 
@@ -12,6 +14,7 @@ from engine_sampler.adapters.mindie import (
     SamplingParam,
 )
 from tests.adapters.mindie_reference import padded
+from tests.chi_square import assert_drawn_from
 
 VOCAB = 20
 RNG = np.random.default_rng(9)
@@ -172,6 +175,155 @@ def test_a_request_keeps_its_seed_and_position_through_a_change_of_settings():
     assert changed.tolist() == expected.tolist()
 
 
+def test_a_changed_seed_takes_effect_at_once():
+    sampler, outputs = Sampler(), np.array(stateless_run())[:2].T
+    for step in range(2):
+        sampler.sample(STEPS[step], prompts() if step == 0 else later(), SETTINGS)
+    other = SamplingParam(temperature=np.full(3, 2.0), seed=[70, 8, 90])
+    changed, _ = sampler.sample(STEPS[2], later(), other)
+    data = SamplingData(full_history(outputs.tolist()), outputs)
+    assert changed.tolist() == Sampler().sample(STEPS[2], data, other)[0].tolist()
+    kept, _ = sampler.sample(STEPS[3], later(), SamplingParam(temperature=np.full(3, 2.0)))
+    outputs = np.hstack([outputs, changed[:, None]])
+    data = SamplingData(full_history(outputs.tolist()), outputs)
+    assert kept.tolist() == Sampler().sample(STEPS[3], data, other)[0].tolist()
+
+
+@pytest.mark.parametrize("settings", [SETTINGS, None])
+@pytest.mark.parametrize("ends_with_padding", [False, True])
+def test_a_prefill_that_repeats_prompt_and_output_continues(settings, ends_with_padding):
+    expected = stateless_run()
+    sampler = Sampler(pad_token_id=expected[4][0] if ends_with_padding else None)
+    tokens = [sampler.sample(STEPS[0], prompts(), SETTINGS)[0].tolist()]
+    tokens += [sampler.sample(logits, later())[0].tolist() for logits in STEPS[1:5]]
+    again = SamplingData(full_history(np.array(tokens).T.tolist()), request_ids=IDS)
+    tokens.append(sampler.sample(STEPS[5], again, settings)[0].tolist())
+    tokens += [sampler.sample(logits, later())[0].tolist() for logits in STEPS[6:]]
+    assert tokens == expected
+
+
+def test_a_prefill_that_repeats_less_output_continues_there():
+    sampler, expected = Sampler(), stateless_run()
+    cached_run(sampler, nothing)
+    again = SamplingData(full_history(np.array(expected[:4]).T.tolist()), request_ids=IDS)
+    assert sampler.sample(STEPS[4], again)[0].tolist() == expected[4]
+
+
+def test_calls_without_ids_or_tokens_draw_on():
+    flat = np.zeros((2, VOCAB), np.float32)
+    settings = SamplingParam(do_sample=[True, True], seed=[5, 6])
+    sampler = Sampler()
+    steps = [sampler.sample(flat, None, settings)[0].tolist() for _ in range(300)]
+    assert_drawn_from(np.full(VOCAB, 1 / VOCAB), np.array(steps)[:, 0])
+    assert steps[0] == Sampler().sample(flat, None, settings)[0].tolist()
+    ids = SamplingData(request_ids=[1, 2])
+    cached = Sampler()
+    drawn = [cached.sample(flat, ids, settings)[0].tolist()]
+    ids = SamplingData(request_ids=[1, 2], is_prefill=False)
+    drawn += [cached.sample(flat, ids)[0].tolist() for _ in range(20)]
+    assert steps[:21] == drawn
+
+
+@pytest.mark.parametrize("with_output", [False, True])
+@pytest.mark.parametrize("penalty", [1.0, 1.3])
+def test_rows_without_ids_draw_alike_with_a_new_sampler_for_each_call_and_with_one(with_output, penalty):
+    settings = SamplingParam(
+        repetition_penalty=np.full(3, penalty),
+        temperature=[0.9, 2.0, 0.0],
+        top_k=[0, 8, 3],
+        seed=[7, 8, 9],
+    )
+    one, outputs = Sampler(), [[], [], []]
+    for step, logits in enumerate(STEPS):
+        output = np.array(outputs, int).reshape(3, -1) if with_output else None
+        data = SamplingData(full_history(outputs), output)
+        for _ in range(1 + step % 3):  # repeated calls give the same draw
+            tokens, scores = one.sample(logits, data, settings)
+            expected, expected_scores = Sampler().sample(logits, data, settings)
+            assert tokens.tolist() == expected.tolist()
+            assert scores.tolist() == expected_scores.tolist()
+        chosen = tokens.tolist() if step != 5 else [1, 2, 3]  # once the caller chooses
+        for row, token in zip(outputs, chosen, strict=True):
+            row.append(token)
+
+
+def test_rows_without_ids_may_change_in_number_settings_and_width():
+    random = np.random.default_rng(3)
+    one = Sampler()
+    for _ in range(60):
+        rows, width = int(random.integers(1, 4)), int(random.choice([8, VOCAB]))
+        logits = STEPS[int(random.integers(12)), :rows, :width]
+        settings = SamplingParam(
+            temperature=random.choice([0.0, 0.9, 3.0], rows), seed=random.integers(0, 3, rows)
+        )
+        data = SamplingData(random.integers(0, 8, (rows, int(random.integers(1, 4)))))
+        assert one.sample(logits, data, settings)[0].tolist() == (
+            Sampler().sample(logits, data, settings)[0].tolist()
+        )
+
+
+@pytest.mark.parametrize("seed", range(6))
+@pytest.mark.parametrize("by_id", [True, False])
+def test_whatever_a_caller_does_to_the_tokens_the_draw_is_that_of_a_new_sampler(seed, by_id):
+    random = np.random.default_rng(seed)
+    prompts, outputs = [[3, 1, 4], [2], [5, 6]], [[], [], []]
+    settings = SamplingParam(
+        repetition_penalty=[1.0, 1.3, 1.0], frequency_penalty=[0.0, 0.5, 0.0],
+        temperature=[2.0, 2.0, 0.0], seed=[1, 2, 3],
+    )  # fmt: skip
+    one, pads = Sampler(pad_token_id=0), [-1, VOCAB]
+    for step in range(60):
+        for prompt, output in zip(prompts, outputs, strict=True):
+            deed = random.integers(0, 14)
+            if deed == 0 and output:
+                output[random.integers(len(output))] = int(random.integers(1, VOCAB))
+            elif deed == 1:
+                del output[max(0, len(output) - 2) :]
+            elif deed == 2:
+                output.append(int(random.integers(1, VOCAB)))
+            elif deed == 3 and not by_id:
+                prompt[0] = int(random.integers(1, VOCAB))
+        rows = [p + o for p, o in zip(prompts, outputs, strict=True)]
+        width = max(map(len, rows)) + int(random.integers(0, 9) == 0)
+        pad = int(random.choice(pads))
+        all_ids = np.array([row + [pad] * (width - len(row)) for row in rows])
+        output_ids = padded([[*o, pad] for o in outputs], pad)
+        logits = STEPS[step % 12] - np.where(
+            np.arange(VOCAB) == 0, np.float32(100), np.float32(0)
+        )  # never draws the pad token
+        data = SamplingData(all_ids, output_ids, not step, IDS if by_id else None)
+        tokens = one.sample(logits, data, settings)[0].tolist()
+        fresh = Sampler(pad_token_id=0).sample(logits, SamplingData(all_ids, output_ids), settings)
+        assert tokens == fresh[0].tolist()
+        for output, token in zip(outputs, tokens, strict=True):
+            output.append(token)
+
+
+def test_a_repeated_batch_is_recognised_with_its_tokens_and_without(monkeypatch):
+    outputs, sampler = [[], [], []], Sampler()
+    sampler.sample(STEPS[0], prompts(), SETTINGS)
+    first = [r.output.tolist() for r in map(sampler._cache.request, IDS.tolist())]
+    for given_tokens in (nothing, both, both, nothing, nothing, all_ids, all_ids):
+        outputs = [r.output.tolist() for r in map(sampler._cache.request, IDS.tolist())]
+        data = later(**given_tokens(outputs))
+        sampler.sample(STEPS[len(outputs[0])], data, SETTINGS)
+    assert outputs[0][:1] == first[0]
+    joined = []
+    monkeypatch.setattr(Sampler, "_join", lambda *args, **kwargs: joined.append(args))
+    for given_tokens in (all_ids, nothing, nothing):
+        outputs = [r.output.tolist() for r in map(sampler._cache.request, IDS.tolist())]
+        sampler.sample(STEPS[len(outputs[0])], later(**given_tokens(outputs)), SETTINGS)
+    assert not joined
+    assert np.array(outputs).T.tolist() == stateless_run()[: len(outputs[0])]
+
+
+def test_unseeded_rows_without_ids_draw_anew_at_every_call():
+    flat, data = np.zeros((1, VOCAB), np.float32), SamplingData([[4, 5]])
+    sampler, settings = Sampler(), SamplingParam(do_sample=[True])
+    tokens = [int(sampler.sample(flat, data, settings)[0][0]) for _ in range(600)]
+    assert_drawn_from(np.full(VOCAB, 1 / VOCAB), np.array(tokens))
+
+
 def test_a_random_seed_stays_with_its_request():
     sampler = Sampler()
     flat = np.zeros((3, VOCAB), np.float32)
@@ -273,3 +425,87 @@ def test_a_penalty_needs_a_known_prompt():
     data = SamplingData([[3, 3, int(STEPS[0][0].argmax())]], is_prefill=False, **ids)
     tokens, _ = sampler.sample(STEPS[1][:1], data, penalty)
     assert tokens.shape == (1,)
+
+
+# --- how many requests are kept, and what they cost ----------------------------------------------
+
+
+def kept(sampler):
+    return len(sampler._cache)
+
+
+def test_a_loop_that_never_clears_the_cache_keeps_a_bounded_number_of_requests():
+    sampler, live, most = Sampler(), [], 0
+    logits = np.zeros((14, VOCAB), np.float32)
+    for step in range(600):
+        live = live[2:] if len(live) == 14 else live
+        new = [1000 + 2 * step, 1001 + 2 * step]
+        sampler.sample(logits[:2], SamplingData([[1], [2]], request_ids=new))
+        live += new
+        sampler.sample(logits[: len(live)], SamplingData(request_ids=live, is_prefill=False))
+        most = max(most, kept(sampler))
+    assert most <= 14 + 2 * 66
+    with pytest.raises(InconsistencyError, match="1000, which is not cached"):
+        sampler.sample(logits[:1], SamplingData(request_ids=[1000], is_prefill=False))
+
+
+def test_requests_that_only_wait_for_their_turn_are_not_forgotten():
+    sampler, rows = Sampler(idle_rounds=1), np.zeros((1, VOCAB), np.float32)
+    settings = SamplingParam(do_sample=[True], seed=[4])
+    first = {i: int(sampler.sample(rows, SamplingData(request_ids=[i]), settings)[0][0]) for i in range(300)}
+    assert len(set(first.values())) == 1  # same seed and position
+    second = {
+        i: int(sampler.sample(rows, SamplingData(request_ids=[i], is_prefill=False))[0][0])
+        for i in range(300)
+    }
+    assert len(set(second.values())) == 1
+    assert kept(sampler) == 300
+
+
+def test_prefills_alone_keep_no_more_than_the_limit(monkeypatch):
+    monkeypatch.setattr("engine_sampler.adapters.mindie.sampler._MOST_REQUESTS", 50)
+    sampler, rows = Sampler(idle_rounds=None), np.zeros((80, VOCAB), np.float32)
+    for i in range(200):
+        sampler.sample(rows[:1], SamplingData(request_ids=[i]))
+    assert kept(sampler) == 50
+    sampler.sample(rows, SamplingData(request_ids=range(1000, 1080)))
+    assert kept(sampler) == 80
+    sampler.sample(rows, SamplingData(request_ids=range(1000, 1080), is_prefill=False))
+    for i in range(5):
+        ids = np.arange(1000 + 10 * i, 1010 + 10 * i)
+        sampler.configure(SamplingData(request_ids=ids), SamplingParam(top_k=np.full(10, 3)))
+    assert len(sampler._configured) == 50
+    sampler.configure(SamplingData(request_ids=[7]), SamplingParam(top_k=[3]))
+    assert len(sampler._configured) == 50
+
+
+@pytest.mark.parametrize("rounds", [0, -1])
+def test_at_least_one_idle_round_is_needed(rounds):
+    with pytest.raises(OutOfBoundsError, match=f"idle_rounds={rounds}"):
+        Sampler(idle_rounds=rounds)
+
+
+def peak_memory(call):
+    call()
+    tracemalloc.start()
+    try:
+        call()
+        return tracemalloc.get_traced_memory()[1]
+    finally:
+        tracemalloc.stop()
+
+
+def test_a_step_does_not_touch_the_tokens_drawn_before():
+    output = RNG.integers(0, VOCAB, (3, 60_000))
+    data = SamplingData(np.hstack([[[1]] * 3, output]), output, request_ids=IDS)
+    sampler = Sampler()
+    sampler.sample(STEPS[0], data, SamplingParam(temperature=[0.5, 0.0, 0.7], seed=[1, 2, 3]))
+    assert peak_memory(lambda: sampler.sample(STEPS[1], later())) < 200_000  # one row's tokens are 480,000
+
+
+def test_greedy_values_do_not_take_whole_rows():
+    logits = RNG.normal(size=(8, 100_000)).astype(np.float32)
+    settings = SamplingParam(temperature=[0.0] * 7 + [1.0], top_k=[0] * 7 + [3], presence_penalty=[1.0] * 8)
+    data = SamplingData([[1]] * 8, [[1]] * 8)
+    sampler = Sampler()
+    assert peak_memory(lambda: sampler.sample(logits, data, settings)) < 1_000_000  # they have 2,800,000

@@ -1,7 +1,9 @@
 """ATB's TopkToppSampling operator: probabilities in, one drawn token per row out.
 
-`TopkToppSamplingParam` and `TopkToppSamplingType` have ATB's names and values, and `TopkToppSampling`
-is the operator. It takes and returns NumPy arrays, torch tensors or MLX arrays, on the CPU or another device.
+`TopkToppSamplingParam` is ATB's struct with its nested `TopkToppSamplingType`, as documented;
+`TopkToppLogprobsSamplingParam` is the later revision of that struct, with two more types that return
+logprobs. `TopkToppSampling` is the operator and accepts either. It takes and returns NumPy arrays, torch
+tensors or MLX arrays, on the CPU or another device.
 
 >>> import numpy as np
 >>> probs = np.array([[0.5, 0.25, 0.125, 0.125], [0.125, 0.125, 0.25, 0.5]], np.float16)
@@ -13,13 +15,26 @@ is the operator. It takes and returns NumPy arrays, torch tensors or MLX arrays,
 
 With a seed for each row, and top-k for each row:
 
->>> seeded = TopkToppSamplingType.BATCH_TOPK_MULTINOMIAL_SAMPLING
+>>> seeded = TopkToppSamplingParam.TopkToppSamplingType.BATCH_TOPK_MULTINOMIAL_SAMPLING
 >>> operator.param = TopkToppSamplingParam(seeded, randSeeds=[1, 2])
 >>> sampled_indices, _ = operator(probs, topp, topk=np.array([[1], [1]], np.int32))
 >>> sampled_indices.tolist()
 [[0], [3]]
 """
 
-from .operator import REMOVED, TopkToppSampling, TopkToppSamplingParam, TopkToppSamplingType
+from .operator import REMOVED, TopkToppSampling
+from .param import (
+    TopkToppLogprobsSamplingParam,
+    TopkToppLogprobsSamplingType,
+    TopkToppSamplingParam,
+    TopkToppSamplingType,
+)
 
-__all__ = ["REMOVED", "TopkToppSampling", "TopkToppSamplingParam", "TopkToppSamplingType"]
+__all__ = [
+    "REMOVED",
+    "TopkToppLogprobsSamplingParam",
+    "TopkToppLogprobsSamplingType",
+    "TopkToppSampling",
+    "TopkToppSamplingParam",
+    "TopkToppSamplingType",
+]

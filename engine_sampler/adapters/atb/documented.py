@@ -2,51 +2,51 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 
 import numpy as np
 
-from ...arithmetic import distances, pick_by_weight, weights
-from ...params import SamplingParams
-from ...stateless import process_logits, sample
-from .rows import MASS_BITS, DrawResult, OperatorInputs, in_order, race
+from ...arithmetic import SELECTOR_STREAM, distances, draw64, pick_by_weight, weights
+from .leading import Leading, leading_tokens
+from .rows import MASS_BITS, Draws, OperatorInputs, race
 
 
-def draw_seeded(
-    inputs: OperatorInputs, seeds: Sequence[int], positions: Sequence[int]
-) -> Iterator[DrawResult]:
-    """One `DrawResult` per row, from this library's random numbers for `seeds` [B] and `positions` [B]."""
-    params = [_params(inputs, i, seed) for i, seed in enumerate(seeds)]
-    for token in sample(inputs.logits(), params, positions=positions).token_ids.tolist():
-        yield DrawResult(token)
+def draw_seeded(inputs: OperatorInputs, seeds: Sequence[int], positions: Sequence[int]) -> Draws:
+    """Draws with the random numbers of `seeds` [B] at `positions` [B], as the selector `dist` draws."""
+    kept = _kept(inputs)
+    columns = kept.by_id()
+    logits = inputs.table.logits[columns.bits]
+    numbers = draw64(np.array(seeds, np.uint64), np.array(positions, np.int64), SELECTOR_STREAM)
+    return _draws(inputs, kept, columns, pick_by_weight(weights(distances(logits)), numbers))
 
 
-def draw_given(inputs: OperatorInputs) -> Iterator[DrawResult]:
-    """One `DrawResult` per row, from the random numbers in the inputs."""
-    params = [_params(inputs, i, None) for i in range(len(inputs.bits))]
-    for i, row in enumerate(process_logits(inputs.logits(), params)):
-        columns, values = np.flatnonzero(row > -np.inf), inputs.values(i)
-        candidates = in_order(row, columns)
-        if inputs.exp is not None:
-            token = columns[race(values[columns], inputs.exp[i, columns])]
-        else:
-            assert inputs.rand is not None
-            token = candidates[_index_at_share(row[candidates], float(inputs.rand[i]))]
-        yield DrawResult(int(token), candidates, float(values[candidates].sum(dtype=np.float64)))
+def draw_given(inputs: OperatorInputs) -> Draws:
+    """Draws from the random numbers in the inputs."""
+    kept = _kept(inputs)
+    if inputs.rand is not None:
+        logits = inputs.table.logits[kept.bits]
+        shares = np.minimum(inputs.rand.astype(np.float64) * 2.0**64, _BELOW_2_64).astype(np.uint64)
+        shares[inputs.rand >= 1] = 2**64 - 1
+        return _draws(inputs, kept, kept, pick_by_weight(weights(distances(logits)), shares))
+    columns = kept.by_id()
+    winners = race(inputs.table.values[columns.bits], inputs.noise(columns.ids))
+    return _draws(inputs, kept, columns, winners)
 
 
-def _params(inputs: OperatorInputs, i: int, seed: int | None) -> SamplingParams:
-    """The settings of row i. topp refers to the given probabilities, whatever their sum; 1 keeps all tokens.
-
-    Both filters keep the head of the same order, so top-p may run first: top-k does not rescale it.
-    """
-    mass = int(inputs.table.masses[inputs.bits[i]].sum())
-    p = float(inputs.topp[i])
-    top_p = min(1.0, p * 2.0**MASS_BITS / mass) if p < 1 and mass else 1.0
-    return SamplingParams(top_k=int(inputs.topk[i]), top_p=top_p, order="mlx", seed=seed)
+_BELOW_2_64 = float(np.nextafter(2.0**64, 0))
 
 
-def _index_at_share(logits: np.ndarray, share: float) -> int:
-    """The first index of `logits` at which the cumulative weight exceeds that share of the total."""
-    bits = min(int(share * 2.0**64), 2**64 - 1)
-    return int(pick_by_weight(weights(distances(logits[None])), np.array([bits], np.uint64))[0])
+def _kept(inputs: OperatorInputs) -> Leading:
+    """The fewest of the topk likeliest tokens that add up to at least topp; all of them for a topp of 1."""
+    likeliest = leading_tokens(inputs.bits, inputs.topk)
+    sums = inputs.table.masses[likeliest.bits].cumsum(axis=1)
+    needed = np.ceil(inputs.topp * 2.0**MASS_BITS)
+    sizes = (sums < needed[:, None]).sum(axis=1) + 1
+    return likeliest.cut(np.where(inputs.topp < 1, np.minimum(sizes, likeliest.counts), likeliest.counts))
+
+
+def _draws(inputs: OperatorInputs, kept: Leading, columns: Leading, drawn: np.ndarray) -> Draws:
+    """The results for the `drawn` [B] columns of `columns`, which holds the tokens of `kept`."""
+    shares = inputs.table.values[kept.bits]
+    tokens = np.take_along_axis(columns.ids, drawn[:, None], axis=1)[:, 0]
+    return Draws(tokens, shares, shares.sum(axis=1, dtype=np.float64))

@@ -7,80 +7,117 @@ from typing import Any
 
 import numpy as np
 
-from ...arithmetic import FLT_MAX
-from .._tensors import dtype_name, to_numpy
-from .rows import OperatorInputs, bits_of, half_float_table
+from .._tensors import dtype_name, library_of, to_numpy
+from .rows import OperatorInputs, half_float_table
 
-MAX_ROWS = 512
 _HALVES = ("float16", "bfloat16")
+_SIGN = 0x8000
+_ONE = {"float16": 0x3C00, "bfloat16": 0x3F80}
+_INFINITY = {"float16": 0x7C00, "bfloat16": 0x7F80}
+
+Errors = list[str | None]
+"""For each row why it cannot be drawn from, or None."""
 
 
-def checked_inputs(given: Mapping[str, Any], shared_topk: int, observed: bool) -> OperatorInputs:
+def checked_inputs(
+    given: Mapping[str, Any], shared_topk: int, observed: bool
+) -> tuple[OperatorInputs, Errors]:
     """The tensors in `given` as `OperatorInputs`; if topk is None, `shared_topk` applies to all rows.
 
-    `observed` selects the limits of topk. Raises TypeError for wrong dtypes, ValueError for wrong
-    shapes and values.
+    `observed` selects the limits of topk. Raises TypeError for wrong dtypes, and ValueError for wrong shapes
+    and for a wrong value that applies to all rows; a wrong value of one row is an error of that row.
     """
-    probs = _tensor("probs", given["probs"], _HALVES)
-    if probs.ndim != 2 or not 1 <= len(probs) <= MAX_ROWS or not probs.shape[1]:
-        raise ValueError(f"probs has shape {probs.shape}; allowed is [1 to {MAX_ROWS} rows, vocabulary]")
-    dtype, (rows, vocab), single = dtype_name(given["probs"]), probs.shape, given["topk"] is None
+    bits = _half_bits("probs", given["probs"], _HALVES)
+    if bits.ndim != 2 or not bits.size:
+        raise ValueError(f"probs has shape {bits.shape}; allowed is [rows, vocabulary], at least [1, 1]")
+    dtype, (rows, vocab), single = dtype_name(given["probs"]), bits.shape, given["topk"] is None
+    errors: Errors = [None] * rows
     topp = _column("topp", given["topp"], (dtype,), rows, one_for_all=single)
-    _check_bounds("topp", topp, 0, 1)
+    _note_outside(errors, "topp", topp, 0, 1)
     exp, rand = given["exp"], given["rand"]
     if rand is not None:
         rand = _column("rand", rand, ("float32",), rows)
-        _check_bounds("rand", rand, 0, 1)
+        _note_outside(errors, "rand", rand, 0, 1)
     if exp is not None:
-        exp = _tensor("exp", exp, (dtype,)).astype(np.float32)
-        if exp.shape != probs.shape:
-            raise ValueError(f"exp has shape {exp.shape}; allowed is that of probs, {probs.shape}")
-        _check_bounds("exp", exp, 0, float(FLT_MAX))
+        exp = _half_bits("exp", exp, (dtype,))
+        if exp.shape != bits.shape:
+            raise ValueError(f"exp has shape {exp.shape}; allowed is that of probs, {bits.shape}")
+        _note_noise(errors, exp, dtype)
     if single:
-        topk = np.full(rows, vocab if observed and not shared_topk else shared_topk, np.int64)
+        topk = np.array([vocab if observed and not shared_topk else shared_topk], np.int64)
         low, high = 1, vocab
     else:
         topk = _column("topk", given["topk"], ("int32", "float16"), rows)
         low, high = (0, vocab - 1) if observed else (1, vocab)
-    _check_bounds("topk", topk, low, high)
-    if (topk != np.rint(topk)).any():
-        raise ValueError("topk has a fraction; allowed are whole numbers")
-    bits = bits_of(probs, dtype == "bfloat16")
-    _check_probabilities(bits, dtype == "bfloat16")
-    return OperatorInputs(
-        bits, dtype == "bfloat16", topk.astype(np.int64), topp.astype(np.float64), exp, rand
-    )
+    _note_outside(errors, "topk", topk, low, high)
+    for row in np.flatnonzero(topk != np.rint(topk)).tolist():
+        errors[row] = errors[row] or "topk has a fraction; allowed are whole numbers"
+    bits = _probabilities(errors, bits, dtype)
+    whole = np.nan_to_num(np.broadcast_to(topk, rows)).astype(np.int64)
+    spread = np.broadcast_to(topp, rows).astype(np.float64)
+    return OperatorInputs(bits, dtype == "bfloat16", whole, spread, exp, rand), errors
 
 
-def _tensor(name: str, tensor: Any, dtypes: tuple[str, ...]) -> np.ndarray:
+def _half_bits(name: str, tensor: Any, dtypes: tuple[str, ...]) -> np.ndarray:
+    """The bits of 16-bit floats as uint16, without a copy if possible."""
+    dtype = _checked_dtype(name, tensor, dtypes)
+    library = library_of(tensor)
+    if library.__name__ == "torch":
+        return np.asarray(tensor.detach().cpu().view(library.int16).numpy().view(np.uint16))
+    if dtype == "float16" or library is np:
+        array = to_numpy(tensor) if dtype == "float16" else np.asarray(tensor)
+        return array.view(np.uint16)
+    return (to_numpy(tensor).view(np.uint32) >> 16).astype(np.uint16)
+
+
+def _checked_dtype(name: str, tensor: Any, dtypes: tuple[str, ...]) -> str:
     dtype = dtype_name(tensor)
     if dtype not in dtypes:
         raise TypeError(f"{name} has dtype {dtype}; allowed is {' or '.join(dtypes)}")
-    return to_numpy(tensor)
+    return dtype
 
 
 def _column(
     name: str, tensor: Any, dtypes: tuple[str, ...], rows: int, one_for_all: bool = False
 ) -> np.ndarray:
-    """The entries [rows] of a tensor [rows, 1], or [1, 1] if one entry may apply to all rows."""
-    column = _tensor(name, tensor, dtypes)
+    """The entries [rows] of a tensor [rows, 1], or [1] of a tensor [1, 1] that may apply to all rows."""
+    _checked_dtype(name, tensor, dtypes)
+    column = to_numpy(tensor)
     if column.shape != (rows, 1) and not (one_for_all and column.shape == (1, 1)):
         raise ValueError(f"{name} has shape {column.shape}; allowed is ({rows}, 1)")
-    return np.broadcast_to(column[:, 0], rows)
+    return column[:, 0]
 
 
-def _check_bounds(name: str, values: np.ndarray, low: float, high: float) -> None:
-    wrong = ~((values >= low) & (values <= high))
-    if wrong.any():
-        raise ValueError(f"{name} has {values[wrong][0]}; allowed are numbers from {low} to {high}")
+def _note_outside(errors: Errors, name: str, values: np.ndarray, low: float, high: float) -> None:
+    """Note the rows whose value is not within the bounds; raise for the only value of several rows."""
+    for row in np.flatnonzero(~((values >= low) & (values <= high))).tolist():
+        error = f"{name} has {values[row]}; allowed are numbers from {low} to {high}"
+        if len(values) < len(errors):
+            raise ValueError(error)
+        errors[row] = errors[row] or error
 
 
-def _check_probabilities(bits: np.ndarray, bfloat16: bool) -> None:
-    table = half_float_table(bfloat16)
-    for i, row in enumerate(bits):
-        greatest = table.logits[row].max()
-        if np.isnan(greatest):
-            wrong = table.values[row][np.isnan(table.logits[row])][0]
-            raise ValueError(f"row {i} of probs has {wrong}; allowed are numbers from 0 to 1")
-        if greatest == -np.inf:
-            raise ValueError(f"row {i} of probs is all 0; allowed are rows with a probability above 0")
+def _note_noise(errors: Errors, bits: np.ndarray, dtype: str) -> None:
+    """Note the rows whose noise is negative, infinite or NaN."""
+    for row in np.flatnonzero(bits.max(axis=1) >= _INFINITY[dtype]).tolist():
+        values = half_float_table(dtype == "bfloat16").values[bits[row]]
+        wrong = values[~((values >= 0) & (values < np.inf))]
+        if len(wrong):
+            errors[row] = errors[row] or f"exp has {wrong[0]}; allowed are finite numbers of at least 0"
+
+
+def _probabilities(errors: Errors, bits: np.ndarray, dtype: str) -> np.ndarray:
+    """The bits without −0; notes the rows that are not probabilities."""
+    greatest = bits.max(axis=1)
+    if (greatest > _ONE[dtype]).any():
+        bits = np.where(bits == _SIGN, np.uint16(0), bits)
+        greatest = bits.max(axis=1)
+    for row in np.flatnonzero((greatest > _ONE[dtype]) | (greatest == 0)).tolist():
+        values = half_float_table(dtype == "bfloat16").values[bits[row]]
+        wrong = values[~((values >= 0) & (values <= 1))]
+        errors[row] = errors[row] or (
+            f"row {row} of probs has {wrong[0]}; allowed are numbers from 0 to 1"
+            if len(wrong)
+            else f"row {row} of probs is all 0; allowed are rows with a probability above 0"
+        )
+    return bits

@@ -1,84 +1,27 @@
-"""The operator and its parameters."""
+"""The operator."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass, replace
-from enum import IntEnum
+import logging
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 
-from ...contract import Param, ParameterError
+from ...contract import ParameterError
 from .._tensors import dtype_name, like
 from .documented import draw_given, draw_seeded
-from .inputs import checked_inputs
+from .inputs import Errors, checked_inputs
 from .observed import draw, first_numbers, one_stream
-from .rows import DrawResult, OperatorInputs
+from .param import INPUTS, AnyParam, Settings, TopkToppSamplingParam, copied
+from .rows import Draws, OperatorInputs
+
+logger = logging.getLogger("engine_sampler")
 
 REMOVED = -9999.0
 """The logprob of an entry without a token."""
 
 _MODES = ("documented", "observed")
-_UINT32 = 2**32 - 1
-_RESERVED = (0,) * 12
-_PARAMS = {
-    param.name: param
-    for param in (
-        Param("randSeed", int, 0, low=0, high=_UINT32),
-        Param("topk", int, 100, low=0, high=_UINT32),
-        Param("logProbsSize", int, 0, low=0, high=16384),
-    )
-}
-_SEED = Param("randSeeds", int, 0, low=0, high=_UINT32)
-
-
-class TopkToppSamplingType(IntEnum):
-    """How the operator draws; the values of the C++ enumeration."""
-
-    SAMPLING_UNDEFINED = -1
-    """No sampling type; refused."""
-    SINGLE_TOPK_SAMPLING = 0
-    """One topk and one seed for all rows."""
-    BATCH_TOPK_MULTINOMIAL_SAMPLING = 1
-    """topk and a seed for each row."""
-    BATCH_TOPK_EXPONENTIAL_SAMPLING = 2
-    """topk for each row; the token with the greatest probability / exp wins."""
-    BATCH_TOPK_MULTINOMIAL_LOGPROBS_SAMPLING = 3
-    """topk and a random number for each row; logprobs."""
-    BATCH_TOPK_EXPONENTIAL_LOGPROBS_SAMPLING = 4
-    """As type 2, and logprobs."""
-    SAMPLING_MAX = 5
-    """The number of types; refused."""
-
-
-_INPUTS = {
-    TopkToppSamplingType.SINGLE_TOPK_SAMPLING: ("probs", "topp"),
-    TopkToppSamplingType.BATCH_TOPK_MULTINOMIAL_SAMPLING: ("probs", "topk", "topp"),
-    TopkToppSamplingType.BATCH_TOPK_EXPONENTIAL_SAMPLING: ("probs", "topk", "topp", "exp"),
-    TopkToppSamplingType.BATCH_TOPK_MULTINOMIAL_LOGPROBS_SAMPLING: ("probs", "topk", "topp", "rand"),
-    TopkToppSamplingType.BATCH_TOPK_EXPONENTIAL_LOGPROBS_SAMPLING: ("probs", "topk", "topp", "exp"),
-}
-"""The tensors that each type takes, in ATB's order."""
-
-
-@dataclass
-class TopkToppSamplingParam:
-    """The operator's parameters under their C++ names, checked when they are assigned to an operator.
-
-    randSeeds     32-bit seeds, one per row (BATCH_TOPK_MULTINOMIAL_SAMPLING).
-    randSeed      the 32-bit seed of all rows (SINGLE_TOPK_SAMPLING).
-    topk          tokens to keep in every row, 1 to V (SINGLE_TOPK_SAMPLING).
-    logProbsSize  number of logprobs per row, 0 to min(16384, V) (the LOGPROBS types).
-    rsv           12 reserved bytes, all 0.
-    """
-
-    topkToppSamplingType: TopkToppSamplingType = TopkToppSamplingType.SINGLE_TOPK_SAMPLING
-    randSeeds: Sequence[int] = ()
-    randSeed: int = 0
-    topk: int = 100
-    logProbsSize: int = 0
-    rsv: Sequence[int] = _RESERVED
 
 
 class TopkToppSampling:
@@ -86,7 +29,7 @@ class TopkToppSampling:
 
     Ties go to the lower token id. In mode "documented":
     - top-k keeps exactly topk tokens; top-p keeps the fewest leading tokens whose probabilities, as
-      given, add up to at least topp, within 2^-20 of the row's sum. topp = 1 keeps all.
+      given, add up to at least topp, in exact sums. topp = 1 keeps all.
     - The documentation specifies the distribution and that a seed repeats its draw, but no generator:
       the seeded types draw as `engine_sampler.sample` does, from Philox. A row with its own seed draws
       at position 0, so that its token does not depend on the batch; with the single randSeed, row i
@@ -108,31 +51,37 @@ class TopkToppSampling:
 
     In both modes `sampled_probs` is the chosen token's entry of `probs`, not rescaled to the kept tokens,
     and new parameters take effect at once, seeds included. `mode` is one of these names. Bad parameters
-    raise `ParameterError` naming them, bad tensors TypeError or ValueError, before anything is drawn.
+    raise `ParameterError` naming them, tensors with a wrong dtype or shape TypeError or ValueError, before
+    anything is drawn. A wrong value in one row of a tensor costs that row alone its token.
     Source: the public documentation of ATB; Holtzman et al. 2019 (top-p), Fan et al. 2018 (top-k).
     """
 
-    def __init__(self, param: TopkToppSamplingParam | None = None, mode: str = "documented") -> None:
+    def __init__(self, param: AnyParam | None = None, mode: str = "documented") -> None:
         if mode not in _MODES:
             raise ParameterError(f"mode={mode!r} is not allowed: one of {', '.join(map(repr, _MODES))}")
         self.mode = mode
+        self.errors: Errors = []
+        """Why rows of the last call have no token; None for the others."""
         self.param = TopkToppSamplingParam() if param is None else param
 
     @property
-    def param(self) -> TopkToppSamplingParam:
-        """A copy of the current parameters; assign new ones to replace them, as `SetParam` does."""
-        return replace(self._param)
+    def param(self) -> AnyParam:
+        """The operator's own parameters: changes of their fields apply to the next call, which checks them.
+
+        Assigned parameters are checked and copied, as `SetParam` does.
+        """
+        return self._param
 
     @param.setter
-    def param(self, param: TopkToppSamplingParam) -> None:
-        self._param = _checked(param)
+    def param(self, param: AnyParam) -> None:
+        self._param = copied(param)
 
     def __call__(
         self, probs: Any, topp: Any, topk: Any = None, exp: Any = None, rand: Any = None
     ) -> tuple[Any, ...]:
         """Draw one token per row: (sampled_indices, sampled_probs), and logprobs for the LOGPROBS types.
 
-        probs  [B <= 512, V] float16 or bfloat16, 0 to 1, not all 0 in any row.
+        probs  [B, V] float16 or bfloat16, 0 to 1, not all 0 in any row.
         topp   [B, 1] in the dtype of `probs`, 0 to 1; for SINGLE_TOPK_SAMPLING also [1, 1].
         topk   [B, 1] int32 or float16, 1 to V; not for SINGLE_TOPK_SAMPLING, where it is a parameter.
         exp    [B, V] in the dtype of `probs`, exponential noise, finite and at least 0; EXPONENTIAL types.
@@ -140,100 +89,69 @@ class TopkToppSampling:
 
         sampled_indices int32 [B, 1], sampled_probs [B, 1] in the dtype of `probs`, logprobs float32
         [B, logProbsSize]: of the likeliest kept tokens, in order, -9999 beyond them. All are arrays of the
-        library of `probs`, on its device.
+        library of `probs`, on its device. A row with a wrong value has the index -1, the probability 0 and
+        no logprobs; the reason is logged and in `errors`.
         """
+        settings = Settings.of(self._param)
         given = {"probs": probs, "topk": topk, "topp": topp, "exp": exp, "rand": rand}
-        self._check_given([name for name, tensor in given.items() if tensor is not None])
-        inputs = checked_inputs(given, self._param.topk, self.mode == "observed")
-        self._check_sizes(*inputs.bits.shape)
-        drawn = list(self._draw(inputs))
-        tokens = np.array([d.token for d in drawn], np.int32)[:, None]
-        chosen = np.take_along_axis(inputs.bits, tokens.astype(np.int64), axis=1)
-        results = [
-            like(probs, tokens, "int32"),
-            like(probs, inputs.table.values[chosen], dtype_name(probs)),
-        ]
-        if self._gives_logprobs:
-            results.append(like(probs, _logprobs(inputs, drawn, self._param.logProbsSize), "float32"))
-        return tuple(results)
+        _check_given(settings, [name for name, tensor in given.items() if tensor is not None])
+        inputs, errors = checked_inputs(given, settings.topk, self.mode == "observed")
+        _check_sizes(settings, *inputs.bits.shape)
+        self.errors = errors
+        for i, error in enumerate(errors):
+            if error is not None:
+                logger.error("row %d: %s", i, error)
+        tokens = np.full((len(inputs), 1), -1, np.int32)
+        chosen = np.zeros((len(inputs), 1), np.float32)
+        logprobs = np.full((len(inputs), settings.logprobs), REMOVED, np.float32)
+        rows = np.array([i for i, error in enumerate(errors) if error is None], np.int64)
+        if len(rows):
+            drawn = self._draw(inputs.at(rows), settings, rows)
+            tokens[rows, 0] = drawn.tokens
+            chosen[rows, 0] = inputs.table.values[inputs.bits[rows, drawn.tokens]]
+            logprobs[rows] = _logprobs(drawn, settings.logprobs)
+        results = [like(probs, tokens, "int32"), like(probs, chosen, dtype_name(probs))]
+        return (*results, like(probs, logprobs, "float32")) if settings.gives_logprobs else tuple(results)
 
     def forward(self, tensors: Sequence[Any]) -> list[Any]:
         """As `__call__`, with the tensors in ATB's order for the type: probs, [topk,] topp, [exp or rand]."""
-        names = _INPUTS[self._param.topkToppSamplingType]
-        if len(tensors) != len(names):
-            raise ValueError(f"{len(tensors)} tensors are given; {self._kind} takes {', '.join(names)}")
-        return list(self(**dict(zip(names, tensors, strict=True))))
+        kind = Settings.of(self._param).kind
+        if len(tensors) != len(INPUTS[kind]):
+            raise ValueError(f"{len(tensors)} tensors are given; {kind} takes {', '.join(INPUTS[kind])}")
+        return list(self(**dict(zip(INPUTS[kind], tensors, strict=True))))
 
-    @property
-    def _kind(self) -> str:
-        return self._param.topkToppSamplingType.name
-
-    @property
-    def _gives_logprobs(self) -> bool:
-        return "LOGPROBS" in self._kind
-
-    def _check_given(self, names: list[str]) -> None:
-        required = _INPUTS[self._param.topkToppSamplingType]
-        if tuple(names) != required:
-            raise ValueError(f"{self._kind} takes {', '.join(required)}; given are {', '.join(names)}")
-
-    def _check_sizes(self, rows: int, vocab: int) -> None:
-        """Raise unless parameters and tensors agree in their sizes."""
-        seeds, size = self._param.randSeeds, self._param.logProbsSize
-        if self._takes_seeds and len(seeds) != rows:
-            raise ParameterError(f"randSeeds has {len(seeds)} seeds; allowed is one for each of {rows} rows")
-        if self._gives_logprobs and size > vocab:
-            raise ParameterError(f"logProbsSize={size} is not allowed: at most the {vocab} tokens of a row")
-
-    @property
-    def _takes_seeds(self) -> bool:
-        return self._param.topkToppSamplingType == TopkToppSamplingType.BATCH_TOPK_MULTINOMIAL_SAMPLING
-
-    @property
-    def _is_single(self) -> bool:
-        return self._param.topkToppSamplingType == TopkToppSamplingType.SINGLE_TOPK_SAMPLING
-
-    def _draw(self, inputs: OperatorInputs) -> Iterator[DrawResult]:
-        rows, param = len(inputs.bits), self._param
+    def _draw(self, inputs: OperatorInputs, settings: Settings, rows: np.ndarray) -> Draws:
+        """Draw from `inputs`, which are the rows numbered `rows` of the batch."""
+        seeds = [settings.seeds[i] for i in rows.tolist()] if settings.takes_seeds else []
         if self.mode == "observed":
-            if self._is_single:
-                return draw(inputs, True, one_stream(param.randSeed, rows))
-            return draw(inputs, False, first_numbers(param.randSeeds) if self._takes_seeds else inputs.rand)
-        if self._is_single:
-            return draw_seeded(inputs, [param.randSeed] * rows, range(rows))
-        if self._takes_seeds:
-            return draw_seeded(inputs, param.randSeeds, [0] * rows)
+            if settings.is_single:
+                return draw(inputs, True, one_stream(settings.seed, int(rows[-1]) + 1)[rows])
+            return draw(inputs, False, first_numbers(seeds) if settings.takes_seeds else inputs.rand)
+        if settings.is_single:
+            return draw_seeded(inputs, [settings.seed] * len(rows), rows.tolist())
+        if settings.takes_seeds:
+            return draw_seeded(inputs, seeds, [0] * len(rows))
         return draw_given(inputs)
 
 
-def _checked(param: TopkToppSamplingParam) -> TopkToppSamplingParam:
-    """A copy of `param` in normal form; raises `ParameterError` for values that no operator accepts."""
-    if not isinstance(param, TopkToppSamplingParam):
-        raise TypeError(f"param is {type(param).__name__}; allowed is a TopkToppSamplingParam")
-    numbers = {name: definition.check(getattr(param, name)) for name, definition in _PARAMS.items()}
-    seeds = tuple(_SEED.check(seed) for seed in _entries("randSeeds", param.randSeeds))
-    if _entries("rsv", param.rsv) != _RESERVED:
-        raise ParameterError(f"rsv={param.rsv!r} is not allowed: {len(_RESERVED)} zeros")
-    return TopkToppSamplingParam(_sampling_type(param.topkToppSamplingType), seeds, rsv=_RESERVED, **numbers)
+def _check_given(settings: Settings, names: list[str]) -> None:
+    required = INPUTS[settings.kind]
+    if tuple(names) != required:
+        raise ValueError(f"{settings.kind} takes {', '.join(required)}; given are {', '.join(names)}")
 
 
-def _sampling_type(value: Any) -> TopkToppSamplingType:
-    if value in list(_INPUTS):
-        return TopkToppSamplingType(value)
-    names = ", ".join(f"{kind.name} ({kind.value})" for kind in _INPUTS)
-    raise ParameterError(f"topkToppSamplingType={value!r} is not allowed: one of {names}")
+def _check_sizes(settings: Settings, rows: int, vocab: int) -> None:
+    """Raise unless parameters and tensors agree in their sizes."""
+    seeds, size = settings.seeds, settings.logprobs
+    if settings.takes_seeds and len(seeds) != rows:
+        raise ParameterError(f"randSeeds has {len(seeds)} seeds; allowed is one for each of {rows} rows")
+    if settings.gives_logprobs and size > vocab:
+        raise ParameterError(f"logProbsSize={size} is not allowed: at most the {vocab} tokens of a row")
 
 
-def _entries(name: str, value: Any) -> tuple[Any, ...]:
-    if not isinstance(value, Iterable):
-        raise ParameterError(f"{name}={value!r} is not allowed: a list of integers")
-    return tuple(value)
-
-
-def _logprobs(inputs: OperatorInputs, drawn: Sequence[DrawResult], size: int) -> np.ndarray:
+def _logprobs(drawn: Draws, size: int) -> np.ndarray:
     """float32 [B, size]: ln of each row's leading kept probabilities divided by their mass."""
-    out = np.full((len(drawn), size), REMOVED, np.float32)
-    for i, (row, result) in enumerate(zip(out, drawn, strict=True)):
-        shares = inputs.values(i)[result.candidates[:size]].astype(np.float64) / result.mass
-        row[: len(shares)] = np.log(shares)
+    shares = drawn.shares[:, :size].astype(np.float64) / drawn.masses[:, None]
+    out = np.full((len(shares), size), REMOVED, np.float32)
+    np.log(shares, out=out[:, : shares.shape[1]], where=shares > 0, casting="same_kind")
     return out

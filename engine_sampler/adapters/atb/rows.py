@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, fields, replace
 from functools import lru_cache
 
 import numpy as np
 
-from ...arithmetic import LN_2, descending, log2_64
+from ...arithmetic import LN_2, log2_64
 
 MASS_BITS = 40
 
@@ -41,22 +41,15 @@ def half_float_table(bfloat16: bool) -> HalfFloatTable:
     )
 
 
-def bits_of(array: np.ndarray, bfloat16: bool) -> np.ndarray:
-    """The bits of 16-bit floats, uint16; bfloat16 values are passed as float32 of the same value."""
-    if bfloat16:
-        return (array.view(np.uint32) >> 16).astype(np.uint16)
-    return array.view(np.uint16)
-
-
 @dataclass(frozen=True)
 class OperatorInputs:
     """The operator's checked inputs.
 
-    bits      uint16 [B, V], the bits of the probabilities.
+    bits      uint16 [B, V], the bits of the probabilities, from +0 to 1: they are ordered as the numbers are.
     bfloat16  whether they are bfloat16, else float16.
     topk      int64 [B].
     topp      float64 [B].
-    exp       float32 [B, V] for the exponential types, else None.
+    exp       uint16 [B, V], the bits of the noise for the exponential types, else None.
     rand      float32 [B] for the type that takes it, else None.
     """
 
@@ -67,43 +60,43 @@ class OperatorInputs:
     exp: np.ndarray | None
     rand: np.ndarray | None
 
+    def __len__(self) -> int:
+        return len(self.bits)
+
     @property
     def table(self) -> HalfFloatTable:
         return half_float_table(self.bfloat16)
 
-    def values(self, i: int) -> np.ndarray:
-        """The probabilities of row i, float32 [V]."""
-        return self.table.values[self.bits[i]]
+    def at(self, rows: np.ndarray) -> OperatorInputs:
+        """The inputs of some rows only."""
+        if len(rows) == len(self):
+            return self
+        given = {f.name: getattr(self, f.name) for f in fields(self)}
+        return replace(self, **{n: a[rows] for n, a in given.items() if isinstance(a, np.ndarray)})
 
-    def logits(self) -> np.ndarray:
-        """ln of the probabilities, float32 [B, V]: −inf for 0, NaN for numbers that are not a probability."""
-        out = np.empty(self.bits.shape, np.float32)
-        for row, bits in zip(out, self.bits, strict=True):
-            np.take(self.table.logits, bits, out=row)
-        return out
+    def noise(self, ids: np.ndarray) -> np.ndarray:
+        """The noise of each row at `ids` [B, M], float32."""
+        assert self.exp is not None
+        return self.table.values[np.take_along_axis(self.exp, ids, axis=1)]
 
 
 @dataclass(frozen=True)
-class DrawResult:
-    """The result of one row.
+class Draws:
+    """The results of the rows.
 
-    token       the drawn id.
-    candidates  the tokens it was drawn from in (probability desc, id asc) order, if the type may return
-                logprobs.
-    mass        the divisor of their probabilities in logprobs.
+    tokens  int64 [B], the drawn ids.
+    shares  float32 [B, M], the probabilities of the tokens they were drawn from, greatest first, then 0.
+    masses  float64 [B], what logprobs divide these by.
     """
 
-    token: int
-    candidates: np.ndarray = field(default_factory=lambda: np.zeros(0, np.int64))
-    mass: float = 1.0
+    tokens: np.ndarray
+    shares: np.ndarray
+    masses: np.ndarray
 
 
-def in_order(logits: np.ndarray, columns: np.ndarray) -> np.ndarray:
-    """`columns` of one row in (logit desc, id asc) order."""
-    return columns[descending(logits[columns])]
-
-
-def race(values: np.ndarray, times: np.ndarray) -> int:
-    """The first index at which value / time is greatest, in float64; a time of 0 beats every other."""
-    with np.errstate(divide="ignore"):
-        return int((values.astype(np.float64) / times).argmax())
+def race(values: np.ndarray, times: np.ndarray) -> np.ndarray:
+    """int64 [B], the first column at which value / time is greatest, in float64, for `values` [B, M]; a time
+    of 0 beats every other, and a value of 0 never wins against one above it."""
+    with np.errstate(divide="ignore", invalid="ignore"):
+        ratios = values.astype(np.float64) / times
+    return np.where(values > 0, ratios, -1.0).argmax(axis=1)

@@ -1,7 +1,7 @@
 """MindIE-LLM's `sample` interface: `Sampler` with `SamplingData` and `SamplingParam`, or `SamplingMetadata`.
 
-Code written for MindIE's generator back end runs unchanged if it imports these names from here, with logits
-from NumPy, torch or MindSpore:
+Code written for MindIE's generator back end runs unchanged if it imports these names from here, or from the
+modules of the same path in `text_generator`, with logits from NumPy, torch or MindSpore:
 
     >>> import numpy as np
     >>> from engine_sampler.adapters.mindie import Sampler, SamplingData, SamplingParam
@@ -9,8 +9,8 @@ from NumPy, torch or MindSpore:
     >>> requests = np.array([7, 8])
     >>> prompts = np.array([[3, 1, 4], [2, 5, 0]])  # the second one is shorter and padded
     >>> param = SamplingParam.from_numpy(
-    ...     repetition_penalty=np.array([1.0, 2.0]), temperature=np.array([0.8, 1.0]),
-    ...     top_k=np.array([3, 0]), seed=np.array([11, 12]), do_sample=np.array([True, False]))
+    ...     repetition_penalty=np.array([1.0, 2.0]), temperature=np.array([0.8, 0.0]),
+    ...     top_k=np.array([3, 0]), seed=np.array([11, 12]))
     >>> logits = np.array([[0, 9, 1, 8, 0, 0], [1, 2, 9, 0, 0, 4]], np.float32)
     >>> first = SamplingData.from_numpy(prompts, is_prefill=True, request_ids=requests)
     >>> tokens, scores = sampler.sample(logits, first, param)
@@ -20,11 +20,10 @@ from NumPy, torch or MindSpore:
     >>> tokens, scores = sampler.sample(logits, later)  # tokens, seeds and settings are cached
     >>> sampler.clear_cache(requests)
 
-The order is MindIE's: repetition, frequency and presence penalty, temperature, top_k, top_p (up to and
-including the token that exceeds p). The random numbers are this library's: a row's token depends only on its
-logits, settings, history, seed and position (the number of tokens drawn for its request). So a seed does not
-give the tokens that it gives in MindIE, which draws from mt19937, but it gives the same tokens in any batch
-and on any machine.
+The order is MindIE's: repetition, frequency and presence penalty, temperature, top_k, top_p. The random
+numbers are this library's: a row's token depends only on its logits, settings, history, seed and position
+(the number of tokens drawn for its request). So a seed does not give the tokens that it gives in MindIE,
+which draws from mt19937, but it gives the same tokens in any batch and on any machine.
 """
 
 from .errors import InconsistencyError, OutOfBoundsError, UnsupportedTypeError, ValidationError

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+from collections import OrderedDict
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, replace
-from typing import Any
+from dataclasses import replace
+from typing import cast
 
 import numpy as np
 
@@ -43,31 +44,104 @@ class CallerMask:
         return False
 
 
-@dataclass
-class _CachedRequest:
-    """The state of a request after its last call."""
+class CachedRequest:
+    """The state of a request after its last call.
 
-    vocab_size: int
-    row: HistoryRow
-    """Its `params` are as given: without a seed if that was chosen at random."""
-    mask: CallerMask | None
-    failed: bool = False
+    params  as given: without a seed if that was chosen at random.
+    seed    of its draws; None before the first.
+    round   the round of its last draw; −1 before the first.
+    """
+
+    __slots__ = ("_buffer", "_length", "failed", "mask", "params", "position", "prompt", "round", "seed",
+                 "vocab_size")  # fmt: skip
+
+    def __init__(self, vocab_size: int, row: HistoryRow, mask: CallerMask | None) -> None:
+        self.vocab_size = vocab_size
+        self.mask = mask
+        self.failed = False
+        self.round = -1
+        self.seed: int | None = row.params.seed
+        self.assign(row)
+
+    @property
+    def output(self) -> np.ndarray:
+        """int64; a view that holds until the next change."""
+        return self._buffer[: self._length]
+
+    @property
+    def row(self) -> HistoryRow:
+        return HistoryRow(self.params, self.prompt, self.output, self.position)
+
+    def assign(self, row: HistoryRow) -> None:
+        """Take over a row."""
+        self.params, self.position = row.params, row.position
+        self.prompt = row.prompt if row.prompt.base is None else row.prompt.copy()  # not a whole batch's ids
+        self._length = len(row.output)
+        self._buffer = np.empty(2 * self._length + 16, np.int64)
+        self._buffer[: self._length] = row.output
+
+    def append(self, token_id: int) -> None:
+        """Add a drawn token."""
+        if self._length == len(self._buffer):
+            self._buffer = np.concatenate((self._buffer, np.empty_like(self._buffer)))
+        self._buffer[self._length] = token_id
+        self._length += 1
+        self.position += 1
+
+    def retract(self, n: int) -> None:
+        """Remove the last `n` drawn tokens."""
+        self._length -= n
+        self.position -= n
 
 
 class RequestCache:
-    """Requests by id, each in the scheduler of its vocabulary size."""
+    """Requests by id, each in the scheduler of its vocabulary size.
 
-    def __init__(self, backend: str | Backend, num_threads: int | None) -> None:
+    idle_rounds  a request is forgotten when others have drawn this many more tokens since its last draw;
+                 None: only for `max_requests`.
+    max_requests the most that are kept, those of one step always; the longest idle are forgotten first.
+
+    A round ends when a request draws again that has drawn in it. A request's first draw ends none: the
+    first tokens of others say nothing about a request.
+    """
+
+    def __init__(
+        self,
+        backend: str | Backend,
+        num_threads: int | None,
+        idle_rounds: int | None = None,
+        max_requests: int | None = None,
+    ) -> None:
         self._backend = backend
         self._num_threads = num_threads
+        self._idle_rounds = idle_rounds
+        self._max_requests = max_requests
         self._schedulers: dict[int, Scheduler] = {}
-        self._requests: dict[int, _CachedRequest] = {}
+        self._requests: OrderedDict[int, CachedRequest] = OrderedDict()
+        """The longest idle first."""
+        self._round = 0
 
     def __contains__(self, request_id: int) -> bool:
         return request_id in self._requests
 
-    def row(self, request_id: int, vocab_size: int, params: SamplingParams | None) -> HistoryRow:
-        """A request's cached row; `params` replace its settings, except for a seed that was given to it.
+    def __len__(self) -> int:
+        return len(self._requests)
+
+    def find(self, request_id: int, vocab_size: int) -> CachedRequest | None:
+        """A request; None if it is not cached, or for logits of another width."""
+        cached = self._requests.get(request_id)
+        return cached if cached is not None and cached.vocab_size == vocab_size else None
+
+    def request(self, request_id: int) -> CachedRequest:
+        """A cached request."""
+        return self._requests[request_id]
+
+    def row(
+        self, request_id: int, vocab_size: int, params: SamplingParams | None, keep_seed: bool
+    ) -> HistoryRow:
+        """A request's cached row; `params` replace its settings.
+
+        keep_seed  whether a seed that was given to it stays; otherwise it stays unless `params` have one.
 
         Raises InconsistencyError if its vocabulary has another size.
         """
@@ -76,10 +150,12 @@ class RequestCache:
             raise InconsistencyError(
                 f"the logits are {vocab_size} wide; request {request_id} began with {cached.vocab_size}"
             )
-        seed = cached.row.params.seed
-        if params is not None and seed not in (None, params.seed):
+        if params is None or params is cached.params:
+            return cached.row
+        seed = cached.params.seed
+        if seed is not None and seed != params.seed and (keep_seed or params.seed is None):
             params = with_seed(params, seed)
-        return cached.row if params in (None, cached.row.params) else replace(cached.row, params=params)
+        return replace(cached.row, params=params)
 
     def begin(self, request_id: int, vocab_size: int, row: HistoryRow, masked: bool) -> None:
         """Cache a new request; an earlier one with this id is forgotten."""
@@ -88,44 +164,68 @@ class RequestCache:
         mask = CallerMask() if masked else None
         scheduler.add(
             row.params,
-            row.prompt,
+            cast("Sequence[int]", row.prompt),
             request_id=request_id,
-            output_token_ids=row.output,
+            output_token_ids=cast("Sequence[int]", row.output),
             grammar=mask,
             position=row.position,
         )
-        self._requests[request_id] = _CachedRequest(vocab_size, row, mask)
+        self._requests[request_id] = CachedRequest(vocab_size, row, mask)
+
+    def is_ready(self, request_id: int, row: HistoryRow, masked: bool) -> bool:
+        """Whether a request can draw as it is, given its own tokens in `row`."""
+        cached = self._requests[request_id]
+        return row.params is cached.params and not cached.failed and masked == (cached.mask is not None)
 
     def follow(self, request_id: int, row: HistoryRow, masked: bool) -> None:
         """Update a cached request to `row`, at a cost proportional to the difference."""
         cached = self._requests[request_id]
-        previous = cached.row
-        scheduler = self._schedulers[cached.vocab_size]
-        same_start = row is previous or (row.params == previous.params and row.prompt == previous.prompt)
+        same_params = row.params is cached.params or row.params == cached.params
+        same_start = same_params and np.array_equal(row.prompt, cached.prompt)
         if not same_start or cached.failed or masked != (cached.mask is not None):
-            seed = scheduler.record(request_id).seed
-            seeded = with_seed(row.params, seed) if row.params.seed is None else row.params
+            seeded = row.params
+            if seeded.seed is None and cached.seed is not None:
+                seeded = with_seed(seeded, cached.seed)
+            last_round = cached.round
             self.begin(request_id, cached.vocab_size, replace(row, params=seeded), masked)
-        elif row is not previous:
-            common = _common_length(row.output, previous.output)
-            scheduler.rollback(request_id, len(previous.output) - common)
-            scheduler.accept(request_id, row.output[common:])
-        self._requests[request_id].row = row
+            begun = self._requests[request_id]
+            begun.params, begun.round = row.params, last_round
+            return
+        output = cached.output
+        common = _common_length(row.output, output)
+        if common < len(output) or common < len(row.output):
+            scheduler = self._schedulers[cached.vocab_size]
+            scheduler.rollback(request_id, len(output) - common)
+            scheduler.accept(request_id, cast("Sequence[int]", row.output[common:]))
+            cached.assign(row)
+
+    def rewind(self, request_id: int, n: int) -> None:
+        """Take back the last `n` drawn tokens of a request."""
+        cached = self._requests[request_id]
+        self._schedulers[cached.vocab_size].rollback(request_id, n)
+        cached.retract(n)
 
     def step(self, logits: LogitRows, request_ids: Sequence[int], bitmask: np.ndarray | None) -> StepResult:
         """Draw a token for each of the requests; `logits` has one row for each."""
-        for i, request_id in enumerate(request_ids):
-            if (mask := self._requests[request_id].mask) is not None and bitmask is not None:
-                mask.words = bitmask[i]
+        requests = [self._requests[request_id] for request_id in request_ids]
+        if bitmask is not None:
+            for cached, words in zip(requests, bitmask, strict=True):
+                if cached.mask is not None:
+                    cached.mask.words = words
         result = self._schedulers[logits.width].step(logits, request_ids)
-        for request_id, token, error in zip(
-            request_ids, result.token_ids.tolist(), result.errors, strict=True
-        ):
-            cached = self._requests[request_id]
-            cached.failed = error is not None
-            if not cached.failed:
-                row = cached.row
-                cached.row = HistoryRow(row.params, row.prompt, [*row.output, token], row.position + 1)
+        if self._round in [cached.round for cached in requests]:
+            self._round += 1
+        now, move = self._round, self._requests.move_to_end
+        for request_id, cached, token in zip(request_ids, requests, result.token_ids.tolist(), strict=True):
+            cached.round = now
+            move(request_id)
+            if token >= 0:
+                cached.append(token)
+        for i, seed in enumerate(result.seeds):
+            cached = requests[i]
+            cached.seed = seed
+            cached.failed = result.errors[i] is not None
+        self._evict(len(requests))
         return result
 
     def forget(self, request_ids: Iterable[int]) -> None:
@@ -135,6 +235,16 @@ class RequestCache:
             if cached is not None:
                 self._schedulers[cached.vocab_size].remove(request_id)
 
+    def _evict(self, stepped: int) -> None:
+        """Forget the requests that are idle for too long, or too many."""
+        most = len(self) if self._max_requests is None else max(self._max_requests, stepped)
+        oldest = -1 if self._idle_rounds is None else self._round - self._idle_rounds
+        while True:
+            request_id, cached = next(iter(self._requests.items()))
+            if len(self) <= most and cached.round >= oldest:
+                return
+            self.forget([request_id])
+
     def _scheduler(self, vocab_size: int) -> Scheduler:
         if vocab_size not in self._schedulers:
             self._schedulers[vocab_size] = Scheduler(
@@ -143,9 +253,8 @@ class RequestCache:
         return self._schedulers[vocab_size]
 
 
-def _common_length(one: list[Any], other: list[Any]) -> int:
-    """The length of the common prefix of two lists."""
-    for i, (a, b) in enumerate(zip(one, other, strict=False)):
-        if a != b:
-            return i
-    return min(len(one), len(other))
+def _common_length(one: np.ndarray, other: np.ndarray) -> int:
+    """The length of the common prefix of two arrays."""
+    length = min(len(one), len(other))
+    different = np.flatnonzero(one[:length] != other[:length])
+    return int(different[0]) if len(different) else length

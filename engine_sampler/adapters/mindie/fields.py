@@ -43,18 +43,22 @@ class Field:
             return None
         array = host_array(self.name, values, _KINDS[self.kind], self.kind)
         check_shape(self.name, array, 1)
-        for row, value in enumerate(array.tolist()):
-            if not self._is_inside(value):
-                raise OutOfBoundsError(
-                    f"{self.name}={value!r} in row {row} is not allowed: {self._allowed()}"
-                )
+        outside = np.flatnonzero(~self._inside(array))
+        if len(outside):
+            row = int(outside[0])
+            raise OutOfBoundsError(
+                f"{self.name}={array[row].item()!r} in row {row} is not allowed: {self._allowed()}"
+            )
         return frozen(array.astype(_DTYPES[self.kind]))
 
-    def _is_inside(self, value: float) -> bool:
-        if self.kind == "bool":
-            return True
-        above = self.low is None or value > self.low or (value == self.low and not self.low_open)
-        return above and (self.high is None or value <= self.high) and abs(value) < float("inf")
+    def _inside(self, values: np.ndarray) -> np.ndarray:
+        """bool [rows], whether each value is allowed."""
+        inside: np.ndarray = np.isfinite(values)
+        if self.low is not None:
+            inside &= values > self.low if self.low_open else values >= self.low
+        if self.high is not None:
+            inside &= values <= self.high
+        return inside
 
     def _allowed(self) -> str:
         text = {"float": "a finite number", "int": "an integer"}[self.kind]

@@ -2,29 +2,41 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
 
 from ...params import SamplingParams
 from .errors import InconsistencyError, OutOfBoundsError
-from .settings import is_greedy
+from .settings import has_penalty, is_greedy
+
+NOTHING = np.zeros(0, np.int64)
 
 
-@dataclass(frozen=True)
+@dataclass(eq=False, slots=True)
 class HistoryRow:
     """One row of a batch, ready for the draw.
 
     params    its settings.
-    prompt    token ids before its first drawn token; all its token ids, if `output` is not known.
-    output    token ids drawn so far.
+    prompt    int64, token ids before its first drawn token; all its token ids, if `output` is not known.
+    output    int64, token ids drawn so far.
     position  the index of the token being drawn, for the random numbers.
     """
 
     params: SamplingParams
-    prompt: list[int]
-    output: list[int]
+    prompt: np.ndarray
+    output: np.ndarray
     position: int
+
+    def has_history_of(self, other: HistoryRow) -> bool:
+        """Whether the settings of this row see the same tokens in `other`."""
+        if not has_penalty(self.params):
+            return True
+        counts_output = bool(self.params.frequency_penalty or self.params.presence_penalty)
+        if counts_output or len(self.prompt) == len(other.prompt):
+            return _equal(self.prompt, other.prompt) and _equal(self.output, other.output)
+        return _equal(_joined(self), _joined(other))
 
 
 @dataclass(frozen=True)
@@ -38,32 +50,40 @@ class Padding:
     vocab_size: int
     token_id: int | None
 
-    def tokens(self, name: str, row: int, ids: np.ndarray) -> list[int]:
-        """The tokens of one row of ids [length]. Raises OutOfBoundsError for ids that are neither."""
-        ids = ids[(ids != -1) & (ids != self.vocab_size)]
-        invalid = ids[(ids < 0) | (ids > self.vocab_size)]
+    def rows(self, name: str, ids: np.ndarray | None, count: int) -> Sequence[np.ndarray | None]:
+        """The tokens of each of `count` rows of ids [rows, length]; None for each if there are no ids.
+
+        Raises OutOfBoundsError for ids that are neither tokens nor padding.
+        """
+        if ids is None:
+            return [None] * count
+        valid = (ids >= 0) & (ids < self.vocab_size)
+        if valid.all():
+            return [self.trimmed(row) for row in ids]
+        invalid = np.argwhere(~(valid | (ids == -1) | (ids == self.vocab_size)))
         if len(invalid):
+            row, column = invalid[0]
             allowed = f"0 to {self.vocab_size - 1}, and {self.vocab_size} or -1 as padding"
-            raise OutOfBoundsError(f"{name} has token id {invalid[0]} in row {row}, allowed are {allowed}")
-        return self.trimmed(ids.tolist())
+            raise OutOfBoundsError(
+                f"{name} has token id {ids[row, column]} in row {row}, allowed are {allowed}"
+            )
+        return [self.trimmed(row[kept]) for row, kept in zip(ids, valid, strict=True)]
 
-    def trimmed(self, tokens: list[int]) -> list[int]:
+    def trimmed(self, tokens: np.ndarray) -> np.ndarray:
         """`tokens` without the padding token at both ends."""
-        first, last = 0, len(tokens)
-        while first < last and tokens[first] == self.token_id:
-            first += 1
-        while first < last and tokens[last - 1] == self.token_id:
-            last -= 1
-        return tokens[first:last]
+        if self.token_id is None or not len(tokens) or self.token_id not in (tokens[0], tokens[-1]):
+            return tokens
+        inside = np.flatnonzero(tokens != self.token_id)
+        return tokens[inside[0] : inside[-1] + 1] if len(inside) else NOTHING
 
 
-@dataclass(frozen=True)
+@dataclass(eq=False, slots=True)
 class GivenTokens:
     """A row's tokens as a call gives them; None if it omits them."""
 
     row: int
-    all_ids: list[int] | None
-    output: list[int] | None
+    all_ids: np.ndarray | None
+    output: np.ndarray | None
     is_prefill: bool
 
     def uncached(self, params: SamplingParams) -> HistoryRow:
@@ -71,9 +91,10 @@ class GivenTokens:
 
         Its position is the number of output tokens, or of all tokens if the output is not given separately.
         """
-        all_ids, output = self.all_ids or [], self.output or []
+        all_ids = NOTHING if self.all_ids is None else self.all_ids
+        output = NOTHING if self.output is None else self.output
         if self.output is not None and self.all_ids is not None:
-            prompt = self._prompt(all_ids, output)
+            prompt = self._prompt(all_ids, output, params)
         else:
             prompt = all_ids
         self._check_sufficient(params)
@@ -84,12 +105,27 @@ class GivenTokens:
         row = self.uncached(params)
         return row if self.output is not None else replace(row, position=0)
 
+    def resumes(self, cached: HistoryRow) -> bool:
+        """Whether a prefill repeats the cached prompt and then output of the request: it continues."""
+        if not self.is_prefill or self.output is not None or self.all_ids is None:
+            return False
+        length = len(cached.prompt)
+        if not length:
+            drawn = cached.output
+            return len(drawn) > 0 and _equal(self.all_ids[-len(drawn) :], drawn)
+        more = self.all_ids[length:]
+        return (
+            len(more) > 0
+            and _equal(self.all_ids[:length], cached.prompt)
+            and _equal(more, cached.output[: len(more)])
+        )
+
     def following(self, cached: HistoryRow, padding: Padding) -> HistoryRow:
         """The row of a request whose cached row is `cached`; `cached.params` apply.
 
         The cached tokens stay unless the call contradicts them; padding cannot contradict them.
         """
-        if self.all_ids is None and not cached.prompt:
+        if self.all_ids is None and not len(cached.prompt):
             self._check_prompt(cached.params)
         if self._agrees_with(cached, padding):
             return cached
@@ -98,32 +134,34 @@ class GivenTokens:
             assert self.all_ids is not None
             prompt, output = self._split(self.all_ids, cached)
         elif self.all_ids is not None:
-            prompt = self._prompt(self.all_ids, output)
+            prompt = self._prompt(self.all_ids, output, cached.params)
         offset = cached.position - len(cached.output)
         return HistoryRow(cached.params, prompt, output, offset + len(output))
 
     def _agrees_with(self, cached: HistoryRow, padding: Padding) -> bool:
-        if self.output is not None and self.output != padding.trimmed(cached.output):
+        if self.output is not None and not _equal(self.output, padding.trimmed(cached.output)):
             return False
-        return self.all_ids is None or self.all_ids == padding.trimmed(cached.prompt + cached.output)
+        return self.all_ids is None or _equal(self.all_ids, padding.trimmed(_joined(cached)))
 
-    def _prompt(self, all_ids: list[int], output: list[int]) -> list[int]:
+    def _prompt(self, all_ids: np.ndarray, output: np.ndarray, params: SamplingParams) -> np.ndarray:
         length = len(all_ids) - len(output)
-        if length < 0 or all_ids[length:] != output:
+        if (length < 0 or not _equal(all_ids[length:], output)) and _uses_tokens(params):
             raise InconsistencyError(
                 f"output_ids are not the end of all_input_ids in row {self.row}: all_input_ids hold the "
                 "prompt and then the output"
             )
-        return all_ids[:length]
+        return all_ids[: max(length, 0)]
 
-    def _split(self, all_ids: list[int], cached: HistoryRow) -> tuple[list[int], list[int]]:
+    def _split(self, all_ids: np.ndarray, cached: HistoryRow) -> tuple[np.ndarray, np.ndarray]:
         """Prompt and output, separated by the cached prompt or the cached output."""
         length = len(cached.prompt)
-        if length and all_ids[:length] == cached.prompt:
+        if length and _equal(all_ids[:length], cached.prompt):
             return cached.prompt, all_ids[length:]
         length = len(all_ids) - len(cached.output)
-        if length >= 0 and all_ids[length:] == cached.output:
+        if length >= 0 and _equal(all_ids[length:], cached.output):
             return all_ids[:length], cached.output
+        if not _uses_tokens(cached.params):
+            return all_ids, NOTHING
         raise InconsistencyError(
             f"all_input_ids of row {self.row} neither begin with the request's prompt nor end with its "
             "output; give output_ids as well, or prefill it again"
@@ -147,3 +185,16 @@ class GivenTokens:
     def _check_prompt(self, params: SamplingParams) -> None:
         if params.repetition_penalty != 1:
             raise InconsistencyError(f"repetition_penalty in row {self.row} needs all_input_ids")
+
+
+def _uses_tokens(params: SamplingParams) -> bool:
+    """Whether a row's token depends on its earlier ones: on their number if it samples."""
+    return not is_greedy(params) or has_penalty(params)
+
+
+def _joined(row: HistoryRow) -> np.ndarray:
+    return np.concatenate((row.prompt, row.output)) if len(row.output) else row.prompt
+
+
+def _equal(one: np.ndarray, other: np.ndarray) -> bool:
+    return len(one) == len(other) and bool((one == other).all())

@@ -93,6 +93,12 @@ class SamplingParam:
         for name, array in arrays.items():
             object.__setattr__(self, name, array)
 
+    def equals(self, other: SamplingParam | None) -> bool:
+        """Whether `other` has the same settings."""
+        if other is None:
+            return False
+        return other is self or all(_same(getattr(self, name), getattr(other, name)) for name in PARAMS)
+
     @classmethod
     def from_numpy(
         cls,
@@ -111,3 +117,9 @@ class SamplingParam:
             repetition_penalty, frequency_penalty, presence_penalty, temperature, top_k, top_p, seed,
             do_sample, to_tensor,
         )  # fmt: skip
+
+
+def _same(one: np.ndarray | None, other: np.ndarray | None) -> bool:
+    if one is None or other is None:
+        return one is other
+    return len(one) == len(other) and bool((one == other).all())

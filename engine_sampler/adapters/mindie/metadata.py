@@ -116,7 +116,8 @@ class SamplingMetadata:
         batch_sequence_ids     int arrays, one per group: the sequences of the rows.
         reserved_sequence_ids  int arrays, one per group: the ids for the siblings of best_of.
         repetition_penalty to do_sample, seeds  as in `SamplingParam`; a sequence's seed takes effect
-                               when the sequence begins.
+                               when the sequence begins. do_sample=False stays greedy; without do_sample
+                               the rows with a temperature, top_k or top_p sample.
         top_logprobs           0 to 20: the number of likeliest tokens to list.
         best_of                1 to 8192: this many siblings begin with the row of a group that has one
                                sequence; they sample.

@@ -5,28 +5,33 @@ from __future__ import annotations
 import logging
 import secrets
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Any, TypeVar
 
 import numpy as np
 
-from ...arithmetic import LogitRows, Logprobs
+from ...arithmetic import LogitRows
 from ...backends.choose import named_backend
 from ...contract import Backend
 from ...params import SamplingParams
-from ...scheduler import LogprobsByMode
-from ...stateless import process_logits, sample
+from ...scheduler import StepResult
 from .._tensors import library_of, like, to_numpy
-from .cache import RequestCache
+from .batches import JoinedBatch, ids_key, join_requests, join_rows
+from .cache import CachedRequest, RequestCache
 from .errors import InconsistencyError, OutOfBoundsError, UnsupportedTypeError
-from .fields import MAX_ROWS, PARAMS, check_lengths, ids_field
-from .histories import GivenTokens, HistoryRow, Padding
+from .fields import MAX_ROWS, PARAMS, check_flag, check_lengths, ids_field
+from .growing import GrowingIds
+from .histories import GivenTokens, Padding
 from .inputs import SamplingData, SamplingParam
-from .metadata import NO_LOGPROB, SamplingMetadata, SamplingOutput, sibling_seed
-from .settings import MODES, is_greedy, row_settings, with_seed
+from .metadata import SamplingMetadata, SamplingOutput, sibling_seed
+from .settings import MODES, group_settings, pair_settings, with_seed
+from .values import Scores
 
 logger = logging.getLogger("engine_sampler")
 
 DATA = ("request_ids", "all_input_ids", "output_ids")
+
+_MOST_REQUESTS = 4096
 
 _T = TypeVar("_T")
 
@@ -34,16 +39,33 @@ _T = TypeVar("_T")
 class Sampler:
     """Draws the next tokens of a batch, as MindIE's `sample` does.
 
-    mode          "documented": a row samples if `do_sample` is set or, without `do_sample`, if its
-                  temperature, top_k or top_p is not neutral. "observed": without `do_sample` every row
-                  is greedy. A temperature of 0 is greedy in both.
-    pad_token_id  the token with which the callers pad rows of ids. −1 and the width of the logits are
-                  padding in any case.
+    mode          "documented": a row samples if `do_sample` is True or if a sampling setting is given for
+                  it: a temperature, top_k or top_p that is not neutral, or a seed. Top_p keeps the fewest
+                  tokens whose probabilities reach p.
+                  "observed": as MindIE's implementation does, only `do_sample` makes a row sample, and
+                  top_p keeps the fewest tokens whose probabilities exceed p.
+                  A temperature of 0 is greedy in both.
+    pad_token_id  the token with which the callers pad rows of ids, from −1 to the width of the logits; −1
+                  and that width are padding in any case.
+    eos_token_ids the tokens that end a text. One of them is never padding, even as pad_token_id: a row may
+                  end with it. Callers whose pad token is an EOS token pad with −1 or the width, as
+                  MindIE's document recommends.
+    logprobs      False: without logprobs, which cost more than the draw; `logits_or_logprobs` is None, and
+                  a `SamplingMetadata` has only the top logprobs that it asks for.
+    return_tensors  return arrays of the logits' library, on its device, instead of NumPy arrays.
+    idle_rounds   a request is forgotten when the other requests have drawn this many tokens each since
+                  its last one; None keeps it until `clear_cache`. At most 4096 requests are kept (or those
+                  of one call, if they are more): the longest idle are forgotten first.
     backend, num_threads  as in `Scheduler`.
 
-    Requests with ids are cached from their first call until `clear_cache`: tokens, seed and position.
-    A call may repeat tokens and settings or omit them. Given values take effect at once; if a call takes
-    tokens back, the cached state is rolled back as well.
+    Requests with ids are cached from their first call on: tokens, seed and position. A call may repeat
+    tokens and settings or omit them. Given values take effect at once, a changed seed included; if a call
+    takes tokens back, the cached state is rolled back as well. A prefill starts a request from scratch,
+    unless `all_input_ids` repeat its cached prompt and output: then it continues.
+
+    Rows without ids draw at the position that their tokens tell: the length of `output_ids`, or else of
+    `all_input_ids`. Without either, their position is the number of such calls before, so that a seed does
+    not repeat its draw.
     """
 
     def __init__(
@@ -51,22 +73,35 @@ class Sampler:
         *,
         mode: str = "documented",
         pad_token_id: int | None = None,
+        eos_token_ids: Sequence[int] = (),
+        logprobs: bool = True,
+        return_tensors: bool = False,
+        idle_rounds: int | None = 64,
         backend: str | Backend = "auto",
         num_threads: int | None = None,
     ) -> None:
         if mode not in MODES:
             raise OutOfBoundsError(f"mode={mode!r} is not allowed: one of {', '.join(MODES)}")
-        if pad_token_id is not None and (
-            isinstance(pad_token_id, bool) or not isinstance(pad_token_id, (int, np.integer))
-        ):
-            raise UnsupportedTypeError(f"pad_token_id={pad_token_id!r} is not allowed: a token id, or None")
+        _check_integer("pad_token_id", pad_token_id, -1, "a token id from -1 on, or None")
+        _check_integer("idle_rounds", idle_rounds, 1, "an integer of at least 1, or None")
+        check_flag("logprobs", logprobs)
+        check_flag("return_tensors", return_tensors)
         named_backend(backend)
         self.mode = mode
         self.pad_token_id = pad_token_id
+        self.eos_token_ids = tuple(eos_token_ids)
+        self.logprobs = logprobs
+        self.return_tensors = return_tensors
         self.errors: list[str | None] = []
         """The reasons why rows of the last call have no token; None for the others."""
-        self._backend = backend
-        self._cache = RequestCache(backend, num_threads)
+        self._cache = RequestCache(backend, num_threads, idle_rounds, _MOST_REQUESTS)
+        self._rows = RequestCache(backend, num_threads)
+        """The rows of calls without request ids, by number."""
+        self._calls = 0
+        """How many calls had neither request ids nor tokens."""
+        self._batch: JoinedBatch | None = None
+        """The batch of the last call, if the next one may repeat it."""
+        self._param: _KnownParam | None = None
         self._configured: dict[int, SamplingParams] = {}
 
     def sample(
@@ -87,9 +122,10 @@ class Sampler:
                             probability after penalties, temperature, top_k and top_p. For a greedy row:
                             the best token's logit after penalties; in the mode "observed" 0, the
                             logarithm of probability 1. If all rows are greedy: None, or in the mode
-                            "observed" −9999 in all rows. For a faulty row: −9999.
+                            "observed" −9999 in all rows. For a faulty row: −9999. Without `logprobs` None.
 
-        Both are arrays of the library of `logits`, on its device (NumPy, torch, MindSpore).
+        Both are NumPy arrays, or with `return_tensors` arrays of the library of `logits`, on its device
+        (NumPy, torch, MindSpore).
         Without `sampling_param` a cached request keeps its settings, and any other row is greedy.
         Raises `ValidationError`, `ParameterError`, TypeError or ValueError before anything changes.
         """
@@ -103,21 +139,23 @@ class Sampler:
                 )
             return self._sample_groups(readable(logits), metadata)
         data = _instance("sampling_data", sampling_data, SamplingData) or SamplingData()
-        rows = readable(logits)
-        check_lengths(len(rows), {name: getattr(data, name) for name in DATA}, "logits")
-        settings = self._settings(_instance("sampling_param", sampling_param, SamplingParam), len(rows))
-        given = self._given(rows.width, data.all_input_ids, data.output_ids, [data.is_prefill] * len(rows))
-        if data.request_ids is None:
-            greedy = row_settings({}, len(rows), self.mode)
-            drawn = [g.uncached(s) for g, s in zip(given, settings or greedy, strict=True)]
-            token_ids, logprobs, self.errors = _draw(rows, drawn, self._backend)
-        else:
-            request_ids = data.request_ids.tolist()
-            drawn = self._join(request_ids, given, settings, rows.width, None)
-            result = self._cache.step(rows, request_ids, None)
-            token_ids, logprobs, self.errors = result.token_ids, result.logprobs, result.errors
-        _log(self.errors)
-        return like(logits, token_ids, "int64"), self._values(logits, rows, drawn, logprobs)
+        param = _instance("sampling_param", sampling_param, SamplingParam)
+        next_tokens, values = self._sample_pair(readable(logits), data, param)
+        if self.return_tensors:
+            values = None if values is None else like(logits, values, "float32")
+            return like(logits, next_tokens, "int64"), values
+        return next_tokens, values
+
+    def __call__(
+        self,
+        logits: Any,
+        sampling_data: SamplingData | SamplingMetadata | None = None,
+        sampling_param: SamplingParam | None = None,
+    ) -> tuple[Any, Any] | SamplingOutput:
+        """`sample` in the order that the method body in MindIE's document expects:
+        (logits_or_logprobs, next_tokens)."""
+        output = self.sample(logits, sampling_data, sampling_param)
+        return output if isinstance(output, SamplingOutput) else output[::-1]
 
     def configure(self, sampling_data: SamplingData, sampling_param: SamplingParam) -> None:
         """Store the settings of the requests in `sampling_data.request_ids` for their next call without
@@ -126,8 +164,10 @@ class Sampler:
         param = _instance("sampling_param", sampling_param, SamplingParam)
         if data is None or param is None or data.request_ids is None:
             raise InconsistencyError("configure needs sampling_data with request_ids, and sampling_param")
-        settings = self._settings(param, len(data.request_ids)) or []
+        settings = self._settings(param, len(data.request_ids))
         self._configured.update(zip(data.request_ids.tolist(), settings, strict=True))
+        while len(self._configured) > max(_MOST_REQUESTS, len(settings)):
+            del self._configured[next(iter(self._configured))]
 
     def clear_cache(self, sequence_ids: Any) -> None:
         """Forget requests; unknown ids are ignored.
@@ -138,49 +178,114 @@ class Sampler:
         if not ids.size:
             return
         forgotten = [] if (checked := ids_field("sequence_ids").check(ids)) is None else checked.tolist()
+        self._batch = None
         self._cache.forget(forgotten)
         for request_id in forgotten:
             self._configured.pop(request_id, None)
 
     # --- implementation --------------------------------------------------------------------------
 
-    def _settings(self, param: SamplingParam | None, rows: int) -> list[SamplingParams] | None:
-        if param is None:
+    def _settings(self, param: SamplingParam, rows: int) -> list[SamplingParams]:
+        """The settings of each row; the same list while calls repeat their values."""
+        known = self._param
+        if known is not None and len(known.settings) == rows and param.equals(known.param):
+            return known.settings
+        columns = {name: getattr(param, name) for name in PARAMS}
+        settings = pair_settings(columns, rows, self.mode, self.logprobs)
+        self._param = _KnownParam(param, settings)
+        return settings
+
+    def _sample_pair(
+        self, logits: LogitRows, data: SamplingData, param: SamplingParam | None
+    ) -> tuple[np.ndarray, np.ndarray | None]:
+        """`sample` for `SamplingData` and `SamplingParam`."""
+        check_lengths(len(logits), {name: getattr(data, name) for name in DATA}, "logits")
+        padding = self._padding(logits.width)
+        without_ids = data.request_ids is None
+        if param is None and without_ids:
+            param = _GREEDY
+        settings = None if param is None else self._settings(param, len(logits))
+        batch, cache = self._batch, self._rows if without_ids else self._cache
+        ids, key = (data.all_input_ids, data.output_ids), ids_key(data.request_ids)
+        has_tokens = any(array is not None for array in ids)
+        steady = (has_tokens or data.is_prefill) if without_ids else not data.is_prefill
+        if batch is None or not (
+            steady
+            and not self._configured
+            and batch.goes_on(key, logits.width, settings, ids, by_id=not without_ids)
+        ):
+            batch = self._joined(data, key, settings, padding)
+        self._calls += without_ids and not has_tokens
+        result = cache.step(logits, batch.ids, None)
+        self._note_errors(result)
+        batch.draws += 1
+        batch.tokens = result.token_ids
+        faultless = result.errors.count(None) == len(logits)
+        lasting = batch.draws < _MOST_REPEATS and not (without_ids and _counts_output(param, data))
+        self._batch = batch if faultless and lasting else None
+        return result.token_ids, self._values(logits, batch, result) if self.logprobs else None
+
+    def _values(self, logits: LogitRows, batch: JoinedBatch, result: StepResult) -> np.ndarray | None:
+        """`logits_or_logprobs` of `sample`."""
+        if batch.scores is None:
+            known = self._param
+            if known is None or batch.settings is not known.settings:
+                known = _KnownParam(None, [request.params for request in batch.requests])
+            if known.scores is None:
+                known.scores = Scores(known.settings, self.mode == "observed")
+            batch.scores = known.scores
+        if batch.scores.all_greedy and self.mode == "documented":
             return None
-        return row_settings({name: getattr(param, name) for name in PARAMS}, rows, self.mode)
+        return batch.scores.of(logits, result, batch.requests)
 
-    def _given(
+    def _joined(
+        self, data: SamplingData, key: bytes, settings: list[SamplingParams] | None, padding: Padding
+    ) -> JoinedBatch:
+        """The batch of a call whose requests are brought up to its data."""
+        self._batch = None
+        if data.request_ids is None:
+            assert settings is not None
+            prefill = [data.is_prefill] * len(settings)
+            given = _given(padding, data.all_input_ids, data.output_ids, prefill)
+            ids = list(range(len(settings)))
+            requests = join_rows(self._rows, given, settings, padding.vocab_size, self._calls)
+        else:
+            ids = data.request_ids.tolist()
+            given = _given(padding, data.all_input_ids, data.output_ids, [data.is_prefill] * len(ids))
+            requests = self._join(ids, given, settings, padding, masked=False, keep_seeds=False)
+        growing = GrowingIds((data.all_input_ids, data.output_ids), padding)
+        return JoinedBatch(ids, key, padding.vocab_size, settings, requests, growing)
+
+    def _join(
         self,
-        vocab_size: int,
-        all_ids: np.ndarray | None,
-        output: np.ndarray | None,
-        prefill: Sequence[bool],
-    ) -> list[GivenTokens]:
-        padding = Padding(vocab_size, self.pad_token_id)
-
-        def tokens(name: str, ids: np.ndarray | None, row: int) -> list[int] | None:
-            return None if ids is None else padding.tokens(name, row, ids[row])
-
-        return [
-            GivenTokens(
-                row, tokens("all_input_ids", all_ids, row), tokens("output_ids", output, row), bool(first)
-            )
-            for row, first in enumerate(prefill)
-        ]
+        ids: list[int],
+        given: Sequence[GivenTokens],
+        settings: Sequence[SamplingParams] | None,
+        padding: Padding,
+        *,
+        masked: bool,
+        keep_seeds: bool,
+    ) -> list[CachedRequest]:
+        """`join_requests` with the settings of the call, or else those configured ahead."""
+        own = [self._configured.get(i) for i in ids] if settings is None else settings
+        default = pair_settings({}, 1, self.mode, self.logprobs)[0]
+        requests = join_requests(
+            self._cache, ids, given, own, default, padding, masked=masked, keep_seeds=keep_seeds
+        )
+        for request_id in ids:
+            self._configured.pop(request_id, None)
+        return requests
 
     def _sample_groups(self, logits: LogitRows, metadata: SamplingMetadata) -> SamplingOutput:
         """`sample` for `SamplingMetadata`."""
         check_lengths(len(logits), {"all_sequence_ids": metadata.all_sequence_ids}, "logits")
+        padding = self._padding(logits.width)
         siblings = metadata.siblings
-        settings = row_settings(
-            metadata.columns(), len(logits), self.mode, metadata.top_logprobs_array.tolist(), siblings > 1
+        settings = group_settings(
+            metadata.columns(), self.mode, self.logprobs, metadata.top_logprobs_array, siblings > 1
         )
-        given = self._given(
-            logits.width,
-            metadata.all_token_ids,
-            metadata.output_token_ids,
-            metadata.prefill_array.tolist(),
-        )
+        prefill = metadata.prefill_array.tolist()
+        given = _given(padding, metadata.all_token_ids, metadata.output_token_ids, prefill)
         bitmask = metadata.mask(logits.width)
         expansion = metadata.expansion()
         sources = expansion.sources.tolist()
@@ -196,62 +301,81 @@ class Sampler:
         ]
         if bitmask is not None:
             bitmask = bitmask[expansion.sources]
-        self._join(expansion.sequence_ids, [given[i] for i in sources], drawn, logits.width, bitmask)
+        self._batch = None
+        self._join(
+            expansion.sequence_ids,
+            [given[i] for i in sources],
+            drawn,
+            padding,
+            masked=bitmask is not None,
+            keep_seeds=True,
+        )
         rows = logits if len(sources) == len(logits) else _rows_at(logits, sources)
         result = self._cache.step(rows, expansion.sequence_ids, bitmask)
-        self.errors = result.errors
-        _log(self.errors)
+        self._note_errors(result)
         return SamplingOutput.of(metadata, expansion, result)
 
-    def _join(
-        self,
-        request_ids: Sequence[int],
-        given: Sequence[GivenTokens],
-        settings: Sequence[SamplingParams] | None,
-        vocab_size: int,
-        bitmask: np.ndarray | None,
-    ) -> list[HistoryRow]:
-        """Update the requests of a batch to the data of the call, all or none; returns their rows."""
-        padding = Padding(vocab_size, self.pad_token_id)
-        rows: list[HistoryRow] = []
-        for i, request_id in enumerate(request_ids):
-            params = self._configured.get(request_id) if settings is None else settings[i]
-            if request_id in self._cache and not given[i].is_prefill:
-                cached = self._cache.row(request_id, vocab_size, params)
-                rows.append(given[i].following(cached, padding))
-                continue
-            if params is None and not given[i].is_prefill:
-                raise InconsistencyError(
-                    f"request_ids has {request_id}, which is not cached: give sampling_param, or prefill it"
-                )
-            params = params or row_settings({}, 1, self.mode)[0]
-            rows.append(given[i].new(params) if given[i].is_prefill else given[i].uncached(params))
-        for request_id, row, tokens in zip(request_ids, rows, given, strict=True):
-            self._configured.pop(request_id, None)
-            if request_id in self._cache and not tokens.is_prefill:
-                self._cache.follow(request_id, row, bitmask is not None)
-            else:
-                self._cache.begin(request_id, vocab_size, row, bitmask is not None)
-        return rows
+    def _padding(self, vocab_size: int) -> Padding:
+        """What is padding in rows of ids; raises OutOfBoundsError for a pad token beyond the vocabulary."""
+        pad = self.pad_token_id
+        if pad is not None and pad > vocab_size:
+            raise OutOfBoundsError(f"pad_token_id={pad} is not allowed: -1 to {vocab_size}, or None")
+        return Padding(vocab_size, None if pad in self.eos_token_ids else pad)
 
-    def _values(
-        self, logits: Any, rows: LogitRows, drawn: Sequence[HistoryRow], logprobs: LogprobsByMode
-    ) -> Any:
-        """`logits_or_logprobs` of `sample`."""
-        values = np.full(len(rows), NO_LOGPROB, np.float32)
-        greedy = [i for i, row in enumerate(drawn) if is_greedy(row.params)]
-        if len(greedy) == len(rows):
-            return None if self.mode == "documented" else like(logits, values, "float32")
-        assert isinstance(logprobs, Logprobs | None)
-        faultless = [i for i, error in enumerate(self.errors) if error is None]
-        if logprobs is not None:
-            values[faultless] = logprobs.logprobs[faultless, 0]
-        best = [i for i in greedy if self.errors[i] is None]
-        if self.mode == "observed":
-            values[best] = 0.0
-        elif best:
-            values[best] = _best_logits(rows, [drawn[i] for i in best], best, self._backend)
-        return like(logits, values, "float32")
+    def _note_errors(self, result: StepResult) -> None:
+        self.errors = result.errors
+        for row, error in enumerate(self.errors):
+            if error is not None:
+                logger.error("row %d: %s", row, error)
+
+
+@dataclass
+class _KnownParam:
+    """The settings that the last `SamplingParam` stands for, and what they score once that is needed."""
+
+    param: SamplingParam | None
+    settings: list[SamplingParams]
+    scores: Scores | None = None
+
+
+_GREEDY = SamplingParam()
+_MOST_REPEATS = 4096
+"""Draws of one batch before its requests are looked up again."""
+
+
+def _check_integer(name: str, value: Any, low: int, allowed: str) -> None:
+    if value is None:
+        return
+    if isinstance(value, bool) or not isinstance(value, (int, np.integer)):
+        raise UnsupportedTypeError(f"{name}={value!r} is not allowed: {allowed}")
+    if value < low:
+        raise OutOfBoundsError(f"{name}={value!r} is not allowed: {allowed}")
+
+
+def _counts_output(param: SamplingParam | None, data: SamplingData) -> bool:
+    """Whether a penalty counts the output although the call does not tell it from the prompt."""
+    if param is None or data.output_ids is not None:
+        return False
+    counting = (param.frequency_penalty, param.presence_penalty)
+    return any(column is not None and bool(column.any()) for column in counting)
+
+
+def _given(
+    padding: Padding, all_ids: np.ndarray | None, output: np.ndarray | None, prefill: Sequence[bool]
+) -> list[GivenTokens]:
+    """What a call says about the tokens of each row."""
+    rows = len(prefill)
+    return [
+        GivenTokens(row, all_row, output_row, bool(first))
+        for row, (all_row, output_row, first) in enumerate(
+            zip(
+                padding.rows("all_input_ids", all_ids, rows),
+                padding.rows("output_ids", output, rows),
+                prefill,
+                strict=True,
+            )
+        )
+    ]
 
 
 def readable(logits: Any) -> LogitRows:
@@ -268,43 +392,7 @@ def _instance(name: str, value: Any, kind: type[_T]) -> _T | None:
     raise UnsupportedTypeError(f"{name} of type {type(value).__name__} is not allowed: {kind.__name__}")
 
 
-def _draw(
-    rows: LogitRows, drawn: Sequence[HistoryRow], backend: str | Backend
-) -> tuple[np.ndarray, LogprobsByMode, list[str | None]]:
-    """One token for each of the rows, whose requests are not cached."""
-    result = sample(
-        rows,
-        [row.params for row in drawn],
-        prompt_token_ids=[row.prompt for row in drawn],
-        output_token_ids=[row.output for row in drawn],
-        positions=[row.position for row in drawn],
-        backend=backend,
-    )
-    return result.token_ids, result.logprobs, result.errors
-
-
-def _best_logits(
-    rows: LogitRows, drawn: Sequence[HistoryRow], indices: Sequence[int], backend: str | Backend
-) -> np.ndarray:
-    """The greatest logit of the rows at `indices` after the penalties, float32."""
-    processed = process_logits(
-        _rows_at(rows, indices),
-        [row.params for row in drawn],
-        prompt_token_ids=[row.prompt for row in drawn],
-        output_token_ids=[row.output for row in drawn],
-        backend=backend,
-    )
-    best: np.ndarray = processed.max(axis=1)
-    return best
-
-
 def _rows_at(rows: LogitRows, indices: Sequence[int]) -> LogitRows:
     """The rows at `indices`."""
     array = rows.array[list(indices)]
     return LogitRows.from_bfloat16_bits(array, rows.width) if rows.bfloat16 else LogitRows(array, rows.width)
-
-
-def _log(errors: Sequence[str | None]) -> None:
-    for row, error in enumerate(errors):
-        if error is not None:
-            logger.error("row %d: %s", row, error)

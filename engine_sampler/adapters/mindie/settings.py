@@ -14,34 +14,55 @@ from .fields import PARAMS, check_lengths
 
 MODES = ("documented", "observed")
 
+CUTS = {"documented": "reach", "observed": "exceed"}
+"""Where top_p cuts in each mode: the document keeps tokens until their sum reaches p, the kernel until it
+exceeds p."""
+
 Columns = Mapping[str, np.ndarray | None]
 
 
-def row_settings(
-    columns: Columns,
-    rows: int,
-    mode: str,
-    top_logprobs: Sequence[int] | None = None,
-    always_sampled: np.ndarray | None = None,
-) -> list[SamplingParams]:
-    """The settings of each of `rows` rows.
+def pair_settings(columns: Columns, rows: int, mode: str, logprobs: bool) -> list[SamplingParams]:
+    """The settings of each of `rows` rows of a `SamplingParam`.
 
-    columns         the fields of `fields.PARAMS`; None and missing ones are neutral.
-    top_logprobs    number of likeliest tokens to list for each row; a greedy row with 0 gets no logprob
-                    at all.
-    always_sampled  bool [rows], rows that sample regardless of `do_sample`.
+    columns   the fields of `fields.PARAMS`; None and missing ones are neutral.
+    logprobs  whether sampled rows get the logprob of their token; greedy ones get none.
 
-    Raises InconsistencyError for another number of rows, and `ParameterError`.
+    In the mode "documented" a row with a sampling setting samples even if its `do_sample` is False, as
+    MindIE's document says; a seed is one. Raises InconsistencyError for another number of rows, and
+    `ParameterError`.
     """
     check_lengths(rows, columns, "the batch")
-    sampled = _sampled(columns, rows, mode, always_sampled)
-    requested = [0] * rows if top_logprobs is None else top_logprobs
-    counts = [n if is_sampled or n else None for is_sampled, n in zip(sampled, requested, strict=True)]
-    values = [_values(columns, name, rows) for name in PARAMS if name != "do_sample"]
-    return [
-        _settings(is_sampled, count, *row)
-        for is_sampled, count, row in zip(sampled, counts, zip(*values, strict=True), strict=True)
+    may_sample = columns.get("do_sample")
+    if may_sample is None:
+        may_sample = np.zeros(rows, np.bool_)
+    if mode == "documented":
+        may_sample = may_sample | _has_sampling_setting(columns, rows) | (columns.get("seed") is not None)
+    sampled = (may_sample & _not_greedy(columns, rows)).tolist()
+    return _row_settings(columns, sampled, [0 if s and logprobs else None for s in sampled], mode)
+
+
+def group_settings(
+    columns: Columns, mode: str, logprobs: bool, top_logprobs: np.ndarray, always_sampled: np.ndarray
+) -> list[SamplingParams]:
+    """The settings of each row of a `SamplingMetadata`.
+
+    logprobs        whether sampled rows get the logprob of their token without asking for top logprobs.
+    top_logprobs    int [rows], the number of likeliest tokens to list; a greedy row with 0 gets no logprob.
+    always_sampled  bool [rows], rows that sample regardless of `do_sample`.
+
+    Without `do_sample`, in the mode "documented", rows with a temperature, top_k or top_p sample.
+    """
+    rows = len(top_logprobs)
+    may_sample = columns.get("do_sample")
+    if may_sample is None:
+        documented = mode == "documented"
+        may_sample = _has_sampling_setting(columns, rows) if documented else np.zeros(rows, np.bool_)
+    sampled = ((may_sample | always_sampled) & _not_greedy(columns, rows)).tolist()
+    counts = [
+        n if n or (is_sampled and logprobs) else None
+        for is_sampled, n in zip(sampled, top_logprobs.tolist(), strict=True)
     ]
+    return _row_settings(columns, sampled, counts, mode)
 
 
 def is_greedy(settings: SamplingParams) -> bool:
@@ -49,19 +70,35 @@ def is_greedy(settings: SamplingParams) -> bool:
     return bool(settings.temperature < GREEDY_BELOW)
 
 
-def _sampled(columns: Columns, rows: int, mode: str, always_sampled: np.ndarray | None) -> list[bool]:
-    """Which rows sample. Without do_sample, in the mode "documented", rows with a warper sample."""
-    not_greedy = np.array(_values(columns, "temperature", rows)) >= GREEDY_BELOW
-    may_sample = columns.get("do_sample")
-    if may_sample is None:
-        may_sample = np.zeros(rows, np.bool_)
-        if mode == "documented":
-            for name in ("temperature", "top_k", "top_p"):
-                may_sample |= np.array(_values(columns, name, rows)) != PARAMS[name].neutral
-    if always_sampled is not None:
-        may_sample = may_sample | always_sampled
-    sampled: list[bool] = (may_sample & not_greedy).tolist()
-    return sampled
+def has_penalty(settings: SamplingParams) -> bool:
+    """Whether the row's logits depend on its tokens."""
+    neutral = (settings.repetition_penalty, settings.frequency_penalty, settings.presence_penalty)
+    return neutral != (1.0, 0.0, 0.0)
+
+
+def _has_sampling_setting(columns: Columns, rows: int) -> np.ndarray:
+    """bool [rows], whether a row's temperature, top_k or top_p is not neutral."""
+    found = np.zeros(rows, np.bool_)
+    for name in ("temperature", "top_k", "top_p"):
+        if (column := columns.get(name)) is not None:
+            found |= column != PARAMS[name].neutral
+    return found
+
+
+def _not_greedy(columns: Columns, rows: int) -> np.ndarray:
+    column = columns.get("temperature")
+    return np.ones(rows, np.bool_) if column is None else column >= GREEDY_BELOW
+
+
+def _row_settings(
+    columns: Columns, sampled: Sequence[bool], counts: Sequence[int | None], mode: str
+) -> list[SamplingParams]:
+    cut = CUTS[mode]
+    values = [_values(columns, name, len(sampled)) for name in PARAMS if name != "do_sample"]
+    return [
+        _settings(cut, is_sampled, count, *row)
+        for is_sampled, count, row in zip(sampled, counts, zip(*values, strict=True), strict=True)
+    ]
 
 
 def _values(columns: Columns, name: str, rows: int) -> list[Any]:
@@ -71,6 +108,7 @@ def _values(columns: Columns, name: str, rows: int) -> list[Any]:
 
 @functools.lru_cache(maxsize=1024)
 def _settings(
+    top_p_cut: str,
     sampled: bool,
     top_logprobs: int | None,
     repetition_penalty: float,
@@ -84,7 +122,13 @@ def _settings(
     """One row's settings, cached: batches repeat a few settings, and an equal object costs no new request."""
     choice: dict[str, Any] = {"temperature": 0.0, "logprobs_mode": "penalized"}
     if sampled:
-        choice = {"temperature": temperature, "top_k": top_k, "top_p": top_p, "logprobs_mode": "processed"}
+        choice = {
+            "temperature": temperature,
+            "top_k": top_k,
+            "top_p": top_p,
+            "top_p_cut": top_p_cut,
+            "logprobs_mode": "processed",
+        }
     return SamplingParams(
         order="mindie",
         repetition_penalty=repetition_penalty,

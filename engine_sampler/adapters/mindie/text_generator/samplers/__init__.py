@@ -1,0 +1,1 @@
+"""The sampler of `mindie_llm.text_generator.samplers`."""

@@ -1,0 +1,1 @@
+"""The data that `mindie_llm.text_generator.utils` describes a batch with."""
