@@ -360,29 +360,36 @@ ES_INLINE int64_t bend_at(const int32_t *w, int64_t i) {
     return off < 0 ? -off : off;
 }
 
-/* How many of `alive` tokens stay, given the first n weights in order; after those there is no curvature. */
-static int64_t tfs_count(const es_params *p, const int32_t *w, int64_t n, int64_t alive, int64_t floor) {
+/* How many tokens form the curve: under KoboldAI's cut also those removed before, with weight 0. */
+static int64_t tfs_tokens(es_state *st) { return st->p->tfs_cut == 1 ? st->vocab_size : count_alive(st); }
+
+/* How many of `alive` tokens stay, given the first n weights in order of the `tokens` that form the curve;
+ * after those there is no curvature. */
+static int64_t tfs_count(const es_params *p, const int32_t *w, int64_t n, int64_t tokens, int64_t alive,
+                         int64_t floor) {
     int64_t total = 0;
     for (int64_t i = 0; i + 2 < n; i++) total += bend_at(w, i);
     const int straight = total == 0;
     if (straight) total = n > 2 ? n - 2 : 0;
     const int64_t limit = es_mass_within(p->tfs, total);
-    int64_t cut = alive, sum = 0;
+    int64_t cut = tokens, sum = 0;
     if (total > limit)
         for (cut = 0; cut + 2 < n; cut++) {
             sum += straight ? 1 : bend_at(w, cut);
             if (sum > limit) break;
         }
-    if (p->tfs_cut == 1) return alive > 2 ? greater(lesser(cut + 1, alive - 1), floor) : alive;
+    if (p->tfs_cut == 1) return lesser(greater(lesser(cut + 1, tokens - 1), floor), alive);
     const int64_t behind = greater(cut, floor);
     return behind < alive - 2 ? behind : alive;
 }
 
 static int32_t apply_tfs(es_state *st) {
-    const int64_t alive = count_alive(st), floor = at_least(st);
+    const int64_t alive = count_alive(st), tokens = tfs_tokens(st), floor = at_least(st);
     if (st->is_few) {
-        few_weigh(&st->few);
-        few_cut(&st->few, tfs_count(st->p, st->few.weights, alive, alive, floor));
+        es_few *f = &st->few;
+        few_weigh(f);
+        f->weights[alive] = f->weights[alive + 1] = 0;
+        few_cut(f, tfs_count(st->p, f->weights, lesser(tokens, alive + 2), tokens, alive, floor));
         return ES_ROW_OK;
     }
     es_scratch *s = st->s;
@@ -397,10 +404,10 @@ static int32_t apply_tfs(es_state *st) {
         heavy += y >= -31.0f;
     }
     sort_pairs(s->keys, s->marks.ids, s->more_keys, s->marks.lengths, heavy);
-    const int64_t count = lesser(alive, heavy + 2);
+    const int64_t count = lesser(tokens, heavy + 2);
     for (int64_t i = 0; i < count; i++)
         s->weights[i] = i < heavy ? es_weight(es_distance(s->values[k][s->marks.ids[i]], peak)) : 0;
-    const int64_t kept = tfs_count(st->p, s->weights, count, alive, floor);
+    const int64_t kept = tfs_count(st->p, s->weights, count, tokens, alive, floor);
     if (kept < alive) keep_leading(st, kept);
     return ES_ROW_OK;
 }
