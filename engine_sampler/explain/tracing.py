@@ -131,10 +131,11 @@ class _Trace:
         self.top = top
         self.steps: list[TraceStep] = []
 
-    def run(self, chain: Chain, backend: Backend, allowed: np.ndarray | None) -> list[TraceStep]:
+    def run(self, chain: Chain, backend: Backend, bitmask: np.ndarray | None) -> list[TraceStep]:
         self.record("logits", "logits")
-        if allowed is not None:
-            self.row[~allowed] = -np.inf
+        if bitmask is not None:
+            self.row[~unpack_bitmask(bitmask[0], len(self.row))] = -np.inf
+            self.rows = self.rows.under(bitmask)
             if self.row.max() == -np.inf:
                 raise RowFault("the grammar leaves no token")
             names = structured_in(self.params)
@@ -191,7 +192,7 @@ class _Trace:
 
 
 def _mask(params: SamplingParams, rows: Rows, output_token_ids: TokenIds) -> np.ndarray | None:
-    """The tokens that the grammar of `params` allows after the output, bool [vocab]; None if no grammar
+    """The tokens that the grammar of `params` allows after the output, int32 [1, words]; None if no grammar
     masks."""
     vocabulary = rows.vocabulary
     if params.grammar_bias is not None or (constraint := constraint_of(params, vocabulary)) is None:
@@ -202,7 +203,7 @@ def _mask(params: SamplingParams, rows: Rows, output_token_ids: TokenIds) -> np.
             raise ParameterError(f"output_token_ids: the grammar refuses token {token_id}")
     bitmask = np.zeros((1, bitmask_words(vocabulary.size)), np.int32)
     matcher.fill_bitmask(bitmask, 0)
-    return unpack_bitmask(bitmask[0], vocabulary.size)
+    return bitmask
 
 
 def _entropy_bits(p: np.ndarray) -> float:

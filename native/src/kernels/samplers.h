@@ -525,6 +525,26 @@ static int32_t apply_temperature(es_state *st) {
 
 /* --- infill --- */
 
+/* Whether infill may put back the token that ends the text: not against the grammar, nor too early. */
+static int may_force_end(const es_state *st) {
+    const es_batch *batch = st->job->batch;
+    const int32_t entry = st->job->entry, token = st->p->forced_end - 1;
+    if (token < 0 || token >= st->vocab_size) return 0;
+    if (st->span.length - st->span.prompt_length < st->p->min_tokens) return 0;
+    if (!batch->masked || !batch->masked[entry]) return 1;
+    const int32_t *words = batch->bitmask + batch->rows[entry] * batch->bitmask_stride;
+    return (uint32_t)words[token / 32] >> token % 32 & 1;
+}
+
+/* No text is likely and no end is left: force the end, or leave the row as it is. */
+static void force_end(es_state *st) {
+    if (!may_force_end(st)) return;
+    const int32_t k = spare_list(st);
+    st->s->values[k][0] = 1.0f;
+    st->s->ids[k][0] = st->p->forced_end - 1;
+    use_survivors(st, k, 1);
+}
+
 static int32_t apply_infill(es_state *st) {
     es_scratch *s = st->s;
     if (st->is_few) {
@@ -533,7 +553,8 @@ static int32_t apply_infill(es_state *st) {
         few_weigh(f);
         for (int32_t i = 0; i < f->n; i++) s->wide_weights[i] = f->weights[i];
         if (es_infill_keep(st->p, f->n, f->ids, s->wide_weights, kept, &s->infill)) return ES_ROW_DECLINED;
-        few_keep(f, kept);
+        if (memchr(kept, 1, (size_t)f->n)) few_keep(f, kept);
+        else force_end(st);
         return ES_ROW_OK;
     }
     const int32_t k = spare_list(st);
@@ -548,6 +569,10 @@ static int32_t apply_infill(es_state *st) {
     }
     uint8_t *const kept = (uint8_t *)s->more_keys;
     if (es_infill_keep(st->p, n, s->marks.lengths, s->wide_weights, kept, &s->infill)) return ES_ROW_DECLINED;
+    if (!memchr(kept, 1, (size_t)n)) {
+        force_end(st);
+        return ES_ROW_OK;
+    }
     for (int64_t i = 0; i < n; i++) s->keys[s->marks.ids[i]] = !kept[i];
     use_survivors(st, k, keep_smaller(s, k, n, 1));
     return ES_ROW_OK;
