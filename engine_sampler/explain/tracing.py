@@ -43,7 +43,8 @@ class TopToken(NamedTuple):
 class TraceStep:
     """The row after one step of the chain.
 
-    name           the sampler or selector; "logits" for the row as given.
+    name           the sampler or selector; "logits" for the row as given, "mirostat cut" for what a selector
+                   leaves to choose from, with the figures that decide it as settings.
     role           "logits", "edit", "penalty", "warp" or "selector".
     backend        the backend that ran it; "" for the row as given.
     settings       the step's own parameters that are not neutral.
@@ -150,11 +151,24 @@ class _Trace:
         return self.steps
 
     def select(self, selector: Selector, runner: Backend) -> None:
+        self.cut(selector, runner)
         plan = runner.compile(Chain((), selector))
         token_id = int(runner.select(plan, self.row[None], self.rows).columns[0])
         others = np.arange(len(self.row)) != token_id
         self.row[others] = -np.inf
         self.record(selector.name, "selector", runner.name, self.settings(selector), token_id)
+
+    def cut(self, selector: Selector, runner: Backend) -> None:
+        """Record what the selector may choose, if it leaves out tokens by a rule of its own. The row keeps
+        them, since the selector cuts it again."""
+        limited = selector.candidates(self.row[None], self.rows.bind(selector))
+        if limited is None:
+            return
+        kept, figures = limited
+        whole, self.row = self.row, np.where(kept[0], self.row, np.float32(-np.inf))
+        settings = {name: float(values[0]) for name, values in figures.items()}
+        self.record(f"{selector.name} cut", "warp", runner.name, settings)
+        self.row = whole
 
     def settings(self, part: Sampler | Selector) -> dict[str, Any]:
         return {p.name: self.params[p.name] for p in part.params if p.name in self.params.given}
