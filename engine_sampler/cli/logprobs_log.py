@@ -16,14 +16,13 @@ class LogprobsLog:
         self._lines: dict[RequestId, list[str]] = {}
 
     def add(self, result: StepResult) -> None:
-        """Note the tokens of a step. A beam that continues another text continues its lines."""
+        """Note the tokens of a step, one row for each request."""
         if result.logprobs is None:
             return
         by_mode = {"": result.logprobs} if isinstance(result.logprobs, Logprobs) else result.logprobs
-        before = [list(self._lines.get(parent, ())) for parent in result.parent_ids]
         for i, request_id in enumerate(result.request_ids):
-            new = [self._line(mode, entries, i) for mode, entries in by_mode.items() if entries.ranks[i]]
-            self._lines[request_id] = before[i] + new
+            lines = self._lines.setdefault(request_id, [])
+            lines += [self._line(mode, entries, i) for mode, entries in by_mode.items() if entries.ranks[i]]
 
     def lines(self, request_id: RequestId) -> list[str]:
         """One line per token and mode: the token, its logprob and rank, and the likeliest tokens."""
