@@ -168,7 +168,7 @@ static void fill_lists(fz_world *w, es_params *p, int64_t alphabet) {
     p->eos_token_ids = make_ids(w);
     p->ending_token_ids = make_ids(w);
     p->text_end_token_ids = make_ids(w);
-    p->forced_end = p->text_end_token_ids.n ? 1 + (int32_t)p->text_end_token_ids.ids[0] : 0;
+    p->forced_end = (int32_t)w->vocab_size; /* the last token */
     p->text = w->text;
     p->text_ends = w->text_ends;
     p->biased_token_ids = make_ids(w);
