@@ -215,7 +215,8 @@ def expect_fused_equals_plain(
 ) -> None:
     """Assert that tokens, notes and survivors of the fused run and of the plain chain are bitwise equal."""
     plain = logits if bitmask is None else _masked(logits, bitmask)
-    processed, token_ids, notes = run_plainly(chain, rows, plain)
+    under = rows if bitmask is None else rows.under(bitmask)
+    processed, token_ids, notes = run_plainly(chain, under, plain)
     batch = run_fused(chain, rows, logits, bitmask)
     np.testing.assert_array_equal(batch.token_ids, token_ids, err_msg=str(chain))
     np.testing.assert_array_equal(batch.notes, notes, err_msg=str(chain))

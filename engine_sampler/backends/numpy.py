@@ -82,6 +82,9 @@ class _GroupRun:
         self.batch = batch
         self.group = group
         self.chain: Chain = group.plan
+        self.rows = group.rows
+        if group.masked and batch.bitmask is not None:
+            self.rows = group.rows.under(batch.bitmask[group.index])
 
     def run(self) -> None:
         parts = []
@@ -132,6 +135,7 @@ class _GroupRun:
                 if not owned:
                     part.values, owned = part.values.copy(), True
                 _call(sampler, sampler.apply, part.values[None], rows)
+                part.ids = None if rows.ids is None else rows.ids[0]
             _check(sampler, part.values[None])
         part.step = len(self.chain.samplers)
         return part
@@ -148,7 +152,7 @@ class _GroupRun:
 
     def _rows(self, part: _Part, peak: np.ndarray | None = None) -> Rows:
         ids = None if part.ids is None else part.ids[None]
-        return self.group.rows.take(slice(part.i, part.i + 1), ids, peak)
+        return self.rows.take(slice(part.i, part.i + 1), ids, peak)
 
     # --- narrow: rows together -------------------------------------------------------------------
 
@@ -173,6 +177,7 @@ class _GroupRun:
                 values, rows = _compact(values, rows)
             else:
                 _call(sampler, sampler.apply, values, bound)
+                rows.ids = bound.ids
             if careful or sampler is left[-1] or not isinstance(sampler, Truncation):
                 _check(sampler, values)
         selector = self.chain.selector
@@ -187,9 +192,9 @@ class _GroupRun:
         values = padded([part.values for part in parts], -np.inf, np.float32)
         survivors = [part.ids for part in parts if part.ids is not None]
         if not survivors:
-            return values, self.group.rows.take(which)
-        ids = padded(survivors, self.group.rows.vocabulary.size, np.int64)
-        return values, self.group.rows.take(which, ids)
+            return values, self.rows.take(which)
+        ids = padded(survivors, self.rows.vocabulary.size, np.int64)
+        return values, self.rows.take(which, ids)
 
     def _store(self, parts: Sequence[_Part], values: np.ndarray, rows: Rows, selection: Selection) -> None:
         target = self.group.index[[part.i for part in parts]]

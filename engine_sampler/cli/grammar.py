@@ -5,21 +5,23 @@ from __future__ import annotations
 import argparse
 import sys
 import warnings
-from pathlib import Path
 from typing import Any
 
 from ..grammar.errors import GrammarError
 from ..grammar.grammar import Grammar
+from .options import read_text
 
 
 def grammar_of(arguments: argparse.Namespace) -> Grammar:
     """The grammar given on the command line. Raises GrammarError, and OSError for a file."""
     if arguments.schema is not None:
-        return _schema(Path(arguments.schema).read_text(encoding="utf-8"), arguments.unsupported)
+        return _schema(read_text(arguments.schema), arguments.unsupported)
     if arguments.lark is not None:
         return (
             Grammar.from_file(arguments.lark) if arguments.lark.endswith(".lark") else _lark(arguments.lark)
         )
+    if arguments.gbnf is not None:
+        return Grammar.from_gbnf(read_text(arguments.gbnf))
     if arguments.regex is not None:
         return Grammar.from_regex(arguments.regex)
     return _named(arguments.name)
@@ -36,7 +38,7 @@ def _schema(text: str, unsupported: Any) -> Grammar:
 
 
 def _lark(path: str) -> Grammar:
-    return Grammar.from_lark(Path(path).read_text(encoding="utf-8"), path=path)
+    return Grammar.from_lark(read_text(path), path=path)
 
 
 def _named(name: str) -> Grammar:

@@ -14,12 +14,15 @@ from typing import TYPE_CHECKING, Any, NoReturn
 
 import numpy as np
 
+from .. import __version__
+from ..backends.library import LibraryError
 from ..explain import trace
 from ..explain.labels import shortened
 from ..registry import PluginError, default_registry
 from ..scheduler import sibling_count
 from .listing import inventory
-from .options import add_parameter_options, parameters_of, refuse_option
+from .logprobs_log import LogprobsLog
+from .options import add_parameter_options, parameters_of, read_text, refuse_option, utf8_text
 
 if TYPE_CHECKING:
     from ..demo.session import DemoSession
@@ -66,7 +69,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except BrokenPipeError:  # the reader has closed the pipe; keep Python from flushing to it at exit
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 0
-    except (PluginError, OSError, ValueError) as error:
+    except (PluginError, LibraryError, OSError, ValueError) as error:
         return _fail(str(error))
     except KeyboardInterrupt:
         return INTERRUPTED
@@ -97,15 +100,19 @@ def run_generate(arguments: argparse.Namespace) -> None:
     session = _session(arguments, sibling_count(params))
     request_ids = session.add_group(params, arguments.prompt)
     streams = len(request_ids) == 1
+    log = LogprobsLog(session.scheduler.vocabulary.tokenizer)
     while session.scheduler.request_ids:
-        text = session.step().text[0]
+        result = session.step()
+        log.add(result)
         if streams:
-            print(text or "", end="", flush=True)
+            print(result.text[0] or "", end="", flush=True)
     for request_id in session.scheduler.best(request_ids):
         record = session.scheduler.record(request_id)
         if record.error is not None:
             raise ValueError(record.error)
         print("" if streams else record.text)
+        for line in log.lines(request_id):
+            print(line, file=sys.stderr)
         _print_statistics(record)
     tokens = session.rows
     print(
@@ -173,8 +180,7 @@ def run_grammar(arguments: argparse.Namespace) -> bool:
     if arguments.text is None:
         print(grammar.lark())
         return False
-    text = sys.stdin.read() if arguments.text == "-" else Path(arguments.text).read_text(encoding="utf-8")
-    return process_text(grammar, text, arguments.action)
+    return process_text(grammar, read_text(arguments.text), arguments.action)
 
 
 def _session(arguments: argparse.Namespace, requests: int) -> Session:
@@ -235,6 +241,7 @@ class _Parser(argparse.ArgumentParser):
 
 def _parser() -> argparse.ArgumentParser:
     parser = _Parser(prog="engine-sampler", description="Logits in, tokens out, for many requests at once.")
+    parser.add_argument("--version", action="version", version=f"%(prog)s {__version__}")
     commands = parser.add_subparsers(title="commands", required=True, metavar="COMMAND")
     for name, run, add_options in (
         ("demo", run_demo, _demo_options),
@@ -257,7 +264,9 @@ def _engine_options(parser: argparse.ArgumentParser) -> None:
 
 def _demo_options(parser: argparse.ArgumentParser) -> None:
     _engine_options(parser)
-    parser.add_argument("--prompt", default="A class method", metavar="TEXT", help="prompt of all requests")
+    parser.add_argument(
+        "--prompt", type=utf8_text, default="A class method", metavar="TEXT", help="prompt of all requests"
+    )
     parser.add_argument("--steps", type=int, default=1000, metavar="N", help="maximum steps")
     parser.add_argument("--seed", type=int, default=42, metavar="N", help="seed of the first request")
     parser.add_argument(
@@ -268,7 +277,7 @@ def _demo_options(parser: argparse.ArgumentParser) -> None:
 
 def _generate_options(parser: argparse.ArgumentParser) -> None:
     parser.usage = "%(prog)s --prompt TEXT [option ...]"
-    parser.add_argument("--prompt", required=True, metavar="TEXT", help="text to continue")
+    parser.add_argument("--prompt", type=utf8_text, required=True, metavar="TEXT", help="text to continue")
     engines = ("embedded", *ENGINES)
     parser.add_argument("--engine", choices=engines, default="embedded", help="source of the logits")
     parser.add_argument("--model", metavar="PATH", help="a directory for transformers, a file for llama.cpp")
@@ -283,7 +292,7 @@ def _plugins_options(parser: argparse.ArgumentParser) -> None:
 def _explain_options(parser: argparse.ArgumentParser) -> None:
     parser.usage = "%(prog)s (--prompt TEXT | --logits FILE) [option ...]"
     source = parser.add_mutually_exclusive_group(required=True)
-    source.add_argument("--prompt", metavar="TEXT", help="explain the token after this text")
+    source.add_argument("--prompt", type=utf8_text, metavar="TEXT", help="explain the token after this text")
     source.add_argument("--logits", metavar="FILE", help="explain this row of logits, a .npy file")
     _engine_options(parser)
     parser.add_argument("--top", type=int, default=12, metavar="N", help="tokens to follow (default: 12)")
@@ -296,11 +305,15 @@ def _check_options(parser: argparse.ArgumentParser) -> None:
 
 
 def _grammar_options(parser: argparse.ArgumentParser) -> None:
-    parser.usage = "%(prog)s (--schema FILE | --lark FILE | --regex TEXT | --name NAME) [option ...]"
+    sources = "--schema FILE | --lark FILE | --gbnf FILE | --regex TEXT | --name NAME"
+    parser.usage = f"%(prog)s ({sources}) [option ...]"
     source = parser.add_mutually_exclusive_group(required=True)
     source.add_argument("--schema", metavar="FILE", help="a JSON Schema")
     source.add_argument("--lark", metavar="FILE", help="a grammar in Lark's language")
-    source.add_argument("--regex", metavar="TEXT", help="a regular expression for the whole text")
+    source.add_argument("--gbnf", metavar="FILE", help="a grammar in GBNF, llama.cpp's language")
+    source.add_argument(
+        "--regex", type=utf8_text, metavar="TEXT", help="a regular expression for the whole text"
+    )
     source.add_argument("--name", metavar="NAME", help="a grammar that a plugin or this package provides")
     parser.add_argument("--text", metavar="FILE", help="a text to check; -: standard input")
     action = parser.add_mutually_exclusive_group()

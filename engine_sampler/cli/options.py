@@ -3,11 +3,16 @@
 from __future__ import annotations
 
 import argparse
+import io
 import json
+import os
+import sys
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
-from ..contract import Param
+from ..contract import Param, ParameterError
+from ..grammar.grammar import Grammar
 from ..params import SamplingParams
 from ..registry import Catalogue, default_registry
 from .listing import summary_of
@@ -24,7 +29,11 @@ def add_parameter_options(parser: argparse.ArgumentParser) -> None:
 
     A parameter whose name clashes with an existing option of `parser` is skipped.
     """
-    parser.epilog = "Lists and objects are given as JSON, all other values literally."
+    parser.epilog = (
+        "Lists and objects are given as JSON, all other values literally. "
+        "An option for a list may be given several times."
+    )
+    parser.add_argument("--gbnf", metavar="FILE", help="the parameter grammar, as a file in GBNF")
     taken = set(parser._option_string_actions)
     for title, description, params in _owners(default_registry().catalogue):
         group = parser.add_argument_group(title, description)
@@ -41,13 +50,39 @@ def parameters_of(arguments: argparse.Namespace, **defaults: Any) -> SamplingPar
         for key, value in vars(arguments).items()
         if key.startswith(_DESTINATION) and value is not None
     }
-    values = {name: read_value(declared[name], value) for name, value in given.items()}
+    values = {
+        name: _joined(declared[name], value) if isinstance(value, list) else read_value(declared[name], value)
+        for name, value in given.items()
+    }
+    if arguments.gbnf is not None:
+        if "grammar" in values:
+            raise ParameterError("--gbnf is not allowed with --grammar: each is the request's grammar")
+        values["grammar"] = Grammar.from_gbnf(read_text(arguments.gbnf)).lark()
     return SamplingParams.from_dict({"order": "llama.cpp", **defaults, **values})
 
 
 def refuse_option(option: str) -> None:
     """Raise `ParameterError` for an option that is not a parameter, and suggest similar names."""
     SamplingParams(**{option.partition("=")[0].lstrip("-").replace("-", "_"): None})
+
+
+def utf8_text(argument: str) -> str:
+    """An argument as UTF-8 text, also where the locale has another encoding."""
+    if not any("\ud800" <= c <= "\udfff" for c in argument):
+        return argument
+    try:
+        return os.fsencode(argument).decode("utf-8")
+    except UnicodeError:
+        raise argparse.ArgumentTypeError(f"{argument!r} is not UTF-8") from None
+
+
+def read_text(path: str) -> str:
+    """The text of a file, or of standard input for "-", in UTF-8 whatever the locale is."""
+    if path != "-":
+        return Path(path).read_text(encoding="utf-8")
+    if isinstance(sys.stdin, io.TextIOWrapper):
+        sys.stdin.reconfigure(encoding="utf-8", errors="strict")
+    return sys.stdin.read()
 
 
 def option_of(name: str) -> str:
@@ -65,6 +100,16 @@ def read_value(param: Param, text: str | bool) -> Any:
         return json.loads(text)
     except json.JSONDecodeError:
         return text
+
+
+def _joined(param: Param, texts: list[str]) -> Any:
+    """The value of an option that may be given several times: all entries, of lists and objects as well."""
+    values = [read_value(param, text) for text in texts]
+    if len(values) == 1:
+        return values[0]
+    if all(isinstance(value, dict) for value in values):
+        return {key: entry for value in values for key, entry in value.items()}
+    return [entry for value in values for entry in (value if isinstance(value, list) else [value])]
 
 
 def _number(text: str) -> int | float | str:
@@ -92,10 +137,17 @@ def _owners(catalogue: Catalogue) -> Iterator[tuple[str, str, list[Param]]]:
 def _add_option(group: argparse._ArgumentGroup, param: Param) -> None:
     option, destination = option_of(param.name), _DESTINATION + param.name
     if param.type is bool:
-        action = argparse.BooleanOptionalAction
-        group.add_argument(option, dest=destination, action=action, help=_help(param))
+        group.add_argument(option, dest=destination, action=argparse.BooleanOptionalAction, help=_help(param))
     else:
-        group.add_argument(option, dest=destination, metavar=_placeholder(param), help=_help(param))
+        action = "append" if param.type is tuple or param.neutral == () else "store"
+        group.add_argument(
+            option,
+            dest=destination,
+            action=action,
+            type=utf8_text,
+            metavar=_placeholder(param),
+            help=_help(param),
+        )
 
 
 def _placeholder(param: Param) -> str:

@@ -12,7 +12,7 @@ from .backends import Backend, Batch, Group
 from .chains import Chain
 from .errors import ParameterError, failure
 from .hookspecs import hookimpl
-from .matchers import Matcher, allocate_bitmask, bitmask_words, checked_bitmask, unpack_bitmask
+from .matchers import Matcher, allocate_bitmask, allows, bitmask_words, checked_bitmask, unpack_bitmask
 from .params import Param
 from .rows import Rows, padded
 from .samplers import PLUGIN_API, Example, Role, Sampler, Selection, Selector, State, Stateful, Truncation
@@ -59,6 +59,7 @@ __all__ = [
     "Vocabulary",
     "Watch",
     "allocate_bitmask",
+    "allows",
     "bitmask_words",
     "checked_bitmask",
     "failure",

@@ -34,6 +34,11 @@ def checked_bitmask(bitmask: Any, words: int) -> tuple[int, int]:
     return bitmask.shape[0], bitmask.shape[1]
 
 
+def allows(words: np.ndarray, token_id: int) -> bool:
+    """Whether one row of a bitmask, int32 [words], allows a token."""
+    return bool(int(words[token_id // 32]) >> token_id % 32 & 1)
+
+
 def unpack_bitmask(words: np.ndarray, vocab_size: int) -> np.ndarray:
     """bool [vocab] from int32 words [ceil(vocab / 32)]: bit j of word i is token 32·i + j."""
     little = np.ascontiguousarray(words, "<i4").view(np.uint8)

@@ -30,11 +30,23 @@ class Rows:
     ids             int64 [n, columns], the token id of each column, ascending in every row; None
                     if column j is token j. Rows with fewer survivors than others end in padding:
                     columns with logit −inf and the id `vocabulary.size`.
+    bitmask         int32 [n, words], which tokens the grammars of this step allow; None without grammars.
     position        int64 [n], the index of the token being drawn, within prompt + output.
     seed            uint64 [n].
     """
 
-    __slots__ = ("_index", "_name", "_parent", "_peaks", "_slots", "_stream", "_values", "_which", "ids")
+    __slots__ = (
+        "_bitmask",
+        "_index",
+        "_name",
+        "_parent",
+        "_peaks",
+        "_slots",
+        "_stream",
+        "_values",
+        "_which",
+        "ids",
+    )
 
     def __init__(self, slots: SlotTable, index: np.ndarray) -> None:
         self._slots = slots
@@ -45,6 +57,7 @@ class Rows:
         self._name = ""
         self._stream = 0
         self._peaks: np.ndarray | None = None
+        self._bitmask: np.ndarray | None = None
         self.ids: np.ndarray | None = None
 
     def __len__(self) -> int:
@@ -107,6 +120,13 @@ class Rows:
         """64 random bits per row, uint64 [n]: a function of seed, position, sampler and `index`."""
         return draw64(self.seed, self.position, self._stream, index)
 
+    @property
+    def bitmask(self) -> np.ndarray | None:
+        if self._bitmask is None and self._parent is not None:
+            words = self._parent.bitmask
+            self._bitmask = None if words is None else words[self._which]
+        return self._bitmask
+
     def peaks(self, logits: np.ndarray) -> np.ndarray:
         """The maximum of each row of `logits` [n, columns], float32 [n]; call it before changing them."""
         return logits.max(axis=1) if self._peaks is None else self._peaks
@@ -129,6 +149,17 @@ class Rows:
             return np.asarray(columns, np.int64)
         return self.ids[np.arange(len(self)), columns]
 
+    def leave_only(self, i: int, row: np.ndarray, token_id: int, logit: float) -> None:
+        """Make row i, the logits `row`, one of a single token, even if that was removed before."""
+        row.fill(-np.inf)
+        if self.ids is None:
+            row[token_id] = logit
+            return
+        self.ids = self.ids.copy()
+        self.ids[i] = self.vocabulary.size
+        self.ids[i, 0] = token_id
+        row[0] = logit
+
     # --- for backends ----------------------------------------------------------------------------
 
     @property
@@ -147,6 +178,7 @@ class Rows:
         bound._slots, bound._index, bound._values = self._slots, self._index, self._values
         bound._parent, bound._which, bound.ids = self._parent, self._which, self.ids
         bound._name, bound._stream, bound._peaks = owner.name, owner.stream, self._peaks
+        bound._bitmask = self._bitmask
         return bound
 
     def take(
@@ -160,6 +192,12 @@ class Rows:
         taken = Rows(self._slots, self._index[which])
         taken._parent, taken._which, taken.ids, taken._peaks = self, which, ids, peaks
         return taken
+
+    def under(self, bitmask: np.ndarray) -> Rows:
+        """The same rows in a step whose grammars allow the tokens of `bitmask`, int32 [n, words]."""
+        masked = self.take(slice(None), self.ids, self._peaks)
+        masked._bitmask = bitmask
+        return masked
 
     def __repr__(self) -> str:
         width = "all" if self.ids is None else self.ids.shape[1]

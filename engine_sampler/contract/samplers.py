@@ -201,5 +201,12 @@ class Selector(Stateful):
         """
         raise NotImplementedError
 
+    def candidates(
+        self, logits: np.ndarray, rows: Rows
+    ) -> tuple[np.ndarray, Mapping[str, np.ndarray]] | None:
+        """Which columns `select` may choose, bool [n, columns], and the figures that decide it, [n] by name,
+        for `explain`; None if it may choose every remaining one."""
+        return None
+
     def accept(self, state: State, token_ids: Sequence[int], notes: Sequence[float | None] = ()) -> None:
         """Update `state` with accepted tokens; `notes` holds None for tokens chosen elsewhere."""

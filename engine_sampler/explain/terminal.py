@@ -118,7 +118,7 @@ def _token_tables(
     labels = [shortened(texts[t], LABEL_WIDTH) for t in token_ids]
     label_width = max(len(OTHERS), *map(len, labels))
     named = width >= label_width + sum(max(5, len(step.name)) + 3 for step in steps)
-    per_table = len(steps) if named else (width - label_width) // 8
+    per_table = len(steps) if named else max(1, (width - label_width) // 8)
     for start in range(0, len(steps), per_table):
         table = make_table()
         table.add_column("token", width=label_width, no_wrap=True)

@@ -43,7 +43,8 @@ class TopToken(NamedTuple):
 class TraceStep:
     """The row after one step of the chain.
 
-    name           the sampler or selector; "logits" for the row as given.
+    name           the sampler or selector; "logits" for the row as given, "mirostat cut" for what a selector
+                   leaves to choose from, with the figures that decide it as settings.
     role           "logits", "edit", "penalty", "warp" or "selector".
     backend        the backend that ran it; "" for the row as given.
     settings       the step's own parameters that are not neutral.
@@ -131,10 +132,11 @@ class _Trace:
         self.top = top
         self.steps: list[TraceStep] = []
 
-    def run(self, chain: Chain, backend: Backend, allowed: np.ndarray | None) -> list[TraceStep]:
+    def run(self, chain: Chain, backend: Backend, bitmask: np.ndarray | None) -> list[TraceStep]:
         self.record("logits", "logits")
-        if allowed is not None:
-            self.row[~allowed] = -np.inf
+        if bitmask is not None:
+            self.row[~unpack_bitmask(bitmask[0], len(self.row))] = -np.inf
+            self.rows = self.rows.under(bitmask)
             if self.row.max() == -np.inf:
                 raise RowFault("the grammar leaves no token")
             names = structured_in(self.params)
@@ -149,11 +151,24 @@ class _Trace:
         return self.steps
 
     def select(self, selector: Selector, runner: Backend) -> None:
+        self.cut(selector, runner)
         plan = runner.compile(Chain((), selector))
         token_id = int(runner.select(plan, self.row[None], self.rows).columns[0])
         others = np.arange(len(self.row)) != token_id
         self.row[others] = -np.inf
         self.record(selector.name, "selector", runner.name, self.settings(selector), token_id)
+
+    def cut(self, selector: Selector, runner: Backend) -> None:
+        """Record what the selector may choose, if it leaves out tokens by a rule of its own. The row keeps
+        them, since the selector cuts it again."""
+        limited = selector.candidates(self.row[None], self.rows.bind(selector))
+        if limited is None:
+            return
+        kept, figures = limited
+        whole, self.row = self.row, np.where(kept[0], self.row, np.float32(-np.inf))
+        settings = {name: float(values[0]) for name, values in figures.items()}
+        self.record(f"{selector.name} cut", "warp", runner.name, settings)
+        self.row = whole
 
     def settings(self, part: Sampler | Selector) -> dict[str, Any]:
         return {p.name: self.params[p.name] for p in part.params if p.name in self.params.given}
@@ -191,7 +206,7 @@ class _Trace:
 
 
 def _mask(params: SamplingParams, rows: Rows, output_token_ids: TokenIds) -> np.ndarray | None:
-    """The tokens that the grammar of `params` allows after the output, bool [vocab]; None if no grammar
+    """The tokens that the grammar of `params` allows after the output, int32 [1, words]; None if no grammar
     masks."""
     vocabulary = rows.vocabulary
     if params.grammar_bias is not None or (constraint := constraint_of(params, vocabulary)) is None:
@@ -202,7 +217,7 @@ def _mask(params: SamplingParams, rows: Rows, output_token_ids: TokenIds) -> np.
             raise ParameterError(f"output_token_ids: the grammar refuses token {token_id}")
     bitmask = np.zeros((1, bitmask_words(vocabulary.size)), np.int32)
     matcher.fill_bitmask(bitmask, 0)
-    return unpack_bitmask(bitmask[0], vocabulary.size)
+    return bitmask
 
 
 def _entropy_bits(p: np.ndarray) -> float:

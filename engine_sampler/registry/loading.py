@@ -209,10 +209,16 @@ def default_registry() -> Registry:
         return _default
 
 
+_SHORTEST_PREFIX = 3
+"""Fewer letters begin too many names to suggest them all."""
+
+
 def unknown(name: str, others: Iterable[str] = ()) -> ParameterError:
     """The error for a name that is not a parameter, with similar names of parameters and of `others`."""
     registry = default_registry()
-    similar = difflib.get_close_matches(name, {**dict.fromkeys(others), **registry.catalogue.params}, n=3)
+    known = {**dict.fromkeys(others), **registry.catalogue.params}
+    longer = [other for other in known if len(name) >= _SHORTEST_PREFIX and other.startswith(name)]
+    similar = list(dict.fromkeys([*difflib.get_close_matches(name, known, n=3), *longer]))[:3]
     message = f"unknown parameter {name!r}"
     if similar:
         message += "; did you mean " + " or ".join(map(repr, similar)) + "?"

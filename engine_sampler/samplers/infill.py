@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from ..arithmetic import descending, distances, weight_of_share, weights
-from ..contract import Example, Param, ParameterError, Rows, Sampler, Vocabulary
+from ..contract import Example, Param, ParameterError, Rows, Sampler, Vocabulary, allows
 from ..tokenizer import Tokenizer
 
 _MIN_SHARE = np.array(0.2)
@@ -20,6 +20,8 @@ class _Text:
     tokenizer: Tokenizer
     ends: np.ndarray
     """EOS and end-of-turn ids, int64."""
+    forced: int | None = None
+    """The token that may be put back to end the text."""
 
 
 class Infill(Sampler):
@@ -29,8 +31,9 @@ class Infill(Sampler):
     1. If 3·n·p(ends) > p(text), only the tokens that end the text (EOS, end of turn) stay.
     2. In (logit desc, id asc) order, each token is merged with every token whose bytes begin with
        its own: the likelier of the two receives the other's probability, and the other is removed.
-    3. Text tokens with p < 0.2 are removed; if none is left, only the ends stay, or the row is
-       unchanged if it has no ends.
+    3. Text tokens with p < 0.2 are removed; if none is left, only the ends stay. If those have been
+       removed before, the end is forced: the end of turn, or without one the first EOS, becomes the
+       only token, with logit 1.
     4. Of the k remaining text tokens, those with p < 1/(k + 1) among all remaining tokens are removed.
 
     Survivors keep their logits, so merged probability affects only steps 2 to 4. Sums are exact
@@ -38,7 +41,11 @@ class Infill(Sampler):
     the work grows with the number of remaining tokens times their length. False is neutral. Needs a
     tokenizer and EOS ids.
 
-    Source: llama.cpp, which in step 3 forces its end-of-turn token even if that was removed before.
+    The forced end is the one token that comes back after a cut, never against a constraint: if the
+    grammar's mask, allowed_token_ids, bad_words, ignore_eos or a bias of −inf excludes it, or fewer
+    than min_tokens tokens have been generated, the row is left as it is instead.
+
+    Source: llama.cpp, which in step 3 forces the end whatever excludes it, and also if other ends are left.
     """
 
     name = "infill"
@@ -61,7 +68,13 @@ class Infill(Sampler):
             ends.add(tokenizer.eot_token_id)
         if not ends:
             raise ParameterError("infill=True needs EOS ids, which end the text")
-        return _Text(tokenizer, np.array(sorted(ends), np.int64))
+        eot = tokenizer.eot_token_id
+        end = vocabulary.eos_token_ids[0] if eot is None else eot
+        return _Text(
+            tokenizer,
+            np.array(sorted(ends), np.int64),
+            None if _is_excluded(end, params, vocabulary) else end,
+        )
 
     def apply(self, logits: np.ndarray, rows: Rows) -> None:
         for i, (row, text) in enumerate(zip(logits, rows.resolved, strict=True)):
@@ -69,12 +82,36 @@ class Infill(Sampler):
             if len(columns):
                 order = columns[descending(row[columns])]
                 ids = order if rows.ids is None else rows.ids[i, order]
-                removed = ~_kept(row[order], ids, text)
-                row[order[removed]] = -np.inf
+                kept = _kept(row[order], ids, text)
+                if kept.any():
+                    row[order[~kept]] = -np.inf
+                elif _may_force(text.forced, i, rows):
+                    rows.leave_only(i, row, text.forced, 1.0)
+
+
+def _is_excluded(token_id: int, params: Mapping[str, Any], vocabulary: Vocabulary) -> bool:
+    """Whether the parameters of a request exclude a token at every step."""
+    allowed = params.get("allowed_token_ids")
+    is_eos = token_id in vocabulary.eos_token_ids
+    return (
+        not 0 <= token_id < vocabulary.size
+        or (allowed is not None and token_id not in allowed)
+        or (is_eos and bool(params.get("ignore_eos")))
+        or dict(params.get("logit_bias", ())).get(token_id) == -np.inf
+        or any(w[-1:] == (token_id,) and (len(w) > 1 or not is_eos) for w in params.get("bad_words", ()))
+    )
+
+
+def _may_force(token_id: int | None, i: int, rows: Rows) -> bool:
+    """Whether this step of row i may end the text with `token_id`."""
+    if token_id is None or len(rows.output_token_ids(i)) < rows["min_tokens"][i]:
+        return False
+    return rows.bitmask is None or allows(rows.bitmask[i], token_id)
 
 
 def _kept(logits: np.ndarray, ids: np.ndarray, text: _Text) -> np.ndarray:
-    """bool [n]: which of the remaining tokens stay; `logits` and `ids` in (logit desc, id asc) order."""
+    """bool [n]: which of the remaining tokens stay; `logits` and `ids` in (logit desc, id asc) order. None
+    does if no text is likely and no end is left."""
     mass = weights(distances(logits[None]))[0]
     ends = np.isin(ids, text.ends)
     if 3 * len(ids) * int(mass[ends].sum()) > int(mass[~ends].sum()):
@@ -84,7 +121,7 @@ def _kept(logits: np.ndarray, ids: np.ndarray, text: _Text) -> np.ndarray:
     likely = alive & ~ends & (mass >= weight_of_share(_MIN_SHARE, mass.sum()))
     k = np.count_nonzero(likely)
     if not k:
-        return ends if ends.any() else np.ones(len(ids), bool)
+        return ends
     rest = mass[likely | ends].sum()
     return ends | (likely & (mass >= weight_of_share(np.array(1.0 / (k + 1)), rest)))
 

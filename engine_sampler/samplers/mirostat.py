@@ -75,6 +75,11 @@ class SurpriseControl(Selector):
         """bool [n, columns]: the tokens that may be drawn, at least one per row."""
         raise NotImplementedError
 
+    def candidates(self, logits: np.ndarray, rows: Rows) -> tuple[np.ndarray, dict[str, np.ndarray]]:
+        y = distances(logits)
+        kept = self.keep(logits, y, weights(y), rows) & (logits > -np.inf)
+        return kept, {"mu": np.array([state.now for state in rows.states])}
+
     def select(self, logits: np.ndarray, rows: Rows) -> Selection:
         y = distances(logits)
         w = weights(y)

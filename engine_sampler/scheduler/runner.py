@@ -141,10 +141,12 @@ class StepRunner:
     def _apply(self, chain: Chain, request: Request, row: np.ndarray, device: str = "cpu") -> np.ndarray:
         """`row` as float32 [vocab] after the grammar's mask and the samplers of `chain`."""
         backend, grouping = self._backend_for(device)
-        out = checked_row(row).copy()
+        out, rows = checked_row(row).copy(), grouping.rows_of(request)
         if request.grammar is not None:
-            out[~unpack_bitmask(request.grammar.mask(), len(out))] = -np.inf
-        backend.apply(grouping.plan_of(chain), out[None], grouping.rows_of(request))
+            mask = request.grammar.mask()
+            out[~unpack_bitmask(mask, len(out))] = -np.inf
+            rows = rows.under(mask[None])
+        backend.apply(grouping.plan_of(chain), out[None], rows)
         if not -np.inf < out.max() <= FLT_MAX:
             raise RowFault(f"the chain ends with a greatest logit of {out.max()}")
         return out

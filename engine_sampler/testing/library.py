@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 import math
 import mmap
+import os
 import signal
 import subprocess
 import sys
@@ -51,12 +52,12 @@ def check_library(path: str | Path) -> list[LibraryCheck]:
 
     A library that writes where it must not may end the process: `check_apart` runs the checks in another one.
     """
-    return list(_checks(str(path)))
+    return list(_checks(os.path.abspath(path)))
 
 
 def check_apart(path: str | Path) -> Iterator[LibraryCheck]:
     """The same in a process of its own, check by check; a crash is one more failure."""
-    command = [sys.executable, "-m", "engine_sampler.testing.library", str(path)]
+    command = [sys.executable, "-m", "engine_sampler.testing.library", os.path.abspath(path)]
     with subprocess.Popen(command, stdout=subprocess.PIPE, encoding="utf-8") as process:
         assert process.stdout is not None
         for line in process.stdout:

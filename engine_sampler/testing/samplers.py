@@ -26,6 +26,7 @@ class SamplerContract(Contract):
 
     may_empty         True for masks, which may leave no token.
     removes           False for samplers that only change logits: finite logits then stay finite.
+    restores          True if a removed token may come back as the only one of its row.
     apply_at_neutral  False if neutral values have no meaning in `apply` (such as top_k = 0). A chain
                       never calls it with them.
     """
@@ -33,6 +34,7 @@ class SamplerContract(Contract):
     sampler: ClassVar[Sampler]
     may_empty: ClassVar[bool] = False
     removes: ClassVar[bool] = True
+    restores: ClassVar[bool] = False
     apply_at_neutral: ClassVar[bool] = True
 
     @property
@@ -118,6 +120,8 @@ class SamplerContract(Contract):
 
     def _check_removed(self, case: Case, outcome: np.ndarray) -> None:
         removed = _with_padding(case.logits) == -np.inf
+        if self.restores:
+            removed &= (outcome > -np.inf).sum(axis=1, keepdims=True) > 1
         case.refuse(removed & (outcome != -np.inf), "was removed before and is back")
 
     def _check_left(self, case: Case, outcome: np.ndarray) -> None:

@@ -125,6 +125,12 @@ static int has_op(const es_program *program, const int32_t *kinds, size_t n) {
     return 0;
 }
 
+/* Infill may put back the token that it forces, which is the last one here, unless the mask removes it. */
+static int may_return(const fz_step *step, int32_t i, const es_program *program, int64_t t) {
+    static const int32_t infill[] = {ES_OP_INFILL};
+    return t == step->batch.vocab_size - 1 && fz_allowed(step, i, t) && has_op(program, infill, 1);
+}
+
 static void check_status(const fz_step *step, int32_t i, const es_program *program, int32_t status) {
     static const int32_t emptying[] = {ES_OP_FUNCTION, ES_OP_ALLOWED_TOKEN_IDS, ES_OP_BAD_WORDS,
                                        ES_OP_LOGIT_BIAS};
@@ -154,14 +160,17 @@ static void check_row(const fz_step *step, int32_t i, const es_program *program,
             fz_fail("entry %d has token %lld", i, (long long)token);
         if (*b->status != ES_ROW_OK) return;
     }
-    int64_t alive = 0;
+    int64_t alive = 0, returned = 0;
     for (int64_t t = 0; t < V; t++) {
         if (!(left[t] <= FLT_MAX))
             fz_fail("entry %d: token %lld was left at %a", i, (long long)t, (double)left[t]);
         if (left[t] < -FLT_MAX) continue;
-        if (!given_alive(step, i, t)) fz_fail("entry %d: token %lld came back", i, (long long)t);
+        returned += !given_alive(step, i, t);
+        if (returned && !may_return(step, i, program, t))
+            fz_fail("entry %d: token %lld came back", i, (long long)t);
         alive++;
     }
+    if (returned && alive > 1) fz_fail("entry %d: a token came back beside others", i);
     if (!alive) fz_fail("entry %d: nothing is left", i);
     if (!selects) return;
     if (token < 0 || token >= V) fz_fail("entry %d: token %lld of %lld", i, (long long)token, (long long)V);
@@ -173,12 +182,14 @@ static void check_row(const fz_step *step, int32_t i, const es_program *program,
 }
 
 /* What the first samplers removed must stay removed. */
-static void check_prefix(int32_t i, const es_batch *whole, const es_batch *prefix) {
+static void check_prefix(const fz_step *step, int32_t i, const es_program *program, const es_batch *whole,
+                         const es_batch *prefix) {
     if (*whole->status != ES_ROW_OK) return;
     if (*prefix->status != ES_ROW_OK)
         fz_fail("entry %d: half a program gave status %d, all of it none", i, *prefix->status);
     for (int64_t t = 0; t < whole->vocab_size; t++)
-        if (whole->processed[0][t] >= -FLT_MAX && prefix->processed[0][t] < -FLT_MAX)
+        if (whole->processed[0][t] >= -FLT_MAX && prefix->processed[0][t] < -FLT_MAX &&
+            !may_return(step, i, program, t))
             fz_fail("entry %d: token %lld came back in the middle", i, (long long)t);
 }
 
@@ -241,7 +252,7 @@ static void check_rows(fz_run *run, const fz_world *w, const fz_step *step, cons
         check_same(together, i, &alone, 0, "together and alone");
         check_row(step, i, &w->programs[number].program, &alone);
         const es_batch half = run_alone(run, cold, step, i, &prefix, &memory);
-        check_prefix(i, &alone, &half);
+        check_prefix(step, i, &w->programs[number].program, &alone, &half);
         check_passes(run, cold, step, together->rows[i]);
         print_program(run, &w->programs[number].program);
         digest_row(run, &alone);

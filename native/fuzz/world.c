@@ -168,6 +168,7 @@ static void fill_lists(fz_world *w, es_params *p, int64_t alphabet) {
     p->eos_token_ids = make_ids(w);
     p->ending_token_ids = make_ids(w);
     p->text_end_token_ids = make_ids(w);
+    p->forced_end = (int32_t)w->vocab_size; /* the last token */
     p->text = w->text;
     p->text_ends = w->text_ends;
     p->biased_token_ids = make_ids(w);

@@ -149,7 +149,7 @@ typedef struct es_params {
     uint32_t size;
     int32_t top_p_cut;       /* 0 reach, 1 exceed, 2 below */
     int32_t tfs_cut;         /* 0 llama.cpp, 1 koboldai */
-    int32_t reserved;
+    int32_t forced_end;      /* 1 + the token that infill may force, 0 none */
     double temperature, dynatemp_range, dynatemp_exponent;
     double smoothing_factor, smoothing_curve;
     double top_p, min_p, typical_p, tfs, top_a, top_h, top_n_sigma;

@@ -155,7 +155,7 @@ def test_a_text_may_come_from_standard_input(output: Output, monkeypatch: pytest
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        ([], "one of the arguments --schema --lark --regex --name is required"),
+        ([], "one of the arguments --schema --lark --gbnf --regex --name is required"),
         (["--regex", "a", "--name", "json"], "argument --name: not allowed with argument --regex"),
         (["--regex", "a", "--text", "half.txt", "--complete", "--repair"], "--repair: not allowed with"),
         (["--regex", "a", "--complete"], "--complete needs a text: --text FILE"),

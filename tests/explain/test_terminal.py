@@ -72,6 +72,21 @@ def test_shares_are_those_of_the_steps():
     assert line.split()[1:3] == [f"{100 * step.probabilities[0]:.1f}" for step in steps[:2]]
 
 
+@pytest.mark.parametrize("width", range(1, 24))
+def test_a_terminal_of_any_width_gets_its_tables(width):
+    steps = trace(ROW, SamplingParams(top_k=3, temperature=0.5, seed=1), top=4)
+    assert rendered(explanation(steps, 4, width), width)
+
+
+@pytest.mark.parametrize("width", WIDTHS)
+def test_the_cut_of_mirostat_is_told_with_its_mu(width):
+    steps = trace(ROW, SamplingParams(mirostat=2, mirostat_tau=1.25, seed=1))
+    lines = rendered(explanation(steps, 4, width), width)
+    index = next(i for i, line in enumerate(lines) if "mirostat_v2 cut" in line)
+    assert f" {steps[1].candidates} " in lines[index]
+    assert "mu=2.5" in lines[index + 1]
+
+
 @pytest.mark.parametrize("width", WIDTHS)
 def test_the_lists_of_plugins_fit(width):
     lines = rendered(plugin_tables(inventory(default_registry())), width)

@@ -15,7 +15,8 @@ from engine_sampler.stateless import sample
 from engine_sampler.testing import apply_sampler
 from engine_sampler.tokenizer import Tokenizer
 
-from ..reference import softmax
+from ..reference import order, softmax
+from ..samplers.mirostat_reference import reference_k
 
 ROW = np.array([2.0, 1.0, 0.5, -1.0, -3.0, -np.inf], np.float32)
 
@@ -171,6 +172,50 @@ def test_tokens_to_follow_are_the_likeliest_of_any_step_in_the_order_of_the_give
 def test_the_chosen_token_is_always_followed():
     steps = trace(np.array([0.0, 3.0, 2.0, 5.0], np.float32), SamplingParams(allowed_token_ids=[0]))
     assert notable_tokens(steps, 1) == [0]
+
+
+# --- mirostat ------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("tau", [0.0, 0.7, 1.2, 5.0])
+def test_what_mirostat_2_keeps_and_its_mu_are_a_step(tau):
+    row = np.random.default_rng(4).normal(0, 2, 60).astype(np.float32)
+    steps = trace(row, SamplingParams(mirostat=2, mirostat_tau=tau, temperature=0.9, seed=3))
+    assert [s.name for s in steps] == ["logits", "temperature", "mirostat_v2 cut", "mirostat_v2"]
+    cut, last = steps[2:]
+    surprise = -np.log2(softmax(row / 0.9))
+    kept = np.flatnonzero(surprise <= max(2 * tau, surprise.min() + 1e-6))
+    assert np.flatnonzero(cut.probabilities).tolist() == kept.tolist()
+    assert (cut.role, cut.settings, cut.candidates) == ("warp", {"mu": 2 * tau}, len(kept))
+    assert cut.removed == 60 - len(kept)
+    assert last.token_id in kept
+    assert last.removed == len(kept) - 1
+
+
+def test_what_mirostat_1_keeps_and_its_mu_are_a_step():
+    row = np.random.default_rng(4).normal(0, 2, 60).astype(np.float32)
+    for tau in (0.5, 1.0, 2.0):
+        cut = trace(row, SamplingParams(mirostat=1, mirostat_tau=tau, seed=3))[-2]
+        assert (cut.name, cut.settings) == ("mirostat cut", {"mu": 2 * tau})
+        assert cut.candidates == max(1, min(60, int(reference_k(np.sort(softmax(row))[::-1], 2 * tau, 60))))
+        assert np.flatnonzero(cut.probabilities).tolist() == sorted(order(row)[: cut.candidates].tolist())
+
+
+@pytest.mark.parametrize("version", [1, 2])
+@pytest.mark.parametrize("backend", ["numpy", "native"])
+def test_the_choice_of_mirostat_is_that_of_the_stateless_call(version, backend):
+    if default_registry().catalogue.backends[backend].reason:
+        pytest.skip("this backend cannot be used here")
+    row = np.random.default_rng(5).normal(0, 2, 60).astype(np.float32)
+    for seed in range(20):
+        params = SamplingParams(mirostat=version, mirostat_tau=2.0, seed=seed)
+        cut, last = trace(row, params, backend=backend)[-2:]
+        assert last.token_id == sample(row[None], params, backend=backend).token_ids[0]
+        assert cut.probabilities[last.token_id] > 0
+
+
+def test_other_selectors_have_no_cut():
+    assert [s.name for s in trace(ROW, SamplingParams(seed=1))] == ["logits", "dist"]
 
 
 # --- structured output ---------------------------------------------------------------------------

@@ -1,6 +1,7 @@
 import numpy as np
 import pytest
 
+from engine_sampler import Scheduler, process_logits, sample
 from engine_sampler.contract import ParameterError
 from engine_sampler.params import SamplingParams
 from engine_sampler.samplers.infill import Infill
@@ -11,9 +12,9 @@ from tests.reference import kept, order, softmax
 ON = SamplingParams(infill=True)
 
 
-def infilled(logits, pieces, ends):
+def infilled(logits, pieces, ends, params=ON):
     tokenizer = Tokenizer([piece.encode() for piece in pieces], special_token_ids=ends)
-    return apply_sampler(Infill(), logits, ON, tokenizer=tokenizer, eos_token_ids=ends)
+    return apply_sampler(Infill(), logits, params, tokenizer=tokenizer, eos_token_ids=ends)
 
 
 def reference(logits, pieces, ends):
@@ -34,7 +35,7 @@ def reference(logits, pieces, ends):
                 merged.add(loser)
     likely = [t for t in text if t not in merged and p[t] >= 0.2]
     if not likely:
-        return set(ending or ranked)
+        return set(ending) or {ends[0]}
     total = sum(p[t] for t in likely + ending)
     return {t for t in likely if p[t] / total >= 1 / (len(likely) + 1)} | set(ending)
 
@@ -82,9 +83,70 @@ def test_if_no_text_is_likely_the_remaining_ends_stay():
     assert kept(infilled([0.0] * 8 + [-20.0], pieces, [8])) == {8}
 
 
-def test_if_no_text_is_likely_and_no_end_is_left_nothing_changes():
-    logits = [0.0] * 8 + [-np.inf]
-    assert infilled(logits, [*"abcdefgh", "</s>"], [8]).tolist() == logits
+FLAT_WITHOUT_END = [0.0] * 8 + [-np.inf, -np.inf]
+PIECES_AND_ENDS = [*"abcdefgh", "</s>", "<eot>"]
+
+
+def test_if_no_text_is_likely_and_no_end_is_left_the_end_of_turn_is_forced():
+    tokenizer = Tokenizer([p.encode() for p in PIECES_AND_ENDS], eos_token_ids=[8], eot_token_id=9)
+    row = apply_sampler(Infill(), FLAT_WITHOUT_END, ON, tokenizer=tokenizer)
+    assert row.tolist() == [-np.inf] * 9 + [1.0]
+
+
+def test_without_an_end_of_turn_the_first_eos_is_forced():
+    assert infilled(FLAT_WITHOUT_END, PIECES_AND_ENDS, [9, 8]).tolist() == [-np.inf] * 9 + [1.0]
+
+
+@pytest.mark.parametrize(
+    "constraint",
+    [
+        {"ignore_eos": True},
+        {"allowed_token_ids": [*range(8)]},
+        {"bad_words": [[0, 8]]},
+        {"logit_bias": {8: -np.inf}},
+        {"min_tokens": 1},
+    ],
+)
+def test_the_end_is_not_forced_against_a_constraint(constraint):
+    params = SamplingParams(infill=True, **constraint)
+    assert infilled(FLAT_WITHOUT_END, PIECES_AND_ENDS, [8], params).tolist() == FLAT_WITHOUT_END
+
+
+@pytest.mark.parametrize(
+    "other",
+    [{"bad_words": [[8]]}, {"allowed_token_ids": [0, 1, 8]}, {"logit_bias": {8: -5.0}}, {"min_tokens": 0}],
+)
+def test_a_constraint_that_allows_the_end_does_not_prevent_it(other):
+    params = SamplingParams(infill=True, **other)
+    assert kept(infilled(FLAT_WITHOUT_END, PIECES_AND_ENDS, [8], params)) == {8}
+
+
+def test_the_end_comes_back_where_its_column_has_been_left_out():
+    size = 3000
+    tokenizer = Tokenizer([b"%d" % (i + 10_000) for i in range(size)], eos_token_ids=[size - 1])
+    logits = np.linspace(0.01, 0, size, dtype=np.float32)[None].repeat(3, axis=0)
+    logits[1, 5] = 9.0  # likely text: row 1 keeps it
+    for backend in ("numpy", "native"):
+        for top_k in (8, 500, 2900):
+            params = SamplingParams(infill=True, top_k=top_k, temperature=0.7)
+            done = process_logits(logits, params, tokenizer=tokenizer, backend=backend)
+            assert [kept(row) for row in done] == [{size - 1}, {5}, {size - 1}]
+            drawn = sample(logits, params, tokenizer=tokenizer, backend=backend)
+            assert drawn.token_ids.tolist() == [size - 1, 5, size - 1]
+
+
+@pytest.mark.parametrize("backend", ["numpy", "native"])
+@pytest.mark.parametrize("size", [9, 3000])
+def test_a_grammar_decides_whether_the_end_may_be_forced(backend, size):
+    tokenizer = Tokenizer([*(bytes([97 + i]) for i in range(8)), *[b"-"] * (size - 9), b""],
+                          eos_token_ids=[size - 1])  # fmt: skip
+    logits = np.zeros((2, size), np.float32)
+    scheduler = Scheduler(size, tokenizer, backend=backend)
+    for regex in ("[a-h]+", "[a-h]*"):  # the second may end at once
+        scheduler.add(SamplingParams(infill=True, top_k=8, regex=regex, seed=1))
+    token_ids = scheduler.step(logits).token_ids
+    assert token_ids[0] < 8
+    assert token_ids[1] == size - 1
 
 
 def test_special_tokens_are_not_merged():

@@ -23,34 +23,41 @@ def left(logits, **params):
 
 def cut_at(bends, reach, params, tokens):
     """How many of `tokens` stay if the cumulative bend may be up to `reach`, by a plain loop."""
-    floor = min(max(1, params.get("min_keep", 0)), tokens)
-    if tokens <= 2:
-        return tokens
+    floor = max(1, params.get("min_keep", 0))
+    koboldai = params["tfs_cut"] == "koboldai"
     total = 0
     for i, bend in enumerate(bends):
         total += bend
         if total > reach:
-            if params["tfs_cut"] == "koboldai":
+            if koboldai:
                 return max(i + 1, floor)
             if i >= floor:
                 return i
-    return max(tokens - 1, floor) if params["tfs_cut"] == "koboldai" else tokens
+    return max(tokens - 1, floor) if koboldai else tokens
+
+
+def curve(values, row, params):
+    """The values that bend: of the remaining tokens, and 0 for each removed one under KoboldAI's cut."""
+    removed = len(row) - len(values) if params["tfs_cut"] == "koboldai" else 0
+    return [*values, *[0] * removed]
 
 
 def by_integers(row, params):
     """The rule on integer weights, in Python's integers."""
-    w = [int(x) for x in weights(distances(row[order(row)][None]))[0]]
+    w = curve([int(x) for x in weights(distances(row[order(row)][None]))[0]], row, params)
     bends = [abs(a - 2 * b + c) for a, b, c in zip(w, w[1:], w[2:], strict=False)]
     if not any(bends):
         bends = [1] * len(bends)
-    return cut_at(bends, int((params["tfs"] + MASS_SLACK) * sum(bends)), params, len(w))
+    count = cut_at(bends, int((params["tfs"] + MASS_SLACK) * sum(bends)), params, len(w))
+    return min(count, len(order(row)))
 
 
-def by_float64(probabilities, params):
-    bends = np.abs(np.diff(probabilities, 2))
+def by_float64(probabilities, params, row=()):
+    p = curve(probabilities, row, params)
+    bends = np.abs(np.diff(p, 2))
     bends = bends / bends.sum() if bends.sum() > 1e-12 else np.full(len(bends), 1 / max(1, len(bends)))
-    z, tokens = params["tfs"], len(probabilities)
-    least, most = (cut_at(bends, z + shift, params, tokens) for shift in (-BEND_MARGIN, BEND_MARGIN))
+    reaches = (params["tfs"] + shift for shift in (-BEND_MARGIN, BEND_MARGIN))
+    least, most = (min(cut_at(bends, z, params, len(p)), len(probabilities)) for z in reaches)
     return least, most
 
 
@@ -62,7 +69,16 @@ def test_equals_the_rule_in_exact_integers():
 
 
 def test_cuts_where_float64_probabilities_become_straight():
-    assert_leaves_a_prefix(Tfs(), SETTINGS, by_float64, exact=0.85)
+    by_cut = {cut: [given for given in SETTINGS if given["tfs_cut"] == cut] for cut in CUTS}
+    assert_leaves_a_prefix(Tfs(), by_cut["llama.cpp"], by_float64, exact=0.85)
+    tight = []
+    for logits, params in batches(by_cut["koboldai"]):
+        result = apply_sampler(Tfs(), logits, params)
+        for row, given, kept_row in zip(logits, params, result, strict=True):
+            least, most = by_float64(softmax(row[order(row)]), given, row)
+            assert least <= len(kept(kept_row)) <= most
+            tight.append(least == most)
+    assert np.mean(tight) >= 0.85
 
 
 def test_the_result_does_not_depend_on_other_rows_or_removed_columns():
@@ -78,9 +94,30 @@ def test_the_cuts_differ_by_one_token_and_the_last():
 
 
 @pytest.mark.parametrize("cut", CUTS)
-def test_one_or_two_tokens_are_unchanged(cut):
-    for row in ([3.0], [3.0, -5.0], [-np.inf, 3.0, -np.inf, -5.0]):
+def test_the_only_token_stays(cut):
+    for row in ([3.0], [-np.inf, 3.0], [-np.inf, 3.0, -np.inf, -np.inf]):
         assert left(row, tfs=0.0, tfs_cut=cut) == kept(row)
+
+
+def test_two_tokens_are_cut_only_by_koboldai():
+    for row in ([3.0, -5.0], [-np.inf, 3.0, -np.inf, -5.0]):
+        assert left(row, tfs=0.0) == kept(row)
+        assert left(row, tfs=0.0, tfs_cut="koboldai") == {int(np.argmax(row))}
+
+
+def test_removed_tokens_are_the_end_of_koboldais_tail():
+    row = [3.0, 2.5, 2.0, 1.5, 1.0]
+    assert left(row, tfs=0.95, tfs_cut="koboldai") == {0, 1, 2}
+    assert left([*row, -np.inf], tfs=0.95, tfs_cut="koboldai") == {0, 1, 2, 3}
+    for removed in (2, 30_000):
+        assert left(row + [-np.inf] * removed, tfs=0.95, tfs_cut="koboldai") == {0, 1, 2, 3, 4}
+        assert left(row + [-np.inf] * removed, tfs=0.95) == left(row, tfs=0.95) == {0, 1}
+
+
+def test_of_koboldais_vocabulary_the_last_token_goes_but_not_the_last_that_remains():
+    row = [3.0, 2.5, 2.0, 1.5, 1.0]
+    assert left(row, tfs=1.0, tfs_cut="koboldai") == {0, 1, 2, 3}
+    assert left([*row, -np.inf], tfs=1.0, tfs_cut="koboldai") == {0, 1, 2, 3, 4}
 
 
 def test_three_tokens_are_cut_only_by_koboldai():

@@ -91,11 +91,12 @@ def test_a_crash_ends_the_checks_as_a_failure() -> None:
 # --- the command ---------------------------------------------------------------------------------
 
 
-def run(path: Path) -> subprocess.CompletedProcess[str]:
+def run(path: Path | str, folder: Path | None = None) -> subprocess.CompletedProcess[str]:
     pytest.importorskip("rich")
     return subprocess.run(
         [sys.executable, "-m", "engine_sampler", "check", str(path)],
         capture_output=True,
+        cwd=folder,
         encoding="utf-8",
         check=False,
         env={**os.environ, "PYTHONIOENCODING": "utf-8"},
@@ -109,6 +110,12 @@ def test_the_command_prints_a_line_for_every_check() -> None:
     assert len(lines) == len(check_library(toy()))
     assert all(line.startswith(PASSED) for line in lines)
     assert "\x1b" not in done.stdout
+
+
+def test_a_library_in_the_current_folder_is_checked_by_its_name() -> None:
+    done = run(toy().name, toy().parent)
+    assert (done.returncode, done.stderr) == (0, "")
+    assert done.stdout.startswith(PASSED)
 
 
 def test_the_command_exits_with_status_1_if_a_check_fails() -> None:

@@ -167,7 +167,7 @@ def _neutral_params(slots: SlotTable) -> Any:
 def _scalars() -> frozenset[str]:
     fields = contract().typeof("es_params").fields
     plain = (name for name, field in fields if field.type.kind == "primitive")
-    return frozenset(plain) - {"size", "reserved", *_CHOICES, *_OF_PENALTIES}
+    return frozenset(plain) - {"size", "forced_end", *_CHOICES, *_OF_PENALTIES}
 
 
 _OF_PENALTIES = ("repetition_reach", "counting_reach", "repetition_output_only", "counting_output_only")
@@ -234,6 +234,7 @@ def _write_text(params: Any, text: Any, kept: list[Any], vocab_size: int) -> Non
     params.text = _pointer("uint8_t[]", pieces[0], kept)
     params.text_ends = _pointer("int64_t[]", pieces[1], kept)
     _write_ids(params.text_end_token_ids, np.unique(text.ends), kept)
+    params.forced_end = 0 if text.forced is None else text.forced + 1
 
 
 _WRITERS: Mapping[str, _Write] = {

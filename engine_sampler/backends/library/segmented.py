@@ -71,7 +71,11 @@ class SegmentedRun:
             members = members[plain]
             if not len(members):
                 break
-            logits, index, bitmask = LogitRows(values[plain], size), np.arange(len(members)), None
+            logits, bitmask = (
+                LogitRows(values[plain], size),
+                None if bitmask is None else bitmask[index[plain]],
+            )
+            index = np.arange(len(members))
         rest = np.setdiff1d(np.arange(len(group.index)), members)
         if len(rest):
             self._fallback.run_on_host(batch, group, rest)

@@ -360,29 +360,36 @@ ES_INLINE int64_t bend_at(const int32_t *w, int64_t i) {
     return off < 0 ? -off : off;
 }
 
-/* How many of `alive` tokens stay, given the first n weights in order; after those there is no curvature. */
-static int64_t tfs_count(const es_params *p, const int32_t *w, int64_t n, int64_t alive, int64_t floor) {
+/* How many tokens form the curve: under KoboldAI's cut also those removed before, with weight 0. */
+static int64_t tfs_tokens(es_state *st) { return st->p->tfs_cut == 1 ? st->vocab_size : count_alive(st); }
+
+/* How many of `alive` tokens stay, given the first n weights in order of the `tokens` that form the curve;
+ * after those there is no curvature. */
+static int64_t tfs_count(const es_params *p, const int32_t *w, int64_t n, int64_t tokens, int64_t alive,
+                         int64_t floor) {
     int64_t total = 0;
     for (int64_t i = 0; i + 2 < n; i++) total += bend_at(w, i);
     const int straight = total == 0;
     if (straight) total = n > 2 ? n - 2 : 0;
     const int64_t limit = es_mass_within(p->tfs, total);
-    int64_t cut = alive, sum = 0;
+    int64_t cut = tokens, sum = 0;
     if (total > limit)
         for (cut = 0; cut + 2 < n; cut++) {
             sum += straight ? 1 : bend_at(w, cut);
             if (sum > limit) break;
         }
-    if (p->tfs_cut == 1) return alive > 2 ? greater(lesser(cut + 1, alive - 1), floor) : alive;
+    if (p->tfs_cut == 1) return lesser(greater(lesser(cut + 1, tokens - 1), floor), alive);
     const int64_t behind = greater(cut, floor);
     return behind < alive - 2 ? behind : alive;
 }
 
 static int32_t apply_tfs(es_state *st) {
-    const int64_t alive = count_alive(st), floor = at_least(st);
+    const int64_t alive = count_alive(st), tokens = tfs_tokens(st), floor = at_least(st);
     if (st->is_few) {
-        few_weigh(&st->few);
-        few_cut(&st->few, tfs_count(st->p, st->few.weights, alive, alive, floor));
+        es_few *f = &st->few;
+        few_weigh(f);
+        f->weights[alive] = f->weights[alive + 1] = 0;
+        few_cut(f, tfs_count(st->p, f->weights, lesser(tokens, alive + 2), tokens, alive, floor));
         return ES_ROW_OK;
     }
     es_scratch *s = st->s;
@@ -397,10 +404,10 @@ static int32_t apply_tfs(es_state *st) {
         heavy += y >= -31.0f;
     }
     sort_pairs(s->keys, s->marks.ids, s->more_keys, s->marks.lengths, heavy);
-    const int64_t count = lesser(alive, heavy + 2);
+    const int64_t count = lesser(tokens, heavy + 2);
     for (int64_t i = 0; i < count; i++)
         s->weights[i] = i < heavy ? es_weight(es_distance(s->values[k][s->marks.ids[i]], peak)) : 0;
-    const int64_t kept = tfs_count(st->p, s->weights, count, alive, floor);
+    const int64_t kept = tfs_count(st->p, s->weights, count, tokens, alive, floor);
     if (kept < alive) keep_leading(st, kept);
     return ES_ROW_OK;
 }
@@ -518,6 +525,26 @@ static int32_t apply_temperature(es_state *st) {
 
 /* --- infill --- */
 
+/* Whether infill may put back the token that ends the text: not against the grammar, nor too early. */
+static int may_force_end(const es_state *st) {
+    const es_batch *batch = st->job->batch;
+    const int32_t entry = st->job->entry, token = st->p->forced_end - 1;
+    if (token < 0 || token >= st->vocab_size) return 0;
+    if (st->span.length - st->span.prompt_length < st->p->min_tokens) return 0;
+    if (!batch->masked || !batch->masked[entry]) return 1;
+    const int32_t *words = batch->bitmask + batch->rows[entry] * batch->bitmask_stride;
+    return (uint32_t)words[token / 32] >> token % 32 & 1;
+}
+
+/* No text is likely and no end is left: force the end, or leave the row as it is. */
+static void force_end(es_state *st) {
+    if (!may_force_end(st)) return;
+    const int32_t k = spare_list(st);
+    st->s->values[k][0] = 1.0f;
+    st->s->ids[k][0] = st->p->forced_end - 1;
+    use_survivors(st, k, 1);
+}
+
 static int32_t apply_infill(es_state *st) {
     es_scratch *s = st->s;
     if (st->is_few) {
@@ -526,7 +553,8 @@ static int32_t apply_infill(es_state *st) {
         few_weigh(f);
         for (int32_t i = 0; i < f->n; i++) s->wide_weights[i] = f->weights[i];
         if (es_infill_keep(st->p, f->n, f->ids, s->wide_weights, kept, &s->infill)) return ES_ROW_DECLINED;
-        few_keep(f, kept);
+        if (memchr(kept, 1, (size_t)f->n)) few_keep(f, kept);
+        else force_end(st);
         return ES_ROW_OK;
     }
     const int32_t k = spare_list(st);
@@ -541,6 +569,10 @@ static int32_t apply_infill(es_state *st) {
     }
     uint8_t *const kept = (uint8_t *)s->more_keys;
     if (es_infill_keep(st->p, n, s->marks.lengths, s->wide_weights, kept, &s->infill)) return ES_ROW_DECLINED;
+    if (!memchr(kept, 1, (size_t)n)) {
+        force_end(st);
+        return ES_ROW_OK;
+    }
     for (int64_t i = 0; i < n; i++) s->keys[s->marks.ids[i]] = !kept[i];
     use_survivors(st, k, keep_smaller(s, k, n, 1));
     return ES_ROW_OK;

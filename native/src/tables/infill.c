@@ -245,10 +245,7 @@ int es_infill_keep(const es_params *params, int64_t n, const int32_t *ids, const
     if (end_mass > text_mass / (3 * n)) return 0; /* 3·n·end_mass > text_mass, without overflow */
     merge_alike(params, &merger, n, ids, keep);
     const int64_t likely = drop_unlikely(mass, n, keep, end_mass + text_mass);
-    if (!likely) {
-        if (!memchr(keep, 1, (size_t)n)) memset(keep, 1, (size_t)n);
-        return 0;
-    }
+    if (!likely) return 0;
     int64_t rest = end_mass;
     for (int64_t i = 0; i < n; i++) rest += keep[i] ? 0 : mass[i];
     const int64_t need = es_weight_of_share(1.0 / (double)(likely + 1), rest);

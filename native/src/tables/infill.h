@@ -12,7 +12,8 @@ typedef struct es_infill_scratch {
     int64_t capacity; /* in tokens */
 } es_infill_scratch;
 
-/* Set keep[i] to 1 for each of the n > 0 tokens that stay, to 0 for the others. ids [n] are in (logit
+/* Set keep[i] to 1 for each of the n > 0 tokens that stay, to 0 for the others; to 0 for all if no text is
+ * likely and no end is left. ids [n] are in (logit
  * descending, id ascending) order; weights [n] are those of the distribution over just these tokens. Text and
  * end tokens come from `params`. Takes time n·log(n) plus the length of the pieces. Returns 0, or -1 without
  * memory. */
