@@ -78,7 +78,7 @@ def test_a_request_that_joins_late_gets_what_it_gets_alone(folder):
 
 def test_nothing_is_cached_for_ended_and_removed_requests(session):
     session.add(SamplingParams(max_tokens=2), "a")
-    session.add(SamplingParams(), "b", "gone")
+    session.add(SamplingParams(ignore_eos=True), "b", "gone")
     session.step()
     session.scheduler.remove("gone")
     finish(session)
@@ -92,7 +92,7 @@ def test_the_text_conforms_to_a_schema(session):
 
 def test_steps_rows_and_times_are_counted(session):
     for _ in range(2):
-        session.add(SamplingParams(max_tokens=2), "a")
+        session.add(SamplingParams(max_tokens=2, ignore_eos=True), "a")
     finish(session)
     assert (session.steps, session.rows) == (2, 4)
     assert min(session.model_seconds, session.sampling_seconds) > 0
