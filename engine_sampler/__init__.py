@@ -7,11 +7,13 @@ with `hookimpl`; they need only this package and `engine_sampler.arithmetic`.
 
 from .arithmetic import Logprobs
 from .contract import (
+    LOGPROBS_KINDS,
     Backend,
     Batch,
     Chain,
     Example,
     Group,
+    LogprobsRequest,
     Matcher,
     Param,
     ParameterError,
@@ -46,6 +48,7 @@ from .stateless import Sampled, logprobs, process_logits, sample
 from .tokenizer import Tokenizer
 
 __all__ = [
+    "LOGPROBS_KINDS",
     "Backend",
     "Batch",
     "Chain",
@@ -54,6 +57,7 @@ __all__ = [
     "GrammarError",
     "Group",
     "Logprobs",
+    "LogprobsRequest",
     "Matcher",
     "Param",
     "ParameterError",

@@ -8,7 +8,8 @@ from typing import Any
 
 import numpy as np
 
-from .arithmetic import LogitRows, Logprobs, gather, row_logprobs
+from .arithmetic import LogitRows, Logprobs, RowFault, RowLogprobs, checked_row, gather, row_logprobs
+from .backends.choose import best_backend
 from .contract import Backend
 from .params import SamplingParams
 from .scheduler import LogprobsByMode, Scheduler
@@ -132,8 +133,8 @@ def logprobs(logits: Any, token_ids: Sequence[int] | np.ndarray, top_n: int = 0)
     token_ids  integers [rows].
     top_n      how many of the most likely tokens to list in addition; −1 = all.
 
-    The logprobs of a faulty row (NaN, +inf, or nothing but −inf) are NaN. Raises ValueError for wrong
-    shapes and for ids outside the vocabulary.
+    A faulty row (NaN, +inf, a logit above 2^100, or nothing but −inf) has no logprobs (NaN) and rank 0.
+    Raises ValueError for wrong shapes and for ids outside the vocabulary.
     """
     rows = LogitRows(logits, 1)
     chosen = np.asarray(token_ids, np.int64)
@@ -144,5 +145,17 @@ def logprobs(logits: Any, token_ids: Sequence[int] | np.ndarray, top_n: int = 0)
     if top_n < -1:
         raise ValueError(f"top_n={top_n} is not allowed: -1 for all, or at least 0")
     wide = LogitRows(rows, rows.width)
-    entries = [row_logprobs(wide.row(i), int(t), top_n) for i, t in enumerate(chosen)]
-    return gather(entries)
+    reported = best_backend(rows.device).logprobs(wide, chosen, top_n)
+    return _host_logprobs(wide, chosen, top_n) if reported is None else reported
+
+
+def _host_logprobs(logits: LogitRows, token_ids: np.ndarray, top_n: int) -> Logprobs:
+    entries: list[RowLogprobs | None] = []
+    for i, token_id in enumerate(token_ids.tolist()):
+        try:
+            entries.append(row_logprobs(checked_row(logits.row(i)), token_id, top_n))
+        except RowFault:
+            entries.append(None)
+    out = gather(entries)
+    out.token_ids[:, 0] = token_ids
+    return out

@@ -65,7 +65,7 @@ from .integer_weights import (
     weights,
 )
 from .logits import SUPPORTED, LogitRows, RowFault, checked_row, peaked_row
-from .logprobs import Logprobs, RowLogprobs, gather, log_softmax, log_sum_exp, row_logprobs
+from .logprobs import Logprobs, RowLogprobs, gather, log_softmax, log_sum_exp, log_total, row_logprobs
 from .philox import SELECTOR_STREAM, child_seed, coin, draw64, philox4x32, scale_draw, stream_of
 from .ranking import (
     NARROW,
@@ -118,6 +118,7 @@ __all__ = [
     "log2_mass",
     "log_softmax",
     "log_sum_exp",
+    "log_total",
     "mass_reaching",
     "mass_within",
     "peaked_row",

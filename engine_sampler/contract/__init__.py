@@ -8,7 +8,7 @@ token per row; a stopping criterion ends a request; a backend runs whole chains.
 Plugins import these names from `engine_sampler`, which exports them.
 """
 
-from .backends import Backend, Batch, Group
+from .backends import LOGPROBS_KINDS, Backend, Batch, Group, LogprobsRequest
 from .chains import Chain
 from .errors import ParameterError, failure
 from .hookspecs import hookimpl
@@ -31,12 +31,14 @@ from .stopping import (
 from .vocabulary import Vocabulary
 
 __all__ = [
+    "LOGPROBS_KINDS",
     "PLUGIN_API",
     "Backend",
     "Batch",
     "Chain",
     "Example",
     "Group",
+    "LogprobsRequest",
     "Matcher",
     "Param",
     "ParameterError",

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 
+from ..arithmetic import LogitRows, Logprobs
 from .samplers import PLUGIN_API, Sampler, Selection, Selector
 
 if TYPE_CHECKING:
@@ -24,6 +24,8 @@ class Group:
     rows      parameters, states and histories of these rows.
     masked    whether `Batch.bitmask` holds a grammar's mask for these rows.
     want_processed  whether `Batch.survivors` must be filled for these rows.
+    edits     the plan of the chain's masks, biases and penalties alone, if penalized logprobs of these rows
+              are needed.
     """
 
     plan: Any
@@ -31,6 +33,28 @@ class Group:
     rows: Rows
     masked: bool = False
     want_processed: bool = False
+    edits: Any = None
+
+
+LOGPROBS_KINDS = ("raw", "penalized", "processed")
+"""The distributions that logprobs are taken from; bit i of `LogprobsRequest.kinds` is number i."""
+
+
+@dataclass
+class LogprobsRequest:
+    """The logprobs that a step needs, by row of the logits, and where a backend may write them.
+
+    kinds  uint8 [rows], the bits of the kinds that are needed.
+    top_n  int64 [rows], how many of the likeliest tokens to list; −1 = all.
+    out    one `Logprobs` over the rows for each kind, None if no row needs it.
+    done   bool [rows]: rows whose logprobs a backend has written. A backend need not write any: the host
+           computes what is left, from `Batch.logits` and `Batch.survivors`.
+    """
+
+    kinds: np.ndarray
+    top_n: np.ndarray
+    out: tuple[Logprobs | None, Logprobs | None, Logprobs | None]
+    done: np.ndarray
 
 
 @dataclass
@@ -43,6 +67,7 @@ class Batch:
     notes      float64 [rows], the selector's notes, NaN where there are none.
     errors     a message for every row that failed, else None.
     survivors  (ids int64 [m], logits float32 [m]) after the whole chain, for rows that request them.
+    logprobs   the logprobs that are needed, None if none are.
     cache      lives as long as these groups and the positions of their rows are unchanged; a backend may
                cache here what it has prepared for them.
     """
@@ -54,6 +79,7 @@ class Batch:
     errors: list[str | None]
     bitmask: np.ndarray | None = None
     survivors: dict[int, tuple[np.ndarray, np.ndarray]] = field(default_factory=dict)
+    logprobs: LogprobsRequest | None = None
     cache: dict[Any, Any] = field(default_factory=dict)
 
 
@@ -93,7 +119,8 @@ class Backend:
         """The fused path: fill `batch` for all its groups. A fault affects only its own row."""
         raise NotImplementedError
 
-    def log_sums(self, logits: Any, rows: Sequence[int]) -> Sequence[float] | None:
-        """ln Σ exp(l) of some rows of an `arithmetic.LogitRows`, for logprobs, within 1e-5; None if the
-        caller is to compute it. Called only for rows that yielded a token."""
+    def logprobs(self, logits: LogitRows, token_ids: np.ndarray, top_n: int) -> Logprobs | None:
+        """The logprobs of `token_ids` int64 [rows], one for each row of `logits`, and of the `top_n`
+        likeliest tokens (−1 = all), as `row_logprobs` defines them; faulty rows have no entries. None if
+        this backend leaves that to the host."""
         return None

@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 
 from ..contract import Chain, Group, Rows
+from .logprobs import LogprobsPlan
 from .request import Request
 from .slots import Slots
 
@@ -24,6 +25,7 @@ class Configuration:
     plan: Any
     masked: bool
     want_processed: bool
+    edits: Any
 
 
 @dataclass
@@ -43,6 +45,7 @@ class Members:
             self.rows,
             configuration.masked,
             configuration.want_processed,
+            configuration.edits,
         )
 
 
@@ -55,6 +58,7 @@ class InputBatch:
     always      bool [n], which of them must be checked after every token; None if none must.
     masked      the indices of those with a grammar.
     scored      the indices of those that need logprobs.
+    logprobs    which logprobs they need; None if none does.
     streamed    the indices of those with text.
     members, groups  the requests by configuration, and the groups where every request has one row; None until
                 `Grouping` sets them.
@@ -72,6 +76,7 @@ class InputBatch:
         self.masked = [i for i, r in enumerate(self.requests) if r.grammar is not None]
         self.scored = [i for i, r in enumerate(self.requests) if r.needs_logprobs]
         self.streamed = [i for i, r in enumerate(self.requests) if r.text is not None]
+        self.logprobs = LogprobsPlan(self.requests, slots.vocabulary.size) if self.scored else None
         self.members: list[Members] | None = None
         self.groups: list[Group] | None = None
         self.cache: dict[Any, Any] = {}

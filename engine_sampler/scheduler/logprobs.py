@@ -1,67 +1,123 @@
-"""The logprobs of a step: collected row by row before the tokens are accepted."""
+"""The logprobs of a step: written by the backend or, row by row, by the host, before the tokens are
+accepted."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Sequence
 
 import numpy as np
 
-from ..arithmetic import Logprobs, RowLogprobs, gather, row_logprobs
-from ..contract import Batch
+from ..arithmetic import Logprobs, checked_row, row_logprobs
+from ..contract import LOGPROBS_KINDS, Batch, LogprobsRequest
 from .request import Request
 from .results import LogprobsByMode
 
 Penalized = Callable[[Request, np.ndarray], np.ndarray]
 """A request and its row of logits → the row after masks, biases and penalties."""
 
+_BITS = {kind: 1 << i for i, kind in enumerate(LOGPROBS_KINDS)}
+
+
+class LogprobsPlan:
+    """The logprobs that the requests of a batch need.
+
+    kinds     uint8 [n], the kinds that are computed, as bits.
+    reported  uint8 [n], those of them that the user requested; the others are for the scheduler's own use.
+    top_n     int64 [n], how many of the likeliest tokens to list; −1 = all.
+    width     the greatest number of tokens listed.
+    recorded  the indices of the requests that record the raw logprob of each token.
+    several   whether a request reports more than one kind.
+    only      the number of the kind that every request reports, and no other; None if they differ.
+    """
+
+    def __init__(self, requests: Sequence[Request], vocab_size: int) -> None:
+        reported = [sum(_BITS[mode] for mode in r.logprobs_modes) for r in requests]
+        top_n = [r.params.logprobs if r.logprobs_modes else 0 for r in requests]
+        self.reported = np.array(reported, np.uint8)
+        self.recorded = [i for i, r in enumerate(requests) if r.raw_logprobs is not None]
+        self.kinds = self.reported.copy()
+        self.kinds[self.recorded] |= _BITS["raw"]
+        self.top_n = np.array(top_n, np.int64)
+        self.width = vocab_size if min(top_n) < 0 else min(max(top_n), vocab_size)
+        self.several = any(len(r.logprobs_modes) > 1 for r in requests)
+        self.used = int(np.bitwise_or.reduce(self.kinds))
+        kind = (self.used - 1).bit_length()
+        self.only = kind if set(reported) == {1 << kind} else None
+
 
 class LogprobsCollector:
-    """The logprobs that the requests of one step need."""
+    """The logprobs of one step, by row of the logits."""
 
-    def __init__(self, rows: int) -> None:
+    def __init__(self, rows: int, plan: LogprobsPlan) -> None:
         self._rows = rows
-        self._log_totals: dict[int, float] = {}
-        self._by_mode: dict[str, dict[int, RowLogprobs]] = {}
-        self._several = False
+        self._plan = plan
+        raw, penalized, processed = (
+            Logprobs.empty(rows, plan.width) if plan.used >> i & 1 else None for i in range(3)
+        )
+        self._out = raw, penalized, processed
+        self._one_row_each = False
+        self._reported = np.zeros(rows, np.uint8)
 
-    def set_log_totals(self, log_totals: Mapping[int, float]) -> None:
-        """`log_sum_exp` of rows as they were given, as far as the backend has it."""
-        self._log_totals.update(log_totals)
+    def request(self, plan: LogprobsPlan, rows: np.ndarray, one_row_each: bool) -> LogprobsRequest:
+        """The request for the backend if request i has the row rows[i] of the logits: row i if
+        `one_row_each`."""
+        self._one_row_each = one_row_each
+        if one_row_each:
+            self._reported = plan.reported
+            return LogprobsRequest(plan.kinds, plan.top_n, self._out, np.zeros(self._rows, bool))
+        self._reported[rows] = plan.reported
+        kinds, top_n = np.zeros(self._rows, np.uint8), np.zeros(self._rows, np.int64)
+        kinds[rows], top_n[rows] = plan.kinds, plan.top_n
+        return LogprobsRequest(kinds, top_n, self._out, np.zeros(self._rows, bool))
 
-    def add(
-        self, request: Request, row: int, token_id: int, batch: Batch, penalized: Penalized
-    ) -> float | None:
-        """Collect the logprobs of `token_id`, drawn in `row`; returns its raw logprob if the request records
-        it."""
-        modes = request.logprobs_modes
-        self._several |= len(modes) > 1
-        for mode in modes:
-            top_n = request.params.logprobs
-            if mode == "processed":
+    def complete(self, request: Request, row: int, token_id: int, batch: Batch, penalized: Penalized) -> None:
+        """Compute the logprobs of `token_id`, drawn in `row`, on the host."""
+        assert batch.logprobs is not None
+        needed, top_n = int(batch.logprobs.kinds[row]), int(batch.logprobs.top_n[row])
+        for i, kind in enumerate(LOGPROBS_KINDS):
+            out = self._out[i]
+            if out is None or not needed >> i & 1:
+                continue
+            if kind == "processed":
                 ids, logits = batch.survivors[row]
-                entry = row_logprobs(logits, token_id, top_n, ids)
-            elif mode == "penalized":
-                entry = row_logprobs(penalized(request, batch.logits.row(row)), token_id, top_n)
+                out.fill(row, row_logprobs(logits, token_id, top_n, ids))
+            elif kind == "penalized":
+                out.fill(row, row_logprobs(penalized(request, batch.logits.row(row)), token_id, top_n))
             else:
-                entry = self._raw(batch, row, token_id, top_n)
-            self._by_mode.setdefault(mode, {})[row] = entry
-        if request.raw_logprobs is None:
-            return None
-        return float(self._raw(batch, row, token_id, 0).logprobs[0])
+                out.fill(row, row_logprobs(checked_row(batch.logits.row(row)), token_id, top_n))
 
-    def _raw(self, batch: Batch, row: int, token_id: int, top_n: int) -> RowLogprobs:
-        return row_logprobs(batch.logits.row(row), token_id, top_n, log_total=self._log_totals.get(row))
+    def clear(self, rows: np.ndarray) -> None:
+        """Leave `rows`, whose tokens were not accepted, without logprobs."""
+        for out in self._out:
+            if out is not None:
+                out.clear(rows)
+
+    def raw(self, row: int) -> float:
+        """The raw logprob of the token drawn in `row`."""
+        assert self._out[0] is not None
+        return float(self._out[0].logprobs[row, 0])
 
     def result(self) -> LogprobsByMode:
-        """One `Logprobs` if every request needs one mode, a dict by mode if any needs several."""
-        if not self._by_mode:
+        """One `Logprobs` if every request reports one kind, a dict by kind if any reports several."""
+        only = self._plan.only
+        if only is not None and self._one_row_each:
+            out = self._out[only]
+            assert out is not None
+            return out.trimmed()
+        reported = {
+            kind: out
+            for kind, out in zip(LOGPROBS_KINDS, self._out, strict=True)
+            if out is not None and (self._reported & _BITS[kind]).any()
+        }
+        if not reported:
             return None
-        if self._several:
-            return {mode: self._gathered(entries) for mode, entries in self._by_mode.items()}
-        together: dict[int, RowLogprobs] = {}
-        for entries in self._by_mode.values():
-            together |= entries
-        return self._gathered(together)
-
-    def _gathered(self, entries: Mapping[int, RowLogprobs]) -> Logprobs:
-        return gather([entries.get(row) for row in range(self._rows)])
+        for kind, out in reported.items():
+            others = np.flatnonzero(self._reported & _BITS[kind] == 0)
+            if len(others):
+                out.clear(others)
+        if self._plan.several:
+            return {kind: out.trimmed() for kind, out in reported.items()}
+        first, *more = reported.items()
+        for kind, out in more:
+            first[1].copy_rows(out, np.flatnonzero(self._reported & _BITS[kind]))
+        return first[1].trimmed()

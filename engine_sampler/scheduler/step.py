@@ -9,7 +9,7 @@ from typing import NamedTuple
 import numpy as np
 
 from ..arithmetic import LogitRows
-from ..contract import Backend, Batch
+from ..contract import Backend, Batch, LogprobsRequest
 from .detokenizer import MatchedEnds
 from .grouping import Grouping
 from .input_batch import InputBatch
@@ -73,6 +73,7 @@ class Step:
             _filled(self._n, np.nan, np.float64),
             [None] * self._n,
             self._bitmask(inputs, rows) if inputs.masked else None,
+            logprobs=self._logprobs_request(inputs, rows),
             cache=inputs.cache if one_row_each else {},
         )
         self._backend.run(batch)
@@ -160,28 +161,36 @@ class Step:
                 faulty.append(i)
         return faulty
 
+    def _logprobs_request(self, inputs: InputBatch, rows: np.ndarray) -> LogprobsRequest | None:
+        if inputs.logprobs is None:
+            return None
+        if self._logprobs is None:
+            self._logprobs = LogprobsCollector(self._n, inputs.logprobs)
+        return self._logprobs.request(inputs.logprobs, rows, rows is inputs.indices)
+
     def _collect_logprobs(
         self, inputs: InputBatch, rows: np.ndarray, batch: Batch, tokens: np.ndarray, refused: list[int]
     ) -> dict[int, float]:
-        """Collect the logprobs that are needed; returns the raw ones that requests record, by index."""
-        if self._logprobs is None:
-            self._logprobs = LogprobsCollector(self._n)
-        scored = [i for i in inputs.scored if i not in refused]
-        scored_rows = rows[scored].tolist()
-        log_totals = self._backend.log_sums(self._logits, scored_rows)
-        if log_totals is not None:
-            self._logprobs.set_log_totals(dict(zip(scored_rows, log_totals, strict=True)))
-        raw = {}
-        for i in scored:
-            request, row, token = inputs.requests[i], int(rows[i]), int(tokens[i])
+        """Compute the logprobs that the backend has not; returns the raw ones that requests record, by
+        index."""
+        collector, plan = self._logprobs, inputs.logprobs
+        assert collector is not None
+        assert plan is not None
+        assert batch.logprobs is not None
+        missing = np.flatnonzero(~batch.logprobs.done[rows] & (plan.kinds != 0)).tolist()
+        if refused:
+            collector.clear(rows[refused])
+        failed = list(refused)
+        for i in missing:
+            if i in refused:
+                continue
+            request = inputs.requests[i]
             try:
-                logprob = self._logprobs.add(request, row, token, batch, self._penalized)
+                collector.complete(request, int(rows[i]), int(tokens[i]), batch, self._penalized)
             except Exception as fault:
+                failed.append(i)
                 logger.error("request %r: no logprobs: %s", request.id, fault)
-            else:
-                if logprob is not None:
-                    raw[i] = logprob
-        return raw
+        return {i: collector.raw(int(rows[i])) for i in plan.recorded if i not in failed}
 
     def _extend_grammars(
         self, inputs: InputBatch, tokens: np.ndarray, refused: list[int]

@@ -20,18 +20,27 @@ from pathlib import Path
 
 import numpy as np
 
-from ..arithmetic import LOGIT_LIMIT, LogitRows
+from ..arithmetic import LOGIT_LIMIT, LogitRows, Logprobs, RowLogprobs, row_logprobs
 from ..backends.library import LibraryError
 from ..backends.library.binding import Context, Library, Refusal
 from ..backends.library.calls import layout_of
 from ..backends.library.header import contract, described, number, size_of, sized
 from ..backends.library.session import query_promises
-from ..contract import bitmask_words
-from .trials import LibraryTrial, Outcome, built_in_parts, draws, on_host, on_library, trials
+from ..contract import LOGPROBS_KINDS, bitmask_words
+from .trials import (
+    LibraryTrial,
+    Outcome,
+    built_in_parts,
+    draws,
+    logprobs_on_library,
+    on_host,
+    on_library,
+    trials,
+)
 
 PASSED, FAILED, NOT_PROMISED = "passed", "failed", "not promised"
 
-OPTIONAL = ("sync", "target", "maxima", "log_sums")
+OPTIONAL = ("sync", "target", "maxima", "log_sums", "logprobs")
 """Functions that a library may leave out."""
 
 _SIGNIFICANCE = 1e-6
@@ -303,6 +312,39 @@ def _processed(trial: LibraryTrial) -> str | None:
     return _compare(outcome, _plain(trial), "the tokens differ from those without")
 
 
+def _logprobs(trial: LibraryTrial) -> str | None:
+    """Logprobs of the three kinds are those of `row_logprobs`, bit for bit."""
+    every, group = _every(trial), trial.group(_every(trial))
+    request, outcome = logprobs_on_library(trial, group)
+    processed = on_host(trial, trial.logits, trial.group(every, processed=True))
+    penalized = on_host(trial, trial.logits, trial.edits_group(every))
+    for row in np.flatnonzero(request.done & ~processed.declined).tolist():
+        token = int(outcome.token_ids[row])
+        edited = np.full(trial.session.vocab_size, -np.inf, np.float32)
+        ids, logits = penalized.survivors[row]
+        edited[ids] = logits
+        ids, logits = processed.survivors[row]
+        expected = (
+            row_logprobs(trial.logits[row], token, -1),
+            row_logprobs(edited, token, -1),
+            row_logprobs(logits, token, -1, ids),
+        )
+        for kind, table, entry in zip(LOGPROBS_KINDS, request.out, expected, strict=True):
+            if table is None or not _is_entry(table, row, entry):
+                return f"other {kind} logprobs in row {row}"
+    return _compare(outcome, processed, "another result")
+
+
+def _is_entry(table: Logprobs, row: int, entry: RowLogprobs) -> bool:
+    n = len(entry.token_ids)
+    return (
+        np.array_equal(table.token_ids[row, :n], entry.token_ids)
+        and table.logprobs[row, :n].tobytes() == entry.logprobs.tobytes()
+        and bool((table.token_ids[row, n:] == -1).all())
+        and int(table.ranks[row]) == entry.rank
+    )
+
+
 PROMISES: dict[str, Attempt] = {
     "DETERMINISTIC": _deterministic,
     "BATCH_INVARIANT": _batch_invariant,
@@ -311,6 +353,7 @@ PROMISES: dict[str, Attempt] = {
     "ROW_FAULTS": _row_faults,
     "MASKS": _masks,
     "PROCESSED": _processed,
+    "LOGPROBS": _logprobs,
     "EXACT": _exact,
 }
 """How each promise of the header is tried."""

@@ -3,19 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 
-from ..arithmetic import LogitRows
+from ..arithmetic import LogitRows, Logprobs
 from ..backends.library.binding import Library
 from ..backends.library.calls import Call, Entry, layout_of
 from ..backends.library.programs import Part, kind_of
 from ..backends.library.segmented import new_batch
 from ..backends.library.session import LibrarySession, Parts
 from ..backends.numpy import NumpyBackend
-from ..contract import Batch, Chain, Group, ParameterError, Rows, Vocabulary
+from ..contract import LOGPROBS_KINDS, Batch, Chain, Group, LogprobsRequest, ParameterError, Rows, Vocabulary
 from ..params import SamplingParams, build_chain
 from ..registry import default_registry
 from ..scheduler.history import History
@@ -48,7 +48,13 @@ class LibraryTrial:
 
     def group(self, which: np.ndarray, *, masked: bool = False, processed: bool = False) -> Group:
         """The rows `which`, as rows 0, 1, … of some logits."""
-        return Group(self.chain, np.arange(len(which)), self.rows.take(which), masked, processed)
+        index, edits = np.arange(len(which)), self.chain.edits_only()
+        return Group(self.chain, index, self.rows.take(which), masked, processed, edits)
+
+    def edits_group(self, which: np.ndarray) -> Group:
+        """The same with the chain's masks, biases and penalties alone."""
+        group = self.group(which, processed=True)
+        return replace(group, plan=group.edits)
 
 
 @dataclass(frozen=True)
@@ -118,6 +124,23 @@ def on_library(trial: LibraryTrial, logits: Any, group: Group, bitmask: np.ndarr
     layout = layout_of(rows, trial.session.vocab_size)
     Call(trial.session, fallback, [Entry(group, trial.parts, number)], layout).run(batch)
     return _outcome(batch, fallback.declined)
+
+
+def logprobs_on_library(trial: LibraryTrial, group: Group) -> tuple[LogprobsRequest, Outcome]:
+    """What the library reports for the rows: logprobs of every kind, of all tokens."""
+    n, size = trial.logits.shape
+    rows, fallback = LogitRows(trial.logits, size), DeclinedRows()
+    raw, penalized, processed = (Logprobs.empty(n, size) for _ in LOGPROBS_KINDS)
+    kinds = np.full(n, (1 << len(LOGPROBS_KINDS)) - 1, np.uint8)
+    batch = new_batch(rows, group)
+    batch.logprobs = LogprobsRequest(kinds, np.full(n, -1), (raw, penalized, processed), np.zeros(n, bool))
+    layout = layout_of(rows, size)
+    number = trial.session.compile(trial.parts)
+    edits = trial.session.edits_program(group, trial.parts, layout)
+    if number is not None and edits is not None:
+        entry = Entry(group, trial.parts, number, edits)
+        Call(trial.session, fallback, [entry], layout, reports=True).run(batch)
+    return batch.logprobs, _outcome(batch, fallback.declined)
 
 
 def on_host(trial: LibraryTrial, logits: Any, group: Group, bitmask: np.ndarray | None = None) -> Outcome:

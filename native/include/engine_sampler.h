@@ -50,7 +50,7 @@ extern "C" {
 /* The text between the two marks is also the host's cffi definition: plain declarations only. */
 /* cdef: begin */
 
-enum { ES_ABI_MAJOR = 1, ES_ABI_MINOR = 0 };
+enum { ES_ABI_MAJOR = 1, ES_ABI_MINOR = 1 };
 
 typedef enum es_code {
     ES_OK = 0,
@@ -113,8 +113,16 @@ typedef enum es_promise {
     ES_ANY_STRIDE = 16,     /* rows may be any distance apart: padded, 0, negative */
     ES_ROW_FAULTS = 32,     /* a bad row gets its status, the others get their tokens */
     ES_MASKS = 64,          /* es_batch.bitmask is honoured */
-    ES_PROCESSED = 128      /* es_batch.processed is honoured */
+    ES_PROCESSED = 128,     /* es_batch.processed is honoured */
+    ES_LOGPROBS = 256       /* es_batch.logprobs is honoured (ABI 1.1) */
 } es_promise;
+
+/* The distributions that logprobs are taken from, as bits. */
+typedef enum es_logprobs_kind {
+    ES_LOGPROBS_RAW = 1,       /* the logits as given */
+    ES_LOGPROBS_PENALIZED = 2, /* after masks, biases and penalties: es_batch.edits */
+    ES_LOGPROBS_PROCESSED = 4  /* after the whole program */
+} es_logprobs_kind;
 
 /* DLPack's DLTensor, field by field. */
 typedef struct es_tensor {
@@ -269,6 +277,19 @@ typedef struct es_options {
     const char *isa;     /* instruction set by name, NULL = the best on this machine */
 } es_options;
 
+/* Where logprobs of one kind go. Row r of the logits begins at r * stride: the drawn token, then the likeliest
+ * in (logit descending, id ascending) order. ln(p) is a token's logit minus ln(sum of exp), computed as the
+ * arithmetic contract defines it. Raw and penalized lists end with removed tokens, by id,
+ * at -inf; processed ones leave them out. Entries that a row does not have are left as they are. */
+typedef struct es_logprobs {
+    uint32_t size;
+    uint32_t reserved;
+    int64_t stride;     /* at least 1 + the greatest top_n */
+    int64_t *token_ids; /* [rows * stride] */
+    float *logprobs;    /* [rows * stride] */
+    int64_t *ranks;     /* [rows], of the drawn token, from 1 */
+} es_logprobs;
+
 /* One step. Entry i of n is row rows[i] of the logits, request slots[i], program programs[i]. */
 typedef struct es_batch {
     uint32_t size;
@@ -289,6 +310,12 @@ typedef struct es_batch {
     double *notes;          /* out, by row of the logits; NaN if there is none */
     int32_t *status;        /* out [n], es_row_status */
     int64_t faults;         /* out: how many rows are not ES_ROW_OK */
+    /* From here on since ABI 1.1. Logprobs are reported for rows that are ES_ROW_OK and have a selector. */
+    const es_logprobs *logprobs; /* [3]: raw, penalized, processed; NULL: none are wanted */
+    const uint8_t *logprobs_kinds; /* [n], es_logprobs_kind bits */
+    const int64_t *top_n; /* [n], how many of the likeliest tokens; -1 = all */
+    const uint32_t *edits; /* [n], for ES_LOGPROBS_PENALIZED: the program of masks, biases and
+                                    * penalties alone */
 } es_batch;
 
 typedef struct es_context es_context;
@@ -316,9 +343,13 @@ typedef struct es_api {
     /* Read rows rows[0..n) once and return the greatest logit of each: the minimum cost of any sampling. */
     int32_t (*maxima)(es_context *context, const es_tensor *logits, int64_t vocab_size, const int64_t *rows,
                       int64_t n, float *out);
-    /* ln of the sum of exp over each row, in float64 from float32 terms of relative error 3e-7. */
+    /* ln of the sum of exp over each row, as the arithmetic contract defines it. */
     int32_t (*log_sums)(es_context *context, const es_tensor *logits, int64_t vocab_size, const int64_t *rows,
                         int64_t n, double *out);
+    /* Since ABI 1.1: the logprobs of token token_ids[i] in row i of the logits, and of the top_n likeliest
+     * (-1 = all). Rows with bad logits, or nothing but -inf, get rank 0 and are otherwise left as they are. */
+    int32_t (*logprobs)(es_context *context, const es_tensor *logits, int64_t vocab_size,
+                        const int64_t *token_ids, int64_t top_n, const es_logprobs *out);
 } es_api;
 
 /* cdef: end */

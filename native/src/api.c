@@ -17,7 +17,7 @@
 
 enum {
     ES_ALL_PROMISES = ES_EXACT | ES_DETERMINISTIC | ES_BATCH_INVARIANT | ES_READS_ONLY | ES_ANY_STRIDE |
-        ES_ROW_FAULTS | ES_MASKS | ES_PROCESSED,
+        ES_ROW_FAULTS | ES_MASKS | ES_PROCESSED | ES_LOGPROBS,
     ES_MOST_THREADS = 256,
     ES_WORTH_THREADS = 1 << 19 /* logits per step; below, waking a worker costs more than it saves */
 };
@@ -321,6 +321,26 @@ static int32_t check_batch(es_context *context, const es_batch *b) {
     return ES_OK;
 }
 
+static int32_t check_logprobs(es_context *context, const es_batch *b) {
+    if (!b->logprobs) return ES_OK;
+    if (b->logprobs->size < sizeof *b->logprobs) return fail(context, ES_INVALID, "invalid logprobs");
+    if (b->n && (!b->logprobs_kinds || !b->top_n))
+        return fail(context, ES_INVALID, "an array of the logprobs is missing");
+    for (int32_t i = 0; i < b->n; i++) {
+        if (b->logprobs_kinds[i] & ES_LOGPROBS_PENALIZED && (!b->edits || b->edits[i] >= context->n_programs))
+            return fail(context, ES_INVALID, "entry %d: the program of edits does not exist", i);
+        const int64_t n = b->top_n[i] < 0 ? b->vocab_size : b->top_n[i];
+        for (int kind = 0; kind < 3; kind++) {
+            const es_logprobs *out = es_logprobs_of(b, kind);
+            if (!(b->logprobs_kinds[i] >> kind & 1)) continue;
+            if (!out->token_ids || !out->logprobs || !out->ranks ||
+                out->stride <= (n < b->vocab_size ? n : b->vocab_size))
+                return fail(context, ES_INVALID, "entry %d: no room for %lld logprobs", i, (long long)n);
+        }
+    }
+    return ES_OK;
+}
+
 typedef struct es_step {
     es_context *context;
     es_batch *batch;
@@ -331,8 +351,13 @@ static void do_entry(void *argument, int32_t thread, int64_t entry) {
     es_context *context = step->context;
     es_batch *batch = step->batch;
     const int64_t row = batch->rows[entry];
-    const es_job job = {batch, &context->programs[batch->programs[entry]],
-                        &context->histories[batch->slots[entry]], &context->scratch[thread], (int32_t)entry};
+    const int edited = batch->logprobs && batch->logprobs_kinds[entry] & ES_LOGPROBS_PENALIZED;
+    const es_job job = {batch,
+                        &context->programs[batch->programs[entry]],
+                        edited ? &context->programs[batch->edits[entry]] : NULL,
+                        &context->histories[batch->slots[entry]],
+                        &context->scratch[thread],
+                        (int32_t)entry};
     batch->token_ids[row] = -1;
     batch->notes[row] = __builtin_nan("");
     const uint64_t before = thread ? enter_ieee() : 0;
@@ -344,6 +369,8 @@ static int32_t run(es_context *context, es_batch *batch) {
     if (!context) return ES_INVALID;
     const int32_t code = check_batch(context, batch);
     if (code != ES_OK) return code;
+    const int32_t logprobs = check_logprobs(context, batch);
+    if (logprobs != ES_OK) return logprobs;
     const int alone = context->threads < 2 || batch->n < 2 || batch->n * batch->vocab_size < ES_WORTH_THREADS;
     if (grow_histories(context, batch->table->capacity))
         return fail(context, ES_NO_MEMORY, "no memory for %d slots", batch->table->capacity);
@@ -399,6 +426,32 @@ static int32_t log_sums(es_context *context, const es_tensor *logits, int64_t vo
     return ES_OK;
 }
 
+static int32_t logprobs(es_context *context, const es_tensor *logits, int64_t vocab_size,
+                        const int64_t *token_ids, int64_t top_n, const es_logprobs *out) {
+    if (!context) return ES_INVALID;
+    if (!logits || !out || out->size < sizeof *out)
+        return fail(context, ES_INVALID, "an argument is missing");
+    const int32_t code = check_logits(context, logits, vocab_size);
+    if (code != ES_OK) return code;
+    const int64_t rows = logits->shape[0], n = top_n < 0 || top_n > vocab_size ? vocab_size : top_n;
+    if (rows && (!token_ids || !out->token_ids || !out->logprobs || !out->ranks || out->stride <= n))
+        return fail(context, ES_INVALID, "no room for %lld logprobs", (long long)n);
+    for (int64_t i = 0; i < rows; i++)
+        if (token_ids[i] < 0 || token_ids[i] >= vocab_size)
+            return fail(context, ES_INVALID, "token %lld of row %lld does not exist", (long long)token_ids[i],
+                        (long long)i);
+    if (grow_scratch(&context->scratch[0], vocab_size))
+        return fail(context, ES_NO_MEMORY, "no memory for rows of %lld tokens", (long long)vocab_size);
+    const uint64_t before = enter_ieee();
+    for (int64_t i = 0; i < rows; i++) {
+        const es_report report = es_report_of(out, i, top_n, 1);
+        context->kernels->report(&context->scratch[0], es_row_of(logits, i), es_kind_of(logits), vocab_size,
+                                 token_ids[i], &report);
+    }
+    leave_ieee(before);
+    return ES_OK;
+}
+
 /* --- the table --- */
 
 static const es_api api = {
@@ -415,6 +468,7 @@ static const es_api api = {
     .target = context_target,
     .maxima = maxima,
     .log_sums = log_sums,
+    .logprobs = logprobs,
 };
 
 int32_t es_get_api(uint32_t host_abi, const es_api **out) {

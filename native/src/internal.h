@@ -54,6 +54,7 @@ typedef struct es_scratch {
 typedef struct es_job {
     const es_batch *batch;
     const es_compiled *program;
+    const es_compiled *edits; /* for penalized logprobs */
     es_history *history;
     es_scratch *scratch;
     int32_t entry;
@@ -64,12 +65,33 @@ static inline const es_params *es_params_of(const es_table *table, int64_t slot)
     return (const es_params *)((const char *)table->params + (size_t)slot * table->params->size);
 }
 
+static inline const es_logprobs *es_logprobs_of(const es_batch *batch, int kind) {
+    return (const es_logprobs *)((const char *)batch->logprobs + (size_t)kind * batch->logprobs->size);
+}
+
+/* Where the logprobs of one row go: the given token first, then `top_n` of the likeliest (-1 = all). Removed
+ * tokens come last, or are not listed. */
+typedef struct es_report {
+    int64_t *token_ids;
+    float *logprobs;
+    int64_t *rank;
+    int64_t top_n;
+    int lists_removed;
+} es_report;
+
+static inline es_report es_report_of(const es_logprobs *out, int64_t row, int64_t top_n, int lists_removed) {
+    return (es_report){out->token_ids + row * out->stride, out->logprobs + row * out->stride,
+                       out->ranks + row, top_n, lists_removed};
+}
+
 /* What an instruction set provides. `run_row` returns an es_row_status. */
 typedef struct es_kernels {
     const char *name;
     int32_t (*run_row)(const es_job *job);
     float (*greatest)(const void *row, int32_t kind, int64_t n);
     double (*log_sum)(const void *row, int32_t kind, int64_t n);
+    void (*report)(es_scratch *scratch, const void *row, int32_t kind, int64_t n, int64_t token,
+                   const es_report *out);
 } es_kernels;
 
 /* Element types of logits. */

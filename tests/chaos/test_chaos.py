@@ -12,8 +12,10 @@ from collections.abc import Callable, Iterator
 from dataclasses import replace
 from typing import Any
 
+import numpy as np
 import pytest
 
+from engine_sampler.arithmetic import Logprobs
 from engine_sampler.scheduler.detokenizer import Detokenizer, shared_transducer
 from engine_sampler.scheduler.logprobs import LogprobsCollector
 from engine_sampler.scheduler.request import Request
@@ -136,17 +138,19 @@ def cuts_nothing(original: Any) -> Any:
 def is_a_little_off(original: Any) -> Any:
     """Logprobs that are wrong in the fourth decimal place."""
 
-    def raw(self: LogprobsCollector, *arguments: Any) -> Any:
-        entry = original(self, *arguments)
-        return replace(entry, logprobs=entry.logprobs + 1e-4)
+    def result(self: LogprobsCollector) -> Any:
+        found = original(self)
+        if isinstance(found, Logprobs):
+            return replace(found, logprobs=found.logprobs + np.float32(1e-4))
+        return found and {k: replace(t, logprobs=t.logprobs + np.float32(1e-4)) for k, t in found.items()}
 
-    return raw
+    return result
 
 
 SABOTAGE: dict[str, tuple[Any, str, Change]] = {
     "a_text_that_is_not_rolled_back": (Detokenizer, "rollback", gives(None)),
     "a_text_that_is_not_cut": (Detokenizer, "close", cuts_nothing),
-    "logprobs_that_are_a_little_off": (LogprobsCollector, "_raw", is_a_little_off),
+    "logprobs_that_are_a_little_off": (LogprobsCollector, "result", is_a_little_off),
     "a_stop_string_that_is_not_held_back": (StringMatcher, "held", gives(0)),
     "criteria_that_are_not_rolled_back": (StopChecks, "rollback", spares("criteria", [])),
     "a_grammar_that_is_not_rolled_back": (Request, "rollback", spares("grammar", None)),

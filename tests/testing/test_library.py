@@ -23,6 +23,7 @@ from engine_sampler.testing.library import (
 from ..backends.library.building import toy, variant
 
 ALL = (1 << 8) - 1
+"""What the toy vendor promises: all but logprobs."""
 
 
 def outcomes(path: Path) -> dict[str, LibraryCheck]:
@@ -31,7 +32,8 @@ def outcomes(path: Path) -> dict[str, LibraryCheck]:
 
 def test_the_toy_vendor_keeps_all_its_promises() -> None:
     checks = outcomes(toy())
-    assert {check.outcome for check in checks.values()} == {PASSED}
+    assert {name for name, check in checks.items() if check.outcome != PASSED} == {"LOGPROBS"}
+    assert checks["LOGPROBS"].outcome == NOT_PROMISED
     assert set(PROMISES) <= set(checks)
     assert checks["samplers and selectors"].detail == "4 of 27: temperature, top_k, dist, greedy"
 
@@ -46,6 +48,12 @@ def test_a_missing_promise_is_not_a_failure() -> None:
     checks = outcomes(variant(f"PROMISES={number('ES_EXACT')}"))
     assert checks["EXACT"].outcome == PASSED
     assert all(checks[name].outcome == NOT_PROMISED for name in PROMISES if name != "EXACT")
+
+
+def test_logprobs_that_are_promised_but_not_written_are_found() -> None:
+    checks = outcomes(variant(f"PROMISES={ALL | number('ES_LOGPROBS')}"))
+    assert checks["LOGPROBS"].outcome == FAILED
+    assert "other raw logprobs in row" in checks["LOGPROBS"].detail
 
 
 def test_a_library_that_is_not_exact_must_still_draw_from_the_distribution() -> None:
@@ -108,7 +116,7 @@ def test_the_command_prints_a_line_for_every_check() -> None:
     assert done.returncode == 0
     lines = done.stdout.splitlines()
     assert len(lines) == len(check_library(toy()))
-    assert all(line.startswith(PASSED) for line in lines)
+    assert all(line.startswith((PASSED, NOT_PROMISED)) for line in lines)
     assert "\x1b" not in done.stdout
 
 

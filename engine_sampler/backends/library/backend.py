@@ -16,7 +16,7 @@ from weakref import WeakKeyDictionary
 
 import numpy as np
 
-from ...arithmetic import LogitRows
+from ...arithmetic import LogitRows, Logprobs
 from ...contract import Backend, Batch, Chain, Group, Rows, Sampler, Selection, Selector, SlotTable
 from ..numpy import NumpyBackend
 from .binding import Context, Layout, Library, LibraryError, Refusal
@@ -85,13 +85,13 @@ class LibraryBackend(Backend):
         if prepared is None or self.lost or not prepared.run(batch):
             self._prepare_and_run(batch)
 
-    def log_sums(self, logits: LogitRows, rows: Sequence[int]) -> list[float] | None:
+    def logprobs(self, logits: LogitRows, token_ids: np.ndarray, top_n: int) -> Logprobs | None:
         tensor = Tensor(logits)
-        if self.lost or tensor.pointer is None:
+        if self.lost or not self.exact or tensor.pointer is None:
             return None
         with self._lock:
             try:
-                return self._context.log_sums(tensor.pointer, logits.vocab_size, rows)
+                return self._context.logprobs(tensor.pointer, logits.vocab_size, token_ids, top_n)
             except Refusal:
                 return None
 
@@ -141,7 +141,7 @@ class LibraryBackend(Backend):
         groups = [group for group in batch.groups if len(group.index)]
         if not groups:
             return
-        prepared = self._guarded(lambda: self._prepare(groups, batch.logits))
+        prepared = self._guarded(lambda: self._prepare(groups, batch))
         if prepared is None:
             self._host.run(_with_groups(batch, groups))
             return
@@ -160,8 +160,8 @@ class LibraryBackend(Backend):
                 self.lose(str(refusal))
         return None
 
-    def _prepare(self, groups: Sequence[Group], logits: LogitRows) -> _Prepared:
-        slots = groups[0].rows.slots
+    def _prepare(self, groups: Sequence[Group], batch: Batch) -> _Prepared:
+        slots, logits = groups[0].rows.slots, batch.logits
         session = self._session(slots)
         layout = layout_of(logits, slots.vocabulary.size)
         entries, segmented, hosted, limits = [], [], [], []
@@ -173,11 +173,16 @@ class LibraryBackend(Backend):
             if segments is None or first is None:
                 hosted.append(group)
             elif len(segments) == 1 and first.number is not None:
-                entries.append(Entry(group, first.parts, first.number))
+                reported = batch.logprobs is not None and self.exact
+                edits = session.edits_program(group, first.parts, layout) if reported else None
+                entries.append(Entry(group, first.parts, first.number, edits))
                 limits.append(first.max_rows)
             else:
                 segmented.append(SegmentedRun(self, session, group, segments))
-        call = Call(session, self, entries, layout, min(filter(None, limits), default=0)) if entries else None
+        call = None
+        if entries:
+            reports = all(entry.edits is not None for entry in entries)
+            call = Call(session, self, entries, layout, min(filter(None, limits), default=0), reports=reports)
         if call is not None and not segmented and not hosted:
             return call
         return _Mixture(self._host, session, layout, call, segmented, hosted)

@@ -7,6 +7,9 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
+import numpy as np
+
+from ...arithmetic import Logprobs
 from .header import contract, described, named, number, size_of, sized
 
 REQUIRED = ("open", "close", "error", "query", "compile", "run")
@@ -152,15 +155,18 @@ class Context:
         self.check("compile", self.library.function("compile")(self.pointer, program, out))
         return int(out[0])
 
-    def log_sums(self, tensor: Any, vocab_size: int, rows: Sequence[int]) -> list[float] | None:
-        """ln Σ exp of some rows of `tensor` (an `es_tensor *`); None if the library has no such function."""
-        function, ffi = self.library.function("log_sums"), contract()
+    def logprobs(self, tensor: Any, vocab_size: int, token_ids: np.ndarray, top_n: int) -> Logprobs | None:
+        """The logprobs of one token for each row of `tensor` (an `es_tensor *`); None if the library has no
+        such function."""
+        function = self.library.function("logprobs")
         if function is None:
             return None
-        out = ffi.new("double[]", len(rows))
-        code = function(self.pointer, tensor, vocab_size, ffi.new("int64_t[]", rows), len(rows), out)
-        self.check("log_sums", code)
-        return list(ffi.unpack(out, len(rows)))
+        out = Logprobs.empty(len(token_ids), vocab_size if top_n < 0 else min(top_n, vocab_size))
+        out.token_ids[:, 0] = token_ids
+        struct, _held = logprobs_struct([out])
+        chosen = contract().from_buffer("int64_t[]", np.ascontiguousarray(token_ids, np.int64))
+        self.check("logprobs", function(self.pointer, tensor, vocab_size, chosen, top_n, struct))
+        return out.trimmed()
 
     def target(self) -> str:
         """The instruction set or device in use, if the library reports one."""
@@ -176,6 +182,21 @@ class Context:
         if code in map(number, ("ES_UNSUPPORTED", "ES_NO_MEMORY", "ES_DEVICE", "ES_BUSY")):
             raise Refusal(code, f"{self.library.path}: {text}")
         raise self.library.error(text)
+
+
+def logprobs_struct(outs: Sequence[Logprobs | None]) -> tuple[Any, list[Any]]:
+    """An `es_logprobs[]` that points to these tables, NULL for None, and what it must be kept alive with."""
+    ffi = contract()
+    structs, held = ffi.new("es_logprobs[]", len(outs)), []
+    for struct, out in zip(structs, outs, strict=True):
+        struct.size = size_of("es_logprobs")
+        if out is not None:
+            struct.stride = out.token_ids.shape[1]
+            struct.token_ids = ffi.from_buffer("int64_t[]", out.token_ids)
+            struct.logprobs = ffi.from_buffer("float[]", out.logprobs)
+            struct.ranks = ffi.from_buffer("int64_t[]", out.ranks)
+            held.append(out)
+    return structs, held
 
 
 def _close(library: Library, pointer: Any) -> None:

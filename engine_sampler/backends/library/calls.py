@@ -9,19 +9,24 @@ from typing import Any, NamedTuple, Protocol
 import numpy as np
 
 from ...arithmetic import LogitRows
-from ...contract import Batch, Group
-from .binding import Layout, Refusal
+from ...contract import Batch, Group, LogprobsRequest
+from .binding import Layout, Refusal, logprobs_struct
 from .header import contract, number, sized
 from .session import LibrarySession, Parts
 from .tensor import prepare, type_of
 
 
 class Entry(NamedTuple):
-    """A group, and the program that runs it."""
+    """A group, and the program that runs it.
+
+    edits  the number of the program for penalized logprobs, 0 if none are needed; None: the library reports
+           no logprobs for this group.
+    """
 
     group: Group
     parts: Parts
     number: int
+    edits: int | None = None
 
 
 class Fallback(Protocol):
@@ -62,11 +67,16 @@ class Call:
         entries: Sequence[Entry],
         layout: Layout,
         max_rows: int = 0,
+        *,
+        reports: bool = False,
     ) -> None:
+        """`reports`: whether the library writes the logprobs of all entries, so that no survivors are
+        needed."""
         self._session = session
         self._fallback = fallback
         self._entries = entries
         self._layout = layout
+        self._reports = reports
         self._generation = session.generation
         groups = [entry.group for entry in entries]
         self._slots = groups[0].rows.slots
@@ -96,12 +106,16 @@ class Call:
             or batch.bitmask is not self._bitmask
         ):
             self._point_to_outputs(batch)
+        if self._reports and batch.logprobs is not None:
+            self._report_to(batch.logprobs)
         if self._slots.offsets is not self._offsets:
             self._point_to_slots()
         code = self._run(self._context, self._struct)
         declined = self._run_declined(batch, code) if code or self._struct.faults else _NO_ROWS
         if self._want_processed:
             self._collect(batch, declined)
+        if self._reports and batch.logprobs is not None:
+            self._confirm(batch, batch.logprobs, declined)
         return True
 
     # --- preparation -----------------------------------------------------------------------------
@@ -121,7 +135,15 @@ class Call:
         if any(group.masked for group in groups):
             masked = np.repeat([group.masked for group in groups], sizes)
             self._arrays["masked"] = _held("uint8_t[]", masked, np.uint8)
-        indices = np.flatnonzero(np.repeat([group.want_processed for group in groups], sizes))
+        if self._reports:
+            self._given_kinds: Any = None
+            self._kinds, self._top_n = np.zeros(self._n, np.uint8), np.zeros(self._n, np.int64)
+            self._arrays["logprobs_kinds"] = ffi.from_buffer("uint8_t[]", self._kinds)
+            self._arrays["top_n"] = ffi.from_buffer("int64_t[]", self._top_n)
+            edits = np.repeat([entry.edits or 0 for entry in self._entries], sizes)
+            self._arrays["edits"] = _held("uint32_t[]", edits, np.uint32)
+        survivors = [group.want_processed and not self._reports for group in groups]
+        indices = np.flatnonzero(np.repeat(survivors, sizes))
         self._want_processed: list[int] = indices.tolist()
         if self._want_processed:
             self._processed = np.empty((len(indices), self._vocab_size), np.float32)
@@ -171,6 +193,15 @@ class Call:
             struct.bitmask, struct.bitmask_stride = from_buffer("int32_t[]", words), words.shape[1]
             if words is not self._bitmask:
                 self._token_ids = None  # copy again next time
+
+    def _report_to(self, request: LogprobsRequest) -> None:
+        """Write logprobs into the tables of `request`."""
+        if request.kinds is not self._given_kinds:
+            self._given_kinds = request.kinds
+            np.take(request.kinds, self._index, out=self._kinds)
+            np.take(request.top_n, self._index, out=self._top_n)
+        self._tables = logprobs_struct(request.out)
+        self._struct.logprobs = self._tables[0]
 
     def _point_to_slots(self) -> None:
         """Point to the slots' current arrays, some of which have been replaced."""
@@ -246,7 +277,20 @@ class Call:
     def _bounds(self, i: int) -> tuple[int, int]:
         return int(self._ends[i - 1]) if i else 0, int(self._ends[i])
 
-    # --- survivors -------------------------------------------------------------------------------
+    # --- logprobs and survivors --------------------------------------------------------------------
+
+    def _confirm(self, batch: Batch, request: LogprobsRequest, declined: np.ndarray) -> None:
+        """Mark the logprobs that have been written; none are if there is an impossible token among them."""
+        tables = [table for table in request.out if table is not None]
+        if all(t.token_ids.min() >= -1 and t.token_ids.max() < self._vocab_size for t in tables):
+            request.done[self._index] = True
+            request.done[self._index[declined]] = False
+            return
+        for table in tables:
+            table.clear(self._index)
+        for entry in self._entries:
+            self._fallback.run_on_host(batch, entry.group, np.arange(len(entry.group.index)))
+        self._fallback.lose("it reports the logprob of a token that is not in the vocabulary")
 
     def _collect(self, batch: Batch, declined: np.ndarray) -> None:
         for i, values in zip(self._want_processed, self._processed, strict=True):

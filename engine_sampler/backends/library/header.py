@@ -36,7 +36,7 @@ def sized(kind: str, **fields: Any) -> Any:
 @functools.cache
 def _numbers() -> dict[str, int]:
     numbers: dict[str, int] = {}
-    for name in ("es_code", "es_row_status", "es_op_kind", "es_promise"):
+    for name in ("es_code", "es_row_status", "es_op_kind", "es_promise", "es_logprobs_kind"):
         numbers |= contract().typeof(name).relements
     # cffi exposes the values of an unnamed enum through a loaded library only.
     versions = re.findall(r"ES_ABI_(\w+) = (\d+)", header_declarations(HEADER))

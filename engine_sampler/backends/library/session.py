@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from ...contract import SlotTable
+from ...contract import Group, SlotTable
 from .binding import FLOATS, Answer, Context, Layout, Library, Refusal
 from .functions import SlotFunctions
 from .header import number
@@ -82,6 +82,17 @@ class LibrarySession:
                 return None
             self._compiled[parts] = found
         return found[0]
+
+    def edits_program(self, group: Group, parts: Parts, layout: Layout) -> int | None:
+        """The number of the program that penalized logprobs of `group` are taken from, 0 if none are needed;
+        None if the library does not report logprobs for the program of `parts`."""
+        answer = self.query(parts, layout, group.masked)
+        if answer is None or not answer.promise("LOGPROBS"):
+            return None
+        if group.edits is None:
+            return 0
+        edits = tuple(group.edits.samplers)
+        return None if self.query(edits, layout, group.masked) is None else self.compile(edits)
 
     def refuse(self, parts: Parts) -> None:
         """Stop using the library for this program."""

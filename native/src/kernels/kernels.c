@@ -1,4 +1,5 @@
 /* The row engine, compiled once per instruction set: runs one row through its whole program. */
+#include "kernels/logprobs.h"
 #include "kernels/selectors.h"
 
 #if defined(ES_ISA_AVX512)
@@ -89,47 +90,112 @@ static int32_t run_samplers(es_state *st, const es_compiled *program) {
     return ES_ROW_OK;
 }
 
-static int32_t run_row(const es_job *job) {
+/* The row of a job as it was given, before anything has been read. */
+static void begin(es_state *st, const es_job *job) {
     const es_batch *batch = job->batch;
     const es_table *table = batch->table;
     const int32_t slot = batch->slots[job->entry];
-    const int64_t row = batch->rows[job->entry], offset = table->offsets[slot];
-    es_state st;
-    st.job = job;
-    st.p = es_params_of(table, slot);
-    st.s = job->scratch;
-    st.span = (es_span){table->tokens + offset, table->notes + offset, table->lengths[slot],
-                        table->prompt_lengths[slot]};
-    st.seed = table->seeds[slot];
-    st.position = table->positions[slot];
-    st.vocab_size = batch->vocab_size;
-    st.is_few = 0;
-    st.few.n = 0;
-    st.v = (es_view){.source = es_row_of(&batch->logits, row),
-                     .kind = es_kind_of(&batch->logits),
-                     .list = -1,
-                     .n = batch->vocab_size,
-                     .scale = 1.0f,
-                     .floor = -ES_LOGIT_LIMIT,
-                     .alive = -1,
-                     .maxima = job->scratch->maxima,
-                     .loose = job->scratch->loose};
+    const int64_t offset = table->offsets[slot];
+    st->job = job;
+    st->p = es_params_of(table, slot);
+    st->s = job->scratch;
+    st->span = (es_span){table->tokens + offset, table->notes + offset, table->lengths[slot],
+                         table->prompt_lengths[slot]};
+    st->seed = table->seeds[slot];
+    st->position = table->positions[slot];
+    st->vocab_size = batch->vocab_size;
+    st->is_few = 0;
+    st->few.n = 0;
+    st->v = (es_view){.source = es_row_of(&batch->logits, batch->rows[job->entry]),
+                      .kind = es_kind_of(&batch->logits),
+                      .list = -1,
+                      .n = batch->vocab_size,
+                      .scale = 1.0f,
+                      .floor = -ES_LOGIT_LIMIT,
+                      .alive = -1,
+                      .maxima = job->scratch->maxima,
+                      .loose = job->scratch->loose};
+}
+
+/* Read the row, under its mask if it has one, and run the samplers of `program`. */
+static int32_t process(es_state *st, const es_compiled *program, int with_mask) {
+    const es_batch *batch = st->job->batch;
+    const int32_t entry = st->job->entry;
+    const int masked = with_mask && batch->masked && batch->masked[entry];
+    const int64_t row = batch->rows[entry];
+    const uint32_t *bits = masked ? (const uint32_t *)batch->bitmask + row * batch->bitmask_stride : NULL;
+    const int32_t status = read_row(st, bits);
+    return status == ES_ROW_OK ? run_samplers(st, program) : status;
+}
+
+static es_report report_of(const es_batch *batch, int64_t row, int32_t entry, int kind) {
+    return es_report_of(es_logprobs_of(batch, kind), row, batch->top_n[entry], kind < 2);
+}
+
+/* The logprobs of `token` before the program, and after its edits alone. Returns an es_row_status. */
+static int32_t report_given(es_state *st, int64_t row, int64_t token, unsigned kinds) {
+    const es_job *job = st->job;
+    const es_batch *batch = job->batch;
+    const es_compiled none = {.n_ops = 0};
+    int32_t status = ES_ROW_OK;
+    if (kinds & ES_LOGPROBS_RAW) {
+        const es_report out = report_of(batch, row, job->entry, 0);
+        begin(st, job);
+        status = process(st, &none, 0);
+        if (status == ES_ROW_OK) report_logprobs(st, token, &out);
+    }
+    if (status == ES_ROW_OK && kinds & ES_LOGPROBS_PENALIZED) {
+        const es_report out = report_of(batch, row, job->entry, 1);
+        begin(st, job);
+        status = process(st, job->edits, 1);
+        if (status == ES_ROW_OK) report_logprobs(st, token, &out);
+    }
+    return status;
+}
+
+/* Whether a selector leaves a long row as it was: the others shorten it. */
+ES_INLINE int leaves_row(int32_t selector) { return selector == ES_OP_DIST || selector == ES_OP_GREEDY; }
+
+static int32_t run_row(const es_job *job) {
+    const es_batch *batch = job->batch;
     const es_compiled *program = job->program;
-    if (program->needs && es_history_sync(job->history, table->epochs[slot], &st.span, st.p, program->needs))
+    const int64_t row = batch->rows[job->entry];
+    const unsigned kinds = batch->logprobs ? batch->logprobs_kinds[job->entry] : 0;
+    es_state st;
+    begin(&st, job);
+    if (program->needs && es_history_sync(job->history, batch->table->epochs[batch->slots[job->entry]],
+                                          &st.span, st.p, program->needs))
         return ES_ROW_DECLINED;
-    const int masked = batch->masked && batch->masked[job->entry];
-    int32_t status = read_row(&st,
-                              masked ? (const uint32_t *)batch->bitmask + row * batch->bitmask_stride : NULL);
-    if (status == ES_ROW_OK) status = run_samplers(&st, program);
+    int32_t status = process(&st, program, 1);
     if (status != ES_ROW_OK) return status;
     if (batch->processed && batch->processed[job->entry]) write_processed(&st, batch->processed[job->entry]);
     if (program->selector < 0) return ES_ROW_OK;
     if (program->selector != ES_OP_GREEDY || st.v.list >= 0) status = sort_if_short(&st);
     if (status != ES_ROW_OK) return status;
+    const int was_few = st.is_few;
+    const es_view view = st.v;
+    es_few few;
+    if (kinds & ES_LOGPROBS_PROCESSED && was_few) few = st.few;
     const es_choice choice = choose(&st, program->selector);
     batch->token_ids[row] = choice.token;
     batch->notes[row] = choice.note;
-    return ES_ROW_OK;
+    if (kinds & ES_LOGPROBS_PROCESSED) {
+        const es_report out = report_of(batch, row, job->entry, 2);
+        if (was_few) {
+            st.few = few;
+            st.is_few = 1;
+            report_logprobs(&st, choice.token, &out);
+        } else {
+            st.v = view;
+            st.is_few = 0;
+            if (!leaves_row(program->selector)) {
+                begin(&st, job);
+                status = process(&st, program, 1);
+            }
+            if (status == ES_ROW_OK) report_logprobs(&st, choice.token, &out);
+        }
+    }
+    return status == ES_ROW_OK ? report_given(&st, row, choice.token, kinds) : status;
 }
 
 /* --- single passes --- */
@@ -153,31 +219,33 @@ static float greatest(const void *row, int32_t kind, int64_t n) {
     BY_KIND(kind, return greatest_of(row, KIND, n));
 }
 
-/* Adds a chunk's 2^(y + 30) to W sums without rounding to integers: tokens far below the peak count as
- * well. */
-ES_INLINE void chunk_powers(es_chunk chunk, int32_t kind, float peak, double *totals) {
-    vf sum = vf_set(0.0f);
-    for (int i = 0; i < ES_CHUNK; i += W_ABREAST * W) {
-        vf y[W_ABREAST];
-        EACH(k) y[k] = vf_sub(load_kind(chunk.p, i + k * W, kind), vf_set(peak));
-        EACH(k) y[k] = vf_max(vf_mul(y[k], vf_set(1.4426950408889634f)), vf_set(-120.0f));
-        vf_weights(y);
-        EACH(k) sum = vf_add(sum, y[k]);
-    }
-    vf_add_doubles(totals, sum);
-}
-
 static double log_sum(const void *row, int32_t kind, int64_t n) {
     const es_view v = {.source = row, .kind = kind, .n = n, .scale = 1.0f, .floor = -FLT_MAX};
     const float peak = greatest(row, kind, n);
     float buffer[ES_CHUNK];
-    double totals[W] = {0}, total = 0.0;
-    for (int64_t c = 0; c < chunks_of(n); c++) {
-        const es_chunk chunk = chunk_of(&v, c, buffer);
-        BY_KIND(chunk.kind, chunk_powers(chunk, KIND, peak, totals));
-    }
-    for (int lane = 0; lane < W; lane++) total += totals[lane];
-    return (double)peak + (es_log2(total) - 30.0) * ES_LN_2;
+    int64_t total = 0;
+    for (int64_t c = 0; c < chunks_of(n); c++)
+        total += chunk_mass_any(chunk_of(&v, c, buffer), peak, 0, 0).weight;
+    return log_total(peak, total);
 }
 
-const es_kernels ES_KERNELS = {ES_NAME, run_row, greatest, log_sum};
+static void report(es_scratch *scratch, const void *row, int32_t kind, int64_t n, int64_t token,
+                   const es_report *out) {
+    es_state st;
+    st.s = scratch;
+    st.vocab_size = n;
+    st.is_few = 0;
+    st.v = (es_view){.source = row,
+                     .kind = kind,
+                     .list = -1,
+                     .n = n,
+                     .scale = 1.0f,
+                     .floor = -ES_LOGIT_LIMIT,
+                     .alive = -1,
+                     .maxima = scratch->maxima,
+                     .loose = scratch->loose};
+    *out->rank = 0;
+    if (scan_row(&st.v) == ES_ROW_OK) report_logprobs(&st, token, out);
+}
+
+const es_kernels ES_KERNELS = {ES_NAME, run_row, greatest, log_sum, report};

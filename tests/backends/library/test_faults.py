@@ -198,6 +198,20 @@ def test_the_host_provides_what_is_not_promised(name: str) -> None:
     assert np.array_equal(generate(settings, backend), generate(settings, "numpy"))
 
 
+def test_the_host_reports_logprobs_in_place_of_impossible_ones() -> None:
+    promised = f"PROMISES={ALL | number('ES_LOGPROBS')}"
+    settings = tuple({**given, "logprobs": 2, "logprobs_mode": ("raw", "processed")} for given in PLAIN)
+    backend = LibraryBackend(variant("IMPOSSIBLE_LOGPROBS", promised))
+    found, expected = (
+        scheduler_of(settings, each).step(logits_of(0, len(PLAIN))) for each in (backend, "numpy")
+    )
+    assert backend.lost
+    np.testing.assert_array_equal(found.token_ids, expected.token_ids)
+    for kind, table in expected.logprobs.items():
+        np.testing.assert_array_equal(found.logprobs[kind].token_ids, table.token_ids)
+        np.testing.assert_array_equal(found.logprobs[kind].logprobs, table.logprobs)
+
+
 def test_a_library_that_declares_that_it_writes_gets_copies() -> None:
     backend = LibraryBackend(variant("WRITES", f"PROMISES={ALL & ~number('ES_READS_ONLY')}"))
     scheduler, logits = scheduler_of(PLAIN, backend), logits_of(0, len(PLAIN))

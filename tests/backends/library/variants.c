@@ -60,6 +60,14 @@ static int32_t run_wrongly(es_context *context, es_batch *batch) {
 }
 #endif
 
+#ifdef IMPOSSIBLE_LOGPROBS
+static int32_t run_and_list_impossible_tokens(es_context *context, es_batch *batch) {
+    const int32_t code = run(context, batch);
+    if (batch->logprobs) batch->logprobs[0].token_ids[0] = batch->vocab_size;
+    return code;
+}
+#endif
+
 #ifdef SYNC
 
 static int32_t wait_for_all(es_context *context) {
@@ -102,6 +110,9 @@ ES_EXPORT int32_t es_get_api(uint32_t host_abi, const es_api **out) {
 #endif
 #ifdef OFF_BY_ONE
     table.known.run = run_wrongly;
+#endif
+#ifdef IMPOSSIBLE_LOGPROBS
+    table.known.run = run_and_list_impossible_tokens;
 #endif
 #ifdef SYNC
     table.known.sync = wait_for_all;
