@@ -55,7 +55,7 @@ def test_a_criterion_is_asked_after_each_token_with_prompt_and_output() -> None:
 @pytest.mark.parametrize(
     ("criterion", "tokens", "name"),
     [(AtLength(4), [1, 1], "AtLength"), (Duck(), [1, 4], "Duck"), (always_three, [3], "always_three")],
-    ids=str,
+    ids=["criterion", "duck", "function"],
 )
 def test_it_has_a_name(criterion: Any, tokens: list[int], name: str) -> None:
     record = run([criterion], [*tokens, 0, 0], temperature=0)
