@@ -1,6 +1,7 @@
 import importlib.util
 import pickle
 import random
+from contextlib import closing
 
 import pytest
 
@@ -162,7 +163,8 @@ def both(request, tmp_path):
     """A file and llama.cpp's own reading of it."""
     llama_cpp = pytest.importorskip("llama_cpp")
     path = write_gguf(tmp_path / "small.gguf", request.param)
-    return path, llama_cpp.Llama(str(path), vocab_only=True, verbose=False)
+    with closing(llama_cpp.Llama(str(path), vocab_only=True, verbose=False)) as model:
+        yield path, model
 
 
 def test_llama_cpp_agrees_on_tokens_texts_and_ends(both):

@@ -7,7 +7,7 @@ text; the token of a NUL, which it never allows; bytes that begin no character; 
 from __future__ import annotations
 
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -53,11 +53,12 @@ def engine(vocab: Any, text: str) -> Iterator[LlamaSampler | None]:
 
 
 @pytest.fixture(scope="module")
-def llm(tmp_path_factory: pytest.TempPathFactory) -> Any:
+def llm(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
     path: Path = tiny_gguf.write_model(tmp_path_factory.mktemp("models") / "tiny.gguf")
     import llama_cpp
 
-    return llama_cpp.Llama(str(path), n_ctx=32, verbose=False)
+    with closing(llama_cpp.Llama(str(path), n_ctx=32, verbose=False)) as model:
+        yield model
 
 
 def compare(text: str, llm: Any, random: np.random.Generator, paths: int) -> None:

@@ -6,6 +6,8 @@ import ctypes
 import gc
 import subprocess
 import sys
+from collections.abc import Iterator
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -48,8 +50,9 @@ def model(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture(scope="module")
-def loaded(model: Path) -> Any:
-    return llama_cpp.Llama(str(model), n_ctx=128, verbose=False)
+def loaded(model: Path) -> Iterator[Any]:
+    with closing(llama_cpp.Llama(str(model), n_ctx=128, verbose=False)) as llama:
+        yield llama
 
 
 @pytest.fixture
