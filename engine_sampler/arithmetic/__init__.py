@@ -29,6 +29,11 @@ Entropy (`information`, `log2_mass`)
     d = −y bits; u = rint(float32(w·d)), 0 where w = 0; S = Σw, E = Σu as int64,
     L = log2_64(S) − 30; entropy H = L + E/S bits.
 
+Logprobs (`log_total`, `row_logprobs`)
+    ln Σ exp(l) = float64(max) + (log2_64(S) − 30)·ln 2, S the sum of the weights; the logprob of a token
+    is float32(float64(l) − that). Tokens are listed in (logit desc, id asc) order; the rank of a token is
+    one more than the tokens before it. Removed tokens have −inf and the rank after all others.
+
 Random numbers (`philox4x32`, `draw64`)
     Philox4x32-10. key = [seed low, seed high]; counter = [draw, stream, position low, position
     high]; r = x0 | x1 << 32. position = len(prompt) + len(output), the index of the token being
