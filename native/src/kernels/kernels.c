@@ -91,7 +91,7 @@ static int32_t run_samplers(es_state *st, const es_compiled *program) {
 }
 
 /* The row of a job as it was given, before anything has been read. */
-static void begin(es_state *st, const es_job *job) {
+ES_INLINE void begin_row(es_state *st, const es_job *job) {
     const es_batch *batch = job->batch;
     const es_table *table = batch->table;
     const int32_t slot = batch->slots[job->entry];
@@ -118,7 +118,7 @@ static void begin(es_state *st, const es_job *job) {
 }
 
 /* Read the row, under its mask if it has one, and run the samplers of `program`. */
-static int32_t process(es_state *st, const es_compiled *program, int with_mask) {
+ES_INLINE int32_t process_row(es_state *st, const es_compiled *program, int with_mask) {
     const es_batch *batch = st->job->batch;
     const int32_t entry = st->job->entry;
     const int masked = with_mask && batch->masked && batch->masked[entry];
@@ -132,70 +132,80 @@ static es_report report_of(const es_batch *batch, int64_t row, int32_t entry, in
     return es_report_of(es_logprobs_of(batch, kind), row, batch->top_n[entry], kind < 2);
 }
 
-/* The logprobs of `token` before the program, and after its edits alone. Returns an es_row_status. */
-static int32_t report_given(es_state *st, int64_t row, int64_t token, unsigned kinds) {
-    const es_job *job = st->job;
-    const es_batch *batch = job->batch;
-    const es_compiled none = {.n_ops = 0};
-    int32_t status = ES_ROW_OK;
-    if (kinds & ES_LOGPROBS_RAW) {
-        const es_report out = report_of(batch, row, job->entry, 0);
-        begin(st, job);
-        status = process(st, &none, 0);
-        if (status == ES_ROW_OK) report_logprobs(st, token, &out);
-    }
-    if (status == ES_ROW_OK && kinds & ES_LOGPROBS_PENALIZED) {
-        const es_report out = report_of(batch, row, job->entry, 1);
-        begin(st, job);
-        status = process(st, job->edits, 1);
-        if (status == ES_ROW_OK) report_logprobs(st, token, &out);
-    }
+/* Report a token's logprobs in the row that `program` makes of the row as it was given. */
+static int32_t report_anew(es_state *st, const es_job *job, const es_compiled *program, int with_mask,
+                           int64_t token, const es_report *out) {
+    begin_row(st, job);
+    const int32_t status = process_row(st, program, with_mask);
+    if (status == ES_ROW_OK) report_logprobs(st, token, out);
     return status;
 }
 
 /* Whether a selector leaves a long row as it was: the others shorten it. */
 ES_INLINE int leaves_row(int32_t selector) { return selector == ES_OP_DIST || selector == ES_OP_GREEDY; }
 
+/* A row before its token was chosen: the list of a short one, the view of a long one. */
+typedef struct es_kept_row {
+    int is_few;
+    es_few few;
+    es_view view;
+} es_kept_row;
+
+static void keep_row(const es_state *st, es_kept_row *row) {
+    row->is_few = st->is_few;
+    if (st->is_few) row->few = st->few;
+    else row->view = st->v;
+}
+
+/* The logprobs of `token`, drawn from the row `before`. Returns an es_row_status. */
+static int32_t report_kinds(es_state *st, int64_t token, unsigned kinds, const es_kept_row *before) {
+    const es_job *job = st->job;
+    const es_batch *batch = job->batch;
+    const int64_t row = batch->rows[job->entry];
+    const es_compiled none = {.n_ops = 0};
+    int32_t status = ES_ROW_OK;
+    if (kinds & ES_LOGPROBS_PROCESSED) {
+        const es_report out = report_of(batch, row, job->entry, 2);
+        if (before->is_few || leaves_row(job->program->selector)) {
+            if (before->is_few) st->few = before->few;
+            else st->v = before->view;
+            st->is_few = before->is_few;
+            report_logprobs(st, token, &out);
+        } else status = report_anew(st, job, job->program, 1, token, &out);
+    }
+    if (status == ES_ROW_OK && kinds & ES_LOGPROBS_RAW) {
+        const es_report out = report_of(batch, row, job->entry, 0);
+        status = report_anew(st, job, &none, 0, token, &out);
+    }
+    if (status == ES_ROW_OK && kinds & ES_LOGPROBS_PENALIZED) {
+        const es_report out = report_of(batch, row, job->entry, 1);
+        status = report_anew(st, job, job->edits, 1, token, &out);
+    }
+    return status;
+}
+
 static int32_t run_row(const es_job *job) {
     const es_batch *batch = job->batch;
     const es_compiled *program = job->program;
     const int64_t row = batch->rows[job->entry];
-    const unsigned kinds = batch->logprobs ? batch->logprobs_kinds[job->entry] : 0;
     es_state st;
-    begin(&st, job);
+    begin_row(&st, job);
     if (program->needs && es_history_sync(job->history, batch->table->epochs[batch->slots[job->entry]],
                                           &st.span, st.p, program->needs))
         return ES_ROW_DECLINED;
-    int32_t status = process(&st, program, 1);
+    int32_t status = process_row(&st, program, 1);
     if (status != ES_ROW_OK) return status;
     if (batch->processed && batch->processed[job->entry]) write_processed(&st, batch->processed[job->entry]);
     if (program->selector < 0) return ES_ROW_OK;
     if (program->selector != ES_OP_GREEDY || st.v.list >= 0) status = sort_if_short(&st);
     if (status != ES_ROW_OK) return status;
-    const int was_few = st.is_few;
-    const es_view view = st.v;
-    es_few few;
-    if (kinds & ES_LOGPROBS_PROCESSED && was_few) few = st.few;
+    const unsigned kinds = batch->logprobs ? batch->logprobs_kinds[job->entry] : 0;
+    es_kept_row before;
+    if (kinds) keep_row(&st, &before);
     const es_choice choice = choose(&st, program->selector);
     batch->token_ids[row] = choice.token;
     batch->notes[row] = choice.note;
-    if (kinds & ES_LOGPROBS_PROCESSED) {
-        const es_report out = report_of(batch, row, job->entry, 2);
-        if (was_few) {
-            st.few = few;
-            st.is_few = 1;
-            report_logprobs(&st, choice.token, &out);
-        } else {
-            st.v = view;
-            st.is_few = 0;
-            if (!leaves_row(program->selector)) {
-                begin(&st, job);
-                status = process(&st, program, 1);
-            }
-            if (status == ES_ROW_OK) report_logprobs(&st, choice.token, &out);
-        }
-    }
-    return status == ES_ROW_OK ? report_given(&st, row, choice.token, kinds) : status;
+    return kinds ? report_kinds(&st, choice.token, kinds, &before) : ES_ROW_OK;
 }
 
 /* --- single passes --- */
