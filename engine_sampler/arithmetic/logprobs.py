@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -47,10 +48,10 @@ class Logprobs:
         self.token_ids[rows], self.logprobs[rows], self.ranks[rows] = -1, np.nan, 0
 
     def trimmed(self) -> Logprobs:
-        """The same without columns that no row uses."""
-        width = self.token_ids.shape[1]
-        while width > 1 and not (self.token_ids[:, width - 1] >= 0).any():
-            width -= 1
+        """The same without columns that no row uses. The entries of a row have no gaps, so the first unused
+        column is found by bisection, however wide the table is."""
+        columns = range(1, self.token_ids.shape[1])
+        width = 1 + bisect_left(columns, True, key=lambda column: bool((self.token_ids[:, column] < 0).all()))
         if width == self.token_ids.shape[1]:
             return self
         return Logprobs(self.token_ids[:, :width], self.logprobs[:, :width], self.ranks)

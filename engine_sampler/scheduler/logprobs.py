@@ -24,7 +24,8 @@ class LogprobsPlan:
     kinds     uint8 [n], the kinds that are computed, as bits.
     reported  uint8 [n], those of them that the user requested; the others are for the scheduler's own use.
     top_n     int64 [n], how many of the likeliest tokens to list; −1 = all.
-    width     the greatest number of tokens listed.
+    widths    the greatest number of tokens listed, by kind; the same for all kinds if no request reports
+              several, since all rows then go into one table.
     recorded  the indices of the requests that record the raw logprob of each token.
     several   whether a request reports more than one kind.
     only      the number of the kind that every request reports, and no other; None if they differ.
@@ -38,8 +39,12 @@ class LogprobsPlan:
         self.kinds = self.reported.copy()
         self.kinds[self.recorded] |= _BITS["raw"]
         self.top_n = np.array(top_n, np.int64)
-        self.width = vocab_size if min(top_n) < 0 else min(max(top_n), vocab_size)
         self.several = any(len(r.logprobs_modes) > 1 for r in requests)
+        listed = np.where(self.top_n < 0, vocab_size, np.minimum(self.top_n, vocab_size))
+        self.widths = [
+            int(listed[self.kinds & bit != 0].max(initial=0) if self.several else listed.max())
+            for bit in _BITS.values()
+        ]
         self.used = int(np.bitwise_or.reduce(self.kinds))
         kind = (self.used - 1).bit_length()
         self.only = kind if set(reported) == {1 << kind} else None
@@ -52,7 +57,7 @@ class LogprobsCollector:
         self._rows = rows
         self._plan = plan
         raw, penalized, processed = (
-            Logprobs.empty(rows, plan.width) if plan.used >> i & 1 else None for i in range(3)
+            Logprobs.empty(rows, width) if plan.used >> i & 1 else None for i, width in enumerate(plan.widths)
         )
         self._out = raw, penalized, processed
         self._one_row_each = False

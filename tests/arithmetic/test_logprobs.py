@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from engine_sampler import SamplingParams, Scheduler, logprobs
-from engine_sampler.arithmetic import RowLogprobs, gather, log_sum_exp, row_logprobs
+from engine_sampler.arithmetic import Logprobs, RowLogprobs, gather, log_sum_exp, row_logprobs
 from engine_sampler.registry import default_registry
 from engine_sampler.testing.cases import KINDS
 from tests.reference import order, softmax
@@ -27,6 +27,16 @@ def exact(row: np.ndarray) -> np.ndarray:
     """Log-probabilities in float64."""
     shifted = row.astype(np.float64) - row.max()
     return shifted - math.log(math.fsum(np.exp(shifted)))
+
+
+def test_a_table_is_trimmed_to_its_longest_row() -> None:
+    table = Logprobs.empty(3, 9)
+    assert table.trimmed().token_ids.shape == (3, 1)
+    for row, top_n in enumerate((4, 0, 6)):
+        table.fill(row, row_logprobs(np.arange(7, dtype=np.float32), 2, top_n))
+    assert table.trimmed().token_ids.shape == table.trimmed().logprobs.shape == (3, 7)
+    table.clear(np.array([2]))
+    assert table.trimmed().token_ids.shape == (3, 5)
 
 
 # --- one row --------------------------------------------------------------------------------------
