@@ -1,0 +1,111 @@
+"""Hostile clients beside ordinary requests: `python -m tests.attack [--seconds N] [--seed S] [CLIENT ...]`.
+
+Each client of the catalogue (`clients.py`) sends requests to an engine with 60 ordinary ones; a quiet run with the
+same seed is the yardstick. Prints for each client how the steps of its neighbours went and how long its requests
+took to join. The command fails if a neighbour's token changed, if a step raised, or if the steps of all clients
+together miss the bars: p99 at most twice that of the quiet run, the longest at most 50 ms beyond it.
+
+With --seconds the catalogue is repeated with new seeds for that time, and memory may not grow.
+"""
+
+from __future__ import annotations
+
+import argparse
+import gc
+import logging
+import os
+import resource
+import sys
+import time
+from pathlib import Path
+
+from .clients import CLIENTS
+from .engine import QUIET, Engine, NeighbourHarmed, Outcome, expect_unharmed
+from .vocabulary import LARGE
+
+NEIGHBOURS = 60
+STEPS, REQUESTS = 150, 3
+MOST_TIMES, MOST_MORE = 2.0, 50.0
+"""The bars: of p99 as a multiple of the quiet run's, and of the longest step in milliseconds beyond it."""
+SETTLED, MOST_GROWTH = 2, 64.0
+"""Rounds until caches are full, and the megabytes by which later rounds may grow."""
+
+
+def main(arguments: list[str] | None = None) -> int:
+    """Run the catalogue; returns the exit code."""
+    options = _options(arguments)
+    start, sizes, failed = time.monotonic(), [], 0
+    seed = options.seed
+    while seed == options.seed or time.monotonic() - start < options.seconds:
+        failed += _round(options, seed)
+        gc.collect()
+        sizes.append(resident_megabytes())
+        print(f"seed {seed}: {sizes[-1]:.0f} MB in use\n", flush=True)
+        seed += 1
+    growth = sizes[-1] - sizes[min(SETTLED, len(sizes)) - 1]
+    print(f"{len(sizes)} rounds in {(time.monotonic() - start) / 60:.1f} minutes, {growth:+.0f} MB after the first")
+    return 1 if failed or growth > MOST_GROWTH else 0
+
+
+def _options(arguments: list[str] | None) -> argparse.Namespace:
+    parser = argparse.ArgumentParser("python -m tests.attack", description=(__doc__ or "").partition("\n")[0])
+    parser.add_argument("clients", nargs="*", metavar="CLIENT", help="default: all")
+    parser.add_argument("--seconds", type=float, default=0.0, help="repeat for as long")
+    parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--vocab-size", type=int, default=LARGE)
+    parser.add_argument("--steps", type=int, default=STEPS, help="for each client")
+    options = parser.parse_args(arguments)
+    if unknown := set(options.clients) - set(CLIENTS):
+        parser.error(f"unknown clients {sorted(unknown)}; there are {', '.join(CLIENTS)}")
+    return options
+
+
+def _round(options: argparse.Namespace, seed: int) -> bool:
+    """One pass over the clients; returns whether a law or a bar was broken."""
+    quiet = Engine(options.vocab_size, NEIGHBOURS, seed).run(QUIET, 2 * options.steps, REQUESTS)
+    print(f"{'client':36} {'steps':>6} {'p50':>7} {'p99':>7} {'max':>7} {'join':>7}  requests")
+    print(_line("(quiet)", quiet))
+    attacked, failed = Outcome(), False
+    for name in options.clients or CLIENTS:
+        try:
+            outcome = Engine(options.vocab_size, NEIGHBOURS, seed).run(CLIENTS[name], options.steps, REQUESTS)
+            expect_unharmed(quiet, outcome)
+        except NeighbourHarmed as harm:
+            failed = True
+            print(f"{name:36} HARMED: {harm}: {harm.__cause__!r}", flush=True)
+            continue
+        print(_line(name, outcome), flush=True)
+        attacked.steps += outcome.steps
+        attacked.joins += outcome.joins
+    return _verdict(quiet, attacked) or failed
+
+
+def _line(name: str, outcome: Outcome) -> str:
+    times = "".join(f" {outcome.milliseconds(share):7.2f}" for share in (0.5, 0.99, 1.0))
+    refused = f"{len(outcome.refusals)} refused" if outcome.refusals else ""
+    ends = ", ".join(part for part in [refused, *sorted(set(outcome.ends))] if part)
+    return f"{name:36} {len(outcome.steps):6}{times} {max(outcome.joins) * 1e3:7.1f}  {ends}"
+
+
+def _verdict(quiet: Outcome, attacked: Outcome) -> bool:
+    if not attacked.steps:
+        return True
+    times = attacked.milliseconds(0.99) / quiet.milliseconds(0.99)
+    more = attacked.milliseconds(1) - quiet.milliseconds(1)
+    print(_line("(all clients)", attacked))
+    print(f"p99 {times:.2f} times that of the quiet run (at most {MOST_TIMES:g}), ", end="")
+    print(f"the longest step {more:+.1f} ms (at most +{MOST_MORE:g})")
+    return times > MOST_TIMES or more > MOST_MORE
+
+
+def resident_megabytes() -> float:
+    """The memory in use by this process; on systems without /proc, its maximum so far."""
+    statm = Path("/proc/self/statm")
+    if statm.exists():
+        return int(statm.read_text().split()[1]) * os.sysconf("SC_PAGE_SIZE") / 1e6
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1e3
+
+
+if __name__ == "__main__":
+    logging.getLogger("engine_sampler").setLevel(logging.CRITICAL)  # refusals and faults are intended here
+    sys.exit(main())

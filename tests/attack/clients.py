@@ -1,0 +1,228 @@
+"""The catalogue of hostile clients: each is a request body, as a server would read it from the network."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import numpy as np
+
+Random = np.random.Generator
+Body = Mapping[str, Any]
+Client = Callable[[Random, int], Body]
+"""Makes a body from a source of randomness and the size of the vocabulary."""
+
+CLIENTS: dict[str, Client] = {}
+"""Name → client."""
+
+
+def client(make: Client) -> Client:
+    """Register a client by its name."""
+    CLIENTS[make.__name__] = make
+    return make
+
+
+def _text(random: Random, length: int, letters: str = "abcdefgh ") -> str:
+    return "".join(random.choice(list(letters), length))
+
+
+def _structured(kind: str, value: Any) -> Body:
+    return {"structured_outputs": {kind: value}}
+
+
+# --- patterns ------------------------------------------------------------------------------------
+
+PATTERNS = {
+    "wide_counted_classes": r"(\w|\d|\s|[^a-z]){1,5000}",
+    "nested_counts": "((a{0,100}){0,100}){0,100}",
+    "late_letter": ".*a.{30}b",
+    "letter_far_back": "(a|b)*a(a|b){18}",
+    "long_optional": "(a?){2000}",
+    "any_bytes": r"[\s\S]{1,60000}",
+    "address": r"[^@\s]+@[^@\s]+\.[^@\s]+",
+    "overlapping_words": "(a|aa|aaa|b|ab|ba)*c{1,300}",
+    "three_letters_in_any_order": r"(.*a.*b.*c|.*b.*c.*a|.*c.*a.*b).{0,200}",
+    "unicode_classes": r"(\p{L}|\p{N}|\p{P}){1,3000}",
+}
+"""Regular expressions that are short to send and large to work on."""
+
+
+def _pattern(name: str, pattern: str) -> None:
+    def as_regex(random: Random, size: int) -> Body:
+        return _structured("regex", f"x{{0,{random.integers(1, 9)}}}{pattern}")
+
+    def as_schema(random: Random, size: int) -> Body:
+        ends = {"maxLength": int(random.integers(50, 2000)), "minLength": int(random.integers(1, 9))}
+        return _structured("json", {"type": "string", "pattern": pattern, **ends})
+
+    def as_stop(random: Random, size: int) -> Body:
+        return {"stop_regex": [pattern + "~~"]}
+
+    CLIENTS[f"regex_{name}"] = as_regex
+    CLIENTS[f"schema_{name}"] = as_schema
+    CLIENTS[f"stop_{name}"] = as_stop
+
+
+for _name, _source in PATTERNS.items():
+    _pattern(_name, _source)
+
+# --- grammars ------------------------------------------------------------------------------------
+
+
+@client
+def choice_of_two_long_texts(random: Random, size: int) -> Body:
+    shared = _text(random, 1 << 20)
+    return _structured("choice", [shared + "x", shared + "y"])
+
+
+@client
+def choice_of_many_texts(random: Random, size: int) -> Body:
+    return _structured("choice", [_text(random, 20) for _ in range(10_000)])
+
+
+@client
+def enum_of_many_texts(random: Random, size: int) -> Body:
+    return _structured("json", {"enum": [_text(random, 20) for _ in range(20_000)]})
+
+
+@client
+def schema_with_many_keys(random: Random, size: int) -> Body:
+    keys = {f"k{i}": {"type": "string", "maxLength": i} for i in range(2000)}
+    return _structured("json", {"properties": keys, "required": list(keys)[:50]})
+
+
+@client
+def schema_with_many_patterns(random: Random, size: int) -> Body:
+    patterns = {f"^[a-{chr(98 + i)}]+.{{0,{i + 5}}}$": {"type": "integer"} for i in range(20)}
+    return _structured("json", {"patternProperties": patterns})
+
+
+@client
+def password_schema(random: Random, size: int) -> Body:
+    parts = [{"pattern": pattern} for pattern in ("[a-z]", "[A-Z]", "[0-9]")]
+    return _structured("json", {"type": "string", "allOf": parts, "minLength": 8, "maxLength": 64})
+
+
+@client
+def nested_alternatives(random: Random, size: int) -> Body:
+    schema: Any = {"type": "string"}
+    for i in range(12):
+        schema = {"oneOf": [{"properties": {f"k{i}": schema}}, {"properties": {f"j{i}": schema}}]}
+    return _structured("json", schema)
+
+
+@client
+def nested_conditions(random: Random, size: int) -> Body:
+    schema: Any = {"type": "integer"}
+    for i in range(int(random.integers(3, 7))):
+        schema = {"if": {"required": [f"k{i}"]}, "then": schema, "else": {"not": schema}}
+    return _structured("json", schema)
+
+
+@client
+def deep_references(random: Random, size: int) -> Body:
+    links = {f"d{i}": {"$ref": f"#/$defs/d{i + 1}"} for i in range(100)} | {"d100": {"type": "null"}}
+    return _structured("json", {"$ref": "#/$defs/d0", "$defs": links})
+
+
+@client
+def ambiguous_grammar(random: Random, size: int) -> Body:
+    return _structured("grammar", 'start: start start start | start start | "a" | /[ab ]{1,9}/')
+
+
+@client
+def grammar_of_many_rules(random: Random, size: int) -> Body:
+    rules = [f'r{i}: r{i + 1} "a"? | /[a-{chr(98 + i % 20)}]+/' for i in range(300)]
+    return _structured("grammar", "\n".join([*rules, 'r300: "b"', "start: r0"]))
+
+
+@client
+def terminals_that_overlap(random: Random, size: int) -> Body:
+    rules = [f"T{i}: /[a-z]{{{i},{i + 40}}}/" for i in range(1, 60)]
+    names = " | ".join(f"T{i}" for i in range(1, 60))
+    return _structured("grammar", "\n".join([f"start: ({names} | / /)+", *rules]))
+
+
+@client
+def grammar_that_grows(random: Random, size: int) -> Body:
+    return _structured("grammar", rf"start: b b{chr(10)}b: /[\s\S]{{1,{random.integers(1000, 60_000)}}}/")
+
+
+# --- parameters ----------------------------------------------------------------------------------
+
+
+@client
+def many_stop_strings(random: Random, size: int) -> Body:
+    return {"stop": [_text(random, 30) for _ in range(10_000)]}
+
+
+@client
+def long_stop_string(random: Random, size: int) -> Body:
+    return {"stop": ["a" * (1 << 20)]}
+
+
+@client
+def many_bad_words(random: Random, size: int) -> Body:
+    return {"bad_words": [_text(random, 8) for _ in range(100_000)]}
+
+
+@client
+def many_sequence_breakers(random: Random, size: int) -> Body:
+    return {"dry_multiplier": 1.0, "dry_sequence_breakers": [_text(random, 2) for _ in range(1000)]}
+
+
+@client
+def large_bias(random: Random, size: int) -> Body:
+    ids = random.choice(size, min(size, 50_000), replace=False)
+    return {"logit_bias": {str(i): 1.0 for i in ids}}
+
+
+@client
+def all_tokens_allowed(random: Random, size: int) -> Body:
+    return {"allowed_token_ids": list(range(size))}
+
+
+@client
+def all_logprobs(random: Random, size: int) -> Body:
+    return {"logprobs": -1, "logprobs_mode": ["raw", "penalized", "processed"]}
+
+
+@client
+def endless_siblings(random: Random, size: int) -> Body:
+    return {"n": 2_147_483_647}
+
+
+@client
+def wide_beams(random: Random, size: int) -> Body:
+    return {"use_beam_search": True, "beam_width": 1_000_000, "max_tokens": 9}
+
+
+@client
+def repetitions(random: Random, size: int) -> Body:
+    found = {"max_pattern_size": 1_000_000, "min_pattern_size": 1, "min_count": 2}
+    return {"repetition_detection": found, "no_repeat_ngram_size": 2, "dry_multiplier": 1.0}
+
+
+@client
+def deep_json(random: Random, size: int) -> Body:
+    return {"dry_sequence_breakers": "[" * 100_000}
+
+
+@client
+def huge_numbers(random: Random, size: int) -> Body:
+    name = str(random.choice(["temperature", "top_k", "seed", "max_tokens", "min_tokens", "logprobs"]))
+    return {name: json.loads("1" + "0" * 400)}
+
+
+@client
+def stop_token_ids_everywhere(random: Random, size: int) -> Body:
+    return {"stop_token_ids": list(range(0, size, 2)), "min_tokens": 1000, "ignore_eos": True}
+
+
+@client
+def everything_at_once(random: Random, size: int) -> Body:
+    body: dict[str, Any] = {"temperature": 1.5, "repetition_penalty": 1.1, "frequency_penalty": 0.1}
+    for make in (many_stop_strings, many_sequence_breakers, large_bias, all_logprobs):
+        body |= make(random, size)
+    return body | _structured("regex", PATTERNS["wide_counted_classes"])

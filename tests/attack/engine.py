@@ -1,0 +1,144 @@
+"""A serving engine under attack: ordinary requests decode step by step while hostile clients join and leave.
+
+Clients send from a thread of their own, as a server's do. The logits of a row are the same in every step, so that
+a neighbour's tokens follow from its seed alone and can be compared with those of a quiet run.
+"""
+
+from __future__ import annotations
+
+import queue
+import threading
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+from engine_sampler import ParameterError, SamplingParams, Scheduler, StepResult
+from engine_sampler.grammar import GrammarError
+from engine_sampler.scheduler import RequestError
+
+from .clients import Client
+from .vocabulary import tokenizer
+
+GUESTS = 4
+"""Rows for the clients' requests."""
+LIFETIME = 40
+"""Steps after which a client's request is removed."""
+SETTINGS = {"temperature": 0.8, "top_k": 40, "top_p": 0.95, "min_p": 0.05, "repetition_penalty": 1.1}
+REFUSALS = (ParameterError, GrammarError, RequestError)
+"""What a server answers with an error of its own."""
+QUIET: Client = lambda random, size: SETTINGS  # noqa: E731
+
+
+class NeighbourHarmed(AssertionError):
+    """A request of another client was changed by an attack, or the step raised."""
+
+
+@dataclass
+class Outcome:
+    """What a run has shown: times in seconds; `tokens` are the neighbours', a list for each step."""
+
+    steps: list[float] = field(default_factory=list)
+    joins: list[float] = field(default_factory=list)
+    refusals: list[str] = field(default_factory=list)
+    ends: list[str] = field(default_factory=list)
+    tokens: list[list[int]] = field(default_factory=list)
+
+    def milliseconds(self, share: float) -> float:
+        """A quantile of the steps' times."""
+        return float(np.quantile(self.steps, share)) * 1e3
+
+
+class Engine:
+    """A scheduler with `neighbours` ordinary requests, and room for a few of a client's."""
+
+    def __init__(self, size: int, neighbours: int, seed: int) -> None:
+        random = np.random.default_rng(seed)
+        self.size, self.seed = size, seed
+        self.logits = random.normal(0, 2.2, (neighbours + GUESTS, size)).astype(np.float32)
+        self.logits[:, random.choice(size, 40, replace=False)] += 9
+        self.logits[:, -1] = -9  # EOS
+        self.scheduler = Scheduler(size, tokenizer(size))
+        self.neighbours = [
+            self.scheduler.add(SamplingParams(seed=i, **SETTINGS), range(100), request_id=f"neighbour {i}")
+            for i in range(neighbours)
+        ]
+
+    def run(self, client: Client, steps: int, requests: int) -> Outcome:
+        """Decode for at least `steps` steps, and until a client has sent all its `requests`.
+
+        Raises `NeighbourHarmed`.
+        """
+        outcome = Outcome()
+        done: queue.SimpleQueue[BaseException | None] = queue.SimpleQueue()
+        sender = threading.Thread(target=self._send, args=(client, requests, outcome, done), daemon=True)
+        sender.start()
+        ages: dict[Any, int] = {}
+        while len(outcome.steps) < steps or sender.is_alive():
+            self._step(outcome, ages)
+        sender.join()
+        if fault := done.get():
+            raise NeighbourHarmed("a client's request raised what no server expects") from fault
+        for request_id in [i for i in self.scheduler.request_ids if i not in self.neighbours]:
+            self.scheduler.remove(request_id)
+        return outcome
+
+    def _send(self, client: Client, requests: int, outcome: Outcome, done: Any) -> None:
+        random = np.random.default_rng(self.seed)
+        fault = None
+        try:
+            for body in (client(random, self.size) for _ in range(requests)):
+                start = time.perf_counter()
+                try:
+                    self._add(SamplingParams.from_dict(body))
+                except REFUSALS as refusal:
+                    outcome.refusals.append(str(refusal))
+                outcome.joins.append(time.perf_counter() - start)
+        except BaseException as error:
+            fault = error
+        done.put(fault)
+
+    def _add(self, params: SamplingParams) -> None:
+        if params.use_beam_search or (params.best_of or params.n) > 1:
+            self.scheduler.add_group(params, range(100))
+        else:
+            self.scheduler.add(params, range(100))
+
+    def _step(self, outcome: Outcome, ages: dict[Any, int]) -> None:
+        for request_id in self._old(ages):
+            outcome.ends.append(self.scheduler.remove(request_id).finish_reason or "")
+        live = [i for i in self.scheduler.request_ids if i not in self.neighbours]
+        ids = self.neighbours + live[:GUESTS]
+        for request_id in live[:GUESTS]:
+            ages[request_id] = ages.get(request_id, 0) + 1
+        start = time.perf_counter()
+        try:
+            result = self.scheduler.step(self.logits[: len(ids)], ids)
+        except Exception as error:
+            raise NeighbourHarmed("a step raised for all requests") from error
+        outcome.steps.append(time.perf_counter() - start)
+        outcome.tokens.append(self._neighbours_tokens(result))
+        outcome.ends += [str(e) for e in result.finish_reasons[len(self.neighbours) :] if e]
+
+    def _old(self, ages: dict[Any, int]) -> Iterator[Any]:
+        live = [i for i in self.scheduler.request_ids if i not in self.neighbours]
+        for place, request_id in enumerate(live):
+            if ages.get(request_id, 0) >= LIFETIME or place >= GUESTS:
+                ages.pop(request_id, None)
+                yield request_id
+
+    def _neighbours_tokens(self, result: StepResult) -> list[int]:
+        for i, request_id in enumerate(self.neighbours):
+            if result.finish_reasons[i]:
+                raise NeighbourHarmed(f"{request_id} ended: {result.errors[i] or result.finish_reasons[i]}")
+        return [int(token) for token in result.token_ids[: len(self.neighbours)]]
+
+
+def expect_unharmed(quiet: Outcome, outcome: Outcome) -> None:
+    """Raise `NeighbourHarmed` if a neighbour's tokens differ from those of the quiet run."""
+    for step, (expected, found) in enumerate(zip(quiet.tokens, outcome.tokens, strict=False)):
+        if expected != found:
+            row = next(i for i, token in enumerate(expected) if token != found[i])
+            raise NeighbourHarmed(f"step {step}: neighbour {row} drew {found[row]}, not {expected[row]}")

@@ -1,0 +1,40 @@
+"""Every hostile client leaves its neighbours as they are in a quiet run. Times are measured by `python -m tests.attack`."""
+
+from __future__ import annotations
+
+import functools
+
+import pytest
+
+from .__main__ import main
+from .clients import CLIENTS
+from .engine import QUIET, Engine, NeighbourHarmed, Outcome, expect_unharmed
+
+SIZE, NEIGHBOURS, STEPS = 600, 6, 12
+
+
+def run(client: str | None) -> Outcome:
+    return Engine(SIZE, NEIGHBOURS, seed=1).run(CLIENTS[client] if client else QUIET, STEPS, requests=1)
+
+
+@functools.cache
+def quiet() -> Outcome:
+    return run(None)
+
+
+@pytest.mark.parametrize("client", CLIENTS)
+def test_a_hostile_client_does_not_change_its_neighbours(client: str) -> None:
+    expect_unharmed(quiet(), run(client))
+
+
+def test_a_changed_neighbour_is_noticed() -> None:
+    changed = Outcome(tokens=[list(tokens) for tokens in quiet().tokens])
+    changed.tokens[3][2] += 1
+    with pytest.raises(NeighbourHarmed, match="step 3: neighbour 2"):
+        expect_unharmed(quiet(), changed)
+
+
+def test_the_command_prints_the_steps_of_every_client(capsys: pytest.CaptureFixture[str]) -> None:
+    main(["--vocab-size", str(SIZE), "--steps", "5", "deep_json", "huge_numbers"])
+    assert "deep_json" in (printed := capsys.readouterr().out)
+    assert "times that of the quiet run" in printed
