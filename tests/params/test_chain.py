@@ -90,6 +90,10 @@ def test_a_temperature_of_zero_is_greedy_and_nothing_after_it_is_kept(temperatur
     assert key(temperature=temperature, mirostat=2) == ("temperature", "greedy")
 
 
+def test_the_lowest_temperature_that_samples_is_one_ten_thousandth() -> None:
+    assert key(temperature=1e-4, top_k=5, order="vllm") == ("temperature", "top_k", "dist")
+
+
 @pytest.mark.parametrize(
     ("params", "name"),
     [
