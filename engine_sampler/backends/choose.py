@@ -19,7 +19,8 @@ logger = logging.getLogger("engine_sampler")
 def named_backend(name: str | Backend) -> Backend | None:
     """The backend that `name` or the environment selects; None if the choice is automatic.
 
-    "library:PATH" is the shared library at PATH, loaded once. Raises ValueError for a name that
+    "library:PATH" is the shared library at PATH, loaded once, with the time limit for its steps that
+    ENGINE_SAMPLER_LIBRARY_TIMEOUT sets in seconds, if it is set. Raises ValueError for a name that
     no plugin registers and for a backend that cannot be used here, `LibraryError` for a library that cannot
     be used.
     """
@@ -61,7 +62,12 @@ def runner_of(backend: Backend, part: Sampler | Selector) -> Backend:
 def _library(path: str) -> Backend:
     from .library import LibraryBackend
 
-    return LibraryBackend(path)
+    given = os.environ.get("ENGINE_SAMPLER_LIBRARY_TIMEOUT")
+    try:
+        timeout = float(given) if given else None
+    except ValueError:
+        raise ValueError(f"ENGINE_SAMPLER_LIBRARY_TIMEOUT={given!r} is not a number of seconds") from None
+    return LibraryBackend(path, timeout=timeout)
 
 
 @functools.cache

@@ -20,6 +20,7 @@ class NativeBackend(LibraryBackend):
     """The C kernels of this package, in the best instruction set of this machine."""
 
     name = "native"  # LibraryBackend takes it from its library
+    trusted = True
 
     def __init__(self) -> None:
         path = library_path()

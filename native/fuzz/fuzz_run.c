@@ -4,6 +4,8 @@
  *   es_fuzz case SEED                           one of them again, row by row
  *   es_fuzz digest CASES [ISA] [--threads N]    cases 0 .. CASES - 1: a hash of all results
  *   es_fuzz masks CASES [ISA] [--threads N]     the same for cases in which every row has a mask
+ *   es_fuzz changes SECONDS [SEED]              cases whose logits change while they are read (changes.c)
+ *   es_fuzz changing-case SEED                  one of them again
  *   es_fuzz isas                                the instruction sets that this machine runs
  *
  * A case is a world of requests and some steps over it (world.h). Every step checks that rows do not depend
@@ -15,6 +17,7 @@
 #include "world.h"
 
 #include <float.h>
+#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <sys/mman.h>
@@ -22,7 +25,13 @@
 #include <time.h>
 #include <unistd.h>
 
-static uint64_t *current_seed; /* shared with the process that watches this one */
+/* Shared with the process that watches this one. */
+static struct fz_current {
+    uint64_t seed;
+    const char *again; /* the command that runs the case again */
+} *current;
+
+enum { FZ_MOST_SECONDS = 60 }; /* no case may take longer: it hangs */
 
 typedef struct fz_run {
     const es_api *api;
@@ -33,33 +42,7 @@ typedef struct fz_run {
     uint64_t digest;
 } fz_run;
 
-/* --- contexts and outputs --- */
-
-/* A context with the world's programs, followed by their prefixes. */
-static es_context *open_world(const fz_run *run, const fz_world *w, int32_t threads) {
-    const es_options options = {sizeof options, threads, run->isa};
-    es_context *context;
-    if (run->api->open(&options, &context) != ES_OK) fz_fail("no context for %s", run->isa);
-    for (uint32_t i = 0, n = (uint32_t)w->n_programs; i < 2 * n; i++) {
-        const fz_program *from = &w->programs[i % n];
-        es_program program = from->program;
-        uint32_t number;
-        if (i >= n) program.n_ops = from->prefix;
-        if (run->api->compile(context, &program, &number) != ES_OK || number != i)
-            fz_fail("program %u: %s", i, run->api->error(context));
-    }
-    return context;
-}
-
-static void add_outputs(es_batch *b, const fz_step *step, fz_memory *memory, uint64_t wanted) {
-    const size_t V = (size_t)b->vocab_size, n = (size_t)b->n;
-    b->token_ids = fz_new(memory, (size_t)step->n_rows * sizeof *b->token_ids);
-    b->notes = fz_new(memory, (size_t)step->n_rows * sizeof *b->notes);
-    b->status = fz_new(memory, n * sizeof *b->status);
-    float **processed = fz_new(memory, n * sizeof *processed);
-    for (size_t i = 0; i < n; i++) processed[i] = wanted >> i & 1 ? fz_new(memory, V * sizeof(float)) : NULL;
-    b->processed = wanted ? processed : NULL;
-}
+/* --- running --- */
 
 static void run_batch(const fz_run *run, es_context *context, es_batch *b) {
     if (run->api->run(context, b) != ES_OK) fz_fail("a step was refused: %s", run->api->error(context));
@@ -78,7 +61,7 @@ static es_batch run_alone(const fz_run *run, es_context *context, const fz_step 
     b.slots += i;
     b.programs = program;
     if (b.masked) b.masked += i;
-    add_outputs(&b, step, memory, 1);
+    fz_add_outputs(&b, step, memory, 1);
     run_batch(run, context, &b);
     return b;
 }
@@ -244,7 +227,7 @@ static void print_program(const fz_run *run, const es_program *program) {
 
 /* Run every row again by itself, in a fresh context, and check what must hold for it. */
 static void check_rows(fz_run *run, const fz_world *w, const fz_step *step, const es_batch *together) {
-    es_context *cold = open_world(run, w, 1);
+    es_context *cold = fz_open(run->api, run->isa, 1, w);
     for (int32_t i = 0; i < together->n; i++) {
         fz_memory memory = {NULL, 0};
         const uint32_t number = together->programs[i], prefix = number + (uint32_t)w->n_programs;
@@ -267,8 +250,8 @@ static void run_step(fz_run *run, es_context *context, fz_world *w) {
     fz_step_make(&step, w);
     const uint64_t before = hash_inputs(w, &step);
     es_batch first = step.batch, again = step.batch;
-    add_outputs(&first, &step, &outputs, fz_bits(&w->random));
-    add_outputs(&again, &step, &outputs, fz_chance(&w->random, 50) ? fz_bits(&w->random) : 0);
+    fz_add_outputs(&first, &step, &outputs, fz_bits(&w->random));
+    fz_add_outputs(&again, &step, &outputs, fz_chance(&w->random, 50) ? fz_bits(&w->random) : 0);
     run_batch(run, context, &first);
     run->refusals += fz_check_refusals(run->api, context, w, &step, &first);
     run_batch(run, context, &again);
@@ -282,12 +265,17 @@ static void run_step(fz_run *run, es_context *context, fz_world *w) {
     fz_free(&outputs);
 }
 
+static void begin_case(uint64_t seed, const char *again) {
+    *current = (struct fz_current){seed, again};
+    alarm(FZ_MOST_SECONDS);
+}
+
 /* One case on one instruction set; its outputs go into the run's digest. */
 static void run_case(fz_run *run, uint64_t seed) {
     fz_world world;
-    *current_seed = seed;
+    begin_case(seed, "case");
     fz_world_make(&world, seed);
-    es_context *context = open_world(run, &world, run->threads);
+    es_context *context = fz_open(run->api, run->isa, run->threads, &world);
     for (int64_t steps = fz_from(&world.random, 1, world.is_wide ? 2 : 5); steps; steps--)
         run_step(run, context, &world);
     run->api->close(context);
@@ -349,6 +337,28 @@ static int fuzz(fz_run *run, double seconds, uint64_t seed) {
     return 0;
 }
 
+/* Cases whose logits change, on all instruction sets. */
+static void change_everywhere(fz_run *run, uint64_t seed, const char *const *isas, int n) {
+    for (int i = 0; i < n; i++) {
+        begin_case(seed, "changing-case");
+        run->rows += fz_run_changing(run->api, isas[i], seed);
+    }
+}
+
+static int fuzz_changes(fz_run *run, double seconds, uint64_t seed) {
+    const char *isas[FZ_MOST_ISAS];
+    const int n = find_isas(run->api, isas);
+    const double end = seconds_now() + seconds;
+    uint64_t cases = 0;
+    do {
+        change_everywhere(run, seed + cases, isas, n);
+        change_everywhere(run, (seed + cases++) | FZ_MASKED, isas, n);
+    } while (seconds_now() < end);
+    printf("%llu cases from seed %llu on %d instruction sets, with changing logits: %lld rows\n",
+           (unsigned long long)(2 * cases), (unsigned long long)seed, n, (long long)run->rows);
+    return 0;
+}
+
 static int print_digest(fz_run *run, uint64_t cases, uint64_t marks) {
     for (uint64_t seed = 0; seed < cases; seed++) run_case(run, seed | marks);
     printf("%016llx\n", (unsigned long long)run->digest);
@@ -364,7 +374,8 @@ static int print_isas(const es_api *api) {
 
 static int complain(const char *name) {
     fprintf(stderr,
-            "usage: %s SECONDS [SEED] | case SEED | {digest | masks} CASES [ISA] [--threads N] | isas\n",
+            "usage: %s SECONDS [SEED] | case SEED | changes SECONDS [SEED] | changing-case SEED |\n"
+            "       {digest | masks} CASES [ISA] [--threads N] | isas\n",
             name);
     return FZ_USAGE;
 }
@@ -381,6 +392,12 @@ static int run_command(fz_run *run, int argc, char **argv) {
         run_everywhere(run, strtoull(argv[2], NULL, 10), isas, find_isas(run->api, isas));
         return 0;
     }
+    if (argc == 3 && !strcmp(argv[1], "changing-case")) {
+        change_everywhere(run, strtoull(argv[2], NULL, 10), isas, find_isas(run->api, isas));
+        return 0;
+    }
+    if ((argc == 3 || argc == 4) && !strcmp(argv[1], "changes"))
+        return fuzz_changes(run, atof(argv[2]), argc == 4 ? strtoull(argv[3], NULL, 10) : 0);
     const int masks = argc > 1 && !strcmp(argv[1], "masks");
     if ((argc == 3 || argc == 4) && (masks || !strcmp(argv[1], "digest"))) {
         run->isa = argc == 4 ? argv[3] : NULL;
@@ -393,9 +410,9 @@ static int run_command(fz_run *run, int argc, char **argv) {
 
 /* Whatever a case dies of, the parent process is left to print its seed. */
 int main(int argc, char **argv) {
-    current_seed = mmap(NULL, sizeof *current_seed, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1,
-                        0);
-    if (current_seed == MAP_FAILED) fz_fail("no shared memory");
+    current = mmap(NULL, sizeof *current, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+    if (current == MAP_FAILED) fz_fail("no shared memory");
+    current->again = "case";
     const pid_t child = fork();
     if (child < 0) fz_fail("no second process");
     if (!child) {
@@ -408,7 +425,8 @@ int main(int argc, char **argv) {
     waitpid(child, &status, 0);
     if (WIFEXITED(status) && (WEXITSTATUS(status) == 0 || WEXITSTATUS(status) == FZ_USAGE))
         return WEXITSTATUS(status);
-    fprintf(stderr, "es_fuzz: case %llu failed; again: %s case %llu\n", (unsigned long long)*current_seed,
-            argv[0], (unsigned long long)*current_seed);
+    if (WIFSIGNALED(status) && WTERMSIG(status) == SIGALRM) fprintf(stderr, "es_fuzz: it hangs\n");
+    fprintf(stderr, "es_fuzz: case %llu failed; again: %s %s %llu\n", (unsigned long long)current->seed,
+            argv[0], current->again, (unsigned long long)current->seed);
     return 1;
 }

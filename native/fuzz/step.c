@@ -293,4 +293,14 @@ void fz_step_make(fz_step *step, fz_world *w) {
     make_table(step, w);
 }
 
+void fz_add_outputs(es_batch *b, const fz_step *step, fz_memory *memory, uint64_t wanted) {
+    const size_t V = (size_t)b->vocab_size, n = (size_t)b->n;
+    b->token_ids = fz_new(memory, (size_t)step->n_rows * sizeof *b->token_ids);
+    b->notes = fz_new(memory, (size_t)step->n_rows * sizeof *b->notes);
+    b->status = fz_new(memory, n * sizeof *b->status);
+    float **processed = fz_new(memory, n * sizeof *processed);
+    for (size_t i = 0; i < n; i++) processed[i] = wanted >> i & 1 ? fz_new(memory, V * sizeof(float)) : NULL;
+    b->processed = wanted ? processed : NULL;
+}
+
 void fz_step_free(fz_step *step) { fz_free(&step->inputs); }

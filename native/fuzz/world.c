@@ -370,3 +370,18 @@ void fz_world_free(fz_world *w) {
     free(w->slots);
     free(w->params);
 }
+
+es_context *fz_open(const es_api *api, const char *isa, int32_t threads, const fz_world *w) {
+    const es_options options = {sizeof options, threads, isa};
+    es_context *context;
+    if (api->open(&options, &context) != ES_OK) fz_fail("no context for %s", isa);
+    for (uint32_t i = 0, n = (uint32_t)w->n_programs; i < 2 * n; i++) {
+        const fz_program *from = &w->programs[i % n];
+        es_program program = from->program;
+        uint32_t number;
+        if (i >= n) program.n_ops = from->prefix;
+        if (api->compile(context, &program, &number) != ES_OK || number != i)
+            fz_fail("program %u: %s", i, api->error(context));
+    }
+    return context;
+}

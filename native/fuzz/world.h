@@ -75,11 +75,21 @@ void fz_step_free(fz_step *step);
 /* After a step: requests continue with the tokens they were given, end, or start over. */
 void fz_world_advance(fz_world *world, const fz_step *step, const int64_t *token_ids, const double *notes);
 
+/* A context with the world's programs, followed by their prefixes. */
+es_context *fz_open(const es_api *api, const char *isa, int32_t threads, const fz_world *world);
+
+/* Give a batch of the step its outputs; bit i of `wanted`: the processed row of entry i as well. */
+void fz_add_outputs(es_batch *batch, const fz_step *step, fz_memory *memory, uint64_t wanted);
+
 const es_op *fz_op(const es_program *program, int32_t i);
 
 /* Token t of row `row` as a float, and whether the step's mask allows it for entry i. */
 float fz_logit(const fz_step *step, int64_t row, int64_t t);
 int fz_allowed(const fz_step *step, int32_t i, int64_t t);
+
+/* One case on one instruction set in which logits change while they are read: no call may crash, hang, or give
+ * a token that does not exist. Returns how many rows were run. */
+int64_t fz_run_changing(const es_api *api, const char *isa, uint64_t seed);
 
 /* Calls that break the contract: each must be refused with a message. Returns how many were made. */
 int fz_check_refusals(const es_api *api, es_context *context, fz_world *world, const fz_step *step,

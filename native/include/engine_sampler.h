@@ -62,7 +62,8 @@ typedef enum es_code {
 } es_code;
 
 /* The outcome of one row. A row that is not ES_ROW_OK yields no token; the host runs it again by itself,
- * which also produces the error message. */
+ * which also produces the error message. It reads every status, whatever `faults` says; one that is not in this
+ * list ends the row's request. */
 typedef enum es_row_status {
     ES_ROW_OK = 0,
     ES_ROW_BAD_LOGITS = 1, /* NaN, +inf or a logit above 2^100 */

@@ -3,6 +3,10 @@
 
 #include <string.h>
 
+#ifdef ES_FUZZ_CHANGES
+void (*es_on_read)(const void *row, int32_t kind, int64_t n);
+#endif
+
 typedef struct es_candidate {
     const es_kernels *kernels;
     int usable;

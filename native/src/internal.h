@@ -123,6 +123,11 @@ static inline const void *es_row_of(const es_tensor *logits, int64_t row) {
     return (const char *)logits->data + logits->byte_offset + row * stride * (logits->bits / 8);
 }
 
+#ifdef ES_FUZZ_CHANGES
+/* The fuzzer's hook, NULL or called before each read of a row as given. */
+extern void (*es_on_read)(const void *row, int32_t kind, int64_t n);
+#endif
+
 /* The kernels named `isa`, or the best for this machine if it is NULL; NULL if there are none. */
 const es_kernels *es_choose_kernels(const char *isa);
 

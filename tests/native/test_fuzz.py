@@ -53,6 +53,13 @@ def test_random_cases_break_no_rule_of_the_contract(fuzzer):
     assert int(output.split()[0]) > 5
 
 
+@pytest.mark.parametrize("seed", [0, 1000])
+def test_logits_that_change_while_they_are_read_neither_crash_nor_hang_a_step(fuzzer, seed):
+    output = _do(fuzzer, "changes", SECONDS, seed)
+    assert f"cases from seed {seed}" in output
+    assert int(output.split()[0]) > 5
+
+
 @pytest.mark.parametrize("kind", ["digest", "masks"])
 def test_every_instruction_set_gives_the_same_tokens_and_logits(fuzzer, kind):
     isas = _do(fuzzer, "isas").split()

@@ -34,18 +34,38 @@ T = TypeVar("T")
 
 class LibraryBackend(Backend):
     """The library at `path`, under its own name unless `name` is given; `isa` is an instruction set it
-    knows, None for its own choice.
+    knows, None for its own choice. `timeout` is how many seconds a step may take, None for any time.
 
     Exact if the library promises to be. Each `SlotTable` has a context of its own, opened when it is
     first needed and closed with it. Raises `LibraryError` if the library cannot be used, with the reason, and
-    later if it breaks the contract.
+    later if it breaks the contract; ValueError for a `timeout` that is not positive.
+
+    With a `timeout`, a step that is late (`run`, and `sync` if there is one) is left behind, and the library
+    is never called again: the host runs the step and all later ones, with the same tokens. Its limits:
+    the call goes on in its thread, on the cores that it uses, until the process ends; its memory, the logits
+    of that step included, is never freed, but a host that unmaps them takes them from under it; `open`,
+    `query` and `compile` have no limit; a library that keeps a lock of the process, such as malloc's, stops
+    the host too. Each step costs a change of threads and copies of its results.
     """
 
-    def __init__(self, path: str | Path, *, name: str | None = None, isa: str | None = None) -> None:
+    trusted = False
+    """Whether the tokens and logprobs of the library are used unchecked."""
+
+    def __init__(
+        self,
+        path: str | Path,
+        *,
+        name: str | None = None,
+        isa: str | None = None,
+        timeout: float | None = None,
+    ) -> None:
+        if timeout is not None and not 0 < timeout <= threading.TIMEOUT_MAX:
+            raise ValueError(f"timeout={timeout!r} is not allowed: a positive number of seconds, or None")
         self.library = Library(path)
         self.lost = False
         """Whether the library's device is lost; the host then runs everything."""
         self._isa = isa
+        self._timeout = timeout
         self._host = NumpyBackend()
         self._sessions: WeakKeyDictionary[SlotTable, LibrarySession] = WeakKeyDictionary()
         self._answers: Answers = {}
@@ -212,7 +232,9 @@ class LibraryBackend(Backend):
         with self._lock:
             session = self._sessions.get(slots)
         if session is None:
-            session = LibrarySession(self.library, slots, self._isa, self._answers)
+            session = LibrarySession(
+                self.library, slots, self._isa, self._answers, timeout=self._timeout, trusted=self.trusted
+            )
             with self._lock:
                 self._sessions[slots] = session
         return session

@@ -60,11 +60,13 @@ FLOATS = Layout(2, 32, True)
 class Library:
     """A shared library that exports `es_get_api`; raises `LibraryError` if it cannot be used.
 
-    table  the `es_api` it returned; its fields are read by `function` only.
+    table        the `es_api` it returned; its fields are read by `function` only.
+    quarantined  why it must never be called again; "" while it may.
     """
 
     def __init__(self, path: str | Path) -> None:
         self.path = str(path)
+        self.quarantined = ""
         self.table = self._table()
         fields = [name for name, field in contract().typeof("es_api").fields if "(*)" in field.type.cname]
         self._functions = {name: self._slot(name) or None for name in fields}
@@ -77,6 +79,10 @@ class Library:
     def function(self, name: str) -> Any:
         """A function of the table; None if the library leaves it out."""
         return self._functions[name]
+
+    def quarantine(self, reason: str) -> None:
+        """Never call the library again: one of its calls may still be running."""
+        self.quarantined = reason
 
     def error(self, reason: str) -> LibraryError:
         """The error that names this library."""
@@ -177,6 +183,8 @@ class Context:
         """Raise for a `code` that is not ES_OK."""
         if code == number("ES_OK"):
             return
+        if self.library.quarantined:
+            raise Refusal(number("ES_DEVICE"), f"{self.library.path}: {self.library.quarantined}")
         words = _text(self.library.function("error")(self.pointer)) if self.pointer else ""
         text = f"{call} returned {named('es_code', code)}" + (f": {words}" if words else "")
         if code in map(number, ("ES_UNSUPPORTED", "ES_NO_MEMORY", "ES_DEVICE", "ES_BUSY")):
@@ -200,7 +208,8 @@ def logprobs_struct(outs: Sequence[Logprobs | None]) -> tuple[Any, list[Any]]:
 
 
 def _close(library: Library, pointer: Any) -> None:
-    library.function("close")(pointer)
+    if not library.quarantined:
+        library.function("close")(pointer)
 
 
 def _text(pointer: Any) -> str:

@@ -8,12 +8,13 @@ from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 
-from ...arithmetic import LogitRows
-from ...contract import Batch, Group, LogprobsRequest
+from ...arithmetic import LogitRows, Logprobs
+from ...contract import Batch, Group, LogprobsRequest, Selector
 from .binding import Layout, Refusal, logprobs_struct
 from .header import contract, number, sized
 from .session import LibrarySession, Parts
 from .tensor import prepare, type_of
+from .watchdog import leave_behind
 
 
 class Entry(NamedTuple):
@@ -78,6 +79,10 @@ class Call:
         self._layout = layout
         self._reports = reports
         self._generation = session.generation
+        self._watched = session.watched
+        self._trusted = session.trusted
+        self.ended: list[int] = []
+        """The rows that the last run has ended, with an error."""
         groups = [entry.group for entry in entries]
         self._slots = groups[0].rows.slots
         self._vocab_size = self._slots.vocabulary.size
@@ -110,8 +115,18 @@ class Call:
             self._report_to(batch.logprobs)
         if self._slots.offsets is not self._offsets:
             self._point_to_slots()
-        code = self._run(self._context, self._struct)
-        declined = self._run_declined(batch, code) if code or self._struct.faults else _NO_ROWS
+        try:
+            code = self._run(self._context, self._struct)
+            if code or self._status_bytes[:] != self._all_ok or not (self._trusted or self._all_exist()):
+                declined = self._run_declined(batch, code)
+            else:
+                declined = _NO_ROWS
+                if self._watched:
+                    self._hand_out(batch)
+        finally:
+            if self._watched and self._session.library.quarantined:
+                self._session.table.leave()
+                leave_behind(self, self._session, batch)
         if self._want_processed:
             self._collect(batch, declined)
         if self._reports and batch.logprobs is not None:
@@ -132,6 +147,8 @@ class Call:
             "programs": _held("uint32_t[]", np.repeat([e.number for e in self._entries], sizes), np.uint32),
             "status": ffi.from_buffer("int32_t[]", self._status),
         }
+        selecting = [isinstance(entry.parts[-1], Selector) for entry in self._entries]
+        self._least_tokens = np.where(np.repeat(selecting, sizes), 0, -1)
         if any(group.masked for group in groups):
             masked = np.repeat([group.masked for group in groups], sizes)
             self._arrays["masked"] = _held("uint8_t[]", masked, np.uint8)
@@ -152,6 +169,7 @@ class Call:
                 self._arrays["processed"][i] = ffi.from_buffer("float[]", row)
         for name, array in self._arrays.items():
             setattr(struct, name, array)
+        self._status_bytes, self._all_ok = ffi.buffer(self._arrays["status"]), bytes(self._status.nbytes)
         self._tensor = struct.logits
         self._shape, self._strides = prepare(self._tensor, self._layout.code, self._layout.bits)
         return struct
@@ -186,8 +204,11 @@ class Call:
         """Point to the outputs and masks of `batch`."""
         struct, from_buffer = self._struct, self._from_buffer
         self._token_ids, self._notes, self._bitmask = batch.token_ids, batch.notes, batch.bitmask
-        struct.token_ids = from_buffer(self._int64s, self._token_ids)
-        struct.notes = from_buffer(self._doubles, self._notes)
+        self._tokens_out, self._notes_out = self._token_ids, self._notes
+        if self._watched:
+            self._tokens_out, self._notes_out = self._token_ids.copy(), self._notes.copy()
+        struct.token_ids = from_buffer(self._int64s, self._tokens_out)
+        struct.notes = from_buffer(self._doubles, self._notes_out)
         if self._bitmask is not None:
             words = self._words = np.ascontiguousarray(self._bitmask, np.int32)
             struct.bitmask, struct.bitmask_stride = from_buffer("int32_t[]", words), words.shape[1]
@@ -200,7 +221,12 @@ class Call:
             self._given_kinds = request.kinds
             np.take(request.kinds, self._index, out=self._kinds)
             np.take(request.top_n, self._index, out=self._top_n)
-        self._tables = logprobs_struct(request.out)
+        out = request.out
+        if self._watched:
+            raw, penalized, processed = map(_empty_like, out)
+            out = raw, penalized, processed
+        self._tables_out = out
+        self._tables = logprobs_struct(out)
         self._struct.logprobs = self._tables[0]
 
     def _point_to_slots(self) -> None:
@@ -212,19 +238,51 @@ class Call:
 
     def _run_declined(self, batch: Batch, code: int) -> np.ndarray:
         """Have the host run what the library did not; returns the indices of these rows."""
-        if code:
-            declined = np.array(self._pieces(0, self._n, code), np.int64)
-        else:
-            declined = np.flatnonzero(self._status)
+        declined = np.array(self._pieces(0, self._n, code), np.int64)
+        if not self._trusted:
+            declined = self._without_impossible(declined)
+        if self._watched and not self._session.library.quarantined:
+            self._hand_out(batch)
         self._session.functions.raise_interruption()
+        if not len(declined):
+            return declined
+        batch.token_ids[self._index[declined]] = -1
+        batch.notes[self._index[declined]] = np.nan
+        unknown = declined[~np.isin(self._status[declined], _STATUSES)]
+        self.ended = self._index[unknown].tolist()
+        for row, status in zip(self.ended, self._status[unknown].tolist(), strict=True):
+            batch.errors[row] = f"{self._session.library.name} gave the row an unknown status: {status}"
+        hosted = np.setdiff1d(declined, unknown)
         for i, entry in enumerate(self._entries):
             first, end = self._bounds(i)
-            members = declined[(declined >= first) & (declined < end)] - first
+            members = hosted[(hosted >= first) & (hosted < end)] - first
             if len(members):
-                batch.token_ids[entry.group.index[members]] = -1
-                batch.notes[entry.group.index[members]] = np.nan
                 self._fallback.run_on_host(batch, entry.group, members)
         return declined
+
+    def _hand_out(self, batch: Batch) -> None:
+        """Copy the results, which the library has written into memory of its own."""
+        batch.token_ids[self._index] = self._tokens_out[self._index]
+        batch.notes[self._index] = self._notes_out[self._index]
+
+    def _all_exist(self) -> bool:
+        """Whether the library has drawn a token of the vocabulary for every row."""
+        tokens = self._tokens_out.take(self._index)
+        return bool(tokens.view(np.uint64).max() < self._vocab_size)  # −1 is the greatest
+
+    def _without_impossible(self, declined: np.ndarray) -> np.ndarray:
+        """The rows `declined` and all others whose token does not exist; with such a token, the library is no
+        longer called."""
+        if self._session.library.quarantined:
+            return declined
+        tokens = self._tokens_out[self._index]
+        wrong = (tokens < self._least_tokens) | (tokens >= self._vocab_size)
+        wrong[declined] = False
+        if not wrong.any():
+            return declined
+        self._fallback.lose("it draws a token that is not in the vocabulary")
+        self._status[wrong] = number("ES_ROW_DECLINED")
+        return np.union1d(declined, np.flatnonzero(wrong))
 
     def _pieces(self, first: int, end: int, code: int) -> Iterable[int]:
         """The rows from `first` to `end` that the library leaves to the host, after it returned `code` for
@@ -232,6 +290,7 @@ class Call:
         if code == number("ES_OK"):
             return first + np.flatnonzero(self._status[first:end])
         everything = range(first, end)
+        self._status[first:end] = number("ES_ROW_DECLINED")
         middle = self._division(first, end, code)
         if middle is not None:
             pieces = ((first, middle), (middle, end))
@@ -281,16 +340,35 @@ class Call:
 
     def _confirm(self, batch: Batch, request: LogprobsRequest, declined: np.ndarray) -> None:
         """Mark the logprobs that have been written; none are if there is an impossible token among them."""
-        tables = [table for table in request.out if table is not None]
-        if all(t.token_ids.min() >= -1 and t.token_ids.max() < self._vocab_size for t in tables):
-            request.done[self._index] = True
-            request.done[self._index[declined]] = False
+        written = np.delete(self._index, declined) if len(declined) else self._index
+        if self._trusted or self._lists_tokens(declined):
+            for table, own in zip(request.out, self._tables_out, strict=True):
+                if table is not None and own is not None and own is not table:
+                    table.copy_rows(own, written)
+            request.done[written] = True
             return
-        for table in tables:
+        for table in filter(None, request.out):
             table.clear(self._index)
         for entry in self._entries:
             self._fallback.run_on_host(batch, entry.group, np.arange(len(entry.group.index)))
         self._fallback.lose("it reports the logprob of a token that is not in the vocabulary")
+
+    def _lists_tokens(self, declined: np.ndarray) -> bool:
+        """Whether every token that is listed exists; of each row, only as many are read as it asks for."""
+        asked = np.ones(self._n, bool)
+        asked[declined] = False
+        for bit, table in enumerate(self._tables_out):
+            if table is None:
+                continue
+            width = table.token_ids.shape[1]
+            reach = np.where(self._top_n < 0, width, np.minimum(self._top_n + 1, width))
+            reach[~asked | (self._kinds >> bit & 1 == 0)] = 0
+            for n in np.unique(reach[reach > 0]).tolist():
+                rows = self._index[reach == n]
+                ids = table.token_ids[:, :n] if len(rows) == len(table.ranks) else table.token_ids[rows, :n]
+                if ids.min() < -1 or ids.max() >= self._vocab_size:
+                    return False
+        return True
 
     def _collect(self, batch: Batch, declined: np.ndarray) -> None:
         for i, values in zip(self._want_processed, self._processed, strict=True):
@@ -300,6 +378,14 @@ class Call:
 
 
 _NO_ROWS = np.empty(0, np.int64)
+
+_STATUSES = range(number("ES_ROW_OK"), number("ES_ROW_DECLINED") + 1)
+"""The statuses of rows that the header knows."""
+
+
+def _empty_like(table: Logprobs | None) -> Logprobs | None:
+    """A table of the same shape without entries."""
+    return None if table is None else Logprobs.empty(len(table.ranks), table.token_ids.shape[1] - 1)
 
 
 def _nothing() -> None:

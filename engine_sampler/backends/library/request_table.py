@@ -46,6 +46,7 @@ class RequestTable:
         self._slots = weakref.ref(slots)
         self._neutral = _neutral_params(slots)
         self._params = _blank_params(len(slots.entries))
+        self._is_left = False
         self._kept: dict[int, list[Any]] = {}
         """The arrays that the parameters of each slot point to."""
         self._cells: dict[str, FunctionCells] = {}
@@ -63,6 +64,21 @@ class RequestTable:
             setattr(table, name, address)
         self._grow(len(slots.entries))
         table.params, table.capacity = self._params, len(self._params)
+
+    def leave(self) -> None:
+        """Stay as it is from now on, in memory of its own: a call that has not returned may still read it."""
+        slots = self._slots()
+        if self._is_left or slots is None:
+            return
+        self._is_left = True
+        slots.observers.discard(self)
+        copies = [np.array(getattr(slots, name)) for name in _ARRAYS]
+        self._left = [self._arrays, copies]
+        self._arrays = [
+            contract().from_buffer(kind, copy) for kind, copy in zip(_ARRAYS.values(), copies, strict=True)
+        ]
+        for name, address in zip(_ARRAYS, self._arrays, strict=True):
+            setattr(self.pointer, name, address)
 
     def cells(self, sampler: Sampler) -> FunctionCells:
         """The parameters and states of a third-party sampler, by slot; created at the first call."""

@@ -60,7 +60,11 @@ class SegmentedRun:
         logits, index, bitmask = batch.logits, group.index, batch.bitmask
         members = np.arange(len(index))
         for segment in self._segments:
-            part = self._run_segment(segment, logits, index, members, bitmask)
+            part, ended = self._run_segment(segment, logits, index, members, bitmask)
+            if ended:
+                errors = dict(zip(index.tolist(), group.index[members].tolist(), strict=True))
+                for row in ended:
+                    batch.errors[errors[row]] = part.errors[row]
             done = np.array([part.errors[row] is None for row in index.tolist()], bool)
             members, index = members[done], index[done]
             if segment is self._segments[-1]:
@@ -76,7 +80,8 @@ class SegmentedRun:
                 None if bitmask is None else bitmask[index[plain]],
             )
             index = np.arange(len(members))
-        rest = np.setdiff1d(np.arange(len(group.index)), members)
+        ended_rows = np.array([batch.errors[row] is not None for row in group.index.tolist()], bool)
+        rest = np.setdiff1d(np.flatnonzero(~ended_rows), members)
         if len(rest):
             self._fallback.run_on_host(batch, group, rest)
 
@@ -87,9 +92,9 @@ class SegmentedRun:
         index: np.ndarray,
         members: np.ndarray,
         bitmask: np.ndarray | None,
-    ) -> Batch:
+    ) -> tuple[Batch, list[int]]:
         """Run one segment on the rows `index` of `logits`, which belong to the requests `members` of the
-        group."""
+        group. Returns the batch, and which of its rows the library has ended."""
         group = Group(
             chain_of(segment.parts),
             index,
@@ -100,11 +105,12 @@ class SegmentedRun:
         part = new_batch(logits, group, bitmask)
         if segment.number is None or self._fallback.lost:
             self._host.run(part)
-        else:
-            entry = Entry(group, segment.parts, segment.number)
-            layout = layout_of(logits, group.rows.vocabulary.size)
-            Call(self._session, self._fallback, [entry], layout, segment.max_rows).run(part)
-        return part
+            return part, []
+        entry = Entry(group, segment.parts, segment.number)
+        layout = layout_of(logits, group.rows.vocabulary.size)
+        call = Call(self._session, self._fallback, [entry], layout, segment.max_rows)
+        call.run(part)
+        return part, call.ended
 
 
 def _dense(batch: Batch, index: np.ndarray, vocab_size: int) -> np.ndarray:

@@ -11,6 +11,7 @@ from .functions import SlotFunctions
 from .header import number
 from .programs import LibraryProgram, Part, fill_for_query, kind_of
 from .request_table import RequestTable
+from .watchdog import WatchedStep
 
 Parts = tuple[Part, ...]
 Answers = dict[tuple[Parts, Layout, bool, int], Answer | None]
@@ -38,19 +39,33 @@ class LibrarySession:
     table       the requests, as the library sees them.
     generation  grows when the library permanently declines a program.
     answers     the library's answers so far; sessions of one library may share them.
+    watched     whether a step has a time limit, `timeout` in seconds: it may then be left behind, so that it
+                must not be given memory that others use.
+    trusted     whether tokens and logprobs are used as they come, as those of the package's own kernels are.
 
     Methods raise `Refusal` if the library declines for a reason other than ES_UNSUPPORTED.
     """
 
     def __init__(
-        self, library: Library, slots: SlotTable, isa: str | None = None, answers: Answers | None = None
+        self,
+        library: Library,
+        slots: SlotTable,
+        isa: str | None = None,
+        answers: Answers | None = None,
+        *,
+        timeout: float | None = None,
+        trusted: bool = False,
     ) -> None:
         self.library = library
+        self.trusted = trusted
+        self.watched = timeout is not None
         self.context = Context(library, slots.num_threads or 0, isa)
         self.table = RequestTable(slots)
         self.functions = SlotFunctions(slots, self.table)
         self.generation = 0
         self.step = _step(library)
+        if timeout is not None:
+            self.step = WatchedStep(library, self.step, timeout)
         """(context, batch) → code: `run`, and `sync` where there is one."""
         self.vocab_size = slots.vocabulary.size
         self._answers = {} if answers is None else answers

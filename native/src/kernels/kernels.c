@@ -83,7 +83,7 @@ ES_INLINE int is_edit(int32_t kind) {
 static int32_t run_samplers(es_state *st, const es_compiled *program) {
     for (int32_t i = 0; i < program->n_ops; i++) {
         const es_op *op = &program->ops[i];
-        int32_t status = is_edit(op->kind) ? ES_ROW_OK : sort_if_short(st);
+        int32_t status = is_edit(op->kind) ? empty_status(st) : sort_if_short(st);
         if (status == ES_ROW_OK) status = apply(st, op);
         if (status != ES_ROW_OK) return status;
     }
@@ -203,9 +203,12 @@ static int32_t run_row(const es_job *job) {
     es_kept_row before;
     if (kinds) keep_row(&st, &before);
     const es_choice choice = choose(&st, program->selector);
+    if (choice.token < 0) return ES_ROW_BAD_LOGITS;
+    if (kinds) status = report_kinds(&st, choice.token, kinds, &before);
+    if (status != ES_ROW_OK) return status;
     batch->token_ids[row] = choice.token;
     batch->notes[row] = choice.note;
-    return kinds ? report_kinds(&st, choice.token, kinds, &before) : ES_ROW_OK;
+    return ES_ROW_OK;
 }
 
 /* --- single passes --- */

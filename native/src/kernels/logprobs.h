@@ -103,7 +103,7 @@ static void list_removed(es_state *st, int64_t listed, const es_report *out) {
     int32_t *const left = st->s->weights;
     memset(left, 0, (size_t)st->vocab_size * sizeof *left);
     for (int64_t i = 0; i < alive; i++) left[ids[i]] = 1;
-    for (int32_t id = 0; listed < out->top_n; id++)
+    for (int32_t id = 0; listed < out->top_n && id < st->vocab_size; id++)
         if (!left[id]) list_token(out, listed++, id, -__builtin_inff());
 }
 

@@ -61,6 +61,9 @@ static inline double es_floor(double x) {
     return nearest > x ? nearest - 1.0 : nearest;
 }
 
+/* x as an integer; 0 where it is none of at most 62 bits, which only changing logits can cause. */
+static inline int64_t es_integer(double x) { return x >= -0x1p62 && x <= 0x1p62 ? (int64_t)x : 0; }
+
 static inline double es_sqrt(double x) { return __builtin_sqrt(x); } /* one IEEE operation */
 
 /* log2 of positive finite x. */
@@ -88,7 +91,7 @@ static inline double es_log2(double x) {
     return (double)e + s * series;
 }
 
-/* 2^x for finite x, clamped to 2^±1022. */
+/* 2^x for finite x, clamped to 2^±1022; NaN, which only changing logits can cause, counts as the least. */
 static inline double es_exp2(double x) {
     /* clang-format off */
     static const double terms[15] = {
@@ -97,7 +100,7 @@ static inline double es_exp2(double x) {
         1.01780860092397e-07, 7.054911620801123e-09, 4.4455382718708114e-10, 2.5678435993488206e-11,
         1.3691488853904128e-12, 6.778726354822545e-14};
     /* clang-format on */
-    x = x < -1022.0 ? -1022.0 : x > 1022.0 ? 1022.0 : x;
+    x = !(x >= -1022.0) ? -1022.0 : x > 1022.0 ? 1022.0 : x;
     const double n = es_rint(x);
     const double r = x - n;
     double series = terms[14];
@@ -118,18 +121,18 @@ static inline double es_log2_mass(int64_t total) { return es_log2((double)total)
 
 /* The least weight that counts as reaching share p. */
 static inline int64_t es_mass_reaching(double p, int64_t total) {
-    const int64_t need = (int64_t)es_ceil((p - ES_MASS_SLACK) * (double)total);
+    const int64_t need = es_integer(es_ceil((p - ES_MASS_SLACK) * (double)total));
     return need > 1 ? need : 1;
 }
 
 /* The greatest weight that does not exceed share p. */
 static inline int64_t es_mass_within(double p, int64_t total) {
-    return (int64_t)es_floor((p + ES_MASS_SLACK) * (double)total);
+    return es_integer(es_floor((p + ES_MASS_SLACK) * (double)total));
 }
 
 /* The least weight of a token with probability x. */
 static inline int64_t es_weight_of_share(double x, int64_t total) {
-    return (int64_t)es_ceil((x < 2.0 ? x : 2.0) * (1.0 - ES_MASS_SLACK) * (double)total);
+    return es_integer(es_ceil((x < 2.0 ? x : 2.0) * (1.0 - ES_MASS_SLACK) * (double)total));
 }
 
 /* One weight and its bits of information; the vector kernels do the same lane by lane. */
@@ -137,6 +140,7 @@ static inline float es_distance(float logit, float peak) { return (logit - peak)
 
 static inline int32_t es_weight(float y) {
     if (!(y >= -31.0f)) return 0;
+    if (y > 0.0f) y = 0.0f; /* a logit that has grown since the peak was found */
     const float n = es_rintf(y);
     const float r = y - n;
     float p = r * 1.326472731307149e-3f;
@@ -157,6 +161,7 @@ static inline int32_t es_weight(float y) {
 static inline int32_t es_information(int32_t w, float y) {
     if (w == 0) return 0;
     const float product = (float)w * -y;
+    if (!(product > -0x1p31f && product < 0x1p31f)) return 0; /* only where logits change */
     return (int32_t)(product < 0x1p23f ? es_rintf(product) : product);
 }
 

@@ -45,6 +45,11 @@ static void use_survivors(es_state *st, int32_t k, int64_t n) {
     }
 }
 
+/* Whether any token is left, as far as a sorted row tells. Returns an es_row_status. */
+ES_INLINE int32_t empty_status(const es_state *st) {
+    return st->is_few && !st->few.n ? ES_ROW_EMPTY : ES_ROW_OK;
+}
+
 /* Sort the row if it is short enough. Returns an es_row_status. */
 static int32_t sort_if_short(es_state *st) {
     if (!st->is_few && st->v.n <= ES_SMALL) {
@@ -52,7 +57,7 @@ static int32_t sort_if_short(es_state *st) {
         const int64_t n = collect(&st->v, -__builtin_inff(), st->s->values[k], st->s->ids[k]);
         use_survivors(st, k, n);
     }
-    return st->is_few && !st->few.n ? ES_ROW_EMPTY : ES_ROW_OK;
+    return empty_status(st);
 }
 
 /* Turn a sorted row back into a list. */
@@ -209,7 +214,7 @@ static float chunk_threshold(const es_view *v, int64_t chunks, int64_t k) {
     return low;
 }
 
-/* Collect a head of at least k tokens, or all of them, into the spare list. */
+/* Collect a head of at least k tokens, or all of them, into the spare list; fewer if the logits change. */
 static int64_t collect_leading(es_state *st, int64_t k) {
     es_view *v = &st->v;
     es_scratch *s = st->s;
@@ -219,7 +224,7 @@ static int64_t collect_leading(es_state *st, int64_t k) {
     if (k <= chunks) {
         float threshold = chunk_threshold(v, chunks, k);
         const int64_t n = collect(v, threshold, s->values[to], s->ids[to]);
-        if (n >= k || threshold == -__builtin_inff()) return n;
+        if (n >= k || threshold == -__builtin_inff() || v->list >= 0) return n;
         /* Some maxima were only bounds, and too high. If some fall, the same share of the next ones can be
          * expected to fall, so that many more are made exact at once. */
         for (int64_t fell; (fell = tighten_maxima(v, threshold)); threshold = chunk_threshold(v, chunks, k)) {
@@ -255,13 +260,17 @@ static void keep_leading(es_state *st, int64_t k) {
     if (st->is_few) few_cut(&st->few, k);
 }
 
+/* Keep the first token alone; none if the logits have changed. */
 static void keep_best(es_state *st) {
     if (!st->is_few) {
         const int64_t i = first_best(&st->v);
-        const int32_t k = spare_list(st), id = st->v.ids ? st->v.ids[i] : (int32_t)i;
-        st->s->values[k][0] = value_at(&st->v, i); /* the peak, except for the sign of a zero */
-        st->s->ids[k][0] = id;
-        use_survivors(st, k, 1);
+        const int32_t k = spare_list(st);
+        if (i >= 0) {
+            const float value = value_at(&st->v, i); /* the peak, except for the sign of a zero */
+            st->s->values[k][0] = value == st->v.peak ? value : st->v.peak;
+            st->s->ids[k][0] = st->v.ids ? st->v.ids[i] : (int32_t)i;
+        }
+        use_survivors(st, k, i >= 0);
     }
     few_cut(&st->few, 1);
 }

@@ -58,7 +58,7 @@ enum { ES_SAMPLED_CHUNKS = 8, ES_STEPS_PER_BIT = 4, ES_MOST_BITS = 40 };
  * guess, so that a flat row need not be collected twice. A few chunks are a good sample if they have about
  * the mass expected of them; if not, a few tokens have most of the mass. */
 static double guess_bits(es_state *st, double share, float expected, int64_t total) {
-    const double peaked = 8 + es_log2_mass(total) / 2;
+    const double peaked = 8 + es_log2_mass(greater(total, ES_ONE_WEIGHT)) / 2;
     if (st->is_few || total < 4 * ES_ONE_WEIGHT) return peaked;
     const es_view *v = &st->v;
     float buffer[ES_CHUNK + ES_SLACK];
@@ -313,7 +313,10 @@ static void few_typical(es_state *st, float expected, int64_t need, int64_t floo
     int32_t order[ES_SMALL];
     uint8_t kept[ES_SMALL] = {0};
     few_weigh(f);
-    for (int32_t i = 0; i < f->n; i++) scores[i] = -typical_score(f->logits[i], f->logits[0], expected);
+    for (int32_t i = 0; i < f->n; i++) {
+        const float score = typical_score(f->logits[i], f->logits[0], expected);
+        scores[i] = score == score ? -score : -__builtin_inff(); /* NaN, where logits change, has no rank */
+    }
     rank_values(scores, f->n, order);
     int64_t sum = 0;
     for (int32_t r = 0; r < f->n && (sum < need || r < floor); r++) {
@@ -459,7 +462,7 @@ static void bend(float *values, int64_t n, float top, double f, double c) {
         const double square = d * d;
         double bent = peak - square * second;
         bent += square * d * third;
-        bent = bent > FLT_MAX ? (double)FLT_MAX : bent < -FLT_MAX ? (double)-FLT_MAX : bent;
+        bent = bent > FLT_MAX ? (double)FLT_MAX : !(bent >= -FLT_MAX) ? (double)-FLT_MAX : bent;
         values[i] = (float)bent;
     }
 }
@@ -559,6 +562,7 @@ static int32_t apply_infill(es_state *st) {
     }
     const int32_t k = spare_list(st);
     const int64_t n = collect_head(st, 1e300);
+    if (!n) return ES_ROW_EMPTY;
     fill_keys(s->values[k], n, s->keys);
     for (int64_t i = 0; i < n; i++) s->marks.ids[i] = (int32_t)i;
     sort_pairs(s->keys, s->marks.ids, s->more_keys, s->marks.lengths, n);

@@ -5,7 +5,7 @@
 #include "kernels/samplers.h"
 
 typedef struct es_choice {
-    int64_t token;
+    int64_t token; /* -1: none, because the logits have changed */
     double note; /* NaN: none */
 } es_choice;
 
@@ -15,7 +15,8 @@ static int64_t target_of(const es_state *st, int64_t total) {
     return es_scale_draw(es_draw64(st->seed, st->position, 0, 0), total);
 }
 
-/* The first of n weights whose cumulative sum exceeds `target`. */
+/* The first of n weights whose cumulative sum exceeds `target`; -1 if none does, because the logits have
+ * changed. */
 static int64_t pick(const int32_t *weights, int64_t n, int64_t target) {
     int64_t i = 0, sum = 0;
     for (; i + 64 <= n; i += 64) {
@@ -28,10 +29,12 @@ static int64_t pick(const int32_t *weights, int64_t n, int64_t target) {
         sum += weights[i];
         if (sum > target) return i;
     }
-    return n - 1;
+    return -1;
 }
 
 static int64_t draw_few(es_state *st, int32_t *rank) {
+    *rank = 0;
+    if (!st->few.n) return -1;
     few_weigh(&st->few);
     *rank = few_pick(&st->few, st->few.weights, target_of(st, st->few.total));
     return st->few.ids[*rank];
@@ -39,26 +42,30 @@ static int64_t draw_few(es_state *st, int32_t *rank) {
 
 static es_choice choose_greedy(es_state *st) {
     keep_best(st);
-    return (es_choice){st->few.ids[0], __builtin_nan("")};
+    return (es_choice){st->few.n ? st->few.ids[0] : -1, __builtin_nan("")};
 }
 
-/* Draw from a long row whose chunk weights are in the scratch sums; returns the element's index. */
+/* Draw from a long row whose chunk weights are in the scratch sums; returns the element's index, or -1 if the
+ * logits have changed. */
 static int64_t draw_long(es_state *st, int64_t total) {
     const es_view *v = &st->v;
     const int64_t *const sums = st->s->sums;
+    const int64_t last = chunks_of(v->n) - 1;
     int64_t target = target_of(st, total), c = 0;
-    for (; target >= sums[c]; c++) target -= sums[c];
+    for (; c < last && target >= sums[c]; c++) target -= sums[c];
     float buffer[ES_CHUNK + ES_SLACK];
     int32_t weights[ES_CHUNK + ES_SLACK];
     fill_chunk(v, c, buffer);
     list_weights(buffer, ES_CHUNK, v->peak, weights);
-    return c * ES_CHUNK + pick(weights, ES_CHUNK, target);
+    const int64_t i = pick(weights, lesser(v->n - c * ES_CHUNK, ES_CHUNK), target);
+    return i < 0 ? -1 : c * ES_CHUNK + i;
 }
 
 /* Draw from such a row and note the surprise of the token, in bits. */
 static es_choice draw_row(es_state *st, int64_t total) {
     const es_view *v = &st->v;
     const int64_t place = draw_long(st, total);
+    if (place < 0) return (es_choice){-1, 0};
     const double bits = -(double)es_distance(value_at(v, place), v->peak);
     return (es_choice){v->ids ? v->ids[place] : place, bits + es_log2_mass(total)};
 }
@@ -68,6 +75,7 @@ static es_choice draw(es_state *st) {
     if (!st->is_few) return draw_row(st, total_mass(&st->v, st->s->sums, 0).weight);
     int32_t rank;
     const int64_t token = draw_few(st, &rank);
+    if (token < 0) return (es_choice){-1, 0};
     const double bits = -(double)es_distance(st->few.logits[rank], st->few.logits[0]);
     return (es_choice){token, bits + es_log2_mass(st->few.total)};
 }
@@ -100,7 +108,7 @@ static es_choice choose_mirostat_v2(es_state *st) {
 
 /* s, the exponent of the Zipf distribution that fits the first tokens best. */
 static double zipf_slope(const es_few *head, int64_t alive) {
-    const int64_t pairs = lesser(ES_HEAD, alive) - 1;
+    const int64_t pairs = lesser(lesser(ES_HEAD, head->n), alive) - 1;
     double products = 0.0, squares = 0.0;
     for (int64_t i = 0; i < pairs; i++) {
         const double step = es_log2((double)(i + 2) / (double)(i + 1));
@@ -173,6 +181,7 @@ static es_choice choose_adaptive_p(es_state *st) {
     int32_t *const reshaped_weights = (int32_t *)s->keys;
     const int64_t reshaped_total = list_weights(s->values[k], n, best, reshaped_weights);
     const int64_t i = pick(reshaped_weights, n, target_of(st, reshaped_total));
+    if (i < 0) return (es_choice){-1, 0};
     return (es_choice){s->ids[k][i], (double)s->weights[i] / (double)total};
 }
 

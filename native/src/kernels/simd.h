@@ -400,7 +400,10 @@ ES_INLINE vf vf_raise(vf p, vf bits) {
     const uint32_t shifted = (uint32_t)es_float_bits(bits) << 23;
     return es_float_of((int32_t)((uint32_t)es_float_bits(p) + shifted));
 }
-ES_INLINE vi vi_rint(vf a) { return (vi)(a < 0x1p23f && a > -0x1p23f ? es_rintf(a) : a); }
+ES_INLINE vi vi_rint(vf a) {
+    if (!(a < 0x1p31f && a >= -0x1p31f)) return INT32_MIN; /* as on x86 */
+    return (vi)(a < 0x1p23f && a > -0x1p23f ? es_rintf(a) : a);
+}
 ES_INLINE vf vi_float(vi a) { return (float)a; }
 ES_INLINE vf vi_reread(vi a) { return es_float_of(a); }
 ES_INLINE vi vi_zero(void) { return 0; }

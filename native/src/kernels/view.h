@@ -100,8 +100,18 @@ ES_INLINE vf load_chunk(es_chunk chunk, int i, int32_t kind, int masked) {
     return masked ? vf_allowed(chunk.allowed, i, x, vf_set(-__builtin_inff())) : x;
 }
 
+/* The logits as given may change while a row is processed: a copy of them that has not finished. Every pass
+ * may read other values than the one before it, NaN included. Only the fuzzer makes them change here. */
+#ifdef ES_FUZZ_CHANGES
+#define READS_ROW(v) \
+    if ((v)->list < 0 && es_on_read) es_on_read((v)->source, (v)->kind, (v)->n)
+#else
+#define READS_ROW(v) ((void)0)
+#endif
+
 /* Element i of the view as given or listed, without edits. */
 ES_INLINE float unedited(const es_view *v, int64_t i) {
+    READS_ROW(v);
     const float x = value_kind(v->source, i, v->kind);
     return x < v->floor || (v->allowed && !is_allowed(v->allowed, i)) ? -__builtin_inff() : x * v->scale;
 }
@@ -110,6 +120,7 @@ static inline void fill_chunk(const es_view *v, int64_t c, float *buffer) {
     const int64_t first = c * ES_CHUNK;
     const int64_t count = v->n - first < ES_CHUNK ? v->n - first : ES_CHUNK;
     const vf gone = vf_set(-__builtin_inff());
+    READS_ROW(v);
     int64_t i = 0;
     for (; i + W <= count; i += W) {
         const vf x = load_kind(v->source, first + i, v->kind), scaled = vf_mul(x, vf_set(v->scale));
@@ -128,6 +139,7 @@ static inline void fill_chunk(const es_view *v, int64_t c, float *buffer) {
 
 /* Whole chunks without edits are read in place, others through `buffer` [ES_CHUNK]. */
 ES_INLINE es_chunk chunk_of(const es_view *v, int64_t c, float *buffer) {
+    READS_ROW(v);
     const int edited = v->n_edits && v->edit_starts[c] != v->edit_starts[c + 1];
     if (!edited && (c + 1) * ES_CHUNK <= v->n) {
         const char *at = (const char *)v->source + (size_t)(c * ES_CHUNK) * kind_size(v->kind);
@@ -213,7 +225,10 @@ static float chunk_maximum(const es_view *v, int64_t c) {
     float buffer[ES_CHUNK], best;
     const es_chunk chunk = chunk_of(v, c, buffer);
     BY_FORM(chunk, best = greatest_in(chunk, KIND, MASKED));
-    return best < chunk.floor ? -__builtin_inff() : best * chunk.scale;
+    /* Finite or -inf whatever is read, so that the peak is always one of the maxima. */
+    if (!(best >= chunk.floor)) return -__builtin_inff();
+    const float scaled = best * chunk.scale;
+    return scaled <= FLT_MAX ? scaled : FLT_MAX;
 }
 
 /* Make the maximum of a chunk exact. */
@@ -245,7 +260,8 @@ static int64_t tighten_maxima(es_view *v, float bound) {
  * bound comes first: if it holds, hardly any other needs checking. */
 static void find_peak(es_view *v) {
     const int64_t chunks = chunks_of(v->n);
-    v->peak = tighten(v, next_reaching(v, 0, greatest_chunk(v->maxima, chunks)));
+    const int64_t highest = next_reaching(v, 0, greatest_chunk(v->maxima, chunks));
+    v->peak = highest < chunks ? tighten(v, highest) : -__builtin_inff();
     for (int64_t c = -1; (c = next_reaching(v, c + 1, v->peak)) < chunks;) {
         const float best = tighten(v, c);
         v->peak = best > v->peak ? best : v->peak;
@@ -306,16 +322,18 @@ static float value_at(const es_view *v, int64_t i) {
     return unedited(v, i);
 }
 
-/* The first element that equals the peak. */
+/* The first element that equals the peak; -1 if none does, because the logits have changed. */
 static int64_t first_best(es_view *v) {
     find_maxima(v);
     const int64_t c = next_reaching(v, 0, v->peak);
+    if (c >= chunks_of(v->n)) return -1;
     float buffer[ES_CHUNK];
     fill_chunk(v, c, buffer);
-    int64_t i = 0;
-    uint32_t equal;
-    while (!(equal = vf_eq(vf_load(buffer + i), vf_set(v->peak)))) i += W;
-    return c * ES_CHUNK + i + __builtin_ctz(equal);
+    for (int64_t i = 0; i < ES_CHUNK; i += W) {
+        const uint32_t equal = vf_eq(vf_load(buffer + i), vf_set(v->peak));
+        if (equal) return lesser(c * ES_CHUNK + i + __builtin_ctz(equal), v->n - 1);
+    }
+    return -1;
 }
 
 /* --- lists --- */
@@ -471,7 +489,7 @@ static es_bounds bound_mass(const es_view *v) {
     /* Weights round by at most half a unit, and the sums here to 2^-18. */
     const double rounding = (double)v->n + most * 0x1p30 * 0x1p-12;
     const double least = most * 0x1p30 / 1.0615 - rounding;
-    return (es_bounds){least > 0x1p30 ? (int64_t)least : ES_ONE_WEIGHT, (int64_t)(most * 0x1p30 + rounding)};
+    return (es_bounds){greater(es_integer(least), ES_ONE_WEIGHT), es_integer(most * 0x1p30 + rounding)};
 }
 
 /* Weights of a list, one by one, and their sum. Both arrays have ES_SLACK spare elements. */

@@ -186,6 +186,41 @@ def test_nothing_leaks_when_calls_fail(vendor: FaultyToy, call: str, code: str) 
     assert vendor.live == 0
 
 
+# --- results that cannot be used ------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("status", ["ES_ROW_EMPTY", "ES_ROW_DECLINED"])
+def test_a_declined_row_is_run_by_the_host_although_no_fault_is_counted(status: str) -> None:
+    backend = LibraryBackend(variant(f"STATUS={status}"))
+    assert np.array_equal(generate(PLAIN, backend), generate(PLAIN, "numpy"))
+
+
+@pytest.mark.parametrize("status", [6, 77, -1])
+def test_a_status_that_the_header_does_not_know_ends_its_row_and_no_other(status: int) -> None:
+    scheduler = scheduler_of(PLAIN, LibraryBackend(variant(f"STATUS={status}")))
+    result = scheduler.step(logits_of(0, len(PLAIN)))
+    assert result.finish_reasons[0] == "error"
+    assert f"toy gave the row an unknown status: {status}" in result.errors[0]
+    assert np.array_equal(result.token_ids[1:], generate(PLAIN, "numpy", steps=1)[0, 1:])
+
+
+def test_an_unknown_status_ends_its_row_in_the_middle_of_a_chain_too() -> None:
+    settings = ({"top_k": 5, "min_p": 0.01, "temperature": 0.7},) * 4  # min_p is the host's
+    scheduler = scheduler_of(settings, LibraryBackend(variant("STATUS=77")))
+    result = scheduler.step(logits_of(0, len(PLAIN)))
+    assert "unknown status: 77" in result.errors[0]
+    others = [row for row, error in enumerate(result.errors) if error is None]
+    assert len(others) == 2  # of two calls, each ends its first row
+    assert np.array_equal(result.token_ids[others], generate(settings, "numpy", steps=1)[0, others])
+
+
+@pytest.mark.parametrize("token", [-1, -7, 60, 10**12])
+def test_the_host_takes_over_from_a_library_that_draws_a_token_that_does_not_exist(token: int) -> None:
+    backend = LibraryBackend(variant(f"TOKEN={token}"))
+    assert np.array_equal(generate(PLAIN, backend), generate(PLAIN, "numpy"))
+    assert backend.lost
+
+
 # --- what libraries may leave out ----------------------------------------------------------------
 
 ALL = (1 << 8) - 1

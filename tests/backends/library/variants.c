@@ -68,6 +68,53 @@ static int32_t run_and_list_impossible_tokens(es_context *context, es_batch *bat
 }
 #endif
 
+#ifdef STATUS /* the first row gets this status and no token, and no fault is counted */
+static int32_t run_and_set_status(es_context *context, es_batch *batch) {
+    const int32_t code = run(context, batch);
+    batch->status[0] = STATUS;
+    batch->token_ids[batch->rows[0]] = 5;
+    batch->faults = 0;
+    return code;
+}
+#endif
+
+#ifdef TOKEN /* the first row draws this token */
+static int32_t run_and_set_token(es_context *context, es_batch *batch) {
+    const int32_t code = run(context, batch);
+    batch->token_ids[batch->rows[0]] = TOKEN;
+    return code;
+}
+#endif
+
+#ifdef LATE /* returns when it is told to, and writes everywhere before */
+#include <time.h>
+
+static volatile int32_t told, waiting, closed;
+
+ES_EXPORT void late_return(void);
+ES_EXPORT int32_t late_waiting(void);
+ES_EXPORT int32_t late_closed(void);
+void late_return(void) { told = 1; }
+int32_t late_waiting(void) { return waiting; }
+int32_t late_closed(void) { return closed; }
+
+static int32_t run_late(es_context *context, es_batch *batch) {
+    const struct timespec pause = {0, 1000000};
+    waiting++;
+    while (!told) nanosleep(&pause, NULL);
+    const int32_t code = run(context, batch);
+    for (int32_t i = 0; i < batch->n; i++) batch->token_ids[batch->rows[i]] = 7;
+    for (int32_t i = 0; i < batch->n; i++) batch->notes[batch->rows[i]] = 7;
+    waiting--;
+    return code;
+}
+
+static void count_and_close(es_context *context) {
+    closed++;
+    close_context(context);
+}
+#endif
+
 #ifdef SYNC
 
 static int32_t wait_for_all(es_context *context) {
@@ -113,6 +160,16 @@ ES_EXPORT int32_t es_get_api(uint32_t host_abi, const es_api **out) {
 #endif
 #ifdef IMPOSSIBLE_LOGPROBS
     table.known.run = run_and_list_impossible_tokens;
+#endif
+#ifdef STATUS
+    table.known.run = run_and_set_status;
+#endif
+#ifdef TOKEN
+    table.known.run = run_and_set_token;
+#endif
+#ifdef LATE
+    table.known.run = run_late;
+    table.known.close = count_and_close;
 #endif
 #ifdef SYNC
     table.known.sync = wait_for_all;
