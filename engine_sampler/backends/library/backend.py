@@ -21,8 +21,10 @@ from ...contract import Backend, Batch, Chain, Group, Rows, Sampler, Selection, 
 from ..numpy import NumpyBackend
 from .binding import Context, Layout, Library, LibraryError, Refusal
 from .calls import Call, Entry, layout_of
+from .functions import uses_row_function
 from .header import number
 from .partition import Requirements, segments_of
+from .programs import FUNCTION, kind_of
 from .segmented import SegmentedRun, chain_of, new_batch, plain_rows
 from .session import Answers, LibrarySession, Parts, query_promises
 from .tensor import Tensor
@@ -40,6 +42,8 @@ class LibraryBackend(Backend):
     first needed and closed with it. Raises `LibraryError` if the library cannot be used, with the reason, and
     later if it breaks the contract.
     """
+
+    hosts_the_rest = True
 
     def __init__(self, path: str | Path, *, name: str | None = None, isa: str | None = None) -> None:
         self.library = Library(path)
@@ -76,6 +80,11 @@ class LibraryBackend(Backend):
                     return False
                 self._supported[sampler] = answer is not None and (answer.promise("EXACT") or not self.exact)
             return self._supported.get(sampler, False) and not self.lost
+
+    def runs_as(self, sampler: Sampler | Selector) -> str:
+        if not isinstance(sampler, Sampler) or kind_of(sampler) != number(FUNCTION):
+            return self.name
+        return "C row function" if uses_row_function(sampler) else "Python"
 
     def compile(self, chain: Chain) -> Chain:
         return chain
