@@ -1,4 +1,4 @@
-"""Chains with a part that a Python backend does not support run on the host; reports say what runs each part."""
+"""Chains with a part that a Python backend lacks run on the host; reports say what runs each part."""
 
 from __future__ import annotations
 
