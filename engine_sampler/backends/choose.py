@@ -6,8 +6,9 @@ import functools
 import logging
 import os
 
-from ..contract import Backend, Sampler, Selector
+from ..contract import Backend, Chain, Sampler, Selector
 from ..registry import default_registry
+from .hosted import HostedBackend, supports_all
 from .numpy import NumpyBackend
 
 LIBRARY = "library:"
@@ -53,9 +54,16 @@ def best_backend(device: str) -> Backend:
     return best
 
 
-def runner_of(backend: Backend, part: Sampler | Selector) -> Backend:
-    """The backend that runs `part` of a chain: `backend`, or the host if it lacks the part."""
-    return backend if backend.supports(part) else NumpyBackend()
+def with_host(backend: Backend) -> Backend:
+    """`backend`, and the host for the chains that it does not support, unless it sees to that itself."""
+    is_whole = backend.hosts_the_rest or type(backend).supports is Backend.supports
+    return backend if is_whole else HostedBackend(backend)
+
+
+def runner_of(backend: Backend, part: Sampler | Selector, chain: Chain) -> Backend:
+    """The backend that runs `part` of `chain`: `backend`, or the host."""
+    supported = backend.supports(part) if backend.hosts_the_rest else supports_all(backend, chain)
+    return backend if supported else NumpyBackend()
 
 
 @functools.cache

@@ -92,6 +92,8 @@ class Backend:
     api: ClassVar[int] = PLUGIN_API
     name: ClassVar[str]
     exact: ClassVar[bool] = True
+    hosts_the_rest: ClassVar[bool] = False
+    """True if `run` takes every chain, and passes to the host itself what `supports` excludes."""
     reason: str = ""
     """Why this backend cannot be used on this machine, as a message; empty if it can."""
 
@@ -100,8 +102,14 @@ class Backend:
         return 0.0
 
     def supports(self, sampler: Sampler | Selector) -> bool:
-        """Whether this backend runs `sampler` itself; others run on the host, on exactly the same rows."""
+        """Whether this backend runs `sampler`. Chains with a part that it does not support run on the host as
+        a whole; `run` gets them only if `hosts_the_rest`."""
         return True
+
+    def runs_as(self, sampler: Sampler | Selector) -> str:
+        """What runs a supported `sampler`, for listings: this backend's name, "Python" for the sampler's own
+        class, "C row function" for its C function."""
+        return self.name
 
     def compile(self, chain: Chain) -> Any:
         """Compile `chain` to a plan; called once per configuration."""

@@ -46,7 +46,8 @@ class TraceStep:
     name           the sampler or selector; "logits" for the row as given, "mirostat cut" for what a selector
                    leaves to choose from, with the figures that decide it as settings.
     role           "logits", "edit", "penalty", "warp" or "selector".
-    backend        the backend that ran it; "" for the row as given.
+    backend        the backend that ran it, or "Python" or "C row function" for a plugin's sampler within a
+                   compiled backend; "" for the row as given.
     settings       the step's own parameters that are not neutral.
     candidates     tokens left; `removed` is how many this step removed.
     kept_mass      the probability of the survivors before this step.
@@ -142,12 +143,12 @@ class _Trace:
             names = structured_in(self.params)
             self.record("grammar", "edit", settings={name: self.params[name] for name in names})
         for sampler in chain.samplers:
-            runner = runner_of(backend, sampler)
+            runner = runner_of(backend, sampler, chain)
             runner.apply(runner.compile(Chain((sampler,), chain.selector)), self.row[None], self.rows)
             if self.row.max() == -np.inf:
                 raise RowFault(f"{sampler.name} leaves no token")
-            self.record(sampler.name, sampler.role, runner.name, self.settings(sampler))
-        self.select(chain.selector, runner_of(backend, chain.selector))
+            self.record(sampler.name, sampler.role, runner.runs_as(sampler), self.settings(sampler))
+        self.select(chain.selector, runner_of(backend, chain.selector, chain))
         return self.steps
 
     def select(self, selector: Selector, runner: Backend) -> None:
@@ -156,7 +157,7 @@ class _Trace:
         token_id = int(runner.select(plan, self.row[None], self.rows).columns[0])
         others = np.arange(len(self.row)) != token_id
         self.row[others] = -np.inf
-        self.record(selector.name, "selector", runner.name, self.settings(selector), token_id)
+        self.record(selector.name, "selector", runner.runs_as(selector), self.settings(selector), token_id)
 
     def cut(self, selector: Selector, runner: Backend) -> None:
         """Record what the selector may choose, if it leaves out tokens by a rule of its own. The row keeps
@@ -167,7 +168,7 @@ class _Trace:
         kept, figures = limited
         whole, self.row = self.row, np.where(kept[0], self.row, np.float32(-np.inf))
         settings = {name: float(values[0]) for name, values in figures.items()}
-        self.record(f"{selector.name} cut", "warp", runner.name, settings)
+        self.record(f"{selector.name} cut", "warp", runner.runs_as(selector), settings)
         self.row = whole
 
     def settings(self, part: Sampler | Selector) -> dict[str, Any]:

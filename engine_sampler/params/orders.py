@@ -66,8 +66,10 @@ def full_order(order: str | Sequence[str | int], samplers: Mapping[str, Sampler]
     """The names of all orderable samplers, in the sequence that `order` defines.
 
     A sampler of the default list that `order` does not mention follows all samplers that precede it
-    in that list; a plugin's follows the sampler named in its `after`, or else comes last. An explicit
-    list of names is used as it is; a sampler that it names twice runs twice, as in llama.cpp.
+    in that list. A plugin's follows the sampler named in its `after`; without that, a penalty follows the
+    last of the default list's penalties, any other sampler comes last. Several with the same place are in
+    alphabetical order, each directly followed by those that name it. An explicit list of names is used as
+    it is; a sampler that it names twice runs twice, as in llama.cpp.
     """
     if not isinstance(order, str) and not _is_numeric(order):
         return tuple(str(name) for name in order)
@@ -76,14 +78,24 @@ def full_order(order: str | Sequence[str | int], samplers: Mapping[str, Sampler]
         if name not in result:
             preceding = [result.index(n) for n in DEFAULT[:i] if n in result]
             result.insert(max(preceding, default=-1) + 1, name)
-    pending = [s for s in samplers.values() if s.role != "edit" and s.name not in result]
-    while pending:
-        ready = [s for s in pending if s.after in result] or pending
-        for sampler in ready:
-            index = result.index(sampler.after) + 1 if sampler.after in result else len(result)
-            result.insert(index, sampler.name)
-        pending = [s for s in pending if s not in ready]
-    return tuple(result)
+    return tuple(_with_plugins(result, samplers))
+
+
+def _with_plugins(order: Sequence[str], samplers: Mapping[str, Sampler]) -> list[str]:
+    """The names of `order`, and of all other samplers that can be ordered, each after what it follows."""
+    others = {s.name: s for s in samplers.values() if s.role != "edit" and s.name not in order}
+    penalties = [name for name in order if name in samplers and samplers[name].role == "penalty"]
+    followers: dict[str | None, list[str]] = {}
+    for name in sorted(others):
+        after = others[name].after
+        if after not in samplers:
+            after = penalties[-1] if others[name].role == "penalty" and penalties else None
+        followers.setdefault(after, []).append(name)
+
+    def expanded(names: Sequence[str]) -> list[str]:
+        return [one for name in names for one in (name, *expanded(followers.get(name, ())))]
+
+    return expanded([*order, *followers.get(None, ())])
 
 
 def resolve_order(values: Mapping[str, Any], samplers: Mapping[str, Sampler]) -> Mapping[str, str]:

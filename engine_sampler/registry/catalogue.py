@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import difflib
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any, get_args
@@ -26,6 +27,10 @@ EVENTS = ("request_added", "step_finished", "request_finished")
 
 class PluginError(RuntimeError):
     """A plugin cannot be used; the message says which one and why."""
+
+
+class MissingSamplerError(PluginError):
+    """A sampler names another in its `after` that is not registered, or not yet."""
 
 
 @dataclass
@@ -84,6 +89,33 @@ class Catalogue:
                     f"samplers/{name} of {origin} has the random stream of {other} "
                     f"({self.origins[f'samplers/{other}']}); choose another name"
                 )
+
+    def check_places(self, staged: Catalogue) -> None:
+        """Raise unless every sampler of `staged` that names another in its `after` can be put there.
+
+        Raises `MissingSamplerError` if there is no such sampler, `PluginError` for an edit, which has no
+        place, and for samplers that follow each other.
+        """
+        for sampler in staged.samplers.values():
+            seen, at = [sampler.name], sampler
+            while at.after is not None:
+                if at.after not in self.samplers:
+                    raise MissingSamplerError(f"{at.name} has after={at.after!r}, {self._hint(at.after)}")
+                at = self.samplers[at.after]
+                if at.role == "edit":
+                    raise PluginError(
+                        f"{seen[-1]} has after={at.name!r}, an edit: edits come before all others"
+                    )
+                if at.name in seen:
+                    raise PluginError(
+                        f"{' → '.join((*seen, at.name))}: samplers follow each other by `after`"
+                    )
+                seen.append(at.name)
+
+    def _hint(self, name: str) -> str:
+        similar = difflib.get_close_matches(name, self.samplers, n=2)
+        text = "which no plugin registers"
+        return text + (f"; did you mean {' or '.join(map(repr, similar))}?" if similar else "")
 
 
 # --- checks --------------------------------------------------------------------------------------

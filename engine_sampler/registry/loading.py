@@ -24,7 +24,15 @@ from typing import Any, Literal
 import pluggy
 
 from ..contract import Backend, Param, ParameterError, Sampler, Selector, StoppingCriteria, hookspecs
-from .catalogue import EVENTS, Catalogue, PluginError, check_identifier, check_neutral, check_object
+from .catalogue import (
+    EVENTS,
+    Catalogue,
+    MissingSamplerError,
+    PluginError,
+    check_identifier,
+    check_neutral,
+    check_object,
+)
 from .core_params import CORE_PARAMS
 
 GROUP = "engine_sampler"
@@ -63,7 +71,8 @@ class Registry:
             self.catalogue.add_param(param, built_in.origin)
         for module in BUILT_IN:
             load = functools.partial(importlib.import_module, module)
-            self._load(replace(built_in, name=module), load, strict=True)
+            stage = functools.partial(_staged, load, built_in.origin)
+            self._load(replace(built_in, name=module), stage, strict=True)
 
     def is_built_in(self, part: Sampler | Selector) -> bool:
         """Whether `part` is of a class that this package registers itself."""
@@ -76,7 +85,10 @@ class Registry:
     def register(self, plugin: Any, name: str | None = None) -> PluginStatus:
         """Register a plugin object or module of this process; raises `PluginError` if it is refused."""
         plugin_name = str(name or getattr(plugin, "__name__", type(plugin).__name__))
-        return self._load(PluginStatus(plugin_name, "this process", ""), lambda: plugin, strict=True)
+        status = PluginStatus(plugin_name, "this process", "")
+        loaded = self._load(status, lambda: _staged(lambda: plugin, status.origin), strict=True)
+        assert loaded is not None
+        return loaded
 
     def load_entry_points(self) -> None:
         """Load the third-party plugins of the entry-point group, sorted by distribution and name."""
@@ -84,24 +96,35 @@ class Registry:
         found = [(_status_of(e), e) for e in importlib.metadata.entry_points(group=GROUP)]
         found.sort(key=lambda pair: (pair[0].distribution.lower(), pair[0].name, pair[1].value))
         selected = _selected_plugins({status.name for status, _ in found})
+        waiting: list[tuple[PluginStatus, Callable[[], Catalogue]]] = []
         for status, entry_point in found:
             if status.name in selected:
-                self._load(status, entry_point.load, strict=strict)
+                stage = functools.cache(functools.partial(_staged, entry_point.load, status.origin))
+                if self._load(status, stage, strict=strict, waits=True) is None:
+                    waiting.append((status, stage))
             else:
                 reason = "not selected by ENGINE_SAMPLER_PLUGINS"
                 self.plugins.append(replace(status, state="disabled", error=reason))
         for name in sorted(selected - {status.name for status, _ in found}):
             self._load(PluginStatus(name, "not installed", ""), _not_installed, strict=strict)
+        self._load_waiting(waiting, strict)
 
-    def _load(self, status: PluginStatus, load: Callable[[], Any], *, strict: bool) -> PluginStatus:
+    def _load(
+        self, status: PluginStatus, stage: Callable[[], Catalogue], *, strict: bool, waits: bool = False
+    ) -> PluginStatus | None:
+        """Accept everything that a plugin has staged, or nothing, and list it. None, without listing it, if
+        it `waits` and names a sampler that is not registered yet."""
         try:
             self._check_name(status)
-            staged = _stage(load(), status.origin)
+            staged = stage()
             merged = self.catalogue.merged(staged)
+            merged.check_places(staged)
             check_neutral(staged, merged.params)
         except BaseException as error:  # a plugin may even raise SystemExit on import
             if isinstance(error, (KeyboardInterrupt, GeneratorExit)):
                 raise
+            if waits and isinstance(error, MissingSamplerError):
+                return None
             text = str(error) if isinstance(error, PluginError) else f"{type(error).__name__}: {error}"
             if strict:
                 raise PluginError(f"plugin {status.name} ({status.origin}): {text}") from error
@@ -112,6 +135,18 @@ class Registry:
             status = replace(status, provides=tuple(staged.names()))
         self.plugins.append(status)
         return status
+
+    def _load_waiting(
+        self, waiting: list[tuple[PluginStatus, Callable[[], Catalogue]]], strict: bool
+    ) -> None:
+        """Load the plugins that name samplers of others, each after those that it names."""
+        while waiting:
+            left = [one for one in waiting if self._load(*one, strict=strict, waits=True) is None]
+            if len(left) == len(waiting):
+                for status, stage in left:
+                    self._load(status, stage, strict=strict)
+                return
+            waiting = left
 
     def _check_name(self, status: PluginStatus) -> None:
         for other in self.plugins:
@@ -124,8 +159,9 @@ class Registry:
 # --- staging -------------------------------------------------------------------------------------
 
 
-def _stage(plugin: Any, origin: str) -> Catalogue:
-    """Everything that `plugin` registers, checked, in its own catalogue."""
+def _staged(load: Callable[[], Any], origin: str) -> Catalogue:
+    """Everything that the plugin `load()` registers, checked, in its own catalogue."""
+    plugin = load()
     manager = pluggy.PluginManager(hookspecs.PROJECT)
     manager.add_hookspecs(hookspecs)
     manager.register(plugin)
@@ -177,7 +213,7 @@ def _selected_plugins(installed: set[str]) -> set[str]:
     return installed if selection is None else {name.strip() for name in selection.split(",")} - {""}
 
 
-def _not_installed() -> None:
+def _not_installed() -> Catalogue:
     raise PluginError("selected by ENGINE_SAMPLER_PLUGINS, but no distribution provides it")
 
 

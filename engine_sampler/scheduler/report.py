@@ -1,4 +1,4 @@
-"""`GroupReport`: which requests share a chain, and which backend runs each step of it."""
+"""`GroupReport`: which requests share a chain, and what runs each step of it."""
 
 from __future__ import annotations
 
@@ -11,11 +11,12 @@ from ..contract import Backend, Chain, Sampler, Selector
 
 @dataclass(frozen=True)
 class GroupReport:
-    """One group of a scheduler's live requests, and the backend that runs each step of their chain."""
+    """One group of a scheduler's live requests, and what runs each step of their chain."""
 
     request_ids: list[Any]
     steps: list[tuple[str, str]]
-    """(sampler or selector, backend), in order."""
+    """(sampler or selector, what runs it), in order: a backend's name; or, within a compiled backend,
+    "Python" for a plugin's class, "C row function" for its C function."""
 
     def __str__(self) -> str:
         chain = " → ".join(f"{name} ({backend})" for name, backend in self.steps)
@@ -25,4 +26,5 @@ class GroupReport:
 def report_group(chain: Chain, backend: Backend, request_ids: list[Any]) -> GroupReport:
     """The report on requests that share `chain`."""
     parts: list[Sampler | Selector] = [*chain.samplers, chain.selector]
-    return GroupReport(request_ids, [(part.name, runner_of(backend, part).name) for part in parts])
+    steps = [(part.name, runner_of(backend, part, chain).runs_as(part)) for part in parts]
+    return GroupReport(request_ids, steps)

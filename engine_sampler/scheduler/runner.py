@@ -8,7 +8,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from ..arithmetic import FLT_MAX, LogitRows, RowFault, checked_row, log_softmax
-from ..backends.choose import best_backend
+from ..backends.choose import best_backend, with_host
 from ..contract import Backend, Chain, unpack_bitmask
 from .beam_groups import BeamGroup
 from .grouping import Grouping
@@ -30,6 +30,7 @@ class StepRunner:
     def __init__(self, requests: LiveRequests, backend: Backend | None) -> None:
         self.backend = backend
         self._requests = requests
+        self._running: Backend
         self._grouping: Grouping | None = None
         self._masks = GrammarMasks(requests.slots.vocabulary.size)
 
@@ -156,5 +157,6 @@ class StepRunner:
         if self.backend is None:
             self.backend = best_backend(device)
         if self._grouping is None:
-            self._grouping = Grouping(self._requests.slots, self.backend)
-        return self.backend, self._grouping
+            self._running = with_host(self.backend)
+            self._grouping = Grouping(self._requests.slots, self._running)
+        return self._running, self._grouping

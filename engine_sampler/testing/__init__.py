@@ -4,18 +4,24 @@
         sampler = Skew()
         params = [dict(skew=0.5), dict(skew=-2.0)]
 
-`SamplerContract`, `SelectorContract` and `StoppingContract` hold the laws as methods that pytest collects
-from such a subclass; the built-in parts are tested by the same kits. `failing_laws` runs them without pytest.
+`SamplerContract`, `SelectorContract`, `StoppingContract`, `MatcherContract` (what constrains a text) and
+`BackendContract` hold the laws as methods that pytest collects from such a subclass; the built-in parts are
+tested by the same kits. `failing_laws` runs them without pytest. With ENGINE_SAMPLER_TEST_ROUNDS=20, every kit
+tries twenty times as much.
 """
 
+from .backends import BackendContract
 from .laws import Contract, failing_laws
+from .matchers import MatcherContract
 from .samplers import SamplerContract
 from .selectors import SelectorContract
 from .single import apply_sampler, make_rows, select
 from .stopping import StoppingContract
 
 __all__ = [
+    "BackendContract",
     "Contract",
+    "MatcherContract",
     "SamplerContract",
     "SelectorContract",
     "StoppingContract",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, TypeVar
@@ -13,6 +14,17 @@ from ..contract import padded
 
 Random = np.random.Generator
 T = TypeVar("T")
+
+
+def times(rounds: int) -> int:
+    """`rounds`, multiplied by ENGINE_SAMPLER_TEST_ROUNDS for a longer search; at least 1.
+
+    Raises ValueError unless the variable is an integer.
+    """
+    factor = os.environ.get("ENGINE_SAMPLER_TEST_ROUNDS", "1")
+    if not factor.isdecimal():
+        raise ValueError(f"ENGINE_SAMPLER_TEST_ROUNDS={factor!r} is not allowed: an integer of at least 0")
+    return max(1, rounds * int(factor))
 
 
 @dataclass(frozen=True)
@@ -94,6 +106,10 @@ class Case:
             f"{self.kinds[i]}, vocabulary {self.vocab_size}, params {dict(self.params[i])}"
         )
 
+    def repeated(self, n: int) -> Case:
+        """A batch of `n` rows: these rows again and again."""
+        return self.take([i % len(self) for i in range(n)])
+
     def expect_equal(self, result: np.ndarray, expected: np.ndarray, where: str) -> None:
         """Raise AssertionError unless both float arrays [n, k] hold the same bits, NaN being equal."""
         same = (result == expected) & (np.signbit(result) == np.signbit(expected))
@@ -102,9 +118,9 @@ class Case:
 
 
 def cases(params: Sequence[Mapping[str, Any]], vocab_sizes: Sequence[int], rounds: int) -> Iterator[Case]:
-    """For every size and round a batch with a row of each kind for each entry of `params`."""
+    """For every size and each of `times(rounds)` a batch, with a row of each kind for each of `params`."""
     for size in vocab_sizes:
-        for number in range(rounds):
+        for number in range(times(rounds)):
             yield make_case(params, size, np.random.default_rng([size, number]))
 
 

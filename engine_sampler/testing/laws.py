@@ -19,6 +19,11 @@ from .single import known_params, settings
 STEPS = 4
 """How many tokens requests continue for in laws about their state."""
 
+BATCH_SIZES = (2, 3, 4, 5, 7, 8, 9, 15, 16, 17, 31, 32, 33, 63, 64, 65, 127, 128, 129, 257)
+"""Sizes around those from which on code may take another path."""
+
+NARROW_SIZE = 300
+
 LEFT_OUT = "when removed columns are left out"
 
 
@@ -28,7 +33,8 @@ class Contract:
     params         parameter sets to try; each must turn the sampler on.
     vocab_sizes    sizes to try. A sampler whose params name token ids needs sizes that have them.
     eos_token_ids  given to the sampler, as far as they are in the vocabulary.
-    rounds         batches of every size: more rounds, more random rows.
+    rounds         batches of every size: more rounds, more random rows. ENGINE_SAMPLER_TEST_ROUNDS multiplies
+                   them.
     """
 
     params: ClassVar[Sequence[Mapping[str, Any]]] = ()
@@ -96,6 +102,19 @@ class Contract:
             case.expect_equal(alone, together, "between a batch and the row alone")
             backwards = Live(self, case.reversed()).outcome()[::-1]
             case.expect_equal(backwards, together, "when the rows are reversed")
+
+    def test_a_row_does_not_depend_on_the_size_of_the_batch(self) -> None:
+        for case in cases(self.params, self.narrow_sizes, 1):
+            live, many = Live(self, case), case.repeated(BATCH_SIZES[-1])
+            alone = many_of(np.concatenate([Live(self, one).outcome() for one in case.alone()]), len(many))
+            rows = Live(self, many).rows
+            for n in BATCH_SIZES:
+                some = self.outcome(many.logits[:n], rows.take(slice(0, n)).bind(self.part))
+                many.take(range(n)).expect_equal(some, alone[:n], f"in a batch of {n} rows")
+            mixed = np.random.default_rng(len(case)).permutation(len(case))[: max(1, len(case) // 2)]
+            some = self.outcome(case.logits[mixed], live.rows.take(mixed).bind(self.part))
+            where = "when other requests sit out the step"
+            case.take(mixed.tolist()).expect_equal(some, alone[mixed], where)
 
     def test_removed_columns_do_not_matter(self) -> None:
         for case in self.cases():
@@ -168,6 +187,10 @@ class Contract:
             self.check_outcome(case, Live(self, case).outcome())
 
     def test_examples_hold(self) -> None:
+        assert self.part.examples, (
+            f"{self.part.name} has no examples: declare at least one Example, since no law can tell whether "
+            "the formula is the intended one"
+        )
         for example in self.part.examples:
             self.check_example(example)
 
@@ -177,6 +200,12 @@ class Contract:
         """The batches to try."""
         assert self.params, f"{type(self).__name__} has no params to try"
         return cases(self.params, self.vocab_sizes, self.rounds)
+
+    @property
+    def narrow_sizes(self) -> Sequence[int]:
+        """The two greatest of the vocabulary sizes up to 300, for laws that need many rows."""
+        narrow = sorted(size for size in self.vocab_sizes if size <= NARROW_SIZE)
+        return narrow[-2:] or [min(self.vocab_sizes)]
 
     def history_of(self, example: Example) -> dict[str, Any]:
         """The history of an example, as keywords of `apply_sampler` and `select`."""
@@ -220,6 +249,11 @@ class Contract:
         except ParameterError:
             return False
         return isinstance(self.part, Selector) or self.part.is_active(values)
+
+
+def many_of(values: np.ndarray, n: int) -> np.ndarray:
+    """`n` rows: those of `values` [m, k] again and again."""
+    return values[np.arange(n) % len(values)]
 
 
 def bounds(param: Param) -> tuple[Any, ...]:

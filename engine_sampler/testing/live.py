@@ -85,3 +85,13 @@ class Live:
     def reseed(self, seeds: Sequence[int]) -> None:
         """Continue with other seeds."""
         self._slots.seeds[self._index] = np.array(seeds, np.uint64)
+
+    def shift(self, seed: int, position: int) -> None:
+        """Continue with other seeds, xor `seed`, and at positions that are `position` higher, with the same
+        tokens."""
+        self._slots.seeds[self._index] ^= np.uint64(seed)
+        self._slots.positions[self._index] += position
+
+    def replace_column(self, name: str, kind: type[np.ndarray]) -> None:
+        """Let the values of parameter `name` be an array of type `kind`."""
+        self._slots._columns[name] = self._slots.column(name).view(kind)

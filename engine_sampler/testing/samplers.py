@@ -10,12 +10,14 @@ import numpy as np
 from ..arithmetic import draw64
 from ..contract import Example, Rows, Sampler, Truncation
 from .cases import Case
-from .laws import Contract
+from .exactness import ExactContract
+from .laws import STEPS
 from .live import Live
+from .row_functions import RowFunction
 from .single import apply_sampler, settings
 
 
-class SamplerContract(Contract):
+class SamplerContract(ExactContract):
     """The laws every sampler keeps, tried on random rows. Subclass it; pytest does the rest.
 
         class TestMinP(SamplerContract):
@@ -47,12 +49,26 @@ class SamplerContract(Contract):
         for given in self.params:
             assert self.sampler.is_active(settings(self.sampler, given)), f"{given} leaves it off"
 
+    def test_parameters_change_some_row(self) -> None:
+        for case in self.cases():
+            changed = Live(self, case).outcome() != _with_padding(case.logits)
+            if changed.any():
+                return
+        raise AssertionError(
+            f"{self.sampler.name} changes no row for any of the params: `apply` must write to the array "
+            "that it is given"
+        )
+
     def test_neutral_values_change_nothing(self) -> None:
         if self.apply_at_neutral:
             for case in self.cases():
                 neutral = replace(case, params=({},) * len(case))
                 outcome = Live(self, neutral).outcome()
-                neutral.expect_equal(outcome, _with_padding(case.logits), "from the input at neutral values")
+                where = (
+                    "from the input at neutral values; if they have no meaning in `apply`, set "
+                    "apply_at_neutral = False in the kit"
+                )
+                neutral.expect_equal(outcome, _with_padding(case.logits), where)
 
     def test_removed_tokens_stay_removed(self) -> None:
         for case in self.cases():
@@ -83,6 +99,13 @@ class SamplerContract(Contract):
                 case.refuse((logits != case.logits).any(axis=1), "keep writes to the logits")
                 kept = _with_padding(np.where(mask, logits, -np.inf))
                 case.expect_equal(live.outcome(), kept, "between keep and apply")
+
+    def test_the_row_function_equals_apply(self) -> None:
+        function = self.sampler.row_function
+        if function is None or self.sampler.deferred:
+            return
+        ran = [self._compare_row_function(case) for case in self.cases()]
+        assert any(ran), f"the row_function of {self.sampler.name} fails on every row"
 
     # --- what the shared laws need ---------------------------------------------------------------
 
@@ -117,6 +140,32 @@ class SamplerContract(Contract):
         assert right, f"{list(example.logits)} with {given} gives {result.tolist()}, not {example.expect}"
 
     # --- helpers ---------------------------------------------------------------------------------
+
+    def _compare_row_function(self, case: Case) -> bool:
+        """Compare the C function with `apply`, while requests continue; False if it fails on every row."""
+        live, ran = Live(self, case), False
+        seeds = [seed ^ 1 for seed in case.seeds]
+        token_ids = case.some_token_ids(STEPS)
+        function = RowFunction(self.sampler, live.rows.slots)
+        for step in range(STEPS):
+            ran |= self._compare_rows(case, live, function, "between row_function and apply")
+            live.accept(token_ids[:, step : step + 1])
+        live.rollback(2)
+        ran |= self._compare_rows(case, live, function, "between row_function and apply, after rollback")
+        self._compare_rows(case, live.fork(seeds), function, "between row_function and apply, in a fork")
+        return ran
+
+    def _compare_rows(self, case: Case, live: Live, function: RowFunction, where: str) -> bool:
+        ran = False
+        expected = live.outcome()
+        for i, slot in enumerate(live.rows.slot_numbers.tolist()):
+            for ids in (None, np.flatnonzero(case.alive[i])):
+                row = case.logits[i].copy() if ids is None else case.logits[i, ids]
+                if function.run(row, ids, slot):
+                    ran, whole = True, np.full((1, case.vocab_size), -np.inf, np.float32)
+                    whole[0, slice(None) if ids is None else ids] = row
+                    case.take([i]).expect_equal(_with_padding(whole), expected[i : i + 1], where)
+        return ran
 
     def _check_removed(self, case: Case, outcome: np.ndarray) -> None:
         removed = _with_padding(case.logits) == -np.inf

@@ -8,12 +8,12 @@ import numpy as np
 
 from ..contract import Example, Rows, Selection, Selector
 from .cases import Case
-from .laws import Contract
+from .exactness import ExactContract
 from .live import Live
 from .single import select
 
 
-class SelectorContract(Contract):
+class SelectorContract(ExactContract):
     """The laws every selector keeps, tried on random rows. Subclass it; pytest does the rest.
 
         class TestMirostat(SelectorContract):
@@ -45,6 +45,20 @@ class SelectorContract(Contract):
         for case in self.cases():
             first, second = np.split(Live(self, case.take([*range(len(case))] * 2)).outcome(), 2)
             case.expect_equal(second, first, "between two equal rows of a batch")
+
+    def test_the_choice_is_one_of_the_candidates(self) -> None:
+        for case in self.cases():
+            rows, logits = Live(self, case).rows, case.logits.copy()
+            with np.errstate(all="ignore"):
+                found = self.selector.candidates(logits, rows)
+            case.refuse((logits != case.logits).any(axis=1), "candidates writes to the logits")
+            if found is None:
+                return
+            mask, _ = found
+            right = np.shape(mask) == case.logits.shape and mask.dtype == bool
+            assert right, f"candidates gives {mask!r}; allowed is bool [n, columns]"
+            chosen = self.run(logits, rows).columns
+            case.refuse(~mask[np.arange(len(case)), chosen], "the choice is not among the candidates")
 
     # --- what the shared laws need ---------------------------------------------------------------
 

@@ -9,12 +9,13 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from ..contract import StoppingCriteria, StopVerdict, TextCriteria, Vocabulary
+from ..contract import StoppingCriteria, StopVerdict, TextCriteria, TextMatcher, Vocabulary
 from ..params import SamplingParams
 from ..registry import check_object
 from ..scheduler import Record, Scheduler
 from ..scheduler.detokenizer import Detokenizer
 from ..tokenizer import Tokenizer
+from .cases import times
 from .laws import bounds
 from .single import values_for
 
@@ -65,6 +66,32 @@ class StoppingTrial:
         return child
 
 
+class _Reading:
+    """A text that a matcher has read in one or more calls, up to the first match.
+
+    match  its end and the end of the text, as offsets in the whole text, and the reason.
+    held   the bytes held back, None after a match.
+    """
+
+    def __init__(self, matcher: TextMatcher) -> None:
+        self._matcher = matcher
+        self._state: Any = matcher.start
+        self._length = 0
+        self.match: tuple[int, int, Any] | None = None
+
+    def read(self, data: bytes) -> _Reading:
+        state, match = self._matcher.advance(self._state, data)
+        if self.match is None and match is not None:
+            self.match = self._length + match.end, self._length + match.text_end, match.reason
+        self._state = state
+        self._length += len(data)
+        return self
+
+    @property
+    def held(self) -> int | None:
+        return None if self.match else self._matcher.held(self._state)
+
+
 class StoppingContract:
     """The laws every stopping criterion keeps, tried on random outputs. Subclass it; pytest does the rest.
 
@@ -76,7 +103,7 @@ class StoppingContract:
     called         the criterion with values of its own, for the laws of its call on arrays; None if it
                    cannot be called.
     ends           whether it ends any random output. Their tokens are `PIECES`; the last is EOS.
-    rounds         outputs for each parameter set.
+    rounds         outputs for each parameter set. ENGINE_SAMPLER_TEST_ROUNDS multiplies them.
     """
 
     criterion: ClassVar[StoppingCriteria]
@@ -118,6 +145,40 @@ class StoppingContract:
             first, second = (self.trial(values) for _ in range(2))
             for token in output:
                 self.expect_equal(first.check(token), second.check(token), "for the same tokens")
+
+    def test_requests_share_no_state(self) -> None:
+        for values in self.values():
+            outputs = list(self.outputs())
+            for one, other in zip(outputs, outputs[1:] + outputs[:1], strict=True):
+                alone = [
+                    [trial.check(t) for t in output]
+                    for output in (one, other)
+                    for trial in [self.trial(values)]
+                ]
+                first = self.trial(values)
+                seen = [first.check(token) for token in one[: LENGTH // 3]]
+                second, late = self.trial(values), []
+                for at in range(LENGTH):
+                    if LENGTH // 3 + at < LENGTH:
+                        seen.append(first.check(one[LENGTH // 3 + at]))
+                    late.append(second.check(other[at]))
+                for verdicts, expected in ((seen, alone[0]), (late, alone[1])):
+                    for verdict, right in zip(verdicts, expected, strict=True):
+                        self.expect_equal(verdict, right, "while another request is running")
+
+    def test_inputs_are_only_read(self) -> None:
+        for values, output in self.cases():
+            prompt, given = np.array([1, 0], np.int64), dict(values)
+            state = self.criterion.new_state(given, prompt, self.vocabulary())
+            token_ids = list(output)
+            more = {"logprobs": [_logprob(t) for t in token_ids]} if self.criterion.wants_logprobs else {}
+            self.criterion.check(state, token_ids, "", **more)
+            for name, now, before in (
+                ("token_ids", token_ids, list(output)),
+                ("the prompt", prompt.tolist(), [1, 0]),
+                ("the parameters", given, dict(values)),
+            ):
+                assert now == before, f"{self.criterion.name} writes to {name}"
 
     def test_tokens_may_arrive_in_any_portions(self) -> None:
         for number, (values, output) in enumerate(self.cases()):
@@ -172,6 +233,57 @@ class StoppingContract:
                 seen |= watch.output_length is not None and length >= watch.output_length
                 assert seen, f"{verdict} comes where {watch} does not apply"
                 break
+
+    # --- laws of a text matcher ----------------------------------------------------------------------
+
+    def test_a_matcher_keeps_its_state_between_calls(self) -> None:
+        for number, (matcher, text) in enumerate(self.texts()):
+            whole = _Reading(matcher).read(text)
+            for cut in {
+                1,
+                len(text) // 2,
+                *np.random.default_rng(number).integers(0, len(text) + 1, 3).tolist(),
+            }:
+                parts = _Reading(matcher).read(text[:cut]).read(text[cut:])
+                self._expect_same_reading(parts, whole, f"read as {text[:cut]!r}, then {text[cut:]!r}")
+            singly = _Reading(matcher)
+            for i in range(len(text)):
+                singly.read(text[i : i + 1])
+            self._expect_same_reading(singly, whole, f"{text!r} read byte by byte")
+
+    def test_a_matcher_is_immutable(self) -> None:
+        for number, (matcher, text) in enumerate(self.texts()):
+            start, cut = matcher.start, len(text) // 2
+            hash(start)
+            half, found = matcher.advance(start, text[:cut])
+            hash(half)
+            rest = matcher.advance(half, text[cut:]), matcher.held(half)
+            matcher.advance(half, bytes(np.random.default_rng(number).permutation(list(text)).tolist()))
+            again = matcher.advance(half, text[cut:]), matcher.held(half)
+            same = (
+                rest == again
+                and matcher.start == start
+                and matcher.advance(start, text[:cut]) == (half, found)
+            )
+            assert same, f"the matcher of {self.criterion.name} gives another result when a call is repeated"
+
+    def test_a_matcher_holds_back_what_a_match_may_cut(self) -> None:
+        for matcher, text in self.texts():
+            state, released = matcher.start, 0
+            assert matcher.held(state) == 0, "held is not 0 for the empty text"
+            for at in range(len(text)):
+                state, match = matcher.advance(state, text[at : at + 1])
+                if match is not None:
+                    whole = match.end == 1 and match.text_end <= match.end
+                    assert whole, f"{match} is not the end of a match in one byte"
+                    cut = at + match.text_end
+                    assert cut >= released, (
+                        f"a match cuts {text!r} at {cut}, but held has let {released} bytes out"
+                    )
+                    break
+                held = matcher.held(state)
+                assert 0 <= held <= at + 1, f"held is {held} after {at + 1} bytes"
+                released = max(released, at + 1 - held)
 
     # --- laws in a scheduler ---------------------------------------------------------------------
 
@@ -233,7 +345,7 @@ class StoppingContract:
         return (values_for(self.criterion, given) for given in self.params)
 
     def outputs(self) -> Iterator[list[int]]:
-        for number in range(self.rounds):
+        for number in range(times(self.rounds)):
             random = np.random.default_rng(number)
             few = random.integers(0, len(PIECES), int(random.integers(1, 6)))
             mostly = np.where(random.random(LENGTH) < 0.7, random.choice(few, LENGTH), -1)
@@ -242,6 +354,16 @@ class StoppingContract:
 
     def cases(self) -> Iterator[tuple[Mapping[str, Any], list[int]]]:
         return ((values, output) for values in self.values() for output in self.outputs())
+
+    def texts(self) -> Iterator[tuple[TextMatcher, bytes]]:
+        """A matcher and the bytes of an output; none if the criterion is not a `TextCriteria`."""
+        if isinstance(self.criterion, TextCriteria):
+            for values, output in self.cases():
+                yield self.criterion.matcher(values, self.vocabulary()), b"".join(PIECES[t] for t in output)
+
+    def _expect_same_reading(self, reading: _Reading, right: _Reading, where: str) -> None:
+        seen, expected = (reading.match, reading.held), (right.match, right.held)
+        assert seen == expected, f"match and held are {seen}, not {expected}, {where}"
 
     def trial(self, values: Mapping[str, Any]) -> StoppingTrial:
         return StoppingTrial(self.criterion, values, self.vocabulary())

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import itertools
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -189,9 +190,34 @@ def test_a_plugin_may_follow_another_plugin() -> None:
     assert order[index : index + 3] == ["xtc", "first", "second"]
 
 
-@pytest.mark.parametrize("after", [None, "nothing_of_that_name"])
-def test_a_plugin_that_names_no_sampler_comes_last(after: str | None) -> None:
-    assert order_with("llama.cpp", plugin("skew", after=after))[-1] == "skew"
+def test_a_plugin_that_names_no_sampler_comes_last() -> None:
+    assert order_with("llama.cpp", plugin("skew"))[-1] == "skew"
+
+
+@pytest.mark.parametrize("order", [*NAMED, (5, 0, 6)])
+def test_a_penalty_that_names_no_sampler_follows_the_penalties(order: Any) -> None:
+    placed = order_with(order, plugin("fade", role="penalty"))
+    assert placed[placed.index("dry") + 1] == "fade"
+    if order in NAMED:
+        assert placed.index("fade") < min(placed.index(name) for name in ("temperature", "top_k", "min_p"))
+
+
+@pytest.mark.parametrize(
+    "plugins",
+    [
+        [("aa", None), ("bb", "aa")],
+        [("aa", "min_p"), ("bb", "min_p"), ("cc", "aa")],
+        [("aa", "cc"), ("bb", None), ("cc", None)],
+    ],
+)
+def test_the_order_does_not_depend_on_that_of_registration(plugins: list[tuple[str, str | None]]) -> None:
+    expected = {
+        ("aa", "bb"): ["aa", "bb"],
+        ("aa", "bb", "cc"): ["aa", "cc", "bb"] if plugins[0][1] == "min_p" else ["bb", "cc", "aa"],
+    }[tuple(name for name, _ in plugins)]
+    for order in itertools.permutations(plugins):
+        placed = order_with("llama.cpp", *(plugin(name, after=after) for name, after in order))
+        assert [name for name in placed if name in expected] == expected
 
 
 def test_a_plugin_edit_is_not_ordered() -> None:

@@ -60,6 +60,8 @@ DISTRIBUTIONS = {
     "broken-always-on": shift("eager", more="Shift.is_active = lambda self, params: True\n"),
     "takes-built-in-name": shift("top_k"),
     "takes-built-in-param": shift("warmth", more="Shift.params = (Param('temperature', float, 1.0),)\n"),
+    "follows-zulu": shift("follower", more="Shift.after = 'zulu'\n"),
+    "broken-after": shift("lonely", more="Shift.after = 'halfway'\n"),
     "twin-one": shift("twin"),
     "twin-two": shift("twin"),
     "stream-one": shift("sampler_92465"),
@@ -153,8 +155,13 @@ def test_nothing_is_loaded_before_the_registry_is_used(report: Report) -> None:
 
 
 def test_plugins_are_loaded_in_order_of_their_distributions(report: Report) -> None:
-    third_parties = [name for name in report["order"] if name != "engine-sampler"]
+    waiting = ("follows-zulu", "broken-after")
+    third_parties = [name for name in report["order"] if name not in ("engine-sampler", *waiting)]
     assert third_parties == sorted(third_parties)
+
+
+def test_a_sampler_may_follow_one_of_a_plugin_that_is_loaded_later(report: Report) -> None:
+    assert report["plugins"]["follows-zulu/follows_zulu"] == ["loaded", "", ["samplers/follower"]]
 
 
 def test_a_plugin_may_read_parameters_while_it_is_loaded(report: Report) -> None:
@@ -174,6 +181,7 @@ def test_a_plugin_may_read_parameters_while_it_is_loaded(report: Report) -> None
         ("broken-neutral", "biased=20.0 is not allowed: a finite number of at least -10 and at most 10"),
         ("broken-halfway", "OSError: no more"),
         ("broken-always-on", "eager is on at neutral parameters"),
+        ("broken-after", "lonely has after='halfway', which no plugin registers"),
         ("takes-built-in-name", "samplers/top_k is declared by both engine-sampler"),
         ("takes-built-in-name", "and takes-built-in-name 1.0"),
         ("takes-built-in-param", "params/temperature is declared by both engine-sampler"),

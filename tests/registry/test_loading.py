@@ -203,6 +203,23 @@ def test_a_catalogue_that_was_read_before_is_unchanged(registry: Registry) -> No
         (Plugin(variant(Shift, is_active=lambda self, params: True)), "shift is on at neutral parameters"),
         (Plugin(variant(First, is_active=lambda self, params: True)), "first is on at neutral parameters"),
         (Plugin(variant(Shift, check=lambda self, params: 1 / 0)), "ZeroDivisionError: division by zero"),
+        (
+            Plugin(variant(Shift, after="nosuch")),
+            "shift has after='nosuch', which no plugin registers",
+        ),
+        (Plugin(variant(Shift, after="min_q")), "which no plugin registers; did you mean 'min_p'"),
+        (
+            Plugin(variant(Shift, after="logit_bias")),
+            "shift has after='logit_bias', an edit: edits come before all others",
+        ),
+        (Plugin(variant(Shift, after="shift")), "shift → shift: samplers follow each other by `after`"),
+        (
+            Plugin(
+                variant(Shift, after="slide"),
+                variant(Shift, name="slide", params=(Param("slide", float, 0.0),), after="shift"),
+            ),
+            "shift → slide → shift: samplers follow each other",
+        ),
         (SimpleNamespace(register_samplers=print), "implements no hook"),
         ("engine_sampler", "'engine_sampler' implements no hook"),
     ],

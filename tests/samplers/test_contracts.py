@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from typing import Any
 
 import pytest
@@ -14,9 +13,6 @@ from engine_sampler.tokenizer import Tokenizer
 
 CATALOGUE = Registry(CORE_PARAMS).catalogue
 PARTS = {**CATALOGUE.samplers, **CATALOGUE.selectors}
-
-ROUNDS = int(os.environ.get("ENGINE_SAMPLER_TEST_ROUNDS", "1"))
-"""How many batches of random rows of every size are tried."""
 
 WITH_IDS = (17, 300, 2000)
 """Vocabulary sizes for parameters that name token ids."""
@@ -163,7 +159,7 @@ TABLE: dict[str, dict[str, Any]] = {
 
 def _kit(name: str) -> type:
     part = PARTS[name]
-    attributes = {"rounds": ROUNDS, "__module__": __name__, **TABLE[name]}
+    attributes = {"__module__": __name__, **TABLE[name]}
     if isinstance(part, Selector):
         return type(f"Test_{name}", (SelectorContract,), {"selector": part, **attributes})
     return type(f"Test_{name}", (SamplerContract,), {"sampler": part, **attributes})

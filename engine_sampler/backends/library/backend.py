@@ -21,8 +21,10 @@ from ...contract import Backend, Batch, Chain, Group, Rows, Sampler, Selection, 
 from ..numpy import NumpyBackend
 from .binding import Context, Layout, Library, LibraryError, Refusal
 from .calls import Call, Entry, layout_of
+from .functions import uses_row_function
 from .header import number
 from .partition import Requirements, segments_of
+from .programs import FUNCTION, kind_of
 from .segmented import SegmentedRun, chain_of, new_batch, plain_rows
 from .session import Answers, LibrarySession, Parts, query_promises
 from .tensor import Tensor
@@ -48,6 +50,7 @@ class LibraryBackend(Backend):
     the host too. Each step costs a change of threads and copies of its results.
     """
 
+    hosts_the_rest = True
     trusted = False
     """Whether the tokens and logprobs of the library are used unchecked."""
 
@@ -96,6 +99,11 @@ class LibraryBackend(Backend):
                     return False
                 self._supported[sampler] = answer is not None and (answer.promise("EXACT") or not self.exact)
             return self._supported.get(sampler, False) and not self.lost
+
+    def runs_as(self, sampler: Sampler | Selector) -> str:
+        if not isinstance(sampler, Sampler) or kind_of(sampler) != number(FUNCTION):
+            return self.name
+        return "C row function" if uses_row_function(sampler) else "Python"
 
     def compile(self, chain: Chain) -> Chain:
         return chain

@@ -14,6 +14,11 @@ from .header import contract
 from .request_table import RequestTable
 
 
+def uses_row_function(sampler: Sampler) -> bool:
+    """Whether a compiled backend calls the C function of `sampler`, and not its `apply`."""
+    return sampler.row_function is not None and not sampler.deferred
+
+
 class SlotFunctions:
     """The functions of third-party samplers for the requests of one `SlotTable`: the sampler's own C
     function, or a callback that runs its `apply` on one row.
@@ -29,7 +34,7 @@ class SlotFunctions:
 
     def fill(self, op: Any, sampler: Sampler) -> None:
         """Complete the `es_op` of `sampler`."""
-        if sampler.row_function is None or sampler.deferred:
+        if not uses_row_function(sampler):
             callback = contract().callback("es_row_function", partial(self._apply, sampler))
             self._callbacks.append(callback)
             op.function = callback

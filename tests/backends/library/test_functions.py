@@ -26,6 +26,7 @@ from engine_sampler.contract import (
 )
 from engine_sampler.registry import default_registry
 from engine_sampler.scheduler.history import History
+from engine_sampler.scheduler.report import report_group
 from engine_sampler.scheduler.slots import Slots
 from engine_sampler.scheduler.state import RequestState
 
@@ -299,3 +300,17 @@ def test_the_test_sampler_changes_tokens_on_numpy() -> None:
     without = Chain(tuple(built_in("top_k")), CATALOGUE.selectors["dist"])
     with_it = run_fused(chain_with(own, "last"), rows, logits, backend=NumpyBackend())
     assert (with_it.token_ids != run_fused(without, rows, logits).token_ids).any()
+
+
+def test_reports_say_whether_python_or_c_runs_a_part(packaged: Path) -> None:
+    class Deferred(Tilt):
+        deferred = True
+
+    backend = LibraryBackend(packaged)
+    top_k = built_in("top_k")[0]
+    parts = (top_k, Tilt(), in_c(Tilt), in_c(Deferred, "tilt"))
+    assert [backend.runs_as(part) for part in parts] == [backend.name, "Python", "C row function", "Python"]
+    second = Second()
+    chain = Chain((top_k, Tilt()), second)
+    steps = report_group(chain, backend, ["a"]).steps
+    assert steps == [("top_k", backend.name), ("tilt", "Python"), ("second", "numpy")]

@@ -1,0 +1,425 @@
+"""`BackendContract`: the laws of backends as a test class to subclass."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+from typing import Any, ClassVar
+
+import numpy as np
+
+from ..arithmetic import Logprobs, row_logprobs
+from ..backends.hosted import supports_all
+from ..backends.numpy import NumpyBackend
+from ..contract import LOGPROBS_KINDS, Backend, Batch, Group, LogprobsRequest, Rows, Sampler, Selector
+from ..contract import unpack_bitmask as unpacked
+from ..params import SamplingParams
+from ..registry import check_object, default_registry
+from ..scheduler import Scheduler
+from .batches import RowResults, new_batch, packed, run_batch
+from .cases import times
+from .chains import FOREIGN, ChainTrial, chain_trials, random_settings, vocabulary_of
+
+STEPS = 5
+FAULTS = {
+    "NaN": np.nan,
+    "+inf": np.inf,
+    "a logit above 2^100": 2.0**101,
+    "only -inf": -np.inf,
+}
+"""What makes a row faulty."""
+
+
+class BackendContract:
+    """The laws of backends, tried on random chains. Subclass it; pytest does the rest.
+
+        class TestMine(BackendContract):
+            backend = Mine()
+
+    The reference is the NumPy backend; the chains that `backend` does not support are left to it, as in a
+    scheduler. Of a backend that is not `exact`, the tokens need only be among those that the chain leaves.
+
+    vocab_sizes  sizes to try.
+    chains       random chains of every size. ENGINE_SAMPLER_TEST_ROUNDS multiplies them.
+    """
+
+    backend: ClassVar[Backend]
+    vocab_sizes: ClassVar[Sequence[int]] = (1, 40, 300, 2100)
+    chains: ClassVar[int] = 12
+
+    # --- laws of the declaration ---------------------------------------------------------------------
+
+    def test_the_declaration_is_sound(self) -> None:
+        check_object(self.backend, (Backend,))
+        owner = type(self.backend).__name__
+        assert "__doc__" in vars(type(self.backend)), f"{owner} has no docstring"
+        for device in ("cpu", "cuda:0", "npu:0"):
+            score = self.backend.score(device)
+            number = isinstance(score, (int, float)) and math.isfinite(score) and score >= 0
+            assert number, f"{owner} has the score {score!r} for {device}; allowed is a number of at least 0"
+        assert isinstance(self.backend.reason, str), f"{owner} has reason={self.backend.reason!r}, not a text"
+
+    def test_supports_gives_a_bool_and_the_same_one_again(self) -> None:
+        catalogue = default_registry().catalogue
+        parts: list[Sampler | Selector] = [
+            *catalogue.samplers.values(),
+            *catalogue.selectors.values(),
+            *FOREIGN,
+        ]
+        for part in parts:
+            first, second = self.backend.supports(part), self.backend.supports(part)
+            assert isinstance(first, bool), (
+                f"supports({part.name}) gives {first!r}; allowed are True and False"
+            )
+            assert first == second, f"supports({part.name}) gives {first}, then {second}"
+
+    def test_some_chain_is_supported(self) -> None:
+        assert any(True for _ in self.trials()), f"{self.backend.name} supports none of the chains tried"
+
+    # --- laws of run ---------------------------------------------------------------------------------
+
+    def test_tokens_and_notes_are_those_of_the_reference(self) -> None:
+        for trial in self.trials():
+            self.compare(trial, "in a batch")
+
+    def test_survivors_are_those_of_the_reference(self) -> None:
+        for trial in self.trials():
+            outcome = self.compare(trial, "with want_processed", want_processed=True)
+            for i, error in enumerate(outcome.errors):
+                missing = error is None and i not in outcome.processed
+                assert not missing, f"survivors lacks row {i} with want_processed, {trial}"
+
+    def test_several_chains_share_a_batch(self) -> None:
+        for pair in _pairs(self.trials()):
+            logits = np.concatenate([trial.logits for trial in pair])
+            parts = np.split(np.arange(len(logits)), [len(pair[0].rows)])
+            found, right = (
+                run_batch(
+                    b, logits, [self.group(b, one, part) for one, part in zip(pair, parts, strict=True)]
+                )
+                for b in (self.backend, NumpyBackend())
+            )
+            self.expect(pair[0], found, right, f"in a batch with another group ({pair[1]})")
+
+    def test_a_row_depends_on_itself_only(self) -> None:
+        for number, trial in enumerate(self.trials()):
+            together = run_batch(self.backend, trial.logits, [self.group(self.backend, trial)])
+            n = len(trial.rows)
+            order = np.random.default_rng(number).permutation(n)[: max(1, n - 3)]
+            width, index = 2 * n + 3, np.random.default_rng(number).permutation(2 * n + 3)[: len(order)]
+            logits = (
+                np.random.default_rng(number).normal(0, 3, (width, trial.case.vocab_size)).astype(np.float32)
+            )
+            logits[index] = trial.logits[order]
+            group = replace(self.group(self.backend, trial), index=index, rows=trial.rows.take(order))
+            found = run_batch(self.backend, logits, [group])
+            for row, i in zip(index.tolist(), order.tolist(), strict=True):
+                same = found.row(row) == together.row(i)
+                assert same, f"row {i} has another result in other company: {found.row(row)[:3]}, {trial}"
+            rest = np.setdiff1d(np.arange(width), index)
+            touched = (found.token_ids[rest] != -1).any() or any(found.errors[i] for i in rest.tolist())
+            assert not touched, f"rows that no group names are filled, {trial}"
+
+    def test_masks_are_heeded(self) -> None:
+        for number, trial in enumerate(self.trials()):
+            n, size = len(trial.rows), trial.case.vocab_size
+            random = np.random.default_rng(number)
+            bits = random.random((n, size)) < random.choice([0.05, 0.5, 0.95])
+            bits[np.arange(n), random.integers(0, size, n)] = True
+            mask = packed(bits)
+            outcome = self.compare(trial, "under a mask", bitmask=mask, want_processed=True)
+            for i, token in enumerate(outcome.token_ids.tolist()):
+                forbidden = outcome.errors[i] is None and not unpacked(mask[i], size)[token]
+                assert not forbidden or self._may_leave_mask(trial), f"token {token} is masked, {trial}"
+
+    def test_a_mask_holds_for_groups_that_are_masked_only(self) -> None:
+        for trial in self.trials():
+            mask = packed(np.zeros((len(trial.rows), trial.case.vocab_size), bool))
+            groups = [self.group(b, trial) for b in (self.backend, NumpyBackend())]
+            found = run_batch(self.backend, trial.logits, [groups[0]], mask)
+            where = "under a mask of other groups"
+            self.expect(trial, found, run_batch(NumpyBackend(), trial.logits, [groups[1]], mask), where)
+
+    def test_a_fault_stays_in_its_row(self) -> None:
+        for number, trial in enumerate(self.trials()):
+            logits = trial.logits.copy()
+            for i, fault in enumerate(FAULTS.values()):
+                row = (3 * i + number) % len(logits)
+                logits[row] = fault if fault == -np.inf else np.where(logits[row] > -np.inf, logits[row], 0)
+                logits[row, (7 * i + number) % logits.shape[1]] = fault
+            found = self.compare(trial, "with faulty rows", logits=logits)
+            for i, error in enumerate(found.errors):
+                message = error is None or isinstance(error, str)
+                assert message, f"row {i} has the error {error!r}; allowed are None and a message, {trial}"
+
+    def test_a_sampler_that_raises_ends_its_row_alone(self) -> None:
+        for trial in self.trials():
+            column = trial.slots.column("foreign_fault")
+            column[trial.rows.slot_numbers[::3]] = True
+            self.compare(trial, "with a sampler that raises in some rows")
+            column[:] = False
+
+    def test_inputs_are_only_read(self) -> None:
+        for trial in self.trials():
+            mask = packed(np.ones((len(trial.rows), trial.case.vocab_size), bool))
+            group = self.group(self.backend, trial, masked=True)
+            inputs = {
+                "the logits": trial.logits.copy(),
+                "the mask": mask,
+                "the index": group.index,
+                "the seeds": trial.slots.seeds,
+                "the positions": trial.slots.positions,
+                "the tokens": trial.slots.tokens,
+            }
+            before = {name: array.copy() for name, array in inputs.items()}
+            run_batch(self.backend, inputs["the logits"], [group], mask)
+            for name, array in inputs.items():
+                assert np.array_equal(array, before[name]), f"{self.backend.name} writes to {name}, {trial}"
+
+    def test_logits_may_have_any_layout(self) -> None:
+        for trial in self.trials():
+            n, size = trial.logits.shape
+            wide = np.full((n, size + 7), 50, np.float32)
+            wide[:, :size] = trial.logits
+            halves = np.clip(trial.logits, -60000, 60000).astype(np.float16)
+            halves[trial.logits == -np.inf] = -np.inf
+            layouts = {
+                "with padding": wide,
+                "with a negative stride": np.ascontiguousarray(trial.logits[::-1])[::-1],
+                "of float16": halves,
+            }
+            for name, logits in layouts.items():
+                self.compare(trial, f"for logits {name}", logits=logits)
+
+    def test_a_batch_may_be_run_again_with_its_cache(self) -> None:
+        for trial in self.trials():
+            group, cache = self.group(self.backend, trial), dict[Any, Any]()
+            right = self.group(NumpyBackend(), trial)
+            for logits in (trial.logits, trial.logits[::-1].copy()):
+                found = run_batch(self.backend, logits, [group], cache=cache)
+                self.expect(
+                    trial, found, run_batch(NumpyBackend(), logits, [right]), "with the cache of a batch"
+                )
+
+    # --- laws of requests that continue --------------------------------------------------------------
+
+    def test_tokens_rollback_and_forks_are_followed(self) -> None:
+        for number, trial in enumerate(self.trials()):
+            slots, numbers = trial.slots, trial.rows.slot_numbers.tolist()
+            random = np.random.default_rng(number)
+            for slot in numbers:
+                self._accept(trial, slot, random, STEPS)
+            self.compare(trial, "after tokens arrived")
+            for slot in numbers[::2]:
+                slots.rollback(slot, 2)
+            self.compare(trial, "after rollback")
+            children = [
+                slots.put(slots.entries[slot].fork(), slots.given(slot), 7 + slot) for slot in numbers[:4]
+            ]
+            for slot in (*children, *numbers):
+                self._accept(trial, slot, random, 1 + slot % 2)
+            self.compare(trial, "after a fork continued")
+            rows = Rows(slots, np.array(children, np.int64))
+            fork = replace(trial, rows=rows, case=trial.case.take(range(len(children))))
+            self.compare(fork, "in a fork")
+
+    def test_a_slot_may_change_hands(self) -> None:
+        for trial in self.trials():
+            self.compare(trial, "before a slot changes hands")
+            numbers, slots = trial.rows.slot_numbers, trial.slots
+            entries = [(slots.entries[slot].fork(), dict(slots.given(slot))) for slot in numbers.tolist()]
+            for slot in numbers.tolist():
+                slots.remove(slot)
+            turned = entries[1:] + entries[:1]
+            again = [slots.put(entry, given, 99 + i) for i, (entry, given) in enumerate(turned)]
+            rows = Rows(slots, np.array(again, np.int64))
+            self.compare(replace(trial, rows=rows), "after slots changed hands")
+
+    def test_a_scheduler_gives_the_same_results(self) -> None:
+        for size in self.vocab_sizes:
+            for number in range(times(max(1, self.chains // 8))):
+                found, right = (self.generation(b, size, number) for b in (self.backend, NumpyBackend()))
+                if self.backend.exact:
+                    where = f"vocabulary {size}, generation {number}"
+                    for step, (one, other) in enumerate(zip(found, right, strict=True)):
+                        assert one == other, f"step {step} of a scheduler gives {one}, not {other}, {where}"
+
+    # --- laws of apply, select and logprobs ----------------------------------------------------------
+
+    def test_apply_and_select_are_those_of_the_reference(self) -> None:
+        for trial in self.trials():
+            found, right = trial.logits.copy(), trial.logits.copy()
+            reference, rows = NumpyBackend(), trial.rows
+            plan, plain = self.backend.compile(trial.chain), reference.compile(trial.chain)
+            self.backend.apply(plan, found, rows)
+            reference.apply(plain, right, rows)
+            plus = found + np.float32(0), right + np.float32(0)
+            same = plus[0].tobytes() == plus[1].tobytes()
+            assert same or not self.backend.exact, f"apply differs from the reference, {trial}"
+            alive = np.flatnonzero((right.max(axis=1) > -np.inf) & (right.max(axis=1) < np.inf))
+            if len(alive):
+                some = rows.take(alive)
+                chosen = np.asarray(self.backend.select(plan, right[alive], some).columns)
+                expected = reference.select(plain, right[alive], some).columns
+                same = np.array_equal(chosen, expected)
+                assert same or not self.backend.exact, f"select gives {chosen}, not {expected}, {trial}"
+
+    def test_logprobs_are_those_of_the_reference(self) -> None:
+        for trial in self.trials():
+            n = len(trial.rows)
+            group = self.group(self.backend, trial, want_processed=True)
+            group.edits = self.backend.compile(trial.chain.edits_only())
+            batch = new_batch(trial.logits, [group], None)
+            tables = [Logprobs.empty(n, 3) for _ in LOGPROBS_KINDS]
+            kinds = np.full(n, (1 << len(LOGPROBS_KINDS)) - 1, np.uint8)
+            batch.logprobs = LogprobsRequest(kinds, np.full(n, 3), tuple(tables), np.zeros(n, bool))  # type: ignore[arg-type]
+            self.backend.run(batch)
+            rows = batch.logits
+            right = run_batch(
+                NumpyBackend(), trial.logits, [self.group(NumpyBackend(), trial, want_processed=True)]
+            )
+            for i in np.flatnonzero(batch.logprobs.done).tolist():
+                if right.errors[i] is None:
+                    self._check_logprobs(trial, batch, tables, right.processed[i], i)
+            answer = self.backend.logprobs(rows, np.zeros(n, np.int64), 3)
+            for i in range(n if answer is not None else 0):
+                if answer is not None:
+                    self._expect_logprobs(trial, answer, i, row_logprobs(rows.row(i), 0, 3), "logprobs")
+
+    # --- helpers ---------------------------------------------------------------------------------
+
+    def trials(self) -> Iterator[ChainTrial]:
+        """The random chains that the backend supports."""
+        for trial in chain_trials(self.vocab_sizes, times(self.chains)):
+            if self.backend.hosts_the_rest or supports_all(self.backend, trial.chain):
+                yield trial
+
+    def group(
+        self, backend: Backend, trial: ChainTrial, index: np.ndarray | None = None, **options: Any
+    ) -> Group:
+        """The rows of a trial as rows 0, 1, … of some logits, or as the rows `index`."""
+        where = np.arange(len(trial.rows)) if index is None else index
+        return Group(backend.compile(trial.chain), where, trial.rows, **options)
+
+    def compare(
+        self,
+        trial: ChainTrial,
+        where: str,
+        *,
+        logits: np.ndarray | None = None,
+        bitmask: np.ndarray | None = None,
+        want_processed: bool = False,
+    ) -> RowResults:
+        """The outcome of the rows, after comparing it with that of the reference."""
+        given = trial.logits if logits is None else logits
+        masked, wanted = bitmask is not None, want_processed or not self.backend.exact
+        found, right = (
+            run_batch(b, given, [self.group(b, trial, masked=masked, want_processed=wanted)], bitmask)
+            for b in (self.backend, NumpyBackend())
+        )
+        self.expect(trial, found, right, where)
+        return found
+
+    def expect(self, trial: ChainTrial, found: RowResults, right: RowResults, where: str) -> None:
+        for i in range(len(right.token_ids)):
+            one, other = found.row(i), right.row(i)
+            if self.backend.exact:
+                differs = next((k for k in (2, 0, 1) if one[k] != other[k]), None)
+                if differs is None and right.processed and one[3] != other[3]:
+                    raise AssertionError(
+                        f"the survivors of row {i} differ from the reference {where}, {trial}"
+                    )
+            else:
+                differs = 2 if one[2] != other[2] else 0 if not one[2] and one[0] not in other[3][0] else None
+            if differs is not None:
+                raise AssertionError(
+                    f"row {i} gives {found.described(i)}, not {right.described(i)}, {where}, {trial}"
+                )
+
+    def generation(self, backend: Backend, size: int, number: int) -> list[Any]:
+        """What a scheduler gives while requests come, fork, roll back and leave."""
+        random = np.random.default_rng([size, number])
+        vocabulary = vocabulary_of(size)
+        scheduler = Scheduler(size, vocabulary.tokenizer, backend=backend)
+        results: list[Any] = []
+        for step in range(STEPS):
+            for _ in range(2):
+                modes, seed = LOGPROBS_KINDS[: int(random.integers(1, 4))], int(random.integers(2**63))
+                settings = {**random_settings(random), "logprobs": 2, "logprobs_mode": modes, "seed": seed}
+                prompt = random.integers(0, min(size, 3), 6).tolist()
+                if random.random() < 0.3 and "grammar_bias" not in settings:
+                    settings["regex"] = "[ab]+"
+                try:
+                    scheduler.add(SamplingParams(**settings), prompt)
+                except ValueError as error:  # a grammar or ids that this vocabulary lacks
+                    results.append(str(error))
+            ids = scheduler.request_ids
+            logits = random.normal(0, 3, (len(ids), size)).astype(np.float32)
+            logits[random.random(logits.shape) < 0.1] = -np.inf
+            logits[:, 0] = 0
+            if ids:
+                results.append(_summary(scheduler.step(logits)))
+            for request_id in scheduler.request_ids[: int(random.integers(0, 2))]:
+                scheduler.rollback(request_id, 1)
+                scheduler.fork(request_id)
+            for request_id in scheduler.request_ids[8:]:
+                scheduler.remove(request_id)
+            results.append(step)
+        return results
+
+    def _accept(self, trial: ChainTrial, slot: int, random: np.random.Generator, n: int) -> None:
+        few = min(trial.case.vocab_size, 3)
+        trial.slots.accept(slot, random.integers(0, few, n).tolist(), random.uniform(0, 9, n).tolist())
+
+    def _may_leave_mask(self, trial: ChainTrial) -> bool:
+        return any(sampler.name == "infill" for sampler in trial.chain.samplers)
+
+    def _check_logprobs(
+        self,
+        trial: ChainTrial,
+        batch: Batch,
+        tables: list[Logprobs],
+        survivors: tuple[np.ndarray, np.ndarray],
+        i: int,
+    ) -> None:
+        token = int(batch.token_ids[i])
+        raw = batch.logits.row(i)
+        penalized = raw[None].copy()
+        rows = trial.rows.take(slice(i, i + 1))
+        NumpyBackend().apply(trial.chain.edits_only(), penalized, rows)
+        ids, logits = survivors
+        expected = (
+            row_logprobs(raw, token, 3),
+            row_logprobs(penalized[0], token, 3),
+            row_logprobs(logits, token, 3, ids),
+        )
+        for kind, table, right in zip(LOGPROBS_KINDS, tables, expected, strict=True):
+            self._expect_logprobs(trial, table, i, right, f"{kind} logprobs")
+
+    def _expect_logprobs(self, trial: ChainTrial, table: Logprobs, i: int, right: Any, what: str) -> None:
+        k = len(right.token_ids)
+        same = table.token_ids[i, :k].tolist() == right.token_ids.tolist()
+        same &= int(table.ranks[i]) == right.rank
+        same &= np.allclose(table.logprobs[i, :k], right.logprobs, rtol=1e-6, atol=1e-5)
+        assert same, f"the {what} of row {i} differ from the reference, {trial}"
+
+
+def _pairs(trials: Iterator[ChainTrial]) -> Iterator[list[ChainTrial]]:
+    """Trials of one vocabulary, two at a time. Both have slots of their own, as two schedulers' would."""
+    last: ChainTrial | None = None
+    for trial in trials:
+        if last is not None and last.case.vocab_size == trial.case.vocab_size:
+            yield [last, trial]
+        last = trial
+
+
+def _summary(result: Any) -> Any:
+    logprobs = result.logprobs if isinstance(result.logprobs, dict) else {"": result.logprobs}
+    tables = [
+        (mode, table.token_ids.tolist(), np.round(np.nan_to_num(table.logprobs), 4).tolist())
+        for mode, table in logprobs.items()
+        if table is not None
+    ]
+    failed = [error is not None for error in result.errors]
+    return result.token_ids.tolist(), list(result.text), list(result.finish_reasons), failed, tables

@@ -1,0 +1,179 @@
+"""Random chains of built-in and foreign samplers, with requests and rows, for testing backends."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from ..arithmetic import settle
+from ..contract import (
+    Chain,
+    Param,
+    ParameterError,
+    Rows,
+    Sampler,
+    Selection,
+    Selector,
+    Truncation,
+    Vocabulary,
+)
+from ..params import SamplingParams, build_chain
+from ..params.orders import NAMED
+from ..registry import default_registry
+from ..scheduler.history import History
+from ..scheduler.slots import Slots
+from ..scheduler.state import RequestState
+from ..tokenizer import Tokenizer
+from .cases import Case, make_case
+
+Random = np.random.Generator
+
+FAULTY_KINDS = ("extreme",)
+"""Kinds of rows that give no token."""
+
+
+class ForeignShift(Sampler):
+    """Add `foreign_shift`·(id mod 5), negated by a coin, and the number of output tokens to token 0: no
+    backend knows it."""
+
+    name = "foreign_shift"
+    params = (Param("foreign_shift", float, 0.0), Param("foreign_fault", bool, False))
+
+    def new_state(self, params: Mapping[str, Any], prompt_token_ids: np.ndarray) -> list[int]:
+        return []
+
+    def accept(self, state: list[int], token_ids: Sequence[int]) -> None:
+        state.extend(token_ids)
+
+    def rollback(self, state: list[int], n: int) -> None:
+        del state[len(state) - n :]
+
+    def apply(self, logits: np.ndarray, rows: Rows) -> None:
+        if rows["foreign_fault"].any():
+            raise ValueError("this row fails")
+        ids = np.arange(logits.shape[1])[None] if rows.ids is None else rows.ids
+        sign = np.where(rows.draw() & np.uint64(1), -1.0, 1.0)
+        shift = ((rows["foreign_shift"] * sign)[:, None] * (ids % 5)).astype(np.float32)
+        length = np.array([len(state) for state in rows.states], np.float32)
+        alive = logits > -np.inf
+        logits += shift + np.where(ids == 0, length[:, None], np.float32(0))
+        settle(logits, alive)
+
+
+class ForeignCut(Truncation):
+    """Keep the best token and those whose id is a multiple of `foreign_cut`: no backend knows it."""
+
+    name = "foreign_cut"
+    params = (Param("foreign_cut", int, 1, low=1, high=1000),)
+
+    def keep(self, logits: np.ndarray, rows: Rows) -> np.ndarray:
+        ids = np.arange(logits.shape[1])[None] if rows.ids is None else rows.ids
+        best = logits == logits.max(axis=1, keepdims=True)
+        mask: np.ndarray = best | (ids % rows["foreign_cut"][:, None] == 0)
+        return mask
+
+
+class ForeignChoice(Selector):
+    """Choose the second best token, with a note: no backend knows it."""
+
+    name = "foreign_choice"
+    params = (Param("foreign_choice", bool, False),)
+
+    def select(self, logits: np.ndarray, rows: Rows) -> Selection:
+        order = np.argsort(-logits, axis=1, kind="stable")
+        several = (logits > -np.inf).sum(axis=1) > 1
+        columns = np.where(several, order[:, min(1, logits.shape[1] - 1)], order[:, 0])
+        return Selection(columns, (rows.draw() >> np.uint64(11)).astype(np.float64))
+
+
+FOREIGN: tuple[Sampler | Selector, ...] = (ForeignShift(), ForeignCut(), ForeignChoice())
+
+
+@dataclass(frozen=True)
+class ChainTrial:
+    """A chain, requests for it, and a row of each kind: float32 logits [n, vocab]."""
+
+    chain: Chain
+    slots: Slots
+    rows: Rows
+    case: Case
+
+    @property
+    def logits(self) -> np.ndarray:
+        return self.case.logits
+
+    def __str__(self) -> str:
+        settings = {name: value for given in self.case.params for name, value in given.items()}
+        return f"vocabulary {self.case.vocab_size}, chain {self.chain}, params {settings}"
+
+
+def vocabulary_of(size: int) -> Vocabulary:
+    """Tokens with common prefixes, a, b, aa, ab, …; token 0 is EOS, token 1 a newline."""
+    letters = str.maketrans("01", "ab")
+    spelled = [bin(number + 2)[3:].translate(letters).encode() for number in range(size)]
+    return Vocabulary(size, (0,), Tokenizer([b"</s>", b"\n", *spelled][:size], eos_token_ids=[0]))
+
+
+def chain_trials(vocab_sizes: Sequence[int], count: int) -> Iterator[ChainTrial]:
+    """`count` random chains for every size; those of one size share their slots."""
+    known = {**default_registry().catalogue.params, **{p.name: p for part in FOREIGN for p in part.params}}
+    for size in vocab_sizes:
+        slots = Slots(vocabulary_of(size), known, capacity=4)
+        for number in range(count):
+            random = np.random.default_rng([size, number])
+            given = random_settings(random)
+            params = SamplingParams(**given)
+            chain, own = _with_foreign(build_chain(params), random)
+            values = {**dict(params), **{p.name: p.neutral for part in FOREIGN for p in part.params}, **own}
+            case = make_case([{**given, **own}], size, random)
+            case = case.take([i for i, kind in enumerate(case.kinds) if kind not in FAULTY_KINDS])
+            try:
+                index = [open_request(slots, chain, values, case, i) for i in range(len(case))]
+            except ParameterError:  # ids outside a small vocabulary
+                continue
+            yield ChainTrial(chain, slots, Rows(slots, np.array(index, np.int64)), case)
+
+
+def open_request(slots: Slots, chain: Chain, values: Mapping[str, Any], case: Case, i: int) -> int:
+    """The slot of a new request for row `i` of `case`, with a token that it drew itself."""
+    state = RequestState(chain, History(case.prompts[i], case.outputs[i]))
+    state.open(values, slots.vocabulary)
+    given = {name: value for name, value in values.items() if value != slots.params[name].neutral}
+    number = slots.put(state, given, case.seeds[i])
+    slots.accept(number, [0], [2.5])
+    return number
+
+
+def random_settings(random: Random) -> dict[str, Any]:
+    """Settings from the examples of up to six built-in parts, in a named order."""
+    catalogue = default_registry().catalogue
+    parts: list[Sampler | Selector] = [*catalogue.samplers.values(), *catalogue.selectors.values()]
+    examples = [dict(e.params) for p in parts if default_registry().is_built_in(p) for e in p.examples]
+    while True:
+        settings: dict[str, Any] = {"order": str(random.choice(list(NAMED)))}
+        for i in random.permutation(len(examples))[: random.integers(0, 7)]:
+            settings |= examples[i]
+        try:
+            SamplingParams(**settings)
+        except ParameterError:  # two selectors, say
+            continue
+        return settings
+
+
+def _with_foreign(chain: Chain, random: Random) -> tuple[Chain, dict[str, Any]]:
+    """The chain with foreign parts in every second case, and their parameters."""
+    samplers, selector, given = list(chain.samplers), chain.selector, dict[str, Any]()
+    shift, cut, choice = FOREIGN
+    if random.random() < 0.25:
+        samplers.insert(int(random.integers(len(samplers) + 1)), shift)  # type: ignore[arg-type]
+        given["foreign_shift"] = float(random.uniform(0.1, 2))
+    if random.random() < 0.25:
+        samplers.insert(int(random.integers(len(samplers) + 1)), cut)  # type: ignore[arg-type]
+        given["foreign_cut"] = int(random.integers(2, 5))
+    if random.random() < 0.15:
+        selector = choice  # type: ignore[assignment]
+        given["foreign_choice"] = True
+    return Chain(tuple(samplers), selector), given
