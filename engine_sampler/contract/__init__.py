@@ -10,7 +10,15 @@ Plugins import these names from `engine_sampler`, which exports them.
 
 from .backends import LOGPROBS_KINDS, Backend, Batch, Group, LogprobsRequest
 from .chains import Chain
-from .errors import ParameterError, failure
+from .errors import (
+    INTERRUPTIONS,
+    ParameterError,
+    PluginFault,
+    call_for_add,
+    call_plugin,
+    failure,
+    shown,
+)
 from .hookspecs import hookimpl
 from .matchers import Matcher, allocate_bitmask, allows, bitmask_words, checked_bitmask, unpack_bitmask
 from .params import Param
@@ -31,6 +39,7 @@ from .stopping import (
 from .vocabulary import Vocabulary
 
 __all__ = [
+    "INTERRUPTIONS",
     "LOGPROBS_KINDS",
     "PLUGIN_API",
     "Backend",
@@ -42,6 +51,7 @@ __all__ = [
     "Matcher",
     "Param",
     "ParameterError",
+    "PluginFault",
     "Role",
     "Rows",
     "Sampler",
@@ -63,11 +73,14 @@ __all__ = [
     "allocate_bitmask",
     "allows",
     "bitmask_words",
+    "call_for_add",
+    "call_plugin",
     "checked_bitmask",
     "failure",
     "flags_like",
     "hookimpl",
     "padded",
+    "shown",
     "token_rows",
     "unpack_bitmask",
 ]

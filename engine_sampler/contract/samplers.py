@@ -105,7 +105,8 @@ class Sampler(Stateful):
 
     def row_state(self, state: State) -> int:
         """The address passed to `row_function` as its `state`. The memory there is kept in step by `accept`,
-        `rollback` and `fork`, and must not move during the lifetime of `state`. 0 is NULL."""
+        `rollback` and `fork`, and must not move during the lifetime of `state`. 0 is NULL. Called once for
+        each state."""
         return 0
 
     def is_active(self, params: Mapping[str, Any]) -> bool:

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import operator
 from typing import Any
 
 import numpy as np
 
-from ..contract import bitmask_words
+from ..contract import INTERRUPTIONS, bitmask_words
 
 
 class Constraint:
@@ -27,7 +28,7 @@ class Constraint:
     def mask(self) -> np.ndarray:
         """The mask of the next token, int32 [ceil(vocab / 32)]."""
         bitmask = np.zeros((1, self._words), np.int32)
-        self.matcher.fill_bitmask(bitmask, 0)
+        self.matcher.fill_bitmask(bitmask.view(), 0)
         return bitmask[0]
 
     def accept(self, token_id: int) -> bool:
@@ -47,13 +48,15 @@ class Constraint:
         """Whether `has_ended` is True or raises: the stop checks must run then."""
         try:
             return self.has_ended()
-        except Exception:
+        except INTERRUPTIONS:
+            raise
+        except BaseException:
             return True
 
     def forced_tokens(self) -> list[int]:
         """The tokens about which the grammar leaves no choice; [] for a matcher without this method."""
         forced = getattr(self.matcher, "forced_tokens", None)
-        return [] if forced is None else list(forced() or ())
+        return [] if forced is None else [operator.index(token_id) for token_id in forced() or ()]
 
     def rollback(self, n: int) -> None:
         """Undo the last n tokens."""

@@ -41,8 +41,10 @@ class Scheduler:
     backend         "auto", a registered name, or a `Backend`.
     num_threads     for backends that use threads (`native` uses one by default); tokens do not depend on it.
 
-    `add`, `add_group`, `accept` and `remove` may be called from any thread: they take effect at once, or
-    after the step that is running. All other methods belong to one thread.
+    `add`, `add_group`, `accept` and `remove` may be called from any thread, and by plugins: they take effect
+    at once, or after the step that is running. All other methods that change or run requests belong to one
+    thread: called while a step runs, by another thread or by a plugin of that step, they raise RuntimeError
+    and change nothing.
     """
 
     def __init__(
@@ -210,9 +212,9 @@ class Scheduler:
         """A copy of a live request that continues on its own; without `seed` it keeps the seed."""
         seed = CORE_PARAMS["seed"].check(seed)
         with self._step_lock.lock:
-            parent = self._requests.find_single(request_id)
-            child = parent.fork(self._requests.free_id(new_request_id), seed)
-            if parent.slot >= 0:
+            with self._step_lock:
+                parent = self._requests.find_single(request_id)
+                child = parent.fork(self._requests.free_id(new_request_id), seed)
                 child.position = int(self._requests.slots.positions[parent.slot])
             self._requests.add([child])
             return child.id
@@ -222,7 +224,7 @@ class Scheduler:
 
         A part that cannot be rolled back ends its request with `error`.
         """
-        with self._step_lock.lock:
+        with self._step_lock.lock, self._step_lock:
             request = self._requests.find_single(request_id)
             have = len(request.state.history.output_token_ids)
             if not 0 <= n <= have:
@@ -243,7 +245,7 @@ class Scheduler:
         An engine may run them through the model in one pass and hand them to `accept` (jump-forward),
         which saves a step for each. A grammar that fails ends its request with the next step.
         """
-        with self._step_lock.lock:
+        with self._step_lock.lock, self._step_lock:
             request = self._requests.find_live(request_id)
             return request.forced_tokens() if request.live else []
 

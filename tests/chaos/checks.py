@@ -48,7 +48,7 @@ def _expect_columns(slots: Slots) -> None:
 
 
 def _expect_triggers(slots: Slots, triggers: Sequence[tuple[int, Any]]) -> None:
-    watchers = np.zeros(VOCAB, np.int64)
+    watchers = np.zeros(slots.vocabulary.size, np.int64)
     room = []
     for slot, trigger in triggers:
         watchers[trigger.token_ids] += 1
