@@ -28,8 +28,12 @@ class Constraint:
     def mask(self) -> np.ndarray:
         """The mask of the next token, int32 [ceil(vocab / 32)]."""
         bitmask = np.zeros((1, self._words), np.int32)
-        self.matcher.fill_bitmask(bitmask.view(), 0)
+        self.fill(bitmask.view())
         return bitmask[0]
+
+    def fill(self, bitmask: np.ndarray) -> None:
+        """Write the mask of the next token to `bitmask`, int32 [1, words]."""
+        self.matcher.fill_bitmask(bitmask, 0)
 
     def accept(self, token_id: int) -> bool:
         """Accept the next token; False if it is refused."""

@@ -126,27 +126,46 @@ class LiveRequests:
             raise RequestError(f"request {request_id!r} belongs to a beam search, which alone continues it")
         return request
 
+    def batch(self, request_ids: Sequence[RequestId] | None, *, strict: bool = False) -> InputBatch:
+        """The batch of these ids, default all live ones; the same object while the ids stay the same.
+
+        Ids whose requests have left are skipped, or refused with `strict`.
+        """
+        with self.step_lock.lock:
+            batch = self._batch
+            if request_ids is None:
+                if batch is None or not self._batch_is_everyone:
+                    batch = self._keep(InputBatch(self.slots, [r for r in self.live.values() if r.slot >= 0]))
+                    self._batch_is_everyone = True
+                return batch
+            ids = list(request_ids)
+            if batch is None or batch.named != ids or (strict and batch.skipped):
+                batch = self._keep(self._new_batch(ids, strict))
+                self._batch_is_everyone = ids == list(self.live)
+            return batch
+
+    def _new_batch(self, ids: list[RequestId], strict: bool) -> InputBatch:
+        if len(set(ids)) != len(ids):
+            raise RequestError(f"request_ids={ids!r} names a request twice")
+        requests: list[Request] = []
+        skipped: list[tuple[int, Request | None]] = []
+        for i, request_id in enumerate(ids):
+            if request_id in self.live or strict or not self._has_left(request_id):
+                requests.append(self._find_seated(request_id))
+            else:
+                skipped.append((i, self.known.get(request_id)))
+        return InputBatch(self.slots, requests, ids, skipped)
+
+    def _has_left(self, request_id: RequestId) -> bool:
+        """Whether there was a request of this id that is not live any more."""
+        return request_id in self.known or request_id in self._removed
+
     def _find_seated(self, request_id: RequestId) -> Request:
         """A live request that has a slot."""
         request = self.find_live(request_id)
         if request.slot < 0:
             raise RequestError(f"request {request_id!r} joins after the step that is running")
         return request
-
-    def batch(self, request_ids: Sequence[RequestId] | None) -> InputBatch:
-        """The batch of these ids, default all live ones; the same object while the ids stay the same."""
-        with self.step_lock.lock:
-            batch = self._batch
-            if request_ids is None:
-                if batch is None or not self._batch_is_everyone:
-                    batch = self._keep([r for r in self.live.values() if r.slot >= 0], True)
-                return batch
-            ids = list(request_ids)
-            if batch is None or batch.ids != ids:
-                if len(set(ids)) != len(ids):
-                    raise RequestError(f"request_ids={ids!r} names a request twice")
-                batch = self._keep([self._find_seated(r) for r in ids], ids == list(self.live))
-            return batch
 
     def groups_in(self, requests: Iterable[Request]) -> list[BeamGroup]:
         """The beam searches that `requests` belong to, each once."""
@@ -318,7 +337,6 @@ class LiveRequests:
             except BaseException:
                 logger.exception("observer %s failed at %s", name, event)
 
-    def _keep(self, requests: list[Request], is_everyone: bool) -> InputBatch:
-        self._batch_is_everyone = is_everyone
-        batch = self._batch = InputBatch(self.slots, requests)
+    def _keep(self, batch: InputBatch) -> InputBatch:
+        self._batch = batch
         return batch

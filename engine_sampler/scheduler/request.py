@@ -125,7 +125,7 @@ class Request:
         assert self.grammar is not None
         own = np.zeros((1, bitmask.shape[1]), np.int32)  # no other row can be written to through it
         try:
-            call_plugin("the grammar", self.grammar.matcher.fill_bitmask, own.view(), 0)
+            call_plugin("the grammar", self.grammar.fill, own.view())
         except PluginFault as fault:
             own[:] = 0
             self.fail(str(fault))
