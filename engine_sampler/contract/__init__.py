@@ -12,6 +12,7 @@ from .backends import LOGPROBS_KINDS, Backend, Batch, Group, LogprobsRequest
 from .chains import Chain
 from .errors import (
     INTERRUPTIONS,
+    BackendError,
     ParameterError,
     PluginFault,
     call_for_add,
@@ -23,7 +24,18 @@ from .hookspecs import hookimpl
 from .matchers import Matcher, allocate_bitmask, allows, bitmask_words, checked_bitmask, unpack_bitmask
 from .params import Param
 from .rows import Rows, padded
-from .samplers import PLUGIN_API, Example, Role, Sampler, Selection, Selector, State, Stateful, Truncation
+from .samplers import (
+    PLUGIN_API,
+    Example,
+    Role,
+    Sampler,
+    Selection,
+    Selector,
+    State,
+    Stateful,
+    Truncation,
+    described,
+)
 from .slots import SlotEntry, SlotTable
 from .stopping import (
     StoppingCriteria,
@@ -43,6 +55,7 @@ __all__ = [
     "LOGPROBS_KINDS",
     "PLUGIN_API",
     "Backend",
+    "BackendError",
     "Batch",
     "Chain",
     "Example",
@@ -76,6 +89,7 @@ __all__ = [
     "call_for_add",
     "call_plugin",
     "checked_bitmask",
+    "described",
     "failure",
     "flags_like",
     "hookimpl",

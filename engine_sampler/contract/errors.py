@@ -19,6 +19,11 @@ class ParameterError(ValueError):
     """A parameter has an unknown name, a wrong type, or a value outside the allowed range."""
 
 
+class BackendError(RuntimeError):
+    """A backend breaks its contract as a whole: `step` raises it, before anything changes. Any other
+    exception of a backend ends the requests of the step."""
+
+
 class PluginFault(Exception):
     """A plugin has failed, or has returned something that its contract does not allow; the text names it."""
 

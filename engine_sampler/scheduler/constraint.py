@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import itertools
 import operator
 from typing import Any
 
 import numpy as np
 
 from ..contract import INTERRUPTIONS, bitmask_words
+
+_MOST_FORCED = 1 << 16
+"""The most forced tokens that are taken from a matcher at once."""
 
 
 class Constraint:
@@ -60,7 +64,7 @@ class Constraint:
     def forced_tokens(self) -> list[int]:
         """The tokens about which the grammar leaves no choice; [] for a matcher without this method."""
         forced = getattr(self.matcher, "forced_tokens", None)
-        return [] if forced is None else [operator.index(token_id) for token_id in forced() or ()]
+        return [] if forced is None else [operator.index(t) for t in itertools.islice(forced() or (), _MOST_FORCED)]
 
     def rollback(self, n: int) -> None:
         """Undo the last n tokens."""

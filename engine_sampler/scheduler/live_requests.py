@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import itertools
 import logging
 import threading
@@ -15,7 +16,7 @@ from ..registry import Registry
 from .beam_groups import BeamGroup
 from .input_batch import InputBatch
 from .request import Request, RequestError
-from .results import Record, RequestId
+from .results import Record, RequestId, StepResult
 from .slots import Slots
 
 logger = logging.getLogger("engine_sampler")
@@ -325,6 +326,11 @@ class LiveRequests:
     def _notify_finished(self, request: Request) -> None:
         if self._registry.catalogue.observers:
             self.notify("request_finished", request.record())
+
+    def notify_step(self, result: StepResult) -> None:
+        """Show the observers a copy of `result`."""
+        if self._registry.catalogue.observers:
+            self.notify("step_finished", copy.deepcopy(result))
 
     def notify(self, event: str, *values: Any) -> None:
         """Call the observers; one that fails is logged, and changes nothing."""

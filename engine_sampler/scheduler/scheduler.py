@@ -282,7 +282,7 @@ class Scheduler:
                 drafts = self._drafts(draft_token_ids, inputs.named)
                 ends = np.cumsum([0, *(1 + len(draft) for draft in drafts)], dtype=np.int64)
                 result = self._runner.run_drafts(inputs, self._rows(logits, int(ends[-1])), ends[:-1], drafts)
-        self._requests.notify("step_finished", result)
+        self._requests.notify_step(result)
         return result
 
     def process(
