@@ -9,6 +9,7 @@ from .arithmetic import Logprobs
 from .contract import (
     LOGPROBS_KINDS,
     Backend,
+    BackendError,
     Batch,
     Chain,
     Example,
@@ -51,6 +52,7 @@ from .tokenizer import Tokenizer
 __all__ = [
     "LOGPROBS_KINDS",
     "Backend",
+    "BackendError",
     "Batch",
     "Chain",
     "Example",

@@ -63,7 +63,10 @@ class LogitRows:
         row = self.array[i, : self.vocab_size]
         if self.bfloat16:
             return (row.astype(np.uint32) << 16).view(np.float32)
-        return row if row.dtype == np.float32 else row.astype(np.float32)
+        if row.dtype != np.float32:
+            return row.astype(np.float32)
+        row.flags.writeable = False
+        return row
 
 
 def _as_numpy(logits: Any) -> tuple[np.ndarray, bool]:

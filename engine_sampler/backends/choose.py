@@ -6,7 +6,7 @@ import functools
 import logging
 import os
 
-from ..contract import Backend, Chain, Sampler, Selector
+from ..contract import INTERRUPTIONS, Backend, Chain, Sampler, Selector, call_plugin
 from ..registry import default_registry
 from .hosted import HostedBackend, supports_all
 from .numpy import NumpyBackend
@@ -48,10 +48,22 @@ def best_backend(device: str) -> Backend:
     first."""
     backends = default_registry().catalogue.backends
     exact = [b for _, b in sorted(backends.items()) if b.exact]
-    best = max(exact, key=lambda backend: backend.score(device))
+    best = max(exact, key=lambda backend: _score(backend, device))
     if best.name == "numpy" and "native" in backends and (reason := backends["native"].reason):
         _warn_once(f"sampling runs on NumPy, without the C kernels: {reason}")
     return best
+
+
+def _score(backend: Backend, device: str) -> float:
+    """What `backend` says about itself; 0 if it fails, or gives no number."""
+    try:
+        score = float(call_plugin(f"backend {backend.name}", backend.score, device))
+    except INTERRUPTIONS:
+        raise
+    except BaseException as error:
+        _warn_once(f"a backend is not used: {error}")
+        return 0.0
+    return score if score == score else 0.0
 
 
 def with_host(backend: Backend) -> Backend:

@@ -9,21 +9,25 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 
 from ..arithmetic import FLT_MAX, NARROW, RowFault, peaked_row, reorder, require_ieee
 from ..contract import (
+    INTERRUPTIONS,
     Backend,
     Batch,
     Chain,
     Group,
+    PluginFault,
     Rows,
     Sampler,
     Selection,
     Selector,
     Truncation,
+    call_plugin,
+    described,
     failure,
     padded,
     unpack_bitmask,
@@ -63,11 +67,11 @@ class NumpyBackend(Backend):
     def apply(self, plan: Chain, logits: np.ndarray, rows: Rows) -> None:
         with np.errstate(all="ignore"):
             for sampler in plan.samplers:
-                sampler.apply(logits, rows.bind(sampler))
+                _call(sampler, sampler.apply, logits, rows.bind(sampler))
 
     def select(self, plan: Chain, logits: np.ndarray, rows: Rows) -> Selection:
         with np.errstate(all="ignore"):
-            return plan.selector.select(logits, rows.bind(plan.selector))
+            return _selected(plan.selector, logits, rows.bind(plan.selector))
 
     def run(self, batch: Batch) -> None:
         with np.errstate(all="ignore"):
@@ -105,6 +109,10 @@ class _GroupRun:
             return work()
         except RowFault as fault:
             self.batch.errors[self.group.index[i]] = str(fault)
+        except INTERRUPTIONS:
+            raise
+        except BaseException as error:
+            self.batch.errors[self.group.index[i]] = failure("the chain", error)
         return None
 
     # --- wide: one row at a time -----------------------------------------------------------------
@@ -123,7 +131,7 @@ class _GroupRun:
                 return part
             rows = self._rows(part, peak if part.values is values else None).bind(sampler)
             if isinstance(sampler, Truncation):
-                kept = _kept_columns(sampler, part.values, rows)
+                kept = _call(sampler, sampler.kept_columns, part.values, rows)
                 if 2 * len(kept) <= len(part.values):
                     part.values, part.ids = self._survivors(part, kept, sampler.name)
                     owned = True
@@ -134,8 +142,10 @@ class _GroupRun:
             else:
                 if not owned:
                     part.values, owned = part.values.copy(), True
+                given = rows.ids
                 _call(sampler, sampler.apply, part.values[None], rows)
-                part.ids = None if rows.ids is None else rows.ids[0]
+                ids = _ids_after(sampler, rows, given)
+                part.ids = None if ids is None else ids[0]
             _check(sampler, part.values[None])
         part.step = len(self.chain.samplers)
         return part
@@ -160,7 +170,9 @@ class _GroupRun:
         """Finish rows as one block; if that fails, one by one, so that only the faulty ones end."""
         try:
             self._finish(parts)
-        except RowFault:
+        except INTERRUPTIONS:
+            raise
+        except BaseException:
             for part in parts:
                 self._guard(part.i, partial(self._finish, [part], careful=True))
 
@@ -173,11 +185,11 @@ class _GroupRun:
         for sampler in left:
             bound = rows.bind(sampler)
             if isinstance(sampler, Truncation):
-                np.putmask(values, ~_kept(sampler, values, bound), -np.inf)
+                np.putmask(values, ~_call(sampler, sampler.kept, values, bound), -np.inf)
                 values, rows = _compact(values, rows)
             else:
                 _call(sampler, sampler.apply, values, bound)
-                rows.ids = bound.ids
+                rows.ids = _ids_after(sampler, bound, rows.ids)
             if careful or sampler is left[-1] or not isinstance(sampler, Truncation):
                 _check(sampler, values)
         selector = self.chain.selector
@@ -223,26 +235,10 @@ def _compact(values: np.ndarray, rows: Rows) -> tuple[np.ndarray, Rows]:
     return reorder(values, front), rows.take(slice(None), ids)
 
 
-def _kept(sampler: Truncation, values: np.ndarray, rows: Rows) -> np.ndarray:
-    """bool [n, columns]: what a truncation keeps."""
-    mask = _call(sampler, sampler.keep, values, rows)
-    if np.shape(mask) != values.shape or mask.dtype != np.bool_:
-        raise RowFault(f"{sampler.name} failed: keep must return a bool array of shape {values.shape}")
-    return mask
-
-
-def _kept_columns(sampler: Truncation, row: np.ndarray, rows: Rows) -> np.ndarray:
-    """The columns of one wide row that a truncation keeps, ascending."""
-    columns = _call(sampler, sampler.keep_columns, row, rows)
-    if columns is None:
-        return np.flatnonzero(_kept(sampler, row[None], rows)[0])
-    return np.asarray(columns)
-
-
 def apply_to_row(sampler: Sampler, row: np.ndarray, rows: Rows) -> None:
     """Run one sampler on one row [m] in place, as a step of a chain; raises `RowFault` if it fails."""
     if isinstance(sampler, Truncation):
-        kept = _kept_columns(sampler, row, rows)
+        kept = _call(sampler, sampler.kept_columns, row, rows)
         values = row[kept]
         row.fill(-np.inf)
         row[kept] = values
@@ -260,24 +256,52 @@ def _check(sampler: Sampler, values: np.ndarray) -> None:
         raise RowFault(f"{sampler.name} leaves no token")
 
 
+def _ids_after(sampler: Sampler, rows: Rows, given: np.ndarray | None) -> np.ndarray | None:
+    """The ids of the columns after `sampler` has run, which may have replaced those that were `given`."""
+    ids = rows.ids
+    if ids is not given:
+        shape = None if given is None else given.shape
+        if type(ids) is not np.ndarray or ids.dtype != np.int64 or ids.shape != shape:
+            raise RowFault(f"{sampler.name} failed: it replaced rows.ids with {described(ids)}")
+    return ids
+
+
 def _selected(selector: Selector, values: np.ndarray, rows: Rows) -> Selection:
     """One surviving column per row, as `selector` chooses."""
-    selection = _call(selector, selector.select, values, rows)
+
+    def select(values: np.ndarray, rows: Rows) -> Selection:
+        return _checked_selection(selector, selector.select(values, rows), values)
+
+    return cast(Selection, _call(selector, select, values, rows))
+
+
+def _checked_selection(selector: Selector, selection: Any, values: np.ndarray) -> Selection:
+    """What `selector` returned for float32 `values` [n, width], as plain arrays."""
     n, width = values.shape
-    columns = np.asarray(selection.columns)
+    if not isinstance(selection, Selection):
+        raise PluginFault(
+            f"{selector.name} failed: select must return a Selection, not {described(selection)}"
+        )
+    columns, notes = np.asarray(selection.columns), selection.notes
     is_index = columns.shape == (n,) and columns.dtype.kind in "iu"
     if not is_index or columns.min() < 0 or columns.max() >= width:
-        raise RowFault(f"{selector.name} failed: select must return one column for each row")
-    if selection.notes is not None and np.shape(selection.notes) != (n,):
-        raise RowFault(f"{selector.name} failed: select returned notes of shape {np.shape(selection.notes)}")
+        raise PluginFault(f"{selector.name} failed: select must return one column for each row")
+    if notes is not None:
+        notes = np.asarray(notes)
+        if notes.shape != (n,):
+            raise PluginFault(f"{selector.name} failed: select returned notes of shape {notes.shape}")
+        if notes.dtype.kind not in "fiub":
+            raise PluginFault(f"{selector.name} failed: select returned notes of dtype {notes.dtype}")
+        notes = notes.astype(np.float64)
     if values[np.arange(n), columns].min() == -np.inf:
-        raise RowFault(f"{selector.name} chose a removed token")
-    return Selection(columns, selection.notes)
+        raise PluginFault(f"{selector.name} chose a removed token")
+    return Selection(columns.astype(np.int64, copy=False), notes)
 
 
-def _call(part: Sampler | Any, method: Callable[..., Any], values: np.ndarray, rows: Rows) -> Any:
-    """Call a sampler or selector; an exception becomes a fault that names it."""
+def _call(part: Sampler | Selector, method: Callable[..., Any], values: np.ndarray, rows: Rows) -> Any:
+    """Call a sampler or selector on a view, which cannot be resized; an exception becomes a fault that names
+    it."""
     try:
-        return method(values, rows)
-    except Exception as error:
-        raise RowFault(failure(part.name, error)) from error
+        return call_plugin(part.name, method, values[:], rows)
+    except PluginFault as fault:
+        raise RowFault(str(fault)) from fault

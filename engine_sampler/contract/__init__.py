@@ -10,12 +10,32 @@ Plugins import these names from `engine_sampler`, which exports them.
 
 from .backends import LOGPROBS_KINDS, Backend, Batch, Group, LogprobsRequest
 from .chains import Chain
-from .errors import ParameterError, failure
+from .errors import (
+    INTERRUPTIONS,
+    BackendError,
+    ParameterError,
+    PluginFault,
+    call_for_add,
+    call_plugin,
+    failure,
+    shown,
+)
 from .hookspecs import hookimpl
 from .matchers import Matcher, allocate_bitmask, allows, bitmask_words, checked_bitmask, unpack_bitmask
 from .params import Param
 from .rows import Rows, padded
-from .samplers import PLUGIN_API, Example, Role, Sampler, Selection, Selector, State, Stateful, Truncation
+from .samplers import (
+    PLUGIN_API,
+    Example,
+    Role,
+    Sampler,
+    Selection,
+    Selector,
+    State,
+    Stateful,
+    Truncation,
+    described,
+)
 from .slots import SlotEntry, SlotTable
 from .stopping import (
     StoppingCriteria,
@@ -31,9 +51,11 @@ from .stopping import (
 from .vocabulary import Vocabulary
 
 __all__ = [
+    "INTERRUPTIONS",
     "LOGPROBS_KINDS",
     "PLUGIN_API",
     "Backend",
+    "BackendError",
     "Batch",
     "Chain",
     "Example",
@@ -42,6 +64,7 @@ __all__ = [
     "Matcher",
     "Param",
     "ParameterError",
+    "PluginFault",
     "Role",
     "Rows",
     "Sampler",
@@ -63,11 +86,15 @@ __all__ = [
     "allocate_bitmask",
     "allows",
     "bitmask_words",
+    "call_for_add",
+    "call_plugin",
     "checked_bitmask",
+    "described",
     "failure",
     "flags_like",
     "hookimpl",
     "padded",
+    "shown",
     "token_rows",
     "unpack_bitmask",
 ]

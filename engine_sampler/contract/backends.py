@@ -124,7 +124,11 @@ class Backend:
         raise NotImplementedError
 
     def run(self, batch: Batch) -> None:
-        """The fused path: fill `batch` for all its groups. A fault affects only its own row."""
+        """The fused path: fill `batch` for all its groups. A fault affects only its own row.
+
+        An exception leaves all rows of the step without tokens, which ends their requests; `BackendError`
+        passes through instead, and changes nothing.
+        """
         raise NotImplementedError
 
     def logprobs(self, logits: LogitRows, token_ids: np.ndarray, top_n: int) -> Logprobs | None:

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Literal
 import numpy as np
 
 from ..arithmetic import SELECTOR_STREAM, stream_of
+from .errors import PluginFault, shown
 from .params import Param
 from .vocabulary import Vocabulary
 
@@ -105,7 +106,8 @@ class Sampler(Stateful):
 
     def row_state(self, state: State) -> int:
         """The address passed to `row_function` as its `state`. The memory there is kept in step by `accept`,
-        `rollback` and `fork`, and must not move during the lifetime of `state`. 0 is NULL."""
+        `rollback` and `fork`, and must not move during the lifetime of `state`. 0 is NULL. Called once for
+        each state."""
         return 0
 
     def is_active(self, params: Mapping[str, Any]) -> bool:
@@ -156,7 +158,41 @@ class Truncation(Sampler):
 
     def apply(self, logits: np.ndarray, rows: Rows) -> None:
         """Set every column that `keep` drops to −inf."""
-        logits[~self.keep(logits, rows)] = -np.inf
+        logits[~self.kept(logits, rows)] = -np.inf
+
+    def kept(self, logits: np.ndarray, rows: Rows) -> np.ndarray:
+        """The result of `keep`; raises `PluginFault` unless it is a bool array of the shape of `logits`."""
+        mask = self.keep(logits, rows)
+        if not isinstance(mask, np.ndarray) or mask.dtype != np.bool_ or mask.shape != logits.shape:
+            raise PluginFault(
+                f"{self.name} failed: keep must return a bool array of shape {logits.shape}, "
+                f"not {described(mask)}"
+            )
+        return np.asarray(mask)
+
+    def kept_columns(self, row: np.ndarray, rows: Rows) -> np.ndarray:
+        """The columns of one row [m] that stay, from `keep_columns` or `keep`; raises `PluginFault` unless
+        they are ascending indices of `row`."""
+        columns = self.keep_columns(row, rows)
+        if columns is None:
+            return np.flatnonzero(self.kept(row[None], rows)[0])
+        kept = np.asarray(columns)
+        is_index = kept.ndim == 1 and kept.dtype.kind in "iu"
+        if not is_index or (
+            len(kept) and (kept[0] < 0 or kept[-1] >= len(row) or (kept[1:] <= kept[:-1]).any())
+        ):
+            raise PluginFault(
+                f"{self.name} failed: keep_columns must return ascending columns of {len(row)}, "
+                f"not {described(columns)}"
+            )
+        return kept
+
+
+def described(value: Any) -> str:
+    """An array by its dtype and shape in a message, any other value by its repr."""
+    if type(value) is np.ndarray:
+        return f"{value.dtype} {list(value.shape)}"
+    return shown(value)
 
 
 @dataclass

@@ -37,10 +37,12 @@ class SlotEntry(Protocol):
 
     chain     its `Chain`.
     resolved  the result of each sampler's `resolve`, by sampler name.
+    row_states  what `Sampler.row_state` returned for each sampler that has a C function, by sampler name.
     """
 
     chain: Any
     resolved: dict[str, Any]
+    row_states: dict[str, int]
 
     @property
     def history(self) -> TokenHistory:

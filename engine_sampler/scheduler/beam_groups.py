@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import logging
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
@@ -10,6 +11,7 @@ from typing import Any
 import numpy as np
 
 from ..arithmetic import GREEDY_BELOW
+from ..contract import INTERRUPTIONS
 from ..params import SamplingParams
 from .beam_search import BeamSearch, Candidate
 from .request import Request, RequestError
@@ -77,6 +79,13 @@ class BeamGroup:
         `score` gives the scores of a row: the request's chain applied to ln softmax(logits), so masked,
         penalised and divided by the temperature, but not renormalised.
         """
+        try:
+            return self._next_texts(requests, rows, score)
+        except RequestError as fault:  # a text cannot be forked
+            n = len(requests)
+            return BeamStep([_failed(r, str(fault)) for r in requests], list(range(n)), [-1] * n)
+
+    def _next_texts(self, requests: Sequence[Request], rows: Sequence[np.ndarray], score: Score) -> BeamStep:
         faults: list[str] = []
         scores = [self._scores(r, row, score, faults) for r, row in zip(requests, rows, strict=True)]
         candidates = self.search.candidates(scores)
@@ -95,7 +104,9 @@ class BeamGroup:
     ) -> np.ndarray | None:
         try:
             return score(request, row)
-        except Exception as fault:
+        except INTERRUPTIONS:
+            raise
+        except BaseException as fault:
             faults.append(str(fault))
             logger.error("request %r: %s", request.id, fault)
             return None
@@ -111,12 +122,18 @@ class BeamGroup:
         for found in self.search.ended:
             found.text.score = found.score
             ended.append(found.text)
-        for request in requests[len(ended) :]:
-            text = request.fork(request.id, None)  # the original may have been removed meanwhile
-            text.fail(faults[0] if faults else "the beam search found no other text that ends")
-            ended.append(text)
+        reason = faults[0] if faults else "the beam search found no other text that ends"
+        ended += [_failed(request, reason) for request in requests[len(ended) :]]
         n = len(requests)
         return BeamStep(ended, list(range(n)), [-1] * n)
+
+
+def _failed(request: Request, reason: str) -> Request:
+    """The request as it ends with an error; the original, which may have been removed meanwhile, stays."""
+    ended = copy.copy(request)
+    ended.slot = -1
+    ended.fail(reason)
+    return ended
 
 
 def check_beam_rows(groups: Iterable[BeamGroup], request_ids: Iterable[RequestId], drafts: Any) -> None:

@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
+import itertools
+import operator
 from typing import Any
 
 import numpy as np
 
-from ..contract import bitmask_words
+from ..contract import INTERRUPTIONS, bitmask_words
+
+_MOST_FORCED = 1 << 16
+"""The most forced tokens that are taken from a matcher at once."""
 
 
 class Constraint:
@@ -27,8 +32,12 @@ class Constraint:
     def mask(self) -> np.ndarray:
         """The mask of the next token, int32 [ceil(vocab / 32)]."""
         bitmask = np.zeros((1, self._words), np.int32)
-        self.matcher.fill_bitmask(bitmask, 0)
+        self.fill(bitmask.view())
         return bitmask[0]
+
+    def fill(self, bitmask: np.ndarray) -> None:
+        """Write the mask of the next token to `bitmask`, int32 [1, words]."""
+        self.matcher.fill_bitmask(bitmask, 0)
 
     def accept(self, token_id: int) -> bool:
         """Accept the next token; False if it is refused."""
@@ -47,13 +56,16 @@ class Constraint:
         """Whether `has_ended` is True or raises: the stop checks must run then."""
         try:
             return self.has_ended()
-        except Exception:
+        except INTERRUPTIONS:
+            raise
+        except BaseException:
             return True
 
     def forced_tokens(self) -> list[int]:
         """The tokens about which the grammar leaves no choice; [] for a matcher without this method."""
         forced = getattr(self.matcher, "forced_tokens", None)
-        return [] if forced is None else list(forced() or ())
+        tokens = () if forced is None else forced() or ()
+        return [operator.index(token_id) for token_id in itertools.islice(tokens, _MOST_FORCED)]
 
     def rollback(self, n: int) -> None:
         """Undo the last n tokens."""

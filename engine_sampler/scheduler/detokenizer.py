@@ -9,8 +9,9 @@ from collections.abc import Hashable, Sequence
 from functools import lru_cache
 from typing import NamedTuple
 
-from ..contract import StopVerdict, TextMatcher
+from ..contract import PluginFault, StopVerdict, TextMatch, TextMatcher, call_plugin, shown
 from ..tokenizer import Tokenizer
+from .called_criteria import name_of
 
 MAX_TRANSITIONS = 1 << 13
 """Transitions that a `Transducer` remembers before it starts over."""
@@ -59,7 +60,7 @@ class Transducer:
         self._tokenizer = tokenizer
         self._skip_special = skip_special_tokens
         self._matchers = matchers
-        self._lock = threading.Lock()
+        self._lock = threading.RLock()
         self.start = State(b"", tuple(matcher.start for matcher in matchers))
         self._states = {(self.start.held, self.start.matcher_states): self.start}
         self._transitions = 0
@@ -70,19 +71,25 @@ class Transducer:
         return self._compute(state, token_id) if known is None else known
 
     def bytes_of(self, token_id: int) -> bytes:
-        return self._tokenizer.text_bytes(token_id, self._skip_special)
+        data = call_plugin("the tokenizer", self._tokenizer.text_bytes, token_id, self._skip_special)
+        if not isinstance(data, bytes):
+            raise PluginFault(f"the tokenizer failed: it gave {shown(data)}, which is not bytes")
+        return data
 
     def _compute(self, state: State, token_id: int) -> Transition:
         data = self.bytes_of(token_id)
         matcher_states, matches = [], []
         for number, (matcher, old) in enumerate(zip(self._matchers, state.matcher_states, strict=True)):
-            new, match = matcher.advance(old, data)
+            new, match = call_plugin(name_of(matcher), _advanced, matcher, old, data)
             matcher_states.append(new)
             if match is not None:
                 verdict = StopVerdict(match.reason, cut=len(data) - match.text_end)
                 matches.append((match.end, number, verdict))
         buffer = state.held + data
-        held_by_matchers = (m.held(s) for m, s in zip(self._matchers, matcher_states, strict=True))
+        held_by_matchers = [
+            call_plugin(name_of(matcher), _held, matcher, state, len(buffer))
+            for matcher, state in zip(self._matchers, matcher_states, strict=True)
+        ]
         certain = len(buffer) - max([_unfinished(buffer), *held_by_matchers])
         return self._remembered(
             state,
@@ -192,6 +199,30 @@ class Detokenizer:
         child._last_token, child._sent = self._last_token, self._sent
         child.deltas, child._states = self.deltas.copy(), self._states.copy()
         return child
+
+
+def _advanced(matcher: TextMatcher, state: Hashable, data: bytes) -> tuple[Hashable, TextMatch | None]:
+    """`matcher.advance`, with a result of the types that its contract declares."""
+    new, match = matcher.advance(state, data)
+    hash(new)
+    if match is None:
+        return new, None
+    if not isinstance(match, TextMatch):
+        raise TypeError(f"it gave {shown(match)}, which is not a TextMatch")
+    end, text_end, reason = match
+    if not (isinstance(end, int) and isinstance(text_end, int) and text_end <= len(data)):
+        raise TypeError(f"it gave a match with end={shown(end)} and text_end={shown(text_end)}")
+    if not (reason is None or isinstance(reason, (str, int))):
+        raise TypeError(f"it gave the reason {shown(reason)}, allowed is a text, an integer or None")
+    return new, TextMatch(end, text_end, reason)
+
+
+def _held(matcher: TextMatcher, state: Hashable, most: int) -> int:
+    """`matcher.held`, which is at most all bytes that are not certain yet."""
+    held = matcher.held(state)
+    if not isinstance(held, int) or not 0 <= held <= most:
+        raise ValueError(f"it holds {shown(held)} bytes back, allowed are 0 to {most}")
+    return held
 
 
 def _decoded(data: bytes) -> str:

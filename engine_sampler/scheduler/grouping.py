@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from ..contract import Backend, Chain, Group, Rows
+from ..contract import Backend, Chain, Group, PluginFault, Rows, call_plugin
 from .input_batch import Configuration, InputBatch, Key, Members
 from .request import Request
 from .slots import Slots
@@ -22,7 +22,8 @@ class Grouping:
         self._plans: dict[Key, Any] = {}
 
     def members(self, batch: InputBatch) -> list[Members]:
-        """The requests of a batch by configuration, in order of first appearance."""
+        """The requests of a batch by configuration, in order of first appearance. Those that the backend
+        cannot compile end."""
         if batch.members is None:
             batch.members = self._by_configuration(batch)
         return batch.members
@@ -40,13 +41,15 @@ class Grouping:
         return Rows(self._slots, np.array([request.slot], np.int64))
 
     def plan_of(self, chain: Chain) -> Any:
-        """The plan of a chain, compiled at its first use."""
+        """The plan of a chain, compiled at its first use; raises `PluginFault`."""
         if chain.key not in self._plans:
-            self._plans[chain.key] = self._backend.compile(chain)
+            self._plans[chain.key] = call_plugin(
+                f"backend {self._backend.name}", self._backend.compile, chain
+            )
         return self._plans[chain.key]
 
     def configuration(self, request: Request) -> Configuration:
-        """The configuration of a request, compiled at its first use."""
+        """The configuration of a request, compiled at its first use; raises `PluginFault`."""
         processed = "processed" in request.logprobs_modes
         edits = request.chain.edits_only() if "penalized" in request.logprobs_modes else None
         edits_key = None if edits is None else edits.key
@@ -63,7 +66,11 @@ class Grouping:
         indices: dict[Key, list[int]] = {}
         configurations: dict[Key, Configuration] = {}
         for i, request in enumerate(batch.requests):
-            found = self.configuration(request)
+            try:
+                found = self.configuration(request)
+            except PluginFault as fault:
+                request.fail(str(fault))
+                continue
             configurations[found.key] = found
             indices.setdefault(found.key, []).append(i)
         return [

@@ -324,7 +324,11 @@ class History:
         output, notes = self.output_token_ids, self._output_notes
         pool.open(slot, self._prompt, more=len(output))
         if len(output):
-            pool.append(slot, output, notes)
+            try:
+                pool.append(slot, output, notes)
+            except BaseException:
+                pool.close(slot)
+                raise
         self._pool, self._slot = pool, slot
         self._output, self._notes = _NO_TOKENS, _NO_NOTES
 

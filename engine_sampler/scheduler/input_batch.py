@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -11,6 +11,7 @@ import numpy as np
 from ..contract import Chain, Group, Rows
 from .logprobs import LogprobsPlan
 from .request import Request
+from .results import RequestId, StepResult
 from .slots import Slots
 
 Key = tuple[Any, ...]
@@ -52,9 +53,14 @@ class Members:
 class InputBatch:
     """The requests of a step in row order. It is built once and used until a request joins or leaves.
 
-    requests    in row order; `ids` and `seeds` are theirs.
+    named       the ids that the step names, in row order.
+    skipped     those of them that are skipped since their requests have left, as (index in `named`, request
+                or None if it has been removed).
+    requests    the others, in row order; `ids` and `seeds` are theirs.
     slots       int64 [n], their slot numbers.
-    indices     int64 [n], 0 to n − 1: the rows of the logits if every request has one row.
+    indices     int64 [n], 0 to n − 1.
+    places      int64 [n], their indices in `named`: the rows of the logits if every request has one row. The
+                same object as `indices` if none is skipped.
     always      bool [n], which of them must be checked after every token; None if none must.
     masked      the indices of those with a grammar.
     scored      the indices of those that need logprobs.
@@ -65,12 +71,22 @@ class InputBatch:
     cache       what the backend keeps for these groups in these rows.
     """
 
-    def __init__(self, slots: Slots, requests: Sequence[Request]) -> None:
+    def __init__(
+        self,
+        slots: Slots,
+        requests: Sequence[Request],
+        named: Sequence[RequestId] | None = None,
+        skipped: Sequence[tuple[int, Request | None]] = (),
+    ) -> None:
         self.requests = list(requests)
         self.ids = [r.id for r in self.requests]
+        self.named = self.ids if named is None else list(named)
+        self.skipped = skipped
         self.seeds = [r.seed for r in self.requests]
         self.slots = np.array([r.slot for r in self.requests], np.int64)
-        self.indices = np.arange(len(self.requests))
+        self.indices = self.places = np.arange(len(self.requests))
+        if skipped:
+            self.places = np.delete(np.arange(len(self.named)), [i for i, _ in skipped])
         always = slots.always[self.slots]
         self.always = always if always.any() else None
         self.masked = [i for i, r in enumerate(self.requests) if r.grammar is not None]
@@ -83,3 +99,35 @@ class InputBatch:
 
     def __len__(self) -> int:
         return len(self.requests)
+
+    def with_skipped(self, result: StepResult, first_rows: np.ndarray) -> StepResult:
+        """The result for all ids that the step names, from that for the requests which are not skipped.
+
+        first_rows  int64 [named], the first row of each id.
+        """
+        places, n = self.places.tolist(), len(self.named)
+
+        def spread(values: Sequence[Any], default: Any) -> list[Any]:
+            spread_out = [default] * n
+            for place, value in zip(places, values, strict=True):
+                spread_out[place] = value
+            return spread_out
+
+        whole = replace(
+            result,
+            first_rows=first_rows,
+            request_ids=self.named.copy(),
+            parent_ids=self.named.copy(),
+            text=spread(result.text, None),
+            finish_reasons=spread(result.finish_reasons, "abort"),
+            stop_reasons=spread(result.stop_reasons, None),
+            errors=spread(result.errors, None),
+            seeds=spread(result.seeds, 0),
+            skipped=[i for i, _ in self.skipped],
+        )
+        for i, request in self.skipped:
+            if request is not None:
+                whole.finish_reasons[i] = request.finish_reason
+                whole.stop_reasons[i], whole.errors[i] = request.stop_reason, request.error
+                whole.seeds[i] = request.seed
+        return whole

@@ -2,48 +2,81 @@
 
 from __future__ import annotations
 
+import copy
 import itertools
 import logging
 import threading
+from collections import OrderedDict, deque
 from collections.abc import Callable, Iterable, Sequence
 from functools import partial
 from typing import Any
 
+from ..contract import INTERRUPTIONS, failure
 from ..registry import Registry
 from .beam_groups import BeamGroup
 from .input_batch import InputBatch
 from .request import Request, RequestError
-from .results import Record, RequestId
+from .results import Record, RequestId, StepResult
 from .slots import Slots
 
 logger = logging.getLogger("engine_sampler")
 
+MOST_REMOVED = 1 << 14
+"""The most ids of removed requests that are remembered, to skip their rows in a step."""
+
 
 class StepLock:
-    """While a step runs, changes that other threads make wait until it ends."""
+    """While a step runs, changes that other threads or its own plugins make wait until it ends, and a second
+    step is refused. Every other method that changes a request counts as a step, too."""
 
     def __init__(self) -> None:
         self.lock = threading.RLock()
-        self._running = False
-        self._pending: list[Callable[[], None]] = []
+        self._thread: int | None = None
+        """The thread on which a step runs."""
+        self._pending: deque[Callable[[], None]] = deque()
 
     def __enter__(self) -> None:
         with self.lock:
-            self._running = True
+            if self._thread is not None:
+                raise RuntimeError(self._refusal(self._thread == threading.get_ident()))
+            self._thread = threading.get_ident()
 
     def __exit__(self, *error: object) -> None:
         with self.lock:
-            self._running = False
-            pending, self._pending = self._pending, []
-            for work in pending:
-                work()
+            try:
+                while self._pending:
+                    self._do_pending(self._pending.popleft())
+            finally:
+                self._thread = None
+
+    @property
+    def running(self) -> bool:
+        """Whether a step runs."""
+        return self._thread is not None
 
     def when_idle(self, work: Callable[[], None]) -> None:
         """Do `work` now, or right after the step that is running. Called with the lock held."""
-        if self._running:
+        if self.running:
             self._pending.append(work)
         else:
+            with self:
+                work()
+
+    def _do_pending(self, work: Callable[[], None]) -> None:
+        """Do what had to wait; a failure neither stops the rest nor reaches the caller of the step."""
+        try:
             work()
+        except INTERRUPTIONS:
+            raise
+        except BaseException:
+            logger.exception("a change that had waited for the end of a step failed")
+
+    def _refusal(self, inside: bool) -> str:
+        where = "a plugin that it runs calls it" if inside else "another thread is inside it"
+        return (
+            f"the scheduler is in the middle of a step, and {where}: only add, add_group, accept, remove and "
+            "look-ups are possible then"
+        )
 
 
 class LiveRequests:
@@ -62,6 +95,8 @@ class LiveRequests:
         self.live: dict[RequestId, Request] = {}
         self.groups: dict[RequestId, BeamGroup] = {}
         self._registry = registry
+        self._removed: OrderedDict[RequestId, None] = OrderedDict()
+        """The ids of the requests removed last."""
         self._numbers = itertools.count()
         self._batch: InputBatch | None = None
         """The batch of the last step, while no request has joined or left."""
@@ -92,20 +127,46 @@ class LiveRequests:
             raise RequestError(f"request {request_id!r} belongs to a beam search, which alone continues it")
         return request
 
-    def batch(self, request_ids: Sequence[RequestId] | None) -> InputBatch:
-        """The batch of these ids, default all live ones; the same object while the ids stay the same."""
+    def batch(self, request_ids: Sequence[RequestId] | None, *, strict: bool = False) -> InputBatch:
+        """The batch of these ids, default all live ones; the same object while the ids stay the same.
+
+        Ids whose requests have left are skipped, or refused with `strict`.
+        """
         with self.step_lock.lock:
             batch = self._batch
             if request_ids is None:
                 if batch is None or not self._batch_is_everyone:
-                    batch = self._keep([r for r in self.live.values() if r.slot >= 0], True)
+                    batch = self._keep(InputBatch(self.slots, [r for r in self.live.values() if r.slot >= 0]))
+                    self._batch_is_everyone = True
                 return batch
             ids = list(request_ids)
-            if batch is None or batch.ids != ids:
-                if len(set(ids)) != len(ids):
-                    raise RequestError(f"request_ids={ids!r} names a request twice")
-                batch = self._keep([self.find_live(r) for r in ids], ids == list(self.live))
+            if batch is None or batch.named != ids or (strict and batch.skipped):
+                batch = self._keep(self._new_batch(ids, strict))
+                self._batch_is_everyone = ids == list(self.live)
             return batch
+
+    def _new_batch(self, ids: list[RequestId], strict: bool) -> InputBatch:
+        if len(set(ids)) != len(ids):
+            raise RequestError(f"request_ids={ids!r} names a request twice")
+        requests: list[Request] = []
+        skipped: list[tuple[int, Request | None]] = []
+        for i, request_id in enumerate(ids):
+            if request_id in self.live or strict or not self._has_left(request_id):
+                requests.append(self._find_seated(request_id))
+            else:
+                skipped.append((i, self.known.get(request_id)))
+        return InputBatch(self.slots, requests, ids, skipped)
+
+    def _has_left(self, request_id: RequestId) -> bool:
+        """Whether there was a request of this id that is not live any more."""
+        return request_id in self.known or request_id in self._removed
+
+    def _find_seated(self, request_id: RequestId) -> Request:
+        """A live request that has a slot."""
+        request = self.find_live(request_id)
+        if request.slot < 0:
+            raise RequestError(f"request {request_id!r} joins after the step that is running")
+        return request
 
     def groups_in(self, requests: Iterable[Request]) -> list[BeamGroup]:
         """The beam searches that `requests` belong to, each once."""
@@ -123,17 +184,55 @@ class LiveRequests:
         return request_id
 
     def add(self, requests: Sequence[Request], group: BeamGroup | None = None) -> None:
-        """Add requests, all or none; they get their slots now, or right after the step that is running."""
+        """Add requests, all or none; they get their slots now, or right after the step that is running. What
+        prevents that is raised now as a `RequestError`, and ends them with `error` then."""
         with self.step_lock.lock:
             for request in requests:
                 if request.id in self.known:
                     raise RequestError(f"request id {request.id!r} is taken")
+            late = self.step_lock.running
+            try:
+                for request in requests:
+                    self.known[request.id] = self.live[request.id] = request
+                    if group is not None:
+                        self.groups[request.id] = group
+                self.step_lock.when_idle(partial(self._join_late if late else self._join, requests))
+            except BaseException:
+                for request in requests:
+                    self._forget(request)
+                raise
             for request in requests:
-                self.known[request.id] = self.live[request.id] = request
-                if group is not None:
-                    self.groups[request.id] = group
-                self.step_lock.when_idle(partial(self._give_slot, request))
                 self.notify("request_added", request.id, request.params)
+
+    def _join(self, requests: Sequence[Request]) -> None:
+        """Give all of the requests their slots, or none."""
+        try:
+            for request in requests:
+                self._give_slot(request)
+        except BaseException as error:
+            for request in requests:
+                self._free_slot(request)
+            if isinstance(error, (RequestError, MemoryError, *INTERRUPTIONS)):
+                raise
+            raise RequestError(failure(f"joining of request {requests[0].id!r}", error)) from error
+
+    def _join_late(self, requests: Sequence[Request]) -> None:
+        """`_join` after a step; requests that cannot join end with the reason."""
+        try:
+            self._join(requests)
+        except INTERRUPTIONS:
+            raise
+        except BaseException as error:
+            for request in requests:
+                request.fail(str(error))
+                self.groups.pop(request.id, None)
+                self.retire_if_done(request)
+
+    def _forget(self, request: Request) -> None:
+        for requests in (self.known, self.live):
+            if requests.get(request.id) is request:
+                del requests[request.id]
+        self.groups.pop(request.id, None)
 
     def _give_slot(self, request: Request) -> None:
         self._batch = None
@@ -148,6 +247,7 @@ class LiveRequests:
         with self.step_lock.lock:
             request = self.find(request_id)
             del self.known[request_id]
+            self._remember_removed(request_id)
             group = self.groups.pop(request_id, None)
             if self.live.pop(request_id, None) is not None:
                 self._batch = None
@@ -209,9 +309,17 @@ class LiveRequests:
         self._notify_finished(request)
 
     def _free_slot(self, request: Request) -> None:
+        """Free the slot of a request, if it has one."""
         self._batch = None
-        self.slots.remove(request.slot)
-        request.slot = -1
+        if request.slot >= 0:
+            slot, request.slot = request.slot, -1
+            self.slots.remove(slot)
+
+    def _remember_removed(self, request_id: RequestId) -> None:
+        self._removed[request_id] = None
+        self._removed.move_to_end(request_id)
+        if len(self._removed) > MOST_REMOVED:
+            self._removed.popitem(last=False)
 
     # --- inside ----------------------------------------------------------------------------------
 
@@ -219,16 +327,22 @@ class LiveRequests:
         if self._registry.catalogue.observers:
             self.notify("request_finished", request.record())
 
+    def notify_step(self, result: StepResult) -> None:
+        """Show the observers a copy of `result`."""
+        if self._registry.catalogue.observers:
+            self.notify("step_finished", copy.deepcopy(result))
+
     def notify(self, event: str, *values: Any) -> None:
         """Call the observers; one that fails is logged, and changes nothing."""
         for name, observer in self._registry.catalogue.observers.items():
-            if method := getattr(observer, event, None):
-                try:
+            try:
+                if method := getattr(observer, event, None):
                     method(*values)
-                except Exception:
-                    logger.exception("observer %s failed at %s", name, event)
+            except INTERRUPTIONS:
+                raise
+            except BaseException:
+                logger.exception("observer %s failed at %s", name, event)
 
-    def _keep(self, requests: list[Request], is_everyone: bool) -> InputBatch:
-        self._batch_is_everyone = is_everyone
-        batch = self._batch = InputBatch(self.slots, requests)
+    def _keep(self, batch: InputBatch) -> InputBatch:
+        self._batch = batch
         return batch

@@ -9,14 +9,23 @@ from typing import Any
 
 import numpy as np
 
-from ..contract import Chain, ParameterError, Vocabulary, failure
+from ..contract import (
+    INTERRUPTIONS,
+    Chain,
+    ParameterError,
+    PluginFault,
+    Vocabulary,
+    call_for_add,
+    call_plugin,
+    failure,
+)
 from ..params import SamplingParams, build_chain
 from .constraint import Constraint
 from .detokenizer import Detokenizer, MatchedEnds
 from .history import History
 from .results import Record, RequestId
 from .slots import CheckTrigger, Slots
-from .state import RequestState, StateFault
+from .state import RequestState
 from .stop_checks import StopChecks
 
 
@@ -114,11 +123,13 @@ class Request:
     def fill_mask(self, bitmask: np.ndarray, row: int) -> None:
         """Fill a row with the grammar's mask; a grammar that fails ends the request."""
         assert self.grammar is not None
-        bitmask[row] = 0
+        own = np.zeros((1, bitmask.shape[1]), np.int32)  # no other row can be written to through it
         try:
-            self.grammar.matcher.fill_bitmask(bitmask, row)
-        except Exception as error:
-            self.fail(failure("the grammar", error))
+            call_plugin("the grammar", self.grammar.fill, own.view())
+        except PluginFault as fault:
+            own[:] = 0
+            self.fail(str(fault))
+        bitmask[row] = own[0]
         self.grammar.mask_ready = self.live
 
     def forced_tokens(self) -> list[int]:
@@ -126,9 +137,9 @@ class Request:
         if self.grammar is None:
             return []
         try:
-            return self.grammar.forced_tokens()
-        except Exception as error:
-            self.fail(failure("the grammar", error))
+            return call_plugin("the grammar", self.grammar.forced_tokens)
+        except PluginFault as fault:
+            self.fail(str(fault))
             return []
 
     def accept(
@@ -155,7 +166,9 @@ class Request:
             if self.grammar.accept(token_id):
                 return True
             self.fail(f"the grammar refuses token {token_id}")
-        except Exception as error:
+        except INTERRUPTIONS:
+            raise
+        except BaseException as error:
             self.fail(failure("the grammar", error))
         return False
 
@@ -165,9 +178,13 @@ class Request:
             return ()
         try:
             return self.text.push(token_id)
-        except Exception as error:
+        except INTERRUPTIONS:
+            raise
+        except PluginFault as fault:
+            self.fail(str(fault))
+        except BaseException as error:
             self.fail(failure("the text", error))
-            return ()
+        return ()
 
     def follow(
         self,
@@ -184,9 +201,9 @@ class Request:
             self.raw_logprobs.append(logprob or 0.0)
         try:
             self.state.follow([token_id], [note])
-        except StateFault as fault:
+        except PluginFault as fault:
             self.fail(str(fault))
-        grammar_ended = None if self.grammar is None else self.grammar.has_ended
+        grammar_ended = None if self.grammar is None else self._grammar_has_ended
         outcome = self.stop_checks.check(
             self.state.history, self.text, self.raw_logprobs, text_ends, grammar_ended
         )
@@ -201,13 +218,13 @@ class Request:
         faults: list[str] = []
         try:
             slots.rollback(self.slot, n)
-        except StateFault as fault:
+        except PluginFault as fault:
             faults.append(str(fault))
         if self.grammar is not None:
             try:
-                self.grammar.rollback(n)
-            except Exception as error:
-                faults.append(failure("the grammar", error))
+                call_plugin("the grammar", self.grammar.rollback, n)
+            except PluginFault as fault:
+                faults.append(str(fault))
         if self.text is not None:
             self.text.rollback(n)
         if self.raw_logprobs is not None:
@@ -217,14 +234,21 @@ class Request:
             self.fail(faults[0])
 
     def fork(self, request_id: RequestId, seed: int | None) -> Request:
-        """A sibling that continues from here; without `seed` it keeps the seed."""
+        """A sibling that continues from here; without `seed` it keeps the seed. Raises `RequestError` if a
+        plugin cannot copy its state."""
+        try:
+            return self._fork(request_id, seed)
+        except PluginFault as fault:
+            raise RequestError(f"request {self.id!r} cannot be forked: {fault}") from fault
+
+    def _fork(self, request_id: RequestId, seed: int | None) -> Request:
         child = object.__new__(Request)
         child.__dict__.update(self.__dict__)
         child.id, child.slot = request_id, -1
         child.seed = self.seed if seed is None else seed
         child.raw_logprobs = None if self.raw_logprobs is None else self.raw_logprobs.copy()
         child.state = self.state.fork()
-        child.grammar = None if self.grammar is None else self.grammar.fork()
+        child.grammar = None if self.grammar is None else call_plugin("the grammar", self.grammar.fork)
         child.text = None if self.text is None else self.text.fork()
         child.stop_checks = self.stop_checks.fork()
         return child
@@ -232,7 +256,10 @@ class Request:
     def finish(self, finish_reason: str, stop_reason: Any = None, cut: int = 0) -> None:
         """End the request; text held back becomes certain, except for its last `cut` bytes."""
         if self.text is not None and self.live:
-            self.text.close(cut)
+            try:
+                call_plugin("the text", self.text.close, cut)
+            except PluginFault as fault:
+                self.error, finish_reason, stop_reason = str(fault), "error", None
         self.finish_reason, self.stop_reason = finish_reason, stop_reason
 
     def fail(self, error: str) -> None:
@@ -246,13 +273,17 @@ class Request:
 
     # --- inside ----------------------------------------------------------------------------------
 
+    def _grammar_has_ended(self) -> bool:
+        assert self.grammar is not None
+        return call_plugin("the grammar", self.grammar.has_ended)
+
     def _resume(self, output: list[int]) -> None:
         """Bring grammar, text and stop checks up to the output that the request starts with."""
         for token_id in output:
-            if self.grammar is not None and not self.grammar.accept(token_id):
+            if self.grammar is not None and not call_for_add("the grammar", self.grammar.accept, token_id):
                 raise ParameterError(f"output_token_ids: the grammar refuses token {token_id}")
             if self.text is not None:
-                self.text.push(token_id)
+                call_for_add("the text", self.text.push, token_id)
         self.stop_checks.resume(self.state.history, self.text)
         if self.text is not None:
             self.text.skip()
@@ -265,7 +296,8 @@ def _detokenizer(
 ) -> Detokenizer | None:
     if vocabulary.tokenizer is None:
         return None
-    return Detokenizer(vocabulary.tokenizer, params.skip_special_tokens, stop_checks.text_matchers)
+    skip, matchers = params.skip_special_tokens, stop_checks.text_matchers
+    return call_for_add("the text", Detokenizer, vocabulary.tokenizer, skip, matchers)
 
 
 def _logprobs_modes(params: SamplingParams) -> tuple[str, ...]:

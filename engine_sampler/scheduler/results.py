@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Mapping
+from collections.abc import Callable, Hashable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
@@ -32,6 +32,9 @@ class StepResult:
     errors          why it ended with `error`, else None.
     seeds           the seed of its draws, given or chosen at random.
     parent_ids      the request whose cache it continues: itself, except under beam search.
+
+    skipped         the numbers of the requests that had left before the step: removed, or ended by `accept`.
+                    Their rows were not read; the finish reason is `abort`, or theirs.
     """
 
     token_ids: np.ndarray
@@ -44,6 +47,7 @@ class StepResult:
     seeds: list[int]
     parent_ids: list[RequestId]
     logprobs: LogprobsByMode = None
+    skipped: Sequence[int] = ()
 
     def tokens(self, i: int) -> list[int]:
         """The tokens of request number i in this step: one, or several with drafts."""

@@ -37,8 +37,10 @@ class StepRunner:
     def run(self, inputs: InputBatch, logits: LogitRows) -> StepResult:
         """A step with one row for each request."""
         step = self._step(logits)
-        ended = step.run(inputs, inputs.indices)
-        result = step.result(inputs, inputs.indices.copy(), ended)
+        ended = step.run(inputs, inputs.places)
+        result = step.result(inputs, inputs.places.copy(), ended)
+        if inputs.skipped:
+            result = inputs.with_skipped(result, np.arange(len(inputs.named)))
         for i in sorted(ended):
             self._requests.retire_if_done(inputs.requests[i])
         return result
@@ -48,9 +50,13 @@ class StepRunner:
     ) -> StepResult:
         """A step with one more row for every draft: round by round, as long as the drafts are right.
 
-        first_rows  int64 [requests], the first row of each request.
+        first_rows  int64 [named], the first row of each id that the step names.
+        drafts      those of each of these ids.
         """
         step = self._step(logits)
+        whole_first_rows = first_rows
+        if inputs.skipped:
+            first_rows, drafts = first_rows[inputs.places], [drafts[i] for i in inputs.places]
         step.run(inputs, first_rows)
         active: Sequence[int] = range(len(inputs))
         for depth in itertools.count():
@@ -65,6 +71,8 @@ class StepRunner:
                 break
             step.run(self._part(inputs, active), first_rows[active] + depth + 1)
         result = step.result(inputs, first_rows, inputs.indices.tolist())
+        if inputs.skipped:
+            result = inputs.with_skipped(result, whole_first_rows)
         for request in inputs.requests:
             self._requests.retire_if_done(request)
         return result
@@ -72,14 +80,18 @@ class StepRunner:
     def run_beams(self, inputs: InputBatch, logits: LogitRows, groups: Sequence[BeamGroup]) -> StepResult:
         """A step with the beam searches `groups` among the requests; all others draw as usual."""
         step = self._step(logits)
-        indices = {request_id: i for i, request_id in enumerate(inputs.ids)}
-        searching = {indices[request_id] for group in groups for request_id in group.request_ids}
-        drawing = [i for i in range(len(inputs)) if i not in searching]
+        searching = {request_id for group in groups for request_id in group.request_ids}
+        drawing = [i for i, request_id in enumerate(inputs.ids) if request_id not in searching]
         if drawing:
-            step.run(self._part(inputs, drawing), np.array(drawing))
-        result = step.result(inputs, inputs.indices.copy(), drawing)
+            step.run(self._part(inputs, drawing), inputs.places[drawing])
+        result = step.result(inputs, inputs.places.copy(), drawing)
+        if inputs.skipped:
+            result = inputs.with_skipped(result, np.arange(len(inputs.named)))
+        places = dict(zip(inputs.ids, inputs.places.tolist(), strict=True))
+        requests = dict(zip(inputs.ids, inputs.requests, strict=True))
         for group in groups:
-            self._step_group(group, [indices[i] for i in group.request_ids], logits, inputs, result)
+            members = [requests[i] for i in group.request_ids]
+            self._step_group(group, members, [places[i] for i in group.request_ids], logits, result)
         for i in drawing:
             self._requests.retire_if_done(inputs.requests[i])
         return result
@@ -120,13 +132,12 @@ class StepRunner:
     def _step_group(
         self,
         group: BeamGroup,
+        members: list[Request],
         indices: list[int],
         logits: LogitRows,
-        inputs: InputBatch,
         result: StepResult,
     ) -> None:
         """Advance one beam search, whose texts have the rows `indices`, and write the step into `result`."""
-        members = [inputs.requests[i] for i in indices]
 
         def score(request: Request, row: np.ndarray) -> np.ndarray:
             return self._apply(request.chain, request, log_softmax(checked_row(row)), logits.device)

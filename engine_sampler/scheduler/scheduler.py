@@ -10,7 +10,7 @@ import numpy as np
 
 from ..arithmetic import LogitRows, child_seed
 from ..backends.choose import named_backend
-from ..contract import Backend, Param, ParameterError, Vocabulary
+from ..contract import INTERRUPTIONS, Backend, Param, ParameterError, Vocabulary
 from ..grammar.constraints import constraint_of, matcher_of
 from ..params import SamplingParams
 from ..registry import CORE_PARAMS, default_registry, structured_in
@@ -41,8 +41,10 @@ class Scheduler:
     backend         "auto", a registered name, or a `Backend`.
     num_threads     for backends that use threads (`native` uses one by default); tokens do not depend on it.
 
-    `add`, `add_group`, `accept` and `remove` may be called from any thread: they take effect at once, or
-    after the step that is running. All other methods belong to one thread.
+    `add`, `add_group`, `accept` and `remove` may be called from any thread, and by plugins: they take effect
+    at once, or after the step that is running. All other methods that change or run requests belong to one
+    thread: called while a step runs, by another thread or by a plugin of that step, they raise RuntimeError
+    and change nothing.
     """
 
     def __init__(
@@ -210,9 +212,9 @@ class Scheduler:
         """A copy of a live request that continues on its own; without `seed` it keeps the seed."""
         seed = CORE_PARAMS["seed"].check(seed)
         with self._step_lock.lock:
-            parent = self._requests.find_single(request_id)
-            child = parent.fork(self._requests.free_id(new_request_id), seed)
-            if parent.slot >= 0:
+            with self._step_lock:
+                parent = self._requests.find_single(request_id)
+                child = parent.fork(self._requests.free_id(new_request_id), seed)
                 child.position = int(self._requests.slots.positions[parent.slot])
             self._requests.add([child])
             return child.id
@@ -222,7 +224,7 @@ class Scheduler:
 
         A part that cannot be rolled back ends its request with `error`.
         """
-        with self._step_lock.lock:
+        with self._step_lock.lock, self._step_lock:
             request = self._requests.find_single(request_id)
             have = len(request.state.history.output_token_ids)
             if not 0 <= n <= have:
@@ -243,7 +245,7 @@ class Scheduler:
         An engine may run them through the model in one pass and hand them to `accept` (jump-forward),
         which saves a step for each. A grammar that fails ends its request with the next step.
         """
-        with self._step_lock.lock:
+        with self._step_lock.lock, self._step_lock:
             request = self._requests.find_live(request_id)
             return request.forced_tokens() if request.live else []
 
@@ -252,6 +254,8 @@ class Scheduler:
         logits: Any,
         request_ids: Sequence[RequestId] | None = None,
         draft_token_ids: Sequence[Sequence[int]] | Mapping[RequestId, Sequence[int]] | None = None,
+        *,
+        strict: bool = False,
     ) -> StepResult:
         """Sample one token for each row of `logits` [rows, ≥ vocab] and advance the requests.
 
@@ -259,23 +263,26 @@ class Scheduler:
                          add requests.
         draft_token_ids  guesses for each request (in row order, or by id). A request with k drafts
                          has k + 1 consecutive rows; drafts are accepted as long as they equal the draw.
+        strict           refuse ids whose requests have left. By default their rows are skipped, and
+                         `StepResult.skipped` names them: another thread may remove a request, or end it with
+                         `accept`, during the forward pass.
 
         A faulty row ends its request with `error`. Raises `RequestError`, `ParameterError`,
         ValueError or TypeError for wrong ids and arrays before anything changes.
         """
         with self._step_lock:
-            inputs = self._requests.batch(request_ids)
+            inputs = self._requests.batch(request_ids, strict=strict)
             groups = self._requests.groups_in(inputs.requests)
             if groups:
                 check_beam_rows(groups, inputs.ids, draft_token_ids)
-                result = self._runner.run_beams(inputs, self._rows(logits, len(inputs)), groups)
+                result = self._runner.run_beams(inputs, self._rows(logits, len(inputs.named)), groups)
             elif draft_token_ids is None:
-                result = self._runner.run(inputs, self._rows(logits, len(inputs)))
+                result = self._runner.run(inputs, self._rows(logits, len(inputs.named)))
             else:
-                drafts = self._drafts(draft_token_ids, inputs.ids)
+                drafts = self._drafts(draft_token_ids, inputs.named)
                 ends = np.cumsum([0, *(1 + len(draft) for draft in drafts)], dtype=np.int64)
                 result = self._runner.run_drafts(inputs, self._rows(logits, int(ends[-1])), ends[:-1], drafts)
-        self._requests.notify("step_finished", result)
+        self._requests.notify_step(result)
         return result
 
     def process(
@@ -289,18 +296,21 @@ class Scheduler:
 
         before_choice  leave out temperature 0, too, after which only the best token is left.
 
-        A faulty row is all NaN, and the reason is logged.
+        A faulty row is all NaN, and the reason is logged; so is the row of a request that has left.
         """
         with self._step_lock:
-            requests = self._requests.batch(request_ids).requests
-            rows = self._rows(logits, len(requests))
-            out = np.empty((len(requests), self.vocabulary.size), np.float32)
-            for i, request in enumerate(requests):
+            inputs = self._requests.batch(request_ids)
+            rows = self._rows(logits, len(inputs.named))
+            out = np.full((len(rows), self.vocabulary.size), np.nan, np.float32)
+            for i, _ in inputs.skipped:
+                logger.error("request %r: it has left", inputs.named[i])
+            for i, request in zip(inputs.places.tolist(), inputs.requests, strict=True):
                 try:
                     out[i] = self._runner.processed(request, rows.row(i), rows.device, before_choice)
-                except Exception as error:
+                except INTERRUPTIONS:
+                    raise
+                except BaseException as error:
                     logger.error("request %r: %s", request.id, error)
-                    out[i] = np.nan
         return out
 
     def explain(self) -> list[GroupReport]:

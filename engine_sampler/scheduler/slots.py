@@ -120,13 +120,24 @@ class Slots:
         position: int | None = None,
         trigger: CheckTrigger = NO_TRIGGER,
     ) -> int:
-        """Give a free slot to `entry` with the non-neutral parameters `given`; returns its number."""
+        """Give a free slot to `entry` with the non-neutral parameters `given`; returns its number. If that
+        fails, the slot stays free."""
         if not self._free:
             self._grow()
-        slot = self._free.pop()
-        self.entries[slot] = entry
-        self._given[slot] = given
+        slot = self._free[-1]
         entry.history.attach(self._pool, slot)
+        self._free.pop()
+        self.entries[slot], self._given[slot] = entry, given
+        try:
+            self._fill(slot, seed, position, trigger)
+        except BaseException:
+            self.remove(slot)
+            raise
+        return slot
+
+    def _fill(self, slot: int, seed: int, position: int | None, trigger: CheckTrigger) -> None:
+        """Write the columns of a slot that has been given to a request."""
+        entry, given = self.entries[slot], self._given[slot]
         self.seeds[slot] = seed
         self.positions[slot] = len(entry.history) if position is None else position
         self._set_trigger(slot, trigger)
@@ -135,7 +146,6 @@ class Slots:
                 self._columns[name][slot] = given[name]
         for observer in self.observers:
             observer.filled(slot)
-        return slot
 
     def remove(self, slot: int) -> None:
         """Free a slot; its columns become neutral again."""
@@ -182,8 +192,8 @@ class Slots:
         return self._watched.take(token_ids + ONE, mode="clip")
 
     def _set_trigger(self, slot: int, trigger: CheckTrigger) -> None:
-        self._triggers[slot] = trigger
         self._watch(trigger.token_ids, 1)
+        self._triggers[slot] = trigger
         self.limits[slot] = trigger.length
         self._tokens_until_limit = min(self._tokens_until_limit, trigger.length - int(self.lengths[slot]))
         self.always[slot] = trigger.always

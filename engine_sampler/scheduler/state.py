@@ -2,15 +2,22 @@
 
 from __future__ import annotations
 
+import operator
+import sys
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
-from ..contract import Sampler, Selector, Vocabulary, failure
+from ..contract import (
+    INTERRUPTIONS,
+    PluginFault,
+    Sampler,
+    Selector,
+    Vocabulary,
+    call_for_add,
+    call_plugin,
+    shown,
+)
 from .history import History, Notes
-
-
-class StateFault(Exception):
-    """A sampler or selector failed to follow its request; the text says which one and why."""
 
 
 class RequestState:
@@ -19,27 +26,30 @@ class RequestState:
     Deferred states are brought up to date with the history when they are read.
     """
 
-    __slots__ = ("_broken", "_seen", "_states", "chain", "eager", "history", "resolved")
+    __slots__ = ("_broken", "_seen", "_states", "chain", "eager", "history", "resolved", "row_states")
 
     def __init__(self, chain: Any, history: History) -> None:
         self.chain = chain
         self.history = history
         self.resolved: dict[str, Any] = {}
+        self.row_states: dict[str, int] = {}
+        """The addresses of the states that C functions of samplers read, by the samplers' names."""
         self.eager: tuple[Sampler | Selector, ...] = ()
         """The selector and the samplers whose states follow every token at once."""
         self._states: dict[str, Any] = {}
         self._seen: dict[str, int] = {}
         """How many output tokens each deferred state has seen."""
-        self._broken: dict[str, Exception] = {}
+        self._broken: dict[str, BaseException] = {}
         """Why a deferred state can no longer follow."""
 
     def open(self, params: Mapping[str, Any], vocabulary: Vocabulary) -> None:
-        """Resolve the data and create the states of all samplers, and bring them up to the history."""
+        """Resolve the data and create the states of all samplers, and bring them up to the history; raises
+        `ParameterError`."""
         prompt, output = self.history.prompt_token_ids, self.history.output_token_ids.tolist()
         for sampler in self.chain.samplers:
-            self.resolved[sampler.name] = sampler.resolve(params, vocabulary)
+            self.resolved[sampler.name] = call_for_add(sampler.name, sampler.resolve, params, vocabulary)
         for part in self.parts():
-            state = part.new_state(params, prompt)
+            state = call_for_add(part.name, part.new_state, params, prompt)
             self._states[part.name] = state
             if state is None:
                 continue
@@ -48,7 +58,9 @@ class RequestState:
             else:
                 self.eager = (*self.eager, part)
                 if output:
-                    part.accept(state, output)
+                    call_for_add(part.name, part.accept, state, output)
+        for sampler in self._in_c():
+            self.row_states[sampler.name] = call_for_add(sampler.name, self._row_state, sampler)
 
     def parts(self) -> Iterable[Sampler | Selector]:
         """The selector and the samplers, each once: one that runs twice has one state."""
@@ -76,16 +88,13 @@ class RequestState:
         self.follow(token_ids, notes)
 
     def follow(self, token_ids: Sequence[int], notes: Notes = ()) -> None:
-        """Bring the eager states up to tokens that are already in the history."""
+        """Bring the eager states up to tokens that are already in the history; raises `PluginFault`."""
         for part in self.eager:
-            try:
-                _accept(part, self._states[part.name], token_ids, notes)
-            except Exception as error:
-                raise StateFault(failure(part.name, error)) from error
+            call_plugin(part.name, _accept, part, self._states[part.name], token_ids, notes)
 
     def rollback(self, n: int) -> None:
-        """Undo the last `n` output tokens everywhere; raises `StateFault` after all parts have been rolled
-        back."""
+        """Undo the last `n` output tokens everywhere; raises `PluginFault` after all parts have been
+        rolled back."""
         self.history.rollback(n)
         length, fault = self.history.output_length, None
         ahead = [(part, n) for part in self.eager]
@@ -96,28 +105,42 @@ class RequestState:
                 self._seen[part.name] = length
         for part, tokens in ahead:
             try:
-                part.rollback(self._states[part.name], tokens)
-            except Exception as error:
-                fault = StateFault(failure(part.name, error))
+                call_plugin(part.name, part.rollback, self._states[part.name], tokens)
+            except PluginFault as error:
+                fault = error
         if fault is not None:
             raise fault
 
     def fork(self) -> RequestState:
-        """An independent copy."""
+        """An independent copy; raises `PluginFault`."""
         child = RequestState(self.chain, self.history.fork())
         child.resolved, child.eager = self.resolved, self.eager
         child._seen, child._broken = self._seen.copy(), self._broken.copy()
         for part in self.parts():
             state = self._states[part.name]
-            child._states[part.name] = None if state is None else part.fork(state)
+            child._states[part.name] = None if state is None else call_plugin(part.name, part.fork, state)
+        for sampler in child._in_c():
+            child.row_states[sampler.name] = call_plugin(sampler.name, child._row_state, sampler)
         return child
+
+    def _in_c(self) -> Iterable[Sampler]:
+        """The samplers that have a C function, which reads their states."""
+        return (s for s in self.chain.samplers if s.row_function is not None and not s.deferred)
+
+    def _row_state(self, sampler: Sampler) -> int:
+        address = operator.index(sampler.row_state(self._states[sampler.name]))
+        if not 0 <= address <= sys.maxsize * 2 + 1:
+            raise ValueError(f"row_state gave {shown(address)}, allowed is an address")
+        return address
 
     def _catch_up(self, name: str, seen: int) -> None:
         part = next(part for part in self.parts() if part.name == name)
         token_ids = self.history.output_token_ids[seen:].tolist()
         try:
             _accept(part, self._states[name], token_ids, self.history.notes[-len(token_ids) :])
-        except Exception as error:
+        except INTERRUPTIONS:
+            raise
+        except BaseException as error:
             self._broken[name] = error
             raise
         self._seen[name] = seen + len(token_ids)

@@ -9,7 +9,7 @@ from typing import NamedTuple
 import numpy as np
 
 from ..arithmetic import LogitRows
-from ..contract import Backend, Batch, LogprobsRequest
+from ..contract import INTERRUPTIONS, Backend, BackendError, Batch, LogprobsRequest, failure, shown
 from .detokenizer import MatchedEnds
 from .grouping import Grouping
 from .input_batch import InputBatch
@@ -76,7 +76,7 @@ class Step:
             logprobs=self._logprobs_request(inputs, rows),
             cache=inputs.cache if one_row_each else {},
         )
-        self._backend.run(batch)
+        any_errors = self._run(batch, rows)
         tokens, notes = self.token_ids, batch.notes
         if not one_row_each:
             tokens, notes = tokens[rows], notes[rows]
@@ -85,7 +85,7 @@ class Step:
         refused: list[int] = []
         may_have_ended: list[int] = []
         logprobs: dict[int, float] = {}
-        if any_watched or inputs.masked or inputs.scored or batch.errors.count(None) < self._n:
+        if any_watched or inputs.masked or inputs.scored or any_errors:
             refused, may_have_ended, logprobs = self._judge(inputs, rows, batch, tokens)
         self._extend_histories(inputs, tokens, notes, refused)
         text_ends = self._extend_texts(inputs, tokens, refused) if inputs.streamed else {}
@@ -128,6 +128,26 @@ class Step:
 
     # --- inside ----------------------------------------------------------------------------------
 
+    def _run(self, batch: Batch, rows: np.ndarray) -> bool:
+        """Run the backend; returns whether there are errors. If it fails, none of the `rows` has a token."""
+        notes, errors = batch.notes, batch.errors
+        try:
+            self._backend.run(batch)
+            any_errors = errors.count(None) < self._n
+            if len(self.token_ids) == len(notes) == len(errors) and batch.notes is notes:
+                return any_errors
+            reason = f"backend {self._backend.name} failed: it replaced or resized the batch's arrays"
+        except (BackendError, *INTERRUPTIONS):
+            raise
+        except BaseException as error:
+            reason = failure(f"backend {self._backend.name}", error)
+        logger.error("%s", reason)
+        if len(self.token_ids) != self._n:
+            self.token_ids = _filled(self._n, -1, np.int64)
+        self.token_ids[rows] = -1
+        batch.notes, batch.errors = _filled(self._n, np.nan, np.float64), [reason] * self._n
+        return True
+
     def _bitmask(self, inputs: InputBatch, rows: np.ndarray) -> np.ndarray:
         """int32 [rows, ceil(vocab / 32)] with the grammars' masks. A grammar that fails ends its request
         and leaves no token."""
@@ -156,7 +176,7 @@ class Step:
             if error is None and not 0 <= token < size:
                 error = f"backend {self._backend.name} gave {'no token' if token < 0 else f'token {token}'}"
             if error is not None and request.live:
-                request.fail(error)
+                request.fail(error if type(error) is str else shown(error))
             if not request.live:
                 faulty.append(i)
         return faulty
@@ -187,7 +207,9 @@ class Step:
             request = inputs.requests[i]
             try:
                 collector.complete(request, int(rows[i]), int(tokens[i]), batch, self._penalized)
-            except Exception as fault:
+            except INTERRUPTIONS:
+                raise
+            except BaseException as fault:
                 failed.append(i)
                 logger.error("request %r: no logprobs: %s", request.id, fault)
         return {i: collector.raw(int(rows[i])) for i in plan.recorded if i not in failed}

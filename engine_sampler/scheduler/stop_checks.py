@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import itertools
+import operator
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
@@ -9,12 +11,15 @@ import numpy as np
 
 from ..contract import (
     ParameterError,
+    PluginFault,
     StoppingCriteria,
     StopVerdict,
     TextCriteria,
     Vocabulary,
     Watch,
-    failure,
+    call_for_add,
+    call_plugin,
+    shown,
 )
 from ..params import SamplingParams, lookup_of
 from ..registry import default_registry
@@ -39,10 +44,6 @@ class _CriteriaVerdicts(NamedTuple):
     fault: str | None
 
 
-class _NotAVerdict(Exception):
-    """A criterion returned something other than a verdict."""
-
-
 class StopChecks:
     """The stopping criteria of one request, and the limits on its length.
 
@@ -63,7 +64,7 @@ class StopChecks:
         self._text_criteria = [c for c in active if isinstance(c, TextCriteria)]
         self.text_matchers = [_text_matcher(c, params, vocabulary) for c in self._text_criteria]
         self.criteria = [
-            (c, c.new_state(params, prompt_token_ids, vocabulary))
+            (c, call_for_add(name_of(c), c.new_state, params, prompt_token_ids, vocabulary))
             for c in active
             if not isinstance(c, TextCriteria)
         ]
@@ -100,17 +101,14 @@ class StopChecks:
         Of several verdicts on one token, that of a token criterion comes first, then that of the text, then
         the grammar's, limits last.
         """
-        try:
-            verdict, limit, fault = self._call_criteria(history, text, logprobs)
-        except _NotAVerdict as error:
-            return StopOutcome(None, str(error))
+        verdict, limit, fault = self._call_criteria(history, text, logprobs)
         if verdict is None:
             verdict = self._text_verdict(text_ends)
         if verdict is None and grammar_ended is not None:
             try:
                 verdict = StopVerdict(None) if grammar_ended() else None
-            except Exception as error:
-                fault = failure("the grammar", error)
+            except PluginFault as error:
+                fault = str(error)
         if verdict is None and limit is None and self._is_full(history):
             limit = StopVerdict("max_model_len", "length")
         return StopOutcome(verdict or limit, fault)
@@ -122,9 +120,9 @@ class StopChecks:
             delta = "" if text is None else text.deltas[i]
             for criterion, state in self.criteria:
                 try:
-                    _call(criterion, state, [token_id], delta, [0.0])
-                except Exception as error:
-                    raise ParameterError(f"output_token_ids: {failure(name_of(criterion), error)}") from error
+                    _verdict_of(criterion, state, [token_id], delta, [0.0])
+                except PluginFault as error:
+                    raise ParameterError(f"output_token_ids: {error}") from error
         self._checked = len(output)
 
     def rollback(self, output_length: int) -> list[str]:
@@ -135,16 +133,16 @@ class StopChecks:
             self._checked -= undone
             for criterion, state in self.criteria:
                 try:
-                    criterion.rollback(state, undone)
-                except Exception as error:
-                    faults.append(failure(name_of(criterion), error))
+                    call_plugin(name_of(criterion), criterion.rollback, state, undone)
+                except PluginFault as error:
+                    faults.append(str(error))
         return faults
 
     def fork(self) -> StopChecks:
         """An independent copy."""
         child = object.__new__(StopChecks)
         child.__dict__.update(self.__dict__)
-        child.criteria = [(c, c.fork(state)) for c, state in self.criteria]
+        child.criteria = [(c, call_plugin(name_of(c), c.fork, state)) for c, state in self.criteria]
         return child
 
     # --- inside ----------------------------------------------------------------------------------
@@ -162,13 +160,10 @@ class StopChecks:
         verdict = limit = fault = None
         for criterion, state in self.criteria:
             try:
-                found = _call(criterion, state, token_ids, delta, new_logprobs)
-            except Exception as error:
-                fault = failure(name_of(criterion), error)
+                found = _verdict_of(criterion, state, token_ids, delta, new_logprobs)
+            except PluginFault as error:
+                fault = str(error)
                 continue
-            if not (found is None or isinstance(found, StopVerdict)):
-                name = name_of(criterion)
-                raise _NotAVerdict(f"{name} failed: it gave {found!r}, which is not a StopVerdict")
             if found is None or (waiting and criterion.waits_for_min_tokens):
                 continue
             if criterion.is_limit:
@@ -195,28 +190,60 @@ def _active_criteria(
     """The registered criteria that the parameters need, then `more`."""
     given = [as_criterion(criterion) for criterion in more]
     registered = lookup_of(default_registry().catalogue).stopping_criteria
-    return [*registered.active(params.given, params, vocabulary), *given]
+    asked = (params.given, params, vocabulary)
+    return [*call_for_add("is_active of a criterion", registered.active, *asked), *given]
 
 
 def _text_matcher(criterion: TextCriteria, params: SamplingParams, vocabulary: Vocabulary) -> Any:
     vocabulary.need_tokenizer(name_of(criterion))
-    return criterion.matcher(params, vocabulary)
+    return call_for_add(name_of(criterion), criterion.matcher, params, vocabulary)
 
 
 def _watch(
     criterion: StoppingCriteria, params: SamplingParams, prompt: np.ndarray, vocabulary: Vocabulary
 ) -> Watch | None:
-    watch = criterion.watch(params, prompt, vocabulary)
-    if not (watch is None or isinstance(watch, Watch)):
-        raise ParameterError(f"{name_of(criterion)} failed: watch gave {watch!r}, which is not a Watch")
-    if watch is not None:
-        vocabulary.check_ids(name_of(criterion), watch.token_ids)
-    return watch
+    name = name_of(criterion)
+    watch = call_for_add(name, criterion.watch, params, prompt, vocabulary)
+    if watch is None:
+        return None
+    if not isinstance(watch, Watch):
+        raise ParameterError(f"{name} failed: watch gave {shown(watch)}, which is not a Watch")
+    checked = call_for_add(f"{name}'s Watch", _plain_watch, watch, vocabulary.size)
+    vocabulary.check_ids(name, checked.token_ids)
+    return checked
 
 
-def _call(
+def _plain_watch(watch: Watch, vocab_size: int) -> Watch:
+    """An equal watch with plain integers; more token ids than the vocabulary has are not looked at."""
+    token_ids = tuple(int(operator.index(t)) for t in itertools.islice(watch.token_ids, vocab_size + 1))
+    length = watch.output_length
+    return Watch(token_ids, None if length is None else min(max(int(operator.index(length)), 0), UNBOUNDED))
+
+
+def _verdict_of(
     criterion: StoppingCriteria, state: Any, token_ids: list[int], text: str, logprobs: list[float]
 ) -> StopVerdict | None:
-    if criterion.wants_logprobs:
-        return criterion.check(state, token_ids, text, logprobs=logprobs)  # type: ignore[call-arg]
-    return criterion.check(state, token_ids, text)
+    """What a criterion says about its newest tokens; raises `PluginFault`."""
+    name = name_of(criterion)
+    more = {"logprobs": logprobs} if criterion.wants_logprobs else {}
+    found = call_plugin(name, criterion.check, state, token_ids, text, **more)
+    return None if found is None else call_plugin(name, checked_verdict, name, found)
+
+
+def checked_verdict(name: str, found: Any) -> StopVerdict:
+    """What `name` gave, as a plain verdict; raises `PluginFault` if it is none, or has fields of other types
+    than it declares."""
+    if not isinstance(found, StopVerdict):
+        raise PluginFault(f"{name} failed: it gave {shown(found)}, which is not a StopVerdict")
+    reason, finish_reason, cut = found.reason, found.finish_reason, found.cut
+    if not (reason is None or isinstance(reason, (str, int))):
+        raise _wrong(name, "reason", reason, "a text, an integer or None")
+    if not isinstance(finish_reason, str):
+        raise _wrong(name, "finish_reason", finish_reason, "a text")
+    if not isinstance(cut, int) or cut < 0:
+        raise _wrong(name, "cut", cut, "a number of bytes")
+    return found if type(found) is StopVerdict else StopVerdict(reason, finish_reason, cut)
+
+
+def _wrong(name: str, field: str, value: Any, allowed: str) -> PluginFault:
+    return PluginFault(f"{name} failed: it gave a verdict with {field}={shown(value)}, allowed is {allowed}")

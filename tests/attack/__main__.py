@@ -1,9 +1,9 @@
 """Hostile clients beside ordinary requests: `python -m tests.attack [--seconds N] [--seed S] [CLIENT ...]`.
 
-Each client of the catalogue (`clients.py`) sends requests to an engine with 60 ordinary ones; a quiet run with the
-same seed is the yardstick. Prints for each client how the steps of its neighbours went and how long its requests
-took to join. The command fails if a neighbour's token changed, if a step raised, or if the steps of all clients
-together miss the bars: p99 at most twice that of the quiet run, the longest at most 50 ms beyond it.
+Each client of the catalogue (`clients.py`) sends requests to an engine with 60 ordinary ones; a quiet run
+with the same seed is the yardstick. Prints for each client how the steps of its neighbours went and how long
+its requests took to join. The command fails if a neighbour's token changed, if a step raised, or if the steps
+of all clients together miss the bars: p99 at most twice that of the quiet run, the longest at most 50 ms more.
 
 With --seconds the catalogue is repeated with new seeds for that time, and memory may not grow.
 """
@@ -43,7 +43,8 @@ def main(arguments: list[str] | None = None) -> int:
         print(f"seed {seed}: {sizes[-1]:.0f} MB in use\n", flush=True)
         seed += 1
     growth = sizes[-1] - sizes[min(SETTLED, len(sizes)) - 1]
-    print(f"{len(sizes)} rounds in {(time.monotonic() - start) / 60:.1f} minutes, {growth:+.0f} MB after the first")
+    minutes = (time.monotonic() - start) / 60
+    print(f"{len(sizes)} rounds in {minutes:.1f} minutes, {growth:+.0f} MB after the first")
     return 1 if failed or growth > MOST_GROWTH else 0
 
 

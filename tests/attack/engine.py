@@ -1,7 +1,7 @@
 """A serving engine under attack: ordinary requests decode step by step while hostile clients join and leave.
 
-Clients send from a thread of their own, as a server's do. The logits of a row are the same in every step, so that
-a neighbour's tokens follow from its seed alone and can be compared with those of a quiet run.
+Clients send from a thread of their own, as a server's do. The logits of a row are the same in every step, so
+that a neighbour's tokens follow from its seed alone and can be compared with those of a quiet run.
 """
 
 from __future__ import annotations

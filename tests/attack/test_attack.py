@@ -1,4 +1,4 @@
-"""Every hostile client leaves its neighbours as they are in a quiet run. Times are measured by `python -m tests.attack`."""
+"""Every hostile client leaves its neighbours as they are in a quiet run. `python -m tests.attack` measures times."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A vocabulary of a large model's size, made of all bytes, words, spaces, digits and the punctuation of JSON."""
+"""A vocabulary of a large model's size: all bytes, words, numbers, and the punctuation of JSON."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from engine_sampler import Tokenizer
 LARGE = 131_072
 """The number of tokens that large models have."""
 
-_STARTS = ("", "b", "c", "d", "f", "g", "h", "k", "l", "m", "n", "p", "r", "s", "t", "v", "w", "z", "st", "tr")
+_STARTS = ("", *"bcdfghklmnprstvwz", "st", "tr")
 _VOWELS = ("a", "e", "i", "o", "u", "ou", "ea", "é")
 _ENDS = ("", "n", "r", "s", "t", "l", "ng", "ck")
 _SIGNS = ['{"', '":', '": "', '", "', '"},', '"}', "[{", "}]", "://", "==", "->", "();", "  ", "\n\n", "\r\n"]

@@ -48,7 +48,7 @@ def _expect_columns(slots: Slots) -> None:
 
 
 def _expect_triggers(slots: Slots, triggers: Sequence[tuple[int, Any]]) -> None:
-    watchers = np.zeros(VOCAB, np.int64)
+    watchers = np.zeros(slots.vocabulary.size, np.int64)
     room = []
     for slot, trigger in triggers:
         watchers[trigger.token_ids] += 1
@@ -95,6 +95,7 @@ def wrong_calls(scheduler: Scheduler, random: Random) -> Iterator[tuple[str, Cal
     live, unknown = scheduler.request_ids, "unknown"
     plain, row = SamplingParams(), np.zeros((1, VOCAB), np.float32)
     rows = np.zeros((len(live), VOCAB), np.float32)
+    yield "unknown to step, strictly", lambda: scheduler.step(row, [unknown], strict=True)
     yield "unknown to step", lambda: scheduler.step(row, [unknown])
     yield "unknown to process", lambda: scheduler.process(row, [unknown])
     yield "unknown to prepare", lambda: scheduler.prepare([unknown])
@@ -136,7 +137,7 @@ def wrong_calls(scheduler: Scheduler, random: Random) -> Iterator[tuple[str, Cal
     yield "an id taken by a group", lambda: scheduler.add_group(SamplingParams(n=2), request_ids=["new", one])
     ended = next((i for i in scheduler._requests.known if i not in live), None)
     if ended is not None:
-        yield "ended, to step", lambda: scheduler.step(row, [ended])
+        yield "ended, to step", lambda: scheduler.step(row, [ended], strict=True)
         yield "ended, to accept", lambda: scheduler.accept(ended, [1])
         yield "ended, to fork", lambda: scheduler.fork(ended)
         yield "ended, to rollback", lambda: scheduler.rollback(ended, 0)

@@ -137,7 +137,7 @@ def test_a_matcher_of_a_larger_vocabulary_ends_its_request_and_no_other() -> Non
         for i, kind in enumerate([matcher("a"), ToyMatcher({"start": {5: "start"}})])
     ]
     filled = GrammarMasks(64).fill(requests, [0, 1])
-    assert "bitmask has the shape (2, 2)" in str(requests[0].error)
+    assert "bitmask has the shape (1, 2)" in str(requests[0].error)
     assert ids_of(filled[1]) == [5]
 
 

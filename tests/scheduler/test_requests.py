@@ -136,7 +136,8 @@ def test_a_finished_request_leaves_at_once_and_its_record_stays() -> None:
     assert result.finish_reasons == ["length"]
     assert scheduler.request_ids == []
     assert scheduler.record(0).token_ids == result.token_ids.tolist()
-    for use in (lambda: model_step(scheduler, [0]), lambda: scheduler.accept(0, [1]),
+    row = np.zeros((1, VOCAB), np.float32)
+    for use in (lambda: scheduler.step(row, [0], strict=True), lambda: scheduler.accept(0, [1]),
                 lambda: scheduler.fork(0), lambda: scheduler.rollback(0, 1)):  # fmt: skip
         with pytest.raises(RequestError, match=r"request 0 has finished \(length\)"):
             use()

@@ -11,12 +11,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from engine_sampler import SamplingParams, Vocabulary
-from engine_sampler.contract import Chain, Rows, Sampler
+from engine_sampler.contract import Chain, PluginFault, Rows, Sampler
 from engine_sampler.params import build_chain
 from engine_sampler.registry import default_registry
 from engine_sampler.scheduler.history import UNBOUNDED, History
 from engine_sampler.scheduler.slots import CheckTrigger, Slots
-from engine_sampler.scheduler.state import RequestState, StateFault
+from engine_sampler.scheduler.state import RequestState
 
 VOCABULARY = Vocabulary(50, (49,))
 
@@ -201,7 +201,7 @@ def test_a_state_that_cannot_follow_is_named() -> None:
     chain = build_chain(SamplingParams())
     entry = RequestState(Chain((Stubborn(),), chain.selector), History([1]))
     entry.open(SamplingParams(), VOCABULARY)
-    with pytest.raises(StateFault, match="stubborn failed: ValueError: no more"):
+    with pytest.raises(PluginFault, match="stubborn failed: ValueError: no more"):
         entry.accept([2])
 
 

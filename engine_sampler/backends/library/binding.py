@@ -10,6 +10,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from ...arithmetic import Logprobs
+from ...contract import BackendError
 from .header import contract, described, named, number, size_of, sized
 
 REQUIRED = ("open", "close", "error", "query", "compile", "run")
@@ -22,7 +23,7 @@ ANY_VOCABULARY = 1 << 17
 """The vocabulary size used in queries when none is known."""
 
 
-class LibraryError(RuntimeError):
+class LibraryError(BackendError):
     """A library cannot be used, or breaks the contract; the text names it and gives the reason."""
 
 

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from ...contract import Rows, Sampler, SlotTable
+from ...contract import INTERRUPTIONS, Rows, Sampler, SlotTable
 from ..numpy import apply_to_row
 from .header import contract
 from .request_table import RequestTable
@@ -59,10 +59,10 @@ class SlotFunctions:
                 rows.ids = _view(ids, n, np.int32).astype(np.int64)[None]
             with np.errstate(all="ignore"):
                 apply_to_row(sampler, _view(logits, n, np.float32), rows.bind(sampler))
-        except Exception:
-            return 1
-        except BaseException as interruption:
+        except INTERRUPTIONS as interruption:
             self._interruption = interruption
+            return 1
+        except BaseException:
             return 1
         return 0
 

@@ -153,7 +153,7 @@ class FunctionCells:
         entry = slots.entries[slot]
         if self._sampler in entry.chain.samplers:
             self._values[slot] = [slots.column(name)[slot] for name in self._names]
-            self._states[slot] = self._sampler.row_state(entry.state(self._sampler.name))
+            self._states[slot] = entry.row_states[self._sampler.name]
 
 
 _NUMBERS = (float, int, bool)
