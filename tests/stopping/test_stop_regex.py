@@ -5,6 +5,7 @@ import re
 import pytest
 
 from engine_sampler import ParameterError, SamplingParams
+from engine_sampler.scheduler import detokenizer
 
 from .test_stop import run
 
@@ -71,3 +72,13 @@ def test_a_pattern_that_is_too_hard_ends_its_request(pattern: str, limit: str) -
     record, _ = run([*b"a"] * 600, stop_regex=pattern)
     assert record.finish_reason == "error"
     assert re.search(limit, record.error or "")
+
+
+def test_a_match_longer_than_the_bound_ends_the_text_but_leaves_what_has_been_streamed(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(detokenizer, "MAX_HELD_BYTES", 300)
+    text = "x" * 500
+    record, streamed = run(list((text + "~~").encode()), stop_regex=r"(.|\n)*~~")
+    assert (record.finish_reason, record.stop_reason) == ("stop", r"(.|\n)*~~")
+    assert record.text == streamed == "x" * 201
