@@ -77,9 +77,11 @@ class LiveRequests:
             raise RequestError(f"request {request_id!r} is unknown") from None
 
     def find_live(self, request_id: RequestId) -> Request:
-        """The live request of this id; raises `RequestError` if it has finished."""
+        """The live request of this id; raises `RequestError` if it has finished, or waits for its grammar."""
         request = self.find(request_id)
         if request_id not in self.live:
+            if request.live:
+                raise RequestError(f"request {request_id!r} waits for its grammar, which is being compiled")
             raise RequestError(f"request {request_id!r} has finished ({request.finish_reason})")
         return request
 
@@ -125,15 +127,22 @@ class LiveRequests:
     def add(self, requests: Sequence[Request], group: BeamGroup | None = None) -> None:
         """Add requests, all or none; they get their slots now, or right after the step that is running."""
         with self.step_lock.lock:
+            self.take_ids(requests)
             for request in requests:
-                if request.id in self.known:
-                    raise RequestError(f"request id {request.id!r} is taken")
-            for request in requests:
-                self.known[request.id] = self.live[request.id] = request
+                self.live[request.id] = request
                 if group is not None:
                     self.groups[request.id] = group
                 self.step_lock.when_idle(partial(self._give_slot, request))
                 self.notify("request_added", request.id, request.params)
+
+    def take_ids(self, requests: Sequence[Request]) -> None:
+        """Make requests known, all or none; raises `RequestError` if an id is taken."""
+        with self.step_lock.lock:
+            for request in requests:
+                if request.id in self.known:
+                    raise RequestError(f"request id {request.id!r} is taken")
+            for request in requests:
+                self.known[request.id] = request
 
     def _give_slot(self, request: Request) -> None:
         self._batch = None
