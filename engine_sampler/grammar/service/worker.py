@@ -16,7 +16,7 @@ from ..grammar import Grammar, clear_grammar_cache
 from . import wire
 from .source import GrammarSource
 
-NICENESS = 5
+NICENESS = 10
 """By how much workers yield to the engine's own threads."""
 
 
