@@ -99,7 +99,8 @@ class Scheduler:
     @property
     def waiting_ids(self) -> list[RequestId]:
         """The requests that cannot be stepped yet, because the `grammar_compiler` compiles their grammars, in
-        order of arrival. The next reading of `request_ids` after that includes them."""
+        order of arrival. The next reading of `request_ids` after that includes them. Their `max_time` begins
+        then."""
         return self._waiting.ids
 
     def wait_ready(self, timeout: float | None = None) -> bool:

@@ -19,6 +19,9 @@ from .source import GrammarSource
 NICENESS = 10
 """By how much workers yield to the engine's own threads."""
 
+_WARM_UP = (("json_schema", "{}"), ("lark", 'start: "a"'))
+"""Grammars that are read first, which imports the front ends."""
+
 
 class Failure(NamedTuple):
     """Why a grammar could not be read: the name of the exception's class, and its message."""
@@ -36,6 +39,8 @@ def main() -> None:
     os.dup2(2, 1)  # what a grammar or a library prints must not get between the answers
     sources: queue.SimpleQueue[Any] = queue.SimpleQueue()
     threading.Thread(target=_listen, args=(sources,), daemon=True).start()
+    for source in _WARM_UP:
+        _read(source)
     while True:
         wire.send(answers, _answer(sources.get()))
         clear_grammar_cache()  # the engine's process has it
