@@ -399,6 +399,70 @@ def test_all_requests_of_a_group_end_with_the_error_of_its_grammar(
     assert scheduler.request_ids == []
 
 
+# --- at random ------------------------------------------------------------------------------------
+
+RANDOM = [REGEX, PLAIN, GROUP, BEAMS, SamplingParams(choice=["abc", "abd", "x"], seed=3)]
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_any_order_of_events_gives_every_request_its_own_tokens_or_its_own_error(
+    scheduler: Scheduler, compiler: ByHand, seed: int
+) -> None:
+    random = np.random.default_rng(seed)
+    added: list[tuple[SamplingParams, list[Any], Future[Any] | None]] = []
+    removed: set[Any] = set()
+    for _ in range(60):
+        event = random.integers(6)
+        pending = [i for i, future in enumerate(compiler.futures) if not future.done()]
+        if event <= 1:
+            params, count = RANDOM[random.integers(len(RANDOM))], len(compiler.futures)
+            ids = scheduler.add_group(params, [1])
+            added.append((params, ids, compiler.futures[-1] if len(compiler.futures) > count else None))
+        elif event == 2 and pending:
+            compiler.finish(random.choice(pending))
+        elif event == 3 and pending and random.random() < 0.3:
+            compiler.fail(random.choice(pending))
+        elif event == 4 and (waiting := scheduler.waiting_ids) and random.random() < 0.5:
+            gone = waiting[random.integers(len(waiting))]
+            scheduler.remove(gone)
+            removed.add(gone)
+        elif ids := scheduler.request_ids:
+            rows = [logits(1, len(scheduler.record(i).token_ids))[0] for i in ids]
+            scheduler.step(np.stack(rows), ids)
+    for i, future in enumerate(compiler.futures):
+        if not future.done():
+            compiler.finish(i)
+    finish(scheduler)
+    assert not scheduler.waiting_ids
+    for params, ids, future in added:
+        assert_ended_alone(scheduler, params, ids, removed, future)
+
+
+def assert_ended_alone(
+    scheduler: Scheduler,
+    params: SamplingParams,
+    ids: list[Any],
+    removed: set[Any],
+    future: Future[Any] | None,
+) -> None:
+    """The requests of one group have ended as they would alone, or as its grammar or a removal explains."""
+    failed = future is not None and not future.cancelled() and future.exception() is not None
+    aborted = params is BEAMS and not removed.isdisjoint(ids)
+    for request_id, tokens in zip(ids, alone(lambda s: s.add_group(params, [1])), strict=True):
+        if request_id in removed:
+            with pytest.raises(RequestError, match="unknown"):
+                scheduler.record(request_id)
+            continue
+        record = scheduler.record(request_id)
+        if aborted:
+            assert record.finish_reason == "abort"
+        elif failed:
+            assert "regex: no such rule" in (record.error or "") or "choice: no such" in (record.error or "")
+        else:
+            assert record.error is None or params is BEAMS
+            assert record.token_ids == tokens
+
+
 # --- with worker processes ------------------------------------------------------------------------
 
 
@@ -428,3 +492,34 @@ def test_a_scheduler_with_workers_draws_the_tokens_of_one_without() -> None:
     for params, record in zip(requests, records, strict=True):
         if record.error is None:
             assert record.token_ids == alone(lambda s, p=params: [s.add(p)])[0]  # type: ignore[misc]
+
+
+def test_threads_add_and_remove_while_an_engine_steps() -> None:
+    clear_grammar_cache()
+    clear_cache(TOKENIZER)
+    ready = threading.Event()
+    results: dict[Any, SamplingParams] = {}
+    with GrammarCompiler(2) as compiler:
+        scheduler = Scheduler(VOCAB, TOKENIZER, grammar_compiler=compiler, on_ready=ready.set)
+
+        def client(number: int) -> None:
+            for i in range(8):
+                params = SamplingParams(regex=f"[a-f]{{{3 + i},12}}", seed=100 * number + i)
+                request_id = scheduler.add(params, request_id=(number, i))
+                if i % 4 == number:
+                    scheduler.remove(request_id)
+                else:
+                    results[request_id] = params
+            ready.set()
+
+        clients = [threading.Thread(target=client, args=(number,)) for number in range(3)]
+        for thread in clients:
+            thread.start()
+        while any(thread.is_alive() for thread in clients) or scheduler.waiting_ids or scheduler.request_ids:
+            finish(scheduler)
+            ready.wait(0.1)
+            ready.clear()
+    assert len(results) == 18
+    for request_id, params in results.items():
+        expected = alone(lambda s, p=params: [s.add(p)])[0]  # type: ignore[misc]
+        assert scheduler.record(request_id).token_ids == expected
