@@ -84,6 +84,8 @@ class WaitingRequests:
 
     def start_ready(self) -> None:
         """Start the requests whose grammars are compiled, now or right after the step that is running."""
+        if not self._arrivals:
+            return
         with self._lock.lock:
             for arrival in list(self._arrivals):
                 if arrival.compilation.future.done():
@@ -97,6 +99,8 @@ class WaitingRequests:
 
     def drop_removed(self) -> None:
         """Forget the arrivals whose requests have all been removed, and beam searches that have lost one."""
+        if not self._arrivals:
+            return
         with self._lock.lock:
             for arrival in list(self._arrivals):
                 left = [request for request in arrival.requests if self._is_known(request)]

@@ -42,8 +42,12 @@ class GrammarCompiler:
             raise ValueError(f"timeout={timeout!r} is not allowed: more than 0 seconds")
         self._pool = Pool(processes, timeout)
         self._jobs = _Jobs()
-        self.close = weakref.finalize(self, self._pool.close)
-        """End the workers; what they have not finished fails with a GrammarError."""
+        self._finalizer = weakref.finalize(self, self._pool.close)
+
+    def close(self) -> None:
+        """End the workers; grammars that are not compiled yet fail with a GrammarError. A second call does
+        nothing."""
+        self._finalizer()
 
     def submit(self, grammar: Uncompiled, tokenizer: Tokenizer) -> Future[Any]:
         """Start compiling `grammar` for `tokenizer`; the future's result is a `CompiledGrammar`, or what a
@@ -83,7 +87,7 @@ class _Jobs:
     """The compilations that have not finished, by key."""
 
     def __init__(self) -> None:
-        self._lock = threading.Lock()
+        self._lock = threading.RLock()  # the compiler may be collected, and closed, while a thread holds it
         self._jobs: dict[Hashable, _Job] = {}
 
     def join(self, job: _Job, start: Callable[[], None]) -> Future[Any]:
