@@ -159,8 +159,9 @@ class TextCriteria(StoppingCriteria):
     """Ends requests by their text, with a `TextMatcher`.
 
     The scheduler holds back the text that a match may still cut off, and not one character more: it runs
-    the matcher itself and shares the results among all requests with the same matcher. Matches that end
-    within the first `min_tokens` tokens do not count.
+    the matcher itself and shares the results among all requests with the same matcher. It holds back at most
+    64 KiB: the oldest text is then streamed and stays, even if a match that ends later begins in it. Matches
+    that end within the first `min_tokens` tokens do not count.
     """
 
     def matcher(self, params: Mapping[str, Any], vocabulary: Vocabulary) -> TextMatcher:

@@ -13,6 +13,8 @@ A grammar passes through four stages:
                  terminals by `derivatives`) compile a `Program` for a vocabulary, with equal results
     matchers     the state of one text: which tokens may follow it, and accepting one of them
 
+`service` does this beside a running engine, in processes of its own.
+
 Two packages work on a `Program` without a vocabulary: `printing` writes it as Lark text; `correction` checks,
 completes and repairs finished texts. The modules `grammar` and `compiled` hold the public classes, and cache
 their objects; `constraints` finds the grammar that the parameters of a request name.
@@ -25,13 +27,16 @@ from .errors import GrammarError, GrammarLimitError, UnsupportedKeywordError
 from .grammar import Grammar, clear_grammar_cache, grammar_cache_info
 from .library import library_grammar, library_names
 from .limits import Limits
+from .service import GrammarCompiler, GrammarSource
 
 __all__ = [
     "CacheInfo",
     "CompiledGrammar",
     "Grammar",
+    "GrammarCompiler",
     "GrammarError",
     "GrammarLimitError",
+    "GrammarSource",
     "Limits",
     "Matcher",
     "UnsupportedKeywordError",

@@ -113,6 +113,13 @@ def compiled_grammar(
     return cache.get((program.key, names, limits), lambda: CompiledGrammar(program, tokenizer, limits, names))
 
 
+def cached_grammar(
+    program: Program, tokenizer: Tokenizer, limits: Limits = LIMITS, special_names: Sequence[str] = ()
+) -> CompiledGrammar | None:
+    """What `compiled_grammar` returns if it is in the cache, else None."""
+    return _prepared(tokenizer, limits).grammars.find((program.key, tuple(special_names), limits))
+
+
 def cache_info(tokenizer: Tokenizer) -> CacheInfo:
     """The state of the cache of a tokenizer's grammars."""
     return _prepared(tokenizer, LIMITS).grammars.info()

@@ -5,14 +5,15 @@ from __future__ import annotations
 import contextlib
 import functools
 from collections.abc import Iterator, Mapping
-from typing import Any
+from concurrent.futures import Future
+from typing import Any, NamedTuple
 
 from ..contract import ParameterError, Vocabulary
 from ..registry import default_registry, structured_in
 from ..tokenizer import Tokenizer
-from .compiled import CompiledGrammar
-from .grammar import Grammar
-from .library import library_grammar, library_names
+from .compiled import CompiledGrammar, prepare
+from .library import library_names
+from .service import GrammarCompiler, GrammarSource
 
 
 def constraint_of(params: Mapping[str, Any], vocabulary: Vocabulary) -> Any:
@@ -24,7 +25,7 @@ def constraint_of(params: Mapping[str, Any], vocabulary: Vocabulary) -> Any:
     for name in structured_in(params):
         tokenizer = vocabulary.need_tokenizer(name)
         with _errors_of(name):
-            return _compiled(_READERS[name](params[name]), _fitted_tokenizer(tokenizer, vocabulary))
+            return _compiled(_source(name, params[name]), _fitted_tokenizer(tokenizer, vocabulary))
     return None
 
 
@@ -42,12 +43,8 @@ def matcher_of(constraint: Any, vocabulary: Vocabulary) -> Any:
     """
     if constraint is None or hasattr(constraint, "fill_bitmask"):
         return constraint
-    if not isinstance(constraint, str) and not any(hasattr(constraint, name) for name in _METHODS):
-        allowed = "a compiled grammar, a matcher, Lark text or a name"
-        raise ParameterError(f"grammar={constraint!r} is not allowed: {allowed}")
     with _errors_of("grammar"):
-        if isinstance(constraint, str):
-            constraint = _grammar_text(constraint)
+        constraint = _checked(constraint)
         if not hasattr(constraint, "matcher"):
             tokenizer = vocabulary.need_tokenizer("grammar")
             constraint = _compiled(constraint, _fitted_tokenizer(tokenizer, vocabulary))
@@ -58,6 +55,57 @@ def matcher_of(constraint: Any, vocabulary: Vocabulary) -> Any:
                 f"the vocabulary has {vocabulary.size}"
             )
         return constraint.matcher()
+
+
+class Compilation(NamedTuple):
+    """A grammar that a `GrammarCompiler` compiles for a request.
+
+    parameter  the parameter that gives it
+    future     its result is the compiled grammar
+    is_bias    whether the request's chain favours what the grammar allows (`grammar_bias`): it has no matcher
+    """
+
+    parameter: str
+    future: Future[Any]
+    is_bias: bool
+
+    @property
+    def has_succeeded(self) -> bool:
+        """Whether there is a compiled grammar."""
+        return self.future.done() and self.future.exception() is None
+
+    def matcher(self, vocabulary: Vocabulary) -> Any:
+        """A new matcher, once the future is done; None for a bias. Raises `ParameterError` if the grammar
+        could not be compiled, or is not for this vocabulary."""
+        with _errors_of(self.parameter):
+            compiled = self.future.result()
+            return None if self.is_bias else matcher_of(compiled, vocabulary)
+
+
+def start_compiling(
+    params: Mapping[str, Any], constraint: Any, vocabulary: Vocabulary, compiler: GrammarCompiler
+) -> Compilation | None:
+    """Start compiling the grammar of the structured parameter in `params`, or else `constraint`, which is as
+    in `matcher_of`; None if there is none that needs compiling.
+
+    Raises `ParameterError` for what is refused without reading it.
+    """
+    name = next(iter(structured_in(params)), "grammar")
+    if params[name] is None and (constraint is None or hasattr(constraint, "fill_bitmask")):
+        return None
+    with _errors_of(name):
+        grammar = _checked(constraint) if params[name] is None else _source(name, params[name])
+        if hasattr(grammar, "matcher"):
+            return None
+        tokenizer = _fitted_tokenizer(vocabulary.need_tokenizer(name), vocabulary)
+        is_bias = params["grammar_bias"] is not None
+        return Compilation(name, compiler.submit(grammar, tokenizer), is_bias)
+
+
+def prepare_for(vocabulary: Vocabulary) -> None:
+    """`prepare` the tokenizer of a vocabulary, if it has one, in the form in which grammars use it."""
+    if vocabulary.tokenizer is not None:
+        prepare(_fitted_tokenizer(vocabulary.tokenizer, vocabulary))
 
 
 @contextlib.contextmanager
@@ -73,11 +121,18 @@ def _errors_of(parameter: str) -> Iterator[None]:
 
 def grammar_named(name: str) -> Any:
     """The grammar registered or packaged under `name`. Raises `ParameterError` if there is none."""
+    found = _named(name)
+    return found.read() if isinstance(found, GrammarSource) else found
+
+
+def _named(name: str) -> Any:
+    """What is registered under `name`, or the source of the packaged grammar."""
     registered = default_registry().catalogue.grammars
     if name in registered:
-        return registered[name]
+        found = registered[name]
+        return GrammarSource("lark", found) if isinstance(found, str) else found
     if name in library_names():
-        return library_grammar(name)
+        return GrammarSource("library", name)
     known = ", ".join(sorted({*registered, *library_names()}))
     raise ParameterError(f"grammar={name!r} is not allowed: Lark text, or one of {known}")
 
@@ -96,24 +151,27 @@ def _fitted_tokenizer(tokenizer: Tokenizer, vocabulary: Vocabulary) -> Tokenizer
 
 
 def _compiled(grammar: Any, tokenizer: Tokenizer) -> CompiledGrammar | Any:
-    """A grammar for the tokenizer; plugins may register Lark text, or a function of the tokenizer."""
-    if isinstance(grammar, str):
-        grammar = Grammar.from_lark(grammar)
+    """A grammar for the tokenizer; plugins may register a function of the tokenizer."""
+    if isinstance(grammar, GrammarSource):
+        grammar = grammar.read()
     if hasattr(grammar, "compile"):
         return grammar.compile(tokenizer)
     return grammar if hasattr(grammar, "matcher") else grammar(tokenizer)
 
 
-def _grammar_text(text: str) -> Any:
-    is_name = text.replace("_", "a").replace("-", "a").isalnum()
-    return grammar_named(text) if is_name else Grammar.from_lark(text)
+def _checked(constraint: Any) -> Any:
+    """A grammar that is given as an object, or the source of one given as text or by its name."""
+    if isinstance(constraint, str):
+        return _source("grammar", constraint)
+    if not any(hasattr(constraint, name) for name in _METHODS):
+        allowed = "a compiled grammar, a matcher, Lark text or a name"
+        raise ParameterError(f"grammar={constraint!r} is not allowed: {allowed}")
+    return constraint
 
 
-_READERS: dict[str, Any] = {
-    "json_schema": Grammar.from_json_schema,
-    "regex": Grammar.from_regex,
-    "choice": Grammar.from_choices,
-    "grammar": _grammar_text,
-    "json_object": lambda value: Grammar.from_json_object(),
-    "structural_tag": Grammar.from_structural_tag,
-}
+def _source(parameter: str, value: Any) -> Any:
+    """The source of the grammar that a structured parameter gives, or what is registered under that name."""
+    if parameter != "grammar":
+        return GrammarSource(parameter, value)
+    is_name = value.replace("_", "a").replace("-", "a").isalnum()
+    return _named(value) if is_name else GrammarSource("lark", value)

@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 from array import array
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
+from contextvars import ContextVar
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, AnyStr, Literal
 
 from ..tokenizer import Tokenizer
 from .cache import Cache, CacheInfo
-from .compiled import CompiledGrammar, compiled_grammar
+from .compiled import CompiledGrammar, cached_grammar, compiled_grammar
 from .errors import GrammarError, GrammarLimitError
 from .limits import LIMITS, Limits
 from .program.expression import concat, literal, union
@@ -107,8 +109,8 @@ class Grammar:
 
         key = ("lark", lexer, text, start, paths, tuple(sorted((declared or {}).items())), path)
         if path is not None or paths or "%import" in text:
-            return build()  # an imported file may have changed since
-        return _GRAMMARS.get(key, build)
+            return cached_or_built(None, build)  # an imported file may have changed since
+        return cached_or_built(key, build)
 
     @classmethod
     def from_gbnf(cls, text: str) -> Grammar:
@@ -143,7 +145,7 @@ class Grammar:
             rules = rules_from_schema(schema, unsupported=unsupported, formats=formats)
             return cls("json_schema", rules.program())
 
-        return _GRAMMARS.get(("json_schema", text, unsupported, formats), build)
+        return cached_or_built(("json_schema", text, unsupported, formats), build)
 
     @classmethod
     def from_json_object(cls) -> Grammar:
@@ -163,7 +165,7 @@ class Grammar:
         def build() -> Grammar:
             return cls("regex", _single_terminal("PATTERN", pattern_expression(pattern, dialect=dialect)))
 
-        return _GRAMMARS.get(("regex", pattern, dialect), build)
+        return cached_or_built(("regex", pattern, dialect), build)
 
     @classmethod
     def from_choices(cls, choices: Iterable[str]) -> Grammar:
@@ -179,7 +181,7 @@ class Grammar:
             expression = _any_of([text.encode() for text in set(texts)])
             return cls("choices", _single_terminal("CHOICE", expression))
 
-        return _GRAMMARS.get(("choices", texts), build)
+        return cached_or_built(("choices", texts), build)
 
     @classmethod
     def from_structural_tag(cls, tag: Any) -> Grammar:
@@ -197,7 +199,7 @@ class Grammar:
         def build() -> Grammar:
             return cls("structural_tag", rules_from_tag(tag, special_tokens=names).program(), names.known)
 
-        return _GRAMMARS.get(("structural_tag", text), build)
+        return cached_or_built(("structural_tag", text), build)
 
     @classmethod
     def from_file(cls, path: str | Path) -> Grammar:
@@ -236,6 +238,10 @@ class Grammar:
         """The grammar compiled for a tokenizer; from any thread. Compiled grammars of one tokenizer are
         cached and shared (`engine_sampler.grammar.cache_info`)."""
         return compiled_grammar(self.program, tokenizer, limits, self.special_names)
+
+    def find_compiled(self, tokenizer: Tokenizer, *, limits: Limits = LIMITS) -> CompiledGrammar | None:
+        """What `compile` would return from its cache; None if it would have to compile."""
+        return cached_grammar(self.program, tokenizer, limits, self.special_names)
 
     def check(self, text: str | bytes) -> Check:
         """Whether `text` is in the language, and the first place where it leaves it."""
@@ -276,6 +282,43 @@ class Grammar:
 
 _GRAMMARS: Cache[Grammar] = Cache(1024, 64 << 20, lambda grammar: grammar.weight)
 """Grammars by the arguments that they were built from."""
+
+
+_ONLY_CACHED: ContextVar[bool] = ContextVar("_ONLY_CACHED", default=False)
+
+
+class NotCachedError(Exception):
+    """A grammar would have to be built; `key` is its key in the cache, None if it is never cached."""
+
+    def __init__(self, key: Hashable) -> None:
+        super().__init__("the grammar is not cached")
+        self.key = key
+
+
+@contextlib.contextmanager
+def only_cached() -> Iterator[None]:
+    """Within it, the `from_` methods return cached grammars only; they raise `NotCachedError` instead of
+    building one."""
+    token = _ONLY_CACHED.set(True)
+    try:
+        yield
+    finally:
+        _ONLY_CACHED.reset(token)
+
+
+def cached_or_built(key: Hashable, build: Callable[[], Grammar]) -> Grammar:
+    """The grammar of `key` from the cache, or newly built; always built for None."""
+    if not _ONLY_CACHED.get():
+        return build() if key is None else _GRAMMARS.get(key, build)
+    found = None if key is None else _GRAMMARS.find(key)
+    if found is None:
+        raise NotCachedError(key)
+    return found
+
+
+def remember_grammar(key: Hashable, grammar: Grammar) -> None:
+    """Cache a grammar that was built elsewhere, under the key of a `NotCachedError`."""
+    _GRAMMARS.put(key, grammar)
 
 
 def grammar_cache_info() -> CacheInfo:

@@ -6,7 +6,7 @@ import functools
 
 from ..packaged import grammar_names, grammar_text
 from .errors import GrammarError
-from .grammar import Grammar
+from .grammar import Grammar, cached_or_built
 
 
 @functools.cache
@@ -15,9 +15,8 @@ def library_names() -> list[str]:
     return grammar_names()
 
 
-@functools.cache
 def library_grammar(name: str) -> Grammar:
-    """A packaged grammar, such as "json" or "sql". Raises GrammarError for an unknown name."""
+    """A packaged grammar, such as "json" or "sql", cached. Raises GrammarError for an unknown name."""
     if name not in library_names():
         raise GrammarError(f"name={name!r} is not allowed: one of {', '.join(library_names())}")
-    return Grammar.from_lark(grammar_text(name))
+    return cached_or_built(("library", name), lambda: Grammar.from_lark(grammar_text(name)))

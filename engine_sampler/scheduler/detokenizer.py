@@ -5,9 +5,11 @@ from __future__ import annotations
 
 import codecs
 import threading
-from collections.abc import Hashable, Sequence
+from collections.abc import Hashable, Mapping, Sequence
 from functools import lru_cache
-from typing import NamedTuple
+from itertools import chain
+from types import MappingProxyType
+from typing import ClassVar, NamedTuple
 
 from ..contract import PluginFault, StopVerdict, TextMatch, TextMatcher, call_plugin, shown
 from ..tokenizer import Tokenizer
@@ -18,6 +20,10 @@ MAX_TRANSITIONS = 1 << 13
 
 MAX_REMEMBERED_BYTES = 256
 """The most bytes held back in a state that is remembered."""
+
+MAX_HELD_BYTES = 1 << 16
+"""The most bytes held back for matchers. Beyond it the oldest become certain, up to a whole character: they
+can no longer be cut off, and a match that begins in them cuts the text that is still held back."""
 
 MatchedEnds = tuple[tuple[int, StopVerdict], ...]
 """The ends that text matchers found in a token: (matcher's number, verdict), the earliest first."""
@@ -38,6 +44,19 @@ class State:
         """By token id, as far as they are known."""
 
 
+class LongState:
+    """The state of a text that holds back too many bytes to be remembered: they are bytes `begin` to `end` of
+    its detokenizer's log."""
+
+    __slots__ = ("begin", "end", "matcher_states")
+
+    transitions: ClassVar[Mapping[int, Transition]] = MappingProxyType({})
+
+    def __init__(self, begin: int, end: int, matcher_states: tuple[Hashable, ...]) -> None:
+        self.begin, self.end = begin, end
+        self.matcher_states = matcher_states
+
+
 class Transition(NamedTuple):
     """The effect of one token.
 
@@ -46,9 +65,18 @@ class Transition(NamedTuple):
     matches  the ends that matchers found in it.
     """
 
-    state: State
+    state: State | LongState
     delta: str
     matches: MatchedEnds
+
+
+class _Reading(NamedTuple):
+    """What the matchers make of a token: their states after it, the ends that they found in it, and how many
+    bytes at the end of the text they may still cut off."""
+
+    matcher_states: tuple[Hashable, ...]
+    matches: MatchedEnds
+    held: int
 
 
 class Transducer:
@@ -76,44 +104,46 @@ class Transducer:
             raise PluginFault(f"the tokenizer failed: it gave {shown(data)}, which is not bytes")
         return data
 
-    def _compute(self, state: State, token_id: int) -> Transition:
-        data = self.bytes_of(token_id)
-        matcher_states, matches = [], []
-        for number, (matcher, old) in enumerate(zip(self._matchers, state.matcher_states, strict=True)):
+    def read(self, matcher_states: tuple[Hashable, ...], data: bytes, kept: int) -> _Reading:
+        """Give the matchers, which are in `matcher_states`, the bytes of one token, before which `kept` bytes
+        are held back."""
+        states, matches, held = [], [], 0
+        for number, (matcher, old) in enumerate(zip(self._matchers, matcher_states, strict=True)):
             new, match = call_plugin(name_of(matcher), _advanced, matcher, old, data)
-            matcher_states.append(new)
+            states.append(new)
+            held = max(held, call_plugin(name_of(matcher), _held, matcher, new, kept + len(data)))
             if match is not None:
                 verdict = StopVerdict(match.reason, cut=len(data) - match.text_end)
                 matches.append((match.end, number, verdict))
-        buffer = state.held + data
-        held_by_matchers = [
-            call_plugin(name_of(matcher), _held, matcher, state, len(buffer))
-            for matcher, state in zip(self._matchers, matcher_states, strict=True)
-        ]
-        certain = len(buffer) - max([_unfinished(buffer), *held_by_matchers])
-        return self._remembered(
-            state,
-            token_id,
-            Transition(
-                State(buffer[certain:], tuple(matcher_states)),
-                _decoded(buffer[:certain]),
-                tuple((number, verdict) for _, number, verdict in sorted(matches, key=lambda m: m[:2])),
-            ),
-        )
+        ends = tuple((number, verdict) for _, number, verdict in sorted(matches, key=lambda m: m[:2]))
+        return _Reading(tuple(states), ends, held)
 
-    def _remembered(self, state: State, token_id: int, transition: Transition) -> Transition:
-        """`transition`, with an equal state that is known already in place of its own."""
-        held, matcher_states = transition.state.held, transition.state.matcher_states
-        if max(len(held), len(state.held)) > MAX_REMEMBERED_BYTES:
-            return transition
+    def remembered(self, held: bytes, matcher_states: tuple[Hashable, ...]) -> State:
+        """The state that holds back `held`."""
         with self._lock:
-            if self._transitions >= MAX_TRANSITIONS:
-                self._forget()
-            self._transitions += 1
-            known = self._states.setdefault((held, matcher_states), transition.state)
-            transition = transition._replace(state=known)
+            return self._known(State(held, matcher_states))
+
+    def _compute(self, state: State, token_id: int) -> Transition:
+        data = self.bytes_of(token_id)
+        reading = self.read(state.matcher_states, data, len(state.held))
+        buffer = state.held + data
+        certain = _certain(buffer, 0, reading.held)
+        after = State(buffer[certain:], reading.matcher_states)
+        delta = _decoded(buffer[:certain])
+        if len(after.held) > MAX_REMEMBERED_BYTES:
+            return Transition(after, delta, reading.matches)
+        with self._lock:
+            transition = Transition(self._known(after), delta, reading.matches)
             state.transitions[token_id] = transition
         return transition
+
+    def _known(self, state: State) -> State:
+        """The known state that equals `state`, which becomes known if there is none. Called with the lock
+        held."""
+        if self._transitions >= MAX_TRANSITIONS:
+            self._forget()
+        self._transitions += 1
+        return self._states.setdefault((state.held, state.matcher_states), state)
 
     def _forget(self) -> None:
         for state in self._states.values():
@@ -131,20 +161,25 @@ class Detokenizer:
 
     The deltas, together with what `close` adds, join to `Tokenizer.decode`, up to the end that a matcher
     found. Broken UTF-8 becomes U+FFFD. Bytes that may still become a character, or that a matcher may still
-    cut off, are held back, and no others. Work per token does not depend on the length of the text.
+    cut off, are held back, and no others, up to `MAX_HELD_BYTES` of them. Work per token does not depend on
+    the length of the text, nor does memory per token: many bytes that are held back at once lie in a log,
+    which the states before every token share.
     """
 
-    __slots__ = ("_last_token", "_sent", "_states", "_transducer", "deltas", "state")
+    __slots__ = ("_last_token", "_log", "_sent", "_states", "_transducer", "deltas", "state")
 
     def __init__(
         self, tokenizer: Tokenizer, skip_special_tokens: bool = True, matchers: Sequence[TextMatcher] = ()
     ) -> None:
         self._transducer = shared_transducer(tokenizer, bool(skip_special_tokens), tuple(matchers))
-        self.state = self._transducer.start
+        self.state: State | LongState = self._transducer.start
         self.deltas: list[str] = []
         """The delta of every token, and what `close` added."""
-        self._states: list[State] = []
+        self._states: list[State | LongState] = []
         """The state before every token."""
+        self._log = bytearray()
+        """The bytes that were held back in a `LongState`. It ends with the newest of these states, or with
+        the token after it."""
         self._last_token = -1
         self._sent = 0
         """How many of the deltas `take` has returned."""
@@ -154,10 +189,15 @@ class Detokenizer:
         """All text that is certain."""
         return "".join(self.deltas)
 
+    @property
+    def held(self) -> bytes:
+        """The bytes held back."""
+        return self._held_in(self.state)
+
     def push(self, token_id: int) -> MatchedEnds:
         """Read a token; returns the ends that the matchers found in it."""
         state = self.state
-        transition = state.transitions.get(token_id) or self._transducer.transition(state, token_id)
+        transition = state.transitions.get(token_id) or self._transition(state, token_id)
         self._states.append(state)
         self.deltas.append(transition.delta)
         self.state = transition.state
@@ -180,9 +220,9 @@ class Detokenizer:
         Only bytes that the last token made certain, or that are held back, are cut.
         """
         if not cut:
-            self.deltas.append(_decoded(self.state.held))
+            self.deltas.append(_decoded(self.held))
             return
-        data = self._states[-1].held + self._transducer.bytes_of(self._last_token)
+        data = self._held_in(self._states[-1]) + self._transducer.bytes_of(self._last_token)
         self.deltas[-1] = _decoded(data[: max(0, len(data) - cut)])
 
     def rollback(self, n: int) -> None:
@@ -190,6 +230,9 @@ class Detokenizer:
         if n:
             self.state = self._states[-n]
             del self._states[-n:], self.deltas[-n:]
+            if self._log:
+                past = chain((self.state,), reversed(self._states))
+                del self._log[next((s.end for s in past if isinstance(s, LongState)), 0) :]
         self._sent = min(self._sent, len(self.deltas))
 
     def fork(self) -> Detokenizer:
@@ -198,7 +241,36 @@ class Detokenizer:
         child._transducer, child.state = self._transducer, self.state
         child._last_token, child._sent = self._last_token, self._sent
         child.deltas, child._states = self.deltas.copy(), self._states.copy()
+        child._log = self._log.copy()
         return child
+
+    def _held_in(self, state: State | LongState) -> bytes:
+        return state.held if isinstance(state, State) else bytes(self._log[state.begin : state.end])
+
+    def _transition(self, state: State | LongState, token_id: int) -> Transition:
+        """The effect of `token_id` in `state`, the newest one; bytes that it holds back join the log."""
+        if isinstance(state, LongState):
+            return self._long_transition(state, token_id)
+        transition = self._transducer.transition(state, token_id)
+        after = transition.state
+        if isinstance(after, LongState) or len(after.held) <= MAX_REMEMBERED_BYTES:
+            return transition
+        begin = len(self._log)
+        self._log += after.held
+        return transition._replace(state=LongState(begin, len(self._log), after.matcher_states))
+
+    def _long_transition(self, state: LongState, token_id: int) -> Transition:
+        log, data = self._log, self._transducer.bytes_of(token_id)
+        reading = self._transducer.read(state.matcher_states, data, len(log) - state.begin)
+        log += data
+        certain = _certain(log, state.begin, reading.held)
+        delta = _decoded(log[state.begin : certain])
+        after: State | LongState
+        if len(log) - certain > MAX_REMEMBERED_BYTES // 2:  # it must grow before it is copied again
+            after = LongState(certain, len(log), reading.matcher_states)
+        else:
+            after = self._transducer.remembered(bytes(log[certain:]), reading.matcher_states)
+        return Transition(after, delta, reading.matches)
 
 
 def _advanced(matcher: TextMatcher, state: Hashable, data: bytes) -> tuple[Hashable, TextMatch | None]:
@@ -218,18 +290,34 @@ def _advanced(matcher: TextMatcher, state: Hashable, data: bytes) -> tuple[Hasha
 
 
 def _held(matcher: TextMatcher, state: Hashable, most: int) -> int:
-    """`matcher.held`, which is at most all bytes that are not certain yet."""
+    """`matcher.held`, which is at most the `most` bytes that are not certain yet. Once there are so many that
+    older ones have been streamed, a matcher may still count these."""
     held = matcher.held(state)
-    if not isinstance(held, int) or not 0 <= held <= most:
+    if not isinstance(held, int) or held < 0 or (most < held and most < MAX_HELD_BYTES):
         raise ValueError(f"it holds {shown(held)} bytes back, allowed are 0 to {most}")
     return held
 
 
-def _decoded(data: bytes) -> str:
+def _decoded(data: bytes | bytearray) -> str:
     return data.decode("utf-8", errors="replace")
 
 
-def _unfinished(data: bytes) -> int:
+def _certain(data: bytes | bytearray, begin: int, held: int) -> int:
+    """The offset up to which data[begin:] is certain if matchers may still cut off its last `held` bytes."""
+    held = max(held, _unfinished(data))
+    end = max(begin, len(data) - min(held, MAX_HELD_BYTES))
+    return end if held <= MAX_HELD_BYTES else _character_boundary(data, begin, end)
+
+
+def _character_boundary(data: bytes | bytearray, begin: int, end: int) -> int:
+    """The greatest offset up to `end`, and from `begin` on, that is not within a character."""
+    for offset in range(end, max(begin - 1, end - 4), -1):
+        if data[offset] & 0xC0 != 0x80:
+            return offset
+    return end
+
+
+def _unfinished(data: bytes | bytearray) -> int:
     """How many bytes at the end of `data` may still become a character."""
     tail = data[-3:]
     return len(tail) - codecs.utf_8_decode(tail, "replace", False)[1]

@@ -112,9 +112,11 @@ class LiveRequests:
             raise RequestError(f"request {request_id!r} is unknown") from None
 
     def find_live(self, request_id: RequestId) -> Request:
-        """The live request of this id; raises `RequestError` if it has finished."""
+        """The live request of this id; raises `RequestError` if it has finished, or waits for its grammar."""
         request = self.find(request_id)
         if request_id not in self.live:
+            if request.live:
+                raise RequestError(f"request {request_id!r} waits for its grammar, which is being compiled")
             raise RequestError(f"request {request_id!r} has finished ({request.finish_reason})")
         return request
 
@@ -159,7 +161,8 @@ class LiveRequests:
 
     def _has_left(self, request_id: RequestId) -> bool:
         """Whether there was a request of this id that is not live any more."""
-        return request_id in self.known or request_id in self._removed
+        request = self.known.get(request_id)
+        return request_id in self._removed if request is None else not request.live
 
     def _find_seated(self, request_id: RequestId) -> Request:
         """A live request that has a slot."""
@@ -183,17 +186,16 @@ class LiveRequests:
             raise RequestError(f"request id {request_id!r} is taken")
         return request_id
 
-    def add(self, requests: Sequence[Request], group: BeamGroup | None = None) -> None:
+    def add(self, requests: Sequence[Request], group: BeamGroup | None = None, *, late: bool = False) -> None:
         """Add requests, all or none; they get their slots now, or right after the step that is running. What
-        prevents that is raised now as a `RequestError`, and ends them with `error` then."""
+        prevents that is raised now as a `RequestError`; then, or if they come `late`, it ends them with
+        `error`."""
         with self.step_lock.lock:
-            for request in requests:
-                if request.id in self.known:
-                    raise RequestError(f"request id {request.id!r} is taken")
-            late = self.step_lock.running
+            self.take_ids(requests)
+            late = late or self.step_lock.running
             try:
                 for request in requests:
-                    self.known[request.id] = self.live[request.id] = request
+                    self.live[request.id] = request
                     if group is not None:
                         self.groups[request.id] = group
                 self.step_lock.when_idle(partial(self._join_late if late else self._join, requests))
@@ -203,6 +205,15 @@ class LiveRequests:
                 raise
             for request in requests:
                 self.notify("request_added", request.id, request.params)
+
+    def take_ids(self, requests: Sequence[Request]) -> None:
+        """Make requests known, all or none; raises `RequestError` if an id is taken."""
+        with self.step_lock.lock:
+            for request in requests:
+                if request.id in self.known:
+                    raise RequestError(f"request id {request.id!r} is taken")
+            for request in requests:
+                self.known[request.id] = request
 
     def _join(self, requests: Sequence[Request]) -> None:
         """Give all of the requests their slots, or none."""

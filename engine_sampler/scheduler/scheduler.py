@@ -11,7 +11,8 @@ import numpy as np
 from ..arithmetic import LogitRows, child_seed
 from ..backends.choose import named_backend
 from ..contract import INTERRUPTIONS, Backend, Param, ParameterError, Vocabulary
-from ..grammar.constraints import constraint_of, matcher_of
+from ..grammar.constraints import constraint_of, matcher_of, prepare_for, start_compiling
+from ..grammar.service import GrammarCompiler
 from ..params import SamplingParams
 from ..registry import CORE_PARAMS, default_registry, structured_in
 from ..tokenizer import Tokenizer
@@ -23,6 +24,7 @@ from .request import Request, RequestError
 from .results import Record, RequestId, StepResult
 from .runner import StepRunner
 from .slots import Slots
+from .waiting import Build, Siblings, WaitingRequests
 
 logger = logging.getLogger("engine_sampler")
 
@@ -40,6 +42,10 @@ class Scheduler:
     max_model_len   prompt and output together; reaching it ends a request with `length`.
     backend         "auto", a registered name, or a `Backend`.
     num_threads     for backends that use threads (`native` uses one by default); tokens do not depend on it.
+    grammar_compiler  compiles grammars in the background: `add` returns at once, and a request whose grammar
+                    is not in the cache is among `waiting_ids` first. By default, `add` compiles them.
+    on_ready        called without arguments, usually on a thread of the compiler, when a waiting request can
+                    start.
 
     `add`, `add_group`, `accept` and `remove` may be called from any thread, and by plugins: they take effect
     at once, or after the step that is running. All other methods that change or run requests belong to one
@@ -56,6 +62,8 @@ class Scheduler:
         max_model_len: int | None = None,
         backend: str | Backend = "auto",
         num_threads: int | None = None,
+        grammar_compiler: GrammarCompiler | None = None,
+        on_ready: Callable[[], Any] | None = None,
     ) -> None:
         _at_least_one("vocab_size", vocab_size)
         _at_least_one("max_model_len", max_model_len)
@@ -70,6 +78,10 @@ class Scheduler:
         self._requests = LiveRequests(slots, registry)
         self._step_lock = self._requests.step_lock
         self._runner = StepRunner(self._requests, named_backend(backend))
+        self._waiting = WaitingRequests(self._requests, self.vocabulary)
+        self._compiler, self._on_ready = grammar_compiler, on_ready
+        if grammar_compiler is not None:
+            prepare_for(self.vocabulary)
 
     @property
     def backend(self) -> Backend | None:
@@ -80,9 +92,23 @@ class Scheduler:
 
     @property
     def request_ids(self) -> list[RequestId]:
-        """The live requests in order of arrival."""
+        """The live requests in the order in which they started. Waiting requests that can start do so here,
+        and nowhere else."""
         with self._step_lock.lock:
+            self._waiting.start_ready()
             return list(self._requests.live)
+
+    @property
+    def waiting_ids(self) -> list[RequestId]:
+        """The requests that cannot be stepped yet, because the `grammar_compiler` compiles their grammars, in
+        order of arrival. The next reading of `request_ids` after that includes them. Their `max_time` begins
+        then."""
+        return self._waiting.ids
+
+    def wait_ready(self, timeout: float | None = None) -> bool:
+        """Wait until a waiting request can start, at most `timeout` seconds; False if none can by then, or
+        none waits."""
+        return self._waiting.wait(timeout)
 
     def add(
         self,
@@ -120,17 +146,16 @@ class Scheduler:
             )
             raise ParameterError(f"{given} needs add_group")
         position = _POSITION.check(position)
-        request = self._build(
-            params,
-            prompt_token_ids,
-            self._requests.free_id(request_id),
-            output_token_ids,
-            grammar,
-            stopping_criteria,
-        )
-        request.position = position
-        self._requests.add([request])
-        return request.id
+        request_id = self._requests.free_id(request_id)
+
+        def build(params: SamplingParams, matcher: Callable[[], Any], earlier: Request | None) -> Siblings:
+            tokens = prompt_token_ids, output_token_ids
+            request = self._build(params, tokens, request_id, matcher, stopping_criteria, earlier)
+            request.position = position
+            return [request], None
+
+        self._join(params, grammar, build)
+        return request_id
 
     def add_group(
         self,
@@ -156,17 +181,21 @@ class Scheduler:
             request_ids = [self._requests.free_id(None) for _ in range(count)]
         if len(request_ids) != count or len(set(request_ids)) != count:
             raise RequestError(f"request_ids={list(request_ids)!r} is not allowed: {count} different ids")
-        own = search_params(params) if params.use_beam_search else params
-        first = self._build(own, prompt_token_ids, request_ids[0], (), grammar, stopping_criteria)
-        if params.best_of is not None or params.use_beam_search:
-            first.raw_logprobs = []
-        group = None
-        if params.use_beam_search:
-            group = BeamGroup.of(params, request_ids, len(self.vocabulary.eos_token_ids))
-        siblings = [first]
-        siblings += [first.fork(r, child_seed(first.seed, i)) for i, r in enumerate(request_ids[1:], 1)]
-        self._requests.add(siblings, group)
-        return list(request_ids)
+        ids = list(request_ids)
+
+        def build(params: SamplingParams, matcher: Callable[[], Any], earlier: Request | None) -> Siblings:
+            own = search_params(params) if params.use_beam_search else params
+            first = self._build(own, (prompt_token_ids, ()), ids[0], matcher, stopping_criteria, earlier)
+            if params.best_of is not None or params.use_beam_search:
+                first.raw_logprobs = []
+            group = None
+            if params.use_beam_search:
+                group = BeamGroup.of(params, ids, len(self.vocabulary.eos_token_ids))
+            siblings = [first.fork(r, child_seed(first.seed, i)) for i, r in enumerate(ids[1:], 1)]
+            return [first, *siblings], group
+
+        self._join(params, grammar, build)
+        return ids
 
     def best(self, request_ids: Sequence[RequestId]) -> list[RequestId]:
         """The `n` best of a group's siblings by cumulative logprob, those of a beam search by its score,
@@ -198,9 +227,12 @@ class Scheduler:
     def remove(self, request_id: RequestId) -> Record:
         """Forget a request; a live one ends with `abort`. Returns its record.
 
-        During a step, the record shows how far that step has come.
+        During a step, the record shows how far that step has come. The grammar of a waiting request is not
+        compiled if nobody else waits for it and compiling has not begun.
         """
-        return self._requests.remove(request_id)
+        record = self._requests.remove(request_id)
+        self._waiting.drop_removed()
+        return record
 
     def record(self, request_id: RequestId) -> Record:
         """Everything known about a request, live or finished."""
@@ -320,19 +352,39 @@ class Scheduler:
 
     # --- inside ----------------------------------------------------------------------------------
 
+    def _join(self, params: SamplingParams, grammar: Any, build: Build) -> None:
+        """Add the requests that `build` gives, now, or once the compiler has compiled their grammar."""
+        names = structured_in(params)
+        if grammar is not None and names:
+            raise ParameterError(f"grammar and {names[0]} are not allowed together: at most one of them")
+        compilation = None
+        if self._compiler is not None:
+            compilation = start_compiling(params, grammar, self.vocabulary, self._compiler)
+        if compilation is None:
+            self._requests.add(*build(params, lambda: self._matcher(params, grammar), None))
+        elif compilation.has_succeeded:  # it was in the cache
+            self._requests.add(*build(params, lambda: compilation.matcher(self.vocabulary), None))
+        else:
+            self._waiting.add(compilation, params, build, self._on_ready)
+
     def _build(
         self,
         params: SamplingParams,
-        prompt: Sequence[int],
+        tokens: tuple[Sequence[int], Sequence[int]],
         request_id: RequestId,
-        output: Sequence[int],
-        grammar: Any,
+        matcher: Callable[[], Any],
         criteria: Sequence[Callable[..., Any]],
+        earlier: Request | None,
     ) -> Request:
-        history = History(
-            _token_ids("prompt_token_ids", prompt, self.vocabulary),
-            _token_ids("output_token_ids", output, self.vocabulary),
-        )
+        """A request with `tokens`, which are its prompt and its output, or with the tokens and the seed of an
+        `earlier` one in its place."""
+        if earlier is None:
+            history = History(
+                _token_ids("prompt_token_ids", tokens[0], self.vocabulary),
+                _token_ids("output_token_ids", tokens[1], self.vocabulary),
+            )
+        else:
+            history = earlier.state.history.fork()
         if self.max_model_len is not None and len(history) >= self.max_model_len:
             raise ParameterError(
                 f"the prompt has {len(history)} tokens, max_model_len={self.max_model_len} allows fewer"
@@ -342,18 +394,17 @@ class Scheduler:
             params,
             history,
             self.vocabulary,
-            matcher=self._matcher(params, grammar),
+            seed=None if earlier is None else earlier.seed,
+            matcher=matcher(),
             max_model_len=self.max_model_len,
             stopping_criteria=criteria,
         )
 
     def _matcher(self, params: SamplingParams, grammar: Any) -> Any:
         """A matcher for the grammar that is given, or that the parameters name; None without one."""
-        names = structured_in(params)
-        if grammar is not None and names:
-            raise ParameterError(f"grammar and {names[0]} are not allowed together: at most one of them")
         if params["grammar_bias"] is not None:
             return None  # a sampler of the chain favours what it allows
+        names = structured_in(params)
         return matcher_of(constraint_of(params, self.vocabulary) if names else grammar, self.vocabulary)
 
     def _accept_all(self, request: Request, tokens: Sequence[int], logprobs: Sequence[float]) -> None:

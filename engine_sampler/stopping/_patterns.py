@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import threading
+from array import array
 from collections.abc import Sequence
+from itertools import chain
 from typing import TypeAlias
 
 from ..contract import TextMatch, TextMatcher
@@ -24,6 +26,8 @@ MAX_ATTEMPTS = 256
 Attempt: TypeAlias = tuple[int, int, int]
 """A partial match: the number of its derivative, the index of its pattern, and its length in bytes so far."""
 
+_ATTEMPT_BYTES = 3 * array("i").itemsize
+
 
 class PatternMatcher(TextMatcher):
     """Finds the first of `patterns` (regular expressions) to be completed, at the first byte that completes
@@ -32,14 +36,15 @@ class PatternMatcher(TextMatcher):
     include  whether the match stays in the text, which then ends after it; otherwise the text ends at the
              start of the longest of the pattern's matches that end at that byte.
 
-    The state is the list of partial matches, the longest first; of several with the same derivative only
-    the longest is kept. Derivatives (Brzozowski 1964) are computed on demand.
+    The state is the list of partial matches, the longest first, as the bytes of int32 [attempts, 3], because
+    texts keep the states of all their tokens; of several with the same derivative only the longest is kept.
+    Derivatives (Brzozowski 1964) are computed on demand.
 
     Raises GrammarError for a pattern that cannot be matched in a stream, and while reading,
     GrammarLimitError if matching one takes too much work.
     """
 
-    start: tuple[Attempt, ...] = ()
+    start = b""
 
     def __init__(self, patterns: Sequence[str], include: bool = False) -> None:
         self._patterns = tuple(patterns)
@@ -53,29 +58,28 @@ class PatternMatcher(TextMatcher):
         self._derivatives = Derivatives(expressions)
         self._initial = tuple((numbers[node], index, 0) for index, node in enumerate(nodes))
 
-    def advance(
-        self, state: tuple[Attempt, ...], data: bytes
-    ) -> tuple[tuple[Attempt, ...], TextMatch | None]:
+    def advance(self, state: bytes, data: bytes) -> tuple[bytes, TextMatch | None]:
         match = None
+        attempts = _unpacked(state)
         with self._lock:
             self._meter.left = WORK_PER_TOKEN
             for i, byte in enumerate(data, 1):
-                ended = self._step(state, byte)
-                state = tuple(attempt for attempt in ended if self._derivatives.continues(attempt[0]))
+                ended = self._step(attempts, byte)
+                attempts = [attempt for attempt in ended if self._derivatives.continues(attempt[0])]
                 if match is None:
                     match = self._match(ended, i)
-        return state, match
+        return array("i", chain.from_iterable(attempts)).tobytes(), match
 
-    def held(self, state: tuple[Attempt, ...]) -> int:
-        return state[0][2] if state and not self._include else 0
+    def held(self, state: bytes) -> int:
+        return _unpacked(state[:_ATTEMPT_BYTES])[0][2] if state and not self._include else 0
 
-    def _step(self, state: tuple[Attempt, ...], byte: int) -> list[Attempt]:
+    def _step(self, attempts: Sequence[Attempt], byte: int) -> list[Attempt]:
         """The attempts after one more byte."""
-        if len(state) > MAX_ATTEMPTS:
+        if len(attempts) > MAX_ATTEMPTS:
             raise GrammarLimitError(f"stop_regex has more than {MAX_ATTEMPTS} partial matches")
-        self._meter.spend(len(state) + 1)
+        self._meter.spend(len(attempts) + 1)
         lengths: dict[tuple[int, int], int] = {}
-        for number, index, length in (*state, *self._initial):
+        for number, index, length in (*attempts, *self._initial):
             derivative = self._derivatives.derivative(number, byte)
             if derivative != EMPTY:
                 lengths.setdefault((derivative, index), length + 1)
@@ -89,3 +93,9 @@ class PatternMatcher(TextMatcher):
             return None
         index, negative_length = min(complete)
         return TextMatch(end, end if self._include else end + negative_length, self._patterns[index])
+
+
+def _unpacked(state: bytes) -> list[Attempt]:
+    """The attempts of a state."""
+    numbers = iter(array("i", state))
+    return list(zip(numbers, numbers, numbers, strict=True))

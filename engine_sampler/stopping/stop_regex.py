@@ -27,8 +27,10 @@ class StopRegexCriteria(TextCriteria):
     Patterns use Python's syntax, over characters, and match anywhere in the output. The first byte that
     completes any match ends the text, so a repetition at the end of a pattern is minimal: `a+` stops at the
     first a. The text ends before the match, or after it with `include_stop_str_in_output`. Text that may
-    still become a match is held back: with a pattern such as `(.|\\n)*x`, that is all of it. Anchors and
-    lookarounds are refused, and so are patterns that match the empty text.
+    still become a match is held back: with a pattern such as `(.|\\n)*x`, that is all of it, up to 64 KiB.
+    Beyond that the oldest text is streamed; a match that begins in it still ends the text, which then keeps
+    what has been streamed. Anchors and lookarounds are refused, and so are patterns that match the empty
+    text.
 
     stop_regex  the criterion's own patterns, in place of the request's.
     """

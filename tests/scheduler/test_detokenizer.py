@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import codecs
 import re
+import tracemalloc
 from collections.abc import Iterable
 
 import numpy as np
@@ -11,6 +12,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from engine_sampler.contract import TextMatcher
 from engine_sampler.scheduler import detokenizer
 from engine_sampler.scheduler.detokenizer import Detokenizer
 from engine_sampler.stopping._patterns import PatternMatcher
@@ -237,9 +239,113 @@ def test_the_earliest_of_several_matchers_comes_first() -> None:
 def test_states_that_hold_back_much_are_not_cached() -> None:
     stream = Detokenizer(TOKENIZER, True, [PatternMatcher(["a[^b]*b"])])
     assert push(stream, [ord("a")] + [ord("x")] * 2000) == ""
-    assert len(stream.state.held) == 2001
+    assert len(stream.held) == 2001
     assert not stream.state.transitions
     assert stream.push(ord("b"))
+
+
+def bytes_stored(stream: Detokenizer) -> int:
+    """The bytes of text that the states of a stream keep for it alone."""
+    states = {id(state): state for state in (*stream._states, stream.state)}
+    held = [len(s.held) for s in states.values() if isinstance(s, detokenizer.State)]
+    return len(stream._log) + sum(n for n in held if n > detokenizer.MAX_REMEMBERED_BYTES)
+
+
+def test_text_that_is_held_back_is_stored_once() -> None:
+    stream = Detokenizer(TOKENIZER, True, [PatternMatcher([r"(.|\n)*~~"])])
+    tracemalloc.start()
+    try:
+        assert push(stream, b"a line of text\n" * 1000) == ""
+        allocated, _ = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    assert bytes_stored(stream) == len(stream.held) == 15_000
+    assert allocated < 15_000 * 1000  # for states, not for 15,000 prefixes of the text: 112 MB
+    assert stream.push(ord("~")) == ()
+    assert [verdict.cut for _, verdict in stream.push(ord("~"))] == [15_002]
+
+
+def test_text_that_is_held_back_time_and_again_is_stored_a_few_times_at_most() -> None:
+    stream = Detokenizer(TOKENIZER, True, [PatternMatcher(["a.{256,300}b"])])
+    push(stream, (b"a" + b"x" * 310) * 20 + (b"a" + b"x" * 99) * 30)
+    assert bytes_stored(stream) <= 3 * (311 * 20 + 100 * 30)
+
+
+def test_beyond_the_bound_the_oldest_text_is_out_and_stays(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(detokenizer, "MAX_HELD_BYTES", 1000)
+    text = "".join(f"«{n}» " for n in range(1000))
+    stream = Detokenizer(TOKENIZER, True, [PatternMatcher([r"(.|\n)*~~"])])
+    for end, byte in enumerate(text.encode(), 1):
+        stream.push(byte)
+        assert end - 1003 <= len(stream.text.encode()) <= max(0, end - 1000)
+        assert text.startswith(stream.text)
+    out = stream.text
+    stream.push(ord("~"))
+    [(_, verdict)] = stream.push(ord("~"))
+    assert verdict.cut == len(text.encode()) + 2
+    stream.close(verdict.cut)
+    assert text.startswith(stream.text)
+    assert len(out) <= len(stream.text) <= len(out) + 1
+
+
+def test_broken_characters_at_the_bound_come_out_as_they_would_at_the_end(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(detokenizer, "MAX_HELD_BYTES", 300)
+    data = bytes(np.random.default_rng(0).choice([*b"a\x80\xbf\xf0\x9f\x90\x88\xe2"], 5000).tolist())
+    stream = Detokenizer(TOKENIZER, True, [HoldsAll()])
+    push(stream, data)
+    assert len(stream.held) <= 303
+    assert closed(stream) == data.decode("utf-8", "replace")
+
+
+class HoldsAll(TextMatcher):
+    """A matcher that may still cut off the whole text; its state is the length of the text."""
+
+    start = 0
+
+    def advance(self, state: int, data: bytes) -> tuple[int, None]:
+        return state + len(data), None
+
+    def held(self, state: int) -> int:
+        return state
+
+
+LONG = st.lists(
+    st.one_of(st.integers(0, EOS), st.sampled_from([b"ab" * 90, b"~", b"a" * 200, CAT * 60, b"\n"])),
+    max_size=12,
+)
+
+
+def long_stream(tokens: Iterable[int | bytes], stream: Detokenizer) -> None:
+    for token in tokens:
+        push(stream, [token] if isinstance(token, int) else token)
+
+
+@settings(max_examples=200)
+@given(LONG, LONG, LONG, LONG)
+def test_rollback_and_forks_of_long_texts_are_exact(
+    kept: list[int | bytes], undone: list[int | bytes], after: list[int | bytes], others: list[int | bytes]
+) -> None:
+    def new() -> Detokenizer:
+        return Detokenizer(TOKENIZER, True, [PatternMatcher(["a[^~]*~", r"\n(.|\n)*🐈🐈\n"])])
+
+    stream = new()
+    long_stream(kept, stream)
+    before, held, state, count = stream.text, stream.held, stream.state, len(stream.deltas)
+    long_stream(undone, stream)
+    child = stream.fork()
+    for forked in (child, stream):
+        forked.rollback(len(forked.deltas) - count)
+        assert (forked.text, forked.held) == (before, held)
+        assert forked.state.matcher_states == state.matcher_states
+    long_stream(after, stream)
+    long_stream(others, child)
+    for forked, tokens in ((stream, kept + after), (child, kept + others)):
+        plain = new()
+        long_stream(tokens, plain)
+        assert (forked.text, forked.held) == (plain.text, plain.held)
+        assert closed(forked) == closed(plain)
 
 
 def test_the_number_of_cached_transitions_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -297,11 +403,11 @@ def test_ids_beyond_the_tokenizer_have_no_text() -> None:
 def test_rollback_undoes_pushed_tokens(kept: list[int], undone: list[int], after: list[int]) -> None:
     stream = Detokenizer(TOKENIZER, True, [StringMatcher(["no such text", "aa"])])
     push(stream, kept)
-    before, state = stream.text, stream.state
+    before, held, state = stream.text, stream.held, stream.state
     push(stream, undone)
     stream.rollback(len(undone))
     assert stream.text == before
-    assert (stream.state.held, stream.state.matcher_states) == (state.held, state.matcher_states)
+    assert (stream.held, stream.state.matcher_states) == (held, state.matcher_states)
     push(stream, after)
     assert closed(stream) == TOKENIZER.decode(kept + after)
 

@@ -2,9 +2,12 @@ from __future__ import annotations
 
 import re
 
+import numpy as np
 import pytest
 
 from engine_sampler import ParameterError, SamplingParams
+from engine_sampler.scheduler import detokenizer
+from engine_sampler.stopping._patterns import PatternMatcher
 
 from .test_stop import run
 
@@ -71,3 +74,23 @@ def test_a_pattern_that_is_too_hard_ends_its_request(pattern: str, limit: str) -
     record, _ = run([*b"a"] * 600, stop_regex=pattern)
     assert record.finish_reason == "error"
     assert re.search(limit, record.error or "")
+
+
+def test_a_match_longer_than_the_bound_ends_the_text_but_leaves_what_has_been_streamed(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(detokenizer, "MAX_HELD_BYTES", 300)
+    text = "x" * 500
+    record, streamed = run(list((text + "~~").encode()), stop_regex=r"(.|\n)*~~")
+    assert (record.finish_reason, record.stop_reason) == ("stop", r"(.|\n)*~~")
+    assert record.text == streamed == "x" * 201
+
+
+def test_a_partial_match_takes_twelve_bytes_of_a_state() -> None:
+    matcher = PatternMatcher(["a.{300}b"])
+    letters = np.random.default_rng(0).choice([*b"ac"], 1000).tolist()
+    state = matcher.start
+    for letter in letters:
+        state, _ = matcher.advance(state, bytes([letter]))
+    assert len(state) == 12 * letters[-301:].count(ord("a"))
+    assert matcher.held(state) == 301 - letters[-301:].index(ord("a"))

@@ -1,0 +1,47 @@
+"""`GrammarSource`: a grammar as a client gives it, before it is read."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Hashable, Mapping
+from typing import Any, NamedTuple
+
+from ..errors import GrammarError
+from ..grammar import Grammar, NotCachedError, only_cached
+from ..library import library_grammar
+
+_READERS: Mapping[str, Callable[[Any], Grammar]] = {
+    "json_schema": Grammar.from_json_schema,
+    "json_object": lambda value: Grammar.from_json_object(),
+    "regex": Grammar.from_regex,
+    "choice": Grammar.from_choices,
+    "lark": Grammar.from_lark,
+    "gbnf": Grammar.from_gbnf,
+    "library": library_grammar,
+    "structural_tag": Grammar.from_structural_tag,
+}
+
+
+class GrammarSource(NamedTuple):
+    """What `read` makes a grammar from.
+
+    kind   json_schema, json_object, regex, choice, lark, gbnf, library (a packaged grammar) or structural_tag
+    value  the argument of the `Grammar.from_` method of that kind; it must be possible to pickle it
+    """
+
+    kind: str
+    value: Any
+
+    def read(self) -> Grammar:
+        """The grammar, from the cache or newly built. Raises `GrammarError`, and what the method raises."""
+        if self.kind not in _READERS:
+            raise GrammarError(f"kind={self.kind!r} is not allowed: one of {', '.join(_READERS)}")
+        return _READERS[self.kind](self.value)
+
+    def find(self) -> tuple[Grammar | None, Hashable]:
+        """The grammar if it is cached, and its key in the cache; None without a grammar, or if it is never
+        cached. Raises what `read` raises before it starts to build the grammar."""
+        try:
+            with only_cached():
+                return self.read(), None
+        except NotCachedError as missing:
+            return None, missing.key

@@ -1,0 +1,66 @@
+"""The process that reads grammars for an engine: one `GrammarSource` after the other, from standard input;
+the grammars go to standard output.
+
+It imports this package only, neither the caller's `__main__` nor any plugin or device library.
+"""
+
+from __future__ import annotations
+
+import os
+import queue
+import signal
+import threading
+from typing import Any, NamedTuple
+
+from ..grammar import Grammar, clear_grammar_cache
+from . import wire
+from .source import GrammarSource
+
+NICENESS = 10
+"""By how much workers yield to the engine's own threads."""
+
+_WARM_UP = (("json_schema", "{}"), ("lark", 'start: "a"'))
+"""Grammars that are read first, which imports the front ends."""
+
+
+class Failure(NamedTuple):
+    """Why a grammar could not be read: the name of the exception's class, and its message."""
+
+    kind: str
+    message: str
+
+
+def main() -> None:
+    """Serve until standard input ends, which it does when the engine's process does."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # the engine decides when its workers end
+    if hasattr(os, "nice"):
+        os.nice(NICENESS)
+    answers = os.dup(1)
+    os.dup2(2, 1)  # what a grammar or a library prints must not get between the answers
+    sources: queue.SimpleQueue[Any] = queue.SimpleQueue()
+    threading.Thread(target=_listen, args=(sources,), daemon=True).start()
+    for source in _WARM_UP:
+        _read(source)
+    while True:
+        wire.send(answers, _answer(sources.get()))
+        clear_grammar_cache()  # the engine's process has it
+
+
+def _listen(sources: queue.SimpleQueue[Any]) -> None:
+    """Take requests while a grammar is being read, and end the process as soon as they do."""
+    try:
+        while True:
+            sources.put(wire.receive(0))
+    finally:
+        os._exit(0)
+
+
+def _answer(source: Any) -> list[bytes | memoryview]:
+    try:
+        return wire.encode(_read(source))
+    except Exception as error:
+        return wire.encode(Failure(type(error).__name__, str(error)))
+
+
+def _read(source: Any) -> Grammar:
+    return GrammarSource(*source).read()

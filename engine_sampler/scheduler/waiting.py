@@ -1,0 +1,173 @@
+"""The requests of a scheduler whose grammars are being compiled: known, but not stepped yet."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from concurrent.futures import FIRST_COMPLETED, wait
+from dataclasses import dataclass
+from functools import partial
+from typing import Any, TypeAlias
+
+from ..contract import INTERRUPTIONS, Vocabulary
+from ..grammar.constraints import Compilation
+from ..params import SamplingParams
+from .beam_groups import BeamGroup
+from .constraint import Constraint
+from .live_requests import LiveRequests
+from .request import Request
+from .results import RequestId
+
+Siblings: TypeAlias = tuple[Sequence[Request], "BeamGroup | None"]
+
+Build: TypeAlias = Callable[[SamplingParams, Callable[[], Any], "Request | None"], Siblings]
+"""Builds the requests of one `add` or `add_group` from its parameters, a function that returns a matcher or
+None, and, if they have been built before without a matcher, the first of these, whose tokens and seed they
+take."""
+
+
+@dataclass(frozen=True, eq=False)
+class Arrival:
+    """Requests that wait for one grammar.
+
+    requests  what is known of them until they are built with their matchers.
+    """
+
+    compilation: Compilation
+    params: SamplingParams
+    build: Build
+    requests: Sequence[Request]
+    group: BeamGroup | None
+
+
+class WaitingRequests:
+    """The requests that wait for their grammars, in order of arrival.
+
+    Their ids are taken and their records can be read, but they are not among the live ones: `start_ready`
+    puts them there. One whose grammar cannot be compiled starts, too: its matcher fails, so the next step
+    ends it with the reason, like any grammar that fails.
+    """
+
+    def __init__(self, requests: LiveRequests, vocabulary: Vocabulary) -> None:
+        self._requests = requests
+        self._vocabulary = vocabulary
+        self._lock = requests.step_lock
+        self._arrivals: list[Arrival] = []
+
+    @property
+    def ids(self) -> list[RequestId]:
+        """The ids of the waiting requests."""
+        with self._lock.lock:
+            return [r.id for arrival in self._arrivals for r in arrival.requests if self._is_known(r)]
+
+    def add(
+        self,
+        compilation: Compilation,
+        params: SamplingParams,
+        build: Build,
+        on_ready: Callable[[], Any] | None,
+    ) -> None:
+        """Add the requests that `build` gives, once the grammar is compiled; `on_ready` is called then.
+
+        Raises what `build` raises for a fault of any other part.
+        """
+        try:
+            plain = params if params["grammar_bias"] is None else params.replace(grammar_bias=None)
+            arrival = Arrival(compilation, params, build, *build(plain, _no_matcher, None))
+            with self._lock.lock:
+                self._requests.take_ids(arrival.requests)
+                self._arrivals.append(arrival)
+        except BaseException:
+            compilation.future.cancel()
+            raise
+        if on_ready is not None:
+            compilation.future.add_done_callback(lambda future: future.cancelled() or on_ready())
+
+    def start_ready(self) -> None:
+        """Start the requests whose grammars are compiled, now or right after the step that is running."""
+        if not self._arrivals:
+            return
+        with self._lock.lock:
+            for arrival in list(self._arrivals):
+                if arrival.compilation.future.done():
+                    self._lock.when_idle(partial(self._start, arrival))
+
+    def wait(self, timeout: float | None) -> bool:
+        """Wait until one of them can start; False if none does within `timeout` seconds, or none waits."""
+        with self._lock.lock:
+            futures = [arrival.compilation.future for arrival in self._arrivals]
+        return bool(futures) and bool(wait(futures, timeout, FIRST_COMPLETED).done)
+
+    def drop_removed(self) -> None:
+        """Forget the arrivals whose requests have all been removed, and beam searches that have lost one."""
+        if not self._arrivals:
+            return
+        with self._lock.lock:
+            for arrival in list(self._arrivals):
+                left = [request for request in arrival.requests if self._is_known(request)]
+                if len(left) == len(arrival.requests) or (left and arrival.group is None):
+                    continue
+                self._arrivals.remove(arrival)
+                arrival.compilation.future.cancel()
+                for request in left:
+                    request.finish("abort")
+
+    # --- inside ----------------------------------------------------------------------------------
+
+    def _is_known(self, request: Request) -> bool:
+        """Whether a waiting request has not been removed."""
+        return self._requests.known.get(request.id) is request
+
+    def _start(self, arrival: Arrival) -> None:
+        if arrival not in self._arrivals:
+            return  # it has started, or has been removed
+        self._arrivals.remove(arrival)
+        wanted = [self._is_known(request) for request in arrival.requests]
+        requests, group = self._built(arrival)
+        starting = [request for request, known in zip(requests, wanted, strict=True) if known]
+        for request in starting:
+            del self._requests.known[request.id]
+        self._requests.add(starting, group, late=True)
+
+    def _built(self, arrival: Arrival) -> Siblings:
+        """The requests with their matchers, or with one that reports why there is none."""
+        try:
+            matcher = partial(arrival.compilation.matcher, self._vocabulary)
+            return arrival.build(arrival.params, matcher, arrival.requests[0])
+        except INTERRUPTIONS:
+            raise
+        except BaseException as error:
+            for request in arrival.requests:
+                request.grammar = Constraint(_FailedMatcher(error), self._vocabulary.size, has_eos=True)
+            return arrival.requests, arrival.group
+
+
+def _no_matcher() -> None:
+    """There is no matcher yet."""
+
+
+class _FailedMatcher:
+    """Stands for the matcher of a grammar that could not be compiled: raises the error when it is used."""
+
+    def __init__(self, error: BaseException) -> None:
+        self._error = error
+
+    def fill_bitmask(self, bitmask: Any, row: int = 0) -> None:
+        raise self._error
+
+    def accept(self, token_id: int) -> bool:
+        raise self._error
+
+    def forced_tokens(self) -> list[int]:
+        raise self._error
+
+    def is_accepting(self) -> bool:
+        return False
+
+    def is_terminated(self) -> bool:
+        return False
+
+    def rollback(self, n: int) -> None:
+        """Nothing has been accepted."""
+
+    def fork(self) -> _FailedMatcher:
+        return self
