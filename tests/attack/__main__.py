@@ -3,7 +3,7 @@
 Each client of the catalogue (`clients.py`) sends requests to an engine with 60 ordinary ones; a quiet run
 with the same seed is the yardstick. Prints for each client how the steps of its neighbours went and how long
 its requests took to join. The command fails if a neighbour's token changed, if a step raised, or if the steps
-of all clients together miss the bars: p99 at most twice that of the quiet run, the longest at most 50 ms more.
+of all clients miss the bars: p99 at most twice that of the quiet run, the longest at most 50 ms more.
 
 With --seconds the catalogue is repeated with new seeds for that time, and memory may not grow.
 """

@@ -1,4 +1,4 @@
-"""Hostile clients leave their neighbours as they are in a quiet run. `python -m tests.attack` measures times."""
+"""Hostile clients leave their neighbours as they are in a quiet run; `python -m tests.attack` measures it."""
 
 from __future__ import annotations
 
