@@ -128,15 +128,16 @@ class Scheduler:
                           start from scratch.
         grammar           a compiled grammar, any object with a matcher's methods
                           (`engine_sampler.grammar.Matcher`), Lark text, or the name of a grammar. Text and
-                          a `Grammar` are compiled first, which may take long: compile them on another thread
-                          if that matters.
+                          a `Grammar` are compiled first, which may take long: give the scheduler a
+                          `grammar_compiler` if that matters.
         stopping_criteria  further criteria: `StoppingCriteria`, or functions and objects that are called as
                           transformers' are, `(input_ids, scores) -> bool [rows]`. These are called after
                           each token, with prompt and output as one row and without scores, see
                           `called_criteria.CalledCriteria`.
         position          the index of its next token; default: the length of its history.
 
-        Raises `ParameterError` or `RequestError` before anything changes.
+        Raises `ParameterError` or `RequestError` before anything changes, and RuntimeError if the
+        `grammar_compiler` is closed.
         """
         if sibling_count(params) > 1 or params["use_beam_search"]:
             given = (

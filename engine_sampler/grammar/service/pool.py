@@ -17,11 +17,14 @@ from ..errors import GrammarError, GrammarLimitError
 from . import wire
 
 _START = """
-import json, sys
+import json, os, sys
+answers = os.dup(1)
+os.dup2(2, 1)
 sys.path[:] = json.loads(sys.argv[1])
 from engine_sampler.grammar.service.worker import main
-main()
+main(answers)
 """
+"""The program of a worker; what modules and grammars print goes to standard error, not among the answers."""
 
 _JOIN_SECONDS = 1.0
 """How long closing waits for a thread that is compiling in this process."""

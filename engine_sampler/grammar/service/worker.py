@@ -1,11 +1,11 @@
-"""The process that reads grammars for an engine: one `GrammarSource` after the other, from standard input;
-the grammars go to standard output.
+"""The process that reads grammars for an engine: one `GrammarSource` after the other, from standard input.
 
 It imports this package only, neither the caller's `__main__` nor any plugin or device library.
 """
 
 from __future__ import annotations
 
+import contextlib
 import os
 import queue
 import signal
@@ -30,17 +30,19 @@ class Failure(NamedTuple):
     message: str
 
 
-def main() -> None:
-    """Serve until standard input ends, which it does when the engine's process does."""
+def main(answers: int) -> None:
+    """Serve until standard input ends, which it does when the engine's process does.
+
+    answers  the descriptor that the grammars are written to
+    """
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # the engine decides when its workers end
     if hasattr(os, "nice"):
         os.nice(NICENESS)
-    answers = os.dup(1)
-    os.dup2(2, 1)  # what a grammar or a library prints must not get between the answers
     sources: queue.SimpleQueue[Any] = queue.SimpleQueue()
     threading.Thread(target=_listen, args=(sources,), daemon=True).start()
     for source in _WARM_UP:
-        _read(source)
+        with contextlib.suppress(Exception):  # the requests that need it report it
+            _read(source)
     while True:
         wire.send(answers, _answer(sources.get()))
         clear_grammar_cache()  # the engine's process has it

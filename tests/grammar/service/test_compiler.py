@@ -8,6 +8,7 @@ import sys
 import threading
 from collections.abc import Callable, Iterator
 from concurrent.futures import CancelledError, Future
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -23,6 +24,7 @@ from engine_sampler.grammar import (
     clear_cache,
     clear_grammar_cache,
 )
+from engine_sampler.grammar.service import wire
 from engine_sampler.tokenizer import Tokenizer
 
 from .test_source import SOURCES
@@ -179,10 +181,15 @@ def test_a_function_that_raises_fails_alone(shared: GrammarCompiler) -> None:
     assert compiled(shared, lambda tokenizer: 3) == 3
 
 
-def test_a_worker_that_is_killed_fails_its_grammar_only_and_is_replaced(stopped: Any) -> None:
+def test_a_worker_that_is_killed_fails_its_grammar_only_and_is_replaced(
+    stopped: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
     compiler, _, kill = stopped
+    sent, send = threading.Event(), wire.send
+    monkeypatch.setattr(wire, "send", lambda *arguments: (send(*arguments), sent.set()))
     [before] = compiler._pool.process_ids
     lost, next_one = (compiler.submit(GrammarSource("regex", p), TOKENIZER) for p in ("ab", "cd"))
+    assert sent.wait(SECONDS)
     kill()
     with pytest.raises(GrammarError, match="ended with exit code -9"):
         lost.result(SECONDS)
@@ -306,10 +313,10 @@ sys.stdout.flush()
 """
 
 
-def run_program(more: str = "") -> tuple[list[str], subprocess.CompletedProcess[str]]:
+def run_program(more: str = "", before: str = "") -> tuple[list[str], subprocess.CompletedProcess[str]]:
     """The lines that a script without a guard for `__main__` prints, run from standard input."""
     run = subprocess.run(
-        [sys.executable, "-"], input=PROGRAM + more, capture_output=True, text=True, timeout=SECONDS
+        [sys.executable, "-"], input=before + PROGRAM + more, capture_output=True, text=True, timeout=SECONDS
     )
     return run.stdout.splitlines(), run
 
@@ -322,6 +329,14 @@ def test_a_script_needs_no_guard_and_ends_although_a_grammar_is_pending() -> Non
     assert lines.count("main runs") == 1
     with pytest.raises(ProcessLookupError):
         os.kill(int(lines[2]), 0)
+
+
+def test_a_front_end_that_is_broken_and_prints_does_not_disturb_other_grammars(tmp_path: Path) -> None:
+    (tmp_path / "lark.py").write_text("print('noise' * 1000, flush=True)\nraise ImportError('no lark')\n")
+    lines, run = run_program("", f"import sys; sys.path.insert(0, {str(tmp_path)!r})\n")
+    assert run.returncode == 0
+    assert lines[0] == "main runs"
+    assert "noise" in run.stderr
 
 
 def test_a_script_that_raises_ends_with_its_own_error_only() -> None:

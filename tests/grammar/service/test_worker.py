@@ -14,7 +14,7 @@ from engine_sampler.grammar.service import wire
 from engine_sampler.grammar.service.worker import Failure
 
 DEVICE_LIBRARIES = {"torch", "transformers", "tensorflow", "jax", "mindspore", "mlx", "llama_cpp", "vllm"}
-START = "from engine_sampler.grammar.service.worker import main; main()"
+START = "from engine_sampler.grammar.service.worker import main; main(1)"
 
 
 @pytest.fixture
