@@ -10,7 +10,7 @@ Plugins import these names from `engine_sampler`, which exports them.
 
 from .backends import LOGPROBS_KINDS, Backend, Batch, Group, LogprobsRequest
 from .chains import Chain
-from .errors import ParameterError, failure
+from .errors import ParameterError, failure, guarded, quoted
 from .hookspecs import hookimpl
 from .matchers import Matcher, allocate_bitmask, allows, bitmask_words, checked_bitmask, unpack_bitmask
 from .params import Param
@@ -66,8 +66,10 @@ __all__ = [
     "checked_bitmask",
     "failure",
     "flags_like",
+    "guarded",
     "hookimpl",
     "padded",
+    "quoted",
     "token_rows",
     "unpack_bitmask",
 ]

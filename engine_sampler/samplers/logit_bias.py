@@ -52,7 +52,7 @@ class LogitBias(Sampler):
 
     name = "logit_bias"
     role = "edit"
-    params = (Param("logit_bias", object, neutral=(), convert=_biases, doc="{token id: bias}"),)
+    params = (Param("logit_bias", object, neutral=(), convert=_biases, limit=16_384, doc="{token id: bias}"),)
     examples = (
         Example((1.0, 2.0, 3.0), {"logit_bias": {0: 2.5, "2": -1.0}}, (3.5, 2.0, 2.0)),
         Example((1.0, 2.0, 3.0), {"logit_bias": {2: -math.inf}}, (1.0, 2.0, -np.inf)),

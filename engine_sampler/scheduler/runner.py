@@ -50,7 +50,7 @@ class StepRunner:
         first_rows  int64 [requests], the first row of each request.
         """
         step = self._step(logits)
-        step.run(inputs, first_rows)
+        step.run(inputs, first_rows, np.array([1 + len(draft) for draft in drafts]))
         active: Sequence[int] = range(len(inputs))
         for depth in itertools.count():
             active = [

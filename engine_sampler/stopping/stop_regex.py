@@ -34,7 +34,11 @@ class StopRegexCriteria(TextCriteria):
     """
 
     name = "stop_regex"
-    params = (Param("stop_regex", tuple, (), convert=_patterns, doc="patterns whose match ends a request"),)
+    params = (
+        Param(
+            "stop_regex", tuple, (), convert=_patterns, limit=1024, doc="patterns whose match ends a request"
+        ),
+    )
 
     def __init__(self, stop_regex: str | Sequence[str] | None = None) -> None:
         self.stop_regex = None if stop_regex is None else self.params[0].check(stop_regex)

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from engine_sampler import SamplingParams, Scheduler
+from engine_sampler import RequestLimits, SamplingParams, Scheduler
 from engine_sampler.arithmetic import LogitRows, Logprobs, log_total
 from engine_sampler.backends.library.binding import Library
 from engine_sampler.backends.library.header import contract
@@ -68,7 +68,7 @@ def completions(monkeypatch: pytest.MonkeyPatch) -> list[int]:
 def step(
     backend: Any, logits: Any, top_n: int, mode: Any, *, size: int | None = None, drafts: bool = False
 ) -> Any:
-    scheduler = Scheduler(size or logits.shape[1], backend=backend)
+    scheduler = Scheduler(size or logits.shape[1], backend=backend, limits=RequestLimits(logprobs=None))
     for seed, settings in enumerate(CHAINS):
         params = SamplingParams(seed=seed, logprobs=top_n, logprobs_mode=mode, **settings)
         scheduler.add(params, [1, 2, 1, 2, 3])

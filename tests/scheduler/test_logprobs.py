@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from engine_sampler import Logprobs, SamplingParams
+from engine_sampler import Logprobs, RequestLimits, SamplingParams
 
 from ..engines import EOS, VOCAB, ToyMatcher, make_scheduler, model_row, model_step
 from ..reference import order, softmax
@@ -17,7 +17,7 @@ ROW = model_row([1, 2])
 
 def logprobs_of(*requests: SamplingParams, **keywords: Any) -> tuple[Any, np.ndarray]:
     """The logprobs of one step in which every request has the row `ROW`, and its tokens."""
-    scheduler = make_scheduler()
+    scheduler = make_scheduler(limits=RequestLimits(logprobs=VOCAB))
     for params in requests:
         scheduler.add(params, [1, 2, 2], **keywords)
     result = scheduler.step(np.stack([ROW] * len(requests)))

@@ -282,7 +282,8 @@ class Call:
     def _confirm(self, batch: Batch, request: LogprobsRequest, declined: np.ndarray) -> None:
         """Mark the logprobs that have been written; none are if there is an impossible token among them."""
         tables = [table for table in request.out if table is not None]
-        if all(t.token_ids.min() >= -1 and t.token_ids.max() < self._vocab_size for t in tables):
+        listed = [table.entry_token_ids for table in tables]
+        if all(ids.min() >= -1 and ids.max() < self._vocab_size for ids in listed):
             request.done[self._index] = True
             request.done[self._index[declined]] = False
             return
