@@ -18,9 +18,9 @@ from .tokenizer import Tokenizer
 Histories = Sequence[Sequence[int]] | None
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Sampled:
-    """The result of `sample`, one entry per row.
+    """The result of `sample`, one entry per row. It is equal to itself only: compare its parts.
 
     token_ids  int64 [rows], −1 for a faulty row.
     logprobs   as in `StepResult`.

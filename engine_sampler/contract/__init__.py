@@ -10,7 +10,7 @@ Plugins import these names from `engine_sampler`, which exports them.
 
 from .backends import LOGPROBS_KINDS, Backend, Batch, Group, LogprobsRequest
 from .chains import Chain
-from .errors import ParameterError, failure, guarded, quoted
+from .errors import ParameterError, close_matches, failure, guarded, quoted
 from .hookspecs import hookimpl
 from .matchers import Matcher, allocate_bitmask, allows, bitmask_words, checked_bitmask, unpack_bitmask
 from .params import Param
@@ -64,6 +64,7 @@ __all__ = [
     "allows",
     "bitmask_words",
     "checked_bitmask",
+    "close_matches",
     "failure",
     "flags_like",
     "guarded",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import difflib
 import itertools
 from collections.abc import Callable, Iterable
 from typing import Any, TypeVar
@@ -39,6 +40,11 @@ def quoted(value: Any) -> str:
     Values come from clients: whatever they are, this takes little time and raises nothing.
     """
     return _cut(_quoted(value, _DEPTH), _TOTAL)
+
+
+def close_matches(name: str, known: Iterable[str]) -> list[str]:
+    """Up to three of `known` that `name` may be meant for; none for a long name, which would take long."""
+    return difflib.get_close_matches(name, known, n=3) if len(name) <= _LENGTH else []
 
 
 def guarded(read: Callable[[], Value], what: str) -> Value:

@@ -53,6 +53,11 @@ class Param:
         """`limit`, or what holds in place of None."""
         return MAX_SIZE if self.limit is None and self.type not in (int, float, bool) else self.limit
 
+    @property
+    def annotation(self) -> Any:
+        """The type that a signature shows."""
+        return self.type | None if self.neutral is None and self.type is not object else self.type
+
     def size(self, value: Any, vocab_size: int) -> float:
         """What `limit` bounds, of a value in normal form: the number itself if the parameter is one; the
         UTF-8 bytes of a text; of a collection the sum of its entries, where a number counts as 1. None has

@@ -18,7 +18,7 @@ class RequestLimits:
     A number bounds a parameter in the terms of `Param.size`: a count by its value, where `logprobs=-1` counts
     as the vocabulary, and texts and lists by their bytes and ids altogether. None means no limit. Parameters
     that are not named keep the default that they declare (`Param.limit`), those of plugins too;
-    `engine_sampler.params.parameters()` lists them. `RequestLimits.none()` has no limits at all, for
+    `SamplingParams.parameters()` lists them. `RequestLimits.none()` has no limits at all, for
     programs that write their requests themselves.
 
     Raises `ParameterError` for names that are not parameters, and for limits that are not integers of at
