@@ -130,5 +130,8 @@ def _size(value: Any) -> int:
     if isinstance(value, str):
         return len(value) if value.isascii() else len(value.encode("utf-8", "surrogatepass"))
     if isinstance(value, tuple):
-        return sum(map(_size, value))
+        return sum([1 if type(entry) in _NUMBERS else _size(entry) for entry in value])
     return 0 if value is None else 1
+
+
+_NUMBERS = (int, float)

@@ -21,7 +21,7 @@ _TEXT_LIMIT = 40
 """The number of bytes of a breaker's text that count."""
 _TAIL_LIMIT = 20
 """The number of tokens of a breaker's text that count after the first one."""
-MAX_TOKENS = 131_072
+MAX_TOKENS = 262_144
 """The limit on the tokens of all sequences of more than one token that the texts of a request stand for."""
 
 
@@ -41,7 +41,7 @@ class Dry(Sampler):
     its own is never penalised. A breaker is a token id, a list of ids, or a text. A text matches every
     token that contains it, and every token that ends with a prefix of it if the tokens of the
     remainder follow; only its first 40 bytes and 20 further tokens count. Special tokens are not text.
-    Texts that begin at the ends of very many tokens, in sequences of more than 131,072 tokens in all, are
+    Texts that begin at the ends of very many tokens, in sequences of more than 262,144 tokens in all, are
     refused.
     None means newline, colon, double quote and asterisk if there is a tokenizer, else no breakers.
 
