@@ -14,7 +14,7 @@ import pytest
 import engine_sampler
 from engine_sampler import contract
 
-INTERNAL = {"PLUGIN_API", "Role", "State", "failure", "padded"}
+INTERNAL = {"close_matches", "guarded", "quoted", "PLUGIN_API", "Role", "State", "failure", "padded"}
 """Names of the contract that plugins do not need."""
 OPTIONAL = ("rich", "tokenizers", "matplotlib", "torch", "transformers")
 HEAVY = (*OPTIONAL, "lark", "cffi", "pytest", "engine_sampler.testing", "engine_sampler.demo")

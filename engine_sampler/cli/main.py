@@ -257,7 +257,8 @@ def _read_row(path: str) -> np.ndarray:
     """One row of logits from a .npy file, [vocab] or [1, vocab]."""
     row: Any = None
     try:
-        row = np.load(path, allow_pickle=False)
+        with open(path, "rb") as file:
+            row = np.load(file, allow_pickle=False)
     except OSError:
         raise
     except Exception:  # the parser of NumPy's headers raises whatever a crafted file leads to

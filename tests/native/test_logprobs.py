@@ -154,3 +154,18 @@ def test_sums_of_rows_are_those_of_the_contract(size: int, dtype: str) -> None:
         assert code == 0
         finite = np.isfinite(expected)
         assert out[finite].tolist() == np.array(expected)[finite].tolist()
+
+
+def test_rows_of_different_lengths_equal_those_of_numpy() -> None:
+    tables = []
+    for backend in ("numpy", *instruction_sets().values()):
+        scheduler = Scheduler(300, backend=backend, limits=RequestLimits(logprobs=None))
+        for seed, top_n in enumerate((0, -1, 7, None, 300, 2)):
+            scheduler.add(
+                SamplingParams(seed=seed, top_k=9, logprobs=top_n, logprobs_mode=MODES[seed % 3]), [4]
+            )
+        tables.append(scheduler.step(logits_of(300, 5)[:6]).logprobs)
+    for table in tables:
+        assert np.diff(table.starts).tolist() == [1, 301, 8, 1, 301, 3]
+        np.testing.assert_array_equal(table.starts, tables[0].starts)
+        expect_equal(table, tables[0])
