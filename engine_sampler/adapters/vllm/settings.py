@@ -35,8 +35,8 @@ def settings_of(request: Any) -> SamplingParams | None:
     numbers.
 
     Raises `ParameterError` for unknown keys of our families, with near matches; for parameters that belong
-    to vLLM alone; for selectors, since vLLM draws; for values outside their bounds; and for parameters that
-    vLLM would apply a second time.
+    to vLLM alone; for selectors, since vLLM draws; for values outside their bounds or beyond `RequestLimits`;
+    and for parameters that vLLM would apply a second time.
     """
     given = _given(getattr(request, "extra_args", None) or {}, request)
     if not given:
