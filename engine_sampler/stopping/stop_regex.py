@@ -10,12 +10,17 @@ from ..contract import Param, TextCriteria, Vocabulary
 from ..contract.values import stop_texts
 from ._patterns import PatternMatcher
 
+MAX_PATTERN_BYTES = 4096
+"""The limit on all patterns together, since they are compiled before any scheduler can refuse them."""
+
 _matcher = lru_cache(maxsize=64)(PatternMatcher)
 
 
 def _patterns(value: Any) -> tuple[str, ...]:
     """`value` as patterns; compiles them, so that a bad one is refused."""
     patterns = stop_texts(value)
+    if sum(len(pattern.encode()) for pattern in patterns) > MAX_PATTERN_BYTES:
+        raise ValueError(f"patterns of at most {MAX_PATTERN_BYTES:,} bytes in all")
     _matcher(patterns, False)
     return patterns
 

@@ -7,8 +7,10 @@ from typing import Any
 import numpy as np
 import pytest
 
-from engine_sampler import Param, ParameterError, RequestLimits, SamplingParams, Scheduler, sample
+from engine_sampler import Param, ParameterError, RequestLimits, Sampler, SamplingParams, Scheduler, sample
 from engine_sampler.contract.params import MAX_SIZE
+
+from ..engines import registered
 
 VOCAB = 100
 
@@ -60,6 +62,25 @@ def test_parameters_of_plugins_have_a_limit_unless_they_are_numbers() -> None:
     assert Param("x", object, None, limit=7).default_limit == 7
     assert Param("x", int, 0).default_limit is None
     assert Param("x", float, 0.0, limit=3).default_limit == 3
+
+
+class Words(Sampler):
+    """A plugin's sampler with a parameter that is a list."""
+
+    name = "words"
+    params = (Param("words", object, (), convert=tuple, limit=3, doc="some words"),)
+
+    def apply(self, logits: np.ndarray, rows: Any) -> None:
+        pass
+
+
+def test_the_limit_of_a_plugins_parameter_holds_and_can_be_raised() -> None:
+    with registered(Words()):
+        assert accepted({"words": ["a", "bc"]})
+        assert "words=('a', 'bcd'), which has 4 bytes and ids, is not allowed" in refused(
+            {"words": ["a", "bcd"]}
+        )
+        assert accepted({"words": ["a", "bcd"]}, RequestLimits(words=4))
 
 
 def test_limits_can_be_lowered_raised_and_lifted() -> None:

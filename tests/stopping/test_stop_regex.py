@@ -71,3 +71,8 @@ def test_a_pattern_that_is_too_hard_ends_its_request(pattern: str, limit: str) -
     record, _ = run([*b"a"] * 600, stop_regex=pattern)
     assert record.finish_reason == "error"
     assert re.search(limit, record.error or "")
+
+
+def test_patterns_are_refused_before_they_are_compiled_if_they_are_too_long() -> None:
+    with pytest.raises(ParameterError, match=r"stop_regex=.*: patterns of at most 4,096 bytes in all"):
+        SamplingParams(stop_regex=["ab" * 1500, "cd" * 600])
