@@ -294,8 +294,9 @@ def _bracket_tokens(tokenizer: Tokenizer | None) -> list[int]:
         raise ParameterError(
             "use_default_badwordsids=True bans tokens with brackets, which needs a tokenizer"
         )
-    found = set().union(*(tokenizer.substrings.containing(bracket).tolist() for bracket in (b"[", b"]")))
-    return sorted(found)
+    found = {i for bracket in (b"[", b"]") for i in tokenizer.substrings.containing(bracket).tolist()}
+    special = tokenizer.special_token_ids.difference(tokenizer.eos_token_ids)
+    return sorted(found.union(i for i in special if set(b"[]").intersection(tokenizer.token_bytes[i])))
 
 
 def _grammar(value: Any) -> dict[str, Any]:

@@ -37,9 +37,10 @@ def _first_sentence(text: str | None) -> str:
 
 
 def _grammar_summary(value: Any) -> str:
-    """The first sentence of the comment that opens a Lark text, or of a docstring."""
+    """The first sentence of the comment that opens a Lark text, or of a docstring; else the kind of a
+    `Grammar`."""
     if isinstance(value, Grammar):
-        value = value.lark()
+        return _grammar_summary(value.text or "") or f"A grammar of the kind {value.kind}."
     if not isinstance(value, str):
         return _first_sentence(value.__doc__)
     comment = itertools.takewhile(lambda line: line.startswith("//"), value.strip().splitlines())

@@ -384,3 +384,11 @@ def test_koboldcpp_runs_only_the_listed_ids() -> None:
         "dist",
     )
     assert build_chain(cpp(**ON, sampler_order=[])).key == ("dist",)
+
+
+def test_special_tokens_with_brackets_are_banned_by_default_but_not_eos() -> None:
+    tokenizer = Tokenizer(
+        [b"[EOS]", b"a", b"[PAD]", b"x]", b"<s>"], eos_token_ids=[0], special_token_ids=[2, 4]
+    )
+    params = from_request({"use_default_badwordsids": True, "ban_eos_token": False}, tokenizer)
+    assert params.logit_bias == REMOVED_2_3

@@ -156,6 +156,7 @@ class ReadGrammars:
         register("good", '// Two letters. And more.\nstart: "ab"')
         register("bad", "start: (")
         register("object", Grammar.from_lark('start: "ab"'))
+        register("described", Grammar.from_lark('// One letter.\nstart: "a"'))
 
 
 def test_a_grammar_whose_text_cannot_be_read_is_listed_with_the_reason(registry):
@@ -164,4 +165,5 @@ def test_a_grammar_whose_text_cannot_be_read_is_listed_with_the_reason(registry)
     assert (listed["good"]["state"], listed["good"]["summary"]) == ("loaded", "Two letters.")
     assert listed["bad"]["state"].startswith("failed: ")
     assert listed["object"]["state"] == "loaded"
-    assert "immutable" not in listed["object"]["summary"]
+    assert listed["object"]["summary"] == "A grammar of the kind lark."
+    assert listed["described"]["summary"] == "One letter."

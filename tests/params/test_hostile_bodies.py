@@ -98,6 +98,9 @@ def test_a_body_that_is_no_object_is_refused(name: str, body: Any) -> None:
         ("openai", {"max_tokens": DEEP[1], "max_completion_tokens": [DEEP[1]]}),
         ("openai", {"self": 1}),
         ("koboldai", {"trim_stop": "false"}),
+        ("koboldai", {"custom_token_bans": "1_0"}),
+        ("llama.cpp", {"logit_bias": {"05": 1, "5": 1}}),
+        ("llama.cpp", {"post_sampling_probs": "false"}),
         ("koboldcpp", {"rep_pen_slope": 0.5, "rep_pen": "x"}),
     ],
 )
