@@ -44,7 +44,7 @@ from .contract import (
     unpack_bitmask,
 )
 from .grammar import Grammar, GrammarError
-from .params import SamplingParams
+from .params import RequestLimits, SamplingParams
 from .scheduler import Record, RequestError, Scheduler, StepResult
 from .stateless import Sampled, logprobs, process_logits, sample
 from .tokenizer import Tokenizer
@@ -66,6 +66,7 @@ __all__ = [
     "ParameterError",
     "Record",
     "RequestError",
+    "RequestLimits",
     "Rows",
     "Sampled",
     "Sampler",

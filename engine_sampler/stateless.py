@@ -11,16 +11,16 @@ import numpy as np
 from .arithmetic import LogitRows, Logprobs, RowFault, RowLogprobs, checked_row, gather, row_logprobs
 from .backends.choose import best_backend
 from .contract import Backend
-from .params import SamplingParams
+from .params import RequestLimits, SamplingParams
 from .scheduler import LogprobsByMode, Scheduler
 from .tokenizer import Tokenizer
 
 Histories = Sequence[Sequence[int]] | None
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Sampled:
-    """The result of `sample`, one entry per row.
+    """The result of `sample`, one entry per row. It is equal to itself only: compare its parts.
 
     token_ids  int64 [rows], −1 for a faulty row.
     logprobs   as in `StepResult`.
@@ -43,6 +43,7 @@ def sample(
     positions: Sequence[int] | None = None,
     tokenizer: Tokenizer | None = None,
     backend: str | Backend = "auto",
+    limits: RequestLimits | None = None,
 ) -> Sampled:
     """Draw one token for each row of `logits` [rows, vocab].
 
@@ -50,12 +51,17 @@ def sample(
     prompt_token_ids, output_token_ids  the rows' histories, a list of ids per row.
     positions   the index of each token to draw; default: the length of its history. The same seed at a
                 different position gives a different random number.
+    limits      how much the parameters may ask for; default: `RequestLimits()`.
+
+    A token whose probability is below 2^−31 of the likeliest one's is never drawn: its integer weight is 0.
 
     Each row gets the token that a `Scheduler` would give it. Selectors that adapt to the tokens they have
     drawn (mirostat, adaptive_p) start from their initial state in each call.
     """
     rows = LogitRows(logits, 1)
-    scheduler = _scheduler(rows, params, prompt_token_ids, output_token_ids, positions, tokenizer, backend)
+    scheduler = _scheduler(
+        rows, params, prompt_token_ids, output_token_ids, positions, tokenizer, backend, limits
+    )
     result = scheduler.step(rows)
     return Sampled(result.token_ids, result.logprobs, result.seeds, result.errors)
 
@@ -69,6 +75,7 @@ def process_logits(
     positions: Sequence[int] | None = None,
     tokenizer: Tokenizer | None = None,
     backend: str | Backend = "auto",
+    limits: RequestLimits | None = None,
     inplace: bool = False,
 ) -> np.ndarray:
     """The rows after the whole chain, without a selector: float32 [rows, width], −inf = removed.
@@ -82,7 +89,9 @@ def process_logits(
     if inplace and not _writable(logits):
         raise ValueError("inplace=True is not allowed: logits must be a writable float32 NumPy array")
     rows = LogitRows(logits, 1)
-    scheduler = _scheduler(rows, params, prompt_token_ids, output_token_ids, positions, tokenizer, backend)
+    scheduler = _scheduler(
+        rows, params, prompt_token_ids, output_token_ids, positions, tokenizer, backend, limits
+    )
     out: np.ndarray = logits if inplace else np.empty((len(rows), rows.width), np.float32)
     processed = scheduler.process(rows)
     out[:, : processed.shape[1]] = processed
@@ -98,6 +107,7 @@ def _scheduler(
     positions: Sequence[int] | None,
     tokenizer: Tokenizer | None,
     backend: str | Backend,
+    limits: RequestLimits | None,
 ) -> Scheduler:
     """A scheduler with one request per row."""
     rows = len(logits)
@@ -111,7 +121,9 @@ def _scheduler(
     for name, values in given.items():
         if values is not None and len(values) != rows:
             raise ValueError(f"{name} has {len(values)} entries for {rows} rows of logits")
-    scheduler = Scheduler(len(tokenizer) if tokenizer else logits.width, tokenizer, backend=backend)
+    scheduler = Scheduler(
+        len(tokenizer) if tokenizer else logits.width, tokenizer, backend=backend, limits=limits
+    )
     for i, row_params in enumerate(params_by_row):
         scheduler.add(
             row_params,
@@ -157,5 +169,5 @@ def _host_logprobs(logits: LogitRows, token_ids: np.ndarray, top_n: int) -> Logp
         except RowFault:
             entries.append(None)
     out = gather(entries)
-    out.token_ids[:, 0] = token_ids
+    out.entry_token_ids[out.starts[:-1]] = token_ids
     return out

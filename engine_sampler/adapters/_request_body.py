@@ -7,7 +7,8 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from ..contract import ParameterError
+from ..contract import ParameterError, quoted
+from ..contract.values import id_of_digits
 from ..grammar.errors import GrammarError
 from ..grammar.lark.gbnf import lark_of_gbnf
 from ..registry import default_registry, unknown
@@ -52,7 +53,9 @@ def refuse_unsupported(body: dict[str, Any], off: Mapping[str, tuple[Any, ...]])
     """
     for key, values in off.items():
         if key in body and (value := body.pop(key)) not in values:
-            raise ParameterError(f"{key}={value!r} is not supported; it may be {values[0]!r} or left out")
+            raise ParameterError(
+                f"{key}={quoted(value)} is not supported; it may be {values[0]!r} or left out"
+            )
 
 
 def switched_off(samplers: Collection[str]) -> dict[str, Any]:
@@ -72,11 +75,18 @@ def read_fields(fields: Mapping[str, BodyField], body: Mapping[str, Any]) -> dic
 # --- value formats that several systems share ------------------------------------------------------
 
 
+def switch(key: str, value: Any) -> bool:
+    """`value` as a switch: true or false, or 1 or 0."""
+    if isinstance(value, (bool, int)) and value in (0, 1):
+        return bool(value)
+    raise ParameterError(f"{key}={quoted(value)} is not allowed: true or false")
+
+
 def stop_strings(key: str, value: Any) -> dict[str, Any]:
     """The stop strings in one text or a list of texts; empty ones are left out."""
     listed = [value] if isinstance(value, str) else value
     if not isinstance(listed, (list, tuple)) or not all(isinstance(text, str) for text in listed):
-        raise ParameterError(f"{key}={value!r} is not allowed: a text, or a list of texts")
+        raise ParameterError(f"{key}={quoted(value)} is not allowed: a text, or a list of texts")
     strings = [text for text in listed if text]
     return {"stop": strings} if strings else {}
 
@@ -90,11 +100,11 @@ def read_logit_bias(value: Any, tokenizer: Tokenizer | None = None) -> dict[str,
     Each token of a text gets the bias, biases of one token add up, and false removes a token.
     """
     if isinstance(value, Mapping):
-        pairs: Any = [(int(k) if _is_id(k) else k, v) for k, v in value.items()]
+        pairs: Any = [(_id_or_text(key), bias) for key, bias in value.items()]
     else:
         pairs = value
     if not isinstance(pairs, Sequence) or isinstance(pairs, str) or not all(map(_is_pair, pairs)):
-        raise ParameterError(f"logit_bias={value!r} is not allowed: {_BIASES}")
+        raise ParameterError(f"logit_bias={quoted(value)} is not allowed: {_BIASES}")
     biases: dict[int, float] = {}
     for entry, bias in pairs:
         for token_id in _ids(entry, tokenizer):
@@ -110,22 +120,26 @@ def _is_pair(pair: Any) -> bool:
     return named and isinstance(bias, (int, float)) and bias is not True
 
 
-def _is_id(key: Any) -> bool:
-    return isinstance(key, str) and key.removeprefix("-").isdecimal()
+def _id_or_text(key: Any) -> Any:
+    """A key of decimal digits as an id, others unchanged."""
+    if not isinstance(key, str) or not key.removeprefix("-").isdecimal():
+        return key
+    token_id = id_of_digits("logit_bias", key.removeprefix("-"))
+    return -token_id if key.startswith("-") else token_id
 
 
 def _ids(entry: int | str, tokenizer: Tokenizer | None) -> list[int]:
     if not isinstance(entry, str):
         return [entry]
     if tokenizer is None:
-        raise ParameterError(f"logit_bias names {entry!r}, a text, which needs a tokenizer")
+        raise ParameterError(f"logit_bias names {quoted(entry)}, a text, which needs a tokenizer")
     return tokenizer.encode(entry)
 
 
 def from_gbnf(key: str, value: Any) -> dict[str, Any]:
     """A grammar in llama.cpp's GBNF, or in Lark after a line `%llguidance {}`; "" means none."""
     if not isinstance(value, str):
-        raise ParameterError(f"{key}={value!r} is not allowed: a text")
+        raise ParameterError(f"{key}={quoted(value)} is not allowed: a text")
     if not value.strip():
         return {}
     header, _, lark = value.partition("\n")

@@ -12,10 +12,11 @@ import math
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from ..contract import ParameterError
+from ..contract import ParameterError, guarded, quoted
+from ..contract.values import id_of_digits
 from ..params import SamplingParams
 from ..params.openai import TRANSPORT as OPENAI_TRANSPORT
-from ..params.openai import canonical_keys, openai_logprobs, without_transport
+from ..params.openai import canonical_keys, mapping, openai_logprobs, without_transport
 from ..params.orders import KOBOLDAI_IDS
 from ..registry import MAX_COUNT
 from ..tokenizer import Tokenizer
@@ -27,6 +28,7 @@ from ._request_body import (
     refuse_unknown,
     refuse_unsupported,
     stop_strings,
+    switch,
     switched_off,
 )
 
@@ -164,7 +166,7 @@ def from_request(
     Parameters of ours that these systems lack pass under their own names. Raises `ParameterError` naming the
     key, the value and what is allowed; for unknown keys it names near matches.
     """
-    return SamplingParams(**_parameters(body, tokenizer, system=system))
+    return guarded(lambda: SamplingParams(**_parameters(body, tokenizer, system=system)), "the request")
 
 
 def _parameters(
@@ -172,9 +174,9 @@ def _parameters(
 ) -> dict[str, Any]:
     """The keywords for `SamplingParams` in a request body, as `from_request` describes."""
     if system not in ("koboldai", "koboldcpp"):
-        raise ParameterError(f"system={system!r} is not allowed: 'koboldai' or 'koboldcpp'")
+        raise ParameterError(f"system={quoted(system)} is not allowed: 'koboldai' or 'koboldcpp'")
     is_cpp = system == "koboldcpp"
-    rest = canonical_keys(without_transport(body, TRANSPORT), RENAMED)
+    rest = canonical_keys(without_transport(mapping("body", body), TRANSPORT), RENAMED)
     refuse_unsupported(rest, UNSUPPORTED)
     refuse_unknown(rest, {*FIELDS, *RENAMED, *SPECIAL})
     rest = {**(KOBOLDCPP if is_cpp else {}), **rest}
@@ -183,7 +185,7 @@ def _parameters(
     parameters |= _bans(rest, tokenizer, is_cpp)
     parameters |= _grammar(rest.pop("grammar", ""))
     parameters |= openai_logprobs(rest.pop("logprobs", None), rest.pop("top_logprobs", None), default_count=5)
-    if rest.pop("render_special", False):
+    if switch("render_special", rest.pop("render_special", False)):
         parameters["skip_special_tokens"] = False
     order = rest.pop("sampler_order", None)
     _translate_special_values(rest, is_cpp)
@@ -213,7 +215,8 @@ def _translate_special_values(rest: dict[str, Any], is_cpp: bool) -> None:
 def _flat_slope(rest: Mapping[str, Any]) -> float:
     """0, which is our flat slope, if koboldcpp's slope is flat; raises otherwise."""
     slope = BodyField("repetition_penalty_slope", limits=(0, 1)).read("rep_pen_slope", rest["rep_pen_slope"])
-    if 0 < slope < 1 and rest.get("rep_pen", 1) > 1:
+    penalty = FIELDS["rep_pen"].read("rep_pen", rest.get("rep_pen", 1.0))
+    if 0 < slope < 1 and penalty > 1:
         raise ParameterError(
             f"rep_pen_slope={slope!r} is not supported for koboldcpp; it may be 1, or use system 'koboldai'"
         )
@@ -228,7 +231,9 @@ def _koboldai_order(order: Any) -> dict[str, Any]:
         return {"order": "koboldai"}
     ids = _ids("sampler_order", order)
     if len(ids) < 6 or sorted(ids) != list(range(len(ids))):
-        raise ParameterError(f"sampler_order={order!r} is not allowed: each of 0 to 6, or of 0 to 5, once")
+        raise ParameterError(
+            f"sampler_order={quoted(order)} is not allowed: each of 0 to 6, or of 0 to 5, once"
+        )
     return {"order": ids}
 
 
@@ -236,7 +241,7 @@ def _koboldcpp_order(order: Any, parameters: Mapping[str, Any]) -> dict[str, Any
     """koboldcpp's order, and the parameters that switch off samplers not in it."""
     ids = _ids("sampler_order", order)
     if len(set(ids)) < len(ids) or not set(ids) <= _STEPS.keys():
-        raise ParameterError(f"sampler_order={order!r} is not allowed: ids 0 to 6, each at most once")
+        raise ParameterError(f"sampler_order={quoted(order)} is not allowed: ids 0 to 6, each at most once")
     names = [name for i in ids for name in _STEPS[i]]
     off = [name for step in _STEPS.values() for name in step if name not in names]
     if parameters["mirostat"]:
@@ -253,8 +258,8 @@ def _koboldcpp_order(order: Any, parameters: Mapping[str, Any]) -> dict[str, Any
 
 def _stops(rest: dict[str, Any]) -> dict[str, Any]:
     stops: dict[str, Any] = stop_strings("stop_sequence", rest.pop("stop_sequence", ()))
-    keep = not rest.pop("trim_stop", False)
-    if not rest.pop("singleline", False):
+    keep = not switch("trim_stop", rest.pop("trim_stop", False))
+    if not switch("singleline", rest.pop("singleline", False)):
         return {**stops, "include_stop_str_in_output": True} if stops and keep else stops
     if stops and keep:
         raise ParameterError("singleline=True is not allowed with stop_sequence unless trim_stop=true")
@@ -264,16 +269,23 @@ def _stops(rest: dict[str, Any]) -> dict[str, Any]:
 def _bans(rest: dict[str, Any], tokenizer: Tokenizer | None, is_cpp: bool) -> dict[str, Any]:
     """The parameters that remove or bias single tokens."""
     bad_words = [*_list("badwordsids", rest), *_list("banned_tokens", rest), *_list("bad_words", rest)]
-    if rest.pop("use_default_badwordsids", False):
-        rest.setdefault("ban_eos_token", True)
-        bad_words += [] if is_cpp else _bracket_tokens(tokenizer)
     biases = read_logit_bias(rest.pop("logit_bias", ()), tokenizer)
-    for entry in str(rest.pop("custom_token_bans", "")).split(","):
-        if entry.strip():
-            if not entry.strip().isdecimal():
-                raise ParameterError(f"custom_token_bans names {entry!r}: token ids separated by commas")
-            biases.setdefault("logit_bias", {})[int(entry)] = -math.inf
+    removed = _banned_ids(rest.pop("custom_token_bans", ""))
+    if switch("use_default_badwordsids", rest.pop("use_default_badwordsids", False)):
+        rest.setdefault("ban_eos_token", True)
+        removed += [] if is_cpp else _bracket_tokens(tokenizer)
+    if removed:
+        biases.setdefault("logit_bias", {}).update(dict.fromkeys(removed, -math.inf))
     return {**biases, "bad_words": bad_words} if bad_words else biases
+
+
+def _banned_ids(value: Any) -> list[int]:
+    """The ids in a text of ids separated by commas."""
+    if not isinstance(value, str):
+        raise ParameterError(
+            f"custom_token_bans={quoted(value)} is not allowed: token ids separated by commas"
+        )
+    return [id_of_digits("custom_token_bans", entry.strip()) for entry in value.split(",") if entry.strip()]
 
 
 def _bracket_tokens(tokenizer: Tokenizer | None) -> list[int]:
@@ -282,7 +294,9 @@ def _bracket_tokens(tokenizer: Tokenizer | None) -> list[int]:
         raise ParameterError(
             "use_default_badwordsids=True bans tokens with brackets, which needs a tokenizer"
         )
-    return [i for i, data in enumerate(tokenizer.token_bytes) if b"[" in data or b"]" in data]
+    found = {i for bracket in (b"[", b"]") for i in tokenizer.substrings.containing(bracket).tolist()}
+    special = tokenizer.special_token_ids.difference(tokenizer.eos_token_ids)
+    return sorted(found.union(i for i in special if set(b"[]").intersection(tokenizer.token_bytes[i])))
 
 
 def _grammar(value: Any) -> dict[str, Any]:
@@ -295,18 +309,18 @@ def _grammar(value: Any) -> dict[str, Any]:
 def _json(key: str, text: str) -> Any:
     try:
         return json.loads(text)
-    except ValueError:
-        raise ParameterError(f"{key}={text!r} is not allowed: JSON") from None
+    except (ValueError, RecursionError):
+        raise ParameterError(f"{key}={quoted(text)} is not allowed: JSON") from None
 
 
 def _list(key: str, rest: dict[str, Any]) -> Sequence[Any]:
     value = rest.pop(key, ())
     if not isinstance(value, (list, tuple)):
-        raise ParameterError(f"{key}={value!r} is not allowed: a list")
+        raise ParameterError(f"{key}={quoted(value)} is not allowed: a list")
     return value
 
 
 def _ids(key: str, value: Any) -> tuple[int, ...]:
     if isinstance(value, (list, tuple)) and all(type(entry) is int for entry in value):
         return tuple(value)
-    raise ParameterError(f"{key}={value!r} is not allowed: a list of sampler ids")
+    raise ParameterError(f"{key}={quoted(value)} is not allowed: a list of sampler ids")

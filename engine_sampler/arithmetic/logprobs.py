@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import itertools
 from bisect import bisect_left
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
 
 import numpy as np
 
@@ -12,54 +14,141 @@ from .integer_weights import LN_2, distances, log2_mass, weights
 from .ranking import descending, top_columns
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Logprobs:
-    """token_ids int64 [rows, 1 + k] and logprobs float32 [rows, 1 + k], the chosen token first, then
-    the k likeliest in order; ranks int64 [rows], the chosen token's rank in (logit desc, id asc)
-    order, from 1. Missing entries of a row are −1 and NaN; a row without entries has rank 0."""
+    """The logprobs of some rows, each with as many entries as it needs: the chosen token first, then the
+    likeliest in order.
 
-    token_ids: np.ndarray
-    logprobs: np.ndarray
+    entry_token_ids, entry_logprobs  int64 and float32 [entries], row after row; −1 and NaN where a row has
+            fewer entries than it was given room for.
+    starts  int64 [rows + 1]: row r has the entries starts[r] : starts[r + 1].
+    ranks   int64 [rows], the chosen token's rank in (logit desc, id asc) order, from 1; 0 for a row without
+            entries.
+
+    `row(r)` is one row. `token_ids` and `logprobs` are all rows as one table, as wide as the longest: of rows
+    that differ much in length, it can be far larger than the entries.
+
+    Objects are equal only to themselves: compare the arrays.
+    """
+
+    entry_token_ids: np.ndarray
+    entry_logprobs: np.ndarray
+    starts: np.ndarray
     ranks: np.ndarray
 
     @classmethod
     def empty(cls, rows: int, k: int) -> Logprobs:
-        """Rows without entries."""
-        return cls(
-            np.full((rows, 1 + k), -1, np.int64),
-            np.full((rows, 1 + k), np.nan, np.float32),
-            np.zeros(rows, np.int64),
+        """Rows without entries, with room for the chosen token and k others."""
+        return cls.with_room(np.arange(0, (rows + 1) * (1 + k), 1 + k))
+
+    @classmethod
+    def with_room(cls, starts: np.ndarray) -> Logprobs:
+        """Rows without entries, with the room that `starts` int64 [rows + 1] gives to each, at least 1."""
+        entries = int(starts[-1])
+        token_ids, logprobs = np.empty(entries, np.int64), np.empty(entries, np.float32)
+        token_ids.fill(-1)
+        logprobs.fill(np.nan)
+        return cls(token_ids, logprobs, starts, np.zeros(len(starts) - 1, np.int64))
+
+    @cached_property
+    def token_ids(self) -> np.ndarray:
+        """int64 [rows, 1 + k], the chosen token first; −1 where a row has no entry."""
+        return self._table(self.entry_token_ids, -1)
+
+    @cached_property
+    def logprobs(self) -> np.ndarray:
+        """float32 [rows, 1 + k], in the places of `token_ids`; NaN where a row has no entry."""
+        return self._table(self.entry_logprobs, np.nan)
+
+    def row(self, row: int) -> RowLogprobs:
+        """The entries of one row, without missing ones: views of the arrays."""
+        start, end = int(self.starts[row]), int(self.starts[row + 1])
+        end = start + _present(self.entry_token_ids[start:end])
+        return RowLogprobs(
+            self.entry_token_ids[start:end], self.entry_logprobs[start:end], int(self.ranks[row])
         )
 
     def fill(self, row: int, entry: RowLogprobs) -> None:
         """Store `entry` in a row."""
-        n = len(entry.token_ids)
-        self.token_ids[row, :n] = entry.token_ids
-        self.logprobs[row, :n] = entry.logprobs
+        start = self.starts[row]
+        end = start + len(entry.token_ids)
+        self.entry_token_ids[start:end] = entry.token_ids
+        self.entry_logprobs[start:end] = entry.logprobs
         self.ranks[row] = entry.rank
 
     def copy_rows(self, other: Logprobs, rows: np.ndarray) -> None:
-        """Take over `rows` of `other`, which has the same shape."""
-        self.token_ids[rows], self.logprobs[rows] = other.token_ids[rows], other.logprobs[rows]
+        """Take over `rows` of `other`, which has the same `starts`."""
+        for start, end in self._ranges(rows):
+            self.entry_token_ids[start:end] = other.entry_token_ids[start:end]
+            self.entry_logprobs[start:end] = other.entry_logprobs[start:end]
         self.ranks[rows] = other.ranks[rows]
 
     def clear(self, rows: np.ndarray) -> None:
         """Leave `rows` without entries."""
-        self.token_ids[rows], self.logprobs[rows], self.ranks[rows] = -1, np.nan, 0
+        for start, end in self._ranges(rows):
+            self.entry_token_ids[start:end], self.entry_logprobs[start:end] = -1, np.nan
+        self.ranks[rows] = 0
 
     def trimmed(self) -> Logprobs:
-        """The same without columns that no row uses. The entries of a row have no gaps, so the first unused
-        column is found by bisection, however wide the table is."""
-        columns = range(1, self.token_ids.shape[1])
-        width = 1 + bisect_left(columns, True, key=lambda column: bool((self.token_ids[:, column] < 0).all()))
-        if width == self.token_ids.shape[1]:
+        """The same without room that no row uses: rows of one width are all cut to the longest, others each
+        to its own entries, but at least to one."""
+        return self._cut_each() if self._width is None else self._cut_all(self._width)
+
+    def _cut_all(self, width: int) -> Logprobs:
+        ids = self.token_ids
+        used = 1 + bisect_left(range(1, width), True, key=lambda column: bool((ids[:, column] < 0).all()))
+        if used == width:
             return self
-        return Logprobs(self.token_ids[:, :width], self.logprobs[:, :width], self.ranks)
+        starts = np.arange(0, (len(ids) + 1) * used, used)
+        return Logprobs(ids[:, :used].ravel(), self.logprobs[:, :used].ravel(), starts, self.ranks)
+
+    def _cut_each(self) -> Logprobs:
+        lengths = np.diff(self.starts)
+        for row in np.flatnonzero(self.entry_token_ids[self.starts[1:] - 1] < 0).tolist():
+            start, end = self.starts[row], self.starts[row + 1]
+            lengths[row] = max(1, _present(self.entry_token_ids[start:end]))
+        starts = np.concatenate([[0], np.cumsum(lengths)])
+        if starts[-1] == self.starts[-1]:
+            return self
+        out = Logprobs.with_room(starts)
+        for row, (start, end) in enumerate(itertools.pairwise(starts.tolist())):
+            here = slice(self.starts[row], self.starts[row] + end - start)
+            out.entry_token_ids[start:end] = self.entry_token_ids[here]
+            out.entry_logprobs[start:end] = self.entry_logprobs[here]
+        return replace(out, ranks=self.ranks)
+
+    @cached_property
+    def _width(self) -> int | None:
+        """The room of every row; None if rows differ in length."""
+        rows, entries = len(self.ranks), int(self.starts[-1])
+        if not rows:
+            return 1
+        width = entries // rows
+        return width if (np.diff(self.starts) == width).all() else None
+
+    def _table(self, entries: np.ndarray, missing: float) -> np.ndarray:
+        """`entries` as rows of one width: a view if all rows have it."""
+        rows = len(self.ranks)
+        if self._width is not None:
+            return entries.reshape(rows, self._width)
+        lengths = np.diff(self.starts)
+        table: np.ndarray = np.full((rows, int(lengths.max())), missing, entries.dtype)
+        table[np.arange(table.shape[1]) < lengths[:, None]] = entries
+        return table
+
+    def _ranges(self, rows: np.ndarray) -> Iterator[tuple[int, int]]:
+        return zip(self.starts[rows].tolist(), self.starts[rows + 1].tolist(), strict=True)
 
 
-@dataclass(frozen=True)
+def _present(token_ids: np.ndarray) -> int:
+    """How many entries of a row there are. They have no gaps, so the end is found by bisection, however long
+    the row is."""
+    return bisect_left(range(len(token_ids)), True, key=lambda i: bool(token_ids[i] < 0))
+
+
+@dataclass(frozen=True, eq=False)
 class RowLogprobs:
-    """One row of `Logprobs`."""
+    """One row of `Logprobs`: int64 [1 + k], float32 [1 + k], and the rank."""
 
     token_ids: np.ndarray
     logprobs: np.ndarray

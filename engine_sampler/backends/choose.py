@@ -31,6 +31,8 @@ def named_backend(name: str | Backend) -> Backend | None:
         name = os.environ.get("ENGINE_SAMPLER_BACKEND") or "auto"
     if name == "auto":
         return None
+    if name == LIBRARY:
+        raise ValueError(f"backend={name!r} is not allowed: {LIBRARY}PATH, the path of a shared library")
     if name.startswith(LIBRARY):
         return _library(os.path.abspath(name.removeprefix(LIBRARY)))
     backends = default_registry().catalogue.backends

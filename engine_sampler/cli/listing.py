@@ -7,6 +7,7 @@ from dataclasses import asdict
 from typing import Any
 
 from ..contract import Backend, Sampler
+from ..grammar import Grammar, GrammarError
 from ..packaged import grammar_names, grammar_text
 from ..registry import Catalogue, Registry
 
@@ -36,7 +37,10 @@ def _first_sentence(text: str | None) -> str:
 
 
 def _grammar_summary(value: Any) -> str:
-    """The first sentence of the comment that opens a Lark text, or of a docstring."""
+    """The first sentence of the comment that opens a Lark text, or of a docstring; else the kind of a
+    `Grammar`."""
+    if isinstance(value, Grammar):
+        return _grammar_summary(value.text or "") or f"A grammar of the kind {value.kind}."
     if not isinstance(value, str):
         return _first_sentence(value.__doc__)
     comment = itertools.takewhile(lambda line: line.startswith("//"), value.strip().splitlines())
@@ -55,7 +59,7 @@ def _entry(catalogue: Catalogue, kind: str, name: str) -> dict[str, Any]:
     entry = _description(
         name,
         catalogue.origins[f"{kind}/{name}"],
-        _backend_state(value) if isinstance(value, Backend) else "loaded",
+        _state(kind, value),
         _grammar_summary(value) if kind == "grammars" else summary_of(value),
         [param.name for param in getattr(value, "params", ())],
     )
@@ -75,6 +79,18 @@ def _description(name: str, origin: str, state: str, summary: str, parameters: A
         "summary": summary,
         "parameters": list(parameters),
     }
+
+
+def _state(kind: str, value: Any) -> str:
+    """Whether an object can be used here: a backend by its score, the text of a grammar by reading it."""
+    if isinstance(value, Backend):
+        return _backend_state(value)
+    if kind == "grammars" and isinstance(value, str):
+        try:
+            Grammar.from_lark(value)
+        except GrammarError as error:
+            return f"failed: {error}"
+    return "loaded"
 
 
 def _backend_state(backend: Backend) -> str:

@@ -8,7 +8,7 @@ import json
 import logging
 import os
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NoReturn
 
@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from ..demo.session import DemoSession
     from ..scheduler import Record
     from ..session import Session
+    from ..testing.library import LibraryCheck
 
 EXTRAS = {
     **dict.fromkeys(("rich", "tokenizers", "matplotlib"), "demo"),
@@ -41,6 +42,8 @@ ENGINES = {
 }
 """Engines that run a model supplied by the user → the module of their `Session`."""
 
+logger = logging.getLogger("engine_sampler")
+
 FAILURE = 1
 USAGE_ERROR = 2
 INTERRUPTED = 130
@@ -53,11 +56,12 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """Run the command and return its exit status. An error that the user can fix is one line on stderr."""
     for stream in (sys.stdout, sys.stderr):
         stream.reconfigure(errors="replace")  # type: ignore[union-attr]
-    logging.getLogger("engine_sampler").addHandler(logging.NullHandler())  # `plugins` lists what failed
+    logger.addHandler(logging.NullHandler())  # `plugins` lists what failed
     try:
         parsed, unknown = _parser().parse_known_args(arguments)
         if unknown:
             _refuse(unknown[0], parsed)
+        _report_missing_plugins(parsed)
         failed = parsed.run(parsed)
         sys.stdout.flush()
         return FAILURE if failed else 0
@@ -73,6 +77,14 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return _fail(str(error))
     except KeyboardInterrupt:
         return INTERRUPTED
+
+
+def _report_missing_plugins(parsed: argparse.Namespace) -> None:
+    """Name the plugins that ENGINE_SAMPLER_PLUGINS selects in vain, except where all plugins are listed."""
+    if parsed.run is not run_plugins:
+        for status in default_registry().plugins:
+            if status.state == "failed":
+                print(f"engine-sampler: plugin {status.name} is not used: {status.error}", file=sys.stderr)
 
 
 # --- commands ------------------------------------------------------------------------------------
@@ -135,39 +147,53 @@ def run_plugins(arguments: argparse.Namespace) -> None:
     if arguments.json:
         print(json.dumps(listed, indent=2))
         return
-    from ..explain.terminal import make_console
-    from .tables import plugin_tables
-
-    make_console().print(*plugin_tables(listed))
+    try:
+        from ..explain.terminal import make_console
+        from .tables import plugin_tables
+    except ImportError as error:
+        _print_plain(error, lambda plain: plain.plugin_lines(listed))
+    else:
+        make_console().print(*plugin_tables(listed))
 
 
 def run_explain(arguments: argparse.Namespace) -> None:
     """Show what each step of the chain does to one row of logits."""
     params = parameters_of(arguments)
-    from ..explain.terminal import explanation, make_console
-
     row, title, context = _row_to_explain(arguments)
     steps = trace(row, params, top=arguments.top, backend=arguments.backend, **context)
     if arguments.plot:
         from ..explain.plots import draw
 
         draw(steps, arguments.plot, title=title, top=arguments.top)
-    console = make_console()
-    console.print(title, style="bold")
-    console.print(*explanation(steps, arguments.top, console.width))
+    try:
+        from ..explain.terminal import explanation, make_console
+    except ImportError as error:
+        _print_plain(error, lambda plain: (title, *plain.explanation_lines(steps, arguments.top)))
+    else:
+        console = make_console()
+        console.print(title, style="bold")
+        console.print(*explanation(steps, arguments.top, console.width))
 
 
 def run_check(arguments: argparse.Namespace) -> bool:
     """Check whether a compiled backend keeps the contract; exit status 1 if it does not."""
-    from ..explain.terminal import make_console
     from ..testing.library import FAILED, check_apart
-    from .tables import check_line
 
-    console, failed = make_console(), False
+    failed = False
     for result in check_apart(arguments.path):
-        console.print(check_line(result))
+        _print_check(result)
         failed |= result.outcome == FAILED
     return failed
+
+
+def _print_check(check: LibraryCheck) -> None:
+    try:
+        from ..explain.terminal import make_console
+        from .tables import check_line
+    except ImportError as error:
+        _print_plain(error, lambda plain: [plain.check_text(check)])
+    else:
+        make_console().print(check_line(check))
 
 
 def run_grammar(arguments: argparse.Namespace) -> bool:
@@ -181,6 +207,16 @@ def run_grammar(arguments: argparse.Namespace) -> bool:
         print(grammar.lark())
         return False
     return process_text(grammar, read_text(arguments.text), arguments.action)
+
+
+def _print_plain(error: ImportError, lines_of: Callable[[Any], Iterable[str]]) -> None:
+    """Print lines without rich, if it is rich that is missing."""
+    if (error.name or "").partition(".")[0] != "rich":
+        raise error
+    from . import plain
+
+    for line in lines_of(plain):
+        print(line)
 
 
 def _session(arguments: argparse.Namespace, requests: int) -> Session:
@@ -219,14 +255,18 @@ def _row_to_explain(arguments: argparse.Namespace) -> tuple[np.ndarray, str, dic
 
 def _read_row(path: str) -> np.ndarray:
     """One row of logits from a .npy file, [vocab] or [1, vocab]."""
+    row: Any = None
     try:
-        row = np.load(path, allow_pickle=False)
-    except (ValueError, EOFError):
-        row = None
+        with open(path, "rb") as file:
+            row = np.load(file, allow_pickle=False)
+    except OSError:
+        raise
+    except Exception:  # the parser of NumPy's headers raises whatever a crafted file leads to
+        logger.debug("%s cannot be read", path, exc_info=True)
     is_row = isinstance(row, np.ndarray) and row.ndim > 0 and row.size == row.shape[-1] > 0
     if not is_row or not np.issubdtype(row.dtype, np.floating):
         raise ValueError(f"{path} is not a row of logits: floats of shape [vocab] or [1, vocab]")
-    return row.reshape(-1)
+    return row.reshape(-1).astype(np.float32, copy=False)
 
 
 # --- the command line ----------------------------------------------------------------------------

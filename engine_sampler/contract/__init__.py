@@ -17,8 +17,10 @@ from .errors import (
     PluginFault,
     call_for_add,
     call_plugin,
+    close_matches,
     failure,
-    shown,
+    guarded,
+    quoted,
 )
 from .hookspecs import hookimpl
 from .matchers import Matcher, allocate_bitmask, allows, bitmask_words, checked_bitmask, unpack_bitmask
@@ -89,12 +91,14 @@ __all__ = [
     "call_for_add",
     "call_plugin",
     "checked_bitmask",
+    "close_matches",
     "described",
     "failure",
     "flags_like",
+    "guarded",
     "hookimpl",
     "padded",
-    "shown",
+    "quoted",
     "token_rows",
     "unpack_bitmask",
 ]

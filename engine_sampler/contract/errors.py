@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import difflib
+import itertools
+from collections.abc import Callable, Iterable
 from typing import Any, TypeVar
 
 T = TypeVar("T")
@@ -13,6 +15,21 @@ BaseException included, is a fault of the plugin, and ends its request alone."""
 
 _MOST_WORDS = 500
 """The most characters of an exception's text that a message repeats."""
+
+_LENGTH = 80
+"""The number of characters of one text that an error quotes, and of other values that have no parts."""
+
+_ENTRIES = 8
+"""The number of entries of one collection that an error quotes."""
+
+_TOTAL = 240
+"""The number of characters of a whole value that an error quotes."""
+
+_DEPTH = 4
+"""The depth to which nested collections are quoted."""
+
+_LONG_INTEGER = 256
+"""Integers of more bits are described; Python refuses to print very long ones."""
 
 
 class ParameterError(ValueError):
@@ -55,15 +72,70 @@ def call_for_add(part: str, method: Callable[..., T], *arguments: Any) -> T:
         raise ParameterError(failure(part, error)) from error
 
 
-def shown(value: Any) -> str:
-    """`value` in a message: its shortened repr, or its type if that has none."""
+def quoted(value: Any) -> str:
+    """`value` as an error message quotes it: its repr, shortened where it is long or deep.
+
+    Values come from clients: whatever they are, this takes little time and raises nothing.
+    """
+    return _cut(_quoted(value, _DEPTH), _TOTAL)
+
+
+def close_matches(name: str, known: Iterable[str]) -> list[str]:
+    """Up to three of `known` that `name` may be meant for; none for a long name, which would take long."""
+    return difflib.get_close_matches(name, known, n=3) if len(name) <= _LENGTH else []
+
+
+def guarded(read: Callable[[], T], what: str) -> T:
+    """`read()`; values nested too deeply or numbers too large for it raise `ParameterError`.
+
+    what  names what is read, for the message.
+    """
     try:
-        text = repr(value)
+        return read()
+    except RecursionError:
+        raise ParameterError(f"{what} is nested too deeply") from None
+    except OverflowError:
+        raise ParameterError(f"{what} contains a number that is too large") from None
+
+
+def _quoted(value: Any, depth: int) -> str:
+    kind = type(value)
+    if kind in (str, bytes):
+        return repr(value) if len(value) <= _LENGTH else repr(value[:_LENGTH]) + "…"
+    if kind is int and value.bit_length() > _LONG_INTEGER:
+        return f"an integer of {value.bit_length()} bits"
+    if kind in _BRACKETS and value:
+        opening, closing = _BRACKETS[kind]
+        if not depth:
+            return f"{opening}…{closing}"
+        if kind is dict:
+            entries = (f"{_quoted(k, depth - 1)}: {_quoted(v, depth - 1)}" for k, v in _first(value.items()))
+        else:
+            entries = (_quoted(entry, depth - 1) for entry in _first(value))
+        more = ", …" if len(value) > _ENTRIES else "," if kind is tuple and len(value) == 1 else ""
+        return opening + ", ".join(entries) + more + closing
+    try:
+        return _cut(repr(value), _LENGTH)
     except INTERRUPTIONS:
         raise
     except BaseException:
-        return f"a {type(value).__name__}"
-    return text if len(text) <= 80 else f"{text[:77]}..."
+        return f"a {kind.__name__}"
+
+
+_BRACKETS: dict[type, tuple[str, str]] = {
+    list: ("[", "]"),
+    tuple: ("(", ")"),
+    dict: ("{", "}"),
+    set: ("{", "}"),
+}
+
+
+def _first(entries: Iterable[Any]) -> Iterable[Any]:
+    return itertools.islice(entries, _ENTRIES)
+
+
+def _cut(text: str, length: int) -> str:
+    return text if len(text) <= length else text[:length] + "…"
 
 
 def _text_of(error: BaseException) -> str:

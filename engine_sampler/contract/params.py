@@ -9,7 +9,10 @@ from typing import Any
 
 import numpy as np
 
-from .errors import ParameterError
+from .errors import ParameterError, quoted
+
+MAX_SIZE = 65_536
+"""The limit on texts and collections for which none is declared."""
 
 
 @dataclass(frozen=True)
@@ -26,6 +29,10 @@ class Param:
     convert   called with a value of a composite type; returns the normalised, hashable value, or
               raises ValueError or TypeError with a description of what is allowed.
     doc       one line for listings.
+    limit     how much of it one request may ask of a scheduler by default, in the terms of `size`: the
+              work and memory that a value can cost must be bounded. None: for a number, no limit; for any
+              other value, `MAX_SIZE`. `RequestLimits` raises or lowers it for a scheduler.
+    everything  the number, if there is one, that asks for the whole vocabulary.
     """
 
     name: str
@@ -38,6 +45,27 @@ class Param:
     switch: bool = True
     convert: Callable[[Any], Any] | None = None
     doc: str = ""
+    limit: int | None = None
+    everything: int | None = None
+
+    @property
+    def default_limit(self) -> int | None:
+        """`limit`, or what holds in place of None."""
+        return MAX_SIZE if self.limit is None and self.type not in (int, float, bool) else self.limit
+
+    @property
+    def annotation(self) -> Any:
+        """The type that a signature shows."""
+        return self.type | None if self.neutral is None and self.type is not object else self.type
+
+    def size(self, value: Any, vocab_size: int) -> float:
+        """What `limit` bounds, of a value in normal form: the number itself if the parameter is one; the
+        UTF-8 bytes of a text; of a collection the sum of its entries, where a number counts as 1. None has
+        size 0."""
+        if self.everything is not None and value == self.everything:
+            return vocab_size
+        is_number = self.type in (int, float) and value is not None
+        return float(value) if is_number else _size(value)
 
     def check(self, value: Any) -> Any:
         """Return `value` in its normal form, or raise `ParameterError` stating what is allowed."""
@@ -47,6 +75,8 @@ class Param:
             checked = self.convert(value) if self.convert else self._scalar(value)
         except OverflowError:
             raise self.error(value, self.allowed()) from None
+        except RecursionError:
+            raise self.error(value, "it is nested too deeply") from None
         except (TypeError, ValueError) as error:
             raise self.error(value, str(error)) from None
         if self.choices is not None and checked not in self.choices:
@@ -58,7 +88,7 @@ class Param:
 
     def error(self, value: Any, allowed: str) -> ParameterError:
         """The error for `value`, which names the parameter and states what is allowed."""
-        return ParameterError(f"{self.name}={value!r} is not allowed: {allowed}")
+        return ParameterError(f"{self.name}={quoted(value)} is not allowed: {allowed}")
 
     def allowed(self) -> str:
         """The allowed values as text."""
@@ -94,3 +124,14 @@ class Param:
         if self.low is not None and (value < self.low or (self.low_open and value == self.low)):
             return False
         return self.high is None or value <= self.high
+
+
+def _size(value: Any) -> int:
+    if isinstance(value, str):
+        return len(value) if value.isascii() else len(value.encode("utf-8", "surrogatepass"))
+    if isinstance(value, tuple):
+        return sum([1 if type(entry) in _NUMBERS else _size(entry) for entry in value])
+    return 0 if value is None else 1
+
+
+_NUMBERS = (int, float)

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Literal
 import numpy as np
 
 from ..arithmetic import SELECTOR_STREAM, stream_of
-from .errors import PluginFault, shown
+from .errors import PluginFault, quoted
 from .params import Param
 from .vocabulary import Vocabulary
 
@@ -192,7 +192,7 @@ def described(value: Any) -> str:
     """An array by its dtype and shape in a message, any other value by its repr."""
     if type(value) is np.ndarray:
         return f"{value.dtype} {list(value.shape)}"
-    return shown(value)
+    return quoted(value)
 
 
 @dataclass

@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Collection, Iterable, Sequence, Set
 from typing import Any, TypeAlias
 
 import numpy as np
 
+from .errors import ParameterError, quoted
+
 Phrase: TypeAlias = "str | tuple[int, ...]"
 """A text, or the ids of one token sequence."""
+
+_DIGITS = re.compile(r"0|[1-9][0-9]{0,17}", re.ASCII)
 
 _IDS = "a list of token ids, integers of at least 0"
 _PHRASES = "a list whose entries are texts, token ids or lists of token ids, none of them empty"
@@ -19,6 +24,14 @@ def token_id(value: Any) -> int:
     if isinstance(value, (int, np.integer)) and not isinstance(value, bool) and value >= 0:
         return int(value)
     raise TypeError("a token id, an integer of at least 0")
+
+
+def id_of_digits(parameter: str, text: str) -> int:
+    """The token id that a key of a JSON object spells: its digits, without a leading zero, so that every id
+    has one spelling. Raises `ParameterError`, which names `parameter`, for other texts."""
+    if _DIGITS.fullmatch(text):
+        return int(text)
+    raise ParameterError(f"{parameter} names {quoted(text)}, which is not a token id in decimal digits")
 
 
 def token_ids(value: Any) -> tuple[int, ...]:

@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from .errors import ParameterError
+from .errors import ParameterError, quoted
 
 if TYPE_CHECKING:
     from ..tokenizer import Tokenizer
@@ -23,10 +23,13 @@ class Vocabulary:
 
     def check_ids(self, parameter: str, token_ids: Iterable[int]) -> None:
         """Raise `ParameterError` for the first id of `parameter` outside 0..size-1."""
+        token_ids = tuple(token_ids)
+        if not token_ids or (min(token_ids) >= 0 and max(token_ids) < self.size):
+            return
         for token_id in token_ids:
             if not 0 <= token_id < self.size:
                 raise ParameterError(
-                    f"{parameter} names token id {token_id}, allowed are 0 to {self.size - 1}"
+                    f"{parameter} names token id {quoted(token_id)}, allowed are 0 to {self.size - 1}"
                 )
 
     def need_tokenizer(self, parameter: str) -> Tokenizer:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+from ..params import RequestLimits
 from ..scheduler import RequestId, Scheduler
 from ..session import Session
 from .engine import Engine
@@ -14,7 +15,8 @@ class DemoSession(Session):
     """One `Scheduler` fed by the embedded engine."""
 
     def __init__(self, engine: Engine, backend: str = "auto") -> None:
-        super().__init__(Scheduler(len(engine.tokenizer), engine.tokenizer, backend=backend))
+        tokenizer = engine.tokenizer
+        super().__init__(Scheduler(len(tokenizer), tokenizer, backend=backend, limits=RequestLimits.none()))
         self.engine = engine
 
     def encode(self, prompt: str) -> list[int]:

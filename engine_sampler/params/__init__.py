@@ -1,10 +1,12 @@
 """The parameters of a request, and the chain that they define."""
 
 from .chain import build_chain
+from .limits import RequestLimits
 from .lookups import lookup_of
 from .sampling_params import SamplingParams
 
 __all__ = [
+    "RequestLimits",
     "SamplingParams",
     "build_chain",
     "lookup_of",

@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping
 from typing import Any
 
-from ..contract import ParameterError
+from ..contract import ParameterError, quoted
+from ..contract.values import id_of_digits
 
 TRANSPORT = frozenset(
     "model messages prompt stream stream_options user store metadata service_tier tools tool_choice "
@@ -19,6 +20,8 @@ TRANSPORT = frozenset(
 )
 """Keys that concern the transport of a request, not the choice of tokens."""
 
+_QUOTES = "'"
+
 RENAMED = {"max_completion_tokens": "max_tokens", "sampling_seed": "seed"}
 
 
@@ -30,7 +33,7 @@ def parameters_of(body: Mapping[str, Any]) -> dict[str, Any]:
     `logit_bias` keys become ids, and the contents of `extra_args` (REST: `vllm_xargs`) are merged in.
     The order is "vllm" unless the body gives another. Raises `ParameterError` for unsupported forms.
     """
-    rest = without_transport(body, TRANSPORT)
+    rest = without_transport(mapping("body", body), TRANSPORT)
     parameters: dict[str, Any] = {"order": "vllm"}
     for key in ("extra_args", "vllm_xargs"):
         parameters |= without_transport(mapping(key, rest.pop(key, {})), TRANSPORT)
@@ -56,9 +59,8 @@ def response_format(value: Any) -> dict[str, Any]:
         raise ParameterError("response_format.json_schema has no schema")
     if kind == "structural_tag":
         return {"structural_tag": {k: v for k, v in value.items() if k != "type"}}
-    raise ParameterError(
-        f"response_format={value!r} is not allowed: type text, json_object, json_schema or structural_tag"
-    )
+    allowed = "type text, json_object, json_schema or structural_tag"
+    raise ParameterError(f"response_format={quoted(value)} is not allowed: {allowed}")
 
 
 def _structured_outputs(value: Any) -> dict[str, Any]:
@@ -67,15 +69,21 @@ def _structured_outputs(value: Any) -> dict[str, Any]:
     parameters = {k: v for k, v in mapping("structured_outputs", value).items() if v is not False}
     for key in parameters:
         if key not in allowed:
-            raise ParameterError(f"structured_outputs.{key} is not allowed: one of {', '.join(allowed)}")
+            raise ParameterError(
+                f"structured_outputs.{quoted(key).strip(_QUOTES)} is not allowed: one of {', '.join(allowed)}"
+            )
     return {names.get(k, k): v for k, v in parameters.items()}
 
 
 def _logit_bias(value: Any) -> dict[int, Any]:
-    try:
-        return {int(token_id): bias for token_id, bias in value.items()}
-    except (AttributeError, TypeError, ValueError):
-        raise ParameterError(f"logit_bias={value!r} is not allowed: token ids with biases") from None
+    if not isinstance(value, Mapping):
+        raise ParameterError(f"logit_bias={quoted(value)} is not allowed: token ids with biases")
+    return {_token_id(key): bias for key, bias in value.items()}
+
+
+def _token_id(key: Any) -> Any:
+    """The id that a key of JSON's stands for; other keys are left to the parameter."""
+    return id_of_digits("logit_bias", key) if isinstance(key, str) else key
 
 
 def without_transport(body: Mapping[str, Any], transport: Collection[str]) -> dict[str, Any]:
@@ -86,7 +94,7 @@ def without_transport(body: Mapping[str, Any], transport: Collection[str]) -> di
 def mapping(key: str, value: Any) -> Mapping[str, Any]:
     """`value` of `key` as an object, without entries that are None."""
     if not isinstance(value, Mapping):
-        raise ParameterError(f"{key}={value!r} is not allowed: an object of parameters")
+        raise ParameterError(f"{key}={quoted(value)} is not allowed: an object of parameters")
     return {k: v for k, v in value.items() if v is not None}
 
 
@@ -96,8 +104,10 @@ def canonical_keys(body: Mapping[str, Any], renamed: Mapping[str, str]) -> dict[
     first: dict[str, str] = {}
     for key, value in body.items():
         name = renamed.get(key, key)
-        if name in result and result[name] != value:
-            raise ParameterError(f"{key}={value!r} is not allowed: {first[name]} says {result[name]!r}")
+        if name in result and not (result[name] is value or result[name] == value):
+            raise ParameterError(
+                f"{key}={quoted(value)} is not allowed: {first[name]} says {quoted(result[name])}"
+            )
         result.setdefault(name, value)
         first.setdefault(name, key)
     return result
@@ -108,5 +118,5 @@ def openai_logprobs(logprobs: Any, top_logprobs: Any, default_count: int) -> dic
     if logprobs is True:
         return {"logprobs": default_count if top_logprobs is None else top_logprobs}
     if top_logprobs:
-        raise ParameterError(f"top_logprobs={top_logprobs!r} is not allowed: logprobs must be true")
+        raise ParameterError(f"top_logprobs={quoted(top_logprobs)} is not allowed: logprobs must be true")
     return {} if logprobs is None or logprobs is False else {"logprobs": logprobs}

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import difflib
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from ..contract import ParameterError, Sampler
+from ..contract import ParameterError, Sampler, close_matches, quoted
 
 DEFAULT = (
     "penalties",
@@ -103,11 +102,13 @@ def resolve_order(values: Mapping[str, Any], samplers: Mapping[str, Sampler]) ->
     order = values["order"]
     if isinstance(order, str):
         if order not in NAMED:
-            raise ParameterError(f"order={order!r} is not allowed: one of {', '.join(NAMED)}, or a list")
+            raise ParameterError(
+                f"order={quoted(order)} is not allowed: one of {', '.join(NAMED)}, or a list"
+            )
         return RULES.get(order, {})
     if _is_numeric(order):
         if len(set(order)) != len(order):
-            raise ParameterError(f"order={order!r} is not allowed: each sampler once")
+            raise ParameterError(f"order={quoted(order)} is not allowed: each sampler once")
         named, rules = full_order(order, samplers), _KOBOLDAI_RULES
         omitted = {KOBOLDAI_IDS[i] for i in range(7)} - set(_koboldai(order))
     else:
@@ -116,12 +117,14 @@ def resolve_order(values: Mapping[str, Any], samplers: Mapping[str, Sampler]) ->
     orderable = [s.name for s in samplers.values() if s.role != "edit"]
     for name in named:
         if name not in orderable:
-            similar = difflib.get_close_matches(str(name), orderable, n=2)
+            similar = close_matches(str(name), orderable)[:2]
             hint = f"; did you mean {' or '.join(map(repr, similar))}?" if similar else ""
-            raise ParameterError(f"order names {name!r}, which is not a sampler that can be ordered{hint}")
+            raise ParameterError(
+                f"order names {quoted(name)}, which is not a sampler that can be ordered{hint}"
+            )
     for name in sorted(omitted):
         if name in samplers and samplers[name].is_active(values):
-            raise ParameterError(f"order={order!r} omits {name}, which the parameters turn on")
+            raise ParameterError(f"order={quoted(order)} omits {name}, which the parameters turn on")
     return rules
 
 
@@ -132,6 +135,6 @@ def _is_numeric(order: Sequence[Any]) -> bool:
 def _koboldai(order: Sequence[Any]) -> tuple[str, ...]:
     """The names for KoboldAI's numeric ids; penalties come first if a short list leaves them out."""
     if any(not 0 <= i < len(KOBOLDAI_IDS) for i in order):
-        raise ParameterError(f"order={tuple(order)!r} is not allowed: KoboldAI's ids are 0 to 6")
+        raise ParameterError(f"order={quoted(tuple(order))} is not allowed: KoboldAI's ids are 0 to 6")
     names = tuple(KOBOLDAI_IDS[i] for i in order)
     return names if "penalties" in names else ("penalties", *names)

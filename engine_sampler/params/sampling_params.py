@@ -2,27 +2,43 @@
 
 from __future__ import annotations
 
+import inspect
+from abc import ABCMeta
 from collections.abc import Iterator, Mapping, Sequence
 from types import MappingProxyType
 from typing import Any
 
-from ..contract import ParameterError, Selector
+from ..contract import Param, ParameterError, Selector, guarded, quoted
 from ..registry import STRUCTURED_PARAMS, default_registry, structured_in, unknown
 from .lookups import Lookup, lookup_of
 from .orders import resolve_order
 
 
-class SamplingParams(Mapping[str, Any]):
+class _WithSignature(ABCMeta):
+    """Shows the parameters in `help` and `inspect.signature`: plugins add to them, so they are read late."""
+
+    @property
+    def __signature__(cls) -> inspect.Signature:
+        kind = inspect.Parameter.KEYWORD_ONLY
+        known = default_registry().catalogue.params.values()
+        listed = [inspect.Parameter(p.name, kind, default=p.neutral, annotation=p.annotation) for p in known]
+        return inspect.Signature(listed)
+
+
+class SamplingParams(Mapping[str, Any], metaclass=_WithSignature):
     """The immutable settings of one request, under the names used by OpenAI and vLLM.
 
     Every parameter belongs to one sampler, selector or criterion, whether built in or from a plugin.
     All are given in the same way and can be read as attributes or items: the value, or the neutral
-    value if it is not given.
+    value if it is not given; `SamplingParams.parameters()` lists them.
 
         SamplingParams(temperature=0.8, top_p=0.95, seed=7).top_p
 
     Raises `ParameterError`, which names the parameter, the value and what is allowed; for an unknown
-    name, also similar names and the plugins that failed to load.
+    name, also similar names and the plugins that failed to load. How much a request may ask for is the
+    scheduler's decision: `RequestLimits`.
+
+    A token whose probability, after all else, is below 2^−31 of the likeliest one's is never drawn.
     """
 
     __slots__ = ("_chosen", "_given", "_values")
@@ -31,7 +47,7 @@ class SamplingParams(Mapping[str, Any]):
     _given: Mapping[str, Any]
     _values: Mapping[str, Any]
 
-    def __init__(self, **parameters: Any) -> None:
+    def __init__(self, /, **parameters: Any) -> None:
         known = lookup_of(default_registry().catalogue)
         chosen = {name: _checked(known, name, value) for name, value in parameters.items()}
         values = known.neutral | chosen
@@ -51,17 +67,28 @@ class SamplingParams(Mapping[str, Any]):
 
     @classmethod
     def from_dict(cls, body: Mapping[str, Any]) -> SamplingParams:
-        """Settings from the body of an OpenAI or vLLM request; see `params.openai`."""
+        """Settings from the JSON body of an OpenAI or vLLM request.
+
+        The order is "vllm" (temperature before the truncations) unless the body gives another; keys that
+        concern the transport only, such as `model` and `messages`, are ignored; null means the default.
+        `params.openai.parameters_of` describes what is converted. Raises `ParameterError`, and nothing else,
+        whatever the body contains.
+        """
         from .openai import parameters_of
 
-        return cls(**parameters_of(body))
+        return guarded(lambda: cls(**parameters_of(body)), "the request")
+
+    @staticmethod
+    def parameters() -> Mapping[str, Param]:
+        """Every parameter by name, built in or from a plugin: its type, neutral value, bounds and meaning."""
+        return MappingProxyType(default_registry().catalogue.params)
 
     @property
     def given(self) -> Mapping[str, Any]:
         """The non-neutral parameters."""
         return self._given
 
-    def replace(self, **changes: Any) -> SamplingParams:
+    def replace(self, /, **changes: Any) -> SamplingParams:
         """A copy with some parameters changed."""
         return SamplingParams(**{**self._chosen, **changes})
 
@@ -82,6 +109,9 @@ class SamplingParams(Mapping[str, Any]):
 
     def __setattr__(self, name: str, value: Any) -> None:
         raise AttributeError("SamplingParams is immutable; use replace()")
+
+    def __dir__(self) -> list[str]:
+        return sorted({*object.__dir__(self), *self._values})
 
     def __iter__(self) -> Iterator[str]:
         return iter(self._values)
@@ -129,7 +159,7 @@ def _check_together(values: Mapping[str, Any], selectors: Sequence[Selector]) ->
 def _check_beams(values: Mapping[str, Any]) -> None:
     width = values["beam_width"]
     if width is not None and width < values["n"]:
-        raise ParameterError(f"beam_width={width} is not allowed: at least n={values['n']}")
+        raise ParameterError(f"beam_width={quoted(width)} is not allowed: at least n={values['n']}")
     if values["use_beam_search"] and values["logprobs"] is not None:
         raise ParameterError(f"logprobs={values['logprobs']} is not allowed with use_beam_search=True")
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import difflib
+import keyword
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any, get_args
@@ -154,10 +155,19 @@ def check_identifier(owner: str, name: Any) -> None:
         raise PluginError(f"{owner} has name={name!r}; it must be an identifier")
 
 
+RESERVED = frozenset(dir(Mapping)) | {"from_dict", "given", "parameters", "replace", "self"}
+"""Names that mean something else as a keyword or an attribute of `SamplingParams`."""
+
+
 def _check_param(owner: str, param: Any) -> None:
     if not isinstance(param, Param):
         raise PluginError(f"{owner} has {param!r} among its params, which is not a Param object")
     check_identifier(f"a parameter of {owner}", param.name)
+    if param.name in RESERVED or param.name.startswith("_") or keyword.iskeyword(param.name):
+        raise PluginError(
+            f"{owner} has a parameter named {param.name!r}, which SamplingParams cannot have: it is a "
+            "keyword, begins with _, or is the name of a method"
+        )
     try:
         checked = param.check(param.neutral)
     except ParameterError as error:

@@ -17,6 +17,15 @@ LOGPROBS_MODES = ("raw", "penalized", "processed")
 MAX_COUNT = 2**31 - 1
 """The greatest count that a parameter accepts."""
 
+MAX_SIBLINGS = 128
+"""The default limit on the rows that one request takes, as in OpenAI's API."""
+
+MAX_LOGPROBS = 20
+"""The default limit on logprobs per token, as in OpenAI's API and in vLLM (`max_logprobs`)."""
+
+MAX_GRAMMAR = 2 << 20
+"""The default limit on the text of a grammar, in bytes; `engine_sampler.grammar.Limits` bounds the rest."""
+
 
 def _by_name(*params: Param) -> dict[str, Param]:
     return {param.name: param for param in params}
@@ -81,21 +90,57 @@ def _tuple(value: Any) -> tuple[Any, ...]:
 # --- the parameters ------------------------------------------------------------------------------
 
 STRUCTURED_PARAMS = _by_name(
-    Param("json_schema", object, None, convert=_json_text, doc="the text is JSON that fits this schema"),
-    Param("regex", str, None, doc="the whole text matches this pattern"),
-    Param("choice", object, None, convert=_choices, doc="the text is one of these"),
-    Param("grammar", str, None, doc="the text follows this grammar: Lark text, or a registered name"),
+    Param(
+        "json_schema",
+        object,
+        None,
+        convert=_json_text,
+        limit=MAX_GRAMMAR,
+        doc="the text is JSON that fits this schema",
+    ),
+    Param("regex", str, None, limit=MAX_GRAMMAR, doc="the whole text matches this pattern"),
+    Param("choice", object, None, convert=_choices, limit=MAX_GRAMMAR, doc="the text is one of these"),
+    Param(
+        "grammar",
+        str,
+        None,
+        limit=MAX_GRAMMAR,
+        doc="the text follows this grammar: Lark text, or a registered name",
+    ),
     Param("json_object", bool, False, doc="the text is a JSON object"),
-    Param("structural_tag", object, None, convert=_json_text, doc="tool calls and the like in free text"),
+    Param(
+        "structural_tag",
+        object,
+        None,
+        convert=_json_text,
+        limit=MAX_GRAMMAR,
+        doc="tool calls and the like in free text",
+    ),
 )
 """The parameters that constrain the text by a grammar; a request gives at most one of them."""
 
 CORE_PARAMS = _by_name(
     Param("seed", object, None, convert=_seed, doc="64 bits; None or -1: random, and reported"),
-    Param("n", int, 1, low=1, high=MAX_COUNT, doc="completions per prompt (add_group)"),
-    Param("best_of", int, None, low=1, doc="completions drawn; the n best are kept"),
+    Param("n", int, 1, low=1, high=MAX_COUNT, limit=MAX_SIBLINGS, doc="completions per prompt (add_group)"),
+    Param(
+        "best_of",
+        int,
+        None,
+        low=1,
+        high=MAX_COUNT,
+        limit=MAX_SIBLINGS,
+        doc="completions drawn; the n best are kept",
+    ),
     Param("use_beam_search", bool, False, doc="follow the beam_width likeliest texts (add_group)"),
-    Param("beam_width", int, None, low=1, high=8192, doc="beams of a beam search; None: best_of, or n"),
+    Param(
+        "beam_width",
+        int,
+        None,
+        low=1,
+        high=8192,
+        limit=MAX_SIBLINGS,
+        doc="beams of a beam search; None: best_of, or n",
+    ),
     Param("length_penalty", float, 1.0, doc="a beam's score is its logprob / length^length_penalty"),
     Param(
         "early_stopping",
@@ -112,10 +157,26 @@ CORE_PARAMS = _by_name(
         high=MAX_COUNT,
         doc="least number of tokens that top_p, min_p, typical_p, tfs and xtc leave",
     ),
-    Param("order", object, "llama.cpp", convert=_order, doc="a named order or a list of samplers"),
-    Param("logprobs", int, None, low=-1, doc="logprobs of this many top tokens; 0 chosen only, -1 all"),
+    Param("order", object, "llama.cpp", convert=_order, limit=512, doc="a named order or a list of samplers"),
+    Param(
+        "logprobs",
+        int,
+        None,
+        low=-1,
+        limit=MAX_LOGPROBS,
+        everything=-1,
+        doc="logprobs of this many top tokens; 0 chosen only, -1 all",
+    ),
     Param("logprobs_mode", object, "raw", convert=_modes, doc="raw, penalized, processed, or several"),
-    Param("prompt_logprobs", int, None, low=-1, doc="logprobs of this many top tokens for the prompt"),
+    Param(
+        "prompt_logprobs",
+        int,
+        None,
+        low=-1,
+        limit=MAX_LOGPROBS,
+        everything=-1,
+        doc="logprobs of this many top tokens for the prompt",
+    ),
     Param("skip_special_tokens", bool, True, doc="leave special tokens out of the text"),
     *STRUCTURED_PARAMS.values(),
 )

@@ -10,7 +10,6 @@ none); ENGINE_SAMPLER_STRICT=1 raises on the first plugin that fails.
 
 from __future__ import annotations
 
-import difflib
 import functools
 import importlib
 import importlib.metadata
@@ -23,7 +22,17 @@ from typing import Any, Literal
 
 import pluggy
 
-from ..contract import Backend, Param, ParameterError, Sampler, Selector, StoppingCriteria, hookspecs
+from ..contract import (
+    Backend,
+    Param,
+    ParameterError,
+    Sampler,
+    Selector,
+    StoppingCriteria,
+    close_matches,
+    hookspecs,
+    quoted,
+)
 from .catalogue import (
     EVENTS,
     Catalogue,
@@ -254,8 +263,8 @@ def unknown(name: str, others: Iterable[str] = ()) -> ParameterError:
     registry = default_registry()
     known = {**dict.fromkeys(others), **registry.catalogue.params}
     longer = [other for other in known if len(name) >= _SHORTEST_PREFIX and other.startswith(name)]
-    similar = list(dict.fromkeys([*difflib.get_close_matches(name, known, n=3), *longer]))[:3]
-    message = f"unknown parameter {name!r}"
+    similar = list(dict.fromkeys([*close_matches(name, known), *longer]))[:3]
+    message = f"unknown parameter {quoted(name)}"
     if similar:
         message += "; did you mean " + " or ".join(map(repr, similar)) + "?"
     failed = [f"{p.name} ({p.origin}): {p.error}" for p in registry.plugins if p.state == "failed"]

@@ -27,7 +27,14 @@ class BadWords(Sampler):
     name = "bad_words"
     role = "edit"
     params = (
-        Param("bad_words", object, neutral=(), convert=phrases, doc="forbidden texts, ids or id lists"),
+        Param(
+            "bad_words",
+            object,
+            neutral=(),
+            convert=phrases,
+            limit=1024,
+            doc="forbidden texts, ids or id lists",
+        ),
     )
     examples = (
         Example((1.0, 2.0, 3.0), {"bad_words": [2]}, (1.0, 2.0, -np.inf)),

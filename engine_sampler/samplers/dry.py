@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from functools import lru_cache
+from functools import cached_property, lru_cache
 from typing import Any
 
 import numpy as np
 
 from ..arithmetic import FLT_MAX, log2_64
-from ..contract import Example, Param, Rows, Sampler, Vocabulary
+from ..contract import Example, Param, ParameterError, Rows, Sampler, Vocabulary, quoted
 from ..contract.values import Phrase, phrase_token_ids, phrases
 from ..tokenizer import Tokenizer
 from ._columns import finite_columns, store
@@ -21,6 +21,8 @@ _TEXT_LIMIT = 40
 """The number of bytes of a breaker's text that count."""
 _TAIL_LIMIT = 20
 """The number of tokens of a breaker's text that count after the first one."""
+MAX_TOKENS = 262_144
+"""The limit on the tokens of all sequences of more than one token that the texts of a request stand for."""
 
 
 class Dry(Sampler):
@@ -39,6 +41,8 @@ class Dry(Sampler):
     its own is never penalised. A breaker is a token id, a list of ids, or a text. A text matches every
     token that contains it, and every token that ends with a prefix of it if the tokens of the
     remainder follow; only its first 40 bytes and 20 further tokens count. Special tokens are not text.
+    Texts that begin at the ends of very many tokens, in sequences of more than 262,144 tokens in all, are
+    refused.
     None means newline, colon, double quote and asterisk if there is a tokenizer, else no breakers.
 
     dry_multiplier 0 is neutral; dry_penalty_last_n 0 turns it off, −1 is the whole history.
@@ -54,7 +58,7 @@ class Dry(Sampler):
         Param("dry_base", float, neutral=1.75, low=1, switch=False, doc="growth per further token"),
         Param("dry_allowed_length", int, neutral=2, low=0, switch=False, doc="shortest penalised repeat"),
         Param("dry_penalty_last_n", int, neutral=-1, low=-1, switch=False, doc="tokens searched; -1 all"),
-        Param("dry_sequence_breakers", object, neutral=None, convert=phrases, switch=False,
+        Param("dry_sequence_breakers", object, neutral=None, convert=phrases, switch=False, limit=256,
               doc="texts, ids or id lists that no repeat extends across"),
     )  # fmt: skip
     examples = (
@@ -139,60 +143,106 @@ def _powers(base: float, count: int) -> np.ndarray:
 class Breakers:
     """Token sequences that no repeat extends across.
 
-    tails   for the first token of each sequence, all possible remainders, the longest first.
-    heads   bool [vocab], True for these first tokens.
-    single  bool [vocab], True for tokens that are a breaker on their own.
+    tokens, ends  int64, the sequences end to end and the end of each, by their first token ascending, the
+                  longest first.
+    heads         bool [vocab], True for the first tokens.
+    single        bool [vocab], True for tokens that are a breaker on their own.
     """
 
-    tails: Mapping[int, tuple[tuple[int, ...], ...]]
+    tokens: np.ndarray
+    ends: np.ndarray
     heads: np.ndarray
     single: np.ndarray
 
     def unbroken(self, window: np.ndarray) -> int:
         """The number of tokens after the last sequence in `window`."""
         for start in np.flatnonzero(self.heads[window])[::-1].tolist():
-            for tail in self.tails[int(window[start])]:
-                end = start + 1 + len(tail)
-                if end <= len(window) and tuple(window[start + 1 : end].tolist()) == tail:
+            for sequence in self.beginning_with(int(window[start])):
+                end = start + len(sequence)
+                if end <= len(window) and np.array_equal(window[start:end], sequence):
                     return len(window) - end
         return len(window)
 
+    def beginning_with(self, token_id: int) -> Iterator[np.ndarray]:
+        """The sequences that begin with a token, the longest first."""
+        low, high = np.searchsorted(self._first_tokens, [token_id, token_id + 1])
+        return (
+            self.tokens[start:end]
+            for start, end in zip(self._starts[low:high], self.ends[low:high], strict=True)
+        )
 
-@lru_cache(maxsize=64)
+    @cached_property
+    def _starts(self) -> np.ndarray:
+        return np.concatenate([[0], self.ends[:-1]])
+
+    @cached_property
+    def _first_tokens(self) -> np.ndarray:
+        return self.tokens[self._starts[: len(self.ends)]]
+
+
+_Block = tuple[np.ndarray, tuple[int, ...]]
+"""Sequences that differ in their first token only: the first tokens int64 [n], and what follows each."""
+
+
+@lru_cache(maxsize=16)
 def _breakers(entries: tuple[Phrase, ...], tokenizer: Tokenizer | None, vocab_size: int) -> Breakers:
-    """Cached, because a text is searched for in every token; the tokenizer lives as long as its entry."""
-    tails: dict[int, set[tuple[int, ...]]] = {}
-    for entry in entries:
-        for head, *tail in _sequences_of_text(entry, tokenizer) if isinstance(entry, str) else [entry]:
-            if head < vocab_size:
-                tails.setdefault(head, set()).add(tuple(tail))
+    """Cached, because many requests have the same breakers; the tokenizer lives as long as its entry."""
+    blocks: list[_Block] = []
+    texts = dict.fromkeys(entry.encode()[:_TEXT_LIMIT] for entry in entries if isinstance(entry, str))
+    for data in texts:
+        assert tokenizer is not None  # `resolve` has made sure of it
+        blocks += _blocks_of_text(data, tokenizer)
+    blocks += [(np.array(entry[:1]), entry[1:]) for entry in entries if not isinstance(entry, str)]
+    blocks = [(first_tokens[first_tokens < vocab_size], tail) for first_tokens, tail in blocks]
+    total = sum(len(first_tokens) * (1 + len(tail)) for first_tokens, tail in blocks if tail)
+    if total > MAX_TOKENS:
+        raise ParameterError(
+            f"dry_sequence_breakers={quoted(entries)} is not allowed: these texts begin at the ends of too "
+            f"many tokens, in sequences of {total:,} tokens altogether; at most {MAX_TOKENS:,}"
+        )
+    return _joined(blocks, vocab_size)
+
+
+def _joined(blocks: Sequence[_Block], vocab_size: int) -> Breakers:
     heads, single = np.zeros(vocab_size, bool), np.zeros(vocab_size, bool)
-    heads[list(tails)] = True
-    single[[head for head, ends in tails.items() if () in ends]] = True
-    return Breakers({h: tuple(sorted(t, key=len, reverse=True)) for h, t in tails.items()}, heads, single)
+    for first_tokens, tail in blocks:
+        heads[first_tokens] = True
+        if not tail:
+            single[first_tokens] = True
+    alone = np.flatnonzero(single)
+    blocks = [(alone, ()), *((first_tokens, tail) for first_tokens, tail in blocks if tail)]
+    firsts = np.concatenate([first_tokens for first_tokens, _ in blocks])
+    lengths = np.repeat(
+        [1 + len(tail) for _, tail in blocks], [len(first_tokens) for first_tokens, _ in blocks]
+    )
+    order = np.argsort(firsts * (lengths.max(initial=0) + 1) - lengths, kind="stable")
+    ends = np.cumsum(lengths[order])
+    starts = np.empty(len(ends), np.int64)
+    starts[order] = ends - lengths[order]
+    tokens = np.empty(int(ends[-1]) if len(ends) else 0, np.int64)
+    tokens[starts] = firsts
+    begin = 0
+    for first_tokens, tail in blocks:
+        here = starts[begin : begin + len(first_tokens)]
+        tokens[here[:, None] + np.arange(1, 1 + len(tail))] = tail
+        begin += len(first_tokens)
+    return Breakers(tokens, ends, heads, single)
 
 
-def _sequences_of_text(text: str, tokenizer: Tokenizer | None) -> Iterator[tuple[int, ...]]:
-    """Every token sequence that contains `text`: inside one token, or starting at the end of one."""
-    assert tokenizer is not None  # `resolve` has made sure of it
-    data = text.encode()[:_TEXT_LIMIT]
-    tails = _tails(data, tokenizer)
-    pieces = tokenizer.token_bytes
-    containing = {token for token, piece in enumerate(pieces) if data in piece}
-    yield from ((token,) for token in containing - tokenizer.special_token_ids)
-    prefixes = tuple(tails)
-    starting = {token for token, piece in enumerate(pieces) if prefixes and piece.endswith(prefixes)}
-    for token in starting - containing - tokenizer.special_token_ids:
-        yield from ((token, *tail) for prefix, tail in tails.items() if pieces[token].endswith(prefix))
-
-
-def _tails(data: bytes, tokenizer: Tokenizer) -> dict[bytes, tuple[int, ...]]:
-    """For every prefix of `data`, the tokens of the remainder; without prefixes whose remainder no tokens
-    spell."""
-    tails = {}
+def _blocks_of_text(data: bytes, tokenizer: Tokenizer) -> Iterator[_Block]:
+    """Every token sequence that contains `data`: inside one token, or starting at the end of one that does
+    not contain it."""
+    containing = tokenizer.substrings.containing(data)
+    yield containing, ()
+    others = np.ones(len(tokenizer), bool)
+    others[containing] = False
     for n in range(1, len(data)):
-        try:
-            tails[data[:n]] = tuple(tokenizer.encode_bytes(data[n:]))[:_TAIL_LIMIT]
-        except ValueError:
+        first_tokens = tokenizer.substrings.ending_with(data[:n])
+        first_tokens = first_tokens[others[first_tokens]]
+        if not len(first_tokens):
             continue
-    return tails
+        try:
+            tail = tuple(tokenizer.encode_bytes(data[n:]))[:_TAIL_LIMIT]
+        except ValueError:  # no tokens spell the rest
+            continue
+        yield first_tokens, tail

@@ -10,7 +10,7 @@ import numpy as np
 
 from ..arithmetic import FLT_MAX
 from ..contract import Example, Param, Rows, Sampler, Vocabulary
-from ..contract.values import token_id
+from ..contract.values import id_of_digits, token_id
 from ._columns import finite_columns, store
 
 _ALLOWED = "token ids, each once, with biases that are finite numbers or -inf"
@@ -29,7 +29,7 @@ def _biases(value: Any) -> tuple[tuple[int, float], ...]:
 
 
 def _key(value: Any) -> int:
-    return int(value) if isinstance(value, str) and value.isdecimal() else token_id(value)
+    return id_of_digits("logit_bias", value) if isinstance(value, str) else token_id(value)
 
 
 def _bias(value: Any) -> float:
@@ -52,7 +52,7 @@ class LogitBias(Sampler):
 
     name = "logit_bias"
     role = "edit"
-    params = (Param("logit_bias", object, neutral=(), convert=_biases, doc="{token id: bias}"),)
+    params = (Param("logit_bias", object, neutral=(), convert=_biases, limit=16_384, doc="{token id: bias}"),)
     examples = (
         Example((1.0, 2.0, 3.0), {"logit_bias": {0: 2.5, "2": -1.0}}, (3.5, 2.0, 2.0)),
         Example((1.0, 2.0, 3.0), {"logit_bias": {2: -math.inf}}, (1.0, 2.0, -np.inf)),

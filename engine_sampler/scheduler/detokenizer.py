@@ -11,7 +11,7 @@ from itertools import chain
 from types import MappingProxyType
 from typing import ClassVar, NamedTuple
 
-from ..contract import PluginFault, StopVerdict, TextMatch, TextMatcher, call_plugin, shown
+from ..contract import PluginFault, StopVerdict, TextMatch, TextMatcher, call_plugin, quoted
 from ..tokenizer import Tokenizer
 from .called_criteria import name_of
 
@@ -101,7 +101,7 @@ class Transducer:
     def bytes_of(self, token_id: int) -> bytes:
         data = call_plugin("the tokenizer", self._tokenizer.text_bytes, token_id, self._skip_special)
         if not isinstance(data, bytes):
-            raise PluginFault(f"the tokenizer failed: it gave {shown(data)}, which is not bytes")
+            raise PluginFault(f"the tokenizer failed: it gave {quoted(data)}, which is not bytes")
         return data
 
     def read(self, matcher_states: tuple[Hashable, ...], data: bytes, kept: int) -> _Reading:
@@ -280,12 +280,12 @@ def _advanced(matcher: TextMatcher, state: Hashable, data: bytes) -> tuple[Hasha
     if match is None:
         return new, None
     if not isinstance(match, TextMatch):
-        raise TypeError(f"it gave {shown(match)}, which is not a TextMatch")
+        raise TypeError(f"it gave {quoted(match)}, which is not a TextMatch")
     end, text_end, reason = match
     if not (isinstance(end, int) and isinstance(text_end, int) and text_end <= len(data)):
-        raise TypeError(f"it gave a match with end={shown(end)} and text_end={shown(text_end)}")
+        raise TypeError(f"it gave a match with end={quoted(end)} and text_end={quoted(text_end)}")
     if not (reason is None or isinstance(reason, (str, int))):
-        raise TypeError(f"it gave the reason {shown(reason)}, allowed is a text, an integer or None")
+        raise TypeError(f"it gave the reason {quoted(reason)}, allowed is a text, an integer or None")
     return new, TextMatch(end, text_end, reason)
 
 
@@ -294,7 +294,7 @@ def _held(matcher: TextMatcher, state: Hashable, most: int) -> int:
     older ones have been streamed, a matcher may still count these."""
     held = matcher.held(state)
     if not isinstance(held, int) or held < 0 or (most < held and most < MAX_HELD_BYTES):
-        raise ValueError(f"it holds {shown(held)} bytes back, allowed are 0 to {most}")
+        raise ValueError(f"it holds {quoted(held)} bytes back, allowed are 0 to {most}")
     return held
 
 

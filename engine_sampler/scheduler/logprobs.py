@@ -24,8 +24,9 @@ class LogprobsPlan:
     kinds     uint8 [n], the kinds that are computed, as bits.
     reported  uint8 [n], those of them that the user requested; the others are for the scheduler's own use.
     top_n     int64 [n], how many of the likeliest tokens to list; −1 = all.
-    widths    the greatest number of tokens listed, by kind; the same for all kinds if no request reports
-              several, since all rows then go into one table.
+    lengths   int64 [n] by kind, how many entries a row has room for; the same for all kinds if no request
+              reports several, since all rows then go into one table.
+    starts    the same as `Logprobs.starts`, for a step in which request i has row i.
     recorded  the indices of the requests that record the raw logprob of each token.
     several   whether a request reports more than one kind.
     only      the number of the kind that every request reports, and no other; None if they differ.
@@ -41,23 +42,38 @@ class LogprobsPlan:
         self.top_n = np.array(top_n, np.int64)
         self.several = any(len(r.logprobs_modes) > 1 for r in requests)
         listed = np.where(self.top_n < 0, vocab_size, np.minimum(self.top_n, vocab_size))
-        self.widths = [
-            int(listed[self.kinds & bit != 0].max(initial=0) if self.several else listed.max())
+        self.lengths = [
+            1 + (np.where(self.kinds & bit != 0, listed, 0) if self.several else listed)
             for bit in _BITS.values()
         ]
+        self.starts = [_starts(lengths) for lengths in self.lengths]
         self.used = int(np.bitwise_or.reduce(self.kinds))
         kind = (self.used - 1).bit_length()
         self.only = kind if set(reported) == {1 << kind} else None
 
 
 class LogprobsCollector:
-    """The logprobs of one step, by row of the logits."""
+    """The logprobs of one step, by row of the logits.
 
-    def __init__(self, rows: int, plan: LogprobsPlan) -> None:
+    rows    how many rows there are.
+    first_rows, counts  int64 [n], the first row of each request and how many it has; None if request i has
+                        row i.
+    """
+
+    def __init__(
+        self,
+        rows: int,
+        plan: LogprobsPlan,
+        first_rows: np.ndarray | None = None,
+        counts: np.ndarray | None = None,
+    ) -> None:
         self._rows = rows
         self._plan = plan
+        starts = plan.starts
+        if first_rows is not None:
+            starts = [_starts(_by_row(rows, lengths, first_rows, counts)) for lengths in plan.lengths]
         raw, penalized, processed = (
-            Logprobs.empty(rows, width) if plan.used >> i & 1 else None for i, width in enumerate(plan.widths)
+            Logprobs.with_room(starts[i]) if plan.used >> i & 1 else None for i in range(len(starts))
         )
         self._out = raw, penalized, processed
         self._one_row_each = False
@@ -100,7 +116,7 @@ class LogprobsCollector:
     def raw(self, row: int) -> float:
         """The raw logprob of the token drawn in `row`."""
         assert self._out[0] is not None
-        return float(self._out[0].logprobs[row, 0])
+        return float(self._out[0].entry_logprobs[self._out[0].starts[row]])
 
     def result(self) -> LogprobsByMode:
         """One `Logprobs` if every request reports one kind, a dict by kind if any reports several."""
@@ -126,3 +142,21 @@ class LogprobsCollector:
         for kind, out in more:
             first[1].copy_rows(out, np.flatnonzero(self._reported & _BITS[kind]))
         return first[1].trimmed()
+
+
+def _starts(lengths: np.ndarray) -> np.ndarray:
+    """Where rows of these lengths begin, and the end of the last."""
+    starts = np.zeros(len(lengths) + 1, np.int64)
+    np.cumsum(lengths, out=starts[1:])
+    return starts
+
+
+def _by_row(rows: int, lengths: np.ndarray, first_rows: np.ndarray, counts: np.ndarray | None) -> np.ndarray:
+    """`lengths` of requests by row of the logits; rows that belong to none have room for one entry."""
+    by_row = np.ones(rows, np.int64)
+    if counts is None:
+        by_row[first_rows] = lengths
+        return by_row
+    for first, count, length in zip(first_rows.tolist(), counts.tolist(), lengths.tolist(), strict=True):
+        by_row[first : first + count] = length
+    return by_row

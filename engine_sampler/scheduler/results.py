@@ -16,9 +16,9 @@ LogprobsByMode = Logprobs | Mapping[str, Logprobs] | None
 """`Logprobs`, a dict of them by mode if a request needs several modes, or None if no request needs any."""
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class StepResult:
-    """The outcome of one step.
+    """The outcome of one step. It is equal to itself only: compare its parts.
 
     token_ids       int64 [rows], −1 where a row gave no token (a fault, or a draft row after a
                     mismatch or a stop).

@@ -57,7 +57,7 @@ class StepRunner:
         whole_first_rows = first_rows
         if inputs.skipped:
             first_rows, drafts = first_rows[inputs.places], [drafts[i] for i in inputs.places]
-        step.run(inputs, first_rows)
+        step.run(inputs, first_rows, np.array([1 + len(draft) for draft in drafts]))
         active: Sequence[int] = range(len(inputs))
         for depth in itertools.count():
             active = [

@@ -10,10 +10,10 @@ import numpy as np
 
 from ..arithmetic import LogitRows, child_seed
 from ..backends.choose import named_backend
-from ..contract import INTERRUPTIONS, Backend, Param, ParameterError, Vocabulary
+from ..contract import INTERRUPTIONS, Backend, Param, ParameterError, Vocabulary, quoted
 from ..grammar.constraints import constraint_of, matcher_of, prepare_for, start_compiling
 from ..grammar.service import GrammarCompiler
-from ..params import SamplingParams
+from ..params import RequestLimits, SamplingParams
 from ..registry import CORE_PARAMS, default_registry, structured_in
 from ..tokenizer import Tokenizer
 from .beam_groups import BeamGroup, beam_width, check_beam_rows, search_params
@@ -42,6 +42,7 @@ class Scheduler:
     max_model_len   prompt and output together; reaching it ends a request with `length`.
     backend         "auto", a registered name, or a `Backend`.
     num_threads     for backends that use threads (`native` uses one by default); tokens do not depend on it.
+    limits          how much one request may ask for; default: `RequestLimits()`.
     grammar_compiler  compiles grammars in the background: `add` returns at once, and a request whose grammar
                     is not in the cache is among `waiting_ids` first. By default, `add` compiles them.
     on_ready        called without arguments, usually on a thread of the compiler, when a waiting request can
@@ -62,6 +63,7 @@ class Scheduler:
         max_model_len: int | None = None,
         backend: str | Backend = "auto",
         num_threads: int | None = None,
+        limits: RequestLimits | None = None,
         grammar_compiler: GrammarCompiler | None = None,
         on_ready: Callable[[], Any] | None = None,
     ) -> None:
@@ -73,6 +75,7 @@ class Scheduler:
         self.vocabulary.check_ids("eos_token_ids", eos)
         self.max_model_len = max_model_len
         self.num_threads = num_threads
+        self.limits = RequestLimits() if limits is None else limits
         registry = default_registry()
         slots = Slots(self.vocabulary, registry.catalogue.params, num_threads=num_threads)
         self._requests = LiveRequests(slots, registry)
@@ -136,10 +139,11 @@ class Scheduler:
                           `called_criteria.CalledCriteria`.
         position          the index of its next token; default: the length of its history.
 
-        Raises `ParameterError` or `RequestError` before anything changes, and RuntimeError if the
-        `grammar_compiler` is closed.
+        Raises `ParameterError` or `RequestError` before anything changes, also for parameters beyond the
+        `limits`, and RuntimeError if the `grammar_compiler` is closed.
         """
-        if sibling_count(params) > 1 or params["use_beam_search"]:
+        count = self._checked_count(params)
+        if count > 1 or params["use_beam_search"]:
             given = (
                 "use_beam_search=True"
                 if params.use_beam_search
@@ -177,7 +181,7 @@ class Scheduler:
         names for each row the request whose cache it continues, which its new token follows. They end
         together, the best text under the first id; until then they have no text.
         """
-        count = sibling_count(params)
+        count = self._checked_count(params)
         if request_ids is None:
             request_ids = [self._requests.free_id(None) for _ in range(count)]
         if len(request_ids) != count or len(set(request_ids)) != count:
@@ -353,6 +357,12 @@ class Scheduler:
 
     # --- inside ----------------------------------------------------------------------------------
 
+    def _checked_count(self, params: SamplingParams) -> int:
+        """How many requests `params` describe; raises `ParameterError` if they go beyond the limits."""
+        count = sibling_count(params)
+        self.limits.check(params, self.vocabulary.size)
+        return count
+
     def _join(self, params: SamplingParams, grammar: Any, build: Build) -> None:
         """Add the requests that `build` gives, now, or once the compiler has compiled their grammar."""
         names = structured_in(params)
@@ -438,7 +448,7 @@ class Scheduler:
 def sibling_count(params: SamplingParams) -> int:
     """How many requests `params` describe."""
     if not isinstance(params, SamplingParams):
-        raise ParameterError(f"params={params!r} is not allowed: a SamplingParams")
+        raise ParameterError(f"params={quoted(params)} is not allowed: a SamplingParams")
     if params["use_beam_search"]:
         return beam_width(params)
     count: int = params["best_of"] or params["n"]
@@ -472,7 +482,7 @@ def _few_token_ids(name: str, token_ids: Any, vocabulary: Vocabulary) -> list[in
 def _integers(name: str, token_ids: Any, ids: np.ndarray) -> np.ndarray:
     """`ids`, which is `token_ids` as an array, if it is a list of integers."""
     if ids.ndim != 1 or (ids.size and ids.dtype.kind not in "iu"):
-        raise ParameterError(f"{name}={token_ids!r} is not allowed: a list of token ids")
+        raise ParameterError(f"{name}={quoted(token_ids)} is not allowed: a list of token ids")
     return ids
 
 

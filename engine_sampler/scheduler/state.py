@@ -15,7 +15,7 @@ from ..contract import (
     Vocabulary,
     call_for_add,
     call_plugin,
-    shown,
+    quoted,
 )
 from .history import History, Notes
 
@@ -130,7 +130,7 @@ class RequestState:
     def _row_state(self, sampler: Sampler) -> int:
         address = operator.index(sampler.row_state(self._states[sampler.name]))
         if not 0 <= address <= sys.maxsize * 2 + 1:
-            raise ValueError(f"row_state gave {shown(address)}, allowed is an address")
+            raise ValueError(f"row_state gave {quoted(address)}, allowed is an address")
         return address
 
     def _catch_up(self, name: str, seen: int) -> None:

@@ -9,7 +9,7 @@ from typing import NamedTuple
 import numpy as np
 
 from ..arithmetic import LogitRows
-from ..contract import INTERRUPTIONS, Backend, BackendError, Batch, LogprobsRequest, failure, shown
+from ..contract import INTERRUPTIONS, Backend, BackendError, Batch, LogprobsRequest, failure, quoted
 from .detokenizer import MatchedEnds
 from .grouping import Grouping
 from .input_batch import InputBatch
@@ -60,8 +60,10 @@ class Step:
         self.token_ids = _filled(self._n, -1, np.int64)
         """The token drawn in each row of the logits, int64 [rows]; −1 for none."""
 
-    def run(self, inputs: InputBatch, rows: np.ndarray) -> list[int]:
+    def run(self, inputs: InputBatch, rows: np.ndarray, counts: np.ndarray | None = None) -> list[int]:
         """Draw the token of each request of `inputs` from its row, `rows` [requests], and accept it.
+
+        counts  in the first round with drafts: how many rows each request has, `rows` being the first.
 
         Returns the indices of the requests that may have ended.
         """
@@ -73,7 +75,7 @@ class Step:
             _filled(self._n, np.nan, np.float64),
             [None] * self._n,
             self._bitmask(inputs, rows) if inputs.masked else None,
-            logprobs=self._logprobs_request(inputs, rows),
+            logprobs=self._logprobs_request(inputs, rows, counts),
             cache=inputs.cache if one_row_each else {},
         )
         any_errors = self._run(batch, rows)
@@ -176,17 +178,21 @@ class Step:
             if error is None and not 0 <= token < size:
                 error = f"backend {self._backend.name} gave {'no token' if token < 0 else f'token {token}'}"
             if error is not None and request.live:
-                request.fail(error if type(error) is str else shown(error))
+                request.fail(error if type(error) is str else quoted(error))
             if not request.live:
                 faulty.append(i)
         return faulty
 
-    def _logprobs_request(self, inputs: InputBatch, rows: np.ndarray) -> LogprobsRequest | None:
+    def _logprobs_request(
+        self, inputs: InputBatch, rows: np.ndarray, counts: np.ndarray | None
+    ) -> LogprobsRequest | None:
         if inputs.logprobs is None:
             return None
+        one_row_each = rows is inputs.indices
         if self._logprobs is None:
-            self._logprobs = LogprobsCollector(self._n, inputs.logprobs)
-        return self._logprobs.request(inputs.logprobs, rows, rows is inputs.indices)
+            places = (None, None) if one_row_each else (rows, counts)
+            self._logprobs = LogprobsCollector(self._n, inputs.logprobs, *places)
+        return self._logprobs.request(inputs.logprobs, rows, one_row_each)
 
     def _collect_logprobs(
         self, inputs: InputBatch, rows: np.ndarray, batch: Batch, tokens: np.ndarray, refused: list[int]

@@ -19,7 +19,7 @@ from ..contract import (
     Watch,
     call_for_add,
     call_plugin,
-    shown,
+    quoted,
 )
 from ..params import SamplingParams, lookup_of
 from ..registry import default_registry
@@ -207,7 +207,7 @@ def _watch(
     if watch is None:
         return None
     if not isinstance(watch, Watch):
-        raise ParameterError(f"{name} failed: watch gave {shown(watch)}, which is not a Watch")
+        raise ParameterError(f"{name} failed: watch gave {quoted(watch)}, which is not a Watch")
     checked = call_for_add(f"{name}'s Watch", _plain_watch, watch, vocabulary.size)
     vocabulary.check_ids(name, checked.token_ids)
     return checked
@@ -234,7 +234,7 @@ def checked_verdict(name: str, found: Any) -> StopVerdict:
     """What `name` gave, as a plain verdict; raises `PluginFault` if it is none, or has fields of other types
     than it declares."""
     if not isinstance(found, StopVerdict):
-        raise PluginFault(f"{name} failed: it gave {shown(found)}, which is not a StopVerdict")
+        raise PluginFault(f"{name} failed: it gave {quoted(found)}, which is not a StopVerdict")
     reason, finish_reason, cut = found.reason, found.finish_reason, found.cut
     if not (reason is None or isinstance(reason, (str, int))):
         raise _wrong(name, "reason", reason, "a text, an integer or None")
@@ -246,4 +246,4 @@ def checked_verdict(name: str, found: Any) -> StopVerdict:
 
 
 def _wrong(name: str, field: str, value: Any, allowed: str) -> PluginFault:
-    return PluginFault(f"{name} failed: it gave a verdict with {field}={shown(value)}, allowed is {allowed}")
+    return PluginFault(f"{name} failed: it gave a verdict with {field}={quoted(value)}, allowed is {allowed}")

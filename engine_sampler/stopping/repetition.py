@@ -32,7 +32,7 @@ def _repetition(value: Any) -> Repetition:
             value = Repetition(**value)
         except TypeError:
             raise ValueError(allowed) from None
-    if not isinstance(value, tuple) or len(value) != 3:
+    if not isinstance(value, (tuple, list)) or len(value) != 3:
         raise TypeError(allowed)
     if not all(isinstance(n, (int, np.integer)) and not isinstance(n, bool) for n in value):
         raise TypeError(allowed)

@@ -32,7 +32,7 @@ class StopStringCriteria(TextCriteria):
 
     name = "stop"
     params = (
-        Param("stop", tuple, (), convert=stop_texts, doc="strings that end a request"),
+        Param("stop", tuple, (), convert=stop_texts, limit=4096, doc="strings that end a request"),
         Param("include_stop_str_in_output", bool, False, switch=False,
               doc="keep the stop string, or the text of the stop token, in the text"),
     )  # fmt: skip

@@ -10,12 +10,17 @@ from ..contract import Param, TextCriteria, Vocabulary
 from ..contract.values import stop_texts
 from ._patterns import PatternMatcher
 
+MAX_PATTERN_BYTES = 4096
+"""The limit on all patterns together, since they are compiled before any scheduler can refuse them."""
+
 _matcher = lru_cache(maxsize=64)(PatternMatcher)
 
 
 def _patterns(value: Any) -> tuple[str, ...]:
     """`value` as patterns; compiles them, so that a bad one is refused."""
     patterns = stop_texts(value)
+    if sum(len(pattern.encode()) for pattern in patterns) > MAX_PATTERN_BYTES:
+        raise ValueError(f"patterns of at most {MAX_PATTERN_BYTES:,} bytes in all")
     _matcher(patterns, False)
     return patterns
 
@@ -36,7 +41,11 @@ class StopRegexCriteria(TextCriteria):
     """
 
     name = "stop_regex"
-    params = (Param("stop_regex", tuple, (), convert=_patterns, doc="patterns whose match ends a request"),)
+    params = (
+        Param(
+            "stop_regex", tuple, (), convert=_patterns, limit=1024, doc="patterns whose match ends a request"
+        ),
+    )
 
     def __init__(self, stop_regex: str | Sequence[str] | None = None) -> None:
         self.stop_regex = None if stop_regex is None else self.params[0].check(stop_regex)

@@ -29,7 +29,14 @@ class StopTokenIdsCriteria(StoppingCriteria):
 
     name = "stop_token_ids"
     params = (
-        Param("stop_token_ids", tuple, (), convert=unique_token_ids, doc="token ids that end a request"),
+        Param(
+            "stop_token_ids",
+            tuple,
+            (),
+            convert=unique_token_ids,
+            limit=8192,
+            doc="token ids that end a request",
+        ),
     )
     waits_for_min_tokens = False
 

@@ -130,7 +130,8 @@ def logprobs_on_library(trial: LibraryTrial, group: Group) -> tuple[LogprobsRequ
     """What the library reports for the rows: logprobs of every kind, of all tokens."""
     n, size = trial.logits.shape
     rows, fallback = LogitRows(trial.logits, size), DeclinedRows()
-    raw, penalized, processed = (Logprobs.empty(n, size) for _ in LOGPROBS_KINDS)
+    starts = np.cumsum([0, *(1 + size + np.arange(n) % 3)])  # rows need not have the same room
+    raw, penalized, processed = (Logprobs.with_room(starts) for _ in LOGPROBS_KINDS)
     kinds = np.full(n, (1 << len(LOGPROBS_KINDS)) - 1, np.uint8)
     batch = new_batch(rows, group)
     batch.logprobs = LogprobsRequest(kinds, np.full(n, -1), (raw, penalized, processed), np.zeros(n, bool))

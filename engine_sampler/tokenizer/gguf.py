@@ -45,11 +45,39 @@ def _vocabulary(path: str | os.PathLike[str]) -> dict[str, Any]:
     keys = {k.removeprefix(PREFIX): v for k, v in metadata.items() if k.startswith(PREFIX)}
     if "tokens" not in keys:
         raise ValueError(f"{os.fspath(path)} has no vocabulary ({PREFIX}tokens)")
-    if keys.get("model") not in _DECODE:
+    if not isinstance(keys["tokens"], list):
+        raise ValueError(f"{PREFIX}tokens of {os.fspath(path)} has a wrong type")
+    if not isinstance(keys.get("model"), str) or keys["model"] not in _DECODE:
         raise ValueError(
             f"{PREFIX}model={keys.get('model')!r} of {os.fspath(path)} is not supported: {sorted(_DECODE)}"
         )
-    return {"token_type": [NORMAL] * len(keys["tokens"])} | keys
+    keys = {"token_type": [NORMAL] * len(keys["tokens"])} | keys
+    _check_types(keys, os.fspath(path))
+    return keys
+
+
+def _check_types(keys: Mapping[str, Any], path: str) -> None:
+    """Raise ValueError for the first entry that is used and has another type or length than it must have."""
+    for name, value in keys.items():
+        if name in _LISTS:
+            right = isinstance(value, list) and all(isinstance(entry, _LISTS[name]) for entry in value)
+        else:
+            kind = int if name.endswith("_token_id") else _SINGLE.get(name, object)
+            right = isinstance(value, kind)
+        if not right:
+            raise ValueError(f"{PREFIX}{name} of {path} has a wrong type")
+    for name in ("token_type", "scores"):
+        if name in keys and len(keys[name]) != len(keys["tokens"]):
+            raise ValueError(f"{PREFIX}{name} of {path} has not one entry for each token")
+
+
+_LISTS: Mapping[str, type | tuple[type, ...]] = {
+    "tokens": str,
+    "token_type": int,
+    "scores": (float, int),
+    "merges": str,
+}
+_SINGLE: Mapping[str, type] = {"pre": str, "add_space_prefix": bool}
 
 
 def _plamo(piece: str) -> bytes:

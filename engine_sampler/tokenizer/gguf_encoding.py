@@ -62,7 +62,7 @@ def encoder_of(
         return GgufEncoder(partial(_by_scores, tokens, added, keys["scores"], prefix))
     family = FAMILY_OF.get(keys.get("pre", ""))
     if keys["model"] == "gpt2" and "merges" in keys and family is not None:
-        return GgufEncoder(partial(_byte_level, tokens, added, keys["merges"], family))
+        return GgufEncoder(partial(_byte_level, tokens, added, _pairs(tokens, keys["merges"]), family))
     return None
 
 
@@ -84,11 +84,10 @@ def _by_scores(tokens: dict[str, int], added: list[str], scores: list[float], ad
     return _with_added_tokens(tokenizer, added)
 
 
-def _byte_level(tokens: dict[str, int], added: list[str], merges: list[str], family: str) -> Any:
+def _byte_level(tokens: dict[str, int], added: list[str], pairs: list[tuple[str, str]], family: str) -> Any:
     """Byte-level BPE: adjacent pairs are merged in the order of the merges, within a part of the text."""
     from tokenizers import Regex, Tokenizer, models, pre_tokenizers
 
-    pairs = [(left, right) for left, _, right in (merge.partition(" ") for merge in merges)]
     tokenizer = Tokenizer(models.BPE(tokens, pairs, ignore_merges=family == "llama-3"))
     parts: list[Any] = [pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=family in _LIKE_GPT_2)]
     if family == "digits":
@@ -98,6 +97,16 @@ def _byte_level(tokens: dict[str, int], added: list[str], merges: list[str], fam
         parts.insert(0, pre_tokenizers.Split(words, "isolated"))
     tokenizer.pre_tokenizer = pre_tokenizers.Sequence(parts)
     return _with_added_tokens(tokenizer, added)
+
+
+def _pairs(tokens: Collection[str], merges: list[str]) -> list[tuple[str, str]]:
+    """The merges as pairs; raises ValueError for one whose parts or whole are not tokens, at which
+    `tokenizers` would panic."""
+    pairs = [(left, right) for left, _, right in (merge.partition(" ") for merge in merges)]
+    for left, right in pairs:
+        if left not in tokens or right not in tokens or left + right not in tokens:
+            raise ValueError(f"tokenizer.ggml.merges has {left!r} with {right!r}, which are not tokens")
+    return pairs
 
 
 def _with_added_tokens(tokenizer: Any, added: list[str]) -> Any:

@@ -6,6 +6,8 @@ from collections.abc import Callable, Iterable, Sequence
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
+from .substrings import Substrings
+
 if TYPE_CHECKING:
     from .table import TokenTable
 
@@ -201,6 +203,11 @@ class Tokenizer:
             table.eot_token_id if eot_token_id is None else eot_token_id,
             encode=table.encode,
         )
+
+    @cached_property
+    def substrings(self) -> Substrings:
+        """An index of the bytes of all tokens but the special ones."""
+        return Substrings(self.token_bytes, self.special_token_ids)
 
     @cached_property
     def _by_bytes(self) -> dict[bytes, tuple[int, ...]]:

@@ -278,17 +278,17 @@ typedef struct es_options {
     const char *isa;     /* instruction set by name, NULL = the best on this machine */
 } es_options;
 
-/* Where logprobs of one kind go. Row r of the logits begins at r * stride: the drawn token, then the likeliest
- * in (logit descending, id ascending) order. ln(p) is a token's logit minus ln(sum of exp), computed as the
+/* Where logprobs of one kind go. The entries of row r of the logits are starts[r] .. starts[r + 1]: the drawn
+ * token, then the likeliest in (logit descending, id ascending) order. ln(p) is a token's logit minus ln(sum of exp), computed as the
  * arithmetic contract defines it. Raw and penalized lists end with removed tokens, by id,
  * at -inf; processed ones leave them out. Entries that a row does not have are left as they are. */
 typedef struct es_logprobs {
     uint32_t size;
     uint32_t reserved;
-    int64_t stride;     /* at least 1 + the greatest top_n */
-    int64_t *token_ids; /* [rows * stride] */
-    float *logprobs;    /* [rows * stride] */
-    int64_t *ranks;     /* [rows], of the drawn token, from 1 */
+    const int64_t *starts; /* [rows + 1], ascending; room for 1 + the row's top_n */
+    int64_t *token_ids;    /* [starts[rows]] */
+    float *logprobs;       /* [starts[rows]] */
+    int64_t *ranks;        /* [rows], of the drawn token, from 1 */
 } es_logprobs;
 
 /* One step. Entry i of n is row rows[i] of the logits, request slots[i], program programs[i]. */

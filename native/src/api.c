@@ -333,8 +333,7 @@ static int32_t check_logprobs(es_context *context, const es_batch *b) {
         for (int kind = 0; kind < 3; kind++) {
             const es_logprobs *out = es_logprobs_of(b, kind);
             if (!(b->logprobs_kinds[i] >> kind & 1)) continue;
-            if (!out->token_ids || !out->logprobs || !out->ranks ||
-                out->stride <= (n < b->vocab_size ? n : b->vocab_size))
+            if (!es_has_room(out, b->rows[i], n < b->vocab_size ? n : b->vocab_size))
                 return fail(context, ES_INVALID, "entry %d: no room for %lld logprobs", i, (long long)n);
         }
     }
@@ -434,12 +433,15 @@ static int32_t logprobs(es_context *context, const es_tensor *logits, int64_t vo
     const int32_t code = check_logits(context, logits, vocab_size);
     if (code != ES_OK) return code;
     const int64_t rows = logits->shape[0], n = top_n < 0 || top_n > vocab_size ? vocab_size : top_n;
-    if (rows && (!token_ids || !out->token_ids || !out->logprobs || !out->ranks || out->stride <= n))
-        return fail(context, ES_INVALID, "no room for %lld logprobs", (long long)n);
-    for (int64_t i = 0; i < rows; i++)
+    if (rows && !token_ids) return fail(context, ES_INVALID, "an argument is missing");
+    for (int64_t i = 0; i < rows; i++) {
+        if (!es_has_room(out, i, n))
+            return fail(context, ES_INVALID, "row %lld: no room for %lld logprobs", (long long)i,
+                        (long long)n);
         if (token_ids[i] < 0 || token_ids[i] >= vocab_size)
             return fail(context, ES_INVALID, "token %lld of row %lld does not exist", (long long)token_ids[i],
                         (long long)i);
+    }
     if (grow_scratch(&context->scratch[0], vocab_size))
         return fail(context, ES_NO_MEMORY, "no memory for rows of %lld tokens", (long long)vocab_size);
     const uint64_t before = enter_ieee();

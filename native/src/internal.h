@@ -79,9 +79,15 @@ typedef struct es_report {
     int lists_removed;
 } es_report;
 
+/* Whether row `row` has room for `n` logprobs besides the given token's. */
+static inline int es_has_room(const es_logprobs *out, int64_t row, int64_t n) {
+    return out->token_ids && out->logprobs && out->ranks && out->starts && out->starts[row] >= 0 &&
+           out->starts[row + 1] - out->starts[row] > n;
+}
+
 static inline es_report es_report_of(const es_logprobs *out, int64_t row, int64_t top_n, int lists_removed) {
-    return (es_report){out->token_ids + row * out->stride, out->logprobs + row * out->stride,
-                       out->ranks + row, top_n, lists_removed};
+    return (es_report){out->token_ids + out->starts[row], out->logprobs + out->starts[row], out->ranks + row,
+                       top_n, lists_removed};
 }
 
 /* What an instruction set provides. `run_row` returns an es_row_status. */

@@ -230,6 +230,7 @@ def test_the_examples_of_the_docstrings_hold() -> None:
 
 # --- single keys ---------------------------------------------------------------------------------
 
+REMOVED_2_3 = ((2, -math.inf), (3, -math.inf))
 TOKENIZER = Tokenizer([b"</s>", b"a", b"[", b" ]x", b"b"], [0])
 
 
@@ -250,7 +251,7 @@ TOKENIZER = Tokenizer([b"</s>", b"a", b"[", b" ]x", b"b"], [0])
         ({"adaptive_decay": 2}, {"adaptive_decay": 0.99}),
         ({"sampler_seed": 0}, {"seed": 0}),
         ({"ban_eos_token": True}, {"ignore_eos": True}),
-        ({"use_default_badwordsids": True}, {"ignore_eos": True, "bad_words": ((2,), (3,))}),
+        ({"use_default_badwordsids": True}, {"ignore_eos": True, "logit_bias": REMOVED_2_3}),
         ({"use_default_badwordsids": True, "ban_eos_token": False}, {"ignore_eos": False}),
         ({"badwordsids": [[4, 1], [1]]}, {"bad_words": ((4, 1), (1,))}),
         ({"banned_strings": ["ab"]}, {"bad_words": ("ab",)}),
@@ -383,3 +384,11 @@ def test_koboldcpp_runs_only_the_listed_ids() -> None:
         "dist",
     )
     assert build_chain(cpp(**ON, sampler_order=[])).key == ("dist",)
+
+
+def test_special_tokens_with_brackets_are_banned_by_default_but_not_eos() -> None:
+    tokenizer = Tokenizer(
+        [b"[EOS]", b"a", b"[PAD]", b"x]", b"<s>"], eos_token_ids=[0], special_token_ids=[2, 4]
+    )
+    params = from_request({"use_default_badwordsids": True, "ban_eos_token": False}, tokenizer)
+    assert params.logit_bias == REMOVED_2_3

@@ -151,3 +151,9 @@ def test_top_k_of_minus_one_is_off() -> None:
 
 def test_it_never_declares_itself_argmax_invariant() -> None:
     assert EngineSampler(None, "cpu", False).is_argmax_invariant() is False
+
+
+def test_a_request_beyond_the_limits_is_refused_when_it_is_validated() -> None:
+    extra = {"dry_multiplier": 0.8, "dry_sequence_breakers": ["x" * 300]}
+    with pytest.raises(ParameterError, match=r"dry_sequence_breakers=.* this scheduler's limit is 256"):
+        settings(**extra)

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from engine_sampler import SamplingParams, Scheduler, logprobs
+from engine_sampler import RequestLimits, SamplingParams, Scheduler, logprobs
 from engine_sampler.arithmetic import Logprobs, RowLogprobs, gather, log_sum_exp, row_logprobs
 from engine_sampler.registry import default_registry
 from engine_sampler.testing.cases import KINDS
@@ -188,7 +188,7 @@ def test_wrong_arguments_are_refused(token_ids: Any, top_n: int, error: str) -> 
 @pytest.mark.parametrize("size", [50, 5000])
 @pytest.mark.parametrize("top_n", [0, 3, -1])
 def test_a_step_reports_the_same_as_logprobs(size: int, top_n: int) -> None:
-    scheduler = Scheduler(size)
+    scheduler = Scheduler(size, limits=RequestLimits(logprobs=None))
     for seed in range(4):
         scheduler.add(SamplingParams(logprobs=top_n, seed=seed, temperature=0.7, top_k=5))
     logits = np.random.default_rng(0).normal(0, 3, (4, size)).astype(np.float32)
@@ -221,7 +221,7 @@ def test_logprobs_of_every_backend_are_within_1e_5_of_float64(backend: str, kind
 
 
 def test_processed_logprobs_are_those_of_the_survivors() -> None:
-    scheduler = Scheduler(3000)
+    scheduler = Scheduler(3000, limits=RequestLimits(logprobs=None))
     params = SamplingParams(logprobs=-1, logprobs_mode="processed", top_k=4, temperature=0.5, seed=1)
     scheduler.add(params)
     logits = np.random.default_rng(0).normal(0, 3, (1, 3000)).astype(np.float32)

@@ -8,6 +8,7 @@ from types import SimpleNamespace
 import pytest
 
 from engine_sampler.backends import choose
+from engine_sampler.backends.choose import named_backend
 from engine_sampler.backends.numpy import NumpyBackend
 from engine_sampler.contract import Backend
 from engine_sampler.scheduler import Scheduler
@@ -103,3 +104,8 @@ def test_a_scheduler_refuses_an_unknown_name_at_once() -> None:
 def test_numpy_is_registered_and_exact() -> None:
     assert isinstance(choose.named_backend("numpy"), NumpyBackend)
     assert NumpyBackend.exact
+
+
+def test_a_library_without_a_path_is_refused() -> None:
+    with pytest.raises(ValueError, match=r"backend='library:' is not allowed: library:PATH"):
+        named_backend("library:")

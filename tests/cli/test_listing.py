@@ -8,6 +8,7 @@ import pytest
 
 from engine_sampler.cli.listing import inventory, summary_of
 from engine_sampler.contract import Backend, Sampler, hookimpl
+from engine_sampler.grammar import Grammar
 from engine_sampler.registry import CORE_PARAMS, PluginStatus, Registry
 
 
@@ -145,3 +146,24 @@ def test_a_grammar_of_a_plugin_is_listed_with_its_own_summary(registry):
     assert summaries == ["Roman numerals.", "", "Whatever the tokenizer can spell.", ""]
     assert [e["name"] for e in inventory(registry)["grammars"]].count("csv") == 1
     assert entry(registry, "grammars", "csv")["origin"] == "this process"
+
+
+class ReadGrammars:
+    __name__ = "read_grammars"
+
+    @hookimpl
+    def register_grammars(self, register):
+        register("good", '// Two letters. And more.\nstart: "ab"')
+        register("bad", "start: (")
+        register("object", Grammar.from_lark('start: "ab"'))
+        register("described", Grammar.from_lark('// One letter.\nstart: "a"'))
+
+
+def test_a_grammar_whose_text_cannot_be_read_is_listed_with_the_reason(registry):
+    registry.register(ReadGrammars())
+    listed = {entry["name"]: entry for entry in inventory(registry)["grammars"]}
+    assert (listed["good"]["state"], listed["good"]["summary"]) == ("loaded", "Two letters.")
+    assert listed["bad"]["state"].startswith("failed: ")
+    assert listed["object"]["state"] == "loaded"
+    assert listed["object"]["summary"] == "A grammar of the kind lark."
+    assert listed["described"]["summary"] == "One letter."

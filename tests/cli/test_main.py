@@ -12,6 +12,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+import engine_sampler
+from engine_sampler.cli.main import main
+
 CORPUS = """\
 The cat sat on the mat. The cat saw the rat, and the rat saw the cat.
 
@@ -385,6 +388,40 @@ def test_an_array_that_is_not_a_row_is_refused(array, tmp_path):
     assert "wrong.npy is not a row of logits" in done.stderr
 
 
+def crafted(header: bytes) -> bytes:
+    """A .npy file with this header, and no data."""
+    return b"\x93NUMPY\x01\x00" + len(header).to_bytes(2, "little") + header
+
+
+@pytest.mark.parametrize(
+    "data",
+    [
+        b"",
+        b"\x93NUMPY",
+        crafted(b"{'descr': '<f4', 'fortran_order': False, 'shape': (" + b"(" * 5000),
+        crafted(b"{'descr': '<f4', 'fortran_order': False, 'shape': (1000000000000000000000000,)}"),
+        crafted(b"{'descr': '<f4', 'fortran_order': False, 'shape': (-5,)}"),
+        crafted(b"{'descr': '<f4', 'fortran_order': False, 'shape': ('a',)}"),
+        crafted(b"{'descr': 'O', 'fortran_order': False, 'shape': (3,)}"),
+        crafted(b"{'descr': [('a',)], 'fortran_order': False, 'shape': (3,)}"),
+        crafted(b"{'descr': '<f4', 'fortran_order': 3, 'shape': (3,)}"),
+        crafted(b"[" * 9000),
+        crafted(b"\xff\xfe"),
+        b"PK\x03\x04" + bytes(40),
+    ],
+)
+def test_a_crafted_file_is_not_a_row(data, tmp_path, capsys):
+    (tmp_path / "crafted.npy").write_bytes(data)
+    assert main(["explain", "--logits", str(tmp_path / "crafted.npy")]) == 2
+    assert "crafted.npy is not a row of logits" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("dtype", [">f4", "<f8", "longdouble"])
+def test_floats_of_every_kind_are_rows(dtype, tmp_path, capsys):
+    np.save(tmp_path / "row.npy", np.linspace(4, -4, 9).astype(dtype))
+    assert main(["explain", "--logits", str(tmp_path / "row.npy"), "--seed", "1"]) == 0
+
+
 def test_a_row_without_a_token_to_draw_is_refused_with_the_reason(tmp_path):
     needs_extra()
     np.save(tmp_path / "nan.npy", np.array([0, np.nan], np.float32))
@@ -392,7 +429,7 @@ def test_a_row_without_a_token_to_draw_is_refused_with_the_reason(tmp_path):
     assert (done.returncode, done.stderr.count("\n")) == (2, 1)
 
 
-@pytest.mark.parametrize("command", [["demo"], ["generate", "--prompt", "x"], ["plugins"]])
+@pytest.mark.parametrize("command", [["demo"], ["generate", "--prompt", "x"], ["explain", "--prompt", "x"]])
 def test_a_missing_extra_is_reported_with_what_to_install(command):
     done = run_without("rich", "tokenizers", "matplotlib", arguments=tuple(command))
     assert (done.returncode, done.stdout, done.stderr.count("\n")) == (2, "", 1)
@@ -406,6 +443,32 @@ def test_a_missing_matplotlib_is_reported_before_anything_is_printed(row, tmp_pa
     )
     assert (done.returncode, done.stdout) == (2, "")
     assert "matplotlib" in done.stderr
+
+
+def test_plugins_explain_and_check_print_plain_lines_without_the_extra(row):
+    absent = ("rich", "tokenizers", "matplotlib")
+    listed = run_without(*absent, arguments=("plugins",))
+    assert (listed.returncode, listed.stderr) == (0, "")
+    assert any(line.split()[:2] == ["top_k", "engine-sampler"] for line in listed.stdout.splitlines())
+    explained = run_without(*absent, arguments=("explain", "--logits", row, "--top-k", "3", "--seed", "1"))
+    assert (explained.returncode, explained.stderr) == (0, "")
+    assert {"logits", "top_k", "dist", "chosen"} <= set(explained.stdout.split())
+    checked = run_without(*absent, arguments=("check", "none.so"))
+    assert (checked.returncode, checked.stderr) == (1, "")
+    assert "failed" in checked.stdout
+
+
+def test_the_version_is_printed():
+    done = run("--version")
+    assert (done.returncode, done.stdout) == (0, f"engine-sampler {engine_sampler.__version__}\n")
+
+
+def test_a_plugin_that_is_selected_in_vain_is_named(tmp_path):
+    (tmp_path / "text").write_text("[]")
+    command = ("grammar", "--name", "json", "--text", tmp_path / "text")
+    done = run(*command, ENGINE_SAMPLER_PLUGINS="nosuch")
+    assert done.returncode == 0
+    assert "plugin nosuch is not used: selected by ENGINE_SAMPLER_PLUGINS, but no" in done.stderr
 
 
 def test_json_needs_no_extra():

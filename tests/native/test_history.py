@@ -52,9 +52,7 @@ class Native:
         field.n = len(sequences)
 
     def set_breakers(self, breakers: Breakers):
-        self.set_sequences(
-            "breakers", [(head, *tail) for head in sorted(breakers.tails) for tail in breakers.tails[head]]
-        )
+        self.set_sequences("breakers", np.split(breakers.tokens, breakers.ends[:-1]))
         heads = breakers.heads.astype(np.uint8) | 2 * breakers.single.astype(np.uint8)
         self.params.breaker_heads = self.pointer("uint8_t *", heads)
 

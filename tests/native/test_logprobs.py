@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from engine_sampler import SamplingParams, Scheduler
+from engine_sampler import RequestLimits, SamplingParams, Scheduler
 from engine_sampler.arithmetic import LogitRows, Logprobs, log_total
 from engine_sampler.backends.library.binding import Library
 from engine_sampler.backends.library.header import contract
@@ -68,7 +68,7 @@ def completions(monkeypatch: pytest.MonkeyPatch) -> list[int]:
 def step(
     backend: Any, logits: Any, top_n: int, mode: Any, *, size: int | None = None, drafts: bool = False
 ) -> Any:
-    scheduler = Scheduler(size or logits.shape[1], backend=backend)
+    scheduler = Scheduler(size or logits.shape[1], backend=backend, limits=RequestLimits(logprobs=None))
     for seed, settings in enumerate(CHAINS):
         params = SamplingParams(seed=seed, logprobs=top_n, logprobs_mode=mode, **settings)
         scheduler.add(params, [1, 2, 1, 2, 3])
@@ -154,3 +154,18 @@ def test_sums_of_rows_are_those_of_the_contract(size: int, dtype: str) -> None:
         assert code == 0
         finite = np.isfinite(expected)
         assert out[finite].tolist() == np.array(expected)[finite].tolist()
+
+
+def test_rows_of_different_lengths_equal_those_of_numpy() -> None:
+    tables = []
+    for backend in ("numpy", *instruction_sets().values()):
+        scheduler = Scheduler(300, backend=backend, limits=RequestLimits(logprobs=None))
+        for seed, top_n in enumerate((0, -1, 7, None, 300, 2)):
+            scheduler.add(
+                SamplingParams(seed=seed, top_k=9, logprobs=top_n, logprobs_mode=MODES[seed % 3]), [4]
+            )
+        tables.append(scheduler.step(logits_of(300, 5)[:6]).logprobs)
+    for table in tables:
+        assert np.diff(table.starts).tolist() == [1, 301, 8, 1, 301, 3]
+        np.testing.assert_array_equal(table.starts, tables[0].starts)
+        expect_equal(table, tables[0])

@@ -169,7 +169,15 @@ def test_logit_bias_keys_become_ids() -> None:
     assert parameters_of({"vllm_xargs": {"logit_bias": {7: 1}}})["logit_bias"] == {7: 1}
 
 
-@pytest.mark.parametrize("bias", [[5], "5", {"five": 1}, 5])
+@pytest.mark.parametrize("key", ["five", "1_0", "05", " 5", "٥", "9" * 5000])
+def test_a_logit_bias_for_a_key_that_is_no_id_is_refused(key: str) -> None:
+    with pytest.raises(
+        ParameterError, match=r"logit_bias names '.*, which is not a token id in decimal digits"
+    ):
+        parameters_of({"logit_bias": {key: 1}})
+
+
+@pytest.mark.parametrize("bias", [[5], "5", 5])
 def test_a_logit_bias_without_ids_is_refused(bias: Any) -> None:
     with pytest.raises(ParameterError, match=r"logit_bias=.* is not allowed: token ids with biases"):
         parameters_of({"logit_bias": bias})

@@ -1,8 +1,11 @@
 from __future__ import annotations
 
 import copy
+import inspect
+import json
 import math
 import pickle
+import pydoc
 import sys
 from collections.abc import Callable
 from typing import Any
@@ -294,3 +297,40 @@ def test_a_copy_of_what_cannot_change_is_the_object_itself() -> None:
     params = SamplingParams(**SOME)
     assert copy.copy(params) is params
     assert copy.deepcopy({"a": params})["a"] is params
+
+
+# --- what tools see ------------------------------------------------------------------------------
+
+
+def test_the_parameters_are_listed_with_types_neutral_values_and_meanings() -> None:
+    listed = SamplingParams.parameters()
+    assert list(listed) == list(SamplingParams())
+    assert (listed["top_k"].type, listed["top_k"].neutral, bool(listed["top_k"].doc)) == (int, 0, True)
+    with pytest.raises(TypeError):
+        listed["top_k"] = listed["top_p"]  # type: ignore[index]
+
+
+def test_signature_help_and_dir_show_the_parameters() -> None:
+    signature = inspect.signature(SamplingParams)
+    assert list(signature.parameters) == list(SamplingParams())
+    assert signature.parameters["temperature"].default == 1.0
+    assert signature.parameters["max_tokens"].annotation == int | None
+    assert "temperature: float = 1.0" in pydoc.render_doc(SamplingParams, renderer=pydoc.plaintext)
+    assert {"top_p", "stop", "replace"} <= set(dir(SamplingParams()))
+
+
+def test_a_parameter_may_have_any_name_in_a_call() -> None:
+    with pytest.raises(ParameterError, match="unknown parameter 'self'"):
+        SamplingParams(self=1)
+    with pytest.raises(ParameterError, match="unknown parameter 'cls'"):
+        SamplingParams.from_dict({"cls": 1})
+
+
+def test_parameters_survive_json() -> None:
+    params = SamplingParams(
+        repetition_detection={"max_pattern_size": 5, "min_count": 3}, logit_bias={3: -1.0}, stop=["a"],
+        bad_words=[[1, 2], "x"], dry_sequence_breakers=[4, "b"], allowed_token_ids=[3, 1], stop_token_ids=[9],
+        order=["temperature", "penalties"], logprobs=2, logprobs_mode=("raw", "processed"), seed=2**64 - 1,
+        stop_regex=["a+"], choice=["x", "y"], early_stopping="never", max_time=1.5,
+    )  # fmt: skip
+    assert SamplingParams(**json.loads(json.dumps(dict(params.given)))) == params

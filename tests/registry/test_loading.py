@@ -20,7 +20,9 @@ from engine_sampler.contract import (
     Truncation,
     hookimpl,
 )
+from engine_sampler.params import SamplingParams
 from engine_sampler.registry import CORE_PARAMS, PluginError, Registry, default_registry
+from engine_sampler.registry.catalogue import RESERVED
 
 
 class Shift(Sampler):
@@ -185,6 +187,13 @@ def test_a_catalogue_that_was_read_before_is_unchanged(registry: Registry) -> No
             Plugin(variant(Shift, params=(Param("a-b", float, 0.0),))),
             "a parameter of Variant has name='a-b'; it must be an identifier",
         ),
+        *(
+            (
+                Plugin(variant(Shift, params=(Param(name, float, 0.0),))),
+                f"Variant has a parameter named '{name}', which SamplingParams cannot have",
+            )
+            for name in ("self", "replace", "items", "given", "parameters", "class", "_given", "__dir__")
+        ),
         (
             Plugin(variant(Shift, params=(Param("shift", float, 11.0, high=10),))),
             "neutral value of Variant is refused: shift=11.0 is not allowed: a finite number of at most 10",
@@ -301,3 +310,8 @@ def test_a_failed_start_is_retried(monkeypatch: pytest.MonkeyPatch, caplog: pyte
     with caplog.at_level(logging.WARNING, "engine_sampler"):
         assert default_registry().plugins[-1].state == "failed"
     assert "plugin nobody_provides_this (not installed) is not used" in caplog.text
+
+
+def test_every_attribute_of_the_settings_of_a_request_is_reserved() -> None:
+    attributes = {name for name in vars(SamplingParams) if not name.startswith("_")}
+    assert attributes <= RESERVED

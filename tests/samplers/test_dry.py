@@ -119,12 +119,18 @@ IDS = {piece: i for i, piece in enumerate(PIECES)}
 def breakers_of(*entries, tokenizer=LETTERS):
     """Every sequence as bytes."""
     params = SamplingParams(dry_multiplier=1.0, dry_sequence_breakers=entries)
-    breakers = Dry().resolve(params, Vocabulary(len(PIECES), (), tokenizer))
-    assert set(np.flatnonzero(breakers.heads)) == set(breakers.tails)
-    assert set(np.flatnonzero(breakers.single)) == {h for h, tails in breakers.tails.items() if () in tails}
-    return {
-        tuple(PIECES[t] for t in (head, *tail)) for head, tails in breakers.tails.items() for tail in tails
-    }
+    found = sequences_of(Dry().resolve(params, Vocabulary(len(PIECES), (), tokenizer)))
+    return {tuple(PIECES[t] for t in sequence) for sequence in found}
+
+
+def sequences_of(breakers):
+    """Every sequence of token ids, whose order and marks must be right."""
+    ends = breakers.ends.tolist()
+    found = [tuple(breakers.tokens[a:b].tolist()) for a, b in zip([0, *ends], ends, strict=False)]
+    assert found == sorted(found, key=lambda sequence: (sequence[0], -len(sequence)))
+    assert set(np.flatnonzero(breakers.heads)) == {sequence[0] for sequence in found}
+    assert set(np.flatnonzero(breakers.single)) == {s[0] for s in found if len(s) == 1}
+    return set(found)
 
 
 def test_a_text_is_found_in_every_token_that_contains_it():
@@ -158,7 +164,7 @@ def test_a_remainder_that_no_tokens_form_is_left_out():
 def test_a_remainder_may_begin_within_a_character():
     halves = Tokenizer([b"\xc3", b"\xa9", b"e", *PIECES[3:]])
     params = SamplingParams(dry_multiplier=1.0, dry_sequence_breakers=["\u00e9"])
-    assert Dry().resolve(params, Vocabulary(13, (), halves)).tails == {0: ((1,),)}
+    assert sequences_of(Dry().resolve(params, Vocabulary(13, (), halves))) == {(0, 1)}
 
 
 def test_long_texts_are_truncated():
@@ -169,14 +175,14 @@ def test_long_texts_are_truncated():
 def test_the_default_breakers_apply_if_there_is_a_tokenizer():
     neutral = SamplingParams(dry_multiplier=1.0)
     known = Dry().resolve(neutral, Vocabulary(len(PIECES), (), LETTERS))
-    assert set(known.tails) == {IDS[b"\n"], IDS[b"a:"]}
-    assert not Dry().resolve(neutral, Vocabulary(len(PIECES))).tails
+    assert sequences_of(known) == {(IDS[b"\n"],), (IDS[b"a:"],)}
+    assert not sequences_of(Dry().resolve(neutral, Vocabulary(len(PIECES))))
     assert breakers_of() == set()
 
 
 def test_tokens_beyond_the_vocabulary_of_the_model_are_left_out():
     params = SamplingParams(dry_multiplier=1.0, dry_sequence_breakers=["x"])
-    assert set(Dry().resolve(params, Vocabulary(5, (), LETTERS)).tails) == {3, 4}
+    assert sequences_of(Dry().resolve(params, Vocabulary(5, (), LETTERS))) == {(3,), (4,)}
 
 
 def test_texts_are_searched_for_once():

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from engine_sampler import Logprobs, SamplingParams
+from engine_sampler import Logprobs, RequestLimits, SamplingParams
 
 from ..engines import EOS, VOCAB, ToyMatcher, make_scheduler, model_row, model_step
 from ..reference import order, softmax
@@ -17,7 +17,7 @@ ROW = model_row([1, 2])
 
 def logprobs_of(*requests: SamplingParams, **keywords: Any) -> tuple[Any, np.ndarray]:
     """The logprobs of one step in which every request has the row `ROW`, and its tokens."""
-    scheduler = make_scheduler()
+    scheduler = make_scheduler(limits=RequestLimits(logprobs=VOCAB))
     for params in requests:
         scheduler.add(params, [1, 2, 2], **keywords)
     result = scheduler.step(np.stack([ROW] * len(requests)))
@@ -141,3 +141,55 @@ def test_a_faulty_row_has_no_logprobs() -> None:
     assert result.logprobs.ranks[0] == 0
     assert np.isnan(result.logprobs.logprobs[0]).all()
     assert np.isfinite(result.logprobs.logprobs[1]).all()
+
+
+# --- rows of different lengths -------------------------------------------------------------------
+
+
+def test_a_row_is_as_long_as_it_needs_whatever_others_request() -> None:
+    logprobs, tokens = logprobs_of(
+        SamplingParams(seed=1, logprobs=1), SamplingParams(seed=2, logprobs=-1), SamplingParams(seed=3)
+    )
+    assert np.diff(logprobs.starts).tolist() == [2, 1 + VOCAB, 1]
+    assert len(logprobs.entry_token_ids) == len(logprobs.entry_logprobs) == 2 + 1 + VOCAB + 1
+    alone, _ = logprobs_of(SamplingParams(seed=1, logprobs=1))
+    assert logprobs.row(0).token_ids.tolist() == alone.row(0).token_ids.tolist()
+    assert logprobs.row(0).logprobs.tobytes() == alone.row(0).logprobs.tobytes()
+    assert logprobs.row(1).token_ids.tolist() == [tokens[1], *order(ROW)]
+    assert (len(logprobs.row(2).token_ids), logprobs.row(2).rank) == (0, 0)
+    assert logprobs.token_ids.shape == logprobs.logprobs.shape == (3, 1 + VOCAB)
+    assert logprobs.token_ids[0, 2:].tolist() == [-1] * (VOCAB - 1)
+
+
+def test_rows_of_different_lengths_and_modes_come_in_one_table() -> None:
+    settings = {"top_k": 3, "temperature": 0.5}
+    logprobs, tokens = logprobs_of(
+        SamplingParams(seed=1, logprobs=2, logprobs_mode="processed", **settings),
+        SamplingParams(seed=2, logprobs=-1, logprobs_mode="raw", **settings),
+        SamplingParams(seed=3, logprobs=-1, logprobs_mode="processed", **settings),
+    )
+    assert np.diff(logprobs.starts).tolist() == [3, 1 + VOCAB, 4]
+    expect_row(logprobs, 1, ROW, int(tokens[1]), VOCAB)
+    assert logprobs.row(2).token_ids.tolist() == [tokens[2], *order(ROW)[:3]]
+
+
+def test_drafts_have_the_lengths_of_their_requests() -> None:
+    scheduler = make_scheduler(limits=RequestLimits(logprobs=VOCAB))
+    scheduler.add(SamplingParams(temperature=0, logprobs=1), [1])
+    scheduler.add(SamplingParams(temperature=0, logprobs=-1), [2])
+    first = int(np.argmax(model_row([1])))
+    result = model_step(scheduler, None, [[first], []])
+    assert isinstance(result.logprobs, Logprobs)
+    assert np.diff(result.logprobs.starts).tolist() == [2, 2, 1 + VOCAB]
+    expect_row(result.logprobs, 1, model_row([1, first]), int(result.token_ids[1]), 1)
+    expect_row(result.logprobs, 2, model_row([2]), int(result.token_ids[2]), VOCAB)
+
+
+def test_results_can_be_compared_and_hashed() -> None:
+    scheduler = make_scheduler()
+    scheduler.add(SamplingParams(logprobs=1), [1])
+    first, second = scheduler.step(ROW[None]), scheduler.step(ROW[None])
+    assert first == first
+    assert first != second
+    assert first.logprobs != second.logprobs
+    assert len({first, second, first.logprobs, second.logprobs}) == 4

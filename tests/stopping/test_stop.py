@@ -104,9 +104,9 @@ def test_a_criterion_with_its_own_strings_ends_any_request() -> None:
 
 
 def test_many_strings_are_one_automaton() -> None:
-    strings = [f"stop{i}!" for i in range(2000)]
-    record, _ = run(list(b"a stop1999! b"), stop=strings)
-    assert (record.text, record.stop_reason) == ("a ", "stop1999!")
+    strings = [f"{i:x}!" for i in range(1000)]
+    record, _ = run(list(b"a 3e7! b"), stop=strings)
+    assert (record.text, record.stop_reason) == ("a ", "3e7!")
 
 
 @pytest.mark.parametrize("value", ["", [""], [3], {"a": 1}, b"a", ["a", "\ud800"], ["a" * 40000]])

@@ -94,3 +94,8 @@ def test_a_partial_match_takes_twelve_bytes_of_a_state() -> None:
         state, _ = matcher.advance(state, bytes([letter]))
     assert len(state) == 12 * letters[-301:].count(ord("a"))
     assert matcher.held(state) == 301 - letters[-301:].index(ord("a"))
+
+
+def test_patterns_are_refused_before_they_are_compiled_if_they_are_too_long() -> None:
+    with pytest.raises(ParameterError, match=r"stop_regex=.*: patterns of at most 4,096 bytes in all"):
+        SamplingParams(stop_regex=["ab" * 1500, "cd" * 600])

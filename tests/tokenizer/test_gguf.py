@@ -193,3 +193,35 @@ def test_a_loaded_model_splits_texts_itself(tmp_path):
         ids = tokenizer.encode(text(seed))
         assert ids == model.tokenize(text(seed).encode(), add_bos=False, special=False)
         assert tokenizer.decode(ids) == text(seed)
+
+
+@pytest.mark.parametrize(
+    ("key", "value"),
+    [
+        ("tokens", 3),
+        ("tokens", [1, 2]),
+        ("model", 5),
+        ("model", ["gpt2"]),
+        ("token_type", "x"),
+        ("token_type", ["a"]),
+        ("token_type", [1]),
+        ("merges", [1]),
+        ("merges", "a b"),
+        ("pre", 1),
+        ("eos_token_id", "2"),
+        ("fim_pad_token_id", [1]),
+    ],
+)
+def test_an_entry_of_another_type_or_length_is_refused(tmp_path, key, value):
+    path = write_gguf(tmp_path / "a.gguf", {**byte_level_keys(), key: value})
+    with pytest.raises(ValueError, match=rf"tokenizer\.ggml\.{key}"):
+        Tokenizer.from_gguf(path)
+
+
+@pytest.mark.parametrize("merge", ["Ġ nothing", "a", "", "no such", "t h e"])
+def test_a_merge_of_what_is_no_token_is_refused(tmp_path, merge):
+    pytest.importorskip("tokenizers")
+    keys = byte_level_keys()
+    path = write_gguf(tmp_path / "a.gguf", {**keys, "merges": [*keys["merges"], merge]})
+    with pytest.raises(ValueError, match=r"tokenizer\.ggml\.merges has .*, which are not tokens"):
+        Tokenizer.from_gguf(path)

@@ -1,4 +1,6 @@
+import os
 import struct
+import tracemalloc
 
 import numpy as np
 import pytest
@@ -115,3 +117,23 @@ def test_files_of_the_usual_writer_are_read(tmp_path):
     writer.close()
     expected = {k: f.contents() for k, f in gguf.GGUFReader(path).fields.items() if "GGUF." not in k}
     assert read_metadata(path) == expected
+
+
+def test_a_sparse_file_is_refused_without_reading_its_hole(tmp_path):
+    """Its author wrote 4 KB, and a size of 3 GB."""
+    path = tmp_path / "sparse.gguf"
+    for data in (
+        one_key(8, struct.pack("<Q", 3 << 30)),
+        one_key(9, struct.pack("<IQ", 0, 3 << 30)),
+        one_key(9, struct.pack("<IQ", 8, 300 << 20)),
+        b"GGUF" + struct.pack("<IQQ", 3, 0, 300 << 20),
+    ):
+        path.write_bytes(data)
+        os.truncate(path, (3 << 30) + 4096)
+        tracemalloc.start()
+        try:
+            with pytest.raises(ValueError, match=r"cannot be read.*(beyond|more than)"):
+                read_metadata(path)
+            assert tracemalloc.get_traced_memory()[1] < 1 << 20
+        finally:
+            tracemalloc.stop()

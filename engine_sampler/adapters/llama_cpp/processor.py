@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from ...contract import Backend
-from ...params import SamplingParams
+from ...params import RequestLimits, SamplingParams
 from ...scheduler import Record, RequestId, Scheduler
 from ...tokenizer import Tokenizer
 from .responses import with_text
@@ -55,7 +55,10 @@ class _Follower:
         if size is None:
             raise ValueError(f"{type(self).__name__} needs a tokenizer or vocab_size")
         self.params = params
-        self.scheduler = Scheduler(size, tokenizer, eos_token_ids=eos_token_ids, backend=backend)
+        limits = RequestLimits.none()  # the caller's own program writes the parameters
+        self.scheduler = Scheduler(
+            size, tokenizer, eos_token_ids=eos_token_ids, backend=backend, limits=limits
+        )
         self._grammar = grammar
         self._criteria = stopping_criteria
         self._known: list[int] = []

@@ -7,7 +7,7 @@ import math
 from collections.abc import Mapping
 from typing import Any
 
-from ...contract import ParameterError
+from ...contract import ParameterError, guarded, quoted
 from ...params import SamplingParams
 from ...params.openai import TRANSPORT as OPENAI_TRANSPORT
 from ...params.openai import canonical_keys, mapping, openai_logprobs, response_format, without_transport
@@ -21,6 +21,7 @@ from .._request_body import (
     refuse_unknown,
     refuse_unsupported,
     stop_strings,
+    switch,
     switched_off,
 )
 
@@ -165,14 +166,14 @@ def from_request(
     Parameters of ours that the server lacks pass under their own names. Raises `ParameterError` naming the
     key, the value and what is allowed; for unknown keys it names near matches.
     """
-    return SamplingParams(**_parameters(body, tokenizer, vocab_size))
+    return guarded(lambda: SamplingParams(**_parameters(body, tokenizer, vocab_size)), "the request")
 
 
 def _parameters(
     body: Mapping[str, Any], tokenizer: Tokenizer | None = None, vocab_size: int | None = None
 ) -> dict[str, Any]:
     """The keywords for `SamplingParams` in a request body, as `from_request` describes."""
-    rest = canonical_keys(without_transport(body, TRANSPORT), RENAMED)
+    rest = canonical_keys(without_transport(mapping("body", body), TRANSPORT), RENAMED)
     refuse_unsupported(rest, UNSUPPORTED)
     refuse_unknown(rest, {*FIELDS, *RENAMED, *SPECIAL})
     _check_tools(rest.pop("tools", []), rest.pop("tool_choice", "auto"))
@@ -221,12 +222,12 @@ def _sampler_names(value: Any) -> tuple[str, ...] | None:
     elif isinstance(value, (list, tuple)) and all(isinstance(name, str) for name in value):
         names = [_ALIASES.get(str(name).lower(), str(name)) for name in value]
     else:
-        names = [repr(value)]
+        names = [quoted(value)]
     for name in names:
         if name not in SAMPLERS:
             allowed = ", ".join(SAMPLERS)
             raise ParameterError(
-                f"samplers names {name!r}, allowed are {allowed}, or a text of the letters "
+                f"samplers names {quoted(name)}, allowed are {allowed}, or a text of the letters "
                 f"{''.join(by_letter)}"
             )
     return tuple(names)
@@ -258,11 +259,11 @@ def _check_tools(tools: Any, choice: Any) -> None:
     """Refuse a forced call of a tool, and log that other calls are not constrained."""
     if choice not in ("auto", "none"):
         raise ParameterError(
-            f"tool_choice={choice!r} is not supported; it may be 'auto' or 'none'. Constrain the text by "
-            "structural_tag, json_schema or grammar instead"
+            f"tool_choice={quoted(choice)} is not supported; it may be 'auto' or 'none'. Constrain the text "
+            "by structural_tag, json_schema or grammar instead"
         )
     if not isinstance(tools, (list, tuple)):
-        raise ParameterError(f"tools={tools!r} is not allowed: a list of tools")
+        raise ParameterError(f"tools={quoted(tools)} is not allowed: a list of tools")
     if tools and choice == "auto":
         logger.warning("tools: the calls that the model makes are not constrained")
 
@@ -277,7 +278,8 @@ def _biases(value: Any, tokenizer: Tokenizer | None, vocab_size: int | None) -> 
 
 def _logprobs(rest: dict[str, Any]) -> dict[str, Any]:
     """`n_probs`, or OpenAI's equivalent keys."""
-    mode = "processed" if rest.pop("post_sampling_probs", False) else "raw"
+    is_processed = switch("post_sampling_probs", rest.pop("post_sampling_probs", False))
+    mode = "processed" if is_processed else "raw"
     openai = openai_logprobs(rest.pop("logprobs", None), rest.pop("top_logprobs", None), default_count=20)
     count = rest.pop("n_probs", openai.get("logprobs", 0))
     count = BodyField("logprobs", limits=(0, MAX_COUNT)).read("n_probs", count)

@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 
 from ... import session
+from ...params import RequestLimits
 from ...scheduler import RequestId, Scheduler
 from .vocabulary import tokenize, tokenizer_of_vocabulary
 
@@ -42,7 +43,13 @@ class Session(session.Session):
         self._model = _Model(model, context, max_requests)
         tokenizer = tokenizer_of_vocabulary(self._model.vocab, self._model)
         super().__init__(
-            Scheduler(len(tokenizer), tokenizer, max_model_len=self._model.context_length, backend=backend),
+            Scheduler(
+                len(tokenizer),
+                tokenizer,
+                max_model_len=self._model.context_length,
+                backend=backend,
+                limits=RequestLimits.none(),
+            ),
             max_requests,
         )
         self._sequences: dict[RequestId, int] = {}

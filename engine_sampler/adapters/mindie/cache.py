@@ -11,7 +11,7 @@ import numpy as np
 
 from ...arithmetic import LogitRows
 from ...contract import Backend
-from ...params import SamplingParams
+from ...params import RequestLimits, SamplingParams
 from ...scheduler import Scheduler, StepResult
 from .errors import InconsistencyError
 from .histories import HistoryRow
@@ -248,7 +248,10 @@ class RequestCache:
     def _scheduler(self, vocab_size: int) -> Scheduler:
         if vocab_size not in self._schedulers:
             self._schedulers[vocab_size] = Scheduler(
-                vocab_size, backend=self._backend, num_threads=self._num_threads
+                vocab_size,
+                backend=self._backend,
+                num_threads=self._num_threads,
+                limits=RequestLimits.none(),  # MindIE has admitted the requests
             )
         return self._schedulers[vocab_size]
 

@@ -8,7 +8,7 @@ from typing import Any, TypeVar
 import numpy as np
 
 from ...contract import Backend, ParameterError
-from ...params import SamplingParams
+from ...params import RequestLimits, SamplingParams
 from ...registry import structured_in
 from ...scheduler import Scheduler
 from ...tokenizer import Tokenizer
@@ -184,7 +184,11 @@ class Follower:
         self._row_grammars = grammars_of_rows(self._grammar, rows)
         self._row_lengths = None if self._lengths is None else spread("prompt_lengths", self._lengths, rows)
         self.scheduler = Scheduler(
-            vocab_size, self._tokenizer, eos_token_ids=self._eos, backend=self._backend
+            vocab_size,
+            self._tokenizer,
+            eos_token_ids=self._eos,
+            backend=self._backend,
+            limits=RequestLimits.none(),  # the caller's own program writes the parameters
         )
         self._width = width
         for row in range(rows):

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from ...arithmetic import child_seed
 from ...contract import Backend, ParameterError, token_rows
-from ...params import SamplingParams
+from ...params import RequestLimits, SamplingParams
 from ...scheduler import Record, RequestId, Scheduler
 from ...tokenizer import Tokenizer
 from .caller import arguments_of_generate
@@ -231,7 +231,9 @@ def _scheduler(
     size = model.config.get_text_config(decoder=True).vocab_size
     if tokenizer is not None:
         size = min(size, len(tokenizer))
-    return Scheduler(size, tokenizer, eos_token_ids=[i for i in eos if 0 <= i < size], backend=backend)
+    known_eos = [i for i in eos if 0 <= i < size]
+    limits = RequestLimits.none()  # the caller's own program writes the parameters
+    return Scheduler(size, tokenizer, eos_token_ids=known_eos, backend=backend, limits=limits)
 
 
 def _prompts(model: Any, input_ids: Any, model_kwargs: dict[str, Any]) -> list[list[int]]:

@@ -8,6 +8,7 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from ...params import RequestLimits
 from ...scheduler import RequestId, Scheduler
 from ...session import Session as AnySession
 from ...tokenizer import Tokenizer
@@ -58,6 +59,7 @@ class Session(AnySession):
                 eos_token_ids=[i for i in eos if 0 <= i < size],
                 max_model_len=getattr(config, "max_position_embeddings", None),
                 backend=backend,
+                limits=RequestLimits.none(),
             ),
             max_requests,
         )

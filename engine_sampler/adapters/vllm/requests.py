@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from ...arithmetic import child_seed
-from ...params import SamplingParams
+from ...params import RequestLimits, SamplingParams
 from ...scheduler import RequestId, Scheduler
 from ...tokenizer import Tokenizer
 from .settings import settings_of
@@ -75,7 +75,8 @@ class Requests:
     ) -> None:
         """Start a request with its history, for logits of this width."""
         if self._scheduler is None:
-            self._scheduler = Scheduler(width, self._tokenizer)
+            # `settings_of` has checked the limits.
+            self._scheduler = Scheduler(width, self._tokenizer, limits=RequestLimits.none())
         try:
             followed.request_id = self._scheduler.add(
                 followed.params, self._in_vocabulary(prompt), output_token_ids=self._in_vocabulary(output)

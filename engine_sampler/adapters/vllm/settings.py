@@ -7,9 +7,9 @@ from itertools import takewhile
 from typing import Any
 
 from ...contract import Param, ParameterError, Sampler
-from ...params import SamplingParams, build_chain
+from ...params import RequestLimits, SamplingParams, build_chain
 from ...params.chain import EDITS
-from ...registry import STRUCTURED_PARAMS, default_registry, unknown
+from ...registry import MAX_COUNT, STRUCTURED_PARAMS, default_registry, unknown
 
 _CORE = ("order", "min_keep")
 """Parameters of the chain that belong to no sampler."""
@@ -35,8 +35,8 @@ def settings_of(request: Any) -> SamplingParams | None:
     numbers.
 
     Raises `ParameterError` for unknown keys of our families, with near matches; for parameters that belong
-    to vLLM alone; for selectors, since vLLM draws; for values outside their bounds; and for parameters that
-    vLLM would apply a second time.
+    to vLLM alone; for selectors, since vLLM draws; for values outside their bounds or beyond `RequestLimits`;
+    and for parameters that vLLM would apply a second time.
     """
     given = _given(getattr(request, "extra_args", None) or {}, request)
     if not given:
@@ -46,6 +46,7 @@ def settings_of(request: Any) -> SamplingParams | None:
     active = given.keys() & params.given.keys()
     for sampler in default_registry().catalogue.samplers.values():
         _check_once(sampler, [p.name for p in sampler.params if p.name in active], request)
+    RequestLimits().check(params, MAX_COUNT)
     return params if build_chain(params).samplers else None
 
 

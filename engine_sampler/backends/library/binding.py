@@ -169,7 +169,7 @@ class Context:
         if function is None:
             return None
         out = Logprobs.empty(len(token_ids), vocab_size if top_n < 0 else min(top_n, vocab_size))
-        out.token_ids[:, 0] = token_ids
+        out.entry_token_ids[out.starts[:-1]] = token_ids
         struct, _held = logprobs_struct([out])
         chosen = contract().from_buffer("int64_t[]", np.ascontiguousarray(token_ids, np.int64))
         self.check("logprobs", function(self.pointer, tensor, vocab_size, chosen, top_n, struct))
@@ -200,9 +200,9 @@ def logprobs_struct(outs: Sequence[Logprobs | None]) -> tuple[Any, list[Any]]:
     for struct, out in zip(structs, outs, strict=True):
         struct.size = size_of("es_logprobs")
         if out is not None:
-            struct.stride = out.token_ids.shape[1]
-            struct.token_ids = ffi.from_buffer("int64_t[]", out.token_ids)
-            struct.logprobs = ffi.from_buffer("float[]", out.logprobs)
+            struct.starts = ffi.from_buffer("int64_t[]", out.starts)
+            struct.token_ids = ffi.from_buffer("int64_t[]", out.entry_token_ids)
+            struct.logprobs = ffi.from_buffer("float[]", out.entry_logprobs)
             struct.ranks = ffi.from_buffer("int64_t[]", out.ranks)
             held.append(out)
     return structs, held

@@ -354,20 +354,15 @@ class Call:
         self._fallback.lose("it reports the logprob of a token that is not in the vocabulary")
 
     def _lists_tokens(self, declined: np.ndarray) -> bool:
-        """Whether every token that is listed exists; of each row, only as many are read as it asks for."""
-        asked = np.ones(self._n, bool)
-        asked[declined] = False
-        for bit, table in enumerate(self._tables_out):
-            if table is None:
-                continue
-            width = table.token_ids.shape[1]
-            reach = np.where(self._top_n < 0, width, np.minimum(self._top_n + 1, width))
-            reach[~asked | (self._kinds >> bit & 1 == 0)] = 0
-            for n in np.unique(reach[reach > 0]).tolist():
-                rows = self._index[reach == n]
-                ids = table.token_ids[:, :n] if len(rows) == len(table.ranks) else table.token_ids[rows, :n]
-                if ids.min() < -1 or ids.max() >= self._vocab_size:
-                    return False
+        """Whether every token exists that is listed in a row which the library has run."""
+        for table in filter(None, self._tables_out):
+            ids = table.entry_token_ids
+            if len(declined):
+                ids = ids.copy()
+                for row in self._index[declined].tolist():
+                    ids[table.starts[row] : table.starts[row + 1]] = -1
+            if len(ids) and (ids.min() < -1 or ids.max() >= self._vocab_size):
+                return False
         return True
 
     def _collect(self, batch: Batch, declined: np.ndarray) -> None:
@@ -385,7 +380,7 @@ _STATUSES = range(number("ES_ROW_OK"), number("ES_ROW_DECLINED") + 1)
 
 def _empty_like(table: Logprobs | None) -> Logprobs | None:
     """A table of the same shape without entries."""
-    return None if table is None else Logprobs.empty(len(table.ranks), table.token_ids.shape[1] - 1)
+    return None if table is None else Logprobs.with_room(table.starts)
 
 
 def _nothing() -> None:

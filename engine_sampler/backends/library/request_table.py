@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import functools
 import weakref
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import numpy as np
@@ -223,8 +223,10 @@ def _write_biases(params: Any, data: Any, kept: list[Any], vocab_size: int) -> N
 
 
 def _write_bad_words(params: Any, tables: Any, kept: list[Any], vocab_size: int) -> None:
-    whole = [np.column_stack(table) for table in tables]
-    _write_sequences(params.bad_words, [row for table in whole for row in table], kept)
+    words = [np.column_stack(table) for table in tables]
+    lengths = np.repeat([table.shape[1] for table in words], [len(table) for table in words])
+    joined = np.concatenate([table.ravel() for table in words]) if words else np.empty(0, np.int64)
+    _write_flat(params.bad_words, (joined, np.cumsum(lengths, dtype=np.int64)), kept)
 
 
 def _write_penalties(params: Any, data: Any, kept: list[Any], vocab_size: int) -> None:
@@ -237,10 +239,9 @@ def _write_penalties(params: Any, data: Any, kept: list[Any], vocab_size: int) -
 
 
 def _write_breakers(params: Any, breakers: Breakers, kept: list[Any], vocab_size: int) -> None:
-    if breakers.tails:
-        sequences, heads = _shared(_BREAKERS, breakers, _breaker_arrays)
-        _write_flat(params.breakers, sequences, kept)
-        params.breaker_heads = _pointer("uint8_t[]", heads, kept)
+    if len(breakers.ends):
+        _write_flat(params.breakers, (breakers.tokens, breakers.ends), kept)
+        params.breaker_heads = _pointer("uint8_t[]", _shared(_BREAKER_HEADS, breakers, _breaker_heads), kept)
 
 
 def _write_text(params: Any, text: Any, kept: list[Any], vocab_size: int) -> None:
@@ -266,7 +267,7 @@ _WRITERS: Mapping[str, _Write] = {
 
 # --- arrays that many requests share ---------------------------------------------------------------
 
-_BREAKERS: weakref.WeakKeyDictionary[Breakers, Any] = weakref.WeakKeyDictionary()
+_BREAKER_HEADS: weakref.WeakKeyDictionary[Breakers, Any] = weakref.WeakKeyDictionary()
 _TEXTS: weakref.WeakKeyDictionary[Tokenizer, Any] = weakref.WeakKeyDictionary()
 
 _Flat = tuple[np.ndarray, np.ndarray]
@@ -280,26 +281,15 @@ def _shared(cache: Any, owner: Any, build: Callable[[Any], Any]) -> Any:
     return arrays
 
 
-def _breaker_arrays(breakers: Breakers) -> tuple[_Flat, np.ndarray]:
-    sequences = [(head, *tail) for head in sorted(breakers.tails) for tail in breakers.tails[head]]
-    heads = breakers.heads.astype(np.uint8) | breakers.single.astype(np.uint8) << 1
-    return _flat(sequences), heads
+def _breaker_heads(breakers: Breakers) -> np.ndarray:
+    heads: np.ndarray = breakers.heads.astype(np.uint8) | breakers.single.astype(np.uint8) << 1
+    return heads
 
 
 def _text_arrays(tokenizer: Tokenizer, vocab_size: int) -> _Flat:
     """The bytes of all tokens, uint8, and the end of each, int64 [vocab]."""
     pieces = [tokenizer.text_bytes(token) for token in range(vocab_size)]
     return np.frombuffer(b"".join(pieces) or b"\0", np.uint8), np.cumsum([len(p) for p in pieces])
-
-
-def _flat(sequences: Sequence[Sequence[int] | np.ndarray]) -> _Flat:
-    tokens = [np.asarray(sequence, np.int64) for sequence in sequences]
-    joined = np.concatenate(tokens) if tokens else np.empty(0, np.int64)
-    return joined, np.cumsum([len(t) for t in tokens], dtype=np.int64)
-
-
-def _write_sequences(target: Any, sequences: Sequence[np.ndarray], kept: list[Any]) -> None:
-    _write_flat(target, _flat(sequences), kept)
 
 
 def _write_flat(target: Any, flat: _Flat, kept: list[Any]) -> None:

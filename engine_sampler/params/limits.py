@@ -1,0 +1,85 @@
+"""`RequestLimits`: how much one request may ask of a scheduler."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from ..contract import Param, ParameterError, quoted
+from ..registry import default_registry, unknown
+from .sampling_params import SamplingParams
+
+
+class RequestLimits:
+    """The greatest number, or the greatest size, of each parameter of a request: clients may be hostile.
+
+        Scheduler(vocab_size, limits=RequestLimits(logprobs=100, stop=16_384, n=None))
+
+    A number bounds a parameter in the terms of `Param.size`: a count by its value, where `logprobs=-1` counts
+    as the vocabulary, and texts and lists by their bytes and ids altogether. None means no limit. Parameters
+    that are not named keep the default that they declare (`Param.limit`), those of plugins too;
+    `SamplingParams.parameters()` lists them. `RequestLimits.none()` has no limits at all, for
+    programs that write their requests themselves.
+
+    Raises `ParameterError` for names that are not parameters, and for limits that are not integers of at
+    least 0, or None.
+    """
+
+    def __init__(self, **limits: int | None) -> None:
+        known = default_registry().catalogue.params
+        for name, limit in limits.items():
+            if name not in known:
+                raise unknown(name)
+            if limit is not None and (isinstance(limit, bool) or not isinstance(limit, int) or limit < 0):
+                raise ParameterError(
+                    f"the limit {name}={quoted(limit)} is not allowed: an integer of at least 0, or None"
+                )
+        self._limits: Mapping[str, int | None] = limits
+        self._bounded = True
+
+    @classmethod
+    def none(cls) -> RequestLimits:
+        """No limits."""
+        limits = cls()
+        limits._bounded = False
+        return limits
+
+    def limit_of(self, param: Param) -> int | None:
+        """The limit of a parameter; None if it has none."""
+        if not self._bounded:
+            return None
+        return self._limits.get(param.name, param.default_limit)
+
+    def check(self, params: SamplingParams, vocab_size: int) -> None:
+        """Raise `ParameterError` for the first parameter beyond its limit; the message names the limit."""
+        if not self._bounded:
+            return
+        known = default_registry().catalogue.params
+        for name, value in params.given.items():
+            param = known[name]
+            limit = self.limit_of(param)
+            if limit is not None and (size := param.size(value, vocab_size)) > limit:
+                raise _beyond(param, value, size, limit)
+
+    def __repr__(self) -> str:
+        if not self._bounded:
+            return "RequestLimits.none()"
+        return f"RequestLimits({', '.join(f'{name}={limit}' for name, limit in self._limits.items())})"
+
+    def __eq__(self, other: object) -> bool:
+        same = isinstance(other, RequestLimits) and self._bounded == other._bounded
+        return same and self._limits == other._limits  # type: ignore[attr-defined]
+
+    def __hash__(self) -> int:
+        return hash((self._bounded, frozenset(self._limits.items())))
+
+
+def _beyond(param: Param, value: Any, size: float, limit: int) -> ParameterError:
+    is_number = param.type in (int, float)
+    measure = f", which has {size:,} bytes and ids,"
+    if is_number:
+        measure = "" if size == value else f", which means {size:,},"
+    return ParameterError(
+        f"{param.name}={quoted(value)}{measure} is not allowed: this scheduler's limit is {limit:,} "
+        f"(RequestLimits({param.name}=…))"
+    )

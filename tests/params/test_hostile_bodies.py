@@ -1,0 +1,108 @@
+"""Readers of JSON bodies raise `ParameterError` or succeed, whatever a body contains."""
+
+from __future__ import annotations
+
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+
+from engine_sampler import ParameterError, SamplingParams, Tokenizer
+from engine_sampler.adapters import koboldai, llama_cpp
+from engine_sampler.adapters.llama_cpp import requests as llama_requests
+from engine_sampler.adapters.vllm.settings import settings_of
+from engine_sampler.params.openai import RENAMED, TRANSPORT
+
+from .hostile_values import ALL, DEEP, bodies, revealed
+
+TOKENIZER = Tokenizer([bytes([byte]) for byte in range(256)])
+OURS = sorted(SamplingParams.parameters())
+OPENAI = [*OURS, *RENAMED, *sorted(TRANSPORT)[:5], "response_format", "structured_outputs", "top_logprobs",
+          "extra_args", "vllm_xargs", "self"]  # fmt: skip
+LLAMA = [
+    *OURS,
+    *llama_requests.FIELDS,
+    *llama_requests.RENAMED,
+    *llama_requests.SPECIAL,
+    *llama_requests.UNSUPPORTED,
+]
+KOBOLD = [*OURS, *koboldai.FIELDS, *koboldai.RENAMED, *koboldai.SPECIAL, *koboldai.UNSUPPORTED]
+
+
+def from_llama(body: Any) -> SamplingParams:
+    return llama_cpp.from_request(body, TOKENIZER)
+
+
+def from_kobold(body: Any) -> SamplingParams:
+    return koboldai.from_request(body, TOKENIZER)
+
+
+def from_koboldcpp(body: Any) -> SamplingParams:
+    return koboldai.from_request(body, TOKENIZER, system="koboldcpp")
+
+
+def from_vllm(body: Any) -> SamplingParams | None:
+    return settings_of(SimpleNamespace(extra_args=body, seed=1, temperature=1.0))
+
+
+READERS = {
+    "openai": (SamplingParams.from_dict, OPENAI),
+    "llama.cpp": (from_llama, LLAMA),
+    "koboldai": (from_kobold, KOBOLD),
+    "koboldcpp": (from_koboldcpp, KOBOLD),
+    "vllm": (from_vllm, OURS),
+}
+LONGEST_MESSAGE = 2_000
+
+
+def refusal(reader: Any, body: Any) -> str:
+    """The message of the `ParameterError` that `reader` raises; "" if it reads the body."""
+    try:
+        reader(body)
+    except ParameterError as error:
+        return str(error)
+    return ""
+
+
+@pytest.mark.parametrize("name", READERS)
+def test_every_key_with_every_hostile_value_is_read_or_refused(name: str) -> None:
+    reader, keys = READERS[name]
+    for key in keys:
+        for value in ALL:
+            assert len(refusal(reader, {key: value})) < LONGEST_MESSAGE
+
+
+@pytest.mark.parametrize("name", READERS)
+@settings(max_examples=150, derandomize=True, deadline=None, suppress_health_check=list(HealthCheck))
+@given(bodies(sorted({key for _, keys in READERS.values() for key in keys})))
+def test_random_hostile_bodies_are_read_or_refused(name: str, body: dict[str, Any]) -> None:
+    assert len(refusal(READERS[name][0], revealed(body))) < LONGEST_MESSAGE
+
+
+@pytest.mark.parametrize("name", ["openai", "llama.cpp", "koboldai", "koboldcpp"])
+@pytest.mark.parametrize("body", [None, [], "{}", 5, [["temperature", 1]]])
+def test_a_body_that_is_no_object_is_refused(name: str, body: Any) -> None:
+    with pytest.raises(ParameterError, match=r"body=.* is not allowed: an object of parameters"):
+        READERS[name][0](body)
+
+
+@pytest.mark.parametrize(
+    ("name", "body"),
+    [
+        ("koboldai", {"dry_sequence_breakers": "[" * 100_000}),
+        ("koboldai", {"grammar": "{" * 100_000}),
+        ("openai", {"logit_bias": {"9" * 5_000: 1}}),
+        ("openai", {"temperature": 10**400}),
+        ("openai", {"seed": 10**5_000}),
+        ("openai", {"max_tokens": DEEP[1], "max_completion_tokens": [DEEP[1]]}),
+        ("openai", {"self": 1}),
+        ("koboldai", {"trim_stop": "false"}),
+        ("koboldai", {"custom_token_bans": "1_0"}),
+        ("llama.cpp", {"logit_bias": {"05": 1, "5": 1}}),
+        ("llama.cpp", {"post_sampling_probs": "false"}),
+        ("koboldcpp", {"rep_pen_slope": 0.5, "rep_pen": "x"}),
+    ],
+)
+def test_what_once_raised_something_else_is_refused(name: str, body: Any) -> None:
+    assert 0 < len(refusal(READERS[name][0], body)) < LONGEST_MESSAGE
