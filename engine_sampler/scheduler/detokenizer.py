@@ -7,7 +7,7 @@ import codecs
 import threading
 from collections.abc import Hashable, Sequence
 from functools import lru_cache
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from ..contract import PluginFault, StopVerdict, TextMatch, TextMatcher, call_plugin, shown
 from ..tokenizer import Tokenizer
@@ -212,9 +212,16 @@ def _advanced(matcher: TextMatcher, state: Hashable, data: bytes) -> tuple[Hasha
     end, text_end, reason = match
     if not (isinstance(end, int) and isinstance(text_end, int) and text_end <= len(data)):
         raise TypeError(f"it gave a match with end={shown(end)} and text_end={shown(text_end)}")
-    if not (reason is None or isinstance(reason, (str, int))):
-        raise TypeError(f"it gave the reason {shown(reason)}, allowed is a text, an integer or None")
-    return new, TextMatch(end, text_end, reason)
+    return new, TextMatch(end, text_end, plain_reason(reason))
+
+
+def plain_reason(reason: Any) -> str | int | None:
+    """A stop reason as a plain text, an integer or None."""
+    if isinstance(reason, str):
+        return str.__str__(reason)  # without what a subclass overrides
+    if reason is None or isinstance(reason, int):
+        return reason
+    raise TypeError(f"it gave the reason {shown(reason)}, allowed is a text, an integer or None")
 
 
 def _held(matcher: TextMatcher, state: Hashable, most: int) -> int:

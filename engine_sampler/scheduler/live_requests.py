@@ -7,7 +7,8 @@ import itertools
 import logging
 import threading
 from collections import OrderedDict, deque
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from functools import partial
 from typing import Any
 
@@ -34,12 +35,16 @@ class StepLock:
         self._thread: int | None = None
         """The thread on which a step runs."""
         self._pending: deque[Callable[[], None]] = deque()
+        self._building: list[int] = []
+        """The threads on which requests are built."""
 
     def __enter__(self) -> None:
         with self.lock:
-            if self._thread is not None:
-                raise RuntimeError(self._refusal(self._thread == threading.get_ident()))
-            self._thread = threading.get_ident()
+            thread = threading.get_ident()
+            if self._thread is not None or thread in self._building:
+                inside = self._thread in (None, thread)
+                raise RuntimeError(_INSIDE if inside else _MEANWHILE)
+            self._thread = thread
 
     def __exit__(self, *error: object) -> None:
         with self.lock:
@@ -71,12 +76,20 @@ class StepLock:
         except BaseException:
             logger.exception("a change that had waited for the end of a step failed")
 
-    def _refusal(self, inside: bool) -> str:
-        where = "a plugin that it runs calls it" if inside else "another thread is inside it"
-        return (
-            f"the scheduler is in the middle of a step, and {where}: only add, add_group, accept, remove and "
-            "look-ups are possible then"
-        )
+    @contextmanager
+    def building(self) -> Iterator[None]:
+        """While a request is built on this thread, its plugins cannot start a step; other threads can."""
+        thread = threading.get_ident()
+        self._building.append(thread)
+        try:
+            yield
+        finally:
+            self._building.remove(thread)
+
+
+_ALLOWED = "only add, add_group, accept, remove and look-ups are possible then"
+_INSIDE = f"a plugin cannot call this in the middle of a step, or of another call: {_ALLOWED}"
+_MEANWHILE = f"the scheduler is in the middle of a step, and another thread is inside it: {_ALLOWED}"
 
 
 class LiveRequests:
@@ -84,7 +97,7 @@ class LiveRequests:
 
     step_lock  held in part by every method that may be called from any thread.
     known      all requests that have not been removed.
-    live       those that have not finished, in order of arrival.
+    live       those that have not finished and are not suspended, in order of arrival.
     groups     the beam search of each request that belongs to one.
     """
 
@@ -112,10 +125,18 @@ class LiveRequests:
             raise RequestError(f"request {request_id!r} is unknown") from None
 
     def find_live(self, request_id: RequestId) -> Request:
-        """The live request of this id; raises `RequestError` if it has finished."""
+        """The live request of this id; raises `RequestError` if it has finished or is suspended."""
         request = self.find(request_id)
         if request_id not in self.live:
-            raise RequestError(f"request {request_id!r} has finished ({request.finish_reason})")
+            state = "is suspended" if request.live else f"has finished ({request.finish_reason})"
+            raise RequestError(f"request {request_id!r} {state}")
+        return request
+
+    def find_suspended(self, request_id: RequestId) -> Request:
+        """The suspended request of this id."""
+        request = self.find(request_id)
+        if request_id in self.live or not request.live:
+            raise RequestError(f"request {request_id!r} is not suspended")
         return request
 
     def find_single(self, request_id: RequestId) -> Request:
@@ -158,8 +179,9 @@ class LiveRequests:
         return InputBatch(self.slots, requests, ids, skipped)
 
     def _has_left(self, request_id: RequestId) -> bool:
-        """Whether there was a request of this id that is not live any more."""
-        return request_id in self.known or request_id in self._removed
+        """Whether the request of this id has been removed or has finished."""
+        request = self.known.get(request_id)
+        return request_id in self._removed if request is None else not request.live
 
     def _find_seated(self, request_id: RequestId) -> Request:
         """A live request that has a slot."""
@@ -240,6 +262,19 @@ class LiveRequests:
             request.state, request.params.given, request.seed, request.position, request.check_trigger()
         )
 
+    # --- pausing ---------------------------------------------------------------------------------
+
+    def suspend(self, request: Request) -> None:
+        """Take the slot from a live request, and nothing else."""
+        request.position = int(self.slots.positions[request.slot])
+        del self.live[request.id]
+        self._free_slot(request)
+
+    def resume(self, request: Request) -> None:
+        """Give a suspended request a slot again; it stays suspended if that fails."""
+        self._join([request])
+        self.live[request.id] = request
+
     # --- leaving ---------------------------------------------------------------------------------
 
     def remove(self, request_id: RequestId) -> Record:
@@ -249,7 +284,7 @@ class LiveRequests:
             del self.known[request_id]
             self._remember_removed(request_id)
             group = self.groups.pop(request_id, None)
-            if self.live.pop(request_id, None) is not None:
+            if self.live.pop(request_id, None) is not None or request.live:  # suspended ones are not in it
                 self._batch = None
                 self.step_lock.when_idle(lambda: self._abort(request))
                 if group is not None:

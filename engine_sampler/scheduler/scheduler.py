@@ -99,7 +99,8 @@ class Scheduler:
 
         output_token_ids  output that it already has: it continues exactly as if these tokens had been drawn
                           here, except that selectors which learn from their own draws (mirostat, adaptive_p)
-                          start from scratch.
+                          start from scratch, and that no logprobs of these tokens are known. To preempt a
+                          request and continue it later with both, use `suspend` and `resume`.
         grammar           a compiled grammar, any object with a matcher's methods
                           (`engine_sampler.grammar.Matcher`), Lark text, or the name of a grammar. Text and
                           a `Grammar` are compiled first, which may take long: compile them on another thread
@@ -163,18 +164,20 @@ class Scheduler:
         group = None
         if params.use_beam_search:
             group = BeamGroup.of(params, request_ids, len(self.vocabulary.eos_token_ids))
-        siblings = [first]
-        siblings += [first.fork(r, child_seed(first.seed, i)) for i, r in enumerate(request_ids[1:], 1)]
-        self._requests.add(siblings, group)
+        with self._step_lock.building():
+            forks = [first.fork(r, child_seed(first.seed, i)) for i, r in enumerate(request_ids[1:], 1)]
+        self._requests.add([first, *forks], group)
         return list(request_ids)
 
     def best(self, request_ids: Sequence[RequestId]) -> list[RequestId]:
         """The `n` best of a group's siblings by cumulative logprob, those of a beam search by its score,
         the best first; ties keep their order.
 
-        Siblings that ended with `error` come last.
+        Siblings that ended with `error` come last. Raises `RequestError` if the logprobs of only some of the
+        others are known, as after resuming one with `add(output_token_ids=…)`.
         """
         requests = [self._requests.find(r) for r in request_ids]
+        _check_merits(requests)
         ranked = sorted(requests, key=lambda r: (r.error is not None, -_merit(r)))
         return [r.id for r in ranked[: requests[0].params.n]]
 
@@ -218,6 +221,23 @@ class Scheduler:
                 child.position = int(self._requests.slots.positions[parent.slot])
             self._requests.add([child])
             return child.id
+
+    def suspend(self, request_id: RequestId) -> Record:
+        """Take a live request out of the steps, with everything that it has: its tokens and their logprobs,
+        the states of its samplers, selector, grammar and criteria, and its text. Returns its record.
+
+        This is how to preempt a request, whose cache the engine frees. It is not in `request_ids`, and cannot
+        be stepped or changed until `resume`; `remove` ends it with `abort`. Observers see neither.
+        """
+        with self._step_lock.lock, self._step_lock:
+            request = self._requests.find_single(request_id)
+            self._requests.suspend(request)
+            return request.record()
+
+    def resume(self, request_id: RequestId) -> None:
+        """Take a suspended request back into the steps: it continues exactly as if it had stayed."""
+        with self._step_lock.lock, self._step_lock:
+            self._requests.resume(self._requests.find_suspended(request_id))
 
     def rollback(self, request_id: RequestId, n: int) -> None:
         """Undo the last n output tokens of a live request, in every part of its state.
@@ -337,15 +357,16 @@ class Scheduler:
             raise ParameterError(
                 f"the prompt has {len(history)} tokens, max_model_len={self.max_model_len} allows fewer"
             )
-        return Request(
-            request_id,
-            params,
-            history,
-            self.vocabulary,
-            matcher=self._matcher(params, grammar),
-            max_model_len=self.max_model_len,
-            stopping_criteria=criteria,
-        )
+        with self._step_lock.building():
+            return Request(
+                request_id,
+                params,
+                history,
+                self.vocabulary,
+                matcher=self._matcher(params, grammar),
+                max_model_len=self.max_model_len,
+                stopping_criteria=criteria,
+            )
 
     def _matcher(self, params: SamplingParams, grammar: Any) -> Any:
         """A matcher for the grammar that is given, or that the parameters name; None without one."""
@@ -391,6 +412,14 @@ def sibling_count(params: SamplingParams) -> int:
         return beam_width(params)
     count: int = params["best_of"] or params["n"]
     return count
+
+
+def _check_merits(requests: Sequence[Request]) -> None:
+    """Refuse to compare requests of which only some have a score or a sum of logprobs."""
+    sound = [r for r in requests if r.error is None]
+    unknown = [r for r in sound if r.score is None and r.cumulative_logprob is None]
+    if unknown and len(unknown) < len(sound):
+        raise RequestError(f"request {unknown[0].id!r} has no logprobs to rank it by")
 
 
 def _merit(request: Request) -> float:
