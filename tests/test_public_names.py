@@ -15,7 +15,7 @@ import engine_sampler
 from engine_sampler import contract
 
 INTERNAL = {"PLUGIN_API", "Role", "State", "failure", "padded"}
-INTERNAL |= {"INTERRUPTIONS", "PluginFault", "call_for_add", "call_plugin", "described", "shown"}
+INTERNAL |= {"INTERRUPTIONS", "PluginFault", "call_for_add", "call_plugin", "described", "fork_safe", "shown"}
 """Names of the contract that plugins do not need."""
 OPTIONAL = ("rich", "tokenizers", "matplotlib", "torch", "transformers")
 HEAVY = (*OPTIONAL, "lark", "cffi", "pytest", "engine_sampler.testing", "engine_sampler.demo")

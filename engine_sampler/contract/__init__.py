@@ -20,6 +20,7 @@ from .errors import (
     failure,
     shown,
 )
+from .forking import fork_safe
 from .hookspecs import hookimpl
 from .matchers import Matcher, allocate_bitmask, allows, bitmask_words, checked_bitmask, unpack_bitmask
 from .params import Param
@@ -92,6 +93,7 @@ __all__ = [
     "described",
     "failure",
     "flags_like",
+    "fork_safe",
     "hookimpl",
     "padded",
     "shown",

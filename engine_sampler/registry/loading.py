@@ -23,7 +23,16 @@ from typing import Any, Literal
 
 import pluggy
 
-from ..contract import Backend, Param, ParameterError, Sampler, Selector, StoppingCriteria, hookspecs
+from ..contract import (
+    Backend,
+    Param,
+    ParameterError,
+    Sampler,
+    Selector,
+    StoppingCriteria,
+    fork_safe,
+    hookspecs,
+)
 from .catalogue import EVENTS, Catalogue, PluginError, check_identifier, check_neutral, check_object
 from .core_params import CORE_PARAMS
 
@@ -188,7 +197,7 @@ def _version_of(distribution: str) -> str:
         return ""
 
 
-_loading = threading.RLock()
+_loading = fork_safe(threading.RLock())
 _default: Registry | None = None
 
 

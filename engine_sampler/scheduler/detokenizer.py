@@ -9,7 +9,7 @@ from collections.abc import Hashable, Sequence
 from functools import lru_cache
 from typing import Any, NamedTuple
 
-from ..contract import PluginFault, StopVerdict, TextMatch, TextMatcher, call_plugin, shown
+from ..contract import PluginFault, StopVerdict, TextMatch, TextMatcher, call_plugin, fork_safe, shown
 from ..tokenizer import Tokenizer
 from .called_criteria import name_of
 
@@ -60,7 +60,7 @@ class Transducer:
         self._tokenizer = tokenizer
         self._skip_special = skip_special_tokens
         self._matchers = matchers
-        self._lock = threading.RLock()
+        self._lock = fork_safe(threading.RLock())
         self.start = State(b"", tuple(matcher.start for matcher in matchers))
         self._states = {(self.start.held, self.start.matcher_states): self.start}
         self._transitions = 0

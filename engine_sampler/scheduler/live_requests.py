@@ -5,12 +5,14 @@ from __future__ import annotations
 import copy
 import itertools
 import logging
+import os
 import threading
 from collections import OrderedDict, deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from functools import partial
 from typing import Any
+from weakref import WeakSet
 
 from ..contract import INTERRUPTIONS, failure
 from ..registry import Registry
@@ -31,7 +33,8 @@ class StepLock:
     step is refused. Every other method that changes a request counts as a step, too."""
 
     def __init__(self) -> None:
-        self.lock = threading.RLock()
+        self.lock: AbstractContextManager[Any] = threading.RLock()
+        _STEP_LOCKS.add(self)
         self._thread: int | None = None
         """The thread on which a step runs."""
         self._pending: deque[Callable[[], None]] = deque()
@@ -86,6 +89,29 @@ class StepLock:
         finally:
             self._building.remove(thread)
 
+
+class _LeftBehind:
+    """In place of the lock of a scheduler in a forked child: the threads that ran its steps are not there."""
+
+    def __enter__(self) -> None:
+        raise RuntimeError(
+            "this scheduler belongs to the process that was forked: create another one in this process"
+        )
+
+    def __exit__(self, *error: object) -> None:
+        pass
+
+
+_STEP_LOCKS: WeakSet[StepLock] = WeakSet()
+
+
+def _leave_behind() -> None:
+    for step_lock in list(_STEP_LOCKS):
+        step_lock.lock = _LeftBehind()
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_leave_behind)
 
 _ALLOWED = "only add, add_group, accept, remove and look-ups are possible then"
 _INSIDE = f"a plugin cannot call this in the middle of a step, or of another call: {_ALLOWED}"

@@ -45,6 +45,9 @@ class Scheduler:
     at once, or after the step that is running. All other methods that change or run requests belong to one
     thread: called while a step runs, by another thread or by a plugin of that step, they raise RuntimeError
     and change nothing.
+
+    A scheduler stays in its process: in the child of `os.fork` its methods raise RuntimeError. Create another
+    one there; tokenizers may be shared, and compiled grammars unless a thread was using them.
     """
 
     def __init__(
