@@ -394,11 +394,12 @@ class LiveRequests:
             self.notify("step_finished", copy.deepcopy(result))
 
     def notify(self, event: str, *values: Any) -> None:
-        """Call the observers; one that fails is logged, and changes nothing."""
+        """Call the observers; one that fails is logged, and changes nothing. They cannot start a step."""
         for name, observer in self._registry.catalogue.observers.items():
             try:
                 if method := getattr(observer, event, None):
-                    method(*values)
+                    with self.step_lock.building():
+                        method(*values)
             except INTERRUPTIONS:
                 raise
             except BaseException:

@@ -89,7 +89,9 @@ class Case:
             for name, params in SOUND.items():
                 grammar = loop() if name == "grammar" else None
                 self.scheduler.add(params, [1, 2], request_id=name, grammar=grammar)
-            self._try(lambda: self.add(self.scheduler, SamplingParams(seed=4, max_tokens=5, ignore_eos=True)))
+            self._try(
+                lambda: self.add(self.scheduler, SamplingParams(seed=4, max_tokens=12, ignore_eos=True))
+            )
             for _ in range(2):
                 self._step()
             self._use()
@@ -128,11 +130,13 @@ class Case:
             lambda: scheduler.fork("victim", new_request_id="twin"),
             lambda: scheduler.rollback("twin", 1),
             lambda: scheduler.forced_tokens("victim"),
-            lambda: scheduler.accept("victim", [3, 4]),
-            lambda: scheduler.step(np.zeros((3, VOCAB), np.float32), ["victim"], [[3, 4]]),
             lambda: scheduler.process(row, ["victim"]),
             lambda: scheduler.prepare(["victim"]),
             scheduler.explain,
+            lambda: scheduler.accept("victim", [3, 4]),
+            lambda: scheduler.step(np.zeros((3, VOCAB), np.float32), ["victim"], [[3, 4]]),
+            lambda: scheduler.suspend("victim"),
+            lambda: scheduler.resume("victim"),
             lambda: scheduler.record("victim"),
         ):
             self._try(call)

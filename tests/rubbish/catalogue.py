@@ -160,7 +160,7 @@ def _arrays() -> Iterator[np.ndarray]:
     yield from (np.broadcast_to(np.int64(0), 10**9), np.broadcast_to(np.True_, (1, 10**9)))
     yield np.zeros(1, [("a", "i4")])
     yield np.ma.masked_array([0], [True])
-    yield np.asmatrix(np.zeros((1, 40)))
+    yield np.zeros((1, 40)).view(np.matrix)
     yield np.zeros(1).view(LyingArray)
     yield np.arange(40)[::-1]
     yield np.zeros(1, ">i8")

@@ -13,7 +13,6 @@ from engine_sampler import (
     Backend,
     Param,
     Sampler,
-    SamplingParams,
     Scheduler,
     Selection,
     Selector,
@@ -327,7 +326,7 @@ _GRAMMAR = _passed(lambda case, method: {"grammar": PlainGrammar(case, method)})
 
 VICTIMS: tuple[Victim, ...] = (
     *(Victim("sampler", m, _registered(PlainSampler)) for m in (*STATEFUL, "resolve", "apply")),
-    *(Victim("deferred sampler", m, _registered(DeferredSampler)) for m in STATEFUL),
+    *(Victim("deferred sampler", m, _registered(DeferredSampler)) for m in ("new_state", "accept", "fork")),
     *(Victim("sampler in C", m, _in_c) for m in (*STATEFUL, "row_state")),
     *(Victim("truncation", m, _registered(PlainTruncation)) for m in (*STATEFUL, "keep", "keep_columns")),
     *(Victim("selector", m, _registered(PlainSelector)) for m in (*STATEFUL, "select")),
@@ -341,19 +340,13 @@ VICTIMS: tuple[Victim, ...] = (
             "accept",
             "rollback",
             "fork",
-            "is_accepting",
             "is_terminated",
             "forced_tokens",
         )
     ),
-    *(
-        Victim("backend", m, _backend, isolated=False)
-        for m in ("run", "compile", "apply", "select", "logprobs")
-    ),
+    *(Victim("backend", m, _backend, isolated=False) for m in ("run", "compile", "apply")),
     *(Victim("chosen backend", m, _chosen_backend) for m in ("score",)),
     *(Victim("observer", m, _observer) for m in ("request_added", "step_finished", "request_finished")),
     Victim("tokenizer", "text_bytes", _tokenizer),
 )
 """Every method of every contract."""
-
-PARAMS = SamplingParams
