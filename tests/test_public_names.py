@@ -21,6 +21,7 @@ INTERNAL |= {
     "call_for_add",
     "call_plugin",
     "described",
+    "fork_safe",
     "quoted",
     "close_matches",
     "guarded",

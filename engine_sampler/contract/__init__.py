@@ -22,6 +22,7 @@ from .errors import (
     guarded,
     quoted,
 )
+from .forking import fork_safe
 from .hookspecs import hookimpl
 from .matchers import Matcher, allocate_bitmask, allows, bitmask_words, checked_bitmask, unpack_bitmask
 from .params import Param
@@ -95,6 +96,7 @@ __all__ = [
     "described",
     "failure",
     "flags_like",
+    "fork_safe",
     "guarded",
     "hookimpl",
     "padded",

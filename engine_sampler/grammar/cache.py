@@ -7,6 +7,8 @@ from collections import OrderedDict
 from collections.abc import Callable, Hashable
 from typing import Generic, NamedTuple, TypeVar
 
+from ..contract import fork_safe
+
 Value = TypeVar("Value")
 
 
@@ -32,7 +34,7 @@ class Cache(Generic[Value]):
         self._max_size, self._max_weight, self._weigh = max_size, max_weight, weigh
         self._values: OrderedDict[Hashable, tuple[Value, int]] = OrderedDict()
         self._weight = self._hits = self._misses = 0
-        self._lock = threading.Lock()
+        self._lock = fork_safe(threading.Lock())
 
     def find(self, key: Hashable) -> Value | None:
         """The value of `key`, if it is still cached."""

@@ -8,7 +8,7 @@ import weakref
 from collections.abc import Sequence
 from typing import Any
 
-from ..contract import allocate_bitmask
+from ..contract import allocate_bitmask, fork_safe
 from ..tokenizer import Tokenizer
 from .cache import Cache, CacheInfo
 from .engines import native
@@ -87,7 +87,7 @@ class _Prepared:
 
 
 _PREPARED: weakref.WeakKeyDictionary[Tokenizer, _Prepared] = weakref.WeakKeyDictionary()
-_LOCK = threading.Lock()
+_LOCK = fork_safe(threading.Lock())
 
 
 def prepare(tokenizer: Tokenizer, limits: Limits = LIMITS) -> None:

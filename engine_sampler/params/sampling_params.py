@@ -8,7 +8,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from types import MappingProxyType
 from typing import Any
 
-from ..contract import Param, ParameterError, Selector, guarded, quoted
+from ..contract import Param, ParameterError, Selector, call_for_add, guarded, quoted
 from ..registry import STRUCTURED_PARAMS, default_registry, structured_in, unknown
 from .lookups import Lookup, lookup_of
 from .orders import resolve_order
@@ -55,7 +55,7 @@ class SamplingParams(Mapping[str, Any], metaclass=_WithSignature):
         if rules:
             values |= {name: rule for name, rule in rules.items() if name not in chosen}
         for part in known.checking:
-            part.check(values)
+            call_for_add(part.name, part.check, values)
         named = sorted({*chosen, *rules}, key=known.numbers.__getitem__)
         given = known.differing({name: values[name] for name in named})
         _check_together(values, known.selectors.active(given, values))

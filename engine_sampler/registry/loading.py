@@ -30,6 +30,7 @@ from ..contract import (
     Selector,
     StoppingCriteria,
     close_matches,
+    fork_safe,
     hookspecs,
     quoted,
 )
@@ -233,7 +234,7 @@ def _version_of(distribution: str) -> str:
         return ""
 
 
-_loading = threading.RLock()
+_loading = fork_safe(threading.RLock())
 _default: Registry | None = None
 
 

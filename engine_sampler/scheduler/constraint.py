@@ -64,8 +64,8 @@ class Constraint:
     def forced_tokens(self) -> list[int]:
         """The tokens about which the grammar leaves no choice; [] for a matcher without this method."""
         forced = getattr(self.matcher, "forced_tokens", None)
-        tokens = () if forced is None else forced() or ()
-        return [operator.index(token_id) for token_id in itertools.islice(tokens, _MOST_FORCED)]
+        tokens = () if forced is None else itertools.islice(forced() or (), _MOST_FORCED)
+        return [operator.index(token_id) for token_id in tokens]
 
     def rollback(self, n: int) -> None:
         """Undo the last n tokens."""

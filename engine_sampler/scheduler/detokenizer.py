@@ -9,9 +9,9 @@ from collections.abc import Hashable, Mapping, Sequence
 from functools import lru_cache
 from itertools import chain
 from types import MappingProxyType
-from typing import ClassVar, NamedTuple
+from typing import Any, ClassVar, NamedTuple
 
-from ..contract import PluginFault, StopVerdict, TextMatch, TextMatcher, call_plugin, quoted
+from ..contract import PluginFault, StopVerdict, TextMatch, TextMatcher, call_plugin, fork_safe, quoted
 from ..tokenizer import Tokenizer
 from .called_criteria import name_of
 
@@ -88,7 +88,7 @@ class Transducer:
         self._tokenizer = tokenizer
         self._skip_special = skip_special_tokens
         self._matchers = matchers
-        self._lock = threading.RLock()
+        self._lock = fork_safe(threading.RLock())
         self.start = State(b"", tuple(matcher.start for matcher in matchers))
         self._states = {(self.start.held, self.start.matcher_states): self.start}
         self._transitions = 0
@@ -284,9 +284,16 @@ def _advanced(matcher: TextMatcher, state: Hashable, data: bytes) -> tuple[Hasha
     end, text_end, reason = match
     if not (isinstance(end, int) and isinstance(text_end, int) and text_end <= len(data)):
         raise TypeError(f"it gave a match with end={quoted(end)} and text_end={quoted(text_end)}")
-    if not (reason is None or isinstance(reason, (str, int))):
-        raise TypeError(f"it gave the reason {quoted(reason)}, allowed is a text, an integer or None")
-    return new, TextMatch(end, text_end, reason)
+    return new, TextMatch(end, text_end, plain_reason(reason))
+
+
+def plain_reason(reason: Any) -> str | int | None:
+    """A stop reason as a plain text, an integer or None."""
+    if isinstance(reason, str):
+        return str.__str__(reason)  # without what a subclass overrides
+    if reason is None or isinstance(reason, int):
+        return reason
+    raise TypeError(f"it gave the reason {quoted(reason)}, allowed is a text, an integer or None")
 
 
 def _held(matcher: TextMatcher, state: Hashable, most: int) -> int:

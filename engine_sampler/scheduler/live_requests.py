@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
-import copy
 import itertools
 import logging
+import os
 import threading
 from collections import OrderedDict, deque
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import AbstractContextManager, contextmanager
 from functools import partial
 from typing import Any
+from weakref import WeakSet
 
 from ..contract import INTERRUPTIONS, failure
 from ..registry import Registry
@@ -30,16 +32,21 @@ class StepLock:
     step is refused. Every other method that changes a request counts as a step, too."""
 
     def __init__(self) -> None:
-        self.lock = threading.RLock()
+        self.lock: AbstractContextManager[Any] = threading.RLock()
+        _STEP_LOCKS.add(self)
         self._thread: int | None = None
         """The thread on which a step runs."""
         self._pending: deque[Callable[[], None]] = deque()
+        self._building: list[int] = []
+        """The threads on which requests are built."""
 
     def __enter__(self) -> None:
         with self.lock:
-            if self._thread is not None:
-                raise RuntimeError(self._refusal(self._thread == threading.get_ident()))
-            self._thread = threading.get_ident()
+            thread = threading.get_ident()
+            if self._thread is not None or thread in self._building:
+                inside = self._thread in (None, thread)
+                raise RuntimeError(_INSIDE if inside else _MEANWHILE)
+            self._thread = thread
 
     def __exit__(self, *error: object) -> None:
         with self.lock:
@@ -71,12 +78,43 @@ class StepLock:
         except BaseException:
             logger.exception("a change that had waited for the end of a step failed")
 
-    def _refusal(self, inside: bool) -> str:
-        where = "a plugin that it runs calls it" if inside else "another thread is inside it"
-        return (
-            f"the scheduler is in the middle of a step, and {where}: only add, add_group, accept, remove and "
-            "look-ups are possible then"
+    @contextmanager
+    def building(self) -> Iterator[None]:
+        """While a request is built on this thread, its plugins cannot start a step; other threads can."""
+        thread = threading.get_ident()
+        self._building.append(thread)
+        try:
+            yield
+        finally:
+            self._building.remove(thread)
+
+
+class _LeftBehind:
+    """In place of the lock of a scheduler in a forked child: the threads that ran its steps are not there."""
+
+    def __enter__(self) -> None:
+        raise RuntimeError(
+            "this scheduler belongs to the process that was forked: create another one in this process"
         )
+
+    def __exit__(self, *error: object) -> None:
+        pass
+
+
+_STEP_LOCKS: WeakSet[StepLock] = WeakSet()
+
+
+def _leave_behind() -> None:
+    for step_lock in list(_STEP_LOCKS):
+        step_lock.lock = _LeftBehind()
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_leave_behind)
+
+_ALLOWED = "only add, add_group, accept, remove and look-ups are possible then"
+_INSIDE = f"a plugin cannot call this in the middle of a step, or of another call: {_ALLOWED}"
+_MEANWHILE = f"the scheduler is in the middle of a step, and another thread is inside it: {_ALLOWED}"
 
 
 class LiveRequests:
@@ -84,7 +122,8 @@ class LiveRequests:
 
     step_lock  held in part by every method that may be called from any thread.
     known      all requests that have not been removed.
-    live       those that have not finished, in order of arrival.
+    live       those that have not finished and are not suspended, in order of arrival.
+    suspended  the ids of those that `suspend` has taken out of the live ones.
     groups     the beam search of each request that belongs to one.
     """
 
@@ -93,6 +132,7 @@ class LiveRequests:
         self.step_lock = StepLock()
         self.known: dict[RequestId, Request] = {}
         self.live: dict[RequestId, Request] = {}
+        self.suspended: set[RequestId] = set()
         self.groups: dict[RequestId, BeamGroup] = {}
         self._registry = registry
         self._removed: OrderedDict[RequestId, None] = OrderedDict()
@@ -112,12 +152,25 @@ class LiveRequests:
             raise RequestError(f"request {request_id!r} is unknown") from None
 
     def find_live(self, request_id: RequestId) -> Request:
-        """The live request of this id; raises `RequestError` if it has finished, or waits for its grammar."""
+        """The live request of this id; raises `RequestError` if it has finished, is suspended, or waits."""
         request = self.find(request_id)
         if request_id not in self.live:
-            if request.live:
-                raise RequestError(f"request {request_id!r} waits for its grammar, which is being compiled")
-            raise RequestError(f"request {request_id!r} has finished ({request.finish_reason})")
+            raise RequestError(f"request {request_id!r} {self._absence(request)}")
+        return request
+
+    def _absence(self, request: Request) -> str:
+        """Why a known request is not live."""
+        if request.id in self.suspended:
+            return "is suspended"
+        if request.live:
+            return "waits for its grammar, which is being compiled"
+        return f"has finished ({request.finish_reason})"
+
+    def find_suspended(self, request_id: RequestId) -> Request:
+        """The suspended request of this id."""
+        request = self.find(request_id)
+        if request_id not in self.suspended:
+            raise RequestError(f"request {request_id!r} is not suspended")
         return request
 
     def find_single(self, request_id: RequestId) -> Request:
@@ -160,7 +213,7 @@ class LiveRequests:
         return InputBatch(self.slots, requests, ids, skipped)
 
     def _has_left(self, request_id: RequestId) -> bool:
-        """Whether there was a request of this id that is not live any more."""
+        """Whether the request of this id has been removed or has finished."""
         request = self.known.get(request_id)
         return request_id in self._removed if request is None else not request.live
 
@@ -251,6 +304,21 @@ class LiveRequests:
             request.state, request.params.given, request.seed, request.position, request.check_trigger()
         )
 
+    # --- pausing ---------------------------------------------------------------------------------
+
+    def suspend(self, request: Request) -> None:
+        """Take the slot from a live request, and nothing else."""
+        request.position = int(self.slots.positions[request.slot])
+        del self.live[request.id]
+        self.suspended.add(request.id)
+        self._free_slot(request)
+
+    def resume(self, request: Request) -> None:
+        """Give a suspended request a slot again; it stays suspended if that fails."""
+        self._join([request])
+        self.suspended.remove(request.id)
+        self.live[request.id] = request
+
     # --- leaving ---------------------------------------------------------------------------------
 
     def remove(self, request_id: RequestId) -> Record:
@@ -260,7 +328,9 @@ class LiveRequests:
             del self.known[request_id]
             self._remember_removed(request_id)
             group = self.groups.pop(request_id, None)
-            if self.live.pop(request_id, None) is not None:
+            was_live = self.live.pop(request_id, None) is not None
+            if was_live or request_id in self.suspended:
+                self.suspended.discard(request_id)
                 self._batch = None
                 self.step_lock.when_idle(lambda: self._abort(request))
                 if group is not None:
@@ -341,14 +411,15 @@ class LiveRequests:
     def notify_step(self, result: StepResult) -> None:
         """Show the observers a copy of `result`."""
         if self._registry.catalogue.observers:
-            self.notify("step_finished", copy.deepcopy(result))
+            self.notify("step_finished", result.copied())
 
     def notify(self, event: str, *values: Any) -> None:
-        """Call the observers; one that fails is logged, and changes nothing."""
+        """Call the observers; one that fails is logged, and changes nothing. They cannot start a step."""
         for name, observer in self._registry.catalogue.observers.items():
             try:
                 if method := getattr(observer, event, None):
-                    method(*values)
+                    with self.step_lock.building():
+                        method(*values)
             except INTERRUPTIONS:
                 raise
             except BaseException:

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Callable, Hashable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -53,6 +54,17 @@ class StepResult:
         """The tokens of request number i in this step: one, or several with drafts."""
         end = self.first_rows[i + 1] if i + 1 < len(self.first_rows) else len(self.token_ids)
         return [t for t in self.token_ids[self.first_rows[i] : end].tolist() if t >= 0]
+
+    def copied(self) -> StepResult:
+        """A result that can be changed without changing this one."""
+        parts = {f.name: getattr(self, f.name) for f in fields(self)}
+        return StepResult(**{name: _copied(part) for name, part in parts.items()})
+
+
+def _copied(part: Any) -> Any:
+    if isinstance(part, (list, np.ndarray)):
+        return part.copy()  # their entries cannot be changed
+    return copy.deepcopy(part)
 
 
 @dataclass(frozen=True)

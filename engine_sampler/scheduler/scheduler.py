@@ -16,6 +16,7 @@ from ..grammar.service import GrammarCompiler
 from ..params import RequestLimits, SamplingParams
 from ..registry import CORE_PARAMS, default_registry, structured_in
 from ..tokenizer import Tokenizer
+from .arguments import check_at_least_one, few_token_ids_in, token_ids_in
 from .beam_groups import BeamGroup, beam_width, check_beam_rows, search_params
 from .history import History
 from .live_requests import LiveRequests
@@ -28,8 +29,6 @@ from .waiting import Build, Siblings, WaitingRequests
 
 logger = logging.getLogger("engine_sampler")
 
-_NO_TOKENS = np.empty(0, np.int64)
-_NO_TOKENS.flags.writeable = False
 _POSITION = Param("position", int, None, low=0, high=2**62)
 
 
@@ -52,6 +51,9 @@ class Scheduler:
     at once, or after the step that is running. All other methods that change or run requests belong to one
     thread: called while a step runs, by another thread or by a plugin of that step, they raise RuntimeError
     and change nothing.
+
+    A scheduler stays in its process: in the child of `os.fork` its methods raise RuntimeError. Create another
+    one there; tokenizers may be shared, and compiled grammars unless a thread was using them.
     """
 
     def __init__(
@@ -67,9 +69,9 @@ class Scheduler:
         grammar_compiler: GrammarCompiler | None = None,
         on_ready: Callable[[], Any] | None = None,
     ) -> None:
-        _at_least_one("vocab_size", vocab_size)
-        _at_least_one("max_model_len", max_model_len)
-        _at_least_one("num_threads", num_threads)
+        check_at_least_one("vocab_size", vocab_size)
+        check_at_least_one("max_model_len", max_model_len)
+        check_at_least_one("num_threads", num_threads)
         eos = tuple(eos_token_ids) or (tokenizer.eos_token_ids if tokenizer else ())
         self.vocabulary = Vocabulary(vocab_size, eos, tokenizer)
         self.vocabulary.check_ids("eos_token_ids", eos)
@@ -128,7 +130,8 @@ class Scheduler:
 
         output_token_ids  output that it already has: it continues exactly as if these tokens had been drawn
                           here, except that selectors which learn from their own draws (mirostat, adaptive_p)
-                          start from scratch.
+                          start from scratch, and that no logprobs of these tokens are known. To preempt a
+                          request and continue it later with both, use `suspend` and `resume`.
         grammar           a compiled grammar, any object with a matcher's methods
                           (`engine_sampler.grammar.Matcher`), Lark text, or the name of a grammar. Text and
                           a `Grammar` are compiled first, which may take long: give the scheduler a
@@ -196,7 +199,8 @@ class Scheduler:
             group = None
             if params.use_beam_search:
                 group = BeamGroup.of(params, ids, len(self.vocabulary.eos_token_ids))
-            siblings = [first.fork(r, child_seed(first.seed, i)) for i, r in enumerate(ids[1:], 1)]
+            with self._step_lock.building():
+                siblings = [first.fork(r, child_seed(first.seed, i)) for i, r in enumerate(ids[1:], 1)]
             return [first, *siblings], group
 
         self._join(params, grammar, build)
@@ -206,9 +210,11 @@ class Scheduler:
         """The `n` best of a group's siblings by cumulative logprob, those of a beam search by its score,
         the best first; ties keep their order.
 
-        Siblings that ended with `error` come last.
+        Siblings that ended with `error` come last. Raises `RequestError` if the logprobs of only some of the
+        others are known, as after resuming one with `add(output_token_ids=…)`.
         """
         requests = [self._requests.find(r) for r in request_ids]
+        _check_merits(requests)
         ranked = sorted(requests, key=lambda r: (r.error is not None, -_merit(r)))
         return [r.id for r in ranked[: requests[0].params.n]]
 
@@ -221,7 +227,7 @@ class Scheduler:
         Tokens after the one that ends it are dropped. Selector state that follows drawn tokens
         (mirostat's mu) does not move.
         """
-        tokens = _few_token_ids("token_ids", token_ids, self.vocabulary)
+        tokens = few_token_ids_in("token_ids", token_ids, self.vocabulary)
         if len(logprobs) not in (0, len(tokens)):
             raise ParameterError(f"logprobs has {len(logprobs)} entries for {len(tokens)} tokens")
         known = [*logprobs] or [0.0] * len(tokens)
@@ -255,6 +261,23 @@ class Scheduler:
                 child.position = int(self._requests.slots.positions[parent.slot])
             self._requests.add([child])
             return child.id
+
+    def suspend(self, request_id: RequestId) -> Record:
+        """Take a live request out of the steps, with everything that it has: its tokens and their logprobs,
+        the states of its samplers, selector, grammar and criteria, and its text. Returns its record.
+
+        This is how to preempt a request, whose cache the engine frees. It is not in `request_ids`, and cannot
+        be stepped or changed until `resume`; `remove` ends it with `abort`. Observers see neither.
+        """
+        with self._step_lock.lock, self._step_lock:
+            request = self._requests.find_single(request_id)
+            self._requests.suspend(request)
+            return request.record()
+
+    def resume(self, request_id: RequestId) -> None:
+        """Take a suspended request back into the steps: it continues exactly as if it had stayed."""
+        with self._step_lock.lock, self._step_lock:
+            self._requests.resume(self._requests.find_suspended(request_id))
 
     def rollback(self, request_id: RequestId, n: int) -> None:
         """Undo the last n output tokens of a live request, in every part of its state.
@@ -391,8 +414,8 @@ class Scheduler:
         `earlier` one in its place."""
         if earlier is None:
             history = History(
-                _token_ids("prompt_token_ids", tokens[0], self.vocabulary),
-                _token_ids("output_token_ids", tokens[1], self.vocabulary),
+                token_ids_in("prompt_token_ids", tokens[0], self.vocabulary),
+                token_ids_in("output_token_ids", tokens[1], self.vocabulary),
             )
         else:
             history = earlier.state.history.fork()
@@ -400,16 +423,17 @@ class Scheduler:
             raise ParameterError(
                 f"the prompt has {len(history)} tokens, max_model_len={self.max_model_len} allows fewer"
             )
-        return Request(
-            request_id,
-            params,
-            history,
-            self.vocabulary,
-            seed=None if earlier is None else earlier.seed,
-            matcher=matcher(),
-            max_model_len=self.max_model_len,
-            stopping_criteria=criteria,
-        )
+        with self._step_lock.building():
+            return Request(
+                request_id,
+                params,
+                history,
+                self.vocabulary,
+                seed=None if earlier is None else earlier.seed,
+                matcher=matcher(),
+                max_model_len=self.max_model_len,
+                stopping_criteria=criteria,
+            )
 
     def _matcher(self, params: SamplingParams, grammar: Any) -> Any:
         """A matcher for the grammar that is given, or that the parameters name; None without one."""
@@ -442,7 +466,7 @@ class Scheduler:
             drafts = [drafts.get(request_id, ()) for request_id in request_ids]
         if len(drafts) != len(request_ids):
             raise RequestError(f"draft_token_ids has {len(drafts)} entries for {len(request_ids)} requests")
-        return [_few_token_ids("draft_token_ids", d, self.vocabulary) for d in drafts]
+        return [few_token_ids_in("draft_token_ids", d, self.vocabulary) for d in drafts]
 
 
 def sibling_count(params: SamplingParams) -> int:
@@ -455,37 +479,13 @@ def sibling_count(params: SamplingParams) -> int:
     return count
 
 
+def _check_merits(requests: Sequence[Request]) -> None:
+    """Refuse to compare requests of which only some have a score or a sum of logprobs."""
+    sound = [r for r in requests if r.error is None]
+    unknown = [r for r in sound if r.score is None and r.cumulative_logprob is None]
+    if unknown and len(unknown) < len(sound):
+        raise RequestError(f"request {unknown[0].id!r} has no logprobs to rank it by")
+
+
 def _merit(request: Request) -> float:
     return (request.cumulative_logprob or 0.0) if request.score is None else request.score
-
-
-def _token_ids(name: str, token_ids: Any, vocabulary: Vocabulary) -> np.ndarray:
-    """Token ids of the vocabulary, copied into an int64 array that cannot be written to."""
-    if isinstance(token_ids, tuple) and not token_ids:
-        return _NO_TOKENS
-    ids = _integers(name, token_ids, np.array(token_ids))
-    if ids.size and (np.minimum.reduce(ids) < 0 or np.maximum.reduce(ids) >= vocabulary.size):
-        vocabulary.check_ids(name, ids.tolist())  # finds and names the first
-    ids = ids.astype(np.int64, copy=False)
-    ids.flags.writeable = False
-    return ids
-
-
-def _few_token_ids(name: str, token_ids: Any, vocabulary: Vocabulary) -> list[int]:
-    """`_token_ids` as a list, which is faster for a handful."""
-    ids: list[int] = _integers(name, token_ids, np.asarray(token_ids)).tolist()
-    if ids and (min(ids) < 0 or max(ids) >= vocabulary.size):
-        vocabulary.check_ids(name, ids)
-    return ids
-
-
-def _integers(name: str, token_ids: Any, ids: np.ndarray) -> np.ndarray:
-    """`ids`, which is `token_ids` as an array, if it is a list of integers."""
-    if ids.ndim != 1 or (ids.size and ids.dtype.kind not in "iu"):
-        raise ParameterError(f"{name}={quoted(token_ids)} is not allowed: a list of token ids")
-    return ids
-
-
-def _at_least_one(name: str, value: int | None) -> None:
-    if value is not None and value < 1:
-        raise ParameterError(f"{name}={value!r} is not allowed: at least 1")

@@ -45,7 +45,7 @@ class RequestState:
     def open(self, params: Mapping[str, Any], vocabulary: Vocabulary) -> None:
         """Resolve the data and create the states of all samplers, and bring them up to the history; raises
         `ParameterError`."""
-        prompt, output = self.history.prompt_token_ids, self.history.output_token_ids.tolist()
+        prompt, output = self.history.prompt_token_ids[:], self.history.output_token_ids.tolist()
         for sampler in self.chain.samplers:
             self.resolved[sampler.name] = call_for_add(sampler.name, sampler.resolve, params, vocabulary)
         for part in self.parts():

@@ -136,7 +136,9 @@ class Step:
         try:
             self._backend.run(batch)
             any_errors = errors.count(None) < self._n
-            if len(self.token_ids) == len(notes) == len(errors) and batch.notes is notes:
+            if len(self.token_ids) == len(notes) == len(errors) == self._n and (
+                batch.notes is notes and batch.errors is errors
+            ):
                 return any_errors
             reason = f"backend {self._backend.name} failed: it replaced or resized the batch's arrays"
         except (BackendError, *INTERRUPTIONS):

@@ -24,7 +24,7 @@ from ..contract import (
 from ..params import SamplingParams, lookup_of
 from ..registry import default_registry
 from .called_criteria import as_criterion, name_of
-from .detokenizer import Detokenizer, MatchedEnds
+from .detokenizer import Detokenizer, MatchedEnds, plain_reason
 from .history import UNBOUNDED, History
 from .slots import CheckTrigger
 
@@ -204,20 +204,18 @@ def _watch(
 ) -> Watch | None:
     name = name_of(criterion)
     watch = call_for_add(name, criterion.watch, params, prompt, vocabulary)
-    if watch is None:
-        return None
+    return None if watch is None else call_for_add(name, _checked_watch, name, watch, vocabulary)
+
+
+def _checked_watch(name: str, watch: Any, vocabulary: Vocabulary) -> Watch:
+    """What `name` gave, with plain integers: token ids of the vocabulary, not more than it has."""
     if not isinstance(watch, Watch):
         raise ParameterError(f"{name} failed: watch gave {quoted(watch)}, which is not a Watch")
-    checked = call_for_add(f"{name}'s Watch", _plain_watch, watch, vocabulary.size)
-    vocabulary.check_ids(name, checked.token_ids)
-    return checked
-
-
-def _plain_watch(watch: Watch, vocab_size: int) -> Watch:
-    """An equal watch with plain integers; more token ids than the vocabulary has are not looked at."""
-    token_ids = tuple(int(operator.index(t)) for t in itertools.islice(watch.token_ids, vocab_size + 1))
-    length = watch.output_length
-    return Watch(token_ids, None if length is None else min(max(int(operator.index(length)), 0), UNBOUNDED))
+    token_ids = [int(operator.index(t)) for t in itertools.islice(watch.token_ids, vocabulary.size + 1)]
+    vocabulary.check_ids(name, token_ids)
+    if watch.output_length is None:
+        return Watch(token_ids)
+    return Watch(token_ids, min(max(int(operator.index(watch.output_length)), 0), UNBOUNDED))
 
 
 def _verdict_of(
@@ -235,14 +233,12 @@ def checked_verdict(name: str, found: Any) -> StopVerdict:
     than it declares."""
     if not isinstance(found, StopVerdict):
         raise PluginFault(f"{name} failed: it gave {quoted(found)}, which is not a StopVerdict")
-    reason, finish_reason, cut = found.reason, found.finish_reason, found.cut
-    if not (reason is None or isinstance(reason, (str, int))):
-        raise _wrong(name, "reason", reason, "a text, an integer or None")
+    reason, finish_reason, cut = plain_reason(found.reason), found.finish_reason, found.cut
     if not isinstance(finish_reason, str):
         raise _wrong(name, "finish_reason", finish_reason, "a text")
     if not isinstance(cut, int) or cut < 0:
         raise _wrong(name, "cut", cut, "a number of bytes")
-    return found if type(found) is StopVerdict else StopVerdict(reason, finish_reason, cut)
+    return StopVerdict(reason, str.__str__(finish_reason), int(cut))
 
 
 def _wrong(name: str, field: str, value: Any, allowed: str) -> PluginFault:

@@ -2,15 +2,17 @@
 
 An episode is one scheduler with many requests of every kind, under random operations: add, step (any
 requests in any order, with and without drafts, right and wrong), accept, rollback, fork, resume, remove,
-faulty rows, plugins that fail, wrong calls. Each request has a shadow, which computes the expected text, end
-and logprobs from its tokens alone. A request that has ended, or that is inspected, is run again alone on
-another backend, without the other operations. Everything follows from the episode's seed and backend, which a
-failure names: `python -m tests.chaos --seconds 0 --seed S --backend B` repeats that episode.
+faulty rows, plugins that fail or return rubbish, wrong calls. Each request has a shadow, which computes the
+expected text, end and logprobs from its tokens alone. A request that has ended, or that is inspected, is run
+again alone on another backend, without the other operations and without the requests whose plugins misbehave.
+Everything follows from the episode's seed and backend, which a failure names:
+`python -m tests.chaos --seconds 0 --seed S --backend B` repeats that episode.
 """
 
 from __future__ import annotations
 
 import argparse
+import contextlib
 import logging
 import sys
 import time
@@ -20,7 +22,8 @@ from collections.abc import Callable
 from engine_sampler.arithmetic import child_seed
 
 from .beams import Search
-from .checks import expect_refusals, expect_sound
+from .checks import REFUSALS, expect_refusals, expect_sound
+from .intruders import intruder
 from .plugins import LISTENER, plugins
 from .shadow import Shadow, Token, child_order
 from .steps import Steps
@@ -60,6 +63,7 @@ class Chaos(Steps):
         operation: Callable[[], None] = getattr(self, name)
         try:
             operation()
+            self.forget_intruders()
             if number % 10 == 0:
                 expect_sound(self.scheduler)
             assert self.scheduler.request_ids == [
@@ -74,7 +78,7 @@ class Chaos(Steps):
         self.count("operations")
 
     def _is_live(self, request_id: object) -> bool:
-        return request_id in self.shadows or request_id in self.searches
+        return any(request_id in some for some in (self.shadows, self.searches, self.intruders))
 
     # --- requests join and leave ------------------------------------------------------------------
 
@@ -111,8 +115,35 @@ class Chaos(Steps):
             if request_id in self.searches:
                 self.scheduler.remove(request_id)
                 self.break_off(self.searches[request_id], request_id)
-            else:
+            elif request_id not in self.intruders:
                 self._abort(self.shadows.pop(request_id))
+
+    def intrude(self) -> None:
+        """Add a request whose plugins misbehave at random, and use it."""
+        if len(self.scheduler.request_ids) >= self.most_live:
+            return
+        seed = int(self.random.integers(1 << 30))
+        self.log(f"intrude {seed}")
+        try:
+            one = self.scheduler.add(**intruder(seed))
+        except REFUSALS:
+            return
+        self.intruders.add(one)
+        self.count("intruders")
+        for call in (
+            lambda: self.scheduler.accept(one, [3, 4]),
+            lambda: self.scheduler.rollback(one, 1),
+            lambda: self.scheduler.forced_tokens(one),
+            lambda: self.intruders.add(self.scheduler.fork(one)),
+        ):
+            with contextlib.suppress(*REFUSALS):
+                call()
+
+    def forget_intruders(self) -> None:
+        """Remove the intruders that have ended."""
+        for request_id in self.intruders - set(self.scheduler.request_ids):
+            self.scheduler.remove(request_id)
+            self.intruders.discard(request_id)
 
     def _forget(self, request_id: object) -> None:
         ended = self.finished.pop(request_id)
@@ -188,6 +219,9 @@ class Chaos(Steps):
         """Remove everything; nothing may remain."""
         for request_id in list(self.finished):
             self._forget(request_id)
+        for request_id in list(self.intruders):
+            self.scheduler.remove(request_id)
+        self.intruders.clear()
         while live := self.scheduler.request_ids:
             if live[0] in self.searches:
                 self.scheduler.remove(live[0])
@@ -205,7 +239,7 @@ class Chaos(Steps):
 
 WEIGHTS = {
     "step": 50, "add": 14, "accept": 8, "rollback": 14, "fork": 5, "resume": 2, "prepare": 3, "remove": 5,
-    "inspect": 2, "call_wrongly": 2, "explain": 1, "rank": 1,
+    "inspect": 2, "intrude": 3, "call_wrongly": 2, "explain": 1, "rank": 1,
 }  # fmt: skip
 """The relative frequency of each operation."""
 

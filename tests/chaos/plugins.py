@@ -14,6 +14,7 @@ import numpy as np
 from engine_sampler import Param, Sampler, StoppingCriteria, StopVerdict, Watch, hookimpl
 
 from ..engines import ToyMatcher, registered_plugin
+from .intruders import UnrulySampler, UnrulySelector
 
 
 class Tally(StoppingCriteria):
@@ -245,7 +246,8 @@ LISTENER = Listener()
 class _Plugin:
     @hookimpl
     def register_samplers(self, register: Any) -> None:
-        register(Weary())
+        for part in (Weary(), UnrulySampler(), UnrulySelector()):
+            register(part)
 
     @hookimpl
     def register_observers(self, register: Any) -> None:

@@ -49,6 +49,8 @@ class State:
         self.vocabulary = self.scheduler.vocabulary
         self.shadows: dict[Any, Shadow] = {}
         self.searches: dict[Any, Search] = {}
+        self.intruders: set[Any] = set()
+        """Live requests whose plugins misbehave, of which nothing is expected."""
         self.finished: dict[Any, Shadow | Search] = {}
         self.last_members: list[Any] = []
         self.given_meanwhile: dict[Any, list[int]] = {}

@@ -132,7 +132,7 @@ class Steps(State):
         return self.last_members
 
     def _drafts(self, ids: Sequence[Any]) -> list[list[int]]:
-        return [self._guess(self.shadows[i]) if self.chance(0.7) else [] for i in ids]
+        return [self._guess(self.shadows[i]) if i in self.shadows and self.chance(0.7) else [] for i in ids]
 
     def _guess(self, shadow: Shadow) -> list[int]:
         """Drafts that are right, wrong, right up to a point, or that continue after the end."""
@@ -173,6 +173,9 @@ class Steps(State):
                     faults = search.faults.setdefault(search.steps, {})
                     faults[search.ids.index(request_id)] = faulty_row(self.random)
                 blocks.append(search.row(request_id)[None].copy())
+                continue
+            if request_id in self.intruders:
+                blocks.append(np.zeros((1, VOCAB), np.float32))
                 continue
             guesses = drafts[i] if drafts else []
             shadow = self.shadows[request_id]

@@ -17,7 +17,7 @@ from weakref import WeakKeyDictionary
 import numpy as np
 
 from ...arithmetic import LogitRows, Logprobs
-from ...contract import Backend, Batch, Chain, Group, Rows, Sampler, Selection, Selector, SlotTable
+from ...contract import Backend, Batch, Chain, Group, Rows, Sampler, Selection, Selector, SlotTable, fork_safe
 from ..numpy import NumpyBackend
 from .binding import Context, Layout, Library, LibraryError, Refusal
 from .calls import Call, Entry, layout_of
@@ -73,7 +73,7 @@ class LibraryBackend(Backend):
         self._sessions: WeakKeyDictionary[SlotTable, LibrarySession] = WeakKeyDictionary()
         self._answers: Answers = {}
         self._supported: dict[Sampler | Selector, bool] = {}
-        self._lock = threading.Lock()
+        self._lock = fork_safe(threading.Lock())
         try:
             self._context = Context(self.library, isa=isa)
             answer = self._context.query()

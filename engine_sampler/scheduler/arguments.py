@@ -1,0 +1,44 @@
+"""Checks of what the callers of a scheduler give."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from ..contract import ParameterError, Vocabulary, quoted
+
+_NO_TOKENS = np.empty(0, np.int64)
+_NO_TOKENS.flags.writeable = False
+
+
+def token_ids_in(name: str, token_ids: Any, vocabulary: Vocabulary) -> np.ndarray:
+    """Token ids of the vocabulary, copied into an int64 array that cannot be written to."""
+    if isinstance(token_ids, tuple) and not token_ids:
+        return _NO_TOKENS
+    ids = _integers(name, token_ids, np.array(token_ids))
+    if ids.size and (np.minimum.reduce(ids) < 0 or np.maximum.reduce(ids) >= vocabulary.size):
+        vocabulary.check_ids(name, ids.tolist())  # finds and names the first
+    ids = ids.astype(np.int64, copy=False)
+    ids.flags.writeable = False
+    return ids
+
+
+def few_token_ids_in(name: str, token_ids: Any, vocabulary: Vocabulary) -> list[int]:
+    """`token_ids_in` as a list, which is faster for a handful."""
+    ids: list[int] = _integers(name, token_ids, np.asarray(token_ids)).tolist()
+    if ids and (min(ids) < 0 or max(ids) >= vocabulary.size):
+        vocabulary.check_ids(name, ids)
+    return ids
+
+
+def _integers(name: str, token_ids: Any, ids: np.ndarray) -> np.ndarray:
+    """`ids`, which is `token_ids` as an array, if it is a list of integers."""
+    if ids.ndim != 1 or (ids.size and ids.dtype.kind not in "iu"):
+        raise ParameterError(f"{name}={quoted(token_ids)} is not allowed: a list of token ids")
+    return ids
+
+
+def check_at_least_one(name: str, value: int | None) -> None:
+    if value is not None and value < 1:
+        raise ParameterError(f"{name}={value!r} is not allowed: at least 1")
