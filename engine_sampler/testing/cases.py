@@ -106,6 +106,13 @@ class Case:
             f"{self.kinds[i]}, vocabulary {self.vocab_size}, params {dict(self.params[i])}"
         )
 
+    def thinned(self) -> Case:
+        """The same batch with half of the tokens removed, but not the best one."""
+        best = self.logits == self.logits.max(axis=1, keepdims=True)
+        first = best & (best.cumsum(axis=1) == 1)
+        stay = np.random.default_rng(self.vocab_size).random(self.logits.shape) < 0.5
+        return replace(self, logits=np.where(stay | first, self.logits, np.float32(-np.inf)))
+
     def repeated(self, n: int) -> Case:
         """A batch of `n` rows: these rows again and again."""
         return self.take([i % len(self) for i in range(n)])
