@@ -17,14 +17,14 @@ T = TypeVar("T")
 
 
 def times(rounds: int) -> int:
-    """`rounds`, multiplied by ENGINE_SAMPLER_TEST_ROUNDS for a longer search; at least 1.
+    """`rounds`, multiplied by ENGINE_SAMPLER_TEST_ROUNDS for a longer search; 0 counts as 1.
 
     Raises ValueError unless the variable is an integer.
     """
     factor = os.environ.get("ENGINE_SAMPLER_TEST_ROUNDS", "1")
     if not factor.isdecimal():
         raise ValueError(f"ENGINE_SAMPLER_TEST_ROUNDS={factor!r} is not allowed: an integer of at least 0")
-    return max(1, rounds * int(factor))
+    return rounds * max(1, int(factor))
 
 
 @dataclass(frozen=True)

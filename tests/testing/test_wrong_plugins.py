@@ -32,6 +32,7 @@ def test_a_wrong_plugin_is_found_by_the_law_that_it_breaks(name: str) -> None:
     broken = laws_broken_by(case)
     assert case.law in broken, f"nothing found but {sorted(broken)}"
     assert broken[case.law], "the failure says nothing"
+    assert case.says in broken[case.law]
     if f"test_{ANY}" not in case.also:
         assert set(broken) <= {case.law, *case.also}
 

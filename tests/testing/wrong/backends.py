@@ -168,7 +168,7 @@ class FillsAllRows(Plain):
             batch.token_ids[batch.token_ids < 0] = 0
 
 
-@breaks("masks_are_heeded", ANY)
+@breaks("masks_are_heeded", ANY, says="under a mask")
 class IgnoresMasks(Plain):
     """Does not read the bitmask."""
 
@@ -198,7 +198,7 @@ class MasksAllGroups(Plain):
         super().run(replace(batch, groups=[replace(g, masked=masked) for g in batch.groups]))
 
 
-@breaks(FAULT, ANY)
+@breaks(FAULT, ANY, says="with faulty rows")
 class FailsAsAWhole(Plain):
     """Gives no row a token if one is faulty."""
 

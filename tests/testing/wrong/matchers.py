@@ -15,7 +15,7 @@ ROLLBACK = "rollback_undoes_accept"
 FORK = "a_fork_is_independent"
 
 
-@breaks(MASK, ANY)
+@breaks(MASK, ANY, says="which the mask allows")
 class AllowsTooMuch(Steps):
     """Allows tokens whose first byte fits, whatever follows."""
 
@@ -175,7 +175,7 @@ class ReadsTheFirstByte(Steps):
         return super().accept(token_id)
 
 
-@breaks("forced_tokens_must_follow")
+@breaks("forced_tokens_must_follow", says="may follow as well")
 class ForcesAChoice(Steps):
     """Forces "ab" at the beginning, where "ac" and "d" may follow as well."""
 

@@ -13,10 +13,13 @@ from engine_sampler.arithmetic import SELECTOR_STREAM, distances, draw64, settle
 from .collection import ANY, breaks
 from .right import Flip, Near, Tilt
 
+POSITION = "randomness_depends_on_the_seed_and_the_position"
+DRAW = "randomness_comes_from_draw"
+
 # --- nothing happens ---------------------------------------------------------------------------------
 
 
-@breaks("parameters_change_some_row", "examples_hold")
+@breaks("parameters_change_some_row", "examples_hold", says="`apply` must write to the array")
 class DoesNothing(Tilt):
     """Computes new logits and never writes them."""
 
@@ -45,7 +48,7 @@ class WritesToACopy(Tilt):
 # --- libm and float sums -----------------------------------------------------------------------------
 
 
-@breaks("nothing_rests_on_libm", ANY)
+@breaks("nothing_rests_on_libm", ANY, says="with another np.exp")
 class CutsBySoftmax(Near):
     """Keeps the tokens whose np.exp is heavy enough."""
 
@@ -54,7 +57,7 @@ class CutsBySoftmax(Near):
         return p >= 0.3
 
 
-@breaks("nothing_rests_on_libm", ANY)
+@breaks("nothing_rests_on_libm", ANY, says="with another np.power")
 class RaisesToAPower(Tilt):
     """Uses the operator ** on the logits."""
 
@@ -73,7 +76,7 @@ class RaisesAParameter(Tilt):
         return np.sign(rows["tilt"]) * np.abs(rows["tilt"]) ** 1.5
 
 
-@breaks("nothing_rests_on_libm", "examples_hold")
+@breaks("nothing_rests_on_libm", "examples_hold", says="with another math.log2")
 class UsesTheMathModule(Tilt):
     """Calls math.log2 on its parameter."""
 
@@ -111,7 +114,7 @@ class ComputesItsStateWithLibm(Tilt):
         return np.array([state[0] for state in rows.states])
 
 
-@breaks("nothing_rests_on_the_order_of_a_float_sum", ANY)
+@breaks("nothing_rests_on_the_order_of_a_float_sum", ANY, says="with another np.add.reduce")
 class SubtractsTheMean(Tilt):
     """Uses mean."""
 
@@ -167,7 +170,7 @@ class UsesEinsum(Near):
 # --- randomness ----------------------------------------------------------------------------------------
 
 
-@breaks("randomness_depends_on_the_seed_and_the_position", "randomness_comes_from_draw")
+@breaks(POSITION, DRAW)
 class DrawsFromTheSeedAlone(Flip):
     """Tosses the same coin at every position."""
 
@@ -175,7 +178,11 @@ class DrawsFromTheSeedAlone(Flip):
         return draw64(rows.seed, np.zeros(len(rows), np.int64), self.stream)
 
 
-@breaks("randomness_depends_on_the_seed_and_the_position", "randomness_comes_from_draw")
+@breaks(
+    POSITION,
+    DRAW,
+    says="that have the same 16 low bits",
+)
 class ForgetsHighPositions(Flip):
     """Uses 16 bits of the position."""
 
@@ -183,7 +190,7 @@ class ForgetsHighPositions(Flip):
         return draw64(rows.seed, rows.position & 0xFFFF, self.stream)
 
 
-@breaks("randomness_depends_on_the_seed_and_the_position", "randomness_comes_from_draw")
+@breaks(POSITION, DRAW)
 class ForgetsPositionsAbove32Bits(Flip):
     """Uses 32 bits of the position."""
 
@@ -191,7 +198,11 @@ class ForgetsPositionsAbove32Bits(Flip):
         return draw64(rows.seed, rows.position & 0xFFFFFFFF, self.stream)
 
 
-@breaks("randomness_depends_on_the_seed_and_the_position", "randomness_comes_from_draw")
+@breaks(
+    POSITION,
+    DRAW,
+    says="differ in their high 32 bits",
+)
 class ForgetsHighSeeds(Flip):
     """Uses 32 bits of the seed."""
 
@@ -199,7 +210,7 @@ class ForgetsHighSeeds(Flip):
         return draw64(rows.seed & np.uint64(0xFFFFFFFF), rows.position, self.stream)
 
 
-@breaks("randomness_comes_from_draw")
+@breaks(DRAW, says="not those of rows.draw")
 class HasItsOwnGenerator(Flip):
     """Seeds a generator of NumPy with seed and position."""
 
@@ -208,7 +219,7 @@ class HasItsOwnGenerator(Flip):
         return np.array([int(np.random.default_rng(pair).integers(2**63)) << 1 for pair in pairs], np.uint64)
 
 
-@breaks("randomness_comes_from_draw")
+@breaks(DRAW)
 class DrawsFromTheStreamOfTheSelector(Flip):
     """Uses the numbers with which the token is drawn."""
 

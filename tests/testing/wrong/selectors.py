@@ -12,8 +12,11 @@ from engine_sampler.arithmetic import draw64
 from .collection import ANY, breaks
 from .right import Last, Uniform
 
+POSITION = "randomness_depends_on_the_seed_and_the_position"
+DRAW = "randomness_comes_from_draw"
 
-@breaks("a_surviving_token_is_chosen", ANY)
+
+@breaks("a_surviving_token_is_chosen", ANY, says="the choice is a token that was removed")
 class ChoosesRemoved(Last):
     """Chooses the last column, even if it is removed."""
 
@@ -21,7 +24,7 @@ class ChoosesRemoved(Last):
         return len(row) - 1
 
 
-@breaks("the_same_seed_twice_gives_the_same_token", ANY)
+@breaks("the_same_seed_twice_gives_the_same_token", ANY, says="two equal rows of a batch")
 class IgnoresTheSeed(Last):
     """Draws from a generator of its own."""
 
@@ -30,7 +33,7 @@ class IgnoresTheSeed(Last):
         return Selection(np.where(logits > -np.inf, noise, -1).argmax(axis=1))
 
 
-@breaks("a_row_depends_on_itself_only", ANY)
+@breaks("a_row_depends_on_itself_only", ANY, says="between a batch and the row alone")
 class DrawsByRow(Last):
     """Chooses by the row's index in the batch."""
 
@@ -39,7 +42,7 @@ class DrawsByRow(Last):
         return Selection(np.array([ids[i % len(ids)] for i, ids in enumerate(alive)]))
 
 
-@breaks("logits_are_only_read", ANY)
+@breaks("logits_are_only_read", ANY, says="select writes to the logits")
 class WritesLogits(Last):
     """Marks the choice in the logits."""
 
@@ -49,7 +52,7 @@ class WritesLogits(Last):
         return selection
 
 
-@breaks("rollback_undoes_accept")
+@breaks("rollback_undoes_accept", says="after accept and rollback")
 class KeepsCounting(Last):
     """Never rolls a token back."""
 
@@ -103,7 +106,11 @@ class HasADeprecatedApi(Last):
     api = 0
 
 
-@breaks("randomness_depends_on_the_seed_and_the_position", "randomness_comes_from_draw")
+@breaks(
+    POSITION,
+    DRAW,
+    says="its randomness uses the seed alone",
+)
 class DrawsFromTheSeedAlone(Uniform):
     """Draws the same at every position."""
 
@@ -111,7 +118,7 @@ class DrawsFromTheSeedAlone(Uniform):
         return draw64(rows.seed, np.zeros(len(rows), np.int64), self.stream)
 
 
-@breaks("randomness_depends_on_the_seed_and_the_position", "randomness_comes_from_draw")
+@breaks(POSITION, DRAW)
 class ForgetsHighPositions(Uniform):
     """Uses 16 bits of the position."""
 
@@ -119,7 +126,7 @@ class ForgetsHighPositions(Uniform):
         return draw64(rows.seed, rows.position & 0xFFFF, self.stream)
 
 
-@breaks("randomness_comes_from_draw")
+@breaks(DRAW)
 class MixesItsOwnNumbers(Uniform):
     """Multiplies seed and position."""
 

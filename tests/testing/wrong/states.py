@@ -9,8 +9,10 @@ import numpy as np
 from .collection import ANY, breaks
 from .right import Streak
 
+PORTIONS = "tokens_may_arrive_in_any_portions"
 
-@breaks("rollback_undoes_accept")
+
+@breaks("rollback_undoes_accept", says="after accept and rollback")
 class IgnoresRollback(Streak):
     """Never rolls a token back."""
 
@@ -18,7 +20,7 @@ class IgnoresRollback(Streak):
         pass
 
 
-@breaks("rollback_undoes_accept")
+@breaks("rollback_undoes_accept", says="after accept and rollback")
 class RollsBackAllForNone(Streak):
     """Makes the mistake of `del state[-0:]`."""
 
@@ -43,7 +45,7 @@ class RollsBackEverything(Streak):
             state.clear()
 
 
-@breaks("a_fork_is_independent")
+@breaks("a_fork_is_independent", says="after a fork continued")
 class SharesForks(Streak):
     """Gives the child the parent's own list."""
 
@@ -51,7 +53,7 @@ class SharesForks(Streak):
         return state
 
 
-@breaks("a_fork_is_independent")
+@breaks("a_fork_is_independent", says="differs in a fork")
 class ForgetsForks(Streak):
     """Starts the child from scratch."""
 
@@ -93,7 +95,12 @@ class _Inner:
         return self._rows.columns(i, token_ids)
 
 
-@breaks("tokens_may_arrive_in_any_portions", "a_resumed_request_continues_alike", ANY)
+@breaks(
+    PORTIONS,
+    "a_resumed_request_continues_alike",
+    ANY,
+    says="when tokens arrive together",
+)
 class AcceptsTheFirstOnly(Streak):
     """Ignores that several tokens may arrive at once."""
 
@@ -101,7 +108,7 @@ class AcceptsTheFirstOnly(Streak):
         state.append(token_ids[0])
 
 
-@breaks("tokens_may_arrive_in_any_portions", ANY)
+@breaks(PORTIONS, ANY)
 class SortsWhatArrives(Streak):
     """Forgets the order of tokens that arrive together."""
 
@@ -109,7 +116,7 @@ class SortsWhatArrives(Streak):
         state.extend(sorted(token_ids))
 
 
-@breaks("a_resumed_request_continues_alike", ANY)
+@breaks("a_resumed_request_continues_alike", ANY, says="when the output is given at once")
 class CountsCallsOfAccept(Streak):
     """Counts how often `accept` is called."""
 
@@ -128,7 +135,7 @@ class CountsCallsOfAccept(Streak):
             logits[i, alive] = np.maximum(logits[i, alive] - np.float32(state["calls"]), -3e38)
 
 
-@breaks("the_same_call_gives_the_same_result", ANY)
+@breaks("the_same_call_gives_the_same_result", ANY, says="when the call is repeated")
 class AppliesTwice(Streak):
     """Counts applications in place of accepted tokens."""
 
@@ -163,7 +170,7 @@ class KeepsItsStateInTheClass(Streak):
         return super().length(state) + len(self.seen) % 5
 
 
-@breaks("results_are_finite_or_removed", ANY)
+@breaks("results_are_finite_or_removed", ANY, says="by a sampler that removes nothing")
 class RemovesWhatItPenalizes(Streak):
     """Overflows to −inf where it should stop at the lowest float."""
 
@@ -173,7 +180,7 @@ class RemovesWhatItPenalizes(Streak):
         np.minimum(logits, np.finfo(np.float32).max, out=logits)
 
 
-@breaks("tokens_may_arrive_in_any_portions", ANY)
+@breaks(PORTIONS, ANY)
 class IsNotDeferred(Streak):
     """Claims that its state may be brought up to date later, and counts the calls that do so."""
 

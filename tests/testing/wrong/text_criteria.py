@@ -204,7 +204,7 @@ class _Early(Word):
         return TextMatch(end, end - len(self.word) - 2, "early")
 
 
-@breaks(HELD, ANY)
+@breaks("a_scheduler_ends_the_request_with_that_token", ANY)
 class CutsTooMuch(AtWord):
     """Cuts text that is already out."""
 

@@ -11,8 +11,10 @@ from engine_sampler import Example, Param
 from .collection import ANY, breaks
 from .right import Near
 
+SIZE = "a_row_does_not_depend_on_the_size_of_the_batch"
 
-@breaks("removed_tokens_stay_removed", ANY)
+
+@breaks("removed_tokens_stay_removed", ANY, says="was removed before and is back")
 class Resurrects(Near):
     """Sets what it drops to a low logit, and what was removed as well."""
 
@@ -20,7 +22,7 @@ class Resurrects(Near):
         np.maximum(logits, np.float32(-100), out=logits)
 
 
-@breaks("a_token_is_left", ANY)
+@breaks("a_token_is_left", ANY, says="no token is left")
 class KeepsNothing(Near):
     """Drops the best token too."""
 
@@ -28,7 +30,7 @@ class KeepsNothing(Near):
         return super().keep(logits, rows) & (logits < logits.max(axis=1, keepdims=True))
 
 
-@breaks("a_row_depends_on_itself_only", ANY)
+@breaks("a_row_depends_on_itself_only", ANY, says="between a batch and the row alone")
 class ReadsOtherRows(Near):
     """Takes the best logit of the whole batch."""
 
@@ -38,7 +40,7 @@ class ReadsOtherRows(Near):
         return mask
 
 
-@breaks("the_best_token_stays_the_best_if_claimed", ANY)
+@breaks("the_best_token_stays_the_best_if_claimed", ANY, says="the best token changes")
 class LiesAboutArgmax(Near):
     """Keeps the last of equal tokens, although it claims that the best token stays."""
 
@@ -51,7 +53,7 @@ class LiesAboutArgmax(Near):
         logits[np.arange(len(logits)), last] = rest
 
 
-@breaks("the_same_call_gives_the_same_result", ANY)
+@breaks("the_same_call_gives_the_same_result", ANY, says="when the call is repeated")
 class IsNotDeterministic(Near):
     """Counts its calls."""
 
@@ -74,7 +76,7 @@ class CachesByShape(Near):
         return self.masks.setdefault(logits.shape, super().keep(logits, rows))
 
 
-@breaks("removed_columns_do_not_matter", ANY)
+@breaks("removed_columns_do_not_matter", ANY, says="when removed columns are left out")
 class IsWrongOnSubsets(Near):
     """Depends on the number of columns."""
 
@@ -83,7 +85,7 @@ class IsWrongOnSubsets(Near):
         return logits >= floor[:, None]
 
 
-@breaks("removed_columns_do_not_matter", ANY)
+@breaks("removed_columns_do_not_matter", ANY, says="columns are left out")
 class ConfusesColumnsWithIds(Near):
     """Treats column 0 as token 0."""
 
@@ -116,7 +118,11 @@ class AveragesAllColumns(Near):
         return gaps <= gaps.sum(axis=1, keepdims=True) / logits.shape[1]
 
 
-@breaks("neutral_values_change_nothing", ANY)
+@breaks(
+    "neutral_values_change_nothing",
+    ANY,
+    says="if they have no meaning in `apply`, set apply_at_neutral = False",
+)
 class ChangesAtNeutral(Near):
     """Treats a neutral −1 as 1."""
 
@@ -125,7 +131,7 @@ class ChangesAtNeutral(Near):
         return logits >= (logits.max(axis=1) - near)[:, None]
 
 
-@breaks("neutral_parameters_leave_it_out")
+@breaks("neutral_parameters_leave_it_out", says="although no parameter turns it on")
 class IsAlwaysOn(Near):
     """Runs for requests that do not set its parameter."""
 
@@ -133,7 +139,7 @@ class IsAlwaysOn(Near):
         return True
 
 
-@breaks("params_turn_it_on", "extreme_parameters_work")
+@breaks("params_turn_it_on", "extreme_parameters_work", says="leaves it off")
 class IsNeverOn(Near):
     """Never runs."""
 
@@ -141,7 +147,7 @@ class IsNeverOn(Near):
         return False
 
 
-@breaks("results_are_finite_or_removed", ANY)
+@breaks("results_are_finite_or_removed", ANY, says="becomes NaN")
 class MakesNaN(Near):
     """Subtracts −inf from −inf."""
 
@@ -150,7 +156,7 @@ class MakesNaN(Near):
         logits -= logits.min(axis=1, keepdims=True)
 
 
-@breaks("results_are_finite_or_removed", ANY)
+@breaks("results_are_finite_or_removed", ANY, says="becomes infinite")
 class Overflows(Near):
     """Doubles the best logit without a limit."""
 
@@ -159,7 +165,7 @@ class Overflows(Near):
         logits *= 2
 
 
-@breaks("inputs_are_only_read", ANY)
+@breaks("inputs_are_only_read", ANY, says="writes to parameter near")
 class WritesParameters(Near):
     """Clears its parameter when it is done."""
 
@@ -169,7 +175,7 @@ class WritesParameters(Near):
         return mask
 
 
-@breaks("inputs_are_only_read", ANY)
+@breaks("inputs_are_only_read", ANY, says="writes to the history of row")
 class WritesHistories(Near):
     """Clears the histories."""
 
@@ -179,7 +185,7 @@ class WritesHistories(Near):
         return super().keep(logits, rows)
 
 
-@breaks("no_input_is_kept")
+@breaks("no_input_is_kept", says="keeps a reference to near")
 class KeepsReferences(Near):
     """Remembers the parameters of the last call."""
 
@@ -188,7 +194,7 @@ class KeepsReferences(Near):
         return super().keep(logits, rows)
 
 
-@breaks("keep_agrees_with_apply_and_only_reads", ANY)
+@breaks("keep_agrees_with_apply_and_only_reads", ANY, says="keep writes to the logits")
 class KeepWrites(Near):
     """Removes tokens, although it should only return a mask."""
 
@@ -207,14 +213,14 @@ class AppliesMoreThanItKeeps(Near):
         logits[logits < logits.max(axis=1, keepdims=True)] = -np.inf
 
 
-@breaks("examples_hold")
+@breaks("examples_hold", says="not (3.0, 2.0, 0.0)")
 class HasAWrongExample(Near):
     """Declares another result."""
 
     examples = (Example((3.0, 2.0, 0.0), {"near": 1.5}, (3.0, 2.0, 0.0)),)
 
 
-@breaks("examples_hold")
+@breaks("examples_hold", says="declare at least one Example")
 class HasNoExamples(Near):
     """Leaves it open what its formula is."""
 
@@ -231,7 +237,7 @@ class CutsTheBoundary(Near):
         return (logits > floor) | (logits == logits.max(axis=1, keepdims=True)) | (near < 0)[:, None]
 
 
-@breaks("extreme_parameters_work", ANY)
+@breaks("extreme_parameters_work", ANY, says="params {'near': 0.0, 'far': 0}")
 class HasABadBound(Near):
     """Divides by its parameter, whose lower bound is 0."""
 
@@ -243,7 +249,7 @@ class HasABadBound(Near):
         np.minimum(logits, np.finfo(np.float32).max, out=logits)
 
 
-@breaks("the_declaration_is_sound", ANY)
+@breaks("the_declaration_is_sound", ANY, says="near=-1.0 is not allowed")
 class HasABadNeutralValue(Near):
     """Its neutral value is outside its bounds."""
 
@@ -257,7 +263,7 @@ class HasAnotherApi(Near):
     api = 99
 
 
-@breaks("a_row_does_not_depend_on_the_size_of_the_batch", vocab_sizes=(17,))
+@breaks(SIZE, says="in a batch of 64 rows", vocab_sizes=(17,))
 class TakesAnotherPathForLargeBatches(Near):
     """From 64 rows on, keeps the best token alone."""
 
@@ -267,7 +273,7 @@ class TakesAnotherPathForLargeBatches(Near):
         return super().keep(logits, rows)
 
 
-@breaks("a_row_does_not_depend_on_the_size_of_the_batch", vocab_sizes=(17,))
+@breaks(SIZE, vocab_sizes=(17,))
 class ForgetsTheRestOfABlock(Near):
     """Works on blocks of four rows, and leaves what remains of an odd batch as it is."""
 
@@ -278,7 +284,12 @@ class ForgetsTheRestOfABlock(Near):
         return mask
 
 
-@breaks("a_row_does_not_depend_on_the_size_of_the_batch", ANY, vocab_sizes=(17,))
+@breaks(
+    SIZE,
+    ANY,
+    says="when other requests sit out the step",
+    vocab_sizes=(17,),
+)
 class TakesRowsForSlots(Near):
     """Reads the parameters of slots 0, 1, …, whichever requests take part in the step."""
 
@@ -288,7 +299,7 @@ class TakesRowsForSlots(Near):
         return logits >= floor[:, None]
 
 
-@breaks("the_sign_of_zero_does_not_matter", ANY)
+@breaks("the_sign_of_zero_does_not_matter", ANY, says="when zeros have another sign")
 class SeesTheSignOfZero(Near):
     """Drops negative tokens, and takes −0 for one."""
 
