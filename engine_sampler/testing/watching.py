@@ -162,11 +162,10 @@ def _places(part: object) -> Iterable[tuple[dict[str, Any], str, Any, str]]:
     """Where libm's functions are found by name: (namespace, name, function, label)."""
     labels = {getattr(np, name): f"np.{name}" for name in _UFUNCS}
     labels |= {getattr(math, name): f"math.{name}" for name in _OF_MATH if hasattr(math, name)}
-    own = [sys.modules[cls.__module__] for cls in type(part).__mro__ if cls.__module__ in sys.modules]
-    found = []
-    for module in dict.fromkeys([np, math, *own]):
-        if module in (np, math) or module.__name__.partition(".")[0] not in ("builtins", "numpy"):
-            for name, value in list(vars(module).items()):
-                if isinstance(value, (np.ufunc, type(math.exp))) and value in labels:
-                    found.append((vars(module), name, value, labels[value]))
-    return found
+    own = [sys.modules[cls.__module__] for cls in type(part).__mro__[:-1] if cls.__module__ in sys.modules]
+    return [
+        (vars(module), name, value, labels[value])
+        for module in dict.fromkeys([np, math, *own])
+        for name, value in list(vars(module).items())
+        if isinstance(value, (np.ufunc, type(math.exp))) and value in labels
+    ]
