@@ -16,7 +16,9 @@ General
 
 Weights (`distances`, `weights`)
     y = (l − max)·float32(log2 e). y < −31: weight 0. n = rint(y) to nearest even; r = y − n.
-    p = ((c5·r + c4)·r² + (c3·r + c2))·r² + (c1·r + c0), wf = p·2^(n+30), w = rint(wf), an integer.
+    p = ((c5·r + c4)·r² + (c3·r + c2))·r² + (c1·r + c0), wf = p·2^(n+30), w = rint(wf), an integer;
+    c0 = 1, c1 = 6.931470036506653e-1, c2 = 2.4022242426872253e-1, c3 = 5.550733581185341e-2,
+    c4 = 9.671512991189957e-3, c5 = 1.326472731307149e-3, each as float32.
     Sums of weights are integers, so blocks, lanes, threads and shards do not matter. A token below
     2^−31 of the likeliest has weight 0 and is never drawn; total variation from the real softmax
     is at most V·2^−31 + 1e−6.

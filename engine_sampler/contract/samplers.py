@@ -75,15 +75,26 @@ class Sampler(Stateful):
     """One step of a chain: float32 logits [n, columns] in, the same array changed in place.
 
     name      also the name used in `order` lists.
-    after     the sampler of the default order that a plugin's sampler follows.
+    after     the sampler that a plugin's sampler directly follows in every named order. It must be
+              registered, by any plugin, and be no edit. None: a penalty follows the built-in penalties, any
+              other sampler comes last.
     role      "edit" samplers (masks, biases) come first, in a fixed order; "penalty" samplers
               read the history; "warp" is everything else.
     params    the parameters that this sampler owns.
     argmax_invariant  True if the first token in (logit desc, id asc) order never changes. Such a
               sampler may be skipped if the token is chosen greedily.
+    examples  at least one `Example`, which the contract kit runs.
+    row_function  None, or a C function that does to one row exactly what `apply` does, bit for bit: the
+              address of an `es_row_function` (native/include/engine_sampler.h), as an int or a cffi pointer.
+              Compiled backends call it inside their loop; without one they call `apply` row by row. Its
+              parameters that are numbers or bools are in `es_row.values`, in declared order. Not used if the
+              sampler is `deferred`.
 
     `apply` must be correct on any ascending subset of token ids that contains all tokens with a
     logit above −inf: backends drop removed columns and pass `rows.ids`.
+
+    A state is given parameters and tokens, but no vocabulary: what needs its size, its EOS ids or the bytes
+    of tokens belongs into `resolve`, or is read from `rows.vocabulary` in `apply`.
     """
 
     api: ClassVar[int] = PLUGIN_API
@@ -94,10 +105,6 @@ class Sampler(Stateful):
     argmax_invariant: ClassVar[bool] = False
     examples: ClassVar[tuple[Example, ...]] = ()
     row_function: ClassVar[Any] = None
-    """A C function that does to one row exactly what `apply` does, bit for bit: the address of an
-    `es_row_function` (native/include/engine_sampler.h), as an int or a cffi pointer. Compiled backends
-    call it inside their loop; without one they call `apply` row by row. Its parameters that are numbers
-    or bools are in `es_row.values`, in declared order. Not used if the sampler is `deferred`."""
 
     @property
     def stream(self) -> int:
@@ -137,7 +144,8 @@ class Sampler(Stateful):
 class Truncation(Sampler):
     """A sampler that only removes tokens: it states which columns stay.
 
-    Backends call `keep` directly, so that later samplers see only the survivors.
+    Backends call `keep` directly, so that later samplers see only the survivors. Nobody but `keep` sees to
+    `min_keep`: a truncation that heeds this parameter reads `rows["min_keep"]`.
     """
 
     def keep(self, logits: np.ndarray, rows: Rows) -> np.ndarray:

@@ -12,7 +12,8 @@ from .lookups import lookup_of
 from .sampling_params import SamplingParams
 
 EDITS = ("allowed_token_ids", "bad_words", "ignore_eos", "min_tokens", "logit_bias", "grammar_bias")
-"""The fixed first steps, after the grammar's bitmask; the edits of plugins follow them."""
+"""The fixed first steps, after the grammar's bitmask; the edits of plugins follow them, in alphabetical
+order."""
 
 
 def build_chain(params: Mapping[str, Any], registry: Registry | None = None) -> Chain:
@@ -26,7 +27,7 @@ def build_chain(params: Mapping[str, Any], registry: Registry | None = None) -> 
     active = {s.name: s for s in known.samplers.active(given, params)}
     selector = _selector(params, known.catalogue.selectors, known.selectors.active(given, params))
     edits = [n for n in EDITS if n in active]
-    edits += [n for n, s in active.items() if s.role == "edit" and n not in EDITS]
+    edits += sorted(n for n, s in active.items() if s.role == "edit" and n not in EDITS)
     ordered = [n for n in known.order(params["order"]) if n in active]
     if selector.ignores_warps:
         ordered = [n for n in ordered if active[n].role == "penalty" or n == "temperature"]

@@ -34,6 +34,9 @@ class MissingSamplerError(PluginError):
     """A sampler names another in its `after` that is not registered, or not yet."""
 
 
+_EDITS_FIRST = "edits come before all others"
+
+
 @dataclass
 class Catalogue:
     """Named objects by kind, and the parameters that they own."""
@@ -99,14 +102,16 @@ class Catalogue:
         """
         for sampler in staged.samplers.values():
             seen, at = [sampler.name], sampler
+            if sampler.role == "edit" and sampler.after is not None:
+                raise PluginError(
+                    f"{sampler.name} has role='edit' and after={sampler.after!r}: {_EDITS_FIRST}"
+                )
             while at.after is not None:
                 if at.after not in self.samplers:
                     raise MissingSamplerError(f"{at.name} has after={at.after!r}, {self._hint(at.after)}")
                 at = self.samplers[at.after]
                 if at.role == "edit":
-                    raise PluginError(
-                        f"{seen[-1]} has after={at.name!r}, an edit: edits come before all others"
-                    )
+                    raise PluginError(f"{seen[-1]} has after={at.name!r}, an edit: {_EDITS_FIRST}")
                 if at.name in seen:
                     raise PluginError(
                         f"{' → '.join((*seen, at.name))}: samplers follow each other by `after`"

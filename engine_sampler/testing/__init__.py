@@ -6,8 +6,8 @@
 
 `SamplerContract`, `SelectorContract`, `StoppingContract`, `MatcherContract` (what constrains a text) and
 `BackendContract` hold the laws as methods that pytest collects from such a subclass; the built-in parts are
-tested by the same kits. `failing_laws` runs them without pytest. With ENGINE_SAMPLER_TEST_ROUNDS=20, every
-kit tries twenty times as much.
+tested by the same kits. `failing_laws` runs them without pytest. ENGINE_SAMPLER_TEST_ROUNDS=20 lets every kit
+try twenty times as much.
 """
 
 from .backends import BackendContract

@@ -417,9 +417,14 @@ def _pairs(trials: Iterator[ChainTrial]) -> Iterator[list[ChainTrial]]:
 def _summary(result: Any) -> Any:
     logprobs = result.logprobs if isinstance(result.logprobs, dict) else {"": result.logprobs}
     tables = [
-        (mode, table.token_ids.tolist(), np.round(np.nan_to_num(table.logprobs), 4).tolist())
+        (mode, table.token_ids.tolist(), _rounded(table.logprobs))
         for mode, table in logprobs.items()
         if table is not None
     ]
     failed = [error is not None for error in result.errors]
     return result.token_ids.tolist(), list(result.text), list(result.finish_reasons), failed, tables
+
+
+def _rounded(logprobs: np.ndarray) -> list[Any]:
+    """Logprobs that can be compared: without NaN, to four places."""
+    return np.round(np.nan_to_num(logprobs.astype(np.float64), nan=1.0, neginf=-1e9), 4).tolist()

@@ -17,14 +17,14 @@ T = TypeVar("T")
 
 
 def times(rounds: int) -> int:
-    """`rounds`, multiplied by ENGINE_SAMPLER_TEST_ROUNDS for a longer search; at least 1.
+    """`rounds`, multiplied by ENGINE_SAMPLER_TEST_ROUNDS for a longer search; 0 counts as 1.
 
     Raises ValueError unless the variable is an integer.
     """
     factor = os.environ.get("ENGINE_SAMPLER_TEST_ROUNDS", "1")
     if not factor.isdecimal():
         raise ValueError(f"ENGINE_SAMPLER_TEST_ROUNDS={factor!r} is not allowed: an integer of at least 0")
-    return max(1, rounds * int(factor))
+    return rounds * max(1, int(factor))
 
 
 @dataclass(frozen=True)
@@ -105,6 +105,13 @@ class Case:
             f"{token}{what}, in row {i} of {len(wrong)}: "
             f"{self.kinds[i]}, vocabulary {self.vocab_size}, params {dict(self.params[i])}"
         )
+
+    def thinned(self) -> Case:
+        """The same batch with half of the tokens removed, but not the best one."""
+        best = self.logits == self.logits.max(axis=1, keepdims=True)
+        first = best & (best.cumsum(axis=1) == 1)
+        stay = np.random.default_rng(self.vocab_size).random(self.logits.shape) < 0.5
+        return replace(self, logits=np.where(stay | first, self.logits, np.float32(-np.inf)))
 
     def repeated(self, n: int) -> Case:
         """A batch of `n` rows: these rows again and again."""

@@ -89,7 +89,8 @@ class ForeignChoice(Selector):
         return Selection(columns, (rows.draw() >> np.uint64(11)).astype(np.float64))
 
 
-FOREIGN: tuple[Sampler | Selector, ...] = (ForeignShift(), ForeignCut(), ForeignChoice())
+SHIFT, CUT, CHOICE = ForeignShift(), ForeignCut(), ForeignChoice()
+FOREIGN: tuple[Sampler | Selector, ...] = (SHIFT, CUT, CHOICE)
 
 
 @dataclass(frozen=True)
@@ -126,7 +127,7 @@ def chain_trials(vocab_sizes: Sequence[int], count: int) -> Iterator[ChainTrial]
             random = np.random.default_rng([size, number])
             given = random_settings(random)
             params = SamplingParams(**given)
-            chain, own = _with_foreign(build_chain(params), random)
+            chain, own = _with_foreign(build_chain(params), number, random)
             values = {**dict(params), **{p.name: p.neutral for part in FOREIGN for p in part.params}, **own}
             case = make_case([{**given, **own}], size, random)
             case = case.take([i for i, kind in enumerate(case.kinds) if kind not in FAULTY_KINDS])
@@ -148,14 +149,19 @@ def open_request(slots: Slots, chain: Chain, values: Mapping[str, Any], case: Ca
 
 
 def random_settings(random: Random) -> dict[str, Any]:
-    """Settings from the examples of up to six built-in parts, in a named order."""
-    catalogue = default_registry().catalogue
-    parts: list[Sampler | Selector] = [*catalogue.samplers.values(), *catalogue.selectors.values()]
-    examples = [dict(e.params) for p in parts if default_registry().is_built_in(p) for e in p.examples]
+    """Settings from the examples of up to six built-in samplers and of one selector, in a named order."""
+    registry = default_registry()
+    catalogue = registry.catalogue
+    examples = [
+        dict(e.params) for s in catalogue.samplers.values() if registry.is_built_in(s) for e in s.examples
+    ]
+    selectors = [s for s in catalogue.selectors.values() if registry.is_built_in(s)]
     while True:
         settings: dict[str, Any] = {"order": str(random.choice(list(NAMED)))}
         for i in random.permutation(len(examples))[: random.integers(0, 7)]:
             settings |= examples[i]
+        selector = selectors[int(random.integers(len(selectors)))]
+        settings |= dict(selector.examples[0].params)
         try:
             SamplingParams(**settings)
         except ParameterError:  # two selectors, say
@@ -163,17 +169,19 @@ def random_settings(random: Random) -> dict[str, Any]:
         return settings
 
 
-def _with_foreign(chain: Chain, random: Random) -> tuple[Chain, dict[str, Any]]:
-    """The chain with foreign parts in every second case, and their parameters."""
-    samplers, selector, given = list(chain.samplers), chain.selector, dict[str, Any]()
-    shift, cut, choice = FOREIGN
-    if random.random() < 0.25:
-        samplers.insert(int(random.integers(len(samplers) + 1)), shift)  # type: ignore[arg-type]
+def _with_foreign(chain: Chain, number: int, random: Random) -> tuple[Chain, dict[str, Any]]:
+    """The chain, in most cases with a foreign part, and the parameters of that."""
+    samplers: list[Sampler] = list(chain.samplers)
+    selector: Selector = chain.selector
+    given: dict[str, Any] = {}
+    place = int(random.integers(len(samplers) + 1))
+    if number % 4 == 0:
+        samplers.insert(place, SHIFT)
         given["foreign_shift"] = float(random.uniform(0.1, 2))
-    if random.random() < 0.25:
-        samplers.insert(int(random.integers(len(samplers) + 1)), cut)  # type: ignore[arg-type]
+    elif number % 4 == 1:
+        samplers.insert(place, CUT)
         given["foreign_cut"] = int(random.integers(2, 5))
-    if random.random() < 0.15:
-        selector = choice  # type: ignore[assignment]
+    elif number % 8 == 2:
+        selector = CHOICE
         given["foreign_choice"] = True
     return Chain(tuple(samplers), selector), given

@@ -234,6 +234,7 @@ class MatcherContract:
 
     def test_requests_share_no_state(self) -> None:
         for number in range(times(self.rounds)):
+            beginning = self.view(self.matcher())
             texts = [self.random_tokens(2 * number), self.random_tokens(2 * number + 1)]
             alone = []
             for text in texts:
@@ -242,6 +243,7 @@ class MatcherContract:
                     matcher.accept(token)
                     seen.append(self.view(matcher))
                 alone.append(seen)
+            self.expect_view(self.matcher(), beginning, "at the beginning of another request")
             both = [self.matcher(), self.matcher()]
             for at in range(max(map(len, texts))):
                 for matcher, text, seen in zip(both, texts, alone, strict=True):

@@ -152,7 +152,10 @@ class SamplerContract(ExactContract):
             live.accept(token_ids[:, step : step + 1])
         live.rollback(2)
         ran |= self._compare_rows(case, live, function, "between row_function and apply, after rollback")
-        self._compare_rows(case, live.fork(seeds), function, "between row_function and apply, in a fork")
+        child = live.fork(seeds)
+        child.accept(token_ids[:, :1])
+        self._compare_rows(case, child, function, "between row_function and apply, in a fork")
+        self._compare_rows(case, live, function, "between row_function and apply, after a fork continued")
         return ran
 
     def _compare_rows(self, case: Case, live: Live, function: RowFunction, where: str) -> bool:

@@ -37,15 +37,18 @@ class Disturbance:
     def __init__(self, source: Source) -> None:
         self.source = source
         self.used: set[str] = set()
+        self._count = 0
 
     def disturbed(self, result: Any, name: str, out: Any = None) -> Any:
-        """`result` with its finite floats changed by up to a quarter; in place if it was written to `out`."""
+        """`result` with its finite floats multiplied by something between 1/4 and 4, so that cuts move; in
+        place if it was written to `out`."""
         array = np.asarray(result)
         if array.dtype.kind != "f":
             return result
         self.used.add(name)
-        index = np.arange(array.size, dtype=np.int64).reshape(array.shape)
-        factor = (1.0 + (index * 0x9E3779B1 >> 8 & 255) / 1024 - 0.0625).astype(array.dtype)
+        index = np.arange(self._count, self._count + array.size).reshape(array.shape)
+        self._count += array.size
+        factor = (0.25 + (index * 0x9E3779B1 >> 8 & 255) / 68).astype(array.dtype)
         with np.errstate(all="ignore"):
             other = np.where(np.isfinite(array), array * factor, array)
         if out is not None:
@@ -159,11 +162,10 @@ def _places(part: object) -> Iterable[tuple[dict[str, Any], str, Any, str]]:
     """Where libm's functions are found by name: (namespace, name, function, label)."""
     labels = {getattr(np, name): f"np.{name}" for name in _UFUNCS}
     labels |= {getattr(math, name): f"math.{name}" for name in _OF_MATH if hasattr(math, name)}
-    own = [sys.modules[cls.__module__] for cls in type(part).__mro__ if cls.__module__ in sys.modules]
-    found = []
-    for module in dict.fromkeys([np, math, *own]):
-        if module in (np, math) or module.__name__.partition(".")[0] not in ("builtins", "numpy"):
-            for name, value in list(vars(module).items()):
-                if isinstance(value, (np.ufunc, type(math.exp))) and value in labels:
-                    found.append((vars(module), name, value, labels[value]))
-    return found
+    own = [sys.modules[cls.__module__] for cls in type(part).__mro__[:-1] if cls.__module__ in sys.modules]
+    return [
+        (vars(module), name, value, labels[value])
+        for module in dict.fromkeys([np, math, *own])
+        for name, value in list(vars(module).items())
+        if isinstance(value, (np.ufunc, type(math.exp))) and value in labels
+    ]

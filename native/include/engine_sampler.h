@@ -96,7 +96,7 @@ typedef enum es_op_kind {
     ES_OP_TOP_H = 18,
     ES_OP_XTC = 19,
     ES_OP_SMOOTHING = 20,
-    ES_OP_TEMPERATURE = 21,
+    ES_OP_TEMPERATURE = 21, /* below 1e-4: only the best token is left */
     ES_OP_INFILL = 22,
     /* selectors: the last step, at most one */
     ES_OP_GREEDY = 64,

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import decimal
 import hashlib
+import inspect
 import math
+import re
 from fractions import Fraction
 
 import numpy as np
@@ -13,7 +15,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from engine_sampler import arithmetic as a
-from engine_sampler.arithmetic import scalars
+from engine_sampler.arithmetic import integer_weights, scalars
 
 from ..reference import softmax
 
@@ -358,3 +360,9 @@ def test_the_extremes_of_the_draw_are_the_first_and_last_token_with_weight(m: in
     w = np.zeros((2, m), np.int64)
     w[:, [2, m - 2]] = 5
     assert a.pick_by_weight(w, np.array([0, 2**64 - 1], np.uint64)).tolist() == [2, m - 2]
+
+
+def test_the_docstring_gives_the_coefficients_of_the_weights() -> None:
+    text = inspect.getdoc(a) or ""
+    found = {name: np.float32(value) for name, value in re.findall(r"(c\d) = ([\d.e-]*\d)", text)}
+    assert found == {f"c{i}": getattr(integer_weights, f"_C{i}") for i in range(6)}

@@ -2,13 +2,14 @@ from __future__ import annotations
 
 from typing import Any
 
+import numpy as np
 import pytest
 
-from engine_sampler.contract import Chain, Param, Sampler
+from engine_sampler.contract import Chain, Param, Sampler, hookimpl
 from engine_sampler.params import SamplingParams, build_chain
 from engine_sampler.params.chain import EDITS
 from engine_sampler.params.orders import DEFAULT
-from engine_sampler.registry import default_registry
+from engine_sampler.registry import CORE_PARAMS, Registry, default_registry
 
 from ..engines import registered
 
@@ -188,3 +189,28 @@ def test_other_samplers_are_on_if_one_of_their_switches_is_given() -> None:
         assert key(threshold=0.1, switch=0.0) == ("dist",)
         assert build_chain(dict(SamplingParams(switch=2.0))).key == ("switched", "dist")
     assert key(temperature=2.5) == ("temperature", "dist")
+
+
+def test_the_edits_of_plugins_follow_in_alphabetical_order() -> None:
+    class Edit(Sampler):
+        role = "edit"
+
+        def __init__(self, name: str) -> None:
+            self.name = name  # type: ignore[misc]
+
+        def is_active(self, params: Any) -> bool:
+            return bool(params["ignore_eos"])
+
+        def apply(self, logits: np.ndarray, rows: Any) -> None:
+            """Nothing."""
+
+    class Plugin:
+        @hookimpl
+        def register_samplers(self, register: Any) -> None:
+            register(Edit("zz"))
+            register(Edit("aa"))
+
+    registry = Registry(CORE_PARAMS)
+    registry.register(Plugin())
+    chain = build_chain(SamplingParams(ignore_eos=True, logit_bias={0: 1.0}), registry)
+    assert chain.key == ("ignore_eos", "logit_bias", "aa", "zz", "dist")

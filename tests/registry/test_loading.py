@@ -221,6 +221,10 @@ def test_a_catalogue_that_was_read_before_is_unchanged(registry: Registry) -> No
             Plugin(variant(Shift, after="logit_bias")),
             "shift has after='logit_bias', an edit: edits come before all others",
         ),
+        (
+            Plugin(variant(Shift, role="edit", after="min_p")),
+            "shift has role='edit' and after='min_p': edits come before all others",
+        ),
         (Plugin(variant(Shift, after="shift")), "shift → shift: samplers follow each other by `after`"),
         (
             Plugin(
