@@ -23,7 +23,7 @@ from ...scheduler.slots import Slots
 from ...scheduler.state import RequestState
 from ...tokenizer import Tokenizer
 from .memory import Memory
-from .observing import Observed, Step, observe
+from .observing import LibraryStep, Observed, observe
 
 Settings = Mapping[str, Any]
 
@@ -82,12 +82,12 @@ class Room:
         processed = self.promises(parts_of(chain), "PROCESSED", masked=masked)
         return Group(chain, np.asarray(index, np.int64), rows, masked, processed, chain.edits_only())
 
-    def step(self, groups: Sequence[Group], logits: Any, bitmask: np.ndarray | None = None) -> Step:
+    def step(self, groups: Sequence[Group], logits: Any, bitmask: np.ndarray | None = None) -> LibraryStep:
         """One call for these groups."""
         rows = logits if isinstance(logits, LogitRows) else LogitRows(logits, self.size)
-        return Step(self.session, [(group, parts_of(group.plan)) for group in groups], rows, bitmask)
+        return LibraryStep(self.session, [(group, parts_of(group.plan)) for group in groups], rows, bitmask)
 
-    def runs(self, step: Step) -> bool:
+    def runs(self, step: LibraryStep) -> bool:
         """Whether the library runs all programs of a step on such logits."""
         layout = layout_of(step.logits, self.size)
         return all(self.promises(parts, layout=layout, masked=group.masked) for group, parts in step.entries)
@@ -111,7 +111,7 @@ def parts_of(chain: Chain) -> Parts:
     return (*chain.samplers, chain.selector)
 
 
-def problem_of(room: Room, step: Step, tally: Tally, memory: Memory | None = None) -> str | None:
+def problem_of(room: Room, step: LibraryStep, tally: Tally, memory: Memory | None = None) -> str | None:
     """Make the call; what is wrong with it, or None.
 
     Tokens must be those of NumPy if the library is exact; else those of each row by itself, if it promises
@@ -140,7 +140,7 @@ _FAULTS = tuple(map(number, ("ES_ROW_BAD_LOGITS", "ES_ROW_EMPTY", "ES_ROW_BAD_VA
 """Statuses that say that a row has no token; others leave it to the host."""
 
 
-def _on_host(step: Step) -> Batch:
+def _on_host(step: LibraryStep) -> Batch:
     groups = [group for group, _ in step.entries]
     batch = new_batch(step.logits, groups[0], step.bitmask)
     batch.groups = groups
@@ -148,7 +148,7 @@ def _on_host(step: Step) -> Batch:
     return batch
 
 
-def _difference(step: Step, observed: Observed, expected: Batch) -> str | None:
+def _difference(step: LibraryStep, observed: Observed, expected: Batch) -> str | None:
     """The first row whose token, note or survivors are others."""
     for i, row in enumerate(step.index.tolist()):
         where, status = _where(step, i), int(observed.status[i])
@@ -172,7 +172,7 @@ def _difference(step: Step, observed: Observed, expected: Batch) -> str | None:
     return None
 
 
-def _difference_alone(step: Step, observed: Observed) -> str | None:
+def _difference_alone(step: LibraryStep, observed: Observed) -> str | None:
     for i, row in enumerate(step.index.tolist()):
         if observed.status[i] != number("ES_ROW_OK"):
             continue
@@ -184,7 +184,7 @@ def _difference_alone(step: Step, observed: Observed) -> str | None:
     return None
 
 
-def _where(step: Step, i: int) -> str:
+def _where(step: LibraryStep, i: int) -> str:
     counts = np.cumsum([len(group.index) for group, _ in step.entries])
     which = int(np.searchsorted(counts, i, side="right"))
     group = step.entries[which][0]

@@ -8,7 +8,7 @@ import numpy as np
 
 from ...backends.library.binding import Library
 from .bench import Room, Tally, normal_rows, problem_of
-from .observing import Step
+from .observing import LibraryStep
 from .results import FAILED, NOT_PROMISED, PASSED, LibraryCheck
 from .situations import supported
 
@@ -33,7 +33,7 @@ def contexts(library: Library) -> LibraryCheck:
     return LibraryCheck("contexts", PASSED, f"2 contexts, in turn and from two threads at once: {tally}")
 
 
-def _room_with_step(library: Library, seed: int) -> tuple[Room, Step] | None:
+def _room_with_step(library: Library, seed: int) -> tuple[Room, LibraryStep] | None:
     """A context in which the chains are compiled in another order for every seed."""
     room, random = Room(library, _SIZE + seed), np.random.default_rng(seed)
     chains = supported(room)[:4]
@@ -49,11 +49,11 @@ def _room_with_step(library: Library, seed: int) -> tuple[Room, Step] | None:
     return room, room.step(groups, normal_rows(random, _ROWS, room.size, 0.5))
 
 
-def _at_once(pairs: list[tuple[Room, Step]], tally: Tally) -> str | None:
+def _at_once(pairs: list[tuple[Room, LibraryStep]], tally: Tally) -> str | None:
     problems: list[str] = []
     start = threading.Barrier(len(pairs))
 
-    def turns(room: Room, step: Step) -> None:
+    def turns(room: Room, step: LibraryStep) -> None:
         try:
             start.wait()
             own = Tally()

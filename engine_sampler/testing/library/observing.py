@@ -39,7 +39,7 @@ _GUARD = 16
 
 
 @dataclass(frozen=True)
-class Step:
+class LibraryStep:
     """One call: groups, each with the parts of its program, on some logits.
 
     logprobs  kinds (uint8 [rows], as bits) and top_n (int64 [rows]) of the logprobs to report, by row.
@@ -56,7 +56,7 @@ class Step:
         """The row of each entry, int64 [n]."""
         return np.concatenate([group.index for group, _ in self.entries]).astype(np.int64)
 
-    def alone(self, i: int) -> Step:
+    def alone(self, i: int) -> LibraryStep:
         """Entry i as a batch of its own, on logits of one row."""
         which = int(np.searchsorted(np.cumsum([len(g.index) for g, _ in self.entries]), i, side="right"))
         group, parts = self.entries[which]
@@ -90,13 +90,13 @@ class Observed:
     breaches: list[str] = field(default_factory=list)
 
 
-def observe(step: Step, memory: Memory | None = None) -> Observed:
+def observe(step: LibraryStep, memory: Memory | None = None) -> Observed:
     """Make the call. `memory` holds its inputs: by default, ordinary memory that is compared afterwards."""
     return _Call(step, memory or Memory()).make()
 
 
 class _Call:
-    def __init__(self, step: Step, memory: Memory) -> None:
+    def __init__(self, step: LibraryStep, memory: Memory) -> None:
         self._step, self._memory = step, memory
         self._held: list[Any] = []
         self._index = step.index

@@ -12,7 +12,7 @@ from ...backends.library.header import contract, number
 from ...backends.library.tensor import Tensor
 from ...contract import LOGPROBS_KINDS
 from .bench import Room, normal_rows, parts_of
-from .observing import Observed, Step, observe
+from .observing import LibraryStep, Observed, observe
 from .results import FAILED, NOT_PROMISED, PASSED, LibraryCheck
 from .situations import supported
 
@@ -111,7 +111,7 @@ def _logprobs_of_steps(library: Library) -> LibraryCheck:
     return LibraryCheck(name, PASSED, f"{rows} rows") if rows else LibraryCheck(name, NOT_PROMISED)
 
 
-def _reporting_steps(room: Room) -> Iterator[Step]:
+def _reporting_steps(room: Room) -> Iterator[LibraryStep]:
     """Rows in any order, with every combination of kinds, and different numbers of tokens to list."""
     random, n = np.random.default_rng(room.size), 16
     for given in supported(room):
@@ -125,10 +125,10 @@ def _reporting_steps(room: Room) -> Iterator[Step]:
         kinds = (np.arange(2 * n) % (1 << len(LOGPROBS_KINDS))).astype(np.uint8)
         top_n = random.choice([-1, 0, 1, 3, min(20, room.size)], 2 * n)
         step = room.step([group], logits)
-        yield Step(step.session, step.entries, step.logits, None, (kinds, top_n))
+        yield LibraryStep(step.session, step.entries, step.logits, None, (kinds, top_n))
 
 
-def _wrong_entry(step: Step, observed: Observed) -> str | None:
+def _wrong_entry(step: LibraryStep, observed: Observed) -> str | None:
     assert step.logprobs is not None
     kinds, top_n = step.logprobs
     edited = _edited(step)
@@ -157,7 +157,7 @@ def _wrong_entry(step: Step, observed: Observed) -> str | None:
     return None
 
 
-def _edited(step: Step) -> dict[int, np.ndarray]:
+def _edited(step: LibraryStep) -> dict[int, np.ndarray]:
     """The rows after masks, biases and penalties, by NumPy."""
     edited = {}
     for group, _ in step.entries:

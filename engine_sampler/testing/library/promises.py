@@ -22,6 +22,7 @@ Attempt = Callable[[LibraryTrial], "str | None"]
 
 
 def promise(name: str, attempt: Attempt, tried: Sequence[LibraryTrial]) -> LibraryCheck:
+    """Try a promise on every program for which the library makes it."""
     held = 0
     for trial in tried:
         answer = trial.session.query(trial.parts, masked=name == "MASKS")

@@ -23,9 +23,9 @@ from ...arithmetic import (
 from ...backends.library.binding import Library
 from ...params import SamplingParams, build_chain
 from .bench import CHAINS, Room, Settings, mask_of, normal_rows, parts_of
-from .observing import Step
+from .observing import LibraryStep
 
-Tried = Iterator[tuple[str, Room, Step]]
+Tried = Iterator[tuple[str, Room, LibraryStep]]
 Situation = Callable[[Library], Tried]
 
 _GAP = np.float32(np.nan)

@@ -12,6 +12,7 @@ from .results import FAILED, PASSED, LibraryCheck
 
 
 def layout(library: Library) -> LibraryCheck:
+    """Whether the table ends after a whole field."""
     own, its = size_of("es_api"), library.table.size
     known = [name for name, field in contract().typeof("es_api").fields if field.offset < its]
     ends = {contract().offsetof("es_api", name) + size_of("void *") for name in known}
