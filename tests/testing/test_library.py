@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from engine_sampler.backends.library.header import number
+from engine_sampler.packaged import library_path
 from engine_sampler.testing.library import (
     FAILED,
     NOT_PROMISED,
@@ -154,3 +155,12 @@ def test_a_check_that_does_not_end_is_a_failure(monkeypatch: pytest.MonkeyPatch)
     monkeypatch.setattr("engine_sampler.testing.library.checking.LONGEST", 3.0)
     checks = list(check_apart(variant("LATE"), only=["rows"]))
     assert checks == [LibraryCheck("rows", FAILED, "it does not end")]
+
+
+def test_the_packaged_library_keeps_all_its_promises() -> None:
+    path = library_path()
+    if path is None:
+        pytest.skip("the package was built without a C compiler")
+    checks = outcomes(path, "promises", "passes", "contexts")
+    assert {check.outcome for check in checks.values()} == {PASSED}
+    assert set(PROMISES) <= set(checks)
