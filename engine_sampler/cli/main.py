@@ -180,7 +180,7 @@ def run_check(arguments: argparse.Namespace) -> bool:
     from ..testing.library import FAILED, check_apart
 
     failed = False
-    for result in check_apart(arguments.path):
+    for result in check_apart(arguments.path, arguments.seconds, arguments.seed, arguments.only):
         _print_check(result)
         failed |= result.outcome == FAILED
     return failed
@@ -342,6 +342,26 @@ def _explain_options(parser: argparse.ArgumentParser) -> None:
 
 def _check_options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("path", metavar="PATH", help="a shared library that implements engine_sampler.h")
+    parser.add_argument(
+        "--seconds", type=_seconds, default=0.0, metavar="N", help="also try random programs for so long"
+    )
+    parser.add_argument(
+        "--seed", type=int, default=0, metavar="N", help="the first seed of the random programs (default: 0)"
+    )
+    parser.add_argument(
+        "--only",
+        action="append",
+        default=[],
+        metavar="NAME",
+        help="only this check, such as rows; repeatable",
+    )
+
+
+def _seconds(text: str) -> float:
+    seconds = float(text)
+    if not 0 <= seconds < 1e6:
+        raise ValueError(text)
+    return seconds
 
 
 def _grammar_options(parser: argparse.ArgumentParser) -> None:

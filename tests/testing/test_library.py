@@ -10,11 +10,13 @@ from pathlib import Path
 import pytest
 
 from engine_sampler.backends.library.header import number
+from engine_sampler.packaged import library_path
 from engine_sampler.testing.library import (
     FAILED,
     NOT_PROMISED,
     PASSED,
     PROMISES,
+    SITUATIONS,
     LibraryCheck,
     check_apart,
     check_library,
@@ -26,14 +28,15 @@ ALL = (1 << 8) - 1
 """What the toy vendor promises: all but logprobs."""
 
 
-def outcomes(path: Path) -> dict[str, LibraryCheck]:
-    return {check.name: check for check in check_library(path)}
+def outcomes(path: Path, *only: str) -> dict[str, LibraryCheck]:
+    return {check.name: check for check in check_library(path, only=only)}
 
 
 def test_the_toy_vendor_keeps_all_its_promises() -> None:
     checks = outcomes(toy())
-    assert {name for name, check in checks.items() if check.outcome != PASSED} == {"LOGPROBS"}
-    assert checks["LOGPROBS"].outcome == NOT_PROMISED
+    others = {name: check.outcome for name, check in checks.items() if check.outcome != PASSED}
+    assert others == {"LOGPROBS": NOT_PROMISED, "logprobs of steps": NOT_PROMISED}
+    assert set(SITUATIONS) <= set(checks)
     assert set(PROMISES) <= set(checks)
     assert checks["samplers and selectors"].detail == "4 of 27: temperature, top_k, dist, greedy"
 
@@ -45,33 +48,33 @@ def test_every_promise_of_the_header_is_tested() -> None:
 
 
 def test_a_missing_promise_is_not_a_failure() -> None:
-    checks = outcomes(variant(f"PROMISES={number('ES_EXACT')}"))
+    checks = outcomes(variant(f"PROMISES={number('ES_EXACT')}"), "promises")
     assert checks["EXACT"].outcome == PASSED
     assert all(checks[name].outcome == NOT_PROMISED for name in PROMISES if name != "EXACT")
 
 
 def test_logprobs_that_are_promised_but_not_written_are_found() -> None:
-    checks = outcomes(variant(f"PROMISES={ALL | number('ES_LOGPROBS')}"))
+    checks = outcomes(variant(f"PROMISES={ALL | number('ES_LOGPROBS')}"), "promises")
     assert checks["LOGPROBS"].outcome == FAILED
     assert "other raw logprobs in row" in checks["LOGPROBS"].detail
 
 
 def test_a_library_that_is_not_exact_must_still_draw_from_the_distribution() -> None:
     promised = f"PROMISES={ALL & ~number('ES_EXACT')}"
-    checks = outcomes(variant(promised))
+    checks = outcomes(variant(promised), "promises", "draws")
     assert checks["draws"].outcome == PASSED
     assert checks["EXACT"].outcome == NOT_PROMISED
-    assert outcomes(variant(promised, "OFF_BY_ONE"))["draws"].outcome == FAILED
+    assert outcomes(variant(promised, "OFF_BY_ONE"), "draws")["draws"].outcome == FAILED
 
 
 def test_wrong_tokens_are_found() -> None:
-    checks = outcomes(variant("OFF_BY_ONE"))
+    checks = outcomes(variant("OFF_BY_ONE"), "promises")
     assert checks["EXACT"].outcome == FAILED
     assert "another result in" in checks["EXACT"].detail
 
 
 def test_written_logits_are_found() -> None:
-    checks = outcomes(variant("WRITES"))
+    checks = outcomes(variant("WRITES"), "promises")
     assert checks["READS_ONLY"].outcome == FAILED
     assert checks["READS_ONLY"].detail.endswith("the logits have changed")
 
@@ -99,10 +102,10 @@ def test_a_crash_ends_the_checks_as_a_failure() -> None:
 # --- the command ---------------------------------------------------------------------------------
 
 
-def run(path: Path | str, folder: Path | None = None) -> subprocess.CompletedProcess[str]:
+def run(path: Path | str, *options: str, folder: Path | None = None) -> subprocess.CompletedProcess[str]:
     pytest.importorskip("rich")
     return subprocess.run(
-        [sys.executable, "-m", "engine_sampler", "check", str(path)],
+        [sys.executable, "-m", "engine_sampler", "check", str(path), *options],
         capture_output=True,
         cwd=folder,
         encoding="utf-8",
@@ -115,13 +118,13 @@ def test_the_command_prints_a_line_for_every_check() -> None:
     done = run(toy())
     assert done.returncode == 0
     lines = done.stdout.splitlines()
-    assert len(lines) == len(check_library(toy()))
+    assert len(lines) == len(check_library(toy())) + 1  # the command also tries sealed memory
     assert all(line.startswith((PASSED, NOT_PROMISED)) for line in lines)
     assert "\x1b" not in done.stdout
 
 
 def test_a_library_in_the_current_folder_is_checked_by_its_name() -> None:
-    done = run(toy().name, toy().parent)
+    done = run(toy().name, folder=toy().parent)
     assert (done.returncode, done.stderr) == (0, "")
     assert done.stdout.startswith(PASSED)
 
@@ -131,3 +134,33 @@ def test_the_command_exits_with_status_1_if_a_check_fails() -> None:
     assert done.returncode == 1
     assert done.stdout.split()[:2] == [FAILED, "loads"]
     assert "es_get_api" in done.stdout
+
+
+def test_the_command_tries_one_check_alone_and_random_programs_for_the_time_it_is_given() -> None:
+    done = run(toy(), "--only", "random programs", "--seconds", "0.3", "--seed", "5")
+    assert done.returncode == 0
+    (line,) = done.stdout.splitlines()
+    assert "programs from seed 5 in 0.3 s" in line
+
+
+def test_a_check_that_does_not_exist_is_named() -> None:
+    done = run(toy(), "--only", "rwos")
+    assert done.returncode == 1
+    assert "there is no such check; there are promises, rows, positions and seeds" in " ".join(
+        done.stdout.split()
+    )
+
+
+def test_a_check_that_does_not_end_is_a_failure(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("engine_sampler.testing.library.checking.LONGEST", 3.0)
+    checks = list(check_apart(variant("LATE"), only=["rows"]))
+    assert checks == [LibraryCheck("rows", FAILED, "it does not end")]
+
+
+def test_the_packaged_library_keeps_all_its_promises() -> None:
+    path = library_path()
+    if path is None:
+        pytest.skip("the package was built without a C compiler")
+    checks = outcomes(path, "promises", "passes", "contexts")
+    assert {check.outcome for check in checks.values()} == {PASSED}
+    assert set(PROMISES) <= set(checks)

@@ -21,11 +21,19 @@ TOY_VENDOR = HERE.parents[2] / "plugins" / "toy-vendor"
 
 
 @functools.cache
-def library(source: Path, *definitions: str) -> Path:
+def library(source: Path, *definitions: str, optimized: bool = False) -> Path:
     """The shared library of one C source, compiled once; skips the test if there is no compiler."""
     out = Path(tempfile.mkdtemp(dir=_folder())) / "library.so"
     flags = [f"-D{definition}" for definition in definitions]
-    flags += ["-O0", "-fvisibility=hidden", "-shared", "-fPIC", f"-I{INCLUDE}", f"-I{TOY_VENDOR}"]
+    flags += [
+        "-O2" if optimized else "-O0",
+        "-fvisibility=hidden",
+        "-shared",
+        "-fPIC",
+        f"-I{INCLUDE}",
+        f"-I{TOY_VENDOR}",
+        "-ldl",
+    ]
     compile_c(source, out, *flags)
     return out
 

@@ -1,157 +1,28 @@
-"""Whether a compiled backend keeps the contract of `engine_sampler.h`: for `engine-sampler check`.
-
-A library makes promises; each is tried on rows of all kinds. A promise that it does not make is not a
-failure: the host runs what the library does not promise.
-"""
+"""How each promise of the header is tried, on programs and rows of all kinds."""
 
 from __future__ import annotations
 
-import json
-import math
 import mmap
-import os
-import signal
-import subprocess
-import sys
 import tempfile
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import asdict, dataclass
-from pathlib import Path
 
 import numpy as np
 
-from ..arithmetic import LOGIT_LIMIT, LogitRows, Logprobs, RowLogprobs, row_logprobs
-from ..backends.library import LibraryError
-from ..backends.library.binding import Context, Library, Refusal
-from ..backends.library.calls import layout_of
-from ..backends.library.header import contract, described, number, size_of, sized
-from ..backends.library.session import query_promises
-from ..contract import LOGPROBS_KINDS, bitmask_words
-from .trials import (
-    LibraryTrial,
-    Outcome,
-    built_in_parts,
-    draws,
-    logprobs_on_library,
-    on_host,
-    on_library,
-    trials,
-)
-
-PASSED, FAILED, NOT_PROMISED = "passed", "failed", "not promised"
-
-OPTIONAL = ("sync", "target", "maxima", "log_sums", "logprobs")
-"""Functions that a library may leave out."""
-
-_SIGNIFICANCE = 1e-6
-_DRAWS = 4000
-
-
-@dataclass(frozen=True)
-class LibraryCheck:
-    """One checked property: `outcome` is "passed", "failed" or "not promised"."""
-
-    name: str
-    outcome: str
-    detail: str = ""
-
-
-def check_library(path: str | Path) -> list[LibraryCheck]:
-    """All checks of the library at `path`, in order.
-
-    A library that writes where it must not may end the process: `check_apart` runs the checks in another one.
-    """
-    return list(_checks(os.path.abspath(path)))
-
-
-def check_apart(path: str | Path) -> Iterator[LibraryCheck]:
-    """The same in a process of its own, check by check; a crash is one more failure."""
-    command = [sys.executable, "-m", "engine_sampler.testing.library", os.path.abspath(path)]
-    with subprocess.Popen(command, stdout=subprocess.PIPE, encoding="utf-8") as process:
-        assert process.stdout is not None
-        for line in process.stdout:
-            yield LibraryCheck(**json.loads(line))
-    if process.returncode:
-        ended = process.returncode
-        how = signal.Signals(-ended).name if ended < 0 else f"exit status {ended}"
-        yield LibraryCheck("survives", FAILED, f"the process ended with {how} at the next check")
-
-
-def _checks(path: str) -> Iterator[LibraryCheck]:
-    try:
-        library = Library(path)
-        context = Context(library)
-        promises = context.query()
-    except (LibraryError, Refusal) as error:
-        yield LibraryCheck("loads", FAILED, str(error))
-        return
-    yield LibraryCheck("loads", PASSED, f"{library.name} {library.version} {context.target()}".strip())
-    yield LibraryCheck(
-        "ABI", PASSED, f"{described(library.table.abi)}, the host has {described(number('ES_ABI'))}"
-    )
-    offered = [name for name in OPTIONAL if library.function(name) is not None]
-    yield LibraryCheck("functions", PASSED, f"all required ones; optional: {', '.join(offered) or 'none'}")
-    yield _layout(library)
-    yield _errors(context)
-    yield from _parts(context)
-    tried = list(trials(library))
-    if not tried:
-        yield LibraryCheck("programs", FAILED, "it runs none of the programs that are tried")
-        return
-    yield _tokens(tried)
-    for name, attempt in PROMISES.items():
-        yield _promise(name, attempt, tried)
-    if not promises.promise("EXACT"):
-        yield _draws(library)
-
-
-# --- the table and its functions -----------------------------------------------------------------
-
-
-def _layout(library: Library) -> LibraryCheck:
-    own, its = size_of("es_api"), library.table.size
-    known = [name for name, field in contract().typeof("es_api").fields if field.offset < its]
-    ends = {contract().offsetof("es_api", name) + size_of("void *") for name in known}
-    whole = its in ends or its > own
-    detail = f"a table of {its} bytes, the host's has {own}"
-    return LibraryCheck(
-        "layout", PASSED if whole else FAILED, detail if whole else f"{detail}: it ends in a field"
-    )
-
-
-def _errors(context: Context) -> LibraryCheck:
-    """A program that cannot be run is refused with a message."""
-    ffi = contract()
-    ops = ffi.new("es_op[]", 1)
-    ops[0].size, ops[0].kind = size_of("es_op"), 9999
-    program = sized("es_program", n_ops=1, ops=ops)
-    out = ffi.new("uint32_t *")
-    code = context.library.function("compile")(context.pointer, program, out)
-    words = ffi.string(context.library.function("error")(context.pointer)).decode(errors="replace")
-    if code == number("ES_OK"):
-        return LibraryCheck("errors", FAILED, "an op of the unknown kind 9999 is compiled")
-    return LibraryCheck("errors", PASSED if words else FAILED, words or "an error without a message")
-
-
-def _parts(context: Context) -> Iterator[LibraryCheck]:
-    """The samplers and selectors that it runs alone."""
-    parts = built_in_parts()
-    runs = [part.name for part in parts if query_promises(context, (part,)) is not None]
-    missing = [part.name for part in parts if part.name not in runs]
-    detail = f"{len(runs)} of {len(parts)}"
-    if missing:
-        fewer, verb = (runs, "") if len(runs) <= len(missing) else (missing, "without ")
-        detail += f": {verb}{', '.join(fewer)}" if fewer else ""
-    yield LibraryCheck("samplers and selectors", PASSED if runs else FAILED, detail)
-
-
-# --- promises ------------------------------------------------------------------------------------
+from ...arithmetic import LOGIT_LIMIT, LogitRows, row_logprobs
+from ...backends.library import LibraryError
+from ...backends.library.binding import Refusal
+from ...backends.library.calls import layout_of
+from ...contract import LOGPROBS_KINDS, bitmask_words
+from ..trials import LibraryTrial, Outcome, logprobs_on_library, on_host, on_library
+from .passes import is_entry
+from .results import FAILED, NOT_PROMISED, PASSED, LibraryCheck
 
 Attempt = Callable[[LibraryTrial], "str | None"]
 """Tries a promise on one trial; returns what is wrong, or None."""
 
 
-def _promise(name: str, attempt: Attempt, tried: Sequence[LibraryTrial]) -> LibraryCheck:
+def promise(name: str, attempt: Attempt, tried: Sequence[LibraryTrial]) -> LibraryCheck:
+    """Try a promise on every program for which the library makes it."""
     held = 0
     for trial in tried:
         answer = trial.session.query(trial.parts, masked=name == "MASKS")
@@ -189,7 +60,7 @@ def _compare(outcome: Outcome, expected: Outcome, what: str) -> str | None:
     return _wrong_rows(what, rows) if len(rows) else None
 
 
-def _tokens(tried: Sequence[LibraryTrial]) -> LibraryCheck:
+def tokens(tried: Sequence[LibraryTrial]) -> LibraryCheck:
     """How many rows the library runs itself, of those that give a token."""
     given = valid = 0
     for trial in tried:
@@ -290,7 +161,9 @@ def _row_faults(trial: LibraryTrial) -> str | None:
 
 
 def _masks(trial: LibraryTrial) -> str | None:
-    """A mask does what −inf logits do; one that forbids everything leaves no token."""
+    """A mask does what it does on the host, or, where tokens are not exact, what −inf logits do; one that
+    forbids everything leaves no token. (Infill may put back a token that is −inf, but none that is
+    forbidden.)"""
     n, size = trial.logits.shape
     bits = np.random.default_rng(size).random((n, 32 * bitmask_words(size))) < 0.7
     bits[0] = False
@@ -300,7 +173,12 @@ def _masks(trial: LibraryTrial) -> str | None:
     outcome = on_library(trial, trial.logits, trial.group(every, masked=True), masks)
     if not outcome.declined[0]:
         return "a token where the mask forbids all"
-    return _compare(outcome, on_library(trial, masked, trial.group(every)), "another result")
+    answer = trial.session.query(trial.parts, masked=True)
+    if answer is not None and answer.promise("EXACT"):
+        expected = on_host(trial, trial.logits, trial.group(every, masked=True), masks)
+    else:
+        expected = on_library(trial, masked, trial.group(every))
+    return _compare(outcome, expected, "another result")
 
 
 def _processed(trial: LibraryTrial) -> str | None:
@@ -330,19 +208,9 @@ def _logprobs(trial: LibraryTrial) -> str | None:
             row_logprobs(logits, token, -1, ids),
         )
         for kind, table, entry in zip(LOGPROBS_KINDS, request.out, expected, strict=True):
-            if table is None or not _is_entry(table, row, entry):
+            if table is None or not is_entry(table, row, entry):
                 return f"other {kind} logprobs in row {row}"
     return _compare(outcome, processed, "another result")
-
-
-def _is_entry(table: Logprobs, row: int, entry: RowLogprobs) -> bool:
-    n = len(entry.token_ids)
-    return (
-        np.array_equal(table.token_ids[row, :n], entry.token_ids)
-        and table.logprobs[row, :n].tobytes() == entry.logprobs.tobytes()
-        and bool((table.token_ids[row, n:] == -1).all())
-        and int(table.ranks[row]) == entry.rank
-    )
 
 
 PROMISES: dict[str, Attempt] = {
@@ -357,31 +225,3 @@ PROMISES: dict[str, Attempt] = {
     "EXACT": _exact,
 }
 """How each promise of the header is tried."""
-
-# --- libraries that are not exact ----------------------------------------------------------------
-
-
-def _draws(library: Library) -> LibraryCheck:
-    """Whether `dist` draws from the distribution, by Pearson's chi-square test."""
-    drawn = draws(library, _DRAWS)
-    if drawn is None:
-        return LibraryCheck("draws", NOT_PROMISED, "it has no dist")
-    probabilities, token_ids = drawn
-    if token_ids.min() < 0 or token_ids.max() >= len(probabilities):
-        return LibraryCheck("draws", FAILED, "a row gives no token")
-    expected = probabilities * _DRAWS
-    counts = np.bincount(token_ids, minlength=len(expected))
-    p = p_value(float(((counts - expected) ** 2 / expected).sum()), len(expected) - 1)
-    return LibraryCheck("draws", PASSED if p > _SIGNIFICANCE else FAILED, f"{_DRAWS} draws, p = {p:.2g}")
-
-
-def p_value(statistic: float, degrees: int) -> float:
-    """The chance of a greater chi-square, by Wilson and Hilferty's cube root (good to 1e-3 or so)."""
-    spread = 2 / (9 * degrees)
-    z = ((statistic / degrees) ** (1 / 3) - (1 - spread)) / math.sqrt(spread)
-    return 0.5 * math.erfc(z / math.sqrt(2))
-
-
-if __name__ == "__main__":
-    for check in _checks(sys.argv[1]):
-        print(json.dumps(asdict(check)), flush=True)

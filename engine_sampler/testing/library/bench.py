@@ -1,0 +1,217 @@
+"""Requests and steps to try on a library, and what they must give."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from ...arithmetic import LogitRows
+from ...backends.library.binding import Layout, Library, Refusal
+from ...backends.library.calls import layout_of
+from ...backends.library.header import named, number
+from ...backends.library.segmented import new_batch
+from ...backends.library.session import LibrarySession, Parts
+from ...backends.numpy import NumpyBackend
+from ...contract import Batch, Chain, Group, Rows, Vocabulary, bitmask_words
+from ...params import SamplingParams, build_chain
+from ...registry import default_registry
+from ...scheduler.history import History
+from ...scheduler.slots import Slots
+from ...scheduler.state import RequestState
+from ...tokenizer import Tokenizer
+from .memory import Memory
+from .observing import LibraryStep, Observed, observe
+
+Settings = Mapping[str, Any]
+
+CHAINS: Sequence[Settings] = (
+    {},
+    {"temperature": 0.0},
+    {"temperature": 0.7},
+    {"top_k": 3, "temperature": 1.3},
+    {"top_k": 20},
+    {"top_k": 40, "top_p": 0.95, "min_p": 0.05, "temperature": 0.8},
+    {"repetition_penalty": 1.2, "frequency_penalty": 0.3},
+    {"mirostat": 2, "mirostat_tau": 3.0},
+)
+"""What is tried in every situation, as far as the library runs it."""
+
+
+class Room:
+    """The requests of one vocabulary size on a library, in a context of their own."""
+
+    def __init__(self, library: Library, size: int) -> None:
+        self.size = size
+        self.slots = Slots(_vocabulary(size), default_registry().catalogue.params)
+        self.session = LibrarySession(library, self.slots)
+        self.exact = self.session.context.query().promise("EXACT")
+
+    def promises(self, parts: Parts, *names: str, layout: Layout | None = None, masked: bool = False) -> bool:
+        """Whether the library runs the program of `parts` and makes these promises for it."""
+        if layout is None:
+            answer = self.session.query(parts, masked=masked)
+        else:
+            answer = self.session.query(parts, layout, masked)
+        return answer is not None and all(answer.promise(name) for name in names)
+
+    def requests(
+        self,
+        given: Settings,
+        seeds: Sequence[int] | np.ndarray,
+        *,
+        positions: Sequence[int] | np.ndarray | None = None,
+        prompts: Sequence[Sequence[int]] | None = None,
+    ) -> Rows:
+        """A request for every seed, at these positions, with these prompts."""
+        params = SamplingParams(**given)
+        chain, index = build_chain(params), []
+        for i, seed in enumerate(seeds):
+            state = RequestState(chain, History(() if prompts is None else prompts[i], ()))
+            state.open(params, self.slots.vocabulary)
+            position = None if positions is None else int(positions[i])
+            index.append(self.slots.put(state, params.given, int(seed), position))
+        return Rows(self.slots, np.array(index, np.int64))
+
+    def group(self, given: Settings, rows: Rows, index: np.ndarray, *, masked: bool = False) -> Group:
+        """The requests `rows` at the rows `index` of some logits; processed logits are wanted if they are
+        promised."""
+        chain = build_chain(SamplingParams(**given))
+        processed = self.promises(parts_of(chain), "PROCESSED", masked=masked)
+        return Group(chain, np.asarray(index, np.int64), rows, masked, processed, chain.edits_only())
+
+    def step(self, groups: Sequence[Group], logits: Any, bitmask: np.ndarray | None = None) -> LibraryStep:
+        """One call for these groups."""
+        rows = logits if isinstance(logits, LogitRows) else LogitRows(logits, self.size)
+        return LibraryStep(self.session, [(group, parts_of(group.plan)) for group in groups], rows, bitmask)
+
+    def runs(self, step: LibraryStep) -> bool:
+        """Whether the library runs all programs of a step on such logits."""
+        layout = layout_of(step.logits, self.size)
+        return all(self.promises(parts, layout=layout, masked=group.masked) for group, parts in step.entries)
+
+
+@dataclass
+class Tally:
+    """What has been tried."""
+
+    calls: int = 0
+    rows: int = 0
+    declined: int = 0
+
+    def __str__(self) -> str:
+        left = f", {self.declined:,} of them left to the host" if self.declined else ""
+        return f"{self.rows:,} rows in {self.calls:,} calls{left}"
+
+
+def parts_of(chain: Chain) -> Parts:
+    """A chain as a program's parts."""
+    return (*chain.samplers, chain.selector)
+
+
+def problem_of(room: Room, step: LibraryStep, tally: Tally, memory: Memory | None = None) -> str | None:
+    """Make the call; what is wrong with it, or None.
+
+    Tokens must be those of NumPy if the library is exact; else those of each row by itself, if it promises
+    that these are the same.
+    """
+    observed = observe(step, memory)
+    tally.calls += 1
+    tally.rows += len(step.index)
+    if observed.code != number("ES_OK"):
+        try:
+            room.session.context.check("run", observed.code)
+        except Refusal:
+            tally.declined += len(step.index)
+            return observed.breaches[0] if observed.breaches else None
+    tally.declined += int((observed.status != 0).sum())
+    if observed.breaches:
+        return observed.breaches[0]
+    if room.exact:
+        return _difference(step, observed, _on_host(step))
+    if all(room.promises(parts, "DETERMINISTIC", "BATCH_INVARIANT") for _, parts in step.entries):
+        return _difference_alone(step, observed)
+    return None
+
+
+_FAULTS = tuple(map(number, ("ES_ROW_BAD_LOGITS", "ES_ROW_EMPTY", "ES_ROW_BAD_VALUE")))
+"""Statuses that say that a row has no token; others leave it to the host."""
+
+
+def _on_host(step: LibraryStep) -> Batch:
+    groups = [group for group, _ in step.entries]
+    batch = new_batch(step.logits, groups[0], step.bitmask)
+    batch.groups = groups
+    NumpyBackend().run(batch)
+    return batch
+
+
+def _difference(step: LibraryStep, observed: Observed, expected: Batch) -> str | None:
+    """The first row whose token, note or survivors are others."""
+    for i, row in enumerate(step.index.tolist()):
+        where, status = _where(step, i), int(observed.status[i])
+        if status in _FAULTS and expected.errors[row] is None:
+            return f"status {named('es_row_status', status)} {where}, which has a token"
+        if status != number("ES_ROW_OK"):
+            continue
+        if expected.errors[row] is not None:
+            return f"a token {where}, which has none: {expected.errors[row]}"
+        token, right = int(observed.token_ids[row]), int(expected.token_ids[row])
+        if token != right:
+            return f"token {token} {where}, not {right}"
+        if not np.array_equal(observed.notes[row], expected.notes[row], equal_nan=True):
+            return f"note {observed.notes[row]} {where}, not {expected.notes[row]}"
+        if row in observed.survivors and row in expected.survivors:
+            mine, its = observed.survivors[row], expected.survivors[row]
+            if not np.array_equal(mine[0], its[0]):
+                return f"{len(mine[0])} tokens are left {where}, not {len(its[0])}, or others"
+            if not np.array_equal(mine[1], its[1]):
+                return f"other processed logits {where}"
+    return None
+
+
+def _difference_alone(step: LibraryStep, observed: Observed) -> str | None:
+    for i, row in enumerate(step.index.tolist()):
+        if observed.status[i] != number("ES_ROW_OK"):
+            continue
+        alone = observe(step.alone(i))
+        if alone.code == number("ES_OK") and alone.status[0] == number("ES_ROW_OK"):
+            token, right = int(observed.token_ids[row]), int(alone.token_ids[0])
+            if token != right:
+                return f"token {token} {_where(step, i)}, alone {right}"
+    return None
+
+
+def _where(step: LibraryStep, i: int) -> str:
+    counts = np.cumsum([len(group.index) for group, _ in step.entries])
+    which = int(np.searchsorted(counts, i, side="right"))
+    group = step.entries[which][0]
+    slots = group.rows.slot_numbers
+    member = i - (int(counts[which - 1]) if which else 0)
+    slot = int(slots[member])
+    position = int(group.rows.slots.positions[slot])
+    return (
+        f"for entry {i} of {len(step.index)} (row {int(step.index[i])}, slot {slot}, position {position}, "
+        f"{step.session.vocab_size} tokens, {group.plan})"
+    )
+
+
+def mask_of(bits: np.ndarray) -> np.ndarray:
+    """bool [rows, size] as a bitmask, int32 [rows, words]; the excess bits of the last word are set."""
+    n, size = bits.shape
+    padded = np.ones((n, 32 * bitmask_words(size)), bool)
+    padded[:, :size] = bits
+    return np.packbits(padded, axis=1, bitorder="little").view("<i4").astype(np.int32)
+
+
+def normal_rows(random: np.random.Generator, n: int, size: int, scale: float = 2.0) -> np.ndarray:
+    """float32 [n, size] as they come from models."""
+    return random.normal(0, scale, (n, size)).astype(np.float32)
+
+
+def _vocabulary(size: int) -> Vocabulary:
+    """Tokens with common prefixes, or of one byte where there are too many to spell."""
+    pieces: Iterator[bytes] = (b"%x" % number for number in range(size))
+    return Vocabulary(size, (0,), Tokenizer(list(pieces), eos_token_ids=[0]))

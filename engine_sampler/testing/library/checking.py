@@ -1,0 +1,211 @@
+"""All checks of a library, in order, here or in a process of their own."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import threading
+from collections.abc import Callable, Collection, Iterator
+from dataclasses import asdict
+from functools import partial
+from pathlib import Path
+
+from ...backends.library import LibraryError
+from ...backends.library.binding import Context, Library, Refusal
+from ...backends.library.header import described, number
+from ..trials import trials
+from . import table
+from .bench import Tally, problem_of
+from .contexts import contexts
+from .drawing import draws
+from .memory import SealedMemory, can_seal
+from .passes import passes
+from .promises import PROMISES, promise, tokens
+from .random_programs import random_programs
+from .results import FAILED, NOT_PROMISED, PASSED, LibraryCheck
+from .situations import SITUATIONS, Situation, histories, masks, rows
+
+OPTIONAL = ("sync", "target", "maxima", "log_sums", "logprobs")
+"""Functions that a library may leave out."""
+
+MEMORY = "memory"
+"""The name of the check on pages that cannot be written."""
+
+LONGEST = 300.0
+"""Seconds that a check may take, apart from the time that the user chooses, before it counts as hanging."""
+
+
+def check_library(
+    path: str | Path,
+    seconds: float = 0.0,
+    seed: int = 0,
+    only: Collection[str] = (),
+    announce: Callable[[str], None] = lambda name: None,
+) -> list[LibraryCheck]:
+    """All checks of the library at `path`, in order; those named in `only` alone if any are.
+
+    seconds, seed  for how long random programs are tried, and from which seed on.
+    announce       called with the name of every check before it begins.
+
+    A library that writes where it must not may end the process: `check_apart` runs the checks in another one,
+    and only there those on memory that ends it.
+    """
+    return list(checks(os.path.abspath(path), seconds, seed, only, announce))
+
+
+def check_apart(
+    path: str | Path, seconds: float = 0.0, seed: int = 0, only: Collection[str] = ()
+) -> Iterator[LibraryCheck]:
+    """The same in a process of its own, check by check; a crash is one more failure, and so is a check that
+    does not end."""
+    command = [sys.executable, "-m", "engine_sampler.testing.library", os.path.abspath(path)]
+    command += [str(seconds), str(seed), *only]
+    begun, late = "loads", False
+    with subprocess.Popen(command, stdout=subprocess.PIPE, encoding="utf-8") as process:
+        assert process.stdout is not None
+
+        def end() -> None:
+            nonlocal late
+            late = True
+            process.kill()
+
+        timer = threading.Timer(LONGEST + seconds, end)
+        timer.start()
+        for line in process.stdout:
+            message = json.loads(line)
+            timer.cancel()
+            timer = threading.Timer(LONGEST + seconds, end)
+            timer.start()
+            if "begins" in message:
+                begun = message["begins"]
+            else:
+                yield LibraryCheck(**message)
+        timer.cancel()
+    if process.returncode:
+        ended = process.returncode
+        how = signal.Signals(-ended).name if ended < 0 else f"exit status {ended}"
+        reason = "it does not end" if late else f"the process ended with {how}"
+        yield LibraryCheck(begun, FAILED, reason)
+
+
+def main(arguments: list[str]) -> None:
+    """What the other process does: a line of JSON for every check, and for the beginning of each."""
+
+    def announce(name: str) -> None:
+        print(json.dumps({"begins": name}), flush=True)
+
+    path, seconds, seed, *only = arguments
+    for check in checks(path, float(seconds), int(seed), only, announce, apart=True):
+        print(json.dumps(asdict(check)), flush=True)
+
+
+def checks(
+    path: str,
+    seconds: float,
+    seed: int,
+    only: Collection[str],
+    announce: Callable[[str], None],
+    *,
+    apart: bool = False,
+) -> Iterator[LibraryCheck]:
+    """The checks, one after another; `apart`: also those that may end the process."""
+    try:
+        library = Library(path)
+        context = Context(library)
+        promises = context.query()
+    except (LibraryError, Refusal) as error:
+        yield LibraryCheck("loads", FAILED, str(error))
+        return
+    if not only:
+        yield LibraryCheck("loads", PASSED, f"{library.name} {library.version} {context.target()}".strip())
+        yield LibraryCheck(
+            "ABI", PASSED, f"{described(library.table.abi)}, the host has {described(number('ES_ABI'))}"
+        )
+        offered = [name for name in OPTIONAL if library.function(name) is not None]
+        optional = ", ".join(offered) or "none"
+        yield LibraryCheck("functions", PASSED, f"all required ones; optional: {optional}")
+        yield table.layout(library)
+        yield table.errors(context)
+        yield from table.parts(context)
+    tried = _by_name(library, promises.promise("EXACT"), seconds, seed)
+    if apart and can_seal():
+        tried[MEMORY] = lambda: iter([_memory(library)])
+    unknown = set(only) - tried.keys()
+    if unknown:
+        allowed = ", ".join(tried)
+        yield LibraryCheck(min(unknown), FAILED, f"there is no such check; there are {allowed}")
+    for name, check in tried.items():
+        if not only or name in only:
+            announce(name)
+            yield from _guarded(name, check)
+
+
+def _by_name(
+    library: Library, exact: bool, seconds: float, seed: int
+) -> dict[str, Callable[[], Iterator[LibraryCheck]]]:
+    """What is tried, by name."""
+    found: dict[str, Callable[[], Iterator[LibraryCheck]]] = {}
+    found["promises"] = lambda: _promises(library)
+    for name, situation in SITUATIONS.items():
+        found[name] = partial(_situation, library, name, situation)
+    found["passes"] = lambda: passes(library)
+    found["contexts"] = lambda: iter([contexts(library)])
+    if not exact:
+        found["draws"] = lambda: iter([draws(library)])
+    if seconds > 0:
+        found["random programs"] = lambda: iter([random_programs(library, seconds, seed)])
+    return found
+
+
+def _guarded(name: str, check: Callable[[], Iterator[LibraryCheck]]) -> Iterator[LibraryCheck]:
+    """The results of a check; what a library refuses although it promised it is a failure."""
+    try:
+        yield from check()
+    except (LibraryError, Refusal) as error:
+        yield LibraryCheck(name, FAILED, str(error))
+
+
+def _promises(library: Library) -> Iterator[LibraryCheck]:
+    tried = list(trials(library))
+    if not tried:
+        yield LibraryCheck("programs", FAILED, "it runs none of the programs that are tried")
+        return
+    yield tokens(tried)
+    for name, attempt in PROMISES.items():
+        yield promise(name, attempt, tried)
+
+
+def _situation(library: Library, name: str, situation: Situation) -> Iterator[LibraryCheck]:
+    yield _tried(library, name, situation)
+
+
+def _tried(library: Library, name: str, situation: Situation) -> LibraryCheck:
+    tally = Tally()
+    tried: dict[str, None] = {}
+    for what, room, step in situation(library):
+        problem = problem_of(room, step, tally)
+        if problem is not None:
+            return LibraryCheck(name, FAILED, f"{what}: {problem}")
+        tried[what] = None
+    if not tally.calls:
+        return LibraryCheck(name, NOT_PROMISED)
+    listed = ", ".join(tried) if len(tried) <= 4 else f"{', '.join(list(tried)[:3])}, … ({len(tried)} kinds)"
+    return LibraryCheck(name, PASSED, f"{tally}: {listed}")
+
+
+def _memory(library: Library) -> LibraryCheck:
+    """Inputs in pages that cannot be written, each at the end of what can be read."""
+    tally = Tally()
+    for situation in (rows, masks, histories):
+        for what, room, step in situation(library):
+            if not all(room.promises(parts, "READS_ONLY") for _, parts in step.entries):
+                continue
+            problem = problem_of(room, step, tally, SealedMemory())
+            if problem is not None:
+                return LibraryCheck(MEMORY, FAILED, f"{what}: {problem}")
+    if not tally.calls:
+        return LibraryCheck(MEMORY, NOT_PROMISED)
+    return LibraryCheck(MEMORY, PASSED, f"read-only pages with nothing behind them: {tally}")
