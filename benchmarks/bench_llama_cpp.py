@@ -7,8 +7,6 @@ filling and without.
 
 from __future__ import annotations
 
-import ctypes
-
 import numpy as np
 import pytest
 
@@ -22,28 +20,15 @@ from .results import FILLED, UNFILLED
 
 pytest.importorskip("llama_cpp", reason="llama-cpp-python is not installed")
 
-from tests.parity.llama import TOKEN, LlamaSampler, chain, lib
+from tests.parity.llama import chain
+
+from .candidates import Candidates
 
 
-class Candidates:
-    """One row in the form that llama.cpp's samplers take and modify."""
-
-    def __init__(self, row: np.ndarray) -> None:
-        prepared = np.zeros(len(row), TOKEN)
-        prepared["id"], prepared["logit"] = np.arange(len(row)), row
-        self.prepared = prepared.view(np.uint8)
-        self.tokens = np.empty_like(self.prepared)
-        self.data = self.tokens.ctypes.data_as(lib.llama_token_data_p)
-        self.array = lib.llama_token_data_array()
-
-    def fill(self) -> None:
-        self.tokens[:] = self.prepared
-        self.array.data, self.array.size = self.data, len(self.prepared) // TOKEN.itemsize
-        self.array.selected, self.array.sorted = -1, False
-
-    def sample(self, sampler: LlamaSampler) -> None:
-        lib.llama_sampler_apply(sampler.pointer, ctypes.byref(self.array))
-        sampler.accept([self.array.data[self.array.selected].id])
+def candidates_of(row: np.ndarray) -> Candidates:
+    candidates = Candidates(len(row))
+    candidates.prepare(row)
+    return candidates
 
 
 @pytest.mark.parametrize("filling", [True, False], ids=["filled", "alone"])
@@ -51,7 +36,8 @@ class Candidates:
 def bench_llama_cpp(benchmark, shape, filling):
     params = params_of(shape.case)
     ours = Engine.of(shape)
-    all_candidates = [Candidates(row) for row in rows.batch(shape.vocab_size, shape.batch, shape.rows)]
+    logits = rows.batch(shape.vocab_size, shape.batch, shape.rows)
+    all_candidates = [candidates_of(row) for row in logits]
 
     def fill():
         for candidates in all_candidates:
@@ -62,12 +48,12 @@ def bench_llama_cpp(benchmark, shape, filling):
 
         def sample():
             for candidates in all_candidates:
-                candidates.sample(sampler)
+                sampler.accept([candidates.apply(sampler)])
 
         def fill_and_sample():
             for candidates in all_candidates:
                 candidates.fill()
-                candidates.sample(sampler)
+                sampler.accept([candidates.apply(sampler)])
 
         series, work = (FILLED, Work(fill_and_sample)) if filling else (UNFILLED, Work(sample, fill))
         measure(benchmark, work, series, shape, {"ours": ours.run if shape.batch == 1 else ours.step})

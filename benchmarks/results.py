@@ -25,6 +25,8 @@ GRAMMAR, GRAMMAR_AHEAD = "default chain, JSON", "default chain, JSON, masks fill
 """Steps with a grammar, relative to steps without one."""
 TEXT = "greedy, text and three stop strings"
 MASKED = "run with masks"
+GENERATION = "generation"
+"""Whole texts of an engine with our sampling, relative to its own."""
 
 
 def masked(case: str, share: float) -> str:

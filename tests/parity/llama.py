@@ -15,7 +15,8 @@ import llama_cpp.llama_cpp as lib
 import numpy as np
 
 TOKEN = np.dtype([("id", np.int32), ("logit", np.float32), ("p", np.float32)])
-SEED = 1
+DEFAULT_SEED = 1
+"""Where the parameters have none."""
 
 
 @dataclass
@@ -82,6 +83,12 @@ def chain(names: Sequence[str], params: Mapping[str, Any], vocab_size: int) -> I
 # --- samplers by our names -----------------------------------------------------------------------
 
 
+def _seed(params: Mapping[str, Any]) -> int:
+    """The seed of a sampler, 32 bits."""
+    seed = params.get("seed")
+    return DEFAULT_SEED if seed is None else int(seed) & 0xFFFFFFFF
+
+
 def _penalties(params: Mapping[str, Any], vocab_size: int) -> Any:
     values = (params[f"{kind}_penalty"] for kind in ("repetition", "frequency", "presence"))
     return lib.llama_sampler_init_penalties(vocab_size, params["penalty_last_n"], *values)
@@ -128,20 +135,20 @@ FACTORIES: Mapping[str, Callable[[Mapping[str, Any], int], Any]] = {
     "top_p": lambda p, _: lib.llama_sampler_init_top_p(p["top_p"], p["min_keep"]),
     "min_p": lambda p, _: lib.llama_sampler_init_min_p(p["min_p"], p["min_keep"]),
     "xtc": lambda p, _: lib.llama_sampler_init_xtc(
-        p["xtc_probability"], p["xtc_threshold"], p["min_keep"], SEED
+        p["xtc_probability"], p["xtc_threshold"], p["min_keep"], _seed(p)
     ),
     "temperature": lambda p, _: lib.llama_sampler_init_temp_ext(
         p["temperature"], p["dynatemp_range"], p["dynatemp_exponent"]
     ),
     "greedy": lambda p, _: lib.llama_sampler_init_greedy(),
-    "dist": lambda p, _: lib.llama_sampler_init_dist(SEED),
+    "dist": lambda p, _: lib.llama_sampler_init_dist(_seed(p)),
     "mirostat": lambda p, vocab_size: lib.llama_sampler_init_mirostat(
-        vocab_size, SEED, p["mirostat_tau"], p["mirostat_eta"], 100
+        vocab_size, _seed(p), p["mirostat_tau"], p["mirostat_eta"], 100
     ),
     "mirostat_v2": lambda p, _: lib.llama_sampler_init_mirostat_v2(
-        SEED, p["mirostat_tau"], p["mirostat_eta"]
+        _seed(p), p["mirostat_tau"], p["mirostat_eta"]
     ),
     "adaptive_p": lambda p, _: lib.llama_sampler_init_adaptive_p(
-        p["adaptive_target"], p["adaptive_decay"], SEED
+        p["adaptive_target"], p["adaptive_decay"], _seed(p)
     ),
 }

@@ -64,7 +64,7 @@ class Session(session.Session):
         return token_ids
 
     def forward(self, contexts: Mapping[RequestId, list[int]]) -> np.ndarray:
-        """float32 [rows, vocab]; only new tokens run through the model."""
+        """float32 [rows, vocab], valid until the next call; only new tokens run through the model."""
         new: list[tuple[int, int, int, int]] = []
         for row, (request_id, token_ids) in enumerate(contexts.items()):
             sequence = self._sequence_of(request_id)
@@ -109,13 +109,14 @@ class _Model:
             raise ValueError(f"--model {path}: llama.cpp cannot load it")
         resources.callback(lib.llama_model_free, self._model)
         self.vocab = lib.llama_model_get_vocab(self._model)
+        self._vocab_size = lib.llama_vocab_n_tokens(self.vocab)
         trained_length = lib.llama_model_n_ctx_train(self._model)
         self.context_length = context_length or min(trained_length, _DEFAULT_CONTEXT)
         options = lib.llama_context_default_params()
         options.n_ctx = self.context_length * sequences
         options.n_seq_max = sequences
         options.n_batch = _BATCH
-        options.n_threads_batch = os.cpu_count() or 1
+        options.n_threads_batch = _cores()
         options.n_threads = max(options.n_threads_batch // 2, 1)
         self._context = lib.llama_init_from_model(self._model, options)
         if not self._context:
@@ -125,20 +126,28 @@ class _Model:
         resources.callback(lib.llama_batch_free, self._batch)
 
     def run(self, tokens: list[tuple[int, int, int, int]], rows: int) -> np.ndarray:
-        """Run (token id, position, sequence, row or −1) through the model; returns the logits of the rows."""
-        lib = self._lib
-        size = lib.llama_vocab_n_tokens(self.vocab)
-        logits = np.empty((rows, size), np.float32)
+        """Run (token id, position, sequence, row or −1) through the model, rows ascending; returns the logits
+        of the rows. If all tokens fit into one batch, they are a view of llama.cpp's memory."""
+        if len(tokens) <= _BATCH:
+            self._decode(tokens)
+            return self._logits(rows)
+        logits = np.empty((rows, self._vocab_size), np.float32)
         for start in range(0, len(tokens), _BATCH):
             chunk = tokens[start : start + _BATCH]
-            self._fill(chunk)
-            if status := lib.llama_decode(self._context, self._batch):
-                raise RuntimeError(f"llama.cpp cannot run {len(chunk)} tokens through the model ({status})")
-            for i, (*_, row) in enumerate(chunk):
-                if row >= 0:
-                    row_logits = lib.llama_get_logits_ith(self._context, i)
-                    logits[row] = np.ctypeslib.as_array(row_logits, (size,))
+            self._decode(chunk)
+            if own := [row for *_, row in chunk if row >= 0]:
+                logits[own] = self._logits(len(own))
         return logits
+
+    def _decode(self, tokens: list[tuple[int, int, int, int]]) -> None:
+        """Run one batch."""
+        self._fill(tokens)
+        if status := self._lib.llama_decode(self._context, self._batch):
+            raise RuntimeError(f"llama.cpp cannot run {len(tokens)} tokens through the model ({status})")
+
+    def _logits(self, rows: int) -> np.ndarray:
+        """The logits of the last batch, which had this many rows."""
+        return np.ctypeslib.as_array(self._lib.llama_get_logits(self._context), (rows, self._vocab_size))
 
     def clear(self, sequence: int) -> None:
         self._lib.llama_memory_seq_rm(self._lib.llama_get_memory(self._context), sequence, -1, -1)
@@ -152,3 +161,10 @@ class _Model:
             batch.n_seq_id[i] = 1
             batch.seq_id[i][0] = sequence
             batch.logits[i] = row >= 0
+
+
+def _cores() -> int:
+    """The number of cores that this process may use."""
+    if hasattr(os, "sched_getaffinity"):
+        return len(os.sched_getaffinity(0))
+    return os.cpu_count() or 1

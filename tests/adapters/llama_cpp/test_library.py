@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ctypes
 import gc
+import os
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -384,6 +385,42 @@ def test_a_prompt_longer_than_a_batch_is_read_in_parts(model: Path) -> None:
     while session.scheduler.request_ids:
         session.step()
     assert len(session.scheduler.record(request).token_ids) == 3
+
+
+def session_with(model: Path, *prompts: str) -> tuple[Session, dict[Any, list[int]]]:
+    """A session with greedy requests, and their contexts."""
+    session = Session(str(model), max_requests=len(prompts))
+    contexts = {session.add(SamplingParams(temperature=0), text): session.encode(text) for text in prompts}
+    return session, contexts
+
+
+def test_a_session_passes_on_llama_cpps_own_logits(model: Path) -> None:
+    session, contexts = session_with(model, "the", "a cat")
+    first = session.forward(contexts)
+    second = session.forward({request: [*ids, 5] for request, ids in contexts.items()})
+    assert first.shape == second.shape == (2, len(tiny_gguf.PIECES))
+    assert np.shares_memory(first, second)
+
+
+def test_requests_of_a_session_get_their_logits_from_several_batches(
+    model: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    prompts = ("the cat sat on a mat", "a", "the mat sat")
+    session, contexts = session_with(model, *prompts)
+    expected = session.forward(contexts)
+    monkeypatch.setattr("engine_sampler.adapters.llama_cpp.session._BATCH", 4)
+    session, contexts = session_with(model, *prompts)
+    assert np.allclose(session.forward(contexts), expected, atol=1e-3)
+
+
+@pytest.mark.skipif(not hasattr(os, "sched_getaffinity"), reason="the system pins no processes")
+def test_a_session_uses_the_cores_that_its_process_may_use(
+    model: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(os, "sched_getaffinity", lambda process: {0, 3, 5})
+    context = Session(str(model))._model._context
+    assert llama_cpp.llama_n_threads_batch(context) == 3
+    assert llama_cpp.llama_n_threads(context) == 1
 
 
 def test_a_file_that_is_not_a_model_is_refused_by_name(tmp_path: Path) -> None:
