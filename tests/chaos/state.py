@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from engine_sampler import Record, Scheduler
+from engine_sampler import Record, RequestLimits, Scheduler
 
 from .beams import Search
 from .plugins import LISTENER
@@ -19,6 +19,8 @@ from .world import BACKENDS, ENGINES, EOS, EOT, PIECES, VOCAB, Order, random_ord
 
 EOS_IDS = ((EOS, EOT), (EOS, EOT), (EOT,), ())
 """The EOS tokens of an episode."""
+
+LIMITS = RequestLimits(logprobs=VOCAB)
 
 
 class State:
@@ -43,7 +45,7 @@ class State:
         self.longest = 300 if self.chance(0.1) else 30
         self.max_model_len = int(self.random.integers(12, 40)) if self.chance(0.2) else None
         self.scheduler = Scheduler(
-            VOCAB, self.tokenizers[0], max_model_len=self.max_model_len, backend=self.backend,
+            VOCAB, self.tokenizers[0], limits=LIMITS, max_model_len=self.max_model_len, backend=self.backend,
             num_threads=int(self.random.integers(1, 3)),
         )  # fmt: skip
         self.vocabulary = self.scheduler.vocabulary
@@ -61,7 +63,11 @@ class State:
     def another(self) -> Scheduler:
         """An empty scheduler like this one on the other backend, with the other grammar engine."""
         return Scheduler(
-            VOCAB, self.tokenizers[-1], max_model_len=self.max_model_len, backend=self.other_backend
+            VOCAB,
+            self.tokenizers[-1],
+            max_model_len=self.max_model_len,
+            backend=self.other_backend,
+            limits=LIMITS,
         )
 
     def chance(self, probability: float) -> bool:

@@ -15,7 +15,7 @@ from .layouts import Untouched
 from .plugins import LISTENER, Interferer
 from .replay import logprobs_of, modes_of
 from .shadow import TOLERANCE, Shadow, Token
-from .state import State
+from .state import LIMITS, State
 from .world import VOCAB, faulty_row
 
 MOST_DRAFTS = 5
@@ -200,7 +200,7 @@ class Steps(State):
                 rows[i], shadow.order.params.replace(n=1, best_of=None, seed=shadow.seed),
                 prompt_token_ids=[shadow.order.prompt], output_token_ids=[shadow.ids],
                 positions=None if position is None else [position + len(shadow.tokens)],
-                tokenizer=self.padded_tokenizer, backend=self.other_backend,
+                tokenizer=self.padded_tokenizer, backend=self.other_backend, limits=LIMITS,
             )  # fmt: skip
             assert np.array_equal(processed[i], expected[0], equal_nan=True)
         given.expect_untouched()
