@@ -193,7 +193,7 @@ def _print_check(check: LibraryCheck) -> None:
     except ImportError as error:
         _print_plain(error, lambda plain: [plain.check_text(check)])
     else:
-        make_console().print(check_line(check))
+        make_console().print(check_line(check), soft_wrap=True)
 
 
 def run_grammar(arguments: argparse.Namespace) -> bool:
