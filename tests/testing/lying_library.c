@@ -245,14 +245,15 @@ static void spoil_logprobs(es_batch *batch) {
     for (int32_t i = 0; i < batch->n; i++)
         for (int kind = 0; kind < 3; kind++) {
             const es_logprobs *out = &batch->logprobs[kind];
-            const int64_t row = batch->rows[i], at = row * out->stride;
+            const int64_t row = batch->rows[i], at = out->starts[row];
             const int asked = batch->logprobs_kinds[i] >> kind & 1 && batch->status[i] == ES_ROW_OK;
             if (!asked || batch->token_ids[row] < 0) continue;
             if (lie == N_logprobs_garbage) out->logprobs[at] -= 1e-4f;
             if (lie == N_rank_off) out->ranks[row]--;
-            if (lie == N_lists_one_more && batch->top_n[i] >= 0 && batch->top_n[i] + 1 < out->stride) {
-                out->token_ids[at + 1 + batch->top_n[i]] = 0;
-                out->logprobs[at + 1 + batch->top_n[i]] = -1;
+            const int64_t beyond = at + 1 + batch->top_n[i];
+            if (lie == N_lists_one_more && batch->top_n[i] >= 0 && beyond < out->starts[row + 1]) {
+                out->token_ids[beyond] = 0;
+                out->logprobs[beyond] = -1;
             }
             if (lie == N_logprobs_at_entry) out->token_ids[at] = batch->token_ids[batch->rows[0]];
         }
@@ -300,7 +301,7 @@ static int32_t forward_maxima(es_context *context, const es_tensor *logits, int6
 static int32_t forward_logprobs(es_context *context, const es_tensor *logits, int64_t vocab_size,
                                 const int64_t *token_ids, int64_t top_n, const es_logprobs *out) {
     const int32_t code = base->logprobs(context, logits, vocab_size, token_ids, top_n, out);
-    if (lie == N_logprobs_function && top_n < 0 && code == ES_OK) out->logprobs[out->stride - 1] += 1;
+    if (lie == N_logprobs_function && top_n < 0 && code == ES_OK) out->logprobs[out->starts[1] - 1] += 1;
     return code;
 }
 
