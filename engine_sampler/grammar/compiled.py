@@ -129,7 +129,7 @@ def _prepared(tokenizer: Tokenizer, limits: Limits) -> _Prepared:
         if found is None:
             found = _PREPARED[tokenizer] = _Prepared(_new_vocabulary(tokenizer, limits))
             if isinstance(found.vocabulary, native.NativeVocabulary):
-                _warm_up(found.vocabulary, limits)
+                _warm_up(found.vocabulary)
         return found
 
 
@@ -141,13 +141,13 @@ _WARM_UP: tuple[tuple[dict[str, Any], bytes], ...] = (
 """Schemas, each with a text under it whose masks many grammars share."""
 
 
-def _warm_up(vocabulary: native.NativeVocabulary, limits: Limits) -> None:
+def _warm_up(vocabulary: native.NativeVocabulary) -> None:
     bitmask = allocate_bitmask(1, vocabulary.size)
     from .schema import rules_from_schema
 
     for schema, text in _WARM_UP:
         program = rules_from_schema(schema).program()
-        matcher = native.NativeGrammar(program, vocabulary, limits).matcher()
+        matcher = native.NativeGrammar(program, vocabulary, LIMITS).matcher()
         for byte in text:
             matcher.accept_bytes(bytes((byte,)))
             matcher.fill_bitmask(bitmask)

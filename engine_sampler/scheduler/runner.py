@@ -84,7 +84,8 @@ class StepRunner:
         return result
 
     def fill_masks(self, inputs: InputBatch) -> None:
-        """Fill the grammar masks of the next step."""
+        """Fill the grammar masks of the next step, as far as the work of one step goes."""
+        self._masks.start_step()
         self._masks.fill(inputs.requests, inputs.masked)
 
     def processed(
@@ -111,6 +112,7 @@ class StepRunner:
 
     def _step(self, logits: LogitRows) -> Step:
         backend, grouping = self._backend_for(logits.device)
+        self._masks.start_step()
         return Step(backend, grouping, logits, self._requests.slots, self._masks, self._penalized)
 
     def _part(self, inputs: InputBatch, indices: Sequence[int]) -> InputBatch:
@@ -126,6 +128,8 @@ class StepRunner:
     ) -> None:
         """Advance one beam search, whose texts have the rows `indices`, and write the step into `result`."""
         members = [inputs.requests[i] for i in indices]
+        if not self._masks.can_fill(members):
+            return
 
         def score(request: Request, row: np.ndarray) -> np.ndarray:
             return self._apply(request.chain, request, log_softmax(checked_row(row)), logits.device)

@@ -89,7 +89,9 @@ typedef struct eg_expressions {
     EG_VECTOR(int32_t) scratch; /* a stack of members for constructions in progress */
     eg_map seen;                /* the expressions visited by a search */
     eg_map lives;               /* (lexer, guard) to the result of eg_lexer_lives */
+    eg_map derived;             /* (member of a long list, byte) to its derivative */
     eg_set by_content, sets_by_content, literals_by_content;
+    int64_t known_steps;        /* how many derivatives are remembered */
     int32_t longest_token;      /* bytes */
     int depth;                  /* of the current recursion */
 } eg_expressions;

@@ -36,6 +36,7 @@ enum {
  *   FUTURE, WHOLE  a: operand */
 
 enum { WIDE_CLASS = 32, WIDE_LOOP = 2 }; /* bytes */
+enum { LONG_LITERAL = 256 }; /* bytes; a longer one becomes parts, so that a step does not depend on it */
 enum { MAX_DEPTH = 4000, MAX_AUTOMATON_STATES = 1 << 16, MAX_LOOKS = 64, LONG = 12 };
 
 /* Count a level of recursion and a step of work; the caller decrements the level again. */

@@ -25,7 +25,12 @@ static int32_t read_literal(reader *r) {
     EG_RESERVE(x->pool, x->text, length);
     const int32_t at = x->text.count;
     for (int32_t i = 0; i < length; i++) x->text.at[x->text.count++] = (uint8_t)take(r, 0, 255);
-    const int32_t before = x->nodes.count, out = eg_make_literal(x, at, length);
+    const int32_t before = x->nodes.count;
+    int32_t out = EG_EPSILON;
+    for (int32_t end = length, begin; end > 0; end = begin) { /* parts, the last one first */
+        begin = (end - 1) / LONG_LITERAL * LONG_LITERAL;
+        out = eg_make_concat(x, eg_make_literal(x, at + begin, end - begin), out);
+    }
     if (x->nodes.count == before) x->text.count = at; /* already known */
     return out;
 }

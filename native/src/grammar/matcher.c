@@ -29,6 +29,7 @@ struct es_matcher {
     int64_t count, room;
     uint8_t *bytes; /* of accepts that are not tokens */
     int64_t bytes_room;
+    int64_t carried; /* the work of its unfinished calls so far */
     char error[256];
 };
 
@@ -39,6 +40,7 @@ static int32_t state_of(const es_matcher *m) { return m->count ? m->accepts[m->c
 static void drop_tables(es_grammar *g) {
     eg_masks_close(&g->masks);
     memset(&g->masks, 0, sizeof g->masks);
+    g->generation = -1; /* until they are built again, completely */
     eg_pool_clear(&g->tables);
 }
 
@@ -95,25 +97,53 @@ static void replay(es_matcher *m) {
 
 typedef int64_t eg_task(es_matcher *matcher, void *arguments);
 
+/* How much a call that may do `work` can use. */
+static int64_t allowed(const es_matcher *m, const es_grammar_work *work) {
+    int64_t most = m->grammar->limits.max_work;
+    if (!work) return most;
+    if (work->each < most) most = work->each;
+    return work->all < most ? work->all : most;
+}
+
+/* Subtract what a call has used of `most` from `work`. Unfinished calls add up, to a limit; returns the code
+ * of the call. */
+static int64_t settle(es_matcher *m, es_grammar_work *work, int64_t most, int64_t code) {
+    const int64_t left = m->grammar->vocabulary->fault.work, used = most - (left < 0 ? 0 : left);
+    if (!work) return code;
+    work->all -= used;
+    if (code != -(int64_t)ES_GRAMMAR_UNFINISHED) return code;
+    m->carried += used;
+    if (m->carried <= m->grammar->limits.max_carried) return code;
+    snprintf(m->error, sizeof m->error,
+             "the limit of work in all steps of a text (Limits.carried) is reached");
+    return -(int64_t)ES_GRAMMAR_LIMIT;
+}
+
 /* Perform `task` for a matcher under the vocabulary's lock. If memory runs out, all tables are emptied and
- * the task is tried once more. Returns what the task returns, or a negated es_grammar_code. */
-static int64_t call(es_matcher *m, eg_task *task, void *arguments) {
+ * the task is tried once more. What an unfinished call has added to the tables stays there, so the next one
+ * gets further. Returns what the task returns, or a negated es_grammar_code. */
+static int64_t call(es_matcher *m, eg_task *task, void *arguments, es_grammar_work *work) {
     es_vocabulary *v = m->grammar->vocabulary;
-    eg_vocabulary_enter(v, m->grammar->limits.max_work);
+    const int64_t most = allowed(m, work);
+    eg_vocabulary_enter(v, most);
+    v->fault.partial = most < m->grammar->limits.max_work;
     volatile int tries = 0;
     int64_t out;
     if (setjmp(v->fault.out) && (v->fault.code != ES_GRAMMAR_MEMORY || tries++)) {
         eg_copy(m->error, v->fault.text, sizeof m->error);
         eg_states_reset(&m->grammar->masks.states);
+        eg_vocabulary_tidy(v);
         out = -(int64_t)v->fault.code;
     } else {
         v->expressions.scratch.count = 0;
         v->expressions.depth = 0;
+        eg_vocabulary_tidy(v);
         make_tables(m->grammar, tries > 0);
         eg_states_reset(&m->grammar->masks.states);
         replay(m);
         out = task(m, arguments);
     }
+    out = settle(m, work, most, out);
     eg_vocabulary_leave(v);
     return out;
 }
@@ -156,23 +186,29 @@ static int64_t fill(es_matcher *m, void *arguments) {
     return ES_GRAMMAR_OK;
 }
 
-int32_t es_matcher_fill(es_matcher *m, int32_t *bits, int64_t words) {
+static int32_t fill_within(es_matcher *m, int32_t *bits, int64_t words, es_grammar_work *work) {
     if (words < m->grammar->vocabulary->words) {
         snprintf(m->error, sizeof m->error, "a mask has %d words, not %lld", m->grammar->vocabulary->words,
                  (long long)words);
         return ES_GRAMMAR_INVALID;
     }
     eg_fill f = {(uint32_t *)bits, words};
-    const int32_t code = (int32_t)-call(m, fill, &f);
+    const int32_t code = (int32_t)-call(m, fill, &f, work);
     if (code) memset(bits, 0, (size_t)words * sizeof *bits);
     return code;
 }
 
+int32_t es_matcher_fill(es_matcher *m, int32_t *bits, int64_t words) {
+    return fill_within(m, bits, words, NULL);
+}
+
 int64_t es_matchers_fill(es_matcher *const *matchers, int64_t count, int32_t *bits, const int64_t *rows,
-                         int64_t words) {
-    int64_t faulty = -1;
-    for (int64_t i = 0; i < count; i++)
-        if (es_matcher_fill(matchers[i], bits + rows[i] * words, words) && faulty < 0) faulty = i;
+                         int64_t words, es_grammar_work *work, int32_t *codes) {
+    int64_t faulty = 0;
+    for (int64_t i = 0; i < count; i++) {
+        codes[i] = fill_within(matchers[i], bits + rows[i] * words, words, work);
+        faulty += codes[i] != ES_GRAMMAR_OK;
+    }
     return faulty;
 }
 
@@ -191,7 +227,9 @@ static int64_t accept(es_matcher *m, void *arguments) {
     return push_accept(m, next, token, NULL, 0) ? 1 : no_memory(m);
 }
 
-int32_t es_matcher_accept(es_matcher *m, int32_t token) { return (int32_t)call(m, accept, &token); }
+int32_t es_matcher_accept(es_matcher *m, int32_t token, es_grammar_work *work) {
+    return (int32_t)call(m, accept, &token, work);
+}
 
 typedef struct eg_text {
     const uint8_t *bytes;
@@ -208,7 +246,7 @@ static int64_t accept_bytes(es_matcher *m, void *arguments) {
 
 int32_t es_matcher_accept_bytes(es_matcher *m, const uint8_t *bytes, int64_t length) {
     eg_text text = {bytes, length};
-    return (int32_t)call(m, accept_bytes, &text);
+    return (int32_t)call(m, accept_bytes, &text, NULL);
 }
 
 typedef struct eg_tokens {
@@ -226,7 +264,7 @@ static int64_t validate(es_matcher *m, void *arguments) {
 
 int64_t es_matcher_validate(es_matcher *m, const int32_t *tokens, int64_t count) {
     eg_tokens given = {tokens, count};
-    return call(m, validate, &given);
+    return call(m, validate, &given, NULL);
 }
 
 int32_t es_matcher_rollback(es_matcher *m, int64_t count) {
@@ -247,7 +285,7 @@ static int64_t is_accepting(es_matcher *m, void *unused) {
     return state == EG_ENDED || m->grammar->masks.states.states.at[state].accepting;
 }
 
-int32_t es_matcher_is_accepting(es_matcher *m) { return (int32_t)call(m, is_accepting, NULL); }
+int32_t es_matcher_is_accepting(es_matcher *m) { return (int32_t)call(m, is_accepting, NULL, NULL); }
 
 int32_t es_matcher_is_terminated(const es_matcher *m) {
     if (!m->count) return 0;
@@ -304,7 +342,7 @@ static int64_t forced(es_matcher *m, void *arguments) {
 
 int64_t es_matcher_forced(es_matcher *m, uint8_t *out, int64_t room) {
     eg_forced f = {out, room};
-    return call(m, forced, &f);
+    return call(m, forced, &f, NULL);
 }
 
 /* The child of `node` by `byte` in the vocabulary's trie, or -1. */
@@ -346,9 +384,9 @@ static int64_t forced_tokens(es_matcher *m, void *arguments) {
     return found;
 }
 
-int64_t es_matcher_forced_tokens(es_matcher *m, int32_t *out, int64_t room) {
+int64_t es_matcher_forced_tokens(es_matcher *m, int32_t *out, int64_t room, es_grammar_work *work) {
     eg_forced f = {out, room};
-    return call(m, forced_tokens, &f);
+    return call(m, forced_tokens, &f, work);
 }
 
 static int64_t next_bytes(es_matcher *m, void *arguments) {
@@ -359,7 +397,9 @@ static int64_t next_bytes(es_matcher *m, void *arguments) {
     return ES_GRAMMAR_OK;
 }
 
-int32_t es_matcher_next_bytes(es_matcher *m, uint8_t *out) { return (int32_t)-call(m, next_bytes, out); }
+int32_t es_matcher_next_bytes(es_matcher *m, uint8_t *out) {
+    return (int32_t)-call(m, next_bytes, out, NULL);
+}
 
 const char *es_matcher_error(const es_matcher *m) { return m->error; }
 
@@ -459,6 +499,7 @@ es_matcher *es_matcher_fork(es_matcher *other) {
     m->room = other->count + 1;
     m->bytes_room = bytes + 1;
     m->built = other->built;
+    m->carried = other->carried;
     return m;
 }
 
