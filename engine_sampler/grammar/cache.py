@@ -24,14 +24,15 @@ class CacheInfo(NamedTuple):
 class Cache(Generic[Value]):
     """The most recently used values, at most `max_size` of them and `max_weight` in total; thread-safe.
 
-    weigh  the weight of a value, for example its size in bytes. The newest value is kept even if it alone
-           weighs more than `max_weight`.
+    weigh  the current weight of a value, for example its size in bytes: values that grow are weighed again
+           whenever another one comes. The newest value is kept even if it alone weighs more than
+           `max_weight`.
     """
 
     def __init__(self, max_size: int, max_weight: int, weigh: Callable[[Value], int]) -> None:
         self._max_size, self._max_weight, self._weigh = max_size, max_weight, weigh
-        self._values: OrderedDict[Hashable, tuple[Value, int]] = OrderedDict()
-        self._weight = self._hits = self._misses = 0
+        self._values: OrderedDict[Hashable, Value] = OrderedDict()
+        self._hits = self._misses = 0
         self._lock = threading.Lock()
 
     def find(self, key: Hashable) -> Value | None:
@@ -43,16 +44,14 @@ class Cache(Generic[Value]):
                 return None
             self._values.move_to_end(key)
             self._hits += 1
-            return found[0]
+            return found
 
     def put(self, key: Hashable, value: Value) -> Value:
         """Cache `value` under `key`; returns the cached value, which is an earlier one if there is one."""
         with self._lock:
             if (found := self._values.get(key)) is not None:
-                return found[0]
-            weight = self._weigh(value)
-            self._values[key] = value, weight
-            self._weight += weight
+                return found
+            self._values[key] = value
             self._shrink()
         return value
 
@@ -65,17 +64,20 @@ class Cache(Generic[Value]):
         return self.put(key, compute()) if found is None else found
 
     def _shrink(self) -> None:
-        while len(self._values) > self._max_size or (
-            self._weight > self._max_weight and len(self._values) > 1
-        ):
-            _, (_, weight) = self._values.popitem(last=False)
-            self._weight -= weight
+        while len(self._values) > self._max_size:
+            self._values.popitem(last=False)
+        weights = [self._weigh(value) for value in self._values.values()]
+        weight = sum(weights)
+        for first in weights[:-1]:
+            if weight <= self._max_weight:
+                break
+            self._values.popitem(last=False)
+            weight -= first
 
     def clear(self) -> None:
         """Drop all values; the counts of hits and misses stay."""
         with self._lock:
             self._values.clear()
-            self._weight = 0
 
     def resize(self, max_size: int, max_weight: int) -> None:
         """Set new bounds."""
@@ -86,6 +88,7 @@ class Cache(Generic[Value]):
     def info(self) -> CacheInfo:
         """The counts since the start, and the current content."""
         with self._lock:
+            weight = sum(map(self._weigh, self._values.values()))
             return CacheInfo(
-                self._hits, self._misses, len(self._values), self._max_size, self._weight, self._max_weight
+                self._hits, self._misses, len(self._values), self._max_size, weight, self._max_weight
             )

@@ -21,7 +21,7 @@ MAX_GRAMMARS = 256
 """Compiled grammars that are cached for one tokenizer."""
 
 MAX_BYTES = 1 << 30
-"""The bound on the bytes of the tables of all of them; each counts with its size at the time it is cached."""
+"""The bound on the bytes of all of them, their tables and the expressions that these have added included."""
 
 
 class CompiledGrammar:
@@ -52,6 +52,11 @@ class CompiledGrammar:
         """The engine's counts for this grammar, such as "memory" in bytes; {} from the reference engine."""
         return self._compiled.statistics() if self.engine == "native" else {}
 
+    def weight(self) -> int:
+        """The bytes of its tables now, and of the expressions that it has added to those of all grammars."""
+        counts = self.statistics()
+        return counts["memory"] + counts["expressions"] if counts else 1 << 20
+
     def __reduce__(self) -> Any:
         return compiled_grammar, (self.program, self.tokenizer, self.limits, self.special_names)
 
@@ -81,9 +86,7 @@ class _Prepared:
 
     def __init__(self, vocabulary: Any) -> None:
         self.vocabulary = vocabulary
-        self.grammars: Cache[CompiledGrammar] = Cache(
-            MAX_GRAMMARS, MAX_BYTES, lambda grammar: grammar.statistics().get("memory", 1 << 20)
-        )
+        self.grammars: Cache[CompiledGrammar] = Cache(MAX_GRAMMARS, MAX_BYTES, CompiledGrammar.weight)
 
 
 _PREPARED: weakref.WeakKeyDictionary[Tokenizer, _Prepared] = weakref.WeakKeyDictionary()

@@ -11,6 +11,8 @@ class Limits:
 
     memory         bytes of one grammar's parser tables; when a long text reaches it, they are rebuilt
     shared_memory  bytes of the tables that all grammars of a tokenizer share
+    grammar_memory  bytes of the parser tables of all grammars of a tokenizer: beyond it, the largest are
+                   dropped, and rebuilt when they are needed. Its first grammar decides this and shared_memory
     work           steps of one call, each a few nanoseconds
     carried        steps of all the calls for one text that did not finish in the step of a scheduler: they
                    are continued in the next ones
@@ -19,6 +21,7 @@ class Limits:
 
     memory: int = 128 << 20
     shared_memory: int = 512 << 20
+    grammar_memory: int = 1 << 30
     work: int = 100_000_000
     carried: int = 400_000_000
     text: int = 2 << 20

@@ -198,8 +198,8 @@ class Step:
     def _extend_grammars(
         self, inputs: InputBatch, tokens: np.ndarray, refused: list[int]
     ) -> tuple[list[int], list[int]]:
-        """Give the grammars their tokens. Returns the indices of those that do not take theirs: their requests
-        end, or wait; and of those that may be over."""
+        """Give the grammars their tokens. Returns the indices of those that do not take theirs, and whose
+        requests end or wait, and of those that may be over."""
         inadmissible: list[int] = []
         may_have_ended: list[int] = []
         waiting: list[int] = []

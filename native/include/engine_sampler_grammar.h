@@ -4,8 +4,8 @@
  * engine_sampler.grammar) is compiled for a vocabulary. A matcher follows one text under the grammar and
  * gives a bitmask of tokens for each step. The engine runs on the host; no backend needs one.
  *
- * Threads. Every function may be called from any thread; calls on one vocabulary, its grammars and their
- * matchers are serialized.
+ * Threads. Every function may be called from any thread. Calls on one vocabulary, its grammars and their
+ * matchers are serialized, except that a new grammar is compiled beside them.
  *
  * Lifetimes. A vocabulary outlives its grammars, a grammar its matchers: each `_new` holds a reference to
  * what it was made from until its own `_free`. Inputs are copied.
@@ -91,13 +91,16 @@ typedef struct es_grammar_stats {
     int64_t states;
     int64_t masks;
     int64_t rebuilt; /* how often the tables were rebuilt */
+    int64_t expressions; /* bytes that its calls have added to what is shared */
+    int64_t all;     /* bytes of the tables of all the vocabulary's grammars */
 } es_grammar_stats;
 
 /* A vocabulary of `count` tokens: the bytes of token i are bytes[offsets[i] .. offsets[i + 1]), its es_token
  * bits are kinds[i]. A special token's bytes are its name, which is not text. NULL if there is no memory.
- * `shared_memory` bounds what its grammars share, in bytes. */
+ * `shared_memory` bounds what its grammars share, in bytes; `grammar_memory` bounds the tables of all of them:
+ * beyond it, the largest tables of others than the grammar in use are dropped, and rebuilt when needed. */
 es_vocabulary *es_vocabulary_new(const uint8_t *bytes, const int64_t *offsets, const uint8_t *kinds,
-                                 int32_t count, int64_t shared_memory);
+                                 int32_t count, int64_t shared_memory, int64_t grammar_memory);
 void es_vocabulary_free(es_vocabulary *vocabulary);
 
 /* A grammar for a vocabulary; or NULL, with the code in `code` and a message in `error` (`room` bytes). */

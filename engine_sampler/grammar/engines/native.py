@@ -80,6 +80,7 @@ class NativeVocabulary:
             buffer("uint8_t[]", kinds),
             self.size,
             limits.shared_memory,
+            limits.grammar_memory,
         )
         if not self.pointer:
             raise MemoryError("the grammar engine is out of memory for the vocabulary")

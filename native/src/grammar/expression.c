@@ -219,8 +219,7 @@ static int compare_ids(const void *a, const void *b) {
     return (x > y) - (x < y);
 }
 
-/* Sort the members on the stack from `base` on, and drop duplicates. */
-static void sort_members(eg_expressions *x, int32_t base) {
+void eg_make_sort_members(eg_expressions *x, int32_t base) {
     int32_t *m = x->scratch.at + base, count = x->scratch.count - base, kept = 0;
     int32_t sorted = 1;
     while (sorted < count && m[sorted - 1] < m[sorted]) sorted++;
@@ -264,12 +263,12 @@ static void merge_members(eg_expressions *x, int32_t base) {
     x->scratch.count = kept;
     if (classes) EG_PUSH(x->pool, x->scratch, eg_make_intern(x, CLASS, eg_make_intern_set(x, &all), 0, 0));
     if (epsilon && !nullable) EG_PUSH(x->pool, x->scratch, EG_EPSILON);
-    sort_members(x, base);
+    eg_make_sort_members(x, base);
 }
 
 /* The union of the members on the stack from `base` on, which are popped. */
 int32_t eg_make_union(eg_expressions *x, int32_t base) {
-    sort_members(x, base);
+    eg_make_sort_members(x, base);
     int32_t kept = base, out;
     for (int32_t i = base; i < x->scratch.count; i++) {
         if (x->scratch.at[i] == EG_ANYTHING) {
@@ -337,7 +336,7 @@ int32_t eg_make_negation(eg_expressions *x, int32_t e) {
 
 /* The intersection of the members on the stack from `base` on, which are popped. */
 int32_t eg_make_both(eg_expressions *x, int32_t base) {
-    sort_members(x, base);
+    eg_make_sort_members(x, base);
     int32_t kept = base, out = -1;
     for (int32_t i = base; i < x->scratch.count && out < 0; i++) {
         const int32_t e = x->scratch.at[i];

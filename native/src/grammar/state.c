@@ -225,6 +225,22 @@ void eg_threads_sort(eg_states *s, int32_t base) {
     s->work.count = base + join(s, t, kept);
 }
 
+static uint64_t hash_threads(const eg_thread *threads, int32_t count) {
+    return eg_hash_ints(&threads->row, 4 * (int64_t)count, 17);
+}
+
+void eg_states_renumber(eg_states *s) {
+    /* There is room for all, so nothing can fault. */
+    memset(s->by_content.ids, 0xff, (size_t)s->by_content.room * sizeof *s->by_content.ids);
+    s->by_content.count = 0;
+    for (int32_t i = 0; i < s->states.count; i++) {
+        const eg_state *state = &s->states.at[i];
+        eg_sort(state->threads, state->count, sizeof *state->threads, compare_threads);
+        if (state->count)
+            eg_set_add(s->rows.pool, &s->by_content, hash_threads(state->threads, state->count), i);
+    }
+}
+
 /* The state of the threads on `work` from `base` on, which are popped. */
 static int32_t intern_state(eg_states *s, int32_t base) {
     eg_threads_sort(s, base);
@@ -233,7 +249,7 @@ static int32_t intern_state(eg_states *s, int32_t base) {
     s->work.count = base;
     if (!count) return EG_DEAD;
     eg_work(s->rows.pool->fault, 4 + 2 * (int64_t)count);
-    const uint64_t hash = eg_hash_ints(&threads->row, 4 * (int64_t)count, 17);
+    const uint64_t hash = hash_threads(threads, count);
     int32_t id;
     for (eg_probe p = eg_probe_at(&s->by_content, hash); (id = eg_probe_next(&p)) >= 0;)
         if (s->states.at[id].count == count &&

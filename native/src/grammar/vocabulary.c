@@ -248,9 +248,10 @@ static bool build(es_vocabulary *v, const uint8_t *bytes, const int64_t *offsets
 }
 
 es_vocabulary *es_vocabulary_new(const uint8_t *bytes, const int64_t *offsets, const uint8_t *kinds,
-                                 int32_t count, int64_t shared_memory) {
+                                 int32_t count, int64_t shared_memory, int64_t grammar_memory) {
     es_vocabulary *v = calloc(1, sizeof *v);
     if (!v) return NULL;
+    v->max_grammar_memory = grammar_memory;
     pthread_mutex_init(&v->lock, NULL);
     v->references = 1;
     v->pool = (eg_pool){.fault = &v->fault, .limit = (size_t)shared_memory, .name = "Limits.shared_memory"};

@@ -72,6 +72,9 @@ struct es_vocabulary {
     eg_expressions expressions;
     struct eg_summaries *summaries;
     int64_t generation;         /* how often the shared tables were emptied */
+    es_grammar *grammars;
+    int64_t grammar_memory;     /* bytes of all grammars' tables ... */
+    int64_t max_grammar_memory; /* ... and how many they may be */
 };
 
 /* A new trie of `count` sorted rests; returns its root. */
