@@ -24,11 +24,11 @@ class GrammarWork:
     First each request gets an equal part, which is enough for nearly all of them. Those that need more take
     turns, in this step and in the next ones: whoever had the last turn longest ago comes first.
 
-    work   what is left; None without the native library.
+    work   what is left; None if it is not bounded, which takes the native library.
     """
 
-    def __init__(self) -> None:
-        self.work = None if load_library() is None else Work(0, 0)
+    def __init__(self, bounded: bool = True) -> None:
+        self.work = Work(0, 0) if bounded and load_library() is not None else None
         self._turns = itertools.count(1)
 
     def start(self, steps: int) -> None:
@@ -57,15 +57,15 @@ class GrammarWork:
 class GrammarMasks:
     """One mask for each request of the last batch, int32 [requests, ceil(vocab / 32)].
 
+    wait      whether requests wait that need more work than a step may do.
     accepts   the work for the accepts of a step.
     """
 
-    def __init__(self, vocab_size: int) -> None:
+    def __init__(self, vocab_size: int, wait: bool = True) -> None:
         self._words = bitmask_words(vocab_size)
         self._requests: list[Request] = []
         self._bitmask = np.zeros((0, self._words), np.int32)
-        self._fills = GrammarWork()
-        self.accepts = GrammarWork()
+        self._fills, self.accepts = GrammarWork(wait), GrammarWork(wait)
         self.start_step()
 
     def start_step(self) -> None:

@@ -27,11 +27,11 @@ class StepRunner:
     backend  None until the first step has chosen one for the logits' device.
     """
 
-    def __init__(self, requests: LiveRequests, backend: Backend | None) -> None:
+    def __init__(self, requests: LiveRequests, backend: Backend | None, grammars_wait: bool) -> None:
         self.backend = backend
         self._requests = requests
         self._grouping: Grouping | None = None
-        self._masks = GrammarMasks(requests.slots.vocabulary.size)
+        self._masks = GrammarMasks(requests.slots.vocabulary.size, grammars_wait)
 
     def run(self, inputs: InputBatch, logits: LogitRows) -> StepResult:
         """A step with one row for each request."""

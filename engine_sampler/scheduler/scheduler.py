@@ -40,6 +40,8 @@ class Scheduler:
     max_model_len   prompt and output together; reaching it ends a request with `length`.
     backend         "auto", a registered name, or a `Backend`.
     num_threads     for backends that use threads (`native` uses one by default); tokens do not depend on it.
+    grammars_wait   whether a request whose grammar needs more work than one step may do waits: its row gives
+                    no token (`StepResult.token_ids`). False: the step takes as long as its grammars need.
 
     `add`, `add_group`, `accept` and `remove` may be called from any thread: they take effect at once, or
     after the step that is running. All other methods belong to one thread.
@@ -54,6 +56,7 @@ class Scheduler:
         max_model_len: int | None = None,
         backend: str | Backend = "auto",
         num_threads: int | None = None,
+        grammars_wait: bool = True,
     ) -> None:
         _at_least_one("vocab_size", vocab_size)
         _at_least_one("max_model_len", max_model_len)
@@ -67,7 +70,7 @@ class Scheduler:
         slots = Slots(self.vocabulary, registry.catalogue.params, num_threads=num_threads)
         self._requests = LiveRequests(slots, registry)
         self._step_lock = self._requests.step_lock
-        self._runner = StepRunner(self._requests, named_backend(backend))
+        self._runner = StepRunner(self._requests, named_backend(backend), grammars_wait)
 
     @property
     def backend(self) -> Backend | None:

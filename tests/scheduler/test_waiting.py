@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from engine_sampler import SamplingParams, Scheduler
+from engine_sampler import SamplingParams, Scheduler, sample
 from engine_sampler.grammar import Grammar
 from engine_sampler.grammar.compiled import CompiledGrammar
 from engine_sampler.scheduler import masks as masks_module
@@ -152,3 +152,16 @@ def test_forced_tokens_that_take_too_long_are_not_known(monkeypatch: pytest.Monk
     assert scheduler.forced_tokens(0) == []
     monkeypatch.undo()
     assert scheduler.forced_tokens(0) == [*b"qxq"]
+
+
+def test_steps_can_take_as_long_as_their_grammars_need(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(masks_module, "STEP_WORK", 0)
+    scheduler = Scheduler(VOCAB, TOKENIZER, grammars_wait=False)
+    scheduler.add(SamplingParams(), grammar=Grammar.from_regex("[ab]{5}").compile(TOKENIZER))
+    assert scheduler.step(rows_of(scheduler)).token_ids[0] in b"ab"
+
+
+def test_a_token_drawn_without_a_scheduler_does_not_wait(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(masks_module, "STEP_WORK", 0)
+    drawn = sample(np.zeros((1, VOCAB), np.float32), SamplingParams(regex="[ab]{5}"), tokenizer=TOKENIZER)
+    assert drawn.token_ids[0] in b"ab"

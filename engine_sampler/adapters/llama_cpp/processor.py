@@ -55,7 +55,9 @@ class _Follower:
         if size is None:
             raise ValueError(f"{type(self).__name__} needs a tokenizer or vocab_size")
         self.params = params
-        self.scheduler = Scheduler(size, tokenizer, eos_token_ids=eos_token_ids, backend=backend)
+        self.scheduler = Scheduler(
+            size, tokenizer, eos_token_ids=eos_token_ids, backend=backend, grammars_wait=False
+        )
         self._grammar = grammar
         self._criteria = stopping_criteria
         self._known: list[int] = []

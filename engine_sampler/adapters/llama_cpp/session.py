@@ -42,7 +42,13 @@ class Session(session.Session):
         self._model = _Model(model, context, max_requests)
         tokenizer = tokenizer_of_vocabulary(self._model.vocab, self._model)
         super().__init__(
-            Scheduler(len(tokenizer), tokenizer, max_model_len=self._model.context_length, backend=backend),
+            Scheduler(
+                len(tokenizer),
+                tokenizer,
+                max_model_len=self._model.context_length,
+                backend=backend,
+                grammars_wait=False,  # the model has no new token to read then
+            ),
             max_requests,
         )
         self._sequences: dict[RequestId, int] = {}

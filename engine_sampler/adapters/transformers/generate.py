@@ -231,7 +231,8 @@ def _scheduler(
     size = model.config.get_text_config(decoder=True).vocab_size
     if tokenizer is not None:
         size = min(size, len(tokenizer))
-    return Scheduler(size, tokenizer, eos_token_ids=[i for i in eos if 0 <= i < size], backend=backend)
+    known = [i for i in eos if 0 <= i < size]
+    return Scheduler(size, tokenizer, eos_token_ids=known, backend=backend, grammars_wait=False)
 
 
 def _prompts(model: Any, input_ids: Any, model_kwargs: dict[str, Any]) -> list[list[int]]:

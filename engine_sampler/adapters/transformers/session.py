@@ -58,6 +58,7 @@ class Session(AnySession):
                 eos_token_ids=[i for i in eos if 0 <= i < size],
                 max_model_len=getattr(config, "max_position_embeddings", None),
                 backend=backend,
+                grammars_wait=False,  # the model has no new token to read then
             ),
             max_requests,
         )
