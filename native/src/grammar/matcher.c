@@ -55,7 +55,8 @@ static int64_t allowed(const es_matcher *m, const es_grammar_work *work) {
     int64_t most = m->grammar->limits.max_work;
     if (!work) return most;
     if (work->each < most) most = work->each;
-    return work->all < most ? work->all : most;
+    if (work->all < most) most = work->all;
+    return most < 0 ? 0 : most;
 }
 
 /* Subtract what a call has used of `most` from `work`. Unfinished calls add up, to a limit; returns the code
