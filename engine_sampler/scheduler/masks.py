@@ -66,10 +66,16 @@ class GrammarMasks:
         self._requests: list[Request] = []
         self._bitmask = np.zeros((0, self._words), np.int32)
         self._fills, self.accepts = GrammarWork(wait), GrammarWork(wait)
-        self.start_step()
+        self._is_new_step = True
 
     def start_step(self) -> None:
-        """Allow the work of a new step."""
+        """Allow the work of a new step, from the first mask on: a step without masks costs nothing here."""
+        self._is_new_step = True
+
+    def _allow_work(self) -> None:
+        if not self._is_new_step:
+            return
+        self._is_new_step = False
         self.accepts.start(STEP_WORK // _ACCEPT_SHARE)
         self._fills.start(STEP_WORK - STEP_WORK // _ACCEPT_SHARE)
 
@@ -80,6 +86,7 @@ class GrammarMasks:
         One that needs more work than is left in this step `waits`, its row is all 0, and the next call
         continues. The array is reused by the next call.
         """
+        self._allow_work()
         if requests is not self._requests:
             self._requests = requests
             self._bitmask = np.zeros((len(requests), self._words), np.int32)
@@ -96,6 +103,7 @@ class GrammarMasks:
 
     def can_fill(self, requests: Sequence[Request]) -> bool:
         """Whether the masks of all `requests` are found within the work of the step. Those that fail are."""
+        self._allow_work()
         work = self._fills.divide(len(requests))
         bitmask = np.zeros((1, self._words), np.int32)
         for request in requests:
