@@ -258,7 +258,7 @@ def test_masks_are_filled_while_another_thread_compiles(tokenizer: Tokenizer) ->
     def compile_slowly() -> None:
         started.set()
         with pytest.raises(GrammarLimitError, match="limit of work"):
-            NativeGrammar(slow.program, vocabulary, LIMITS)
+            NativeGrammar(slow.program, vocabulary, Limits(work=20_000_000))
         refused.append(True)
 
     thread = threading.Thread(target=compile_slowly)
