@@ -24,15 +24,17 @@ class CacheInfo(NamedTuple):
 class Cache(Generic[Value]):
     """The most recently used values, at most `max_size` of them and `max_weight` in total; thread-safe.
 
-    weigh  the current weight of a value, for example its size in bytes: values that grow are weighed again
-           whenever another one comes. The newest value is kept even if it alone weighs more than
-           `max_weight`.
+    weigh  the weight of a value, for example its size in bytes. The newest value is kept even if it alone
+           weighs more than `max_weight`.
+    grow   whether values grow: all are weighed again whenever another one comes.
     """
 
-    def __init__(self, max_size: int, max_weight: int, weigh: Callable[[Value], int]) -> None:
-        self._max_size, self._max_weight, self._weigh = max_size, max_weight, weigh
-        self._values: OrderedDict[Hashable, Value] = OrderedDict()
-        self._hits = self._misses = 0
+    def __init__(
+        self, max_size: int, max_weight: int, weigh: Callable[[Value], int], *, grow: bool = False
+    ) -> None:
+        self._max_size, self._max_weight, self._weigh, self._grow = max_size, max_weight, weigh, grow
+        self._values: OrderedDict[Hashable, tuple[Value, int]] = OrderedDict()
+        self._weight = self._hits = self._misses = 0
         self._lock = threading.Lock()
 
     def find(self, key: Hashable) -> Value | None:
@@ -44,14 +46,17 @@ class Cache(Generic[Value]):
                 return None
             self._values.move_to_end(key)
             self._hits += 1
-            return found
+            return found[0]
 
     def put(self, key: Hashable, value: Value) -> Value:
         """Cache `value` under `key`; returns the cached value, which is an earlier one if there is one."""
         with self._lock:
             if (found := self._values.get(key)) is not None:
-                return found
-            self._values[key] = value
+                return found[0]
+            weight = self._weigh(value)
+            self._values[key] = value, weight
+            self._weight += weight
+            self._weigh_again()
             self._shrink()
         return value
 
@@ -63,21 +68,24 @@ class Cache(Generic[Value]):
         found = self.find(key)
         return self.put(key, compute()) if found is None else found
 
+    def _weigh_again(self) -> None:
+        if self._grow:
+            for key, (value, _) in self._values.items():
+                self._values[key] = value, self._weigh(value)
+            self._weight = sum(weight for _, weight in self._values.values())
+
     def _shrink(self) -> None:
-        while len(self._values) > self._max_size:
-            self._values.popitem(last=False)
-        weights = [self._weigh(value) for value in self._values.values()]
-        weight = sum(weights)
-        for first in weights[:-1]:
-            if weight <= self._max_weight:
-                break
-            self._values.popitem(last=False)
-            weight -= first
+        while len(self._values) > self._max_size or (
+            self._weight > self._max_weight and len(self._values) > 1
+        ):
+            _, (_, weight) = self._values.popitem(last=False)
+            self._weight -= weight
 
     def clear(self) -> None:
         """Drop all values; the counts of hits and misses stay."""
         with self._lock:
             self._values.clear()
+            self._weight = 0
 
     def resize(self, max_size: int, max_weight: int) -> None:
         """Set new bounds."""
@@ -88,7 +96,7 @@ class Cache(Generic[Value]):
     def info(self) -> CacheInfo:
         """The counts since the start, and the current content."""
         with self._lock:
-            weight = sum(map(self._weigh, self._values.values()))
+            self._weigh_again()
             return CacheInfo(
-                self._hits, self._misses, len(self._values), self._max_size, weight, self._max_weight
+                self._hits, self._misses, len(self._values), self._max_size, self._weight, self._max_weight
             )

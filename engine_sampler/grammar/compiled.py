@@ -86,7 +86,9 @@ class _Prepared:
 
     def __init__(self, vocabulary: Any) -> None:
         self.vocabulary = vocabulary
-        self.grammars: Cache[CompiledGrammar] = Cache(MAX_GRAMMARS, MAX_BYTES, CompiledGrammar.weight)
+        self.grammars: Cache[CompiledGrammar] = Cache(
+            MAX_GRAMMARS, MAX_BYTES, CompiledGrammar.weight, grow=True
+        )
 
 
 _PREPARED: weakref.WeakKeyDictionary[Tokenizer, _Prepared] = weakref.WeakKeyDictionary()
