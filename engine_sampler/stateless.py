@@ -121,9 +121,8 @@ def _scheduler(
     for name, values in given.items():
         if values is not None and len(values) != rows:
             raise ValueError(f"{name} has {len(values)} entries for {rows} rows of logits")
-    scheduler = Scheduler(
-        len(tokenizer) if tokenizer else logits.width, tokenizer, backend=backend, limits=limits
-    )
+    size = len(tokenizer) if tokenizer else logits.width
+    scheduler = Scheduler(size, tokenizer, backend=backend, limits=limits, defer_grammars=False)
     for i, row_params in enumerate(params_by_row):
         scheduler.add(
             row_params,

@@ -28,10 +28,13 @@ class Cache(Generic[Value]):
 
     weigh  the weight of a value, for example its size in bytes. The newest value is kept even if it alone
            weighs more than `max_weight`.
+    grow   whether values grow: all are weighed again whenever another one comes.
     """
 
-    def __init__(self, max_size: int, max_weight: int, weigh: Callable[[Value], int]) -> None:
-        self._max_size, self._max_weight, self._weigh = max_size, max_weight, weigh
+    def __init__(
+        self, max_size: int, max_weight: int, weigh: Callable[[Value], int], *, grow: bool = False
+    ) -> None:
+        self._max_size, self._max_weight, self._weigh, self._grow = max_size, max_weight, weigh, grow
         self._values: OrderedDict[Hashable, tuple[Value, int]] = OrderedDict()
         self._weight = self._hits = self._misses = 0
         self._lock = fork_safe(threading.Lock())
@@ -55,6 +58,7 @@ class Cache(Generic[Value]):
             weight = self._weigh(value)
             self._values[key] = value, weight
             self._weight += weight
+            self._weigh_again()
             self._shrink()
         return value
 
@@ -65,6 +69,12 @@ class Cache(Generic[Value]):
         """
         found = self.find(key)
         return self.put(key, compute()) if found is None else found
+
+    def _weigh_again(self) -> None:
+        if self._grow:
+            for key, (value, _) in self._values.items():
+                self._values[key] = value, self._weigh(value)
+            self._weight = sum(weight for _, weight in self._values.values())
 
     def _shrink(self) -> None:
         while len(self._values) > self._max_size or (
@@ -88,6 +98,7 @@ class Cache(Generic[Value]):
     def info(self) -> CacheInfo:
         """The counts since the start, and the current content."""
         with self._lock:
+            self._weigh_again()
             return CacheInfo(
                 self._hits, self._misses, len(self._values), self._max_size, self._weight, self._max_weight
             )

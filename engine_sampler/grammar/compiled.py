@@ -21,7 +21,7 @@ MAX_GRAMMARS = 256
 """Compiled grammars that are cached for one tokenizer."""
 
 MAX_BYTES = 1 << 30
-"""The bound on the bytes of the tables of all of them; each counts with its size at the time it is cached."""
+"""The bound on the bytes of all of them, their tables and the expressions that these have added included."""
 
 
 class CompiledGrammar:
@@ -51,6 +51,11 @@ class CompiledGrammar:
     def statistics(self) -> dict[str, int]:
         """The engine's counts for this grammar, such as "memory" in bytes; {} from the reference engine."""
         return self._compiled.statistics() if self.engine == "native" else {}
+
+    def weight(self) -> int:
+        """The bytes of its tables now, and of the expressions that it has added to those of all grammars."""
+        counts = self.statistics()
+        return counts["memory"] + counts["expressions"] if counts else 1 << 20
 
     def __reduce__(self) -> Any:
         return compiled_grammar, (self.program, self.tokenizer, self.limits, self.special_names)
@@ -82,7 +87,7 @@ class _Prepared:
     def __init__(self, vocabulary: Any) -> None:
         self.vocabulary = vocabulary
         self.grammars: Cache[CompiledGrammar] = Cache(
-            MAX_GRAMMARS, MAX_BYTES, lambda grammar: grammar.statistics().get("memory", 1 << 20)
+            MAX_GRAMMARS, MAX_BYTES, CompiledGrammar.weight, grow=True
         )
 
 
@@ -136,7 +141,7 @@ def _prepared(tokenizer: Tokenizer, limits: Limits) -> _Prepared:
         if found is None:
             found = _PREPARED[tokenizer] = _Prepared(_new_vocabulary(tokenizer, limits))
             if isinstance(found.vocabulary, native.NativeVocabulary):
-                _warm_up(found.vocabulary, limits)
+                _warm_up(found.vocabulary)
         return found
 
 
@@ -148,13 +153,13 @@ _WARM_UP: tuple[tuple[dict[str, Any], bytes], ...] = (
 """Schemas, each with a text under it whose masks many grammars share."""
 
 
-def _warm_up(vocabulary: native.NativeVocabulary, limits: Limits) -> None:
+def _warm_up(vocabulary: native.NativeVocabulary) -> None:
     bitmask = allocate_bitmask(1, vocabulary.size)
     from .schema import rules_from_schema
 
     for schema, text in _WARM_UP:
         program = rules_from_schema(schema).program()
-        matcher = native.NativeGrammar(program, vocabulary, limits).matcher()
+        matcher = native.NativeGrammar(program, vocabulary, LIMITS).matcher()
         for byte in text:
             matcher.accept_bytes(bytes((byte,)))
             matcher.fill_bitmask(bitmask)

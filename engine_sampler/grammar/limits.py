@@ -11,15 +11,27 @@ class Limits:
 
     memory         bytes of one grammar's parser tables; when a long text reaches it, they are rebuilt
     shared_memory  bytes of the tables that all grammars of a tokenizer share
+    grammar_memory  bytes of the parser tables of all grammars of a tokenizer: beyond it, the largest are
+                   dropped, and rebuilt when they are needed. Its first grammar decides this and shared_memory
     work           steps of one call, each a few nanoseconds
+    carried        steps of all the calls for one text that did not finish in the step of a scheduler: they
+                   are continued in the next ones
     text           characters of a grammar, a schema or a pattern
     """
 
     memory: int = 128 << 20
     shared_memory: int = 512 << 20
-    work: int = 12_000_000
+    grammar_memory: int = 1 << 30
+    work: int = 100_000_000
+    carried: int = 400_000_000
     text: int = 2 << 20
 
 
 LIMITS = Limits()
 """The default limits."""
+
+REQUEST_WORK = 1_000_000
+"""The steps for one mask or accept within one step of a scheduler: at most 20 ms."""
+
+STEP_WORK = 2_500_000
+"""The steps for all of them within one step of a scheduler: at most 50 ms."""

@@ -9,6 +9,9 @@ from typing import Any
 import numpy as np
 
 from ..contract import INTERRUPTIONS, bitmask_words
+from ..grammar.engines.native import NativeMatcher, Work
+from ..grammar.errors import UnfinishedError
+from ..grammar.limits import REQUEST_WORK
 
 _MOST_FORCED = 1 << 16
 """The most forced tokens that are taken from a matcher at once."""
@@ -19,13 +22,16 @@ class Constraint:
 
     matcher     any object with the methods of `contract.Matcher`; what it raises is raised here.
     mask_ready  whether the last mask filled is that of the next token.
+    deferred    whether the step must leave out the request: its mask or accept did not finish.
+    turn        the number of the last turn it was given, see `masks.GrammarWork`.
     """
 
-    __slots__ = ("_has_eos", "_words", "mask_ready", "matcher")
+    __slots__ = ("_has_eos", "_words", "deferred", "mask_ready", "matcher", "turn")
 
     def __init__(self, matcher: Any, vocab_size: int, has_eos: bool) -> None:
         self.matcher = matcher
-        self.mask_ready = False
+        self.mask_ready = self.deferred = False
+        self.turn = 0
         self._words = bitmask_words(vocab_size)
         self._has_eos = has_eos
 
@@ -39,10 +45,30 @@ class Constraint:
         """Write the mask of the next token to `bitmask`, int32 [1, words]."""
         self.matcher.fill_bitmask(bitmask, 0)
 
-    def accept(self, token_id: int) -> bool:
-        """Accept the next token; False if it is refused."""
+    def accept(self, token_id: int, work: Work | None = None) -> bool:
+        """Accept the next token; False if it is refused, or if `work` is too little: `deferred` is then set,
+        and nothing has changed."""
+        if work is not None and type(self.matcher) is NativeMatcher:
+            return self._accept_within(token_id, work)
         self.mask_ready = False
         return bool(self.matcher.accept(token_id))
+
+    def _accept_within(self, token_id: int, work: Work) -> bool:
+        """`accept`, and what `has_ended` needs after it."""
+        try:
+            accepted: bool = self.matcher.accept(token_id, work)
+        except UnfinishedError:
+            self.deferred = True
+            return False
+        if accepted and not self._has_eos and self.matcher.is_accepting():
+            try:
+                self.matcher.fill_within(np.zeros((1, self._words), np.int32), 0, work)
+            except UnfinishedError:
+                self.matcher.rollback(1)
+                self.deferred = True
+                return False
+        self.mask_ready = False
+        return accepted
 
     def has_ended(self) -> bool:
         """Whether the text is over: EOS came, or the vocabulary has no EOS and no token can follow."""
@@ -62,7 +88,13 @@ class Constraint:
             return True
 
     def forced_tokens(self) -> list[int]:
-        """The tokens about which the grammar leaves no choice; [] for a matcher without this method."""
+        """The tokens about which the grammar leaves no choice; [] for a matcher without this method, and if
+        finding them takes too long."""
+        if type(self.matcher) is NativeMatcher:
+            try:
+                return self.matcher.forced_tokens(work=Work(REQUEST_WORK, REQUEST_WORK))
+            except UnfinishedError:
+                return []
         forced = getattr(self.matcher, "forced_tokens", None)
         tokens = () if forced is None else itertools.islice(forced() or (), _MOST_FORCED)
         return [operator.index(token_id) for token_id in tokens]
@@ -77,6 +109,7 @@ class Constraint:
         """An independent copy."""
         child = object.__new__(Constraint)
         child._has_eos, child._words = self._has_eos, self._words
-        child.mask_ready = False
+        child.mask_ready = child.deferred = False
+        child.turn = self.turn
         child.matcher = self.matcher.fork()
         return child

@@ -19,6 +19,7 @@ from ..contract import (
     call_plugin,
     failure,
 )
+from ..grammar.engines.native import Work
 from ..params import SamplingParams, build_chain
 from .constraint import Constraint
 from .detokenizer import Detokenizer, MatchedEnds
@@ -158,14 +159,21 @@ class Request:
             self.state.history.accept([token_id])
             self.follow(token_id, None, logprob, self.accept_in_text(token_id))
 
-    def accept_in_grammar(self, token_id: int) -> bool:
-        """Give the grammar its next token; a token that it refuses ends the request."""
+    @property
+    def deferred(self) -> bool:
+        """Whether the step leaves it out, since its grammar has more to do."""
+        return self.grammar is not None and self.grammar.deferred
+
+    def accept_in_grammar(self, token_id: int, work: Work | None = None) -> bool:
+        """Give the grammar its next token; a token that it refuses ends the request. False, too, if it needs
+        more than `work`: the request then `deferred`."""
         if self.grammar is None:
             return True
         try:
-            if self.grammar.accept(token_id):
+            if self.grammar.accept(token_id, work):
                 return True
-            self.fail(f"the grammar refuses token {token_id}")
+            if not self.grammar.deferred:
+                self.fail(f"the grammar refuses token {token_id}")
         except INTERRUPTIONS:
             raise
         except BaseException as error:

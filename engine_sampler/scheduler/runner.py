@@ -27,12 +27,12 @@ class StepRunner:
     backend  None until the first step has chosen one for the logits' device.
     """
 
-    def __init__(self, requests: LiveRequests, backend: Backend | None) -> None:
+    def __init__(self, requests: LiveRequests, backend: Backend | None, defer_grammars: bool) -> None:
         self.backend = backend
         self._requests = requests
         self._running: Backend
         self._grouping: Grouping | None = None
-        self._masks = GrammarMasks(requests.slots.vocabulary.size)
+        self._masks = GrammarMasks(requests.slots.vocabulary.size, defer_grammars)
 
     def run(self, inputs: InputBatch, logits: LogitRows) -> StepResult:
         """A step with one row for each request."""
@@ -97,7 +97,8 @@ class StepRunner:
         return result
 
     def fill_masks(self, inputs: InputBatch) -> None:
-        """Fill the grammar masks of the next step."""
+        """Fill the grammar masks of the next step, as far as the work of one step goes."""
+        self._masks.start_step()
         self._masks.fill(inputs.requests, inputs.masked)
 
     def processed(
@@ -124,6 +125,7 @@ class StepRunner:
 
     def _step(self, logits: LogitRows) -> Step:
         backend, grouping = self._backend_for(logits.device)
+        self._masks.start_step()
         return Step(backend, grouping, logits, self._requests.slots, self._masks, self._penalized)
 
     def _part(self, inputs: InputBatch, indices: Sequence[int]) -> InputBatch:
@@ -138,6 +140,8 @@ class StepRunner:
         result: StepResult,
     ) -> None:
         """Advance one beam search, whose texts have the rows `indices`, and write the step into `result`."""
+        if not self._masks.can_fill(members):
+            return
 
         def score(request: Request, row: np.ndarray) -> np.ndarray:
             return self._apply(request.chain, request, log_softmax(checked_row(row)), logits.device)

@@ -46,6 +46,8 @@ class Scheduler:
                     is not in the cache is among `waiting_ids` first. By default, `add` compiles them.
     on_ready        called without arguments, usually on a thread of the compiler, when a waiting request can
                     start.
+    defer_grammars  whether a step leaves out a request whose grammar needs more work than one step may do:
+                    its row gives no token (`StepResult.token_ids`). False: steps take as long as they need.
 
     `add`, `add_group`, `accept` and `remove` may be called from any thread, and by plugins: they take effect
     at once, or after the step that is running. All other methods that change or run requests belong to one
@@ -68,6 +70,7 @@ class Scheduler:
         limits: RequestLimits | None = None,
         grammar_compiler: GrammarCompiler | None = None,
         on_ready: Callable[[], Any] | None = None,
+        defer_grammars: bool = True,
     ) -> None:
         check_at_least_one("vocab_size", vocab_size)
         check_at_least_one("max_model_len", max_model_len)
@@ -82,7 +85,7 @@ class Scheduler:
         slots = Slots(self.vocabulary, registry.catalogue.params, num_threads=num_threads)
         self._requests = LiveRequests(slots, registry)
         self._step_lock = self._requests.step_lock
-        self._runner = StepRunner(self._requests, named_backend(backend))
+        self._runner = StepRunner(self._requests, named_backend(backend), defer_grammars)
         self._waiting = WaitingRequests(self._requests, self.vocabulary)
         self._compiler, self._on_ready = grammar_compiler, on_ready
         if grammar_compiler is not None:

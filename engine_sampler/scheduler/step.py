@@ -168,20 +168,23 @@ class Step:
         logprobs = self._collect_logprobs(inputs, rows, batch, tokens, refused) if inputs.scored else {}
         inadmissible, may_have_ended = self._extend_grammars(inputs, tokens, refused)
         refused += inadmissible
+        if inadmissible and self._logprobs is not None:
+            self._logprobs.clear(rows[inadmissible])
         self.token_ids[rows[refused]] = -1
         return _Judgement(refused, may_have_ended, logprobs)
 
     def _faulty(self, inputs: InputBatch, rows: np.ndarray, batch: Batch, tokens: np.ndarray) -> list[int]:
-        """The indices of the requests whose rows gave no token; they end with the reason."""
+        """The indices of the requests whose rows gave no token; they end with the reason, unless they
+        are deferred."""
         size = self._slots.vocabulary.size
         faulty = []
         for i, (row, token) in enumerate(zip(rows.tolist(), tokens.tolist(), strict=True)):
             request, error = inputs.requests[i], batch.errors[row]
             if error is None and not 0 <= token < size:
                 error = f"backend {self._backend.name} gave {'no token' if token < 0 else f'token {token}'}"
-            if error is not None and request.live:
+            if error is not None and request.live and not request.deferred:
                 request.fail(error if type(error) is str else quoted(error))
-            if not request.live:
+            if request.deferred or not request.live:
                 faulty.append(i)
         return faulty
 
@@ -225,18 +228,31 @@ class Step:
     def _extend_grammars(
         self, inputs: InputBatch, tokens: np.ndarray, refused: list[int]
     ) -> tuple[list[int], list[int]]:
-        """Give the grammars their tokens. Returns the indices of those that refuse theirs, whose requests
-        end, and of those that may be over."""
-        inadmissible, may_have_ended = [], []
+        """Give the grammars their tokens. Returns the indices of those that do not take theirs, and whose
+        requests end or are deferred, and of those that may be over."""
+        inadmissible: list[int] = []
+        may_have_ended: list[int] = []
+        waiting: list[int] = []
         requests, token_ids = inputs.requests, tokens.tolist()
-        for i in inputs.masked:
-            if refused and i in refused:
-                continue
+        accepts = self._masks.accepts
+        work = accepts.divide(len(inputs.masked))
+
+        def accept(i: int) -> None:
             request = requests[i]
-            if not request.accept_in_grammar(token_ids[i]):
-                inadmissible.append(i)
-            elif request.grammar.may_have_ended():  # type: ignore[union-attr]
-                may_have_ended.append(i)
+            if request.accept_in_grammar(token_ids[i], work):
+                if request.grammar.may_have_ended():  # type: ignore[union-attr]
+                    may_have_ended.append(i)
+            else:
+                (waiting if request.deferred else inadmissible).append(i)
+
+        for i in inputs.masked:
+            if not refused or i not in refused:
+                accept(i)
+        if waiting:
+            first, waiting = waiting, []
+            for i in accepts.in_turn(first, requests):
+                accept(i)
+            inadmissible += [i for i in first if requests[i].deferred]
         return inadmissible, may_have_ended
 
     def _extend_texts(

@@ -4,8 +4,8 @@
  * engine_sampler.grammar) is compiled for a vocabulary. A matcher follows one text under the grammar and
  * gives a bitmask of tokens for each step. The engine runs on the host; no backend needs one.
  *
- * Threads. Every function may be called from any thread; calls on one vocabulary, its grammars and their
- * matchers are serialized.
+ * Threads. Every function may be called from any thread. Calls on one vocabulary, its grammars and their
+ * matchers are serialized, except that a new grammar is compiled beside them.
  *
  * Lifetimes. A vocabulary outlives its grammars, a grammar its matchers: each `_new` holds a reference to
  * what it was made from until its own `_free`. Inputs are copied.
@@ -35,7 +35,8 @@ typedef enum es_grammar_code {
     ES_GRAMMAR_UNSUPPORTED = 2, /* a construct that the engine does not support */
     ES_GRAMMAR_LIMIT = 3,       /* a limit of work or size is reached */
     ES_GRAMMAR_MEMORY = 4,      /* a limit of memory is reached, or memory is exhausted */
-    ES_GRAMMAR_EMPTY = 5        /* a grammar that no text matches */
+    ES_GRAMMAR_EMPTY = 5,       /* a grammar that no text matches */
+    ES_GRAMMAR_UNFINISHED = 6   /* the work allowed at a time is used up: call again to continue */
 } es_grammar_code;
 
 /* Bits that say what a token is. */
@@ -74,7 +75,14 @@ typedef struct es_grammar_program {
 typedef struct es_grammar_limits {
     int64_t max_memory; /* bytes of a grammar's own tables; they are rebuilt when it is reached */
     int64_t max_work;   /* steps of one call, some nanoseconds each */
+    int64_t max_carried; /* steps of all unfinished calls of one matcher */
 } es_grammar_limits;
+
+/* What calls may do at a time. */
+typedef struct es_grammar_work {
+    int64_t each; /* steps of one call */
+    int64_t all;  /* steps of all calls together; each call subtracts its own */
+} es_grammar_work;
 
 typedef struct es_grammar_stats {
     int64_t memory;  /* bytes of the grammar's tables */
@@ -83,13 +91,16 @@ typedef struct es_grammar_stats {
     int64_t states;
     int64_t masks;
     int64_t rebuilt; /* how often the tables were rebuilt */
+    int64_t expressions; /* bytes that its calls have added to what is shared */
+    int64_t all;     /* bytes of the tables of all the vocabulary's grammars */
 } es_grammar_stats;
 
 /* A vocabulary of `count` tokens: the bytes of token i are bytes[offsets[i] .. offsets[i + 1]), its es_token
  * bits are kinds[i]. A special token's bytes are its name, which is not text. NULL if there is no memory.
- * `shared_memory` bounds what its grammars share, in bytes. */
+ * `shared_memory` bounds what its grammars share, in bytes; `grammar_memory` bounds the tables of all of them:
+ * beyond it, the largest tables of others than the grammar in use are dropped, and rebuilt when needed. */
 es_vocabulary *es_vocabulary_new(const uint8_t *bytes, const int64_t *offsets, const uint8_t *kinds,
-                                 int32_t count, int64_t shared_memory);
+                                 int32_t count, int64_t shared_memory, int64_t grammar_memory);
 void es_vocabulary_free(es_vocabulary *vocabulary);
 
 /* A grammar for a vocabulary; or NULL, with the code in `code` and a message in `error` (`room` bytes). */
@@ -110,14 +121,16 @@ const char *es_matcher_error(const es_matcher *matcher);
  * written. Returns an es_grammar_code. */
 int32_t es_matcher_fill(es_matcher *matcher, int32_t *bits, int64_t words);
 
-/* es_matcher_fill for `count` matchers: matcher i fills row rows[i] of `bits`, rows being `words` apart.
- * Returns the index of the first matcher that faulted, or -1. The others are filled all the same, and a row
- * that faulted is all 0. */
+/* es_matcher_fill for `count` matchers: matcher i fills row rows[i] of `bits`, rows being `words` apart, and
+ * its es_grammar_code goes to codes[i]. A row that faulted is all 0. Returns how many faulted. With `work`, a
+ * call that needs more than is allowed returns ES_GRAMMAR_UNFINISHED: what it has found is kept, and another
+ * call continues from there. */
 int64_t es_matchers_fill(es_matcher *const *matchers, int64_t count, int32_t *bits, const int64_t *rows,
-                         int64_t words);
+                         int64_t words, es_grammar_work *work, int32_t *codes);
 
-/* 1 if `token` may follow and is accepted, 0 if not (nothing changes), or a negated es_grammar_code. */
-int32_t es_matcher_accept(es_matcher *matcher, int32_t token);
+/* 1 if `token` may follow and is accepted, 0 if not (nothing changes), or a negated es_grammar_code. `work` is
+ * NULL or as for es_matchers_fill. */
+int32_t es_matcher_accept(es_matcher *matcher, int32_t token, es_grammar_work *work);
 
 /* The same for bytes that need not be those of a token. */
 int32_t es_matcher_accept_bytes(es_matcher *matcher, const uint8_t *bytes, int64_t length);
@@ -141,8 +154,9 @@ int32_t es_matcher_is_terminated(const es_matcher *matcher);
 int64_t es_matcher_forced(es_matcher *matcher, uint8_t *out, int64_t room);
 
 /* The tokens that spell those bytes: always the longest one, stopping where a longer token could extend past
- * the known bytes. At most `room`; a negated es_grammar_code for a fault. */
-int64_t es_matcher_forced_tokens(es_matcher *matcher, int32_t *out, int64_t room);
+ * the known bytes. At most `room`; a negated es_grammar_code for a fault. `work` is as for
+ * es_matcher_accept. */
+int64_t es_matcher_forced_tokens(es_matcher *matcher, int32_t *out, int64_t room, es_grammar_work *work);
 
 /* The bytes that may come next: out[b] is 1 if byte b may. Returns an es_grammar_code. */
 int32_t es_matcher_next_bytes(es_matcher *matcher, uint8_t *out);

@@ -196,7 +196,7 @@ def test_exceeding_a_limit_ends_the_request_with_the_reason():
         @hookimpl
         def register_grammars(self, register):
             grammar = Grammar.from_regex("[^a-y][^b]*|(?s:.*)x")
-            register("limited", grammar.compile(tokenizer, limits=Limits(work=100)))
+            register("limited", grammar.compile(tokenizer, limits=Limits(work=2_000)))
 
     tokenizer = fresh_tokenizer()
     prepare(tokenizer)

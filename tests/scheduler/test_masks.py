@@ -52,7 +52,7 @@ def exhausted() -> Any:
     """A native matcher whose limit of work is too low for its first mask."""
     tokenizer = fresh_tokenizer()
     prepare(tokenizer)
-    return Grammar.from_regex("[^a-y][^b]*|(?s:.*)x").compile(tokenizer, limits=Limits(work=100)).matcher()
+    return Grammar.from_regex("[^a-y][^b]*|(?s:.*)x").compile(tokenizer, limits=Limits(work=2_000)).matcher()
 
 
 def ids_of(words: np.ndarray) -> list[int]:
@@ -63,11 +63,11 @@ def ids_of(words: np.ndarray) -> list[int]:
 def calls(monkeypatch: pytest.MonkeyPatch) -> list[int]:
     """The number of rows that each call of the native engine filled."""
     counts: list[int] = []
-    fill: Callable[..., bool] = masks_module.fill_rows
+    fill: Callable[..., Any] = masks_module.fill_rows
 
-    def counted(matchers: Any, bitmask: Any, rows: Any) -> bool:
+    def counted(matchers: Any, bitmask: Any, rows: Any, work: Any) -> Any:
         counts.append(len(matchers))
-        return fill(matchers, bitmask, rows)
+        return fill(matchers, bitmask, rows, work)
 
     monkeypatch.setattr(masks_module, "fill_rows", counted)
     return counts

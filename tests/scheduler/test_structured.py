@@ -265,7 +265,7 @@ def test_a_sampler_that_removes_what_the_grammar_leaves_is_named() -> None:
 def test_a_limit_that_a_step_reaches_ends_its_request_alone(plain: list[Record], backend: str) -> None:
     tokenizer = fresh_tokenizer()
     prepare(tokenizer)
-    limited = Grammar.from_regex("[^a-y][^b]*|(?s:.*)x").compile(tokenizer, limits=Limits(work=100))
+    limited = Grammar.from_regex("[^a-y][^b]*|(?s:.*)x").compile(tokenizer, limits=Limits(work=2_000))
     scheduler = all_requests(tokenizer=tokenizer, backend=backend)
     scheduler.add(SamplingParams(), request_id="limited", grammar=limited)
     result = scheduler.step(model_rows(scheduler))

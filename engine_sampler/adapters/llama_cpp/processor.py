@@ -55,9 +55,13 @@ class _Follower:
         if size is None:
             raise ValueError(f"{type(self).__name__} needs a tokenizer or vocab_size")
         self.params = params
-        limits = RequestLimits.none()  # the caller's own program writes the parameters
         self.scheduler = Scheduler(
-            size, tokenizer, eos_token_ids=eos_token_ids, backend=backend, limits=limits
+            size,
+            tokenizer,
+            eos_token_ids=eos_token_ids,
+            backend=backend,
+            limits=RequestLimits.none(),  # the caller's own program writes the parameters
+            defer_grammars=False,
         )
         self._grammar = grammar
         self._criteria = stopping_criteria

@@ -231,9 +231,14 @@ def _scheduler(
     size = model.config.get_text_config(decoder=True).vocab_size
     if tokenizer is not None:
         size = min(size, len(tokenizer))
-    known_eos = [i for i in eos if 0 <= i < size]
-    limits = RequestLimits.none()  # the caller's own program writes the parameters
-    return Scheduler(size, tokenizer, eos_token_ids=known_eos, backend=backend, limits=limits)
+    return Scheduler(
+        size,
+        tokenizer,
+        eos_token_ids=[i for i in eos if 0 <= i < size],
+        backend=backend,
+        limits=RequestLimits.none(),  # the caller's own program writes the parameters
+        defer_grammars=False,
+    )
 
 
 def _prompts(model: Any, input_ids: Any, model_kwargs: dict[str, Any]) -> list[list[int]]:

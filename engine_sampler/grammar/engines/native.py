@@ -12,13 +12,13 @@ import numpy as np
 from ...contract import bitmask_words, checked_bitmask
 from ...packaged import header_declarations, library_path
 from ...tokenizer import Tokenizer
-from ..errors import GrammarError, GrammarLimitError
+from ..errors import GrammarError, GrammarLimitError, UnfinishedError
 from ..limits import Limits
 from ..program.rules import Program
 
 HEADER = "engine_sampler_grammar.h"
 
-_OK, _INVALID, _UNSUPPORTED, _LIMIT, _MEMORY, _EMPTY = range(6)
+_OK, _INVALID, _UNSUPPORTED, _LIMIT, _MEMORY, _EMPTY, _UNFINISHED = range(7)
 _SPECIAL, _EOS = 1, 2
 _ERROR_SIZE = 512
 
@@ -52,6 +52,8 @@ def _exception(code: int, text: str) -> Exception:
         return GrammarLimitError(text)
     if code == _INVALID:
         return ValueError(text)
+    if code == _UNFINISHED:
+        return UnfinishedError(text)
     return GrammarError(text)
 
 
@@ -78,6 +80,7 @@ class NativeVocabulary:
             buffer("uint8_t[]", kinds),
             self.size,
             limits.shared_memory,
+            limits.grammar_memory,
         )
         if not self.pointer:
             raise MemoryError("the grammar engine is out of memory for the vocabulary")
@@ -93,7 +96,7 @@ class NativeGrammar:
         struct = self.ffi.new("es_grammar_program *", {"start": program.start})
         buffers = [self._set_array(struct, program, name) for name in _ARRAYS]  # alive during the call
         code, error = self.ffi.new("int32_t *"), self.ffi.new("char[]", _ERROR_SIZE)
-        bounds = {"max_memory": limits.memory, "max_work": limits.work}
+        bounds = {"max_memory": limits.memory, "max_work": limits.work, "max_carried": limits.carried}
         self.pointer = self.library.es_grammar_new(
             vocabulary.pointer, struct, self.ffi.new("es_grammar_limits *", bounds), code, error, _ERROR_SIZE
         )
@@ -134,18 +137,50 @@ _ARRAYS = (
 )
 
 
-def fill_rows(matchers: Sequence[NativeMatcher], bitmask: Any, rows: Sequence[int]) -> bool:
-    """Fill row rows[i] of `bitmask`, C-contiguous int32, for matcher i, all in one call.
+class Work:
+    """What calls of native matchers may do at a time, in the engine's steps, of a few nanoseconds each.
 
-    False if one of them failed, or `bitmask` is narrower than a mask: the caller then fills row by row.
+    each  the steps of one call; a call that needs more raises `UnfinishedError`, and continues when it is
+          repeated
+    all   the steps of all calls together; each call subtracts its own
+    """
+
+    __slots__ = ("pointer",)
+
+    def __init__(self, each: int, all: int) -> None:
+        self.pointer = _interface().new("es_grammar_work *", {"each": each, "all": all})
+
+    @property
+    def left(self) -> int:
+        """What is left of `all`; below 0 if the last call had to do slightly more."""
+        return int(self.pointer.all)
+
+    def allow(self, each: int, all: int | None = None) -> None:
+        """Set `each`, and `all` if it is given."""
+        self.pointer.each = each
+        if all is not None:
+            self.pointer.all = all
+
+
+def fill_rows(
+    matchers: Sequence[NativeMatcher], bitmask: Any, rows: Sequence[int], work: Work | None = None
+) -> list[Exception | None] | None:
+    """Fill row rows[i] of `bitmask`, C-contiguous int32, for matcher i, all in one call. Each row that fails
+    is all 0. Returns the fault of each matcher, `UnfinishedError` if `work` was too little, or None for it.
+
+    None if `bitmask` is narrower than a mask: the caller then fills row by row.
     """
     library, ffi = matchers[0].grammar.library, matchers[0].grammar.ffi
     if max(matcher.grammar.vocabulary.words for matcher in matchers) > bitmask.shape[1]:
-        return False
+        return None
+    count = len(matchers)
     pointers = ffi.new("es_matcher *[]", [matcher._pointer for matcher in matchers])
     base = ffi.cast("int32_t *", bitmask.ctypes.data)
-    indices = ffi.new("int64_t[]", rows)
-    return bool(library.es_matchers_fill(pointers, len(matchers), base, indices, bitmask.shape[1]) < 0)
+    indices, codes = ffi.new("int64_t[]", rows), ffi.new("int32_t[]", count)
+    pointer = ffi.NULL if work is None else work.pointer
+    if not library.es_matchers_fill(pointers, count, base, indices, bitmask.shape[1], pointer, codes):
+        return [None] * count
+    return [matcher._failure(code) if code else None for matcher, code in zip(matchers, codes, strict=True)]
 
 
 class NativeMatcher:
@@ -189,9 +224,18 @@ class NativeMatcher:
         self._address = self.grammar.ffi.cast("int32_t *", bitmask.ctypes.data + 4 * row * self._words)
         self._bitmask, self._row = bitmask, row
 
-    def accept(self, token_id: int) -> bool:
-        """Accept a token; False, and nothing changes, if it cannot follow."""
-        answer: int = self._accept(self._pointer, token_id)
+    def fill_within(self, bitmask: Any, row: int, work: Work) -> None:
+        """`fill_bitmask`, of a C-contiguous int32 array wide enough. Raises UnfinishedError if `work` is too
+        little; the row is then all 0."""
+        for fault in fill_rows([self], bitmask, [row], work) or ():
+            if fault is not None:
+                raise fault
+
+    def accept(self, token_id: int, work: Work | None = None) -> bool:
+        """Accept a token; False, and nothing changes, if it cannot follow. Nothing changes either if `work`
+        is too little: it raises UnfinishedError."""
+        pointer = self.grammar.ffi.NULL if work is None else work.pointer
+        answer: int = self._accept(self._pointer, token_id, pointer)
         if answer < 0:
             raise self._failure(-answer)
         return answer != 0
@@ -230,14 +274,15 @@ class NativeMatcher:
         count = self._count(self._library.es_matcher_forced(self._pointer, out, limit))
         return bytes(self.grammar.ffi.buffer(out, count))
 
-    def forced_tokens(self, limit: int = 1024) -> list[int]:
+    def forced_tokens(self, limit: int = 1024, work: Work | None = None) -> list[int]:
         """The tokens that must come next, at most `limit`; [] if there is a choice.
 
         They are the longest tokens that encode the forced bytes, up to the point where a longer token could
-        reach past these bytes.
+        reach past these bytes. Raises UnfinishedError if `work` is too little.
         """
         out = self.grammar.ffi.new("int32_t[]", limit)
-        count = self._count(self._library.es_matcher_forced_tokens(self._pointer, out, limit))
+        pointer = self.grammar.ffi.NULL if work is None else work.pointer
+        count = self._count(self._library.es_matcher_forced_tokens(self._pointer, out, limit, pointer))
         return list(self.grammar.ffi.unpack(out, count)) if count else []
 
     def next_bytes(self) -> bytes:

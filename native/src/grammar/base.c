@@ -16,12 +16,13 @@ void eg_fail(eg_fault *fault, int code, const char *format, ...) {
 }
 
 void eg_fail_work(eg_fault *fault) {
+    if (fault->partial) eg_fail(fault, ES_GRAMMAR_UNFINISHED, "the work allowed at a time is used up");
     eg_fail(fault, ES_GRAMMAR_LIMIT, "the limit of work in one call (Limits.work) is reached");
 }
 
 /* --- memory --- */
 
-enum { BLOCK = 1 << 16 };
+enum { BLOCK = 1 << 16, BYTES_A_STEP = 24 };
 
 struct eg_block {
     eg_block *next;
@@ -37,6 +38,9 @@ static void count_bytes(eg_pool *pool, size_t more) {
     }
     pool->used += more;
 }
+
+/* Count memory that is used for the first time; the next eg_work faults if that was too much. */
+static void touch(eg_pool *pool, size_t size) { pool->fault->work -= (int64_t)(size / BYTES_A_STEP); }
 
 void *eg_take(eg_pool *pool, size_t size) {
     eg_block *block = pool->blocks;
@@ -62,6 +66,7 @@ void *eg_take(eg_pool *pool, size_t size) {
     }
     void *out = block->data + block->used;
     block->used += size;
+    touch(pool, size);
     return out;
 }
 
@@ -73,6 +78,7 @@ void *eg_resize(eg_pool *pool, void *old, size_t old_size, size_t new_size) {
         eg_fail(pool->fault, ES_GRAMMAR_MEMORY, "out of memory");
     }
     if (new_size < old_size) pool->used -= old_size - new_size;
+    else touch(pool, new_size - old_size);
     return out;
 }
 

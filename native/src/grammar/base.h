@@ -19,6 +19,7 @@ typedef struct eg_fault {
     int code;         /* es_grammar_code */
     char text[256];   /* the message, for people */
     int64_t work;     /* steps left for the current call */
+    bool partial;     /* they are only a part of what it may do: it is continued by another call */
     const void *full; /* the pool that reached its limit */
 } eg_fault;
 
@@ -26,10 +27,18 @@ typedef struct eg_fault {
 _Noreturn void eg_fail(eg_fault *fault, int code, const char *format, ...)
     __attribute__((format(printf, 3, 4)));
 
-/* Count `steps` of work; faults if the call has done too much. */
+/* Count `steps` of work; faults if the call has done too much. A step is about 8 ns on a current core, so that
+ * a limit of steps bounds time: whoever adds a loop counts its rounds, by what they cost. */
 _Noreturn void eg_fail_work(eg_fault *fault);
 static inline void eg_work(eg_fault *fault, int64_t steps) {
     if ((fault->work -= steps) < 0) eg_fail_work(fault);
+}
+
+/* The steps of sorting `count` members. */
+static inline int64_t eg_sorting(int64_t count) {
+    int64_t rounds = 2;
+    while (count >> rounds) rounds++;
+    return count * rounds;
 }
 
 /* --- arrays that may be empty --- */

@@ -2,7 +2,7 @@
 #include "grammar/expression_make.h"
 
 void eg_enter(eg_expressions *x) {
-    eg_work(x->pool->fault, 1);
+    eg_work(x->pool->fault, 4);
     if (++x->depth > MAX_DEPTH)
         eg_fail(x->pool->fault, ES_GRAMMAR_LIMIT, "an expression is nested more than %d deep", MAX_DEPTH);
 }
@@ -30,6 +30,7 @@ static void describe(eg_expressions *x, eg_expression *n);
 static int32_t add_node(eg_expressions *x, uint64_t hash, int kind, int32_t a, int32_t b, int32_t c) {
     eg_expression node = {
         .kind = (uint8_t)kind, .a = a, .b = b, .c = c, .bounded = -1, .loose = -1, .idle = UINT64_MAX};
+    eg_work(x->pool->fault, kind == UNION || kind == BOTH ? 8 + b : 8);
     describe(x, &node);
     EG_PUSH(x->pool, x->nodes, node);
     eg_set_add(x->pool, &x->by_content, hash, x->nodes.count - 1);
@@ -72,6 +73,7 @@ int32_t eg_make_literal(eg_expressions *x, int32_t at, int32_t length) {
     if (length == 0) return EG_EPSILON;
     if (length == 1) return eg_make_single(x, x->text.at[at]);
     uint64_t hash = 3;
+    eg_work(x->pool->fault, length / 8);
     for (int32_t i = 0; i < length; i++) hash = (hash ^ x->text.at[at + i]) * 0x100000001b3u;
     hash = eg_mix(hash);
     int32_t id;
@@ -217,11 +219,11 @@ static int compare_ids(const void *a, const void *b) {
     return (x > y) - (x < y);
 }
 
-/* Sort the members on the stack from `base` on, and drop duplicates. */
-static void sort_members(eg_expressions *x, int32_t base) {
+void eg_make_sort_members(eg_expressions *x, int32_t base) {
     int32_t *m = x->scratch.at + base, count = x->scratch.count - base, kept = 0;
     int32_t sorted = 1;
     while (sorted < count && m[sorted - 1] < m[sorted]) sorted++;
+    eg_work(x->pool->fault, sorted < count ? eg_sorting(count) : count);
     if (sorted < count) eg_sort(m, count, sizeof *m, compare_ids);
     for (int32_t i = 0; i < count; i++)
         if (!i || m[i] != m[i - 1]) m[kept++] = m[i];
@@ -234,6 +236,7 @@ void eg_push_member(eg_expressions *x, int kind, int32_t e) {
         EG_PUSH(x->pool, x->scratch, e);
         return;
     }
+    eg_work(x->pool->fault, n.b / 8);
     EG_RESERVE(x->pool, x->scratch, n.b);
     eg_copy(x->scratch.at + x->scratch.count, x->lists.at + n.a, (size_t)n.b * sizeof(int32_t));
     x->scratch.count += n.b;
@@ -260,12 +263,12 @@ static void merge_members(eg_expressions *x, int32_t base) {
     x->scratch.count = kept;
     if (classes) EG_PUSH(x->pool, x->scratch, eg_make_intern(x, CLASS, eg_make_intern_set(x, &all), 0, 0));
     if (epsilon && !nullable) EG_PUSH(x->pool, x->scratch, EG_EPSILON);
-    sort_members(x, base);
+    eg_make_sort_members(x, base);
 }
 
 /* The union of the members on the stack from `base` on, which are popped. */
 int32_t eg_make_union(eg_expressions *x, int32_t base) {
-    sort_members(x, base);
+    eg_make_sort_members(x, base);
     int32_t kept = base, out;
     for (int32_t i = base; i < x->scratch.count; i++) {
         if (x->scratch.at[i] == EG_ANYTHING) {
@@ -333,7 +336,7 @@ int32_t eg_make_negation(eg_expressions *x, int32_t e) {
 
 /* The intersection of the members on the stack from `base` on, which are popped. */
 int32_t eg_make_both(eg_expressions *x, int32_t base) {
-    sort_members(x, base);
+    eg_make_sort_members(x, base);
     int32_t kept = base, out = -1;
     for (int32_t i = base; i < x->scratch.count && out < 0; i++) {
         const int32_t e = x->scratch.at[i];
@@ -423,12 +426,27 @@ int32_t eg_longest(eg_expressions *x, int32_t e) {
 
 static int32_t derive(eg_expressions *x, int32_t e, int byte);
 
+enum { FEW_MEMBERS = 8 };
+
+/* derive() of a member of a long list. It is remembered, since the next list has many of the same members, and
+ * since an unfinished call must find again what it has done. */
+static int32_t derive_member(eg_expressions *x, int32_t e, int byte) {
+    const uint64_t key = eg_pair(e, byte);
+    int32_t next = eg_map_get(&x->derived, key, -1);
+    if (next >= 0) return next;
+    next = derive(x, e, byte);
+    eg_map_put(x->pool, &x->derived, key, next);
+    return next;
+}
+
 static int32_t derive_list(eg_expressions *x, const eg_expression *n, int byte) {
     const int32_t base = x->scratch.count;
+    const bool many = n->b > FEW_MEMBERS;
+    eg_work(x->pool->fault, many ? 4 * (int64_t)n->b : n->b);
     for (int32_t i = 0; i < n->b; i++) {
         const int32_t e = x->lists.at[n->a + i];
         if (n->kind == UNION && !eg_bytes_has(eg_first(x, e), byte)) continue;
-        const int32_t next = derive(x, e, byte);
+        const int32_t next = many ? derive_member(x, e, byte) : derive(x, e, byte);
         eg_push_member(x, n->kind, next);
     }
     return n->kind == UNION ? eg_make_union(x, base) : eg_make_both(x, base);
@@ -493,16 +511,26 @@ static int32_t derive(eg_expressions *x, int32_t e, int byte) {
     return out;
 }
 
+/* Whether `n` is a literal, or begins with one of several parts: it has one derivative, quickly computed. */
+static bool is_long_literal(const eg_expressions *x, const eg_expression *n) {
+    if (n->kind != CONCAT) return n->kind == LITERAL;
+    const eg_expression *rest = &x->nodes.at[n->b];
+    if (rest->kind == CONCAT) rest = &x->nodes.at[rest->a];
+    return x->nodes.at[n->a].kind == LITERAL && rest->kind == LITERAL;
+}
+
 int32_t eg_expression_step(eg_expressions *x, int32_t e, int byte) {
     int32_t next = derive(x, e, byte);
     if (x->nodes.at[next].logical && eg_expression_is_empty(x, next)) next = EG_EMPTY;
-    if (x->nodes.at[e].kind == LITERAL) return next;
+    if (is_long_literal(x, &x->nodes.at[e])) return next;
     if (!x->nodes.at[e].steps) {
         int32_t *steps = eg_take(x->pool, 256 * sizeof *steps);
+        eg_work(x->pool->fault, 64);
         for (int i = 0; i < 256; i++) steps[i] = eg_bytes_has(eg_first(x, e), i) ? -1 : EG_EMPTY;
         x->nodes.at[e].steps = steps;
     }
     x->nodes.at[e].steps[byte] = next;
+    x->known_steps++;
     return next;
 }
 
@@ -523,6 +551,7 @@ bool eg_expression_is_empty(eg_expressions *x, int32_t e) {
     bool found = false;
     for (int32_t i = base; i < x->scratch.count && !found; i++) {
         const int32_t at = x->scratch.at[i];
+        eg_work(x->pool->fault, 32);
         for (int byte = 0; byte < 256 && !found; byte++) {
             if (!eg_bytes_has(eg_first(x, at), byte)) continue;
             const int32_t next = derive(x, at, byte);
@@ -575,6 +604,7 @@ void eg_expressions_close(eg_expressions *x) {
     EG_FREE(pool, x->scratch);
     eg_map_free(pool, &x->seen);
     eg_map_free(pool, &x->lives);
+    eg_map_free(pool, &x->derived);
     eg_set_free(pool, &x->by_content);
     eg_set_free(pool, &x->sets_by_content);
     eg_set_free(pool, &x->literals_by_content);

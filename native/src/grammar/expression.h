@@ -89,7 +89,9 @@ typedef struct eg_expressions {
     EG_VECTOR(int32_t) scratch; /* a stack of members for constructions in progress */
     eg_map seen;                /* the expressions visited by a search */
     eg_map lives;               /* (lexer, guard) to the result of eg_lexer_lives */
+    eg_map derived;             /* (member of a long list, byte) to its derivative */
     eg_set by_content, sets_by_content, literals_by_content;
+    int64_t known_steps;        /* how many derivatives are remembered */
     int32_t longest_token;      /* bytes */
     int depth;                  /* of the current recursion */
 } eg_expressions;
@@ -101,6 +103,31 @@ void eg_expressions_close(eg_expressions *x);
  * of its nodes to `numbers`. Faults with ES_GRAMMAR_INVALID for malformed code. Returns how many. */
 int32_t eg_expressions_read(eg_expressions *x, const int32_t *code, int64_t length, int32_t *numbers,
                             int64_t room);
+
+/* Expressions that are copied from one table to another, some at a time. */
+typedef struct eg_import {
+    const eg_expressions *from;
+    int32_t *numbers; /* of those copied, in the other table */
+    uint8_t *needed;  /* which are to be copied */
+    int32_t next;     /* those before it are done */
+    bool is_marked;   /* what the needed ones consist of is needed, too */
+} eg_import;
+
+/* False if there is no memory. Nothing may be added to `from` until the end. */
+bool eg_import_open(eg_import *i, const eg_expressions *from);
+void eg_import_close(eg_import *i);
+
+/* Begin again, for another table. */
+void eg_import_restart(eg_import *i);
+
+/* Have the expression `e` copied; nothing if it is negative. */
+void eg_import_need(eg_import *i, int32_t e);
+
+/* Copy up to `most` more expressions to the table `to`; returns whether all are done. */
+bool eg_import_some(eg_import *i, eg_expressions *to, int32_t most);
+
+/* The number of the expression `e` in the other table; a negative one stays as it is. */
+int32_t eg_import_number(const eg_import *i, int32_t e);
 
 /* The derivative of `e` by `byte`; EG_EMPTY if nothing can follow. */
 int32_t eg_expression_step(eg_expressions *x, int32_t e, int byte);

@@ -40,6 +40,7 @@ bool eg_guard_bars_end(const eg_expressions *x, int32_t guard) {
 static bool possible(eg_expressions *x, int32_t e, int32_t guard) {
     const eg_bytes first = *eg_first(x, e);
     bool any = false;
+    eg_work(x->pool->fault, 64);
     for (int byte = 0; byte < 256; byte++) {
         if (!eg_bytes_has(&first, byte) || eg_step(x, e, byte) == EG_EMPTY) continue;
         if (eg_guard_step(x, guard, byte) == EG_EMPTY) return true;

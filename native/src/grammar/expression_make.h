@@ -36,6 +36,7 @@ enum {
  *   FUTURE, WHOLE  a: operand */
 
 enum { WIDE_CLASS = 32, WIDE_LOOP = 2 }; /* bytes */
+enum { LONG_LITERAL = 256 }; /* bytes; a longer one becomes parts, so that a step does not depend on it */
 enum { MAX_DEPTH = 4000, MAX_AUTOMATON_STATES = 1 << 16, MAX_LOOKS = 64, LONG = 12 };
 
 /* Count a level of recursion and a step of work; the caller decrements the level again. */
@@ -45,6 +46,12 @@ int32_t eg_make_intern_set(eg_expressions *x, const eg_bytes *set);
 int32_t eg_make_intern(eg_expressions *x, int kind, int32_t a, int32_t b, int32_t c);
 int32_t eg_make_intern_list(eg_expressions *x, int kind, const int32_t *members, int32_t count);
 int32_t eg_make_single(eg_expressions *x, int byte);
+
+/* The number of an automaton equal to `a`, or -1. */
+int32_t eg_make_find_automaton(const eg_expressions *x, const eg_automaton *a);
+
+/* Sort the members on `scratch` from `base` on, and drop duplicates. */
+void eg_make_sort_members(eg_expressions *x, int32_t base);
 
 /* The literal of `length` bytes at `at` in `text`. */
 int32_t eg_make_literal(eg_expressions *x, int32_t at, int32_t length);

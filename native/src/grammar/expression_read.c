@@ -22,10 +22,16 @@ static int32_t take_node(reader *r) { return r->numbers[take(r, 0, (int64_t)r->c
 static int32_t read_literal(reader *r) {
     eg_expressions *x = r->x;
     const int32_t length = take(r, 0, r->length - r->at);
+    eg_work(x->pool->fault, length / 2);
     EG_RESERVE(x->pool, x->text, length);
     const int32_t at = x->text.count;
     for (int32_t i = 0; i < length; i++) x->text.at[x->text.count++] = (uint8_t)take(r, 0, 255);
-    const int32_t before = x->nodes.count, out = eg_make_literal(x, at, length);
+    const int32_t before = x->nodes.count;
+    int32_t out = EG_EPSILON;
+    for (int32_t end = length, begin; end > 0; end = begin) { /* parts, the last one first */
+        begin = (end - 1) / LONG_LITERAL * LONG_LITERAL;
+        out = eg_make_concat(x, eg_make_literal(x, at + begin, end - begin), out);
+    }
     if (x->nodes.count == before) x->text.count = at; /* already known */
     return out;
 }
@@ -49,6 +55,17 @@ static bool trim(eg_expressions *x, eg_automaton *a) {
     return alive[0];
 }
 
+int32_t eg_make_find_automaton(const eg_expressions *x, const eg_automaton *a) {
+    for (int32_t i = 0; i < x->automata.count; i++) {
+        const eg_automaton *known = &x->automata.at[i];
+        if (known->hash == a->hash && known->count == a->count &&
+            !memcmp(known->steps, a->steps, (size_t)a->count * 256 * sizeof *a->steps) &&
+            !memcmp(known->accepts, a->accepts, (size_t)a->count))
+            return i;
+    }
+    return -1;
+}
+
 static int32_t read_automaton(reader *r) {
     eg_expressions *x = r->x;
     const int64_t begin = r->at;
@@ -66,11 +83,8 @@ static int32_t read_automaton(reader *r) {
     }
     if (!trim(x, &made)) return EG_EMPTY;
     made.hash = eg_hash_ints(r->code + begin, r->at - begin, 5);
-    for (int32_t i = 0; i < x->automata.count; i++)
-        if (x->automata.at[i].hash == made.hash && x->automata.at[i].count == count &&
-            !memcmp(x->automata.at[i].steps, made.steps, (size_t)count * 256 * sizeof *made.steps) &&
-            !memcmp(x->automata.at[i].accepts, made.accepts, (size_t)count))
-            return eg_make_intern(x, AUTOMATON, i, 0, 0);
+    const int32_t known = eg_make_find_automaton(x, &made);
+    if (known >= 0) return eg_make_intern(x, AUTOMATON, known, 0, 0);
     EG_PUSH(x->pool, x->automata, made);
     return eg_make_intern(x, AUTOMATON, x->automata.count - 1, 0, 0);
 }

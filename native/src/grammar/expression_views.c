@@ -106,6 +106,14 @@ static int32_t without_closed(eg_expressions *x, const eg_expression *n) {
     return eg_make_lexer(x, base);
 }
 
+/* Whether an entry of the lexer `n` looks ahead: a text can then be read in several ways at once, and a token
+ * that the parser cannot accept in one of them may be right in another. */
+static bool lexer_looks(const eg_expressions *x, const eg_expression *n) {
+    for (int32_t i = n->a; i < n->a + n->b; i += 2)
+        if (x->lists.at[i] == EG_TAKEN || x->nodes.at[x->lists.at[i + 1]].guards) return true;
+    return false;
+}
+
 int32_t eg_expression_loose(eg_expressions *x, int32_t e) {
     const eg_expression n = x->nodes.at[e];
     if (n.loose >= 0) return n.loose;
@@ -119,7 +127,7 @@ int32_t eg_expression_loose(eg_expressions *x, int32_t e) {
     } else if (n.kind == CONCAT) {
         const int32_t head = eg_expression_loose(x, n.a);
         out = head == n.a ? e : eg_make_concat(x, head, n.b);
-    } else if (n.kind == LEXER) {
+    } else if (n.kind == LEXER && !lexer_looks(x, &n)) {
         out = without_closed(x, &n);
     }
     if (out == EG_ANYTHING) out = e;

@@ -22,6 +22,7 @@ static bool is_again(eg_masks *m, const eg_group *g, int32_t terminal, eg_bytes 
     bool any = false;
     memset(again, 0, sizeof *again);
     if (begin < 0) return false;
+    eg_work(eg_pool_of(m)->fault, g->byte_count);
     for (int32_t i = 0; i < g->byte_count; i++) {
         if (g->bytes[i].after == EG_EMPTY) continue;
         const int32_t next = eg_step(x, begin, g->bytes[i].byte);
@@ -54,6 +55,7 @@ static void add_dead_exits(eg_masks *m, eg_out *out, const eg_group *g, int32_t 
     eg_states *s = &m->states;
     const int32_t end = s->work.count;
     for (int32_t i = -1; i < g->dense_count; i++) {
+        if (i >= 0 && rank) eg_work(s->rows.pool->fault, g->bytes[g->byte_count - 1].end / 4);
         if (i >= 0 && rank && rank_of_place(g, g->dense_places[i]) < rank) continue;
         for (int32_t k = base; k < end; k++) EG_PUSH(s->rows.pool, s->work, s->work.at[k]);
         eg_follow(m, out, end, i < 0 ? eg_group_dead_root(eg_vocabulary_of(m), g, rank) : g->dense_places[i]);
@@ -103,6 +105,7 @@ static int32_t find_again(eg_masks *m, eg_group *g, const eg_round round, eg_rou
     eg_rows *r = &m->states.rows;
     const int32_t core = r->rows.at[round.row].core;
     int32_t count = 0;
+    eg_work(r->pool->fault, r->cores.at[core].expected_count);
     for (int32_t i = 0; i < r->cores.at[core].expected_count && count < MAX_AGAIN; i++) {
         const int32_t terminal = r->cores.at[core].expected[i];
         eg_bytes bytes;
@@ -118,7 +121,9 @@ static int32_t find_again(eg_masks *m, eg_group *g, const eg_round round, eg_rou
 /* Add the tokens of `g` after which its terminal ends for good, if it has begun often enough. */
 static void add_finals(eg_masks *m, eg_out *out, const eg_group *g, int32_t rank) {
     const eg_tries *t = &eg_vocabulary_of(m)->tries;
+    const int32_t exits = rank && g->byte_count ? g->bytes[g->byte_count - 1].end : 0;
     for (int32_t i = 0; i < g->final_count; i++) {
+        eg_work(eg_pool_of(m)->fault, 1 + exits / 8);
         int32_t have = 0;
         for (int32_t k = 0; rank && k < g->byte_count; k++)
             for (int32_t n = g->bytes[k].begin; n < g->bytes[k].end; n++)
@@ -161,6 +166,7 @@ static void add_terminal(eg_masks *m, eg_out *out, int32_t row, int32_t terminal
 
 /* Remove tokens from `out`. */
 static void remove_tokens(eg_masks *m, eg_out *out, const int32_t *tokens, int32_t count) {
+    eg_work(eg_pool_of(m)->fault, count + (int64_t)out->removed.count / 4 + out->tokens.count / 4);
     eg_set_bits(m->marks, tokens, count);
     eg_clear_bits(m->marks, out->removed.at, out->removed.count);
     for (int32_t i = 0; i < count && out->bits; i++)
@@ -185,6 +191,7 @@ static void remove_below(eg_masks *m, eg_out *out, int32_t node) {
 static void note_within(eg_masks *m, int32_t node, int32_t e) {
     es_vocabulary *v = eg_vocabulary_of(m);
     const eg_tries *t = &v->tries;
+    eg_work(&v->fault, 2);
     if (eg_node(&v->expressions, e)->over) return;
     for (int32_t i = 0; i < t->own.at[node]; i++)
         EG_PUSH(eg_pool_of(m), m->wrong, t->tokens.at[t->first_token.at[node] + i]);
@@ -317,6 +324,7 @@ static void add_thread(eg_masks *m, eg_out *out, eg_thread thread, int32_t node)
         return;
     }
     const int32_t core = r->rows.at[thread.row].core;
+    eg_work(r->pool->fault, 2 + r->cores.at[core].expected_count);
     const uint64_t next = eg_vocabulary_of(m)->tries.next.at[node];
     const bool guarded = eg_bytes_meet(&r->cores.at[core].first, eg_first(x, thread.guard));
     if (!guarded && eg_bytes_fold(&r->cores.at[core].narrow) & next)
@@ -392,6 +400,7 @@ void eg_follow(eg_masks *m, eg_out *out, int32_t base, int32_t node) {
     const eg_tries *t = &v->tries;
     int32_t begin = base;
     m->exhausted |= --m->budget < 0;
+    eg_work(eg_pool_of(m)->fault, 2 + s->work.count - base);
     if (t->end.at[node] - node > SMALL && !m->exhausted) {
         begin = s->work.count;
         for (int32_t i = base; i < begin; i++) add_thread(m, out, s->work.at[i], node);
@@ -418,8 +427,8 @@ void eg_follow_bytewise(eg_masks *m, eg_out *out, int32_t state) {
     path[0] = state;
     for (int32_t i = 1; i < t->end.at[0];) {
         const int32_t depth = t->depth.at[i];
+        eg_work(&v->fault, 2);
         const int32_t next = eg_state_step(s, path[depth - 1], t->byte.at[i]);
-        eg_work(&v->fault, 1);
         if (next < 0) {
             i = t->end.at[i];
             continue;

@@ -7,13 +7,15 @@
 enum {
     FEW = 512,           /* tokens that are kept as a list ... */
     FEWER = 64,          /* ... or as changes to bits */
-    NODE_BUDGET = 100000 /* nodes walked before falling back to a mask made byte by byte */
+    NODE_BUDGET = 100000, /* nodes walked before falling back to a mask made byte by byte */
+    MAX_ATTEMPTS = 32     /* unfinished ones before the same */
 };
 
 /* --- sets of tokens --- */
 
 void eg_out_add(eg_masks *m, eg_out *out, const int32_t *tokens, int32_t count) {
     if (!count) return;
+    eg_work(eg_pool_of(m)->fault, 1 + count / 16);
     EG_RESERVE(eg_pool_of(m), out->tokens, count);
     eg_copy(out->tokens.at + out->tokens.count, tokens, (size_t)count * sizeof *tokens);
     out->tokens.count += count;
@@ -21,6 +23,7 @@ void eg_out_add(eg_masks *m, eg_out *out, const int32_t *tokens, int32_t count) 
 
 void eg_out_unshare(eg_masks *m, eg_out *out) {
     const size_t size = (size_t)eg_vocabulary_of(m)->words * sizeof *out->own;
+    eg_work(eg_pool_of(m)->fault, (int64_t)size / 128 + out->removed.count);
     if (!out->own) out->own = eg_take(eg_pool_of(m), size);
     if (!out->bits) memset(out->own, 0, size);
     else if (out->bits != out->own) eg_copy(out->own, out->bits, size);
@@ -39,6 +42,7 @@ void eg_out_add_bits(eg_masks *m, eg_out *out, const uint32_t *bits, const int32
     }
     if (out->bits == bits && !out->removed.count) return;
     eg_out_unshare(m, out);
+    eg_work(eg_pool_of(m)->fault, eg_vocabulary_of(m)->words / 16 + count);
     eg_set_bits(m->marks, removed, count);
     for (int32_t i = 0; i < eg_vocabulary_of(m)->words; i++) out->own[i] |= bits[i] & ~m->marks[i];
     eg_clear_bits(m->marks, removed, count);
@@ -76,6 +80,7 @@ static void sort_out(eg_masks *m, eg_out *out) {
 static int32_t keep_mask(eg_masks *m, eg_out *out, int32_t state) {
     eg_pool *pool = eg_pool_of(m);
     const size_t size = (size_t)eg_vocabulary_of(m)->words * sizeof *out->own;
+    eg_work(pool->fault, out->tokens.count + (int64_t)size / 64);
     sort_out(m, out);
     if (out->tokens.count + out->removed.count > (out->bits ? FEWER : FEW)) {
         eg_out_unshare(m, out);
@@ -117,13 +122,41 @@ bool eg_mask_any_below(eg_masks *m, int32_t state, int32_t node) {
     return any;
 }
 
+/* How much of what walks build and keep is there. */
+static int64_t size_of_tables(const eg_masks *m) {
+    const eg_states *s = &m->states;
+    const es_vocabulary *v = eg_vocabulary_of(m);
+    return (int64_t)v->expressions.nodes.count + v->expressions.known_steps + v->expressions.derived.count +
+           v->summaries->list.count + v->tries.byte.count + s->rows.next.count + s->rows.joined.count +
+           s->begun.count;
+}
+
+/* Whether the mask of `state` is to be made byte by byte. Walks that do not finish are repeated, which is
+ * faster each time as long as they add to the tables. */
+static bool is_bytewise(eg_masks *m, int32_t state) {
+    const int32_t attempts = -1 - eg_map_get(&m->by_state, eg_pair(state, 0), -1);
+    const int64_t known = size_of_tables(m);
+    if (attempts >= MAX_ATTEMPTS || (attempts && known == m->known)) return true;
+    m->known = known;
+    eg_map_put(eg_pool_of(m), &m->by_state, eg_pair(state, 0), -2 - attempts);
+    return false;
+}
+
+/* Make the mask of `state` byte by byte from now on. */
+static void give_up_walks(eg_masks *m, int32_t state) {
+    eg_map_put(eg_pool_of(m), &m->by_state, eg_pair(state, 0), -1 - MAX_ATTEMPTS);
+}
+
 int32_t eg_mask_of(eg_masks *m, int32_t state) {
     const int32_t known = eg_map_get(&m->by_state, eg_pair(state, 0), -1);
     if (known >= 0) return known;
     const eg_states *s = &m->states;
     const es_vocabulary *v = eg_vocabulary_of(m);
-    eg_out *out = find_tokens(m, state, 0);
+    eg_out *out = NULL;
+    m->exhausted = is_bytewise(m, state);
+    if (!m->exhausted) out = find_tokens(m, state, 0);
     if (m->exhausted) {
+        give_up_walks(m, state);
         m->depth = 0;
         out = eg_out_take(m);
         eg_follow_bytewise(m, out, state);

@@ -31,7 +31,8 @@ enum { EG_OUTS = 6 };     /* the nesting depth of loosened expressions */
 
 typedef struct eg_masks {
     eg_states states;
-    eg_map by_state;          /* to a mask */
+    eg_map by_state;          /* to a mask; -1 - n: none after n attempts */
+    int64_t known;            /* what the tables held before the last attempt */
     EG_VECTOR(eg_mask) list;
     eg_out outs[EG_OUTS];
     int32_t *path;            /* nodes of a path through a trie */

@@ -1,20 +1,7 @@
-/* Grammars, matchers and the calls on them (engine_sampler_grammar.h). */
+/* Matchers and the calls on them (engine_sampler_grammar.h). */
+#include "grammar/grammar.h"
+
 #include <stdio.h>
-
-#include "grammar/mask.h"
-
-struct es_grammar {
-    es_vocabulary *vocabulary;
-    int64_t references;
-    es_grammar_limits limits;
-    eg_pool fixed;      /* the rules as given */
-    eg_pool tables;     /* rows, states, masks; emptied as a whole */
-    eg_rules given;
-    eg_rules rules;     /* linked and pruned, in `tables` */
-    eg_masks masks;
-    int64_t generation; /* of the vocabulary's tables that `tables` were built with */
-    int64_t built;      /* how often `tables` were built; 0: never */
-};
 
 typedef struct eg_accept {
     int32_t state; /* after it */
@@ -29,45 +16,13 @@ struct es_matcher {
     int64_t count, room;
     uint8_t *bytes; /* of accepts that are not tokens */
     int64_t bytes_room;
+    int64_t carried; /* the work of its unfinished calls so far */
     char error[256];
 };
 
 static int32_t state_of(const es_matcher *m) { return m->count ? m->accepts[m->count - 1].state : EG_START; }
 
 /* --- tables --- */
-
-static void drop_tables(es_grammar *g) {
-    eg_masks_close(&g->masks);
-    memset(&g->masks, 0, sizeof g->masks);
-    eg_pool_clear(&g->tables);
-}
-
-/* Copy the parts of the given rules that linking and pruning change. */
-static void copy_rules(es_grammar *g) {
-    eg_rules *r = &g->rules;
-    *r = g->given;
-    const size_t edges = (size_t)r->edge_count * sizeof *r->edges;
-    const size_t states = ((size_t)r->state_count + 1) * sizeof *r->first_edge;
-    r->edges = eg_take(&g->tables, edges);
-    r->first_edge = eg_take(&g->tables, states);
-    eg_copy(r->edges, g->given.edges, edges);
-    eg_copy(r->first_edge, g->given.first_edge, states);
-}
-
-/* Build the grammar's tables if necessary; with `anew` in any case, and the shared tables as well if those
- * ran out of memory. */
-static void make_tables(es_grammar *g, bool anew) {
-    es_vocabulary *v = g->vocabulary;
-    if (g->masks.states.states.count && g->generation == v->generation && !anew) return;
-    drop_tables(g);
-    if (anew && v->fault.full != &g->tables) eg_vocabulary_empty(v);
-    copy_rules(g);
-    eg_rules_link(&g->rules, v);
-    eg_rules_prune(&g->tables, &g->rules);
-    eg_masks_open(&g->masks, &g->tables, v, &g->rules);
-    g->generation = v->generation;
-    g->built++;
-}
 
 static int32_t step_bytes(eg_states *s, int32_t state, const uint8_t *bytes, int64_t length) {
     for (int64_t i = 0; i < length && state >= 0; i++) state = eg_state_step(s, state, bytes[i]);
@@ -95,25 +50,76 @@ static void replay(es_matcher *m) {
 
 typedef int64_t eg_task(es_matcher *matcher, void *arguments);
 
-/* Perform `task` for a matcher under the vocabulary's lock. If memory runs out, all tables are emptied and
- * the task is tried once more. Returns what the task returns, or a negated es_grammar_code. */
-static int64_t call(es_matcher *m, eg_task *task, void *arguments) {
+/* How much a call that may do `work` can use. */
+static int64_t allowed(const es_matcher *m, const es_grammar_work *work) {
+    int64_t most = m->grammar->limits.max_work;
+    if (!work) return most;
+    if (work->each < most) most = work->each;
+    if (work->all < most) most = work->all;
+    return most < 0 ? 0 : most;
+}
+
+/* Subtract what a call has used of `most` from `work`. Unfinished calls add up, to a limit; returns the code
+ * of the call. */
+static int64_t settle(es_matcher *m, es_grammar_work *work, int64_t most, int64_t code) {
+    const int64_t left = m->grammar->vocabulary->fault.work, used = most - (left < 0 ? 0 : left);
+    if (!work) return code;
+    work->all -= used;
+    if (code != -(int64_t)ES_GRAMMAR_UNFINISHED) return code;
+    m->carried += used;
+    if (m->carried <= m->grammar->limits.max_carried) return code;
+    snprintf(m->error, sizeof m->error,
+             "the limit of work in all steps of a text (Limits.carried) is reached");
+    return -(int64_t)ES_GRAMMAR_LIMIT;
+}
+
+/* Build the grammar's tables if necessary. This is never left unfinished: it takes no longer than the grammar
+ * is long. It counts as work of the call, which may do `most`. */
+static void make_tables(es_matcher *m, int64_t most, bool anew) {
+    eg_fault *fault = &m->grammar->vocabulary->fault;
+    const int64_t more = m->grammar->limits.max_work - most;
+    const bool partial = fault->partial;
+    fault->partial = false;
+    fault->work += more;
+    eg_grammar_build(m->grammar, anew);
+    fault->work -= more;
+    fault->partial = partial;
+}
+
+/* Perform `task`, which may do `most`, under the vocabulary's lock. If memory runs out, all tables are emptied
+ * and the task is tried once more. */
+static int64_t attempt(es_matcher *m, eg_task *task, void *arguments, int64_t most) {
     es_vocabulary *v = m->grammar->vocabulary;
-    eg_vocabulary_enter(v, m->grammar->limits.max_work);
     volatile int tries = 0;
-    int64_t out;
     if (setjmp(v->fault.out) && (v->fault.code != ES_GRAMMAR_MEMORY || tries++)) {
         eg_copy(m->error, v->fault.text, sizeof m->error);
         eg_states_reset(&m->grammar->masks.states);
-        out = -(int64_t)v->fault.code;
-    } else {
-        v->expressions.scratch.count = 0;
-        v->expressions.depth = 0;
-        make_tables(m->grammar, tries > 0);
-        eg_states_reset(&m->grammar->masks.states);
-        replay(m);
-        out = task(m, arguments);
+        eg_vocabulary_tidy(v);
+        return -(int64_t)v->fault.code;
     }
+    v->expressions.scratch.count = 0;
+    v->expressions.depth = 0;
+    eg_vocabulary_tidy(v);
+    make_tables(m, most, tries > 0);
+    eg_states_reset(&m->grammar->masks.states);
+    replay(m);
+    return task(m, arguments);
+}
+
+/* Perform `task` for a matcher. What an unfinished call has added to the tables stays there, so the next one
+ * gets further. Returns what the task returns, or a negated es_grammar_code. */
+static int64_t call(es_matcher *m, eg_task *task, void *arguments, es_grammar_work *work) {
+    es_grammar *g = m->grammar;
+    es_vocabulary *v = g->vocabulary;
+    const int64_t most = allowed(m, work);
+    eg_vocabulary_enter(v, most);
+    v->fault.partial = most < g->limits.max_work;
+    const int64_t generation = v->generation, before = (int64_t)v->pool.used;
+    const int64_t out = settle(m, work, most, attempt(m, task, arguments, most));
+    if (generation != v->generation || generation != g->shared_generation) g->shared = 0;
+    if (generation == v->generation) g->shared += (int64_t)v->pool.used - before;
+    g->shared_generation = v->generation;
+    eg_grammar_weigh(g);
     eg_vocabulary_leave(v);
     return out;
 }
@@ -156,23 +162,29 @@ static int64_t fill(es_matcher *m, void *arguments) {
     return ES_GRAMMAR_OK;
 }
 
-int32_t es_matcher_fill(es_matcher *m, int32_t *bits, int64_t words) {
+static int32_t fill_within(es_matcher *m, int32_t *bits, int64_t words, es_grammar_work *work) {
     if (words < m->grammar->vocabulary->words) {
         snprintf(m->error, sizeof m->error, "a mask has %d words, not %lld", m->grammar->vocabulary->words,
                  (long long)words);
         return ES_GRAMMAR_INVALID;
     }
     eg_fill f = {(uint32_t *)bits, words};
-    const int32_t code = (int32_t)-call(m, fill, &f);
+    const int32_t code = (int32_t)-call(m, fill, &f, work);
     if (code) memset(bits, 0, (size_t)words * sizeof *bits);
     return code;
 }
 
+int32_t es_matcher_fill(es_matcher *m, int32_t *bits, int64_t words) {
+    return fill_within(m, bits, words, NULL);
+}
+
 int64_t es_matchers_fill(es_matcher *const *matchers, int64_t count, int32_t *bits, const int64_t *rows,
-                         int64_t words) {
-    int64_t faulty = -1;
-    for (int64_t i = 0; i < count; i++)
-        if (es_matcher_fill(matchers[i], bits + rows[i] * words, words) && faulty < 0) faulty = i;
+                         int64_t words, es_grammar_work *work, int32_t *codes) {
+    int64_t faulty = 0;
+    for (int64_t i = 0; i < count; i++) {
+        codes[i] = fill_within(matchers[i], bits + rows[i] * words, words, work);
+        faulty += codes[i] != ES_GRAMMAR_OK;
+    }
     return faulty;
 }
 
@@ -191,7 +203,9 @@ static int64_t accept(es_matcher *m, void *arguments) {
     return push_accept(m, next, token, NULL, 0) ? 1 : no_memory(m);
 }
 
-int32_t es_matcher_accept(es_matcher *m, int32_t token) { return (int32_t)call(m, accept, &token); }
+int32_t es_matcher_accept(es_matcher *m, int32_t token, es_grammar_work *work) {
+    return (int32_t)call(m, accept, &token, work);
+}
 
 typedef struct eg_text {
     const uint8_t *bytes;
@@ -208,7 +222,7 @@ static int64_t accept_bytes(es_matcher *m, void *arguments) {
 
 int32_t es_matcher_accept_bytes(es_matcher *m, const uint8_t *bytes, int64_t length) {
     eg_text text = {bytes, length};
-    return (int32_t)call(m, accept_bytes, &text);
+    return (int32_t)call(m, accept_bytes, &text, NULL);
 }
 
 typedef struct eg_tokens {
@@ -226,7 +240,7 @@ static int64_t validate(es_matcher *m, void *arguments) {
 
 int64_t es_matcher_validate(es_matcher *m, const int32_t *tokens, int64_t count) {
     eg_tokens given = {tokens, count};
-    return call(m, validate, &given);
+    return call(m, validate, &given, NULL);
 }
 
 int32_t es_matcher_rollback(es_matcher *m, int64_t count) {
@@ -247,7 +261,7 @@ static int64_t is_accepting(es_matcher *m, void *unused) {
     return state == EG_ENDED || m->grammar->masks.states.states.at[state].accepting;
 }
 
-int32_t es_matcher_is_accepting(es_matcher *m) { return (int32_t)call(m, is_accepting, NULL); }
+int32_t es_matcher_is_accepting(es_matcher *m) { return (int32_t)call(m, is_accepting, NULL, NULL); }
 
 int32_t es_matcher_is_terminated(const es_matcher *m) {
     if (!m->count) return 0;
@@ -304,7 +318,7 @@ static int64_t forced(es_matcher *m, void *arguments) {
 
 int64_t es_matcher_forced(es_matcher *m, uint8_t *out, int64_t room) {
     eg_forced f = {out, room};
-    return call(m, forced, &f);
+    return call(m, forced, &f, NULL);
 }
 
 /* The child of `node` by `byte` in the vocabulary's trie, or -1. */
@@ -346,9 +360,9 @@ static int64_t forced_tokens(es_matcher *m, void *arguments) {
     return found;
 }
 
-int64_t es_matcher_forced_tokens(es_matcher *m, int32_t *out, int64_t room) {
+int64_t es_matcher_forced_tokens(es_matcher *m, int32_t *out, int64_t room, es_grammar_work *work) {
     eg_forced f = {out, room};
-    return call(m, forced_tokens, &f);
+    return call(m, forced_tokens, &f, work);
 }
 
 static int64_t next_bytes(es_matcher *m, void *arguments) {
@@ -359,79 +373,11 @@ static int64_t next_bytes(es_matcher *m, void *arguments) {
     return ES_GRAMMAR_OK;
 }
 
-int32_t es_matcher_next_bytes(es_matcher *m, uint8_t *out) { return (int32_t)-call(m, next_bytes, out); }
+int32_t es_matcher_next_bytes(es_matcher *m, uint8_t *out) {
+    return (int32_t)-call(m, next_bytes, out, NULL);
+}
 
 const char *es_matcher_error(const es_matcher *m) { return m->error; }
-
-/* --- grammars --- */
-
-static void free_grammar(es_grammar *g) {
-    es_vocabulary *v = g->vocabulary;
-    pthread_mutex_lock(&v->lock);
-    drop_tables(g);
-    eg_pool_clear(&g->fixed);
-    pthread_mutex_unlock(&v->lock);
-    free(g);
-    eg_vocabulary_drop(v);
-}
-
-/* Returns an es_grammar_code. */
-static int32_t build(es_grammar *g, const es_grammar_program *program) {
-    es_vocabulary *v = g->vocabulary;
-    volatile int tries = 0;
-    if (setjmp(v->fault.out) && (v->fault.code != ES_GRAMMAR_MEMORY || tries++)) return v->fault.code;
-    v->expressions.scratch.count = 0;
-    v->expressions.depth = 0;
-    eg_pool_clear(&g->fixed);
-    eg_rules_copy(&g->fixed, &g->given, program, v->count);
-    make_tables(g, tries > 0);
-    return ES_GRAMMAR_OK;
-}
-
-es_grammar *es_grammar_new(es_vocabulary *v, const es_grammar_program *program,
-                           const es_grammar_limits *limits, int32_t *code, char *error, int64_t room) {
-    es_grammar *g = calloc(1, sizeof *g);
-    if (!g) {
-        *code = ES_GRAMMAR_MEMORY;
-        snprintf(error, (size_t)room, "out of memory");
-        return NULL;
-    }
-    eg_vocabulary_hold(v);
-    g->vocabulary = v;
-    g->references = 1;
-    g->limits = *limits;
-    g->fixed = (eg_pool){.fault = &v->fault, .limit = (size_t)limits->max_memory, .name = "Limits.memory"};
-    g->tables = g->fixed;
-    eg_vocabulary_enter(v, limits->max_work);
-    *code = build(g, program);
-    if (*code) snprintf(error, (size_t)room, "%s", v->fault.text);
-    eg_vocabulary_leave(v);
-    if (*code == ES_GRAMMAR_OK) return g;
-    free_grammar(g);
-    return NULL;
-}
-
-static void drop_grammar(es_grammar *g) {
-    if (__atomic_sub_fetch(&g->references, 1, __ATOMIC_ACQ_REL) == 0) free_grammar(g);
-}
-
-void es_grammar_free(es_grammar *g) {
-    if (g) drop_grammar(g);
-}
-
-void es_grammar_statistics(es_grammar *g, es_grammar_stats *out) {
-    es_vocabulary *v = g->vocabulary;
-    pthread_mutex_lock(&v->lock);
-    *out = (es_grammar_stats){
-        .memory = (int64_t)(g->fixed.used + g->tables.used),
-        .shared = (int64_t)(v->pool.used + v->own.used),
-        .rows = g->masks.states.rows.rows.count,
-        .states = g->masks.states.states.count,
-        .masks = g->masks.list.count,
-        .rebuilt = g->built - 1,
-    };
-    pthread_mutex_unlock(&v->lock);
-}
 
 /* --- matchers --- */
 
@@ -459,6 +405,7 @@ es_matcher *es_matcher_fork(es_matcher *other) {
     m->room = other->count + 1;
     m->bytes_room = bytes + 1;
     m->built = other->built;
+    m->carried = other->carried;
     return m;
 }
 
@@ -466,6 +413,6 @@ void es_matcher_free(es_matcher *m) {
     if (!m) return;
     free(m->accepts);
     free(m->bytes);
-    drop_grammar(m->grammar);
+    eg_grammar_drop(m->grammar);
     free(m);
 }

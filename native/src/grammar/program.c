@@ -181,7 +181,9 @@ void eg_rules_link(eg_rules *r, es_vocabulary *v) {
         terminal->expression = -1;
         if (node < 0) continue;
         int32_t e = numbers[node];
-        if (eg_expression_is_empty(x, e)) e = EG_EMPTY;
+        if (!terminal->known) terminal->empty = eg_expression_is_empty(x, e);
+        terminal->known = true;
+        if (terminal->empty) e = EG_EMPTY;
         terminal->expression = terminal->ignored ? eg_longest(x, e) : e;
         int32_t endings[EG_MAX_ENDINGS];
         const bool empty = eg_expression_endings(x, e, endings) > 0;

@@ -28,6 +28,8 @@ typedef struct eg_terminal {
     bool ignored;
     bool nullable;      /* matches the empty string */
     bool looks;         /* matches the empty string where its look-ahead allows it */
+    bool known;         /* it was linked before: whether it is EG_EMPTY ... */
+    bool empty;         /* ... need not be found out again */
 } eg_terminal;
 
 typedef struct eg_pairs {

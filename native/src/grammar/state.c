@@ -4,6 +4,7 @@
 /* Whether some terminal of `row` can begin with a byte that `guard` allows. */
 static bool can_begin(eg_states *s, const eg_core *core, int32_t guard) {
     eg_expressions *x = &s->rows.vocabulary->expressions;
+    eg_work(s->rows.pool->fault, 64);
     for (int byte = 0; byte < 256; byte++)
         if (eg_bytes_has(&core->first, byte) && eg_guard_step(x, guard, byte) >= 0) return true;
     return core->special;
@@ -28,6 +29,7 @@ static void begin_after(eg_states *s, int32_t row, int32_t guard, const eg_frame
     const eg_frame here = {row, guard, from ? from->depth + 1 : 0, from};
     for (const eg_frame *p = from; p; p = p->from)
         if (p->row == row && p->guard == guard) return; /* a cycle adds nothing */
+    eg_work(r->pool->fault, 4 + r->cores.at[core].expected_count);
     if (here.depth > MAX_LOOKS)
         eg_fail(r->pool->fault, ES_GRAMMAR_LIMIT, "more than %d look-aheads at one position", MAX_LOOKS);
     for (int32_t i = 0; i < r->cores.at[core].expected_count; i++) {
@@ -142,6 +144,7 @@ static int32_t begun_by(eg_states *s, int32_t core, int byte, bool narrow) {
     int32_t at = eg_map_get(&s->begun_by_byte, key, -1);
     if (at >= 0) return at;
     at = s->begun.count;
+    eg_work(r->pool->fault, 2 * (int64_t)r->cores.at[core].expected_count);
     EG_PUSH(r->pool, s->begun, 0);
     for (int32_t i = 0; i < r->cores.at[core].expected_count; i++) {
         const int32_t terminal = r->cores.at[core].expected[i],
@@ -160,7 +163,7 @@ static int32_t begun_by(eg_states *s, int32_t core, int byte, bool narrow) {
 void eg_thread_step(eg_states *s, eg_thread t, int byte) {
     eg_rows *r = &s->rows;
     eg_expressions *x = &r->vocabulary->expressions;
-    eg_work(r->pool->fault, 1);
+    eg_work(r->pool->fault, 4);
     const int32_t guard = eg_guard_step(x, t.guard, byte);
     if (guard < 0) return;
     t = with_lexer(r, t);
@@ -172,6 +175,7 @@ void eg_thread_step(eg_states *s, eg_thread t, int byte) {
     const int32_t core = r->rows.at[t.row].core;
     if (!eg_bytes_has(&r->cores.at[core].first, byte)) return;
     const int32_t at = begun_by(s, core, byte, t.terminal == EG_NARROW), count = s->begun.at[at];
+    eg_work(r->pool->fault, 4 * (int64_t)count);
     for (int32_t i = at + 1; i < at + 1 + 2 * count; i += 2)
         push_thread(s, t.row, s->begun.at[i], s->begun.at[i + 1], guard);
 }
@@ -212,12 +216,29 @@ void eg_threads_sort(eg_states *s, int32_t base) {
     const int32_t count = s->work.count - base;
     int32_t kept = 0;
     if (count < 2) return;
+    eg_work(s->rows.pool->fault, eg_sorting(count));
     eg_sort(t, count, sizeof *t, compare_threads);
     for (int32_t i = 0; i < count; i++) {
         if (kept && !compare_threads(&t[i], &t[kept - 1])) continue;
         t[kept++] = t[i];
     }
     s->work.count = base + join(s, t, kept);
+}
+
+static uint64_t hash_threads(const eg_thread *threads, int32_t count) {
+    return eg_hash_ints(&threads->row, 4 * (int64_t)count, 17);
+}
+
+void eg_states_renumber(eg_states *s) {
+    /* There is room for all, so nothing can fault. */
+    memset(s->by_content.ids, 0xff, (size_t)s->by_content.room * sizeof *s->by_content.ids);
+    s->by_content.count = 0;
+    for (int32_t i = 0; i < s->states.count; i++) {
+        const eg_state *state = &s->states.at[i];
+        eg_sort(state->threads, state->count, sizeof *state->threads, compare_threads);
+        if (state->count)
+            eg_set_add(s->rows.pool, &s->by_content, hash_threads(state->threads, state->count), i);
+    }
 }
 
 /* The state of the threads on `work` from `base` on, which are popped. */
@@ -227,7 +248,8 @@ static int32_t intern_state(eg_states *s, int32_t base) {
     const eg_thread *threads = s->work.at + base;
     s->work.count = base;
     if (!count) return EG_DEAD;
-    const uint64_t hash = eg_hash_ints(&threads->row, 4 * (int64_t)count, 17);
+    eg_work(s->rows.pool->fault, 4 + 2 * (int64_t)count);
+    const uint64_t hash = hash_threads(threads, count);
     int32_t id;
     for (eg_probe p = eg_probe_at(&s->by_content, hash); (id = eg_probe_next(&p)) >= 0;)
         if (s->states.at[id].count == count &&

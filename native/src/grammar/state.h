@@ -44,6 +44,9 @@ typedef struct eg_states {
 void eg_states_open(eg_states *s, eg_pool *pool, es_vocabulary *vocabulary, eg_rules *rules);
 void eg_states_close(eg_states *s);
 
+/* Sort the states' threads, and the states, after the numbers of expressions in them have changed. */
+void eg_states_renumber(eg_states *s);
+
 /* Discard the unfinished work of a call that faulted. */
 static inline void eg_states_reset(eg_states *s) {
     s->work.count = 0;

@@ -15,6 +15,7 @@ static void note_border(es_vocabulary *v, int32_t e, eg_border border) {
     eg_summaries *s = v->summaries;
     eg_reading readings[EG_MAX_READINGS];
     const int count = eg_expression_readings(&v->expressions, e, readings);
+    eg_work(&v->fault, 2 + count);
     for (int i = 0; i < count; i++) {
         border.guard = readings[i].guard;
         border.entry = readings[i].entry;
@@ -75,6 +76,7 @@ static void note_all(es_vocabulary *v, int32_t node) {
     eg_summaries *s = v->summaries;
     const eg_tries *t = &v->tries;
     const int32_t from = t->first_token.at[node], count = t->first_token.at[t->end.at[node]] - from;
+    eg_work(&v->fault, count / 16);
     EG_RESERVE(s->pool, s->tokens, count);
     eg_copy(s->tokens.at + s->tokens.count, t->tokens.at + from, (size_t)count * sizeof *t->tokens.at);
     s->tokens.count += count;
@@ -88,8 +90,8 @@ static void walk_nodes(es_vocabulary *v, int32_t from, int32_t to) {
     const uint16_t *depths = v->tries.depth.at;
     const int32_t *ends = v->tries.end.at, *own = v->tries.own.at;
     const int32_t top = depths[from];
-    int64_t steps = 0;
-    for (int32_t i = from; i < to; steps++) {
+    for (int32_t i = from; i < to;) {
+        eg_work(&v->fault, 1);
         const int32_t depth = depths[i] - top;
         eg_level *level = &levels[depth];
         int32_t next = level->steps ? level->steps[bytes[i]] : -1;
@@ -111,7 +113,6 @@ static void walk_nodes(es_vocabulary *v, int32_t from, int32_t to) {
         if (own[i]) note_own(v, i, next, depth + 1);
         i++;
     }
-    eg_work(&v->fault, steps);
 }
 
 /* Walk what is below `root` with `e`: tokens that end inside go to `tokens`, exits to `borders`. */
@@ -183,6 +184,7 @@ static void find_dense_places(es_vocabulary *v, eg_group *g) {
         for (int32_t k = g->bytes[i].begin; k < g->bytes[i].end && g->bytes[i].after == EG_EMPTY; k++)
             all += tokens_at(&v->tries, g->exits[k].child);
     if (all <= DENSE || !count) return;
+    eg_work(&v->fault, 4 * (int64_t)count);
     eg_map_free(s->pool, &s->ranks);
     g->dense_places = eg_take(s->pool, (size_t)(all / DENSE) * sizeof *g->dense_places);
     for (int32_t i = 0; i < g->byte_count; i++)
@@ -209,6 +211,7 @@ static void keep_groups(es_vocabulary *v, eg_summary *summary) {
     const int32_t count = v->summaries->borders.count;
     eg_border *borders = v->summaries->borders.at;
     if (!count) return;
+    eg_work(&v->fault, 4 * count + 2 * eg_sorting(count));
     eg_sort(borders, count, sizeof *borders, compare_borders);
     for (int32_t i = 0; i < count; i++)
         summary->group_count += !i || !same_group(&borders[i], &borders[i - 1]);
@@ -233,6 +236,7 @@ static int32_t keep_summary(es_vocabulary *v, int32_t e, int32_t node, const eg_
 /* The derivative of `e` by the first `length` bytes of a token. */
 static int32_t derive_prefix(es_vocabulary *v, int32_t e, int32_t token, int32_t length) {
     const uint8_t *bytes = v->bytes + v->offsets[token];
+    eg_work(&v->fault, 2 + length);
     for (int32_t i = 0; i < length && e != EG_EMPTY; i++) e = eg_step(&v->expressions, e, bytes[i]);
     return e;
 }
@@ -279,6 +283,7 @@ int32_t eg_summary_of(es_vocabulary *v, int32_t e, int32_t node) {
         summary.tokens = eg_take(&v->pool, (size_t)summary.count * sizeof *summary.tokens);
         eg_copy(summary.tokens, s->tokens.at, (size_t)summary.count * sizeof *summary.tokens);
     } else {
+        eg_work(&v->fault, summary.count / 4);
         summary.bits = eg_take(&v->pool, (size_t)v->words * sizeof *summary.bits);
         memset(summary.bits, 0, (size_t)v->words * sizeof *summary.bits);
         eg_set_bits(summary.bits, s->tokens.at, summary.count);
@@ -293,6 +298,7 @@ static int32_t make_root(es_vocabulary *v, uint64_t key) {
         eg_fail(&v->fault, ES_GRAMMAR_MEMORY, "the tries of token ends are full");
     const int32_t root = eg_tries_merge(&v->own, &v->tries);
     eg_map_put(v->summaries->pool, &v->summaries->roots, key, root);
+    eg_vocabulary_keep(v);
     return root;
 }
 
@@ -302,6 +308,7 @@ int32_t eg_group_root(es_vocabulary *v, const eg_group *g, int32_t byte, int32_t
     const int32_t root = eg_map_get(&v->summaries->roots, key, -1);
     if (root >= 0) return root;
     v->tries.sources.count = 0;
+    eg_work(&v->fault, of->end - of->begin);
     for (int32_t i = of->begin; i < of->end; i++)
         if (!rank || g->exits[i].rank >= rank)
             EG_PUSH(&v->own, v->tries.sources, (eg_source){.node = g->exits[i].child});
@@ -313,6 +320,8 @@ int32_t eg_group_dead_root(es_vocabulary *v, const eg_group *g, int32_t rank) {
     const int32_t root = eg_map_get(&v->summaries->roots, key, -1);
     if (root >= 0) return root;
     v->tries.sources.count = 0;
+    if (g->byte_count)
+        eg_work(&v->fault, (int64_t)g->bytes[g->byte_count - 1].end * (1 + g->dense_count / 8));
     for (int32_t i = g->byte_count - 1; i >= 0; i--)
         for (int32_t k = g->bytes[i].begin; k < g->bytes[i].end && g->bytes[i].after == EG_EMPTY; k++)
             if ((!rank || g->exits[k].rank >= rank) && !is_dense(g, g->exits[k].place))
@@ -329,6 +338,7 @@ static int compare_exits(const void *a, const void *b) {
 void eg_group_rank(es_vocabulary *v, eg_group *g, const eg_bytes *again) {
     eg_summaries *s = v->summaries;
     const int32_t count = g->byte_count ? g->bytes[g->byte_count - 1].end : 0;
+    eg_work(&v->fault, 8 * count + eg_sorting(count));
     eg_exit **sorted = eg_take(s->pool, (size_t)count * sizeof *sorted);
     for (int32_t i = 0; i < count; i++) sorted[i] = &g->exits[i];
     eg_sort(sorted, count, sizeof *sorted, compare_exits);

@@ -94,7 +94,7 @@ static void copy_nodes(eg_pool *pool, eg_tries *t, int32_t node, int32_t depth) 
     const int32_t end = t->end.at[node], at = t->byte.count, deeper = depth - t->depth.at[node];
     const int32_t first = t->first_token.at[node], tokens = t->tokens.count - first;
     t->path.at[depth] = (eg_path_node){.node = at};
-    eg_work(pool->fault, (end - node) / 8);
+    eg_work(pool->fault, 2 * (int64_t)(end - node));
     copy_tokens(pool, t, first, t->first_token.at[end] - first);
     for (int32_t i = node; i < end; i++) {
         add_node(pool, t, t->byte.at[i], t->depth.at[i] + deeper);
@@ -152,6 +152,7 @@ static void join_sources(eg_pool *pool, eg_tries *t, int32_t base) {
             EG_PUSH(pool, t->sources, (eg_source){c, depth + 1, t->byte.at[c]});
     }
     const int32_t count = t->sources.count - end;
+    eg_work(pool->fault, 2 * (int64_t)count);
     memmove(t->sources.at + base, t->sources.at + end, (size_t)count * sizeof *t->sources.at);
     t->sources.count = base + count;
     sort_sources(pool, t, base);
@@ -171,7 +172,7 @@ int32_t eg_tries_merge(eg_pool *pool, eg_tries *t) {
             base--;
         while (depth >= next.depth) close_node(t, depth--);
         EG_RESERVE(pool, t->path, next.depth + 1);
-        eg_work(pool->fault, t->sources.count - base);
+        eg_work(pool->fault, 2 + 2 * (int64_t)(t->sources.count - base));
         depth = next.depth;
         if (base < t->sources.count - 1) {
             join_sources(pool, t, base);
@@ -240,15 +241,17 @@ static bool build(es_vocabulary *v, const uint8_t *bytes, const int64_t *offsets
         v->root_children[v->tries.byte.at[c]] = c;
     v->own_nodes = v->tries.byte.count;
     v->own_tokens = v->tries.tokens.count;
+    eg_vocabulary_keep(v);
     eg_expressions_open(&v->expressions, &v->pool, v->longest);
     eg_summaries_open(v);
     return true;
 }
 
 es_vocabulary *es_vocabulary_new(const uint8_t *bytes, const int64_t *offsets, const uint8_t *kinds,
-                                 int32_t count, int64_t shared_memory) {
+                                 int32_t count, int64_t shared_memory, int64_t grammar_memory) {
     es_vocabulary *v = calloc(1, sizeof *v);
     if (!v) return NULL;
+    v->max_grammar_memory = grammar_memory;
     pthread_mutex_init(&v->lock, NULL);
     v->references = 1;
     v->pool = (eg_pool){.fault = &v->fault, .limit = (size_t)shared_memory, .name = "Limits.shared_memory"};
@@ -271,18 +274,32 @@ void eg_vocabulary_drop(es_vocabulary *v) {
 void eg_vocabulary_enter(es_vocabulary *v, int64_t max_work) {
     pthread_mutex_lock(&v->lock);
     v->fault.work = max_work;
+    v->fault.partial = false;
     v->fault.full = NULL;
     v->expressions.scratch.count = 0;
     v->expressions.depth = 0;
 }
 
+void eg_vocabulary_keep(es_vocabulary *v) {
+    v->whole_nodes = v->tries.byte.count;
+    v->whole_tokens = v->tries.tokens.count;
+}
+
+void eg_vocabulary_tidy(es_vocabulary *v) {
+    const int32_t nodes = v->whole_nodes;
+    v->tries.byte.count = v->tries.end.count = v->tries.own.count = nodes;
+    v->tries.first_token.count = v->tries.height.count = v->tries.depth.count = nodes;
+    v->tries.below.count = v->tries.next.count = nodes;
+    v->tries.tokens.count = v->whole_tokens;
+    v->tries.sources.count = 0;
+}
+
 void eg_vocabulary_empty(es_vocabulary *v) {
     eg_summaries_close(v);
     eg_expressions_close(&v->expressions);
-    v->tries.byte.count = v->tries.end.count = v->tries.own.count = v->own_nodes;
-    v->tries.first_token.count = v->tries.height.count = v->tries.depth.count = v->own_nodes;
-    v->tries.below.count = v->tries.next.count = v->own_nodes;
-    v->tries.tokens.count = v->own_tokens;
+    v->whole_nodes = v->own_nodes;
+    v->whole_tokens = v->own_tokens;
+    eg_vocabulary_tidy(v);
     eg_pool_clear(&v->pool);
     v->generation++;
     eg_expressions_open(&v->expressions, &v->pool, v->longest);

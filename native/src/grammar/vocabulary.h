@@ -67,9 +67,14 @@ struct es_vocabulary {
     int32_t root_children[256]; /* of node 0, by byte; 0 if there is none */
     int32_t own_nodes;          /* of the vocabulary's trie; the nodes after them are shared tables */
     int32_t own_tokens;
+    int32_t whole_nodes;        /* of all tries but one that is being added */
+    int32_t whole_tokens;
     eg_expressions expressions;
     struct eg_summaries *summaries;
     int64_t generation;         /* how often the shared tables were emptied */
+    es_grammar *grammars;
+    int64_t grammar_memory;     /* bytes of all grammars' tables ... */
+    int64_t max_grammar_memory; /* ... and how many they may be */
 };
 
 /* A new trie of `count` sorted rests; returns its root. */
@@ -85,6 +90,12 @@ void eg_vocabulary_drop(es_vocabulary *v);
 /* Begin a call: take the lock and prepare for faults. The caller does `if (setjmp(v->fault.out))`. */
 void eg_vocabulary_enter(es_vocabulary *v, int64_t max_work);
 static inline void eg_vocabulary_leave(es_vocabulary *v) { pthread_mutex_unlock(&v->lock); }
+
+/* Count the trie that was added last as complete. */
+void eg_vocabulary_keep(es_vocabulary *v);
+
+/* Drop the trie that a fault has left incomplete. */
+void eg_vocabulary_tidy(es_vocabulary *v);
 
 /* Empty the shared tables. Grammars notice by `generation` and rebuild their own. */
 void eg_vocabulary_empty(es_vocabulary *v);

@@ -564,3 +564,21 @@ def test_encoding_and_decoding_preserve_the_tables() -> None:
     for wrong in (code[:-1], [*code, 0]):
         with pytest.raises(GrammarError, match="tables of the parser are too"):
             decoded(wrong)
+
+
+@every_engine
+def test_a_mask_allows_every_token_that_one_of_several_readings_accepts(engine: Engine) -> None:
+    """After the first letter, "aa" is not the beginning of Z, but it is read otherwise."""
+    text = r"""start: a
+a: b
+b: "A"i (Z)? c
+c:  | a /(?!a+b)[ab]{1,3}/
+X: /a+/
+Y: /a+/
+Z: /ab(?!a)/"""
+    tokens = [b"", *(bytes(some) for size in (1, 2, 3, 4) for some in product(b"abA", repeat=size))]
+    compiled = engine(rules_from_lalr(text).program(), tokens)
+    for first in (b"a", b"A", b"aa", b"aab"):
+        matcher = compiled.matcher()
+        if matcher.accept(tokens.index(first)):
+            assert allowed(matcher, len(tokens)) == tried(matcher, len(tokens))

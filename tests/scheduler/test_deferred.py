@@ -1,0 +1,167 @@
+"""Requests whose grammars need more work than one step may do: they are deferred, without effect."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+from engine_sampler import SamplingParams, Scheduler, sample
+from engine_sampler.grammar import Grammar
+from engine_sampler.grammar.compiled import CompiledGrammar
+from engine_sampler.scheduler import masks as masks_module
+from engine_sampler.scheduler.masks import GrammarWork
+
+from ..bytewise import TOKENIZER, VOCAB, fresh_tokenizer, needs_native_engine
+
+pytestmark = needs_native_engine
+
+PATTERNS = [r"(\w|\d|[^a-z]){1,60}", "((a{0,9}){0,9}){0,9}", ".*a.{6}b", "red|[ab]{3,30}", "(a|b)*a(a|b){5}"]
+
+
+def rows_of(scheduler: Scheduler) -> np.ndarray:
+    """Logits that depend on the request and on how many tokens it has: a deferred request gets the same ones
+    again."""
+    rows = []
+    for request_id in scheduler.request_ids:
+        have = len(scheduler.record(request_id).token_ids)
+        rows.append(np.random.default_rng([int(request_id), have]).normal(0, 3, VOCAB))
+    return np.array(rows, np.float32)
+
+
+def outcomes(budget: int | None, monkeypatch: pytest.MonkeyPatch, **keywords: Any) -> tuple[list[Any], int]:
+    """How requests end whose step may do `budget` of work, and how many rows waited."""
+    if budget is not None:
+        monkeypatch.setattr(masks_module, "STEP_WORK", budget)
+        monkeypatch.setattr(masks_module, "REQUEST_WORK", budget // 2)
+    tokenizer = fresh_tokenizer()
+    scheduler = Scheduler(VOCAB, tokenizer, **keywords)
+    for seed, pattern in enumerate(PATTERNS):
+        grammar = Grammar.from_regex(pattern).compile(tokenizer)
+        scheduler.add(SamplingParams(seed=seed, max_tokens=12, logprobs=1), grammar=grammar)
+    scheduler.add(SamplingParams(seed=9, max_tokens=12))
+    ids, deferrals = list(scheduler.request_ids), 0
+    for _ in range(3000):
+        if not scheduler.request_ids:
+            break
+        result = scheduler.step(rows_of(scheduler))
+        for row, reason in zip(result.token_ids, result.finish_reasons, strict=True):
+            deferrals += row < 0 and reason is None
+    monkeypatch.undo()
+    records = [scheduler.record(request_id) for request_id in ids]
+    return [(r.token_ids, r.text, r.finish_reason, r.error) for r in records], deferrals
+
+
+@pytest.mark.parametrize("budget", [8_000, 20_000, 60_000])
+@pytest.mark.parametrize("backend", ["numpy", "native"])
+def test_requests_that_wait_get_the_tokens_that_they_would_have_got(
+    budget: int, backend: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    expected, none = outcomes(None, monkeypatch, backend=backend)
+    found, deferrals = outcomes(budget, monkeypatch, backend=backend)
+    assert found == expected
+    assert none == 0
+    assert deferrals > 0
+
+
+def test_a_row_that_waits_gives_nothing_and_its_request_lives(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(masks_module, "STEP_WORK", 0)
+    scheduler = Scheduler(VOCAB, TOKENIZER)
+    compiled: CompiledGrammar = Grammar.from_regex("[ab]{5}").compile(TOKENIZER)
+    scheduler.add(SamplingParams(seed=1, logprobs=2), request_id=0, grammar=compiled)
+    scheduler.add(SamplingParams(seed=2, logprobs=2), request_id=1)
+    before = scheduler.record(0)
+    for _ in range(3):
+        result = scheduler.step(rows_of(scheduler))
+        assert result.token_ids[0] == -1
+        assert result.token_ids[1] >= 0
+        assert (result.finish_reasons[0], result.errors[0]) == (None, None)
+    assert scheduler.record(0) == before
+    assert scheduler.request_ids == [0, 1]
+
+
+def test_drafts_stop_where_their_request_waits(monkeypatch: pytest.MonkeyPatch) -> None:
+    scheduler = Scheduler(VOCAB, TOKENIZER)
+    scheduler.add(SamplingParams(temperature=0), grammar=Grammar.from_regex("abcabc").compile(TOKENIZER))
+    flat = np.zeros((3, VOCAB), np.float32)
+    monkeypatch.setattr(masks_module, "STEP_WORK", 0)
+    assert scheduler.step(flat, None, [[97, 98]]).token_ids.tolist() == [-1, -1, -1]
+    monkeypatch.undo()
+    assert scheduler.step(flat, None, [[97, 98]]).token_ids.tolist() == [97, 98, 99]
+
+
+def test_beams_wait_together(monkeypatch: pytest.MonkeyPatch) -> None:
+    def found(wait: bool) -> list[Any]:
+        scheduler = Scheduler(VOCAB, TOKENIZER)
+        params = SamplingParams(use_beam_search=True, beam_width=2, max_tokens=4)
+        ids = scheduler.add_group(params, grammar=Grammar.from_regex("[ab]{6}").compile(TOKENIZER))
+        rows = np.random.default_rng(3).normal(0, 3, (2, VOCAB)).astype(np.float32)
+        for n in range(20):
+            if not scheduler.request_ids:
+                break
+            if wait and n % 2 == 0:
+                monkeypatch.setattr(masks_module, "STEP_WORK", 0)
+                result = scheduler.step(rows)
+                assert result.token_ids.tolist() == [-1, -1]
+                assert result.parent_ids == ids
+                monkeypatch.undo()
+            scheduler.step(rows)
+        return [scheduler.record(request_id).token_ids for request_id in ids]
+
+    assert found(True) == found(False)
+
+
+class Turn:
+    """A request's grammar, as far as its turns are concerned."""
+
+    def __init__(self) -> None:
+        self.grammar = self
+        self.turn, self.deferred = 0, True
+
+
+def test_whoever_had_the_last_turn_longest_ago_comes_first() -> None:
+    requests: Any = [Turn() for _ in range(7)]
+    work, served = GrammarWork(), []
+    for _ in range(14):
+        work.start(1)
+        for given, i in enumerate(work.in_turn(range(7), requests)):
+            served.append(i)
+            if given == 1:  # this step's work lasts for two
+                work.start(0)
+    assert served == [*range(7)] * 4
+
+
+def test_cheap_requests_do_not_wait_for_dear_ones(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each request first gets an equal part of the step's work."""
+    monkeypatch.setattr(masks_module, "STEP_WORK", 40_000)
+    monkeypatch.setattr(masks_module, "REQUEST_WORK", 40_000)
+    tokenizer = fresh_tokenizer()
+    dear = Grammar.from_regex(r"(\w|\d|\s|[^a-z]){1,500}" * 20).compile(tokenizer)
+    cheap = Grammar.from_choices(["red", "read"]).compile(tokenizer)
+    scheduler = Scheduler(VOCAB, tokenizer)
+    for i in range(6):
+        scheduler.add(SamplingParams(seed=i), grammar=dear if i < 5 else cheap)
+    assert scheduler.step(rows_of(scheduler)).token_ids[5] >= 0
+
+
+def test_forced_tokens_that_take_too_long_are_not_known(monkeypatch: pytest.MonkeyPatch) -> None:
+    scheduler = Scheduler(VOCAB, TOKENIZER)
+    scheduler.add(SamplingParams(), grammar=Grammar.from_regex("qxq").compile(TOKENIZER))
+    monkeypatch.setattr("engine_sampler.scheduler.constraint.REQUEST_WORK", 0)
+    assert scheduler.forced_tokens(0) == []
+    monkeypatch.undo()
+    assert scheduler.forced_tokens(0) == [*b"qxq"]
+
+
+def test_steps_can_take_as_long_as_their_grammars_need(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(masks_module, "STEP_WORK", 0)
+    scheduler = Scheduler(VOCAB, TOKENIZER, defer_grammars=False)
+    scheduler.add(SamplingParams(), grammar=Grammar.from_regex("[ab]{5}").compile(TOKENIZER))
+    assert scheduler.step(rows_of(scheduler)).token_ids[0] >= 0
+
+
+def test_a_token_drawn_without_a_scheduler_does_not_wait(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(masks_module, "STEP_WORK", 0)
+    drawn = sample(np.zeros((1, VOCAB), np.float32), SamplingParams(regex="[ab]{5}"), tokenizer=TOKENIZER)
+    assert drawn.token_ids[0] >= 0
