@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from array import array
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, AnyStr, Literal
 
@@ -15,6 +15,7 @@ from .errors import GrammarError, GrammarLimitError
 from .limits import LIMITS, Limits
 from .program.expression import concat, literal, union
 from .program.rules import PROGRAM_ARRAYS, Program, Rules
+from .work import counted_work, spend
 
 if TYPE_CHECKING:
     from .correction import Check, Repair
@@ -107,8 +108,8 @@ class Grammar:
 
         key = ("lark", lexer, text, start, paths, tuple(sorted((declared or {}).items())), path)
         if path is not None or paths or "%import" in text:
-            return build()  # an imported file may have changed since
-        return _GRAMMARS.get(key, build)
+            return _read(None, build)  # an imported file may have changed since
+        return _read(key, build)
 
     @classmethod
     def from_gbnf(cls, text: str) -> Grammar:
@@ -143,7 +144,7 @@ class Grammar:
             rules = rules_from_schema(schema, unsupported=unsupported, formats=formats)
             return cls("json_schema", rules.program())
 
-        return _GRAMMARS.get(("json_schema", text, unsupported, formats), build)
+        return _read(("json_schema", text, unsupported, formats), build)
 
     @classmethod
     def from_json_object(cls) -> Grammar:
@@ -163,7 +164,7 @@ class Grammar:
         def build() -> Grammar:
             return cls("regex", _single_terminal("PATTERN", pattern_expression(pattern, dialect=dialect)))
 
-        return _GRAMMARS.get(("regex", pattern, dialect), build)
+        return _read(("regex", pattern, dialect), build)
 
     @classmethod
     def from_choices(cls, choices: Iterable[str]) -> Grammar:
@@ -179,7 +180,7 @@ class Grammar:
             expression = _any_of([text.encode() for text in set(texts)])
             return cls("choices", _single_terminal("CHOICE", expression))
 
-        return _GRAMMARS.get(("choices", texts), build)
+        return _read(("choices", texts), build)
 
     @classmethod
     def from_structural_tag(cls, tag: Any) -> Grammar:
@@ -197,7 +198,7 @@ class Grammar:
         def build() -> Grammar:
             return cls("structural_tag", rules_from_tag(tag, special_tokens=names).program(), names.known)
 
-        return _GRAMMARS.get(("structural_tag", text), build)
+        return _read(("structural_tag", text), build)
 
     @classmethod
     def from_file(cls, path: str | Path) -> Grammar:
@@ -278,6 +279,12 @@ _GRAMMARS: Cache[Grammar] = Cache(1024, 64 << 20, lambda grammar: grammar.weight
 """Grammars by the arguments that they were built from."""
 
 
+def _read(key: Any, build: Callable[[], Grammar]) -> Grammar:
+    """The grammar that is cached under `key`, or a new one; None: always a new one."""
+    with counted_work():
+        return build() if key is None else _GRAMMARS.get(key, build)
+
+
 def grammar_cache_info() -> CacheInfo:
     """The state of the cache of grammars; `clear_grammar_cache` empties it."""
     return _GRAMMARS.info()
@@ -338,6 +345,7 @@ def _single_terminal(name: str, expression: Any) -> Program:
 
 def _any_of(texts: list[bytes]) -> Any:
     """Any of the texts, with common prefixes factored out, so that derivatives of a long list are fast."""
+    spend(20 * len(texts) + sum(map(len, texts)) // 8)
     texts.sort()
     return _factored(texts, 0, len(texts), 0)
 

@@ -13,12 +13,14 @@ class Limits:
     shared_memory  bytes of the tables that all grammars of a tokenizer share
     work           steps of one call, each a few nanoseconds
     text           characters of a grammar, a schema or a pattern
+    reading        steps of reading one grammar before it is compiled, each about a microsecond
     """
 
     memory: int = 128 << 20
     shared_memory: int = 512 << 20
     work: int = 12_000_000
     text: int = 2 << 20
+    reading: int = 800_000
 
 
 LIMITS = Limits()

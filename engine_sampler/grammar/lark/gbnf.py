@@ -20,6 +20,7 @@ from collections.abc import Mapping
 from typing import NoReturn
 
 from ..errors import GrammarError, GrammarLimitError
+from ..work import counted_work, spend
 
 MAX_DEPTH = 200
 """The deepest nesting of parentheses."""
@@ -38,7 +39,9 @@ def lark_of_gbnf(text: str) -> str:
 
     Raises GrammarError with line and column for text that cannot be read, and for rules that are missing.
     """
-    return _Reader(text).read()
+    with counted_work():
+        spend(len(text))
+        return _Reader(text).read()
 
 
 class _Reader:
@@ -233,13 +236,16 @@ _REFERENCE = re.compile("\0([A-Za-z0-9-]+)\0")
 def _lark_names(rules: Mapping[str, str]) -> dict[str, str]:
     """A name in Lark for each rule: lower-case letters, digits and underscores."""
     names = {"root": "start"}
+    taken: dict[str, int] = {"start": 1}
     for name in rules:
         if name not in names:
             stem = re.sub(r"[^a-z0-9]", "_", name.lower())
-            stem = stem if stem[0].isalpha() else f"rule_{stem}"
-            taken = set(names.values())
-            numbered = (f"{stem}_{i}" for i in range(2, len(rules) + 3))
-            names[name] = stem if stem not in taken else next(n for n in numbered if n not in taken)
+            new = stem = stem if stem[0].isalpha() else f"rule_{stem}"
+            while new in taken:
+                taken[stem] += 1
+                new = f"{stem}_{taken[stem]}"
+            taken[new] = 1
+            names[name] = new
     return names
 
 

@@ -12,12 +12,10 @@ from lark.lexer import BasicLexer, PatternStr
 from lark.parsers.lalr_analysis import LALR_Analyzer, Shift
 
 from ..errors import GrammarLimitError
+from ..work import spend
 
 MAX_ITEMS = 400_000
 """The most items (beginnings of rules) in all states of a parser, as they are computed."""
-
-MAX_PAIRS = 5_000_000
-"""The most pairs of an item and a rule that may begin in the same state."""
 
 END = "$END"
 
@@ -67,13 +65,13 @@ class _BoundedAnalyzer(_Analyzer):  # type: ignore[misc]
     def expand_rule(self, *arguments: Any) -> Any:
         found = super().expand_rule(*arguments)
         self.items += len(found) + 1
+        spend(len(found) + 1)
         if self.items > MAX_ITEMS:
             raise GrammarLimitError(f"the parser's states have more than {MAX_ITEMS} items")
         return found
 
     def compute_includes_lookback(self) -> None:
-        if sum(len(state.closure) for state, _ in self.nonterminal_transitions) > MAX_PAIRS:
-            raise GrammarLimitError(f"the parser's states have more than {MAX_PAIRS} pairs of items")
+        spend(sum(len(state.closure) for state, _ in self.nonterminal_transitions) // 2)
         super().compute_includes_lookback()
 
 

@@ -17,6 +17,7 @@ from typing import TypeAlias
 import numpy as np
 
 from ..errors import GrammarError, GrammarLimitError
+from ..work import spend
 from .expression import Expression, byte_class, concat, repeat, union
 
 Ranges: TypeAlias = "tuple[tuple[int, int], ...]"
@@ -223,6 +224,7 @@ def _clipped(pieces: Pieces, first: int, last: int) -> Pieces:
 
 def _children(pieces: Pieces, bits: int) -> dict[Pieces, int]:
     """Pieces over the last `bits` bits, each with a mask of the values of the preceding bits they follow."""
+    spend(5 + len(pieces))
     top = (1 << bits) - 1
     found: dict[Pieces, int] = {}
     partial: dict[int, list[tuple[int, int, int]]] = {}
@@ -310,6 +312,7 @@ def byte_automaton(states: Collection[tuple[bool, Pieces]]) -> tuple[ByteState, 
         return inner[key]
 
     for number, (accepts, pieces) in enumerate(states):
+        spend(5 * len(pieces))
         edges = _edges((mask, target(rest, bits)) for rest, bits, mask in _first_bytes(pieces))
         byte_states[number] = accepts, edges
     return tuple(byte_states)

@@ -35,6 +35,7 @@ from ..program.expression import (
 )
 from ..program.expression import repeat as repeat_expression
 from ..program.unicode import ANY_CHARACTER, TEXT
+from ..work import counted_work, spend
 from . import ordered
 from .order import order_matters
 from .syntax import rewritten
@@ -123,8 +124,10 @@ def _get(
 def _build(
     whole: bool, pattern: str, flags: int, dialect: Dialect, search: bool, limits: PatternLimits
 ) -> Expression:
-    tree = _tree(pattern, flags, dialect)
-    return _whole(tree, search, limits) if whole else _preferred(tree, limits)
+    with counted_work():
+        spend(50 + 4 * len(pattern))
+        tree = _tree(pattern, flags, dialect)
+        return _whole(tree, search, limits) if whole else _preferred(tree, limits)
 
 
 _cached_build = lru_cache(maxsize=64)(_build)  # few entries: an automaton may take megabytes

@@ -6,6 +6,7 @@ from typing import Any, Literal
 
 from ..errors import GrammarError
 from ..program.rules import Rules
+from ..work import counted_work
 from .document import Document
 from .emitting import SPACES, Emitter, punctuation
 from .formula import ALWAYS
@@ -60,6 +61,11 @@ def _add(schema: Any, rules: Rules, unsupported: str, formats: str, nested: bool
     ):
         if value not in known:
             raise ValueError(f"{name} must be one of {known}, not {value!r}")
+    with counted_work():
+        return _added(schema, rules, unsupported, formats, nested)
+
+
+def _added(schema: Any, rules: Rules, unsupported: str, formats: str, nested: bool) -> int:
     values = Values(Expander(Document(schema), KEYWORDS, unsupported, formats))
     root = frozenset((values.expander.root(),)) - {ALWAYS}
     values.get(root)

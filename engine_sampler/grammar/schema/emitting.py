@@ -9,6 +9,7 @@ from typing import NamedTuple
 from ..errors import GrammarLimitError
 from ..program.expression import EPSILON, Expression, concat, literal, repeat
 from ..program.rules import ACCEPT, Edge, Operation, Rules, at_least, clause, clear, count, saturate, set_bit
+from ..work import spend
 from .arrays import ArrayShape
 from .limits import MAX_CELLS
 from .objects import ObjectShape, Plan, Region
@@ -76,7 +77,7 @@ class Emitter:
         """The symbols of a value's alternatives; empty if no such value exists."""
         found = self._symbols.get(literals)
         if found is None:
-            self._values.expander.budget.spend(2)
+            spend(20)
             self._values.is_productive(literals)
             value = self._values.get(literals)
             found = tuple(self._rules.terminal(name, text) for name, text in value.scalars)
@@ -114,7 +115,7 @@ class Emitter:
 
     def _object(self, rule: int, plan: Plan) -> None:
         automaton = ObjectAutomaton(self, self._rules, self._marks, plan)
-        self._values.expander.budget.spend(sum(map(len, automaton.states)) // 4)
+        spend(2 * sum(map(len, automaton.states)))
         self._rules.define_automaton(rule, automaton.states, automaton.bits, automaton.counters)
 
     def _array(self, rule: int, shape: ArrayShape) -> None:
@@ -122,7 +123,7 @@ class Emitter:
             states, bits, counters = _counted_array(self, self._marks, shape, self._values)
         else:
             states, bits, counters = _listed_array(self, self._marks, shape, self._values), 0, 0
-        self._values.expander.budget.spend(sum(map(len, states)) // 4)
+        spend(2 * sum(map(len, states)))
         self._rules.define_automaton(rule, states, bits, counters)
 
 

@@ -14,6 +14,7 @@ from typing import TypeAlias
 
 from ..errors import GrammarLimitError
 from ..program.expression import EMPTY, Expression
+from ..work import spend
 from .formula import (
     ALL,
     ALWAYS,
@@ -159,6 +160,7 @@ def _forbid(plan: Plan, name: str) -> Plan:
 def _split_clause(plan: Plan) -> list[Plan] | None:
     """The plans that result from a clause that registers cannot check; None if there is no such clause."""
     kept: list[KeyClause] = []
+    spend(20 + len(plan.names) + 4 * len(plan.clauses))
     for clause in plan.clauses:
         if any(name in plan.required if value else name not in plan.names for name, value in clause):
             continue
@@ -242,7 +244,7 @@ def object_shape(atoms: Iterable[Formula], expander: Expander) -> ObjectShape:
         if kind == PROPERTIES:
             for name, literal in atom[1]:
                 names.setdefault(name, []).append(literal)
-            expander.budget.spend(len(atom[1]))
+            spend(10 * len(atom[1]))
         elif kind == HAS:
             (required if atom[2] else absent).add(atom[1])
         elif kind == CLAUSE:
@@ -262,16 +264,16 @@ def object_shape(atoms: Iterable[Formula], expander: Expander) -> ObjectShape:
     patterns: dict[Formula, None] = {}
     for keys in (*(keys for keys, _ in everywhere), *(one.keys for one in requirements)):
         _patterns(keys, patterns)
-    expander.budget.spend(len(patterns) * sum(map(len, names)) // 16)
+    spend(len(patterns) * sum(map(len, names)))
     members = {}
     for name, literals in names.items():
         if name not in absent:
-            needed = frozenset(
-                literals + [literal for keys, literal in everywhere if holds(keys, name, expander.budget)]
-            ) - {ALWAYS}
+            needed = frozenset(literals + [literal for keys, literal in everywhere if holds(keys, name)]) - {
+                ALWAYS
+            }
             if NEVER not in needed and is_encodable(name):
                 members[name] = needed
-    expander.budget.spend(len(names) * (1 + len(everywhere)) // 4)
+    spend(2 * len(names) * (1 + len(everywhere)))
     regions = _regions(list(names), list(patterns), everywhere, requirements)
     numbered = dict(enumerate(requirements))
     return ObjectShape(

@@ -47,6 +47,7 @@ from ..program.expression import Expression, literal
 from ..program.rules import Body, Rules, alternatives, repeated, sequence
 from ..regex.pattern import pattern_expression
 from ..schema import add_schema
+from ..work import counted_work
 from .embed import embed
 from .fields import REQUIRED, Fields, nonempty_strings
 from .text import bounded_text, free_text, overlap_free, text_until, utf8
@@ -81,7 +82,8 @@ def rules_from_tag(tag: Mapping[str, Any] | str, *, special_tokens: Mapping[str,
     UnsupportedKeywordError for a JSON Schema in the tag.
     """
     rules = Rules()
-    rules.start = _Builder(rules, special_tokens).build(_format_of(_read(tag)), "format")
+    with counted_work():
+        rules.start = _Builder(rules, special_tokens).build(_format_of(_read(tag)), "format")
     return rules
 
 

@@ -1,0 +1,63 @@
+"""One counter for all front ends, whatever reads the parts of a grammar."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from engine_sampler.grammar.errors import GrammarLimitError
+from engine_sampler.grammar.grammar import Grammar
+from engine_sampler.grammar.limits import Limits
+from engine_sampler.grammar.work import counted_work, spend
+
+
+def test_a_nested_call_counts_against_the_same_limit() -> None:
+    with counted_work(Limits(reading=10)), counted_work(Limits(reading=1000)):
+        spend(10)
+        with pytest.raises(GrammarLimitError, match="more than 10 steps"):
+            spend(1)
+
+
+def test_the_next_grammar_starts_afresh() -> None:
+    for _ in range(3):
+        with counted_work(Limits(reading=10)) as work:
+            spend(10)
+            assert work.left == 0
+
+
+def test_nothing_is_counted_outside_of_a_grammar() -> None:
+    spend(10**9)
+
+
+def test_a_grammar_that_exceeds_the_stack_is_a_grammar_error() -> None:
+    def deep() -> Any:
+        return deep()
+
+    with pytest.raises(GrammarLimitError, match="too deep"), counted_work():
+        deep()
+
+
+PATTERN = r"(?:\ba{2,90}\b|b)*"
+READERS = {
+    "regex": lambda n: Grammar.from_regex("|".join(PATTERN + str(i) for i in range(n))),
+    "lark": lambda n: Grammar.from_lark("\n".join(f"T{i}: /{PATTERN}{i}/" for i in range(n)) + "\nstart: T0"),
+    "schema": lambda n: Grammar.from_json_schema(
+        {"properties": {f"k{i}": {"type": "string", "pattern": f"{PATTERN}{i}"} for i in range(n)}}
+    ),
+    "choices": lambda n: Grammar.from_choices([f"choice {i}" for i in range(n)]),
+    "tag": lambda n: Grammar.from_structural_tag(
+        {
+            "format": {
+                "type": "or",
+                "elements": [{"type": "regex", "pattern": f"{PATTERN}{i}"} for i in range(n)],
+            }
+        }
+    ),
+}
+
+
+@pytest.mark.parametrize("name", READERS)
+def test_every_front_end_counts_from_the_first_byte_on(name: str) -> None:
+    with pytest.raises(GrammarLimitError, match=r"Limits\.reading"), counted_work(Limits(reading=200)):
+        READERS[name](37)
