@@ -8,7 +8,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from ..contract import ParameterError, Vocabulary
-from ..registry import default_registry, structured_in
+from ..registry import GRAMMAR_OPTIONS, default_registry, structured_in
 from ..tokenizer import Tokenizer
 from .compiled import CompiledGrammar
 from .grammar import Grammar
@@ -24,7 +24,9 @@ def constraint_of(params: Mapping[str, Any], vocabulary: Vocabulary) -> Any:
     for name in structured_in(params):
         tokenizer = vocabulary.need_tokenizer(name)
         with _errors_of(name):
-            return _compiled(_READERS[name](params[name]), _fitted_tokenizer(tokenizer, vocabulary))
+            options = {option: params[option] for option, owners in GRAMMAR_OPTIONS.items() if name in owners}
+            grammar = _READERS[name](params[name], **options)
+            return _compiled(grammar, _fitted_tokenizer(tokenizer, vocabulary))
     return None
 
 
@@ -104,9 +106,9 @@ def _compiled(grammar: Any, tokenizer: Tokenizer) -> CompiledGrammar | Any:
     return grammar if hasattr(grammar, "matcher") else grammar(tokenizer)
 
 
-def _grammar_text(text: str) -> Any:
+def _grammar_text(text: str, **options: Any) -> Any:
     is_name = text.replace("_", "a").replace("-", "a").isalnum()
-    return grammar_named(text) if is_name else Grammar.from_lark(text)
+    return grammar_named(text) if is_name else Grammar.from_text(text, **options)
 
 
 _READERS: dict[str, Any] = {
@@ -114,6 +116,6 @@ _READERS: dict[str, Any] = {
     "regex": Grammar.from_regex,
     "choice": Grammar.from_choices,
     "grammar": _grammar_text,
-    "json_object": lambda value: Grammar.from_json_object(),
+    "json_object": lambda value, **options: Grammar.from_json_object(**options),
     "structural_tag": Grammar.from_structural_tag,
 }

@@ -66,6 +66,12 @@ def _json_text(value: Any) -> str:
         raise ValueError("an object of JSON values, or JSON text") from None
 
 
+def _whitespace(value: Any) -> str | int:
+    if isinstance(value, str) or (isinstance(value, int) and not isinstance(value, bool) and value >= 0):
+        return value
+    raise ValueError('"any", "compact", a number of characters, or a regular expression')
+
+
 def _choices(value: Any) -> tuple[str, ...]:
     choices = tuple(value) if isinstance(value, Iterable) and not isinstance(value, (str, bytes)) else ()
     if not choices or not all(isinstance(choice, str) for choice in choices):
@@ -89,6 +95,15 @@ STRUCTURED_PARAMS = _by_name(
     Param("structural_tag", object, None, convert=_json_text, doc="tool calls and the like in free text"),
 )
 """The parameters that constrain the text by a grammar; a request gives at most one of them."""
+
+_JSON = ("json_schema", "json_object", "structural_tag")
+GRAMMAR_OPTIONS: dict[str, tuple[str, ...]] = {
+    "whitespace": _JSON,
+    "key_order": ("json_schema", "structural_tag"),
+    "lexer": ("grammar",),
+    "start": ("grammar",),
+}
+"""The options of structured parameters, each with the parameters that it applies to."""
 
 CORE_PARAMS = _by_name(
     Param("seed", object, None, convert=_seed, doc="64 bits; None or -1: random, and reported"),
@@ -118,6 +133,20 @@ CORE_PARAMS = _by_name(
     Param("prompt_logprobs", int, None, low=-1, doc="logprobs of this many top tokens for the prompt"),
     Param("skip_special_tokens", bool, True, doc="leave special tokens out of the text"),
     *STRUCTURED_PARAMS.values(),
+    Param(
+        "whitespace", object, None, convert=_whitespace, doc="in JSON: any, compact, a number or a pattern"
+    ),
+    Param(
+        "key_order", str, "any", choices=("any", "schema"), doc="in JSON: any, or as the schema names them"
+    ),
+    Param(
+        "lexer",
+        str,
+        "dynamic_complete",
+        choices=("dynamic_complete", "contextual"),
+        doc="how the terminals of a Lark grammar are read",
+    ),
+    Param("start", str, None, doc="the rule that derives the whole text; None: start, in GBNF root"),
 )
 
 

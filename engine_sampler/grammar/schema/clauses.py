@@ -102,7 +102,7 @@ def _reduced(
         while waiting:
             part = waiting.pop()
             if part[0] == AND:
-                waiting += part[1]
+                waiting += reversed(part[1])  # in the order of the schema, which the order of keys follows
             elif part[0] == OR:
                 clauses = _key_clauses(part)
                 if clauses is None:

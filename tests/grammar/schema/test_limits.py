@@ -9,7 +9,7 @@ import pytest
 
 from engine_sampler.grammar.errors import GrammarError, GrammarLimitError
 from engine_sampler.grammar.limits import Limits
-from engine_sampler.grammar.schema import rules_from_schema
+from engine_sampler.grammar.schema import SchemaOptions, rules_from_schema
 from engine_sampler.grammar.work import counted_work
 
 
@@ -41,7 +41,7 @@ HOSTILE = {
         150, lambda inner: {"dependentSchemas": {"a": inner}}, {"type": "object"}
     ),
     "clauses beside a maximum": {
-        "dependencies": {f"k{i}": [f"k{(i * j + 1) % 50}" for j in range(5)] for i in range(50)},
+        "dependencies": {f"k{i}": [f"k{(i * j + 1) % 1000}" for j in range(5)] for i in range(1000)},
         "maxProperties": 7,
     },
     "many choices": {
@@ -126,9 +126,9 @@ def test_an_invalid_schema_raises_a_clear_error(schema: Any, text: str) -> None:
 
 def test_options_are_checked() -> None:
     with pytest.raises(ValueError, match="unsupported must be one of"):
-        rules_from_schema(True, unsupported="ignore")  # type: ignore[arg-type]
+        SchemaOptions(unsupported="ignore")  # type: ignore[arg-type]
     with pytest.raises(ValueError, match="formats must be one of"):
-        rules_from_schema(True, formats="maybe")  # type: ignore[arg-type]
+        SchemaOptions(formats="maybe")  # type: ignore[arg-type]
 
 
 def test_the_work_for_a_schema_is_counted_in_one_limit() -> None:
