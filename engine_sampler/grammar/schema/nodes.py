@@ -77,6 +77,15 @@ _LEAVES = frozenset(
 _MAX_CHECKED_CONSTANTS = 16
 """Maximum number of constants that are each checked against other assertions."""
 
+_SINCE = {
+    **dict.fromkeys(("const", "contains", "propertyNames"), 6),
+    "if": 7,
+    **dict.fromkeys(("dependentRequired", "dependentSchemas", "$recursiveRef"), 2019),
+    **dict.fromkeys(("unevaluatedProperties", "unevaluatedItems"), 2019),
+    **dict.fromkeys(("prefixItems", "$dynamicRef"), 2020),
+}
+"""The draft that introduced a keyword: a schema that declares an older one does not have it."""
+
 _UNEVALUATED = {"unevaluatedProperties": OBJECT, "unevaluatedItems": ARRAY}
 
 
@@ -149,11 +158,11 @@ class Expander:
 
     def _items(self, value: dict[str, Any], resource: Resource) -> Iterable[tuple[str, Any]]:
         """The keywords of a schema that constrain values; up to draft 7, `$ref` hides all others."""
-        if resource.draft >= 2019:
-            return (item for item in value.items() if item[0] in self._keywords)
-        if "$ref" in value:
+        draft = resource.draft
+        if draft < 2019 and "$ref" in value:
             return (("$ref", value["$ref"]),)
-        return (item for item in value.items() if item[0] in self._keywords and item[0] not in _UNEVALUATED)
+        known = self._keywords
+        return (item for item in value.items() if item[0] in known and _SINCE.get(item[0], 0) <= draft)
 
     def child(self, node: SchemaNode, value: Any) -> int:
         """The literal of a subschema of `node`."""
