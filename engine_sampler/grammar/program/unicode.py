@@ -151,9 +151,21 @@ def named_property(name: str) -> Ranges:
         return ((0, 0x7F),)
     if normalised == "assigned":
         return invert(category("Cn"))
+    if normalised in ("xid_start", "xid_continue", "xids", "xidc"):
+        return _identifier(normalised in ("xid_start", "xids"))
     raise GrammarError(
         rf"\p{{{name[:40]}}} is not supported: only general categories (such as L, Lu, Nd) and ASCII, Any, "
-        "Assigned are, no scripts"
+        "Assigned, XID_Start, XID_Continue are, no scripts"
+    )
+
+
+@lru_cache(maxsize=2)
+def _identifier(start: bool) -> Ranges:
+    """The characters that may begin, or continue, an identifier; Python's may begin with `_` as well."""
+    before, others = ("", "_") if start else ("a", "")
+    codes = (*range(0x40000), *range(0xE0000, 0xE1000))  # the planes that have any
+    return ranges(
+        (code, code) for code in codes if chr(code) not in others and (before + chr(code)).isidentifier()
     )
 
 

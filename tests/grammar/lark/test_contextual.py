@@ -570,3 +570,12 @@ def test_encoding_and_decoding_preserve_the_tables() -> None:
     for wrong in (code[:-1], [*code, 0]):
         with pytest.raises(GrammarError, match="tables of the parser are too"):
             decoded(wrong)
+
+
+@every_engine
+def test_classes_by_property_are_read_although_lark_cannot_compile_them(engine: Engine) -> None:
+    text = 'start: (NAME | KEY | ANY)+\nNAME: /[\\p{L}_]\\p{XID_Continue}*/\nKEY: "été"\nANY: /\\P{L}/'
+    matcher = engine(rules_from_lalr(text).program(), ()).matcher()
+    for one, expected in (("été", True), ("_a1é", True), ("1+", True), ("", False)):
+        fork = matcher.fork()
+        assert bool(fork.accept_bytes(one.encode()) and fork.is_accepting()) == expected
