@@ -118,7 +118,7 @@ def load(
 ) -> Loaded:
     """Load a grammar. Raises as `rules_from_lark` does."""
     scan = Scan(text)
-    spend(len(text) + 40 * sum(len(statement.words) for statement in scan.statements))
+    spend(len(text) + 50 * sum(len(statement.words) for statement in scan.statements))
     scan.check_terminals()
     if path is None:
         _refuse_relative_imports(scan)

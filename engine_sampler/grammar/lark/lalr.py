@@ -122,7 +122,7 @@ class _Reading:
     def _compiled(self, start: str) -> _Compiled:
         with self._messages.translated():
             terminals, rules, ignore = self._grammar.compile([start], set())
-        spend(sum(60 + len(rule.expansion) ** 3 // 10 for rule in rules))  # so lark's analysis takes
+        spend(sum(120 + len(rule.expansion) ** 3 // 10 for rule in rules))  # so lark's analysis takes
         used = {s.name for rule in rules for s in rule.expansion if isinstance(s, Terminal)}
         added = [
             TerminalDef(name, PatternRE(pattern))
