@@ -163,8 +163,8 @@ class Grammar:
         unsupported  "error" raises `UnsupportedKeywordError` for a keyword that cannot be enforced, "warn"
                      warns and ignores it
         formats      "assert": `format` restricts a string; "annotate": it does not
-        whitespace   between tokens, and around the text. None: `schema.WHITESPACE_PATTERN`, up to 8 blanks,
-                     then at most one line break with up to 64 blanks, as in pretty-printed documents; "any":
+        whitespace   between tokens, and around the text. None: `schema.WHITESPACE_PATTERN`, up to 2 blanks,
+                     then at most one line break with up to 40 blanks, as in pretty-printed documents; "any":
                      any amount; "compact": none, but for one blank after a comma or a colon; a number: up
                      to so many white-space characters; other strings: a regular expression for it
         key_order    "any", or "schema": the keys of `properties` in its order, then all others

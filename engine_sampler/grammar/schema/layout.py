@@ -25,11 +25,11 @@ from ..regex.pattern import pattern_expression
 from .matching import is_empty
 from .texts import WHITESPACE
 
-WHITESPACE_PATTERN = r"[ \t]{0,8}(?:\r?\n[ \t]{0,64})?"
+WHITESPACE_PATTERN = r"[ \t]{0,2}(?:\r?\n[ \t]{0,40})?"
 """The default white space: a few blanks, then at most one line break with its indentation.
 
-It admits pretty-printed documents (16 levels of four blanks, 64 of tabs), and it ends: a model that repeats
-blanks or line breaks leaves it after at most 74 characters.
+It admits pretty-printed documents (10 levels of four blanks, 40 of tabs), and it ends: a model that repeats
+blanks or line breaks leaves it after at most 44 characters.
 """
 
 MAX_WHITESPACE = 10_000

@@ -28,7 +28,7 @@ def test_the_default_admits_pretty_printed_documents(indent: Any) -> None:
 
 
 @pytest.mark.parametrize(
-    "text", ['{\n\n"a":1}', '{"a":' + " " * 9 + "1}", '{"a":1}\n\n', "[1,\n" + " " * 65 + "2]"]
+    "text", ['{\n\n"a":1}', '{"a":' + " " * 3 + "1}", '{"a":1}\n\n', "[1,\n" + " " * 41 + "2]"]
 )
 def test_the_default_ends_runs_of_white_space(text: str) -> None:
     assert not Judge(True).accepts(text)
