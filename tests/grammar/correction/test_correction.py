@@ -406,7 +406,7 @@ def test_common_faults_of_models_are_repaired(text: str, repaired: str, edits: i
     ],
 )
 def test_a_schema_determines_the_intended_text(text: str) -> None:
-    found = json.loads(repair(PERSON, text).text)
+    found = json.loads(repair(PERSON.program, text).text)
     assert (found["name"], found["age"]) == ("x", 3)
     assert found.get("tags", ["red", "green"]) == ["red", "green"]
 
@@ -431,7 +431,7 @@ def test_a_repair_beyond_the_limits_is_refused() -> None:
     with pytest.raises(GrammarLimitError, match="max_edits=1"):
         repair(OBJECT.program, "[]", max_edits=1)
     with pytest.raises(GrammarLimitError, match="steps"):
-        repair(PERSON, "xxxx", steps=1)
+        repair(PERSON.program, "xxxx", steps=1)
 
 
 def test_an_edit_is_one_character_however_many_bytes_it_has() -> None:
