@@ -15,8 +15,9 @@ from typing import Any
 from ..contract import ParameterError, guarded, quoted
 from ..contract.values import id_of_digits
 from ..params import SamplingParams
+from ..params.bodies import mapping
 from ..params.openai import TRANSPORT as OPENAI_TRANSPORT
-from ..params.openai import canonical_keys, mapping, openai_logprobs, without_transport
+from ..params.openai import canonical_keys, openai_logprobs, without_transport
 from ..params.orders import KOBOLDAI_IDS
 from ..registry import MAX_COUNT
 from ..tokenizer import Tokenizer
@@ -35,7 +36,8 @@ from ._request_body import (
 TRANSPORT = OPENAI_TRANSPORT | frozenset(
     "use_story use_memory use_authors_note use_world_info use_userscripts soft_prompt max_context_length "
     "disable_input_formatting disable_output_formatting frmtadsnsp quiet sampler_full_determinism memory "
-    "images audio genkey adapter negative_prompt using_openai_tools replace_instruct_placeholders".split()
+    "images audio genkey adapter negative_prompt tools tool_choice using_openai_tools "
+    "replace_instruct_placeholders".split()
 )
 """Keys with no effect on the choice of tokens."""
 

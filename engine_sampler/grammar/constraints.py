@@ -9,11 +9,12 @@ from concurrent.futures import Future
 from typing import Any, NamedTuple
 
 from ..contract import ParameterError, Vocabulary
-from ..registry import default_registry, structured_in
+from ..registry import GRAMMAR_OPTIONS, default_registry, structured_in
 from ..tokenizer import Tokenizer
 from .compiled import CompiledGrammar, prepare
 from .library import library_names
 from .service import GrammarCompiler, GrammarSource
+from .service.source import Options
 
 
 def constraint_of(params: Mapping[str, Any], vocabulary: Vocabulary) -> Any:
@@ -25,7 +26,8 @@ def constraint_of(params: Mapping[str, Any], vocabulary: Vocabulary) -> Any:
     for name in structured_in(params):
         tokenizer = vocabulary.need_tokenizer(name)
         with _errors_of(name):
-            return _compiled(_source(name, params[name]), _fitted_tokenizer(tokenizer, vocabulary))
+            source = _source(name, params[name], _options(name, params))
+            return _compiled(source, _fitted_tokenizer(tokenizer, vocabulary))
     return None
 
 
@@ -94,7 +96,11 @@ def start_compiling(
     if params[name] is None and (constraint is None or hasattr(constraint, "fill_bitmask")):
         return None
     with _errors_of(name):
-        grammar = _checked(constraint) if params[name] is None else _source(name, params[name])
+        grammar = (
+            _checked(constraint)
+            if params[name] is None
+            else _source(name, params[name], _options(name, params))
+        )
         if hasattr(grammar, "matcher"):
             return None
         tokenizer = _fitted_tokenizer(vocabulary.need_tokenizer(name), vocabulary)
@@ -169,9 +175,14 @@ def _checked(constraint: Any) -> Any:
     return constraint
 
 
-def _source(parameter: str, value: Any) -> Any:
+def _options(parameter: str, params: Mapping[str, Any]) -> Options:
+    """The options of a structured parameter, as `GrammarSource` takes them."""
+    return tuple((name, params[name]) for name, owners in GRAMMAR_OPTIONS.items() if parameter in owners)
+
+
+def _source(parameter: str, value: Any, options: Options = ()) -> Any:
     """The source of the grammar that a structured parameter gives, or what is registered under that name."""
     if parameter != "grammar":
-        return GrammarSource(parameter, value)
+        return GrammarSource(parameter, value, options)
     is_name = value.replace("_", "a").replace("-", "a").isalnum()
-    return _named(value) if is_name else GrammarSource("lark", value)
+    return _named(value) if is_name else GrammarSource("text", value, options)

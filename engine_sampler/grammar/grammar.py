@@ -17,9 +17,11 @@ from .errors import GrammarError, GrammarLimitError
 from .limits import LIMITS, Limits
 from .program.expression import concat, literal, union
 from .program.rules import PROGRAM_ARRAYS, Program, Rules
+from .work import counted_work, spend
 
 if TYPE_CHECKING:
     from .correction import Check, Repair
+    from .schema import SchemaOptions
 
 _FORMAT = "engine_sampler grammar 1"
 
@@ -113,12 +115,38 @@ class Grammar:
         return cached_or_built(key, build)
 
     @classmethod
-    def from_gbnf(cls, text: str) -> Grammar:
-        """From a grammar in GBNF, llama.cpp's language; see `engine_sampler.grammar.lark.gbnf`."""
+    def from_gbnf(cls, text: str, *, start: str = "root") -> Grammar:
+        """From a grammar in GBNF, llama.cpp's language, or in xgrammar's EBNF; see
+        `engine_sampler.grammar.lark.gbnf`.
+
+        start  the rule that derives the whole text
+        """
         from .lark.gbnf import lark_of_gbnf
 
         _check_text("gbnf", text)
-        return cls.from_lark(lark_of_gbnf(text))
+        return cls.from_lark(lark_of_gbnf(text, start))
+
+    @classmethod
+    def from_text(
+        cls,
+        text: str,
+        *,
+        lexer: Literal["dynamic_complete", "contextual"] = "dynamic_complete",
+        start: str | None = None,
+    ) -> Grammar:
+        """From a grammar in Lark's language, or in GBNF or EBNF if it defines its rules by `::=`.
+
+        lexer  as in `from_lark`; GBNF has no terminals, so that it is "dynamic_complete"
+        start  the rule that derives the whole text; None: `start`, and `root` in GBNF
+        """
+        from .lark.gbnf import is_gbnf
+
+        _check_text("grammar", text)
+        if not is_gbnf(text):
+            return cls.from_lark(text, lexer=lexer, start=start or "start")
+        if lexer != "dynamic_complete":
+            raise GrammarError(f"lexer={lexer!r} is not allowed for GBNF: dynamic_complete")
+        return cls.from_gbnf(text, start=start or "root")
 
     @classmethod
     def from_json_schema(
@@ -127,30 +155,37 @@ class Grammar:
         *,
         unsupported: Literal["error", "warn"] = "error",
         formats: Literal["assert", "annotate"] = "assert",
+        whitespace: str | int | None = None,
+        key_order: Literal["any", "schema"] = "any",
     ) -> Grammar:
         """From a JSON Schema (draft 2020-12, with the forms of drafts 4 to 2019-09): the JSON texts of valid
-        values, with any white space between tokens and the keys in any order.
+        values.
 
         schema       a dict, a bool, or JSON text
         unsupported  "error" raises `UnsupportedKeywordError` for a keyword that cannot be enforced, "warn"
                      warns and ignores it
         formats      "assert": `format` restricts a string; "annotate": it does not
+        whitespace   between tokens, and around the text. None: `schema.WHITESPACE_PATTERN`, up to 2 blanks,
+                     then at most one line break with up to 40 blanks, as in pretty-printed documents; "any":
+                     any amount; "compact": none, but for one blank after a comma or a colon; a number: up
+                     to so many white-space characters; other strings: a regular expression for it
+        key_order    "any", or "schema": the keys of `properties` in its order, then all others
         """
         from .schema import rules_from_schema
 
+        options = _schema_options(whitespace, key_order, unsupported, formats)
         text = schema if isinstance(schema, str) else _json(schema)
         _check_text("schema", text)
 
         def build() -> Grammar:
-            rules = rules_from_schema(schema, unsupported=unsupported, formats=formats)
-            return cls("json_schema", rules.program())
+            return cls("json_schema", rules_from_schema(schema, options).program())
 
-        return cached_or_built(("json_schema", text, unsupported, formats), build)
+        return cached_or_built(("json_schema", text, options), build)
 
     @classmethod
-    def from_json_object(cls) -> Grammar:
-        """Any JSON object."""
-        return cls.from_json_schema({"type": "object"})
+    def from_json_object(cls, *, whitespace: str | int | None = None) -> Grammar:
+        """Any JSON object; `whitespace` as in `from_json_schema`."""
+        return cls.from_json_schema({"type": "object"}, whitespace=whitespace)
 
     @classmethod
     def from_regex(cls, pattern: str, *, dialect: Literal["python", "ecma"] = "python") -> Grammar:
@@ -184,22 +219,32 @@ class Grammar:
         return cached_or_built(("choices", texts), build)
 
     @classmethod
-    def from_structural_tag(cls, tag: Any) -> Grammar:
+    def from_structural_tag(
+        cls,
+        tag: Any,
+        *,
+        whitespace: str | int | None = None,
+        key_order: Literal["any", "schema"] = "any",
+    ) -> Grammar:
         """Text that contains tool calls or the like; see `engine_sampler.grammar.structural_tag`.
 
         tag  a dict or JSON text, as in vLLM and xgrammar: `{"structures": [{"begin", "schema", "end"}],
              "triggers": [...]}` or `{"type": "structural_tag", "format": {...}}`
+
+        whitespace, key_order   of the JSON in it, as in `from_json_schema`, where its formats do not say so
         """
         from .structural_tag.structural_tag import rules_from_tag
 
         text = tag if isinstance(tag, str) else _json(tag)
         _check_text("tag", text)
         names = _SpecialNames()
+        options = _schema_options(whitespace, key_order)
 
         def build() -> Grammar:
-            return cls("structural_tag", rules_from_tag(tag, special_tokens=names).program(), names.known)
+            rules = rules_from_tag(tag, special_tokens=names, options=options)
+            return cls("structural_tag", rules.program(), names.known)
 
-        return cached_or_built(("structural_tag", text), build)
+        return cached_or_built(("structural_tag", text, options), build)
 
     @classmethod
     def from_file(cls, path: str | Path) -> Grammar:
@@ -309,7 +354,8 @@ def only_cached() -> Iterator[None]:
 def cached_or_built(key: Hashable, build: Callable[[], Grammar]) -> Grammar:
     """The grammar of `key` from the cache, or newly built; always built for None."""
     if not _ONLY_CACHED.get():
-        return build() if key is None else _GRAMMARS.get(key, build)
+        with counted_work():
+            return build() if key is None else _GRAMMARS.get(key, build)
     found = None if key is None else _GRAMMARS.find(key)
     if found is None:
         raise NotCachedError(key)
@@ -329,6 +375,13 @@ def grammar_cache_info() -> CacheInfo:
 def clear_grammar_cache() -> None:
     """Drop all cached grammars; those in use stay valid."""
     _GRAMMARS.clear()
+
+
+def _schema_options(whitespace: str | int | None, key_order: Any, *others: Any) -> SchemaOptions:
+    from .schema import WHITESPACE_PATTERN, SchemaOptions
+
+    space = WHITESPACE_PATTERN if whitespace is None else whitespace
+    return SchemaOptions(space, key_order, *others)
 
 
 class _SpecialNames(Mapping[str, int]):
@@ -381,6 +434,7 @@ def _single_terminal(name: str, expression: Any) -> Program:
 
 def _any_of(texts: list[bytes]) -> Any:
     """Any of the texts, with common prefixes factored out, so that derivatives of a long list are fast."""
+    spend(20 * len(texts) + sum(map(len, texts)) // 8)
     texts.sort()
     return _factored(texts, 0, len(texts), 0)
 

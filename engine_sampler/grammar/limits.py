@@ -17,6 +17,7 @@ class Limits:
     carried        steps of all the calls for one text that did not finish in the step of a scheduler: they
                    are continued in the next ones
     text           characters of a grammar, a schema or a pattern
+    reading        steps of reading one grammar before it is compiled, each about a microsecond
     """
 
     memory: int = 128 << 20
@@ -25,6 +26,7 @@ class Limits:
     work: int = 100_000_000
     carried: int = 400_000_000
     text: int = 2 << 20
+    reading: int = 800_000
 
 
 LIMITS = Limits()

@@ -1,13 +1,21 @@
 """The registry of samplers, criteria, backends, grammars and observers, both built-in and from plugins."""
 
 from .catalogue import EVENTS, Catalogue, PluginError, check_object
-from .core_params import CORE_PARAMS, LOGPROBS_MODES, MAX_COUNT, STRUCTURED_PARAMS, structured_in
+from .core_params import (
+    CORE_PARAMS,
+    GRAMMAR_OPTIONS,
+    LOGPROBS_MODES,
+    MAX_COUNT,
+    STRUCTURED_PARAMS,
+    structured_in,
+)
 from .discovery import objects_in
 from .loading import PluginStatus, Registry, default_registry, unknown
 
 __all__ = [
     "CORE_PARAMS",
     "EVENTS",
+    "GRAMMAR_OPTIONS",
     "LOGPROBS_MODES",
     "MAX_COUNT",
     "STRUCTURED_PARAMS",

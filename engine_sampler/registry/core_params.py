@@ -26,6 +26,9 @@ MAX_LOGPROBS = 20
 MAX_GRAMMAR = 2 << 20
 """The default limit on the text of a grammar, in bytes; `engine_sampler.grammar.Limits` bounds the rest."""
 
+MAX_OPTION = 1024
+"""The default limit on an option of a grammar, in bytes."""
+
 
 def _by_name(*params: Param) -> dict[str, Param]:
     return {param.name: param for param in params}
@@ -75,6 +78,12 @@ def _json_text(value: Any) -> str:
         raise ValueError("an object of JSON values, or JSON text") from None
 
 
+def _whitespace(value: Any) -> str | int:
+    if isinstance(value, str) or (isinstance(value, int) and not isinstance(value, bool) and value >= 0):
+        return value
+    raise ValueError('"any", "compact", a number of characters, or a regular expression')
+
+
 def _choices(value: Any) -> tuple[str, ...]:
     choices = tuple(value) if isinstance(value, Iterable) and not isinstance(value, (str, bytes)) else ()
     if not choices or not all(isinstance(choice, str) for choice in choices):
@@ -118,6 +127,15 @@ STRUCTURED_PARAMS = _by_name(
     ),
 )
 """The parameters that constrain the text by a grammar; a request gives at most one of them."""
+
+_JSON = ("json_schema", "json_object", "structural_tag")
+GRAMMAR_OPTIONS: dict[str, tuple[str, ...]] = {
+    "whitespace": _JSON,
+    "key_order": ("json_schema", "structural_tag"),
+    "lexer": ("grammar",),
+    "start": ("grammar",),
+}
+"""The options of structured parameters, each with the parameters that it applies to."""
 
 CORE_PARAMS = _by_name(
     Param("seed", object, None, convert=_seed, doc="64 bits; None or -1: random, and reported"),
@@ -179,6 +197,31 @@ CORE_PARAMS = _by_name(
     ),
     Param("skip_special_tokens", bool, True, doc="leave special tokens out of the text"),
     *STRUCTURED_PARAMS.values(),
+    Param(
+        "whitespace",
+        object,
+        None,
+        convert=_whitespace,
+        limit=MAX_OPTION,
+        doc="in JSON: any, compact, a number or a pattern",
+    ),
+    Param(
+        "key_order", str, "any", choices=("any", "schema"), doc="in JSON: any, or as the schema names them"
+    ),
+    Param(
+        "lexer",
+        str,
+        "dynamic_complete",
+        choices=("dynamic_complete", "contextual"),
+        doc="how the terminals of a Lark grammar are read",
+    ),
+    Param(
+        "start",
+        str,
+        None,
+        limit=MAX_OPTION,
+        doc="the rule that derives the whole text; None: start, in GBNF root",
+    ),
 )
 
 

@@ -248,7 +248,10 @@ def test_values_that_are_not_allowed_are_refused_when_parameters_are_built(given
 
 UNREADABLE = [
     ({"regex": "("}, "regex: not a regular expression: missing )"),
-    ({"regex": "a" * (2**21 + 1)}, "regex: pattern has 2097153 characters, the limit is 2097152"),
+    (
+        {"regex": "a" * (2**21 + 1)},
+        "regex='" + "a" * 80 + "'…, which has 2,097,153 bytes and ids, is not allowed: this scheduler",
+    ),
     ({"grammar": "start: nothing"}, "grammar: Rule 'nothing' used but not defined"),
     ({"grammar": ""}, "grammar: there is no rule 'start'"),
     (
@@ -490,3 +493,24 @@ def test_a_grammar_compiled_for_more_tokens_than_the_vocabulary_has_is_refused()
     compiled = Grammar.from_regex("a+").compile(Tokenizer([b"a", b"b", b"c", b"d"]))
     with pytest.raises(ParameterError, match="compiled for 4 tokens, the vocabulary has 3"):
         Scheduler(3).add(SamplingParams(), grammar=compiled)
+
+
+@pytest.mark.parametrize(
+    ("parameters", "good", "bad"),
+    [
+        ({"json_schema": SCHEMA, "whitespace": "compact"}, '{"size":1,"kind":"a"}', '{\n"size"'),
+        ({"json_schema": SCHEMA}, '{\n  "size": 1,\n  "kind": "a"\n}', "{\n\n"),
+        ({"json_schema": SCHEMA, "key_order": "schema"}, '{"size":1,"kind":"a"}', '{"kind"'),
+        ({"json_object": True, "whitespace": 0}, '{"a":[]}', "{ "),
+        ({"structural_tag": TRIGGERED, "whitespace": 0}, "<tool>true</tool>", "<tool> "),
+        ({"grammar": 'root ::= "a" my_b\nmy_b ::= "b"'}, "ab", "b"),
+        ({"grammar": 'root ::= "a" my_b\nmy_b ::= "b"', "start": "my_b"}, "b", "a"),
+        ({"grammar": 'start: A B\nA: /a+/\nB: "ab"', "lexer": "contextual"}, "aa", "aab"),
+    ],
+)
+def test_the_options_of_a_grammar_reach_it(parameters: dict[str, Any], good: str, bad: str) -> None:
+    scheduler = Scheduler(VOCAB, TOKENIZER)
+    params = SamplingParams(**parameters)
+    scheduler.add(params, [1], request_id="good", output_token_ids=TOKENIZER.encode(good))
+    with pytest.raises(ParameterError):
+        scheduler.add(params, [1], request_id="bad", output_token_ids=TOKENIZER.encode(bad))

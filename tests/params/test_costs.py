@@ -13,6 +13,7 @@ import numpy as np
 import pytest
 
 from engine_sampler import ParameterError, RequestLimits, SamplingParams, Scheduler, Tokenizer
+from engine_sampler.registry import GRAMMAR_OPTIONS
 from engine_sampler.samplers import dry
 from engine_sampler.samplers.dry import Dry
 
@@ -20,7 +21,7 @@ VOCAB = 131_072
 CALLS = 60_000
 """Calls of Python functions and of C functions from Python: some 20 ms."""
 MEMORY = 32 << 20
-STRUCTURED = {"json_schema", "regex", "choice", "grammar", "structural_tag"}
+STRUCTURED = {"json_schema", "regex", "choice", "grammar", "structural_tag", *GRAMMAR_OPTIONS}
 """The limits of `engine_sampler.grammar` bound their cost; see tests/grammar/test_hostile.py."""
 LETTERS = string.ascii_letters + string.digits
 

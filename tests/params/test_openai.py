@@ -225,7 +225,7 @@ def test_structured_output_becomes_its_parameter(body: dict[str, Any], expected:
 @pytest.mark.parametrize(
     ("body", "text"),
     [
-        ({"response_format": {"type": "xml"}}, "type text, json_object, json_schema or structural_tag"),
+        ({"response_format": {"type": "xml"}}, "type text, json_object, json_schema, json, regex"),
         ({"response_format": {}}, "type text, json_object"),
         ({"response_format": "json"}, "response_format='json' is not allowed: an object"),
         ({"response_format": {"type": "json_schema"}}, "response_format.json_schema=None is not allowed"),

@@ -9,8 +9,10 @@ from typing import Any
 
 from ...contract import ParameterError, guarded, quoted
 from ...params import SamplingParams
+from ...params.bodies import mapping
 from ...params.openai import TRANSPORT as OPENAI_TRANSPORT
-from ...params.openai import canonical_keys, mapping, openai_logprobs, response_format, without_transport
+from ...params.openai import canonical_keys, openai_logprobs, without_transport
+from ...params.structured import response_format
 from ...registry import MAX_COUNT
 from ...tokenizer import Tokenizer
 from .._request_body import (
@@ -27,7 +29,7 @@ from .._request_body import (
 
 logger = logging.getLogger("engine_sampler")
 
-TRANSPORT = (OPENAI_TRANSPORT - {"tools", "tool_choice"}) | frozenset(
+TRANSPORT = OPENAI_TRANSPORT | frozenset(
     "n_keep n_discard cache_prompt n_cache_reuse id_slot return_tokens return_progress timings_per_token "
     "response_fields sse_ping_interval verbose lora image_data multimodal_data input_prefix input_suffix "
     "input_extra chat_format chat_parser parse_tool_calls reasoning_format reasoning_in_content "
@@ -183,7 +185,7 @@ def _parameters(
     parameters |= _logprobs(rest)
     parameters |= _biases(rest.pop("logit_bias", ()), tokenizer, vocab_size)
     parameters |= from_gbnf("grammar", rest.pop("grammar", ""))
-    parameters |= _response_format(rest.pop("response_format", {"type": "text"}))
+    parameters |= response_format(rest.pop("response_format", {"type": "text"}))
     _translate_special_values(rest)
     parameters |= read_fields(FIELDS, rest)
     return parameters | _chain(names, parameters)
@@ -284,10 +286,3 @@ def _logprobs(rest: dict[str, Any]) -> dict[str, Any]:
     count = rest.pop("n_probs", openai.get("logprobs", 0))
     count = BodyField("logprobs", limits=(0, MAX_COUNT)).read("n_probs", count)
     return {"logprobs": count, "logprobs_mode": mode} if count else {}
-
-
-def _response_format(value: Any) -> dict[str, Any]:
-    """OpenAI's formats, and the server's own form of a JSON object with a schema."""
-    if mapping("response_format", value).get("type") == "json_object" and "schema" in value:
-        return {"json_schema": value["schema"]}
-    return response_format(value)

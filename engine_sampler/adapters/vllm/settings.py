@@ -9,7 +9,7 @@ from typing import Any
 from ...contract import Param, ParameterError, Sampler
 from ...params import RequestLimits, SamplingParams, build_chain
 from ...params.chain import EDITS
-from ...registry import MAX_COUNT, STRUCTURED_PARAMS, default_registry, unknown
+from ...registry import GRAMMAR_OPTIONS, MAX_COUNT, STRUCTURED_PARAMS, default_registry, unknown
 
 _CORE = ("order", "min_keep")
 """Parameters of the chain that belong to no sampler."""
@@ -87,7 +87,7 @@ def _reason(key: str, request: Any) -> str:
         return "vLLM has it itself, outside extra_args"
     if any(key == param.name for s in catalogue.selectors.values() for param in s.params):
         return "it needs a selector, but vLLM draws the token"
-    if key in STRUCTURED_PARAMS or key == "grammar_bias":
+    if key in STRUCTURED_PARAMS or key in GRAMMAR_OPTIONS or key == "grammar_bias":
         return "vLLM masks through its structured_outputs"
     return "vLLM starts, ends and answers requests itself"
 

@@ -5,8 +5,11 @@
     number ::= ("-"? [0-9]+ | "." ) # text   groups, choices, comments; `.` is any character
     call   ::= <|tool|> <[12]>               special tokens, by name or id
 
-Escapes are \\n \\r \\t \\\\ \\" \\[ \\] \\- \\xHH \\uHHHH \\UHHHHHHHH. A rule ends with its line, unless the
-line ends within parentheses or after `|` or `::=`.
+xgrammar's EBNF is read as well: a line that defines no rule continues the one before, names may have dots,
+and a look-ahead `(= x)`, which only speeds xgrammar up, is read and left out.
+
+Escapes are \\n \\r \\t \\\\ \\" \\[ \\] \\- \\xHH \\uHHHH \\UHHHHHHHH. A rule ends where
+the next one begins.
 
 Source: llama.cpp's grammars/README.md and its parser. They differ: there, text that spells the name of a
 special token matches it as well, `!<token>` is any other token (not supported here), left recursion is
@@ -20,32 +23,58 @@ from collections.abc import Mapping
 from typing import NoReturn
 
 from ..errors import GrammarError, GrammarLimitError
+from ..work import counted_work, spend
 
 MAX_DEPTH = 200
 """The deepest nesting of parentheses."""
 
 _BLANK = re.compile(r"(?:[ \t]|#[^\r\n]*)*")
 _BLANK_LINES = re.compile(r"(?:[ \t\r\n]|#[^\r\n]*)*")
-_NAME = re.compile(r"[A-Za-z0-9-]+")
+_NAME = re.compile(r"[A-Za-z0-9_-]+(?:\.[A-Za-z0-9_-]+)*")
+_HEAD = re.compile(r"^[ \t]*[A-Za-z0-9_.-]+[ \t]*::=", re.MULTILINE)
+_NEXT_LINE = re.compile(
+    r"(?:[ \t\r\n]|#[^\r\n]*(?![^\r\n]))*(?=[|\"\[(<!.]|[A-Za-z0-9_.-]+(?![A-Za-z0-9_.-])(?![ \t\r\n]*::=))"
+)
+"""What separates a line from one that continues its rule, because it does not define another one."""
 _TOKEN = re.compile(r"!?<[^<>\s]+>")
 _TIMES = re.compile(r"[*+?]|\{[ \t]*(\d+)[ \t]*(?:,[ \t]*(\d*)[ \t]*)?\}")
 _CODE = re.compile(r"x([0-9A-Fa-f]{2})|u([0-9A-Fa-f]{4})|U([0-9A-Fa-f]{8})")
 _ESCAPES = {"n": "\n", "r": "\r", "t": "\t", **{c: c for c in '\\"[]-'}}
+_ESCAPES |= {
+    "'": "'",
+    "?": "?",
+    "0": "\0",
+    "a": "\a",
+    "b": "\b",
+    "f": "\f",
+    "v": "\v",
+    "e": "\x1b",
+    "/": "/",
+    "^": "^",
+}
 
 
-def lark_of_gbnf(text: str) -> str:
-    """The GBNF grammar `text` in Lark's language; both accept the same texts.
+def is_gbnf(text: str) -> bool:
+    """Whether a grammar defines its rules by `::=`, which no grammar in Lark's language does."""
+    return _HEAD.search(text) is not None
+
+
+def lark_of_gbnf(text: str, root: str = "root") -> str:
+    """The GBNF grammar `text` in Lark's language, where `root` is `start`; both accept the same texts.
 
     Raises GrammarError with line and column for text that cannot be read, and for rules that are missing.
     """
-    return _Reader(text).read()
+    with counted_work():
+        spend(len(text))
+        return _Reader(text, root).read()
 
 
 class _Reader:
     """Reads rule after rule, and rewrites each on the way."""
 
-    def __init__(self, text: str) -> None:
+    def __init__(self, text: str, root: str) -> None:
         self._text = text
+        self._root = root
         self._at = 0
         self._depth = 0
         self._uses: dict[str, int] = {}
@@ -62,10 +91,10 @@ class _Reader:
             if self._at < len(self._text) and self._text[self._at] not in "\r\n":
                 self._fail("the end of the line")
             self._skip(_BLANK_LINES)
-        for name in ["root", *self._uses]:
+        for name in [self._root, *self._uses]:
             if name not in rules:
                 raise self._error(f"there is no rule {name!r}", self._uses.get(name, 0))
-        names = _lark_names(rules)
+        names = _lark_names(rules, self._root)
         body = "\n".join(f"{names[name]}: {rules[name]}" for name in rules)
         return _REFERENCE.sub(lambda found: names[found[1]], body) + "\n"
 
@@ -117,10 +146,13 @@ class _Reader:
         if self._depth > MAX_DEPTH:
             raise GrammarLimitError(f"parentheses are nested more than {MAX_DEPTH} deep")
         self._expect("(", _BLANK_LINES)
+        asserts = self._text.startswith("=", self._at)
+        if asserts:
+            self._expect("=", _BLANK_LINES)
         inside = self._choice(_BLANK_LINES)
         self._expect(")", None)
         self._depth -= 1
-        return f"({inside})"
+        return "" if asserts else f"({inside})"
 
     def _token(self) -> str:
         token = _TOKEN.match(self._text, self._at)
@@ -199,6 +231,8 @@ class _Reader:
     def _skip(self, blank: re.Pattern[str]) -> None:
         found = blank.match(self._text, self._at)
         self._at = found.end() if found else self._at
+        if blank is _BLANK and (found := _NEXT_LINE.match(self._text, self._at)):
+            self._at = found.end()
 
     def _expect(self, mark: str, blank: re.Pattern[str] | None) -> None:
         if not self._text.startswith(mark, self._at):
@@ -226,20 +260,23 @@ class _Reader:
 
 # --- writing -------------------------------------------------------------------------------------
 
-_REFERENCE = re.compile("\0([A-Za-z0-9-]+)\0")
+_REFERENCE = re.compile("\0([A-Za-z0-9_.-]+)\0")
 """A reference to a rule in a body, until the names of all rules in Lark are known."""
 
 
-def _lark_names(rules: Mapping[str, str]) -> dict[str, str]:
+def _lark_names(rules: Mapping[str, str], root: str) -> dict[str, str]:
     """A name in Lark for each rule: lower-case letters, digits and underscores."""
-    names = {"root": "start"}
+    names = {root: "start"}
+    taken: dict[str, int] = {"start": 1}
     for name in rules:
         if name not in names:
             stem = re.sub(r"[^a-z0-9]", "_", name.lower())
-            stem = stem if stem[0].isalpha() else f"rule_{stem}"
-            taken = set(names.values())
-            numbered = (f"{stem}_{i}" for i in range(2, len(rules) + 3))
-            names[name] = stem if stem not in taken else next(n for n in numbered if n not in taken)
+            new = stem = stem if stem[0].isalpha() else f"rule_{stem}"
+            while new in taken:
+                taken[stem] += 1
+                new = f"{stem}_{taken[stem]}"
+            taken[new] = 1
+            names[name] = new
     return names
 
 

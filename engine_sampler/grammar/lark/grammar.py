@@ -17,9 +17,10 @@ from typing import Any
 
 from lark.load_grammar import load_grammar
 
-from ..errors import GrammarError, GrammarLimitError
+from ..errors import GrammarError
 from ..program.expression import Expression
 from ..program.rules import Rules
+from ..work import counted_work, spend
 from .dialect import Placeholder, Rewritten, rewrite
 from .lazy import guarded_terminals
 from .lexer import Scan
@@ -53,10 +54,8 @@ def rules_from_lark(
 
     Raises GrammarError, with line and column where known, and GrammarLimitError.
     """
-    try:
+    with counted_work():
         return _rules_of(text, start, path, list(import_paths), special_tokens, declared, schema_rules)
-    except RecursionError:
-        raise GrammarLimitError("the grammar is nested too deep for the remaining stack") from None
 
 
 def _rules_of(
@@ -119,6 +118,7 @@ def load(
 ) -> Loaded:
     """Load a grammar. Raises as `rules_from_lark` does."""
     scan = Scan(text)
+    spend(len(text) + 50 * sum(len(statement.words) for statement in scan.statements))
     scan.check_terminals()
     if path is None:
         _refuse_relative_imports(scan)

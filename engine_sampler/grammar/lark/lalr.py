@@ -21,10 +21,11 @@ from lark.exceptions import GrammarError as LarkGrammarError
 from lark.grammar import Terminal
 from lark.lexer import PatternRE, TerminalDef
 
-from ..errors import GrammarError, GrammarLimitError
+from ..errors import GrammarError
 from ..program.expression import BOTH, CONCAT, GUARD, NOT, REPEAT, UNION, Expression
 from ..program.lalr import ACCEPT, IGNORED, KEYWORD, NOTHING, LalrState, Parser, encoded
 from ..program.rules import Rules, sequence
+from ..work import counted_work, spend
 from .dialect import Rewritten
 from .expansion import check_expansion, without_endless_counts
 from .grammar import Loaded, load
@@ -56,12 +57,10 @@ def rules_from_lalr(
     Raises GrammarError, with line and column where known, also for a grammar that is not LALR, and
     GrammarLimitError.
     """
-    try:
+    with counted_work():
         loaded = load(text, path, list(import_paths), special_tokens, declared)
         _refuse_extensions(loaded.rewritten, loaded.messages)
         return _Reading(loaded).rules(start)
-    except RecursionError:
-        raise GrammarLimitError("the grammar is nested too deep for the remaining stack") from None
 
 
 def _refuse_extensions(rewritten: Rewritten, messages: Messages) -> None:
@@ -123,6 +122,7 @@ class _Reading:
     def _compiled(self, start: str) -> _Compiled:
         with self._messages.translated():
             terminals, rules, ignore = self._grammar.compile([start], set())
+        spend(sum(120 + len(rule.expansion) ** 3 // 10 for rule in rules))  # so lark's analysis takes
         used = {s.name for rule in rules for s in rule.expansion if isinstance(s, Terminal)}
         added = [
             TerminalDef(name, PatternRE(pattern))

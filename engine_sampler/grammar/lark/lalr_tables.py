@@ -8,16 +8,15 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from lark.common import LexerConf, ParserConf
-from lark.lexer import BasicLexer, PatternStr
+from lark.lexer import BasicLexer, PatternRE, PatternStr, TerminalDef
 from lark.parsers.lalr_analysis import LALR_Analyzer, Shift
 
 from ..errors import GrammarLimitError
+from ..regex.syntax import spelled_out
+from ..work import spend
 
 MAX_ITEMS = 400_000
 """The most items (beginnings of rules) in all states of a parser, as they are computed."""
-
-MAX_PAIRS = 5_000_000
-"""The most pairs of an item and a rule that may begin in the same state."""
 
 END = "$END"
 
@@ -67,13 +66,13 @@ class _BoundedAnalyzer(_Analyzer):  # type: ignore[misc]
     def expand_rule(self, *arguments: Any) -> Any:
         found = super().expand_rule(*arguments)
         self.items += len(found) + 1
+        spend(len(found) + 1)
         if self.items > MAX_ITEMS:
             raise GrammarLimitError(f"the parser's states have more than {MAX_ITEMS} items")
         return found
 
     def compute_includes_lookback(self) -> None:
-        if sum(len(state.closure) for state, _ in self.nonterminal_transitions) > MAX_PAIRS:
-            raise GrammarLimitError(f"the parser's states have more than {MAX_PAIRS} pairs of items")
+        spend(sum(len(state.closure) for state, _ in self.nonterminal_transitions) // 2)
         super().compute_includes_lookback()
 
 
@@ -108,6 +107,21 @@ def tables_of(rules: list[Any], start: str) -> LalrTables:
     return LalrTables(lengths, states, table.start_states[start], table.end_states[start], terminals, shifted)
 
 
+class _Spelled(PatternRE):
+    r"""A pattern that lark cannot compile because of its `\p{..}`; it keeps its place in the order."""
+
+    def to_regexp(self) -> str:
+        return PatternRE(spelled_out(self.value), self.flags).to_regexp()
+
+
+def _readable(terminal: Any) -> Any:
+    """The terminal with a pattern that `re` can compile."""
+    pattern = terminal.pattern
+    if not isinstance(pattern, PatternRE) or not any(name in pattern.value for name in ("\\p{", "\\P{")):
+        return terminal
+    return TerminalDef(terminal.name, _Spelled(pattern.value, pattern.flags, pattern.raw), terminal.priority)
+
+
 class LexerOrder:
     """The order in which lark's lexers try terminals, and which terminals are keywords of which.
 
@@ -118,7 +132,7 @@ class LexerOrder:
     """
 
     def __init__(self, terminals: Sequence[Any], ignore: Collection[str]) -> None:
-        self._sorted = _Lexer(LexerConf(terminals, re, ignore)).terminals
+        self._sorted = _Lexer(LexerConf(list(map(_readable, terminals)), re, ignore)).terminals
         self._ignore = frozenset(ignore)
         self._entries_of: dict[frozenset[str], list[tuple[str, bool, bool]]] = {}
         self._is_matched: dict[tuple[str, str], bool] = {}

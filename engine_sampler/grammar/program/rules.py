@@ -29,6 +29,7 @@ from functools import cached_property
 from typing import Any, NamedTuple, TypeAlias
 
 from ..errors import GrammarError
+from ..work import spend
 from .expression import Encoder, Expression
 
 Body: TypeAlias = "int | tuple[Any, ...]"
@@ -174,7 +175,9 @@ class Rules:
 
     def terminal(self, name: str, expression: Expression, *, shared: bool = True) -> int:
         """The symbol of a terminal. If `shared`, equal expressions have one symbol, and its first name."""
+        known = self._encoder.count
         node = self._encoder.add(expression)
+        spend(10 + 2 * (self._encoder.count - known))
         symbol = self._by_expression.get(node) if shared else None
         if symbol is None:
             symbol = self._by_expression[node] = self._add_terminal(name, node)

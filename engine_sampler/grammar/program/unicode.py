@@ -17,6 +17,7 @@ from typing import TypeAlias
 import numpy as np
 
 from ..errors import GrammarError, GrammarLimitError
+from ..work import spend
 from .expression import Expression, byte_class, concat, repeat, union
 
 Ranges: TypeAlias = "tuple[tuple[int, int], ...]"
@@ -150,9 +151,21 @@ def named_property(name: str) -> Ranges:
         return ((0, 0x7F),)
     if normalised == "assigned":
         return invert(category("Cn"))
+    if normalised in ("xid_start", "xid_continue", "xids", "xidc"):
+        return _identifier(normalised in ("xid_start", "xids"))
     raise GrammarError(
         rf"\p{{{name[:40]}}} is not supported: only general categories (such as L, Lu, Nd) and ASCII, Any, "
-        "Assigned are, no scripts"
+        "Assigned, XID_Start, XID_Continue are, no scripts"
+    )
+
+
+@lru_cache(maxsize=2)
+def _identifier(start: bool) -> Ranges:
+    """The characters that may begin, or continue, an identifier; Python's may begin with `_` as well."""
+    before, others = ("", "_") if start else ("a", "")
+    codes = (*range(0x40000), *range(0xE0000, 0xE1000))  # the planes that have any
+    return ranges(
+        (code, code) for code in codes if chr(code) not in others and (before + chr(code)).isidentifier()
     )
 
 
@@ -223,6 +236,7 @@ def _clipped(pieces: Pieces, first: int, last: int) -> Pieces:
 
 def _children(pieces: Pieces, bits: int) -> dict[Pieces, int]:
     """Pieces over the last `bits` bits, each with a mask of the values of the preceding bits they follow."""
+    spend(5 + len(pieces))
     top = (1 << bits) - 1
     found: dict[Pieces, int] = {}
     partial: dict[int, list[tuple[int, int, int]]] = {}
@@ -310,6 +324,7 @@ def byte_automaton(states: Collection[tuple[bool, Pieces]]) -> tuple[ByteState, 
         return inner[key]
 
     for number, (accepts, pieces) in enumerate(states):
+        spend(5 * len(pieces))
         edges = _edges((mask, target(rest, bits)) for rest, bits, mask in _first_bytes(pieces))
         byte_states[number] = accepts, edges
     return tuple(byte_states)

@@ -9,6 +9,7 @@ from typing import Any, TypeAlias
 from ..program.expression import EMPTY, Expression, automaton
 from ..program.reaching import nodes_reaching
 from ..program.unicode import EVERY, LAST, Pieces, Ranges, byte_automaton
+from ..work import spend
 
 State: TypeAlias = "tuple[frozenset[Any], dict[int, int]]"
 """The conditions under which it accepts, and the state that each atom leads to."""
@@ -52,6 +53,7 @@ class Alphabet:
     def pieces(self, edges: dict[int, int]) -> Pieces:
         """The edges over ranges of characters for edges over atoms."""
         found: list[tuple[int, int, int]] = []
+        spend(len(self.segments) // 4)
         for first, last, atom in self.segments:
             to = edges.get(atom)
             if to is None:
@@ -76,6 +78,7 @@ def expression_of(states: Sequence[State], condition: Hashable, alphabet: Alphab
         (condition in ends, {atom: order[to] for atom, to in edges.items() if to in order})
         for ends, edges in (states[old] for old in order)
     ]
+    spend(30 * len(live_states))
     if len(live_states) <= MAX_MERGED:
         live_states = _merged(live_states)
     return automaton(byte_automaton(_Characters(live_states, alphabet)))

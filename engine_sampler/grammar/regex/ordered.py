@@ -14,6 +14,7 @@ from typing import TypeAlias
 
 from ..errors import GrammarError, GrammarLimitError
 from ..program.expression import EPSILON, Expression, concat, guard, union
+from ..work import spend
 from .automaton import Alphabet, State, expression_of
 from .tree import ANY, Choice, Lookaround, Node, Repeat, Sequence, Set, repeat, sequence
 
@@ -155,6 +156,7 @@ class _Machine:
         self._possible = [frozenset() if whole else self._reachable(cells) for cells in self._starts]
 
     def _spend(self, work: int = 1) -> None:
+        spend(6 * work)
         self.work -= work
         if self.work < 0:
             raise GrammarLimitError("a pattern takes too much work to convert to an automaton")

@@ -34,11 +34,12 @@ from ..program.expression import (
     union,
 )
 from ..program.expression import repeat as repeat_expression
-from ..program.unicode import ANY_CHARACTER, TEXT
+from ..program.unicode import ANY_CHARACTER, TEXT, invert
+from ..work import counted_work, spend
 from . import ordered
 from .order import order_matters
 from .syntax import rewritten
-from .tree import ANY, LAST_LINE_END, TEXT_END, Choice, Lookaround, Node, Repeat, Sequence, Set, parse
+from .tree import ANY, LAST_LINE_END, TEXT_END, Choice, Lookaround, Node, Repeat, Sequence, Set, one_of, parse
 
 Dialect = Literal["python", "ecma"]
 
@@ -123,8 +124,10 @@ def _get(
 def _build(
     whole: bool, pattern: str, flags: int, dialect: Dialect, search: bool, limits: PatternLimits
 ) -> Expression:
-    tree = _tree(pattern, flags, dialect)
-    return _whole(tree, search, limits) if whole else _preferred(tree, limits)
+    with counted_work():
+        spend(50 + 4 * len(pattern))
+        tree = _tree(pattern, flags, dialect)
+        return _whole(tree, search, limits) if whole else _preferred(tree, limits)
 
 
 _cached_build = lru_cache(maxsize=64)(_build)  # few entries: an automaton may take megabytes
@@ -248,14 +251,47 @@ def _sequence_before(node: Sequence, after: Expression, begin: bool | None) -> E
     for item in node.items:
         begins.append(begin)
         begin = False if item.shortest else begin if item.longest == 0 or begin is False else None
-    plain: list[Expression] = []
-    for item, at in zip(reversed(node.items), reversed(begins), strict=True):
-        if item.has_lookaround:
-            after = _before(item, concat(*reversed(plain), after), at)
-            plain = []
+    items = list(node.items)
+    while items:
+        item = items.pop()
+        if not item.has_lookaround:
+            after = concat(_language(item), after)
+            continue
+        plain = []
+        while _looks_at_neighbours(item) and items and not items[-1].has_lookaround:
+            plain.append(items.pop())
+        if sum(one.shortest for one in plain):
+            after = _between((item,), concat(*map(_language, reversed(plain))), after)
         else:
-            plain.append(_language(item))
-    return concat(*reversed(plain), after)
+            items += reversed(plain)
+            after = _before(item, after, begins[len(items)])
+    return after
+
+
+def _looks_at_neighbours(node: Node) -> bool:
+    """Whether a node is empty, and looks back at one character at most, as `\\b` does."""
+    if isinstance(node, Sequence | Choice):
+        return all(map(_looks_at_neighbours, node.items))
+    if not isinstance(node, Lookaround) or node.item.has_lookaround:
+        return False
+    return node.ahead or isinstance(node.item, Set)
+
+
+def _between(nodes: tuple[Node, ...], before: Expression, after: Expression) -> Expression:
+    """Nodes that all look at their neighbours, between `before`, which is never empty, and the rest."""
+    if not nodes:
+        return concat(before, after)
+    first, rest = nodes[0], nodes[1:]
+    if isinstance(first, Sequence):
+        return _between((*first.items, *rest), before, after)
+    if isinstance(first, Choice):
+        return union(*(_between((one, *rest), before, after) for one in first.items))
+    assert isinstance(first, Lookaround)
+    if first.ahead:
+        return _between(rest, before, _lookahead(first, after, False))
+    assert isinstance(first.item, Set)
+    last = one_of(invert(first.item.ranges)) if first.negative else first.item
+    return _between(rest, both(before, concat(TEXT, _language(last))), after)
 
 
 def _lookahead(node: Lookaround, after: Expression, begin: bool | None) -> Expression:

@@ -7,9 +7,10 @@ A schema passes through these modules, from its source to the arrays that the en
                 `formula` over one JSON type; `unevaluated` for the two that depend on other keywords
     clauses     formulas as disjunctions of plain assertions
     objects, arrays, strings, numbers    the values of one disjunct, in a form that can be emitted
-    emitting    automata and rules
+    emitting    automata and rules, with the white space of `layout`; `ordering` for keys in order
 """
 
-from .compiling import add_schema, rules_from_schema
+from .compiling import SchemaOptions, add_schema, rules_from_schema
+from .layout import WHITESPACE_PATTERN
 
-__all__ = ["add_schema", "rules_from_schema"]
+__all__ = ["WHITESPACE_PATTERN", "SchemaOptions", "add_schema", "rules_from_schema"]

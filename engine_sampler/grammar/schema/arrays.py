@@ -18,6 +18,7 @@ from ..program.reaching import nodes_reaching
 from .formula import ALWAYS, COUNT, FROM, ITEM, NEVER, SIZE, UNIQUE, Formula, counted
 from .limits import MAX_ITEM_STATES
 from .nodes import Expander
+from .numbers import whole_numbers
 from .outlines import (
     ARRAY,
     FALSEHOOD,
@@ -252,10 +253,13 @@ def _finite(literals: Literals, expander: Expander) -> list[Any] | None:
         return []
     outline = outline_intersection(map(expander.outline, literals))
     kinds = possible_kinds(outline)
-    if kinds & (ARRAY | OBJECT) or (kinds & (STRING | NUMBER) and outline.allowed is None):
+    allowed: Iterable[Any] | None = outline.allowed
+    if allowed is None and kinds & (STRING | NUMBER) == NUMBER:
+        allowed = whole_numbers(expander.formula(literal, NUMBER) for literal in literals)
+    if kinds & (ARRAY | OBJECT) or (kinds & (STRING | NUMBER) and allowed is None):
         return None
     values: list[Any] = [value for kind, value in _CONSTANT_VALUES.items() if kinds & kind]
-    for value in outline.allowed or ():
+    for value in allowed or ():
         if kinds & (NUMBER if isinstance(value, Decimal) else STRING) and value not in outline.excluded:
             values.append(value)
     return values

@@ -11,6 +11,7 @@ from itertools import product
 from typing import Any
 
 from ..errors import GrammarLimitError
+from ..work import spend
 from .formula import (
     ALL,
     ALWAYS,
@@ -30,8 +31,9 @@ from .formula import (
     Formula,
     conjunction,
     negation,
+    weight,
 )
-from .limits import MAX_CLAUSES
+from .limits import MAX_CLAUSES, MAX_WEIGHT
 from .nodes import Expander
 from .outlines import ARRAY, OBJECT
 from .strings import holds
@@ -51,7 +53,7 @@ def disjuncts(formula: Formula, expander: Expander) -> list[Atoms]:
     waiting: list[tuple[Atoms, tuple[Formula, ...]]] = [((), (formula,))]
     while waiting:
         atoms, todo = waiting.pop()
-        expander.budget.spend(len(atoms) // 4 + len(todo) + 1)
+        spend(10 + 4 * (len(atoms) + len(todo)))
         reduced = _reduced(atoms, todo, expander)
         if reduced is None:
             continue
@@ -72,7 +74,7 @@ def disjuncts(formula: Formula, expander: Expander) -> list[Atoms]:
 def exclusive(expander: Expander, parts: list[Formula], kind: int) -> list[Formula]:
     """Each part in conjunction with the negations of the others, except those that it obviously excludes."""
     result = []
-    expander.budget.spend(len(parts) * sum(map(expander.weigh, parts)) // 16)
+    spend(len(parts) * sum(map(expander.weigh, parts)))
     disjoint: set[tuple[int, int]] = set()
     for index, part in enumerate(parts):
         facts = Facts(part[1] if part[0] == AND else (part,), expander) if kind & (OBJECT | ARRAY) else None
@@ -80,7 +82,7 @@ def exclusive(expander: Expander, parts: list[Formula], kind: int) -> list[Formu
         for number, other in enumerate(parts):
             if part == FALSE or number == index or other == FALSE or (number, index) in disjoint:
                 continue
-            expander.budget.spend(2)
+            spend(20)
             if facts is not None and facts.verdict(other) is False:
                 disjoint.add((index, number))
             else:
@@ -100,7 +102,7 @@ def _reduced(
         while waiting:
             part = waiting.pop()
             if part[0] == AND:
-                waiting += part[1]
+                waiting += reversed(part[1])  # in the order of the schema, which the order of keys follows
             elif part[0] == OR:
                 clauses = _key_clauses(part)
                 if clauses is None:
@@ -113,6 +115,7 @@ def _reduced(
         if facts.contradictory:
             return None
         left: list[list[Formula]] = []
+        spend(2 * sum(weight((OR, choice), MAX_WEIGHT) for choice in choices))
         for choice in choices:
             open_parts = facts.open(choice)
             if open_parts is None:
@@ -216,7 +219,7 @@ class Facts:
         found = self._values.get(name)
         if found is None:
             found = list(self._members.get(name, ()))
-            found += [atom[2] for atom in self._all if holds(atom[1], name, self._expander.budget)]
+            found += [atom[2] for atom in self._all if holds(atom[1], name)]
             if name in self._absent:
                 found.append(NEVER)
             self._values[name] = found
@@ -303,7 +306,7 @@ class Facts:
         """The keys in the set that are certainly present."""
         if keys[0] == WITHIN:
             return [name for name in keys[1] if name in self._present]
-        return [name for name in self._present if holds(keys, name, self._expander.budget)]
+        return [name for name in self._present if holds(keys, name)]
 
     def _candidates(self, keys: Formula) -> list[str] | None:
         """All keys in the set that the object may have; None if they cannot be listed."""
@@ -316,7 +319,7 @@ class Facts:
         ]
         if not closed:
             return None
-        return [name for name in frozenset.intersection(*closed) if holds(keys, name, self._expander.budget)]
+        return [name for name in frozenset.intersection(*closed) if holds(keys, name)]
 
     def _size(self, low: int, high: int | None) -> bool | None:
         low_bound = max(self._low, len(self._present))

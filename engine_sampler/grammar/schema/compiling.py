@@ -2,30 +2,63 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from dataclasses import dataclass
 from typing import Any, Literal
 
 from ..errors import GrammarError
-from ..program.rules import Rules
+from ..program.expression import EPSILON, repeat
+from ..program.rules import Rules, repeated, sequence
+from ..work import counted_work
 from .document import Document
-from .emitting import SPACES, Emitter, punctuation
+from .emitting import Emitter
 from .formula import ALWAYS
 from .keywords import KEYWORDS
+from .layout import WHITESPACE_PATTERN, KeyOrder, Spacing, nonempty, punctuation, spacing_of
 from .nodes import Expander
+from .texts import WHITESPACE
 from .values import Values
 
-Unsupported = Literal["error", "warn"]
-Formats = Literal["assert", "annotate"]
+_CHOICES: Mapping[str, tuple[str, ...]] = {
+    "unsupported": ("error", "warn"),
+    "formats": ("assert", "annotate"),
+    "key_order": ("any", "schema"),
+}
 
 
-def rules_from_schema(
-    schema: Any, *, unsupported: Unsupported = "error", formats: Formats = "assert"
-) -> Rules:
-    """The JSON texts whose value is valid under a schema, as rules.
+@dataclass(frozen=True)
+class SchemaOptions:
+    """How a JSON Schema is read, and how its values are written.
 
-    schema       an object as `json.loads` returns it (dict or bool), or JSON text
+    whitespace   the white space between tokens: "any" amount; "compact": none, but for one blank after a
+                 comma or a colon; a number: up to so many characters; or a regular expression. The default
+                 is `layout.WHITESPACE_PATTERN`
+    key_order    "any", or "schema": the keys that the schema names come first, in its order
     unsupported  "error" raises UnsupportedKeywordError for a keyword that cannot be enforced token by
                  token; "warn" issues a warning and ignores the keyword
     formats      "assert" enforces the formats in `formats.FORMATS`; "annotate" ignores all formats
+
+    Raises ValueError for other values.
+    """
+
+    whitespace: str | int = WHITESPACE_PATTERN
+    key_order: KeyOrder = "any"
+    unsupported: Literal["error", "warn"] = "error"
+    formats: Literal["assert", "annotate"] = "assert"
+
+    def __post_init__(self) -> None:
+        for name, known in _CHOICES.items():
+            if (value := getattr(self, name)) not in known:
+                raise ValueError(f"{name} must be one of {known}, not {value!r}")
+
+
+DEFAULTS = SchemaOptions()
+
+
+def rules_from_schema(schema: Any, options: SchemaOptions = DEFAULTS) -> Rules:
+    """The JSON texts whose value is valid under a schema, as rules.
+
+    schema  an object as `json.loads` returns it (dict or bool), or JSON text
 
     The texts are those of RFC 8259 in valid UTF-8, with white space between tokens. Three rules are
     stricter: printable ASCII characters in keys, and in strings with constraints beyond their length,
@@ -34,36 +67,43 @@ def rules_from_schema(
     Unknown keywords are annotations, as the standard requires.
 
     Raises GrammarError if `schema` is not a JSON Schema or has no valid value, GrammarLimitError if a
-    limit is reached, UnsupportedKeywordError as above.
+    limit is reached, UnsupportedKeywordError for a keyword that cannot be enforced.
     """
     rules = Rules()
-    rules.ignore = [rules.terminal("WHITESPACE", SPACES)]
-    rules.start = _add(schema, rules, unsupported, formats, nested=False)
-    return rules
+    with counted_work():
+        spacing = spacing_of(options.whitespace)
+        if spacing is None:
+            rules.ignore = [rules.terminal("WHITESPACE", repeat(WHITESPACE, 1))]
+            rules.start = _add(schema, rules, options, Spacing(EPSILON, EPSILON, EPSILON))
+            return rules
+        value = _add(schema, rules, options, spacing)
+        rules.start = value
+        if spacing.outer != EPSILON:
+            space = repeated(rules.terminal("WHITESPACE", nonempty(spacing.outer)), 0, 1)
+            rules.start = rules.rule("document")
+            rules.define(rules.start, sequence(space, value, space))
+        return rules
 
 
-def add_schema(
-    schema: Any, rules: Rules, *, unsupported: Unsupported = "error", formats: Formats = "assert"
-) -> int:
+def add_schema(schema: Any, rules: Rules, options: SchemaOptions = DEFAULTS) -> int:
     """Add the values of a schema to rules, and return their symbol.
 
-    This does not rely on `rules.ignore`: white space is read wherever JSON allows it inside the value, but
-    not before or after it. Arguments and errors are those of `rules_from_schema`.
+    This does not rely on `rules.ignore`: white space is read wherever the options allow it inside the value,
+    but not before or after it. Arguments and errors are those of `rules_from_schema`.
     """
-    return _add(schema, rules, unsupported, formats, nested=True)
+    with counted_work():
+        spacing = spacing_of(options.whitespace)
+        if spacing is None:
+            anything = repeat(WHITESPACE)
+            spacing = Spacing(anything, anything, EPSILON)
+        return _add(schema, rules, options, spacing)
 
 
-def _add(schema: Any, rules: Rules, unsupported: str, formats: str, nested: bool) -> int:
-    for name, value, known in (
-        ("unsupported", unsupported, ("error", "warn")),
-        ("formats", formats, ("assert", "annotate")),
-    ):
-        if value not in known:
-            raise ValueError(f"{name} must be one of {known}, not {value!r}")
-    values = Values(Expander(Document(schema), KEYWORDS, unsupported, formats))
+def _add(schema: Any, rules: Rules, options: SchemaOptions, spacing: Spacing) -> int:
+    values = Values(Expander(Document(schema), KEYWORDS, options.unsupported, options.formats))
     root = frozenset((values.expander.root(),)) - {ALWAYS}
     values.get(root)
     values.settle()
     if not values.is_productive(root):
         raise GrammarError("no value is valid under the JSON Schema")
-    return Emitter(values, rules, punctuation(rules, with_spaces=nested)).emit(root, "json")
+    return Emitter(values, rules, punctuation(rules, spacing), options.key_order).emit(root, "json")

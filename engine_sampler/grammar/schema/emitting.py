@@ -4,57 +4,31 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from itertools import combinations
-from typing import NamedTuple
 
 from ..errors import GrammarLimitError
-from ..program.expression import EPSILON, Expression, concat, literal, repeat
 from ..program.rules import ACCEPT, Edge, Operation, Rules, at_least, clause, clear, count, saturate, set_bit
+from ..work import spend
 from .arrays import ArrayShape
+from .layout import KeyOrder, Punctuation
 from .limits import MAX_CELLS
 from .objects import ObjectShape, Plan, Region
+from .ordering import ordered_object
 from .strings import holds
-from .texts import WHITESPACE, quoted_key
+from .texts import quoted_key
 from .values import Literals, Value, Values
 
 _MAX_INLINE = 8
 """Maximum number of symbols of a value that are put on edges directly; a value with more gets a rule."""
 
-SPACES: Expression = repeat(WHITESPACE, 1)
-
-
-class Punctuation(NamedTuple):
-    """The symbols of `{ } [ ] : ,`."""
-
-    open_object: int
-    close_object: int
-    open_array: int
-    close_array: int
-    colon: int
-    comma: int
-
-
-def punctuation(rules: Rules, *, with_spaces: bool) -> Punctuation:
-    """The punctuation symbols, with white space around them if the rules do not ignore it."""
-    space = repeat(WHITESPACE) if with_spaces else EPSILON
-    marks = (
-        ("OBJECT_BEGIN", (literal(b"{"), space)),
-        ("OBJECT_END", (space, literal(b"}"))),
-        ("ARRAY_BEGIN", (literal(b"["), space)),
-        ("ARRAY_END", (space, literal(b"]"))),
-        ("COLON", (space, literal(b":"), space)),
-        ("COMMA", (space, literal(b","), space)),
-    )
-    symbols = [rules.terminal(name, concat(*parts)) for name, parts in marks]
-    return Punctuation(*symbols)
-
 
 class Emitter:
     """Converts settled values to rules."""
 
-    def __init__(self, values: Values, rules: Rules, marks: Punctuation) -> None:
+    def __init__(self, values: Values, rules: Rules, marks: Punctuation, key_order: KeyOrder) -> None:
         self._values = values
         self._rules = rules
         self._marks = marks
+        self._ordered = key_order == "schema"
         self._symbols: dict[Literals, tuple[int, ...]] = {}
         self._waiting: list[tuple[int, Plan | ArrayShape]] = []
         self._keys: dict[str, int] = {}
@@ -76,7 +50,7 @@ class Emitter:
         """The symbols of a value's alternatives; empty if no such value exists."""
         found = self._symbols.get(literals)
         if found is None:
-            self._values.expander.budget.spend(2)
+            spend(20)
             self._values.is_productive(literals)
             value = self._values.get(literals)
             found = tuple(self._rules.terminal(name, text) for name, text in value.scalars)
@@ -96,7 +70,7 @@ class Emitter:
         for shape in value.shapes:
             parts: Sequence[Plan | ArrayShape]
             if isinstance(shape, ObjectShape):
-                parts = shape.plans(self._values.is_productive)
+                parts = shape.plans(self._values.is_productive, self._ordered)
             elif isinstance(shape, ArrayShape):
                 parts = [shape] if shape.is_productive(self._values.is_productive) else []
             for part in parts:
@@ -113,8 +87,13 @@ class Emitter:
         return found
 
     def _object(self, rule: int, plan: Plan) -> None:
+        if self._ordered:
+            states = ordered_object(self, self._rules, self._marks, plan)
+            spend(2 * sum(map(len, states)))
+            self._rules.define_automaton(rule, states)
+            return
         automaton = ObjectAutomaton(self, self._rules, self._marks, plan)
-        self._values.expander.budget.spend(sum(map(len, automaton.states)) // 4)
+        spend(2 * sum(map(len, automaton.states)))
         self._rules.define_automaton(rule, automaton.states, automaton.bits, automaton.counters)
 
     def _array(self, rule: int, shape: ArrayShape) -> None:
@@ -122,7 +101,7 @@ class Emitter:
             states, bits, counters = _counted_array(self, self._marks, shape, self._values)
         else:
             states, bits, counters = _listed_array(self, self._marks, shape, self._values), 0, 0
-        self._values.expander.budget.spend(sum(map(len, states)) // 4)
+        spend(2 * sum(map(len, states)))
         self._rules.define_automaton(rule, states, bits, counters)
 
 
@@ -162,10 +141,11 @@ class ObjectAutomaton:
         self._counting = self._count_optional()
         self._named = {name: self._bit() for name in plan.names}
         self._members()
-        self._join(Edge(marks.close_object, 2, tuple(self._at_end)))
+        self._join()
 
-    def _join(self, close: Edge) -> None:
+    def _join(self) -> None:
         """Fill the states before members, and connect commas to them."""
+        at_end = tuple(self._at_end)
         counting = self._counting
         optional = [] if counting is None else self._optional_edges
         unused = () if self._plan.regions else (clause(*((bit, False) for bit in self._optional_bits)),)
@@ -181,8 +161,9 @@ class ObjectAutomaton:
         self.states[3] = [
             Edge(self._marks.comma, state, operations) for state, operations in commas if self.states[state]
         ]
-        self.states[3].append(close)
+        self.states[3].append(Edge(self._marks.close_object, 2, at_end))
         counted = [Edge(edge.symbol, edge.target, edge.operations + (counting or ())) for edge in optional]
+        close = Edge(self._marks.close_empty_object, 2, at_end)
         self.states[1] = [close, *self._required_edges, *counted]
 
     def _bit(self) -> int:
@@ -282,7 +263,7 @@ def _listed_array(
         states += [[*([Edge(marks.comma, number + 1)] if before else []), *close], before]
     first = next(iter(listed))
     begin = len(states)
-    close = [Edge(marks.close_array, 1)] if shape.accepts(first) else []
+    close = [Edge(marks.close_empty_array, 1)] if shape.accepts(first) else []
     states.append([*states[numbers[first] + 1], *close])
     states[0] = [Edge(marks.open_array, begin)]
     return states
@@ -321,7 +302,7 @@ def _counted_array(
         entering = () if prefix else counting
         states[2] = [Edge(symbol, target, done + entering) for symbol, target, done in states[4]]
     if not shape.low:
-        states[2].append(Edge(marks.close_array, 1))
+        states[2].append(Edge(marks.close_empty_array, 1))
     return states, len(shape.distinct or ()), 1 if counting else 0
 
 

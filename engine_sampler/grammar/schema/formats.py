@@ -130,6 +130,15 @@ def _pointer() -> Expression:
     return _re(r"(?:/(?:[^~/]|~[01])*)*")
 
 
+def _at_least(low: int) -> Expression:
+    """Numbers of up to four digits that are not below `low`, which has one or two."""
+    tens, ones = divmod(low, 10)
+    longer = r"[1-9]\d{1,3}" if not tens else r"[1-9]\d{2,3}"
+    same = f"[{ones}-9]" if not tens else f"{tens}[{ones}-9]"
+    above = rf"|[{tens + 1}-9]\d" if 0 < tens < 9 else ""
+    return _re(f"{same}{above}|{longer}")
+
+
 def _regex() -> Expression:
     """Regular expressions that are certainly valid: a large part of ECMAScript's, but not all."""
     escape = _re(r"\\(?:[dDwWsSBtnrfvb^$.*+?()\[\]{}|/-]|x[0-9A-Fa-f]{2}|u[0-9A-Fa-f]{4})")
@@ -140,8 +149,9 @@ def _regex() -> Expression:
     )
     one = repeat(union(in_class, ranges, _re(r"[^\\\]\[^-]")), 1)
     char_class = concat(_re(r"\[\^?-?"), one, _re(r"-?\]"))
-    count = r"\d{1,3}(?:,(?:[1-9]\d{3})?)?|0,\d{1,4}|1,[1-9]\d{0,3}"
-    times = _re(rf"(?:(?:[*+?]|\{{(?:{count})\}})\??)?")
+    count = union(_re(r"\d{1,3},?"), *(concat(literal(b"%d," % low), _at_least(low)) for low in range(100)))
+    counted_times = concat(literal(b"{"), count, literal(b"}"))
+    times = optional(concat(union(_re("[*+?]"), counted_times), _re(r"\??")))
     counted = concat(union(_re(r"[^\\^$.*+?()\[\]{}|]|\."), escape, char_class), times)
     pieces = union(counted, _re(r"[\^$]"))
     inner = repeat(pieces)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from ..errors import GrammarError
+from ..work import spend
 from .clauses import exclusive
 from .formula import (
     ALL,
@@ -53,7 +54,7 @@ def _const(expander: Expander, node: SchemaNode, value: Any, kind: int) -> Formu
 
 def _any_constant(expander: Expander, values: list[Any], kind: int) -> Formula:
     """Equality to one of the values, all of which have the type `kind`."""
-    expander.budget.spend(len(values) // 8)
+    spend(len(values))
     if not values:
         return FALSE
     if kind == STRING:

@@ -14,7 +14,7 @@ from .outlines import ARRAY
 def prefix_length(node: SchemaNode) -> int:
     """The number of leading items to which the schema assigns schemas one by one."""
     for keyword in ("prefixItems", "items"):
-        if isinstance(node.value.get(keyword), list):
+        if isinstance(node.value.get(keyword), list) and (keyword == "items" or node.resource.draft >= 2020):
             return len(node.value[keyword])
     return 0
 

@@ -34,6 +34,7 @@ from ..program.expression import (
     union,
 )
 from ..program.unicode import Ranges, ranges
+from ..work import spend
 from .texts import PLAIN_BODY, RAW_BODY, ascii_class, body_of, escaped, is_plain, spellings
 
 _ASCII = (1 << 0x80) - 1
@@ -172,6 +173,8 @@ def character_at(pieces: tuple[Expression, ...] | list[Expression], at: int) -> 
     None if no whole character begins there.
     """
     lead = _mask(pieces[at])
+    if lead:
+        spend(40)
     for count, zero, low, high in _LEADS:
         if lead and not lead & ~((1 << high + 1) - (1 << low)) & ALL_BYTES:
             for end in range(at + 2, min(at + 1 + count, len(pieces)) + 1):

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from ..errors import GrammarLimitError
-
 MAX_DEPTH = 100
 """Maximum nesting depth of subschemas that apply to the same value (allOf, not, $ref, ...)."""
 
@@ -12,9 +10,6 @@ MAX_TEXT = 4_000_000
 
 MAX_VALUES = 5_000
 """Maximum number of combinations of subschemas that values may have to satisfy."""
-
-MAX_STEPS = 60_000
-"""Maximum number of rewriting steps; it bounds the time of a compilation."""
 
 MAX_CLAUSES = 512
 """Maximum number of alternatives for one value after anyOf, oneOf, not and if are multiplied out."""
@@ -36,16 +31,3 @@ MAX_NUMBER_STATES = 6_000
 
 MAX_DIGITS = 400
 """Maximum number of digits of a number in a schema, and of zeros that its exponent implies."""
-
-
-class Budget:
-    """Counts rewriting steps; raises GrammarLimitError when there are too many."""
-
-    def __init__(self) -> None:
-        self.left = MAX_STEPS
-
-    def spend(self, steps: int = 1) -> None:
-        """Charge `steps` more steps."""
-        self.left -= steps
-        if self.left < 0:
-            raise GrammarLimitError(f"the JSON Schema needs more than {MAX_STEPS} rewriting steps")

@@ -8,7 +8,7 @@ from ..derivatives.limits import Meter
 from ..derivatives.loading import Loader
 from ..errors import GrammarLimitError
 from ..program.expression import BOTH, CONCAT, EMPTY, GUARD, NOT, REPEAT, UNION, Encoder, Expression
-from .limits import Budget
+from ..work import spend
 
 _SEARCH_STEPS = 20_000
 """Step limit of the search for a matching text; if it is reached, a matching text is assumed to exist."""
@@ -27,13 +27,14 @@ class ValueMatcher:
     def _reset(self) -> None:
         encoder = Encoder()
         root = encoder.add(self._expression)
+        spend(2 * len(encoder.code))
         self._meter = Meter()
         self._expressions = Expressions(self._meter)
         self._root = Loader(self._expressions, encoder.code).numbers[root]
         self._derivatives = Derivatives(self._expressions)
 
-    def matches(self, data: bytes, budget: Budget | None = None) -> bool:
-        """Whether the expression matches `data`; work that is not cached is charged to `budget`.
+    def matches(self, data: bytes) -> bool:
+        """Whether the expression matches `data`; work that is not cached is counted.
 
         Raises GrammarLimitError if this takes too long.
         """
@@ -43,17 +44,18 @@ class ValueMatcher:
         state = self._root
         for byte in data:
             state = self._derivatives.derivative(state, byte)
-        if budget is not None:
-            budget.spend((before - self._meter.left) // 2)
+        spend(1 + len(data) // 4 + 6 * (before - self._meter.left))
         return self._expressions.nullable(state)
 
     def is_empty(self) -> bool:
         """Whether the expression matches nothing at all; also False if the search is cut short."""
         self._meter.left = _SEARCH_STEPS
         try:
-            return not self._derivatives.live(self._root)
+            found = not self._derivatives.live(self._root)
         except GrammarLimitError:
-            return False
+            found = False
+        spend(6 * (_SEARCH_STEPS - self._meter.left))
+        return found
 
 
 def is_empty(expression: Expression) -> bool:

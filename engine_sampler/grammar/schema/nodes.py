@@ -12,9 +12,10 @@ from collections.abc import Callable, Iterable, Mapping
 from typing import Any, NamedTuple, TypeAlias, TypeVar
 
 from ..errors import GrammarError, GrammarLimitError, UnsupportedKeywordError
+from ..work import spend
 from .document import Document, Resource
 from .formula import ALWAYS, FALSE, NEVER, TRUE, Formula, conjunction, disjunction, negation, weight
-from .limits import MAX_DEPTH, MAX_WEIGHT, Budget
+from .limits import MAX_DEPTH, MAX_WEIGHT
 from .outlines import (
     ALL_KINDS,
     ARRAY,
@@ -76,6 +77,15 @@ _LEAVES = frozenset(
 _MAX_CHECKED_CONSTANTS = 16
 """Maximum number of constants that are each checked against other assertions."""
 
+_SINCE = {
+    **dict.fromkeys(("const", "contains", "propertyNames"), 6),
+    "if": 7,
+    **dict.fromkeys(("dependentRequired", "dependentSchemas", "$recursiveRef"), 2019),
+    **dict.fromkeys(("unevaluatedProperties", "unevaluatedItems"), 2019),
+    **dict.fromkeys(("prefixItems", "$dynamicRef"), 2020),
+}
+"""The draft that introduced a keyword: a schema that declares an older one does not have it."""
+
 _UNEVALUATED = {"unevaluatedProperties": OBJECT, "unevaluatedItems": ARRAY}
 
 
@@ -92,14 +102,12 @@ class Expander:
     ) -> None:
         self.document = document
         self.asserts_formats = formats == "assert"
-        self.budget = Budget()
         self._keywords = keywords
         self._warns = unsupported == "warn"
         self._nodes: list[SchemaNode | Constant | AnyOf] = [SchemaNode(True, document.root, ())]
         self._literals: dict[Any, int] = {}
         self._formulas: dict[tuple[int, int], Formula] = {}
         self._outlines: dict[int, ValueOutline] = {}
-        self._references: list[SchemaNode] = []
         self._impossible: dict[frozenset[int], bool] = {}
         self._in_progress: set[tuple[int, int]] = set()
         self._constants: list[Any] = []  # kept alive so that no other object reuses their ids
@@ -109,35 +117,40 @@ class Expander:
         return self.literal(self.document.schema, self.document.root, ())
 
     def literal(self, value: Any, resource: Resource, scope: Scope) -> int:
-        """The literal of a subschema in `resource`."""
-        if value is True or value is False:
-            return ALWAYS if value else NEVER
-        if not isinstance(value, dict):
-            raise GrammarError(f"a JSON Schema must be an object or a boolean, not {str(value)[:40]!r}")
-        if not value:
-            return ALWAYS
-        resource = self.document.enter(value, resource)
-        key = id(value), id(resource), scope
-        found = self._literals.get(key)
-        if found is None:
-            found = self._literals[key] = self._of_schema(value, resource, scope)
+        """The literal of a subschema in `resource`; one that is only a `$ref` has that of its target."""
+        passed: dict[Any, None] = {}
+        found: int | None
+        while True:
+            if value is True or value is False or value == {}:
+                found = NEVER if value is False else ALWAYS
+                break
+            if not isinstance(value, dict):
+                raise GrammarError(f"a JSON Schema must be an object or a boolean, not {str(value)[:40]!r}")
+            resource = self.document.enter(value, resource)
+            key = id(value), id(resource), scope
+            found = self._literals.get(key)
+            if found is not None:
+                break
+            node = SchemaNode(value, resource, scope, tuple(self._items(value, resource)))
+            refers = len(node.items) == 1 and node.items[0][0] == "$ref" and key not in passed
+            passed[key] = None
+            if not refers:
+                found = self._of_schema(node)
+                break
+            spend(10)
+            value, resource = self.document.resolve(node.items[0][1], resource)
+            scope = self.entered(node)
+        self._literals |= dict.fromkeys(passed, found)
         return found
 
-    def _of_schema(self, value: dict[str, Any], resource: Resource, scope: Scope) -> int:
+    def _of_schema(self, node: SchemaNode) -> int:
         """A new literal, or that of another schema that is obviously equivalent."""
-        items = tuple(self._items(value, resource))
+        items = node.items
         if not items:
             return ALWAYS
-        node = SchemaNode(value, resource, scope, items)
-        if items[0][0] == "$ref" and len(items) == 1 and node not in self._references:
-            self._references.append(node)
-            try:
-                return self.reference(node, items[0][1])
-            finally:
-                self._references.pop()
         if not all(type(one) in _PLAIN and keyword in _LEAVES for keyword, one in items):
             return self._add(node)
-        key = resource.draft <= 4, items
+        key = node.resource.draft <= 4, items
         found = self._literals.get(key)
         if found is None:
             found = self._literals[key] = self._add(node)
@@ -145,11 +158,11 @@ class Expander:
 
     def _items(self, value: dict[str, Any], resource: Resource) -> Iterable[tuple[str, Any]]:
         """The keywords of a schema that constrain values; up to draft 7, `$ref` hides all others."""
-        if resource.draft >= 2019:
-            return (item for item in value.items() if item[0] in self._keywords)
-        if "$ref" in value:
+        draft = resource.draft
+        if draft < 2019 and "$ref" in value:
             return (("$ref", value["$ref"]),)
-        return (item for item in value.items() if item[0] in self._keywords and item[0] not in _UNEVALUATED)
+        known = self._keywords
+        return (item for item in value.items() if item[0] in known and _SINCE.get(item[0], 0) <= draft)
 
     def child(self, node: SchemaNode, value: Any) -> int:
         """The literal of a subschema of `node`."""
@@ -192,7 +205,7 @@ class Expander:
         return found
 
     def _add(self, node: SchemaNode | Constant | AnyOf) -> int:
-        self.budget.spend(2)
+        spend(20)
         self._nodes.append(node)
         return 2 * len(self._nodes) - 1
 
@@ -226,7 +239,7 @@ class Expander:
     def weigh(self, formula: Formula) -> int:
         """The number of assertions in a formula. Raises GrammarLimitError if there are too many."""
         found = weight(formula, MAX_WEIGHT)
-        self.budget.spend(1 + found // 8)
+        spend(10 + found)
         if found > MAX_WEIGHT:
             raise GrammarLimitError(f"a subschema leads to more than {MAX_WEIGHT} assertions about one value")
         return found
@@ -339,7 +352,7 @@ class Expander:
         key = frozenset(literals)
         found = self._impossible.get(key)
         if found is None:
-            self.budget.spend(len(key))
+            spend(10 * len(key))
             found = self._impossible[key] = self._is_impossible(key)
         return found
 
@@ -352,4 +365,4 @@ class Expander:
         if len(rest) > _MAX_CHECKED_CONSTANTS:
             return False
         formula = conjunction(self.formula(literal, STRING) for literal in literals)
-        return not any(holds(formula, text, self.budget) for text in rest)
+        return not any(holds(formula, text) for text in rest)

@@ -9,6 +9,7 @@ from typing import Any, NamedTuple
 from ..errors import GrammarError, GrammarLimitError, UnsupportedKeywordError
 from ..program.expression import EMPTY, Expression, automaton
 from ..program.reaching import nodes_reaching
+from ..work import spend
 from .formula import AND, INTEGER, LESS, MULTIPLE, NOT, OR, WITHIN, Formula
 from .limits import MAX_NUMBER_STATES
 
@@ -138,6 +139,7 @@ class NumberAutomaton:
         waiting: list[NumberState] = [(START, None)]
         edges: list[list[tuple[int, int, int]]] = []
         for state in waiting:
+            spend(20 + 4 * len(self._values))
             outgoing = []
             for low, high, target in self._edges(state):
                 if target not in numbers:
@@ -336,6 +338,7 @@ class NumberAutomaton:
         """Whether the formula is true of a number; None if the number's form does not decide it."""
         kind = formula[0]
         if kind in (AND, OR):
+            spend(len(formula[1]) // 2)
             found = {self._holds(part, facts) for part in formula[1]}
             if (kind == OR) in found:
                 return kind == OR

@@ -8,13 +8,27 @@ cannot be decided (`1.5e3` and `integer`, an exponent and `multipleOf`) is exclu
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from decimal import Decimal
 from fractions import Fraction
+from math import ceil, floor
 from typing import Any
 
 from ..errors import GrammarError, GrammarLimitError
 from ..program.expression import Expression, byte_class, byte_range, concat, literal, optional, repeat, union
-from .formula import AND, INTEGER, LESS, MULTIPLE, NOT, OR, TRUE, WITHIN, Formula, cached_if_small
+from .formula import (
+    AND,
+    INTEGER,
+    LESS,
+    MULTIPLE,
+    NOT,
+    OR,
+    TRUE,
+    WITHIN,
+    Formula,
+    cached_if_small,
+    conjunction,
+)
 from .limits import MAX_DIGITS
 from .number_automaton import NumberAutomaton
 from .texts import bodies_of
@@ -38,6 +52,9 @@ WHOLE_NUMBER = concat(
 """Numbers whose value is an integer: `2`, `2.0`, `2e3`."""
 
 PLAIN_INTEGER = concat(_MINUS, _WHOLE)
+
+_MAX_LISTED = 200
+"""Maximum length of a range of whole numbers that are listed one by one."""
 
 _MAX_EXPONENT_CONSTANTS = 16
 """Maximum number of constants that may be written with an exponent."""
@@ -88,6 +105,20 @@ def _filtered(formula: Formula) -> Formula:
         return formula
     common = frozenset.intersection(*values)
     return (WITHIN, frozenset(value for value in common if all(_is_true(part, value) for part in rest)))
+
+
+def whole_numbers(formulas: Iterable[Formula]) -> list[Decimal] | None:
+    """The numbers that satisfy all formulas; None unless these are whole numbers in a short range."""
+    formula = conjunction(formulas)
+    atoms = formula[1] if formula[0] == AND else (formula,)
+    lows = [atom[1][1] for atom in atoms if atom[0] == NOT and atom[1][0] == LESS]
+    highs = [atom[1] for atom in atoms if atom[0] == LESS]
+    if not any(atom[0] == INTEGER for atom in atoms) or not lows or not highs:
+        return None
+    low, high = floor(max(lows)), ceil(min(highs))
+    if high - low > _MAX_LISTED:
+        return None
+    return [Decimal(number) for number in range(low, high + 1) if _is_true(formula, Decimal(number))]
 
 
 def _is_true(formula: Formula, value: Decimal) -> bool:

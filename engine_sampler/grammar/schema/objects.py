@@ -14,6 +14,7 @@ from typing import TypeAlias
 
 from ..errors import GrammarLimitError
 from ..program.expression import EMPTY, Expression
+from ..work import spend
 from .formula import (
     ALL,
     ALWAYS,
@@ -116,8 +117,8 @@ class ObjectShape:
         """The literals that the values of its members may have to satisfy."""
         return {*self._plan.names.values(), *(region.literals for region in self._plan.regions)}
 
-    def plans(self, productive: Productive) -> list[Plan]:
-        """All finished plans, given which members exist."""
+    def plans(self, productive: Productive, ordered: bool = False) -> list[Plan]:
+        """All finished plans, given which members exist; `ordered`: registers are not to be used."""
         names = {name: literals for name, literals in self._plan.names.items() if productive(literals)}
         regions = tuple(region for region in self._plan.regions if productive(region.literals))
         first = replace(self._plan, names=names, regions=regions)
@@ -131,9 +132,10 @@ class ObjectShape:
             plan = waiting.pop()
             if not plan.required <= plan.names.keys():
                 continue
-            step = _split_clause(plan)
+            decided = ordered or plan.high is not None
+            step = _split_clause(plan, decided)
             if step is None:
-                step = _split_requirement(plan, productive)
+                step = _split_requirement(plan, productive, decided)
             if step is not None:
                 waiting += reversed(step)
             elif _fits(plan):
@@ -156,9 +158,13 @@ def _forbid(plan: Plan, name: str) -> Plan:
     return replace(plan, names={other: literals for other, literals in plan.names.items() if other != name})
 
 
-def _split_clause(plan: Plan) -> list[Plan] | None:
-    """The plans that result from a clause that registers cannot check; None if there is no such clause."""
+def _split_clause(plan: Plan, decided: bool) -> list[Plan] | None:
+    """The plans that result from a clause that registers cannot check; None if there is no such clause.
+
+    decided  registers must not check any
+    """
     kept: list[KeyClause] = []
+    spend(20 + len(plan.names) + 4 * len(plan.clauses))
     for clause in plan.clauses:
         if any(name in plan.required if value else name not in plan.names for name, value in clause):
             continue
@@ -167,7 +173,7 @@ def _split_clause(plan: Plan) -> list[Plan] | None:
             for name, value in clause
             if (name in plan.names if value else name not in plan.required)
         )
-        if len(left) < 2 or plan.high is not None or not any(value for _, value in left):
+        if len(left) < 2 or decided or not any(value for _, value in left):
             rest = replace(plan, clauses=tuple(other for other in plan.clauses if other is not clause))
             return [_require(rest, name) if value else _forbid(rest, name) for name, value in left]
         kept.append(left)
@@ -176,8 +182,11 @@ def _split_clause(plan: Plan) -> list[Plan] | None:
     return None
 
 
-def _split_requirement(plan: Plan, productive: Productive) -> list[Plan] | None:
-    """The plans that result from the first requirement that is not settled; None if all are."""
+def _split_requirement(plan: Plan, productive: Productive, decided: bool) -> list[Plan] | None:
+    """The plans that result from the first requirement that is not settled; None if all are.
+
+    decided  registers must not check any
+    """
     for number, requirement in plan.requirements.items():
         if number in plan.settled:
             continue
@@ -191,7 +200,7 @@ def _split_requirement(plan: Plan, productive: Productive) -> list[Plan] | None:
             for region in plan.regions
             if number in region.requirements and productive(region.literals | requirement.literals)
         ]
-        if candidates and plan.high is None:
+        if candidates and not decided:
             return [replace(plan, settled=plan.settled | {number})]
         return [
             *_by_name(without, keys, requirement, productive),
@@ -242,7 +251,7 @@ def object_shape(atoms: Iterable[Formula], expander: Expander) -> ObjectShape:
         if kind == PROPERTIES:
             for name, literal in atom[1]:
                 names.setdefault(name, []).append(literal)
-            expander.budget.spend(len(atom[1]))
+            spend(10 * len(atom[1]))
         elif kind == HAS:
             (required if atom[2] else absent).add(atom[1])
         elif kind == CLAUSE:
@@ -262,16 +271,16 @@ def object_shape(atoms: Iterable[Formula], expander: Expander) -> ObjectShape:
     patterns: dict[Formula, None] = {}
     for keys in (*(keys for keys, _ in everywhere), *(one.keys for one in requirements)):
         _patterns(keys, patterns)
-    expander.budget.spend(len(patterns) * sum(map(len, names)) // 16)
+    spend(len(patterns) * sum(map(len, names)))
     members = {}
     for name, literals in names.items():
         if name not in absent:
-            needed = frozenset(
-                literals + [literal for keys, literal in everywhere if holds(keys, name, expander.budget)]
-            ) - {ALWAYS}
+            needed = frozenset(literals + [literal for keys, literal in everywhere if holds(keys, name)]) - {
+                ALWAYS
+            }
             if NEVER not in needed and is_encodable(name):
                 members[name] = needed
-    expander.budget.spend(len(names) * (1 + len(everywhere)) // 4)
+    spend(2 * len(names) * (1 + len(everywhere)))
     regions = _regions(list(names), list(patterns), everywhere, requirements)
     numbered = dict(enumerate(requirements))
     return ObjectShape(

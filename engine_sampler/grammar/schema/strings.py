@@ -9,6 +9,7 @@ from ..program.expression import EMPTY, Expression, both, complement, literal, r
 from ..program.unicode import ANY_CHARACTER as ANY_UNICODE
 from ..program.unicode import TEXT
 from ..regex import pattern as regex
+from ..work import spend
 from .formats import PARTIAL, format_expression
 from .formula import (
     AND,
@@ -25,19 +26,15 @@ from .formula import (
     disjunction,
 )
 from .lifting import Lifted, lifted
-from .limits import Budget
 from .matching import ValueMatcher, is_empty
 from .texts import ANY_BODY, ANY_CHARACTER, PLAIN_BODY, STRING, bodies_of, quoted
 
 _ANY = Lifted(ANY_BODY, ANY_BODY)
 
 
-def string_set(formula: Formula, budget: Budget | None = None) -> Expression:
-    """The texts, quotes included, of the strings that a formula allows; EMPTY if there are none.
-
-    budget  is charged for matching constants against patterns
-    """
-    return STRING if formula == TRUE else _texts(_simplified(formula, budget))
+def string_set(formula: Formula) -> Expression:
+    """The texts, quotes included, of the strings that a formula allows; EMPTY if there are none."""
+    return STRING if formula == TRUE else _texts(_simplified(formula))
 
 
 @cached_if_small
@@ -77,20 +74,21 @@ def _all_content(formula: Formula) -> Expression:
     return _content(formula)
 
 
-def holds(formula: Formula, text: str, budget: Budget | None = None) -> bool:
-    """Whether one string satisfies a formula; the work of matching patterns is charged to `budget`."""
+def holds(formula: Formula, text: str) -> bool:
+    """Whether one string satisfies a formula."""
+    spend()
     kind = formula[0]
     if kind == AND:
-        return all(holds(part, text, budget) for part in formula[1])
+        return all(holds(part, text) for part in formula[1])
     if kind == OR:
-        return any(holds(part, text, budget) for part in formula[1])
+        return any(holds(part, text) for part in formula[1])
     if kind == NOT:
-        return not holds(formula[1], text, budget)
+        return not holds(formula[1], text)
     if kind == WITHIN:
         return text in formula[1]
     if kind == LENGTH:
         return formula[1] <= len(text) and (formula[2] is None or len(text) <= formula[2])
-    return _matcher(formula).matches(text.encode("utf-8", "surrogatepass"), budget)
+    return _matcher(formula).matches(text.encode("utf-8", "surrogatepass"))
 
 
 @cached_if_small
@@ -109,21 +107,21 @@ def _content(atom: Formula) -> Expression:
         raise type(error)(f"pattern {atom[1][:200]!r}: {error}") from None
 
 
-def _simplified(formula: Formula, budget: Budget | None) -> Formula:
+def _simplified(formula: Formula) -> Formula:
     """An equivalent formula without the constants that other assertions rule out."""
     if formula[0] == OR:
-        parts = [_simplified(part, budget) for part in formula[1]]
+        parts = [_simplified(part) for part in formula[1]]
         values = [part[1] for part in parts if part[0] == WITHIN]
         rest = [part for part in parts if part[0] != WITHIN]
         return disjunction([*rest, (WITHIN, frozenset().union(*values))] if values else rest)
     if formula[0] == AND:
-        parts = [_simplified(part, budget) for part in formula[1]]
+        parts = [_simplified(part) for part in formula[1]]
         values = [part[1] for part in parts if part[0] == WITHIN]
         if not values:
             return conjunction(_with_one_length(parts))
         rest = [part for part in parts if part[0] != WITHIN]
         common = frozenset.intersection(*values)
-        return (WITHIN, frozenset(text for text in common if holds((AND, tuple(rest)), text, budget)))
+        return (WITHIN, frozenset(text for text in common if holds((AND, tuple(rest)), text)))
     return formula
 
 
@@ -141,9 +139,11 @@ def _body(formula: Formula) -> Lifted:
     """The bodies of a formula's strings, and the bodies among which its complement is exact."""
     kind = formula[0]
     if kind == AND:
-        return _joined(both(*_bodies(formula[1])), formula[1])
+        parts = list(map(_body, formula[1]))
+        return _joined(both(*(part.body for part in parts)), parts)
     if kind == OR:
-        return _joined(union(*_bodies(formula[1])), formula[1])
+        parts = list(map(_body, formula[1]))
+        return _joined(union(*(part.body for part in parts)), parts)
     if kind == NOT:
         if formula[1][0] == FORMAT and formula[1][1] in PARTIAL:
             raise UnsupportedKeywordError(f"not is not supported for the format {formula[1][1]}")
@@ -156,15 +156,10 @@ def _body(formula: Formula) -> Lifted:
     return _lifted(formula)
 
 
-def _bodies(parts: Iterable[Formula]) -> list[Expression]:
-    return [_body(part).body for part in parts]
-
-
-def _joined(body: Expression, parts: Iterable[Formula]) -> Lifted:
+def _joined(body: Expression, parts: Iterable[Lifted]) -> Lifted:
     """The body, with the smallest base of the parts: the complement of each is exact within it."""
     base = ANY_BODY
-    for part in parts:
-        other = _body(part).base
+    for _, other in parts:
         if other is not ANY_BODY and base is not other:
             base = other if base is ANY_BODY or other is not PLAIN_BODY else base
     return Lifted(body, base)

@@ -124,6 +124,8 @@ def _evaluated(expander: Expander, node: SchemaNode, keyword: str, value: Any, k
         return _EVERYTHING if keyword == "additionalProperties" else _NOTHING
     if keyword == "prefixItems" or (keyword == "items" and isinstance(value, list)):
         return Evaluated(items=prefix_length(node))
+    if keyword == "additionalItems" and not isinstance(node.value.get("items"), list):
+        return _NOTHING
     if keyword == "contains" and node.resource.draft >= 2020:
         return Evaluated(contained=frozenset([expander.child(node, value)]))
     return _EVERYTHING if keyword in ("items", "additionalItems") else _NOTHING

@@ -13,6 +13,7 @@ from typing import NamedTuple, Protocol, TypeAlias
 
 from ..errors import GrammarLimitError
 from ..program.expression import EMPTY, Expression, literal, union
+from ..work import spend
 from .arrays import array_shapes
 from .clauses import disjuncts
 from .formula import FALSE, NEVER, TRUE, Formula, conjunction
@@ -108,7 +109,7 @@ class Values:
             value = waiting.pop()
             if value.productive:
                 continue
-            self.expander.budget.spend()
+            spend(10)
             missing: list[Value] = []
 
             def productive(literals: Literals, missing: list[Value] = missing) -> bool:
@@ -130,7 +131,7 @@ class Values:
     def _fill(self, value: Value) -> None:
         expander = self.expander
         literals = sorted(value.literals)
-        expander.budget.spend(1 + len(literals))
+        spend(10 + 10 * len(literals))
         kinds = possible_kinds(outline_intersection(map(expander.outline, literals)))
         constants: list[bytes] = []
         for kind, text in CONSTANTS.items():
@@ -142,7 +143,7 @@ class Values:
         if kinds & NUMBER and (formula := self._formula(literals, NUMBER)) != FALSE:
             value.add("NUMBER", number_set(formula))
         if kinds & STRING and (formula := self._formula(literals, STRING)) != FALSE:
-            value.add("STRING", string_set(formula, expander.budget))
+            value.add("STRING", string_set(formula))
         if kinds & OBJECT:
             for atoms in disjuncts(self._formula(literals, OBJECT), expander):
                 value.shapes.append(object_shape(atoms, expander))

@@ -3,17 +3,21 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Mapping
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeAlias
 
 from ..errors import GrammarError
 from ..grammar import Grammar, NotCachedError, only_cached
 from ..library import library_grammar
 
-_READERS: Mapping[str, Callable[[Any], Grammar]] = {
+Options: TypeAlias = tuple[tuple[str, Any], ...]
+"""Keywords of a `Grammar.from_` method, each with its value."""
+
+_READERS: Mapping[str, Callable[..., Grammar]] = {
     "json_schema": Grammar.from_json_schema,
-    "json_object": lambda value: Grammar.from_json_object(),
+    "json_object": lambda value, **options: Grammar.from_json_object(**options),
     "regex": Grammar.from_regex,
     "choice": Grammar.from_choices,
+    "text": Grammar.from_text,
     "lark": Grammar.from_lark,
     "gbnf": Grammar.from_gbnf,
     "library": library_grammar,
@@ -24,18 +28,21 @@ _READERS: Mapping[str, Callable[[Any], Grammar]] = {
 class GrammarSource(NamedTuple):
     """What `read` makes a grammar from.
 
-    kind   json_schema, json_object, regex, choice, lark, gbnf, library (a packaged grammar) or structural_tag
-    value  the argument of the `Grammar.from_` method of that kind; it must be possible to pickle it
+    kind     json_schema, json_object, regex, choice, text, lark, gbnf, library (a packaged grammar) or
+             structural_tag
+    value    the argument of the `Grammar.from_` method of that kind; it must be possible to pickle it
+    options  further arguments of that method
     """
 
     kind: str
     value: Any
+    options: Options = ()
 
     def read(self) -> Grammar:
         """The grammar, from the cache or newly built. Raises `GrammarError`, and what the method raises."""
         if self.kind not in _READERS:
             raise GrammarError(f"kind={self.kind!r} is not allowed: one of {', '.join(_READERS)}")
-        return _READERS[self.kind](self.value)
+        return _READERS[self.kind](self.value, **dict(self.options))
 
     def find(self) -> tuple[Grammar | None, Hashable]:
         """The grammar if it is cached, and its key in the cache; None without a grammar, or if it is never

@@ -10,8 +10,9 @@ A structural tag is a dict or JSON text, in one of two forms:
 The first is short for `triggered_tags` over tags that contain `json_schema`. A format is a dict; its `type`:
 
     const_string        value: this string
-    json_schema         json_schema: a JSON value, with no white space around it, keys in any order
-    grammar             grammar: a text of this grammar, in Lark's language
+    json_schema         json_schema: a JSON value, with no white space around it. any_order: false: its keys
+                        in the order of the schema; max_whitespace_cnt: the most white space between tokens
+    grammar             grammar: a text of this grammar, in Lark's language or in GBNF
     regex               pattern: a text that this regular expression, in Python's syntax, matches
     qwen_xml_parameter  json_schema: its members as `<parameter=name>value</parameter>` (see `xml`);
                         equivalent to json_schema with the style "qwen_xml"
@@ -39,18 +40,24 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import Any, NamedTuple, TypeAlias
 
 from ..errors import GrammarError, GrammarLimitError
+from ..lark.gbnf import is_gbnf, lark_of_gbnf
 from ..lark.grammar import rules_from_lark
 from ..program.expression import Expression, literal
 from ..program.rules import Body, Rules, alternatives, repeated, sequence
 from ..regex.pattern import pattern_expression
-from ..schema import add_schema
+from ..schema import SchemaOptions, add_schema
+from ..work import counted_work
+from .document import format_of
 from .embed import embed
 from .fields import REQUIRED, Fields, nonempty_strings
 from .text import bounded_text, free_text, overlap_free, text_until, utf8
 from .xml import add_parameters
+
+DEFAULT_OPTIONS = SchemaOptions()
 
 MAX_DEPTH = 50
 """Maximum nesting depth of formats."""
@@ -71,48 +78,25 @@ NO_ENDS: Ends = frozenset()
 _TAGS = {"at_least_one": (bool, False), "stop_after_first": (bool, False)}
 
 
-def rules_from_tag(tag: Mapping[str, Any] | str, *, special_tokens: Mapping[str, int]) -> Rules:
+def rules_from_tag(
+    tag: Mapping[str, Any] | str,
+    *,
+    special_tokens: Mapping[str, int],
+    options: SchemaOptions = DEFAULT_OPTIONS,
+) -> Rules:
     """The texts that a structural tag allows, as rules.
 
     tag             see the module
     special_tokens  ids of special tokens by name
+    options         how its JSON is read and written, where a format does not say so itself
 
     Raises GrammarError, with the path of the fault, if `tag` is not a structural tag; GrammarLimitError; and
     UnsupportedKeywordError for a JSON Schema in the tag.
     """
     rules = Rules()
-    rules.start = _Builder(rules, special_tokens).build(_format_of(_read(tag)), "format")
+    with counted_work():
+        rules.start = _Builder(rules, special_tokens, options).build(format_of(tag), "format")
     return rules
-
-
-def _read(tag: Any) -> Mapping[str, Any]:
-    if isinstance(tag, str):
-        try:
-            tag = json.loads(tag)
-        except RecursionError:
-            raise GrammarLimitError("the structural tag is nested too deeply") from None
-        except ValueError as error:
-            raise GrammarError(f"the structural tag is not JSON: {error}") from None
-    if not isinstance(tag, dict) or tag.get("type", "structural_tag") != "structural_tag":
-        raise GrammarError('a structural tag must be an object of the type "structural_tag"')
-    return tag
-
-
-def _format_of(tag: Mapping[str, Any]) -> Any:
-    """The format of a structural tag in either form."""
-    if "structures" not in tag:
-        return Fields(tag, "the structural tag").take(type=(str, ""), format=(dict, REQUIRED))[1]
-    fields = Fields(tag, "the structural tag")
-    _, structures, triggers = fields.take(
-        type=(str, ""), structures=(list, REQUIRED), triggers=(list, REQUIRED)
-    )
-    tags = []
-    for number, one in enumerate(structures):
-        begin, schema, end = Fields(one, f"structures[{number}]").take(
-            begin=(str, REQUIRED), schema=((dict, bool, str), REQUIRED), end=(str, REQUIRED)
-        )
-        tags.append({"begin": begin, "content": {"type": "json_schema", "json_schema": schema}, "end": end})
-    return {"type": "triggered_tags", "triggers": triggers, "tags": tags}
 
 
 class _Interruption(NamedTuple):
@@ -125,10 +109,10 @@ class _Interruption(NamedTuple):
 class _Builder:
     """Builds the rules of formats, one rule for each."""
 
-    def __init__(self, rules: Rules, special_tokens: Mapping[str, int]) -> None:
-        self._rules, self._special_tokens = rules, special_tokens
+    def __init__(self, rules: Rules, special_tokens: Mapping[str, int], options: SchemaOptions) -> None:
+        self._rules, self._special_tokens, self._options = rules, special_tokens, options
         self._formats = self._lark = self._depth = self._watched = 0
-        self._schemas: dict[tuple[str, str], int] = {}
+        self._schemas: dict[tuple[str, SchemaOptions, str], int] = {}
         self._specials: dict[str | int, int] = {}
 
     def build(self, given: Any, path: str, ends: Ends = NO_ENDS, kind: str | None = None) -> int:
@@ -164,31 +148,35 @@ class _Builder:
         return sequence(self._text(value), self._any_end(ends))
 
     def json_schema(self, fields: Fields, ends: Ends) -> Body:
-        schema, style, _, space, excludes = fields.take(
+        schema, style, any_order, space, excludes = fields.take(
             json_schema=((dict, bool, str), REQUIRED),
             style=(str, "json"),
-            any_order=(bool, False),
+            any_order=(bool, None),
             max_whitespace_cnt=(int, None),
             excludes=(list, []),
         )
         if style not in ("json", "qwen_xml"):
             raise GrammarError(f"{fields.path}.style={style!r} is not allowed: json or qwen_xml")
-        if space is not None or excludes:
-            name = "excludes" if excludes else "max_whitespace_cnt"
-            raise GrammarError(f"{fields.path} has the field {name!r}, which is not supported")
-        return sequence(self._schema(schema, style, fields.path), self._any_end(ends))
+        if excludes:
+            raise GrammarError(f"{fields.path} has the field 'excludes', which is not supported")
+        options = self._options
+        if space is not None:
+            options = replace(options, whitespace=space)
+        if any_order is not None:
+            options = replace(options, key_order="any" if any_order else "schema")
+        return sequence(self._schema(schema, style, fields.path, options), self._any_end(ends))
 
     def qwen_xml_parameter(self, fields: Fields, ends: Ends) -> Body:
         (schema,) = fields.take(json_schema=((dict, bool, str), REQUIRED))
-        return sequence(self._schema(schema, "qwen_xml", fields.path), self._any_end(ends))
+        return sequence(self._schema(schema, "qwen_xml", fields.path, self._options), self._any_end(ends))
 
-    def _schema(self, schema: Any, style: str, path: str) -> int:
+    def _schema(self, schema: Any, style: str, path: str, options: SchemaOptions) -> int:
         """The symbol of a schema; equal schemas share one."""
         try:
-            key = style, schema if isinstance(schema, str) else json.dumps(schema)
+            key = style, options, schema if isinstance(schema, str) else json.dumps(schema)
             if key not in self._schemas:
                 add = add_schema if style == "json" else add_parameters
-                self._schemas[key] = add(schema, self._rules)
+                self._schemas[key] = add(schema, self._rules, options)
         except GrammarError as error:
             raise type(error)(f"{path}: {error}") from error
         except RecursionError:
@@ -201,7 +189,8 @@ class _Builder:
         if self._lark > MAX_LARK:
             raise GrammarLimitError(f"the grammars of a structural tag have more than {MAX_LARK} characters")
         try:
-            given = rules_from_lark(text, special_tokens=self._special_tokens, schema_rules=add_schema)
+            lark = lark_of_gbnf(text) if is_gbnf(text) else text
+            given = rules_from_lark(lark, special_tokens=self._special_tokens, schema_rules=add_schema)
         except GrammarError as error:
             raise type(error)(f"{fields.path}: {error}") from error
         return sequence(embed(given.program(), self._rules), self._any_end(ends))

@@ -13,6 +13,7 @@ from functools import lru_cache
 from ..errors import GrammarError, GrammarLimitError
 from ..program.expression import Expression, automaton, both, concat, literal, repeat, union
 from ..program.unicode import ANY_CHARACTER, LAST, TEXT, byte_automaton
+from ..work import spend
 
 MAX_TRANSITIONS = 100_000
 """Maximum number of transitions of the automaton of one set of watched strings."""
@@ -116,6 +117,7 @@ def _watch(watched: Iterable[str]) -> tuple[list[dict[str, int]], dict[int, froz
         if state:
             moves[state] = moves[back] | children[state]
             work += len(moves[state])
+            spend(10 + len(moves[state]))
             if work > MAX_TRANSITIONS:
                 raise GrammarLimitError(
                     f"the strings at which text stops need more than {MAX_TRANSITIONS} transitions"

@@ -11,11 +11,12 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from ..errors import GrammarError, UnsupportedKeywordError
-from ..program.expression import Expression, both, concat, literal, repeat, union, without
+from ..program.expression import Expression, both, concat, literal, optional, repeat, union, without
 from ..program.rules import ACCEPT, Body, Edge, Rules, alternatives, clause, clear, sequence, set_bit
 from ..program.unicode import ANY_CHARACTER, characters, invert, ranges
 from ..regex.pattern import pattern_expression
-from ..schema import add_schema
+from ..schema import SchemaOptions, add_schema
+from ..schema.layout import spacing_of
 from ..schema.texts import WHITESPACE
 from .text import text_until, utf8
 
@@ -24,7 +25,6 @@ MAX_REFERENCES = 32
 
 CLOSING_TAG = "</parameter>"
 
-_SPACE: Expression = repeat(WHITESPACE)
 _NAME: Expression = repeat(characters(invert(ranges(((0, 32), (60, 60), (62, 62))))), 1)
 """The name of a parameter that the schema does not declare: no white space, `<` or `>`."""
 
@@ -33,7 +33,7 @@ _SHARED = {"$defs", "definitions"}
 _STRING = {"minLength", "maxLength", "pattern"}
 
 
-def add_parameters(schema: Any, rules: Rules) -> int:
+def add_parameters(schema: Any, rules: Rules, options: SchemaOptions) -> int:
     """Add the parameters of an object that is valid under `schema` to `rules`, and return their symbol.
 
     Raises GrammarError, and UnsupportedKeywordError for keywords that this format cannot enforce.
@@ -43,7 +43,15 @@ def add_parameters(schema: Any, rules: Rules) -> int:
     if not isinstance(schema, Mapping) or schema.get("type", "object") != "object":
         raise GrammarError("the schema of a call's parameters must describe an object")
     _reject_unknown_keywords(schema, {"type", "properties", "required", "additionalProperties"} | _SHARED)
-    return _Parameters(schema, rules).add()
+    return _Parameters(schema, rules, options).add()
+
+
+def _space(whitespace: str | int) -> Expression:
+    """The white space around parameters and values; with "compact", the line break of Qwen's own format."""
+    spacing = spacing_of(whitespace)
+    if spacing is None:
+        return repeat(WHITESPACE)
+    return optional(literal(b"\n")) if whitespace == "compact" else spacing.outer
 
 
 def _reject_unknown_keywords(schema: Mapping[str, Any], known: set[str]) -> None:
@@ -60,8 +68,9 @@ def _checked(schema: Mapping[str, Any], keyword: str, kind: type) -> Any:
 
 
 class _Parameters:
-    def __init__(self, schema: Mapping[str, Any], rules: Rules) -> None:
-        self._root, self._rules = schema, rules
+    def __init__(self, schema: Mapping[str, Any], rules: Rules, options: SchemaOptions) -> None:
+        self._root, self._rules, self._options = schema, rules, options
+        self._space = _space(options.whitespace)
         self._shared = {name: schema[name] for name in _SHARED if name in schema}
         self._others = schema.get("additionalProperties", True)
         named = _checked(schema, "properties", dict) if "properties" in schema else {}
@@ -77,17 +86,17 @@ class _Parameters:
         states: list[list[Edge]] = [[], [Edge(ACCEPT, 0)]]
         at_end = []
         for bit, (name, schema) in enumerate(self._named.items()):
-            opening = concat(_SPACE, literal(utf8(f"<parameter={name}>")))
+            opening = concat(self._space, literal(utf8(f"<parameter={name}>")))
             states[0].append(Edge(terminal("PARAMETER", opening), len(states), (clear(bit), set_bit(bit))))
             states.append([Edge(self._value(schema), 0)])
             if name in self._required:
                 at_end.append(clause((bit, True)))
         if self._others is not False:
             others = without(_NAME, union(*(literal(utf8(name)) for name in self._named)))
-            opening = concat(_SPACE, literal(b"<parameter="), others, literal(b">"))
+            opening = concat(self._space, literal(b"<parameter="), others, literal(b">"))
             states[0].append(Edge(terminal("PARAMETER", opening), len(states)))
             states.append([Edge(self._value(self._others), 0)])
-        states[0].append(Edge(terminal("SPACE", _SPACE), 1, tuple(at_end)))
+        states[0].append(Edge(terminal("SPACE", self._space), 1, tuple(at_end)))
         self._rules.define_automaton(symbol, states, len(self._named))
         return symbol
 
@@ -164,10 +173,10 @@ class _Parameters:
         return self._rules.terminal("TEXT", whole)
 
     def _json(self, schema: Mapping[str, Any]) -> Body:
-        value = add_schema({**self._shared, **schema}, self._rules)
-        space = self._rules.terminal("SPACE", _SPACE)
+        value = add_schema({**self._shared, **schema}, self._rules, self._options)
+        space = self._rules.terminal("SPACE", self._space)
         return sequence(space, value, self._closed(literal(b"")))
 
     def _closed(self, value: Expression) -> int:
-        parts = (_SPACE, value, _SPACE, literal(CLOSING_TAG.encode()))
+        parts = (self._space, value, self._space, literal(CLOSING_TAG.encode()))
         return self._rules.terminal("VALUE", concat(*parts))

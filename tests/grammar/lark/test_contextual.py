@@ -302,7 +302,13 @@ def test_random_texts_are_accepted_exactly_where_lark_accepts_them(
     assert ours(text) == oracle(text)
 
 
-@pytest.mark.parametrize("path", OTHERS, ids=lambda path: path.stem)
+def test_a_grammar_whose_tables_take_seconds_is_refused_by_the_limit_on_reading() -> None:
+    python = next(path for path in OTHERS if path.stem == "python")
+    with pytest.raises(GrammarLimitError, match=r"Limits\.reading"):
+        rules_from_lalr(python.read_text(encoding="utf-8"))
+
+
+@pytest.mark.parametrize("path", [p for p in OTHERS if p.stem != "python"], ids=lambda path: path.stem)
 def test_a_grammar_that_is_not_lalr_is_refused(path: Path) -> None:
     with pytest.raises(
         GrammarError, match=r"not LALR: before .*, the text may be reduced to each of"
@@ -582,3 +588,12 @@ Z: /ab(?!a)/"""
         matcher = compiled.matcher()
         if matcher.accept(tokens.index(first)):
             assert allowed(matcher, len(tokens)) == tried(matcher, len(tokens))
+
+
+@every_engine
+def test_classes_by_property_are_read_although_lark_cannot_compile_them(engine: Engine) -> None:
+    text = 'start: (NAME | KEY | ANY)+\nNAME: /[\\p{L}_]\\p{XID_Continue}*/\nKEY: "été"\nANY: /\\P{L}/'
+    matcher = engine(rules_from_lalr(text).program(), ()).matcher()
+    for one, expected in (("été", True), ("_a1é", True), ("1+", True), ("", False)):
+        fork = matcher.fork()
+        assert bool(fork.accept_bytes(one.encode()) and fork.is_accepting()) == expected

@@ -89,7 +89,7 @@ def test_special_tokens_keep_their_names_and_ids() -> None:
         ('root ::= ""*', "expected something to repeat"),
         ('root ::= "a"{3,2}', "expected at least 3 as the upper bound"),
         ('root ::= "a"{,2}', "expected the end of the line before '{,2}'"),
-        ('root ::= "a"\n| "b"', r"expected the name of a rule before .* \(line 2, column 1\)"),
+        ('root ::= "a"\n* "b"', r"expected the name of a rule before .* \(line 2, column 1\)"),
         ("root ::= !<x>", "!<x> is not supported"),
         ("root ::= <x", "expected a token such as <name>"),
         ("root ::= " + "(" * (MAX_DEPTH + 1), "parentheses are nested more than"),
@@ -98,3 +98,38 @@ def test_special_tokens_keep_their_names_and_ids() -> None:
 def test_text_that_cannot_be_read_is_named_with_its_position(text: str, message: str) -> None:
     with pytest.raises(GrammarError, match=message):
         lark_of_gbnf(text)
+
+
+@pytest.mark.parametrize(
+    ("text", "valid", "invalid"),
+    [
+        ('root ::= "a"\n | "b"\n  # or\n | c_d\nc_d ::= "c"\n  "d"', ["a", "b", "cd"], ["c", "ab"]),
+        ('root ::= a.b (= "!")\na.b ::= "x"', ["x"], ["x!"]),
+        (r'root ::= "\'\?\f"', ["'?\f"], ["'?"]),
+        ('\n  my_rule ::= "a"\nroot ::= my_rule+', ["a", "aa"], [""]),
+    ],
+)
+def test_the_ebnf_of_xgrammar_is_read(text: str, valid: list[str], invalid: list[str]) -> None:
+    grammar = Grammar.from_gbnf(text)
+    assert [grammar.check(one).valid for one in valid + invalid] == [True] * len(valid) + [False] * len(
+        invalid
+    )
+
+
+def test_another_rule_may_derive_the_text() -> None:
+    text = 'root ::= "a" top\ntop ::= "b"'
+    assert Grammar.from_text(text, start="top").check("b").valid
+    assert Grammar.from_text(text).check("ab").valid
+
+
+def test_a_text_is_recognised_by_its_definitions() -> None:
+    lark = 'start: "::=" /x ::= y/ // a ::= b\n'
+    assert Grammar.from_text(lark).check("::=x ::= y").valid
+    assert Grammar.from_text('root ::= "::="').check("::=").valid
+    with pytest.raises(GrammarError, match="lexer='contextual' is not allowed for GBNF"):
+        Grammar.from_text('root ::= "a"', lexer="contextual")
+
+
+def test_a_tag_may_contain_it() -> None:
+    tag = {"format": {"type": "grammar", "grammar": 'root ::= "yes" | "no"'}}
+    assert Grammar.from_structural_tag(tag).check("no").valid

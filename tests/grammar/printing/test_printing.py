@@ -21,7 +21,7 @@ from engine_sampler.grammar.program.expression import (
 )
 from engine_sampler.grammar.program.rules import Rules
 from engine_sampler.grammar.program.unicode import ANY_CHARACTER
-from engine_sampler.grammar.schema import rules_from_schema
+from engine_sampler.grammar.schema import SchemaOptions, rules_from_schema
 
 lark = pytest.importorskip("lark")
 
@@ -80,7 +80,7 @@ def test_registers_are_expanded_to_rules() -> None:
         "required": ["b"],
         "additionalProperties": False,
     }
-    text = lark_text(rules_from_schema(schema))
+    text = lark_text(rules_from_schema(schema, SchemaOptions(whitespace="any")))
     assert "object: OBJECT_BEGIN object_1\n" in text
     assert text.count("OBJECT_END") == 2 + 2 + 1  # after b, after a and b; inside the values; the definition
 

@@ -161,3 +161,10 @@ def test_an_automaton_that_grows_too_large_over_bytes_is_refused():
     word = unicode.word()
     with pytest.raises(GrammarLimitError, match="16384 states"):
         unicode.byte_automaton([(True, tuple((a, b, i) for a, b in word)) for i in range(100)])
+
+
+@pytest.mark.parametrize(("name", "before"), [("XID_Start", ""), ("XID_Continue", "a")])
+def test_identifiers_are_those_of_python(name: str, before: str) -> None:
+    found = {code for low, high in unicode.named_property(name) for code in range(low, high + 1)}
+    expected = {code for code in range(unicode.LAST + 1) if (before + chr(code)).isidentifier()}
+    assert found == expected - (set() if before else {ord("_")})

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import re
 import time
+from itertools import product
 
 import pytest
 from hypothesis import given, settings
@@ -201,7 +202,7 @@ def test_an_unknown_dialect_is_refused():
         ("a{4294967294}", "count"),
         ("".join(f"[^{chr(200 + i)}]" for i in range(200)), "128 distinct classes"),
         ("(?:(?!" + "".join(f"(?=.*{c})" for c in "abcdefghijklmn") + ").)*x", "automaton"),
-        (r"(?:a|b)*a(?:a|b){20}\b.", "4096 states"),
+        (r"(?:(?:a|b)*a(?:a|b){20}\b.)+", "4096 states"),
     ],
 )
 def test_a_pattern_that_exceeds_a_limit_is_refused_and_the_limit_named(pattern, words):
@@ -259,3 +260,25 @@ def test_collected_cases_are_decided_correctly():
 def test_a_plain_terminal_is_not_an_automaton():
     assert terminal_expression("[a-z]+(?:-[a-z]{2})?")[0] == CONCAT
     assert terminal_expression('".*?"')[0] == AUTOMATON
+
+
+NEIGHBOURS = [r"a\b", r"\w+\b-?\w*", r"[a-]+\B[b-]+", r"(?:ab|a-)\b.*", r"x(?<=x)b", r"[xb](?<!b)a?"]
+
+
+@pytest.mark.parametrize("pattern", [*NEIGHBOURS, r"a+\b-\b\w", r"x{1,40}\b[x-]*"])
+def test_a_boundary_after_a_text_needs_no_automaton(pattern):
+    expression = pattern_expression(pattern)
+    assert expression[0] != AUTOMATON
+    language = Language(expression)
+    for text in ("".join(word) for n in range(5) for word in product("abx-", repeat=n)):
+        assert (text in language) == bool(re.fullmatch(pattern, text)), text
+
+
+def test_a_popular_pattern_of_urls_is_read():
+    pattern = (
+        r"https?:\/\/(www\.)?[-a-zA-Z0-9@:%._\+~#=]{1,256}\.[a-zA-Z0-9()]{1,6}\b"
+        r"([-a-zA-Z0-9()@:%_\+.~#?&//=]*)"
+    )
+    language = Language(pattern_expression(pattern))
+    for text in ("https://www.example.com/a?b=c", "http://a.b)", "http://a", "http://x.yz#", "http://a.)"):
+        assert (text in language) == bool(re.fullmatch(pattern, text)), text

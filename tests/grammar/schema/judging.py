@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from typing import Any
 
-from engine_sampler.grammar.schema import rules_from_schema
+from engine_sampler.grammar.schema import SchemaOptions, rules_from_schema
 
 from ..both_engines import FASTEST
 
@@ -14,7 +14,7 @@ class Judge:
     """The grammar of a schema."""
 
     def __init__(self, schema: Any, **options: Any) -> None:
-        self._matcher = FASTEST(rules_from_schema(schema, **options).program(), ()).matcher()
+        self._matcher = FASTEST(rules_from_schema(schema, SchemaOptions(**options)).program(), ()).matcher()
 
     def accepts(self, text: str | bytes) -> bool:
         """Whether a whole text is accepted."""

@@ -105,3 +105,19 @@ def test_not_distinct_means_that_two_items_are_equal() -> None:
         "[true,true]",
         "[true,false,true]",
     ]
+
+
+def test_whole_numbers_in_a_short_range_can_be_unique() -> None:
+    schema = {
+        "uniqueItems": True,
+        "items": {"type": "integer", "minimum": 0, "exclusiveMaximum": 5, "multipleOf": 2},
+    }
+    assert accepted(schema, "[]", "[0,2,4]", "[4,0.0]", "[0,2,0]", "[1]", "[6]") == [
+        "[]",
+        "[0,2,4]",
+        "[4,0.0]",
+    ]
+    lottery = {"uniqueItems": True, "items": {"type": "integer", "minimum": 1, "maximum": 49}, "minItems": 6}
+    assert accepted(lottery, "[1,49,3,4,5,6]", "[1,2,3,4,5,5]", "[1,2,3]") == ["[1,49,3,4,5,6]"]
+    with pytest.raises(UnsupportedKeywordError, match="uniqueItems"):
+        accepted({"uniqueItems": True, "items": {"type": "integer", "minimum": 0, "maximum": 1000}}, "[]")

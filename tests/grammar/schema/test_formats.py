@@ -66,3 +66,10 @@ def test_the_negation_of_a_partial_format_is_rejected() -> None:
     with pytest.raises(UnsupportedKeywordError, match="format regex"):
         Judge({"type": "string", "not": {"format": "regex"}})
     assert Judge({"type": "string", "not": {"format": "date"}}).accepts('"2020-13-01"')
+
+
+@pytest.mark.parametrize("low", [0, 1, 2, 9, 10, 29, 90, 99])
+def test_the_bounds_of_a_count_in_a_pattern_are_in_order(low: int) -> None:
+    judge = Judge({"format": "regex"})
+    for high in (0, 1, 2, 3, 9, 10, 19, 29, 30, 90, 99, 100, 255, 4000):
+        assert judge.accepts_value(f"a{{{low},{high}}}") == (low <= high)

@@ -8,7 +8,9 @@ from typing import Any
 import pytest
 
 from engine_sampler.grammar.errors import GrammarError, GrammarLimitError
-from engine_sampler.grammar.schema import rules_from_schema
+from engine_sampler.grammar.limits import Limits
+from engine_sampler.grammar.schema import SchemaOptions, rules_from_schema
+from engine_sampler.grammar.work import counted_work
 
 
 def nested(depth: int, wrap: Any, schema: Any) -> Any:
@@ -35,6 +37,13 @@ HOSTILE = {
         {"minProperties": 1},
     ),
     "wide oneOf": {"oneOf": [{"properties": {f"a{n}": {"type": "string"}}} for n in range(100)]},
+    "deep dependentSchemas": nested(
+        150, lambda inner: {"dependentSchemas": {"a": inner}}, {"type": "object"}
+    ),
+    "clauses beside a maximum": {
+        "dependencies": {f"k{i}": [f"k{(i * j + 1) % 1000}" for j in range(5)] for i in range(1000)},
+        "maxProperties": 7,
+    },
     "many choices": {
         "allOf": [{"anyOf": [{"properties": {f"p{n}": {"const": m}}} for m in range(4)]} for n in range(20)]
     },
@@ -67,6 +76,16 @@ def test_a_hostile_schema_is_rejected_quickly(name: str) -> None:
         {"properties": {f"key{n}": {"type": "string"} for n in range(10_000)}},
         {"type": "string", "maxLength": 1_000_000, "pattern": "^(a|a)*$"},
         {"dependentRequired": {f"k{n}": [f"k{n + 1}"] for n in range(500)}},
+        nested(
+            10,
+            lambda inner: {"if": inner, "then": {"minLength": 2}, "else": {"maxLength": 9}},
+            {"minLength": 5, "type": "string"},
+        ),
+        {
+            "$ref": "#/$defs/d0",
+            "$defs": {f"d{n}": {"$ref": f"#/$defs/d{n + 1}"} for n in range(2000)}
+            | {"d2000": {"type": "null"}},
+        },
         {
             "$ref": "#/$defs/d0",
             "$defs": {
@@ -75,7 +94,7 @@ def test_a_hostile_schema_is_rejected_quickly(name: str) -> None:
             | {"d25": {"type": "object"}},
         },
     ],
-    ids=["constants", "keys", "length", "dependencies", "shared references"],
+    ids=["constants", "keys", "length", "dependencies", "nested if", "chain", "shared references"],
 )
 def test_a_large_schema_is_compiled_quickly(schema: Any) -> None:
     start = time.process_time()
@@ -107,6 +126,23 @@ def test_an_invalid_schema_raises_a_clear_error(schema: Any, text: str) -> None:
 
 def test_options_are_checked() -> None:
     with pytest.raises(ValueError, match="unsupported must be one of"):
-        rules_from_schema(True, unsupported="ignore")  # type: ignore[arg-type]
+        SchemaOptions(unsupported="ignore")  # type: ignore[arg-type]
     with pytest.raises(ValueError, match="formats must be one of"):
-        rules_from_schema(True, formats="maybe")  # type: ignore[arg-type]
+        SchemaOptions(formats="maybe")  # type: ignore[arg-type]
+
+
+def test_the_work_for_a_schema_is_counted_in_one_limit() -> None:
+    schema = nested(
+        10, lambda inner: {"if": inner, "then": {"pattern": "a"}, "else": {"pattern": "b"}}, {"minLength": 1}
+    )
+    with (
+        counted_work(Limits(reading=5_000)),
+        pytest.raises(GrammarLimitError, match=r"5000 steps .*Limits\.reading"),
+    ):
+        rules_from_schema(schema)
+
+
+def test_a_reference_to_itself_by_a_chain_is_a_fault() -> None:
+    definitions = {f"d{n}": {"$ref": f"#/$defs/d{(n + 1) % 500}"} for n in range(500)}
+    with pytest.raises(GrammarError, match="leads back to itself"):
+        rules_from_schema({"$ref": "#/$defs/d0", "$defs": definitions})

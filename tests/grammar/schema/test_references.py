@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import warnings
+from typing import Any
 
 import pytest
 
@@ -110,3 +111,19 @@ def test_a_schema_inside_other_rules_reads_its_own_white_space() -> None:
     assert matcher.accept_bytes(b'{ "a" : [ 1 ,\n{} ] }{}')
     assert matcher.is_accepting()
     assert not matcher.accept_bytes(b" ")
+
+
+@pytest.mark.parametrize(
+    ("draft", "schema", "text"),
+    [
+        ("draft-04", {"const": 1}, "2"),
+        ("draft-04", {"propertyNames": {"maxLength": 1}}, '{"ab":1}'),
+        ("draft-06", {"if": {"type": "string"}, "then": False}, '"a"'),
+        ("draft-07", {"dependentRequired": {"a": ["b"]}}, '{"a":1}'),
+        ("draft-07", {"prefixItems": [{"type": "string"}]}, "[1]"),
+        ("2019-09", {"prefixItems": [{"type": "string"}], "items": {"type": "number"}}, "[1]"),
+    ],
+)
+def test_a_declared_draft_lacks_the_keywords_of_later_ones(draft: str, schema: Any, text: str) -> None:
+    assert accepted({"$schema": f"http://json-schema.org/{draft}/schema#", **schema}, text) == [text]
+    assert accepted(schema, text) == []

@@ -53,3 +53,12 @@ def test_unevaluated_in_older_drafts_is_an_annotation() -> None:
         "type": "object",
     }
     assert accepted(schema, '{"a":1}') == ['{"a":1}']
+
+
+def test_additional_items_beside_no_list_of_items_evaluate_nothing() -> None:
+    schema = {
+        "$schema": "https://json-schema.org/draft/2019-09/schema",
+        "additionalItems": {"type": "number"},
+        "unevaluatedItems": {"type": "string"},
+    }
+    assert accepted(schema, '["a"]', "[1]") == ['["a"]']

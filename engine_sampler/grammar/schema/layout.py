@@ -1,0 +1,123 @@
+"""The white space between the tokens of JSON, and the order of keys."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal
+
+from ..errors import GrammarError
+from ..program.expression import (
+    CONCAT,
+    EPSILON,
+    REPEAT,
+    Expression,
+    both,
+    concat,
+    literal,
+    nullable,
+    optional,
+    repeat,
+    union,
+    without,
+)
+from ..program.rules import Rules
+from ..regex.pattern import pattern_expression
+from .matching import is_empty
+from .texts import WHITESPACE
+
+WHITESPACE_PATTERN = r"[ \t]{0,2}(?:\r?\n[ \t]{0,40})?"
+"""The default white space: a few blanks, then at most one line break with its indentation.
+
+It admits pretty-printed documents (10 levels of four blanks, 40 of tabs), and it ends: a model that repeats
+blanks or line breaks leaves it after at most 44 characters.
+"""
+
+MAX_WHITESPACE = 10_000
+"""The largest number of white-space characters that may be given as the bound."""
+
+KeyOrder = Literal["any", "schema"]
+
+
+@dataclass(frozen=True)
+class Spacing:
+    """Where white space may be. None: anywhere between tokens, in any amount.
+
+    around  before and after each bracket, brace, comma and colon
+    after   after commas and colons, instead of `around`
+    outer   before and after the whole text
+    """
+
+    around: Expression
+    after: Expression
+    outer: Expression
+
+
+def spacing_of(whitespace: str | int) -> Spacing | None:
+    """The meaning of the option `whitespace`: "any", "compact", a number of characters, or a pattern.
+
+    Raises GrammarError for anything else.
+    """
+    if whitespace == "any":
+        return None
+    if whitespace == "compact":
+        return Spacing(EPSILON, optional(literal(b" ")), EPSILON)
+    if isinstance(whitespace, int) and not isinstance(whitespace, bool) and 0 <= whitespace <= MAX_WHITESPACE:
+        space = repeat(WHITESPACE, 0, whitespace)
+        return Spacing(space, space, space)
+    if not isinstance(whitespace, str):
+        allowed = f"any, compact, a number from 0 to {MAX_WHITESPACE}, or a regular expression"
+        raise GrammarError(f"whitespace={whitespace!r} is not allowed: {allowed}")
+    try:
+        given = pattern_expression(whitespace)
+    except GrammarError as error:
+        raise type(error)(f"whitespace={whitespace[:80]!r}: {error}") from None
+    anything = repeat(WHITESPACE)
+    space = given if is_empty(without(given, anything)) else both(given, anything)
+    if is_empty(space):
+        raise GrammarError(
+            f"whitespace={whitespace[:80]!r} is not allowed: it matches no white space of JSON"
+        )
+    return Spacing(space, space, space if nullable(given) else optional(space))
+
+
+def nonempty(space: Expression) -> Expression:
+    """The texts of `space` except the empty one, by operators that can be printed where possible."""
+    if space[0] == REPEAT and not nullable(space[1]):
+        return repeat(space[1], max(space[2], 1), space[3])
+    if space[0] == CONCAT and nullable(space):
+        rest = concat(*space[1][1:])
+        return union(concat(nonempty(space[1][0]), rest), nonempty(rest))
+    return without(space, EPSILON) if nullable(space) else space
+
+
+@dataclass(frozen=True)
+class Punctuation:
+    """The symbols of `{ } [ ] : ,`, with the white space around them.
+
+    close_empty_object, close_empty_array    the closing marks right after the opening ones
+    """
+
+    open_object: int
+    close_object: int
+    close_empty_object: int
+    open_array: int
+    close_array: int
+    close_empty_array: int
+    colon: int
+    comma: int
+
+
+def punctuation(rules: Rules, spacing: Spacing) -> Punctuation:
+    """The punctuation symbols."""
+    around, after = spacing.around, spacing.after
+    marks = (
+        ("OBJECT_BEGIN", (literal(b"{"), around)),
+        ("OBJECT_END", (around, literal(b"}"))),
+        ("EMPTY_OBJECT_END", (literal(b"}"),)),
+        ("ARRAY_BEGIN", (literal(b"["), around)),
+        ("ARRAY_END", (around, literal(b"]"))),
+        ("EMPTY_ARRAY_END", (literal(b"]"),)),
+        ("COLON", (around, literal(b":"), after)),
+        ("COMMA", (around, literal(b","), after)),
+    )
+    return Punctuation(*(rules.terminal(name, concat(*parts)) for name, parts in marks))

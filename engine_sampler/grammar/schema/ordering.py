@@ -1,0 +1,127 @@
+"""Objects whose keys come in the order of the schema: named keys first, then all others in any order."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import NamedTuple, Protocol
+
+from ..program.reaching import nodes_reaching
+from ..program.rules import ACCEPT, Edge, Rules
+from ..work import spend
+from .layout import Punctuation
+from .objects import Literals, Plan
+
+
+class Symbols(Protocol):
+    """What an emitter knows about keys and values."""
+
+    def key(self, name: str) -> int:
+        """The terminal of a key."""
+
+    def symbols(self, literals: Literals) -> tuple[int, ...]:
+        """The symbols of a value's alternatives."""
+
+
+class _Progress(NamedTuple):
+    """The members so far: the next key that may come, their count as far as it matters, the slots filled."""
+
+    position: int = 0
+    members: int = 0
+    filled: frozenset[int] = frozenset()
+
+
+class _Member(NamedTuple):
+    symbol: int
+    literals: Literals
+    target: _Progress
+
+
+class _Order:
+    """The members of one plan in order. The plan has no clauses and no requirements left to decide."""
+
+    def __init__(self, symbols: Symbols, rules: Rules, plan: Plan) -> None:
+        self._plan = plan
+        self._cap = plan.low if plan.high is None else plan.high
+        self._names = [
+            (symbols.key(name), literals, name in plan.required) for name, literals in plan.names.items()
+        ]
+        self._regions = [(rules.terminal("STRING", one.keys), one.literals) for one in plan.regions]
+        self._slots = [(rules.terminal("STRING", one.keys), one.literals) for one in plan.slots]
+
+    def accepts(self, at: _Progress) -> bool:
+        """Whether the object may end here."""
+        rest = self._names[at.position :]
+        missing = len(self._slots) - len(at.filled)
+        return at.members >= self._plan.low and not missing and not any(required for *_, required in rest)
+
+    def members(self, at: _Progress) -> Iterator[_Member]:
+        """The members that may follow."""
+        if self._plan.high is not None and at.members == self._plan.high:
+            return
+        count = min(at.members + 1, self._cap)
+        for position in range(at.position, len(self._names)):
+            symbol, literals, required = self._names[position]
+            yield _Member(symbol, literals, _Progress(position + 1, count, at.filled))
+            if required:
+                return
+        last = len(self._names)
+        for symbol, literals in self._regions:
+            yield _Member(symbol, literals, _Progress(last, count, at.filled))
+        for slot in range(len(self._slots)):
+            if slot not in at.filled:
+                yield _Member(*self._slots[slot], _Progress(last, count, at.filled | {slot}))
+
+    def states(self) -> dict[_Progress, list[_Member]]:
+        """All states on a path to the end of an object, the first one first."""
+        first = _Progress()
+        found: dict[_Progress, list[_Member]] = {}
+        waiting = [first]
+        while waiting:
+            state = waiting.pop()
+            if state not in found:
+                found[state] = list(self.members(state))
+                spend(5 + 2 * len(found[state]))
+                waiting += [member.target for member in found[state]]
+        steps = ((state, member.target) for state, members in found.items() for member in members)
+        alive = nodes_reaching(steps, filter(self.accepts, found))
+        return {
+            state: [member for member in members if member.target in alive]
+            for state, members in found.items()
+            if state in alive or state == first
+        }
+
+
+def ordered_object(symbols: Symbols, rules: Rules, marks: Punctuation, plan: Plan) -> list[list[Edge]]:
+    """The automaton of an object: 0 before it, 1 its end, 2 after its brace; then one state after each member
+    and one after its comma, and two for each kind of value before them."""
+    order = _Order(symbols, rules, plan)
+    found = order.states()
+    after = {state: 3 + 2 * number for number, state in enumerate(found)}
+    states: list[list[Edge]] = [
+        [Edge(marks.open_object, 2)],
+        [Edge(ACCEPT, 1)],
+        *([] for _ in range(1 + 2 * len(found))),
+    ]
+    values: dict[tuple[Literals, int], int] = {}
+
+    def value(literals: Literals, target: int) -> int:
+        number = values.get((literals, target))
+        if number is None:
+            number = values[literals, target] = len(states)
+            states.append([Edge(marks.colon, number + 1)])
+            states.append([Edge(symbol, target) for symbol in symbols.symbols(literals)])
+        return number
+
+    for state, members in found.items():
+        number = after[state]
+        edges = [Edge(one.symbol, value(one.literals, after[one.target])) for one in members]
+        states[number + 1] = edges
+        if edges:
+            states[number].append(Edge(marks.comma, number + 1))
+        if order.accepts(state):
+            states[number].append(Edge(marks.close_object, 1))
+    first = next(iter(found))
+    states[2] = list(states[after[first] + 1])
+    if order.accepts(first):
+        states[2].append(Edge(marks.close_empty_object, 1))
+    return states

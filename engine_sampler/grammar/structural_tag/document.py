@@ -1,0 +1,41 @@
+"""A structural tag as it is given: an object or JSON text, in one of two forms."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from typing import Any
+
+from ..errors import GrammarError, GrammarLimitError
+from .fields import REQUIRED, Fields
+
+
+def _read(tag: Any) -> Mapping[str, Any]:
+    if isinstance(tag, str):
+        try:
+            tag = json.loads(tag)
+        except RecursionError:
+            raise GrammarLimitError("the structural tag is nested too deeply") from None
+        except ValueError as error:
+            raise GrammarError(f"the structural tag is not JSON: {error}") from None
+    if not isinstance(tag, dict) or tag.get("type", "structural_tag") != "structural_tag":
+        raise GrammarError('a structural tag must be an object of the type "structural_tag"')
+    return tag
+
+
+def format_of(tag: Any) -> Any:
+    """The format of a structural tag in either form, an object or JSON text. Raises GrammarError."""
+    tag = _read(tag)
+    if "structures" not in tag:
+        return Fields(tag, "the structural tag").take(type=(str, ""), format=(dict, REQUIRED))[1]
+    fields = Fields(tag, "the structural tag")
+    _, structures, triggers = fields.take(
+        type=(str, ""), structures=(list, REQUIRED), triggers=(list, REQUIRED)
+    )
+    tags = []
+    for number, one in enumerate(structures):
+        begin, schema, end = Fields(one, f"structures[{number}]").take(
+            begin=(str, REQUIRED), schema=((dict, bool, str), REQUIRED), end=(str, REQUIRED)
+        )
+        tags.append({"begin": begin, "content": {"type": "json_schema", "json_schema": schema}, "end": end})
+    return {"type": "triggered_tags", "triggers": triggers, "tags": tags}

@@ -1,0 +1,15 @@
+"""The parts of request bodies."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from ..contract import ParameterError, quoted
+
+
+def mapping(key: str, value: Any) -> Mapping[str, Any]:
+    """`value` of `key` as an object, without entries that are None."""
+    if not isinstance(value, Mapping):
+        raise ParameterError(f"{key}={quoted(value)} is not allowed: an object of parameters")
+    return {k: v for k, v in value.items() if v is not None}

@@ -1,0 +1,156 @@
+"""The forms in which requests ask for structured output."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+
+from engine_sampler.contract import ParameterError
+from engine_sampler.grammar.grammar import Grammar
+from engine_sampler.params import SamplingParams
+from engine_sampler.params.structured import without_additional_properties
+
+SCHEMA = {"type": "object", "properties": {"a": {"type": "integer"}}}
+CLOSED = {**SCHEMA, "additionalProperties": False}
+EBNF = 'root ::= "yes" | "no"'
+
+
+def structured(body: dict[str, Any]) -> dict[str, Any]:
+    """The parameters of a request, with a schema as an object."""
+    found = {k: v for k, v in SamplingParams.from_dict(body).given.items() if k != "order"}
+    if isinstance(found.get("json_schema"), str):
+        found["json_schema"] = json.loads(found["json_schema"])
+    return {k: v for k, v in found.items() if not k.endswith("_cut")}
+
+
+@pytest.mark.parametrize(
+    ("body", "parameters"),
+    [
+        ({"guided_json": SCHEMA}, {"json_schema": SCHEMA}),
+        ({"guided_regex": "a+", "guided_decoding_backend": "outlines"}, {"regex": "a+"}),
+        ({"guided_choice": ["a", "b"]}, {"choice": ("a", "b")}),
+        ({"guided_grammar": EBNF}, {"grammar": EBNF}),
+        (
+            {"guided_json": SCHEMA, "guided_whitespace_pattern": " ?"},
+            {"json_schema": SCHEMA, "whitespace": " ?"},
+        ),
+        ({"ebnf": EBNF}, {"grammar": EBNF}),
+        ({"response_format": {"type": "regex", "pattern": "a+"}}, {"regex": "a+"}),
+        ({"response_format": {"type": "regex", "value": "a+"}}, {"regex": "a+"}),
+        ({"response_format": {"type": "grammar", "grammar": EBNF}}, {"grammar": EBNF}),
+        ({"response_format": {"type": "ebnf", "ebnf": EBNF}}, {"grammar": EBNF}),
+        ({"response_format": {"type": "json", "value": SCHEMA}}, {"json_schema": SCHEMA}),
+        ({"response_format": {"type": "json_object", "schema": SCHEMA}}, {"json_schema": SCHEMA}),
+        (
+            {
+                "structured_outputs": {
+                    "json": SCHEMA,
+                    "disable_any_whitespace": True,
+                    "disable_fallback": True,
+                }
+            },
+            {"json_schema": SCHEMA, "whitespace": "compact"},
+        ),
+        (
+            {"structured_outputs": {"json": SCHEMA, "whitespace_pattern": "[ \n]?"}},
+            {"json_schema": SCHEMA, "whitespace": "[ \n]?"},
+        ),
+        ({"structured_outputs": {"regex": "a", "disable_any_whitespace": True}}, {"regex": "a"}),
+        (
+            {"structured_outputs": {"json": SCHEMA, "disable_additional_properties": True}},
+            {"json_schema": CLOSED},
+        ),
+        (
+            {"structured_outputs": {"json": SCHEMA, "key_order": "schema", "whitespace": 3}},
+            {"json_schema": SCHEMA, "key_order": "schema", "whitespace": 3},
+        ),
+        (
+            {"structured_outputs": {"grammar": 'top: "a"', "start": "top", "lexer": "contextual"}},
+            {"grammar": 'top: "a"', "start": "top", "lexer": "contextual"},
+        ),
+        ({"tools": [], "tool_choice": "auto"}, {}),
+        ({"tools": [{"function": {"name": "f"}}], "tool_choice": "none"}, {}),
+    ],
+)
+def test_each_form_becomes_parameters(body: dict[str, Any], parameters: dict[str, Any]) -> None:
+    assert structured(body) == parameters
+
+
+@pytest.mark.parametrize(
+    ("body", "message"),
+    [
+        ({"response_format": {"type": "regex"}}, "it has no regex"),
+        ({"tool_choice": "required"}, "tools has no function"),
+        ({"tools": [{"function": {}}], "tool_choice": "required"}, "a function with a name"),
+        (
+            {"tools": [{"function": {"name": "f"}}], "tool_choice": {"function": {"name": "g"}}},
+            "or a function of tools",
+        ),
+        ({"whitespace": "compact"}, "whitespace='compact' is not allowed here: it needs one of json_schema"),
+        (
+            {"regex": "a", "lexer": "contextual"},
+            "lexer='contextual' is not allowed here: it needs one of grammar",
+        ),
+        ({"json_schema": "{}", "whitespace": -1}, "whitespace=-1 is not allowed"),
+        ({"guided_json": SCHEMA, "guided_regex": "a"}, "not allowed together"),
+    ],
+)
+def test_other_forms_are_refused(body: dict[str, Any], message: str) -> None:
+    with pytest.raises(ParameterError, match=message):
+        SamplingParams.from_dict(body)
+
+
+WEATHER = {
+    "type": "object",
+    "properties": {"place": {"$ref": "#/$defs/place"}},
+    "required": ["place"],
+    "$defs": {"place": {"enum": ["Rome", "Oslo"]}},
+}
+TOOLS = [
+    {"type": "function", "function": {"name": "weather", "parameters": WEATHER}},
+    {"type": "function", "function": {"name": "stop"}},
+]
+
+
+def grammar_of(choice: Any, **more: Any) -> Grammar:
+    body = {"tools": TOOLS, "tool_choice": choice, **more}
+    return Grammar.from_json_schema(SamplingParams.from_dict(body).json_schema)
+
+
+def test_a_required_call_is_a_list_of_calls_with_their_parameters() -> None:
+    grammar = grammar_of("required")
+    call = '{"name": "weather", "parameters": {"place": "Rome"}}'
+    for text in (f"[{call}]", f'[{call}, {{"name": "stop", "parameters": {{}}}}]'):
+        assert grammar.check(text).valid
+    for text in (
+        "[]",
+        "Hello",
+        call,
+        '[{"name": "weather", "parameters": {"place": "Bonn"}}]',
+        '[{"name": "x"}]',
+    ):
+        assert not grammar.check(text).valid
+
+
+def test_parallel_calls_can_be_switched_off() -> None:
+    call = '{"name": "stop", "parameters": {}}'
+    assert not grammar_of("required", parallel_tool_calls=False).check(f"[{call}, {call}]").valid
+
+
+def test_a_named_function_requires_its_parameters() -> None:
+    grammar = grammar_of({"type": "function", "function": {"name": "weather"}})
+    assert grammar.check('{"place": "Oslo"}').valid
+    assert not grammar.check('{"place": "Bonn"}').valid
+
+
+def test_only_objects_that_name_properties_are_closed() -> None:
+    schema = {
+        "items": {"properties": {"a": {"type": "object"}}},
+        "properties": {"b": True},
+        "additionalProperties": True,
+    }
+    closed = {"items": {"properties": {"a": {"type": "object"}}, "additionalProperties": False}}
+    assert without_additional_properties(schema) == {**schema, **closed}
+    assert without_additional_properties(json.dumps(schema)) == {**schema, **closed}
