@@ -17,6 +17,7 @@ from engine_sampler import contract
 INTERNAL = {"PLUGIN_API", "Role", "State", "failure", "padded"}
 INTERNAL |= {
     "INTERRUPTIONS",
+    "array_from",
     "PluginFault",
     "call_for_add",
     "call_plugin",

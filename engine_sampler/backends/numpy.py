@@ -26,6 +26,7 @@ from ..contract import (
     Selection,
     Selector,
     Truncation,
+    array_from,
     call_plugin,
     described,
     failure,
@@ -282,12 +283,12 @@ def _checked_selection(selector: Selector, selection: Any, values: np.ndarray) -
         raise PluginFault(
             f"{selector.name} failed: select must return a Selection, not {described(selection)}"
         )
-    columns, notes = np.asarray(selection.columns), selection.notes
+    columns, notes = array_from(selection.columns, n), selection.notes
     is_index = columns.shape == (n,) and columns.dtype.kind in "iu"
     if not is_index or columns.min() < 0 or columns.max() >= width:
         raise PluginFault(f"{selector.name} failed: select must return one column for each row")
     if notes is not None:
-        notes = np.asarray(notes)
+        notes = array_from(notes, n)
         if notes.shape != (n,):
             raise PluginFault(f"{selector.name} failed: select returned notes of shape {notes.shape}")
         if notes.dtype.kind not in "fiub":

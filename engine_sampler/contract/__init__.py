@@ -37,6 +37,7 @@ from .samplers import (
     State,
     Stateful,
     Truncation,
+    array_from,
     described,
 )
 from .slots import SlotEntry, SlotTable
@@ -88,6 +89,7 @@ __all__ = [
     "Watch",
     "allocate_bitmask",
     "allows",
+    "array_from",
     "bitmask_words",
     "call_for_add",
     "call_plugin",

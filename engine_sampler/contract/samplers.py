@@ -184,7 +184,7 @@ class Truncation(Sampler):
         columns = self.keep_columns(row, rows)
         if columns is None:
             return np.flatnonzero(self.kept(row[None], rows)[0])
-        kept = np.asarray(columns)
+        kept = array_from(columns, len(row))
         is_index = kept.ndim == 1 and kept.dtype.kind in "iu"
         if not is_index or (
             len(kept) and (kept[0] < 0 or kept[-1] >= len(row) or (kept[1:] <= kept[:-1]).any())
@@ -194,6 +194,15 @@ class Truncation(Sampler):
                 f"not {described(columns)}"
             )
         return kept
+
+
+def array_from(value: Any, most: int) -> np.ndarray:
+    """What a plugin returned as an array; raises ValueError for a sequence that is longer than `most` before
+    anything is copied."""
+    is_sequence = hasattr(value, "__len__") and not hasattr(value, "__array__")
+    if is_sequence and len(value) > most:
+        raise ValueError(f"{quoted(value)} has more than {most} entries")
+    return np.asarray(value)
 
 
 def described(value: Any) -> str:

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from ..contract import ParameterError, StoppingCriteria, StopVerdict, Vocabulary
+from ..contract import ParameterError, StoppingCriteria, StopVerdict, Vocabulary, array_from, quoted
 
 
 def as_criterion(value: Any) -> StoppingCriteria:
@@ -94,7 +94,7 @@ class CalledCriteria(StoppingCriteria):
     def _ends(self, row: np.ndarray) -> bool:
         torch = sys.modules.get("torch")
         answer = self.criterion(row if torch is None else torch.from_numpy(row), None)
-        flags = np.asarray(answer)
+        flags = array_from(answer, 1)
         if flags.size != 1 or flags.dtype.kind not in "biu":
-            raise TypeError(f"it returned {answer!r}, allowed is one bool per row")
+            raise TypeError(f"it returned {quoted(answer)}, allowed is one bool per row")
         return bool(flags.item())

@@ -8,7 +8,7 @@ import os
 import threading
 from collections import OrderedDict, deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import AbstractContextManager, contextmanager
+from contextlib import contextmanager
 from functools import partial
 from typing import Any
 from weakref import WeakSet
@@ -32,7 +32,7 @@ class StepLock:
     step is refused. Every other method that changes a request counts as a step, too."""
 
     def __init__(self) -> None:
-        self.lock: AbstractContextManager[Any] = threading.RLock()
+        self.lock: Any = threading.RLock()
         _STEP_LOCKS.add(self)
         self._thread: int | None = None
         """The thread on which a step runs."""
@@ -88,13 +88,28 @@ class StepLock:
         finally:
             self._building.remove(thread)
 
+    def after_fork(self) -> None:
+        """In the child of a fork: refuse all calls if a thread that is not there was inside one of them."""
+        thread = threading.get_ident()
+        if self._thread in (None, thread) and self.lock.acquire(blocking=False):
+            self.lock.release()
+            self._building = [builder for builder in self._building if builder == thread]
+        else:
+            self.lock = _LeftBehind()
+
 
 class _LeftBehind:
-    """In place of the lock of a scheduler in a forked child: the threads that ran its steps are not there."""
+    """In place of the lock of a scheduler whose changes nobody finishes."""
+
+    def acquire(self, *, blocking: bool = True) -> bool:
+        return False
+
+    def release(self) -> None:
+        pass
 
     def __enter__(self) -> None:
         raise RuntimeError(
-            "this scheduler belongs to the process that was forked: create another one in this process"
+            "a thread of the parent was inside this scheduler when the process was forked: create another one"
         )
 
     def __exit__(self, *error: object) -> None:
@@ -106,7 +121,7 @@ _STEP_LOCKS: WeakSet[StepLock] = WeakSet()
 
 def _leave_behind() -> None:
     for step_lock in list(_STEP_LOCKS):
-        step_lock.lock = _LeftBehind()
+        step_lock.after_fork()
 
 
 if hasattr(os, "register_at_fork"):

