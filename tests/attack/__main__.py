@@ -1,9 +1,10 @@
 """Hostile clients beside ordinary requests: `python -m tests.attack [--seconds N] [--seed S] [CLIENT ...]`.
 
-Each client of the catalogue (`clients.py`) sends requests to an engine with 60 ordinary ones; a quiet run
-with the same seed is the yardstick. Prints for each client how the steps of its neighbours went and how long
-its requests took to join. The command fails if a neighbour's token changed, if a step raised, or if the steps
-of all clients miss the bars: p99 at most twice that of the quiet run, the longest at most 50 ms more.
+Each client of the catalogue (`clients.py`) sends requests to an engine with 60 ordinary ones and a
+`GrammarCompiler`; a quiet run with the same seed is the yardstick. Prints for each client how the steps of
+its neighbours went, the filling of masks included, and how long its requests took to join. The command fails
+if a neighbour's token changed, if a step raised, or if the steps of all clients miss the bars: p99 at most
+twice that of the quiet run, the longest at most 50 ms more.
 
 With --seconds the catalogue is repeated with new seeds for that time, and memory may not grow.
 """
@@ -18,6 +19,8 @@ import resource
 import sys
 import time
 from pathlib import Path
+
+from engine_sampler.grammar import GrammarCompiler
 
 from .clients import CLIENTS
 from .engine import QUIET, Engine, NeighbourHarmed, Outcome, expect_unharmed
@@ -37,7 +40,8 @@ def main(arguments: list[str] | None = None) -> int:
     start, sizes, failed = time.monotonic(), [], 0
     seed = options.seed
     while seed == options.seed or time.monotonic() - start < options.seconds:
-        failed += _round(options, seed)
+        with GrammarCompiler(processes=1) as compiler:
+            failed += _round(options, seed, compiler)
         gc.collect()
         sizes.append(resident_megabytes())
         print(f"seed {seed}: {sizes[-1]:.0f} MB in use\n", flush=True)
@@ -61,15 +65,19 @@ def _options(arguments: list[str] | None) -> argparse.Namespace:
     return options
 
 
-def _round(options: argparse.Namespace, seed: int) -> bool:
+def _round(options: argparse.Namespace, seed: int, compiler: GrammarCompiler) -> bool:
     """One pass over the clients; returns whether a law or a bar was broken."""
-    quiet = Engine(options.vocab_size, NEIGHBOURS, seed).run(QUIET, 2 * options.steps, REQUESTS)
+
+    def engine() -> Engine:
+        return Engine(options.vocab_size, NEIGHBOURS, seed, compiler)
+
+    quiet = engine().run(QUIET, 2 * options.steps, REQUESTS)
     print(f"{'client':36} {'steps':>6} {'p50':>7} {'p99':>7} {'max':>7} {'join':>7}  requests")
     print(_line("(quiet)", quiet))
     attacked, failed = Outcome(), False
     for name in options.clients or CLIENTS:
         try:
-            outcome = Engine(options.vocab_size, NEIGHBOURS, seed).run(CLIENTS[name], options.steps, REQUESTS)
+            outcome = engine().run(CLIENTS[name], options.steps, REQUESTS)
             expect_unharmed(quiet, outcome)
         except NeighbourHarmed as harm:
             failed = True

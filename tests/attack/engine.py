@@ -9,17 +9,17 @@ from __future__ import annotations
 import queue
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
 
 from engine_sampler import ParameterError, SamplingParams, Scheduler, StepResult
-from engine_sampler.grammar import GrammarError
+from engine_sampler.grammar import GrammarCompiler, GrammarError
 from engine_sampler.scheduler import RequestError
 
-from .clients import Client
+from .clients import Body, Client
 from .vocabulary import tokenizer
 
 GUESTS = 4
@@ -52,31 +52,37 @@ class Outcome:
 
 
 class Engine:
-    """A scheduler with `neighbours` ordinary requests, and room for a few of a client's."""
+    """A scheduler with `neighbours` ordinary requests, and room for a few of a client's, whose grammars are
+    compiled by `compiler`, or in `add` without one."""
 
-    def __init__(self, size: int, neighbours: int, seed: int) -> None:
+    def __init__(
+        self, size: int, neighbours: int, seed: int, compiler: GrammarCompiler | None = None
+    ) -> None:
         random = np.random.default_rng(seed)
         self.size, self.seed = size, seed
         self.logits = random.normal(0, 2.2, (neighbours + GUESTS, size)).astype(np.float32)
         self.logits[:, random.choice(size, 40, replace=False)] += 9
         self.logits[:, -1] = -9  # EOS
-        self.scheduler = Scheduler(size, tokenizer(size))
+        self.scheduler = Scheduler(size, tokenizer(size), grammar_compiler=compiler)
         self.neighbours = [
             self.scheduler.add(SamplingParams(seed=i, **SETTINGS), range(100), request_id=f"neighbour {i}")
             for i in range(neighbours)
         ]
 
     def run(self, client: Client, steps: int, requests: int) -> Outcome:
-        """Decode for at least `steps` steps, and until a client has sent all its `requests`.
+        """Decode for at least `steps` steps, and until a client has sent all its `requests` and they have
+        started.
 
         Raises `NeighbourHarmed`.
         """
         outcome = Outcome()
+        random = np.random.default_rng(self.seed)
+        bodies = [client(random, self.size) for _ in range(requests)]
         done: queue.SimpleQueue[BaseException | None] = queue.SimpleQueue()
-        sender = threading.Thread(target=self._send, args=(client, requests, outcome, done), daemon=True)
+        sender = threading.Thread(target=self._send, args=(bodies, outcome, done), daemon=True)
         sender.start()
         ages: dict[Any, int] = {}
-        while len(outcome.steps) < steps or sender.is_alive():
+        while len(outcome.steps) < steps or sender.is_alive() or self.scheduler.waiting_ids:
             self._step(outcome, ages)
         sender.join()
         if fault := done.get():
@@ -85,11 +91,10 @@ class Engine:
             self.scheduler.remove(request_id)
         return outcome
 
-    def _send(self, client: Client, requests: int, outcome: Outcome, done: Any) -> None:
-        random = np.random.default_rng(self.seed)
+    def _send(self, bodies: Sequence[Body], outcome: Outcome, done: Any) -> None:
         fault = None
         try:
-            for body in (client(random, self.size) for _ in range(requests)):
+            for body in bodies:
                 start = time.perf_counter()
                 try:
                     self._add(SamplingParams.from_dict(body))
