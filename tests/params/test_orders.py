@@ -100,7 +100,7 @@ def test_samplers_without_a_koboldai_id_are_not_omitted() -> None:
     assert SamplingParams(order=[6, 0, 1, 2, 3, 4, 5], min_p=0.1).min_p == 0.1
 
 
-@pytest.mark.parametrize("ids", [[7], [-1, 0]])
+@pytest.mark.parametrize("ids", [[7], [0, 100], [-1, 0]])
 def test_unknown_koboldai_ids_are_refused(ids: list[int]) -> None:
     with pytest.raises(ParameterError, match="KoboldAI's ids are 0 to 6"):
         SamplingParams(order=ids)

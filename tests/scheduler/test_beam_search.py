@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from engine_sampler.registry import CORE_PARAMS
-from engine_sampler.scheduler.beam_search import BeamSearch
+from engine_sampler.scheduler.beam_search import BeamSearch, Candidate
 
 VOCAB, EOS, LENGTH = 4, 0, 4
 
@@ -97,6 +97,27 @@ def test_surplus_rows_repeat_a_text_and_are_not_continued() -> None:
     candidates = search.candidates([np.array([-np.inf, -0.5], np.float32)] * 3)
     assert search.advance(candidates, ["a"], [False]) == [0, 0, 0]
     assert search.scores == [-0.5, -math.inf, -math.inf]
+
+
+@pytest.mark.parametrize(
+    ("early_stopping", "penalty", "best_left", "is_over"),
+    [
+        (True, 1.0, -0.1, True),
+        (False, 1.0, -1.9, False),  # -1.9 / 1 beats -2 / 1
+        (False, 1.0, -2.1, True),
+        ("never", 1.0, -7.0, False),  # at 4 tokens it could have -7 / 4, which beats -2
+        ("never", 1.0, -8.1, True),
+        ("never", -1.0, -1.9, False),  # a longer text only loses then
+        ("never", -1.0, -2.1, True),
+    ],
+)
+def test_a_search_is_over_when_no_text_can_beat_those_that_have_ended(
+    early_stopping: bool | str, penalty: float, best_left: float, is_over: bool
+) -> None:
+    search: BeamSearch[str] = BeamSearch(1, penalty, early_stopping, max_tokens=LENGTH)
+    candidates = [Candidate(0, EOS, -2.0, -2.0), Candidate(0, 1, best_left, best_left)]
+    assert search.advance(candidates, ["ended", "left"], [True, False]) == [1]
+    assert search.done is is_over
 
 
 def test_a_search_without_any_candidate_is_over() -> None:
