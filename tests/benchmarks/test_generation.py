@@ -18,9 +18,10 @@ pytest.importorskip("xgrammar")
 import torch
 
 from benchmarks.generation import models, of_llama_cpp, of_transformers
-from benchmarks.generation.cases import TOP_N, Case, compiled_grammar
+from benchmarks.generation.cases import SCHEMA, TOP_N, Case
 from benchmarks.generation.engines import LLAMA_CPP, NEEDED, TRANSFORMERS, opened
 from engine_sampler import logprobs
+from engine_sampler.grammar import Grammar
 
 VOCAB = 1400
 """The special tokens of the vocabulary, the 256 bytes, and some words."""
@@ -48,9 +49,10 @@ def test_all_sides_give_the_same_best_tokens(engine: Any, rows: int, with_logpro
 @pytest.mark.parametrize("rows", [1, 3])
 def test_all_sides_give_json(engine: Any, rows: int) -> None:
     tokenizer = models.tokenizer(VOCAB)
+    grammar = Grammar.from_json_schema(SCHEMA, whitespace="any").compile(tokenizer)
     for side in engine.sides(Case(rows, 8, grammar=True)):
         for row in side.generate(0):
-            matcher = compiled_grammar(tokenizer).matcher()
+            matcher = grammar.matcher()
             assert all(matcher.accept(token) for token in row), (side.name, tokenizer.decode(row))
 
 
