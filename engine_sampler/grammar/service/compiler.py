@@ -8,6 +8,7 @@ from collections.abc import Callable, Hashable
 from concurrent.futures import Future
 from typing import Any, TypeAlias
 
+from ...contract import failure
 from ...tokenizer import Tokenizer
 from .. import errors
 from ..compiled import CompiledGrammar
@@ -138,6 +139,8 @@ class _Job:
             compiled = self._compile(ask)
         except Exception as error:
             self.fail(error)
+        except BaseException as error:  # a plugin's; the thread has to go on
+            self.fail(GrammarError(failure("compiling", error)))
         else:
             for future in self._jobs.finish(self):
                 future.set_result(compiled)

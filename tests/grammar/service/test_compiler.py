@@ -181,6 +181,18 @@ def test_a_function_that_raises_fails_alone(shared: GrammarCompiler) -> None:
     assert compiled(shared, lambda tokenizer: 3) == 3
 
 
+def test_a_function_that_raises_what_is_no_exception_fails_alone(shared: GrammarCompiler) -> None:
+    class Stop(BaseException):
+        pass
+
+    def stop(tokenizer: Tokenizer) -> None:
+        raise Stop("at once")
+
+    with pytest.raises(GrammarError, match="compiling failed: Stop: at once"):
+        compiled(shared, stop)
+    assert compiled(shared, lambda tokenizer: 4) == 4
+
+
 def test_a_worker_that_is_killed_fails_its_grammar_only_and_is_replaced(
     stopped: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
