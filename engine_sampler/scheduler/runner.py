@@ -140,6 +140,8 @@ class StepRunner:
         result: StepResult,
     ) -> None:
         """Advance one beam search, whose texts have the rows `indices`, and write the step into `result`."""
+        for i in indices:  # in case the search is deferred, or has been aborted
+            result.text[i] = None if result.text[i] is None else ""
         if not self._masks.can_fill(members):
             return
 
