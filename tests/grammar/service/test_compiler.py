@@ -294,6 +294,19 @@ def test_a_forked_process_cannot_use_it_and_does_not_close_it(
     assert compiled(shared, GrammarSource("regex", "forked"))
 
 
+def test_a_forked_process_does_not_wait_for_what_its_parent_compiles(
+    stopped: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    compiler, go_on, _ = stopped
+    future = compiler.submit(GrammarSource("regex", "parent"), TOKENIZER)
+    with monkeypatch.context() as forked:
+        forked.setattr(os, "getpid", lambda: -1)
+        with pytest.raises(RuntimeError, match="forked"):
+            compiler.submit(GrammarSource("regex", "parent"), TOKENIZER)
+    go_on()
+    assert future.result(SECONDS)
+
+
 @pytest.mark.parametrize("processes", [0, 257, True, 1.5])
 def test_an_impossible_number_of_processes_is_refused(processes: Any) -> None:
     with pytest.raises(ValueError, match=re.escape(f"processes={processes!r} is not allowed: 1..256")):
