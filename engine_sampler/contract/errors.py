@@ -37,7 +37,8 @@ class ParameterError(ValueError):
 
 
 class BackendError(RuntimeError):
-    """A backend breaks its contract as a whole: `step` raises it, before anything changes. Any other
+    """A backend breaks its contract as a whole: `step` raises it, before anything changes. Raised for a
+    draft, when the step has drawn tokens already, it is logged, and the step ends with these. Any other
     exception of a backend ends the requests of the step."""
 
 

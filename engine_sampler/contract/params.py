@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Set
 from dataclasses import dataclass
 from typing import Any
 
@@ -60,8 +60,8 @@ class Param:
 
     def size(self, value: Any, vocab_size: int) -> float:
         """What `limit` bounds, of a value in normal form: the number itself if the parameter is one; the
-        UTF-8 bytes of a text; of a collection the sum of its entries, where a number counts as 1. None has
-        size 0."""
+        bytes of a text, in UTF-8; of a collection the sum of its entries, of a mapping with its keys, where a
+        number or any other object counts as 1. None has size 0."""
         if self.everything is not None and value == self.everything:
             return vocab_size
         is_number = self.type in (int, float) and value is not None
@@ -129,8 +129,12 @@ class Param:
 def _size(value: Any) -> int:
     if isinstance(value, str):
         return len(value) if value.isascii() else len(value.encode("utf-8", "surrogatepass"))
-    if isinstance(value, tuple):
+    if isinstance(value, (tuple, list, Set)):
         return sum([1 if type(entry) in _NUMBERS else _size(entry) for entry in value])
+    if isinstance(value, Mapping):
+        return _size((*value, *value.values()))
+    if isinstance(value, (bytes, bytearray)):
+        return len(value)
     return 0 if value is None else 1
 
 

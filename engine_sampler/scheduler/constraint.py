@@ -50,7 +50,7 @@ class Constraint:
         and nothing has changed."""
         if work is not None and type(self.matcher) is NativeMatcher:
             return self._accept_within(token_id, work)
-        self.mask_ready = False
+        self.mask_ready = self.deferred = False
         return bool(self.matcher.accept(token_id))
 
     def _accept_within(self, token_id: int, work: Work) -> bool:

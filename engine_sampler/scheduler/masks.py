@@ -24,12 +24,13 @@ class GrammarWork:
     First each request gets an equal part, which is enough for nearly all of them. Those that need more take
     turns, in this step and in the next ones: whoever had the last turn longest ago comes first.
 
+    turns  the numbers of the turns to come, the same for all that give turns to the same requests.
     work   what is left; None if it is not bounded, which takes the native library.
     """
 
-    def __init__(self, bounded: bool = True) -> None:
+    def __init__(self, turns: Iterator[int], bounded: bool = True) -> None:
         self.work = Work(0, 0) if bounded and load_library() is not None else None
-        self._turns = itertools.count(1)
+        self._turns = turns
 
     def start(self, steps: int) -> None:
         """A new step, whose grammars may do `steps` of work."""
@@ -65,7 +66,8 @@ class GrammarMasks:
         self._words = bitmask_words(vocab_size)
         self._requests: list[Request] = []
         self._bitmask = np.zeros((0, self._words), np.int32)
-        self._fills, self.accepts = GrammarWork(defer), GrammarWork(defer)
+        turns = itertools.count(1)
+        self._fills, self.accepts = GrammarWork(turns, defer), GrammarWork(turns, defer)
         self._is_new_step = True
 
     def start_step(self) -> None:

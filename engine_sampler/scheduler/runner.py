@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import itertools
+import logging
 from collections.abc import Sequence
 
 import numpy as np
 
 from ..arithmetic import FLT_MAX, LogitRows, RowFault, checked_row, log_softmax
 from ..backends.choose import best_backend, with_host
-from ..contract import Backend, Chain, unpack_bitmask
+from ..contract import Backend, BackendError, Chain, unpack_bitmask
 from .beam_groups import BeamGroup
 from .grouping import Grouping
 from .input_batch import InputBatch
@@ -19,6 +20,8 @@ from .report import GroupReport, report_group
 from .request import Request
 from .results import StepResult
 from .step import Step
+
+logger = logging.getLogger("engine_sampler")
 
 
 class StepRunner:
@@ -69,7 +72,11 @@ class StepRunner:
             ]
             if not active:
                 break
-            step.run(self._part(inputs, active), first_rows[active] + depth + 1)
+            try:
+                step.run(self._part(inputs, active), first_rows[active] + depth + 1)
+            except BackendError as error:  # what the first rounds have drawn counts; later rows give no token
+                logger.error("%s", error)
+                break
         result = step.result(inputs, first_rows, inputs.indices.tolist())
         if inputs.skipped:
             result = inputs.with_skipped(result, whole_first_rows)
@@ -140,6 +147,8 @@ class StepRunner:
         result: StepResult,
     ) -> None:
         """Advance one beam search, whose texts have the rows `indices`, and write the step into `result`."""
+        for i in indices:  # in case the search is deferred, or has been aborted
+            result.text[i] = None if result.text[i] is None else ""
         if not self._masks.can_fill(members):
             return
 

@@ -245,8 +245,9 @@ class Scheduler:
         During a step, the record shows how far that step has come. The grammar of a waiting request is not
         compiled if nobody else waits for it and compiling has not begun.
         """
-        record = self._requests.remove(request_id)
-        self._waiting.drop_removed()
+        with self._step_lock.lock:
+            record = self._requests.remove(request_id)
+            self._waiting.drop_removed()
         return record
 
     def record(self, request_id: RequestId) -> Record:

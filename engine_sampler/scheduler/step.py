@@ -141,7 +141,12 @@ class Step:
             ):
                 return any_errors
             reason = f"backend {self._backend.name} failed: it replaced or resized the batch's arrays"
-        except (BackendError, *INTERRUPTIONS):
+        except BackendError:
+            self.token_ids[rows] = -1
+            if self._logprobs is not None:
+                self._logprobs.clear(rows)
+            raise
+        except INTERRUPTIONS:
             raise
         except BaseException as error:
             reason = failure(f"backend {self._backend.name}", error)

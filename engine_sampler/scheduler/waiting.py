@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Callable, Sequence
-from concurrent.futures import FIRST_COMPLETED, wait
 from dataclasses import dataclass
 from functools import partial
 from typing import Any, TypeAlias
 
-from ..contract import INTERRUPTIONS, Vocabulary
+from ..contract import INTERRUPTIONS, Vocabulary, fork_safe
 from ..grammar.constraints import Compilation
 from ..params import SamplingParams
 from .beam_groups import BeamGroup
@@ -52,6 +52,8 @@ class WaitingRequests:
         self._vocabulary = vocabulary
         self._lock = requests.step_lock
         self._arrivals: list[Arrival] = []
+        self._changed = threading.Condition(fork_safe(threading.RLock()))
+        """Notified when a grammar is compiled or has failed, and when an arrival is forgotten."""
 
     @property
     def ids(self) -> list[RequestId]:
@@ -79,6 +81,7 @@ class WaitingRequests:
         except BaseException:
             compilation.future.cancel()
             raise
+        compilation.future.add_done_callback(self._notify)
         if on_ready is not None:
             compilation.future.add_done_callback(lambda future: future.cancelled() or on_ready())
 
@@ -93,9 +96,9 @@ class WaitingRequests:
 
     def wait(self, timeout: float | None) -> bool:
         """Wait until one of them can start; False if none does within `timeout` seconds, or none waits."""
-        with self._lock.lock:
-            futures = [arrival.compilation.future for arrival in self._arrivals]
-        return bool(futures) and bool(wait(futures, timeout, FIRST_COMPLETED).done)
+        with self._changed:
+            self._changed.wait_for(lambda: not self._arrivals or self._can_start(), timeout)
+            return self._can_start()
 
     def drop_removed(self) -> None:
         """Forget the arrivals whose requests have all been removed, and beam searches that have lost one."""
@@ -113,6 +116,14 @@ class WaitingRequests:
 
     # --- inside ----------------------------------------------------------------------------------
 
+    def _notify(self, _: Any) -> None:
+        with self._changed:
+            self._changed.notify_all()
+
+    def _can_start(self) -> bool:
+        """Whether a grammar has been compiled, or has failed; takes no lock."""
+        return any(arrival.compilation.future.done() for arrival in list(self._arrivals))
+
     def _is_known(self, request: Request) -> bool:
         """Whether a waiting request has not been removed."""
         return self._requests.known.get(request.id) is request
@@ -120,9 +131,11 @@ class WaitingRequests:
     def _start(self, arrival: Arrival) -> None:
         if arrival not in self._arrivals:
             return  # it has started, or has been removed
+        requests, group = self._built(arrival)
+        if arrival not in self._arrivals:
+            return  # one of its own plugins has removed it
         self._arrivals.remove(arrival)
         wanted = [self._is_known(request) for request in arrival.requests]
-        requests, group = self._built(arrival)
         starting = [request for request, known in zip(requests, wanted, strict=True) if known]
         for request in starting:
             del self._requests.known[request.id]

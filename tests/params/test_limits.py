@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from types import MappingProxyType
 from typing import Any
 
 import numpy as np
@@ -54,6 +55,8 @@ def test_texts_count_in_bytes_and_lists_by_all_their_entries() -> None:
     assert Param("x", object, None).size(("é", 1, (2.5, "a"), None), 9) == 2 + 1 + 1 + 1
     assert Param("x", int, 0, everything=-1).size(-1, 9) == 9
     assert Param("x", object, None).size(2**64 - 1, 9) == 1
+    assert Param("x", object, None).size(frozenset({"abc", 4}), 9) == 3 + 1
+    assert Param("x", object, None).size(MappingProxyType({"abc": (1, b"1234")}), 9) == 3 + 1 + 4
 
 
 def test_parameters_of_plugins_have_a_limit_unless_they_are_numbers() -> None:

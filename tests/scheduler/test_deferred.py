@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from typing import Any
 
 import numpy as np
@@ -11,7 +12,7 @@ from engine_sampler import SamplingParams, Scheduler, sample
 from engine_sampler.grammar import Grammar
 from engine_sampler.grammar.compiled import CompiledGrammar
 from engine_sampler.scheduler import masks as masks_module
-from engine_sampler.scheduler.masks import GrammarWork
+from engine_sampler.scheduler.masks import GrammarMasks, GrammarWork
 
 from ..bytewise import TOKENIZER, VOCAB, fresh_tokenizer, needs_native_engine
 
@@ -122,7 +123,7 @@ class Turn:
 
 def test_whoever_had_the_last_turn_longest_ago_comes_first() -> None:
     requests: Any = [Turn() for _ in range(7)]
-    work, served = GrammarWork(), []
+    work, served = GrammarWork(itertools.count(1)), []
     for _ in range(14):
         work.start(1)
         for given, i in enumerate(work.in_turn(range(7), requests)):
@@ -165,3 +166,36 @@ def test_a_token_drawn_without_a_scheduler_does_not_wait(monkeypatch: pytest.Mon
     monkeypatch.setattr(masks_module, "STEP_WORK", 0)
     drawn = sample(np.zeros((1, VOCAB), np.float32), SamplingParams(regex="[ab]{5}"), tokenizer=TOKENIZER)
     assert drawn.token_ids[0] >= 0
+
+
+def test_a_deferred_request_that_is_given_a_wrong_token_ends(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(masks_module, "STEP_WORK", 0)
+    tokenizer = fresh_tokenizer()
+    scheduler = Scheduler(VOCAB, tokenizer)
+    request = scheduler.add(SamplingParams(), grammar=Grammar.from_regex("[ab]{5}").compile(tokenizer))
+    assert scheduler.step(rows_of(scheduler)).token_ids.tolist() == [-1]
+    scheduler.accept(request, [ord("z")])
+    record = scheduler.record(request)
+    assert (record.finish_reason, record.token_ids) == ("error", [])
+    assert record.error == f"the grammar refuses token {ord('z')}"
+
+
+def test_beams_that_wait_give_no_text(monkeypatch: pytest.MonkeyPatch) -> None:
+    tokenizer = fresh_tokenizer()
+    scheduler = Scheduler(VOCAB, tokenizer)
+    params = SamplingParams(use_beam_search=True, beam_width=2, max_tokens=4)
+    scheduler.add_group(params, grammar=Grammar.from_regex("[ab]{6}").compile(tokenizer))
+    rows = np.random.default_rng(3).normal(0, 3, (2, VOCAB)).astype(np.float32)
+    assert scheduler.step(rows).text == ["", ""]
+    monkeypatch.setattr(masks_module, "STEP_WORK", 0)
+    assert scheduler.step(rows).text == ["", ""]
+
+
+def test_a_turn_counts_wherever_it_was_given() -> None:
+    masks = GrammarMasks(VOCAB)
+    requests: Any = [Turn(), Turn()]
+    for work, waiting in [(masks._fills, [0]), (masks._fills, [0]), (masks.accepts, [1])]:
+        work.start(1)
+        assert list(work.in_turn(waiting, requests)) == waiting
+    masks._fills.start(1)
+    assert next(iter(masks._fills.in_turn([0, 1], requests))) == 0

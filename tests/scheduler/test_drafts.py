@@ -8,7 +8,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from engine_sampler import ParameterError, RequestError, SamplingParams
+from engine_sampler import BackendError, ParameterError, RequestError, SamplingParams
+from engine_sampler.backends.numpy import NumpyBackend
 
 from ..engines import CONFIGURATIONS, EOS, VOCAB, alone, make_scheduler, model_step, outcome, snapshot
 
@@ -120,3 +121,36 @@ def test_wrong_drafts_are_refused_before_anything_changes(drafts: Any, error: An
     with pytest.raises(error, match=words):
         scheduler.step(np.zeros((1, VOCAB), np.float32), None, drafts)
     assert snapshot(scheduler) == before
+
+
+class BreaksAt(NumpyBackend):
+    """Breaks its contract in one of its runs, after it has drawn tokens."""
+
+    name = "breaks"
+    broken_run = 0
+
+    def run(self, batch: Any) -> None:
+        super().run(batch)
+        self.broken_run -= 1
+        if self.broken_run == 0:
+            raise BackendError("broken")
+
+
+@pytest.mark.parametrize("logprobs", [None, 2])
+def test_a_backend_that_breaks_on_drafts_loses_no_token_that_was_drawn(logprobs: int | None) -> None:
+    backend = BreaksAt()
+    scheduler = make_scheduler(backend=backend)
+    scheduler.add(SamplingParams(temperature=0, logprobs=logprobs))
+    logits = np.zeros((3, VOCAB), np.float32)
+    logits[range(3), [4, 5, 6]] = 9
+    backend.broken_run = 2
+    result = scheduler.step(logits, None, [[4, 5]])
+    assert result.token_ids.tolist() == [4, -1, -1]
+    assert scheduler.record(0).token_ids == [4]
+    if logprobs:
+        assert result.logprobs.row(0).token_ids[0] == 4
+        assert (result.logprobs.token_ids[1:] == -1).all()
+    backend.broken_run = 1
+    with pytest.raises(BackendError, match="broken"):
+        scheduler.step(logits, None, [[5, 6]])
+    assert scheduler.record(0).token_ids == [4]

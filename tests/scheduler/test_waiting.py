@@ -10,7 +10,14 @@ from typing import Any
 import numpy as np
 import pytest
 
-from engine_sampler import ParameterError, RequestError, SamplingParams, Scheduler, Tokenizer
+from engine_sampler import (
+    ParameterError,
+    RequestError,
+    SamplingParams,
+    Scheduler,
+    StoppingCriteria,
+    Tokenizer,
+)
 from engine_sampler.grammar import (
     Grammar,
     GrammarCompiler,
@@ -523,3 +530,73 @@ def test_threads_add_and_remove_while_an_engine_steps() -> None:
     for request_id, params in results.items():
         expected = alone(lambda s, p=params: [s.add(p)])[0]  # type: ignore[misc]
         assert scheduler.record(request_id).token_ids == expected
+
+
+# --- removed meanwhile ----------------------------------------------------------------------------
+
+
+def test_waiting_ends_when_the_last_waiting_request_is_removed(
+    scheduler: Scheduler, compiler: ByHand
+) -> None:
+    request = scheduler.add(REGEX)
+    results: list[bool] = []
+    thread = threading.Thread(target=lambda: results.append(scheduler.wait_ready(SECONDS)), daemon=True)
+    thread.start()
+    scheduler.remove(request)
+    thread.join(5)
+    assert results == [False]
+
+
+def test_removing_one_of_two_waiting_requests_lets_nobody_start(
+    scheduler: Scheduler, compiler: ByHand
+) -> None:
+    first, second = scheduler.add(REGEX), scheduler.add(REGEX)
+    results: list[bool] = []
+    thread = threading.Thread(target=lambda: results.append(scheduler.wait_ready(SECONDS)), daemon=True)
+    thread.start()
+    scheduler.remove(first)
+    assert scheduler.waiting_ids == [second]
+    compiler.finish()
+    thread.join(5)
+    assert results == [True]
+    assert scheduler.request_ids == [second]
+
+
+def test_a_beam_search_does_not_start_between_the_steps_of_removing_one_of_its_requests(
+    scheduler: Scheduler, compiler: ByHand, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    ids = scheduler.add_group(REGEX.replace(use_beam_search=True, beam_width=2))
+    compiler.finish()
+    drop_removed, threads = scheduler._waiting.drop_removed, []
+
+    def after_another_thread() -> None:
+        threads.append(threading.Thread(target=lambda: scheduler.request_ids))
+        threads[0].start()
+        threads[0].join(0.1)
+        drop_removed()
+
+    monkeypatch.setattr(scheduler._waiting, "drop_removed", after_another_thread)
+    scheduler.remove(ids[0])
+    threads[0].join()
+    assert scheduler.request_ids == []
+    assert scheduler.record(ids[1]).finish_reason == "abort"
+
+
+def test_a_request_that_is_removed_while_it_starts_does_not(scheduler: Scheduler, compiler: ByHand) -> None:
+    class Removes(StoppingCriteria):
+        calls = 0
+
+        def new_state(self, params: Any, prompt_token_ids: Any, vocabulary: Any) -> None:
+            self.calls += 1
+            if self.calls == 2:
+                scheduler.remove("leaves")
+
+        def check(self, state: Any, token_ids: Any, text: Any) -> None:
+            return None
+
+    scheduler.add(REGEX, request_id="leaves", stopping_criteria=[Removes()])
+    compiler.finish()
+    assert scheduler.request_ids == []
+    assert scheduler.waiting_ids == []
+    with pytest.raises(RequestError, match="unknown"):
+        scheduler.record("leaves")

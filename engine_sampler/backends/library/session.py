@@ -63,9 +63,8 @@ class LibrarySession:
         self.table = RequestTable(slots)
         self.functions = SlotFunctions(slots, self.table)
         self.generation = 0
-        self.step = _step(library)
-        if timeout is not None:
-            self.step = WatchedStep(library, self.step, timeout)
+        step = _step(library)
+        self.step = step if timeout is None else WatchedStep(library, step, timeout)
         """(context, batch) → code: `run`, and `sync` where there is one."""
         self.vocab_size = slots.vocabulary.size
         self._answers = {} if answers is None else answers

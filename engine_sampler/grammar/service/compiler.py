@@ -8,6 +8,7 @@ from collections.abc import Callable, Hashable
 from concurrent.futures import Future
 from typing import Any, TypeAlias
 
+from ...contract import failure, fork_safe
 from ...tokenizer import Tokenizer
 from .. import errors
 from ..compiled import CompiledGrammar
@@ -58,7 +59,7 @@ class GrammarCompiler:
 
         The future raises GrammarError for a grammar that cannot be read or compiled or whose worker has
         ended, and GrammarLimitError if it exceeds a limit. Raises ValueError for a grammar that is refused
-        without reading it, and RuntimeError after `close`.
+        without reading it, and RuntimeError after `close` and in a forked process.
         """
         source = grammar if isinstance(grammar, GrammarSource) else None
         key: Hashable = grammar
@@ -73,6 +74,7 @@ class GrammarCompiler:
             done: Future[Any] = Future()
             done.set_result(compiled)
             return done
+        self._pool.check_process()
         job = _Job(self._jobs, (key, tokenizer), grammar, tokenizer)
         return self._jobs.join(job, lambda: self._pool.put(job, needs_worker=source is not None))
 
@@ -87,7 +89,8 @@ class _Jobs:
     """The compilations that have not finished, by key."""
 
     def __init__(self) -> None:
-        self._lock = threading.RLock()  # the compiler may be collected, and closed, while a thread holds it
+        # An RLock: the compiler may be collected, and closed, while the thread holds it.
+        self._lock = fork_safe(threading.RLock())
         self._jobs: dict[Hashable, _Job] = {}
 
     def join(self, job: _Job, start: Callable[[], None]) -> Future[Any]:
@@ -138,6 +141,8 @@ class _Job:
             compiled = self._compile(ask)
         except Exception as error:
             self.fail(error)
+        except BaseException as error:  # a plugin's; the thread has to go on
+            self.fail(GrammarError(failure("compiling", error)))
         else:
             for future in self._jobs.finish(self):
                 future.set_result(compiled)

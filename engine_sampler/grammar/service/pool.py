@@ -13,6 +13,7 @@ from collections.abc import Callable
 from multiprocessing import spawn
 from typing import Any, Protocol
 
+from ...contract import fork_safe
 from ..errors import GrammarError, GrammarLimitError
 from . import wire
 
@@ -141,7 +142,7 @@ class Pool:
     def __init__(self, processes: int, timeout: float) -> None:
         self._workers = [Worker(timeout) for _ in range(processes)]
         self._owner = os.getpid()
-        self._lock = threading.RLock()
+        self._lock = fork_safe(threading.RLock())
         self._closed = False
         self._remote: queue.SimpleQueue[Job | None] = queue.SimpleQueue()
         self._local: queue.SimpleQueue[Job | None] = queue.SimpleQueue()
@@ -158,13 +159,16 @@ class Pool:
         return [worker.process_id for worker in self._workers if worker.process_id is not None]
 
     def put(self, job: Job, *, needs_worker: bool) -> None:
-        """Run `job` when a thread is free. Raises RuntimeError after `close`, and in a forked process."""
-        if os.getpid() != self._owner:
-            raise RuntimeError("the grammar compiler belongs to the process that this one was forked from")
+        """Run `job` when a thread is free. Raises RuntimeError after `close`."""
         with self._lock:
             if self._closed:
                 raise RuntimeError("the grammar compiler is closed")
             (self._remote if needs_worker else self._local).put(job)
+
+    def check_process(self) -> None:
+        """Raise RuntimeError in a forked process, which has neither the threads nor the workers."""
+        if os.getpid() != self._owner:
+            raise RuntimeError("the grammar compiler belongs to the process that this one was forked from")
 
     def close(self) -> None:
         """End the workers; jobs that have not finished fail. A second call does nothing."""

@@ -181,6 +181,18 @@ def test_a_function_that_raises_fails_alone(shared: GrammarCompiler) -> None:
     assert compiled(shared, lambda tokenizer: 3) == 3
 
 
+def test_a_function_that_raises_what_is_no_exception_fails_alone(shared: GrammarCompiler) -> None:
+    class Stop(BaseException):
+        pass
+
+    def stop(tokenizer: Tokenizer) -> None:
+        raise Stop("at once")
+
+    with pytest.raises(GrammarError, match="compiling failed: Stop: at once"):
+        compiled(shared, stop)
+    assert compiled(shared, lambda tokenizer: 4) == 4
+
+
 def test_a_worker_that_is_killed_fails_its_grammar_only_and_is_replaced(
     stopped: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -280,6 +292,19 @@ def test_a_forked_process_cannot_use_it_and_does_not_close_it(
             shared.submit(GrammarSource("regex", "forked"), TOKENIZER)
         shared._pool.close()
     assert compiled(shared, GrammarSource("regex", "forked"))
+
+
+def test_a_forked_process_does_not_wait_for_what_its_parent_compiles(
+    stopped: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    compiler, go_on, _ = stopped
+    future = compiler.submit(GrammarSource("regex", "parent"), TOKENIZER)
+    with monkeypatch.context() as forked:
+        forked.setattr(os, "getpid", lambda: -1)
+        with pytest.raises(RuntimeError, match="forked"):
+            compiler.submit(GrammarSource("regex", "parent"), TOKENIZER)
+    go_on()
+    assert future.result(SECONDS)
 
 
 @pytest.mark.parametrize("processes", [0, 257, True, 1.5])
