@@ -174,8 +174,8 @@ static void move_in(es_grammar *g, es_vocabulary *v, eg_import *import) {
     join(g);
 }
 
-/* Move what was compiled in `w` to `v`. Returns an es_grammar_code. */
-static int32_t install(es_grammar *g, es_vocabulary *w, es_vocabulary *v) {
+/* Move what was compiled in `w` to `v`. Returns an es_grammar_code, with a message in `error` (`room` bytes). */
+static int32_t install(es_grammar *g, es_vocabulary *w, es_vocabulary *v, char *error, size_t room) {
     eg_import import;
     if (!eg_import_open(&import, &w->expressions)) return ES_GRAMMAR_MEMORY;
     visit_numbers(g, need, &import);
@@ -185,6 +185,7 @@ static int32_t install(es_grammar *g, es_vocabulary *w, es_vocabulary *v) {
         eg_vocabulary_enter(v, INT64_MAX);
         code = import_some(g, v, &import, &empties);
         if (code == ES_GRAMMAR_OK) move_in(g, v, &import);
+        else if (code != ES_GRAMMAR_UNFINISHED) snprintf(error, room, "%s", v->fault.text);
         eg_vocabulary_leave(v);
     }
     eg_import_close(&import);
@@ -216,7 +217,7 @@ es_grammar *es_grammar_new(es_vocabulary *v, const es_grammar_program *program,
     g->tables = g->fixed;
     int32_t failed = compile(g, w, program);
     if (failed) snprintf(error, (size_t)room, "%s", w->fault.text);
-    else if ((failed = install(g, w, v))) snprintf(error, (size_t)room, "%s", v->fault.text);
+    else failed = install(g, w, v, error, (size_t)room);
     if (failed) return refuse(g, w, failed, code);
     close_workshop(w);
     eg_vocabulary_hold(v);
