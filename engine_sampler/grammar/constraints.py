@@ -8,8 +8,8 @@ from collections.abc import Iterator, Mapping
 from concurrent.futures import Future
 from typing import Any, NamedTuple
 
-from ..contract import ParameterError, Vocabulary
-from ..registry import GRAMMAR_OPTIONS, default_registry, structured_in
+from ..contract import ParameterError, Vocabulary, quoted
+from ..registry import CORE_PARAMS, GRAMMAR_OPTIONS, default_registry, structured_in
 from ..tokenizer import Tokenizer
 from .compiled import CompiledGrammar, prepare
 from .library import library_names
@@ -131,14 +131,21 @@ def grammar_named(name: str) -> Any:
     return found.read() if isinstance(found, GrammarSource) else found
 
 
-def _named(name: str) -> Any:
-    """What is registered under `name`, or the source of the packaged grammar."""
+def _named(name: str, options: Options = ()) -> Any:
+    """What is registered under `name`, or the source of the packaged grammar; `options` are for text."""
     registered = default_registry().catalogue.grammars
     if name in registered:
         found = registered[name]
-        return GrammarSource("lark", found) if isinstance(found, str) else found
+        if isinstance(found, str):
+            return GrammarSource("text", found, options)
+        for option, value in options:
+            if value != CORE_PARAMS[option].neutral:
+                raise ParameterError(
+                    f"{option}={quoted(value)} is not allowed: {name!r} is registered as an object, not text"
+                )
+        return found
     if name in library_names():
-        return GrammarSource("library", name)
+        return GrammarSource("library", name, options)
     known = ", ".join(sorted({*registered, *library_names()}))
     raise ParameterError(f"grammar={name!r} is not allowed: Lark text, or one of {known}")
 
@@ -185,4 +192,4 @@ def _source(parameter: str, value: Any, options: Options = ()) -> Any:
     if parameter != "grammar":
         return GrammarSource(parameter, value, options)
     is_name = value.replace("_", "a").replace("-", "a").isalnum()
-    return _named(value) if is_name else GrammarSource("text", value, options)
+    return _named(value, options) if is_name else GrammarSource("text", value, options)

@@ -124,7 +124,7 @@ class Grammar:
         from .lark.gbnf import lark_of_gbnf
 
         _check_text("gbnf", text)
-        return cls.from_lark(lark_of_gbnf(text, start))
+        return cached_or_built(("gbnf", text, start), lambda: cls.from_lark(lark_of_gbnf(text, start)))
 
     @classmethod
     def from_text(

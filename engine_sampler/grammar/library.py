@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+from typing import Literal
 
 from ..packaged import grammar_names, grammar_text
 from .errors import GrammarError
@@ -15,8 +16,17 @@ def library_names() -> list[str]:
     return grammar_names()
 
 
-def library_grammar(name: str) -> Grammar:
-    """A packaged grammar, such as "json" or "sql", cached. Raises GrammarError for an unknown name."""
+def library_grammar(
+    name: str,
+    *,
+    lexer: Literal["dynamic_complete", "contextual"] = "dynamic_complete",
+    start: str | None = None,
+) -> Grammar:
+    """A packaged grammar, such as "json" or "sql", cached; `lexer` and `start` as in `Grammar.from_text`.
+
+    Raises GrammarError for an unknown name, and what `Grammar.from_text` raises.
+    """
     if name not in library_names():
         raise GrammarError(f"name={name!r} is not allowed: one of {', '.join(library_names())}")
-    return cached_or_built(("library", name), lambda: Grammar.from_lark(grammar_text(name)))
+    key = ("library", name, lexer, start)
+    return cached_or_built(key, lambda: Grammar.from_text(grammar_text(name), lexer=lexer, start=start))

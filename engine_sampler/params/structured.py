@@ -28,9 +28,10 @@ def structured_parameters(body: dict[str, Any]) -> dict[str, Any]:
     other.
     """
     parameters = response_format(body.pop("response_format", {"type": "text"}))
-    parameters |= _structured_outputs(body.pop("structured_outputs", {}))
+    outputs = dict(mapping("structured_outputs", body.pop("structured_outputs", {})))
     guided = {name: body.pop(key) for key, name in _GUIDED.items() if key in body}
-    parameters |= _structured_outputs(guided)
+    outputs |= mapping("guided", guided)
+    parameters = _structured_outputs(outputs, parameters)
     for key in _IGNORED:
         body.pop(key, None)
     if body.get("ebnf") is not None:
@@ -64,9 +65,10 @@ def response_format(value: Any) -> dict[str, Any]:
     raise ParameterError(f"response_format={quoted(value)} is not allowed: type {_FORMATS}")
 
 
-def _structured_outputs(value: Any) -> dict[str, Any]:
-    """vLLM's `structured_outputs`: a constraint, and the switches that describe its JSON."""
-    given = {k: v for k, v in mapping("structured_outputs", value).items() if v is not False}
+def _structured_outputs(outputs: Mapping[str, Any], formatted: Mapping[str, Any]) -> dict[str, Any]:
+    """The structured parameters of vLLM's `structured_outputs` and of a `response_format`: at most one
+    constraint, and the switches that describe its JSON, whichever of the two it comes from."""
+    given = {k: v for k, v in outputs.items() if v is not False}
     closed, compact = (
         given.pop("disable_additional_properties", False),
         given.pop("disable_any_whitespace", False),
@@ -81,14 +83,25 @@ def _structured_outputs(value: Any) -> dict[str, Any]:
             raise ParameterError(
                 f"structured_outputs.{quoted(key).strip(_QUOTES)} is not allowed: one of {allowed}"
             )
-    has_json = any(name in given for name in ("json", "json_object", "structural_tag"))
+    parameters = _agreeing({_NAMES.get(k, k): v for k, v in given.items()}, formatted)
+    has_json = any(name in parameters for name in ("json_schema", "json_object", "structural_tag"))
     if has_json and pattern is not None:
-        given.setdefault("whitespace", pattern)
+        parameters.setdefault("whitespace", pattern)
     elif has_json and compact:
-        given.setdefault("whitespace", "compact")
-    if closed and "json" in given:
-        given["json"] = without_additional_properties(given["json"])
-    return {_NAMES.get(k, k): v for k, v in given.items()}
+        parameters.setdefault("whitespace", "compact")
+    if closed and "json_schema" in parameters:
+        parameters["json_schema"] = without_additional_properties(parameters["json_schema"])
+    return parameters
+
+
+def _agreeing(given: Mapping[str, Any], formatted: Mapping[str, Any]) -> dict[str, Any]:
+    """Both together. Raises `ParameterError` if they give different values to one parameter."""
+    for name, value in formatted.items():
+        if name in given and given[name] != value:
+            raise ParameterError(
+                f"structured_outputs gives {name}={quoted(given[name])}, response_format {quoted(value)}"
+            )
+    return {**formatted, **given}
 
 
 def without_additional_properties(schema: Any) -> Any:
@@ -132,7 +145,7 @@ def required_call(tools: Any, choice: Any, body: Mapping[str, Any]) -> dict[str,
         return {"json_schema": schema}
     named = mapping("tool_choice", choice)
     name = mapping("tool_choice.function", named.get("function", named)).get("name")
-    if name not in functions:
+    if not isinstance(name, str) or name not in functions:
         raise ParameterError(
             f"tool_choice={quoted(choice)} is not allowed: auto, none, required, or a function of tools"
         )

@@ -123,7 +123,7 @@ class Registry:
         self, status: PluginStatus, stage: Callable[[], Catalogue], *, strict: bool, waits: bool = False
     ) -> PluginStatus | None:
         """Accept everything that a plugin has staged, or nothing, and list it. None, without listing it, if
-        it `deferred` and names a sampler that is not registered yet."""
+        it `waits` and names a sampler that is not registered yet."""
         try:
             self._check_name(status)
             staged = stage()

@@ -179,7 +179,8 @@ class Grammars:
 
     @hookimpl
     def register_grammars(self, register: Any) -> None:
-        register("numerals", 'start: ("I" | "V")+')
+        register("numerals", 'start: ("I" | five)+\nfive: "V"')
+        register("gbnf_numerals", 'root ::= ("I" | "V")+')
         register("a_number", Grammar.from_regex(r"\d\d"))
         register("compiled", Grammar.from_regex("yes").compile(TOKENIZER))
         register("function", lambda tokenizer: Grammar.from_choices([f"{len(tokenizer)}"]).compile(tokenizer))
@@ -204,6 +205,31 @@ def test_a_registered_grammar_is_requested_by_name(name: str, pattern: str) -> N
     assert by_parameter.text is not None
     assert re.fullmatch(pattern, by_parameter.text)
     assert by_argument.token_ids == by_parameter.token_ids
+
+
+@pytest.mark.parametrize(
+    ("parameters", "good", "bad"),
+    [
+        ({"grammar": "numerals", "start": "five"}, "V", "I"),
+        ({"grammar": "gbnf_numerals"}, "IV", "X"),
+        ({"grammar": "arithmetic", "start": "call"}, "f(1)", "1+2"),
+    ],
+)
+def test_the_options_of_a_grammar_reach_one_that_is_named(
+    parameters: dict[str, Any], good: str, bad: str
+) -> None:
+    with registered_plugin(Grammars()):
+        scheduler = Scheduler(VOCAB, TOKENIZER)
+        params = SamplingParams(**parameters)
+        scheduler.add(params, [1], request_id="good", output_token_ids=TOKENIZER.encode(good))
+        with pytest.raises(ParameterError):
+            scheduler.add(params, [1], request_id="bad", output_token_ids=TOKENIZER.encode(bad))
+
+
+@pytest.mark.parametrize("options", [{"lexer": "contextual"}, {"start": "top"}])
+def test_options_of_a_registered_object_are_refused(options: dict[str, str]) -> None:
+    with registered_plugin(Grammars()), pytest.raises(ParameterError, match="'a_number' is registered as"):
+        Scheduler(VOCAB, TOKENIZER).add(SamplingParams(grammar="a_number", **options))
 
 
 def test_a_registered_grammar_that_cannot_be_read_is_named() -> None:

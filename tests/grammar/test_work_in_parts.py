@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import random
 import threading
 from collections.abc import Callable, Iterator
@@ -215,6 +216,23 @@ def test_used_grammars_stay_below_the_bound_of_all_of_them(small: tuple[Tokenize
         assert compiled.statistics()["all"] <= limits.grammar_memory
     assert sum(compiled.statistics()["memory"] for compiled, _ in alive) <= limits.grammar_memory
     assert any(compiled.statistics()["rows"] == 0 for compiled, _ in alive)
+
+
+@pytest.mark.parametrize("kibibytes", [100, 120])
+def test_building_tables_again_in_too_little_memory_gains_no_work(kibibytes: int) -> None:
+    tokenizer = Tokenizer([*(bytes([byte]) for byte in range(256)), b"<eos>"], [256])
+    vocabulary = NativeVocabulary(tokenizer, Limits(shared_memory=kibibytes << 10))
+    source, matchers = random.Random(1), []
+    for _ in range(2):  # the tables of both do not fit, so each call drops those of the other
+        words = ("".join(source.choices("abcdef", k=20)) for _ in range(200))
+        program = Grammar.from_lark("start: " + " | ".join(f'"{word}"' for word in words)).program
+        matchers.append(NativeGrammar(program, vocabulary, LIMITS).matcher())
+    for matcher in 4 * matchers:
+        work = Work(2000, 1_000_000)
+        with contextlib.suppress(UnfinishedError):
+            matcher.accept(ord("f"), work)
+        assert 0 <= 1_000_000 - work.left <= 2000
+    assert all(matcher.grammar.statistics()["rebuilt"] for matcher in matchers)
 
 
 def test_dropped_tables_are_built_again(small: tuple[Tokenizer, Limits]) -> None:

@@ -57,6 +57,17 @@ def structured(body: dict[str, Any]) -> dict[str, Any]:
             {"structured_outputs": {"json": SCHEMA, "whitespace_pattern": "[ \n]?"}},
             {"json_schema": SCHEMA, "whitespace": "[ \n]?"},
         ),
+        (
+            {
+                "response_format": {"type": "json_schema", "json_schema": {"schema": SCHEMA}},
+                "structured_outputs": {"whitespace_pattern": " ?", "disable_additional_properties": True},
+            },
+            {"json_schema": CLOSED, "whitespace": " ?"},
+        ),
+        (
+            {"response_format": {"type": "json_object"}, "guided_whitespace_pattern": " ?"},
+            {"json_object": True, "whitespace": " ?"},
+        ),
         ({"structured_outputs": {"regex": "a", "disable_any_whitespace": True}}, {"regex": "a"}),
         (
             {"structured_outputs": {"json": SCHEMA, "disable_additional_properties": True}},
@@ -87,6 +98,17 @@ def test_each_form_becomes_parameters(body: dict[str, Any], parameters: dict[str
         (
             {"tools": [{"function": {"name": "f"}}], "tool_choice": {"function": {"name": "g"}}},
             "or a function of tools",
+        ),
+        (
+            {"tools": [{"function": {"name": "f"}}], "tool_choice": {"function": {"name": ["f"]}}},
+            "or a function of tools",
+        ),
+        (
+            {
+                "response_format": {"type": "json_schema", "json_schema": {"schema": SCHEMA}},
+                "structured_outputs": {"json": CLOSED},
+            },
+            "structured_outputs gives json_schema=.*, response_format",
         ),
         ({"whitespace": "compact"}, "whitespace='compact' is not allowed here: it needs one of json_schema"),
         (

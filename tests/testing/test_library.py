@@ -99,6 +99,11 @@ def test_a_crash_ends_the_checks_as_a_failure() -> None:
     assert [check.outcome for check in checks[:-1]] == [PASSED] * (len(checks) - 1)
 
 
+def test_what_a_library_prints_does_not_disturb_its_checks() -> None:
+    checks = list(check_apart(variant("PRINTS"), only=["rows"]))
+    assert [(check.name, check.outcome) for check in checks] == [("rows", PASSED)]
+
+
 # --- the command ---------------------------------------------------------------------------------
 
 

@@ -15,7 +15,8 @@ The first is short for `triggered_tags` over tags that contain `json_schema`. A 
     grammar             grammar: a text of this grammar, in Lark's language or in GBNF
     regex               pattern: a text that this regular expression, in Python's syntax, matches
     qwen_xml_parameter  json_schema: its members as `<parameter=name>value</parameter>` (see `xml`);
-                        equivalent to json_schema with the style "qwen_xml"
+                        equivalent to json_schema with the style "qwen_xml", whose parameters come in any
+                        order whatever `any_order` says
     any_text            excludes: any text in which these do not occur; max_chars: its maximum length
     token               token: one special token, by name or id
     sequence, or        elements: all in sequence; any one of them

@@ -92,14 +92,17 @@ def check_apart(
 
 
 def main(arguments: list[str]) -> None:
-    """What the other process does: a line of JSON for every check, and for the beginning of each."""
+    """What the other process does: a line of JSON for every check, and for the beginning of each. What the
+    library prints goes to standard error, not among them."""
+    lines = os.fdopen(os.dup(1), "w", encoding="utf-8")
+    os.dup2(2, 1)
 
     def announce(name: str) -> None:
-        print(json.dumps({"begins": name}), flush=True)
+        print(json.dumps({"begins": name}), file=lines, flush=True)
 
     path, seconds, seed, *only = arguments
     for check in checks(path, float(seconds), int(seed), only, announce, apart=True):
-        print(json.dumps(asdict(check)), flush=True)
+        print(json.dumps(asdict(check)), file=lines, flush=True)
 
 
 def checks(

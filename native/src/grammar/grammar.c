@@ -3,7 +3,10 @@
 
 #include <stdio.h>
 
-enum { IMPORTED = 512 }; /* expressions that are added to the vocabulary's without releasing its lock */
+enum {
+    IMPORTED = 512, /* expressions that are added to the vocabulary's without releasing its lock */
+    EMPTIES = 3     /* how often a grammar may empty the shared tables to make room for its expressions */
+};
 
 /* --- tables --- */
 
@@ -54,7 +57,7 @@ void eg_grammar_weigh(es_grammar *g) {
     while (v->grammar_memory > v->max_grammar_memory) {
         es_grammar *heaviest = NULL;
         for (es_grammar *at = v->grammars; at; at = at->next)
-            if (at != g && at->generation >= 0 && (!heaviest || at->weight > heaviest->weight)) heaviest = at;
+            if (at != g && at->tables.blocks && (!heaviest || at->weight > heaviest->weight)) heaviest = at;
         if (!heaviest) return;
         drop_tables(heaviest);
         record_weight(heaviest);
@@ -149,12 +152,12 @@ static void need(void *import, int32_t *number) { eg_import_need(import, *number
 
 static void replace(void *import, int32_t *number) { *number = eg_import_number(import, *number); }
 
-/* Import some more expressions under the lock; all of them again if the tables were emptied meanwhile.
- * Returns an es_grammar_code, ES_GRAMMAR_UNFINISHED if some are left. */
-static int32_t import_some(es_grammar *g, es_vocabulary *v, eg_import *import) {
-    volatile int tries = 0;
+/* Import some more expressions under the lock; all of them again if the tables were emptied meanwhile. They are
+ * emptied here if memory runs out, `empties` times at most in all calls. Returns an es_grammar_code,
+ * ES_GRAMMAR_UNFINISHED if some are left. */
+static int32_t import_some(es_grammar *g, es_vocabulary *v, eg_import *import, int *empties) {
     if (setjmp(v->fault.out)) {
-        if (v->fault.code != ES_GRAMMAR_MEMORY || tries++) return v->fault.code;
+        if (v->fault.code != ES_GRAMMAR_MEMORY || (*empties)-- == 0) return v->fault.code;
         eg_vocabulary_empty(v);
     }
     if (g->generation != v->generation) eg_import_restart(import);
@@ -171,16 +174,18 @@ static void move_in(es_grammar *g, es_vocabulary *v, eg_import *import) {
     join(g);
 }
 
-/* Move what was compiled in `w` to `v`. Returns an es_grammar_code. */
-static int32_t install(es_grammar *g, es_vocabulary *w, es_vocabulary *v) {
+/* Move what was compiled in `w` to `v`. Returns an es_grammar_code, with a message in `error` (`room` bytes). */
+static int32_t install(es_grammar *g, es_vocabulary *w, es_vocabulary *v, char *error, size_t room) {
     eg_import import;
     if (!eg_import_open(&import, &w->expressions)) return ES_GRAMMAR_MEMORY;
     visit_numbers(g, need, &import);
     int32_t code = ES_GRAMMAR_UNFINISHED;
+    int empties = EMPTIES;
     while (code == ES_GRAMMAR_UNFINISHED) {
         eg_vocabulary_enter(v, INT64_MAX);
-        code = import_some(g, v, &import);
+        code = import_some(g, v, &import, &empties);
         if (code == ES_GRAMMAR_OK) move_in(g, v, &import);
+        else if (code != ES_GRAMMAR_UNFINISHED) snprintf(error, room, "%s", v->fault.text);
         eg_vocabulary_leave(v);
     }
     eg_import_close(&import);
@@ -212,7 +217,7 @@ es_grammar *es_grammar_new(es_vocabulary *v, const es_grammar_program *program,
     g->tables = g->fixed;
     int32_t failed = compile(g, w, program);
     if (failed) snprintf(error, (size_t)room, "%s", w->fault.text);
-    else if ((failed = install(g, w, v))) snprintf(error, (size_t)room, "%s", v->fault.text);
+    else failed = install(g, w, v, error, (size_t)room);
     if (failed) return refuse(g, w, failed, code);
     close_workshop(w);
     eg_vocabulary_hold(v);

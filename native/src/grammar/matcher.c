@@ -73,34 +73,33 @@ static int64_t settle(es_matcher *m, es_grammar_work *work, int64_t most, int64_
     return -(int64_t)ES_GRAMMAR_LIMIT;
 }
 
-/* Build the grammar's tables if necessary. This is never left unfinished: it takes no longer than the grammar
- * is long. It counts as work of the call, which may do `most`. */
-static void make_tables(es_matcher *m, int64_t most, bool anew) {
-    eg_fault *fault = &m->grammar->vocabulary->fault;
-    const int64_t more = m->grammar->limits.max_work - most;
-    const bool partial = fault->partial;
-    fault->partial = false;
-    fault->work += more;
-    eg_grammar_build(m->grammar, anew);
-    fault->work -= more;
-    fault->partial = partial;
-}
-
 /* Perform `task`, which may do `most`, under the vocabulary's lock. If memory runs out, all tables are emptied
- * and the task is tried once more. */
+ * and the task is tried once more. Tables that have to be built first are never left unfinished: that takes no
+ * longer than the grammar is long. For this, the call borrows the work that it may not do otherwise. */
 static int64_t attempt(es_matcher *m, eg_task *task, void *arguments, int64_t most) {
     es_vocabulary *v = m->grammar->vocabulary;
+    const int64_t more = m->grammar->limits.max_work - most;
+    volatile int64_t borrowed = 0;
     volatile int tries = 0;
-    if (setjmp(v->fault.out) && (v->fault.code != ES_GRAMMAR_MEMORY || tries++)) {
-        eg_copy(m->error, v->fault.text, sizeof m->error);
-        eg_states_reset(&m->grammar->masks.states);
-        eg_vocabulary_tidy(v);
-        return -(int64_t)v->fault.code;
+    if (setjmp(v->fault.out)) {
+        v->fault.work -= borrowed;
+        borrowed = 0;
+        if (v->fault.code != ES_GRAMMAR_MEMORY || tries++) {
+            eg_copy(m->error, v->fault.text, sizeof m->error);
+            eg_states_reset(&m->grammar->masks.states);
+            eg_vocabulary_tidy(v);
+            return -(int64_t)v->fault.code;
+        }
     }
     v->expressions.scratch.count = 0;
     v->expressions.depth = 0;
     eg_vocabulary_tidy(v);
-    make_tables(m, most, tries > 0);
+    v->fault.partial = false;
+    v->fault.work += borrowed = more;
+    eg_grammar_build(m->grammar, tries > 0);
+    v->fault.work -= more;
+    borrowed = 0;
+    v->fault.partial = more > 0;
     eg_states_reset(&m->grammar->masks.states);
     replay(m);
     return task(m, arguments);
@@ -113,7 +112,6 @@ static int64_t call(es_matcher *m, eg_task *task, void *arguments, es_grammar_wo
     es_vocabulary *v = g->vocabulary;
     const int64_t most = allowed(m, work);
     eg_vocabulary_enter(v, most);
-    v->fault.partial = most < g->limits.max_work;
     const int64_t generation = v->generation, before = (int64_t)v->pool.used;
     const int64_t out = settle(m, work, most, attempt(m, task, arguments, most));
     if (generation != v->generation || generation != g->shared_generation) g->shared = 0;

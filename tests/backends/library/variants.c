@@ -124,6 +124,10 @@ static int32_t wait_for_all(es_context *context) {
 }
 #endif
 
+#ifdef PRINTS
+#include <stdio.h>
+#endif
+
 #ifdef CRASHES
 static int32_t crash(es_context *context, es_batch *batch) {
     (void)context, (void)batch;
@@ -136,6 +140,10 @@ ES_EXPORT int32_t es_get_api(uint32_t host_abi, const es_api **out) {
 #ifdef REFUSES
     (void)host_abi;
     return ES_UNSUPPORTED;
+#endif
+#ifdef PRINTS
+    puts("hello");
+    fflush(stdout);
 #endif
     const es_api *toy_table = NULL;
     toy_get_api(host_abi, &toy_table);

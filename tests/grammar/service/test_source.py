@@ -39,6 +39,14 @@ def test_a_grammar_that_was_built_elsewhere_can_be_put_under_its_key() -> None:
     clear_grammar_cache()
 
 
+def test_finding_gbnf_does_not_read_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    clear_grammar_cache()
+    monkeypatch.setattr("engine_sampler.grammar.lark.gbnf.lark_of_gbnf", None)
+    found, key = GrammarSource("text", 'root ::= "a" | "b"').find()
+    assert found is None
+    assert key is not None
+
+
 def test_a_grammar_that_imports_files_is_never_cached() -> None:
     source = GrammarSource("lark", "%import common.WORD\nstart: WORD")
     assert source.find() == source.find() == (None, None)
