@@ -6,8 +6,8 @@ its neighbours went, the filling of masks included, and how long its requests to
 if a neighbour's token changed, if a step raised, or if the steps of all clients miss the bars: p99 at most
 twice that of the quiet run, the longest at most 50 ms more.
 
-With --seconds the catalogue is repeated with new seeds for that time. Memory may grow by what the tables of all
-grammars may take, and no further.
+With --seconds the catalogue is repeated with new seeds for that time. Memory may grow by what the tables of
+all grammars may take, and no further.
 """
 
 from __future__ import annotations
