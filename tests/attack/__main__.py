@@ -21,7 +21,8 @@ import sys
 import time
 from pathlib import Path
 
-from engine_sampler.grammar import LIMITS, GrammarCompiler
+from engine_sampler.grammar import GrammarCompiler
+from engine_sampler.grammar.limits import LIMITS
 
 from .clients import CLIENTS
 from .engine import QUIET, Engine, NeighbourHarmed, Outcome, expect_unharmed
