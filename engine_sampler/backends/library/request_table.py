@@ -20,7 +20,7 @@ _CHOICES = {
 }
 """The header's numbers for parameters whose values are names."""
 
-_ARRAYS = {
+TABLE_ARRAYS = {
     "seeds": "uint64_t[]",
     "positions": "int64_t[]",
     "offsets": "int64_t[]",
@@ -59,8 +59,10 @@ class RequestTable:
     def refresh(self) -> None:
         """Point to the current arrays of the slots."""
         slots, table = self._alive(), self.pointer
-        self._arrays = [contract().from_buffer(kind, getattr(slots, name)) for name, kind in _ARRAYS.items()]
-        for name, address in zip(_ARRAYS, self._arrays, strict=True):
+        self._arrays = [
+            contract().from_buffer(kind, getattr(slots, name)) for name, kind in TABLE_ARRAYS.items()
+        ]
+        for name, address in zip(TABLE_ARRAYS, self._arrays, strict=True):
             setattr(table, name, address)
         self._grow(len(slots.entries))
         table.params, table.capacity = self._params, len(self._params)
@@ -72,12 +74,13 @@ class RequestTable:
             return
         self._is_left = True
         slots.observers.discard(self)
-        copies = [np.array(getattr(slots, name)) for name in _ARRAYS]
+        copies = [np.array(getattr(slots, name)) for name in TABLE_ARRAYS]
         self._left = [self._arrays, copies]
         self._arrays = [
-            contract().from_buffer(kind, copy) for kind, copy in zip(_ARRAYS.values(), copies, strict=True)
+            contract().from_buffer(kind, copy)
+            for kind, copy in zip(TABLE_ARRAYS.values(), copies, strict=True)
         ]
-        for name, address in zip(_ARRAYS, self._arrays, strict=True):
+        for name, address in zip(TABLE_ARRAYS, self._arrays, strict=True):
             setattr(self.pointer, name, address)
 
     def cells(self, sampler: Sampler) -> FunctionCells:

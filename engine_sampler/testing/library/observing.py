@@ -14,22 +14,11 @@ import numpy as np
 from ...arithmetic import LogitRows, Logprobs
 from ...backends.library.binding import logprobs_struct
 from ...backends.library.header import contract, number, size_of, sized
+from ...backends.library.request_table import TABLE_ARRAYS
 from ...backends.library.session import LibrarySession, Parts
 from ...backends.library.tensor import prepare, type_of
 from ...contract import LOGPROBS_KINDS, Group
 from .memory import Memory
-
-_TABLE = {
-    "seeds": "uint64_t[]",
-    "positions": "int64_t[]",
-    "offsets": "int64_t[]",
-    "lengths": "int64_t[]",
-    "prompt_lengths": "int64_t[]",
-    "epochs": "uint64_t[]",
-    "tokens": "int64_t[]",
-    "notes": "double[]",
-}
-"""The arrays of a table, by their names in `SlotTable` as well."""
 
 _UNWRITTEN, _NO_NOTE = -99, 123.25
 """What outputs hold before the call."""
@@ -167,7 +156,7 @@ class _Call:
         step.session.table.refresh()
         table = sized("es_table")
         contract().memmove(table, step.session.table.pointer, size_of("es_table"))
-        for name, kind in _TABLE.items():
+        for name, kind in TABLE_ARRAYS.items():
             setattr(table, name, self._input(f"the table's {name}", kind, getattr(slots, name)))
         params = np.frombuffer(
             contract().buffer(table.params, table.capacity * size_of("es_params")), np.uint64
