@@ -165,7 +165,9 @@ int32_t eg_mask_of(eg_masks *m, int32_t state) {
         if (eg_thread_stops(s, &s->states.at[state].threads[i]))
             eg_follow_special(m, out, s->states.at[state].threads[i]);
     if (state == EG_ENDED || s->states.at[state].accepting) eg_out_add(m, out, v->eos, v->eos_count);
-    return keep_mask(m, out, state);
+    const int32_t number = keep_mask(m, out, state);
+    if (m->exhausted) eg_follow_done(m, state);
+    return number;
 }
 
 void eg_mask_write(const eg_masks *m, int32_t number, uint32_t *bits, int64_t words) {
@@ -196,6 +198,7 @@ void eg_masks_close(eg_masks *m) {
         EG_FREE(pool, m->outs[i].removed);
         EG_FREE(pool, m->outs[i].tokens);
     }
+    for (int i = 0; i <= EG_WALKS; i++) EG_FREE(pool, m->walks[i].tokens);
     EG_FREE(pool, m->list);
     EG_FREE(pool, m->wrong);
     eg_map_free(pool, &m->by_state);
