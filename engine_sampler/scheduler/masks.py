@@ -10,12 +10,15 @@ import numpy as np
 from ..contract import bitmask_words, failure
 from ..grammar.engines.native import NativeMatcher, Work, fill_rows, load_library
 from ..grammar.errors import UnfinishedError
-from ..grammar.limits import REQUEST_WORK, STEP_WORK
+from ..grammar.limits import REQUEST_WORK, STEP_WORK, step_work
 from .constraint import Constraint
 from .request import Request
 
 _ACCEPT_SHARE = 5
-"""Accepts get this fraction of a step's work, masks the rest."""
+"""Accepts get this fraction of a step's work, and what masks have left of the rest."""
+
+_SHORT_TURNS = 31
+"""After so many turns that did not suffice, a request gets one of `REQUEST_WORK`: some work cannot be divided."""
 
 
 class GrammarWork:
@@ -31,6 +34,11 @@ class GrammarWork:
     def __init__(self, turns: Iterator[int], bounded: bool = True) -> None:
         self.work = Work(0, 0) if bounded and load_library() is not None else None
         self._turns = turns
+
+    @property
+    def left(self) -> int:
+        """What is left of the work of this step."""
+        return 0 if self.work is None else max(self.work.left, 0)
 
     def start(self, steps: int) -> None:
         """A new step, whose grammars may do `steps` of work."""
@@ -49,10 +57,13 @@ class GrammarWork:
         for i in sorted(grammars, key=lambda i: grammars[i].turn):
             if self.work is None or self.work.left <= 0:
                 return
-            self.work.allow(REQUEST_WORK)
-            grammars[i].turn = next(self._turns)
-            grammars[i].deferred = False
+            grammar = grammars[i]
+            is_long = grammar.short_turns >= _SHORT_TURNS
+            self.work.allow(REQUEST_WORK, REQUEST_WORK if is_long else None)
+            grammar.turn = next(self._turns)
+            grammar.deferred = False
             yield i
+            grammar.short_turns = 0 if is_long or not grammar.deferred else grammar.short_turns + 1
 
 
 class GrammarMasks:
@@ -63,23 +74,32 @@ class GrammarMasks:
     """
 
     def __init__(self, vocab_size: int, defer: bool = True) -> None:
+        self._vocab_size = vocab_size
         self._words = bitmask_words(vocab_size)
         self._requests: list[Request] = []
         self._bitmask = np.zeros((0, self._words), np.int32)
         turns = itertools.count(1)
         self._fills, self.accepts = GrammarWork(turns, defer), GrammarWork(turns, defer)
-        self._is_new_step = True
+        self._allowed = STEP_WORK
+        self._is_new_step = self._accepts_are_new = True
 
-    def start_step(self) -> None:
-        """Allow the work of a new step, from the first mask on: a step without masks costs nothing here."""
-        self._is_new_step = True
+    def start_step(self, rows: int | None = None) -> None:
+        """Allow the work of a new step over `rows`, or without them the work that may be done during the forward
+        pass; from the first mask on: a step without masks costs nothing here."""
+        self._allowed = STEP_WORK if rows is None else min(step_work(rows, self._vocab_size), STEP_WORK)
+        self._is_new_step = self._accepts_are_new = True
 
-    def _allow_work(self) -> None:
-        if not self._is_new_step:
-            return
-        self._is_new_step = False
-        self.accepts.start(STEP_WORK // _ACCEPT_SHARE)
-        self._fills.start(STEP_WORK - STEP_WORK // _ACCEPT_SHARE)
+    def _allow_fills(self) -> None:
+        if self._is_new_step:
+            self._is_new_step = False
+            self._fills.start(self._allowed - self._allowed // _ACCEPT_SHARE)
+
+    def allow_accepts(self, count: int) -> Work | None:
+        """The work for the first attempts of the accepts of `count` requests."""
+        if self._accepts_are_new:
+            self._accepts_are_new = False
+            self.accepts.start(self._allowed // _ACCEPT_SHARE + self._fills.left)
+        return self.accepts.divide(count)
 
     def fill(self, requests: list[Request], indices: Sequence[int]) -> np.ndarray:
         """The masks of requests[i] for each i of `indices`, in row i; other rows are not set.
@@ -88,7 +108,7 @@ class GrammarMasks:
         One that needs more work than is left in this step `deferred`, its row is all 0, and the next call
         continues. The array is reused by the next call.
         """
-        self._allow_work()
+        self._allow_fills()
         if requests is not self._requests:
             self._requests = requests
             self._bitmask = np.zeros((len(requests), self._words), np.int32)
@@ -105,7 +125,7 @@ class GrammarMasks:
 
     def can_fill(self, requests: Sequence[Request]) -> bool:
         """Whether the masks of all `requests` are found within the work of the step. Those that fail are."""
-        self._allow_work()
+        self._allow_fills()
         work = self._fills.divide(len(requests))
         bitmask = np.zeros((1, self._words), np.int32)
         for request in requests:

@@ -132,7 +132,7 @@ class StepRunner:
 
     def _step(self, logits: LogitRows) -> Step:
         backend, grouping = self._backend_for(logits.device)
-        self._masks.start_step()
+        self._masks.start_step(len(logits))
         return Step(backend, grouping, logits, self._requests.slots, self._masks, self._penalized)
 
     def _part(self, inputs: InputBatch, indices: Sequence[int]) -> InputBatch:

@@ -240,7 +240,7 @@ class Step:
         waiting: list[int] = []
         requests, token_ids = inputs.requests, tokens.tolist()
         accepts = self._masks.accepts
-        work = accepts.divide(len(inputs.masked))
+        work = self._masks.allow_accepts(len(inputs.masked))
 
         def accept(i: int) -> None:
             request = requests[i]

@@ -118,7 +118,7 @@ class Turn:
 
     def __init__(self) -> None:
         self.grammar = self
-        self.turn, self.deferred = 0, True
+        self.turn, self.short_turns, self.deferred = 0, 0, True
 
 
 def test_whoever_had_the_last_turn_longest_ago_comes_first() -> None:

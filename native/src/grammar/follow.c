@@ -446,7 +446,7 @@ void eg_follow_bytewise(eg_masks *m, eg_out *out, int32_t state) {
     walk->last = m->walked;
     while (walk->node < t->end.at[0]) {
         const int32_t i = walk->node, depth = t->depth.at[i], own = t->own.at[i];
-        eg_work(&v->fault, 2 + own / 16);
+        eg_work(&v->fault, 1 + own / 16);
         const int32_t next = eg_state_step(&m->states, walk->path[depth - 1], t->byte.at[i]);
         if (next >= 0 && own) {
             EG_RESERVE(eg_pool_of(m), walk->tokens, own);

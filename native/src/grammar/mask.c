@@ -8,7 +8,7 @@ enum {
     FEW = 512,           /* tokens that are kept as a list ... */
     FEWER = 64,          /* ... or as changes to bits */
     NODE_BUDGET = 100000, /* nodes walked before falling back to a mask made byte by byte */
-    MAX_ATTEMPTS = 32     /* unfinished ones before the same */
+    MAX_ATTEMPTS = 4      /* unfinished ones before the same */
 };
 
 /* --- sets of tokens --- */
@@ -80,7 +80,7 @@ static void sort_out(eg_masks *m, eg_out *out) {
 static int32_t keep_mask(eg_masks *m, eg_out *out, int32_t state) {
     eg_pool *pool = eg_pool_of(m);
     const size_t size = (size_t)eg_vocabulary_of(m)->words * sizeof *out->own;
-    eg_work(pool->fault, out->tokens.count + (int64_t)size / 64);
+    eg_work(pool->fault, out->tokens.count / 4 + (int64_t)size / 64);
     sort_out(m, out);
     if (out->tokens.count + out->removed.count > (out->bits ? FEWER : FEW)) {
         eg_out_unshare(m, out);
