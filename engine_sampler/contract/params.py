@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 
+from .courtesy import in_slices
 from .errors import ParameterError, quoted
 
 MAX_SIZE = 65_536
@@ -130,7 +131,7 @@ def _size(value: Any) -> int:
     if isinstance(value, str):
         return len(value) if value.isascii() else len(value.encode("utf-8", "surrogatepass"))
     if isinstance(value, (tuple, list, Set)):
-        return sum([1 if type(entry) in _NUMBERS else _size(entry) for entry in value])
+        return sum(sum([1 if type(e) in _NUMBERS else _size(e) for e in some]) for some in in_slices(value))
     if isinstance(value, Mapping):
         return _size((*value, *value.values()))
     if isinstance(value, (bytes, bytearray)):

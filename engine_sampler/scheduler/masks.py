@@ -18,7 +18,8 @@ _ACCEPT_SHARE = 5
 """Accepts get this fraction of a step's work, and what masks have left of the rest."""
 
 _SHORT_TURNS = 31
-"""After so many turns that did not suffice, a request gets one of `REQUEST_WORK`: some work cannot be divided."""
+"""After so many turns that did not suffice, a request gets one of `REQUEST_WORK`: some work cannot be
+divided."""
 
 
 class GrammarWork:
@@ -84,8 +85,8 @@ class GrammarMasks:
         self._is_new_step = self._accepts_are_new = True
 
     def start_step(self, rows: int | None = None) -> None:
-        """Allow the work of a new step over `rows`, or without them the work that may be done during the forward
-        pass; from the first mask on: a step without masks costs nothing here."""
+        """Allow the work of a new step over `rows`, or without them the work that may be done during the
+        forward pass; from the first mask on: a step without masks costs nothing here."""
         self._allowed = STEP_WORK if rows is None else min(step_work(rows, self._vocab_size), STEP_WORK)
         self._is_new_step = self._accepts_are_new = True
 

@@ -91,6 +91,8 @@ class Scheduler:
         self._compiler, self._on_ready = grammar_compiler, on_ready
         if grammar_compiler is not None:
             prepare_for(self.vocabulary)
+            if tokenizer is not None:
+                tokenizer.prepare()
 
     @property
     def backend(self) -> Backend | None:
