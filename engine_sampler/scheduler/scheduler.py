@@ -55,8 +55,9 @@ class Scheduler:
     and change nothing.
 
     In the child of `os.fork` a scheduler goes on, unless another thread was inside one of its methods: then
-    they raise RuntimeError, and the child needs another one. Compiled grammars and tokenizers may be used
-    there unless a thread was using them.
+    they raise RuntimeError, and the child needs another one. Compiled grammars may be used there, also those
+    that a thread was using: the fork waits until its call is over. So may tokenizers, unless a thread was
+    using one for the first time.
     """
 
     def __init__(

@@ -10,8 +10,8 @@ from pathlib import Path
 class Stopwatch:
     """Measures from its creation on, for the thread that creates it.
 
-    On a machine that others use, too, the time of a step says little. Linux counts for each thread how long it
-    ran and how long it waited for a processor. What is left is the time in which the thread waited for a lock;
+    On a machine that others use, too, the time of a step says little. Linux counts for each thread how long
+    it ran and how long it waited for a processor. What is left is the time in which it waited for a lock;
     of that, the time counts in which other threads of this process ran.
     """
 
