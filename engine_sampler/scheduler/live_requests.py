@@ -284,6 +284,7 @@ class LiveRequests:
                     raise RequestError(f"request id {request.id!r} is taken")
             for request in requests:
                 self.known[request.id] = request
+            self._batch = None  # it may skip one of these ids
 
     def _join(self, requests: Sequence[Request]) -> None:
         """Give all of the requests their slots, or none."""

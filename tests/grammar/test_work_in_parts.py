@@ -277,10 +277,14 @@ def test_a_text_with_too_little_memory_for_one_mask_ends_with_the_limit() -> Non
     vocabulary = NativeVocabulary(tokenizer, Limits(shared_memory=200 << 10))
     grammar = Grammar.from_regex(r"(\w|\d|[^a-k]){1,900}b")
     matcher = NativeGrammar(grammar.program, vocabulary, LIMITS).matcher()
-    with pytest.raises(GrammarLimitError, match=r"Limits\.shared_memory"):
+
+    def read_on() -> None:
         for _ in range(60):
             in_parts(partial(matcher.fill_within, np.zeros((1, 8), np.int32), 0), 3000, 300)
             in_parts(partial(matcher.accept, ord("a")), 3000, 300)
+
+    with pytest.raises(GrammarLimitError, match=r"Limits\.shared_memory"):
+        read_on()
 
 
 def test_dropped_tables_are_built_again(small: tuple[Tokenizer, Limits]) -> None:
