@@ -23,8 +23,7 @@ class Constraint:
     matcher     any object with the methods of `contract.Matcher`; what it raises is raised here.
     mask_ready  whether the last mask filled is that of the next token.
     deferred    whether the step must leave out the request: its mask or accept did not finish.
-    turn        the number of the last turn it was given, see `masks.GrammarWork`.
-    short_turns  how many turns in a row did not suffice.
+    turn, short_turns  see `masks.Turns`.
     """
 
     __slots__ = ("_has_eos", "_words", "deferred", "mask_ready", "matcher", "short_turns", "turn")
@@ -69,6 +68,7 @@ class Constraint:
                 self.deferred = True
                 return False
         self.mask_ready = False
+        self.short_turns = 0
         return accepted
 
     def has_ended(self) -> bool:

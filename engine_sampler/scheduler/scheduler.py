@@ -232,7 +232,8 @@ class Scheduler:
                   default: 0 for each, a probability of one.
 
         Tokens after the one that ends it are dropped. Selector state that follows drawn tokens
-        (mirostat's mu) does not move.
+        (mirostat's mu) does not move. Tokens for which the request's grammar needs more work than one step
+        may do join it in the next steps; until then, its rows give no token.
         """
         tokens = few_token_ids_in("token_ids", token_ids, self.vocabulary)
         if len(logprobs) not in (0, len(tokens)):
@@ -240,7 +241,7 @@ class Scheduler:
         known = [*logprobs] or [0.0] * len(tokens)
         with self._step_lock.lock:
             request = self._requests.find_single(request_id)
-            self._step_lock.when_idle(lambda: self._accept_all(request, tokens, known))
+            self._step_lock.when_idle(lambda: self._runner.accepting.accept(request, tokens, known))
 
     def remove(self, request_id: RequestId) -> Record:
         """Forget a request; a live one ends with `abort`. Returns its record.
@@ -294,7 +295,7 @@ class Scheduler:
         """
         with self._step_lock.lock, self._step_lock:
             request = self._requests.find_single(request_id)
-            have = len(request.state.history.output_token_ids)
+            have = len(request.state.history.output_token_ids) + len(request.backlog)
             if not 0 <= n <= have:
                 raise RequestError(f"n={n} is not allowed: request {request_id!r} has {have} output tokens")
             request.rollback(self._requests.slots, n)
@@ -303,8 +304,10 @@ class Scheduler:
     # --- steps -----------------------------------------------------------------------------------
 
     def prepare(self, request_ids: Sequence[RequestId] | None = None) -> None:
-        """Fill grammar masks for the next step, while the forward pass runs."""
+        """Fill grammar masks for the next step, while the forward pass runs. This does more work for grammars
+        that need much than a step does."""
         with self._step_lock:
+            self._runner.accepting.go_on()
             self._runner.fill_masks(self._requests.batch(request_ids))
 
     def forced_tokens(self, request_id: RequestId) -> list[int]:
@@ -339,6 +342,7 @@ class Scheduler:
         ValueError or TypeError for wrong ids and arrays before anything changes.
         """
         with self._step_lock:
+            self._runner.accepting.go_on()
             inputs = self._requests.batch(request_ids, strict=strict)
             groups = self._requests.groups_in(inputs.requests)
             if groups:
@@ -364,12 +368,14 @@ class Scheduler:
 
         before_choice  leave out temperature 0, too, after which only the best token is left.
 
-        A faulty row is all NaN, and the reason is logged; so is the row of a request that has left.
+        A faulty row is all NaN, and the reason is logged; so is the row of a request that has left, or whose
+        grammar needs more work than one step may do: another call continues it.
         """
         with self._step_lock:
             inputs = self._requests.batch(request_ids)
             rows = self._rows(logits, len(inputs.named))
             out = np.full((len(rows), self.vocabulary.size), np.nan, np.float32)
+            self._runner.start_work(len(rows))
             for i, _ in inputs.skipped:
                 logger.error("request %r: it has left", inputs.named[i])
             for i, request in zip(inputs.places.tolist(), inputs.requests, strict=True):
@@ -449,12 +455,6 @@ class Scheduler:
             return None  # a sampler of the chain favours what it allows
         names = structured_in(params)
         return matcher_of(constraint_of(params, self.vocabulary) if names else grammar, self.vocabulary)
-
-    def _accept_all(self, request: Request, tokens: Sequence[int], logprobs: Sequence[float]) -> None:
-        for token_id, logprob in zip(tokens, logprobs, strict=True):
-            if request.live:
-                request.accept(self._requests.slots, token_id, logprob=logprob)
-        self._requests.retire_if_done(request)
 
     def _rows(self, logits: Any, count: int) -> LogitRows:
         rows = LogitRows(logits, self.vocabulary.size)

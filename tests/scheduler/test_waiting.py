@@ -95,7 +95,9 @@ PLAIN = SamplingParams(seed=6, max_tokens=12)
 # --- waiting and starting -------------------------------------------------------------------------
 
 
-def test_a_row_of_a_waiting_request_is_refused_also_if_its_id_was_skipped_before(scheduler: Scheduler) -> None:
+def test_a_row_of_a_waiting_request_is_refused_also_if_its_id_was_skipped_before(
+    scheduler: Scheduler,
+) -> None:
     plain = scheduler.add(PLAIN)
     scheduler.add(PLAIN, request_id="taken twice")
     scheduler.remove("taken twice")
