@@ -246,8 +246,8 @@ def test_tokens_chosen_elsewhere_join_as_far_as_the_work_of_a_step_goes(
 
 
 def with_backlog(monkeypatch: pytest.MonkeyPatch) -> tuple[Scheduler, Any]:
-    """A request whose grammar has not accepted `GIVEN` yet, in a scheduler without work; without the patch, it
-    goes on."""
+    """A request whose grammar has not accepted `GIVEN` yet, in a scheduler without work; without the patch
+    it goes on."""
     tokenizer = fresh_tokenizer()
     monkeypatch.setattr(masks_module, "STEP_WORK", 0)
     scheduler = Scheduler(VOCAB, tokenizer)
