@@ -1,0 +1,73 @@
+"""Docstrings as Markdown. A docstring is a summary, then paragraphs; within one, lines with two columns are a list of
+terms, indented lines continue the line before them, and a paragraph that is indented as a whole is code."""
+
+from __future__ import annotations
+
+import inspect
+import re
+from collections.abc import Iterable
+_TERM = re.compile(r"^(\S(?:.*?\S)?) {2,}(\S.*)$")
+_LEAD = re.compile(r"^(Formula|Sources?|Breakers|Neutral|The history|Semantics)\b([^:.]*:)")
+_LATER = re.compile(r" (?=(?:Sources?|Semantics): )")
+_NUMBERED = re.compile(r"^(\d+\.|-) ")
+_NAME = re.compile(r"(?<![\w.])([A-Za-z][A-Za-z0-9]*_\w+(?:=\w+)?)(?!\w)")
+
+
+def summary(owner: type) -> str:
+    """The first paragraph of the docstring of a class, in one line."""
+    return inline(" ".join(_paragraphs(owner)[0]))
+
+
+def body(owner: type) -> str:
+    """All further paragraphs, as Markdown."""
+    return "\n\n".join(_block(lines) for lines in _paragraphs(owner)[1:])
+
+
+def _paragraphs(owner: type) -> list[list[str]]:
+    text = inspect.cleandoc(owner.__doc__ or "")
+    return [part.splitlines() for part in re.split(r"\n\s*\n", text)]
+
+
+def _block(lines: list[str]) -> str:
+    if all(line.startswith("    ") for line in lines):
+        return "\n".join(lines)
+    if any(_TERM.match(line) or _NUMBERED.match(line) for line in lines):
+        return _mixed(lines)
+    return inline(" ".join(lines))
+
+
+def _mixed(lines: Iterable[str]) -> str:
+    """A paragraph with a list of terms or numbers in it."""
+    items: list[str] = []
+    in_list = False
+    for line in lines:
+        if term := _TERM.match(line):
+            items.append(f"- `{term[1].strip('`')}`: {inline(term[2])}")
+            in_list = True
+        elif _NUMBERED.match(line):
+            items.append(inline(line))
+            in_list = True
+        elif in_list and line.startswith(" "):
+            items[-1] += f" {inline(line.strip())}"
+        elif items and not in_list:
+            items[-1] += f" {inline(line)}"
+        else:
+            items.append(inline(line))
+            in_list = False
+    text = ""
+    for before, item in zip([None, *items], items, strict=False):
+        same = before is not None and bool(_NUMBERED.match(before)) and bool(_NUMBERED.match(item))
+        text += item if before is None else f"{chr(10) if same else chr(10) * 2}{item}"
+    return text
+
+
+def inline(text: str) -> str:
+    """Text with names as code, what Markdown would interpret escaped, and each source in a paragraph."""
+    parts = re.split(r"(`[^`]*`)", text.strip())
+    parts = [part if part.startswith("`") else _plain(part) for part in parts]
+    return "\n\n".join(_LEAD.sub(r"**\1**\2", part) for part in _LATER.split("".join(parts)))
+
+
+def _plain(text: str) -> str:
+    text = text.replace("<", "&lt;").replace(">", "&gt;").replace("*", r"\*")
+    return _NAME.sub(r"`\1`", text)
