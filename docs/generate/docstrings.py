@@ -1,11 +1,15 @@
-"""Docstrings as Markdown. A docstring is a summary, then paragraphs; within one, lines with two columns are a list of
-terms, indented lines continue the line before them, and a paragraph that is indented as a whole is code."""
+"""Docstrings as Markdown.
+
+A docstring is a summary, then paragraphs. In a paragraph, lines with two columns are a list of terms, and
+indented lines continue the line before them; one that is indented as a whole is code.
+"""
 
 from __future__ import annotations
 
 import inspect
 import re
 from collections.abc import Iterable
+
 _TERM = re.compile(r"^(\S(?:.*?\S)?) {2,}(\S.*)$")
 _LEAD = re.compile(r"^(Formula|Sources?|Breakers|Neutral|The history|Semantics)\b([^:.]*:)")
 _LATER = re.compile(r" (?=(?:Sources?|Semantics): )")

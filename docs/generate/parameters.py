@@ -51,21 +51,24 @@ def sections(catalogue: Catalogue) -> str:
     elsewhere = names_elsewhere()
     sections: list[str] = []
     for title, params, owners in _groups(catalogue):
+        rows = [_row(param, owners.get(param.name, ""), elsewhere.get(param.name, [])) for param in params]
         sections.append(f"## {title}")
-        rows = [
-            [
-                f"<a id=\"{p.name}\"></a>`{p.name}`",
-                kind_of(p),
-                code(p.neutral),
-                range_of(p),
-                f"{p.default_limit:,}" if p.default_limit is not None and p.choices is None else "",
-                owners.get(p.name, ""),
-                ". ".join([inline(p.doc), *([f"In {'; '.join(elsewhere[p.name])}"] if p.name in elsewhere else [])]),
-            ]
-            for p in params
-        ]
         sections.append(table(["name", "type", "neutral", "allowed", "limit", "of", "meaning"], rows))
     return "\n\n".join(sections)
+
+
+def _row(param: Param, owner: str, elsewhere: list[str]) -> list[str]:
+    """A line of the table; the name is an anchor."""
+    limit = None if param.choices is not None else param.default_limit
+    return [
+        f'<a id="{param.name}"></a>`{param.name}`',
+        kind_of(param),
+        code(param.neutral),
+        range_of(param),
+        "" if limit is None else f"{limit:,}",
+        owner,
+        ". ".join([inline(param.doc), *([f"In {'; '.join(elsewhere)}"] if elsewhere else [])]),
+    ]
 
 
 def _groups(catalogue: Catalogue) -> Iterator[tuple[str, list[Param], Mapping[str, str]]]:
@@ -73,7 +76,9 @@ def _groups(catalogue: Catalogue) -> Iterator[tuple[str, list[Param], Mapping[st
     parts = in_chain_order(catalogue)
     for group, title in GROUPS.items():
         members = [part for part in parts if group_of(part) == group]
-        owners = {p.name: f"[`{part.name}`](samplers/{part.name}.md)" for part in members for p in part.params}
+        owners = {
+            p.name: f"[`{part.name}`](samplers/{part.name}.md)" for part in members for p in part.params
+        }
         yield title, [p for part in members for p in part.params], owners
     structure = {**STRUCTURED_PARAMS, **{name: CORE_PARAMS[name] for name in GRAMMAR_OPTIONS}}
     yield "Structure", list(structure.values()), dict.fromkeys(structure, "[grammars](grammars.md)")
@@ -91,5 +96,3 @@ def request_table(system: str) -> str:
         for key, field in fields.items()
     ]
     return table(["key", "here", "default of a body"], rows)
-
-

@@ -92,9 +92,9 @@ def sampler_index(catalogue: Catalogue) -> str:
     parts = in_chain_order(catalogue)
     sections = [
         "# Samplers",
-        "A request's chain is an ordered list of samplers and one selector. A sampler at its neutral value is not in "
-        "the chain and costs nothing. The pictures show what each does to a peaked and to a flat distribution; "
-        "the parameter [`order`](../parameters.md#order) decides in which sequence they run.",
+        "A request's chain is an ordered list of samplers and one selector. A sampler at its neutral value "
+        "is not in the chain and costs nothing. The pictures show what each does to a peaked and to a flat "
+        "distribution; the parameter [`order`](../parameters.md#order) decides in which sequence they run.",
     ]
     for group, title in GROUPS.items():
         members = [part for part in parts if group_of(part) == group]
@@ -153,7 +153,13 @@ def _parameters(params: Iterable[Any]) -> Iterator[str]:
 
 def _examples(examples: Iterable[Example]) -> Iterator[str]:
     rows = [
-        [_row(e.logits), f"`{keywords(e.params)}`" if e.params else "", _context(e), _result(e), inline(e.note)]
+        [
+            _row(e.logits),
+            f"`{keywords(e.params)}`" if e.params else "",
+            _context(e),
+            _result(e),
+            inline(e.note),
+        ]
         for e in examples
     ]
     if rows:
@@ -164,6 +170,10 @@ def _examples(examples: Iterable[Example]) -> Iterator[str]:
 
 def _row(logits: Iterable[float]) -> str:
     return " ".join("–" if x == float("-inf") else source(float(x)).replace("-", "−") for x in logits)
+
+
+def _given(example: Example) -> str:
+    return f"`{keywords(example.params)}`" if example.params else ""
 
 
 def _result(example: Example) -> str:

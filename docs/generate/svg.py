@@ -1,5 +1,8 @@
-"""`Drawing`: SVG as text. The same call gives the same bytes with every version of every library, the files are
-small, and their background is transparent; all colours are legible on white and on black."""
+"""`Drawing`: SVG as text.
+
+The same call gives the same bytes with every version of every library. The files are small, their background
+is transparent, and all colours are legible on white and on black.
+"""
 
 from __future__ import annotations
 
@@ -31,7 +34,7 @@ class Drawing:
         style += f' stroke="{stroke}"' if stroke != "none" else ""
         style += f' rx="{_number(radius)}"' if radius else ""
         style += ' stroke-dasharray="3 3"' if dashed else ""
-        self._shapes.append(f'<rect {_at(x=x, y=y, width=width, height=height)} {style}/>')
+        self._shapes.append(f"<rect {_at(x=x, y=y, width=width, height=height)} {style}/>")
 
     def line(
         self, x1: float, y1: float, x2: float, y2: float, colour: str = FAINT, *, width: float = 1,
@@ -40,7 +43,7 @@ class Drawing:
         """A straight line."""
         style = f'stroke="{colour}" stroke-width="{_number(width)}"'
         style += ' stroke-dasharray="3 3"' if dashed else ""
-        self._shapes.append(f'<line {_at(x1=x1, y1=y1, x2=x2, y2=y2)} {style}/>')
+        self._shapes.append(f"<line {_at(x1=x1, y1=y1, x2=x2, y2=y2)} {style}/>")
 
     def dot(self, x: float, y: float, radius: float, fill: str) -> None:
         """A filled circle."""
@@ -63,7 +66,8 @@ class Drawing:
         size = f'viewBox="0 0 {_number(self.width)} {_number(self.height)}" width="{_number(self.width)}"'
         head = f'<svg xmlns="http://www.w3.org/2000/svg" {size} role="img" font-family="{SANS}">'
         style = f"<style>text {{ white-space: pre }} .mono {{ font-family: {MONO} }}</style>"
-        return "\n".join([head, f"<title>{escape(self.title, False)}</title>", style, *self._shapes, "</svg>\n"])
+        title = f"<title>{escape(self.title, False)}</title>"
+        return "\n".join([head, title, style, *self._shapes, "</svg>\n"])
 
 
 def _at(**coordinates: float) -> str:
@@ -71,5 +75,7 @@ def _at(**coordinates: float) -> str:
 
 
 def _number(value: float) -> str:
-    """With one decimal at most: no difference in the last bits of a float shows."""
-    return f"{value + 0.0:.1f}".removesuffix(".0") if value >= 1 or value <= -1 else f"{value + 0.0:.2f}".rstrip("0").rstrip(".") or "0"
+    """Rounded to a tenth, or to a hundredth below 1: no difference in the last bits of a float shows."""
+    text = f"{value:.1f}" if abs(value) >= 1 else f"{value:.2f}"
+    text = text.rstrip("0").rstrip(".")
+    return "0" if text == "-0" else text

@@ -30,7 +30,9 @@ def source(value: Any) -> str:
         return "{" + ", ".join(f"{source(k)}: {source(v)}" for k, v in value.items()) + "}"
     if isinstance(value, (list, tuple)):
         return f"[{', '.join(map(source, value))}]"
-    return f'"{value}"' if isinstance(value, str) and repr(value)[1:-1] == value and '"' not in value else repr(value)
+    if isinstance(value, str) and not {'"', "'"} & set(value):
+        return f'"{repr(value)[1:-1]}"'
+    return repr(value)
 
 
 def keywords(settings: Mapping[str, Any]) -> str:

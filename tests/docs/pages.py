@@ -16,7 +16,7 @@ VOCAB = 128
 
 
 class Model:
-    """A model whose logits are the same row for every request; tokens are the ASCII characters, letters likely."""
+    """A model with the same row of logits for every request; tokens are the ASCII characters."""
 
     def forward(self, request_ids: list[Any]) -> np.ndarray:
         row = np.full(VOCAB + 3, -4, np.float32)

@@ -102,9 +102,7 @@ def test_tables_leave_out_empty_columns_and_escape_bars() -> None:
 
 def test_values_are_python(catalogue: Catalogue) -> None:
     for value in (0.5, float("-inf"), [1, "a"], {"a": (1.0, "\n")}, "it's", True, None):
-        assert eval(source(value)) == (
-            {"a": [1, "\n"]} if isinstance(value, dict) else value
-        )
+        assert eval(source(value)) == ({"a": [1, "\n"]} if isinstance(value, dict) else value)
 
 
 def test_numbers_in_drawings_have_few_digits() -> None:

@@ -15,7 +15,10 @@ from .pages import DOCS, PAGES, name_of
 PARAMS = Registry(CORE_PARAMS).catalogue.params
 CODE = re.compile(r"`([^`]+)`")
 
-TABLE_OF_NAMES = re.compile(r"^\| (?:in [^|]+|MindIE|ATB|key) \| (?:here|in a `SamplingParams`) \|.*\n\|[-| ]+\n((?:\|.*\n)+)", re.MULTILINE)
+TABLE_OF_NAMES = re.compile(
+    r"^\| (?:in [^|]+|MindIE|ATB|key) \| (?:here|in a `SamplingParams`) \|.*\n\|[-| ]+\n((?:\|.*\n)+)",
+    re.MULTILINE,
+)
 """A table whose second column names what this library calls something."""
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -41,21 +41,26 @@ class Change:
 def draw(part: Sampler | Selector) -> str:
     """The picture of a sampler or selector, as SVG."""
     scene = scene_of(part)
-    is_selector = isinstance(part, Selector)
-    line = TOP + BARS + FOOT
-    top = MARGIN + (HISTORY if scene.history else 0)
+    colour = COLOURS["selector" if isinstance(part, Selector) else part.role]
+    line, top = TOP + BARS + FOOT, MARGIN + (HISTORY if scene.history else 0)
     picture = Drawing(WIDTH, top + line * len(scene.settings) + LEGEND, f"{part.name}: before and after")
     if scene.history:
         _history(picture, scene)
     for number, settings in enumerate(scene.settings):
+        y = top + number * line
+        heading = settings_text(settings) or "no settings"
+        picture.text(MARGIN, y + 14, heading, 13, colour, mono=True, bold=True)
         for column, (name, row) in enumerate(rows().items()):
-            x, y = MARGIN + column * (PANEL + GAP), top + number * line
-            change = _chosen(scene, settings, row) if is_selector else _changed(part.name, scene, settings, row)
-            heading = _settings(settings) if column == 0 else ""
-            _panel(picture, x, y, scene, change, (heading, name), COLOURS["selector" if is_selector else part.role])
-    colour = COLOURS["selector" if is_selector else part.role]
-    _legend(picture, picture.height - 9, colour, is_selector)
+            picture.text(x := MARGIN + column * (PANEL + GAP), y + 34, name, 12.5, bold=True)
+            _panel(picture, x, y, scene.words, _change(part, scene, settings, row), colour)
+    _legend(picture, picture.height - 9, colour)
     return picture.svg()
+
+
+def _change(part: Sampler | Selector, scene: Scene, settings: Mapping[str, Any], row: np.ndarray) -> Change:
+    if isinstance(part, Selector):
+        return _chosen(settings, row)
+    return _changed(part.name, scene, settings, row)
 
 
 def _changed(name: str, scene: Scene, settings: Mapping[str, Any], row: np.ndarray) -> Change:
@@ -67,7 +72,7 @@ def _changed(name: str, scene: Scene, settings: Mapping[str, Any], row: np.ndarr
     return Change(before, after, (after == 0) & (before > 0))
 
 
-def _chosen(scene: Scene, settings: Mapping[str, Any], row: np.ndarray) -> Change:
+def _chosen(settings: Mapping[str, Any], row: np.ndarray) -> Change:
     """How often each word is drawn, by requests whose selector adapts to what it has drawn."""
     scheduler = Scheduler(len(row), eos_token_ids=[])
     for seed in range(REQUESTS):
@@ -82,23 +87,13 @@ def _chosen(scene: Scene, settings: Mapping[str, Any], row: np.ndarray) -> Chang
 # --- drawing -------------------------------------------------------------------------------------
 
 
-def _settings(settings: Mapping[str, Any]) -> str:
-    return settings_text(settings) or "no settings"
-
-
-def _panel(
-    picture: Drawing, x: float, y: float, scene: Scene, change: Change, headings: tuple[str, str], colour: str
-) -> None:
-    heading, name = headings
-    if heading:
-        picture.text(x, y + 14, heading, 13, colour, mono=True, bold=True)
-    picture.text(x, y + 34, name, 12.5, TEXT, bold=True)
+def _panel(picture: Drawing, x: float, y: float, words: Sequence[str], change: Change, colour: str) -> None:
     left = int((change.after > 0).sum())
     verb = "drawn" if colour == COLOURS["selector"] else "left"
-    picture.text(x + PANEL, y + 34, f"{left} of {len(change.after)} words {verb}", 11.5, anchor="end")
-    base, pitch = y + TOP + BARS, PANEL / len(scene.words)
+    picture.text(x + PANEL, y + 34, f"{left} of {len(words)} words {verb}", 11.5, anchor="end")
+    base, pitch = y + TOP + BARS, PANEL / len(words)
     highest = max(change.before.max(), change.after.max())
-    for number, word in enumerate(scene.words):
+    for number, word in enumerate(words):
         centre = x + (number + 0.5) * pitch
         before, after = (float(p[number]) for p in (change.before, change.after))
         _bar(picture, centre, base, pitch, (before / highest, after / highest), colour)
@@ -144,8 +139,8 @@ def _history(picture: Drawing, scene: Scene) -> None:
     picture.text(x + 2, MARGIN + 14, "…", 12)
 
 
-def _legend(picture: Drawing, y: float, colour: str, is_selector: bool) -> None:
-    x = MARGIN
+def _legend(picture: Drawing, y: float, colour: str) -> None:
+    x, is_selector = MARGIN, colour == COLOURS["selector"]
     after = "how often it is drawn, %" if is_selector else "probability after, %"
     gone = "never drawn" if is_selector else "removed"
     for fill, opacity, text in ((FAINT, 0.38, "probability before"), (colour, 1.0, after)):

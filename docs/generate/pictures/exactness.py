@@ -22,14 +22,16 @@ def draw() -> str:
     row = _row()
     integer = weights(distances(row[None]))[0]
     errors, misses = _compare(integer)
-    picture = Drawing(WIDTH, TOP + LINE * (len(LANES) + 1) + 34, "The order of a sum, in floats and in integers")
+    picture = Drawing(
+        WIDTH, TOP + LINE * (len(LANES) + 1) + 34, "The order of a sum, in floats and in integers"
+    )
     picture.text(LABELS, 18, "error of the sum", 12.5, bold=True)
     picture.text(LABELS, 36, "parts in a million", 11)
     picture.text(LABELS + PANEL + GAP, 18, "draws that give another token than 1 lane", 12.5, bold=True)
     picture.text(LABELS + PANEL + GAP, 36, f"of {DRAWS:,}, with the same random numbers", 11)
     for number, lanes in enumerate((*LANES, None)):
         y = TOP + LINE * number
-        label = "integers, in any order" if lanes is None else f"float32, {lanes} {'lane' if lanes == 1 else 'lanes'}"
+        label = "integers, in any order" if lanes is None else f"float32, {lanes} lane{'s'[: lanes - 1]}"
         colour = ORANGE if lanes is None else BLUE
         picture.text(LABELS - 12, y + 14, label, 12, colour, anchor="end", bold=lanes is None)
         _bar(picture, LABELS, y, errors[lanes] / max(errors.values()), f"{errors[lanes]:.1f}", colour)
@@ -41,8 +43,8 @@ def draw() -> str:
 
 
 def _row() -> np.ndarray:
-    """Logits float32 [VOCAB]: a body from the library's own random numbers, and a head that falls by a Zipf law, with
-    which the row has an entropy of 5.7 bits."""
+    """Logits float32 [VOCAB]: a body from the library's own random numbers, and a head that falls by a Zipf
+    law, with which the row has an entropy of 5.7 bits."""
     uniform = draw64(np.full(VOCAB, 1, np.uint64), np.arange(VOCAB), 0) / 2.0**64
     row = 4 * uniform * uniform
     row[200 :: VOCAB // HEAD][:HEAD] = 16 - 1.2 * LN_2 * log2_64(np.arange(1, HEAD + 1))
@@ -50,10 +52,12 @@ def _row() -> np.ndarray:
 
 
 def _compare(integer: np.ndarray) -> tuple[dict[int | None, float], dict[int | None, int]]:
-    """For each number of lanes, None for integers: the error of the sum in parts in a million, and how many draws
-    find another token than with one lane."""
+    """For each number of lanes, None for integers: the error of the sum in parts in a million, and how many
+    draws find another token than with one lane."""
     shares = (integer / 2.0**30).astype(np.float32)
-    numbers = draw64(np.full(DRAWS, 2, np.uint64), np.arange(DRAWS), 0) >> np.uint64(40)  # 24 bits, as a float has
+    numbers = draw64(np.full(DRAWS, 2, np.uint64), np.arange(DRAWS), 0) >> np.uint64(
+        40
+    )  # 24 bits, as a float has
     uniform = (numbers / 2.0**24).astype(np.float32)
     exact = int(integer.sum())
     cumulative = np.add.accumulate(shares)

@@ -45,7 +45,8 @@ class Scene:
         """A token for each word; `END` ends the text."""
         space = " " if self.spaced else ""
         texts = [word if word in (END, ".") else space + word for word in self.words]
-        return Tokenizer([text.encode() for text in texts], [self.words.index(END)] if END in self.words else [])
+        ends = [self.words.index(END)] if END in self.words else []
+        return Tokenizer([text.encode() for text in texts], ends)
 
     @property
     def history_ids(self) -> list[int]:
@@ -71,13 +72,18 @@ SCENES: Mapping[str, Scene] = {
     # masks and biases
     "allowed_token_ids": Scene(({"allowed_token_ids": [0, 3, 4, 8]},)),
     "bad_words": Scene(
-        ({"bad_words": ["his", "on it"]},), _words("the it his her a one no cat sea on . end"), _words("cat on")
+        ({"bad_words": ["his", "on it"]},),
+        _words("the it his her a one no cat sea on . end"),
+        _words("cat on"),
     ),
     "ignore_eos": Scene(({"ignore_eos": True},), _words("the end a his her it one no cat sea sun .")),
     "min_tokens": Scene(({"min_tokens": 3},), _words("the end a his her it one no cat sea sun .")),
     "logit_bias": Scene(({"logit_bias": {0: -2.0, 3: 1.5, 5: float("-inf")}},)),
     "grammar_bias": Scene(
-        ({"grammar_bias": 2.0, "choice": ["yes", "no"]},), _words("I y yes It ye no n The A One . end"), (), False
+        ({"grammar_bias": 2.0, "choice": ["yes", "no"]},),
+        _words("I y yes It ye no n The A One . end"),
+        (),
+        False,
     ),
     # penalties
     "penalties": Scene(

@@ -1,4 +1,4 @@
-"""The figure of speed: one token's time on one core for each kind of chain, from the table in benchmarks/README.md."""
+"""The figure of speed: the time of one token for several chains, from the table in benchmarks/README.md."""
 
 from __future__ import annotations
 
@@ -38,9 +38,11 @@ def draw() -> str:
 
 
 def results() -> dict[str, dict[str, float]]:
-    """Microseconds by settings and side, and our ratio to each side as "than llama.cpp", from the first table under
-    "One row, microseconds"."""
-    text = RESULTS.read_text(encoding="utf-8").split("### One row, microseconds", 1)[1].strip().split("\n\n")[0]
+    """Microseconds by settings and side, and our ratio to each side as "than llama.cpp", from the first table
+    under "One row, microseconds"."""
+    text = (
+        RESULTS.read_text(encoding="utf-8").split("### One row, microseconds", 1)[1].strip().split("\n\n")[0]
+    )
     heading, _, *lines = (_cells(line) for line in text.splitlines())
     columns = (*SIDES, *(f"than {side}" for side in SIDES if side != "native"))
     return {line[0]: {c: x for c in columns if (x := _number(line[heading.index(c)]))} for line in lines}

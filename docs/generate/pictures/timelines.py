@@ -1,4 +1,4 @@
-"""Timelines: the tokens of a request until a stopping criterion ends it, and the text that each of them streams."""
+"""Timelines: the tokens of a request until a criterion ends it, and the text that each of them streams."""
 
 from __future__ import annotations
 
@@ -143,7 +143,9 @@ def _token(picture: Drawing, x: float, story: Story, course: Course, number: int
         picture.text(middle, 106, _shown(streamed), SIZE - 1, BLUE, anchor="middle", mono=True)
     else:
         picture.text(middle, 106, "–", SIZE, PINK if not is_last else FAINT, anchor="middle")
-    return _box(picture, x, word, ORANGE if is_last else BLUE, 0.9 if is_last else 0.2, "#ffffff" if is_last else TEXT)
+    return _box(
+        picture, x, word, ORANGE if is_last else BLUE, 0.9 if is_last else 0.2, "#ffffff" if is_last else TEXT
+    )
 
 
 def _box(
