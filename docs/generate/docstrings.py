@@ -14,7 +14,7 @@ _TERM = re.compile(r"^(\S(?:.*?\S)?) {2,}(\S.*)$")
 _LEAD = re.compile(r"^(Formula|Sources?|Breakers|Neutral|The history|Semantics)\b([^:.]*:)")
 _LATER = re.compile(r" (?=(?:Sources?|Semantics): )")
 _NUMBERED = re.compile(r"^(\d+\.|-) ")
-_NAME = re.compile(r"(?<![\w.])([A-Za-z][A-Za-z0-9]*_\w+(?:=\w+)?)(?!\w)")
+_NAME = re.compile(r"(?<![\w.])([A-Za-z][A-Za-z0-9]*_\w+(?:=\w+|\(\w*\))?)(?!\w)")
 
 
 def summary(owner: type) -> str:
@@ -25,6 +25,18 @@ def summary(owner: type) -> str:
 def body(owner: type) -> str:
     """All further paragraphs, as Markdown."""
     return "\n\n".join(_block(lines) for lines in _paragraphs(owner)[1:])
+
+
+def outline(text: str) -> str:
+    """A docstring with headings at the margin and indented text below each, as Markdown: a section for each
+    heading, a point for each line that begins after the end of a sentence."""
+    parts = []
+    for section in re.split(r"\n\n(?=\S[^\n]*\n    )", inspect.cleandoc(text))[1:]:
+        heading, *lines = section.split("\n")
+        statements = re.split(r"(?<=\.)\n", "\n".join(line.strip() for line in lines if line.startswith(" ")))
+        points = [f"- {inline(statement.replace(chr(10), ' '))}" for statement in statements]
+        parts.append("\n".join([f"### {heading}", "", *points]))
+    return "\n\n".join(parts)
 
 
 def _paragraphs(owner: type) -> list[list[str]]:

@@ -51,39 +51,36 @@ def sections(catalogue: Catalogue) -> str:
     elsewhere = names_elsewhere()
     sections: list[str] = []
     for title, params, owners in _groups(catalogue):
-        rows = [_row(param, owners.get(param.name, ""), elsewhere.get(param.name, [])) for param in params]
+        rows = [_row(param, owners.get(param.name), elsewhere.get(param.name, [])) for param in params]
         sections.append(f"## {title}")
-        sections.append(table(["name", "type", "neutral", "allowed", "limit", "of", "meaning"], rows))
+        sections.append(table(["name", "neutral", "allowed", "meaning"], rows))
     return "\n\n".join(sections)
 
 
-def _row(param: Param, owner: str, elsewhere: list[str]) -> list[str]:
-    """A line of the table; the name is an anchor."""
+def _row(param: Param, page: str | None, elsewhere: list[str]) -> list[str]:
+    """A line of the table; the name is an anchor, and leads to the page of what owns the parameter."""
+    name = f"`{param.name}`" if page is None else f"[`{param.name}`]({page})"
     limit = None if param.choices is not None else param.default_limit
+    allowed = [kind_of(param), range_of(param), "" if limit is None else f"limit {limit:,}"]
     return [
-        f'<a id="{param.name}"></a>`{param.name}`',
-        kind_of(param),
+        f'<a id="{param.name}"></a>{name}',
         code(param.neutral),
-        range_of(param),
-        "" if limit is None else f"{limit:,}",
-        owner,
+        ", ".join(filter(None, allowed)),
         ". ".join([inline(param.doc), *([f"In {'; '.join(elsewhere)}"] if elsewhere else [])]),
     ]
 
 
 def _groups(catalogue: Catalogue) -> Iterator[tuple[str, list[Param], Mapping[str, str]]]:
-    """Title, parameters and the link to the owner of each, group by group."""
+    """Title, parameters and the page of the owner of each, group by group."""
     parts = in_chain_order(catalogue)
     for group, title in GROUPS.items():
         members = [part for part in parts if group_of(part) == group]
-        owners = {
-            p.name: f"[`{part.name}`](samplers/{part.name}.md)" for part in members for p in part.params
-        }
+        owners = {p.name: f"samplers/{part.name}.md" for part in members for p in part.params}
         yield title, [p for part in members for p in part.params], owners
     structure = {**STRUCTURED_PARAMS, **{name: CORE_PARAMS[name] for name in GRAMMAR_OPTIONS}}
-    yield "Structure", list(structure.values()), dict.fromkeys(structure, "[grammars](grammars.md)")
+    yield "Structure", list(structure.values()), dict.fromkeys(structure, "grammars.md")
     criteria = catalogue.stopping_criteria.values()
-    owners = {p.name: f"[`{part.name}`](criteria/{part.name}.md)" for part in criteria for p in part.params}
+    owners = {p.name: f"criteria/{part.name}.md" for part in criteria for p in part.params}
     yield "Ends", [p for part in criteria for p in part.params], owners
     yield "Request", [p for name, p in CORE_PARAMS.items() if name not in structure], {}
 

@@ -64,7 +64,7 @@ def sampler_page(part: Sampler | Selector, catalogue: Catalogue) -> str:
         _caption(part, scene),
         _use(f"sample(logits, SamplingParams({keywords(scene.settings[0])}), tokenizer=tokenizer)"),
         "## Definition",
-        body(type(part)) or summary(type(part)),
+        _linked(body(type(part)) or summary(type(part))),
         *_bases(type(part)),
         *_parameters(part.params),
         *_examples(part.examples),
@@ -108,7 +108,10 @@ def criterion_list(catalogue: Catalogue) -> str:
 
 
 def _list(parts: Iterable[Part]) -> str:
-    return table(["", ""], ([f"[`{part.name}`]({part.name}.md)", summary(type(part))] for part in parts))
+    return table(
+        ["name", "what it does"],
+        ([f"[`{part.name}`]({part.name}.md)", summary(type(part))] for part in parts),
+    )
 
 
 # --- sections ------------------------------------------------------------------------------------
@@ -119,13 +122,10 @@ def _head(part: Part, alternative: str) -> list[str]:
 
 
 def _caption(part: Sampler | Selector, scene: Scene) -> str:
+    named = {name for settings in scene.settings for name in settings}
     if isinstance(part, Selector):
-        text = "Pale: the probabilities. Full: how often 100 requests drew each word in 40 steps."
-    else:
-        text = "Pale: the probabilities before. Full: the probabilities after, with the number of percent."
-    if any(name.endswith("token_ids") or name == "logit_bias" for s in scene.settings for name in s):
-        text += " Token ids count the words from 0."
-    return text
+        return "100 requests drew 40 words each."
+    return "Token ids count the words from 0." if {"allowed_token_ids", "logit_bias"} & named else ""
 
 
 def _use(call: str, name: str = "sample") -> str:
@@ -133,6 +133,10 @@ def _use(call: str, name: str = "sample") -> str:
     if name == "Scheduler":
         lines.append("scheduler = Scheduler(vocab_size, tokenizer)")
     return "\n".join(["```python", *lines, call, "```"])
+
+
+def _linked(text: str) -> str:
+    return text.replace("`arithmetic`", "[`arithmetic`](../exactness.md#the-contract)")
 
 
 def _bases(cls: type) -> Iterator[str]:

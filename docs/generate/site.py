@@ -6,9 +6,11 @@ import re
 from collections.abc import Callable, Mapping
 from pathlib import Path
 
+from engine_sampler import arithmetic
 from engine_sampler.registry import CORE_PARAMS, Registry
 
 from . import parameters, parts
+from .docstrings import outline
 from .pictures import bars, exactness, speed, timelines
 
 DOCS = Path(__file__).resolve().parents[1]
@@ -22,6 +24,7 @@ def files() -> Mapping[str, str]:
     catalogue = Registry(CORE_PARAMS).catalogue
     tables: dict[str, Callable[[], str]] = {
         "parameters": lambda: parameters.sections(catalogue),
+        "arithmetic": lambda: outline(arithmetic.__doc__ or ""),
         "criteria": lambda: parts.criterion_list(catalogue),
         "llama.cpp": lambda: parameters.request_table("llama.cpp"),
         "koboldai": lambda: parameters.request_table("koboldai"),
@@ -39,5 +42,5 @@ def files() -> Mapping[str, str]:
     for path in sorted(DOCS.rglob("*.md")):
         name = path.relative_to(DOCS).as_posix()
         if name not in found and _MARKED.search(text := path.read_text(encoding="utf-8")):
-            found[name] = _MARKED.sub(lambda match: match[1] + tables[match[2]]() + match[3], text)
+            found[name] = _MARKED.sub(lambda match: f"{match[1]}\n{tables[match[2]]()}\n{match[3]}", text)
     return found

@@ -140,11 +140,11 @@ def _token(picture: Drawing, x: float, story: Story, course: Course, number: int
     streamed = course.streamed[number]
     middle = x + _width(word) / 2
     if streamed:
-        picture.text(middle, 106, _shown(streamed), SIZE - 1, BLUE, anchor="middle", mono=True)
+        picture.text(middle, 106, _shown(streamed), SIZE - 1, TEXT, anchor="middle", mono=True)
     else:
         picture.text(middle, 106, "–", SIZE, PINK if not is_last else FAINT, anchor="middle")
     return _box(
-        picture, x, word, ORANGE if is_last else BLUE, 0.9 if is_last else 0.2, "#ffffff" if is_last else TEXT
+        picture, x, word, ORANGE if is_last else BLUE, 0.9 if is_last else 0.2, "#ffffff" if is_last else BLUE
     )
 
 
