@@ -46,14 +46,17 @@ def draw(part: Sampler | Selector) -> str:
     picture = Drawing(WIDTH, top + line * len(scene.settings) + LEGEND, f"{part.name}: before and after")
     if scene.history:
         _history(picture, scene)
+    removes = False
     for number, settings in enumerate(scene.settings):
         y = top + number * line
         heading = settings_text(settings) or "no settings"
         picture.text(MARGIN, y + 14, heading, 13, colour, mono=True, bold=True)
         for column, (name, row) in enumerate(rows().items()):
+            change = _change(part, scene, settings, row)
+            removes = removes or bool(change.removed.any())
             picture.text(x := MARGIN + column * (PANEL + GAP), y + 34, name, 12.5, bold=True)
-            _panel(picture, x, y, scene.words, _change(part, scene, settings, row), colour)
-    _legend(picture, picture.height - 9, colour)
+            _panel(picture, x, y, scene.words, change, colour)
+    _legend(picture, picture.height - 9, colour, removes)
     return picture.svg()
 
 
@@ -139,7 +142,7 @@ def _history(picture: Drawing, scene: Scene) -> None:
     picture.text(x + 2, MARGIN + 14, "…", 12)
 
 
-def _legend(picture: Drawing, y: float, colour: str) -> None:
+def _legend(picture: Drawing, y: float, colour: str, removes: bool) -> None:
     x, is_selector = MARGIN, colour == COLOURS["selector"]
     after = "how often it is drawn, %" if is_selector else "probability after, %"
     gone = "never drawn" if is_selector else "removed"
@@ -147,5 +150,6 @@ def _legend(picture: Drawing, y: float, colour: str) -> None:
         picture.rect(x, y - 8, 10, 10, fill, opacity=opacity)
         picture.text(x + 15, y + 1, text, 11)
         x += 32 + 6.0 * len(text)
-    picture.text(x, y + 2, "×", 13, PINK, bold=True)
-    picture.text(x + 13, y + 1, gone, 11)
+    if removes:
+        picture.text(x, y + 2, "×", 13, PINK, bold=True)
+        picture.text(x + 13, y + 1, gone, 11)
