@@ -28,7 +28,7 @@ def draw() -> str:
     picture.text(LABELS, 18, "error of the sum", 12.5, bold=True)
     picture.text(LABELS, 36, "parts in a million", 11)
     picture.text(LABELS + PANEL + GAP, 18, "tokens unlike those of 1 lane", 12.5, bold=True)
-    picture.text(LABELS + PANEL + GAP, 36, f"of {DRAWS:,} draws, with the same random numbers", 11)
+    picture.text(LABELS + PANEL + GAP, 36, f"of {DRAWS:,} draws, same random numbers", 11)
     for number, lanes in enumerate((*LANES, None)):
         y = TOP + LINE * number
         label = "integers, in any order" if lanes is None else f"float32, {lanes} lane{'s'[: lanes - 1]}"

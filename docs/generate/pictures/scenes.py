@@ -102,22 +102,13 @@ SCENES: Mapping[str, Scene] = {
         _words("the cat sat on a cat ran by the cat sat"),
     ),
     # truncations
-    "top_k": Scene(({"top_k": 4},)),
-    "top_n_sigma": Scene(({"top_n_sigma": 1.0},)),
-    "epsilon_cutoff": Scene(({"epsilon_cutoff": 0.06},)),
-    "eta_cutoff": Scene(({"eta_cutoff": 0.06},)),
-    "top_a": Scene(({"top_a": 0.4},)),
-    "top_h": Scene(({"top_h": 0.5},)),
     "tfs": Scene(({"tfs": 0.9},)),
     "typical_p": Scene(({"typical_p": 0.5},)),
     "xtc": Scene(({"xtc_probability": 1.0, "xtc_threshold": 0.07},)),
     "infill": Scene(({"infill": True},), _words("in int i if for x y z ( ) . end"), (), False),
     # shape
     "temperature": Scene(({"temperature": 0.5}, {"temperature": 2.0}, {"dynatemp_range": 0.9})),
-    "smoothing": Scene(({"smoothing_factor": 0.4},)),
     # selectors
-    "greedy": Scene(({"temperature": 0.0},)),
-    "dist": Scene(({},)),
     "mirostat": Scene(({"mirostat": 1, "mirostat_tau": 1.5},)),
     "mirostat_v2": Scene(({"mirostat": 2, "mirostat_tau": 1.5},)),
     "adaptive_p": Scene(({"adaptive_target": 0.1},)),
