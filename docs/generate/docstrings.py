@@ -9,6 +9,7 @@ from __future__ import annotations
 import inspect
 import re
 from collections.abc import Iterable
+from itertools import groupby
 
 _TERM = re.compile(r"^(\S(?:.*?\S)?) {2,}(\S.*)$")
 _LEAD = re.compile(r"^(Formula|Sources?|Breakers|Neutral|The history|Semantics)\b([^:.]*:)")
@@ -53,28 +54,27 @@ def _block(lines: list[str]) -> str:
 
 
 def _mixed(lines: Iterable[str]) -> str:
-    """A paragraph with a list of terms or numbers in it."""
-    items: list[str] = []
-    in_list = False
+    """A paragraph with points in it: terms, numbers or dashes, and the indented lines that continue them."""
+    items: list[list[str]] = []
     for line in lines:
-        if term := _TERM.match(line):
-            items.append(f"- `{term[1].strip('`')}`: {inline(term[2])}")
-            in_list = True
-        elif _NUMBERED.match(line):
-            items.append(inline(line))
-            in_list = True
-        elif in_list and line.startswith(" "):
-            items[-1] += f" {inline(line.strip())}"
-        elif items and not in_list:
-            items[-1] += f" {inline(line)}"
-        else:
-            items.append(inline(line))
-            in_list = False
-    text = ""
-    for before, item in zip([None, *items], items, strict=False):
-        same = before is not None and bool(_NUMBERED.match(before)) and bool(_NUMBERED.match(item))
-        text += item if before is None else f"{chr(10) if same else chr(10) * 2}{item}"
-    return text
+        ends_point = bool(items) and _is_point(items[-1][0]) and not line.startswith(" ")
+        if not items or _is_point(line) or ends_point:
+            items.append([])
+        items[-1].append(line.strip())
+    texts = [_item(item) for item in items]
+    return "\n\n".join(
+        "\n".join(group) for _, group in groupby(texts, lambda text: bool(_NUMBERED.match(text)))
+    )
+
+
+def _is_point(line: str) -> bool:
+    return bool(_TERM.match(line) or _NUMBERED.match(line))
+
+
+def _item(lines: list[str]) -> str:
+    if term := _TERM.match(lines[0]):
+        return f"- `{term[1].strip('`')}`: {inline(' '.join([term[2], *lines[1:]]))}"
+    return inline(" ".join(lines))
 
 
 def inline(text: str) -> str:

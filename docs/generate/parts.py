@@ -87,19 +87,13 @@ def criterion_page(part: StoppingCriteria) -> str:
     return _page(sections)
 
 
-def sampler_index(catalogue: Catalogue) -> str:
-    """The list of all samplers and selectors."""
-    parts = in_chain_order(catalogue)
-    sections = [
-        "# Samplers",
-        "A request's chain is an ordered list of samplers and one selector. A sampler at its neutral value "
-        "is not in the chain and costs nothing. The pictures show what each does to a peaked and to a flat "
-        "distribution; the parameter [`order`](../parameters.md#order) decides in which sequence they run.",
-    ]
+def sampler_list(catalogue: Catalogue) -> str:
+    """Tables of all samplers and selectors, by group."""
+    sections = []
     for group, title in GROUPS.items():
-        members = [part for part in parts if group_of(part) == group]
+        members = [part for part in in_chain_order(catalogue) if group_of(part) == group]
         sections += [f"## {title}", INTRODUCTIONS[group], _list(members)]
-    return _page(sections)
+    return "\n\n".join(sections)
 
 
 def criterion_list(catalogue: Catalogue) -> str:
@@ -156,16 +150,7 @@ def _parameters(params: Iterable[Any]) -> Iterator[str]:
 
 
 def _examples(examples: Iterable[Example]) -> Iterator[str]:
-    rows = [
-        [
-            _row(e.logits),
-            f"`{keywords(e.params)}`" if e.params else "",
-            _context(e),
-            _result(e),
-            inline(e.note),
-        ]
-        for e in examples
-    ]
+    rows = [[_row(e.logits), _given(e), _context(e), _result(e), inline(e.note)] for e in examples]
     if rows:
         yield "## Examples"
         yield "The tests run them. “–” is a removed token, −∞."

@@ -16,7 +16,7 @@ from .pictures import bars, exactness, speed, timelines
 DOCS = Path(__file__).resolve().parents[1]
 
 _MARKED = re.compile(r"(<!-- generated: ([\w. -]+) -->\n).*?(\n<!-- end -->)", re.DOTALL)
-"""A part of a hand-written page that is generated: a table with a name."""
+"""A part of a hand-written page that is generated, with its name."""
 
 
 def files() -> Mapping[str, str]:
@@ -25,6 +25,7 @@ def files() -> Mapping[str, str]:
     tables: dict[str, Callable[[], str]] = {
         "parameters": lambda: parameters.sections(catalogue),
         "arithmetic": lambda: outline(arithmetic.__doc__ or ""),
+        "samplers": lambda: parts.sampler_list(catalogue),
         "criteria": lambda: parts.criterion_list(catalogue),
         "llama.cpp": lambda: parameters.request_table("llama.cpp"),
         "koboldai": lambda: parameters.request_table("koboldai"),
@@ -36,7 +37,6 @@ def files() -> Mapping[str, str]:
     for criterion in catalogue.stopping_criteria.values():
         found[f"criteria/{criterion.name}.md"] = parts.criterion_page(criterion)
         found[f"pictures/{criterion.name}.svg"] = timelines.draw(criterion)
-    found["samplers/index.md"] = parts.sampler_index(catalogue)
     found["pictures/order_of_sums.svg"] = exactness.draw()
     found["pictures/speed.svg"] = speed.draw()
     for path in sorted(DOCS.rglob("*.md")):
