@@ -78,7 +78,7 @@ def criterion_page(part: StoppingCriteria) -> str:
     settings = keywords(STORIES[part.name].params)
     sections = [
         *_head(part, f"The tokens of a request up to the end that {part.name} gives it"),
-        "What a request would have gone on with is dashed. Below each token is the text that it let stream.",
+        "Below each token is the text that it let stream, – for none. What would have followed is dashed.",
         _use(f"scheduler.add(SamplingParams({settings}), prompt_token_ids)", "Scheduler"),
         "## Definition",
         body(type(part)) or summary(type(part)),

@@ -111,7 +111,7 @@ def _run(story: Story) -> Course:
             row = np.full(len(vocabulary), np.log((1 - share) / (len(vocabulary) - 1)), np.float32)
             row[vocabulary.index(word)] = np.log(share)
             result = scheduler.step(row[None])
-            course.streamed.append((result.text or [""])[0])
+            course.streamed.append(result.text[0] or "")
             if result.finish_reasons[0] is not None:
                 course.finish_reason, course.stop_reason = result.finish_reasons[0], result.stop_reasons[0]
                 break
@@ -132,20 +132,22 @@ def _token(picture: Drawing, x: float, story: Story, course: Course, number: int
     last = len(course.streamed) - 1
     if number > last:
         return _box(picture, x, word, FAINT, 0.0, FAINT, dashed=True)
-    is_last = number == last
-    note = f"{story.shares[number]:.2f}" if story.shares else ""
-    note = f"{SECONDS * (number + 1):.1f} s" if story.timed else note
-    if note:
-        picture.text(x + _width(word) / 2, 48, note, 10, ORANGE if is_last else TEXT, anchor="middle")
-    streamed = course.streamed[number]
     middle = x + _width(word) / 2
-    if streamed:
+    colour, opacity, ink = (ORANGE, 0.9, "#ffffff") if number == last else (BLUE, 0.2, BLUE)
+    if note := _note(story, number):
+        picture.text(middle, 48, note, 10, ORANGE if number == last else TEXT, anchor="middle")
+    if streamed := course.streamed[number]:
         picture.text(middle, 106, _shown(streamed), SIZE - 1, TEXT, anchor="middle", mono=True)
     else:
-        picture.text(middle, 106, "–", SIZE, PINK if not is_last else FAINT, anchor="middle")
-    return _box(
-        picture, x, word, ORANGE if is_last else BLUE, 0.9 if is_last else 0.2, "#ffffff" if is_last else BLUE
-    )
+        picture.text(middle, 106, "–", SIZE, FAINT if number == last else PINK, anchor="middle")
+    return _box(picture, x, word, colour, opacity, ink)
+
+
+def _note(story: Story, number: int) -> str:
+    """When a token comes, or how likely it is, if the story is about that."""
+    if story.timed:
+        return f"{SECONDS * (number + 1):.1f} s"
+    return f"{story.shares[number]:.2f}" if story.shares else ""
 
 
 def _box(
