@@ -18,7 +18,7 @@ class MaxTimeCriteria(StoppingCriteria):
     max_time           the criterion's own limit in seconds, in place of the request's.
     initial_timestamp  the start of the time limit, in terms of `time.time()`. The default is the moment a
                        request is added, or, if the criterion is called, the moment it was constructed.
-                       Source: transformers.
+    Source: transformers.
     """
 
     name = "max_time"
