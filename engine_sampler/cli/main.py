@@ -1,4 +1,4 @@
-"""The `engine-sampler` command and its subcommands: demo, generate, plugins, explain, check, grammar."""
+"""The `engine-sampler` command: demo, generate, plugins, explain, check, grammar, bench."""
 
 from __future__ import annotations
 
@@ -20,9 +20,11 @@ from ..explain import trace
 from ..explain.labels import shortened
 from ..registry import PluginError, default_registry
 from ..scheduler import sibling_count
+from .bench.command import bench_options, run_bench
 from .listing import inventory
 from .logprobs_log import LogprobsLog
 from .options import add_parameter_options, parameters_of, read_text, refuse_option, utf8_text
+from .progress import awaited, working
 
 if TYPE_CHECKING:
     from ..demo.session import DemoSession
@@ -180,7 +182,8 @@ def run_check(arguments: argparse.Namespace) -> bool:
     from ..testing.library import FAILED, check_apart
 
     failed = False
-    for result in check_apart(arguments.path, arguments.seconds, arguments.seed, arguments.only):
+    results = check_apart(arguments.path, arguments.seconds, arguments.seed, arguments.only)
+    for result in awaited(results, "checking …"):
         _print_check(result)
         failed |= result.outcome == FAILED
     return failed
@@ -202,7 +205,8 @@ def run_grammar(arguments: argparse.Namespace) -> bool:
 
     if arguments.text is None and arguments.action != "check":
         raise ValueError(f"--{arguments.action} needs a text: --text FILE")
-    grammar = grammar_of(arguments)
+    with working("compiling the grammar …"):
+        grammar = grammar_of(arguments)
     if arguments.text is None:
         print(grammar.lark())
         return False
@@ -290,6 +294,7 @@ def _parser() -> argparse.ArgumentParser:
         ("explain", run_explain, _explain_options),
         ("check", run_check, _check_options),
         ("grammar", run_grammar, _grammar_options),
+        ("bench", run_bench, bench_options),
     ):
         command = commands.add_parser(name, help=run.__doc__, description=run.__doc__, allow_abbrev=False)
         command.set_defaults(run=run)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import time
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
@@ -335,6 +336,7 @@ class Scheduler:
         A faulty row ends its request with `error`. Raises `RequestError`, `ParameterError`,
         ValueError or TypeError for wrong ids and arrays before anything changes.
         """
+        started, drafts = time.perf_counter(), None
         with self._step_lock:
             inputs = self._requests.batch(request_ids, strict=strict)
             groups = self._requests.groups_in(inputs.requests)
@@ -347,7 +349,7 @@ class Scheduler:
                 drafts = self._drafts(draft_token_ids, inputs.named)
                 ends = np.cumsum([0, *(1 + len(draft) for draft in drafts)], dtype=np.int64)
                 result = self._runner.run_drafts(inputs, self._rows(logits, int(ends[-1])), ends[:-1], drafts)
-        self._requests.notify_step(result)
+        self._requests.notify_step(result, lambda: self._runner.measures(result, drafts, started))
         return result
 
     def process(
