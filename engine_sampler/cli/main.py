@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from ..demo.session import DemoSession
     from ..scheduler import Record
     from ..session import Session
-    from ..testing.library import LibraryCheck
+    from ..testing.results import CheckResult
 
 EXTRAS = {
     **dict.fromkeys(("rich", "tokenizers", "matplotlib"), "demo"),
@@ -176,17 +176,13 @@ def run_explain(arguments: argparse.Namespace) -> None:
 
 
 def run_check(arguments: argparse.Namespace) -> bool:
-    """Check whether a compiled backend keeps the contract; exit status 1 if it does not."""
-    from ..testing.library import FAILED, check_apart
+    """Check whether a plugin or a compiled backend keeps the contract; exit status 1 if it does not."""
+    from .check import check
 
-    failed = False
-    for result in check_apart(arguments.path, arguments.seconds, arguments.seed, arguments.only):
-        _print_check(result)
-        failed |= result.outcome == FAILED
-    return failed
+    return check(arguments, _print_check, lambda heading: print(f"\n{heading}"))
 
 
-def _print_check(check: LibraryCheck) -> None:
+def _print_check(check: CheckResult) -> None:
     try:
         from ..explain.terminal import make_console
         from .tables import check_line
@@ -341,9 +337,14 @@ def _explain_options(parser: argparse.ArgumentParser) -> None:
 
 
 def _check_options(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("path", metavar="PATH", help="a shared library that implements engine_sampler.h")
+    target = "an installed plugin or anything that it registers, or a shared library behind engine_sampler.h"
+    parser.add_argument("target", metavar="NAME|PATH", help=target)
     parser.add_argument(
-        "--seconds", type=_seconds, default=0.0, metavar="N", help="also try random programs for so long"
+        "--seconds",
+        type=_seconds,
+        default=0.0,
+        metavar="N",
+        help="of a library, also try random programs for so long",
     )
     parser.add_argument(
         "--seed", type=int, default=0, metavar="N", help="the first seed of the random programs (default: 0)"
@@ -353,7 +354,7 @@ def _check_options(parser: argparse.ArgumentParser) -> None:
         action="append",
         default=[],
         metavar="NAME",
-        help="only this check, such as rows; repeatable",
+        help="only this law of a plugin, or this check of a library, such as rows; repeatable",
     )
 
 
