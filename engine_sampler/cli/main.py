@@ -1,4 +1,5 @@
-"""The `engine-sampler` command and its subcommands: demo, generate, plugins, explain, check, grammar."""
+"""The `engine-sampler` command and its subcommands: demo, generate, plugins, explain, new, check,
+grammar."""
 
 from __future__ import annotations
 
@@ -47,6 +48,9 @@ logger = logging.getLogger("engine_sampler")
 FAILURE = 1
 USAGE_ERROR = 2
 INTERRUPTED = 130
+
+PLUGIN_KINDS = ("sampler", "selector", "criterion", "backend", "grammar", "library", "observer")
+"""What `new` writes; a library is a backend in C."""
 
 DEFAULT_TOKENS = 200
 """The default of `generate --max-tokens`."""
@@ -192,6 +196,13 @@ def _print_check(check: CheckResult) -> None:
         make_console().print(check_line(check), soft_wrap=True)
 
 
+def run_new(arguments: argparse.Namespace) -> None:
+    """Write a plugin from a template: a package whose tests pass at once."""
+    from .new import create
+
+    print(*create(arguments), sep="\n")
+
+
 def run_grammar(arguments: argparse.Namespace) -> bool:
     """Print a grammar as Lark, or check, complete or repair a text; exit status 1 if it does not match."""
     from .grammar import grammar_of, process_text
@@ -284,6 +295,7 @@ def _parser() -> argparse.ArgumentParser:
         ("generate", run_generate, _generate_options),
         ("plugins", run_plugins, _plugins_options),
         ("explain", run_explain, _explain_options),
+        ("new", run_new, _new_options),
         ("check", run_check, _check_options),
         ("grammar", run_grammar, _grammar_options),
     ):
@@ -334,6 +346,12 @@ def _explain_options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--top", type=int, default=12, metavar="N", help="tokens to follow (default: 12)")
     parser.add_argument("--plot", metavar="FILE", help="also draw a plot, as .png or .svg")
     add_parameter_options(parser)
+
+
+def _new_options(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("kind", choices=PLUGIN_KINDS, metavar="KIND", help=", ".join(PLUGIN_KINDS))
+    parser.add_argument("name", metavar="NAME", help="its name, and that of its parameter: my_sampler, say")
+    parser.add_argument("--directory", metavar="DIR", help="where to write it (default: engine-sampler-NAME)")
 
 
 def _check_options(parser: argparse.ArgumentParser) -> None:
