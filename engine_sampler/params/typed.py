@@ -1,5 +1,6 @@
-"""`Parameters`: the built-in parameters as type checkers see them. `python -m tests.params.typed_parameters`
-writes this file from the registry; plugins' parameters are not among them."""
+"""`Parameters`: the built-in parameters as type checkers see them, without those of plugins.
+
+`python -m tests.params.typed_parameters` writes this file from the registry."""
 
 from __future__ import annotations
 

@@ -10,8 +10,9 @@ from engine_sampler.registry import CORE_PARAMS, Registry
 
 FILE = Path(typed.__file__)
 
-HEAD = '''"""`Parameters`: the built-in parameters as type checkers see them. `python -m tests.params.typed_parameters`
-writes this file from the registry; plugins' parameters are not among them."""
+HEAD = '''"""`Parameters`: the built-in parameters as type checkers see them, without those of plugins.
+
+`python -m tests.params.typed_parameters` writes this file from the registry."""
 
 from __future__ import annotations
 
