@@ -78,7 +78,7 @@ def check_plugin(name: str, registry: Registry, search: Search) -> list[Checked]
     if not found and not failed:
         raise ValueError(_unknown(name, registry))
     if found:
-        _check_only(found, search.only)
+        _check_search(found, search)
     checked = [
         Checked("plugin", s.name, s.origin, iter([CheckResult("loads", FAILED, s.error or "")]))
         for s in failed
@@ -113,12 +113,17 @@ def _unknown(name: str, registry: Registry) -> str:
     return f"no plugin, distribution or registered object is called {name!r}, nor is it a file{hint}"
 
 
-def _check_only(found: Objects, only: Collection[str]) -> None:
-    if not any(isinstance(value, LibraryBackend) for value in found.values()):
-        laws = {_short(law) for kind, _ in found for law in laws_of(KINDS[kind][0])}
-        for law in only:
-            if law not in laws:
-                raise ValueError(f"--only {law} is not allowed: one of {', '.join(sorted(laws))}")
+def _check_search(found: Objects, search: Search) -> None:
+    if any(isinstance(value, LibraryBackend) for value in found.values()):
+        return  # which has checks of its own
+    laws = {_short(law) for kind, _ in found for law in laws_of(KINDS[kind][0])}
+    for law in search.only:
+        if law not in laws:
+            raise ValueError(f"--only {law} is not allowed: one of {', '.join(sorted(laws))}")
+    if search.seconds:
+        raise ValueError(
+            f"--seconds {search.seconds:g} is for libraries; kits try more with ENGINE_SAMPLER_TEST_ROUNDS"
+        )
 
 
 def _results(kind: str, value: Any, search: Search) -> Iterator[CheckResult]:

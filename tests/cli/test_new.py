@@ -131,8 +131,9 @@ def test_everything_is_there_and_imports_only_what_is_public(kind: str, tmp_path
         ("", "letter first"),
         ("../mine", "letter first"),
         ("x" * (LONGEST + 1), f"up to {LONGEST}"),
-        ("replace", "uses this name itself"),
-        ("selector", "uses this name itself"),
+        ("replace", "SamplingParams has a method or keyword of this name"),
+        ("truncation", "its class, Truncation, would hide another"),
+        ("none", "its class, None, would hide another"),
     ],
 )
 def test_a_name_that_no_plugin_can_have_is_refused(
@@ -148,6 +149,12 @@ def test_a_name_that_no_plugin_can_have_is_refused(
     assert f"NAME={name!r} is not allowed" in error
     assert reason in error
     assert not list(tmp_path.iterdir())
+
+
+def test_a_name_is_refused_only_where_it_would_hide_something(tmp_path: Path) -> None:
+    written("grammar", "truncation", tmp_path / "grammar")
+    written("sampler", "my_plugin", tmp_path / "sampler")
+    assert main(["new", "backend", "exception", "--directory", str(tmp_path / "backend")]) == 2
 
 
 def test_nothing_is_ever_overwritten(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -130,12 +130,13 @@ def test_a_plugin_that_failed_to_load_fails_with_the_reason() -> None:
 
 
 @pytest.mark.parametrize(
-    ("name", "only", "reason"),
+    ("name", "search", "reason"),
     [
-        ("neer", [], "is called 'neer', nor is it a file; did you mean 'near'"),
-        ("near", ["nosuch"], "--only nosuch is not allowed: one of a_fork_is_independent,"),
+        ("neer", Search(), "is called 'neer', nor is it a file; did you mean 'near'"),
+        ("near", Search(["nosuch"]), "--only nosuch is not allowed: one of a_fork_is_independent,"),
+        ("near", Search(seconds=2), "--seconds 2 is for libraries"),
     ],
 )
-def test_a_name_that_nothing_has_is_an_error(name: str, only: list[str], reason: str) -> None:
+def test_what_cannot_be_checked_is_an_error(name: str, search: Search, reason: str) -> None:
     with pytest.raises(ValueError, match=reason):
-        check_plugin(name, registry_with(Near()), Search(only))
+        check_plugin(name, registry_with(Near()), search)
