@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import faulthandler
 import os
 from collections.abc import Callable, Iterable
 from pathlib import Path
@@ -25,6 +26,8 @@ def check(
     search = Search(arguments.only, arguments.seconds, arguments.seed)
     if is_path(arguments.target):
         return _show(check_apart(arguments.target, search.seconds, search.seed, search.only), show)
+    if not faulthandler.is_enabled():
+        faulthandler.enable()  # code in C may end the process: its last words are the law
     failed = False
     for checked in check_plugin(arguments.target, default_registry(), search):
         heading(f"{checked.kind} {checked.name} ({checked.origin})")

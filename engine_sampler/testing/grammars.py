@@ -120,8 +120,9 @@ class GrammarContract(MatcherContract):
                             f"the mask {'allows' if allowed else 'forbids'} {self.shown(token)}, whose bytes "
                             f"are {'accepted' if spelled else 'refused'} one by one {where}"
                         )
-                if at < len(tokens) and tokens[at] not in silent:
-                    _takes(plain, self.tokenizer.token_bytes[tokens[at]])
+                if at == len(tokens) or tokens[at] in silent:
+                    break
+                _takes(plain, self.tokenizer.token_bytes[tokens[at]])
 
     def test_tokens_without_text_are_masked(self) -> None:
         n = len(self.tokenizer)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -42,6 +44,29 @@ def test_a_law_that_is_broken_ends_with_status_1_and_the_reason(
     registered(Resurrects())
     assert main(["check", "mine", "--only", "removed_tokens_stay_removed"]) == 1
     assert "failed       removed_tokens_stay_removed token 0 was removed" in capsys.readouterr().out
+
+
+CRASHES = """
+import numpy as np
+from engine_sampler.cli.main import main
+from engine_sampler.registry import default_registry
+from tests.registry.test_loading import Plugin
+from tests.testing.wrong.right import Near
+
+class Crashes(Near):
+    'Has a C function at the address 1.'
+    row_function = 1
+
+default_registry().register(Plugin(Crashes()), "mine")
+main(["check", "near", "--only", "the_row_function_equals_apply"])
+"""
+
+
+def test_a_plugin_that_crashes_leaves_the_name_of_the_law() -> None:
+    root = Path(__file__).resolve().parents[2]
+    done = subprocess.run([sys.executable, "-c", CRASHES], cwd=root, capture_output=True, encoding="utf-8")
+    assert done.returncode != 0
+    assert "test_the_row_function_equals_apply" in done.stderr
 
 
 def test_a_name_that_nothing_has_ends_with_status_2(capsys: pytest.CaptureFixture[str]) -> None:

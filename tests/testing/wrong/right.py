@@ -407,7 +407,7 @@ KITS: tuple[tuple[type, type, str, Mapping[str, Any]], ...] = (
     (Selector, SelectorContract, "selector", {"vocab_sizes": (2, 17)}),
     (StoppingCriteria, StoppingContract, "criterion", {"rounds": 6}),
     (Steps, MatcherContract, "grammar", {"tokenizer": TOKENIZER, "rounds": 6}),
-    (Automaton, GrammarContract, "grammar", {"rounds": 3}),
+    (Automaton, GrammarContract, "grammar", {"tokenizer": TOKENIZER, "rounds": 2}),
     (Tokens, ObserverContract, "observer", {}),
     (Backend, BackendContract, "backend", {"vocab_sizes": (40,), "chains": 4}),
 )
