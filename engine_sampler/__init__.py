@@ -5,6 +5,8 @@ a language. Plugins subclass `Sampler`, `Truncation`, `Selector`, `StoppingCrite
 with `hookimpl`; they need only this package and `engine_sampler.arithmetic`.
 """
 
+from typing import TYPE_CHECKING, Any
+
 from .arithmetic import Logprobs
 from .contract import (
     LOGPROBS_KINDS,
@@ -51,6 +53,9 @@ from .scheduler import Record, RequestError, Scheduler, StepResult
 from .stateless import Sampled, logprobs, process_logits, sample
 from .tokenizer import Tokenizer
 
+if TYPE_CHECKING:
+    from .backends.library import LibraryBackend
+
 __all__ = [
     "LOGPROBS_KINDS",
     "Backend",
@@ -62,6 +67,7 @@ __all__ = [
     "GrammarError",
     "GrammarMeasures",
     "Group",
+    "LibraryBackend",
     "Logprobs",
     "LogprobsRequest",
     "Matcher",
@@ -105,3 +111,11 @@ __all__ = [
     "unpack_bitmask",
 ]
 __version__ = "0.1.0"
+
+
+def __getattr__(name: str) -> Any:
+    if name == "LibraryBackend":  # when it is first needed: it loads cffi
+        from .backends.library import LibraryBackend
+
+        return LibraryBackend
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

@@ -17,9 +17,14 @@ from prometheus_client.parser import text_string_to_metric_families
 
 from engine_sampler import SamplingParams, Scheduler, Tokenizer, hookimpl
 from engine_sampler.registry import default_registry
+from engine_sampler.testing import ObserverContract
 
 VOCABULARY = [bytes([i]) for i in range(64, 127)] + [b"<eos>"]
 EOS = len(VOCABULARY) - 1
+
+
+class TestMetricsObserver(ObserverContract):
+    observer = MetricsObserver(CollectorRegistry())
 
 
 class Watched:
