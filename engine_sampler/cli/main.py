@@ -24,7 +24,7 @@ from .bench.command import bench_options, run_bench
 from .listing import inventory
 from .logprobs_log import LogprobsLog
 from .options import add_parameter_options, parameters_of, read_text, refuse_option, utf8_text
-from .progress import awaited, working
+from .progress import working
 
 if TYPE_CHECKING:
     from ..demo.session import DemoSession
