@@ -26,6 +26,7 @@ from .errors import (
 from .forking import fork_safe
 from .hookspecs import hookimpl
 from .matchers import Matcher, allocate_bitmask, allows, bitmask_words, checked_bitmask, unpack_bitmask
+from .observers import GrammarMeasures, StepMeasures
 from .params import Param
 from .rows import Rows, padded
 from .samplers import (
@@ -64,6 +65,7 @@ __all__ = [
     "Batch",
     "Chain",
     "Example",
+    "GrammarMeasures",
     "Group",
     "LogprobsRequest",
     "Matcher",
@@ -79,6 +81,7 @@ __all__ = [
     "SlotTable",
     "State",
     "Stateful",
+    "StepMeasures",
     "StopVerdict",
     "StoppingCriteria",
     "TextCriteria",

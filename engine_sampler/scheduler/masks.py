@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from operator import attrgetter
 from typing import Any, Protocol
@@ -110,6 +111,12 @@ class GrammarMasks:
         self.given.start(STEP_WORK // _ACCEPT_SHARE)
         self._allowed = STEP_WORK
         self._is_new_step = self._accepts_are_new = True
+        self._seconds = 0.0
+
+    def take_seconds(self) -> float:
+        """The time that `fill` has taken since this was asked last."""
+        seconds, self._seconds = self._seconds, 0.0
+        return seconds
 
     def start_step(self, rows: int | None = None) -> None:
         """Allow the work of a new step over `rows`, or without them the work that may be done during the
@@ -148,6 +155,12 @@ class GrammarMasks:
         One that needs more work than is left in this step `deferred`, its row is all 0, and the next call
         continues. The array is reused by the next call.
         """
+        started = time.perf_counter()
+        self._fill(requests, indices)
+        self._seconds += time.perf_counter() - started
+        return self._bitmask
+
+    def _fill(self, requests: list[Request], indices: Sequence[int]) -> None:
         self._allow_fills()
         if requests is not self._requests:
             self._requests = requests
@@ -161,7 +174,6 @@ class GrammarMasks:
         for i in missing:
             if not _is_done(requests[i]):
                 requests[i].fill_mask(self._bitmask, i)
-        return self._bitmask
 
     def can_fill(self, group: Turns, requests: Sequence[Request]) -> bool:
         """Whether the masks of all `requests`, those of `group`, are found within the work of the step. Those

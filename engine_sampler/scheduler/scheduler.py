@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import time
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
@@ -55,9 +56,8 @@ class Scheduler:
     and change nothing.
 
     In the child of `os.fork` a scheduler goes on, unless another thread was inside one of its methods: then
-    they raise RuntimeError, and the child needs another one. Compiled grammars may be used there, also those
-    that a thread was using: the fork waits until its call is over. So may tokenizers, unless a thread was
-    using one for the first time.
+    they raise RuntimeError, and the child needs another one. Compiled grammars may be used there, since a fork
+    waits for calls on them; tokenizers, too, unless a thread was using one for the first time.
     """
 
     def __init__(
@@ -154,11 +154,8 @@ class Scheduler:
         """
         count = self._checked_count(params)
         if count > 1 or params["use_beam_search"]:
-            given = (
-                "use_beam_search=True"
-                if params.use_beam_search
-                else f"n={params.n}, best_of={params.best_of}"
-            )
+            several = f"n={params.n}, best_of={params.best_of}"
+            given = "use_beam_search=True" if params.use_beam_search else several
             raise ParameterError(f"{given} needs add_group")
         position = _POSITION.check(position)
         request_id = self._requests.free_id(request_id)
@@ -231,9 +228,8 @@ class Scheduler:
         logprobs  the logprob of each token, for criteria that use it (`assistant_confidence_threshold`);
                   default: 0 for each, a probability of one.
 
-        Tokens after the one that ends it are dropped. Selector state that follows drawn tokens
-        (mirostat's mu) does not move. Tokens for which the request's grammar needs more work than one step
-        may do join it in the next steps; until then, its rows give no token.
+        Tokens after the one that ends it are dropped. Selector state that follows drawn tokens (mirostat's)
+        does not move. What needs more of the grammar's work than one step may do joins with the next steps.
         """
         tokens = few_token_ids_in("token_ids", token_ids, self.vocabulary)
         if len(logprobs) not in (0, len(tokens)):
@@ -277,6 +273,9 @@ class Scheduler:
 
         This is how to preempt a request, whose cache the engine frees. It is not in `request_ids`, and cannot
         be stepped or changed until `resume`; `remove` ends it with `abort`. Observers see neither.
+
+        In another process it continues with `params.replace(seed=record.seed)` and the `output_token_ids`
+        of the record, except for what `add` names.
         """
         with self._step_lock.lock, self._step_lock:
             request = self._requests.find_single(request_id)
@@ -304,8 +303,7 @@ class Scheduler:
     # --- steps -----------------------------------------------------------------------------------
 
     def prepare(self, request_ids: Sequence[RequestId] | None = None) -> None:
-        """Fill grammar masks for the next step, while the forward pass runs. This does more work for grammars
-        that need much than a step does."""
+        """Fill grammar masks for the next step, while the forward pass runs: with more work than a step."""
         with self._step_lock:
             self._runner.accepting.go_on()
             self._runner.fill_masks(self._requests.batch(request_ids))
@@ -341,6 +339,7 @@ class Scheduler:
         A faulty row ends its request with `error`. Raises `RequestError`, `ParameterError`,
         ValueError or TypeError for wrong ids and arrays before anything changes.
         """
+        started, drafts = time.perf_counter(), None
         with self._step_lock:
             self._runner.accepting.go_on()
             inputs = self._requests.batch(request_ids, strict=strict)
@@ -354,7 +353,7 @@ class Scheduler:
                 drafts = self._drafts(draft_token_ids, inputs.named)
                 ends = np.cumsum([0, *(1 + len(draft) for draft in drafts)], dtype=np.int64)
                 result = self._runner.run_drafts(inputs, self._rows(logits, int(ends[-1])), ends[:-1], drafts)
-        self._requests.notify_step(result)
+        self._requests.notify_step(result, lambda: self._runner.measures(result, drafts, started))
         return result
 
     def process(
