@@ -56,8 +56,8 @@ class Scheduler:
     and change nothing.
 
     In the child of `os.fork` a scheduler goes on, unless another thread was inside one of its methods: then
-    they raise RuntimeError, and the child needs another one. Compiled grammars may be used there, since a fork
-    waits for calls on them; tokenizers, too, unless a thread was using one for the first time.
+    they raise RuntimeError, and the child needs another one. Compiled grammars may be used there (a fork
+    waits for calls on them), and tokenizers, unless a thread was using one for the first time.
     """
 
     def __init__(
