@@ -18,8 +18,8 @@ from ..grammar.program.expression import Encoder
 from ..grammar.regex.pattern import found_anywhere
 
 WORK_PER_TOKEN = 5_000
-"""The limit on attempts advanced and expressions created for one token, each about a microsecond: patterns are
-untrusted input."""
+"""The limit on attempts advanced and expressions created for one token, each about a microsecond: patterns
+are untrusted input."""
 
 MAX_ATTEMPTS = 256
 """The limit on simultaneous attempts."""
