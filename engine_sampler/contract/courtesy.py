@@ -41,20 +41,20 @@ def give_way() -> None:
         time.sleep(_PAUSE)
 
 
-def in_slices(entries: Iterable[Entry]) -> Iterator[list[Entry]]:
+def in_slices(entries: Iterable[Entry], at_a_time: int = _AT_A_TIME) -> Iterator[list[Entry]]:
     """The entries, some at a time; between slices, steps on other threads go first."""
     rest = iter(entries)
     end = time.perf_counter() + SLICE
-    while some := list(islice(rest, _AT_A_TIME)):
+    while some := list(islice(rest, at_a_time)):
         yield some
         if (now := time.perf_counter()) > end:
             give_way()
             end = (now if not _stepping else time.perf_counter()) + SLICE
 
 
-def unhurried(entries: Iterable[Entry]) -> Iterator[Entry]:
+def unhurried(entries: Iterable[Entry], at_a_time: int = _AT_A_TIME) -> Iterator[Entry]:
     """The entries, one by one, for a loop that may take long; steps on other threads go first."""
-    for some in in_slices(entries):
+    for some in in_slices(entries, at_a_time):
         yield from some
 
 

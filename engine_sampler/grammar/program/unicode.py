@@ -84,7 +84,8 @@ def _all_characters() -> str:
 
 @lru_cache(maxsize=8)
 def _matched(pattern: str) -> Ranges:
-    return tuple((m.start(), m.end() - 1) for m in unhurried(re.finditer(pattern, _all_characters())))
+    found = re.finditer(pattern, _all_characters())  # which may search long for each
+    return tuple((m.start(), m.end() - 1) for m in unhurried(found, at_a_time=1))
 
 
 def word(ascii_only: bool = False) -> Ranges:
