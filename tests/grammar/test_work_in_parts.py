@@ -107,6 +107,21 @@ def test_no_call_does_more_work_than_it_may(name: str, tokenizer: Tokenizer) -> 
     assert 0 < worst <= each * SLACK
 
 
+PASSWORD = {"type": "string", "allOf": [{"pattern": p} for p in ("[a-z]", "[A-Z]", "[0-9]")], "minLength": 8}
+ADDRESS = {"type": "string", "pattern": r"[^@\s]+@[^@\s]+\.[^@\s]+", "minLength": 6, "maxLength": 1708}
+
+
+@pytest.mark.parametrize("schema", [PASSWORD, ADDRESS], ids=["password", "address"])
+def test_masks_that_take_long_are_finished_in_small_parts(schema: Any, tokenizer: Tokenizer) -> None:
+    matcher = Grammar.from_json_schema(schema).compile(tokenizer).matcher()
+    bitmask = np.zeros((1, (len(tokenizer) + 31) // 32), np.int32)
+    parts = 0
+    for byte in b'"ab c':
+        parts += len(in_parts(partial(matcher.fill_within, bitmask, 0), 100_000, 400)[1])
+        assert in_parts(partial(matcher.accept, byte), 100_000, 400)[0]
+    assert parts > 10
+
+
 def test_a_long_text_costs_as_much_at_every_token_as_a_short_one(tokenizer: Tokenizer) -> None:
     def work_of(text: str) -> int:
         matcher = Grammar.from_choices([text, "b" + text]).compile(tokenizer).matcher()
