@@ -50,8 +50,8 @@ def _refuse_constraints(outputs: Mapping[str, Any], choice: Any) -> None:
     for name in _STRUCTURED:
         if outputs.get(name, False) not in (None, False):
             raise ParameterError(
-                f"structured_outputs.{name} is not allowed with tool_choice={quoted(choice)}, which says what "
-                "the text is; allowed are a response_format, which then has no effect, and tool_choice='auto'"
+                f"structured_outputs.{name} is not allowed with tool_choice={quoted(choice)}, which decides "
+                "the text; allowed are a response_format, which has no effect then, and tool_choice='auto'"
             )
 
 

@@ -125,7 +125,7 @@ def test_another_rule_may_derive_the_text() -> None:
 def test_a_text_is_recognised_by_its_definitions() -> None:
     lark = 'start: "::=" /x ::= y/ // a ::= b\n'
     assert Grammar.from_text(lark).check("::=x ::= y").valid
-    lines = 'start: WORD\nWORD: /\n a ::= # no rule of GBNF\n b/x\n'
+    lines = "start: WORD\nWORD: /\n a ::= # no rule of GBNF\n b/x\n"
     assert Grammar.from_text(lines).check("a::=b").valid
     assert Grammar.from_text('# a comment\n\n root ::= "::="').check("::=").valid
     with pytest.raises(GrammarError, match="lexer='contextual' is not allowed for GBNF"):
