@@ -171,7 +171,9 @@ class Rules:
         self._terminals: list[int] = []
         self._by_expression: dict[int, int] = {}
         self._special: dict[int, tuple[int, ...]] = {}
-        self._automata: list[tuple[Sequence[Sequence[Edge]], int, int] | None] = []
+        self._automata: list[tuple[list[list[Edge]], int, int] | None] = []
+        self.expressions: list[Expression | None] = []
+        """The expression of each terminal; None for special tokens."""
 
     def terminal(self, name: str, expression: Expression, *, shared: bool = True) -> int:
         """The symbol of a terminal. If `shared`, equal expressions have one symbol, and its first name."""
@@ -180,17 +182,18 @@ class Rules:
         spend(10 + 2 * (self._encoder.count - known))
         symbol = self._by_expression.get(node) if shared else None
         if symbol is None:
-            symbol = self._by_expression[node] = self._add_terminal(name, node)
+            symbol = self._by_expression[node] = self._add_terminal(name, node, expression)
         return symbol
 
     def special(self, name: str, token_ids: Sequence[int]) -> int:
         """The symbol of a terminal that matches any one of the special tokens `token_ids`."""
-        symbol = self._add_terminal(name, -1)
+        symbol = self._add_terminal(name, -1, None)
         self._special[symbol] = tuple(token_ids)
         return symbol
 
-    def _add_terminal(self, name: str, node: int) -> int:
+    def _add_terminal(self, name: str, node: int, expression: Expression | None) -> int:
         self._terminals.append(node)
+        self.expressions.append(expression)
         self.terminal_names.append(name)
         return len(self._terminals) - 1
 
@@ -215,7 +218,11 @@ class Rules:
 
         An edge over the symbol `ACCEPT` ends the rule if its operations pass (its target is unused).
         """
-        self._automata[-1 - rule] = states, bits, counters
+        self._automata[-1 - rule] = [list(edges) for edges in states], bits, counters
+
+    def automata(self) -> list[list[list[Edge]]]:
+        """The edges of each state of each rule that has been defined; they may be changed."""
+        return [automaton[0] for automaton in self._automata if automaton is not None]
 
     def program(self) -> Program:
         """The grammar as arrays. Raises GrammarError for a rule without a definition."""
