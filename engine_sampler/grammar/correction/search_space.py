@@ -13,6 +13,7 @@ from ..derivatives.partitions import meet, representatives
 from ..engines.reference import ReferenceVocabulary
 from ..engines.reference.tables import EngineTables
 from ..engines.reference.threads import BETWEEN_TERMINALS, EarleyConfigurations, EarleyThread
+from ..engines.unique_keys import KeyPosition, position_after
 from ..errors import GrammarError, GrammarLimitError
 from ..program.rules import Program
 from .approximation import Approximation, approximation_of
@@ -120,35 +121,40 @@ def search_space_of(program: Program) -> SearchSpace:
     return _SEARCH_SPACES.get(program.key, lambda: _Entry(program)).space()
 
 
-def shortest_completion(space: SearchSpace, configuration: int, max_bytes: int, steps: int) -> bytes | None:
+def shortest_completion(
+    space: SearchSpace, configuration: int, max_bytes: int, steps: int, keys: KeyPosition | None = None
+) -> bytes | None:
     """The shortest text from a configuration to the end, None if there is none; of several, it is the first
     in byte order.
+
+    keys  the position in a JSON text whose objects must not repeat keys; None for any other text
 
     Raises GrammarLimitError if it is longer than `max_bytes`, or not found within `steps`.
     """
     parser, bound = space.parser, space.in_bytes
-    waiting = [(bound(configuration), b"", _NO_CHOICE, configuration)]
-    done: set[int] = set()
+    waiting = [(bound(configuration), b"", _NO_CHOICE, configuration, keys)]
+    done: set[tuple[int, KeyPosition | None]] = set()
     while waiting:
-        cost, text, choice, at = heappop(waiting)
+        cost, text, choice, at, keys = heappop(waiting)
         if cost >= NEVER:
             break
         if cost > max_bytes:
             raise GrammarLimitError(f"the completion needs more than max_bytes={max_bytes}: {cost} or more")
-        if choice == _NO_CHOICE and at in done:
+        if choice == _NO_CHOICE and (at, keys) in done:
             continue
         if choice == _NO_CHOICE:
-            done.add(at)
+            done.add((at, keys))
             if parser.accepting(at):
                 return text
             if len(done) > steps:
                 raise GrammarLimitError(f"no completion was found in {steps} steps")
         else:
             following = parser.step(at, text[-1])
-            if following not in done:
-                heappush(waiting, (len(text) + bound(following), text, _NO_CHOICE, following))
+            after = None if keys is None else position_after(keys, text[-1:])
+            if (following, after) not in done and (after is None) == (keys is None):
+                heappush(waiting, (len(text) + bound(following), text, _NO_CHOICE, following, after))
             text = text[:-1]
         choices = space.choices(at)
         if choice + 1 < len(choices):  # the next byte waits at the same bound, which holds for it as well
-            heappush(waiting, (cost, text + bytes((choices[choice + 1],)), choice + 1, at))
+            heappush(waiting, (cost, text + bytes((choices[choice + 1],)), choice + 1, at, keys))
     return None

@@ -118,6 +118,7 @@ class Program:
     parser           the tables of an LALR parser with one lexer per state, or empty: then the parser is
                      Earley's; see `lalr`
     start            the number of the rule that is the whole text (0, 1, ...)
+    unique_keys      the texts are JSON, and those in which an object repeats a key are not meant
     """
 
     expressions: array[int]
@@ -133,12 +134,14 @@ class Program:
     start: int
     terminal_names: tuple[str, ...] = ()
     rule_names: tuple[str, ...] = ()
+    unique_keys: bool = False
 
     @cached_property
     def key(self) -> str:
         """A hash of the content: programs with equal keys describe equal languages."""
         content = b"|".join(getattr(self, name).tobytes() for name in PROGRAM_ARRAYS)
-        return hashlib.blake2b(content + str(self.start).encode(), digest_size=16).hexdigest()
+        content += str(self.start).encode() + b"|unique keys" * self.unique_keys
+        return hashlib.blake2b(content, digest_size=16).hexdigest()
 
     @property
     def weight(self) -> int:
@@ -163,6 +166,7 @@ class Rules:
     start: int = -1
     ignore: list[int] = field(default_factory=list)
     parser: array[int] = field(default_factory=lambda: array("i"))
+    unique_keys: bool = False
 
     def __post_init__(self) -> None:
         self.terminal_names: list[str] = []
@@ -266,6 +270,7 @@ class Rules:
             -1 - self.start,
             tuple(self.terminal_names),
             tuple(self.rule_names),
+            self.unique_keys,
         )
 
 

@@ -41,6 +41,8 @@ class Emitter:
         self._constants: dict[Any, tuple[int, ...]] = {}
         self._waiting: list[tuple[int, Plan | ArrayShape | Listed]] = []
         self._keys: dict[str, int] = {}
+        self.unique_keys = False
+        """Whether it matters that no object repeats a key."""
 
     def emit(self, literals: Literals, name: str) -> int:
         """The symbol of a rule for the value; also defines all the rules that it uses."""
@@ -120,6 +122,7 @@ class Emitter:
         self._rules.define_automaton(rule, automaton.states, automaton.bits)
 
     def _object(self, rule: int, plan: Plan) -> None:
+        self.unique_keys |= plan.counts_other_keys
         if self._ordered:
             states = ordered_object(self, self._rules, self._marks, plan)
             spend(2 * sum(map(len, states)))
