@@ -9,11 +9,12 @@ allowed whose only continuations are keys of the object.
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Sequence
 from typing import Any, NamedTuple
 from weakref import WeakKeyDictionary
 
 import numpy as np
+import numpy.typing as npt
 
 from ...tokenizer import Tokenizer
 from ..errors import GrammarLimitError
@@ -22,6 +23,8 @@ MAX_KEYS = 4096
 """The most keys of one object that are remembered."""
 
 _QUOTE, _BACKSLASH = b'"'[0], b"\\"[0]
+_QUOTES = 5
+"""The most quotes of a token that are counted."""
 
 
 class _Level(NamedTuple):
@@ -88,43 +91,57 @@ def _with_key(level: _Level | None, text: bytes) -> _Level | None:
 class _Tokens:
     """The tokens of a tokenizer that may end a key.
 
-    endings  by the text before their first quote, tokens that may end a key that has begun before them
-    escapes  those of these texts with a backslash
-    several  tokens in which a key may begin and end
+    endings  tokens that end a key which has begun before them, by the text that they add to it
+    all      all tokens with a quote
+    quotes   for each number of quotes, up to `_QUOTES`, the tokens that have as many or more
     """
 
     def __init__(self, tokenizer: Tokenizer) -> None:
-        self.endings: dict[bytes, list[int]] = {}
-        self.several: list[int] = []
+        self.endings: dict[str, list[int]] = {}
         special = set(tokenizer.special_token_ids) | set(tokenizer.eos_token_ids)
-        for token_id, data in enumerate(tokenizer.token_bytes):
-            if b'"' not in data or token_id in special:
-                continue
-            self.endings.setdefault(_head(data), []).append(token_id)
-            if data.count(b'"') > 1:
-                self.several.append(token_id)
-        self.escapes = [head for head in self.endings if b"\\" in head]
+        counts = {
+            token_id: data.count(b'"')
+            for token_id, data in enumerate(tokenizer.token_bytes)
+            if b'"' in data and token_id not in special
+        }
+        self.quotes = [
+            np.array([token_id for token_id, count in counts.items() if count >= least], np.int64)
+            for least in range(_QUOTES + 1)
+        ]
+        self.all = self.quotes[1]
+        for token_id in counts:
+            text = _decoded(_head(tokenizer.token_bytes[token_id]))
+            if text is not None:
+                self.endings.setdefault(text, []).append(token_id)
 
-    def candidates(self, position: KeyPosition) -> Iterable[int]:
+    def candidates(self, position: KeyPosition) -> npt.NDArray[np.int64]:
         """The tokens after which a key may have been repeated."""
         level = position.level
-        if position.string is None or not position.is_key or level is None or not level.keys:
-            return self.several
-        return [*self._ending(position, level.keys), *self.several]
+        least = 2 if position.string is None else 3  # a key begins and ends, after the end of this string
+        if position.string is None or not position.is_key or level is None:
+            return self.quotes[least if _has_keys(level) else least + 2]
+        text = _decoded(position.string)
+        if text is None or "\ud800" <= text[-1:] <= "\udbff":  # within an escape, a character or a pair
+            return self.all
+        keys = level.keys or frozenset()
+        ends = [self.endings.get(key[len(text) :], ()) for key in keys if key.startswith(text)]
+        return np.concatenate((self.quotes[least], *(np.array(some, np.int64) for some in ends)))
 
-    def _ending(self, position: KeyPosition, keys: frozenset[str]) -> Iterator[int]:
-        begun = position.string or b""
-        try:
-            text = json.loads(b'"%s"' % begun)
-        except ValueError:  # within an escape or a character
-            for some in self.endings.values():
-                yield from some
-            return
-        for key in keys:
-            if key.startswith(text):
-                yield from self.endings.get(key[len(text) :].encode(errors="surrogatepass"), ())
-        for head in self.escapes:
-            yield from self.endings[head]
+
+def _has_keys(level: _Level | None) -> bool:
+    """Whether an open object has any keys."""
+    while level is not None and not level.keys:
+        level = level.outer
+    return level is not None
+
+
+def _decoded(written: bytes) -> str | None:
+    """The text of a string as it is written; None if that is not whole."""
+    try:
+        found: str = json.loads(b'"%s"' % written)
+    except ValueError:
+        return None
+    return found
 
 
 def _head(data: bytes) -> bytes:
@@ -173,10 +190,11 @@ class UniqueKeysMatcher:
 
     def _remove_repeated(self, words: Any) -> None:
         position = self._positions[-1]
-        for token_id in self._tokens.candidates(position):
-            word, bit = token_id >> 5, np.int32(np.uint32(1 << (token_id & 31)).view(np.int32))
-            if words[word] & bit and position_after(position, self._tokenizer.token_bytes[token_id]) is None:
-                words[word] &= ~bit
+        ids = self._tokens.candidates(position)
+        allowed = ids[(words[ids >> 5] >> (ids & 31)) & 1 == 1]
+        for token_id in allowed.tolist():
+            if position_after(position, self._tokenizer.token_bytes[token_id]) is None:
+                words[token_id >> 5] &= ~np.uint32(1 << (token_id & 31)).view(np.int32)
 
     def accept(self, token_id: int, work: Any = None) -> bool:
         """Accept a token; False, and nothing changes, if it cannot follow. See `NativeMatcher.accept`."""
