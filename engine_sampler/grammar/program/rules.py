@@ -175,7 +175,7 @@ class Rules:
         self._terminals: list[int] = []
         self._by_expression: dict[int, int] = {}
         self._special: dict[int, tuple[int, ...]] = {}
-        self._automata: list[tuple[list[list[Edge]], int, int] | None] = []
+        self._automata: list[tuple[Sequence[Sequence[Edge]], int, int] | None] = []
         self.expressions: list[Expression | None] = []
         """The expression of each terminal; None for special tokens."""
 
@@ -222,11 +222,16 @@ class Rules:
 
         An edge over the symbol `ACCEPT` ends the rule if its operations pass (its target is unused).
         """
-        self._automata[-1 - rule] = [list(edges) for edges in states], bits, counters
+        self._automata[-1 - rule] = states, bits, counters
 
     def automata(self) -> list[list[list[Edge]]]:
         """The edges of each state of each rule that has been defined; they may be changed."""
-        return [automaton[0] for automaton in self._automata if automaton is not None]
+        found = []
+        for number, automaton in enumerate(self._automata):
+            if automaton is not None:
+                found.append([list(edges) for edges in automaton[0]])
+                self._automata[number] = (found[-1], *automaton[1:])
+        return found
 
     def program(self) -> Program:
         """The grammar as arrays. Raises GrammarError for a rule without a definition."""

@@ -2,7 +2,7 @@
 
 Each is composed here from what its draft says about the value of each keyword, in one piece, where 2019-09
 and 2020-12 have several. Two statements are left out, because no grammar can enforce them: that the names in
-`required` and `dependencies` are distinct, and in drafts 4 and 6 the values of `enum`.
+`required` and `dependencies` are distinct, and in draft 4 the values of `enum`.
 
 Source: the core and validation specifications of each draft, json-schema.org.
 """
@@ -117,7 +117,7 @@ def _assertions(draft: int) -> Schema:
     found |= dict.fromkeys(("title", "description", "format"), _STRING)
     found |= {"pattern": _REGEX, "default": {}, "uniqueItems": _BOOLEAN, "required": _names(draft)}
     found["multipleOf"] = {"type": "number", "minimum": 0, "not": {"enum": [0]}}
-    found["enum"] = _list_of({}, 1 if draft < 7 else 0)
+    found["enum"] = _list_of({}, 1 if draft == 4 else 0)
     found["type"] = {"anyOf": [_TYPE, {**_list_of(_TYPE, 1), "uniqueItems": True}]}
     found |= dict.fromkeys(("exclusiveMinimum", "exclusiveMaximum"), _BOOLEAN if draft == 4 else _NUMBER)
     if draft >= 6:
