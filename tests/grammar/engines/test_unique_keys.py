@@ -34,6 +34,7 @@ TOKENIZER = Tokenizer(TOKENS, [len(TOKENS) - 1])
 
 
 class TestUniqueKeys(MatcherContract):
+    rounds = 4
     grammar = Grammar.from_json_schema(TWO)
     tokenizer = TOKENIZER
     texts = ('{"a":1,"b":2}', '[{"a":{"a":1,"b":2},"":2}]', '"x"')
@@ -86,7 +87,7 @@ def test_masks_allow_exactly_the_tokens_that_are_accepted(engine: Any) -> None:
     grammar = Grammar.from_json_schema(TWO, whitespace="compact")
     random_ = random.Random(1)
     ended = 0
-    for _ in range(12):
+    for _ in range(5):
         inner = engine(grammar.program, TOKENS, TOKENIZER.eos_token_ids).matcher()
         matcher = unique_keys.UniqueKeysMatcher(inner, TOKENIZER)
         text = b""

@@ -60,7 +60,7 @@ def orders(value: Any) -> Any:
     return [dict(members) for members in itertools.permutations(value.items())]
 
 
-@pytest.mark.parametrize("seed", range(6))
+@pytest.mark.parametrize("seed", range(3))
 def test_exactly_the_listed_values_are_accepted(seed: int) -> None:
     random_ = random.Random(seed)
     listed = [random_value(random_) for _ in range(3 * MIN_LISTED)]
