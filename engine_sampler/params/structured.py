@@ -14,6 +14,8 @@ _NAMES = {"json": "json_schema", "ebnf": "grammar"}
 _STRUCTURED = ("json", "regex", "choice", "grammar", "ebnf", "json_object", "structural_tag")
 _SWITCHES = ("disable_any_whitespace", "disable_additional_properties", "disable_fallback")
 _OPTIONS = ("whitespace", "key_order", "lexer", "start")
+_VALUES = ("enum", "const", "default", "examples")
+_MAPS = ("properties", "patternProperties", "$defs", "definitions", "dependentSchemas", "dependencies")
 _FORMATS = "text, json_object, json_schema, json, regex, grammar, ebnf or structural_tag"
 
 _GUIDED = {f"guided_{name}": name for name in (*_STRUCTURED, "whitespace_pattern")}
@@ -24,19 +26,33 @@ def structured_parameters(body: dict[str, Any]) -> dict[str, Any]:
     """The structured parameters that a request asks for; removes their keys from `body`.
 
     `response_format`, `structured_outputs`, its older form `guided_...`, SGLang's `ebnf`, and `tools` with a
-    `tool_choice` that requires a call. Raises `ParameterError` for forms that are unknown or contradict each
-    other.
+    `tool_choice` that requires a call. As in vLLM, a required call takes the place of a `response_format`,
+    which describes answers that are no calls; the other constraints are refused beside it.
+
+    Raises `ParameterError` for forms that are unknown or contradict each other.
     """
-    parameters = response_format(body.pop("response_format", {"type": "text"}))
+    formatted = response_format(body.pop("response_format", {"type": "text"}))
     outputs = dict(mapping("structured_outputs", body.pop("structured_outputs", {})))
     guided = {name: body.pop(key) for key, name in _GUIDED.items() if key in body}
     outputs |= mapping("guided", guided)
-    parameters = _structured_outputs(outputs, parameters)
+    if body.get("ebnf") is not None:
+        outputs["ebnf"] = body.pop("ebnf")
     for key in _IGNORED:
         body.pop(key, None)
-    if body.get("ebnf") is not None:
-        parameters["grammar"] = body.pop("ebnf")
-    return parameters | required_call(body.pop("tools", None), body.pop("tool_choice", None), body)
+    choice = body.pop("tool_choice", None)
+    call = required_call(body.pop("tools", None), choice, body)
+    if call:
+        _refuse_constraints(outputs, choice)
+    return _structured_outputs(outputs, call or formatted)
+
+
+def _refuse_constraints(outputs: Mapping[str, Any], choice: Any) -> None:
+    for name in _STRUCTURED:
+        if outputs.get(name, False) not in (None, False):
+            raise ParameterError(
+                f"structured_outputs.{name} is not allowed with tool_choice={quoted(choice)}, which decides "
+                "the text; allowed are a response_format, which has no effect then, and tool_choice='auto'"
+            )
 
 
 def response_format(value: Any) -> dict[str, Any]:
@@ -122,10 +138,17 @@ def _closed(value: Any) -> Any:
         return [_closed(one) for one in value]
     if not isinstance(value, Mapping):
         return value
-    found = {key: _closed(one) for key, one in value.items()}
+    found = {key: one if key in _VALUES else _closed_members(key, one) for key, one in value.items()}
     if "additionalProperties" not in found and ("properties" in found or "patternProperties" in found):
         found["additionalProperties"] = False
     return found
+
+
+def _closed_members(keyword: str, value: Any) -> Any:
+    """The value of a keyword; that of `properties` and the like is no schema, but its members are."""
+    if keyword in _MAPS and isinstance(value, Mapping):
+        return {name: _closed(one) for name, one in value.items()}
+    return _closed(value)
 
 
 def required_call(tools: Any, choice: Any, body: Mapping[str, Any]) -> dict[str, Any]:
