@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, AnyStr, Literal
 
 from ..tokenizer import Tokenizer
 from .cache import Cache, CacheInfo
-from .compiled import CompiledGrammar, cached_grammar, compiled_grammar
+from .compiled import CompiledGrammar, SpecialName, cached_grammar, compiled_grammar
 from .errors import GrammarError, GrammarLimitError
 from .limits import LIMITS, Limits
 from .program.expression import concat, literal, union
@@ -40,7 +40,7 @@ class Grammar:
     """
 
     def __init__(
-        self, kind: str, program: Program, special_names: Sequence[str] = (), text: str | None = None
+        self, kind: str, program: Program, special_names: Sequence[SpecialName] = (), text: str | None = None
     ) -> None:
         self.kind = kind
         self.text = text
@@ -242,7 +242,7 @@ class Grammar:
 
         def build() -> Grammar:
             rules = rules_from_tag(tag, special_tokens=names, options=options)
-            return cls("structural_tag", rules.program(), names.known)
+            return cls("structural_tag", rules.program(), (*names.known, *map(tuple, rules.bindings)))
 
         return cached_or_built(("structural_tag", text, options), build)
 
@@ -275,7 +275,8 @@ class Grammar:
             kind, special = content.pop("kind"), content.pop("special")
             members: dict[str, Any] = {name: array("i", content[name]) for name in PROGRAM_ARRAYS}
             members |= {name: tuple(content[name]) for name in ("terminal_names", "rule_names")}
-            return cls(kind, Program(start=int(content["start"]), **members), special)
+            names = [name if isinstance(name, str) else tuple(name) for name in special]
+            return cls(kind, Program(start=int(content["start"]), **members), names)
         except (ValueError, KeyError, TypeError, AttributeError, OverflowError) as error:
             raise GrammarError(f"{path} is not a saved grammar: {error}") from None
 
