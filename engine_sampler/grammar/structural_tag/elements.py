@@ -122,7 +122,9 @@ class _Elements:
         if self._notation.names and others is not False:
             other = self._other(others, named)
         elif isinstance(others, dict) or schema.get("additionalProperties"):
-            raise UnsupportedKeywordError("members that properties does not name cannot be written in this style")
+            raise UnsupportedKeywordError(
+                "members that properties does not name cannot be written in this style"
+            )
         terminal, separator = self._rules.terminal, self._notation.separator
         end = None if self._space == EPSILON else terminal("SPACE", self._space)
         layout = Layout(terminal("COMMA", literal(separator.encode())) if separator else None, end)
@@ -203,7 +205,9 @@ class _Elements:
         if key not in self._known:
             rule = self._known[key] = self._rules.rule("element")
             bodies = [
-                sequence(self._marks(after.replace("{kind}", kind)), body, self._marks(end.replace("{name}", name)))
+                sequence(
+                    self._marks(after.replace("{kind}", kind)), body, self._marks(end.replace("{name}", name))
+                )
                 for reading in self._readings.of(schema)
                 for kind, body in self._values(reading)
             ]

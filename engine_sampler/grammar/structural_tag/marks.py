@@ -51,7 +51,9 @@ class Marks:
         """The terminal that begins a member, white space first, and what follows up to `after`."""
         terminal = self._rules.terminal
         if has_mark(before) or has_mark(after):
-            return terminal("SPACE", space), sequence(self.text(before), terminal("NAME", name), self.text(after))
+            return terminal("SPACE", space), sequence(
+                self.text(before), terminal("NAME", name), self.text(after)
+            )
         whole = concat(space, literal(utf8(before)), name, literal(utf8(after)))
         return terminal("OPENING", whole), sequence()
 

@@ -188,7 +188,12 @@ class _Builder:
     def _schema(self, schema: Any, style: str, path: str, call: Call) -> int:
         """The symbol of a schema; equal schemas share one."""
         try:
-            key = style, call.options, call.excludes, schema if isinstance(schema, str) else json.dumps(schema)
+            key = (
+                style,
+                call.options,
+                call.excludes,
+                schema if isinstance(schema, str) else json.dumps(schema),
+            )
             if key not in self._schemas:
                 self._schemas[key] = _add_schema(schema, style, call)
         except GrammarError as error:
