@@ -226,7 +226,8 @@ class Grammar:
         whitespace: str | int | None = None,
         key_order: Literal["any", "schema"] = "any",
     ) -> Grammar:
-        """Text that contains tool calls or the like; see `engine_sampler.grammar.structural_tag`.
+        """Text that contains tool calls or the like; see `engine_sampler.grammar.structural_tag`, and
+        `tool_calls` for the tags of families of models.
 
         tag  a dict or JSON text, as in vLLM and xgrammar: `{"structures": [{"begin", "schema", "end"}],
              "triggers": [...]}` or `{"type": "structural_tag", "format": {...}}`

@@ -79,8 +79,9 @@ class SamplingParams(Mapping[str, Any], metaclass=_WithSignature):
     ) -> SamplingParams:
         """Settings from the JSON body of an OpenAI or vLLM request.
 
-        tool_family  how the model that is served writes calls of tools (`engine_sampler.grammar.TOOL_FAMILIES`).
-                     None: only calls that `tool_choice` forces are constrained, as JSON
+        tool_family  how the model that is served writes calls of tools, one of
+                     `engine_sampler.grammar.TOOL_FAMILIES`; None: only calls that `tool_choice` forces are
+                     constrained, as JSON
         reasoning    whether the grammar of such calls covers the thoughts before them, as in `tool_calls`
 
         The order is "vllm" (temperature before the truncations) unless the body gives another; keys that

@@ -27,8 +27,8 @@ def structured_parameters(
     """The structured parameters that a request asks for; removes their keys from `body`.
 
     `response_format`, `structured_outputs`, its older form `guided_...`, SGLang's `ebnf`, and `tools` with
-    `tool_choice` (see `tool_parameters`). Raises `ParameterError` for forms that are unknown or contradict each
-    other.
+    `tool_choice` (see `tool_parameters`). Raises `ParameterError` for forms that are unknown or contradict
+    each other.
     """
     parameters = response_format(body.pop("response_format", {"type": "text"}))
     outputs = dict(mapping("structured_outputs", body.pop("structured_outputs", {})))
@@ -113,8 +113,8 @@ def tool_parameters(
     """The structured parameter of `tools` and `tool_choice`, whose keys are removed from `body`.
 
     family   how the model writes calls, a name in `tools.FAMILIES`: then `structural_tag`, also for "auto".
-             None, with "required": `json_schema`, a list of `{"name": ..., "parameters": {...}}`, as vLLM's server
-             reads it; with a named function: its parameters alone; with "auto" and "none": {}
+             None, with "required": `json_schema`, a list of `{"name": ..., "parameters": {...}}`, as vLLM's
+             server reads it; with a named function: its parameters alone; with "auto" and "none": {}
     is_free  whether nothing else constrains the text: calls under "auto" are constrained then
     """
     tools, choice = body.pop("tools", None), body.pop("tool_choice", None)

@@ -167,10 +167,10 @@ def from_request(
     - n_probs: that many logprobs, of the raw logits or (post_sampling_probs) of the processed ones.
     - t_max_predict_ms counts from when the request is added, and ends it even in the middle of a line.
     - grammar: GBNF, or Lark after a line `%llguidance {}`.
-    - tools: with a `tool_family`, calls are constrained as its models write them. Without, how a call is written
-      depends on the model's chat template, so that calls are not constrained, which is logged, unless
-      tool_choice forces one: the answer is then the server's generic form, `{"tool_call": {"name": ...,
-      "arguments": {...}}}`, or with parallel_tool_calls `{"tool_calls": [...]}`.
+    - tools: with a `tool_family`, calls are constrained as its models write them. Without, that depends on a
+      chat template, and calls are not constrained, which is logged, unless tool_choice forces one: the answer
+      then has the server's generic form, `{"tool_call": {"name": ..., "arguments": {...}}}`, or with
+      parallel_tool_calls `{"tool_calls": [...]}`.
     - n_indent, lazy grammars and reasoning budgets are not supported, and are refused unless switched off.
 
     Parameters of ours that the server lacks pass under their own names. Raises `ParameterError` naming the
@@ -273,8 +273,10 @@ def _chain(names: tuple[str, ...] | None, parameters: Mapping[str, Any]) -> dict
 
 
 def _tools(rest: dict[str, Any], family: str | None, reasoning: Reasoning) -> dict[str, Any]:
-    """The structured parameter of `tools` and `tool_choice`. Without a family, calls that are not forced are not
-    constrained, which is logged, and those that are have the server's generic form."""
+    """The structured parameter of `tools` and `tool_choice`.
+
+    Without a family, forced calls have the server's generic form; others are not constrained, which is logged.
+    """
     tools, choice = rest.pop("tools", []), rest.pop("tool_choice", "auto")
     is_parallel = switch("parallel_tool_calls", rest.pop("parallel_tool_calls", False))
     functions, how = chosen_functions(tools, choice)

@@ -221,8 +221,8 @@ class Rules:
         return symbol
 
     def marker(self, name: str, expression: Expression) -> int:
-        """The symbol of a terminal that is the special token `name` in vocabularies that have it, and what the
-        expression matches in all others."""
+        """The symbol of a terminal that is the special token `name` in vocabularies that have it, and what
+        the expression matches in all others."""
         symbol = self.terminal(name, expression, shared=False)
         self.bindings.append(Binding(symbol, "marker", name))
         return symbol
@@ -234,8 +234,8 @@ class Rules:
         return symbol
 
     def text_except(self, text: Expression, token_ids: Sequence[int]) -> Body:
-        """Text that is written without the tokens `token_ids`: `text` if these are special in a vocabulary, and
-        never part of a text therefore; else any ordinary tokens but these.
+        """Text that is written without the tokens `token_ids`: `text` if all of these are special, and never
+        part of a text therefore; else any ordinary tokens but these.
 
         `text` must not match the empty text.
         """

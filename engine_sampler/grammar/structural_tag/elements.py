@@ -1,7 +1,7 @@
-"""Arguments of a call as elements within elements, for formats that have marks of their own for every value.
+"""Arguments of a call as elements within elements, for formats that mark every value in their own way.
 
-Such is Cohere's: `<cofl:value name="tags" type="list"><cofl:value type="raw">new</cofl:value></cofl:value>`. A
-notation says how the members of objects and the items of lists are marked, by the types of their values.
+In Cohere's, for one: `<cofl:value name="tags" type="list"><cofl:value type="raw">new</cofl:value></cofl:value>`.
+A notation says how the members of objects and the items of lists are marked, by the types of their values.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Arguments of a call as parameters, one after the other, each with its name and its value.
 
 In the format of Qwen3-Coder, for one: `<parameter=city>Paris</parameter>`. A style says what surrounds names
-and values. The schema of a function's arguments declares the parameters, each of which comes at most once, all
+and values. The schema of a function's arguments declares the parameters. Each comes at most once, all
 required ones included, with white space around them. A value that may be a string is literal text up to
 its closing mark, any other is JSON, with white space around it.
 """
@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from ..errors import GrammarError
-from ..program.expression import Expression, concat, literal, optional, repeat, union, without
+from ..program.expression import Expression, literal, optional, repeat, union, without
 from ..program.rules import Body, Rules, alternatives, sequence
 from ..program.unicode import characters, invert, ranges
 from ..schema import SchemaOptions, add_schema
@@ -30,7 +30,7 @@ _NAME: Expression = repeat(characters(invert(ranges(((0, 32), (34, 34), (60, 60)
 
 @dataclass(frozen=True)
 class Style:
-    """How a parameter is written: before, its name, after, what is said of its type, value, its text, closing.
+    """How a parameter is written: `before`, its name, `after`, its type's mark, `value`, its text, `closing`.
 
     types   what follows `after` for each type of JSON; empty: the type is not said, and a value that may be
             a string is text. Values of types with the same mark are not told apart

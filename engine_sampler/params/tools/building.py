@@ -68,6 +68,13 @@ class _Asked(NamedTuple):
         marks = self.family.thinking or ()
         return list(dict.fromkeys((*marks, *self.family.excludes)))
 
+    @property
+    def trigger(self) -> str:
+        """What can only be the beginning of a call in free text."""
+        family = self.family
+        begin = family.section[0] if family.section else _PLACEHOLDER.split(family.begin)[0]
+        return family.trigger or begin
+
 
 # --- Free text with calls ---
 
@@ -79,8 +86,7 @@ def _text_with_calls(asked: _Asked) -> Format:
 def _answer(asked: _Asked) -> Format:
     family, is_parallel = asked.family, asked.is_parallel
     if not asked.functions:
-        trigger = family.trigger if family.trigger in family.excludes else ""
-        return _text([*asked.excludes, *([trigger] if trigger else [])])
+        return _text([*asked.excludes, *([asked.trigger] if asked.trigger[0] in "<[]" else [])])
     calls = [_call(family, function) for function in asked.functions]
     if family.section is None:
         return calls[0] if asked.choice == "named" else _triggered(asked, calls)
@@ -93,11 +99,9 @@ def _answer(asked: _Asked) -> Format:
 
 
 def _triggered(asked: _Asked, tags: list[Format]) -> Format:
-    family = asked.family
-    trigger = family.trigger or (family.section or (_PLACEHOLDER.split(family.begin)[0],))[0]
     return {
         "type": "triggered_tags",
-        "triggers": [trigger],
+        "triggers": [asked.trigger],
         "tags": tags,
         "excludes": asked.excludes,
         "at_least_one": asked.choice == "required",
@@ -111,11 +115,16 @@ def _thoughts(asked: _Asked) -> list[Format]:
         return []
     begin, end = family.thinking
     is_inside = asked.reasoning == "enabled" and family.starts_inside
-    parts = [_tag("" if is_inside else begin, _text(asked.excludes), end)]
+    excludes = [*asked.excludes, *([asked.trigger] if family.excludes else [])]
+    parts = [_tag("" if is_inside else begin, _text(excludes), end)]
     if family.after_thinking:
         parts.append(_const(family.after_thinking))
     thoughts = _sequence(parts)
-    return [{"type": "optional", "content": thoughts} if asked.reasoning == "auto" else thoughts]
+    if asked.reasoning == "enabled":
+        return [thoughts]
+    if family.skipped:
+        thoughts = {"type": "or", "elements": [thoughts, _const(family.skipped)]}
+    return [{"type": "optional", "content": thoughts}]
 
 
 def _call(family: Family, function: Function) -> Format:
@@ -150,8 +159,8 @@ def _joined(parts: Sequence[str]) -> list[str]:
 
 
 def _kimi_k3(asked: _Asked) -> Format:
-    """Blocks one after the other: thoughts, a response, calls, and the end of the message. The chat template opens
-    the first one."""
+    """Blocks one after the other: thoughts, a response, calls, and the end of the message. The chat template
+    opens the first one."""
     family = asked.family
     begin, end = family.section or ("", "")
     is_inside = asked.reasoning == "disabled"
@@ -168,8 +177,11 @@ def _kimi_k3(asked: _Asked) -> Format:
 
 
 def _harmony(asked: _Asked) -> Format:
-    """Messages to channels: thoughts, then calls, or a final message. A call ends the turn, and so does the final
-    message: their last marks may be what ends the text in a vocabulary, and are not text then."""
+    """Messages to channels: thoughts, then calls or a final message.
+
+    A call ends the turn, and so does the final message. In most vocabularies their last marks end the text:
+    they are not part of it then.
+    """
     calls = [tag for function in asked.functions for tag in _harmony_calls(function)]
     final = _tag("<|channel|>final<|message|>", _text([]), ["<|end|>", "<|return|>", ""])
     analysis = _tag("<|channel|>analysis<|message|>", _text([]), "<|end|>")

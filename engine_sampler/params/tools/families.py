@@ -17,12 +17,14 @@ class Family:
     section    what stands around all calls that are made at once; None: calls may stand anywhere in the text
     separator  what stands between the calls of a section
     lead       what precedes a section at the beginning of an answer
-    trigger    what can only be the beginning of a call in free text; "": all of `section`, or of `begin` up to
-               the first placeholder
+    trigger    what can only be the beginning of a call in free text; "": all that precedes calls in
+               `section`, or else `begin` up to the first placeholder
     thinking   the marks around the model's thoughts; None: it has none
     after_thinking  what follows them
     starts_inside   whether the chat template opens the thoughts, so that a text begins within them
-    excludes   what occurs neither in thoughts nor in free text, besides the marks around thoughts
+    skipped    what may stand in place of thoughts that are left out
+    excludes   what occurs neither in thoughts nor in free text, besides the marks around thoughts; if
+               there is anything, calls do not begin in thoughts
     layout     "text": free text with calls; others are functions in `building`
     """
 
@@ -36,6 +38,7 @@ class Family:
     thinking: tuple[str, str] | None = THINK
     after_thinking: str = ""
     starts_inside: bool = True
+    skipped: str = ""
     excludes: tuple[str, ...] = ()
     layout: str = "text"
 
@@ -106,6 +109,7 @@ FAMILIES: dict[str, Family] = {
         "<|tool_call_begin|>functions.{name}:{id}<|tool_call_argument_begin|>",
         "<|tool_call_end|>",
         section=("<|tool_calls_section_begin|>", "<|tool_calls_section_end|>"),
+        excludes=("<|tool_call_begin|>",),
     ),
     "kimi_k3": Family(
         '<|open|>call tool="{name}" index="{id}"<|sep|>',
@@ -132,6 +136,7 @@ FAMILIES: dict[str, Family] = {
         section=(f"{_MINIMAX}<tool_call>\n", f"{_MINIMAX}</tool_call>"),
         trigger=f"{_MINIMAX}<tool_call>",
         thinking=("<mm:think>", "</mm:think>"),
+        skipped="</mm:think>",
         excludes=(f"{_MINIMAX}</tool_call>", f"{_MINIMAX}<invoke", f"{_MINIMAX}</invoke>"),
     ),
     "glm_4_5": Family("<tool_call>{name}\n", "\n</tool_call>", "glm_xml", excludes=_GLM_MARKS),

@@ -22,8 +22,8 @@ class Function(NamedTuple):
 
 
 def chosen_functions(tools: Any, choice: Any, strict: bool | None = None) -> tuple[list[Function], str]:
-    """The functions that may be called under a `tool_choice`, and how: "auto", "required", or "named", of which
-    there is one.
+    """The functions that may be called under a `tool_choice`, and how: "auto", "required", or "named", with
+    one function.
 
     strict  as in `tool_calls`
 
@@ -53,7 +53,8 @@ def functions_of(tools: Any) -> dict[str, Mapping[str, Any]]:
         function = mapping("tools", tool).get("function", tool)
         name = mapping("tools.function", function).get("name")
         if not isinstance(name, str) or not _NAME.fullmatch(name):
-            raise ParameterError(f"tools={quoted(tool)} is not allowed: a function with a name")
+            allowed = "a function with a name of up to 256 letters, digits and _ . : / -"
+            raise ParameterError(f"tools={quoted(tool)} is not allowed: {allowed}")
         found[name] = function
     return found
 
