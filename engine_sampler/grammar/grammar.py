@@ -243,7 +243,7 @@ class Grammar:
 
         def build() -> Grammar:
             rules = rules_from_tag(tag, special_tokens=names, options=options)
-            return cls("structural_tag", rules.program(), (*names.known, *map(tuple, rules.bindings)))
+            return cls("structural_tag", rules.program(), (*names.known, *rules.bindings))
 
         return cached_or_built(("structural_tag", text, options), build)
 

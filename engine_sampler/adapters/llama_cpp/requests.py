@@ -275,7 +275,8 @@ def _chain(names: tuple[str, ...] | None, parameters: Mapping[str, Any]) -> dict
 def _tools(rest: dict[str, Any], family: str | None, reasoning: Reasoning) -> dict[str, Any]:
     """The structured parameter of `tools` and `tool_choice`.
 
-    Without a family, forced calls have the server's generic form; others are not constrained, which is logged.
+    Without a family, forced calls have the server's generic form, and others are not constrained, which is
+    logged.
     """
     tools, choice = rest.pop("tools", []), rest.pop("tool_choice", "auto")
     is_parallel = switch("parallel_tool_calls", rest.pop("parallel_tool_calls", False))

@@ -1,6 +1,6 @@
 """Arguments of a call as elements within elements, for formats that mark every value in their own way.
 
-In Cohere's, for one: `<cofl:value name="tags" type="list"><cofl:value type="raw">new</cofl:value></cofl:value>`.
+In Cohere's, `<cofl:value name="tags" type="list"><cofl:value type="raw">new</cofl:value></cofl:value>`, say.
 A notation says how the members of objects and the items of lists are marked, by the types of their values.
 """
 
@@ -16,8 +16,9 @@ from ..program.expression import EPSILON, Expression, literal, union, without
 from ..program.rules import Body, alternatives, repeated, sequence
 from ..regex.pattern import pattern_expression
 from ..schema import add_schema
+from .document import json_of
 from .members import Layout, Member, add_members
-from .parameters import Call, escaped, members_of, object_schema, space_around
+from .parameters import STYLES, Call, add_parameters, escaped, members_of, object_schema, space_around
 from .readings import ANNOTATIONS, SHARED, TYPES, Reading, Readings, checked, text_of
 
 _NAMESPACE = "]<]minimax[>["
@@ -90,6 +91,21 @@ NOTATIONS = {
     ),
 }
 """The notations by name: those of xgrammar, and that of Gemma 4."""
+
+
+STYLE_NAMES = ("json", *STYLES, *NOTATIONS)
+"""The names of all ways to write a value that has a schema."""
+
+
+def add_arguments(schema: Any, style: str, call: Call) -> int:
+    """Add the values of a schema, or of its JSON text, to the rules in a style; returns their symbol."""
+    if style == "json":
+        return add_schema(schema, call.rules, call.options)
+    if isinstance(schema, str):
+        schema = json_of("the schema", schema)
+    if style in STYLES:
+        return add_parameters(schema, STYLES[style], call)
+    return add_elements(schema, NOTATIONS[style], call)
 
 
 def add_elements(schema: Any, notation: Notation, call: Call) -> int:

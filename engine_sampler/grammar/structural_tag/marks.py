@@ -13,8 +13,11 @@ from ..program.expression import Expression, concat, literal
 from ..program.rules import Body, Rules, alternatives, sequence
 from .text import bounded_text, overlap_free, text_until, utf8
 
-_MARK = re.compile(r"\]<\]\w{1,40}\[>\[|<[^<>\s=]{1,64}>|\[/?[A-Z][A-Z_]{1,40}\]")
-"""The names of special tokens, by their look: `<think>`, `<|end|>`, `[TOOL_CALLS]`, `]<]minimax[>[`."""
+_BARE = r"｜\w{1,40}｜"
+_MARK = re.compile(
+    rf"\]<\]\w{{1,40}}\[>\[|{_BARE}(?!>)|<(?!/?{_BARE}[^>])[^<>\s=]{{1,64}}>|\[/?[A-Z][A-Z_]{{1,40}}\]"
+)
+"""The names of special tokens, by their look: `<think>`, `<|end|>`, `｜DSML｜`, `[ARGS]`, `]<]minimax[>[`."""
 
 NO_STRINGS: frozenset[str] = frozenset()
 

@@ -130,7 +130,7 @@ def type_of(value: Any) -> str:
     if value is None:
         return "null"
     kinds = ((bool, "boolean"), ((int, float), "number"), (str, "string"), (list, "array"))
-    return next((name for kind, name in kinds if isinstance(value, kind)), "object")  # type: ignore[arg-type]
+    return next((name for kind, name in kinds if isinstance(value, kind)), "object")
 
 
 def _typed(schema: Mapping[str, Any]) -> Iterator[Reading]:

@@ -16,12 +16,12 @@ from ..program.unicode import ANY_CHARACTER
 from ..regex.pattern import pattern_expression
 from ..schema import SchemaOptions, add_schema
 from ..work import counted_work
-from .document import format_of, json_of
-from .elements import NOTATIONS, add_elements
+from .document import format_of
+from .elements import STYLE_NAMES, add_arguments
 from .embed import embed
 from .fields import REQUIRED, Fields, nonempty_strings
 from .marks import Marks
-from .parameters import STYLES, Call, add_parameters
+from .parameters import STYLES, Call
 from .text import free_text, overlap_free, text_until
 
 DEFAULT_OPTIONS = SchemaOptions()
@@ -123,9 +123,8 @@ class _Builder:
             max_whitespace_cnt=(int, None),
             excludes=(list, []),
         )
-        known = ("json", *STYLES, *NOTATIONS)
-        if style not in known:
-            raise GrammarError(f"{fields.path}.style={style!r} is not allowed: one of {', '.join(known)}")
+        if style not in STYLE_NAMES:
+            raise GrammarError(f"{fields.path}.style={style!r} is not allowed: {', '.join(STYLE_NAMES)}")
         excluded = nonempty_strings(excludes, f"{fields.path}.excludes")
         if excluded and style not in STYLES:
             raise GrammarError(f"{fields.path}.excludes is not supported in the style {style}")
@@ -152,7 +151,7 @@ class _Builder:
                 schema if isinstance(schema, str) else json.dumps(schema),
             )
             if key not in self._schemas:
-                self._schemas[key] = _add_schema(schema, style, call)
+                self._schemas[key] = add_arguments(schema, style, call)
         except GrammarError as error:
             raise type(error)(f"{path}: {error}") from error
         except RecursionError:
@@ -190,9 +189,8 @@ class _Builder:
             excludes=(list, []), max_chars=(int, None), max_tokens=(int, None)
         )
         if max_tokens is not None:
-            raise GrammarError(
-                f"{fields.path} has the field 'max_tokens', which only any_tokens supports; max_chars limits text"
-            )
+            allowed = "any_tokens has it, and max_chars limits text"
+            raise GrammarError(f"{fields.path}.max_tokens is not supported: {allowed}")
         if max_chars is not None and max_chars < 0:
             raise GrammarError(f"{fields.path}.max_chars={max_chars} is not allowed: at least 0")
         excludes = nonempty_strings(given, f"{fields.path}.excludes")
@@ -465,16 +463,6 @@ class _Builder:
         if token not in self._specials:
             self._specials[token] = self._rules.special(str(token), [self._token_id(token, path)])
         return self._specials[token]
-
-
-def _add_schema(schema: Any, style: str, call: Call) -> int:
-    if style == "json":
-        return add_schema(schema, call.rules, call.options)
-    if isinstance(schema, str):
-        schema = json_of("the schema", schema)
-    if style in STYLES:
-        return add_parameters(schema, STYLES[style], call)
-    return add_elements(schema, NOTATIONS[style], call)
 
 
 _KINDS = {
