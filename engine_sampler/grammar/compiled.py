@@ -17,7 +17,7 @@ from .errors import GrammarError
 from .limits import LIMITS, Limits
 from .program.rules import Binding, Program
 
-SpecialName: TypeAlias = "str | tuple[int, str, str]"
+SpecialName: TypeAlias = "str | Binding"
 """The name of a token that a program refers to by number, or a `Binding` of one of its terminals."""
 
 MAX_GRAMMARS = 256
@@ -44,7 +44,7 @@ class CompiledGrammar:
         self.tokenizer = tokenizer
         self.limits = limits
         self.special_names = tuple(special_names)
-        bound = _with_token_ids(program, tokenizer, special_names) if special_names else program
+        bound = bound_program(program, tokenizer, special_names)
         self.engine, self._compiled = _compile(bound, tokenizer, limits)
 
     def matcher(self) -> Any:
@@ -67,8 +67,10 @@ class CompiledGrammar:
         return f"<CompiledGrammar {self.program.key[:8]}, {self.engine}>"
 
 
-def _with_token_ids(program: Program, tokenizer: Tokenizer, special_names: Sequence[SpecialName]) -> Program:
+def bound_program(program: Program, tokenizer: Tokenizer, special_names: Sequence[SpecialName]) -> Program:
     """The program with the ids in `tokenizer` of the tokens that it names."""
+    if not special_names:
+        return program
     special = {tokenizer.token_bytes[i].decode(errors="replace"): i for i in tokenizer.special_token_ids}
     names = [name for name in special_names if isinstance(name, str)]
     for name in names:
@@ -79,10 +81,9 @@ def _with_token_ids(program: Program, tokenizer: Tokenizer, special_names: Seque
     found: dict[int, Sequence[int]] = {}
     for given in special_names:
         if not isinstance(given, str):
-            binding = Binding(*given)
-            bound = _bound(binding, program.special_ids_of(binding.symbol), tokenizer, special)
+            bound = _bound(given, program.special_ids_of(given.symbol), tokenizer, special)
             if bound is not None:
-                found[binding.symbol] = bound
+                found[given.symbol] = bound
     return program.with_special_terminals(found)
 
 

@@ -16,7 +16,7 @@ from .compiled import CompiledGrammar, SpecialName, cached_grammar, compiled_gra
 from .errors import GrammarError, GrammarLimitError
 from .limits import LIMITS, Limits
 from .program.expression import concat, literal, union
-from .program.rules import PROGRAM_ARRAYS, Program, Rules
+from .program.rules import PROGRAM_ARRAYS, Binding, Program, Rules
 from .work import counted_work, spend
 
 if TYPE_CHECKING:
@@ -276,7 +276,7 @@ class Grammar:
             kind, special = content.pop("kind"), content.pop("special")
             members: dict[str, Any] = {name: array("i", content[name]) for name in PROGRAM_ARRAYS}
             members |= {name: tuple(content[name]) for name in ("terminal_names", "rule_names")}
-            names = [name if isinstance(name, str) else tuple(name) for name in special]
+            names = [name if isinstance(name, str) else Binding(*name) for name in special]
             return cls(kind, Program(start=int(content["start"]), **members), names)
         except (ValueError, KeyError, TypeError, AttributeError, OverflowError) as error:
             raise GrammarError(f"{path} is not a saved grammar: {error}") from None

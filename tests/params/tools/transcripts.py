@@ -38,13 +38,14 @@ M3 = "]<]minimax[>["
 
 def dsml(space: str) -> str:
     return (
-        f'<｜DSML｜{space}invoke name="get_weather">\n<｜DSML｜{space}parameter name="city" string="true">Paris'
+        f'<｜DSML｜{space}invoke name="get_weather">\n'
+        f'<｜DSML｜{space}parameter name="city" string="true">Paris'
         f"</｜DSML｜{space}parameter>\n</｜DSML｜{space}invoke>\n"
     )
 
 
 class Transcript(NamedTuple):
-    """One call, the text around one or more calls, and what is between them; thoughts, if the family has any."""
+    """One call, the text around one or more calls, and between them; thoughts, if the family has any."""
 
     call: str
     begin: str = ""
@@ -100,7 +101,8 @@ TRANSCRIPTS = {
         thoughts="I look it up.</think>",
     ),
     "kimi_k3": Transcript(
-        '<|open|>call tool="get_weather" index="1"<|sep|><|open|>argument key="city" type="string"<|sep|>Paris'
+        '<|open|>call tool="get_weather" index="1"<|sep|>'
+        '<|open|>argument key="city" type="string"<|sep|>Paris'
         "<|close|>argument<|sep|><|close|>call<|sep|>",
         "Let me see.<|close|>response<|sep|><|open|>tools<|sep|>",
         "<|close|>tools<|sep|><|close|>message<|sep|>",
@@ -161,7 +163,8 @@ TRANSCRIPTS = {
     "phi_4_mini": Transcript(JSON, "functools[", "]", ", "),
     "apertus": Transcript(f'{{"get_weather": {ARGUMENTS}}}', "<|tools_prefix|>[", "]<|tools_suffix|>", ", "),
     "step_3": Transcript(
-        '<｜tool_call_begin｜>function<｜tool_sep｜><steptml:invoke name="get_weather"><steptml:parameter name="city">'
+        '<｜tool_call_begin｜>function<｜tool_sep｜><steptml:invoke name="get_weather">'
+        '<steptml:parameter name="city">'
         "Paris</steptml:parameter></steptml:invoke><｜tool_call_end｜>",
         "<｜tool_calls_begin｜>",
         "<｜tool_calls_end｜>",
