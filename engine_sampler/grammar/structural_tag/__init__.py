@@ -25,7 +25,8 @@ The first is short for `triggered_tags` over tags that contain `json_schema`. A 
     sequence, or        elements: all in sequence; any one of them
     optional, plus, star, repeat    content, and for repeat min and max (-1: unbounded)
     tag                 begin, content, end: all in sequence. begin and end are strings, or token formats;
-                        end may be a list: any one of them
+                        end may be a list: any one of them. A token that is the end is excluded from
+                        any_tokens and exclude_token as content
     triggered_tags      triggers, tags: any text; a trigger must be followed by the rest of one of the tags
                         that begin with it, then text again. at_least_one: a tag comes first, without text
                         before it; stop_after_first: nothing follows the first tag; excludes: not in the text

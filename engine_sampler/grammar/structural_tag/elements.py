@@ -17,8 +17,8 @@ from ..program.rules import Body, alternatives, repeated, sequence
 from ..regex.pattern import pattern_expression
 from ..schema import add_schema
 from .document import json_of
-from .members import Layout, Member, add_members
-from .parameters import STYLES, Call, add_parameters, escaped, members_of, object_schema, space_around
+from .members import Member, Separators, add_members
+from .parameters import STYLES, CallContext, add_parameters, escaped, members_of, object_schema, space_around
 from .readings import ANNOTATIONS, SHARED, TYPES, Reading, Readings, checked, text_of
 
 _NAMESPACE = "]<]minimax[>["
@@ -97,7 +97,7 @@ STYLE_NAMES = ("json", *STYLES, *NOTATIONS)
 """The names of all ways to write a value that has a schema."""
 
 
-def add_arguments(schema: Any, style: str, call: Call) -> int:
+def add_arguments(schema: Any, style: str, call: CallContext) -> int:
     """Add the values of a schema, or of its JSON text, to the rules in a style; returns their symbol."""
     if style == "json":
         return add_schema(schema, call.rules, call.options)
@@ -108,7 +108,7 @@ def add_arguments(schema: Any, style: str, call: Call) -> int:
     return add_elements(schema, NOTATIONS[style], call)
 
 
-def add_elements(schema: Any, notation: Notation, call: Call) -> int:
+def add_elements(schema: Any, notation: Notation, call: CallContext) -> int:
     """Add the arguments of a call that are valid under `schema` to the rules, and return their symbol.
 
     Raises GrammarError, and UnsupportedKeywordError for keywords that this format cannot enforce.
@@ -120,7 +120,7 @@ def add_elements(schema: Any, notation: Notation, call: Call) -> int:
 
 
 class _Elements:
-    def __init__(self, root: Mapping[str, Any], notation: Notation, call: Call) -> None:
+    def __init__(self, root: Mapping[str, Any], notation: Notation, call: CallContext) -> None:
         self._notation, self._call, self._rules = notation, call, call.rules
         space = space_around(call.options.whitespace)
         self._space = space if notation.is_spaced else EPSILON
@@ -143,7 +143,7 @@ class _Elements:
             )
         terminal, separator = self._rules.terminal, self._notation.separator
         end = None if self._space == EPSILON else terminal("SPACE", self._space)
-        layout = Layout(terminal("COMMA", literal(separator.encode())) if separator else None, end)
+        layout = Separators(terminal("COMMA", literal(separator.encode())) if separator else None, end)
         in_order = self._call.options.key_order == "schema"
         return self._bracketed("object", add_members(self._rules, members, other, layout, in_order=in_order))
 

@@ -22,7 +22,7 @@ class Member(NamedTuple):
     required: bool = False
 
 
-class Layout(NamedTuple):
+class Separators(NamedTuple):
     """What stands between members.
 
     separator  the terminal between two of them; None: nothing
@@ -34,7 +34,7 @@ class Layout(NamedTuple):
 
 
 def add_members(
-    rules: Rules, members: Sequence[Member], other: Member | None, layout: Layout, *, in_order: bool
+    rules: Rules, members: Sequence[Member], other: Member | None, layout: Separators, *, in_order: bool
 ) -> int:
     """The symbol of an object's members, each at most once, all required ones, and any number of others.
 
@@ -48,7 +48,7 @@ def add_members(
 
 
 class _Members:
-    def __init__(self, members: Sequence[Member], other: Member | None, layout: Layout) -> None:
+    def __init__(self, members: Sequence[Member], other: Member | None, layout: Separators) -> None:
         self._members, self._other, self._layout = members, other, layout
         self._states: list[list[Edge]] = []
 

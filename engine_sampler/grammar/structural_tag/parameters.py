@@ -20,7 +20,7 @@ from ..schema import SchemaOptions, add_schema
 from ..schema.layout import spacing_of
 from ..schema.texts import WHITESPACE
 from .marks import Marks
-from .members import Layout, Member, add_members
+from .members import Member, Separators, add_members
 from .readings import SHARED, TYPES, Reading, Readings, checked, reject_unknown_keywords, text_of
 from .text import utf8
 
@@ -70,7 +70,7 @@ STYLES = {
 
 
 @dataclass(frozen=True)
-class Call:
+class CallContext:
     """What the parts of one call share."""
 
     rules: Rules
@@ -79,7 +79,7 @@ class Call:
     excludes: frozenset[str] = frozenset()
 
 
-def add_parameters(schema: Any, style: Style, call: Call) -> int:
+def add_parameters(schema: Any, style: Style, call: CallContext) -> int:
     """Add the parameters of an object that is valid under `schema` to the rules, and return their symbol.
 
     Raises GrammarError, and UnsupportedKeywordError for keywords that this format cannot enforce.
@@ -122,7 +122,7 @@ def escaped(name: str, escapes: Mapping[str, str]) -> bytes:
 
 
 class _Parameters:
-    def __init__(self, schema: Mapping[str, Any], style: Style, call: Call) -> None:
+    def __init__(self, schema: Mapping[str, Any], style: Style, call: CallContext) -> None:
         self._style, self._call, self._rules = style, call, call.rules
         self._space = space_around(call.options.whitespace)
         self._readings = Readings(schema)
@@ -137,7 +137,7 @@ class _Parameters:
         other = None
         if self._others is not False:
             other = self._member(without(_NAME, union(*names.values())), self._others, False)
-        layout = Layout(end=self._rules.terminal("SPACE", self._space))
+        layout = Separators(end=self._rules.terminal("SPACE", self._space))
         return add_members(self._rules, members, other, layout, in_order=in_order)
 
     def _member(self, name: Expression, schema: Any, is_required: bool) -> Member:

@@ -21,7 +21,7 @@ from .elements import STYLE_NAMES, add_arguments
 from .embed import embed
 from .fields import REQUIRED, Fields, nonempty_strings
 from .marks import Marks
-from .parameters import STYLES, Call
+from .parameters import STYLES, CallContext
 from .text import free_text, overlap_free, text_until
 
 DEFAULT_OPTIONS = SchemaOptions()
@@ -133,15 +133,15 @@ class _Builder:
             options = replace(options, whitespace=space)
         if any_order is not None:
             options = replace(options, key_order="any" if any_order else "schema")
-        call = Call(self._rules, self._marks, options, excluded)
+        call = CallContext(self._rules, self._marks, options, excluded)
         return sequence(self._schema(schema, style, fields.path, call), self._marks.any_of(ends))
 
     def qwen_xml_parameter(self, fields: Fields, ends: Ends) -> Body:
         (schema,) = fields.take(json_schema=((dict, bool, str), REQUIRED))
-        call = Call(self._rules, self._marks, self._options)
+        call = CallContext(self._rules, self._marks, self._options)
         return sequence(self._schema(schema, "qwen_xml", fields.path, call), self._marks.any_of(ends))
 
-    def _schema(self, schema: Any, style: str, path: str, call: Call) -> int:
+    def _schema(self, schema: Any, style: str, path: str, call: CallContext) -> int:
         """The symbol of a schema; equal schemas share one."""
         try:
             key = (
@@ -264,6 +264,8 @@ class _Builder:
         )
         path = f"{fields.path}.content"
         if isinstance(end, dict):
+            if content.get("type") in ("any_tokens", "exclude_token"):
+                content = _excluding(content, end.get("token"))
             return begin, sequence(
                 self.build(content, path), self.build(end, f"{fields.path}.end", kind="token")
             )
@@ -463,6 +465,12 @@ class _Builder:
         if token not in self._specials:
             self._specials[token] = self._rules.special(str(token), [self._token_id(token, path)])
         return self._specials[token]
+
+
+def _excluding(content: Mapping[str, Any], token: Any) -> dict[str, Any]:
+    """A format of tokens that excludes one more."""
+    excluded = content.get("exclude_tokens", [])
+    return {**content, "exclude_tokens": [*excluded, token] if isinstance(excluded, list) else excluded}
 
 
 _KINDS = {

@@ -132,6 +132,13 @@ def test_one_token_may_be_any_but_some(matcher: Any) -> None:
     assert masks(matcher(given), CALL, B)[-1] == {EOS}
 
 
+def test_a_token_that_ends_a_tag_is_not_among_the_tokens_in_it(matcher: Any) -> None:
+    given = tag({"token": "<call>"}, {"type": "any_tokens", "exclude_tokens": ["a"]}, {"token": "!"})
+    assert masks(matcher(given), CALL, B, MARK) == [{CALL}, EVERY - {A}, EVERY - {A}, {EOS}]
+    given = tag({"token": "<call>"}, {"type": "exclude_token"}, {"token": "!"})
+    assert masks(matcher(given), CALL, B, MARK) == [{CALL}, EVERY - {MARK}, {MARK}, {EOS}]
+
+
 def test_tokens_can_interrupt_any_tokens(matcher: Any) -> None:
     given = {
         "type": "token_dispatch",
