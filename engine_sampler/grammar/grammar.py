@@ -107,7 +107,7 @@ class Grammar:
                 rules = rules_from_lalr(text, **given)
             else:
                 rules = rules_from_lark(text, **given, schema_rules=add_schema)
-            return cls("lark", rules.program(), names.known, text)
+            return cls("lark", rules.program(), tuple(names.known), text)
 
         key = ("lark", lexer, text, start, paths, tuple(sorted((declared or {}).items())), path)
         if path is not None or paths or "%import" in text:
@@ -393,12 +393,10 @@ class _SpecialNames(Mapping[str, int]):
     """
 
     def __init__(self) -> None:
-        self.known: list[str] = []
+        self.known: dict[str, int] = {}
 
     def __getitem__(self, name: str) -> int:
-        if name not in self.known:
-            self.known.append(name)
-        return -1 - self.known.index(name)
+        return self.known.setdefault(name, -1 - len(self.known))
 
     def __contains__(self, name: object) -> bool:
         return True

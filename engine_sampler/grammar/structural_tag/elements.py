@@ -16,6 +16,7 @@ from ..program.expression import EPSILON, Expression, literal, union, without
 from ..program.rules import Body, alternatives, repeated, sequence
 from ..regex.pattern import pattern_expression
 from ..schema import add_schema
+from ..work import spend
 from .document import json_of
 from .members import Member, Separators, add_members
 from .parameters import STYLES, CallContext, add_parameters, escaped, members_of, object_schema, space_around
@@ -175,6 +176,7 @@ class _Elements:
         other = None if others is False else self._item(others)
         separator = self._unless_empty("COMMA", literal(self._notation.separator.encode()))
         parts: list[Body] = []
+        spend(len(given) ** 2)
         lengths = [n for n in range(len(given) + 1) if low <= n and (high is None or n <= high)]
         parts += [self._joined(given[:n], separator) for n in lengths]
         if other is not None:

@@ -10,9 +10,8 @@ from typing import Any, NamedTuple, TypeAlias
 from ..errors import GrammarError, GrammarLimitError
 from ..lark.gbnf import is_gbnf, lark_of_gbnf
 from ..lark.grammar import rules_from_lark
-from ..program.expression import Expression, both, repeat
+from ..program.expression import Expression, both
 from ..program.rules import Body, Rules, alternatives, repeated, sequence
-from ..program.unicode import ANY_CHARACTER
 from ..regex.pattern import pattern_expression
 from ..schema import SchemaOptions, add_schema
 from ..work import counted_work
@@ -23,6 +22,7 @@ from .fields import REQUIRED, Fields, nonempty_strings
 from .marks import Marks
 from .parameters import STYLES, CallContext
 from .text import free_text, overlap_free, text_until
+from .tokens import Tokens
 
 DEFAULT_OPTIONS = SchemaOptions()
 
@@ -81,7 +81,7 @@ class _Builder:
         self._marks = Marks(rules)
         self._formats = self._lark = self._depth = self._watched = 0
         self._schemas: dict[tuple[Any, ...], int] = {}
-        self._specials: dict[str | int, int] = {}
+        self._tokens = Tokens(rules, special_tokens)
 
     def build(self, given: Any, path: str, ends: Ends = NO_ENDS, kind: str | None = None) -> int:
         """The symbol of the format `given`, followed by one of `ends`.
@@ -182,7 +182,7 @@ class _Builder:
 
     def token(self, fields: Fields, ends: Ends) -> Body:
         (token,) = fields.take(token=((str, int), REQUIRED))
-        return sequence(self._special(token, f"{fields.path}.token"), self._marks.any_of(ends))
+        return sequence(self._tokens.symbol(token, f"{fields.path}.token"), self._marks.any_of(ends))
 
     def any_text(self, fields: Fields, ends: Ends) -> Body:
         given, max_chars, max_tokens = fields.take(
@@ -198,15 +198,15 @@ class _Builder:
 
     def exclude_token(self, fields: Fields, ends: Ends) -> Body:
         (given,) = fields.take(exclude_tokens=(list, []))
-        ids = self._token_ids(given, f"{fields.path}.exclude_tokens")
-        return sequence(self._rules.token_except(ids), self._marks.any_of(ends))
+        ids = self._tokens.ids(given, f"{fields.path}.exclude_tokens")
+        return sequence(self._tokens.other_than("token", ids), self._marks.any_of(ends))
 
     def any_tokens(self, fields: Fields, ends: Ends) -> Body:
         given, most = fields.take(exclude_tokens=(list, []), max_tokens=(int, None))
         if most is not None and not 0 <= most < 2**31:
             raise GrammarError(f"{fields.path}.max_tokens={most} is not allowed: 0 to {2**31 - 1}")
-        ids = self._token_ids(given, f"{fields.path}.exclude_tokens")
-        return sequence(repeated(self._rules.token_except(ids), 0, most), self._marks.any_of(ends))
+        ids = self._tokens.ids(given, f"{fields.path}.exclude_tokens")
+        return sequence(repeated(self._tokens.other_than("token", ids), 0, most), self._marks.any_of(ends))
 
     # --- Formats that contain formats ---
 
@@ -393,35 +393,37 @@ class _Builder:
         given, tags, excludes, first, only_one = fields.take(
             trigger_tokens=(list, REQUIRED), tags=(list, REQUIRED), exclude_tokens=(list, []), **_TAGS
         )
-        triggers = self._token_ids(given, f"{fields.path}.trigger_tokens")
-        excluded = self._token_ids(excludes, f"{fields.path}.exclude_tokens")
+        triggers = self._tokens.ids(given, f"{fields.path}.trigger_tokens")
+        excluded = self._tokens.ids(excludes, f"{fields.path}.exclude_tokens")
         found: list[Body] = []
         for number, (begin, rest) in enumerate(self._tags(fields, tags)):
             path = f"{fields.path}.tags[{number}]"
             if isinstance(begin, str):
                 raise GrammarError(f"{path} begins with a string: use triggered_tags for that")
             token = Fields(begin, f"{path}.begin").given.get("token")
-            if self._token_id(token, f"{path}.begin.token") not in triggers:
+            if self._tokens.id(token, f"{path}.begin.token") not in triggers:
                 raise GrammarError(f"{path} begins with a token that is not a trigger")
-            found.append(sequence(self._special(token, path), rest))
+            found.append(sequence(self._tokens.symbol(token, path), rest))
         one = self._named("one_tag", alternatives(*found))
-        free = self._rules.text_except(repeat(ANY_CHARACTER, 1), [*triggers, *excluded])
+        free = self._tokens.other_than("text", [*triggers, *excluded])
         return self._interrupted(free, one, ends, not only_one, first)
 
     def token_dispatch(self, fields: Fields, ends: Ends) -> Body:
         given, loop, excludes = fields.take(
             rules=(list, REQUIRED), loop=(bool, True), exclude_tokens=(list, [])
         )
-        excluded = self._token_ids(excludes, f"{fields.path}.exclude_tokens")
+        excluded = self._tokens.ids(excludes, f"{fields.path}.exclude_tokens")
         found: list[Body] = []
         for number, pair in enumerate(given):
             path = f"{fields.path}.rules[{number}]"
             if not isinstance(pair, list | tuple) or len(pair) != 2:
                 raise GrammarError(f"{path} is not a pair of a token and a format")
-            excluded.append(self._token_id(pair[0], f"{path}[0]"))
-            found.append(sequence(self._special(pair[0], f"{path}[0]"), self.build(pair[1], f"{path}[1]")))
+            excluded.append(self._tokens.id(pair[0], f"{path}[0]"))
+            found.append(
+                sequence(self._tokens.symbol(pair[0], f"{path}[0]"), self.build(pair[1], f"{path}[1]"))
+            )
         one = self._named("one_rule", alternatives(*found))
-        free = repeated(self._rules.token_except(excluded))
+        free = repeated(self._tokens.other_than("token", excluded))
         return self._interrupted(free, one, ends, loop, False)
 
     def _interrupted(self, free: Body, one: int, ends: Ends, loop: bool, first: bool) -> Body:
@@ -446,25 +448,6 @@ class _Builder:
         rule = self._rules.rule(name)
         self._rules.define(rule, body)
         return rule
-
-    def _token_ids(self, given: Sequence[Any], path: str) -> list[int]:
-        return [self._token_id(one, path) for one in given]
-
-    def _token_id(self, token: Any, path: str) -> int:
-        """The number of a token in rules: its id, or the number of its name."""
-        if isinstance(token, bool) or not isinstance(token, str | int):
-            raise GrammarError(f"{path} is not a token: names and ids are allowed")
-        if isinstance(token, str) and token not in self._special_tokens:
-            raise GrammarError(f"{path} is {token!r}, which is not a special token")
-        if isinstance(token, int) and not 0 <= token < 2**31:
-            raise GrammarError(f"{path} is {token}, which is not a token id")
-        return self._special_tokens[token] if isinstance(token, str) else token
-
-    def _special(self, token: Any, path: str) -> int:
-        """The symbol of a token."""
-        if token not in self._specials:
-            self._specials[token] = self._rules.special(str(token), [self._token_id(token, path)])
-        return self._specials[token]
 
 
 def _excluding(content: Mapping[str, Any], token: Any) -> dict[str, Any]:

@@ -12,8 +12,9 @@ from engine_sampler import Tokenizer
 from engine_sampler.grammar import allocate_bitmask
 from engine_sampler.grammar.compiled import bound_program
 from engine_sampler.grammar.engines.reference import ReferenceGrammar
-from engine_sampler.grammar.errors import GrammarError
+from engine_sampler.grammar.errors import GrammarError, GrammarLimitError
 from engine_sampler.grammar.grammar import Grammar
+from engine_sampler.grammar.structural_tag.tokens import MAX_TOKEN_SETS
 
 from .test_structural_tag import TEXT, const, tag, triggered
 
@@ -179,6 +180,14 @@ def test_excluded_tokens_do_not_occur_between_tags(matcher: Any) -> None:
 def test_invalid_tokens_are_rejected_with_their_path(given: Any, words: str) -> None:
     with pytest.raises(GrammarError, match=words):
         Grammar.from_structural_tag({"format": given}).compile(TOKENIZER)
+
+
+def test_sets_of_excluded_tokens_are_limited_in_number() -> None:
+    formats = [{"type": "exclude_token", "exclude_tokens": [number]} for number in range(MAX_TOKEN_SETS + 1)]
+    same = {"type": "sequence", "elements": formats[:MAX_TOKEN_SETS] * 20}
+    assert Grammar.from_structural_tag({"format": same}).special_names
+    with pytest.raises(GrammarLimitError, match="more than 16 different sets of tokens"):
+        Grammar.from_structural_tag({"format": {"type": "sequence", "elements": formats}})
 
 
 def test_what_a_vocabulary_makes_of_names_is_saved(tmp_path: Path) -> None:
