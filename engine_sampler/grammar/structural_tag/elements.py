@@ -245,13 +245,15 @@ class _Elements:
             text = terminal("TEXT", text_of(reading, notation.stop, frozenset(), self._padding))
             yield kinds["string"], sequence(self._marks(notation.quote), text, self._marks(notation.quote))
         space = self._unless_empty("SPACE", self._padding)
-        scalars = [one for one in reading.types if one in TYPES[1:4] or "enum" in reading.schema]
-        if scalars := [one for one in scalars if one != "string"]:
+        is_enum = "enum" in reading.schema
+        scalars = [one for one in reading.types if one in TYPES[1:4] or (is_enum and one != "string")]
+        if scalars:
             schema = {**self._readings.shared, **reading.schema}
             if "enum" not in schema and "type" not in schema:
                 schema["type"] = scalars
             value = add_schema(schema, self._rules, self._call.options)
-            yield kinds[scalars[0]], sequence(space, value, space)
+            written_as = scalars[0] if scalars[0] in TYPES[:4] else "null"  # an object of an enum is JSON
+            yield kinds[written_as], sequence(space, value, space)
         for kind, build, known in (("object", self.object, _OBJECT), ("array", self.array, _ARRAY)):
             if kind in reading.types and kind not in scalars:
                 schema = {key: one for key, one in reading.schema.items() if key in known}

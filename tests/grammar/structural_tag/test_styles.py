@@ -166,6 +166,13 @@ def test_lists_have_items_by_position_and_in_number() -> None:
         assert accepts(of("cohere_xml", schema), COFL.format("l", "list", "".join(map(item, items)))) is valid
 
 
+def test_objects_of_an_enum_are_written_as_json() -> None:
+    schema = {"properties": {"o": {"enum": [{"a": 1}, "b"]}}}
+    assert accepts(of("cohere_xml", schema), COFL.format("o", "json", '{"a":1}'))
+    assert accepts(of("cohere_xml", schema), COFL.format("o", "raw", "b"))
+    assert not accepts(of("cohere_xml", schema), COFL.format("o", "dict", '{"a":1}'))
+
+
 def test_values_may_contain_themselves() -> None:
     node = {"type": "object", "properties": {"next": {"$ref": "#/$defs/node"}}, "additionalProperties": False}
     schema = {"properties": {"next": {"$ref": "#/$defs/node"}}, "$defs": {"node": node}}
