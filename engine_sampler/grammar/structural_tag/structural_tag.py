@@ -22,7 +22,7 @@ from .fields import REQUIRED, Fields, nonempty_strings
 from .marks import Marks
 from .parameters import STYLES, CallContext
 from .text import free_text, overlap_free, text_until
-from .tokens import Tokens
+from .tokens import NamedTokens
 
 DEFAULT_OPTIONS = SchemaOptions()
 
@@ -81,7 +81,7 @@ class _Builder:
         self._marks = Marks(rules)
         self._formats = self._lark = self._depth = self._watched = 0
         self._schemas: dict[tuple[Any, ...], int] = {}
-        self._tokens = Tokens(rules, special_tokens)
+        self._tokens = NamedTokens(rules, special_tokens)
 
     def build(self, given: Any, path: str, ends: Ends = NO_ENDS, kind: str | None = None) -> int:
         """The symbol of the format `given`, followed by one of `ends`.

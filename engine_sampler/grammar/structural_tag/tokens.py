@@ -15,7 +15,7 @@ MAX_TOKEN_SETS = 16
 """Maximum number of different sets of excluded tokens: each costs four bytes per token of a vocabulary."""
 
 
-class Tokens:
+class NamedTokens:
     """The tokens of one tag, as parts of its rules; `names` are their numbers in rules by name."""
 
     def __init__(self, rules: Rules, names: Mapping[str, int]) -> None:
