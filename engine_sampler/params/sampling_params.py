@@ -19,6 +19,7 @@ from ..registry import (
 )
 from .lookups import Lookup, lookup_of
 from .orders import resolve_order
+from .tools import Reasoning
 
 if TYPE_CHECKING:
     from typing_extensions import Unpack
@@ -81,8 +82,15 @@ class SamplingParams(Mapping[str, Any], metaclass=_WithSignature):
         object.__setattr__(self, "_chosen", differing)
 
     @classmethod
-    def from_dict(cls, body: Mapping[str, Any]) -> SamplingParams:
+    def from_dict(
+        cls, body: Mapping[str, Any], *, tool_family: str | None = None, reasoning: Reasoning = "disabled"
+    ) -> SamplingParams:
         """Settings from the JSON body of an OpenAI or vLLM request.
+
+        tool_family  how the model that is served writes calls of tools, one of
+                     `engine_sampler.grammar.TOOL_FAMILIES`; None: only calls that `tool_choice` forces are
+                     constrained, as JSON
+        reasoning    whether the grammar of such calls covers the thoughts before them, as in `tool_calls`
 
         The order is "vllm" (temperature before the truncations) unless the body gives another; keys that
         concern the transport only, such as `model` and `messages`, are ignored; null means the default.
@@ -91,7 +99,7 @@ class SamplingParams(Mapping[str, Any], metaclass=_WithSignature):
         """
         from .openai import parameters_of
 
-        return guarded(lambda: cls(**parameters_of(body)), "the request")
+        return guarded(lambda: cls(**parameters_of(body, tool_family, reasoning)), "the request")
 
     @staticmethod
     def parameters() -> Mapping[str, Param]:

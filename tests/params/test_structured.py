@@ -10,7 +10,7 @@ import pytest
 from engine_sampler.contract import ParameterError
 from engine_sampler.grammar.grammar import Grammar
 from engine_sampler.params import SamplingParams
-from engine_sampler.params.structured import without_additional_properties
+from engine_sampler.params.schemas import without_additional_properties
 
 SCHEMA = {"type": "object", "properties": {"a": {"type": "integer"}}}
 CLOSED = {**SCHEMA, "additionalProperties": False}

@@ -23,7 +23,7 @@ from __future__ import annotations
 
 import hashlib
 from array import array
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
 from functools import cached_property
 from typing import Any, NamedTuple, TypeAlias
@@ -154,14 +154,44 @@ class Program:
         ids = (token_ids[-1 - i] if i < 0 else i for i in self.special_ids)
         return replace(self, special_ids=array("i", ids))
 
+    def special_ids_of(self, terminal: int) -> array[int]:
+        """The special tokens that are given for a terminal."""
+        return self.special_ids[self.special_starts[terminal] : self.special_starts[terminal + 1]]
+
+    def with_special_terminals(self, token_ids: Mapping[int, Sequence[int]]) -> Program:
+        """A copy in which the terminals `token_ids` match one of these tokens, and nothing else."""
+        terminals, starts, ids = array("i"), array("i", [0]), array("i")
+        for symbol, node in enumerate(self.terminals):
+            terminals.append(-1 if symbol in token_ids else node)
+            ids.extend(token_ids.get(symbol, self.special_ids_of(symbol) if node < 0 else ()))
+            starts.append(len(ids))
+        return replace(self, terminals=terminals, special_starts=starts, special_ids=ids)
+
 
 PROGRAM_ARRAYS = tuple(field.name for field in fields(Program) if field.type == "array[int]")
 """The fields of a `Program` that are arrays."""
 
 
+class Binding(NamedTuple):
+    """What a vocabulary makes of a terminal, by `kind`:
+
+    marker           the special token `name` if there is one
+    token_except     any token but those given as its special tokens
+    ordinary_except  any ordinary token but those; nothing if all of them are special
+    text             its expression if all of them are special; else nothing
+    """
+
+    symbol: int
+    kind: str
+    name: str = ""
+
+
 @dataclass
 class Rules:
-    """A grammar under construction."""
+    """A grammar under construction.
+
+    bindings  what a vocabulary makes of some terminals
+    """
 
     start: int = -1
     ignore: list[int] = field(default_factory=list)
@@ -174,6 +204,7 @@ class Rules:
         self._encoder = Encoder()
         self._terminals: list[int] = []
         self._by_expression: dict[int, int] = {}
+        self.bindings: list[Binding] = []
         self._special: dict[int, tuple[int, ...]] = {}
         self._automata: list[tuple[Sequence[Sequence[Edge]], int, int] | None] = []
         self.expressions: list[Expression | None] = []
@@ -194,6 +225,31 @@ class Rules:
         symbol = self._add_terminal(name, -1, None)
         self._special[symbol] = tuple(token_ids)
         return symbol
+
+    def marker(self, name: str, expression: Expression) -> int:
+        """The symbol of a terminal that is the special token `name` in vocabularies that have it, and what
+        the expression matches in all others."""
+        symbol = self.terminal(name, expression, shared=False)
+        self.bindings.append(Binding(symbol, "marker", name))
+        return symbol
+
+    def token_except(self, token_ids: Sequence[int]) -> int:
+        """The symbol of a terminal that matches any one token, special or not, except `token_ids`."""
+        symbol = self.special("TOKEN", token_ids)
+        self.bindings.append(Binding(symbol, "token_except"))
+        return symbol
+
+    def text_except(self, text: Expression, token_ids: Sequence[int]) -> Body:
+        """Text that is written without the tokens `token_ids`: `text` if all of these are special, and never
+        part of a text therefore; else any ordinary tokens but these.
+
+        `text` must not match the empty text.
+        """
+        whole = self.terminal("TEXT", text, shared=False)
+        token = self.special("TOKEN", token_ids)
+        self._special[whole] = tuple(token_ids)
+        self.bindings += [Binding(whole, "text"), Binding(token, "ordinary_except")]
+        return sequence(repeated(token), alternatives(whole, sequence()))
 
     def _add_terminal(self, name: str, node: int, expression: Expression | None) -> int:
         self._terminals.append(node)

@@ -34,6 +34,7 @@ class EngineTables:
     expressions      those of the program, and their derivatives
     configurations   see `configurations`
     masks            see `masks`
+    ordinary_ids     the tokens that rules name although they are not special: each is also text
     """
 
     def __init__(self, program: Program, vocabulary: ReferenceVocabulary) -> None:
@@ -44,6 +45,7 @@ class EngineTables:
         derivatives = Derivatives(expressions)
         terminals = [None if node < 0 else numbers[node] for node in program.terminals]
         specials = _specials(program)
+        self.ordinary_ids = frozenset(program.special_ids) - vocabulary.special_ids - vocabulary.eos_ids
         if program.parser:
             parser = decoded(program.parser)
             lexers = Lexers(parser, terminals, derivatives)
