@@ -273,10 +273,8 @@ class Scheduler:
         the states of its samplers, selector, grammar and criteria, and its text. Returns its record.
 
         This is how to preempt a request, whose cache the engine frees. It is not in `request_ids`, and cannot
-        be stepped or changed until `resume`; `remove` ends it with `abort`. Observers see neither.
-
-        In another process it continues with `params.replace(seed=record.seed)` and the `output_token_ids`
-        of the record, except for what `add` names.
+        be stepped or changed until `resume`; `remove` ends it with `abort`. Observers see neither. In another
+        process it continues with `params.replace(seed=record.seed)` and the record's tokens, see `add`.
         """
         with self._step_lock.lock, self._step_lock:
             request = self._requests.find_single(request_id)
