@@ -14,6 +14,7 @@ from ..tokenizer import Tokenizer
 from .cache import Cache, CacheInfo
 from .engines import native
 from .engines.reference import ReferenceGrammar, ReferenceVocabulary
+from .engines.unique_keys import UniqueKeysMatcher
 from .errors import GrammarError
 from .limits import LIMITS, Limits
 from .program.rules import Binding, Program
@@ -52,7 +53,8 @@ class CompiledGrammar:
 
     def matcher(self) -> Any:
         """A new `Matcher`, at the beginning of a text."""
-        return self._compiled.matcher()
+        matcher = self._compiled.matcher()
+        return UniqueKeysMatcher(matcher, self.tokenizer) if self.program.unique_keys else matcher
 
     def statistics(self) -> dict[str, int]:
         """The engine's counts for this grammar, such as "memory" in bytes; {} from the reference engine."""

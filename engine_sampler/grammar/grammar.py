@@ -263,6 +263,7 @@ class Grammar:
         """Write the grammar to a file, for `load`: plain JSON, the same on every machine."""
         arrays = {name: getattr(self.program, name).tolist() for name in PROGRAM_ARRAYS}
         rest = {name: getattr(self.program, name) for name in ("start", "terminal_names", "rule_names")}
+        rest["unique_keys"] = self.program.unique_keys
         content = {"format": _FORMAT, "kind": self.kind, "special": self.special_names, **arrays, **rest}
         Path(path).write_text(json.dumps(content, separators=(",", ":")), encoding="utf-8")
 
@@ -276,6 +277,7 @@ class Grammar:
             kind, special = content.pop("kind"), content.pop("special")
             members: dict[str, Any] = {name: array("i", content[name]) for name in PROGRAM_ARRAYS}
             members |= {name: tuple(content[name]) for name in ("terminal_names", "rule_names")}
+            members["unique_keys"] = bool(content.get("unique_keys", False))
             names = [name if isinstance(name, str) else Binding(*name) for name in special]
             return cls(kind, Program(start=int(content["start"]), **members), names)
         except (ValueError, KeyError, TypeError, AttributeError, OverflowError) as error:

@@ -8,6 +8,9 @@ from typing import Any
 
 from ..contract import ParameterError
 
+_VALUES = ("enum", "const", "default", "examples")
+_MAPS = ("properties", "patternProperties", "$defs", "definitions", "dependentSchemas", "dependencies")
+
 
 def without_additional_properties(schema: Any) -> Any:
     """A schema in which every object that names properties allows no others, unless it says so itself.
@@ -27,7 +30,14 @@ def _closed(value: Any) -> Any:
         return [_closed(one) for one in value]
     if not isinstance(value, Mapping):
         return value
-    found = {key: _closed(one) for key, one in value.items()}
+    found = {key: one if key in _VALUES else _closed_members(key, one) for key, one in value.items()}
     if "additionalProperties" not in found and ("properties" in found or "patternProperties" in found):
         found["additionalProperties"] = False
     return found
+
+
+def _closed_members(keyword: str, value: Any) -> Any:
+    """The value of a keyword; that of `properties` and the like is no schema, but its members are."""
+    if keyword in _MAPS and isinstance(value, Mapping):
+        return {name: _closed(one) for name, one in value.items()}
+    return _closed(value)

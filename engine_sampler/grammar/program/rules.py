@@ -118,6 +118,7 @@ class Program:
     parser           the tables of an LALR parser with one lexer per state, or empty: then the parser is
                      Earley's; see `lalr`
     start            the number of the rule that is the whole text (0, 1, ...)
+    unique_keys      the texts are JSON, and those in which an object repeats a key are not meant
     """
 
     expressions: array[int]
@@ -133,12 +134,14 @@ class Program:
     start: int
     terminal_names: tuple[str, ...] = ()
     rule_names: tuple[str, ...] = ()
+    unique_keys: bool = False
 
     @cached_property
     def key(self) -> str:
         """A hash of the content: programs with equal keys describe equal languages."""
         content = b"|".join(getattr(self, name).tobytes() for name in PROGRAM_ARRAYS)
-        return hashlib.blake2b(content + str(self.start).encode(), digest_size=16).hexdigest()
+        content += str(self.start).encode() + b"|unique keys" * self.unique_keys
+        return hashlib.blake2b(content, digest_size=16).hexdigest()
 
     @property
     def weight(self) -> int:
@@ -193,6 +196,7 @@ class Rules:
     start: int = -1
     ignore: list[int] = field(default_factory=list)
     parser: array[int] = field(default_factory=lambda: array("i"))
+    unique_keys: bool = False
 
     def __post_init__(self) -> None:
         self.terminal_names: list[str] = []
@@ -203,6 +207,8 @@ class Rules:
         self.bindings: list[Binding] = []
         self._special: dict[int, tuple[int, ...]] = {}
         self._automata: list[tuple[Sequence[Sequence[Edge]], int, int] | None] = []
+        self.expressions: list[Expression | None] = []
+        """The expression of each terminal; None for special tokens."""
 
     def terminal(self, name: str, expression: Expression, *, shared: bool = True) -> int:
         """The symbol of a terminal. If `shared`, equal expressions have one symbol, and its first name."""
@@ -211,12 +217,12 @@ class Rules:
         spend(10 + 2 * (self._encoder.count - known))
         symbol = self._by_expression.get(node) if shared else None
         if symbol is None:
-            symbol = self._by_expression[node] = self._add_terminal(name, node)
+            symbol = self._by_expression[node] = self._add_terminal(name, node, expression)
         return symbol
 
     def special(self, name: str, token_ids: Sequence[int]) -> int:
         """The symbol of a terminal that matches any one of the special tokens `token_ids`."""
-        symbol = self._add_terminal(name, -1)
+        symbol = self._add_terminal(name, -1, None)
         self._special[symbol] = tuple(token_ids)
         return symbol
 
@@ -245,8 +251,9 @@ class Rules:
         self.bindings += [Binding(whole, "text"), Binding(token, "ordinary_except")]
         return sequence(repeated(token), alternatives(whole, sequence()))
 
-    def _add_terminal(self, name: str, node: int) -> int:
+    def _add_terminal(self, name: str, node: int, expression: Expression | None) -> int:
         self._terminals.append(node)
+        self.expressions.append(expression)
         self.terminal_names.append(name)
         return len(self._terminals) - 1
 
@@ -272,6 +279,15 @@ class Rules:
         An edge over the symbol `ACCEPT` ends the rule if its operations pass (its target is unused).
         """
         self._automata[-1 - rule] = states, bits, counters
+
+    def automata(self) -> list[list[list[Edge]]]:
+        """The edges of each state of each rule that has been defined; they may be changed."""
+        found = []
+        for number, automaton in enumerate(self._automata):
+            if automaton is not None:
+                found.append([list(edges) for edges in automaton[0]])
+                self._automata[number] = (found[-1], *automaton[1:])
+        return found
 
     def program(self) -> Program:
         """The grammar as arrays. Raises GrammarError for a rule without a definition."""
@@ -315,6 +331,7 @@ class Rules:
             -1 - self.start,
             tuple(self.terminal_names),
             tuple(self.rule_names),
+            self.unique_keys,
         )
 
 
