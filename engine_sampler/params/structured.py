@@ -27,8 +27,8 @@ def structured_parameters(
     """The structured parameters that a request asks for; removes their keys from `body`.
 
     `response_format`, `structured_outputs`, its older form `guided_...`, SGLang's `ebnf`, and `tools` with
-    `tool_choice` (see `tool_parameters`). As in vLLM, a required call takes the place of a
-    `response_format`, which describes answers that are no calls; the other constraints are refused beside it.
+    `tool_choice` (see `tool_parameters`). As in vLLM, a required call takes the place of a `response_format`,
+    which describes answers that are no calls; the other constraints are refused beside it.
 
     Raises `ParameterError` for forms that are unknown or contradict each other.
     """
@@ -40,16 +40,25 @@ def structured_parameters(
         outputs["ebnf"] = body.pop("ebnf")
     for key in _IGNORED:
         body.pop(key, None)
+    is_free = not formatted and not any(_is_given(outputs, name) for name in _STRUCTURED)
     choice = body.get("tool_choice")
-    constraints = [name for name in _STRUCTURED if outputs.get(name, False) not in (None, False)]
-    calls = tool_parameters(body, tool_family, reasoning, is_free=not (formatted or constraints))
-    if calls and constraints:
-        raise ParameterError(
-            f"structured_outputs.{constraints[0]} is not allowed with tool_choice={quoted(choice)}, which "
-            "decides the text; allowed are a response_format, which has no effect then, and "
-            "tool_choice='auto'"
-        )
-    return _structured_outputs(outputs, calls or formatted)
+    call = tool_parameters(body, tool_family, reasoning, is_free=is_free)
+    if call and choice not in (None, "auto"):
+        _refuse_constraints(outputs, choice)
+    return _structured_outputs(outputs, call or formatted)
+
+
+def _is_given(outputs: Mapping[str, Any], name: str) -> bool:
+    return outputs.get(name, False) not in (None, False)
+
+
+def _refuse_constraints(outputs: Mapping[str, Any], choice: Any) -> None:
+    for name in _STRUCTURED:
+        if _is_given(outputs, name):
+            raise ParameterError(
+                f"structured_outputs.{name} is not allowed with tool_choice={quoted(choice)}, which decides "
+                "the text; allowed are a response_format, which has no effect then, and tool_choice='auto'"
+            )
 
 
 def response_format(value: Any) -> dict[str, Any]:
