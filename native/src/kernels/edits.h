@@ -46,6 +46,14 @@ ES_INLINE void look_up(const es_view *v, const int32_t *ids, int64_t n, int32_t 
     }
 }
 
+/* Replace the values of the tokens that have been edited before. */
+static void overlay_edits(const es_view *v, const int32_t *ids, int64_t n, float *values) {
+    for (int64_t e = 0, at = 0; e < v->n_edits; e++) {
+        at = place_from(ids, n, at, v->edit_ids[e]);
+        if (at < n && ids[at] == v->edit_ids[e]) values[at] = v->edit_values[e];
+    }
+}
+
 /* The value of token `id`, whose edit or list entry, if there is one, is at or after `at`. */
 static float find_value(const es_view *v, int32_t id, int64_t *at) {
     const int listed = v->list >= 0;
@@ -63,25 +71,27 @@ static es_touched touch(es_state *st, const int32_t *ids, int64_t n) {
     const es_view *v = &st->v;
     const es_touched t = {ids, n, st->s->new_values, st->s->old_values};
     int64_t at = 0;
-    if (v->list < 0 ? !v->n_edits : !v->ids) BY_FORM(*v, look_up(v, ids, n, KIND, MASKED, t.values));
-    else
+    if (v->list < 0 ? v->n_edits <= n : !v->ids) {
+        BY_FORM(*v, look_up(v, ids, n, KIND, MASKED, t.values));
+        overlay_edits(v, ids, n, t.values);
+    } else
         for (int64_t i = 0; i < n; i++) t.values[i] = find_value(v, ids[i], &at);
     memcpy(t.old, t.values, (size_t)n * sizeof *t.old);
     return t;
 }
 
 /* Update the chunk maxima of a row as given for edits that were just merged. If the greatest token of a chunk
- * was lowered, its maximum remains as an upper bound until an exact one is needed. Both cases are rare, so
- * that hardly any token waits for the one before it. */
+ * was lowered, its maximum remains as an upper bound until an exact one is needed. Few tokens reach the maximum,
+ * so that hardly any waits for the one before it. */
 static void update_maxima(es_view *v, const es_touched *t) {
     float *const maxima = v->maxima;
     uint8_t *const loose = v->loose;
     const float *const old = t->old, *const values = t->values;
     for (int64_t i = 0; i < t->n; i++) {
-        const int32_t c = t->ids[i] / ES_CHUNK;
-        const float most = maxima[c];
-        if (old[i] == most) loose[c] = 1;
-        if (values[i] > most) maxima[c] = values[i];
+        const uint32_t c = (uint32_t)t->ids[i] / ES_CHUNK;
+        if ((old[i] > values[i] ? old[i] : values[i]) < maxima[c]) continue;
+        loose[c] |= old[i] >= maxima[c];
+        maxima[c] = values[i] > maxima[c] ? values[i] : maxima[c];
     }
     find_peak(v);
 }
@@ -108,7 +118,14 @@ static void loosen_removed(es_view *v) {
     for (int64_t c = 0; c < chunks_of(v->n); c++) v->loose[c] |= v->maxima[c] <= bound;
 }
 
-/* Merge values into the edits of the row as given. */
+ES_INLINE void copy_run(int32_t *ids, float *values, const int32_t *from_ids, const float *from_values,
+                        int64_t n) {
+    if (!n) return;
+    memcpy(ids, from_ids, (size_t)n * sizeof *ids);
+    memcpy(values, from_values, (size_t)n * sizeof *values);
+}
+
+/* Merge values into the edits of the row as given, in runs: one of both is usually much shorter. */
 static void merge_edits(es_state *st, const es_touched *t) {
     es_view *v = &st->v;
     es_scratch *s = st->s;
@@ -118,16 +135,16 @@ static void merge_edits(es_state *st, const es_touched *t) {
     int32_t *const ids = s->edit_ids[to];
     float *const values = s->edit_values[to];
     int64_t n = 0, i = 0, e = 0;
-    if (!v->n_edits) {
-        memcpy(ids, t->ids, (size_t)t->n * sizeof *ids);
-        memcpy(values, t->values, (size_t)t->n * sizeof *values);
-        n = i = t->n;
-    }
     while (i < t->n || e < v->n_edits) {
-        const int from_new = i < t->n && (e >= v->n_edits || t->ids[i] <= v->edit_ids[e]);
-        if (from_new && e < v->n_edits && v->edit_ids[e] == t->ids[i]) e++;
-        ids[n] = from_new ? t->ids[i] : v->edit_ids[e];
-        values[n++] = from_new ? t->values[i++] : v->edit_values[e++];
+        const int64_t end = e < v->n_edits ? place_from(t->ids, t->n, i, v->edit_ids[e]) : t->n;
+        copy_run(ids + n, values + n, t->ids + i, t->values + i, end - i);
+        n += end - i;
+        i = end;
+        if (i < t->n && e < v->n_edits && t->ids[i] == v->edit_ids[e]) e++; /* it has a new value */
+        const int64_t last = i < t->n ? place_from(v->edit_ids, v->n_edits, e, t->ids[i]) : v->n_edits;
+        copy_run(ids + n, values + n, v->edit_ids + e, v->edit_values + e, last - e);
+        n += last - e;
+        e = last;
     }
     v->edit_ids = ids;
     v->edit_values = values;
@@ -135,7 +152,7 @@ static void merge_edits(es_state *st, const es_touched *t) {
     int32_t *const starts = s->edit_starts;
     const int64_t chunks = chunks_of(v->n);
     memset(starts, 0, (size_t)(chunks + 1) * sizeof *starts);
-    for (int64_t k = 0; k < n; k++) starts[ids[k] / ES_CHUNK + 1] = (int32_t)k + 1;
+    for (int64_t k = 0; k < n; k++) starts[(uint32_t)ids[k] / ES_CHUNK + 1] = (int32_t)k + 1;
     for (int64_t c = 0; c < chunks; c++) starts[c + 1] = starts[c + 1] ? starts[c + 1] : starts[c];
     v->edit_starts = starts;
 }
