@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import inspect
 from abc import ABCMeta
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from types import MappingProxyType
-from typing import Any
+from typing import Any, TypeVar
 
 from ..contract import Param, ParameterError, Selector, call_for_add, guarded, quoted
 from ..registry import (
@@ -19,6 +19,8 @@ from ..registry import (
 )
 from .lookups import Lookup, lookup_of
 from .orders import resolve_order
+
+T = TypeVar("T")
 
 
 class _WithSignature(ABCMeta):
@@ -48,10 +50,11 @@ class SamplingParams(Mapping[str, Any], metaclass=_WithSignature):
     A token whose probability, after all else, is below 2^−31 of the likeliest one's is never drawn.
     """
 
-    __slots__ = ("_chosen", "_given", "_values")
+    __slots__ = ("_chosen", "_given", "_kept", "_values")
     _chosen: Mapping[str, Any]
     """The values that differ from the defaults under this `order`: enough to construct an equal object."""
     _given: Mapping[str, Any]
+    _kept: tuple[Any, Any]
     _values: Mapping[str, Any]
 
     def __init__(self, /, **parameters: Any) -> None:
@@ -71,6 +74,7 @@ class SamplingParams(Mapping[str, Any], metaclass=_WithSignature):
         object.__setattr__(self, "_values", values)
         object.__setattr__(self, "_given", MappingProxyType(given))
         object.__setattr__(self, "_chosen", differing)
+        object.__setattr__(self, "_kept", (None, None))
 
     @classmethod
     def from_dict(cls, body: Mapping[str, Any]) -> SamplingParams:
@@ -94,6 +98,15 @@ class SamplingParams(Mapping[str, Any], metaclass=_WithSignature):
     def given(self) -> Mapping[str, Any]:
         """The non-neutral parameters."""
         return self._given
+
+    def kept(self, source: Any, build: Callable[[], T]) -> T:
+        """The result of `build`, which depends on these settings and on `source` only: the same object until
+        another source is given."""
+        made_for, result = self._kept
+        if made_for is not source:
+            result = build()
+            object.__setattr__(self, "_kept", (source, result))
+        return result
 
     def replace(self, /, **changes: Any) -> SamplingParams:
         """A copy with some parameters changed."""
