@@ -9,7 +9,7 @@ from ..arithmetic import GREEDY_BELOW
 from ..contract import Chain, Selector
 from ..registry import Registry, default_registry
 from .lookups import Lookup, lookup_of
-from .sampling_params import SamplingParams
+from .sampling_params import SamplingParams, kept_with
 
 EDITS = ("allowed_token_ids", "bad_words", "ignore_eos", "min_tokens", "logit_bias", "grammar_bias")
 """The fixed first steps, after the grammar's bitmask; the edits of plugins follow them, in alphabetical
@@ -24,7 +24,7 @@ def build_chain(params: Mapping[str, Any], registry: Registry | None = None) -> 
     """
     known = lookup_of((registry or default_registry()).catalogue)
     if isinstance(params, SamplingParams):
-        return params.kept(known, lambda: _build(params, params.given, known))
+        return kept_with(params, known, lambda: _build(params, params.given, known))
     return _build(params, known.differing(params), known)
 
 

@@ -6,7 +6,7 @@ import inspect
 from abc import ABCMeta
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from types import MappingProxyType
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from ..contract import Param, ParameterError, Selector, call_for_add, guarded, quoted
 from ..registry import (
@@ -19,6 +19,11 @@ from ..registry import (
 )
 from .lookups import Lookup, lookup_of
 from .orders import resolve_order
+
+if TYPE_CHECKING:
+    from typing_extensions import Unpack
+
+    from .typed import Parameters
 
 T = TypeVar("T")
 
@@ -47,6 +52,9 @@ class SamplingParams(Mapping[str, Any], metaclass=_WithSignature):
     name, also similar names and the plugins that failed to load. How much a request may ask for is the
     scheduler's decision: `RequestLimits`.
 
+    Type checkers know the built-in parameters; those of plugins pass them in a `dict[str, Any]`:
+    `SamplingParams(temperature=0.8, **own)`.
+
     A token whose probability, after all else, is below 2^−31 of the likeliest one's is never drawn.
     """
 
@@ -57,7 +65,7 @@ class SamplingParams(Mapping[str, Any], metaclass=_WithSignature):
     _kept: tuple[Any, Any]
     _values: Mapping[str, Any]
 
-    def __init__(self, /, **parameters: Any) -> None:
+    def __init__(self, /, **parameters: Unpack[Parameters]) -> None:
         known = lookup_of(default_registry().catalogue)
         chosen = {name: _checked(known, name, value) for name, value in parameters.items()}
         values = known.neutral | chosen
@@ -99,16 +107,7 @@ class SamplingParams(Mapping[str, Any], metaclass=_WithSignature):
         """The non-neutral parameters."""
         return self._given
 
-    def kept(self, source: Any, build: Callable[[], T]) -> T:
-        """The result of `build`, which depends on these settings and on `source` only: the same object until
-        another source is given."""
-        made_for, result = self._kept
-        if made_for is not source:
-            result = build()
-            object.__setattr__(self, "_kept", (source, result))
-        return result
-
-    def replace(self, /, **changes: Any) -> SamplingParams:
+    def replace(self, /, **changes: Unpack[Parameters]) -> SamplingParams:
         """A copy with some parameters changed."""
         return SamplingParams(**{**self._chosen, **changes})
 
@@ -150,6 +149,16 @@ class SamplingParams(Mapping[str, Any], metaclass=_WithSignature):
 
     def __repr__(self) -> str:
         return f"SamplingParams({', '.join(f'{n}={v!r}' for n, v in self._chosen.items())})"
+
+
+def kept_with(params: SamplingParams, source: Any, build: Callable[[], T]) -> T:
+    """The result of `build`, which depends on `params` and `source` only: the same object until another
+    source is given."""
+    made_for, result = params._kept
+    if made_for is not source:
+        result = build()
+        object.__setattr__(params, "_kept", (source, result))
+    return result
 
 
 def _restore(chosen: dict[str, Any]) -> SamplingParams:

@@ -18,7 +18,9 @@ def token_ids_in(name: str, token_ids: Any, vocabulary: Vocabulary) -> np.ndarra
         return _NO_TOKENS
     given = _integers(name, token_ids, np.array(token_ids))
     ids = given.astype(np.int64, copy=False)
-    if ids.size and np.maximum.reduce(ids.view(np.uint64)) >= vocabulary.size:  # negative ids are the greatest
+    if (
+        ids.size and np.maximum.reduce(ids.view(np.uint64)) >= vocabulary.size
+    ):  # negative ids are the greatest
         vocabulary.check_ids(name, given.tolist())  # finds and names the first
     ids.flags.writeable = False
     return ids
