@@ -396,7 +396,7 @@ class Scheduler:
 
     def _join(self, params: SamplingParams, grammar: Any, build: Build) -> None:
         """Add the requests that `build` gives, now, or once the compiler has compiled their grammar."""
-        names = structured_in(params)
+        names = structured_in(params.given)
         if grammar is not None and names:
             raise ParameterError(f"grammar and {names[0]} are not allowed together: at most one of them")
         compilation = None
@@ -447,7 +447,7 @@ class Scheduler:
         """A matcher for the grammar that is given, or that the parameters name; None without one."""
         if params["grammar_bias"] is not None:
             return None  # a sampler of the chain favours what it allows
-        names = structured_in(params)
+        names = structured_in(params.given)
         return matcher_of(constraint_of(params, self.vocabulary) if names else grammar, self.vocabulary)
 
     def _accept_all(self, request: Request, tokens: Sequence[int], logprobs: Sequence[float]) -> None:
