@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping
 from typing import Any
 
-from ..contract import ParameterError, quoted
+from ..contract import ParameterError, quoted, unhurried
 from ..contract.values import id_of_digits
 from .bodies import mapping
 from .structured import structured_parameters
@@ -54,7 +54,7 @@ def parameters_of(
 def _logit_bias(value: Any) -> dict[int, Any]:
     if not isinstance(value, Mapping):
         raise ParameterError(f"logit_bias={quoted(value)} is not allowed: token ids with biases")
-    return {_token_id(key): bias for key, bias in value.items()}
+    return {_token_id(key): bias for key, bias in unhurried(value.items())}
 
 
 def _token_id(key: Any) -> Any:

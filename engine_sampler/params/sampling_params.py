@@ -74,7 +74,8 @@ class SamplingParams(Mapping[str, Any], metaclass=_WithSignature):
         if rules:
             values |= {name: rule for name, rule in rules.items() if name not in chosen}
         for part in known.checking:
-            call_for_add(part.name, part.check, values)
+            if any(param.name in chosen for param in part.params):
+                call_for_add(part.name, part.check, MappingProxyType(values))
         named = sorted({*chosen, *rules}, key=known.numbers.__getitem__)
         given = known.differing({name: values[name] for name in named})
         _check_together(values, known.selectors.active(given, values))

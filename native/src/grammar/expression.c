@@ -538,37 +538,54 @@ int32_t eg_expression_step(eg_expressions *x, int32_t e, int byte) {
 
 enum { UNKNOWN, SOMETHING, NOTHING };
 
-/* Breadth-first search among the derivatives of `e` for one that can end. If there is none, every expression
- * visited is empty too. */
+/* derive() on the way of a search. All of an expression's derivatives are kept: the next search takes much of the
+ * same way, and an unfinished one starts again. */
+static int32_t derive_on_way(eg_expressions *x, int32_t e, int byte) {
+    if (!x->nodes.at[e].raw) {
+        int32_t *raw = eg_take(x->pool, 256 * sizeof *raw);
+        eg_work(x->pool->fault, 64);
+        memset(raw, 0xff, 256 * sizeof *raw);
+        x->nodes.at[e].raw = raw;
+    }
+    int32_t *raw = x->nodes.at[e].raw;
+    if (raw[byte] < 0) raw[byte] = derive(x, e, byte);
+    return raw[byte];
+}
+
+/* Put `e` on `scratch`, once in a search, with the place of the visit that leads there. */
+static void visit(eg_expressions *x, int32_t e, int32_t before) {
+    if (eg_map_get(&x->seen, eg_pair(e, 0), 0)) return;
+    eg_map_put(x->pool, &x->seen, eg_pair(e, 0), 1);
+    EG_PUSH(x->pool, x->scratch, e);
+    EG_PUSH(x->pool, x->scratch, before);
+}
+
+/* Breadth-first search among the derivatives of `e` for one that can end: so can all on the way to it. If there
+ * is none, every expression visited is empty too. */
 bool eg_expression_is_empty(eg_expressions *x, int32_t e) {
     if (e == EG_EMPTY) return true;
     if (!x->nodes.at[e].logical || x->nodes.at[e].nullable) return false;
     if (x->nodes.at[e].emptiness) return x->nodes.at[e].emptiness == NOTHING;
     const int32_t base = x->scratch.count;
     eg_map_free(x->pool, &x->seen);
-    eg_map_put(x->pool, &x->seen, eg_pair(e, 0), 1);
-    EG_PUSH(x->pool, x->scratch, e);
-    bool found = false;
-    for (int32_t i = base; i < x->scratch.count && !found; i++) {
+    visit(x, e, -1);
+    int32_t end = -1;
+    for (int32_t i = base; i < x->scratch.count && end < 0; i += 2) {
         const int32_t at = x->scratch.at[i];
         eg_work(x->pool->fault, 32);
-        for (int byte = 0; byte < 256 && !found; byte++) {
+        for (int byte = 0; byte < 256 && end < 0; byte++) {
             if (!eg_bytes_has(eg_first(x, at), byte)) continue;
-            const int32_t next = derive(x, at, byte);
+            const int32_t next = derive_on_way(x, at, byte);
             const eg_expression *n = &x->nodes.at[next];
             if (next == EG_EMPTY || n->emptiness == NOTHING) continue;
-            if (n->nullable || !n->logical || n->emptiness == SOMETHING) {
-                found = true;
-            } else {
-                if (eg_map_get(&x->seen, eg_pair(next, 0), 0)) continue;
-                eg_map_put(x->pool, &x->seen, eg_pair(next, 0), 1);
-                EG_PUSH(x->pool, x->scratch, next);
-            }
+            if (n->nullable || !n->logical || n->emptiness == SOMETHING) end = i;
+            else visit(x, next, i);
         }
     }
-    if (found) x->nodes.at[e].emptiness = SOMETHING;
-    else
-        for (int32_t i = base; i < x->scratch.count; i++) x->nodes.at[x->scratch.at[i]].emptiness = NOTHING;
+    const bool found = end >= 0;
+    for (; end >= 0; end = x->scratch.at[end + 1]) x->nodes.at[x->scratch.at[end]].emptiness = SOMETHING;
+    for (int32_t i = base; i < x->scratch.count && !found; i += 2)
+        x->nodes.at[x->scratch.at[i]].emptiness = NOTHING;
     x->scratch.count = base;
     return !found;
 }

@@ -65,6 +65,7 @@ typedef struct eg_expression {
     int32_t first;     /* number of the set of bytes it can begin with */
     int32_t a, b, c;   /* operands, by kind */
     int32_t *steps;    /* [256] derivative by each byte, -1: not known yet; NULL: none is known */
+    int32_t *raw;      /* the same from searches, where an empty derivative may not be EG_EMPTY */
     int32_t bounded;   /* its eg_expression_bounded for the longest token, -1: not known yet */
     int32_t loose;     /* its eg_expression_loose, -1: not known yet */
     int32_t size;      /* how many derivatives it has, itself included; INT32_MAX: many, 0: not known yet */
