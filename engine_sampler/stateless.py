@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import secrets
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -12,7 +13,7 @@ from .arithmetic import LogitRows, Logprobs, RowFault, RowLogprobs, checked_row,
 from .backends.choose import best_backend
 from .contract import INTERRUPTIONS, Backend, BackendError, failure, quoted
 from .params import RequestLimits, SamplingParams
-from .scheduler import LogprobsByMode, Scheduler
+from .scheduler import LogprobsByMode, RequestError, Scheduler
 from .tokenizer import Tokenizer
 
 Histories = Sequence[Sequence[int]] | None
@@ -123,14 +124,28 @@ def _scheduler(
             raise ValueError(f"{name} has {len(values)} entries for {rows} rows of logits")
     size = len(tokenizer) if tokenizer else logits.width
     scheduler = Scheduler(size, tokenizer, backend=backend, limits=limits, defer_grammars=False)
+    alike = prompts is None and outputs is None and positions is None
+    first = None
     for i, row_params in enumerate(params_by_row):
-        scheduler.add(
+        if alike and i and row_params is params_by_row[i - 1] and _forked(scheduler, first, row_params):
+            continue
+        first = scheduler.add(
             row_params,
             prompts[i] if prompts is not None else (),
             output_token_ids=outputs[i] if outputs is not None else (),
             position=None if positions is None else positions[i],
         )
     return scheduler
+
+
+def _forked(scheduler: Scheduler, request_id: Any, params: SamplingParams) -> bool:
+    """Add a request like the one of this id, in half the time that `add` takes; False if a plugin cannot
+    copy its state."""
+    try:
+        scheduler.fork(request_id, seed=secrets.randbits(64) if params.seed is None else None)
+    except RequestError:
+        return False
+    return True
 
 
 def _writable(logits: Any) -> bool:

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from ..contract import INTERRUPTIONS, bitmask_words
-from ..grammar.engines.native import NativeMatcher, Work
+from ..grammar.engines.native import Work, fills_within
 from ..grammar.errors import UnfinishedError
 from ..grammar.limits import REQUEST_WORK
 
@@ -48,7 +48,7 @@ class Constraint:
     def accept(self, token_id: int, work: Work | None = None) -> bool:
         """Accept the next token; False if it is refused, or if `work` is too little: `deferred` is then set,
         and nothing has changed."""
-        if work is not None and type(self.matcher) is NativeMatcher:
+        if work is not None and fills_within(self.matcher):
             return self._accept_within(token_id, work)
         self.mask_ready = self.deferred = False
         return bool(self.matcher.accept(token_id))
@@ -91,7 +91,7 @@ class Constraint:
     def forced_tokens(self) -> list[int]:
         """The tokens about which the grammar leaves no choice; [] for a matcher without this method, and if
         finding them takes too long."""
-        if type(self.matcher) is NativeMatcher:
+        if fills_within(self.matcher):
             try:
                 return self.matcher.forced_tokens(work=Work(REQUEST_WORK, REQUEST_WORK))
             except UnfinishedError:

@@ -11,7 +11,7 @@ from typing import Any, Protocol
 import numpy as np
 
 from ..contract import bitmask_words, failure
-from ..grammar.engines.native import NativeMatcher, Work, fill_rows, load_library
+from ..grammar.engines.native import Work, fill_rows, fills_within, load_library
 from ..grammar.errors import UnfinishedError
 from ..grammar.limits import REQUEST_WORK, STEP_WORK, step_work
 from .constraint import Constraint
@@ -241,7 +241,7 @@ def _grammar(request: Request) -> Constraint:
 
 
 def _is_native(request: Request) -> bool:
-    return request.grammar is not None and type(request.grammar.matcher) is NativeMatcher
+    return request.grammar is not None and fills_within(request.grammar.matcher)
 
 
 def _is_ready(request: Request) -> bool:

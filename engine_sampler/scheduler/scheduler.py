@@ -272,10 +272,8 @@ class Scheduler:
         the states of its samplers, selector, grammar and criteria, and its text. Returns its record.
 
         This is how to preempt a request, whose cache the engine frees. It is not in `request_ids`, and cannot
-        be stepped or changed until `resume`; `remove` ends it with `abort`. Observers see neither.
-
-        In another process it continues with `params.replace(seed=record.seed)` and the `output_token_ids`
-        of the record, except for what `add` names.
+        be stepped or changed until `resume`; `remove` ends it with `abort`. Observers see neither. In another
+        process it continues with `params.replace(seed=record.seed)` and the record's tokens, see `add`.
         """
         with self._step_lock.lock, self._step_lock:
             request = self._requests.find_single(request_id)
@@ -401,7 +399,7 @@ class Scheduler:
 
     def _join(self, params: SamplingParams, grammar: Any, build: Build) -> None:
         """Add the requests that `build` gives, now, or once the compiler has compiled their grammar."""
-        names = structured_in(params)
+        names = structured_in(params.given)
         if grammar is not None and names:
             raise ParameterError(f"grammar and {names[0]} are not allowed together: at most one of them")
         compilation = None
@@ -452,7 +450,7 @@ class Scheduler:
         """A matcher for the grammar that is given, or that the parameters name; None without one."""
         if params["grammar_bias"] is not None:
             return None  # a sampler of the chain favours what it allows
-        names = structured_in(params)
+        names = structured_in(params.given)
         return matcher_of(constraint_of(params, self.vocabulary) if names else grammar, self.vocabulary)
 
     def _rows(self, logits: Any, count: int) -> LogitRows:

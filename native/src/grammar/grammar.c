@@ -123,6 +123,7 @@ static es_vocabulary *open_workshop(const es_vocabulary *v) {
     w->count = v->count;
     w->words = v->words;
     w->longest = v->longest;
+    w->kinds = v->kinds;
     w->pool = (eg_pool){.fault = &w->fault, .limit = v->pool.limit, .name = v->pool.name};
     return w;
 }
