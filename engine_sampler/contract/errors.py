@@ -140,6 +140,7 @@ def _cut(text: str, length: int) -> str:
 
 
 def text_of(error: BaseException) -> str:
+    """The message of an exception, shortened; also of one that cannot be turned into text."""
     try:
         return str(error)[:_MOST_WORDS]
     except INTERRUPTIONS:
