@@ -5,6 +5,7 @@
 
 enum {
     SMALL = 48,           /* tries with fewer nodes are walked rather than summarized */
+    MANY = 64,            /* nodes below a node for which its state keeps a table of steps */
     COMPARE_BUDGET = 2000 /* nodes at which an expression is compared with a looser one */
 };
 
@@ -419,24 +420,29 @@ void eg_follow(eg_masks *m, eg_out *out, int32_t base, int32_t node) {
     s->work.count = base;
 }
 
-void eg_follow_bytewise(eg_masks *m, eg_out *out, int32_t state) {
+bool eg_follow_bytewise(eg_masks *m, eg_out *out, int32_t state, int64_t max_steps) {
     eg_states *s = &m->states;
     es_vocabulary *v = eg_vocabulary_of(m);
     const eg_tries *t = &v->tries;
+    const int64_t known = s->by_byte.count;
     int32_t *path = m->path;
     path[0] = state;
+    eg_state_widen(s, state);
     for (int32_t i = 1; i < t->end.at[0];) {
         const int32_t depth = t->depth.at[i];
-        eg_work(&v->fault, 2);
+        eg_work(&v->fault, 1);
         const int32_t next = eg_state_step(s, path[depth - 1], t->byte.at[i]);
         if (next < 0) {
             i = t->end.at[i];
             continue;
         }
+        if (s->by_byte.count - known > max_steps) return false;
+        if (t->end.at[i] - i > MANY) eg_state_widen(s, next);
         add_own(m, out, i);
         path[depth] = next;
         i++;
     }
+    return true;
 }
 
 void eg_follow_special(eg_masks *m, eg_out *out, eg_thread thread) {

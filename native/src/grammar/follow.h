@@ -11,8 +11,9 @@ void eg_follow(eg_masks *m, eg_out *out, int32_t base, int32_t node);
 /* Add the special tokens that a thread allows. */
 void eg_follow_special(eg_masks *m, eg_out *out, eg_thread thread);
 
-/* Add the tokens that a state allows, byte by byte: slow, but bounded by the number of nodes, however many
- * readings a text has. */
-void eg_follow_bytewise(eg_masks *m, eg_out *out, int32_t state);
+/* Add the tokens that a state allows, byte by byte, until `max_steps` steps between states have been computed
+ * that were not known before; false if more were needed. Its time is bounded by the number of nodes, however
+ * many readings a text has, but texts may have so many states that few steps are ever known. */
+bool eg_follow_bytewise(eg_masks *m, eg_out *out, int32_t state, int64_t max_steps);
 
 #endif
