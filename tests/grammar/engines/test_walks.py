@@ -209,7 +209,7 @@ def test_recursion_at_the_end_of_a_rule_adds_no_rows() -> None:
 
 
 def _words(*, separated: bool) -> Rules:
-    """Any number of words, each perhaps with a sign after it; unless separated, they can be split anywhere."""
+    """Words, each perhaps with a sign after it; unless separated, they can be split anywhere."""
     rules = Rules()
     rules.start, word, name = rules.rule("start"), rules.rule("word"), rules.rule("name")
     letters = rules.terminal("LETTERS", e.repeat(e.byte_range(97, 110), 1))
