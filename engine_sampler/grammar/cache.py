@@ -12,6 +12,10 @@ from ..contract import fork_safe
 Value = TypeVar("Value")
 
 
+AT_ONCE = 16
+"""How many growing values are weighed again when another one comes."""
+
+
 class CacheInfo(NamedTuple):
     """The counts of a cache so far, its content and its bounds."""
 
@@ -28,7 +32,7 @@ class Cache(Generic[Value]):
 
     weigh  the weight of a value, for example its size in bytes. The newest value is kept even if it alone
            weighs more than `max_weight`.
-    grow   whether values grow: all are weighed again whenever another one comes.
+    grow   whether values grow: whenever another one comes, the next few are weighed again, in turn.
     """
 
     def __init__(
@@ -36,6 +40,7 @@ class Cache(Generic[Value]):
     ) -> None:
         self._max_size, self._max_weight, self._weigh, self._grow = max_size, max_weight, weigh, grow
         self._values: OrderedDict[Hashable, tuple[Value, int]] = OrderedDict()
+        self._due: list[Hashable] = []  # keys of values to be weighed again, the next one last
         self._weight = self._hits = self._misses = 0
         self._lock = fork_safe(threading.Lock())
 
@@ -58,7 +63,7 @@ class Cache(Generic[Value]):
             weight = self._weigh(value)
             self._values[key] = value, weight
             self._weight += weight
-            self._weigh_again()
+            self._weigh_again(AT_ONCE)
             self._shrink()
         return value
 
@@ -70,11 +75,18 @@ class Cache(Generic[Value]):
         found = self.find(key)
         return self.put(key, compute()) if found is None else found
 
-    def _weigh_again(self) -> None:
-        if self._grow:
-            for key, (value, _) in self._values.items():
+    def _weigh_again(self, count: int) -> None:
+        """Weigh again the next `count` values, if they grow. Weighing all would take longer with each one."""
+        if not self._grow:
+            return
+        if not self._due:
+            self._due = list(reversed(self._values))
+        for key in self._due[: -count - 1 : -1]:
+            if key in self._values:
+                value, before = self._values[key]
                 self._values[key] = value, self._weigh(value)
-            self._weight = sum(weight for _, weight in self._values.values())
+                self._weight += self._values[key][1] - before
+        del self._due[-count:]
 
     def _shrink(self) -> None:
         while len(self._values) > self._max_size or (
@@ -87,6 +99,7 @@ class Cache(Generic[Value]):
         """Drop all values; the counts of hits and misses stay."""
         with self._lock:
             self._values.clear()
+            self._due.clear()
             self._weight = 0
 
     def resize(self, max_size: int, max_weight: int) -> None:
@@ -98,7 +111,8 @@ class Cache(Generic[Value]):
     def info(self) -> CacheInfo:
         """The counts since the start, and the current content."""
         with self._lock:
-            self._weigh_again()
+            self._due.clear()
+            self._weigh_again(len(self._values) or 1)
             return CacheInfo(
                 self._hits, self._misses, len(self._values), self._max_size, self._weight, self._max_weight
             )

@@ -48,6 +48,12 @@ def load_library() -> tuple[Any, Any] | None:
     return library, _interface()
 
 
+@functools.cache
+def _statistics_names() -> tuple[str, ...]:
+    """The names of a grammar's counts."""
+    return tuple(name for name, _ in _interface().typeof("es_grammar_stats").fields)
+
+
 def _exception(code: int, text: str) -> Exception:
     if code in (_LIMIT, _MEMORY):
         return GrammarLimitError(text)
@@ -121,7 +127,7 @@ class NativeGrammar:
         """Counts of what the engine caches for this grammar: bytes, rows, states, masks."""
         out = self.ffi.new("es_grammar_stats *")
         self.library.es_grammar_statistics(self.pointer, out)
-        return {name: int(getattr(out, name)) for name, _ in self.ffi.typeof("es_grammar_stats").fields}
+        return {name: int(getattr(out, name)) for name in _statistics_names()}
 
 
 _ARRAYS = (

@@ -12,12 +12,10 @@ Lark computes the tables; `program.lalr` describes their encoding.
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from lark.exceptions import GrammarError as LarkGrammarError
 from lark.grammar import Terminal
 from lark.lexer import PatternRE, TerminalDef
 
@@ -29,7 +27,7 @@ from ..work import counted_work, spend
 from .dialect import Rewritten
 from .expansion import check_expansion, without_endless_counts
 from .grammar import Loaded, load
-from .lalr_tables import END, LalrTables, LexerOrder, NamedLalrState, tables_of
+from .lalr_tables import LalrTables, LexerOrder, NamedLalrState, tables_of
 from .messages import Messages
 from .rules import RuleReader
 from .skipping import any_of, beginnings, followers, parts
@@ -95,7 +93,7 @@ class _Reading:
         compiled = self._compiled(start)
         with self._messages.translated():
             order = LexerOrder(compiled.terminals, compiled.ignore)
-            tables = self._tables(compiled, start)
+            tables = tables_of(compiled.rules, start)
         rules = Rules()
         symbols = dict(self._symbols(rules, compiled, tables))
         rules.start = rules.rule(start)
@@ -139,19 +137,6 @@ class _Reading:
         """The terminals that are only declared."""
         return {name for name, tree in self._loaded.terminal_trees().items() if tree is None}
 
-    def _tables(self, compiled: _Compiled, start: str) -> LalrTables:
-        try:
-            return tables_of(compiled.rules, start)
-        except LarkGrammarError as error:
-            if (conflict := _CONFLICT.match(str(error))) is None:
-                raise
-            before = "the end" if conflict[1] == END else conflict[1]
-            rules = sorted(line[4:-1].strip() for line in conflict[2].strip("\n").split("\n"))
-            text = (
-                f"the grammar is not LALR: before {before}, the text may be reduced to each of these rules: "
-            )
-            raise LarkGrammarError(text + "; ".join(rules)) from None
-
     def _symbols(self, rules: Rules, compiled: _Compiled, tables: LalrTables) -> Iterator[tuple[str, int]]:
         """The symbol of each terminal that can occur. One that is only declared cannot."""
         terminals = self._loaded.terminals(rules, {one.name: one.pattern for one in compiled.terminals})
@@ -169,11 +154,6 @@ class _Reading:
         known = {one.name for one in compiled.terminals}
         for name in sorted(special & tables.terminals - known):
             yield name, undefined.symbol(name)
-
-
-_CONFLICT = re.compile(
-    r"Reduce/Reduce collision in Terminal\('(\S+)'\) between the following rules: ((?:\n\t- [^\n]*)+)"
-)
 
 
 def _looks_ahead(expression: Expression) -> bool:

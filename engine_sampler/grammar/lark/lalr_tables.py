@@ -1,4 +1,4 @@
-"""The tables that lark computes for its LALR parser and its contextual lexer."""
+"""The tables of lark's LALR parser and its contextual lexer."""
 
 from __future__ import annotations
 
@@ -7,20 +7,15 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from lark.common import LexerConf, ParserConf
+from lark.common import LexerConf
+from lark.exceptions import GrammarError as LarkGrammarError
 from lark.lexer import BasicLexer, PatternRE, PatternStr, TerminalDef
-from lark.parsers.lalr_analysis import LALR_Analyzer, Shift
 
-from ..errors import GrammarLimitError
 from ..regex.syntax import spelled_out
-from ..work import spend
-
-MAX_ITEMS = 400_000
-"""The most items (beginnings of rules) in all states of a parser, as they are computed."""
+from .lalr_analysis import LalrStates, PlainRules, bits_of
 
 END = "$END"
 
-_Analyzer: Any = LALR_Analyzer
 _Lexer: Any = BasicLexer
 
 
@@ -58,53 +53,93 @@ class LalrTables:
     shifted: set[int]
 
 
-class _BoundedAnalyzer(_Analyzer):  # type: ignore[misc]
-    """Lark's analysis, with a bound on its work: a grammar may have exponentially many states."""
-
-    items = 0
-
-    def expand_rule(self, *arguments: Any) -> Any:
-        found = super().expand_rule(*arguments)
-        self.items += len(found) + 1
-        spend(len(found) + 1)
-        if self.items > MAX_ITEMS:
-            raise GrammarLimitError(f"the parser's states have more than {MAX_ITEMS} items")
-        return found
-
-    def compute_includes_lookback(self) -> None:
-        spend(sum(len(state.closure) for state, _ in self.nonterminal_transitions) // 2)
-        super().compute_includes_lookback()
-
-
 def tables_of(rules: list[Any], start: str) -> LalrTables:
     """The tables of lark's rules. Raises lark's GrammarError for a conflict, and GrammarLimitError."""
-    analysis = _BoundedAnalyzer(ParserConf(rules, {}, [start]))
-    analysis.compute_lalr()
-    table = analysis.parse_table
-    numbers: dict[Any, int] = {}
-    lengths: list[tuple[str, int]] = []
-    states = [NamedLalrState() for _ in table.states]
-    terminals: set[str] = set()
+    names = _Names(rules, start)
+    states = LalrStates(names.rules, names.terminals[END])
+    found = [NamedLalrState() for _ in states.transitions]
     shifted: set[int] = set()
-    left_sides = {rule.origin.name for rule in rules}
-    for number, actions in table.states.items():
-        state = states[number]
-        for name, (action, target) in actions.items():
-            if action is not Shift:
-                if target not in numbers:
-                    numbers[target] = len(lengths)
-                    lengths.append((target.origin.name, len(target.expansion)))
-                target = -1 - numbers[target]
-            if name == END:
-                state.end = target
-            elif name in left_sides:
-                state.gotos[name] = target
+    for state, transitions, reductions in zip(found, states.transitions, states.reductions, strict=True):
+        for symbol, target in transitions.items():
+            if symbol < 0:
+                state.gotos[names.sides[-1 - symbol]] = target
             else:
-                state.actions[name] = target
-                terminals.add(name)
-                if target >= 0:
-                    shifted.add(target)
-    return LalrTables(lengths, states, table.start_states[start], table.end_states[start], terminals, shifted)
+                state.actions[names.of_terminal[symbol]] = target
+                shifted.add(target)
+        for symbol, rule in _resolved(reductions, rules, names.of_terminal).items():
+            name = names.of_terminal[symbol]
+            if name == END:
+                state.end = -1 - rule
+            else:
+                state.actions.setdefault(name, -1 - rule)
+    lengths = [(rule.origin.name, len(rule.expansion)) for rule in rules]
+    terminals = {name for state in found for name in state.actions}
+    return LalrTables(lengths, found, 0, states.last, terminals, shifted)
+
+
+class _Names:
+    """The rules with numbers instead of names.
+
+    terminals    the numbers of terminals, and of the end of the text
+    of_terminal  their names
+    sides        the names of the left sides
+    """
+
+    def __init__(self, rules: list[Any], start: str) -> None:
+        self.sides = list(dict.fromkeys(rule.origin.name for rule in rules))
+        numbers = {name: -1 - number for number, name in enumerate(self.sides)}
+        if len(rules) != len(set(rules)):
+            twice = next(rule for number, rule in enumerate(rules) if rule in rules[:number])
+            raise LarkGrammarError(f"Rules defined twice: {twice}")
+        self.terminals: dict[str, int] = {}
+        right = []
+        for rule in rules:
+            symbols = []
+            for symbol in rule.expansion:
+                if symbol.is_term:
+                    symbols.append(self.terminals.setdefault(symbol.name, len(self.terminals)))
+                elif symbol.name in numbers:
+                    symbols.append(numbers[symbol.name])
+                else:
+                    raise LarkGrammarError(f"Using an undefined rule: {symbol}")
+            right.append(tuple(symbols))
+        self.terminals[END] = len(self.terminals)
+        self.of_terminal = list(self.terminals)
+        left = [numbers[rule.origin.name] for rule in rules]
+        self.rules = PlainRules([*left, -1 - len(self.sides)], [*right, (numbers[start],)])
+
+
+def _resolved(reductions: Mapping[int, int], rules: Sequence[Any], names: Sequence[str]) -> dict[int, int]:
+    """The rule to reduce before each terminal: of several, the one whose priority is the greatest."""
+    found: dict[int, int] = {}
+    for rule, terminals in reductions.items():
+        for terminal in bits_of(terminals):
+            other = found.setdefault(terminal, rule)
+            if other != rule:
+                found[terminal] = _preferred(rule, other, rules)
+    conflicts: dict[int, list[int]] = {}
+    for rule, terminals in reductions.items():
+        for terminal in bits_of(terminals):
+            other = found[terminal]
+            if other != rule and _priority(rules[other]) == _priority(rules[rule]):
+                conflicts.setdefault(terminal, [other]).append(rule)
+    for terminal, colliding in conflicts.items():
+        raise LarkGrammarError(_collision(names[terminal], [rules[rule] for rule in colliding]))
+    return found
+
+
+def _priority(rule: Any) -> int:
+    return rule.options.priority or 0
+
+
+def _preferred(rule: int, other: int, rules: Sequence[Any]) -> int:
+    return rule if _priority(rules[rule]) > _priority(rules[other]) else other
+
+
+def _collision(name: str, rules: Sequence[Any]) -> str:
+    before = "the end" if name == END else name
+    text = f"the grammar is not LALR: before {before}, the text may be reduced to each of these rules: "
+    return text + "; ".join(sorted(str(rule)[1:-1].strip() for rule in rules))
 
 
 class _Spelled(PatternRE):

@@ -53,7 +53,7 @@ class PatternLimits:
     work    steps to build the automaton
     """
 
-    length: int = 32768
+    length: int = 100_000
     states: int = 4096
     work: int = 100_000
 

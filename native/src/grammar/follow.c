@@ -5,6 +5,7 @@
 
 enum {
     SMALL = 48,            /* tries with fewer nodes are walked rather than summarized */
+    MANY = 64,             /* nodes below a node for which its state keeps a table of steps */
     COMPARE_BUDGET = 2000, /* nodes at which an expression is compared with a looser one */
     PATIENCE = 1000        /* walks after which one that is not continued is given up */
 };
@@ -439,16 +440,21 @@ static eg_walk *walk_of(eg_masks *m, int32_t state) {
     return walk;
 }
 
-void eg_follow_bytewise(eg_masks *m, eg_out *out, int32_t state) {
+bool eg_follow_bytewise(eg_masks *m, eg_out *out, int32_t state, int64_t max_steps) {
+    eg_states *s = &m->states;
     es_vocabulary *v = eg_vocabulary_of(m);
     const eg_tries *t = &v->tries;
+    const int64_t known = s->by_byte.count;
     eg_walk *walk = walk_of(m, state);
     walk->last = m->walked;
+    eg_state_widen(s, state);
     while (walk->node < t->end.at[0]) {
         const int32_t i = walk->node, depth = t->depth.at[i], own = t->own.at[i];
         eg_work(&v->fault, 1 + own / 16);
-        const int32_t next = eg_state_step(&m->states, walk->path[depth - 1], t->byte.at[i]);
-        if (next >= 0 && own) {
+        const int32_t next = eg_state_step(s, walk->path[depth - 1], t->byte.at[i]);
+        if (s->by_byte.count - known > max_steps) return false;
+        if (next >= 0) {
+            if (t->end.at[i] - i > MANY) eg_state_widen(s, next);
             EG_RESERVE(eg_pool_of(m), walk->tokens, own);
             eg_copy(walk->tokens.at + walk->tokens.count, t->tokens.at + t->first_token.at[i],
                     (size_t)own * sizeof *walk->tokens.at);
@@ -458,6 +464,7 @@ void eg_follow_bytewise(eg_masks *m, eg_out *out, int32_t state) {
         walk->node = next < 0 ? t->end.at[i] : i + 1;
     }
     eg_out_add(m, out, walk->tokens.at, walk->tokens.count);
+    return true;
 }
 
 void eg_follow_done(eg_masks *m, int32_t state) {

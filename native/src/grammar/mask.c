@@ -7,8 +7,12 @@
 enum {
     FEW = 512,           /* tokens that are kept as a list ... */
     FEWER = 64,          /* ... or as changes to bits */
-    NODE_BUDGET = 100000, /* nodes walked before falling back to a mask made byte by byte */
-    MAX_ATTEMPTS = 4      /* unfinished ones before the same */
+    FIRST_NODES = 2000,   /* nodes walked before a mask is tried byte by byte ... */
+    LEXER_NODES = 30000,  /* ... with a lexer, under which a text has fewer readings ... */
+    FIRST_STEPS = 4000,   /* ... with up to this many new steps between states */
+    NODE_BUDGET = 100000, /* nodes walked before a mask is made byte by byte, with any number of steps */
+    MAX_ATTEMPTS = 4,     /* unfinished ones before the same */
+    MAX_FAILURES = 4      /* masks in a row that needed too many steps, after which no more are tried */
 };
 
 /* --- sets of tokens --- */
@@ -101,21 +105,21 @@ static int32_t keep_mask(eg_masks *m, eg_out *out, int32_t state) {
 }
 
 /* The tokens that begin with the bytes of `node` and continue from `state`. */
-static eg_out *find_tokens(eg_masks *m, int32_t state, int32_t node) {
+static eg_out *find_tokens(eg_masks *m, int32_t state, int32_t node, int64_t budget) {
     eg_states *s = &m->states;
     m->depth = m->wrong.count = 0;
     eg_states_reset(s);
     eg_out *out = eg_out_take(m);
     for (int32_t i = 0; i < s->states.at[state].count; i++)
         EG_PUSH(s->rows.pool, s->work, s->states.at[state].threads[i]);
-    m->budget = NODE_BUDGET;
+    m->budget = budget;
     m->exhausted = false;
     eg_follow(m, out, 0, node);
     return out;
 }
 
 bool eg_mask_any_below(eg_masks *m, int32_t state, int32_t node) {
-    eg_out *out = find_tokens(m, state, node);
+    eg_out *out = find_tokens(m, state, node, NODE_BUDGET);
     uint32_t any = out->tokens.count > 0;
     if (out->bits) eg_out_unshare(m, out);
     for (int32_t i = 0; i < eg_vocabulary_of(m)->words && out->bits; i++) any |= out->bits[i];
@@ -147,26 +151,44 @@ static void give_up_walks(eg_masks *m, int32_t state) {
     eg_map_put(eg_pool_of(m), &m->by_state, eg_pair(state, 0), -1 - MAX_ATTEMPTS);
 }
 
+/* The tokens that continue from `state`, byte by byte; NULL if more than `max_steps` steps are not known. */
+static eg_out *find_bytewise(eg_masks *m, int32_t state, int64_t max_steps) {
+    m->depth = 0;
+    eg_states_reset(&m->states);
+    eg_out *out = eg_out_take(m);
+    return eg_follow_bytewise(m, out, state, max_steps) ? out : NULL;
+}
+
+/* The tokens that continue from `state`. Few nodes are walked with summaries if the text has few readings.
+ * Where it has many, the nodes of all tokens are walked, but states recur: in most grammars few are needed. */
+static eg_out *find_all(eg_masks *m, int32_t state) {
+    if (!is_bytewise(m, state)) {
+        eg_out *out = find_tokens(m, state, 0, m->states.rows.rules->lalr ? LEXER_NODES : FIRST_NODES);
+        if (!m->exhausted) return out;
+        if (m->failures < MAX_FAILURES && (out = find_bytewise(m, state, FIRST_STEPS))) {
+            m->failures = 0;
+            return out;
+        }
+        m->failures++;
+        out = find_tokens(m, state, 0, NODE_BUDGET);
+        if (!m->exhausted) return out;
+        give_up_walks(m, state);
+    }
+    return find_bytewise(m, state, INT64_MAX);
+}
+
 int32_t eg_mask_of(eg_masks *m, int32_t state) {
     const int32_t known = eg_map_get(&m->by_state, eg_pair(state, 0), -1);
     if (known >= 0) return known;
     const eg_states *s = &m->states;
     const es_vocabulary *v = eg_vocabulary_of(m);
-    eg_out *out = NULL;
-    m->exhausted = is_bytewise(m, state);
-    if (!m->exhausted) out = find_tokens(m, state, 0);
-    if (m->exhausted) {
-        give_up_walks(m, state);
-        m->depth = 0;
-        out = eg_out_take(m);
-        eg_follow_bytewise(m, out, state);
-    }
+    eg_out *out = find_all(m, state);
     for (int32_t i = 0; i < s->states.at[state].count; i++)
         if (eg_thread_stops(s, &s->states.at[state].threads[i]))
             eg_follow_special(m, out, s->states.at[state].threads[i]);
     if (state == EG_ENDED || s->states.at[state].accepting) eg_out_add(m, out, v->eos, v->eos_count);
     const int32_t number = keep_mask(m, out, state);
-    if (m->exhausted) eg_follow_done(m, state);
+    eg_follow_done(m, state);
     return number;
 }
 

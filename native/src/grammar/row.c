@@ -1,5 +1,5 @@
 /* Earley rows, and their cores. */
-#include "grammar/row.h"
+#include "grammar/row_items.h"
 
 /* --- registers --- */
 
@@ -43,8 +43,7 @@ static bool operate(int32_t *words, const eg_rule *rule, const int32_t *op, int3
     }
 }
 
-/* The registers after the edge `e`, -1 if an operation blocks it. */
-static int32_t pass(eg_rows *r, const eg_edge *e, int32_t rule, int32_t registers) {
+int32_t eg_registers_pass(eg_rows *r, const eg_edge *e, int32_t rule, int32_t registers) {
     eg_work(r->pool->fault, 1);
     if (e->begin == e->end) return registers;
     const eg_rules *g = r->rules;
@@ -65,6 +64,7 @@ static int32_t pass(eg_rows *r, const eg_edge *e, int32_t rule, int32_t register
 static void begin_work(eg_rows *r) {
     r->work.count = 0;
     r->accepting = false;
+    r->completed.count = 0;
     if (++r->stamp == 0) {
         memset(r->stamps, 0, (size_t)r->slot_count * sizeof *r->stamps);
         memset(r->predicted, 0, (size_t)r->rules->rule_count * sizeof *r->predicted);
@@ -96,8 +96,7 @@ static void widen_slots(eg_rows *r) {
     for (int32_t i = 0; i < r->work.count; i++) place_item(r, i);
 }
 
-/* Add an item to the row under construction, unless it is already there. */
-static void add_item(eg_rows *r, int32_t state, int32_t registers, int32_t origin) {
+void eg_items_add(eg_rows *r, int32_t state, int32_t registers, int32_t origin) {
     eg_work(r->pool->fault, 1);
     if (2 * r->work.count >= r->slot_count) widen_slots(r);
     uint64_t at = eg_mix(eg_pair(state, origin) ^ (uint64_t)(uint32_t)registers << 20);
@@ -114,118 +113,14 @@ static void add_item(eg_rows *r, int32_t state, int32_t registers, int32_t origi
     }
 }
 
+int eg_items_compare(const void *a, const void *b) {
+    const eg_item *x = a, *y = b;
+    if (x->state != y->state) return x->state < y->state ? -1 : 1;
+    if (x->registers != y->registers) return x->registers < y->registers ? -1 : 1;
+    return (x->origin > y->origin) - (x->origin < y->origin);
+}
+
 /* --- completion --- */
-
-/* The first transition over `symbol` in an ascending list. */
-static int32_t find_transition(const eg_transition *transitions, int32_t count, int32_t symbol) {
-    int32_t low = 0;
-    while (count > 0) {
-        const int32_t half = count / 2;
-        if (transitions[low + half].symbol < symbol) low += half + 1, count -= half + 1;
-        else count = half;
-    }
-    return low;
-}
-
-static eg_item leo_top(eg_rows *r, int32_t rule, int32_t origin);
-
-/* The origin for items that begin `rule` in `row`. If completing the rule there would do nothing but complete
- * the same rule in an earlier row, it is that row. So a right-recursive rule, however deep, yields the same
- * row again. */
-static int32_t origin_of(eg_rows *r, int32_t rule, int32_t row) {
-    const eg_item top = leo_top(r, rule, row);
-    return top.state == rule ? top.origin : row;
-}
-
-/* Advance the items of row `row` over `symbol`; `transitions` are those of its core. */
-static void add_next(eg_rows *r, int32_t row, int32_t symbol, const eg_transition *transitions,
-                     int32_t transition_count) {
-    const eg_rules *g = r->rules;
-    for (int32_t k = 0; k < r->rows.at[row].count; k++) {
-        const eg_item item = r->rows.at[row].items[k];
-        eg_work(r->pool->fault, 1 + g->first_edge[item.state + 1] - g->first_edge[item.state]);
-        for (int32_t i = g->first_edge[item.state]; i < g->first_edge[item.state + 1]; i++) {
-            const eg_edge *e = &g->edges[i];
-            if (e->symbol != symbol) continue;
-            const int32_t registers = pass(r, e, g->rule_of[item.state], item.registers);
-            if (registers >= 0) add_item(r, e->target, registers, item.origin);
-        }
-    }
-    for (int32_t i = find_transition(transitions, transition_count, symbol);
-         i < transition_count && transitions[i].symbol == symbol; i++) {
-        const eg_item next = transitions[i].next;
-        add_item(r, next.state, next.registers, origin_of(r, g->rule_of[next.state], row));
-    }
-}
-
-/* If exactly one item of `row` can advance over `symbol` and its rule is complete right after: that rule (as
- * `state`) and its origin. Otherwise origin is -1. */
-static eg_item leo_step(eg_rows *r, int32_t row, int32_t symbol) {
-    const eg_rules *g = r->rules;
-    const eg_item none = {-1, 0, -1};
-    eg_item found = none;
-    int32_t found_count = 0;
-    eg_work(r->pool->fault, r->rows.at[row].count);
-    for (int32_t k = 0; k < r->rows.at[row].count; k++) {
-        const eg_item item = r->rows.at[row].items[k];
-        for (int32_t i = g->first_edge[item.state]; i < g->first_edge[item.state + 1]; i++) {
-            if (g->edges[i].symbol != symbol) continue;
-            if (found_count++ || g->edges[i].begin != g->edges[i].end) return none;
-            found = (eg_item){g->edges[i].target, item.registers, item.origin};
-        }
-    }
-    const eg_core *core = eg_core_of(r, row);
-    for (int32_t i = find_transition(core->rules, core->rule_count, symbol);
-         i < core->rule_count && core->rules[i].symbol == symbol; i++) {
-        if (found_count++) return none;
-        found = core->rules[i].next;
-        found.origin = row;
-    }
-    if (!found_count) return none;
-    const int32_t first = g->first_edge[found.state];
-    const eg_edge *e = &g->edges[first];
-    if (g->first_edge[found.state + 1] != first + 1 || e->symbol != EG_ACCEPT) return none;
-    if (pass(r, e, g->rule_of[found.state], found.registers) < 0) return none;
-    return (eg_item){g->rule_of[found.state], 0, found.origin};
-}
-
-/* The topmost rule and origin completed when `rule` is completed in `origin`, following deterministic
- * reductions (Leo): the completions in between leave nothing in a row. */
-static eg_item leo_top(eg_rows *r, int32_t rule, int32_t origin) {
-    eg_item at = {rule, 0, origin};
-    const int32_t base = r->leo_items.count;
-    for (;;) {
-        const uint64_t key = eg_pair(at.origin, at.state);
-        const int32_t known = eg_map_get(&r->leo_by_rule, key, -1);
-        if (known >= 0) {
-            at = r->leo_items.at[known];
-            break;
-        }
-        eg_work(r->pool->fault, 1);
-        if (at.state == r->rules->start && at.origin == 0) break;
-        const eg_item up = leo_step(r, at.origin, -1 - at.state);
-        if (up.origin < 0) break;
-        bool cycle = up.state == at.state && up.origin == at.origin;
-        for (int32_t i = base; i < r->leo_items.count && !cycle; i++)
-            cycle = r->leo_items.at[i].state == up.state && r->leo_items.at[i].origin == up.origin;
-        if (cycle || r->leo_items.count - base > 1000) break;
-        EG_PUSH(r->pool, r->leo_items, at);
-        at = up;
-    }
-    for (int32_t i = base; i < r->leo_items.count; i++) { /* the whole path leads to the same top */
-        const eg_item from = r->leo_items.at[i];
-        r->leo_items.at[i] = at;
-        eg_map_put(r->pool, &r->leo_by_rule, eg_pair(from.origin, from.state), i);
-    }
-    return at;
-}
-
-static void complete(eg_rows *r, int32_t rule, int32_t origin) {
-    const eg_item top = leo_top(r, rule, origin);
-    if (top.state == r->rules->start && top.origin == 0) r->accepting = true;
-    const eg_core *core = eg_core_of(r, top.origin);
-    add_next(r, top.origin, -1 - top.state, core->rules, core->rule_count);
-}
 
 static bool is_nullable(const eg_rules *g, int32_t symbol) {
     return symbol >= 0 ? g->terminals[symbol].nullable : g->rules[-1 - symbol].nullable;
@@ -241,10 +136,10 @@ static int32_t close_items(eg_rows *r) {
         for (int32_t i = g->first_edge[item.state]; i < g->first_edge[item.state + 1]; i++) {
             const eg_edge *e = &g->edges[i];
             if (e->symbol != EG_ACCEPT && !is_nullable(g, e->symbol)) continue;
-            const int32_t registers = pass(r, e, rule, item.registers);
+            const int32_t registers = eg_registers_pass(r, e, rule, item.registers);
             if (registers < 0) continue;
-            if (e->symbol == EG_ACCEPT) complete(r, rule, item.origin);
-            else add_item(r, e->target, registers, item.origin);
+            if (e->symbol == EG_ACCEPT) eg_items_complete(r, rule, item.origin);
+            else eg_items_add(r, e->target, registers, item.origin);
         }
     }
     int32_t kept = 0;
@@ -278,7 +173,7 @@ static void predict(eg_rows *r, const eg_item item, bool own) {
     for (int32_t i = g->first_edge[item.state]; i < g->first_edge[item.state + 1]; i++) {
         const eg_edge *e = &g->edges[i];
         if (e->symbol == EG_ACCEPT) continue;
-        const int32_t registers = pass(r, e, g->rule_of[item.state], item.registers);
+        const int32_t registers = eg_registers_pass(r, e, g->rule_of[item.state], item.registers);
         if (registers < 0) continue;
         const eg_transition transition = {e->symbol, {e->target, registers, EG_SELF}};
         if (e->symbol >= 0) {
@@ -289,10 +184,10 @@ static void predict(eg_rows *r, const eg_item item, bool own) {
             if (own) EG_PUSH(r->pool, r->rule_work, transition);
             if (r->predicted[rule] != r->stamp) {
                 r->predicted[rule] = r->stamp;
-                add_item(r, g->rules[rule].first, 0, EG_SELF);
+                eg_items_add(r, g->rules[rule].first, 0, EG_SELF);
             }
         }
-        if (own && is_nullable(g, e->symbol)) add_item(r, e->target, registers, EG_SELF);
+        if (own && is_nullable(g, e->symbol)) eg_items_add(r, e->target, registers, EG_SELF);
     }
 }
 
@@ -330,7 +225,7 @@ static int32_t add_core(eg_rows *r, int32_t count, bool beginning, uint64_t hash
     r->rule_work.count = r->terminal_work.count = 0;
     if (beginning) {
         r->predicted[r->rules->start] = r->stamp;
-        add_item(r, r->rules->rules[r->rules->start].first, 0, EG_SELF);
+        eg_items_add(r, r->rules->rules[r->rules->start].first, 0, EG_SELF);
     }
     for (int32_t i = 0; i < count; i++) predict(r, (eg_item){core.key[2 * i], core.key[2 * i + 1], 0}, false);
     for (int32_t k = 0; k < r->work.count; k++) predict(r, r->work.at[k], true);
@@ -350,13 +245,6 @@ static int32_t add_core(eg_rows *r, int32_t count, bool beginning, uint64_t hash
 }
 
 /* --- rows --- */
-
-static int compare_items(const void *a, const void *b) {
-    const eg_item *x = a, *y = b;
-    if (x->state != y->state) return x->state < y->state ? -1 : 1;
-    if (x->registers != y->registers) return x->registers < y->registers ? -1 : 1;
-    return (x->origin > y->origin) - (x->origin < y->origin);
-}
 
 /* The core of ascending items: those with equal state and registers count once. */
 static int32_t intern_core(eg_rows *r, const eg_item *items, int32_t count) {
@@ -383,7 +271,7 @@ static int32_t intern_core(eg_rows *r, const eg_item *items, int32_t count) {
 static int32_t intern_row(eg_rows *r, int32_t count) {
     const bool accepting = r->accepting;
     if (!count && !accepting) return -1;
-    eg_sort(r->work.at, count, sizeof(eg_item), compare_items);
+    eg_sort(r->work.at, count, sizeof(eg_item), eg_items_compare);
     const uint64_t hash = eg_hash_ints(&r->work.at->state, 3 * (int64_t)count, accepting);
     int32_t id;
     for (eg_probe p = eg_probe_at(&r->rows_by_content, hash); (id = eg_probe_next(&p)) >= 0;) {
@@ -414,7 +302,7 @@ int32_t eg_row_advance(eg_rows *r, int32_t row, int32_t terminal) {
     } else {
         begin_work(r);
         const eg_core *core = eg_core_of(r, row);
-        add_next(r, row, terminal, core->terminals, core->terminal_count);
+        eg_items_advance(r, row, terminal, core->terminals, core->terminal_count);
         next = intern_row(r, close_items(r));
     }
     eg_map_put(r->pool, &r->next, key, next);
@@ -432,7 +320,7 @@ int32_t eg_row_join(eg_rows *r, int32_t a, int32_t b) {
         const eg_row *from = &r->rows.at[both[i]];
         r->accepting |= from->accepting;
         for (int32_t k = 0; k < from->count; k++)
-            add_item(r, from->items[k].state, from->items[k].registers, from->items[k].origin);
+            eg_items_add(r, from->items[k].state, from->items[k].registers, from->items[k].origin);
     }
     row = intern_row(r, r->work.count);
     eg_map_put(r->pool, &r->joined, key, row);
@@ -445,16 +333,16 @@ int32_t eg_row_join(eg_rows *r, int32_t a, int32_t b) {
 static bool can_be_empty(eg_rows *r, int32_t rule) {
     const eg_rules *g = r->rules;
     begin_work(r);
-    add_item(r, g->rules[rule].first, 0, EG_SELF);
+    eg_items_add(r, g->rules[rule].first, 0, EG_SELF);
     for (int32_t k = 0; k < r->work.count; k++) {
         const eg_item item = r->work.at[k];
         for (int32_t i = g->first_edge[item.state]; i < g->first_edge[item.state + 1]; i++) {
             const eg_edge *e = &g->edges[i];
             if (e->symbol != EG_ACCEPT && !is_nullable(g, e->symbol)) continue;
-            const int32_t registers = pass(r, e, rule, item.registers);
+            const int32_t registers = eg_registers_pass(r, e, rule, item.registers);
             if (registers < 0) continue;
             if (e->symbol == EG_ACCEPT) return true;
-            add_item(r, e->target, registers, EG_SELF);
+            eg_items_add(r, e->target, registers, EG_SELF);
         }
     }
     return false;
@@ -506,6 +394,9 @@ void eg_rows_close(eg_rows *r) {
     EG_FREE(pool, r->terminal_work);
     EG_FREE(pool, r->values);
     EG_FREE(pool, r->leo_items);
+    EG_FREE(pool, r->completed);
+    EG_FREE(pool, r->origin_items);
+    EG_FREE(pool, r->origin_list);
     EG_FREE(pool, r->opens);
     EG_FREE(pool, r->pending);
     eg_set_free(pool, &r->rows_by_content);
@@ -516,4 +407,6 @@ void eg_rows_close(eg_rows *r) {
     eg_map_free(pool, &r->next);
     eg_map_free(pool, &r->joined);
     eg_map_free(pool, &r->leo_by_rule);
+    eg_map_free(pool, &r->origins);
+    eg_set_free(pool, &r->origins_by_content);
 }

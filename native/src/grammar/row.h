@@ -48,6 +48,12 @@ typedef struct eg_row {
     int32_t mark;   /* its index in `pending`, if it is there */
 } eg_row;
 
+/* A row that stands for others as the origin of a rule, since completing it there results in the same items. */
+typedef struct eg_origin {
+    int32_t row;
+    int32_t begin, count; /* the rule and those items, in `origin_items` */
+} eg_origin;
+
 typedef struct eg_rows {
     eg_pool *pool;
     es_vocabulary *vocabulary;
@@ -69,6 +75,11 @@ typedef struct eg_rows {
     eg_map joined;                     /* two rows, the lesser first, to the row of both */
     eg_map leo_by_rule;                /* (row, rule) to an index in `leo_items` */
     EG_VECTOR(eg_item) leo_items;      /* state: a rule; origin: where it is completed as well */
+    eg_map origins;                    /* (row, rule) to the row that stands for it */
+    EG_VECTOR(eg_origin) origin_list;
+    EG_VECTOR(eg_item) origin_items;
+    eg_set origins_by_content;
+    EG_VECTOR(eg_item) completed;      /* a stack: the items of origins under construction */
     int32_t *slots;                    /* a hash table of `work`: an index, valid where stamps[] == stamp */
     uint32_t *stamps;
     uint32_t stamp;

@@ -267,15 +267,27 @@ static int32_t intern_state(eg_states *s, int32_t base) {
 }
 
 int32_t eg_state_step(eg_states *s, int32_t state, int byte) {
+    int32_t *steps = s->states.at[state].steps;
+    if (steps && steps[byte] != EG_UNKNOWN) return steps[byte];
     const uint64_t key = eg_pair(state, byte);
-    int32_t next = eg_map_get(&s->by_byte, key, -2);
-    if (next != -2) return next;
-    const int32_t base = s->work.count;
-    for (int32_t i = 0; i < s->states.at[state].count; i++)
-        eg_thread_step(s, s->states.at[state].threads[i], byte);
-    next = intern_state(s, base);
-    eg_map_put(s->rows.pool, &s->by_byte, key, next);
+    int32_t next = eg_map_get(&s->by_byte, key, EG_UNKNOWN);
+    if (next == EG_UNKNOWN) {
+        const int32_t base = s->work.count;
+        for (int32_t i = 0; i < s->states.at[state].count; i++)
+            eg_thread_step(s, s->states.at[state].threads[i], byte);
+        next = intern_state(s, base);
+        eg_map_put(s->rows.pool, &s->by_byte, key, next);
+    }
+    if (steps) steps[byte] = next;
     return next;
+}
+
+void eg_state_widen(eg_states *s, int32_t state) {
+    if (s->states.at[state].steps) return;
+    eg_work(s->rows.pool->fault, 16);
+    int32_t *steps = eg_take(s->rows.pool, 256 * sizeof *steps);
+    for (int i = 0; i < 256; i++) steps[i] = EG_UNKNOWN;
+    s->states.at[state].steps = steps;
 }
 
 /* Push the threads after `token`, read as a whole. */

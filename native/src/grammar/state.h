@@ -21,24 +21,25 @@ typedef struct eg_state {
     eg_thread *threads; /* ascending */
     int32_t count;
     bool accepting;     /* the text may end here */
+    int32_t *steps;     /* [256] the state after each byte, or EG_UNKNOWN; NULL: only in `by_byte` */
 } eg_state;
 
 /* Of eg_thread.terminal; EG_NARROW: like EG_ANY, without wide terminals (never in a state). */
 enum { EG_ANY = -1, EG_LEXER = -2, EG_NARROW = -3 };
-enum { EG_DEAD = -1, EG_START = 0, EG_ENDED = 1 }; /* no state; the empty text; after EOS */
+enum { EG_UNKNOWN = -2, EG_DEAD = -1, EG_START = 0, EG_ENDED = 1 }; /* no state; the empty text; after EOS */
 
 typedef struct eg_states {
     eg_rows rows;
     EG_VECTOR(eg_state) states;
     EG_VECTOR(eg_thread) work; /* a stack of threads of the state under construction */
-    bool filtering;            /* only the bytes `wanted` (eg_bytes_fold) can come next: ... */
-    uint64_t wanted;           /* ... threads that accept none of them are not pushed, only recorded here */
+    bool filtering; /* only the bytes `wanted` (eg_bytes_fold) can come next: ... */
+    uint64_t wanted; /* ... threads that accept none of them are not pushed, only recorded here */
     bool filtered_out;
-    EG_VECTOR(int32_t) begun;  /* a count, then as many pairs of a terminal and its derivative */
-    eg_map begun_by_byte;      /* (core, byte, plus 256 for EG_NARROW) to an offset in `begun` */
+    EG_VECTOR(int32_t) begun; /* a count, then as many pairs of a terminal and its derivative */
+    eg_map begun_by_byte; /* (core, byte, plus 256 for EG_NARROW) to an offset in `begun` */
     eg_set by_content;
-    eg_map by_byte;            /* (state, byte) to state */
-    eg_map by_token;           /* (state, token) to state */
+    eg_map by_byte; /* (state, byte) to state */
+    eg_map by_token; /* (state, token) to state */
 } eg_states;
 
 void eg_states_open(eg_states *s, eg_pool *pool, es_vocabulary *vocabulary, eg_rules *rules);
@@ -56,6 +57,9 @@ static inline void eg_states_reset(eg_states *s) {
 /* The state after a byte, or a special token; EG_DEAD if it cannot follow. */
 int32_t eg_state_step(eg_states *s, int32_t state, int byte);
 int32_t eg_state_special(eg_states *s, int32_t state, int32_t token);
+
+/* Prepare for many steps from `state`: they are looked up in a table of its own. */
+void eg_state_widen(eg_states *s, int32_t state);
 
 /* The state after a token of any kind but EOS. */
 int32_t eg_state_token(eg_states *s, int32_t state, int32_t token);

@@ -206,3 +206,38 @@ def test_recursion_at_the_end_of_a_rule_adds_no_rows() -> None:
         allowed(matcher, len(RUNS))
         rows.append(grammar.statistics()["rows"])
     assert rows[0] == rows[-1]
+
+
+def _words(*, separated: bool) -> Rules:
+    """Words, each perhaps with a sign after it; unless separated, they can be split anywhere."""
+    rules = Rules()
+    rules.start, word, name = rules.rule("start"), rules.rule("word"), rules.rule("name")
+    letters = rules.terminal("LETTERS", e.repeat(e.byte_range(97, 110), 1))
+    space, sign = rules.terminal("SPACE", e.literal(b" ")), rules.terminal("SIGN", e.literal(b"?"))
+    rules.define(name, letters)
+    rules.define(word, alternatives(name, sequence(name, sign)))
+    rules.define(rules.start, repeated(sequence(word, space) if separated else word))
+    return rules
+
+
+@pytest.mark.skipif(native.load_library() is None, reason="the rows are those of the engine in C")
+@pytest.mark.parametrize("separated", [True, False])
+def test_the_rows_do_not_count_the_words_of_a_text(separated: bool) -> None:
+    tokens = [*LETTERS, b" ", b"?"]
+    grammar = FASTEST(_words(separated=separated).program(), tokens)
+    matcher = grammar.matcher()
+    rows = []
+    for _ in range(6):
+        for token in (b"abc", b"de", b"?", b" ") if separated else (b"abc", b"de", b"?"):
+            assert matcher.accept(tokens.index(token))
+            allowed(matcher, len(tokens))
+        rows.append(grammar.statistics()["rows"])
+    assert rows[1] == rows[-1] < 12
+
+
+@every_engine
+def test_masks_are_exact_where_a_text_can_be_split_anywhere(engine: Engine) -> None:
+    tokens = [*LETTERS[::7], b"abc", b" ", b"?", b"a?", b"ab?c", b"a?b?c", b"??"]
+    for separated in (True, False):
+        matcher = engine(_words(separated=separated).program(), tokens).matcher()
+        masks_are_exact(matcher, tokens, [b"abc", b"ab?c"] if not separated else [b"abc", b"?"])

@@ -12,7 +12,15 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from engine_sampler.grammar.errors import GrammarError, GrammarLimitError
-from engine_sampler.grammar.program.expression import AUTOMATON, CONCAT, LITERAL, REPEAT, Encoder, complement
+from engine_sampler.grammar.program.expression import (
+    AUTOMATON,
+    CONCAT,
+    EMPTY,
+    LITERAL,
+    REPEAT,
+    Encoder,
+    complement,
+)
 from engine_sampler.grammar.regex.pattern import PatternLimits, pattern_expression, terminal_expression
 
 from ...conftest import shared_data
@@ -192,10 +200,14 @@ def test_an_unknown_dialect_is_refused():
         pattern_expression("a", dialect="pcre")  # type: ignore[arg-type]
 
 
+def test_a_pattern_of_ten_thousand_words_is_read():
+    assert pattern_expression("|".join(f"word{i:04}" for i in range(10_000))) != EMPTY
+
+
 @pytest.mark.parametrize(
     ("pattern", "words"),
     [
-        ("a" * 32769, "more than 32768"),
+        ("a" * 100_001, "more than 100000"),
         ("(" * 10000 + ")" * 10000, "nested"),
         ("(" * 66 + "a" + ")" * 66, "nested more than 64"),
         ("a{99999999999999999999}", "too large"),

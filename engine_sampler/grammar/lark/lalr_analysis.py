@@ -1,0 +1,257 @@
+"""The states of an LALR(1) parser, and the terminals before which each of them reduces.
+
+The algorithm is that of DeRemer and Pennello ("Efficient computation of LALR(1) look-ahead sets", 1982), over
+numbers: a terminal is its number, a rule's left side n is -1 - n, and a set of terminals is an integer with
+their bits. The items that a state predicts depend only on the left sides it expects, so states share them.
+
+The result is lark's, including that a rule in progress widens the look-aheads of what its left side begins in
+the same state: a contextual lexer reads by these sets.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import NamedTuple
+
+from ..errors import GrammarLimitError
+from ..work import spend
+
+MAX_ITEMS = 400_000
+"""The most items (beginnings of rules) in all states of a parser, as they are computed."""
+
+Kernel = tuple[int, ...]
+"""Positions in rules, ascending."""
+
+
+@dataclass(frozen=True)
+class PlainRules:
+    """Rules by number. The last one derives the start rule and is the only one of its left side.
+
+    left   the left side of each rule, -1 - n
+    right  the symbols of its right side
+    """
+
+    left: list[int]
+    right: list[tuple[int, ...]]
+
+    def nullable(self) -> set[int]:
+        """The left sides that derive the empty text."""
+        found: set[int] = set()
+        rules = [
+            (left, right)
+            for left, right in zip(self.left, self.right, strict=True)
+            if min(right, default=-1) < 0
+        ]
+        while True:
+            spend(len(rules) // 4)
+            more = {left for left, right in rules if left not in found and found.issuperset(right)}
+            if not more:
+                return found
+            found |= more
+
+
+class _Predicted(NamedTuple):
+    """What a state predicts: the left sides, how many items these have, and the items after each symbol."""
+
+    sides: frozenset[int]
+    items: int
+    after: dict[int, Kernel]
+
+
+class LalrStates:
+    """The states by number; 0 is the first.
+
+    transitions  for each state, the state after each symbol
+    last         the state after a whole text
+    reductions   for each state, the rules to reduce, and the terminals before which to do so
+    """
+
+    def __init__(self, rules: PlainRules, end: int) -> None:
+        self._rules = rules
+        self._rules_of: dict[int, list[int]] = {}
+        for number, left in enumerate(rules.left):
+            self._rules_of.setdefault(left, []).append(number)
+        self._number_positions()
+        self._predicted: dict[frozenset[int], _Predicted] = {}
+        self._kernels: list[Kernel] = []
+        self._sides: list[frozenset[int]] = []
+        self.transitions: list[dict[int, int]] = []
+        self._find_states()
+        self.last = self.transitions[0][rules.right[-1][0]]
+        self.reductions: list[dict[int, int]] = [{} for _ in self._kernels]
+        self._find_lookaheads(end)
+
+    def _number_positions(self) -> None:
+        """Positions in rules, one rule after the other; each has a symbol behind it, or None at the end."""
+        self._first: list[int] = []
+        self._symbol: list[int | None] = []
+        self._rule_at: list[int] = []
+        for number, right in enumerate(self._rules.right):
+            self._first.append(len(self._symbol))
+            self._symbol += [*right, None]
+            self._rule_at += [number] * (len(right) + 1)
+
+    # --- states ---
+
+    def _find_states(self) -> None:
+        numbers: dict[Kernel, int] = {(self._first[-1],): 0}
+        self._kernels.append((self._first[-1],))
+        items = 0
+        for kernel in self._kernels:  # grows
+            after: dict[int, list[int]] = {}
+            for position in kernel:
+                if (symbol := self._symbol[position]) is not None:
+                    after.setdefault(symbol, []).append(position + 1)
+            predicted = self._predict(frozenset(symbol for symbol in after if symbol < 0))
+            items += len(kernel) + predicted.items
+            if items > MAX_ITEMS:
+                raise GrammarLimitError(f"the parser's states have more than {MAX_ITEMS} items")
+            spend(2 + len(kernel) + len(predicted.after))
+            targets = dict(predicted.after)
+            for symbol, positions in after.items():
+                targets[symbol] = tuple(sorted({*positions, *targets.get(symbol, ())}))
+            found = self._numbered(targets, numbers)
+            self.transitions.append(found)
+            self._sides.append(predicted.sides)
+
+    def _numbered(self, targets: dict[int, Kernel], numbers: dict[Kernel, int]) -> dict[int, int]:
+        """The states of these kernels, by symbol; new ones get a number."""
+        found = {}
+        for symbol, target in targets.items():
+            number = numbers.get(target)
+            if number is None:
+                number = numbers[target] = len(self._kernels)
+                self._kernels.append(target)
+            found[symbol] = number
+        return found
+
+    def _predict(self, expected: frozenset[int]) -> _Predicted:
+        """What a state predicts that expects these left sides."""
+        found = self._predicted.get(expected)
+        if found is None:
+            sides: dict[int, None] = dict.fromkeys(sorted(expected))
+            after: dict[int, list[int]] = {}
+            items = 0
+            waiting = list(sides)
+            while waiting:
+                for rule in self._rules_of[waiting.pop()]:
+                    items += 1
+                    position = self._first[rule]
+                    symbol = self._symbol[position]
+                    if symbol is None:
+                        continue
+                    after.setdefault(symbol, []).append(position + 1)
+                    if symbol < 0 and symbol not in sides:
+                        sides[symbol] = None
+                        waiting.append(symbol)
+            spend(1 + items)
+            kernels = {symbol: tuple(sorted(positions)) for symbol, positions in after.items()}
+            found = self._predicted[expected] = _Predicted(frozenset(sides), items, kernels)
+        return found
+
+    # --- look-aheads ---
+
+    def _find_lookaheads(self, end: int) -> None:
+        """Compute `reductions`; `end` is the number of the end of the text among the terminals."""
+        nullable = self._rules.nullable()
+        numbers: dict[tuple[int, int], int] = {}
+        for state, transitions in enumerate(self.transitions):
+            for symbol in transitions:
+                if symbol < 0:
+                    numbers[state, symbol] = len(numbers)
+        shifted = [sum(1 << symbol for symbol in one if symbol >= 0) for one in self.transitions]
+        reads: list[list[int]] = []
+        sets: list[int] = []
+        for state, symbol in numbers:
+            after = self.transitions[state][symbol]
+            sets.append(shifted[after])
+            reads.append([numbers[after, other] for other in self.transitions[after] if other in nullable])
+        sets[numbers[0, self._rules.right[-1][0]]] |= 1 << end
+        spend(len(sets) + sum(map(len, reads)))
+        _unite(sets, reads)
+        includes: list[list[int]] = [[] for _ in sets]
+        lookbacks = list(self._lookbacks(numbers, nullable, includes))
+        _unite(sets, includes)
+        for state, rule, number in lookbacks:
+            reductions = self.reductions[state]
+            reductions[rule] = reductions.get(rule, 0) | sets[number]
+
+    def _lookbacks(
+        self, numbers: dict[tuple[int, int], int], nullable: set[int], includes: list[list[int]]
+    ) -> Iterator[tuple[int, int, int]]:
+        """The states in which rules end, those rules, and the transitions over their left sides; adds to
+        `includes` the transitions whose look-aheads a transition has as well."""
+        tails = [_tail(right, nullable) for right in self._rules.right]
+        for (state, symbol), number in numbers.items():
+            rules = self._rules_of[symbol]
+            spend(len(rules) // 2)
+            for rule in rules:
+                yield self._follow(state, rule, 0, tails[rule], number, numbers, includes), rule, number
+        for state, kernel in enumerate(self._kernels):
+            for position in kernel:
+                rule = self._rule_at[position]
+                left = self._rules.left[rule]
+                if left in self._sides[state]:
+                    at = position - self._first[rule]
+                    self._follow(state, rule, at, tails[rule], numbers[state, left], numbers, includes)
+
+    def _follow(
+        self,
+        state: int,
+        rule: int,
+        at: int,
+        tail: int,
+        number: int,
+        numbers: dict[tuple[int, int], int],
+        includes: list[list[int]],
+    ) -> int:
+        """The state after the right side of `rule` from `at` on. After `tail`, nothing else need come."""
+        right = self._rules.right[rule]
+        for i in range(at, len(right)):
+            symbol = right[i]
+            if i >= tail and symbol < 0:
+                includes[numbers[state, symbol]].append(number)
+            state = self.transitions[state][symbol]
+        return state
+
+
+def _tail(right: Sequence[int], nullable: set[int]) -> int:
+    """The index of the last symbol that is not nullable; 0 if there is none."""
+    at = len(right) - 1
+    while at > 0 and right[at] in nullable:
+        at -= 1
+    return max(at, 0)
+
+
+def _unite(sets: list[int], edges: list[list[int]]) -> None:
+    """Add to each set all sets that can be reached from it."""
+    pending = [number for number, targets in enumerate(edges) if targets]
+    users: dict[int, list[int]] = {}
+    for number in pending:
+        edges[number] = list(dict.fromkeys(edges[number]))
+        for target in edges[number]:
+            users.setdefault(target, []).append(number)
+    pending.reverse()
+    waiting = set(pending)
+    while pending:
+        number = pending.pop()
+        waiting.discard(number)
+        spend(1 + len(edges[number]) // 4)
+        united = sets[number]
+        for target in edges[number]:
+            united |= sets[target]
+        if united != sets[number]:
+            sets[number] = united
+            for user in users.get(number, ()):
+                if user not in waiting:
+                    waiting.add(user)
+                    pending.append(user)
+
+
+def bits_of(terminals: int) -> Iterable[int]:
+    """The numbers in a set of terminals."""
+    while terminals:
+        low = terminals & -terminals
+        yield low.bit_length() - 1
+        terminals ^= low

@@ -1,0 +1,50 @@
+"""The cache of grammars: bounded by weights that grow."""
+
+from engine_sampler.grammar.cache import AT_ONCE, Cache
+
+
+def grown(values: int) -> tuple[Cache[list[int]], list[list[int]]]:
+    """A cache of lists, which weigh what they contain, and those lists."""
+    cache: Cache[list[int]] = Cache(10_000, 10_000, sum, grow=True)
+    lists = [[1] for _ in range(values)]
+    for number, one in enumerate(lists):
+        cache.put(number, one)
+    return cache, lists
+
+
+def test_values_that_grow_are_dropped_once_others_came() -> None:
+    cache, lists = grown(100)
+    lists[50][0] = 10_000
+    for number in range(100, 108 + 100 // AT_ONCE):
+        cache.put(number, [1])
+    assert cache.find(50) is None
+
+
+def test_one_more_value_weighs_few_of_the_others_again() -> None:
+    weighed = []
+
+    def weigh(value: int) -> int:
+        weighed.append(value)
+        return 1
+
+    cache: Cache[int] = Cache(10_000, 10_000, weigh, grow=True)
+    for number in range(1000):
+        cache.put(number, number)
+    weighed.clear()
+    cache.put(1000, 1000)
+    assert len(weighed) <= 1 + AT_ONCE
+
+
+def test_the_counts_include_all_growth() -> None:
+    cache, lists = grown(100)
+    for one in lists:
+        one.append(2)
+    assert cache.info().weight == 300
+
+
+def test_values_that_do_not_grow_are_weighed_once() -> None:
+    cache: Cache[list[int]] = Cache(10, 10, sum)
+    one = cache.put("one", [1])
+    one.append(5)
+    cache.put("two", [1])
+    assert cache.info().weight == 2
