@@ -441,7 +441,8 @@ static int32_t derive_member(eg_expressions *x, int32_t e, int byte) {
 }
 
 int32_t eg_make_derivative(eg_expressions *x, int32_t e, int byte) {
-    return derive_member(x, e, x->classes.at[eg_make_classes(x, e)].of[byte]);
+    const int32_t classes = eg_make_classes(x, e);
+    return derive_member(x, e, x->classes.at[classes].of[byte]);
 }
 
 static int32_t derive_list(eg_expressions *x, const eg_expression *n, int byte) {

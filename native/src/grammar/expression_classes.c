@@ -1,7 +1,7 @@
 /* Classes of bytes that an expression does not distinguish: its derivative is computed once for each. */
 #include "grammar/expression_make.h"
 
-enum { MOST_MEMBERS = 64 }; /* longer lists tell all bytes apart */
+enum { MOST_MEMBERS = 128 }; /* longer lists tell all bytes apart */
 
 static int32_t intern_classes(eg_expressions *x, const eg_classes *made) {
     uint64_t hash = 11, part;

@@ -26,7 +26,8 @@ static void add_found(eg_expressions *x, int32_t e, int32_t from) {
 /* Call `visit` with each derivative of `e`. */
 static void visit_derivatives(eg_expressions *x, int32_t e, void (*visit)(eg_expressions *, int32_t, void *),
                               void *to) {
-    const eg_classes classes = x->classes.at[eg_make_classes(x, e)];
+    const int32_t number = eg_make_classes(x, e);
+    const eg_classes classes = x->classes.at[number];
     const eg_bytes first = *eg_first(x, e);
     eg_work(x->pool->fault, 16);
     for (int byte = 0; byte < 256; byte++) {
