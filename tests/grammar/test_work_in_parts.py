@@ -218,7 +218,7 @@ def test_used_grammars_stay_below_the_bound_of_all_of_them(small: tuple[Tokenize
     assert any(compiled.statistics()["rows"] == 0 for compiled, _ in alive)
 
 
-@pytest.mark.parametrize("kibibytes", [100, 120])
+@pytest.mark.parametrize("kibibytes", [112, 132])
 def test_building_tables_again_in_too_little_memory_gains_no_work(kibibytes: int) -> None:
     tokenizer = Tokenizer([*(bytes([byte]) for byte in range(256)), b"<eos>"], [256])
     vocabulary = NativeVocabulary(tokenizer, Limits(shared_memory=kibibytes << 10))

@@ -27,10 +27,15 @@ static bool same_node(const eg_expression *n, int kind, int32_t a, int32_t b, in
 
 static void describe(eg_expressions *x, eg_expression *n);
 
+/* A node of which nothing but its operands is known. */
+static eg_expression unknown(int kind, int32_t a, int32_t b, int32_t c) {
+    eg_expression out = {.kind = (uint8_t)kind, .a = a, .b = b, .c = c, .idle = UINT64_MAX};
+    out.bounded = out.loose = out.classes = out.reach = -1;
+    return out;
+}
+
 static int32_t add_node(eg_expressions *x, uint64_t hash, int kind, int32_t a, int32_t b, int32_t c) {
-    eg_expression node = {
-        .kind = (uint8_t)kind, .a = a, .b = b, .c = c, .bounded = -1, .loose = -1, .classes = -1, .reach = -1,
-        .idle = UINT64_MAX};
+    eg_expression node = unknown(kind, a, b, c);
     eg_work(x->pool->fault, kind == UNION || kind == BOTH ? 8 + b : 8);
     describe(x, &node);
     EG_PUSH(x->pool, x->nodes, node);
@@ -565,9 +570,8 @@ void eg_expressions_open(eg_expressions *x, eg_pool *pool, int32_t longest_token
     memset(&all, 0xff, sizeof all);
     EG_PUSH(pool, x->nodes, (eg_expression){0}); /* EG_ANYTHING comes before what it repeats */
     const int32_t any = eg_make_intern(x, CLASS, eg_make_intern_set(x, &all), 0, 0);
-    eg_expression anything = {
-        .kind = REPEAT, .a = any, .b = 0, .c = -1, .bounded = place, .loose = place, .classes = -1, .reach = -1,
-        .idle = UINT64_MAX};
+    eg_expression anything = unknown(REPEAT, any, 0, -1);
+    anything.bounded = anything.loose = place;
     describe(x, &anything);
     x->nodes.at[place] = anything;
     const int32_t key[4] = {REPEAT, any, 0, -1};

@@ -184,8 +184,8 @@ eg_reach eg_reach_of(eg_expressions *x, int32_t e) {
     for (int32_t i = s.base; i < x->found.count; i++) {
         const eg_found *one = &x->found.at[i];
         x->nodes.at[one->expression].reach = x->reaches.count;
-        x->reaches.at[x->reaches.count++] =
-            all ? (eg_reach){one->end, one->loop, far.far_end, far.far_loop} : unknown;
+        x->reaches.at[x->reaches.count++] = all ? (eg_reach){one->end, one->loop, far.far_end, far.far_loop}
+                                                : unknown;
     }
     x->found.count = s.base;
     x->edges.count = s.edges;
