@@ -12,7 +12,8 @@ from time import perf_counter
 import numpy as np
 import pytest
 
-from . import rows
+from engine_sampler.cli.bench import rows
+
 from .cases import (
     ALONE,
     CONTEXT,

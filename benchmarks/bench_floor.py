@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from . import rows
+from engine_sampler.cli.bench import rows
+
 from .cases import BATCHES, Shape
 from .engines import reading
 from .measure import Work, measure

@@ -9,11 +9,11 @@ import numpy as np
 import pytest
 
 from engine_sampler import Scheduler, Tokenizer
+from engine_sampler.cli.bench import rows
 from engine_sampler.grammar.compiled import CompiledGrammar
 from engine_sampler.grammar.engines import native
 from engine_sampler.grammar.grammar import Grammar
 
-from . import rows
 from .cases import MAIN, MASKED_CASES, SHARES, Shape, params_of
 from .engines import Engine
 from .measure import Work, measure, nothing

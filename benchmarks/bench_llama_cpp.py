@@ -10,9 +10,9 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+from engine_sampler.cli.bench import rows
 from engine_sampler.params import build_chain
 
-from . import rows
 from .cases import ALONE, CONTEXT, PEERS_STEPS, params_of
 from .engines import Engine
 from .measure import Work, measure

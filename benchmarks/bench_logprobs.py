@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 
 from engine_sampler import LOGPROBS_KINDS, Scheduler
+from engine_sampler.cli.bench import rows
 
-from . import rows
 from .cases import MAIN, TINY, Shape, params_of
 from .measure import Work, measure
 from .results import STEP

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
+from engine_sampler.cli.bench import rows
 from engine_sampler.params import build_chain
 
-from . import rows
 from .cases import ALONE, CONTEXT, PEERS_STEPS, Shape, params_of
 from .engines import Engine
 from .measure import Work, measure

@@ -6,8 +6,7 @@ from collections.abc import Mapping
 from typing import Any, NamedTuple
 
 from engine_sampler import SamplingParams
-
-from .rows import BREAKER, VOCABULARIES
+from engine_sampler.cli.bench.rows import BREAKER, VOCABULARIES
 
 CONTEXT = 2048
 """Tokens of history that penalties and DRY consider."""

@@ -17,9 +17,9 @@ from engine_sampler.backends.library.header import contract
 from engine_sampler.backends.library.tensor import Tensor
 from engine_sampler.backends.native import NativeBackend
 from engine_sampler.backends.numpy import NumpyBackend
+from engine_sampler.cli.bench import rows
 from engine_sampler.contract import Batch
 
-from . import rows
 from .cases import CONTEXT, HISTORY_CASES, Shape, params_of
 from .measure import Work, nothing
 

@@ -10,6 +10,8 @@ import sys
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 
+from engine_sampler.cli.bench.rows import VOCABULARIES
+
 from .bars import PEAKED, Bar, of_case, others, tally
 from .cases import (
     BATCHES,
@@ -47,7 +49,6 @@ from .results import (
     masked,
     prompt_of,
 )
-from .rows import VOCABULARIES
 
 HERE = Path(__file__).parent
 START, END = "<!-- results -->", "<!-- end of results -->"

@@ -5,6 +5,8 @@ a language. Plugins subclass `Sampler`, `Truncation`, `Selector`, `StoppingCrite
 with `hookimpl`; they need only this package and `engine_sampler.arithmetic`.
 """
 
+from typing import TYPE_CHECKING, Any
+
 from .arithmetic import Logprobs
 from .contract import (
     LOGPROBS_KINDS,
@@ -13,6 +15,7 @@ from .contract import (
     Batch,
     Chain,
     Example,
+    GrammarMeasures,
     Group,
     LogprobsRequest,
     Matcher,
@@ -25,6 +28,7 @@ from .contract import (
     SlotEntry,
     SlotTable,
     Stateful,
+    StepMeasures,
     StoppingCriteria,
     StopVerdict,
     TextCriteria,
@@ -49,6 +53,9 @@ from .scheduler import Record, RequestError, Scheduler, StepResult
 from .stateless import Sampled, logprobs, process_logits, sample
 from .tokenizer import Tokenizer
 
+if TYPE_CHECKING:
+    from .backends.library import LibraryBackend
+
 __all__ = [
     "LOGPROBS_KINDS",
     "Backend",
@@ -58,7 +65,9 @@ __all__ = [
     "Example",
     "Grammar",
     "GrammarError",
+    "GrammarMeasures",
     "Group",
+    "LibraryBackend",
     "Logprobs",
     "LogprobsRequest",
     "Matcher",
@@ -77,6 +86,7 @@ __all__ = [
     "SlotEntry",
     "SlotTable",
     "Stateful",
+    "StepMeasures",
     "StepResult",
     "StopVerdict",
     "StoppingCriteria",
@@ -101,3 +111,11 @@ __all__ = [
     "unpack_bitmask",
 ]
 __version__ = "0.1.0"
+
+
+def __getattr__(name: str) -> Any:
+    if name == "LibraryBackend":  # when it is first needed: it loads cffi
+        from .backends.library import LibraryBackend
+
+        return LibraryBackend
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import pickle
 from collections.abc import Iterator, Mapping, Sequence
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -218,6 +219,23 @@ def registered_plugin(plugin: Any) -> Iterator[None]:
         yield
     finally:
         registry.catalogue, registry.plugins = before
+
+
+@contextlib.contextmanager
+def observed(*events: str) -> Iterator[list[Any]]:
+    """Record the values of `events` that observers are told: one value alone, several as a tuple."""
+    seen: list[Any] = []
+
+    def record(*values: Any) -> None:
+        seen.append(values if len(values) > 1 else values[0])
+
+    class Plugin:
+        @hookimpl
+        def register_observers(self, register: Any) -> None:
+            register(SimpleNamespace(name="recorder", **dict.fromkeys(events, record)))
+
+    with registered_plugin(Plugin()):
+        yield seen
 
 
 class RemovesEverything(Truncation):

@@ -1,7 +1,7 @@
 """Measures whole engines: python -m benchmarks.generation [--engine NAME ...] [--seconds N] [--readme]
 
-Prints Markdown tables, and a line with the ratios that README.md quotes. --readme also writes the tables into
-benchmarks/README.md. An engine whose libraries are missing is left out.
+Prints Markdown tables, and a line with the ratios that docs/performance.md quotes. --readme also writes the
+tables into benchmarks/README.md. An engine whose libraries are missing is left out.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ def main() -> None:
         else:
             speeds[engine] = _measure(engine, given.vocabulary, given.seconds)
     text = report(speeds)
-    print(text, f"README.md: {headline(speeds)}", sep="\n\n")
+    print(text, f"docs/performance.md: {headline(speeds)}", sep="\n\n")
     if given.readme:
         before, _, rest = README.read_text("utf-8").partition(START)
         _, _, after = rest.partition(END)

@@ -26,7 +26,7 @@ def report(speeds: Speeds) -> str:
 
 
 def headline(speeds: Speeds) -> str:
-    """The ratios for most rows with the chain alone and with a grammar, for README.md."""
+    """The ratios for most rows with the chain alone and with a grammar, for docs/performance.md."""
     parts = []
     for engine in (LLAMA_CPP, TRANSFORMERS):
         cases = [case for case in speeds.get(engine, ()) if not case.logprobs]

@@ -213,6 +213,6 @@ def make_logits_processors(
     ):
         size = _CONTEXT.check(context_size)
         if penalty:
-            params = SamplingParams(**{f"{name}_penalty": penalty}, penalty_scope="all")
-            processors.append(MlxLogitsProcessor(params, slice(-(size or 0), None)))
+            given: dict[str, Any] = {f"{name}_penalty": penalty, "penalty_scope": "all"}
+            processors.append(MlxLogitsProcessor(SamplingParams(**given), slice(-(size or 0), None)))
     return processors

@@ -10,6 +10,7 @@ import numpy as np
 
 from ..arithmetic import LogitRows, Logprobs
 from ..contract import Backend, Batch, Chain, Group, Rows, Sampler, Selection, Selector
+from ..registry import default_registry
 from .numpy import NumpyBackend
 
 
@@ -60,6 +61,9 @@ class HostedBackend(Backend):
         if self not in batch.cache:
             batch.cache[self] = self._sorted(batch.groups)
         for runner, groups, cache in batch.cache[self]:
+            if runner is self._host:
+                rows = sum(len(group.index) for group in groups)
+                default_registry().notify("rows_on_host", self.name, rows, "unsupported")
             runner.run(replace(batch, groups=groups, cache=cache))
 
     def logprobs(self, logits: LogitRows, token_ids: np.ndarray, top_n: int) -> Logprobs | None:

@@ -1,4 +1,4 @@
-"""The `engine-sampler` command and its subcommands: demo, generate, plugins, explain, check, grammar."""
+"""The `engine-sampler` command: demo, generate, plugins, explain, new, check, grammar, bench."""
 
 from __future__ import annotations
 
@@ -20,15 +20,17 @@ from ..explain import trace
 from ..explain.labels import shortened
 from ..registry import PluginError, default_registry
 from ..scheduler import sibling_count
+from .bench.command import bench_options, run_bench
 from .listing import inventory
 from .logprobs_log import LogprobsLog
 from .options import add_parameter_options, parameters_of, read_text, refuse_option, utf8_text
+from .progress import working
 
 if TYPE_CHECKING:
     from ..demo.session import DemoSession
     from ..scheduler import Record
     from ..session import Session
-    from ..testing.library import LibraryCheck
+    from ..testing.results import CheckResult
 
 EXTRAS = {
     **dict.fromkeys(("rich", "tokenizers", "matplotlib"), "demo"),
@@ -47,6 +49,9 @@ logger = logging.getLogger("engine_sampler")
 FAILURE = 1
 USAGE_ERROR = 2
 INTERRUPTED = 130
+
+PLUGIN_KINDS = ("sampler", "selector", "criterion", "backend", "grammar", "library", "observer")
+"""What `new` writes; a library is a backend in C."""
 
 DEFAULT_TOKENS = 200
 """The default of `generate --max-tokens`."""
@@ -176,17 +181,13 @@ def run_explain(arguments: argparse.Namespace) -> None:
 
 
 def run_check(arguments: argparse.Namespace) -> bool:
-    """Check whether a compiled backend keeps the contract; exit status 1 if it does not."""
-    from ..testing.library import FAILED, check_apart
+    """Check whether a plugin or a compiled backend keeps the contract; exit status 1 if it does not."""
+    from .check import check
 
-    failed = False
-    for result in check_apart(arguments.path, arguments.seconds, arguments.seed, arguments.only):
-        _print_check(result)
-        failed |= result.outcome == FAILED
-    return failed
+    return check(arguments, _print_check, lambda heading: print(f"\n{heading}"))
 
 
-def _print_check(check: LibraryCheck) -> None:
+def _print_check(check: CheckResult) -> None:
     try:
         from ..explain.terminal import make_console
         from .tables import check_line
@@ -196,13 +197,21 @@ def _print_check(check: LibraryCheck) -> None:
         make_console().print(check_line(check), soft_wrap=True)
 
 
+def run_new(arguments: argparse.Namespace) -> None:
+    """Write a plugin from a template: a package whose tests pass at once."""
+    from .new import create
+
+    print(*create(arguments), sep="\n")
+
+
 def run_grammar(arguments: argparse.Namespace) -> bool:
     """Print a grammar as Lark, or check, complete or repair a text; exit status 1 if it does not match."""
     from .grammar import grammar_of, process_text
 
     if arguments.text is None and arguments.action != "check":
         raise ValueError(f"--{arguments.action} needs a text: --text FILE")
-    grammar = grammar_of(arguments)
+    with working("compiling the grammar …"):
+        grammar = grammar_of(arguments)
     if arguments.text is None:
         print(grammar.lark())
         return False
@@ -288,8 +297,10 @@ def _parser() -> argparse.ArgumentParser:
         ("generate", run_generate, _generate_options),
         ("plugins", run_plugins, _plugins_options),
         ("explain", run_explain, _explain_options),
+        ("new", run_new, _new_options),
         ("check", run_check, _check_options),
         ("grammar", run_grammar, _grammar_options),
+        ("bench", run_bench, bench_options),
     ):
         command = commands.add_parser(name, help=run.__doc__, description=run.__doc__, allow_abbrev=False)
         command.set_defaults(run=run)
@@ -340,10 +351,21 @@ def _explain_options(parser: argparse.ArgumentParser) -> None:
     add_parameter_options(parser)
 
 
+def _new_options(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("kind", choices=PLUGIN_KINDS, metavar="KIND", help=", ".join(PLUGIN_KINDS))
+    parser.add_argument("name", metavar="NAME", help="its name, and that of its parameter: my_sampler, say")
+    parser.add_argument("--directory", metavar="DIR", help="where to write it (default: engine-sampler-NAME)")
+
+
 def _check_options(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("path", metavar="PATH", help="a shared library that implements engine_sampler.h")
+    target = "an installed plugin or anything that it registers, or a shared library behind engine_sampler.h"
+    parser.add_argument("target", metavar="NAME|PATH", help=target)
     parser.add_argument(
-        "--seconds", type=_seconds, default=0.0, metavar="N", help="also try random programs for so long"
+        "--seconds",
+        type=_seconds,
+        default=0.0,
+        metavar="N",
+        help="of a library, also try random programs for so long",
     )
     parser.add_argument(
         "--seed", type=int, default=0, metavar="N", help="the first seed of the random programs (default: 0)"
@@ -353,7 +375,7 @@ def _check_options(parser: argparse.ArgumentParser) -> None:
         action="append",
         default=[],
         metavar="NAME",
-        help="only this check, such as rows; repeatable",
+        help="only this law of a plugin, or this check of a library, such as rows; repeatable",
     )
 
 

@@ -63,7 +63,8 @@ def parameters_of(arguments: argparse.Namespace, **defaults: Any) -> SamplingPar
 
 def refuse_option(option: str) -> None:
     """Raise `ParameterError` for an option that is not a parameter, and suggest similar names."""
-    SamplingParams(**{option.partition("=")[0].lstrip("-").replace("-", "_"): None})
+    given: dict[str, Any] = {option.partition("=")[0].lstrip("-").replace("-", "_"): None}
+    SamplingParams(**given)
 
 
 def utf8_text(argument: str) -> str:

@@ -7,7 +7,7 @@ from typing import Any
 
 from ..explain import TraceStep, notable_tokens
 from ..explain.labels import hundredths, settings_text, shortened
-from ..testing.library import LibraryCheck
+from ..testing.results import CheckResult
 
 _GAP = "  "
 
@@ -29,7 +29,7 @@ def plugin_lines(inventory: Mapping[str, Sequence[Mapping[str, Any]]]) -> Iterat
         yield ""
 
 
-def check_text(check: LibraryCheck) -> str:
+def check_text(check: CheckResult) -> str:
     """One check of a library as a line."""
     return _GAP.join((check.outcome.ljust(12), check.name.ljust(22), check.detail)).rstrip()
 

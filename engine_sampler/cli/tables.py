@@ -12,7 +12,7 @@ from rich.text import Text
 from ..explain.terminal import make_table
 
 if TYPE_CHECKING:
-    from ..testing.library import LibraryCheck
+    from ..testing.results import CheckResult
 
 STATE_STYLES = {"loaded": "green", "usable": "green", "disabled": "yellow"}
 """Other states are red."""
@@ -63,10 +63,11 @@ def _provided(names: Sequence[str]) -> str:
     return ", ".join(f"{count} {kind}" for kind, count in kinds.items())
 
 
-def check_line(check: LibraryCheck) -> Text:
+def check_line(check: CheckResult) -> Text:
     """One check as a line."""
     state = Text(f"{check.outcome:<12}", style=OUTCOME_STYLES[check.outcome])
-    return Text.assemble(state, " ", (f"{check.name:<22}", "bold"), " ", check.detail)
+    name = f"{check.name:<22} " if check.detail else check.name
+    return Text.assemble(state, " ", (name, "bold"), check.detail)
 
 
 def _state(state: str) -> Text:

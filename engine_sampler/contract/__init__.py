@@ -25,6 +25,7 @@ from .errors import (
 from .forking import fork_safe
 from .hookspecs import hookimpl
 from .matchers import Matcher, allocate_bitmask, allows, bitmask_words, checked_bitmask, unpack_bitmask
+from .observers import GrammarMeasures, StepMeasures
 from .params import Param
 from .rows import Rows, padded
 from .samplers import (
@@ -63,6 +64,7 @@ __all__ = [
     "Batch",
     "Chain",
     "Example",
+    "GrammarMeasures",
     "Group",
     "LogprobsRequest",
     "Matcher",
@@ -78,6 +80,7 @@ __all__ = [
     "SlotTable",
     "State",
     "Stateful",
+    "StepMeasures",
     "StopVerdict",
     "StoppingCriteria",
     "TextCriteria",

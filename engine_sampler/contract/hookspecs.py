@@ -35,5 +35,15 @@ def register_grammars(register: Callable[[str, Any], None]) -> None:
 
 @hookspec
 def register_observers(register: Callable[[Any], None]) -> None:
-    """Register observers: objects with any of `request_added(request_id, params)`,
-    `step_finished(result)`, `request_finished(record)`."""
+    """Register observers: objects with any of these methods, each called where the event happens.
+
+    request_added(request_id, params)      a request has joined.
+    step_finished(result)                  a copy of the `StepResult`.
+    step_measured(measures)                `StepMeasures` of the same step: times, rows, drafts, faults.
+    request_finished(record)               the `Record` of a request that has ended.
+    grammar_compiled(measures)             `GrammarMeasures`: a request's grammar is compiled, or cannot be.
+    rows_on_host(backend, rows, reason)    the host runs `rows` rows in place of a library: "declined" (those
+                                           rows), "unsupported" (their chain) or "lost" (all rows).
+
+    An observer that fails is logged, and changes nothing. What none of them watches is not measured.
+    """

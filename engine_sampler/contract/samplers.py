@@ -83,6 +83,7 @@ class Sampler(Stateful):
     params    the parameters that this sampler owns.
     argmax_invariant  True if the first token in (logit desc, id asc) order never changes. Such a
               sampler may be skipped if the token is chosen greedily.
+    restores  True if a removed token may come back, as the only one of its row.
     examples  at least one `Example`, which the contract kit runs.
     row_function  None, or a C function that does to one row exactly what `apply` does, bit for bit: the
               address of an `es_row_function` (native/include/engine_sampler.h), as an int or a cffi pointer.
@@ -103,6 +104,7 @@ class Sampler(Stateful):
     role: ClassVar[Role] = "warp"
     params: ClassVar[tuple[Param, ...]] = ()
     argmax_invariant: ClassVar[bool] = False
+    restores: ClassVar[bool] = False
     examples: ClassVar[tuple[Example, ...]] = ()
     row_function: ClassVar[Any] = None
 

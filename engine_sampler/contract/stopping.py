@@ -24,11 +24,14 @@ class StoppingCriteria(Stateful):
 
     The registered object reads the parameters of each request; one constructed with its own values may be
     passed to `Scheduler.add(stopping_criteria=…)`, or called.
+
+    `examples` are parameter sets that turn it on, which the contract kit tries: {"max_tokens": 9}.
     """
 
     api: ClassVar[int] = PLUGIN_API
     name: ClassVar[str]
     params: ClassVar[tuple[Param, ...]] = ()
+    examples: ClassVar[tuple[Mapping[str, Any], ...]] = ()
     is_limit: ClassVar[bool] = False
     """True for limits on length or time, which are checked after all other criteria."""
     waits_for_min_tokens: ClassVar[bool] = True

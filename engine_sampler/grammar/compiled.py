@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import threading
+import time
 import weakref
 from collections.abc import Sequence
 from typing import Any
@@ -27,7 +28,8 @@ MAX_BYTES = 1 << 30
 class CompiledGrammar:
     """A grammar for a tokenizer; immutable, and shared by requests and threads.
 
-    engine  "native" or "reference": the engine that it runs on; the results are equal
+    engine       "native" or "reference": the engine that it runs on; the results are equal
+    compiled_at  when it was compiled, by `time.monotonic`
     """
 
     def __init__(
@@ -43,6 +45,7 @@ class CompiledGrammar:
         self.special_names = tuple(special_names)
         bound = _with_token_ids(program, tokenizer, special_names) if special_names else program
         self.engine, self._compiled = _compile(bound, tokenizer, limits)
+        self.compiled_at = time.monotonic()
 
     def matcher(self) -> Any:
         """A new `Matcher`, at the beginning of a text."""

@@ -13,6 +13,7 @@ from ..registry import CORE_PARAMS, GRAMMAR_OPTIONS, default_registry, structure
 from ..tokenizer import Tokenizer
 from .compiled import CompiledGrammar, prepare
 from .library import library_names
+from .measures import measured, watched
 from .service import GrammarCompiler, GrammarSource
 from .service.source import Options
 
@@ -105,7 +106,7 @@ def start_compiling(
             return None
         tokenizer = _fitted_tokenizer(vocabulary.need_tokenizer(name), vocabulary)
         is_bias = params["grammar_bias"] is not None
-        return Compilation(name, compiler.submit(grammar, tokenizer), is_bias)
+        return Compilation(name, watched(compiler.submit(grammar, tokenizer)), is_bias)
 
 
 def prepare_for(vocabulary: Vocabulary) -> None:
@@ -165,6 +166,10 @@ def _fitted_tokenizer(tokenizer: Tokenizer, vocabulary: Vocabulary) -> Tokenizer
 
 def _compiled(grammar: Any, tokenizer: Tokenizer) -> CompiledGrammar | Any:
     """A grammar for the tokenizer; plugins may register a function of the tokenizer."""
+    return measured(lambda: _compile(grammar, tokenizer))
+
+
+def _compile(grammar: Any, tokenizer: Tokenizer) -> CompiledGrammar | Any:
     if isinstance(grammar, GrammarSource):
         grammar = grammar.read()
     if hasattr(grammar, "compile"):

@@ -6,7 +6,7 @@ import inspect
 from abc import ABCMeta
 from collections.abc import Iterator, Mapping, Sequence
 from types import MappingProxyType
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from ..contract import Param, ParameterError, Selector, call_for_add, guarded, quoted
 from ..registry import (
@@ -19,6 +19,11 @@ from ..registry import (
 )
 from .lookups import Lookup, lookup_of
 from .orders import resolve_order
+
+if TYPE_CHECKING:
+    from typing_extensions import Unpack
+
+    from .typed import Parameters
 
 
 class _WithSignature(ABCMeta):
@@ -45,6 +50,9 @@ class SamplingParams(Mapping[str, Any], metaclass=_WithSignature):
     name, also similar names and the plugins that failed to load. How much a request may ask for is the
     scheduler's decision: `RequestLimits`.
 
+    Type checkers know the built-in parameters; those of plugins pass them in a `dict[str, Any]`:
+    `SamplingParams(temperature=0.8, **own)`.
+
     A token whose probability, after all else, is below 2^−31 of the likeliest one's is never drawn.
     """
 
@@ -54,7 +62,7 @@ class SamplingParams(Mapping[str, Any], metaclass=_WithSignature):
     _given: Mapping[str, Any]
     _values: Mapping[str, Any]
 
-    def __init__(self, /, **parameters: Any) -> None:
+    def __init__(self, /, **parameters: Unpack[Parameters]) -> None:
         known = lookup_of(default_registry().catalogue)
         chosen = {name: _checked(known, name, value) for name, value in parameters.items()}
         values = known.neutral | chosen
@@ -95,7 +103,7 @@ class SamplingParams(Mapping[str, Any], metaclass=_WithSignature):
         """The non-neutral parameters."""
         return self._given
 
-    def replace(self, /, **changes: Any) -> SamplingParams:
+    def replace(self, /, **changes: Unpack[Parameters]) -> SamplingParams:
         """A copy with some parameters changed."""
         return SamplingParams(**{**self._chosen, **changes})
 

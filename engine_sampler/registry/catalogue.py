@@ -22,8 +22,15 @@ from ..contract import (
 )
 
 KINDS = ("samplers", "selectors", "stopping_criteria", "backends", "grammars", "observers")
-EVENTS = ("request_added", "step_finished", "request_finished")
-"""The events that an observer may handle."""
+EVENTS = (
+    "request_added",
+    "step_finished",
+    "step_measured",
+    "request_finished",
+    "grammar_compiled",
+    "rows_on_host",
+)
+"""The events that an observer may handle, see `hookspecs.register_observers`."""
 
 
 class PluginError(RuntimeError):

@@ -23,6 +23,7 @@ from typing import Any, Literal
 import pluggy
 
 from ..contract import (
+    INTERRUPTIONS,
     Backend,
     Param,
     ParameterError,
@@ -91,6 +92,22 @@ class Registry:
         if type(registered) is not type(part):
             return False
         return self.catalogue.origins[f"{kind}/{part.name}"] == self._built_in_origin
+
+    def observes(self, event: str) -> bool:
+        """Whether any observer handles `event`."""
+        observers = self.catalogue.observers
+        return bool(observers) and any(hasattr(observer, event) for observer in observers.values())
+
+    def notify(self, event: str, *values: Any) -> None:
+        """Call the observers; one that fails is logged, and changes nothing."""
+        for name, observer in self.catalogue.observers.items():
+            try:
+                if method := getattr(observer, event, None):
+                    method(*values)
+            except INTERRUPTIONS:
+                raise
+            except BaseException:
+                logger.exception("observer %s failed at %s", name, event)
 
     def register(self, plugin: Any, name: str | None = None) -> PluginStatus:
         """Register a plugin object or module of this process; raises `PluginError` if it is refused."""

@@ -50,6 +50,7 @@ class Infill(Sampler):
 
     name = "infill"
     params = (Param("infill", bool, neutral=False, doc="choose tokens for fill-in-the-middle"),)
+    restores = True
     examples = (
         Example((2.0, 1.0, 0.0, -9.0), {"infill": True}, (2.0, -np.inf, -np.inf, -9.0), eos_token_ids=(3,),
                 token_bytes=(b"a", b"b", b"aa", b"ab"),

@@ -13,7 +13,7 @@ from functools import partial
 from typing import Any
 from weakref import WeakSet
 
-from ..contract import INTERRUPTIONS, failure
+from ..contract import INTERRUPTIONS, StepMeasures, failure
 from ..registry import Registry
 from .beam_groups import BeamGroup
 from .input_batch import InputBatch
@@ -423,22 +423,18 @@ class LiveRequests:
         if self._registry.catalogue.observers:
             self.notify("request_finished", request.record())
 
-    def notify_step(self, result: StepResult) -> None:
-        """Show the observers a copy of `result`."""
-        if self._registry.catalogue.observers:
+    def notify_step(self, result: StepResult, measures: Callable[[], StepMeasures]) -> None:
+        """Show the observers a copy of `result`, and its measures, which only they need."""
+        if self._registry.observes("step_measured"):
+            self.notify("step_measured", measures())
+        if self._registry.observes("step_finished"):
             self.notify("step_finished", result.copied())
 
     def notify(self, event: str, *values: Any) -> None:
-        """Call the observers; one that fails is logged, and changes nothing. They cannot start a step."""
-        for name, observer in self._registry.catalogue.observers.items():
-            try:
-                if method := getattr(observer, event, None):
-                    with self.step_lock.building():
-                        method(*values)
-            except INTERRUPTIONS:
-                raise
-            except BaseException:
-                logger.exception("observer %s failed at %s", name, event)
+        """Call the observers, which cannot start a step."""
+        if self._registry.catalogue.observers:
+            with self.step_lock.building():
+                self._registry.notify(event, *values)
 
     def _keep(self, batch: InputBatch) -> InputBatch:
         self._batch = batch

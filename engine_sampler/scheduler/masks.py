@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import time
 from collections.abc import Iterable, Iterator, Sequence
 
 import numpy as np
@@ -69,6 +70,12 @@ class GrammarMasks:
         turns = itertools.count(1)
         self._fills, self.accepts = GrammarWork(turns, defer), GrammarWork(turns, defer)
         self._is_new_step = True
+        self._seconds = 0.0
+
+    def take_seconds(self) -> float:
+        """The time that `fill` has taken since this was asked last."""
+        seconds, self._seconds = self._seconds, 0.0
+        return seconds
 
     def start_step(self) -> None:
         """Allow the work of a new step, from the first mask on: a step without masks costs nothing here."""
@@ -88,6 +95,12 @@ class GrammarMasks:
         One that needs more work than is left in this step `deferred`, its row is all 0, and the next call
         continues. The array is reused by the next call.
         """
+        started = time.perf_counter()
+        self._fill(requests, indices)
+        self._seconds += time.perf_counter() - started
+        return self._bitmask
+
+    def _fill(self, requests: list[Request], indices: Sequence[int]) -> None:
         self._allow_work()
         if requests is not self._requests:
             self._requests = requests
@@ -101,7 +114,6 @@ class GrammarMasks:
         for i in missing:
             if not _is_done(requests[i]):
                 requests[i].fill_mask(self._bitmask, i)
-        return self._bitmask
 
     def can_fill(self, requests: Sequence[Request]) -> bool:
         """Whether the masks of all `requests` are found within the work of the step. Those that fail are."""

@@ -4,18 +4,20 @@ from __future__ import annotations
 
 import itertools
 import logging
+import time
 from collections.abc import Sequence
 
 import numpy as np
 
 from ..arithmetic import FLT_MAX, LogitRows, RowFault, checked_row, log_softmax
 from ..backends.choose import best_backend, with_host
-from ..contract import Backend, BackendError, Chain, unpack_bitmask
+from ..contract import Backend, BackendError, Chain, StepMeasures, unpack_bitmask
 from .beam_groups import BeamGroup
 from .grouping import Grouping
 from .input_batch import InputBatch
 from .live_requests import LiveRequests
 from .masks import GrammarMasks
+from .measures import step_measures
 from .report import GroupReport, report_group
 from .request import Request
 from .results import StepResult
@@ -127,6 +129,13 @@ class StepRunner:
             report_group(m.configuration.chain, backend, [inputs.ids[i] for i in m.indices])
             for m in grouping.members(inputs)
         ]
+
+    def measures(
+        self, result: StepResult, drafts: Sequence[Sequence[int]] | None, started: float
+    ) -> StepMeasures:
+        """What the step with this result did since `started`, a time of `time.perf_counter`."""
+        seconds = time.perf_counter() - started
+        return step_measures(result, drafts, self._running.name, seconds, self._masks.take_seconds())
 
     # --- inside ----------------------------------------------------------------------------------
 

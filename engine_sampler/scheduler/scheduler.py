@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import time
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
@@ -273,6 +274,9 @@ class Scheduler:
 
         This is how to preempt a request, whose cache the engine frees. It is not in `request_ids`, and cannot
         be stepped or changed until `resume`; `remove` ends it with `abort`. Observers see neither.
+
+        In another process it continues with `params.replace(seed=record.seed)` and the `output_token_ids`
+        of the record, except for what `add` names.
         """
         with self._step_lock.lock, self._step_lock:
             request = self._requests.find_single(request_id)
@@ -335,6 +339,7 @@ class Scheduler:
         A faulty row ends its request with `error`. Raises `RequestError`, `ParameterError`,
         ValueError or TypeError for wrong ids and arrays before anything changes.
         """
+        started, drafts = time.perf_counter(), None
         with self._step_lock:
             inputs = self._requests.batch(request_ids, strict=strict)
             groups = self._requests.groups_in(inputs.requests)
@@ -347,7 +352,7 @@ class Scheduler:
                 drafts = self._drafts(draft_token_ids, inputs.named)
                 ends = np.cumsum([0, *(1 + len(draft) for draft in drafts)], dtype=np.int64)
                 result = self._runner.run_drafts(inputs, self._rows(logits, int(ends[-1])), ends[:-1], drafts)
-        self._requests.notify_step(result)
+        self._requests.notify_step(result, lambda: self._runner.measures(result, drafts, started))
         return result
 
     def process(

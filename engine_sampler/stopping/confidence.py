@@ -27,6 +27,7 @@ class ConfidenceCriteria(StoppingCriteria):
         Param("assistant_confidence_threshold", float, 0.0, low=0, high=1,
               doc="end at a token with a lower raw probability"),
     )  # fmt: skip
+    examples = ({"assistant_confidence_threshold": 0.3},)
 
     def __init__(self, assistant_confidence_threshold: float | None = None) -> None:
         threshold = assistant_confidence_threshold

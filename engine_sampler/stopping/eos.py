@@ -21,6 +21,7 @@ class EosTokenCriteria(StoppingCriteria):
     """
 
     name = "eos"
+    examples = ({},)
     waits_for_min_tokens = False
 
     def __init__(self, eos_token_id: Any = None) -> None:

@@ -27,6 +27,7 @@ class MaxLengthCriteria(CountdownCriteria):
 
     name = "max_length"
     params = (Param("max_length", int, None, low=1, doc="greatest number of prompt and output tokens"),)
+    examples = ({"max_length": 7},)
 
     def __init__(self, max_length: int | None = None, max_position_embeddings: int | None = None) -> None:
         self.max_length = self.params[0].check(max_length)

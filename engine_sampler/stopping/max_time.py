@@ -18,13 +18,14 @@ class MaxTimeCriteria(StoppingCriteria):
     max_time           the criterion's own limit in seconds, in place of the request's.
     initial_timestamp  the start of the time limit, in terms of `time.time()`. The default is the moment a
                        request is added, or, if the criterion is called, the moment it was constructed.
-                       Source: transformers.
+    Source: transformers.
     """
 
     name = "max_time"
     is_limit = True
     waits_for_min_tokens = False
     params = (Param("max_time", float, None, low=0, doc="greatest number of seconds"),)
+    examples = ({"max_time": 0.0},)
 
     def __init__(self, max_time: float | None = None, initial_timestamp: float | None = None) -> None:
         self.max_time = self.params[0].check(max_time)

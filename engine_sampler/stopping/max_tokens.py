@@ -19,6 +19,7 @@ class MaxTokensCriteria(CountdownCriteria):
 
     name = "max_tokens"
     params = (Param("max_tokens", int, None, low=1, doc="greatest number of output tokens"),)
+    examples = ({"max_tokens": 9},)
 
     def __init__(self, max_tokens: int | None = None) -> None:
         self.max_tokens = self.params[0].check(max_tokens)

@@ -107,6 +107,7 @@ class RepetitionCriteria(StoppingCriteria):
         Param("repetition_detection", tuple, None, convert=_repetition,
               doc="end when a pattern of tokens repeats: max_pattern_size, min_pattern_size, min_count"),
     )  # fmt: skip
+    examples = ({"repetition_detection": {"max_pattern_size": 3}},)
 
     def __init__(self, repetition_detection: Any = None) -> None:
         self.repetition_detection = self.params[0].check(repetition_detection)

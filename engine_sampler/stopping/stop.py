@@ -36,6 +36,7 @@ class StopStringCriteria(TextCriteria):
         Param("include_stop_str_in_output", bool, False, switch=False,
               doc="keep the stop string, or the text of the stop token, in the text"),
     )  # fmt: skip
+    examples = ({"stop": ["ab", "x"]}, {"stop": "10", "include_stop_str_in_output": True})
 
     def __init__(self, tokenizer: Any = None, stop_strings: str | Sequence[str] | None = None) -> None:
         self.stop_strings = None if stop_strings is None else self.params[0].check(stop_strings)

@@ -46,6 +46,7 @@ class StopRegexCriteria(TextCriteria):
             "stop_regex", tuple, (), convert=_patterns, limit=1024, doc="patterns whose match ends a request"
         ),
     )
+    examples = ({"stop_regex": r"[abc]{2}"},)
 
     def __init__(self, stop_regex: str | Sequence[str] | None = None) -> None:
         self.stop_regex = None if stop_regex is None else self.params[0].check(stop_regex)

@@ -38,6 +38,7 @@ class StopTokenIdsCriteria(StoppingCriteria):
             doc="token ids that end a request",
         ),
     )
+    examples = ({"stop_token_ids": [0, 14]},)
     waits_for_min_tokens = False
 
     def __init__(self, stop_token_ids: Any = None) -> None:

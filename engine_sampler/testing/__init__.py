@@ -4,15 +4,18 @@
         sampler = Skew()
         params = [dict(skew=0.5), dict(skew=-2.0)]
 
-`SamplerContract`, `SelectorContract`, `StoppingContract`, `MatcherContract` (what constrains a text) and
-`BackendContract` hold the laws as methods that pytest collects from such a subclass; the built-in parts are
-tested by the same kits. `failing_laws` runs them without pytest. ENGINE_SAMPLER_TEST_ROUNDS=20 lets every kit
-try twenty times as much.
+`SamplerContract`, `SelectorContract`, `StoppingContract`, `BackendContract`, `GrammarContract` and
+`ObserverContract` (what a plugin registers), and `MatcherContract` (anything that constrains a text) hold the
+laws as methods that pytest collects from such a subclass; the built-in parts are tested by the same kits.
+`failing_laws` runs them without pytest, and so does `engine-sampler check NAME`.
+ENGINE_SAMPLER_TEST_ROUNDS=20 lets every kit try twenty times as much.
 """
 
 from .backends import BackendContract
+from .grammars import GrammarContract
 from .laws import Contract, failing_laws
 from .matchers import MatcherContract
+from .observers import ObserverContract
 from .samplers import SamplerContract
 from .selectors import SelectorContract
 from .single import apply_sampler, make_rows, select
@@ -21,7 +24,9 @@ from .stopping import StoppingContract
 __all__ = [
     "BackendContract",
     "Contract",
+    "GrammarContract",
     "MatcherContract",
+    "ObserverContract",
     "SamplerContract",
     "SelectorContract",
     "StoppingContract",

@@ -373,7 +373,7 @@ class BackendContract:
         trial.slots.accept(slot, random.integers(0, few, n).tolist(), random.uniform(0, 9, n).tolist())
 
     def _may_leave_mask(self, trial: ChainTrial) -> bool:
-        return any(sampler.name == "infill" for sampler in trial.chain.samplers)
+        return any(sampler.restores for sampler in trial.chain.samplers)
 
     def _check_logprobs(
         self,

@@ -30,7 +30,7 @@ LEFT_OUT = "when removed columns are left out"
 class Contract:
     """What `SamplerContract` and `SelectorContract` share. Every law is a method `test_…`.
 
-    params         parameter sets to try; each must turn the sampler on.
+    params         parameter sets to try; each must turn the sampler on. By default those of its examples.
     vocab_sizes    sizes to try. A sampler whose params name token ids needs sizes that have them.
     eos_token_ids  given to the sampler, as far as they are in the vocabulary.
     rounds         batches of every size: more rounds, more random rows. ENGINE_SAMPLER_TEST_ROUNDS multiplies
@@ -104,7 +104,7 @@ class Contract:
             case.expect_equal(backwards, together, "when the rows are reversed")
 
     def test_a_row_does_not_depend_on_the_size_of_the_batch(self) -> None:
-        for case in cases(self.params, self.narrow_sizes, 1):
+        for case in cases(self.tried_params, self.narrow_sizes, 1):
             live, many = Live(self, case), case.repeated(BATCH_SIZES[-1])
             alone = many_of(np.concatenate([Live(self, one).outcome() for one in case.alone()]), len(many))
             rows = Live(self, many).rows
@@ -199,8 +199,13 @@ class Contract:
 
     def cases(self) -> Iterator[Case]:
         """The batches to try."""
-        assert self.params, f"{type(self).__name__} has no params to try"
-        return cases(self.params, self.vocab_sizes, self.rounds)
+        assert self.tried_params, f"{type(self).__name__} has no params to try, nor has the plugin examples"
+        return cases(self.tried_params, self.vocab_sizes, self.rounds)
+
+    @property
+    def tried_params(self) -> Sequence[Mapping[str, Any]]:
+        """`params`, or those of the examples."""
+        return self.params or distinct(example.params for example in self.part.examples)
 
     @property
     def narrow_sizes(self) -> Sequence[int]:
@@ -236,7 +241,7 @@ class Contract:
 
     def _extremes(self) -> Iterator[Mapping[str, Any]]:
         """Every parameter set with each own parameter at its bounds, if that is allowed."""
-        for given in self.params:
+        for given in self.tried_params:
             for param in self.part.params:
                 for bound in bounds(param):
                     extreme = {**given, param.name: bound}
@@ -250,6 +255,15 @@ class Contract:
         except ParameterError:
             return False
         return isinstance(self.part, Selector) or self.part.is_active(values)
+
+
+def distinct(params: Iterable[Mapping[str, Any]]) -> Sequence[Mapping[str, Any]]:
+    """Parameter sets without repetitions."""
+    found: list[Mapping[str, Any]] = []
+    for given in params:
+        if dict(given) not in found:
+            found.append(dict(given))
+    return found
 
 
 def many_of(values: np.ndarray, n: int) -> np.ndarray:
@@ -272,13 +286,21 @@ def bounds(param: Param) -> tuple[Any, ...]:
     return (low, most if param.high is None else param.high)
 
 
+def laws_of(kit: type) -> list[str]:
+    """The names of the laws of `kit`, its methods `test_…`."""
+    return sorted(name for name in dir(kit) if name.startswith("test_"))
+
+
+def problem_with(kit: type, law: str) -> str | None:
+    """Why `kit` finds a law broken; None if it is kept."""
+    try:
+        getattr(kit(), law)()
+    except (Exception, SystemExit) as error:
+        return str(error) if isinstance(error, AssertionError) else repr(error)
+    return None
+
+
 def failing_laws(kit: type) -> dict[str, str]:
     """The laws that `kit` finds broken, by name, with the reasons."""
-    failing = {}
-    for name in sorted(dir(kit)):
-        if name.startswith("test_"):
-            try:
-                getattr(kit(), name)()
-            except Exception as error:
-                failing[name] = str(error) if isinstance(error, AssertionError) else repr(error)
-    return failing
+    found = {law: problem_with(kit, law) for law in laws_of(kit)}
+    return {law: problem for law, problem in found.items() if problem is not None}

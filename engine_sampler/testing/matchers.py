@@ -72,7 +72,7 @@ class MatcherContract:
     def test_whole_texts_are_accepted_in_any_tokens(self) -> None:
         assert self.texts, f"{type(self).__name__} has no texts: name at least one of the language"
         for number in range(times(self.rounds)):
-            for text in map(_bytes, self.texts):
+            for text in map(bytes_of, self.texts):
                 matcher, rest = self.matcher(), text
                 for token in self.spelled(text, np.random.default_rng(number)):
                     seen = text[: len(text) - len(rest)]
@@ -82,7 +82,7 @@ class MatcherContract:
                 assert matcher.is_accepting(), f"the text {text!r} may not end"
 
     def test_other_texts_are_refused(self) -> None:
-        for text in map(_bytes, self.other_texts):
+        for text in map(bytes_of, self.other_texts):
             matcher = self.matcher()
             whole = matcher.accept_bytes(text) and matcher.is_accepting()
             assert not whole, f"{text!r} is accepted, which is not in the language"
@@ -271,11 +271,12 @@ class MatcherContract:
         found = matcher_of(grammar, Vocabulary(len(tokenizer), tuple(tokenizer.eos_token_ids), tokenizer))
         return found.fork() if found is grammar else found
 
+    def constraint(self) -> Any:
+        """What a request is given as its grammar."""
+        return self.matcher()
+
     def view(self, matcher: Any) -> View:
-        bitmask = np.zeros_like(allocate_bitmask(1, len(self.tokenizer)))
-        matcher.fill_bitmask(bitmask, 0)
-        tokens = np.flatnonzero(unpack_bitmask(bitmask[0], len(self.tokenizer)))
-        return View(tuple(tokens.tolist()), bool(matcher.is_accepting()), bool(matcher.is_terminated()))
+        return view_of(matcher, len(self.tokenizer))
 
     def expect_view(self, matcher: Any, right: View, where: str) -> None:
         view = self.view(matcher)
@@ -342,7 +343,7 @@ class MatcherContract:
         guesses = random.integers(0, size, (LENGTH + 4, 3))
         scheduler = Scheduler(size, self.tokenizer, backend="numpy")
         params = SamplingParams(seed=number, max_tokens=LENGTH)
-        request_id = scheduler.add(params, grammar=self.matcher())
+        request_id = scheduler.add(params, grammar=self.constraint())
         at = 0
         while scheduler.request_ids:
             more = guesses[at].tolist() if drafts else []
@@ -386,7 +387,16 @@ class MatcherContract:
         return f"token {token}" + (f" ({self.tokenizer.token_bytes[token]!r})" if inside else "")
 
 
-def _bytes(text: str | bytes) -> bytes:
+def view_of(matcher: Any, size: int) -> View:
+    """What a matcher for `size` tokens shows of its state."""
+    bitmask = np.zeros_like(allocate_bitmask(1, size))
+    matcher.fill_bitmask(bitmask, 0)
+    tokens = np.flatnonzero(unpack_bitmask(bitmask[0], size))
+    return View(tuple(tokens.tolist()), bool(matcher.is_accepting()), bool(matcher.is_terminated()))
+
+
+def bytes_of(text: str | bytes) -> bytes:
+    """A text in UTF-8."""
     return text.encode() if isinstance(text, str) else text
 
 

@@ -28,7 +28,6 @@ class SamplerContract(ExactContract):
 
     may_empty         True for masks, which may leave no token.
     removes           False for samplers that only change logits: finite logits then stay finite.
-    restores          True if a removed token may come back as the only one of its row.
     apply_at_neutral  False if neutral values have no meaning in `apply` (such as top_k = 0). A chain
                       never calls it with them.
     """
@@ -36,7 +35,6 @@ class SamplerContract(ExactContract):
     sampler: ClassVar[Sampler]
     may_empty: ClassVar[bool] = False
     removes: ClassVar[bool] = True
-    restores: ClassVar[bool] = False
     apply_at_neutral: ClassVar[bool] = True
 
     @property
@@ -46,7 +44,7 @@ class SamplerContract(ExactContract):
     # --- laws ------------------------------------------------------------------------------------
 
     def test_params_turn_it_on(self) -> None:
-        for given in self.params:
+        for given in self.tried_params:
             assert self.sampler.is_active(settings(self.sampler, given)), f"{given} leaves it off"
 
     def test_parameters_change_some_row(self) -> None:
@@ -172,7 +170,7 @@ class SamplerContract(ExactContract):
 
     def _check_removed(self, case: Case, outcome: np.ndarray) -> None:
         removed = _with_padding(case.logits) == -np.inf
-        if self.restores:
+        if self.sampler.restores:
             removed &= (outcome > -np.inf).sum(axis=1, keepdims=True) > 1
         case.refuse(removed & (outcome != -np.inf), "was removed before and is back")
 

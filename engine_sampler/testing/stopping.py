@@ -99,7 +99,7 @@ class StoppingContract:
             criterion = Budget()
             params = [dict(budget=100)]
 
-    params         parameter sets to try; each must turn the criterion on.
+    params         parameter sets to try; each must turn the criterion on. By default its examples.
     called         the criterion with values of its own, for the laws of its call on arrays; None if it
                    cannot be called.
     ends           whether it ends any random output. Their tokens are `PIECES`; the last is EOS.
@@ -342,8 +342,9 @@ class StoppingContract:
 
     def values(self) -> Iterator[Mapping[str, Any]]:
         """Every parameter by name, for each parameter set."""
-        assert self.params, f"{type(self).__name__} has no params to try"
-        return (values_for(self.criterion, given) for given in self.params)
+        params = self.params or self.criterion.examples
+        assert params, f"{type(self).__name__} has no params to try, nor has the criterion examples"
+        return (values_for(self.criterion, given) for given in params)
 
     def outputs(self) -> Iterator[list[int]]:
         for number in range(times(self.rounds)):

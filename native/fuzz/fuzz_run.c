@@ -14,24 +14,13 @@
  * is written; and that calls which break the contract are refused. A failure is printed with the case's seed,
  * and the exit status is 1.
  */
+#include "watch.h"
 #include "world.h"
 
 #include <float.h>
-#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
-#include <sys/mman.h>
-#include <sys/wait.h>
 #include <time.h>
-#include <unistd.h>
-
-/* Shared with the process that watches this one. */
-static struct fz_current {
-    uint64_t seed;
-    const char *again; /* the command that runs the case again */
-} *current;
-
-enum { FZ_MOST_SECONDS = 60 }; /* no case may take longer: it hangs */
 
 typedef struct fz_run {
     const es_api *api;
@@ -265,15 +254,10 @@ static void run_step(fz_run *run, es_context *context, fz_world *w) {
     fz_free(&outputs);
 }
 
-static void begin_case(uint64_t seed, const char *again) {
-    *current = (struct fz_current){seed, again};
-    alarm(FZ_MOST_SECONDS);
-}
-
 /* One case on one instruction set; its outputs go into the run's digest. */
 static void run_case(fz_run *run, uint64_t seed) {
     fz_world world;
-    begin_case(seed, "case");
+    fz_watch_case(seed, "case");
     fz_world_make(&world, seed);
     es_context *context = fz_open(run->api, run->isa, run->threads, &world);
     for (int64_t steps = fz_from(&world.random, 1, world.is_wide ? 2 : 5); steps; steps--)
@@ -284,7 +268,7 @@ static void run_case(fz_run *run, uint64_t seed) {
 
 /* --- the commands --- */
 
-enum { FZ_MOST_ISAS = 5, FZ_USAGE = 2 };
+enum { FZ_MOST_ISAS = 5 };
 
 /* The instruction sets that this library contains and this machine runs. */
 static int find_isas(const es_api *api, const char **found) {
@@ -340,7 +324,7 @@ static int fuzz(fz_run *run, double seconds, uint64_t seed) {
 /* Cases whose logits change, on all instruction sets. */
 static void change_everywhere(fz_run *run, uint64_t seed, const char *const *isas, int n) {
     for (int i = 0; i < n; i++) {
-        begin_case(seed, "changing-case");
+        fz_watch_case(seed, "changing-case");
         run->rows += fz_run_changing(run->api, isas[i], seed);
     }
 }
@@ -408,25 +392,11 @@ static int run_command(fz_run *run, int argc, char **argv) {
     return complain(argv[0]);
 }
 
-/* Whatever a case dies of, the parent process is left to print its seed. */
-int main(int argc, char **argv) {
-    current = mmap(NULL, sizeof *current, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
-    if (current == MAP_FAILED) fz_fail("no shared memory");
-    current->again = "case";
-    const pid_t child = fork();
-    if (child < 0) fz_fail("no second process");
-    if (!child) {
-        fz_run run = {.threads = 1};
-        if (es_get_api(ES_ABI, &run.api) != ES_OK) fz_fail("no table");
-        fz_check_opening(run.api);
-        return run_command(&run, argc, argv);
-    }
-    int status = 0;
-    waitpid(child, &status, 0);
-    if (WIFEXITED(status) && (WEXITSTATUS(status) == 0 || WEXITSTATUS(status) == FZ_USAGE))
-        return WEXITSTATUS(status);
-    if (WIFSIGNALED(status) && WTERMSIG(status) == SIGALRM) fprintf(stderr, "es_fuzz: it hangs\n");
-    fprintf(stderr, "es_fuzz: case %llu failed; again: %s %s %llu\n", (unsigned long long)current->seed,
-            argv[0], current->again, (unsigned long long)current->seed);
-    return 1;
+static int run_all(int argc, char **argv) {
+    fz_run run = {.threads = 1};
+    if (es_get_api(ES_ABI, &run.api) != ES_OK) fz_fail("no table");
+    fz_check_opening(run.api);
+    return run_command(&run, argc, argv);
 }
+
+int main(int argc, char **argv) { return fz_watched(run_all, argc, argv); }

@@ -1,4 +1,5 @@
 /* Which instruction set runs: the best that this library contains and this machine supports. */
+#include "cpu.h"
 #include "internal.h"
 
 #include <string.h>
@@ -13,19 +14,15 @@ typedef struct es_candidate {
 } es_candidate;
 
 const es_kernels *es_choose_kernels(const char *isa) {
-#if defined(__x86_64__) || defined(__i386__)
-    __builtin_cpu_init();
+#if defined(__x86_64__)
+    const es_cpu cpu = es_this_cpu();
 #endif
     const es_candidate candidates[] = {
 #ifdef ES_HAVE_AVX512
-        {&es_kernels_avx512, __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") &&
-                                 __builtin_cpu_supports("avx512dq") && __builtin_cpu_supports("avx512vl") &&
-                                 __builtin_cpu_supports("bmi") && __builtin_cpu_supports("bmi2") &&
-                                 __builtin_cpu_supports("popcnt")},
+        {&es_kernels_avx512, cpu.avx512},
 #endif
 #ifdef ES_HAVE_AVX2
-        {&es_kernels_avx2, __builtin_cpu_supports("avx2") && __builtin_cpu_supports("bmi") &&
-                               __builtin_cpu_supports("bmi2") && __builtin_cpu_supports("popcnt")},
+        {&es_kernels_avx2, cpu.avx2},
 #endif
 #ifdef ES_HAVE_BASELINE
         {&es_kernels_baseline, 1},

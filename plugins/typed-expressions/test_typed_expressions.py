@@ -12,10 +12,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from typed_expressions import TypedExpressions, TypedMatcher
 
-from engine_sampler import SamplingParams, Scheduler, Tokenizer
-from engine_sampler.grammar import allocate_bitmask
+from engine_sampler import SamplingParams, Scheduler, Tokenizer, allocate_bitmask
 from engine_sampler.registry import CORE_PARAMS, Registry, default_registry
-from engine_sampler.testing import MatcherContract
+from engine_sampler.testing import GrammarContract
 
 PIECES = [
     *(bytes((byte,)) for byte in b'abcxyletinfhrsubog019"():=<+ \n'),
@@ -373,7 +372,7 @@ def test_eos_is_allowed_only_if_the_program_has_a_type() -> None:
     assert EOS not in mask(matcher_after("let x: int = 1 in (x"))
 
 
-class TestTypedExpressions(MatcherContract):
+class TestTypedExpressions(GrammarContract):
     grammar = TypedExpressions()
     tokenizer = TOKENIZER
     texts = ["1 + 1", 'let x: str = "" in x', "if true then 1 else 0"]

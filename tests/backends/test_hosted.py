@@ -13,6 +13,8 @@ from engine_sampler.backends.numpy import NumpyBackend
 from engine_sampler.contract import Batch, Chain
 from engine_sampler.explain import trace
 
+from ..engines import observed
+
 VOCAB = 50
 CHAINS: tuple[dict[str, Any], ...] = (
     {"min_p": 0.1},
@@ -83,3 +85,9 @@ def test_a_chain_that_is_not_supported_is_reported_as_run_by_the_host() -> None:
 def test_the_trace_reports_the_same(settings: dict[str, Any], name: str) -> None:
     steps = trace(np.zeros(VOCAB), SamplingParams(**settings), backend=WithoutTopK())
     assert {step.backend for step in steps[1:]} == {name}
+
+
+def test_observers_are_told_how_many_rows_the_host_runs() -> None:
+    with observed("rows_on_host") as seen:
+        generation(WithoutTopK())
+    assert seen == [("without_top_k", 2, "unsupported")] * 4

@@ -139,7 +139,6 @@ TABLE: dict[str, dict[str, Any]] = {
         "vocab_sizes": (17, 300),
         "tokenizer": small_tokenizer,
         "eos_token_ids": (2,),
-        "restores": True,
         "apply_at_neutral": False,
     },
     # selectors

@@ -48,7 +48,17 @@ def test_a_message_names_the_token_the_row_and_the_parameters() -> None:
 
 
 def test_a_kit_without_parameters_to_try_fails() -> None:
-    assert "no params to try" in laws_broken_by(Near())["test_a_token_is_left"]
+    class Unexplained(Near):
+        examples = ()
+
+    assert "no params to try" in laws_broken_by(Unexplained())["test_a_token_is_left"]
+
+
+def test_without_params_a_kit_tries_those_of_the_examples() -> None:
+    assert laws_broken_by(Near()) == {}
+    assert SamplerContract.tried_params.fget(type("Kit", (SamplerContract,), {"sampler": Near()})()) == [  # type: ignore[attr-defined]
+        {"near": 1.5}
+    ]
 
 
 def test_a_sampler_that_raises_fails_with_its_error() -> None:

@@ -17,7 +17,7 @@ from engine_sampler.testing.library import (
     PASSED,
     PROMISES,
     SITUATIONS,
-    LibraryCheck,
+    CheckResult,
     check_apart,
     check_library,
 )
@@ -28,7 +28,7 @@ ALL = (1 << 8) - 1
 """What the toy vendor promises: all but logprobs."""
 
 
-def outcomes(path: Path, *only: str) -> dict[str, LibraryCheck]:
+def outcomes(path: Path, *only: str) -> dict[str, CheckResult]:
     return {check.name: check for check in check_library(path, only=only)}
 
 
@@ -85,7 +85,7 @@ def test_written_logits_are_found() -> None:
 )
 def test_a_library_that_does_not_load_fails_one_check(definition: str, reason: str) -> None:
     path = variant(definition)
-    assert check_library(path) == [LibraryCheck("loads", FAILED, f"{path}: {reason}")]
+    assert check_library(path) == [CheckResult("loads", FAILED, f"{path}: {reason}")]
 
 
 def test_a_table_that_ends_in_the_middle_of_a_field_fails() -> None:
@@ -159,7 +159,7 @@ def test_a_check_that_does_not_exist_is_named() -> None:
 def test_a_check_that_does_not_end_is_a_failure(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("engine_sampler.testing.library.checking.LONGEST", 3.0)
     checks = list(check_apart(variant("LATE"), only=["rows"]))
-    assert checks == [LibraryCheck("rows", FAILED, "it does not end")]
+    assert checks == [CheckResult("rows", FAILED, "it does not end")]
 
 
 def test_the_packaged_library_keeps_all_its_promises() -> None:

@@ -18,6 +18,7 @@ import numpy as np
 
 from ...arithmetic import LogitRows, Logprobs
 from ...contract import Backend, Batch, Chain, Group, Rows, Sampler, Selection, Selector, SlotTable, fork_safe
+from ...registry import default_registry
 from ..numpy import NumpyBackend
 from .binding import Context, Layout, Library, LibraryError, Refusal
 from .calls import Call, Entry, layout_of
@@ -144,10 +145,16 @@ class LibraryBackend(Backend):
 
     def run_on_host(self, batch: Batch, group: Group, members: np.ndarray) -> None:
         """Run the requests `members` of `group` on the host."""
+        self._tell(len(members), "declined")
         part = Group(
             group.plan, group.index[members], group.rows.take(members), group.masked, group.want_processed
         )
-        self._host.run(_with_groups(batch, [part]))
+        self._host.run(replace(batch, groups=[part], cache={}))
+
+    def run_groups_on_host(self, batch: Batch, groups: list[Group], reason: str) -> None:
+        """Run whole groups on the host."""
+        self._tell(sum(len(group.index) for group in groups), reason)
+        self._host.run(replace(batch, groups=groups, cache={}))
 
     def refuse(self, session: LibrarySession, parts: Parts) -> None:
         """Do without the library for the program of `parts` from now on."""
@@ -163,6 +170,10 @@ class LibraryBackend(Backend):
 
     # --- inside ----------------------------------------------------------------------------------
 
+    def _tell(self, rows: int, reason: str) -> None:
+        """Tell observers that the host runs rows in place of the library."""
+        default_registry().notify("rows_on_host", self.name, rows, reason)
+
     def _prepare_and_run(self, batch: Batch) -> None:
         """Decide which side runs what, cache the decision, and run."""
         batch.cache.pop(self, None)
@@ -171,7 +182,7 @@ class LibraryBackend(Backend):
             return
         prepared = self._guarded(lambda: self._prepare(groups, batch))
         if prepared is None:
-            self._host.run(_with_groups(batch, groups))
+            self.run_groups_on_host(batch, groups, "lost" if self.lost else "declined")
             return
         batch.cache[self] = prepared
         if not prepared.run(batch):
@@ -213,7 +224,7 @@ class LibraryBackend(Backend):
             call = Call(session, self, entries, layout, min(filter(None, limits), default=0), reports=reports)
         if call is not None and not segmented and not hosted:
             return call
-        return _Mixture(self._host, session, layout, call, segmented, hosted)
+        return _Mixture(self, session, layout, call, segmented, hosted)
 
     def _run_alone(self, parts: Parts, logits: np.ndarray, rows: Rows) -> Batch:
         """Run some parts of a chain on rows [n, vocab] that have passed through others; rows that the library
@@ -258,14 +269,14 @@ class _Mixture:
 
     def __init__(
         self,
-        host: NumpyBackend,
+        backend: LibraryBackend,
         session: LibrarySession,
         layout: Layout,
         call: Call | None,
         segmented: Sequence[SegmentedRun],
         hosted: list[Group],
     ) -> None:
-        self._host = host
+        self._backend = backend
         self._session = session
         self._layout = layout
         self._generation = session.generation
@@ -282,10 +293,5 @@ class _Mixture:
         for segmented in self._segmented:
             segmented.run(batch)
         if self._hosted:
-            self._host.run(_with_groups(batch, self._hosted))
+            self._backend.run_groups_on_host(batch, self._hosted, "unsupported")
         return True
-
-
-def _with_groups(batch: Batch, groups: list[Group]) -> Batch:
-    """The same batch with other groups."""
-    return replace(batch, groups=groups, cache={})

@@ -10,7 +10,6 @@ import subprocess
 import sys
 import threading
 from collections.abc import Callable
-from multiprocessing import spawn
 from typing import Any, Protocol
 
 from ...contract import fork_safe
@@ -218,6 +217,8 @@ def _closed() -> GrammarError:
 def _start() -> subprocess.Popen[bytes]:
     """A new worker. It finds modules where this process does, but does not import this process's `__main__`,
     and it is not in the terminal's foreground, so that Ctrl-C reaches the engine only."""
+    from multiprocessing import spawn  # only here: it loads a dozen modules
+
     paths = [os.path.abspath(path) for path in sys.path if isinstance(path, str)]
     executable = os.fsdecode(spawn.get_executable() or "python3")
     try:

@@ -10,10 +10,10 @@ passes           maxima, sums and logprobs; contexts: several at once; drawing: 
 bench            requests and steps to try; observing: one call from all sides; memory: what it may read.
 """
 
+from ..results import FAILED, NOT_PROMISED, PASSED, CheckResult
 from .checking import MEMORY, check_apart, check_library
 from .drawing import p_value
 from .promises import PROMISES
-from .results import FAILED, NOT_PROMISED, PASSED, LibraryCheck
 from .situations import SITUATIONS
 
 __all__ = [
@@ -23,7 +23,7 @@ __all__ = [
     "PASSED",
     "PROMISES",
     "SITUATIONS",
-    "LibraryCheck",
+    "CheckResult",
     "check_apart",
     "check_library",
     "p_value",

@@ -16,6 +16,7 @@ from pathlib import Path
 from ...backends.library import LibraryError
 from ...backends.library.binding import Context, Library, Refusal
 from ...backends.library.header import described, number
+from ..results import FAILED, NOT_PROMISED, PASSED, CheckResult
 from ..trials import trials
 from . import table
 from .bench import Tally, problem_of
@@ -25,7 +26,6 @@ from .memory import SealedMemory, can_seal
 from .passes import passes
 from .promises import PROMISES, promise, tokens
 from .random_programs import random_programs
-from .results import FAILED, NOT_PROMISED, PASSED, LibraryCheck
 from .situations import SITUATIONS, Situation, histories, masks, rows
 
 OPTIONAL = ("sync", "target", "maxima", "log_sums", "logprobs")
@@ -44,7 +44,7 @@ def check_library(
     seed: int = 0,
     only: Collection[str] = (),
     announce: Callable[[str], None] = lambda name: None,
-) -> list[LibraryCheck]:
+) -> list[CheckResult]:
     """All checks of the library at `path`, in order; those named in `only` alone if any are.
 
     seconds, seed  for how long random programs are tried, and from which seed on.
@@ -58,7 +58,7 @@ def check_library(
 
 def check_apart(
     path: str | Path, seconds: float = 0.0, seed: int = 0, only: Collection[str] = ()
-) -> Iterator[LibraryCheck]:
+) -> Iterator[CheckResult]:
     """The same in a process of its own, check by check; a crash is one more failure, and so is a check that
     does not end."""
     command = [sys.executable, "-m", "engine_sampler.testing.library", os.path.abspath(path)]
@@ -82,13 +82,13 @@ def check_apart(
             if "begins" in message:
                 begun = message["begins"]
             else:
-                yield LibraryCheck(**message)
+                yield CheckResult(**message)
         timer.cancel()
     if process.returncode:
         ended = process.returncode
         how = signal.Signals(-ended).name if ended < 0 else f"exit status {ended}"
         reason = "it does not end" if late else f"the process ended with {how}"
-        yield LibraryCheck(begun, FAILED, reason)
+        yield CheckResult(begun, FAILED, reason)
 
 
 def main(arguments: list[str]) -> None:
@@ -113,23 +113,23 @@ def checks(
     announce: Callable[[str], None],
     *,
     apart: bool = False,
-) -> Iterator[LibraryCheck]:
+) -> Iterator[CheckResult]:
     """The checks, one after another; `apart`: also those that may end the process."""
     try:
         library = Library(path)
         context = Context(library)
         promises = context.query()
     except (LibraryError, Refusal) as error:
-        yield LibraryCheck("loads", FAILED, str(error))
+        yield CheckResult("loads", FAILED, str(error))
         return
     if not only:
-        yield LibraryCheck("loads", PASSED, f"{library.name} {library.version} {context.target()}".strip())
-        yield LibraryCheck(
+        yield CheckResult("loads", PASSED, f"{library.name} {library.version} {context.target()}".strip())
+        yield CheckResult(
             "ABI", PASSED, f"{described(library.table.abi)}, the host has {described(number('ES_ABI'))}"
         )
         offered = [name for name in OPTIONAL if library.function(name) is not None]
         optional = ", ".join(offered) or "none"
-        yield LibraryCheck("functions", PASSED, f"all required ones; optional: {optional}")
+        yield CheckResult("functions", PASSED, f"all required ones; optional: {optional}")
         yield table.layout(library)
         yield table.errors(context)
         yield from table.parts(context)
@@ -139,7 +139,7 @@ def checks(
     unknown = set(only) - tried.keys()
     if unknown:
         allowed = ", ".join(tried)
-        yield LibraryCheck(min(unknown), FAILED, f"there is no such check; there are {allowed}")
+        yield CheckResult(min(unknown), FAILED, f"there is no such check; there are {allowed}")
     for name, check in tried.items():
         if not only or name in only:
             announce(name)
@@ -148,9 +148,9 @@ def checks(
 
 def _by_name(
     library: Library, exact: bool, seconds: float, seed: int
-) -> dict[str, Callable[[], Iterator[LibraryCheck]]]:
+) -> dict[str, Callable[[], Iterator[CheckResult]]]:
     """What is tried, by name."""
-    found: dict[str, Callable[[], Iterator[LibraryCheck]]] = {}
+    found: dict[str, Callable[[], Iterator[CheckResult]]] = {}
     found["promises"] = lambda: _promises(library)
     for name, situation in SITUATIONS.items():
         found[name] = partial(_situation, library, name, situation)
@@ -163,43 +163,43 @@ def _by_name(
     return found
 
 
-def _guarded(name: str, check: Callable[[], Iterator[LibraryCheck]]) -> Iterator[LibraryCheck]:
+def _guarded(name: str, check: Callable[[], Iterator[CheckResult]]) -> Iterator[CheckResult]:
     """The results of a check; what a library refuses although it promised it is a failure."""
     try:
         yield from check()
     except (LibraryError, Refusal) as error:
-        yield LibraryCheck(name, FAILED, str(error))
+        yield CheckResult(name, FAILED, str(error))
 
 
-def _promises(library: Library) -> Iterator[LibraryCheck]:
+def _promises(library: Library) -> Iterator[CheckResult]:
     tried = list(trials(library))
     if not tried:
-        yield LibraryCheck("programs", FAILED, "it runs none of the programs that are tried")
+        yield CheckResult("programs", FAILED, "it runs none of the programs that are tried")
         return
     yield tokens(tried)
     for name, attempt in PROMISES.items():
         yield promise(name, attempt, tried)
 
 
-def _situation(library: Library, name: str, situation: Situation) -> Iterator[LibraryCheck]:
+def _situation(library: Library, name: str, situation: Situation) -> Iterator[CheckResult]:
     yield _tried(library, name, situation)
 
 
-def _tried(library: Library, name: str, situation: Situation) -> LibraryCheck:
+def _tried(library: Library, name: str, situation: Situation) -> CheckResult:
     tally = Tally()
     tried: dict[str, None] = {}
     for what, room, step in situation(library):
         problem = problem_of(room, step, tally)
         if problem is not None:
-            return LibraryCheck(name, FAILED, f"{what}: {problem}")
+            return CheckResult(name, FAILED, f"{what}: {problem}")
         tried[what] = None
     if not tally.calls:
-        return LibraryCheck(name, NOT_PROMISED)
+        return CheckResult(name, NOT_PROMISED)
     listed = ", ".join(tried) if len(tried) <= 4 else f"{', '.join(list(tried)[:3])}, … ({len(tried)} kinds)"
-    return LibraryCheck(name, PASSED, f"{tally}: {listed}")
+    return CheckResult(name, PASSED, f"{tally}: {listed}")
 
 
-def _memory(library: Library) -> LibraryCheck:
+def _memory(library: Library) -> CheckResult:
     """Inputs in pages that cannot be written, each at the end of what can be read."""
     tally = Tally()
     for situation in (rows, masks, histories):
@@ -208,7 +208,7 @@ def _memory(library: Library) -> LibraryCheck:
                 continue
             problem = problem_of(room, step, tally, SealedMemory())
             if problem is not None:
-                return LibraryCheck(MEMORY, FAILED, f"{what}: {problem}")
+                return CheckResult(MEMORY, FAILED, f"{what}: {problem}")
     if not tally.calls:
-        return LibraryCheck(MEMORY, NOT_PROMISED)
-    return LibraryCheck(MEMORY, PASSED, f"read-only pages with nothing behind them: {tally}")
+        return CheckResult(MEMORY, NOT_PROMISED)
+    return CheckResult(MEMORY, PASSED, f"read-only pages with nothing behind them: {tally}")

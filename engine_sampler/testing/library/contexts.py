@@ -7,30 +7,30 @@ import threading
 import numpy as np
 
 from ...backends.library.binding import Library
+from ..results import FAILED, NOT_PROMISED, PASSED, CheckResult
 from .bench import Room, Tally, normal_rows, problem_of
 from .observing import LibraryStep
-from .results import FAILED, NOT_PROMISED, PASSED, LibraryCheck
 from .situations import supported
 
 _TURNS, _SIZE, _ROWS = 12, 30_011, 6
 
 
-def contexts(library: Library) -> LibraryCheck:
+def contexts(library: Library) -> CheckResult:
     """Two contexts whose programs have the same numbers and other parts, used in turn, then by two threads at
     once."""
     made = [_room_with_step(library, seed) for seed in (0, 1)]
     pairs = [pair for pair in made if pair is not None]
     if len(pairs) < 2:
-        return LibraryCheck("contexts", NOT_PROMISED, "it runs no program that is tried")
+        return CheckResult("contexts", NOT_PROMISED, "it runs no program that is tried")
     tally = Tally()
     for room, step in pairs * 2:
         problem = problem_of(room, step, tally)
         if problem is not None:
-            return LibraryCheck("contexts", FAILED, f"in turn: {problem}")
+            return CheckResult("contexts", FAILED, f"in turn: {problem}")
     problem = _at_once(pairs, tally)
     if problem is not None:
-        return LibraryCheck("contexts", FAILED, f"two threads at once: {problem}")
-    return LibraryCheck("contexts", PASSED, f"2 contexts, in turn and from two threads at once: {tally}")
+        return CheckResult("contexts", FAILED, f"two threads at once: {problem}")
+    return CheckResult("contexts", PASSED, f"2 contexts, in turn and from two threads at once: {tally}")
 
 
 def _room_with_step(library: Library, seed: int) -> tuple[Room, LibraryStep] | None:

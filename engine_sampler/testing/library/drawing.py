@@ -7,25 +7,25 @@ import math
 import numpy as np
 
 from ...backends.library.binding import Library
+from ..results import FAILED, NOT_PROMISED, PASSED, CheckResult
 from ..trials import draws as drawn_tokens
-from .results import FAILED, NOT_PROMISED, PASSED, LibraryCheck
 
 _SIGNIFICANCE = 1e-6
 _DRAWS = 4000
 
 
-def draws(library: Library) -> LibraryCheck:
+def draws(library: Library) -> CheckResult:
     """Whether `dist` draws from the distribution, by Pearson's chi-square test."""
     drawn = drawn_tokens(library, _DRAWS)
     if drawn is None:
-        return LibraryCheck("draws", NOT_PROMISED, "it has no dist")
+        return CheckResult("draws", NOT_PROMISED, "it has no dist")
     probabilities, token_ids = drawn
     if token_ids.min() < 0 or token_ids.max() >= len(probabilities):
-        return LibraryCheck("draws", FAILED, "a row gives no token")
+        return CheckResult("draws", FAILED, "a row gives no token")
     expected = probabilities * _DRAWS
     counts = np.bincount(token_ids, minlength=len(expected))
     p = p_value(float(((counts - expected) ** 2 / expected).sum()), len(expected) - 1)
-    return LibraryCheck("draws", PASSED if p > _SIGNIFICANCE else FAILED, f"{_DRAWS} draws, p = {p:.2g}")
+    return CheckResult("draws", PASSED if p > _SIGNIFICANCE else FAILED, f"{_DRAWS} draws, p = {p:.2g}")
 
 
 def p_value(statistic: float, degrees: int) -> float:

@@ -11,27 +11,25 @@ from ...backends.library.binding import Context, Library
 from ...backends.library.header import contract, number
 from ...backends.library.tensor import Tensor
 from ...contract import LOGPROBS_KINDS
+from ..results import FAILED, NOT_PROMISED, PASSED, CheckResult
 from .bench import Room, normal_rows, parts_of
 from .observing import LibraryStep, Observed, observe
-from .results import FAILED, NOT_PROMISED, PASSED, LibraryCheck
 from .situations import supported
 
 _SIZES = (1, 5, 333, 2101, 40_009)
 
 
-def passes(library: Library) -> Iterator[LibraryCheck]:
+def passes(library: Library) -> Iterator[CheckResult]:
     """The optional functions `maxima`, `log_sums` and `logprobs`, and the logprobs of a step."""
     context = Context(library)
     exact = context.query().promise("EXACT")
     for name in ("maxima", "log_sums"):
         if library.function(name) is not None:
             problem = _single_pass(context, name, exact)
-            yield LibraryCheck(name, FAILED if problem else PASSED, problem or f"{len(_SIZES)} vocabularies")
+            yield CheckResult(name, FAILED if problem else PASSED, problem or f"{len(_SIZES)} vocabularies")
     if library.function("logprobs") is not None:
         problem = _logprobs_function(context) if exact else None
-        yield LibraryCheck(
-            "logprobs", FAILED if problem else PASSED, problem or f"{len(_SIZES)} vocabularies"
-        )
+        yield CheckResult("logprobs", FAILED if problem else PASSED, problem or f"{len(_SIZES)} vocabularies")
     yield _logprobs_of_steps(library)
 
 
@@ -96,7 +94,7 @@ def is_entry(table: Logprobs, row: int, entry: RowLogprobs) -> bool:
 # --- the logprobs of a step ----------------------------------------------------------------------
 
 
-def _logprobs_of_steps(library: Library) -> LibraryCheck:
+def _logprobs_of_steps(library: Library) -> CheckResult:
     name, rows = "logprobs of steps", 0
     for size in (5, 333, 2117):
         room = Room(library, size)
@@ -106,9 +104,9 @@ def _logprobs_of_steps(library: Library) -> LibraryCheck:
                 continue
             problem = next(iter(observed.breaches), None) or _wrong_entry(step, observed)
             if problem:
-                return LibraryCheck(name, FAILED, problem)
+                return CheckResult(name, FAILED, problem)
             rows += len(step.index)
-    return LibraryCheck(name, PASSED, f"{rows} rows") if rows else LibraryCheck(name, NOT_PROMISED)
+    return CheckResult(name, PASSED, f"{rows} rows") if rows else CheckResult(name, NOT_PROMISED)
 
 
 def _reporting_steps(room: Room) -> Iterator[LibraryStep]:

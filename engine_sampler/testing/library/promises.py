@@ -13,15 +13,15 @@ from ...backends.library import LibraryError
 from ...backends.library.binding import Refusal
 from ...backends.library.calls import layout_of
 from ...contract import LOGPROBS_KINDS, bitmask_words
+from ..results import FAILED, NOT_PROMISED, PASSED, CheckResult
 from ..trials import LibraryTrial, Outcome, logprobs_on_library, on_host, on_library
 from .passes import is_entry
-from .results import FAILED, NOT_PROMISED, PASSED, LibraryCheck
 
 Attempt = Callable[[LibraryTrial], "str | None"]
 """Tries a promise on one trial; returns what is wrong, or None."""
 
 
-def promise(name: str, attempt: Attempt, tried: Sequence[LibraryTrial]) -> LibraryCheck:
+def promise(name: str, attempt: Attempt, tried: Sequence[LibraryTrial]) -> CheckResult:
     """Try a promise on every program for which the library makes it."""
     held = 0
     for trial in tried:
@@ -33,9 +33,9 @@ def promise(name: str, attempt: Attempt, tried: Sequence[LibraryTrial]) -> Libra
         except (LibraryError, Refusal) as error:
             problem = str(error)
         if problem is not None:
-            return LibraryCheck(name, FAILED, f"{trial.chain}, {trial.session.vocab_size} tokens: {problem}")
+            return CheckResult(name, FAILED, f"{trial.chain}, {trial.session.vocab_size} tokens: {problem}")
         held += 1
-    return LibraryCheck(name, PASSED, f"{held} programs") if held else LibraryCheck(name, NOT_PROMISED)
+    return CheckResult(name, PASSED, f"{held} programs") if held else CheckResult(name, NOT_PROMISED)
 
 
 def _every(trial: LibraryTrial) -> np.ndarray:
@@ -60,7 +60,7 @@ def _compare(outcome: Outcome, expected: Outcome, what: str) -> str | None:
     return _wrong_rows(what, rows) if len(rows) else None
 
 
-def tokens(tried: Sequence[LibraryTrial]) -> LibraryCheck:
+def tokens(tried: Sequence[LibraryTrial]) -> CheckResult:
     """How many rows the library runs itself, of those that give a token."""
     given = valid = 0
     for trial in tried:
@@ -68,10 +68,10 @@ def tokens(tried: Sequence[LibraryTrial]) -> LibraryCheck:
         try:
             given += int((good & ~_plain(trial).declined).sum())
         except LibraryError as error:
-            return LibraryCheck("tokens", FAILED, str(error))
+            return CheckResult("tokens", FAILED, str(error))
         valid += int(good.sum())
     rest = ", the others are left to the host" if given < valid else ""
-    return LibraryCheck("tokens", PASSED if given else FAILED, f"for {given:,} of {valid:,} rows{rest}")
+    return CheckResult("tokens", PASSED if given else FAILED, f"for {given:,} of {valid:,} rows{rest}")
 
 
 def _exact(trial: LibraryTrial) -> str | None:

@@ -13,16 +13,16 @@ from ...backends.library.binding import Library
 from ...contract import ParameterError
 from ...params import SamplingParams
 from ..cases import KINDS
+from ..results import FAILED, NOT_PROMISED, PASSED, CheckResult
 from ..trials import built_in_parts
 from .bench import Room, Settings, Tally, mask_of, problem_of
-from .results import FAILED, NOT_PROMISED, PASSED, LibraryCheck
 from .situations import supported
 
 _SIZES = (1, 2, 7, 40, 255, 256, 257, 1000, 4099, 33_000)
 _KINDS = [name for name in KINDS if name != "extreme"]
 
 
-def random_programs(library: Library, seconds: float, seed: int = 0) -> LibraryCheck:
+def random_programs(library: Library, seconds: float, seed: int = 0) -> CheckResult:
     """Random programs for `seconds`; a failure names the seed of its step, with which it comes first."""
     tally, programs, end = Tally(), 0, time.monotonic() + seconds
     number = seed
@@ -31,12 +31,12 @@ def random_programs(library: Library, seconds: float, seed: int = 0) -> LibraryC
         for what, problem in _tried(library, random, tally):
             programs += 1
             if problem is not None:
-                return LibraryCheck("random programs", FAILED, f"seed {number}, {what}: {problem}")
+                return CheckResult("random programs", FAILED, f"seed {number}, {what}: {problem}")
             if time.monotonic() >= end:
                 break
         number += 1
     detail = f"{programs:,} programs from seed {seed} in {seconds:g} s: {tally}"
-    return LibraryCheck("random programs", PASSED if programs else NOT_PROMISED, detail)
+    return CheckResult("random programs", PASSED if programs else NOT_PROMISED, detail)
 
 
 def _tried(library: Library, random: np.random.Generator, tally: Tally) -> Iterator[tuple[str, str | None]]:

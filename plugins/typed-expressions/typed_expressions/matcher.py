@@ -7,8 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from engine_sampler import Tokenizer
-from engine_sampler.grammar import Grammar, allocate_bitmask
+from engine_sampler import Grammar, Tokenizer, allocate_bitmask
 
 from .checker import Checker
 

@@ -13,6 +13,7 @@ from engine_sampler import Scheduler
 from engine_sampler.backends.library import LibraryBackend, LibraryError
 from engine_sampler.backends.library.header import number
 
+from ...engines import observed
 from .building import FaultyToy, faulty_toy, toy, variant
 from .running import PLAIN, STATEFUL, generate, logits_of, scheduler_of
 
@@ -272,3 +273,19 @@ def test_a_library_that_works_in_the_background_is_waited_for(code: str) -> None
 def test_the_packaged_kernels_run_like_any_library(packaged: Path) -> None:
     settings = PLAIN + STATEFUL
     assert np.array_equal(generate(settings, LibraryBackend(packaged)), generate(settings, "numpy"))
+
+
+# --- what observers are told ---------------------------------------------------------------------
+
+
+def test_observers_are_told_of_rows_that_a_library_declines_until_it_is_lost(vendor: FaultyToy) -> None:
+    scheduler = scheduler_of(PLAIN, LibraryBackend(vendor.path))
+    rows = []
+    with observed("rows_on_host") as seen:
+        for code in ("ES_BUSY", "ES_DEVICE", "ES_DEVICE"):
+            vendor.fail("run", number(code))
+            rows.append(len(scheduler.request_ids))
+            scheduler.step(logits_of(0, rows[-1]))
+    assert seen[-1] == ("toy", rows[-1], "lost")
+    assert {(name, reason) for name, _, reason in seen[:-1]} == {("toy", "declined")}
+    assert sum(count for _, count, _ in seen) == sum(rows)

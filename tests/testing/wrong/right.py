@@ -25,7 +25,9 @@ from engine_sampler.backends.numpy import NumpyBackend
 from engine_sampler.contract import TextMatch, TextMatcher
 from engine_sampler.testing import (
     BackendContract,
+    GrammarContract,
     MatcherContract,
+    ObserverContract,
     SamplerContract,
     SelectorContract,
     StoppingContract,
@@ -300,6 +302,79 @@ class Steps:
         return [PIECES.index(b"!")] if self.states[-1] == 2 else []
 
 
+# --- grammars ------------------------------------------------------------------------------------
+
+
+class Spelling(Steps):
+    """The same texts in the tokens of any tokenizer."""
+
+    def __init__(self, tokenizer: Tokenizer) -> None:
+        super().__init__()
+        self.tokenizer = tokenizer
+
+    def piece(self, token_id: int) -> bytes:
+        """The bytes of a token, none if it has no text."""
+        inside = 0 <= token_id < len(self.tokenizer) and token_id not in self.tokenizer.special_token_ids
+        return self.tokenizer.token_bytes[token_id] if inside else b""
+
+    def fill_bitmask(self, bitmask: np.ndarray, row: int = 0) -> None:
+        bits = np.zeros(32 * bitmask.shape[1], bool)
+        bits[[token for token in range(len(self.tokenizer)) if self.allows(token)]] = True
+        bitmask[row] = np.packbits(bits, bitorder="little").view(np.int32)
+
+    def allows(self, token_id: int) -> bool:
+        if token_id in self.tokenizer.eos_token_ids:
+            return self.is_accepting() or self.is_terminated()
+        piece = b"" if self.is_terminated() else self.piece(token_id)
+        return bool(piece) and self.after(piece) is not None
+
+    def accept(self, token_id: int) -> bool:
+        if self.is_terminated() or not self.allows(token_id):
+            return False
+        if token_id in self.tokenizer.eos_token_ids:
+            return self.push(-1)
+        return self.accept_bytes(self.piece(token_id))
+
+    def fork(self) -> Any:
+        child = type(self)(self.tokenizer)
+        child.states = self.states.copy()
+        return child
+
+    def forced_tokens(self) -> list[int]:
+        return []
+
+
+class Compiled:
+    """An automaton for one tokenizer."""
+
+    def __init__(self, tokenizer: Tokenizer, kind: type[Spelling]) -> None:
+        self.tokenizer, self.kind = tokenizer, kind
+
+    def matcher(self) -> Any:
+        return self.kind(self.tokenizer)
+
+
+class Automaton:
+    """The texts (ab|ac)*d!, as a plugin registers them."""
+
+    kind: type[Spelling] = Spelling
+
+    def compile(self, tokenizer: Tokenizer) -> Any:
+        return Compiled(tokenizer, self.kind)
+
+
+# --- observers -----------------------------------------------------------------------------------
+
+
+class Tokens:
+    """Counts tokens."""
+
+    tokens = 0
+
+    def step_finished(self, result: Any) -> None:
+        self.tokens += int((result.token_ids >= 0).sum())
+
+
 # --- backends ------------------------------------------------------------------------------------
 
 
@@ -321,6 +396,8 @@ ATTRIBUTES: Mapping[type, Mapping[str, Any]] = {
     Budget: {"params": [{"budget": 60}, {"budget": 150}]},
     AtWord: {"params": [{"word": "ab"}, {"word": "xy"}, {"word": "é"}]},
     Steps: {"texts": [b"d!", b"abacd!"], "other_texts": [b"ab", b"abd", b""]},
+    Automaton: {"texts": [b"d!", b"abacd!"], "other_texts": [b"ab", b""]},
+    Tokens: {},
     Plain: {},
 }
 """What the kit of each right plugin is given."""
@@ -330,6 +407,8 @@ KITS: tuple[tuple[type, type, str, Mapping[str, Any]], ...] = (
     (Selector, SelectorContract, "selector", {"vocab_sizes": (2, 17)}),
     (StoppingCriteria, StoppingContract, "criterion", {"rounds": 6}),
     (Steps, MatcherContract, "grammar", {"tokenizer": TOKENIZER, "rounds": 6}),
+    (Automaton, GrammarContract, "grammar", {"tokenizer": TOKENIZER, "rounds": 2}),
+    (Tokens, ObserverContract, "observer", {}),
     (Backend, BackendContract, "backend", {"vocab_sizes": (40,), "chains": 4}),
 )
 

@@ -1,4 +1,4 @@
-"""Rows of logits for the benchmarks: synthetic, the same in every run, shaped like those of real models.
+"""Rows of logits: synthetic, the same in every run, shaped like those of real models.
 
 A peaked row is a body N(0, 2.2) and a head of 100 to 400 tokens whose logits fall by a Zipf law, as steeply
 as the target entropy requires. A flat row is a body alone, wide enough for 8 nats.
@@ -8,10 +8,11 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from functools import cache
+from typing import Any
 
 import numpy as np
 
-from engine_sampler.arithmetic import LogitRows
+from ...arithmetic import LogitRows
 
 VOCABULARIES = (32_000, 131_072, 151_936)
 BODY_DEVIATION = 2.2
@@ -94,7 +95,7 @@ def history(vocab_size: int, length: int) -> list[int]:
     words = rng.permutation(vocab_size)
     words[BREAKER_RANK] = BREAKER
 
-    def text(count: int) -> np.ndarray:
+    def text(count: Any) -> np.ndarray:
         return words[rng.zipf(ZIPF, count) % vocab_size]
 
     phrases = [text(size) for size in rng.integers(4, 12, PHRASES)]
@@ -102,7 +103,8 @@ def history(vocab_size: int, length: int) -> list[int]:
         phrases[rng.integers(PHRASES)] if rng.random() < PHRASE_SHARE else text(rng.integers(4, 24))
         for _ in range(length // 4)
     ]
-    return np.concatenate(parts)[:length].tolist()
+    ids: list[int] = np.concatenate(parts)[:length].tolist()
+    return ids
 
 
 def periodic(period: int, length: int) -> list[int]:

@@ -1,4 +1,4 @@
-"""What a check of a library found."""
+"""What a check of a library or of a plugin found."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ PASSED, FAILED, NOT_PROMISED = "passed", "failed", "not promised"
 
 
 @dataclass(frozen=True)
-class LibraryCheck:
+class CheckResult:
     """One checked property: `outcome` is "passed", "failed" or "not promised"; `detail` is what was tried, or
     what is wrong."""
 

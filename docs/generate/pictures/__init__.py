@@ -1,0 +1,1 @@
+"""The pictures: bars for samplers and selectors, timelines for stopping criteria, and single figures."""

@@ -1,0 +1,46 @@
+"""`files`: everything in `docs/` that is generated."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Mapping
+from pathlib import Path
+
+from engine_sampler import arithmetic
+from engine_sampler.registry import CORE_PARAMS, Registry
+
+from . import parameters, parts
+from .docstrings import outline
+from .pictures import bars, exactness, speed, timelines
+
+DOCS = Path(__file__).resolve().parents[1]
+
+_MARKED = re.compile(r"(<!-- generated: ([\w. -]+) -->\n).*?(\n<!-- end -->)", re.DOTALL)
+"""A part of a hand-written page that is generated, with its name."""
+
+
+def files() -> Mapping[str, str]:
+    """The text of every generated file by its path in `docs/`, of the built-in parts alone."""
+    catalogue = Registry(CORE_PARAMS).catalogue
+    tables: dict[str, Callable[[], str]] = {
+        "parameters": lambda: parameters.sections(catalogue),
+        "arithmetic": lambda: outline(arithmetic.__doc__ or ""),
+        "samplers": lambda: parts.sampler_list(catalogue),
+        "criteria": lambda: parts.criterion_list(catalogue),
+        "llama.cpp": lambda: parameters.request_table("llama.cpp"),
+        "koboldai": lambda: parameters.request_table("koboldai"),
+    }
+    found: dict[str, str] = {}
+    for part in parts.in_chain_order(catalogue):
+        found[f"samplers/{part.name}.md"] = parts.sampler_page(part, catalogue)
+        found[f"pictures/{part.name}.svg"] = bars.draw(part)
+    for criterion in catalogue.stopping_criteria.values():
+        found[f"criteria/{criterion.name}.md"] = parts.criterion_page(criterion)
+        found[f"pictures/{criterion.name}.svg"] = timelines.draw(criterion)
+    found["pictures/order_of_sums.svg"] = exactness.draw()
+    found["pictures/speed.svg"] = speed.draw()
+    for path in sorted(DOCS.rglob("*.md")):
+        name = path.relative_to(DOCS).as_posix()
+        if name not in found and _MARKED.search(text := path.read_text(encoding="utf-8")):
+            found[name] = _MARKED.sub(lambda match: f"{match[1]}\n{tables[match[2]]()}\n{match[3]}", text)
+    return found

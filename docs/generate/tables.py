@@ -1,0 +1,83 @@
+"""Tables and values as Markdown."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+from engine_sampler import Param
+
+
+def table(headings: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
+    """A table; a column without text is left out."""
+    body = [[cell.replace("|", "\\|") for cell in row] for row in rows]
+    kept = [i for i in range(len(headings)) if any(row[i] for row in body)]
+    lines = [[headings[i] for i in kept], ["---"] * len(kept), *([row[i] for i in kept] for row in body)]
+    return "\n".join(f"| {' | '.join(line)} |" for line in lines)
+
+
+def code(value: Any) -> str:
+    """A value as inline code."""
+    return f"`{source(value)}`"
+
+
+def source(value: Any) -> str:
+    """A value as Python code, floats as people write them."""
+    if isinstance(value, float):
+        return f'float("{value}")' if math.isinf(value) else f"{value:.6g}"
+    if isinstance(value, dict):
+        return "{" + ", ".join(f"{source(k)}: {source(v)}" for k, v in value.items()) + "}"
+    if isinstance(value, (list, tuple)):
+        return f"[{', '.join(map(source, value))}]"
+    if isinstance(value, str) and not {'"', "'"} & set(value):
+        return f'"{repr(value)[1:-1]}"'
+    return repr(value)
+
+
+def keywords(settings: Mapping[str, Any]) -> str:
+    """Settings as keyword arguments."""
+    return ", ".join(f"{name}={source(value)}" for name, value in settings.items())
+
+
+KINDS = {
+    "allowed_token_ids": "list",
+    "bad_words": "list",
+    "choice": "list",
+    "dry_sequence_breakers": "list",
+    "early_stopping": "bool or str",
+    "json_schema": "dict or str",
+    "logit_bias": "dict",
+    "logprobs_mode": "str or list",
+    "order": "str or list",
+    "seed": "int",
+    "structural_tag": "dict or str",
+    "whitespace": "str or int",
+}
+"""What parameters take that convert their values themselves."""
+
+
+def kind_of(param: Param) -> str:
+    """The type of a parameter."""
+    name = KINDS[param.name] if param.type is object else param.type.__name__
+    return f"`{'list' if name == 'tuple' else name}`"
+
+
+def range_of(param: Param) -> str:
+    """The values that a parameter allows."""
+    if param.choices is not None:
+        return ", ".join(map(code, param.choices))
+    if param.type not in (int, float) or (param.low is None and param.high is None):
+        return ""
+    if param.high is None:
+        return f"{'> ' if param.low_open else '≥ '}{number(param.low)}"
+    return f"{number(param.low)} to {number(param.high)}"
+
+
+def number(value: float | None) -> str:
+    """A bound: large powers of two and of ten by their exponent."""
+    if value is None:
+        return "−∞"
+    if value >= 2**31 - 1:
+        return "2^31 − 1" if value == 2**31 - 1 else "2^63 − 1"
+    return f"{value:,.6g}".replace("-", "−") if abs(value) < 1e6 else f"{value:,.0f}".replace("-", "−")

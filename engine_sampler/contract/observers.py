@@ -1,0 +1,45 @@
+"""What observers are told beyond requests and results: how long things took, and where rows ran."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True)
+class StepMeasures:
+    """What one step did, for `step_measured`. Times are wall-clock seconds.
+
+    backend        the name of the backend.
+    seconds        of the call, without its observers.
+    mask_seconds   spent on grammar masks: in this step, and in calls of `prepare` since the last one.
+    rows           rows of logits that were read.
+    tokens         tokens that were drawn.
+    deferred       requests that got none because their grammars need more work than one step may do.
+    faults         requests that ended with `error`.
+    drafted        how many requests had a draft at each position, the first draft being position 0.
+    accepted       how many of these drafts were accepted.
+    """
+
+    backend: str
+    seconds: float
+    mask_seconds: float
+    rows: int
+    tokens: int
+    deferred: int
+    faults: int
+    drafted: tuple[int, ...] = ()
+    accepted: tuple[int, ...] = ()
+
+
+@dataclass(frozen=True)
+class GrammarMeasures:
+    """How a request got its grammar, for `grammar_compiled`.
+
+    seconds  from the request to the compiled grammar, by the wall clock.
+    cached   whether it had been compiled before.
+    error    why there is none, else None.
+    """
+
+    seconds: float
+    cached: bool
+    error: str | None = None

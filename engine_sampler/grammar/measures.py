@@ -1,0 +1,50 @@
+"""Tells observers how requests get their grammars, if one of them wants to know."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from concurrent.futures import Future
+from typing import Any
+
+from ..contract import INTERRUPTIONS, GrammarMeasures
+from ..registry import default_registry
+
+EVENT = "grammar_compiled"
+
+
+def measured(compile_grammar: Callable[[], Any]) -> Any:
+    """The result of `compile_grammar`, of which observers are told."""
+    if not default_registry().observes(EVENT):
+        return compile_grammar()
+    started = time.monotonic()
+    try:
+        compiled = compile_grammar()
+    except INTERRUPTIONS:
+        raise
+    except BaseException as error:
+        _tell(started, error=error)
+        raise
+    _tell(started, compiled)
+    return compiled
+
+
+def watched(future: Future[Any]) -> Future[Any]:
+    """`future`, of whose end observers are told; its result is a compiled grammar."""
+    if default_registry().observes(EVENT):
+        started = time.monotonic()
+        future.add_done_callback(lambda done: _tell_done(started, done))
+    return future
+
+
+def _tell_done(started: float, done: Future[Any]) -> None:
+    if done.cancelled():
+        return
+    error = done.exception()
+    _tell(started, None if error else done.result(), error)
+
+
+def _tell(started: float, compiled: Any = None, error: BaseException | None = None) -> None:
+    cached = getattr(compiled, "compiled_at", started) < started
+    seconds = time.monotonic() - started
+    default_registry().notify(EVENT, GrammarMeasures(seconds, cached, None if error is None else str(error)))

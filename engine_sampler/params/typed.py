@@ -1,0 +1,89 @@
+"""`Parameters`: the built-in parameters as type checkers see them, without those of plugins.
+
+`python -m tests.params.typed_parameters` writes this file from the registry."""
+
+from __future__ import annotations
+
+from typing import Any, Literal, TypedDict
+
+
+class Parameters(TypedDict, total=False):
+    """The keywords of `SamplingParams`."""
+
+    seed: Any
+    n: int
+    best_of: int | None
+    use_beam_search: bool
+    beam_width: int | None
+    length_penalty: float
+    early_stopping: Any
+    min_keep: int
+    order: Any
+    logprobs: int | None
+    logprobs_mode: Any
+    prompt_logprobs: int | None
+    skip_special_tokens: bool
+    json_schema: Any
+    regex: str | None
+    choice: Any
+    grammar: str | None
+    json_object: bool
+    structural_tag: Any
+    whitespace: Any
+    key_order: Literal["any", "schema"]
+    lexer: Literal["dynamic_complete", "contextual"]
+    start: str | None
+    allowed_token_ids: Any
+    bad_words: Any
+    dry_multiplier: float
+    dry_base: float
+    dry_allowed_length: int
+    dry_penalty_last_n: int
+    dry_sequence_breakers: Any
+    epsilon_cutoff: float
+    eta_cutoff: float
+    grammar_bias: float | None
+    ignore_eos: bool
+    infill: bool
+    logit_bias: Any
+    min_p: float
+    min_tokens: int
+    no_repeat_ngram_size: int
+    repetition_penalty: float
+    repetition_penalty_range: int | None
+    repetition_penalty_slope: float
+    frequency_penalty: float
+    presence_penalty: float
+    penalty_last_n: int
+    penalty_scope: Literal["default", "all", "output"]
+    penalize_nl: bool
+    smoothing_factor: float
+    smoothing_curve: float
+    temperature: float
+    dynatemp_range: float
+    dynatemp_exponent: float
+    tfs: float
+    tfs_cut: Literal["llama.cpp", "koboldai"]
+    top_a: float
+    top_h: float
+    top_k: int
+    top_n_sigma: float
+    top_p: float
+    top_p_cut: Literal["reach", "exceed", "below"]
+    typical_p: float
+    xtc_probability: float
+    xtc_threshold: float
+    adaptive_target: float
+    adaptive_decay: float
+    mirostat: Literal[0, 1, 2]
+    mirostat_tau: float
+    mirostat_eta: float
+    assistant_confidence_threshold: float
+    max_length: int | None
+    max_time: float | None
+    max_tokens: int | None
+    repetition_detection: Any
+    stop: Any
+    include_stop_str_in_output: bool
+    stop_regex: Any
+    stop_token_ids: Any

@@ -1,0 +1,161 @@
+"""The metrics count what schedulers do, and can be scraped over HTTP."""
+
+from __future__ import annotations
+
+import json
+import re
+import urllib.request
+from collections.abc import Iterator
+from typing import Any
+
+import engine_sampler_metrics
+import numpy as np
+import pytest
+from engine_sampler_metrics import DASHBOARD, MetricsObserver
+from prometheus_client import CollectorRegistry, generate_latest, start_http_server
+from prometheus_client.parser import text_string_to_metric_families
+
+from engine_sampler import SamplingParams, Scheduler, Tokenizer, hookimpl
+from engine_sampler.registry import default_registry
+from engine_sampler.testing import ObserverContract
+
+VOCABULARY = [bytes([i]) for i in range(64, 127)] + [b"<eos>"]
+EOS = len(VOCABULARY) - 1
+
+
+class TestMetricsObserver(ObserverContract):
+    observer = MetricsObserver(CollectorRegistry())
+
+
+class Watched:
+    """The metrics of one test, in a registry of its own."""
+
+    def __init__(self) -> None:
+        self.registry = CollectorRegistry()
+        self._observer = MetricsObserver(self.registry)
+
+    @hookimpl
+    def register_observers(self, register: Any) -> None:
+        register(self._observer)
+
+    def __call__(self, name: str, **labels: str) -> float:
+        return self.registry.get_sample_value(f"engine_sampler_{name}", labels) or 0.0
+
+
+@pytest.fixture
+def metrics(monkeypatch: pytest.MonkeyPatch) -> Iterator[Watched]:
+    registry, watched = default_registry(), Watched()
+    monkeypatch.setattr(registry, "catalogue", registry.catalogue)
+    monkeypatch.setattr(registry, "plugins", list(registry.plugins))
+    registry.register(watched, "metrics of a test")
+    return watched
+
+
+@pytest.fixture
+def scheduler(metrics: Watched) -> Scheduler:
+    return Scheduler(len(VOCABULARY), Tokenizer(VOCABULARY, [EOS], [EOS]))
+
+
+def flat_rows(scheduler: Scheduler) -> np.ndarray:
+    return np.zeros((len(scheduler.request_ids), len(VOCABULARY)), np.float32)
+
+
+def run(scheduler: Scheduler) -> int:
+    """Step until no request is left; returns the number of steps."""
+    steps = 0
+    while scheduler.request_ids:
+        scheduler.step(flat_rows(scheduler))
+        steps += 1
+    return steps
+
+
+def test_steps_tokens_and_ends_are_counted(metrics: Watched, scheduler: Scheduler) -> None:
+    for n in (2, 5):
+        scheduler.add(SamplingParams(max_tokens=n, ignore_eos=True, seed=n))
+    assert metrics("requests_running") == 2
+    assert run(scheduler) == 5
+    backend = scheduler.backend.name  # type: ignore[union-attr]
+    assert metrics("step_seconds_count", backend=backend) == 5
+    assert 0 < metrics("step_seconds_sum", backend=backend) < 60
+    assert metrics("step_rows_sum") == metrics("tokens_total") == 7
+    assert metrics("finished_total", reason="length") == 2
+    assert metrics("requests_running") == metrics("row_faults_total") == 0
+
+
+def test_a_row_of_nan_is_a_fault(metrics: Watched, scheduler: Scheduler) -> None:
+    for _ in range(2):
+        scheduler.add(SamplingParams(seed=1))
+    rows = flat_rows(scheduler)
+    rows[1] = np.nan
+    scheduler.step(rows)
+    assert metrics("row_faults_total") == metrics("finished_total", reason="error") == 1
+    assert metrics("tokens_total") == metrics("requests_running") == 1
+
+
+def test_a_grammar_is_compiled_once_and_then_cached(metrics: Watched, scheduler: Scheduler) -> None:
+    for _ in range(3):
+        scheduler.add(SamplingParams(regex="[A-C]{4}metrics", seed=2))
+    with pytest.raises(ValueError, match="regex"):
+        scheduler.add(SamplingParams(regex="["))
+    assert metrics("grammar_compile_seconds_count") == metrics("grammar_failures_total") == 1
+    assert metrics("grammar_cache_hits_total") == 2
+    steps = run(scheduler)
+    assert metrics("grammar_mask_seconds_count") == steps
+    assert metrics("grammar_mask_seconds_sum") > 0
+
+
+def test_drafts_are_counted_by_position(metrics: Watched, scheduler: Scheduler) -> None:
+    request_id = scheduler.add(SamplingParams(temperature=0, seed=1))
+    rows = np.zeros((4, len(VOCABULARY)), np.float32)
+    rows[np.arange(4), [3, 4, 5, 6]] = 9  # the greedy tokens
+    scheduler.step(rows, [request_id], draft_token_ids=[[3, 4, 9]])
+    assert [metrics("draft_tokens_total", position=str(i)) for i in range(4)] == [1, 1, 1, 0]
+    assert [metrics("draft_accepted_total", position=str(i)) for i in range(4)] == [1, 1, 0, 0]
+    assert metrics("tokens_total") == 3
+
+
+def test_everything_can_be_scraped_over_http(metrics: Watched, scheduler: Scheduler) -> None:
+    scheduler.add(SamplingParams(max_tokens=3, ignore_eos=True, seed=1))
+    run(scheduler)
+    server, thread = start_http_server(0, "127.0.0.1", metrics.registry)
+    try:
+        with urllib.request.urlopen(f"http://127.0.0.1:{server.server_port}/metrics", timeout=10) as answer:
+            families = {f.name: f for f in text_string_to_metric_families(answer.read().decode())}
+    finally:
+        server.shutdown()
+        server.server_close()
+        thread.join()
+    assert families["engine_sampler_tokens"].samples[0].value == 3
+    assert families["engine_sampler_finished"].samples[0].labels == {"reason": "length"}
+
+
+def test_the_dashboard_shows_every_metric_and_no_other(metrics: Watched) -> None:
+    texts = [t["expr"] for panel in json.loads(DASHBOARD.read_text())["panels"] for t in panel["targets"]]
+    shown = {
+        re.sub(r"_(bucket|count|total)$", "", name) for t in texts for name in re.findall(r"engine_\w+", t)
+    }
+    scraped = text_string_to_metric_families(generate_latest(metrics.registry).decode())
+    assert shown == {family.name for family in scraped if not family.name.endswith("_created")}
+
+
+@pytest.mark.parametrize("address", ["0", "65536", "host", "host:", "9400x"])
+def test_an_address_that_is_none_is_refused(address: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("ENGINE_SAMPLER_METRICS", address)
+    monkeypatch.setattr(engine_sampler_metrics, "MetricsObserver", lambda: None)
+    with pytest.raises(ValueError, match="PORT or HOST:PORT"):
+        engine_sampler_metrics.register_observers(lambda observer: None)
+
+
+@pytest.mark.parametrize(
+    ("address", "where"),
+    [("9400", (9400, "0.0.0.0")), ("127.0.0.1:9400", (9400, "127.0.0.1")), ("[::1]:9400", (9400, "::1"))],
+)
+def test_an_environment_variable_starts_a_server(
+    address: str, where: tuple[int, str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    started: list[tuple[int, str]] = []
+    monkeypatch.setenv("ENGINE_SAMPLER_METRICS", address)
+    monkeypatch.setattr(engine_sampler_metrics, "MetricsObserver", lambda: None)
+    monkeypatch.setattr(engine_sampler_metrics, "start_http_server", lambda *given: started.append(given))
+    engine_sampler_metrics.register_observers(lambda observer: None)
+    assert started == [where]

@@ -1,0 +1,48 @@
+"""The code of every page runs unchanged, all blocks of a page one after the other."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from .pages import DOCS, PAGES, blocks_of, given_names, name_of
+
+SERVER = "class Server"
+"""In the block that `test_serving_engine.py` runs."""
+
+
+PRINTED = {
+    "coming-from/atb.md": "(2, 1) float16",
+    "coming-from/koboldai.md": "1.1 1024 koboldai koboldai",
+    "coming-from/llama.cpp.md": "100 1.1 40 0.8",
+    "coming-from/vllm.md": "vllm [a-z]+",
+    "criteria/index.md": "[ True]",
+    "embed.md": "[122, 122]",
+    "grammars.md": "True False False\n",
+    "parameters.md": "0.95 0.0",
+    "plugins.md": "test_nothing_rests_on_libm the result differs with another np.exp",
+}
+"""What comments on a page say that its code prints."""
+
+
+@pytest.mark.parametrize("page", [page for page in PAGES if blocks_of(page)], ids=name_of)
+def test_the_code_of_a_page_runs(page: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    sent: list[Any] = []
+    names = given_names(sent)
+    for block in blocks_of(page):
+        if SERVER not in block:
+            exec(compile(block, name_of(page), "exec"), names)
+    assert all(finish_reason in (None, "stop", "length") for _, _, finish_reason in sent)
+    assert PRINTED.get(name_of(page), "") in capsys.readouterr().out
+
+
+def test_every_sampler_and_criterion_is_shown_in_code() -> None:
+    pages = [page for page in PAGES if page.parent.name in ("samplers", "criteria") and page.stem != "index"]
+    assert pages
+    assert all(blocks_of(page) for page in pages)
+
+
+def test_what_is_expected_to_be_printed_is_on_pages() -> None:
+    assert all((DOCS / name).exists() for name in PRINTED)

@@ -1,0 +1,60 @@
+"""The names on hand-written pages exist: parameters in tables, links, pictures, the pages of the site."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+
+from engine_sampler.registry import CORE_PARAMS, Registry
+from engine_sampler.scheduler import Scheduler
+
+from .pages import DOCS, PAGES, name_of
+
+PARAMS = Registry(CORE_PARAMS).catalogue.params
+CODE = re.compile(r"`([^`]+)`")
+
+TABLE_OF_NAMES = re.compile(
+    r"^\| (?:in [^|]+|MindIE|ATB|key) \| (?:here|in a `SamplingParams`) \|.*\n\|[-| ]+\n((?:\|.*\n)+)",
+    re.MULTILINE,
+)
+"""A table whose second column names what this library calls something."""
+
+
+def names_in(cell: str) -> list[str]:
+    """The identifiers in a cell that can be parameters: `top_p`, and those of `top_p_cut="below"`."""
+    return [match[1] for text in CODE.findall(cell) if (match := re.match(r"^([a-z][a-z0-9_]*)(=|$)", text))]
+
+
+@pytest.mark.parametrize("page", sorted((DOCS / "coming-from").glob("*.md")), ids=name_of)
+def test_our_names_in_the_tables_of_other_systems_are_parameters(page: Path) -> None:
+    named = 0
+    section = page.read_text(encoding="utf-8").partition("## Names\n")[2].partition("\n## ")[0] + "\n"
+    for table in TABLE_OF_NAMES.findall(section):
+        for line in table.splitlines():
+            theirs, ours = [cell.strip() for cell in line.strip("|").split("|")][:2]
+            names = names_in(theirs) if ours == "the same" else names_in(ours)
+            named += len(names)
+            assert not [n for n in names if n not in PARAMS and not hasattr(Scheduler, n)], line
+    assert named >= 4 or page.name == "index.md"
+
+
+@pytest.mark.parametrize("page", PAGES, ids=name_of)
+def test_links_and_pictures_exist(page: Path) -> None:
+    text = re.sub(r"```.*?```", "", page.read_text(encoding="utf-8"), flags=re.DOTALL)
+    for target in re.findall(r"\]\(([^)#\s]+)[^)]*\)", text):
+        assert (page.parent / target).exists(), target
+
+
+def test_the_site_shows_every_page() -> None:
+    listed = re.findall(r'"([\w./-]+\.md)"', (DOCS.parent / "zensical.toml").read_text(encoding="utf-8"))
+    assert sorted(listed) == sorted(map(name_of, PAGES))
+
+
+def test_what_is_named_in_the_repository_exists() -> None:
+    root = DOCS.parent
+    paths = re.compile(r"`((?:plugins|benchmarks|native|engine_sampler|tests)/[\w./-]+)`")
+    for page in PAGES:
+        for path in paths.findall(page.read_text(encoding="utf-8")):
+            assert (root / path).exists(), f"{name_of(page)}: {path}"
