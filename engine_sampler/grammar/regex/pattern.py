@@ -214,6 +214,8 @@ def _found(node: Node, before: bool, after: bool) -> Expression:
 
     `a{2,5}` before any text is `aa` before any text.
     """
+    if (before or after) and not node.shortest:
+        return EPSILON
     if isinstance(node, Choice) and (before or after):
         return union(*(_found(item, before, after) for item in node.items))
     if isinstance(node, Repeat) and (before or after):

@@ -122,6 +122,7 @@ typedef struct eg_expressions {
     eg_set by_content, sets_by_content, literals_by_content, classes_by_content;
     int64_t known_steps;        /* how many derivatives are remembered */
     int32_t longest_token;      /* bytes */
+    int in_vain;                /* explorations (eg_reach_of) without a result, less those with one */
     int depth;                  /* of the current recursion */
 } eg_expressions;
 

@@ -6,7 +6,9 @@
  * extended by one X at a time. */
 #include "grammar/expression_make.h"
 
-enum { MOST_STATES = 1024 }; /* derivatives that are explored to learn how far a match is away */
+/* Derivatives that are explored to learn how far a match is away: half as many after each exploration that was
+ * in vain, and twice as many after one that was not. */
+enum { MOST_STATES = 1024, LEAST_STATES = 16 };
 
 /* --- searches --- */
 
@@ -175,9 +177,12 @@ eg_reach eg_reach_of(eg_expressions *x, int32_t e) {
     exploration s = {x->found.count, x->edges.count, 0};
     const eg_reach unknown = {EG_FAR, EG_FAR, EG_FAR, EG_FAR};
     add_found(x, e, -1);
-    for (int32_t i = s.base; i < x->found.count && x->found.count - s.base <= MOST_STATES; i++)
+    const int32_t most = MOST_STATES >> x->in_vain;
+    for (int32_t i = s.base; i < x->found.count && x->found.count - s.base <= most; i++)
         explore_one(x, &s, i);
-    const bool all = x->found.count - s.base <= MOST_STATES;
+    const bool all = x->found.count - s.base <= most;
+    if (!all && most > LEAST_STATES) x->in_vain++;
+    else if (all && x->in_vain) x->in_vain--;
     if (all) measure(x, &s);
     const eg_reach far = all ? greatest(x, &s) : unknown;
     EG_RESERVE(x->pool, x->reaches, x->found.count - s.base);
