@@ -453,7 +453,7 @@ int32_t eg_make_derivative(eg_expressions *x, int32_t e, int byte) {
 static int32_t derive_list(eg_expressions *x, const eg_expression *n, int byte) {
     const int32_t base = x->scratch.count;
     const bool many = n->b > FEW_MEMBERS;
-    eg_work(x->pool->fault, many ? 4 * (int64_t)n->b : n->b);
+    eg_work(x->pool->fault, many || n->kind == BOTH ? 4 * (int64_t)n->b : n->b);
     for (int32_t i = 0; i < n->b; i++) {
         const int32_t e = x->lists.at[n->a + i];
         if (n->kind == UNION && !eg_bytes_has(eg_first(x, e), byte)) continue;

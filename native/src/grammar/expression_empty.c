@@ -35,6 +35,7 @@ static void visit_derivatives(eg_expressions *x, int32_t e, void (*visit)(eg_exp
     for (int byte = 0; byte < 256; byte++) {
         if (classes.of[byte] != byte || !eg_bytes_has(&first, byte)) continue;
         const int32_t next = eg_make_derivative(x, e, byte);
+        eg_work(x->pool->fault, 4);
         if (next != EG_EMPTY) visit(x, next, to);
     }
 }
