@@ -26,7 +26,7 @@ SCHEMA = {"type": "array", "items": {"type": ["string", "number", "object"]}, "m
 
 
 @cache
-def _grammar() -> CompiledGrammar:
+def json_grammar() -> CompiledGrammar:
     """JSON over one-byte tokens and as many longer tokens as the vocabulary has room for."""
     if native.load_library() is None:
         pytest.skip("the native library has no grammar engine")
@@ -46,7 +46,7 @@ def _scheduler(grammar: CompiledGrammar | None) -> Scheduler:
 @pytest.mark.parametrize("case", [GRAMMAR, GRAMMAR_AHEAD])
 def bench_step_with_a_grammar(benchmark, case):
     logits, shape = rows.batch(MAIN, REQUESTS), Shape(case, MAIN, REQUESTS)
-    free, constrained = _scheduler(None), _scheduler(_grammar())
+    free, constrained = _scheduler(None), _scheduler(json_grammar())
     work = Work(partial(constrained.step, logits), constrained.prepare if case == GRAMMAR_AHEAD else nothing)
     measure(benchmark, work, STEP, shape, {"without": Work(partial(free.step, logits))})
     assert len(constrained.request_ids) == REQUESTS

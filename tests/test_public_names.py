@@ -18,6 +18,11 @@ INTERNAL = {"PLUGIN_API", "Role", "State", "failure", "padded"}
 INTERNAL |= {
     "INTERRUPTIONS",
     "array_from",
+    "begin_step",
+    "end_step",
+    "give_way",
+    "in_slices",
+    "unhurried",
     "PluginFault",
     "call_for_add",
     "call_plugin",

@@ -8,8 +8,17 @@ from typing import Any
 import numpy as np
 import pytest
 
-from engine_sampler import ParameterError, SamplingParams, Scheduler, process_logits, sample
+from engine_sampler import (
+    Param,
+    ParameterError,
+    Sampler,
+    SamplingParams,
+    Scheduler,
+    process_logits,
+    sample,
+)
 from engine_sampler.stateless import Sampled
+from tests.engines import registered
 from tests.random_chains import ROUNDS, TAKES_AWAY, random_history, random_logits, random_settings, tokenizer
 from tests.reference import kept, softmax
 
@@ -44,8 +53,33 @@ def test_a_row_gets_the_token_that_a_scheduler_would_give_it(size: int) -> None:
 
 
 def test_a_single_params_object_applies_to_all_rows() -> None:
-    shared = SamplingParams(seed=3, top_p=0.9)
-    np.testing.assert_array_equal(sample(LOGITS, shared).token_ids, sample(LOGITS, [shared] * 4).token_ids)
+    settings = {"seed": 3, "top_p": 0.9, "repetition_penalty": 1.3, "mirostat": 2}
+    shared, own = SamplingParams(**settings), [SamplingParams(**settings) for _ in LOGITS]
+    np.testing.assert_array_equal(sample(LOGITS, shared).token_ids, sample(LOGITS, own).token_ids)
+    np.testing.assert_array_equal(process_logits(LOGITS, shared), process_logits(LOGITS, own))
+
+
+class Uncopied(Sampler):
+    """Has a state that cannot be copied, and adds to the logits what is in it."""
+
+    name = "uncopied"
+    params = (Param("added", float, 0.0),)
+
+    def new_state(self, params: Any, prompt_token_ids: Any) -> Any:
+        return [params["added"]]
+
+    def fork(self, state: Any) -> Any:
+        raise RuntimeError("no copies")
+
+    def apply(self, logits: np.ndarray, rows: Any) -> None:
+        for row, (added,) in zip(logits, rows.states, strict=True):
+            row += np.float32(added)
+
+
+def test_rows_of_one_params_object_may_have_states_that_cannot_be_copied() -> None:
+    with registered(Uncopied()):
+        processed = process_logits(LOGITS, SamplingParams(added=1.5))
+    np.testing.assert_array_equal(processed, LOGITS + np.float32(1.5))
 
 
 def test_positions_replace_the_length_of_the_history() -> None:

@@ -10,6 +10,7 @@ Plugins import these names from `engine_sampler`, which exports them.
 
 from .backends import LOGPROBS_KINDS, Backend, Batch, Group, LogprobsRequest
 from .chains import Chain
+from .courtesy import begin_step, end_step, give_way, in_slices, unhurried
 from .errors import (
     INTERRUPTIONS,
     BackendError,
@@ -93,19 +94,24 @@ __all__ = [
     "allocate_bitmask",
     "allows",
     "array_from",
+    "begin_step",
     "bitmask_words",
     "call_for_add",
     "call_plugin",
     "checked_bitmask",
     "close_matches",
     "described",
+    "end_step",
     "failure",
     "flags_like",
     "fork_safe",
+    "give_way",
     "guarded",
     "hookimpl",
+    "in_slices",
     "padded",
     "quoted",
     "token_rows",
+    "unhurried",
     "unpack_bitmask",
 ]

@@ -48,7 +48,7 @@ class PluginFault(Exception):
 
 def failure(part: str, error: BaseException) -> str:
     """The message for an exception that a part of a request has raised."""
-    return f"{part} failed: {type(error).__name__}: {_text_of(error)}"
+    return f"{part} failed: {type(error).__name__}: {text_of(error)}"
 
 
 def call_plugin(part: str, method: Callable[..., T], *arguments: Any, **keywords: Any) -> T:
@@ -139,7 +139,7 @@ def _cut(text: str, length: int) -> str:
     return text if len(text) <= length else text[:length] + "…"
 
 
-def _text_of(error: BaseException) -> str:
+def text_of(error: BaseException) -> str:
     try:
         return str(error)[:_MOST_WORDS]
     except INTERRUPTIONS:

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping, Set
+from collections.abc import Callable, Collection, Mapping, Set
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
+from .courtesy import in_slices
 from .errors import ParameterError, quoted
 
 MAX_SIZE = 65_536
@@ -130,7 +131,7 @@ def _size(value: Any) -> int:
     if isinstance(value, str):
         return len(value) if value.isascii() else len(value.encode("utf-8", "surrogatepass"))
     if isinstance(value, (tuple, list, Set)):
-        return sum([1 if type(entry) in _NUMBERS else _size(entry) for entry in value])
+        return sum(map(_sum_of_sizes, in_slices(value))) if len(value) > _FEW else _sum_of_sizes(value)
     if isinstance(value, Mapping):
         return _size((*value, *value.values()))
     if isinstance(value, (bytes, bytearray)):
@@ -138,4 +139,9 @@ def _size(value: Any) -> int:
     return 0 if value is None else 1
 
 
+def _sum_of_sizes(values: Collection[Any]) -> int:
+    return sum([1 if type(value) in _NUMBERS else _size(value) for value in values])
+
+
 _NUMBERS = (int, float)
+_FEW = 64

@@ -124,7 +124,8 @@ class Sampler(Stateful):
         return any(p.switch and params[p.name] != p.neutral for p in self.params)
 
     def check(self, params: Mapping[str, Any]) -> None:
-        """Raise `ParameterError` for values that are allowed separately but not together."""
+        """Raise `ParameterError` for values that are allowed separately but not together. Called for requests
+        that give one of the `params`."""
 
     def resolve(self, params: Mapping[str, Any], vocabulary: Vocabulary) -> Any:
         """The immutable data of one request, computed once: id arrays, tokenised strings.
@@ -243,7 +244,8 @@ class Selector(Stateful):
         return any(p.switch and params[p.name] != p.neutral for p in self.params)
 
     def check(self, params: Mapping[str, Any]) -> None:
-        """Raise `ParameterError` for values that are allowed separately but not together."""
+        """Raise `ParameterError` for values that are allowed separately but not together. Called for requests
+        that give one of the `params`."""
 
     def new_state(self, params: Mapping[str, Any], prompt_token_ids: np.ndarray) -> State:
         """The mutable state of one request, or None."""

@@ -8,6 +8,7 @@ from typing import Any, TypeAlias
 
 import numpy as np
 
+from .courtesy import in_slices, unhurried
 from .errors import ParameterError, quoted
 
 Phrase: TypeAlias = "str | tuple[int, ...]"
@@ -38,10 +39,14 @@ def token_ids(value: Any) -> tuple[int, ...]:
     """`value`, a collection of token ids, as a tuple; raises TypeError if it is not one."""
     if not _is_collection(value):
         raise TypeError(_IDS)
+    ids: list[int] = []
     try:
-        return tuple(token_id(entry) for entry in value)
+        for some in in_slices(value):
+            plain = set(map(type, some)) == {int} and min(some) >= 0
+            ids += some if plain else map(token_id, some)
     except TypeError:
         raise TypeError(_IDS) from None
+    return tuple(ids)
 
 
 def unique_token_ids(value: Any) -> tuple[int, ...]:
@@ -54,7 +59,7 @@ def phrases(value: Any) -> tuple[Phrase, ...]:
     if not _is_collection(value):
         raise TypeError(_PHRASES)
     try:
-        return tuple(dict.fromkeys(_phrase(entry) for entry in value))
+        return tuple(dict.fromkeys(_phrase(entry) for entry in unhurried(value)))
     except TypeError:
         raise TypeError(_PHRASES) from None
 
@@ -91,11 +96,13 @@ def stop_texts(value: Any) -> tuple[str, ...]:
     entries = (value,) if isinstance(value, str) else value
     if not isinstance(entries, Collection) or isinstance(entries, (bytes, dict)):
         raise TypeError(_TEXTS)
-    for entry in entries:
+    size = 0
+    for entry in unhurried(entries):
         if not isinstance(entry, str):
             raise TypeError(_TEXTS)
         if not entry:
             raise ValueError(_TEXTS)
-    if sum(len(entry.encode()) for entry in entries) > MAX_TEXT_BYTES:  # refuses lone surrogates as well
+        size += len(entry.encode())  # refuses lone surrogates as well
+    if size > MAX_TEXT_BYTES:
         raise ValueError(_TEXTS)
     return tuple(dict.fromkeys(entries))

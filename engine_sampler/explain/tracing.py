@@ -11,7 +11,9 @@ import numpy as np
 from ..arithmetic import RowFault, checked_row, log_sum_exp, top_columns
 from ..backends.choose import best_backend, named_backend, runner_of
 from ..contract import (
+    INTERRUPTIONS,
     Backend,
+    BackendError,
     Chain,
     ParameterError,
     Rows,
@@ -19,6 +21,7 @@ from ..contract import (
     Selector,
     Vocabulary,
     bitmask_words,
+    failure,
     unpack_bitmask,
 )
 from ..grammar.constraints import constraint_of, matcher_of
@@ -123,6 +126,20 @@ def notable_tokens(steps: Sequence[TraceStep], n: int) -> list[int]:
     return sorted(ids, key=lambda t: (-start[t], t))
 
 
+def _drawn(runner: Backend, plan: Any, row: np.ndarray, rows: Rows) -> int:
+    """The token that the selector of `plan` draws. Raises `BackendError` if it is none of those left."""
+    try:
+        token_id = int(runner.select(plan, row[None].copy(), rows).columns[0])
+        is_left = 0 <= token_id < len(row) and row[token_id] > -np.inf
+    except (RowFault, BackendError, *INTERRUPTIONS):
+        raise
+    except BaseException as error:
+        raise BackendError(failure(f"backend {runner.name}", error)) from error
+    if not is_left:
+        raise BackendError(f"backend {runner.name} failed: it drew token {token_id}, which is not left")
+    return token_id
+
+
 class _Trace:
     """A row in progress, and the steps recorded so far."""
 
@@ -154,7 +171,7 @@ class _Trace:
     def select(self, selector: Selector, runner: Backend) -> None:
         self.cut(selector, runner)
         plan = runner.compile(Chain((), selector))
-        token_id = int(runner.select(plan, self.row[None], self.rows).columns[0])
+        token_id = _drawn(runner, plan, self.row, self.rows)
         others = np.arange(len(self.row)) != token_id
         self.row[others] = -np.inf
         self.record(selector.name, "selector", runner.runs_as(selector), self.settings(selector), token_id)

@@ -21,6 +21,8 @@ their objects; `constraints` finds the grammar that the parameters of a request 
 """
 
 from ..contract import Matcher, allocate_bitmask
+from ..params.tools import FAMILIES as TOOL_FAMILIES
+from ..params.tools import tool_calls
 from .cache import CacheInfo
 from .compiled import CompiledGrammar, cache_info, clear_cache, prepare
 from .errors import GrammarError, GrammarLimitError, UnsupportedKeywordError
@@ -30,6 +32,7 @@ from .limits import Limits
 from .service import GrammarCompiler, GrammarSource
 
 __all__ = [
+    "TOOL_FAMILIES",
     "CacheInfo",
     "CompiledGrammar",
     "Grammar",
@@ -48,4 +51,5 @@ __all__ = [
     "library_grammar",
     "library_names",
     "prepare",
+    "tool_calls",
 ]

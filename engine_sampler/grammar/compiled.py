@@ -6,17 +6,21 @@ import os
 import threading
 import time
 import weakref
-from collections.abc import Sequence
-from typing import Any
+from collections.abc import Collection, Mapping, Sequence
+from typing import Any, TypeAlias
 
 from ..contract import allocate_bitmask, fork_safe
 from ..tokenizer import Tokenizer
 from .cache import Cache, CacheInfo
 from .engines import native
 from .engines.reference import ReferenceGrammar, ReferenceVocabulary
+from .engines.unique_keys import UniqueKeysMatcher
 from .errors import GrammarError
 from .limits import LIMITS, Limits
-from .program.rules import Program
+from .program.rules import Binding, Program
+
+SpecialName: TypeAlias = "str | Binding"
+"""The name of a token that a program refers to by number, or a `Binding` of one of its terminals."""
 
 MAX_GRAMMARS = 256
 """Compiled grammars that are cached for one tokenizer."""
@@ -37,19 +41,20 @@ class CompiledGrammar:
         program: Program,
         tokenizer: Tokenizer,
         limits: Limits = LIMITS,
-        special_names: Sequence[str] = (),
+        special_names: Sequence[SpecialName] = (),
     ) -> None:
         self.program = program
         self.tokenizer = tokenizer
         self.limits = limits
         self.special_names = tuple(special_names)
-        bound = _with_token_ids(program, tokenizer, special_names) if special_names else program
+        bound = bound_program(program, tokenizer, special_names)
         self.engine, self._compiled = _compile(bound, tokenizer, limits)
         self.compiled_at = time.monotonic()
 
     def matcher(self) -> Any:
         """A new `Matcher`, at the beginning of a text."""
-        return self._compiled.matcher()
+        matcher = self._compiled.matcher()
+        return UniqueKeysMatcher(matcher, self.tokenizer) if self.program.unique_keys else matcher
 
     def statistics(self) -> dict[str, int]:
         """The engine's counts for this grammar, such as "memory" in bytes; {} from the reference engine."""
@@ -67,13 +72,46 @@ class CompiledGrammar:
         return f"<CompiledGrammar {self.program.key[:8]}, {self.engine}>"
 
 
-def _with_token_ids(program: Program, tokenizer: Tokenizer, special_names: Sequence[str]) -> Program:
-    """The program with the ids in `tokenizer` of the special tokens that it names."""
-    ids = {tokenizer.token_bytes[i].decode(errors="replace"): i for i in tokenizer.special_token_ids}
-    for name in special_names:
-        if name not in ids:
+def bound_program(program: Program, tokenizer: Tokenizer, special_names: Sequence[SpecialName]) -> Program:
+    """The program with the ids in `tokenizer` of the tokens that it names."""
+    if not special_names:
+        return program
+    special = {tokenizer.token_bytes[i].decode(errors="replace"): i for i in tokenizer.special_token_ids}
+    names = [name for name in special_names if isinstance(name, str)]
+    for name in names:
+        if name not in special and not tokenizer.ids_of(name.encode()):
             raise GrammarError(f"the grammar names the special token {name!r}, which the tokenizer lacks")
-    return program.with_special_tokens([ids[name] for name in special_names])
+    ids = [special[name] if name in special else tokenizer.ids_of(name.encode())[0] for name in names]
+    program = program.with_special_tokens(ids)
+    found: dict[int, Sequence[int]] = {}
+    for given in special_names:
+        if not isinstance(given, str):
+            bound = _bound(given, program.special_ids_of(given.symbol), tokenizer, special)
+            if bound is not None:
+                found[given.symbol] = bound
+    return program.with_special_terminals(found)
+
+
+def _bound(
+    binding: Binding, given: Collection[int], tokenizer: Tokenizer, special: Mapping[str, int]
+) -> Sequence[int] | None:
+    """The tokens that a terminal is in a vocabulary; None if it keeps its expression.
+
+    given    the tokens that it names
+    special  the special tokens by name
+    """
+    others, ends = tokenizer.special_token_ids, tokenizer.eos_token_ids
+    if binding.kind == "marker":
+        found = special.get(binding.name)
+        return None if found is None or found in ends else (found,)
+    if binding.kind == "text":
+        return None if others.issuperset(given) else ()
+    if binding.kind == "ordinary_except":
+        if others.issuperset(given):
+            return ()
+        given = others.union(given)
+    excluded = {*given, *ends}
+    return [i for i, text in enumerate(tokenizer.token_bytes) if i not in excluded and (text or i in others)]
 
 
 def _compile(program: Program, tokenizer: Tokenizer, limits: Limits) -> tuple[str, Any]:
@@ -108,13 +146,14 @@ def prepare(tokenizer: Tokenizer, limits: Limits = LIMITS) -> None:
 
 
 def compiled_grammar(
-    program: Program, tokenizer: Tokenizer, limits: Limits = LIMITS, special_names: Sequence[str] = ()
+    program: Program, tokenizer: Tokenizer, limits: Limits = LIMITS, special_names: Sequence[SpecialName] = ()
 ) -> CompiledGrammar:
     """The grammar for a tokenizer, from the cache or newly compiled.
 
-    special_names  the special tokens that `program` refers to by number, in order
+    special_names  the tokens that `program` refers to by number, in order, and what the tokenizer makes of
+                   some terminals
 
-    Raises GrammarError for a name that is not a special token of the tokenizer.
+    Raises GrammarError for a name that is not a token of the tokenizer.
     """
     names = tuple(special_names)
     cache = _prepared(tokenizer, limits).grammars
@@ -122,7 +161,7 @@ def compiled_grammar(
 
 
 def cached_grammar(
-    program: Program, tokenizer: Tokenizer, limits: Limits = LIMITS, special_names: Sequence[str] = ()
+    program: Program, tokenizer: Tokenizer, limits: Limits = LIMITS, special_names: Sequence[SpecialName] = ()
 ) -> CompiledGrammar | None:
     """What `compiled_grammar` returns if it is in the cache, else None."""
     return _prepared(tokenizer, limits).grammars.find((program.key, tuple(special_names), limits))

@@ -12,11 +12,11 @@ from typing import TYPE_CHECKING, Any, AnyStr, Literal
 
 from ..tokenizer import Tokenizer
 from .cache import Cache, CacheInfo
-from .compiled import CompiledGrammar, cached_grammar, compiled_grammar
+from .compiled import CompiledGrammar, SpecialName, cached_grammar, compiled_grammar
 from .errors import GrammarError, GrammarLimitError
 from .limits import LIMITS, Limits
 from .program.expression import concat, literal, union
-from .program.rules import PROGRAM_ARRAYS, Program, Rules
+from .program.rules import PROGRAM_ARRAYS, Binding, Program, Rules
 from .work import counted_work, spend
 
 if TYPE_CHECKING:
@@ -40,7 +40,7 @@ class Grammar:
     """
 
     def __init__(
-        self, kind: str, program: Program, special_names: Sequence[str] = (), text: str | None = None
+        self, kind: str, program: Program, special_names: Sequence[SpecialName] = (), text: str | None = None
     ) -> None:
         self.kind = kind
         self.text = text
@@ -107,7 +107,7 @@ class Grammar:
                 rules = rules_from_lalr(text, **given)
             else:
                 rules = rules_from_lark(text, **given, schema_rules=add_schema)
-            return cls("lark", rules.program(), names.known, text)
+            return cls("lark", rules.program(), tuple(names.known), text)
 
         key = ("lark", lexer, text, start, paths, tuple(sorted((declared or {}).items())), path)
         if path is not None or paths or "%import" in text:
@@ -226,7 +226,8 @@ class Grammar:
         whitespace: str | int | None = None,
         key_order: Literal["any", "schema"] = "any",
     ) -> Grammar:
-        """Text that contains tool calls or the like; see `engine_sampler.grammar.structural_tag`.
+        """Text that contains tool calls or the like; see `engine_sampler.grammar.structural_tag`, and
+        `tool_calls` for the tags of families of models.
 
         tag  a dict or JSON text, as in vLLM and xgrammar: `{"structures": [{"begin", "schema", "end"}],
              "triggers": [...]}` or `{"type": "structural_tag", "format": {...}}`
@@ -242,7 +243,7 @@ class Grammar:
 
         def build() -> Grammar:
             rules = rules_from_tag(tag, special_tokens=names, options=options)
-            return cls("structural_tag", rules.program(), names.known)
+            return cls("structural_tag", rules.program(), (*names.known, *rules.bindings))
 
         return cached_or_built(("structural_tag", text, options), build)
 
@@ -262,6 +263,7 @@ class Grammar:
         """Write the grammar to a file, for `load`: plain JSON, the same on every machine."""
         arrays = {name: getattr(self.program, name).tolist() for name in PROGRAM_ARRAYS}
         rest = {name: getattr(self.program, name) for name in ("start", "terminal_names", "rule_names")}
+        rest["unique_keys"] = self.program.unique_keys
         content = {"format": _FORMAT, "kind": self.kind, "special": self.special_names, **arrays, **rest}
         Path(path).write_text(json.dumps(content, separators=(",", ":")), encoding="utf-8")
 
@@ -275,7 +277,9 @@ class Grammar:
             kind, special = content.pop("kind"), content.pop("special")
             members: dict[str, Any] = {name: array("i", content[name]) for name in PROGRAM_ARRAYS}
             members |= {name: tuple(content[name]) for name in ("terminal_names", "rule_names")}
-            return cls(kind, Program(start=int(content["start"]), **members), special)
+            members["unique_keys"] = bool(content.get("unique_keys", False))
+            names = [name if isinstance(name, str) else Binding(*name) for name in special]
+            return cls(kind, Program(start=int(content["start"]), **members), names)
         except (ValueError, KeyError, TypeError, AttributeError, OverflowError) as error:
             raise GrammarError(f"{path} is not a saved grammar: {error}") from None
 
@@ -391,12 +395,10 @@ class _SpecialNames(Mapping[str, int]):
     """
 
     def __init__(self) -> None:
-        self.known: list[str] = []
+        self.known: dict[str, int] = {}
 
     def __getitem__(self, name: str) -> int:
-        if name not in self.known:
-            self.known.append(name)
-        return -1 - self.known.index(name)
+        return self.known.setdefault(name, -1 - len(self.known))
 
     def __contains__(self, name: object) -> bool:
         return True

@@ -6,17 +6,21 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
 
+from ..contract import give_way
 from .errors import GrammarLimitError
 from .limits import LIMITS, Limits
+
+_STEPS_AT_A_TIME = 128
+"""The steps after which steps of a scheduler on other threads go first."""
 
 
 class ReadingWork:
     """Counts the steps of reading one grammar, each of about a microsecond."""
 
-    __slots__ = ("_limit", "left")
+    __slots__ = ("_limit", "_next_pause", "left")
 
     def __init__(self, limits: Limits = LIMITS) -> None:
-        self.left = self._limit = limits.reading
+        self.left = self._next_pause = self._limit = limits.reading
 
     def spend(self, steps: int = 1) -> None:
         """Count `steps` more. Raises GrammarLimitError when there are more than the limit allows."""
@@ -25,6 +29,9 @@ class ReadingWork:
             raise GrammarLimitError(
                 f"the grammar needs more than {self._limit} steps to be read (Limits.reading)"
             )
+        if self.left < self._next_pause:
+            self._next_pause = self.left - _STEPS_AT_A_TIME
+            give_way()
 
 
 _CURRENT: ContextVar[ReadingWork | None] = ContextVar("work", default=None)

@@ -8,8 +8,8 @@ from typing import Any
 from ..arithmetic import GREEDY_BELOW
 from ..contract import Chain, Selector
 from ..registry import Registry, default_registry
-from .lookups import lookup_of
-from .sampling_params import SamplingParams
+from .lookups import Lookup, lookup_of
+from .sampling_params import SamplingParams, kept_with
 
 EDITS = ("allowed_token_ids", "bad_words", "ignore_eos", "min_tokens", "logit_bias", "grammar_bias")
 """The fixed first steps, after the grammar's bitmask; the edits of plugins follow them, in alphabetical
@@ -20,10 +20,15 @@ def build_chain(params: Mapping[str, Any], registry: Registry | None = None) -> 
     """The chain of a request: without neutral samplers, edits first, the rest in the request's order.
 
     A temperature below 1e-4 leaves only the best token, so nothing after it is kept and the
-    selector is `greedy`.
+    selector is `greedy`. `SamplingParams` keep theirs.
     """
     known = lookup_of((registry or default_registry()).catalogue)
-    given = params.given if isinstance(params, SamplingParams) else known.differing(params)
+    if isinstance(params, SamplingParams):
+        return kept_with(params, known, lambda: _build(params, params.given, known))
+    return _build(params, known.differing(params), known)
+
+
+def _build(params: Mapping[str, Any], given: Mapping[str, Any], known: Lookup) -> Chain:
     active = {s.name: s for s in known.samplers.active(given, params)}
     selector = _selector(params, known.catalogue.selectors, known.selectors.active(given, params))
     edits = [n for n in EDITS if n in active]

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from ..contract import Param, ParameterError, quoted
-from ..registry import default_registry, unknown
+from ..registry import Catalogue, default_registry, unknown
 from .sampling_params import SamplingParams
 
 
@@ -36,6 +36,8 @@ class RequestLimits:
                 )
         self._limits: Mapping[str, int | None] = limits
         self._bounded = True
+        self._bounds: tuple[Catalogue, Mapping[str, tuple[Param, int]]] | None = None
+        """The parameters of a catalogue that have limits."""
 
     @classmethod
     def none(cls) -> RequestLimits:
@@ -54,12 +56,22 @@ class RequestLimits:
         """Raise `ParameterError` for the first parameter beyond its limit; the message names the limit."""
         if not self._bounded:
             return
-        known = default_registry().catalogue.params
+        bounds = self._bounds_in(default_registry().catalogue)
         for name, value in params.given.items():
-            param = known[name]
-            limit = self.limit_of(param)
-            if limit is not None and (size := param.size(value, vocab_size)) > limit:
-                raise _beyond(param, value, size, limit)
+            if name in bounds:
+                param, limit = bounds[name]
+                if (size := param.size(value, vocab_size)) > limit:
+                    raise _beyond(param, value, size, limit)
+
+    def _bounds_in(self, catalogue: Catalogue) -> Mapping[str, tuple[Param, int]]:
+        if self._bounds is None or self._bounds[0] is not catalogue:
+            limits = ((param, self.limit_of(param)) for param in catalogue.params.values())
+            bounds = {param.name: (param, limit) for param, limit in limits if limit is not None}
+            self._bounds = catalogue, bounds
+        return self._bounds[1]
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {**self.__dict__, "_bounds": None}
 
     def __repr__(self) -> str:
         if not self._bounded:

@@ -5,14 +5,15 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping
 from typing import Any
 
-from ..contract import ParameterError, quoted
+from ..contract import ParameterError, quoted, unhurried
 from ..contract.values import id_of_digits
 from .bodies import mapping
 from .structured import structured_parameters
+from .tools import Reasoning
 
 TRANSPORT = frozenset(
     "model messages prompt stream stream_options user store metadata service_tier "
-    "parallel_tool_calls functions function_call modalities audio prediction reasoning_effort verbosity "
+    "functions function_call modalities audio prediction reasoning_effort verbosity "
     "safety_identifier prompt_cache_key prompt_cache_retention web_search_options echo suffix prompt_embeds "
     "add_generation_prompt continue_final_message add_special_tokens chat_template chat_template_kwargs "
     "documents media_io_kwargs mm_processor_kwargs priority request_id return_tokens_as_token_ids "
@@ -26,17 +27,19 @@ TRANSPORT = frozenset(
 RENAMED = {"max_completion_tokens": "max_tokens", "sampling_seed": "seed"}
 
 
-def parameters_of(body: Mapping[str, Any]) -> dict[str, Any]:
+def parameters_of(
+    body: Mapping[str, Any], tool_family: str | None = None, reasoning: Reasoning = "disabled"
+) -> dict[str, Any]:
     """The keyword arguments for `SamplingParams` in a request body.
 
     None means the default; transport keys are left out. `response_format`, `structured_outputs`,
-    `tool_choice` and the like become a structured parameter (see `structured`), `logprobs` with
+    `tools` with `tool_choice` and the like become a structured parameter (see `structured`), `logprobs` with
     `top_logprobs` becomes a number, `logit_bias` keys become ids, and the contents of `extra_args` (REST:
     `vllm_xargs`) are merged in. The order is "vllm" unless the body gives another. Raises `ParameterError`
     for unsupported forms.
     """
     rest = dict(mapping("body", body))
-    structured = structured_parameters(rest)
+    structured = structured_parameters(rest, tool_family, reasoning)
     rest = without_transport(rest, TRANSPORT)
     parameters: dict[str, Any] = {"order": "vllm"}
     for key in ("extra_args", "vllm_xargs"):
@@ -51,7 +54,7 @@ def parameters_of(body: Mapping[str, Any]) -> dict[str, Any]:
 def _logit_bias(value: Any) -> dict[int, Any]:
     if not isinstance(value, Mapping):
         raise ParameterError(f"logit_bias={quoted(value)} is not allowed: token ids with biases")
-    return {_token_id(key): bias for key, bias in value.items()}
+    return {_token_id(key): bias for key, bias in unhurried(value.items())}
 
 
 def _token_id(key: Any) -> Any:

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import inspect
 from abc import ABCMeta
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from ..contract import Param, ParameterError, Selector, call_for_add, guarded, quoted
 from ..registry import (
@@ -19,11 +19,14 @@ from ..registry import (
 )
 from .lookups import Lookup, lookup_of
 from .orders import resolve_order
+from .tools import Reasoning
 
 if TYPE_CHECKING:
     from typing_extensions import Unpack
 
     from .typed import Parameters
+
+T = TypeVar("T")
 
 
 class _WithSignature(ABCMeta):
@@ -56,10 +59,11 @@ class SamplingParams(Mapping[str, Any], metaclass=_WithSignature):
     A token whose probability, after all else, is below 2^−31 of the likeliest one's is never drawn.
     """
 
-    __slots__ = ("_chosen", "_given", "_values")
+    __slots__ = ("_chosen", "_given", "_kept", "_values")
     _chosen: Mapping[str, Any]
     """The values that differ from the defaults under this `order`: enough to construct an equal object."""
     _given: Mapping[str, Any]
+    _kept: tuple[Any, Any]
     _values: Mapping[str, Any]
 
     def __init__(self, /, **parameters: Unpack[Parameters]) -> None:
@@ -70,7 +74,8 @@ class SamplingParams(Mapping[str, Any], metaclass=_WithSignature):
         if rules:
             values |= {name: rule for name, rule in rules.items() if name not in chosen}
         for part in known.checking:
-            call_for_add(part.name, part.check, values)
+            if any(param.name in chosen for param in part.params):
+                call_for_add(part.name, part.check, MappingProxyType(values))
         named = sorted({*chosen, *rules}, key=known.numbers.__getitem__)
         given = known.differing({name: values[name] for name in named})
         _check_together(values, known.selectors.active(given, values))
@@ -79,10 +84,18 @@ class SamplingParams(Mapping[str, Any], metaclass=_WithSignature):
         object.__setattr__(self, "_values", values)
         object.__setattr__(self, "_given", MappingProxyType(given))
         object.__setattr__(self, "_chosen", differing)
+        object.__setattr__(self, "_kept", (None, None))
 
     @classmethod
-    def from_dict(cls, body: Mapping[str, Any]) -> SamplingParams:
+    def from_dict(
+        cls, body: Mapping[str, Any], *, tool_family: str | None = None, reasoning: Reasoning = "disabled"
+    ) -> SamplingParams:
         """Settings from the JSON body of an OpenAI or vLLM request.
+
+        tool_family  how the model that is served writes calls of tools, one of
+                     `engine_sampler.grammar.TOOL_FAMILIES`; None: only calls that `tool_choice` forces are
+                     constrained, as JSON
+        reasoning    whether the grammar of such calls covers the thoughts before them, as in `tool_calls`
 
         The order is "vllm" (temperature before the truncations) unless the body gives another; keys that
         concern the transport only, such as `model` and `messages`, are ignored; null means the default.
@@ -91,7 +104,7 @@ class SamplingParams(Mapping[str, Any], metaclass=_WithSignature):
         """
         from .openai import parameters_of
 
-        return guarded(lambda: cls(**parameters_of(body)), "the request")
+        return guarded(lambda: cls(**parameters_of(body, tool_family, reasoning)), "the request")
 
     @staticmethod
     def parameters() -> Mapping[str, Param]:
@@ -145,6 +158,16 @@ class SamplingParams(Mapping[str, Any], metaclass=_WithSignature):
 
     def __repr__(self) -> str:
         return f"SamplingParams({', '.join(f'{n}={v!r}' for n, v in self._chosen.items())})"
+
+
+def kept_with(params: SamplingParams, source: Any, build: Callable[[], T]) -> T:
+    """The result of `build`, which depends on `params` and `source` only: the same object until another
+    source is given."""
+    made_for, result = params._kept
+    if made_for is not source:
+        result = build()
+        object.__setattr__(params, "_kept", (source, result))
+    return result
 
 
 def _restore(chosen: dict[str, Any]) -> SamplingParams:

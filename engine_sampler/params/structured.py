@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping
 from typing import Any
 
 from ..contract import ParameterError, quoted
 from .bodies import mapping
+from .schemas import without_additional_properties
+from .tools import Reasoning, call_list, chosen_functions, tool_calls
 
 _QUOTES = "'"
 _NAMES = {"json": "json_schema", "ebnf": "grammar"}
@@ -20,23 +21,44 @@ _GUIDED = {f"guided_{name}": name for name in (*_STRUCTURED, "whitespace_pattern
 _IGNORED = ("guided_decoding_backend", "backend", "_backend", "_backend_was_auto")
 
 
-def structured_parameters(body: dict[str, Any]) -> dict[str, Any]:
+def structured_parameters(
+    body: dict[str, Any], tool_family: str | None = None, reasoning: Reasoning = "disabled"
+) -> dict[str, Any]:
     """The structured parameters that a request asks for; removes their keys from `body`.
 
-    `response_format`, `structured_outputs`, its older form `guided_...`, SGLang's `ebnf`, and `tools` with a
-    `tool_choice` that requires a call. Raises `ParameterError` for forms that are unknown or contradict each
-    other.
+    `response_format`, `structured_outputs`, its older form `guided_...`, SGLang's `ebnf`, and `tools` with
+    `tool_choice` (see `tool_parameters`). As in vLLM, a required call takes the place of a `response_format`,
+    which describes answers that are no calls; the other constraints are refused beside it.
+
+    Raises `ParameterError` for forms that are unknown or contradict each other.
     """
-    parameters = response_format(body.pop("response_format", {"type": "text"}))
+    formatted = response_format(body.pop("response_format", {"type": "text"}))
     outputs = dict(mapping("structured_outputs", body.pop("structured_outputs", {})))
     guided = {name: body.pop(key) for key, name in _GUIDED.items() if key in body}
     outputs |= mapping("guided", guided)
-    parameters = _structured_outputs(outputs, parameters)
+    if body.get("ebnf") is not None:
+        outputs["ebnf"] = body.pop("ebnf")
     for key in _IGNORED:
         body.pop(key, None)
-    if body.get("ebnf") is not None:
-        parameters["grammar"] = body.pop("ebnf")
-    return parameters | required_call(body.pop("tools", None), body.pop("tool_choice", None), body)
+    is_free = not formatted and not any(_is_given(outputs, name) for name in _STRUCTURED)
+    choice = body.get("tool_choice")
+    call = tool_parameters(body, tool_family, reasoning, is_free=is_free)
+    if call and choice not in (None, "auto"):
+        _refuse_constraints(outputs, choice)
+    return _structured_outputs(outputs, call or formatted)
+
+
+def _is_given(outputs: Mapping[str, Any], name: str) -> bool:
+    return outputs.get(name, False) not in (None, False)
+
+
+def _refuse_constraints(outputs: Mapping[str, Any], choice: Any) -> None:
+    for name in _STRUCTURED:
+        if _is_given(outputs, name):
+            raise ParameterError(
+                f"structured_outputs.{name} is not allowed with tool_choice={quoted(choice)}, which decides "
+                "the text; allowed are a response_format, which has no effect then, and tool_choice='auto'"
+            )
 
 
 def response_format(value: Any) -> dict[str, Any]:
@@ -104,76 +126,28 @@ def _agreeing(given: Mapping[str, Any], formatted: Mapping[str, Any]) -> dict[st
     return {**formatted, **given}
 
 
-def without_additional_properties(schema: Any) -> Any:
-    """A schema in which every object that names properties allows no others, unless it says so itself.
+def tool_parameters(
+    body: dict[str, Any], family: str | None, reasoning: Reasoning, *, is_free: bool
+) -> dict[str, Any]:
+    """The structured parameter of `tools` and `tool_choice`, whose keys are removed from `body`.
 
-    Text is read as JSON. Raises `ParameterError` for text that is not JSON, and for a schema nested too deep.
+    family   how the model writes calls, a name in `tools.FAMILIES`: then `structural_tag`, also for "auto".
+             None, with "required": `json_schema`, a list of `{"name": ..., "parameters": {...}}`, as vLLM's
+             server reads it; with a named function: its parameters alone; with "auto" and "none": {}
+    is_free  whether nothing else constrains the text: calls under "auto" are constrained then
     """
-    try:
-        return _closed(json.loads(schema) if isinstance(schema, str) else schema)
-    except RecursionError:
-        raise ParameterError("json_schema is nested too deep for disable_additional_properties") from None
-    except ValueError as error:
-        raise ParameterError(f"json_schema is not JSON: {error}") from None
-
-
-def _closed(value: Any) -> Any:
-    if isinstance(value, list):
-        return [_closed(one) for one in value]
-    if not isinstance(value, Mapping):
-        return value
-    found = {key: _closed(one) for key, one in value.items()}
-    if "additionalProperties" not in found and ("properties" in found or "patternProperties" in found):
-        found["additionalProperties"] = False
-    return found
-
-
-def required_call(tools: Any, choice: Any, body: Mapping[str, Any]) -> dict[str, Any]:
-    """The structured parameter of a `tool_choice` that requires a call; {} for "auto" and "none".
-
-    "required": a list of `{"name": ..., "parameters": {...}}`, one for each call, as vLLM's server reads it;
-    with `parallel_tool_calls` false, of one call. A named function: its parameters alone.
-    """
-    if choice in (None, "auto", "none"):
+    tools, choice = body.pop("tools", None), body.pop("tool_choice", None)
+    is_parallel = body.pop("parallel_tool_calls", None) is not False
+    is_forced = choice not in (None, "auto", "none")
+    if not is_forced and (family is None or not is_free or not tools or choice == "none"):
         return {}
-    functions = _functions(tools)
-    if choice == "required":
-        calls = [_call(name, schema) for name, schema in functions.items()]
-        schema: dict[str, Any] = {"type": "array", "minItems": 1, "items": {"anyOf": calls}}
-        if body.get("parallel_tool_calls") is False:
-            schema["maxItems"] = 1
-        return {"json_schema": schema}
-    named = mapping("tool_choice", choice)
-    name = mapping("tool_choice.function", named.get("function", named)).get("name")
-    if not isinstance(name, str) or name not in functions:
-        raise ParameterError(
-            f"tool_choice={quoted(choice)} is not allowed: auto, none, required, or a function of tools"
-        )
-    return {"json_schema": functions[name]}
-
-
-def _functions(tools: Any) -> dict[str, Any]:
-    """The schema of the parameters of each function."""
-    found: dict[str, Any] = {}
-    for tool in tools if isinstance(tools, list | tuple) else ():
-        function = mapping("tools", tool).get("function", tool)
-        name = mapping("tools.function", function).get("name")
-        if not isinstance(name, str):
-            raise ParameterError(f"tools={quoted(tool)} is not allowed: a function with a name")
-        found[name] = function.get("parameters") or {"type": "object", "properties": {}}
-    if not found:
-        raise ParameterError("tool_choice requires a call, but tools has no function")
-    return found
-
-
-def _call(name: str, schema: Any) -> dict[str, Any]:
-    """The schema of one call. An id of its own keeps the references of the parameters within them."""
-    parameters = schema
-    if isinstance(schema, Mapping):
-        parameters = {"$id": f"tool:{name}", "id": f"tool:{name}", **schema}  # "id" in draft 4
-    return {
-        "type": "object",
-        "properties": {"name": {"const": name}, "parameters": parameters},
-        "required": ["name", "parameters"],
-        "additionalProperties": False,
-    }
+    if family is not None:
+        return {
+            "structural_tag": tool_calls(
+                family, tools, choice, parallel_tool_calls=is_parallel, reasoning=reasoning
+            )
+        }
+    functions, how = chosen_functions(tools, choice)
+    if how == "auto":
+        return {}
+    return {"json_schema": functions[0].schema if how == "named" else call_list(functions, is_parallel)}

@@ -226,5 +226,5 @@ CORE_PARAMS = _by_name(
 
 
 def structured_in(params: Mapping[str, Any]) -> list[str]:
-    """The names of the structured-output parameters that are set in `params`."""
-    return [name for name, param in STRUCTURED_PARAMS.items() if params[name] != param.neutral]
+    """The names of the structured-output parameters that are set in `params`, all of them or those given."""
+    return [n for n, param in STRUCTURED_PARAMS.items() if params.get(n, param.neutral) != param.neutral]

@@ -35,6 +35,7 @@ from ..contract import (
     hookspecs,
     quoted,
 )
+from ..contract.errors import text_of
 from .catalogue import (
     EVENTS,
     Catalogue,
@@ -152,7 +153,9 @@ class Registry:
                 raise
             if waits and isinstance(error, MissingSamplerError):
                 return None
-            text = str(error) if isinstance(error, PluginError) else f"{type(error).__name__}: {error}"
+            text = text_of(error)
+            if not isinstance(error, PluginError):
+                text = f"{type(error).__name__}: {text}"
             if strict:
                 raise PluginError(f"plugin {status.name} ({status.origin}): {text}") from error
             logger.warning("plugin %s (%s) is not used: %s", status.name, status.origin, text)

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from ..arithmetic import FLT_MAX, log2_64
-from ..contract import Example, Param, ParameterError, Rows, Sampler, Vocabulary, quoted
+from ..contract import Example, Param, ParameterError, Rows, Sampler, Vocabulary, quoted, unhurried
 from ..contract.values import Phrase, phrase_token_ids, phrases
 from ..tokenizer import Tokenizer
 from ._columns import finite_columns, store
@@ -189,7 +189,7 @@ def _breakers(entries: tuple[Phrase, ...], tokenizer: Tokenizer | None, vocab_si
     """Cached, because many requests have the same breakers; the tokenizer lives as long as its entry."""
     blocks: list[_Block] = []
     texts = dict.fromkeys(entry.encode()[:_TEXT_LIMIT] for entry in entries if isinstance(entry, str))
-    for data in texts:
+    for data in unhurried(texts):
         assert tokenizer is not None  # `resolve` has made sure of it
         blocks += _blocks_of_text(data, tokenizer)
     blocks += [(np.array(entry[:1]), entry[1:]) for entry in entries if not isinstance(entry, str)]

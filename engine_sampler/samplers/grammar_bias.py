@@ -9,33 +9,74 @@ import numpy as np
 
 from ..contract import Example, Param, Rows, Sampler, Vocabulary, bitmask_words, unpack_bitmask
 from ..grammar.constraints import constraint_of
+from ..grammar.engines.native import NativeMatcher, Work
+from ..grammar.errors import UnfinishedError
 from ._columns import finite_columns, store
 
 
 class Guidance:
-    """A text that follows a grammar but may leave its language; after that, no token is favoured."""
+    """A text that follows a grammar but may leave its language; after that, no token is favoured.
+
+    deferred  whether the work of a step did not suffice to follow the text: the step leaves out its request
+    turn, short_turns  see `scheduler.masks.Turns`.
+    """
 
     def __init__(self) -> None:
         self.tokens: list[int] = []
+        self.deferred = False
+        self.turn = self.short_turns = 0
+        self._known: tuple[int, np.ndarray | None] = (-1, None)
+        """After how many tokens which ones were allowed."""
         self._matcher: Any = None
         self._accepted = 0
         self._bitmask = np.zeros((1, 0), np.int32)
 
     def allowed(self, constraint: Any, vocab_size: int) -> np.ndarray | None:
         """The ids of the tokens that the grammar allows next, ascending; None once the text has left its
-        language."""
+        language, and for a text that is deferred."""
+        if self.deferred:
+            return None
+        if self._known[0] != len(self.tokens):
+            self._known = len(self.tokens), self._found(constraint, vocab_size, None)
+        return self._known[1]
+
+    def follow(self, constraint: Any, vocab_size: int, work: Work | None) -> None:
+        """Find what `allowed` returns next. Raises UnfinishedError, and is `deferred`, if that takes more
+        than `work`."""
+        if self._known[0] == len(self.tokens):
+            return
+        self.deferred = True
+        try:
+            self._known = len(self.tokens), self._found(constraint, vocab_size, work)
+        except UnfinishedError:
+            raise
+        except BaseException:
+            self.deferred = False
+            raise
+        self.deferred = False
+        self.short_turns = 0
+
+    def _found(self, constraint: Any, vocab_size: int, work: Work | None) -> np.ndarray | None:
         if self._matcher is None:
             self._matcher = constraint.matcher()
             self._bitmask = np.zeros((1, bitmask_words(vocab_size)), np.int32)
+        matcher = self._matcher
+        bounded = work is not None and type(matcher) is NativeMatcher
         while self._accepted < len(self.tokens):
-            if not self._matcher.accept(self.tokens[self._accepted]):
+            token_id = self.tokens[self._accepted]
+            if not (matcher.accept(token_id, work) if bounded else matcher.accept(token_id)):
                 return None
             self._accepted += 1
-        self._matcher.fill_bitmask(self._bitmask, 0)
+        if bounded:
+            matcher.fill_within(self._bitmask, 0, work)
+        else:
+            matcher.fill_bitmask(self._bitmask, 0)
         return np.flatnonzero(unpack_bitmask(self._bitmask[0], vocab_size))
 
     def rollback(self, n: int) -> None:
         """Remove the last n tokens."""
+        self.deferred = False
+        self._known = (-1, None)
         del self.tokens[len(self.tokens) - n :]
         if self._accepted > len(self.tokens):
             self._matcher.rollback(self._accepted - len(self.tokens))

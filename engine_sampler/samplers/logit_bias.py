@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from ..arithmetic import FLT_MAX
-from ..contract import Example, Param, Rows, Sampler, Vocabulary
+from ..contract import Example, Param, Rows, Sampler, Vocabulary, unhurried
 from ..contract.values import id_of_digits, token_id
 from ._columns import finite_columns, store
 
@@ -19,13 +19,15 @@ _ALLOWED = "token ids, each once, with biases that are finite numbers or -inf"
 def _biases(value: Any) -> tuple[tuple[int, float], ...]:
     """(id, bias) pairs, ascending by id, from a mapping whose keys are ids or their decimal digits."""
     pairs = value.items() if isinstance(value, Mapping) else value
+    biases: dict[int, float] = {}
     try:
-        biases = sorted((_key(key), _bias(bias)) for key, bias in pairs)
+        for count, (key, bias) in enumerate(unhurried(pairs), 1):
+            biases[_key(key)] = _bias(bias)
+            if len(biases) < count:
+                raise ValueError(_ALLOWED)
     except (TypeError, ValueError, OverflowError):
         raise TypeError(_ALLOWED) from None
-    if len(dict(biases)) < len(biases):
-        raise ValueError(_ALLOWED)
-    return tuple(biases)
+    return tuple((token, biases[token]) for token in unhurried(sorted(biases)))
 
 
 def _key(value: Any) -> int:

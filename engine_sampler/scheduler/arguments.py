@@ -16,10 +16,12 @@ def token_ids_in(name: str, token_ids: Any, vocabulary: Vocabulary) -> np.ndarra
     """Token ids of the vocabulary, copied into an int64 array that cannot be written to."""
     if isinstance(token_ids, tuple) and not token_ids:
         return _NO_TOKENS
-    ids = _integers(name, token_ids, np.array(token_ids))
-    if ids.size and (np.minimum.reduce(ids) < 0 or np.maximum.reduce(ids) >= vocabulary.size):
-        vocabulary.check_ids(name, ids.tolist())  # finds and names the first
-    ids = ids.astype(np.int64, copy=False)
+    given = _integers(name, token_ids, np.array(token_ids))
+    ids = given.astype(np.int64, copy=False)
+    if (
+        ids.size and np.maximum.reduce(ids.view(np.uint64)) >= vocabulary.size
+    ):  # negative ids are the greatest
+        vocabulary.check_ids(name, given.tolist())  # finds and names the first
     ids.flags.writeable = False
     return ids
 

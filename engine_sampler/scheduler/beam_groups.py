@@ -12,6 +12,7 @@ import numpy as np
 
 from ..arithmetic import GREEDY_BELOW
 from ..contract import INTERRUPTIONS
+from ..grammar.engines.native import Work
 from ..params import SamplingParams
 from .beam_search import BeamSearch, Candidate
 from .request import Request, RequestError
@@ -59,6 +60,10 @@ class BeamGroup:
     search: BeamSearch[Request] = field(repr=False)
     aborted: bool = False
     """Whether one of the requests has been removed."""
+    deferred: bool = False
+    turn: int = 0
+    short_turns: int = 0
+    """See `masks.Turns`."""
 
     @classmethod
     def of(cls, params: SamplingParams, request_ids: Sequence[RequestId], eos_count: int) -> BeamGroup:
@@ -73,23 +78,30 @@ class BeamGroup:
         )
         return cls(list(request_ids), search)
 
-    def step(self, requests: Sequence[Request], rows: Sequence[np.ndarray], score: Score) -> BeamStep:
-        """Continue the texts of `requests` with their rows of logits, float32 [vocab] each.
+    def step(
+        self, requests: Sequence[Request], rows: Sequence[np.ndarray], score: Score, work: Work | None
+    ) -> BeamStep | None:
+        """Continue the texts of `requests` with their rows of logits, float32 [vocab] each. None, and nothing
+        changes, if their grammars need more than `work`.
 
         `score` gives the scores of a row: the request's chain applied to ln softmax(logits), so masked,
         penalised and divided by the temperature, but not renormalised.
         """
         try:
-            return self._next_texts(requests, rows, score)
+            return self._next_texts(requests, rows, score, work)
         except RequestError as fault:  # a text cannot be forked
             n = len(requests)
             return BeamStep([_failed(r, str(fault)) for r in requests], list(range(n)), [-1] * n)
 
-    def _next_texts(self, requests: Sequence[Request], rows: Sequence[np.ndarray], score: Score) -> BeamStep:
+    def _next_texts(
+        self, requests: Sequence[Request], rows: Sequence[np.ndarray], score: Score, work: Work | None
+    ) -> BeamStep | None:
         faults: list[str] = []
         scores = [self._scores(r, row, score, faults) for r, row in zip(requests, rows, strict=True)]
         candidates = self.search.candidates(scores)
-        texts = [self._continued(requests[c.beam], c) for c in candidates]
+        texts = [self._continued(requests[c.beam], c, work) for c in candidates]
+        if any(text.deferred for text in texts):
+            return None
         chosen = self.search.advance(candidates, texts, [not text.live for text in texts])
         if self.search.done:
             return self._last_step(requests, faults)
@@ -111,9 +123,9 @@ class BeamGroup:
             logger.error("request %r: %s", request.id, fault)
             return None
 
-    def _continued(self, parent: Request, candidate: Candidate) -> Request:
+    def _continued(self, parent: Request, candidate: Candidate, work: Work | None) -> Request:
         child = parent.fork(parent.id, None)
-        child.accept_without_slot(candidate.token_id, candidate.logprob)
+        child.accept_without_slot(candidate.token_id, candidate.logprob, work)
         return child
 
     def _last_step(self, requests: Sequence[Request], faults: Sequence[str]) -> BeamStep:

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from ..contract import INTERRUPTIONS, bitmask_words
-from ..grammar.engines.native import NativeMatcher, Work
+from ..grammar.engines.native import Work, fills_within
 from ..grammar.errors import UnfinishedError
 from ..grammar.limits import REQUEST_WORK
 
@@ -23,15 +23,15 @@ class Constraint:
     matcher     any object with the methods of `contract.Matcher`; what it raises is raised here.
     mask_ready  whether the last mask filled is that of the next token.
     deferred    whether the step must leave out the request: its mask or accept did not finish.
-    turn        the number of the last turn it was given, see `masks.GrammarWork`.
+    turn, short_turns  see `masks.Turns`.
     """
 
-    __slots__ = ("_has_eos", "_words", "deferred", "mask_ready", "matcher", "turn")
+    __slots__ = ("_has_eos", "_words", "deferred", "mask_ready", "matcher", "short_turns", "turn")
 
     def __init__(self, matcher: Any, vocab_size: int, has_eos: bool) -> None:
         self.matcher = matcher
         self.mask_ready = self.deferred = False
-        self.turn = 0
+        self.turn = self.short_turns = 0
         self._words = bitmask_words(vocab_size)
         self._has_eos = has_eos
 
@@ -48,7 +48,7 @@ class Constraint:
     def accept(self, token_id: int, work: Work | None = None) -> bool:
         """Accept the next token; False if it is refused, or if `work` is too little: `deferred` is then set,
         and nothing has changed."""
-        if work is not None and type(self.matcher) is NativeMatcher:
+        if work is not None and fills_within(self.matcher):
             return self._accept_within(token_id, work)
         self.mask_ready = self.deferred = False
         return bool(self.matcher.accept(token_id))
@@ -68,6 +68,7 @@ class Constraint:
                 self.deferred = True
                 return False
         self.mask_ready = False
+        self.short_turns = 0
         return accepted
 
     def has_ended(self) -> bool:
@@ -90,7 +91,7 @@ class Constraint:
     def forced_tokens(self) -> list[int]:
         """The tokens about which the grammar leaves no choice; [] for a matcher without this method, and if
         finding them takes too long."""
-        if type(self.matcher) is NativeMatcher:
+        if fills_within(self.matcher):
             try:
                 return self.matcher.forced_tokens(work=Work(REQUEST_WORK, REQUEST_WORK))
             except UnfinishedError:
@@ -110,6 +111,6 @@ class Constraint:
         child = object.__new__(Constraint)
         child._has_eos, child._words = self._has_eos, self._words
         child.mask_ready = child.deferred = False
-        child.turn = self.turn
+        child.turn, child.short_turns = self.turn, 0
         child.matcher = self.matcher.fork()
         return child

@@ -24,6 +24,9 @@ _SPARE_CELLS = 64
 _NEARLY_FULL = 16
 """When any region has to move, those with fewer free cells than this move too, so that moves are rare."""
 
+_GROWTH = 4
+"""How many times the cells in use a pool has when it is packed anew."""
+
 
 class _Arrays(NamedTuple):
     """Arrays that are replaced together. A reader on another thread that takes a length first, then these
@@ -191,11 +194,12 @@ class TokenPool:
         return start
 
     def _repack(self, more: int) -> None:
-        """Pack the regions into new arrays, with room for `more` cells and for as many again as are used."""
+        """Pack the regions into new arrays, with room for `more` cells and for many others: memory that is
+        not written to costs little, whereas packing faults in fresh memory for all that it copies."""
         old, taken = self._arrays, np.flatnonzero(self._sizes)
         ends = self._sizes[taken].cumsum()
         used = int(ends[-1]) if len(ends) else 0
-        cells = more if not used else 2 * (used + more)
+        cells = more if not used else _GROWTH * (used + more)
         new = _Arrays(np.empty(cells, np.int64), np.empty(cells), old.offsets.copy())
         new.offsets[taken] = ends - self._sizes[taken]
         for slot, length in zip(taken.tolist(), self.lengths[taken].tolist(), strict=True):

@@ -13,7 +13,7 @@ from functools import partial
 from typing import Any
 from weakref import WeakSet
 
-from ..contract import INTERRUPTIONS, StepMeasures, failure
+from ..contract import INTERRUPTIONS, StepMeasures, begin_step, end_step, failure
 from ..registry import Registry
 from .beam_groups import BeamGroup
 from .input_batch import InputBatch
@@ -47,6 +47,7 @@ class StepLock:
                 inside = self._thread in (None, thread)
                 raise RuntimeError(_INSIDE if inside else _MEANWHILE)
             self._thread = thread
+            begin_step()
 
     def __exit__(self, *error: object) -> None:
         with self.lock:
@@ -55,6 +56,7 @@ class StepLock:
                     self._do_pending(self._pending.popleft())
             finally:
                 self._thread = None
+                end_step()
 
     @property
     def running(self) -> bool:
@@ -282,6 +284,7 @@ class LiveRequests:
                     raise RequestError(f"request id {request.id!r} is taken")
             for request in requests:
                 self.known[request.id] = request
+            self._batch = None  # it may skip one of these ids
 
     def _join(self, requests: Sequence[Request]) -> None:
         """Give all of the requests their slots, or none."""

@@ -4,19 +4,41 @@ from __future__ import annotations
 
 import itertools
 import time
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from operator import attrgetter
+from typing import Any, Protocol
 
 import numpy as np
 
 from ..contract import bitmask_words, failure
-from ..grammar.engines.native import NativeMatcher, Work, fill_rows, load_library
+from ..grammar.engines.native import Work, fill_rows, fills_within, load_library
 from ..grammar.errors import UnfinishedError
-from ..grammar.limits import REQUEST_WORK, STEP_WORK
+from ..grammar.limits import REQUEST_WORK, STEP_WORK, step_work
 from .constraint import Constraint
 from .request import Request
 
+_GRAMMAR = attrgetter("grammar")
+_GUIDANCE = attrgetter("guidance")
+
 _ACCEPT_SHARE = 5
-"""Accepts get this fraction of a step's work, masks the rest."""
+"""Accepts get this fraction of a step's work, and what masks have left of the rest."""
+
+_SHORT_TURNS = 31
+"""After so many turns that did not suffice, a request gets one of `REQUEST_WORK`: some work cannot be
+divided."""
+
+
+class Turns(Protocol):
+    """What has turns: a grammar, the guidance of one, or a beam search.
+
+    deferred     whether the step must leave out the request: its work did not finish.
+    turn         the number of the last turn it was given.
+    short_turns  how many turns since it finished its work did not suffice for it.
+    """
+
+    deferred: bool
+    turn: int
+    short_turns: int
 
 
 class GrammarWork:
@@ -33,6 +55,11 @@ class GrammarWork:
         self.work = Work(0, 0) if bounded and load_library() is not None else None
         self._turns = turns
 
+    @property
+    def left(self) -> int:
+        """What is left of the work of this step."""
+        return 0 if self.work is None else max(self.work.left, 0)
+
     def start(self, steps: int) -> None:
         """A new step, whose grammars may do `steps` of work."""
         if self.work is not None:
@@ -44,16 +71,26 @@ class GrammarWork:
             self.work.allow(max(self.work.left // max(count, 1), 1))
         return self.work
 
-    def in_turn(self, waiting: Iterable[int], requests: Sequence[Request]) -> Iterator[int]:
-        """The indices `waiting` of `requests`, as far as the work lasts."""
-        grammars = {i: grammar for i in waiting if (grammar := requests[i].grammar) is not None}
-        for i in sorted(grammars, key=lambda i: grammars[i].turn):
+    def in_turn(
+        self, waiting: Iterable[int], requests: Sequence[Request], part: Callable[..., Any] = _GRAMMAR
+    ) -> Iterator[int]:
+        """The indices `waiting` of `requests`, as far as the work lasts; `part` is what has turns."""
+        parts = {i: found for i in waiting if (found := part(requests[i])) is not None}
+        for i in sorted(parts, key=lambda i: parts[i].turn):
             if self.work is None or self.work.left <= 0:
                 return
-            self.work.allow(REQUEST_WORK)
-            grammars[i].turn = next(self._turns)
-            grammars[i].deferred = False
+            self.give_turn(parts[i])
             yield i
+
+    def give_turn(self, part: Turns) -> Work | None:
+        """The work for one turn of a grammar or a guidance."""
+        if self.work is not None:
+            is_long = part.short_turns >= _SHORT_TURNS
+            self.work.allow(REQUEST_WORK, REQUEST_WORK if is_long else None)
+            part.turn = next(self._turns)
+            part.short_turns = 0 if is_long else part.short_turns + 1
+        part.deferred = False
+        return self.work
 
 
 class GrammarMasks:
@@ -61,15 +98,19 @@ class GrammarMasks:
 
     defer     whether requests are deferred that need more work than a step may do.
     accepts   the work for the accepts of a step.
+    given     the work for tokens that are chosen elsewhere.
     """
 
     def __init__(self, vocab_size: int, defer: bool = True) -> None:
+        self._vocab_size = vocab_size
         self._words = bitmask_words(vocab_size)
         self._requests: list[Request] = []
         self._bitmask = np.zeros((0, self._words), np.int32)
         turns = itertools.count(1)
-        self._fills, self.accepts = GrammarWork(turns, defer), GrammarWork(turns, defer)
-        self._is_new_step = True
+        self._fills, self.accepts, self.given = (GrammarWork(turns, defer) for _ in range(3))
+        self.given.start(STEP_WORK // _ACCEPT_SHARE)
+        self._allowed = STEP_WORK
+        self._is_new_step = self._accepts_are_new = True
         self._seconds = 0.0
 
     def take_seconds(self) -> float:
@@ -77,16 +118,35 @@ class GrammarMasks:
         seconds, self._seconds = self._seconds, 0.0
         return seconds
 
-    def start_step(self) -> None:
-        """Allow the work of a new step, from the first mask on: a step without masks costs nothing here."""
-        self._is_new_step = True
+    def start_step(self, rows: int | None = None) -> None:
+        """Allow the work of a new step over `rows`, or without them the work that may be done during the
+        forward pass; from the first mask on: a step without masks costs nothing here."""
+        self._allowed = STEP_WORK if rows is None else min(step_work(rows, self._vocab_size), STEP_WORK)
+        self._is_new_step = self._accepts_are_new = True
 
-    def _allow_work(self) -> None:
-        if not self._is_new_step:
-            return
-        self._is_new_step = False
-        self.accepts.start(STEP_WORK // _ACCEPT_SHARE)
-        self._fills.start(STEP_WORK - STEP_WORK // _ACCEPT_SHARE)
+    def _allow_fills(self) -> None:
+        if self._is_new_step:
+            self._is_new_step = False
+            self._fills.start(self._allowed - self._allowed // _ACCEPT_SHARE)
+
+    def allow_accepts(self, count: int) -> Work | None:
+        """The work for the first attempts of the accepts of `count` requests."""
+        self._start_accepts()
+        return self.accepts.divide(count)
+
+    def allow_accepts_of(self, group: Turns) -> Work | None:
+        """The work for all accepts of a beam search."""
+        self._start_accepts()
+        return self.accepts.give_turn(group)
+
+    def allow_given(self) -> None:
+        """Allow the work for tokens that are chosen elsewhere, until the next step."""
+        self.given.start(min(step_work(len(self._requests), self._vocab_size), STEP_WORK) // _ACCEPT_SHARE)
+
+    def _start_accepts(self) -> None:
+        if self._accepts_are_new:
+            self._accepts_are_new = False
+            self.accepts.start(self._allowed // _ACCEPT_SHARE + self._fills.left)
 
     def fill(self, requests: list[Request], indices: Sequence[int]) -> np.ndarray:
         """The masks of requests[i] for each i of `indices`, in row i; other rows are not set.
@@ -101,7 +161,7 @@ class GrammarMasks:
         return self._bitmask
 
     def _fill(self, requests: list[Request], indices: Sequence[int]) -> None:
-        self._allow_work()
+        self._allow_fills()
         if requests is not self._requests:
             self._requests = requests
             self._bitmask = np.zeros((len(requests), self._words), np.int32)
@@ -115,10 +175,11 @@ class GrammarMasks:
             if not _is_done(requests[i]):
                 requests[i].fill_mask(self._bitmask, i)
 
-    def can_fill(self, requests: Sequence[Request]) -> bool:
-        """Whether the masks of all `requests` are found within the work of the step. Those that fail are."""
-        self._allow_work()
-        work = self._fills.divide(len(requests))
+    def can_fill(self, group: Turns, requests: Sequence[Request]) -> bool:
+        """Whether the masks of all `requests`, those of `group`, are found within the work of the step. Those
+        that fail are."""
+        self._allow_fills()
+        work = self._fills.give_turn(group)
         bitmask = np.zeros((1, self._words), np.int32)
         for request in requests:
             if work is not None and request.grammar is not None and _is_native(request):
@@ -129,6 +190,28 @@ class GrammarMasks:
                 except Exception:
                     continue  # found again, and reported, where the mask is used
         return True
+
+    def mask_of(self, request: Request) -> np.ndarray:
+        """The mask of one request, int32 [words]. Raises `UnfinishedError` if it needs more than the work of
+        the step."""
+        self._allow_fills()
+        grammar = _grammar(request)
+        if self._fills.work is None or not _is_native(request):
+            return grammar.mask()
+        bitmask = np.zeros((1, self._words), np.int32)
+        grammar.matcher.fill_within(bitmask, 0, self._fills.give_turn(grammar))
+        grammar.short_turns = 0
+        return bitmask[0]
+
+    def guide(self, requests: Sequence[Request], indices: Sequence[int]) -> bool:
+        """Let the guidances of the requests at `indices` follow their texts; returns whether any of these
+        requests is `deferred`, because that needs more than the work of the step."""
+        self._allow_fills()
+        work = self._fills.divide(len(indices))
+        waiting = [i for i in indices if not requests[i].follow_guidance(work)]
+        for i in self._fills.in_turn(waiting, requests, _GUIDANCE):
+            requests[i].follow_guidance(self._fills.work)
+        return any(requests[i].deferred for i in waiting)
 
     def _fill_native(self, requests: list[Request], indices: list[int]) -> None:
         """Fill the rows of native matchers in one call, then what is unfinished, in turn."""
@@ -146,6 +229,8 @@ class GrammarMasks:
         for i, grammar, fault in zip(indices, grammars, faults or (), strict=False):
             grammar.mask_ready = fault is None
             grammar.deferred = isinstance(fault, UnfinishedError)
+            if fault is None:
+                grammar.short_turns = 0
             if fault is not None and not grammar.deferred:
                 requests[i].fail(failure("the grammar", fault))
 
@@ -156,13 +241,13 @@ def _grammar(request: Request) -> Constraint:
 
 
 def _is_native(request: Request) -> bool:
-    return request.grammar is not None and type(request.grammar.matcher) is NativeMatcher
+    return request.grammar is not None and fills_within(request.grammar.matcher)
 
 
 def _is_ready(request: Request) -> bool:
-    """Whether the request needs no mask, or has it."""
+    """Whether the request needs no mask in this step, or has it."""
     grammar = request.grammar
-    if grammar is None:
+    if grammar is None or request.backlog:
         return True
     grammar.deferred = False
     return grammar.mask_ready

@@ -20,7 +20,9 @@ from ..contract import (
     failure,
 )
 from ..grammar.engines.native import Work
+from ..grammar.errors import UnfinishedError
 from ..params import SamplingParams, build_chain
+from ..samplers.grammar_bias import Guidance
 from .constraint import Constraint
 from .detokenizer import Detokenizer, MatchedEnds
 from .history import History
@@ -45,6 +47,8 @@ class Request:
     raw_logprobs    the raw logprob of every output token (0 for one chosen elsewhere), if siblings compete
                     or a criterion needs them.
     score           what a beam search ranks it by, once it has ended.
+    backlog         tokens chosen elsewhere, each with its logprob, which its grammar has not accepted yet:
+                    that takes more work than a step may do.
     """
 
     def __init__(
@@ -61,6 +65,7 @@ class Request:
     ) -> None:
         self.id = request_id
         self.params = params
+        self._vocab_size = vocabulary.size
         self.seed = _seed(seed, params["seed"])
         self.chain: Chain = build_chain(params)
         self.state = RequestState(self.chain, history)
@@ -76,6 +81,7 @@ class Request:
         self.raw_logprobs: list[float] | None = [] if self.stop_checks.needs_logprobs else None
         self.logprobs_modes = _logprobs_modes(params)
         self.score: float | None = None
+        self.backlog: list[tuple[int, float]] = []
         self.finish_reason: str | None = None
         self.stop_reason: Any = None
         self.error: str | None = None
@@ -135,7 +141,7 @@ class Request:
 
     def forced_tokens(self) -> list[int]:
         """The tokens about which the grammar leaves no choice; a grammar that fails ends the request."""
-        if self.grammar is None:
+        if self.grammar is None or self.backlog:
             return []
         try:
             return call_plugin("the grammar", self.grammar.forced_tokens)
@@ -144,25 +150,58 @@ class Request:
             return []
 
     def accept(
-        self, slots: Slots, token_id: int, note: float | None = None, logprob: float | None = None
+        self,
+        slots: Slots,
+        token_id: int,
+        note: float | None = None,
+        logprob: float | None = None,
+        work: Work | None = None,
     ) -> bool:
-        """Add a token everywhere; the request may end by it. False if the grammar refuses it."""
-        if not self.accept_in_grammar(token_id):
+        """Add a token everywhere; the request may end by it. False if the grammar refuses it, or needs more
+        than `work`: the request then `deferred`."""
+        if not self.accept_in_grammar(token_id, work):
             return False
         slots.append(self.slot, [token_id], [note])
         self.follow(token_id, note, logprob, self.accept_in_text(token_id))
         return True
 
-    def accept_without_slot(self, token_id: int, logprob: float) -> None:
+    def accept_without_slot(self, token_id: int, logprob: float, work: Work | None) -> None:
         """`accept` for a request that has no slot."""
-        if self.accept_in_grammar(token_id):
+        if self.accept_in_grammar(token_id, work):
             self.state.history.accept([token_id])
             self.follow(token_id, None, logprob, self.accept_in_text(token_id))
 
     @property
     def deferred(self) -> bool:
         """Whether the step leaves it out, since its grammar has more to do."""
-        return self.grammar is not None and self.grammar.deferred
+        if self.grammar is not None:
+            return self.grammar.deferred or bool(self.backlog)
+        return self.is_guided and self.guidance.deferred
+
+    @property
+    def is_guided(self) -> bool:
+        """Whether its chain favours what a grammar allows."""
+        return "grammar_bias" in self.state.resolved
+
+    @property
+    def guidance(self) -> Guidance:
+        """The text as the grammar of `grammar_bias` sees it."""
+        guidance: Guidance = self.state.state("grammar_bias")
+        return guidance
+
+    def follow_guidance(self, work: Work | None) -> bool:
+        """Bring the guidance up to the text; False if that takes more than `work`. Faults are reported where
+        the guidance is used."""
+        try:
+            guidance = self.guidance
+            guidance.follow(self.state.resolved["grammar_bias"], self._vocab_size, work)
+        except UnfinishedError:
+            return False
+        except INTERRUPTIONS:
+            raise
+        except BaseException:
+            return True
+        return True
 
     def accept_in_grammar(self, token_id: int, work: Work | None = None) -> bool:
         """Give the grammar its next token; a token that it refuses ends the request. False, too, if it needs
@@ -223,6 +262,9 @@ class Request:
     def rollback(self, slots: Slots, n: int) -> None:
         """Undo the last n output tokens everywhere; text already streamed stays streamed. A part that cannot
         be rolled back ends the request."""
+        waiting = min(n, len(self.backlog))
+        del self.backlog[len(self.backlog) - waiting :]
+        n -= waiting
         faults: list[str] = []
         try:
             slots.rollback(self.slot, n)
@@ -254,6 +296,7 @@ class Request:
         child.__dict__.update(self.__dict__)
         child.id, child.slot = request_id, -1
         child.seed = self.seed if seed is None else seed
+        child.backlog = self.backlog.copy()
         child.raw_logprobs = None if self.raw_logprobs is None else self.raw_logprobs.copy()
         child.state = self.state.fork()
         child.grammar = None if self.grammar is None else call_plugin("the grammar", self.grammar.fork)

@@ -12,6 +12,8 @@ import numpy as np
 from ..arithmetic import FLT_MAX, LogitRows, RowFault, checked_row, log_softmax
 from ..backends.choose import best_backend, with_host
 from ..contract import Backend, BackendError, Chain, StepMeasures, unpack_bitmask
+from ..grammar.errors import UnfinishedError
+from .accepting import Accepting
 from .beam_groups import BeamGroup
 from .grouping import Grouping
 from .input_batch import InputBatch
@@ -38,6 +40,7 @@ class StepRunner:
         self._running: Backend
         self._grouping: Grouping | None = None
         self._masks = GrammarMasks(requests.slots.vocabulary.size, defer_grammars)
+        self.accepting = Accepting(requests, self._masks)
 
     def run(self, inputs: InputBatch, logits: LogitRows) -> StepResult:
         """A step with one row for each request."""
@@ -110,6 +113,10 @@ class StepRunner:
         self._masks.start_step()
         self._masks.fill(inputs.requests, inputs.masked)
 
+    def start_work(self, rows: int) -> None:
+        """Allow the work that grammars may do for so many rows."""
+        self._masks.start_step(rows)
+
     def processed(
         self, request: Request, row: np.ndarray, device: str, before_choice: bool = False
     ) -> np.ndarray:
@@ -117,8 +124,10 @@ class StepRunner:
 
         before_choice  leave out a temperature of 0, too.
 
-        Raises `RowFault`, and what plugins raise.
+        Raises `RowFault`, `UnfinishedError`, and what plugins raise.
         """
+        if request.backlog or (request.is_guided and self._masks.guide([request], [0])):
+            raise UnfinishedError("its grammar has more to do than one call may: call again")
         chain = request.chain.before_choice() if before_choice else request.chain
         return self._apply(chain, request, row, device)
 
@@ -141,7 +150,7 @@ class StepRunner:
 
     def _step(self, logits: LogitRows) -> Step:
         backend, grouping = self._backend_for(logits.device)
-        self._masks.start_step()
+        self._masks.start_step(len(logits))
         return Step(backend, grouping, logits, self._requests.slots, self._masks, self._penalized)
 
     def _part(self, inputs: InputBatch, indices: Sequence[int]) -> InputBatch:
@@ -158,13 +167,17 @@ class StepRunner:
         """Advance one beam search, whose texts have the rows `indices`, and write the step into `result`."""
         for i in indices:  # in case the search is deferred, or has been aborted
             result.text[i] = None if result.text[i] is None else ""
-        if not self._masks.can_fill(members):
+        if not self._masks.can_fill(group, members):
             return
 
         def score(request: Request, row: np.ndarray) -> np.ndarray:
             return self._apply(request.chain, request, log_softmax(checked_row(row)), logits.device)
 
-        done = group.step(members, [logits.row(i) for i in indices], score)
+        work = self._masks.allow_accepts_of(group)
+        done = group.step(members, [logits.row(i) for i in indices], score, work)
+        if done is None:
+            return
+        group.short_turns = 0
         if self._requests.replace_group(group, members, done.requests):
             done.write(result, indices, group.request_ids)
 
@@ -177,7 +190,7 @@ class StepRunner:
         backend, grouping = self._backend_for(device)
         out, rows = checked_row(row).copy(), grouping.rows_of(request)
         if request.grammar is not None:
-            mask = request.grammar.mask()
+            mask = self._masks.mask_of(request)
             out[~unpack_bitmask(mask, len(out))] = -np.inf
             rows = rows.under(mask[None])
         backend.apply(grouping.plan_of(chain), out[None], rows)

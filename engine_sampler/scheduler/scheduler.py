@@ -56,8 +56,8 @@ class Scheduler:
     and change nothing.
 
     In the child of `os.fork` a scheduler goes on, unless another thread was inside one of its methods: then
-    they raise RuntimeError, and the child needs another one. Compiled grammars and tokenizers may be used
-    there unless a thread was using them.
+    they raise RuntimeError, and the child needs another one. Compiled grammars may be used there (a fork
+    waits for calls on them), and tokenizers, unless a thread was using one for the first time.
     """
 
     def __init__(
@@ -92,6 +92,8 @@ class Scheduler:
         self._compiler, self._on_ready = grammar_compiler, on_ready
         if grammar_compiler is not None:
             prepare_for(self.vocabulary)
+            if tokenizer is not None:
+                tokenizer.prepare()
 
     @property
     def backend(self) -> Backend | None:
@@ -152,11 +154,8 @@ class Scheduler:
         """
         count = self._checked_count(params)
         if count > 1 or params["use_beam_search"]:
-            given = (
-                "use_beam_search=True"
-                if params.use_beam_search
-                else f"n={params.n}, best_of={params.best_of}"
-            )
+            several = f"n={params.n}, best_of={params.best_of}"
+            given = "use_beam_search=True" if params.use_beam_search else several
             raise ParameterError(f"{given} needs add_group")
         position = _POSITION.check(position)
         request_id = self._requests.free_id(request_id)
@@ -229,8 +228,8 @@ class Scheduler:
         logprobs  the logprob of each token, for criteria that use it (`assistant_confidence_threshold`);
                   default: 0 for each, a probability of one.
 
-        Tokens after the one that ends it are dropped. Selector state that follows drawn tokens
-        (mirostat's mu) does not move.
+        Tokens after the one that ends it are dropped. Selector state that follows drawn tokens (mirostat's)
+        does not move. What needs more of the grammar's work than one step may do joins with the next steps.
         """
         tokens = few_token_ids_in("token_ids", token_ids, self.vocabulary)
         if len(logprobs) not in (0, len(tokens)):
@@ -238,7 +237,7 @@ class Scheduler:
         known = [*logprobs] or [0.0] * len(tokens)
         with self._step_lock.lock:
             request = self._requests.find_single(request_id)
-            self._step_lock.when_idle(lambda: self._accept_all(request, tokens, known))
+            self._step_lock.when_idle(lambda: self._runner.accepting.accept(request, tokens, known))
 
     def remove(self, request_id: RequestId) -> Record:
         """Forget a request; a live one ends with `abort`. Returns its record.
@@ -273,10 +272,8 @@ class Scheduler:
         the states of its samplers, selector, grammar and criteria, and its text. Returns its record.
 
         This is how to preempt a request, whose cache the engine frees. It is not in `request_ids`, and cannot
-        be stepped or changed until `resume`; `remove` ends it with `abort`. Observers see neither.
-
-        In another process it continues with `params.replace(seed=record.seed)` and the `output_token_ids`
-        of the record, except for what `add` names.
+        be stepped or changed until `resume`; `remove` ends it with `abort`. Observers see neither. In another
+        process it continues with `params.replace(seed=record.seed)` and the record's tokens, see `add`.
         """
         with self._step_lock.lock, self._step_lock:
             request = self._requests.find_single(request_id)
@@ -295,7 +292,7 @@ class Scheduler:
         """
         with self._step_lock.lock, self._step_lock:
             request = self._requests.find_single(request_id)
-            have = len(request.state.history.output_token_ids)
+            have = len(request.state.history.output_token_ids) + len(request.backlog)
             if not 0 <= n <= have:
                 raise RequestError(f"n={n} is not allowed: request {request_id!r} has {have} output tokens")
             request.rollback(self._requests.slots, n)
@@ -304,8 +301,9 @@ class Scheduler:
     # --- steps -----------------------------------------------------------------------------------
 
     def prepare(self, request_ids: Sequence[RequestId] | None = None) -> None:
-        """Fill grammar masks for the next step, while the forward pass runs."""
+        """Fill grammar masks for the next step, while the forward pass runs: with more work than a step."""
         with self._step_lock:
+            self._runner.accepting.go_on()
             self._runner.fill_masks(self._requests.batch(request_ids))
 
     def forced_tokens(self, request_id: RequestId) -> list[int]:
@@ -341,6 +339,7 @@ class Scheduler:
         """
         started, drafts = time.perf_counter(), None
         with self._step_lock:
+            self._runner.accepting.go_on()
             inputs = self._requests.batch(request_ids, strict=strict)
             groups = self._requests.groups_in(inputs.requests)
             if groups:
@@ -366,12 +365,14 @@ class Scheduler:
 
         before_choice  leave out temperature 0, too, after which only the best token is left.
 
-        A faulty row is all NaN, and the reason is logged; so is the row of a request that has left.
+        A faulty row is all NaN, and the reason is logged; so is the row of a request that has left, or whose
+        grammar needs more work than one step may do: another call continues it.
         """
         with self._step_lock:
             inputs = self._requests.batch(request_ids)
             rows = self._rows(logits, len(inputs.named))
             out = np.full((len(rows), self.vocabulary.size), np.nan, np.float32)
+            self._runner.start_work(len(rows))
             for i, _ in inputs.skipped:
                 logger.error("request %r: it has left", inputs.named[i])
             for i, request in zip(inputs.places.tolist(), inputs.requests, strict=True):
@@ -398,7 +399,7 @@ class Scheduler:
 
     def _join(self, params: SamplingParams, grammar: Any, build: Build) -> None:
         """Add the requests that `build` gives, now, or once the compiler has compiled their grammar."""
-        names = structured_in(params)
+        names = structured_in(params.given)
         if grammar is not None and names:
             raise ParameterError(f"grammar and {names[0]} are not allowed together: at most one of them")
         compilation = None
@@ -449,14 +450,8 @@ class Scheduler:
         """A matcher for the grammar that is given, or that the parameters name; None without one."""
         if params["grammar_bias"] is not None:
             return None  # a sampler of the chain favours what it allows
-        names = structured_in(params)
+        names = structured_in(params.given)
         return matcher_of(constraint_of(params, self.vocabulary) if names else grammar, self.vocabulary)
-
-    def _accept_all(self, request: Request, tokens: Sequence[int], logprobs: Sequence[float]) -> None:
-        for token_id, logprob in zip(tokens, logprobs, strict=True):
-            if request.live:
-                request.accept(self._requests.slots, token_id, logprob=logprob)
-        self._requests.retire_if_done(request)
 
     def _rows(self, logits: Any, count: int) -> LogitRows:
         rows = LogitRows(logits, self.vocabulary.size)

@@ -68,6 +68,7 @@ class Step:
         Returns the indices of the requests that may have ended.
         """
         one_row_each = rows is inputs.indices
+        any_unguided = bool(inputs.guided) and self._masks.guide(inputs.requests, inputs.guided)
         batch = Batch(
             self._logits,
             self._grouping.groups(inputs, rows),
@@ -87,7 +88,7 @@ class Step:
         refused: list[int] = []
         may_have_ended: list[int] = []
         logprobs: dict[int, float] = {}
-        if any_watched or inputs.masked or inputs.scored or any_errors:
+        if any_watched or inputs.masked or inputs.scored or any_errors or any_unguided:
             refused, may_have_ended, logprobs = self._judge(inputs, rows, batch, tokens)
         self._extend_histories(inputs, tokens, notes, refused)
         text_ends = self._extend_texts(inputs, tokens, refused) if inputs.streamed else {}
@@ -240,7 +241,7 @@ class Step:
         waiting: list[int] = []
         requests, token_ids = inputs.requests, tokens.tolist()
         accepts = self._masks.accepts
-        work = accepts.divide(len(inputs.masked))
+        work = self._masks.allow_accepts(len(inputs.masked))
 
         def accept(i: int) -> None:
             request = requests[i]

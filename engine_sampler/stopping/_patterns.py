@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from itertools import chain
 from typing import TypeAlias
 
-from ..contract import TextMatch, TextMatcher
+from ..contract import TextMatch, TextMatcher, fork_safe
 from ..grammar.derivatives.derivatives import Derivatives
 from ..grammar.derivatives.expressions import EMPTY, Expressions
 from ..grammar.derivatives.limits import Meter
@@ -17,8 +17,9 @@ from ..grammar.errors import GrammarLimitError
 from ..grammar.program.expression import Encoder
 from ..grammar.regex.pattern import found_anywhere
 
-WORK_PER_TOKEN = 20_000
-"""The limit on attempts advanced and expressions created for one token: patterns are untrusted input."""
+WORK_PER_TOKEN = 5_000
+"""The limit on attempts advanced and expressions created for one token, each about a microsecond: patterns
+are untrusted input."""
 
 MAX_ATTEMPTS = 256
 """The limit on simultaneous attempts."""
@@ -49,7 +50,7 @@ class PatternMatcher(TextMatcher):
     def __init__(self, patterns: Sequence[str], include: bool = False) -> None:
         self._patterns = tuple(patterns)
         self._include = include
-        self._lock = threading.Lock()
+        self._lock = fork_safe(threading.Lock())
         self._meter = Meter()
         encoder = Encoder()
         nodes = [encoder.add(found_anywhere(pattern)) for pattern in patterns]

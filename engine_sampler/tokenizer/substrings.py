@@ -18,6 +18,10 @@ class Substrings:
     def __init__(self, token_bytes: Sequence[bytes], excluded: Collection[int]) -> None:
         self._pieces = [b"" if i in excluded else data for i, data in enumerate(token_bytes)]
 
+    def prepare(self) -> None:
+        """Build all parts of the index."""
+        self._by_byte, self._places, self._by_end  # noqa: B018  (computed here)
+
     def containing(self, data: bytes) -> np.ndarray:
         """The ids of the tokens that contain `data`, ascending, int64."""
         if len(data) == 1:

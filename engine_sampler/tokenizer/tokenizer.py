@@ -204,6 +204,12 @@ class Tokenizer:
             encode=table.encode,
         )
 
+    def prepare(self) -> None:
+        """Build now what the first text in a request's parameters would build: a few tenths of a second for
+        131k tokens."""
+        self._longest  # noqa: B018  (computed here)
+        self.substrings.prepare()
+
     @cached_property
     def substrings(self) -> Substrings:
         """An index of the bytes of all tokens but the special ones."""

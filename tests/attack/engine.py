@@ -20,12 +20,15 @@ from engine_sampler.grammar import GrammarCompiler, GrammarError
 from engine_sampler.scheduler import RequestError
 
 from .clients import Body, Client
+from .clock import Stopwatch
 from .vocabulary import tokenizer
 
 GUESTS = 4
 """Rows for the clients' requests."""
 LIFETIME = 40
 """Steps after which a client's request is removed."""
+WARM_UP = 10
+"""Steps before a client comes, in which a new scheduler gets its memory."""
 SETTINGS = {"temperature": 0.8, "top_k": 40, "top_p": 0.95, "min_p": 0.05, "repetition_penalty": 1.1}
 REFUSALS = (ParameterError, GrammarError, RequestError)
 """What a server answers with an error of its own."""
@@ -38,16 +41,24 @@ class NeighbourHarmed(AssertionError):
 
 @dataclass
 class Outcome:
-    """What a run has shown: times in seconds; `tokens` are the neighbours', a list for each step."""
+    """What a run has shown: times in seconds; `tokens` are the neighbours', a list for each step.
+
+    own  the steps' times without those in which other programs had the processor (see `clock`).
+    """
 
     steps: list[float] = field(default_factory=list)
+    own: list[float] = field(default_factory=list)
     joins: list[float] = field(default_factory=list)
     refusals: list[str] = field(default_factory=list)
     ends: list[str] = field(default_factory=list)
     tokens: list[list[int]] = field(default_factory=list)
 
     def milliseconds(self, share: float) -> float:
-        """A quantile of the steps' times."""
+        """A quantile of the steps' own times."""
+        return float(np.quantile(self.own, share)) * 1e3
+
+    def whole(self, share: float) -> float:
+        """A quantile of the steps' whole times, in milliseconds."""
         return float(np.quantile(self.steps, share)) * 1e3
 
 
@@ -78,18 +89,25 @@ class Engine:
         outcome = Outcome()
         random = np.random.default_rng(self.seed)
         bodies = [client(random, self.size) for _ in range(requests)]
+        ages: dict[Any, int] = {}
+        for _ in range(WARM_UP):
+            self._step(Outcome(), ages, outcome.tokens)
         done: queue.SimpleQueue[BaseException | None] = queue.SimpleQueue()
         sender = threading.Thread(target=self._send, args=(bodies, outcome, done), daemon=True)
         sender.start()
-        ages: dict[Any, int] = {}
         while len(outcome.steps) < steps or sender.is_alive() or self.scheduler.waiting_ids:
-            self._step(outcome, ages)
+            self._step(outcome, ages, outcome.tokens)
         sender.join()
         if fault := done.get():
             raise NeighbourHarmed("a client's request raised what no server expects") from fault
         for request_id in [i for i in self.scheduler.request_ids if i not in self.neighbours]:
             self.scheduler.remove(request_id)
         return outcome
+
+    def continue_quietly(self, outcome: Outcome, steps: int) -> None:
+        """Go on with the neighbours alone until `outcome`, a quiet run's, has the tokens of `steps` steps."""
+        while len(outcome.tokens) < steps:
+            self._step(Outcome(), {}, outcome.tokens)
 
     def _send(self, bodies: Sequence[Body], outcome: Outcome, done: Any) -> None:
         fault = None
@@ -111,20 +129,22 @@ class Engine:
         else:
             self.scheduler.add(params, range(100))
 
-    def _step(self, outcome: Outcome, ages: dict[Any, int]) -> None:
+    def _step(self, outcome: Outcome, ages: dict[Any, int], tokens: list[list[int]]) -> None:
         for request_id in self._old(ages):
             outcome.ends.append(self.scheduler.remove(request_id).finish_reason or "")
         live = [i for i in self.scheduler.request_ids if i not in self.neighbours]
         ids = self.neighbours + live[:GUESTS]
         for request_id in live[:GUESTS]:
             ages[request_id] = ages.get(request_id, 0) + 1
-        start = time.perf_counter()
+        stopwatch = Stopwatch()
         try:
             result = self.scheduler.step(self.logits[: len(ids)], ids)
         except Exception as error:
             raise NeighbourHarmed("a step raised for all requests") from error
-        outcome.steps.append(time.perf_counter() - start)
-        outcome.tokens.append(self._neighbours_tokens(result))
+        whole, own = stopwatch.read()
+        outcome.steps.append(whole)
+        outcome.own.append(own)
+        tokens.append(self._neighbours_tokens(result))
         outcome.ends += [str(e) for e in result.finish_reasons[len(self.neighbours) :] if e]
 
     def _old(self, ages: dict[Any, int]) -> Iterator[Any]:
@@ -142,7 +162,9 @@ class Engine:
 
 
 def expect_unharmed(quiet: Outcome, outcome: Outcome) -> None:
-    """Raise `NeighbourHarmed` if a neighbour's tokens differ from those of the quiet run."""
+    """Raise `NeighbourHarmed` if a neighbour's tokens differ from those of the quiet run, which must be at
+    least as long."""
+    assert len(outcome.tokens) <= len(quiet.tokens), "there is no quiet run of this length to compare with"
     for step, (expected, found) in enumerate(zip(quiet.tokens, outcome.tokens, strict=False)):
         if expected != found:
             row = next(i for i, token in enumerate(expected) if token != found[i])

@@ -107,6 +107,21 @@ def test_no_call_does_more_work_than_it_may(name: str, tokenizer: Tokenizer) -> 
     assert 0 < worst <= each * SLACK
 
 
+PASSWORD = {"type": "string", "allOf": [{"pattern": p} for p in ("[a-z]", "[A-Z]", "[0-9]")], "minLength": 8}
+ADDRESS = {"type": "string", "pattern": r"[^@\s]+@[^@\s]+\.[^@\s]+", "minLength": 6, "maxLength": 1708}
+
+
+@pytest.mark.parametrize("schema", [PASSWORD, ADDRESS], ids=["password", "address"])
+def test_masks_that_take_long_are_finished_in_small_parts(schema: Any, tokenizer: Tokenizer) -> None:
+    matcher = Grammar.from_json_schema(schema).compile(tokenizer).matcher()
+    bitmask = np.zeros((1, (len(tokenizer) + 31) // 32), np.int32)
+    parts = 0
+    for byte in b'"ab c':
+        parts += len(in_parts(partial(matcher.fill_within, bitmask, 0), 40_000, 400)[1])
+        assert in_parts(partial(matcher.accept, byte), 40_000, 400)[0]
+    assert parts > 8
+
+
 def test_a_long_text_costs_as_much_at_every_token_as_a_short_one(tokenizer: Tokenizer) -> None:
     def work_of(text: str) -> int:
         matcher = Grammar.from_choices([text, "b" + text]).compile(tokenizer).matcher()
@@ -218,21 +233,73 @@ def test_used_grammars_stay_below_the_bound_of_all_of_them(small: tuple[Tokenize
     assert any(compiled.statistics()["rows"] == 0 for compiled, _ in alive)
 
 
-@pytest.mark.parametrize("kibibytes", [112, 132])
-def test_building_tables_again_in_too_little_memory_gains_no_work(kibibytes: int) -> None:
+def crowded(kibibytes: int, count: int = 2) -> list[Any]:
+    """Matchers of grammars whose tables do not fit into the memory that they share."""
     tokenizer = Tokenizer([*(bytes([byte]) for byte in range(256)), b"<eos>"], [256])
     vocabulary = NativeVocabulary(tokenizer, Limits(shared_memory=kibibytes << 10))
     source, matchers = random.Random(1), []
-    for _ in range(2):  # the tables of both do not fit, so each call drops those of the other
+    for _ in range(count):
         words = ("".join(source.choices("abcdef", k=20)) for _ in range(200))
         program = Grammar.from_lark("start: " + " | ".join(f'"{word}"' for word in words)).program
         matchers.append(NativeGrammar(program, vocabulary, LIMITS).matcher())
+    return matchers
+
+
+def finishes(matcher: Any, each: int = 1000) -> bool:
+    """Whether the matcher, which may do `each` of work, accepts a token now."""
+    try:
+        assert matcher.accept(ord("f"), Work(each, each))
+    except UnfinishedError:
+        return False
+    return True
+
+
+@pytest.mark.parametrize("kibibytes", [108, 128])
+def test_building_tables_again_in_too_little_memory_gains_no_work(kibibytes: int) -> None:
+    matchers = crowded(kibibytes)
     for matcher in 4 * matchers:
         work = Work(2000, 1_000_000)
         with contextlib.suppress(UnfinishedError):
             matcher.accept(ord("f"), work)
         assert 0 <= 1_000_000 - work.left <= 2000
     assert all(matcher.grammar.statistics()["rebuilt"] for matcher in matchers)
+
+
+@pytest.mark.parametrize("count", [2, 5])
+def test_texts_whose_tables_do_not_fit_together_finish_one_after_the_other(count: int) -> None:
+    left = crowded(108, count)
+    for _ in range(30):
+        left = [matcher for matcher in left if not finishes(matcher)]
+    assert not left
+
+
+def test_a_text_that_is_not_continued_does_not_hold_up_others_for_ever() -> None:
+    first, second = crowded(108)
+    assert not finishes(first)
+    assert any(finishes(second) for _ in range(100))
+
+
+def test_a_text_that_is_gone_holds_up_no_other() -> None:
+    first, second = crowded(108)
+    assert not finishes(first)
+    assert not finishes(second)
+    del first
+    assert any(finishes(second) for _ in range(5))
+
+
+def test_a_text_with_too_little_memory_for_one_mask_ends_with_the_limit() -> None:
+    tokenizer = Tokenizer([bytes([byte]) for byte in range(256)], [0])
+    vocabulary = NativeVocabulary(tokenizer, Limits(shared_memory=210 << 10))
+    grammar = Grammar.from_regex(r"(\w|\d|[^a-k]){1,900}b")
+    matcher = NativeGrammar(grammar.program, vocabulary, LIMITS).matcher()
+
+    def read_on() -> None:
+        for _ in range(60):
+            in_parts(partial(matcher.fill_within, np.zeros((1, 8), np.int32), 0), 3000, 300)
+            in_parts(partial(matcher.accept, ord("a")), 3000, 300)
+
+    with pytest.raises(GrammarLimitError, match=r"Limits\.shared_memory"):
+        read_on()
 
 
 def test_dropped_tables_are_built_again(small: tuple[Tokenizer, Limits]) -> None:

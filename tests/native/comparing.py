@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import functools
 import os
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -148,6 +148,18 @@ def random_group(random: Random, size: int, n: int, settings: Mapping[str, Any])
         slots.accept(number, [int(random.integers(size))], [float(random.uniform(0, 8))])
         index.append(number)
     return chain, Rows(slots, np.array(index, np.int64))
+
+
+def group_of(params: SamplingParams, histories: Sequence[History], size: int) -> tuple[Chain, Rows]:
+    """A request with the same parameters for each history."""
+    known, chain = vocabulary(size), build_chain(params)
+    slots = Slots(known, default_registry().catalogue.params)
+    numbers = []
+    for seed, history in enumerate(histories):
+        slot = RequestState(chain, history)
+        slot.open(params, known)
+        numbers.append(slots.put(slot, params.given, seed))
+    return chain, Rows(slots, np.array(numbers, np.int64))
 
 
 def _kinds(random: Random, settings: Mapping[str, Any]) -> list[tuple[SamplingParams, Chain]]:

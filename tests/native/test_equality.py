@@ -9,10 +9,13 @@ import numpy as np
 import pytest
 
 from engine_sampler.backends.native import NativeBackend
+from engine_sampler.params import SamplingParams
 from engine_sampler.params.orders import DEFAULT, NAMED
+from engine_sampler.scheduler.history import History
 from tests.native.comparing import (
     accept_tokens,
     expect_equal,
+    group_of,
     instruction_sets,
     random_bitmask,
     random_block,
@@ -68,6 +71,36 @@ def test_random_chains_give_the_tokens_notes_and_rows_of_numpy(size: int) -> Non
         settings = random_settings(random, size, without=without)
         drawn += run_steps(random, size, REQUESTS, STEPS, settings)
     assert not ROUNDS or drawn > times(groups_of(size)) * REQUESTS * STEPS / 3
+
+
+PENALTIES = {"repetition_penalty": 1.2, "frequency_penalty": 0.3, "presence_penalty": -0.2}
+WINDOWS: tuple[Mapping[str, Any], ...] = (
+    {},
+    {"penalty_scope": "all"},
+    {"penalty_last_n": 700},
+    {"penalty_last_n": 300, "repetition_penalty_range": 40},
+    {"repetition_penalty_range": 600, "repetition_penalty_slope": 0.7},
+    {"frequency_penalty": 0.0, "presence_penalty": 0.0},
+    {"penalize_nl": False},
+)
+"""Penalties whose windows contain each other, overlap, or are alone."""
+
+
+@pytest.mark.parametrize("number", range(len(WINDOWS)))
+def test_penalties_of_long_histories_agree_beside_other_edits(number: int) -> None:
+    size, length = 3000, 2000
+    random = np.random.default_rng([7, number])
+    biases = {int(token): float(random.normal()) for token in random.integers(0, size, 150)}
+    settings = PENALTIES | WINDOWS[number] | {"logit_bias": biases, "dry_multiplier": 0.8, "top_k": 40}
+    histories = [
+        History(*np.split(random.integers(0, size // 2, length), [part])) for part in (0, 900, length)
+    ]
+    chain, rows = group_of(SamplingParams(**settings), histories, size)
+    for masks in (False, True):
+        logits = random_block(random, 3, size, faults=0)
+        bitmask = random_bitmask(random, 3, size) if masks else None
+        batch = expect_equal(instruction_sets(), chain, rows, logits, bitmask)
+        accept_tokens(random, rows, batch)
 
 
 @pytest.mark.parametrize("order", [*NAMED, "any"])

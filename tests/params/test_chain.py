@@ -183,6 +183,14 @@ def test_a_sampler_that_decides_in_its_own_way_is_asked_whatever_is_given() -> N
         assert key(hotter_by=1.0) == ("dist",)
 
 
+def test_the_chain_of_settings_follows_the_samplers_that_are_registered() -> None:
+    params = SamplingParams(temperature=2.5)
+    before = build_chain(params)
+    with registered(Hotter()):
+        assert build_chain(params).key == ("temperature", "hotter", "dist")
+    assert build_chain(params) == before
+
+
 def test_other_samplers_are_on_if_one_of_their_switches_is_given() -> None:
     with registered(Switched()):
         assert key(switch=1.0) == ("switched", "dist")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pickle
 from types import MappingProxyType
 from typing import Any
 
@@ -86,6 +87,13 @@ def test_the_limit_of_a_plugins_parameter_holds_and_can_be_raised() -> None:
         assert accepted({"words": ["a", "bcd"]}, RequestLimits(words=4))
 
 
+def test_limits_hold_for_parameters_that_are_registered_later() -> None:
+    scheduler = Scheduler(VOCAB)
+    scheduler.add(SamplingParams())
+    with registered(Words()), pytest.raises(ParameterError, match="which has 4 bytes and ids"):
+        scheduler.add(SamplingParams(words=["a", "bcd"]))
+
+
 def test_limits_can_be_lowered_raised_and_lifted() -> None:
     assert "n=3 is not allowed: this scheduler's limit is 2" in refused({"n": 3}, RequestLimits(n=2))
     assert accepted({"n": 200}, RequestLimits(n=None))
@@ -117,4 +125,7 @@ def test_limits_are_values() -> None:
     assert RequestLimits(n=1) == RequestLimits(n=1)
     assert len({RequestLimits(n=1), RequestLimits(n=1), RequestLimits.none()}) == 2
     assert RequestLimits() != RequestLimits.none()
+    used = Scheduler(VOCAB, limits=RequestLimits(n=1))
+    used.add(SamplingParams())
+    assert pickle.loads(pickle.dumps(used.limits)) == used.limits
     assert repr(RequestLimits(n=1, stop=None)) == "RequestLimits(n=1, stop=None)"

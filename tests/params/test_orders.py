@@ -113,6 +113,12 @@ def test_an_explicit_list_is_used_as_it_is() -> None:
     assert order_with(["temperature", "top_k"]) == ["temperature", "top_k"]
 
 
+def test_an_explicit_list_needs_none_of_the_edits_which_always_come_first() -> None:
+    edits = {"logit_bias": {1: 2.0}, "bad_words": [[3]], "allowed_token_ids": [1, 2], "min_tokens": 2}
+    assert SamplingParams(order=["top_k"], top_k=5, **edits).order == ("top_k",)
+    assert SamplingParams(order=[6, 0, 5], top_k=5, **edits).order == (6, 0, 5)
+
+
 def test_an_explicit_list_that_omits_an_active_sampler_is_refused() -> None:
     assert SamplingParams(order=["top_k"], top_k=5).order == ("top_k",)
     with pytest.raises(ParameterError, match=r"order=\('top_k',\) omits min_p, which the parameters turn on"):

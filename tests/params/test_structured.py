@@ -10,7 +10,7 @@ import pytest
 from engine_sampler.contract import ParameterError
 from engine_sampler.grammar.grammar import Grammar
 from engine_sampler.params import SamplingParams
-from engine_sampler.params.structured import without_additional_properties
+from engine_sampler.params.schemas import without_additional_properties
 
 SCHEMA = {"type": "object", "properties": {"a": {"type": "integer"}}}
 CLOSED = {**SCHEMA, "additionalProperties": False}
@@ -117,6 +117,14 @@ def test_each_form_becomes_parameters(body: dict[str, Any], parameters: dict[str
         ),
         ({"json_schema": "{}", "whitespace": -1}, "whitespace=-1 is not allowed"),
         ({"guided_json": SCHEMA, "guided_regex": "a"}, "not allowed together"),
+        (
+            {"tools": [{"name": "f"}], "tool_choice": "required", "guided_json": SCHEMA},
+            "structured_outputs.json is not allowed with tool_choice='required'",
+        ),
+        (
+            {"tools": [{"name": "f"}], "tool_choice": {"name": "f"}, "ebnf": EBNF},
+            "structured_outputs.ebnf is not allowed with tool_choice",
+        ),
     ],
 )
 def test_other_forms_are_refused(body: dict[str, Any], message: str) -> None:
@@ -156,6 +164,21 @@ def test_a_required_call_is_a_list_of_calls_with_their_parameters() -> None:
         assert not grammar.check(text).valid
 
 
+@pytest.mark.parametrize(
+    "ignored",
+    [
+        {"type": "json_object"},
+        {"type": "json_schema", "json_schema": {"schema": SCHEMA}},
+        {"type": "regex", "pattern": "a"},
+    ],
+)
+def test_a_required_call_takes_the_place_of_a_response_format(ignored: dict[str, Any]) -> None:
+    body = {"tools": TOOLS, "tool_choice": "required"}
+    assert structured({**body, "response_format": ignored}) == structured(body)
+    switched = {**body, "response_format": ignored, "structured_outputs": {"disable_any_whitespace": True}}
+    assert structured(switched) == {**structured(body), "whitespace": "compact"}
+
+
 def test_parallel_calls_can_be_switched_off() -> None:
     call = '{"name": "stop", "parameters": {}}'
     assert not grammar_of("required", parallel_tool_calls=False).check(f"[{call}, {call}]").valid
@@ -176,3 +199,21 @@ def test_only_objects_that_name_properties_are_closed() -> None:
     closed = {"items": {"properties": {"a": {"type": "object"}}, "additionalProperties": False}}
     assert without_additional_properties(schema) == {**schema, **closed}
     assert without_additional_properties(json.dumps(schema)) == {**schema, **closed}
+
+
+def test_values_in_a_schema_are_not_closed() -> None:
+    value = {"properties": {"a": {"properties": {}}}}
+    schema = {
+        "properties": {"enum": {"properties": {}}, "properties": {"const": value}},
+        "enum": [value],
+        "default": value,
+        "examples": [value],
+    }
+    assert without_additional_properties(schema) == {
+        **schema,
+        "properties": {
+            "enum": {"properties": {}, "additionalProperties": False},
+            "properties": {"const": value},
+        },
+        "additionalProperties": False,
+    }

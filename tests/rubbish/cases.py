@@ -80,7 +80,7 @@ class Case:
         try:
             plugged = self.plugged()
             plugged.__enter__()
-        except PluginError:
+        except (PluginError, GeneratorExit):
             self.outcome = "refused"
             return
         with contextlib.ExitStack() as stack:

@@ -15,21 +15,25 @@ from collections import Counter
 from collections.abc import Iterator
 from typing import Any
 
+import numpy as np
 import pytest
 
-from engine_sampler import SamplingParams
-from engine_sampler.contract import INTERRUPTIONS, failure
+from engine_sampler import Logprobs, ParameterError, SamplingParams, logprobs, stateless
+from engine_sampler.contract import INTERRUPTIONS, BackendError, failure
+from engine_sampler.explain import trace
 
 from ..chaos.world import BACKENDS
 from ..engines import outcome
 from .cases import SOUND, Behaviour, Case, behaviours
-from .victims import VICTIMS, Victim
+from .victims import VICTIMS, PlainBackend, PlainSampler, Victim, registered
 
 THOROUGH = int(os.environ.get("ENGINE_SAMPLER_TEST_ROUNDS", "1")) > 1
 SHARE = 8
 """One of so many cases is tried in a quick run."""
 
 BEHAVIOURS = dict(behaviours())
+ALONE = {name: behaviour for name, behaviour in BEHAVIOURS.items() if not name.startswith("calls")}
+"""Those that use no scheduler."""
 
 
 pytestmark = pytest.mark.filterwarnings("ignore")  # NumPy's, about what plugins compute
@@ -53,7 +57,7 @@ def cases(victim: Victim) -> Iterator[tuple[str, Behaviour, int, str]]:
     """(name, behaviour, calls that go well, backend) of the cases to try."""
     calls = calls_of(victim)
     turns = itertools.count(VICTIMS.index(victim))
-    for name, behaviour in BEHAVIOURS.items():
+    for name, behaviour in (ALONE if victim.outside else BEHAVIOURS).items():
         for after in sorted({0, calls // 2}):
             turn = next(turns)
             if THOROUGH or turn % SHARE == 0:
@@ -93,6 +97,88 @@ def test_a_plugin_harms_only_its_own_request(victim: Victim) -> None:
     logging.getLogger("engine_sampler").setLevel(logging.NOTSET)
     assert not failures, f"{len(failures)} of {outcomes.total()}:\n" + "\n".join(failures[:20])
     assert outcomes.total() > 40
+
+
+# --- backends outside of a scheduler ---------------------------------------------------------------
+
+
+def broken_backend(method: str, behaviour: Behaviour) -> PlainBackend:
+    """A backend one method of which behaves as `behaviour`, which needs no case."""
+    broken = PlainBackend()
+    right = getattr(broken, method)
+    setattr(broken, method, lambda *arguments: behaviour(None, right, arguments))  # type: ignore[arg-type]
+    return broken
+
+
+ROWS = np.random.default_rng(1).normal(0, 3, (3, 9)).astype(np.float32)
+
+
+def test_rubbish_from_the_selector_of_a_backend_is_no_token_of_a_trace() -> None:
+    params = SamplingParams(top_k=3, seed=1)
+    right = trace(ROWS[0], params, backend=PlainBackend())[-1].token_id
+    for name, behaviour in ALONE.items():
+        try:
+            drawn = trace(ROWS[0], params, backend=broken_backend("select", behaviour))[-1].token_id
+        except (BackendError, ValueError):
+            continue
+        except INTERRUPTIONS:
+            continue
+        assert drawn == right or name.startswith(("returns", "spoils")), name
+        assert drawn in np.argsort(-ROWS[0])[:3], name
+
+
+def test_rubbish_from_a_backend_is_no_logprob(monkeypatch: pytest.MonkeyPatch) -> None:
+    right = logprobs(ROWS, [1, 2, 3], 2)
+    for name, behaviour in ALONE.items():
+        backend = broken_backend("logprobs", behaviour)
+        monkeypatch.setattr(stateless, "best_backend", lambda device, backend=backend: backend)
+        try:
+            found = logprobs(ROWS, [1, 2, 3], 2)
+        except (BackendError, *INTERRUPTIONS):
+            continue
+        assert np.array_equal(found.token_ids[:, 0], [1, 2, 3]), name
+        assert found.token_ids.shape == right.token_ids.shape, name
+
+
+@pytest.mark.parametrize(
+    "spoil",
+    [
+        lambda found: Logprobs(found.entry_token_ids[1:], *fields(found)[1:]),
+        lambda found: Logprobs(found.entry_token_ids + 1, *fields(found)[1:]),
+        lambda found: Logprobs(found.entry_token_ids - 9, *fields(found)[1:]),
+        lambda found: Logprobs(found.entry_token_ids.astype(np.int32), *fields(found)[1:]),
+        lambda found: Logprobs(*fields(found)[:2], found.starts[::-1].copy(), found.ranks),
+        lambda found: Logprobs(*fields(found)[:2], found.starts[:-1], found.ranks[:-1]),
+        lambda found: Logprobs(*fields(found)[:3], found.ranks + 99),
+        lambda found: Logprobs(*fields(found)[:3], found.ranks.tolist()),
+        lambda found: None if found is None else "logprobs",
+    ],
+)
+def test_logprobs_of_other_rows_are_refused(spoil: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    right = logprobs(ROWS, [1, 2, 3], 2)
+    backend = broken_backend("logprobs", lambda case, method, arguments: spoil(right))
+    monkeypatch.setattr(stateless, "best_backend", lambda device: backend)
+    with pytest.raises(BackendError, match="rubbish_backend failed"):
+        logprobs(ROWS, [1, 2, 3], 2)
+
+
+def fields(found: Logprobs) -> tuple[Any, ...]:
+    return found.entry_token_ids, found.entry_logprobs, found.starts, found.ranks
+
+
+def test_a_check_that_fails_refuses_only_requests_with_its_parameters() -> None:
+    class Picky(PlainSampler):
+        fails = False
+
+        def check(self, params: Any) -> None:
+            if self.fails:
+                raise RuntimeError("refuses everything")
+
+    with registered(picky := Picky()):
+        picky.fails = True
+        assert SamplingParams(temperature=0.5).temperature == 0.5
+        with pytest.raises(ParameterError, match="refuses everything"):
+            SamplingParams(rubbish=True)
 
 
 def test_the_sound_requests_are_of_every_kind() -> None:

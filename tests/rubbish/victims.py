@@ -26,7 +26,7 @@ from engine_sampler import (
 from engine_sampler.backends.library.header import contract as c_contract
 from engine_sampler.backends.numpy import NumpyBackend
 
-from ..engines import TOKENIZER, registered, registered_plugin
+from ..engines import TOKENIZER, VOCAB, registered, registered_plugin
 from .cases import MARK, Case, loop
 
 SWITCH = (Param("rubbish", bool, False),)
@@ -52,6 +52,9 @@ class PlainSampler(Plain, Sampler):
     name = "rubbish_sampler"
     after = "min_p"
     params = SWITCH
+
+    def check(self, params: Any) -> None:
+        pass
 
     def resolve(self, params: Any, vocabulary: Any) -> Any:
         return 1
@@ -97,6 +100,9 @@ class PlainTruncation(Plain, Truncation):
 class PlainSelector(Plain, Selector):
     name = "rubbish_selector"
     params = SWITCH
+
+    def check(self, params: Any) -> None:
+        pass
 
     def select(self, logits: np.ndarray, rows: Any) -> Selection:
         return Selection(logits.argmax(axis=1), np.zeros(len(logits)))
@@ -163,6 +169,13 @@ class PlainGrammar:
         return []
 
 
+class EndlessVocabulary(Tokenizer):
+    """A tokenizer without EOS: whether a text is over is then asked of its grammar."""
+
+    def __init__(self) -> None:
+        super().__init__([TOKENIZER.text_bytes(t) for t in range(VOCAB)])
+
+
 class PlainBackend(Backend):
     """The NumPy backend behind the contract."""
 
@@ -182,6 +195,9 @@ class PlainBackend(Backend):
 
     def select(self, plan: Any, logits: np.ndarray, rows: Any) -> Selection:
         return self.host.select(plan, logits, rows)
+
+    def logprobs(self, logits: Any, token_ids: np.ndarray, top_n: int) -> Any:
+        return self.host.logprobs(logits, token_ids, top_n)
 
 
 class PlainObserver:
@@ -218,12 +234,14 @@ class Victim:
 
     prepare   sets the case up.
     isolated  whether the other requests do not use the plugin.
+    outside   whether it is called outside of all schedulers, where it may use any of them.
     """
 
     contract: str
     method: str
     prepare: Callable[[Case, str], None]
     isolated: bool = True
+    outside: bool = False
 
     def __str__(self) -> str:
         return f"{self.contract}.{self.method}"
@@ -300,6 +318,12 @@ def _observer(case: Case, method: str) -> None:
     case.add = lambda scheduler, params: scheduler.add(params, [1], request_id="victim")
 
 
+def _grammar_without_eos(case: Case, method: str) -> None:
+    tokenizer = EndlessVocabulary()
+    case.make = lambda size, _, **keywords: Scheduler(size, tokenizer, **keywords)
+    _GRAMMAR(case, method)
+
+
 def _tokenizer(case: Case, method: str) -> None:
     tokenizer = MarkedTokenizer([TOKENIZER.text_bytes(t) for t in range(40)], [39])
     tokenizer.broken = case.broken(lambda token_id, *more: b"?")
@@ -326,10 +350,12 @@ _GRAMMAR = _passed(lambda case, method: {"grammar": PlainGrammar(case, method)})
 
 VICTIMS: tuple[Victim, ...] = (
     *(Victim("sampler", m, _registered(PlainSampler)) for m in (*STATEFUL, "resolve", "apply")),
+    Victim("sampler", "check", _registered(PlainSampler), outside=True),
     *(Victim("deferred sampler", m, _registered(DeferredSampler)) for m in ("new_state", "accept", "fork")),
     *(Victim("sampler in C", m, _in_c) for m in (*STATEFUL, "row_state")),
     *(Victim("truncation", m, _registered(PlainTruncation)) for m in (*STATEFUL, "keep", "keep_columns")),
     *(Victim("selector", m, _registered(PlainSelector)) for m in (*STATEFUL, "select")),
+    Victim("selector", "check", _registered(PlainSelector), outside=True),
     *(Victim("criterion", m, _CRITERION) for m in ("new_state", "watch", "check", "rollback", "fork")),
     Victim("called criterion", "ends", _CALLED),
     *(Victim("text criterion", m, _passed(_text)) for m in ("matcher", "start", "advance", "held")),
@@ -344,6 +370,7 @@ VICTIMS: tuple[Victim, ...] = (
             "forced_tokens",
         )
     ),
+    Victim("constraint without EOS", "is_accepting", _grammar_without_eos),
     *(Victim("backend", m, _backend, isolated=False) for m in ("run", "compile", "apply")),
     *(Victim("chosen backend", m, _chosen_backend) for m in ("score",)),
     *(Victim("observer", m, _observer) for m in ("request_added", "step_finished", "request_finished")),

@@ -8,13 +8,14 @@ from typing import Any
 import numpy as np
 import pytest
 
-from engine_sampler import SamplingParams, Scheduler, sample
+from engine_sampler import SamplingParams, Scheduler, Tokenizer, sample
 from engine_sampler.grammar import Grammar
 from engine_sampler.grammar.compiled import CompiledGrammar
+from engine_sampler.grammar.engines.native import Work
 from engine_sampler.scheduler import masks as masks_module
 from engine_sampler.scheduler.masks import GrammarMasks, GrammarWork
 
-from ..bytewise import TOKENIZER, VOCAB, fresh_tokenizer, needs_native_engine
+from ..bytewise import EOS, TOKENIZER, VOCAB, fresh_tokenizer, needs_native_engine
 
 pytestmark = needs_native_engine
 
@@ -118,7 +119,7 @@ class Turn:
 
     def __init__(self) -> None:
         self.grammar = self
-        self.turn, self.deferred = 0, True
+        self.turn, self.short_turns, self.deferred = 0, 0, True
 
 
 def test_whoever_had_the_last_turn_longest_ago_comes_first() -> None:
@@ -175,6 +176,8 @@ def test_a_deferred_request_that_is_given_a_wrong_token_ends(monkeypatch: pytest
     request = scheduler.add(SamplingParams(), grammar=Grammar.from_regex("[ab]{5}").compile(tokenizer))
     assert scheduler.step(rows_of(scheduler)).token_ids.tolist() == [-1]
     scheduler.accept(request, [ord("z")])
+    monkeypatch.undo()
+    assert scheduler.step(np.zeros((1, VOCAB), np.float32), [request]).skipped == [0]
     record = scheduler.record(request)
     assert (record.finish_reason, record.token_ids) == ("error", [])
     assert record.error == f"the grammar refuses token {ord('z')}"
@@ -199,3 +202,215 @@ def test_a_turn_counts_wherever_it_was_given() -> None:
         assert list(work.in_turn(waiting, requests)) == waiting
     masks._fills.start(1)
     assert next(iter(masks._fills.in_turn([0, 1], requests))) == 0
+
+
+# --- tokens chosen elsewhere ----------------------------------------------------------------------
+
+
+def narrow(monkeypatch: pytest.MonkeyPatch, budget: int) -> None:
+    """Let steps do `budget` of work, and one turn half of it."""
+    monkeypatch.setattr(masks_module, "STEP_WORK", budget)
+    monkeypatch.setattr(masks_module, "REQUEST_WORK", budget // 2)
+
+
+DEAR = r"(\w|\d|[^a-z]){1,60}"
+GIVEN = [*b"abcdefgh"]
+
+
+def given_tokens(scheduler: Scheduler, tokenizer: Tokenizer) -> tuple[Any, int]:
+    """A request that is given tokens, and is stepped until it has them and three more; and its rows that
+    waited."""
+    grammar = Grammar.from_regex(DEAR).compile(tokenizer)
+    request = scheduler.add(SamplingParams(seed=3, max_tokens=11, logprobs=1), grammar=grammar)
+    scheduler.accept(request, GIVEN, [-0.5] * len(GIVEN))
+    waited = 0
+    while scheduler.request_ids:
+        rows = np.random.default_rng(len(scheduler.record(request).token_ids)).normal(0, 3, (1, VOCAB))
+        waited += scheduler.step(rows.astype(np.float32)).token_ids[0] < 0
+        assert waited < 3000
+    return scheduler.record(request), waited
+
+
+@pytest.mark.parametrize("budget", [2_000, 10_000])
+def test_tokens_chosen_elsewhere_join_as_far_as_the_work_of_a_step_goes(
+    budget: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    tokenizer = fresh_tokenizer()
+    expected, _ = given_tokens(Scheduler(VOCAB, tokenizer), tokenizer)
+    tokenizer = fresh_tokenizer()
+    narrow(monkeypatch, budget)
+    found, waited = given_tokens(Scheduler(VOCAB, tokenizer), tokenizer)
+    assert expected.token_ids[: len(GIVEN)] == GIVEN
+    assert found == expected
+    assert waited > 0
+
+
+def with_backlog(monkeypatch: pytest.MonkeyPatch) -> tuple[Scheduler, Any]:
+    """A request whose grammar has not accepted `GIVEN` yet, in a scheduler without work; without the patch
+    it goes on."""
+    tokenizer = fresh_tokenizer()
+    monkeypatch.setattr(masks_module, "STEP_WORK", 0)
+    scheduler = Scheduler(VOCAB, tokenizer)
+    grammar = Grammar.from_regex("[a-h]{8}").compile(tokenizer)
+    request = scheduler.add(SamplingParams(seed=3), grammar=grammar)
+    scheduler.accept(request, GIVEN)
+    assert scheduler.record(request).token_ids == []
+    return scheduler, request
+
+
+def test_nothing_is_forced_drawn_or_processed_before_tokens_chosen_elsewhere(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    scheduler, request = with_backlog(monkeypatch)
+    flat = np.zeros((1, VOCAB), np.float32)
+    assert scheduler.forced_tokens(request) == []
+    assert np.isnan(scheduler.process(flat)).all()
+    assert scheduler.step(flat).token_ids.tolist() == [-1]
+    monkeypatch.undo()
+    scheduler.prepare()
+    assert scheduler.record(request).token_ids == GIVEN
+
+
+def test_tokens_that_wait_are_rolled_back_first(monkeypatch: pytest.MonkeyPatch) -> None:
+    scheduler, request = with_backlog(monkeypatch)
+    with pytest.raises(ValueError, match="has 8 output tokens"):
+        scheduler.rollback(request, 9)
+    scheduler.rollback(request, 3)
+    monkeypatch.undo()
+    scheduler.prepare()
+    assert scheduler.record(request).token_ids == GIVEN[:5]
+    scheduler.rollback(request, 5)
+    assert scheduler.record(request).token_ids == []
+
+
+def test_forks_and_suspended_requests_keep_the_tokens_that_wait(monkeypatch: pytest.MonkeyPatch) -> None:
+    scheduler, request = with_backlog(monkeypatch)
+    child = scheduler.fork(request)
+    scheduler.suspend(request)
+    monkeypatch.undo()
+    scheduler.prepare()
+    assert scheduler.record(child).token_ids == GIVEN
+    assert scheduler.record(request).token_ids == []
+    scheduler.resume(request)
+    scheduler.prepare()
+    assert scheduler.record(request).token_ids == GIVEN
+
+
+def test_tokens_behind_one_that_ends_the_request_are_dropped(monkeypatch: pytest.MonkeyPatch) -> None:
+    scheduler, request = with_backlog(monkeypatch)
+    scheduler.accept(request, [EOS, 97])
+    monkeypatch.undo()
+    assert scheduler.step(np.zeros((1, VOCAB), np.float32), [request]).skipped == [0]
+    assert scheduler.record(request).token_ids == [*GIVEN, EOS]
+    assert scheduler.request_ids == []
+
+
+# --- beams, biases, processing --------------------------------------------------------------------
+
+
+def found_by_beams(budget: int | None, monkeypatch: pytest.MonkeyPatch) -> tuple[list[Any], int]:
+    tokenizer = fresh_tokenizer()
+    if budget is not None:
+        narrow(monkeypatch, budget)
+    scheduler = Scheduler(VOCAB, tokenizer)
+    params = SamplingParams(use_beam_search=True, beam_width=3, max_tokens=6)
+    ids = scheduler.add_group(params, grammar=Grammar.from_regex(DEAR).compile(tokenizer))
+    waited = 0
+    for _ in range(3000):
+        if not scheduler.request_ids:
+            break
+        have = len(scheduler.record(ids[0]).token_ids)
+        rows = np.random.default_rng(have).normal(0, 3, (3, VOCAB)).astype(np.float32)
+        waited += (scheduler.step(rows).token_ids == -1).all()
+    monkeypatch.undo()
+    return [scheduler.record(request_id).token_ids for request_id in ids], int(waited)
+
+
+@pytest.mark.parametrize("budget", [2_000, 10_000])
+def test_the_texts_of_a_beam_search_wait_for_their_accepts(
+    budget: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    expected, last = found_by_beams(None, monkeypatch)
+    found, waited = found_by_beams(budget, monkeypatch)
+    assert found == expected
+    assert waited > last
+
+
+def test_a_beam_search_is_left_as_it_was_by_an_accept_that_does_not_finish(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    tokenizer = fresh_tokenizer()
+    scheduler = Scheduler(VOCAB, tokenizer)
+    params = SamplingParams(use_beam_search=True, beam_width=2, max_tokens=4)
+    ids = scheduler.add_group(params, grammar=Grammar.from_regex("[ab]{6}").compile(tokenizer))
+    rows = np.random.default_rng(3).normal(0, 3, (2, VOCAB)).astype(np.float32)
+    monkeypatch.setattr(GrammarMasks, "allow_accepts_of", lambda self, group: Work(0, 0))
+    before = [scheduler.record(i) for i in ids]
+    assert scheduler.step(rows).token_ids.tolist() == [-1, -1]
+    assert [scheduler.record(i) for i in ids] == before
+    monkeypatch.undo()
+    assert (scheduler.step(rows).token_ids >= 0).all()
+
+
+def biased(budget: int | None, monkeypatch: pytest.MonkeyPatch, backend: str) -> tuple[Any, int]:
+    tokenizer = fresh_tokenizer()
+    if budget is not None:
+        narrow(monkeypatch, budget)
+    scheduler = Scheduler(VOCAB, tokenizer, backend=backend)
+    params = SamplingParams(seed=4, max_tokens=8, regex=DEAR, grammar_bias=5.0, logprobs=1)
+    request = scheduler.add(params)
+    plain = scheduler.add(SamplingParams(seed=5))
+    waited = 0
+    while request in scheduler.request_ids:
+        rows = np.random.default_rng(len(scheduler.record(request).token_ids)).normal(0, 3, (2, VOCAB))
+        result = scheduler.step(rows.astype(np.float32), [request, plain])
+        assert result.token_ids[1] >= 0
+        waited += result.token_ids[0] < 0
+        assert waited < 3000
+    monkeypatch.undo()
+    return scheduler.record(request), waited
+
+
+@pytest.mark.parametrize("budget", [2_000, 10_000])
+@pytest.mark.parametrize("backend", ["numpy", "native"])
+def test_a_bias_by_a_grammar_waits_for_the_grammar(
+    budget: int, backend: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    expected, none = biased(None, monkeypatch, backend)
+    found, waited = biased(budget, monkeypatch, backend)
+    assert found == expected
+    assert none == 0
+    assert waited > 0
+
+
+@pytest.mark.parametrize("bias", [None, 5.0])
+def test_processing_gives_no_row_until_the_grammar_has_its_mask(
+    bias: float | None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    tokenizer = fresh_tokenizer()
+    flat = np.zeros((1, VOCAB), np.float32)
+    params = SamplingParams(regex=DEAR, grammar_bias=bias)
+    scheduler = Scheduler(VOCAB, tokenizer)
+    scheduler.add(params)
+    expected = scheduler.process(flat)
+    tokenizer = fresh_tokenizer()
+    scheduler = Scheduler(VOCAB, tokenizer)
+    scheduler.add(params)
+    narrow(monkeypatch, 2_000)
+    attempts = 0
+    while np.isnan(found := scheduler.process(flat)).all():
+        attempts += 1
+        assert attempts < 3000
+    assert attempts > 0
+    assert found.tobytes() == expected.tobytes()
+
+
+def test_work_that_cannot_be_divided_gets_a_long_turn_now_and_then() -> None:
+    work, requests = GrammarWork(itertools.count(1)), [Turn()]
+    sizes = []
+    for _ in range(2 * (masks_module._SHORT_TURNS + 1)):
+        work.start(100)
+        for _ in work.in_turn([0], requests):  # type: ignore[arg-type]
+            sizes.append(work.left)
+    short = [100] * masks_module._SHORT_TURNS
+    assert sizes == 2 * [*short, masks_module.REQUEST_WORK]

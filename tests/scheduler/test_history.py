@@ -156,6 +156,15 @@ def test_cells_of_requests_that_left_are_reused() -> None:
     assert len(pool.tokens) <= 8000
 
 
+def test_requests_that_join_an_empty_pool_have_few_others_moved() -> None:
+    pool, moved = TokenPool(64), 0
+    for slot in range(64):
+        before = pool.tokens
+        pool.open(slot, np.arange(100))
+        moved += 0 if pool.tokens is before else slot
+    assert moved < 64
+
+
 def test_regions_that_are_nearly_full_move_together() -> None:
     pool = TokenPool(8)
     for slot in range(8):

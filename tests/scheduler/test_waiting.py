@@ -95,6 +95,19 @@ PLAIN = SamplingParams(seed=6, max_tokens=12)
 # --- waiting and starting -------------------------------------------------------------------------
 
 
+def test_a_row_of_a_waiting_request_is_refused_also_if_its_id_was_skipped_before(
+    scheduler: Scheduler,
+) -> None:
+    plain = scheduler.add(PLAIN)
+    scheduler.add(PLAIN, request_id="taken twice")
+    scheduler.remove("taken twice")
+    ids = [plain, "taken twice"]
+    assert list(scheduler.step(logits(2), ids).skipped) == [1]
+    scheduler.add(REGEX, request_id="taken twice")
+    with pytest.raises(RequestError, match="waits for its grammar"):
+        scheduler.step(logits(2), ids)
+
+
 def test_a_request_waits_for_its_grammar_while_others_are_stepped(
     scheduler: Scheduler, compiler: ByHand
 ) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from ...contract import ParameterError, guarded, quoted
@@ -13,6 +13,7 @@ from ...params.bodies import mapping
 from ...params.openai import TRANSPORT as OPENAI_TRANSPORT
 from ...params.openai import canonical_keys, openai_logprobs, without_transport
 from ...params.structured import response_format
+from ...params.tools import Function, Reasoning, call_list, chosen_functions, tool_calls
 from ...registry import MAX_COUNT
 from ...tokenizer import Tokenizer
 from .._request_body import (
@@ -125,12 +126,17 @@ _ALIASES = {
 }
 
 SPECIAL = ("samplers", "stop", "n_probs", "logprobs", "top_logprobs", "post_sampling_probs", "logit_bias",
-           "grammar", "response_format", "tools", "tool_choice")  # fmt: skip
+           "grammar", "response_format", "tools", "tool_choice", "parallel_tool_calls")  # fmt: skip
 """Keys that need more than a value with limits."""
 
 
 def from_request(
-    body: Mapping[str, Any], tokenizer: Tokenizer | None = None, *, vocab_size: int | None = None
+    body: Mapping[str, Any],
+    tokenizer: Tokenizer | None = None,
+    *,
+    vocab_size: int | None = None,
+    tool_family: str | None = None,
+    reasoning: Reasoning = "disabled",
 ) -> SamplingParams:
     """The settings of a request to llama.cpp's server (/completion, and its OpenAI forms).
 
@@ -140,6 +146,7 @@ def from_request(
     tokenizer   for biases given as text.
     vocab_size  default: the tokenizer's. Biases of ids beyond it are left out, as in the server; if it is not
                 known, `Scheduler.add` refuses them.
+    tool_family, reasoning  as in `SamplingParams.from_dict`
 
         >>> params = from_request({"n_predict": 100, "repeat_penalty": 1.1, "samplers": "edkypmxt"})
         >>> params.max_tokens, params.repetition_penalty, params.top_k, params.temperature
@@ -160,32 +167,40 @@ def from_request(
     - n_probs: that many logprobs, of the raw logits or (post_sampling_probs) of the processed ones.
     - t_max_predict_ms counts from when the request is added, and ends it even in the middle of a line.
     - grammar: GBNF, or Lark after a line `%llguidance {}`.
-    - tools: how a call is written depends on the model's chat template, so calls are not constrained, which
-      is logged. A tool_choice that forces a call is refused: give `structural_tag`, `json_schema` or
-      `grammar` for the model's format, without tools.
+    - tools: with a `tool_family`, calls are constrained as its models write them. Without, that depends on a
+      chat template, and calls are not constrained, which is logged, unless tool_choice forces one: the answer
+      then has the server's generic form, `{"tool_call": {"name": ..., "arguments": {...}}}`, or with
+      parallel_tool_calls `{"tool_calls": [...]}`.
     - n_indent, lazy grammars and reasoning budgets are not supported, and are refused unless switched off.
 
     Parameters of ours that the server lacks pass under their own names. Raises `ParameterError` naming the
     key, the value and what is allowed; for unknown keys it names near matches.
     """
-    return guarded(lambda: SamplingParams(**_parameters(body, tokenizer, vocab_size)), "the request")
+    return guarded(
+        lambda: SamplingParams(**_parameters(body, tokenizer, vocab_size, tool_family, reasoning)),
+        "the request",
+    )
 
 
 def _parameters(
-    body: Mapping[str, Any], tokenizer: Tokenizer | None = None, vocab_size: int | None = None
+    body: Mapping[str, Any],
+    tokenizer: Tokenizer | None = None,
+    vocab_size: int | None = None,
+    tool_family: str | None = None,
+    reasoning: Reasoning = "disabled",
 ) -> dict[str, Any]:
     """The keywords for `SamplingParams` in a request body, as `from_request` describes."""
     rest = canonical_keys(without_transport(mapping("body", body), TRANSPORT), RENAMED)
     refuse_unsupported(rest, UNSUPPORTED)
     refuse_unknown(rest, {*FIELDS, *RENAMED, *SPECIAL})
-    _check_tools(rest.pop("tools", []), rest.pop("tool_choice", "auto"))
+    calls = _tools(rest, tool_family, reasoning)
     names = _sampler_names(rest.pop("samplers", None))
     parameters: dict[str, Any] = {"penalty_scope": "all", "order": "llama.cpp"}
     parameters |= stop_strings("stop", rest.pop("stop", ()))
     parameters |= _logprobs(rest)
     parameters |= _biases(rest.pop("logit_bias", ()), tokenizer, vocab_size)
     parameters |= from_gbnf("grammar", rest.pop("grammar", ""))
-    parameters |= response_format(rest.pop("response_format", {"type": "text"}))
+    parameters |= response_format(rest.pop("response_format", {"type": "text"})) | calls
     _translate_special_values(rest)
     parameters |= read_fields(FIELDS, rest)
     return parameters | _chain(names, parameters)
@@ -257,17 +272,36 @@ def _chain(names: tuple[str, ...] | None, parameters: Mapping[str, Any]) -> dict
 # --- keys that are not plain values --------------------------------------------------------------
 
 
-def _check_tools(tools: Any, choice: Any) -> None:
-    """Refuse a forced call of a tool, and log that other calls are not constrained."""
-    if choice not in ("auto", "none"):
-        raise ParameterError(
-            f"tool_choice={quoted(choice)} is not supported; it may be 'auto' or 'none'. Constrain the text "
-            "by structural_tag, json_schema or grammar instead"
-        )
-    if not isinstance(tools, (list, tuple)):
-        raise ParameterError(f"tools={quoted(tools)} is not allowed: a list of tools")
-    if tools and choice == "auto":
+def _tools(rest: dict[str, Any], family: str | None, reasoning: Reasoning) -> dict[str, Any]:
+    """The structured parameter of `tools` and `tool_choice`.
+
+    Without a family, forced calls have the server's generic form, and others are not constrained, which is
+    logged.
+    """
+    tools, choice = rest.pop("tools", []), rest.pop("tool_choice", "auto")
+    is_parallel = switch("parallel_tool_calls", rest.pop("parallel_tool_calls", False))
+    functions, how = chosen_functions(tools, choice)
+    if family is not None and functions:
+        tag = tool_calls(family, tools, choice, parallel_tool_calls=is_parallel, reasoning=reasoning)
+        return {"structural_tag": tag}
+    if how != "auto":
+        return {"json_schema": _generic_calls(functions, is_parallel)}
+    if functions:
         logger.warning("tools: the calls that the model makes are not constrained")
+    return {}
+
+
+def _generic_calls(functions: Sequence[Function], is_parallel: bool) -> dict[str, Any]:
+    """The schema of an answer in the server's generic form: `{"tool_call": {"name", "arguments"}}`, or
+    `{"tool_calls": [...]}`, each with an id."""
+    calls = call_list(functions, is_parallel)
+    names = {"name", "arguments"}
+    for call in (items := calls["items"]["anyOf"]):
+        call["properties"]["arguments"] = call["properties"].pop("parameters")
+        call["properties"] |= {"id": {"type": "string", "minLength": 4}} if is_parallel else {}
+        call["required"] = sorted({*names, *(("id",) if is_parallel else ())}, reverse=True)
+    key, value = ("tool_calls", calls) if is_parallel else ("tool_call", {"anyOf": items})
+    return {"type": "object", "properties": {key: value}, "required": [key], "additionalProperties": False}
 
 
 def _biases(value: Any, tokenizer: Tokenizer | None, vocab_size: int | None) -> dict[str, Any]:

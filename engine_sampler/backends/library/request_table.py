@@ -98,8 +98,8 @@ class RequestTable:
         """Write the parameters of the request that has been given `slot`."""
         slots = self._alive()
         self._grow(len(slots.entries))
-        params = self._params[slot]
-        contract().memmove(contract().addressof(params), self._neutral, size_of("es_params"))
+        params = self._params + slot
+        contract().memmove(params, self._neutral, size_of("es_params"))
         _write_scalars(params, slots.given(slot))
         kept: list[Any] = []
         for name, data in slots.entries[slot].resolved.items():

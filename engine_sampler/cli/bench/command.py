@@ -40,6 +40,7 @@ def run_bench(arguments: argparse.Namespace) -> None:
 
 
 def bench_options(parser: argparse.ArgumentParser) -> None:
+    """Add the options of the command."""
     parser.add_argument("--vocab-size", type=_SIZES, default=131_072, metavar="N", help="tokens")
     parser.add_argument("--rows", type=_ROWS, default=64, metavar="N", help="requests in a step")
     parser.add_argument("--backend", default="auto", metavar="NAME", help="sampling backend (default: auto)")

@@ -8,6 +8,7 @@
 Both searches are A*. It needs lower bounds on the cost from a configuration to the end:
 
     lower_bounds    the cheapest text that a configuration still needs
+    stack_bounds    the same for an LALR parser
     rule_bounds     the same for the rules of a grammar, whose registers may require more
     approximation   a finite automaton for a superset of the language, and the edits that a text needs there
 """

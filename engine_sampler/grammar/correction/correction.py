@@ -18,7 +18,8 @@ from ...contract import allocate_bitmask, unpack_bitmask
 from ...tokenizer import Tokenizer
 from ..compiled import compiled_grammar
 from ..engines.reference.configurations import REJECTED
-from ..errors import GrammarError
+from ..engines.unique_keys import KeyPosition, position_after
+from ..errors import GrammarError, GrammarLimitError
 from ..limits import LIMITS, Limits
 from ..program.rules import Program
 from .nearest import Edit, NearestSearch
@@ -120,12 +121,17 @@ def complete(
     Raises GrammarLimitError if more bytes are missing or more steps are needed, and GrammarError if `text`
     is a str and the completion is not UTF-8.
     """
+    keys = None
+    if program.unique_keys:
+        if not check(program, text).viable:
+            return None
+        keys = position_after(KeyPosition(), _data(text))
     space = search_space_of(program)
     with space.locked():
         configuration = space.read(_data(text))
-        found = (
-            None if configuration == REJECTED else shortest_completion(space, configuration, max_bytes, steps)
-        )
+        if configuration == REJECTED:
+            return None
+        found = shortest_completion(space, configuration, max_bytes, steps, keys)
     return None if found is None else _like(text, found)
 
 
@@ -151,11 +157,19 @@ def repair(
     with space.locked():
         configuration = space.read(data)
         if space.parser.accepting(configuration):
+            _refuse_repeated_keys(program, data)
             return Repair(text, 0, (), True)
         search = NearestSearch(space, units, in_characters, max_edits)
         edits, count, minimal = search.best(configuration, steps + len(units))
+    _refuse_repeated_keys(program, _edited(units, edits))
     changes = _changes(text, units, edits)
     return Repair(_like(text, _edited(units, edits)), count, changes, minimal)
+
+
+def _refuse_repeated_keys(program: Program, data: bytes) -> None:
+    """The searches know the grammar alone, which cannot tell whether an object repeats a key."""
+    if program.unique_keys and not check(program, data).valid:
+        raise GrammarLimitError("the nearest text repeats a key, and no others are searched for")
 
 
 def _data(text: str | bytes) -> bytes:

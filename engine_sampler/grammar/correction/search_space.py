@@ -6,18 +6,25 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from functools import cached_property
 from heapq import heappop, heappush
+from typing import Any, TypeAlias
 
 from ..cache import Cache
 from ..derivatives.limits import MAX_SHARED_STATES
 from ..derivatives.partitions import meet, representatives
-from ..engines.reference import ReferenceVocabulary
+from ..engines.reference import ReferenceVocabulary, lexing
+from ..engines.reference.configurations import Configurations
+from ..engines.reference.lexing import LalrConfigurations
 from ..engines.reference.tables import EngineTables
-from ..engines.reference.threads import BETWEEN_TERMINALS, EarleyConfigurations, EarleyThread
-from ..errors import GrammarError, GrammarLimitError
+from ..engines.reference.threads import BETWEEN_TERMINALS, EarleyConfigurations
+from ..engines.unique_keys import KeyPosition, position_after
+from ..errors import GrammarLimitError
 from ..program.rules import Program
 from .approximation import Approximation, approximation_of
 from .lower_bounds import LowerBounds
 from .rule_bounds import NEVER
+from .stack_bounds import StackBounds
+
+Bounds: TypeAlias = "LowerBounds | StackBounds"
 
 CONTINUATION_BYTES = (1 << 0xC0) - (1 << 0x80)
 """The bytes of a UTF-8 character except its first one, as a mask."""
@@ -37,24 +44,31 @@ class SearchSpace:
 
     def __init__(self, program: Program) -> None:
         self.tables = EngineTables(program, ReferenceVocabulary(()))
-        if not isinstance(self.tables.configurations, EarleyConfigurations):
-            raise GrammarError("texts are corrected under grammars of the lexer dynamic_complete only")
-        self.parser = self.tables.configurations
+        self.parser: Configurations[Any] = self.tables.configurations
+        self._x = self.tables.expressions
         self._choices: dict[int, tuple[int, ...]] = {}
         self._approximations: dict[int, Approximation | None] = {}
 
     @cached_property
-    def in_bytes(self) -> LowerBounds:
+    def in_bytes(self) -> Bounds:
         """The bounds in bytes."""
-        return LowerBounds(self.parser)
+        return self._bounds(0)
 
     @cached_property
-    def in_characters(self) -> LowerBounds:
+    def in_characters(self) -> Bounds:
         """The bounds in characters of UTF-8: only first bytes count."""
-        return LowerBounds(self.parser, CONTINUATION_BYTES)
+        return self._bounds(CONTINUATION_BYTES)
+
+    def _bounds(self, free: int) -> Bounds:
+        if isinstance(self.parser, LalrConfigurations):
+            return StackBounds(self.parser, free)
+        assert isinstance(self.parser, EarleyConfigurations)
+        return LowerBounds(self.parser, free)
 
     def approximation(self, free: int) -> Approximation | None:
         """The approximation of the grammar, None without one; `free` is a mask of bytes that cost nothing."""
+        if not isinstance(self.parser, EarleyConfigurations):
+            return None
         if free not in self._approximations:
             self._approximations[free] = approximation_of(self.parser, free)
         return self._approximations[free]
@@ -79,23 +93,30 @@ class SearchSpace:
         """The bytes that may be able to follow, ascending; only the smallest of equivalent ones."""
         found = self._choices.get(configuration)
         if found is None:
-            x = self.parser.scans.expressions
             parts, first = set(), 0
-            for thread in self._terminal_threads(configuration):
-                rest, guard = self.parser.scans.pairs[thread.scan]
-                parts |= {x.partition[rest], x.partition[guard]}
-                first |= x.first[rest]
+            for members in self._expressions(configuration):
+                parts |= {self._x.partition[member] for member in members}
+                first |= self._x.first[members[0]]
             kinds = representatives(meet(parts))
             found = self._choices[configuration] = tuple(byte for byte in kinds if first >> byte & 1)
         return found
 
-    def _terminal_threads(self, configuration: int) -> Iterator[EarleyThread]:
-        """The threads of a configuration, with those between terminals replaced by those that begin one."""
-        for thread in self.parser.threads[configuration]:
-            if thread.terminal == BETWEEN_TERMINALS:
-                yield from self.parser.beginnings(thread)
-            else:
-                yield thread
+    def _expressions(self, configuration: int) -> Iterator[tuple[int, ...]]:
+        """What the next byte is read with: for each terminal that is in progress, or may begin, its rest, and
+        what is excluded besides."""
+        parser = self.parser
+        if isinstance(parser, EarleyConfigurations):
+            for thread in parser.threads[configuration]:
+                begins = thread.terminal == BETWEEN_TERMINALS
+                for one in parser.beginnings(thread) if begins else (thread,):
+                    yield parser.scans.pairs[one.scan]
+        elif isinstance(parser, LalrConfigurations):
+            for row, symbol, rest, whole, excluded in parser.threads[configuration]:
+                if symbol != lexing.BETWEEN_TERMINALS:
+                    yield rest, whole, excluded
+                    continue
+                for match, before in parser.lexers.begin(parser.rows.state(row)):
+                    yield match.rest, match.whole, before, excluded
 
 
 class _Entry:
@@ -120,35 +141,40 @@ def search_space_of(program: Program) -> SearchSpace:
     return _SEARCH_SPACES.get(program.key, lambda: _Entry(program)).space()
 
 
-def shortest_completion(space: SearchSpace, configuration: int, max_bytes: int, steps: int) -> bytes | None:
+def shortest_completion(
+    space: SearchSpace, configuration: int, max_bytes: int, steps: int, keys: KeyPosition | None = None
+) -> bytes | None:
     """The shortest text from a configuration to the end, None if there is none; of several, it is the first
     in byte order.
+
+    keys  the position in a JSON text whose objects must not repeat keys; None for any other text
 
     Raises GrammarLimitError if it is longer than `max_bytes`, or not found within `steps`.
     """
     parser, bound = space.parser, space.in_bytes
-    waiting = [(bound(configuration), b"", _NO_CHOICE, configuration)]
-    done: set[int] = set()
+    waiting = [(bound(configuration), b"", _NO_CHOICE, configuration, keys)]
+    done: set[tuple[int, KeyPosition | None]] = set()
     while waiting:
-        cost, text, choice, at = heappop(waiting)
+        cost, text, choice, at, keys = heappop(waiting)
         if cost >= NEVER:
             break
         if cost > max_bytes:
             raise GrammarLimitError(f"the completion needs more than max_bytes={max_bytes}: {cost} or more")
-        if choice == _NO_CHOICE and at in done:
+        if choice == _NO_CHOICE and (at, keys) in done:
             continue
         if choice == _NO_CHOICE:
-            done.add(at)
+            done.add((at, keys))
             if parser.accepting(at):
                 return text
             if len(done) > steps:
                 raise GrammarLimitError(f"no completion was found in {steps} steps")
         else:
             following = parser.step(at, text[-1])
-            if following not in done:
-                heappush(waiting, (len(text) + bound(following), text, _NO_CHOICE, following))
+            after = None if keys is None else position_after(keys, text[-1:])
+            if (following, after) not in done and (after is None) == (keys is None):
+                heappush(waiting, (len(text) + bound(following), text, _NO_CHOICE, following, after))
             text = text[:-1]
         choices = space.choices(at)
         if choice + 1 < len(choices):  # the next byte waits at the same bound, which holds for it as well
-            heappush(waiting, (cost, text + bytes((choices[choice + 1],)), choice + 1, at))
+            heappush(waiting, (cost, text + bytes((choices[choice + 1],)), choice + 1, at, keys))
     return None

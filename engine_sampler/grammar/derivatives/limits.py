@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from ...contract import give_way
 from ..errors import GrammarLimitError
 
 WORK_PER_CALL = 2_000_000
@@ -32,12 +33,17 @@ MAX_MASK_BYTES = 64 << 20
 """Memory for cached masks, in bytes; the least recently used ones are evicted."""
 
 
+_STEPS_AT_A_TIME = 128
+"""The steps, of about a microsecond each, after which steps of a scheduler on other threads go first."""
+
+
 class Meter:
     """Counts the work of one call."""
 
     def __init__(self) -> None:
         self.left = WORK_PER_CALL
         self.states = 0
+        self._unpaused = 0
 
     def start(self) -> None:
         """Start counting for a new call."""
@@ -48,6 +54,10 @@ class Meter:
         self.left -= steps
         if self.left < 0:
             raise GrammarLimitError(f"the grammar needs more than {WORK_PER_CALL} steps in one call")
+        self._unpaused += steps
+        if self._unpaused > _STEPS_AT_A_TIME:
+            self._unpaused = 0
+            give_way()
 
     def add_state(self) -> None:
         """Count a state added to the tables. Raises GrammarLimitError when they are full."""

@@ -15,6 +15,7 @@ from ...tokenizer import Tokenizer
 from ..errors import GrammarError, GrammarLimitError, UnfinishedError
 from ..limits import Limits
 from ..program.rules import Program
+from .unique_keys import UniqueKeysMatcher
 
 HEADER = "engine_sampler_grammar.h"
 
@@ -163,13 +164,19 @@ class Work:
 
 
 def fill_rows(
-    matchers: Sequence[NativeMatcher], bitmask: Any, rows: Sequence[int], work: Work | None = None
+    matchers: Sequence[Any], bitmask: Any, rows: Sequence[int], work: Work | None = None
 ) -> list[Exception | None] | None:
     """Fill row rows[i] of `bitmask`, C-contiguous int32, for matcher i, all in one call. Each row that fails
-    is all 0. Returns the fault of each matcher, `UnfinishedError` if `work` was too little, or None for it.
+    is all 0.
+
+    matchers  those of which `fills_within` is true
+
+    Returns the fault of each matcher, `UnfinishedError` if `work` was too little, or None for it.
 
     None if `bitmask` is narrower than a mask: the caller then fills row by row.
     """
+    if any(type(matcher) is not NativeMatcher for matcher in matchers):
+        return [_fault_of(matcher, bitmask, row, work) for matcher, row in zip(matchers, rows, strict=True)]
     library, ffi = matchers[0].grammar.library, matchers[0].grammar.ffi
     if max(matcher.grammar.vocabulary.words for matcher in matchers) > bitmask.shape[1]:
         return None
@@ -181,6 +188,26 @@ def fill_rows(
     if not library.es_matchers_fill(pointers, count, base, indices, bitmask.shape[1], pointer, codes):
         return [None] * count
     return [matcher._failure(code) if code else None for matcher, code in zip(matchers, codes, strict=True)]
+
+
+def fills_within(matcher: Any) -> bool:
+    """Whether a matcher can be given less work than its limits allow: it runs on the engine in C."""
+    return type(matcher) is NativeMatcher or (
+        type(matcher) is UniqueKeysMatcher and type(matcher.matcher) is NativeMatcher
+    )
+
+
+def _fault_of(matcher: Any, bitmask: Any, row: int, work: Work | None) -> Exception | None:
+    """Fill one row; returns the fault, and then the row is all 0."""
+    try:
+        if work is None:
+            matcher.fill_bitmask(bitmask, row)
+        else:
+            matcher.fill_within(bitmask, row, work)
+    except Exception as error:
+        bitmask[row] = 0
+        return error
+    return None
 
 
 class NativeMatcher:

@@ -31,7 +31,7 @@ MAX_DEPTH = 200
 _BLANK = re.compile(r"(?:[ \t]|#[^\r\n]*)*")
 _BLANK_LINES = re.compile(r"(?:[ \t\r\n]|#[^\r\n]*)*")
 _NAME = re.compile(r"[A-Za-z0-9_-]+(?:\.[A-Za-z0-9_-]+)*")
-_HEAD = re.compile(r"^[ \t]*[A-Za-z0-9_.-]+[ \t]*::=", re.MULTILINE)
+_FIRST_HEAD = re.compile(r"(?:[ \t\r\n]|(?:#|//)[^\r\n]*)*[A-Za-z0-9_.-]+[ \t]*::=")
 _NEXT_LINE = re.compile(
     r"(?:[ \t\r\n]|#[^\r\n]*(?![^\r\n]))*(?=[|\"\[(<!.]|[A-Za-z0-9_.-]+(?![A-Za-z0-9_.-])(?![ \t\r\n]*::=))"
 )
@@ -55,8 +55,9 @@ _ESCAPES |= {
 
 
 def is_gbnf(text: str) -> bool:
-    """Whether a grammar defines its rules by `::=`, which no grammar in Lark's language does."""
-    return _HEAD.search(text) is not None
+    """Whether a grammar defines its first rule by `::=`, as no grammar in Lark's language does: later lines
+    may lie within a literal."""
+    return _FIRST_HEAD.match(text) is not None
 
 
 def lark_of_gbnf(text: str, root: str = "root") -> str:

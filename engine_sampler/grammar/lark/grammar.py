@@ -27,6 +27,7 @@ from .lexer import Scan
 from .library import library_source
 from .messages import Messages
 from .rules import RuleReader
+from .skipping import before
 from .terminals import Terminals
 
 SchemaRules = Callable[[Any, Rules], int]
@@ -72,6 +73,7 @@ def _rules_of(
     rules = reading.rules(start, {})
     if loaded.rewritten.lazy:
         rules = reading.rules(start, reading.changes())
+    before(rules)
     return rules
 
 

@@ -23,7 +23,7 @@ from __future__ import annotations
 
 import hashlib
 from array import array
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
 from functools import cached_property
 from typing import Any, NamedTuple, TypeAlias
@@ -118,6 +118,7 @@ class Program:
     parser           the tables of an LALR parser with one lexer per state, or empty: then the parser is
                      Earley's; see `lalr`
     start            the number of the rule that is the whole text (0, 1, ...)
+    unique_keys      the texts are JSON, and those in which an object repeats a key are not meant
     """
 
     expressions: array[int]
@@ -133,12 +134,14 @@ class Program:
     start: int
     terminal_names: tuple[str, ...] = ()
     rule_names: tuple[str, ...] = ()
+    unique_keys: bool = False
 
     @cached_property
     def key(self) -> str:
         """A hash of the content: programs with equal keys describe equal languages."""
         content = b"|".join(getattr(self, name).tobytes() for name in PROGRAM_ARRAYS)
-        return hashlib.blake2b(content + str(self.start).encode(), digest_size=16).hexdigest()
+        content += str(self.start).encode() + b"|unique keys" * self.unique_keys
+        return hashlib.blake2b(content, digest_size=16).hexdigest()
 
     @property
     def weight(self) -> int:
@@ -151,18 +154,49 @@ class Program:
         ids = (token_ids[-1 - i] if i < 0 else i for i in self.special_ids)
         return replace(self, special_ids=array("i", ids))
 
+    def special_ids_of(self, terminal: int) -> array[int]:
+        """The special tokens that are given for a terminal."""
+        return self.special_ids[self.special_starts[terminal] : self.special_starts[terminal + 1]]
+
+    def with_special_terminals(self, token_ids: Mapping[int, Sequence[int]]) -> Program:
+        """A copy in which the terminals `token_ids` match one of these tokens, and nothing else."""
+        terminals, starts, ids = array("i"), array("i", [0]), array("i")
+        for symbol, node in enumerate(self.terminals):
+            terminals.append(-1 if symbol in token_ids else node)
+            ids.extend(token_ids.get(symbol, self.special_ids_of(symbol) if node < 0 else ()))
+            starts.append(len(ids))
+        return replace(self, terminals=terminals, special_starts=starts, special_ids=ids)
+
 
 PROGRAM_ARRAYS = tuple(field.name for field in fields(Program) if field.type == "array[int]")
 """The fields of a `Program` that are arrays."""
 
 
+class Binding(NamedTuple):
+    """What a vocabulary makes of a terminal, by `kind`:
+
+    marker           the special token `name` if there is one
+    token_except     any token but those given as its special tokens
+    ordinary_except  any ordinary token but those; nothing if all of them are special
+    text             its expression if all of them are special; else nothing
+    """
+
+    symbol: int
+    kind: str
+    name: str = ""
+
+
 @dataclass
 class Rules:
-    """A grammar under construction."""
+    """A grammar under construction.
+
+    bindings  what a vocabulary makes of some terminals
+    """
 
     start: int = -1
     ignore: list[int] = field(default_factory=list)
     parser: array[int] = field(default_factory=lambda: array("i"))
+    unique_keys: bool = False
 
     def __post_init__(self) -> None:
         self.terminal_names: list[str] = []
@@ -170,8 +204,11 @@ class Rules:
         self._encoder = Encoder()
         self._terminals: list[int] = []
         self._by_expression: dict[int, int] = {}
+        self.bindings: list[Binding] = []
         self._special: dict[int, tuple[int, ...]] = {}
         self._automata: list[tuple[Sequence[Sequence[Edge]], int, int] | None] = []
+        self.expressions: list[Expression | None] = []
+        """The expression of each terminal; None for special tokens."""
 
     def terminal(self, name: str, expression: Expression, *, shared: bool = True) -> int:
         """The symbol of a terminal. If `shared`, equal expressions have one symbol, and its first name."""
@@ -180,17 +217,43 @@ class Rules:
         spend(10 + 2 * (self._encoder.count - known))
         symbol = self._by_expression.get(node) if shared else None
         if symbol is None:
-            symbol = self._by_expression[node] = self._add_terminal(name, node)
+            symbol = self._by_expression[node] = self._add_terminal(name, node, expression)
         return symbol
 
     def special(self, name: str, token_ids: Sequence[int]) -> int:
         """The symbol of a terminal that matches any one of the special tokens `token_ids`."""
-        symbol = self._add_terminal(name, -1)
+        symbol = self._add_terminal(name, -1, None)
         self._special[symbol] = tuple(token_ids)
         return symbol
 
-    def _add_terminal(self, name: str, node: int) -> int:
+    def marker(self, name: str, expression: Expression) -> int:
+        """The symbol of a terminal that is the special token `name` in vocabularies that have it, and what
+        the expression matches in all others."""
+        symbol = self.terminal(name, expression, shared=False)
+        self.bindings.append(Binding(symbol, "marker", name))
+        return symbol
+
+    def token_except(self, token_ids: Sequence[int]) -> int:
+        """The symbol of a terminal that matches any one token, special or not, except `token_ids`."""
+        symbol = self.special("TOKEN", token_ids)
+        self.bindings.append(Binding(symbol, "token_except"))
+        return symbol
+
+    def text_except(self, text: Expression, token_ids: Sequence[int]) -> Body:
+        """Text that is written without the tokens `token_ids`: `text` if all of these are special, and never
+        part of a text therefore; else any ordinary tokens but these.
+
+        `text` must not match the empty text.
+        """
+        whole = self.terminal("TEXT", text, shared=False)
+        token = self.special("TOKEN", token_ids)
+        self._special[whole] = tuple(token_ids)
+        self.bindings += [Binding(whole, "text"), Binding(token, "ordinary_except")]
+        return sequence(repeated(token), alternatives(whole, sequence()))
+
+    def _add_terminal(self, name: str, node: int, expression: Expression | None) -> int:
         self._terminals.append(node)
+        self.expressions.append(expression)
         self.terminal_names.append(name)
         return len(self._terminals) - 1
 
@@ -216,6 +279,15 @@ class Rules:
         An edge over the symbol `ACCEPT` ends the rule if its operations pass (its target is unused).
         """
         self._automata[-1 - rule] = states, bits, counters
+
+    def automata(self) -> list[list[list[Edge]]]:
+        """The edges of each state of each rule that has been defined; they may be changed."""
+        found = []
+        for number, automaton in enumerate(self._automata):
+            if automaton is not None:
+                found.append([list(edges) for edges in automaton[0]])
+                self._automata[number] = (found[-1], *automaton[1:])
+        return found
 
     def program(self) -> Program:
         """The grammar as arrays. Raises GrammarError for a rule without a definition."""
@@ -259,6 +331,7 @@ class Rules:
             -1 - self.start,
             tuple(self.terminal_names),
             tuple(self.rule_names),
+            self.unique_keys,
         )
 
 

@@ -16,6 +16,7 @@ from typing import TypeAlias
 
 import numpy as np
 
+from ...contract import in_slices, unhurried
 from ..errors import GrammarError, GrammarLimitError
 from ..work import spend
 from .expression import Expression, byte_class, concat, repeat, union
@@ -83,7 +84,8 @@ def _all_characters() -> str:
 
 @lru_cache(maxsize=8)
 def _matched(pattern: str) -> Ranges:
-    return tuple((m.start(), m.end() - 1) for m in re.finditer(pattern, _all_characters()))
+    found = re.finditer(pattern, _all_characters())  # which may search long for each
+    return tuple((m.start(), m.end() - 1) for m in unhurried(found, at_a_time=1))
 
 
 def word(ascii_only: bool = False) -> Ranges:
@@ -122,7 +124,7 @@ def _by_category() -> dict[str, list[tuple[int, int]]]:
     found: dict[str, list[tuple[int, int]]] = {}
     begin = 0
     for name, group in groupby(map(unicodedata.category, _all_characters())):
-        end = begin + sum(1 for _ in group)
+        end = begin + sum(map(len, in_slices(group)))
         found.setdefault(name, []).append((begin, end - 1))
         begin = end
     return found

@@ -34,7 +34,12 @@ from .outlines import (
 Literals: TypeAlias = frozenset[int]
 Productive: TypeAlias = Callable[[Literals], bool]
 
-_MAX_DISTINCT = 200
+_MAX_DISTINCT = 1000
+"""Maximum number of constants that are listed as the items of an array without duplicates, ..."""
+
+_MAX_REPEATED = 200
+"""... and of an array that must have some."""
+
 _MAX_TRACKED_CONSTANTS = 6
 """Maximum number of distinct items for which states may record the used ones; beyond it, bits do."""
 
@@ -73,6 +78,7 @@ class ArrayShape:
     counts     bounds on how many items satisfy a literal
     low, high  bounds on the number of items
     distinct   literals of constants; each item must be a different one of them; None if items may be equal
+    unlike     indexes of items that differ from all others by their types, whatever these are
     """
 
     items: list[tuple[int, int]] = field(default_factory=list)
@@ -81,6 +87,7 @@ class ArrayShape:
     low: int = 0
     high: int | None = None
     distinct: tuple[int, ...] | None = None
+    unlike: frozenset[int] = frozenset()
 
     def literals(self, index: int) -> Literals:
         """The literals that the item at an index must satisfy."""
@@ -159,7 +166,7 @@ class ArrayShape:
         if NEVER in own:
             return
         choices = [list(self._choices(state, number)) for number in range(len(self.counts))]
-        if self.distinct is None:
+        if self.distinct is None or state.length in self.unlike:
             kinds: list[tuple[Literals, frozenset[int]]] = [(own, state.used)]
         else:
             unused = [literal for literal in self.distinct if literal not in state.used]
@@ -215,12 +222,12 @@ def array_shapes(atoms: Iterable[Formula], expander: Expander) -> list[ArrayShap
         return []
     if unique is None or (unique and shape.high is not None and shape.high <= 1):
         return [shape]
-    constants = _constants(shape, expander)
+    constants = _constants(shape, expander, unique)
     if constants is None:
         expander.unsupported("uniqueItems", "the items are not a short list of constants")
         return [shape] if unique else []
     if unique:
-        shape.distinct = constants
+        shape.distinct = constants or None
         return [shape]
     return [_with_count(shape, counted(0, literal, 2, None)) for literal in constants]
 
@@ -236,16 +243,36 @@ def _with_count(shape: ArrayShape, atom: Formula) -> ArrayShape:
     return ArrayShape(shape.items, shape.rest, counts, shape.low, shape.high)
 
 
-def _constants(shape: ArrayShape, expander: Expander) -> tuple[int, ...] | None:
-    """The literals of all constants that an item can be; None if there are too many to list."""
+def _constants(shape: ArrayShape, expander: Expander, unique: bool) -> tuple[int, ...] | None:
+    """The literals of all constants that an item can be, except those of `unlike` items, which are found if
+    `unique`; None if there are too many to list."""
     found: dict[int, None] = {}
     last = shape.prefix if shape.high is None else min(shape.prefix, shape.high - 1)
+    if unique:
+        shape.unlike = _unlike(shape, expander, last)
     for index in range(last + 1):
+        if index in shape.unlike:
+            continue
         values = _finite(shape.literals(index), expander)
-        if values is None or len(found) + len(values) > _MAX_DISTINCT:
+        if values is None or len(found) + len(values) > (_MAX_DISTINCT if unique else _MAX_REPEATED):
             return None
         found.update((expander.scalar(value), None) for value in values)
     return tuple(found)
+
+
+def _unlike(shape: ArrayShape, expander: Expander, last: int) -> frozenset[int]:
+    """The indexes of items whose types no other item has; that of the last ones only if there is but one."""
+    kinds = [
+        possible_kinds(outline_intersection(map(expander.outline, shape.literals(index))))
+        for index in range(last + 1)
+    ]
+    taken = 0
+    shared = 0
+    for kind in kinds:
+        shared |= taken & kind
+        taken |= kind
+    single = last + 1 if shape.high == last + 1 else last
+    return frozenset(index for index in range(single) if not kinds[index] & shared)
 
 
 def _finite(literals: Literals, expander: Expander) -> list[Any] | None:

@@ -21,6 +21,7 @@ from .formula import (
     FROM,
     HAS,
     ITEM,
+    LISTED,
     NEVER,
     NOT,
     OR,
@@ -109,6 +110,8 @@ def _reduced(
                     choices.append(part[1])
                 else:
                     waiting += clauses
+            elif part[0] == LISTED:
+                waiting.append(part[1].formula)
             else:
                 known[part] = None
         facts = Facts(known, expander)

@@ -74,9 +74,9 @@ def rules_from_schema(schema: Any, options: SchemaOptions = DEFAULTS) -> Rules:
         spacing = spacing_of(options.whitespace)
         if spacing is None:
             rules.ignore = [rules.terminal("WHITESPACE", repeat(WHITESPACE, 1))]
-            rules.start = _add(schema, rules, options, Spacing(EPSILON, EPSILON, EPSILON))
+            rules.start, rules.unique_keys = _add(schema, rules, options, Spacing(EPSILON, EPSILON, EPSILON))
             return rules
-        value = _add(schema, rules, options, spacing)
+        value, rules.unique_keys = _add(schema, rules, options, spacing)
         rules.start = value
         if spacing.outer != EPSILON:
             space = repeated(rules.terminal("WHITESPACE", nonempty(spacing.outer)), 0, 1)
@@ -89,21 +89,25 @@ def add_schema(schema: Any, rules: Rules, options: SchemaOptions = DEFAULTS) -> 
     """Add the values of a schema to rules, and return their symbol.
 
     This does not rely on `rules.ignore`: white space is read wherever the options allow it inside the value,
-    but not before or after it. Arguments and errors are those of `rules_from_schema`.
+    but not before or after it. Keys that the schema does not name may repeat. Arguments and errors are those
+    of `rules_from_schema`.
     """
     with counted_work():
         spacing = spacing_of(options.whitespace)
         if spacing is None:
             anything = repeat(WHITESPACE)
             spacing = Spacing(anything, anything, EPSILON)
-        return _add(schema, rules, options, spacing)
+        return _add(schema, rules, options, spacing)[0]
 
 
-def _add(schema: Any, rules: Rules, options: SchemaOptions, spacing: Spacing) -> int:
+def _add(schema: Any, rules: Rules, options: SchemaOptions, spacing: Spacing) -> tuple[int, bool]:
+    """The symbol of the schema's values, and whether it matters that their keys are unique."""
     values = Values(Expander(Document(schema), KEYWORDS, options.unsupported, options.formats))
     root = frozenset((values.expander.root(),)) - {ALWAYS}
     values.get(root)
     values.settle()
     if not values.is_productive(root):
         raise GrammarError("no value is valid under the JSON Schema")
-    return Emitter(values, rules, punctuation(rules, spacing), options.key_order).emit(root, "json")
+    emitter = Emitter(values, rules, punctuation(rules, spacing), options.key_order)
+    symbol = emitter.emit(root, "json")
+    return symbol, emitter.unique_keys

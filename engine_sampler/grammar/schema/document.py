@@ -9,10 +9,13 @@ from urllib.parse import unquote, urldefrag, urljoin
 
 from ..errors import GrammarError, GrammarLimitError, UnsupportedKeywordError
 from .limits import MAX_TEXT
+from .metaschemas import metaschema
 
 LATEST = 2020
 
 _DRAFTS = {"draft-03": 4, "draft-04": 4, "draft-06": 6, "draft-07": 7, "2019-09": 2019, "2020-12": 2020}
+
+_DYNAMIC = frozenset(("$dynamicRef", "$dynamicAnchor", "$recursiveRef", "$recursiveAnchor"))
 
 _MAPS = ("properties", "patternProperties", "$defs", "definitions", "dependentSchemas", "dependencies")
 _LISTS = ("allOf", "anyOf", "oneOf", "prefixItems", "items")
@@ -76,7 +79,8 @@ class Document:
     def resolve(self, reference: Any, resource: Resource, keyword: str = "$ref") -> tuple[Any, Resource]:
         """The subschema that `reference`, used in `resource`, refers to, and its resource.
 
-        Raises UnsupportedKeywordError if it is in another document, GrammarError if it does not exist.
+        Raises UnsupportedKeywordError if it is in another document that is no metaschema, GrammarError if it
+        does not exist.
         """
         if not isinstance(reference, str):
             raise GrammarError(f"{keyword} must be a string")
@@ -96,9 +100,18 @@ class Document:
 
     def _named(self, address: str, resource: Resource, keyword: str) -> Resource:
         uri = urldefrag(_join(resource.uri, address)).url
-        found = self._index().get(uri)
+        found = self._index().get(uri) or self._metaschema(uri)
         if found is None:
             raise UnsupportedKeywordError(f"{keyword} to another document is not supported: {uri!r}")
+        return found
+
+    def _metaschema(self, uri: str) -> Resource | None:
+        value = metaschema(uri)
+        if value is None:
+            return None
+        found = self._index()[uri] = self._new_resource(value, "", LATEST)
+        _record_anchors(value, found)
+        self.is_dynamic = self.is_dynamic or bool(found.dynamic)
         return found
 
     def _follow_pointer(self, pointer: str, resource: Resource, reference: str) -> tuple[Any, Resource]:
@@ -129,7 +142,7 @@ class Document:
             if not isinstance(value, (dict, list)) or id(value) in seen:
                 continue
             seen.add(id(value))
-            if "$dynamicRef" in value or "$recursiveRef" in value:
+            if isinstance(value, dict) and not _DYNAMIC.isdisjoint(value):
                 return True
             waiting += value.values() if isinstance(value, dict) else value
         return False

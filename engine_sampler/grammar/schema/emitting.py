@@ -4,21 +4,29 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from itertools import combinations
+from typing import Any
 
 from ..errors import GrammarLimitError
+from ..program.expression import literal
 from ..program.rules import ACCEPT, Edge, Operation, Rules, at_least, clause, clear, count, saturate, set_bit
 from ..work import spend
 from .arrays import ArrayShape
 from .layout import KeyOrder, Punctuation
 from .limits import MAX_CELLS
+from .listed import Listed, ListedAutomaton, identity
+from .numbers import decimal, plain_numbers
 from .objects import ObjectShape, Plan, Region
 from .ordering import ordered_object
+from .outlines import CONSTANTS, json_kind
 from .strings import holds
 from .texts import quoted_key
 from .values import Literals, Value, Values
 
 _MAX_INLINE = 8
 """Maximum number of symbols of a value that are put on edges directly; a value with more gets a rule."""
+
+
+_NAMES = {Plan: "object", ArrayShape: "array", Listed: "listed"}
 
 
 class Emitter:
@@ -30,8 +38,11 @@ class Emitter:
         self._marks = marks
         self._ordered = key_order == "schema"
         self._symbols: dict[Literals, tuple[int, ...]] = {}
-        self._waiting: list[tuple[int, Plan | ArrayShape]] = []
+        self._constants: dict[Any, tuple[int, ...]] = {}
+        self._waiting: list[tuple[int, Plan | ArrayShape | Listed]] = []
         self._keys: dict[str, int] = {}
+        self.unique_keys = False
+        """Whether it matters that no object repeats a key."""
 
     def emit(self, literals: Literals, name: str) -> int:
         """The symbol of a rule for the value; also defines all the rules that it uses."""
@@ -42,6 +53,8 @@ class Emitter:
             symbol, shape = self._waiting.pop()
             if isinstance(shape, Plan):
                 self._object(symbol, shape)
+            elif isinstance(shape, Listed):
+                self._listed(symbol, shape)
             else:
                 self._array(symbol, shape)
         return rule
@@ -68,13 +81,13 @@ class Emitter:
     def _shapes(self, value: Value) -> tuple[int, ...]:
         found: list[int] = []
         for shape in value.shapes:
-            parts: Sequence[Plan | ArrayShape]
+            parts: Sequence[Plan | ArrayShape | Listed]
             if isinstance(shape, ObjectShape):
                 parts = shape.plans(self._values.is_productive, self._ordered)
-            elif isinstance(shape, ArrayShape):
+            elif isinstance(shape, ArrayShape | Listed):
                 parts = [shape] if shape.is_productive(self._values.is_productive) else []
             for part in parts:
-                rule = self._rules.rule("object" if isinstance(part, Plan) else "array")
+                rule = self._rules.rule(_NAMES[type(part)])
                 self._waiting.append((rule, part))
                 found.append(rule)
         return tuple(found)
@@ -86,7 +99,30 @@ class Emitter:
             found = self._keys[name] = self._rules.terminal("KEY", quoted_key(name))
         return found
 
+    def constant(self, value: Any) -> tuple[int, ...]:
+        """The symbols of a constant that a text can express."""
+        key = identity(value)
+        found = self._constants.get(key)
+        if found is None:
+            found = self._constants[key] = self._new_constant(value)
+        return found
+
+    def _new_constant(self, value: Any) -> tuple[int, ...]:
+        if isinstance(value, (dict, list)):
+            return self.symbols(frozenset((self._values.expander.constant(value),)))
+        if isinstance(value, str):
+            return (self._rules.terminal("STRING", quoted_key(value)),)
+        if value is None or isinstance(value, bool):
+            return (self._rules.terminal("CONSTANT", literal(CONSTANTS[json_kind(value)])),)
+        return (self._rules.terminal("NUMBER", plain_numbers([decimal(value, "const")])),)
+
+    def _listed(self, rule: int, listed: Listed) -> None:
+        automaton = ListedAutomaton(listed, self, self._marks, self._ordered)
+        spend(2 * sum(map(len, automaton.states)))
+        self._rules.define_automaton(rule, automaton.states, automaton.bits)
+
     def _object(self, rule: int, plan: Plan) -> None:
+        self.unique_keys |= plan.counts_other_keys
         if self._ordered:
             states = ordered_object(self, self._rules, self._marks, plan)
             spend(2 * sum(map(len, states)))

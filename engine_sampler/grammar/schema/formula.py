@@ -15,6 +15,7 @@ of the subschema that the next odd one stands for (see `nodes`). Assertions, by 
                     (FROM, index, literal)    every item from the index on
                     (COUNT, index, literal, low, high)  low to high of the items from the index on
                     (SIZE, low, high)  (UNIQUE, unique)
+    both            (LISTED, listed)          one of many constants, see `listed`
 
 Only assertions about strings and numbers are negated as (NOT, assertion); the negation of any other
 assertion is a formula over the same kinds of assertions.
@@ -29,7 +30,7 @@ from typing import Any, TypeAlias, TypeVar
 Formula: TypeAlias = tuple[Any, ...]
 
 AND, OR, NOT, WITHIN, LENGTH, PATTERN, FORMAT, LESS, INTEGER, MULTIPLE = range(10)
-HAS, CLAUSE, PROPERTIES, ALL, SOME, SIZE, ITEM, FROM, COUNT, UNIQUE = range(10, 20)
+HAS, CLAUSE, PROPERTIES, ALL, SOME, SIZE, ITEM, FROM, COUNT, UNIQUE, LISTED = range(10, 21)
 
 NEVER, ALWAYS = 0, 1
 """The literals of `false` and `true`."""
@@ -131,6 +132,7 @@ _NEGATIONS: dict[int, Any] = {
         counted(index, literal, *part) for part in _outside(low, high)
     ),
     UNIQUE: lambda unique: (UNIQUE, not unique),
+    LISTED: lambda listed: negation(listed.formula),
 }
 
 

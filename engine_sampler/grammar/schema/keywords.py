@@ -13,6 +13,7 @@ from .formula import (
     HAS,
     INTEGER,
     ITEM,
+    LISTED,
     NEVER,
     NOT,
     PROPERTIES,
@@ -27,6 +28,7 @@ from .formula import (
 from .keywords_array import ARRAY_KEYWORDS
 from .keywords_object import OBJECT_KEYWORDS, object_value
 from .keywords_scalar import SCALAR_KEYWORDS
+from .listed import MIN_LISTED, Listed
 from .nodes import Expander, Handler, SchemaNode
 from .numbers import decimal
 from .outlines import ALL_KINDS, ARRAY, NUMBER, OBJECT, STRING, json_kind, type_mask
@@ -61,11 +63,11 @@ def _any_constant(expander: Expander, values: list[Any], kind: int) -> Formula:
         return (WITHIN, frozenset(values))
     if kind == NUMBER:
         return (WITHIN, frozenset(decimal(value, "const") for value in values))
-    if kind == ARRAY:
-        return disjunction(_array(expander, value) for value in values)
-    if kind == OBJECT:
-        return disjunction(_object(expander, value) for value in values)
-    return TRUE
+    if kind not in (ARRAY, OBJECT):
+        return TRUE
+    equal = _array if kind == ARRAY else _object
+    listed = Listed(values, lambda: (equal(expander, value) for value in values))
+    return listed.formula if len(values) < MIN_LISTED else (LISTED, listed)
 
 
 def _array(expander: Expander, value: list[Any]) -> Formula:

@@ -103,7 +103,10 @@ def _dependent_required(expander: Expander, node: SchemaNode, value: Any, kind: 
 
 def _dependent_schemas(expander: Expander, node: SchemaNode, value: Any, kind: int) -> Formula:
     members = object_value(value, "dependentSchemas").items()
-    return conjunction(_if_present(expander, node, name, member, kind) for name, member in members)
+    parts = []
+    for name, member in members:  # no generator: it would take three frames of the stack for each level
+        parts.append(_if_present(expander, node, name, member, kind))
+    return conjunction(parts)
 
 
 def _if_present(expander: Expander, node: SchemaNode, name: str, value: Any, kind: int) -> Formula:

@@ -93,7 +93,7 @@ def number_set(formula: Formula) -> Expression:
     if formula[0] == AND:
         formula = _filtered(formula)
     if formula[0] == WITHIN and len(formula[1]) > _MAX_EXPONENT_CONSTANTS:
-        return _listed(sorted(formula[1]))
+        return plain_numbers(sorted(formula[1]))
     return NumberAutomaton(formula).expression()
 
 
@@ -136,8 +136,8 @@ def _is_true(formula: Formula, value: Decimal) -> bool:
     return Fraction(value) % Fraction(formula[1] if kind == MULTIPLE else 1) == 0
 
 
-def _listed(values: list[Decimal]) -> Expression:
-    """Many constants, as plain decimals with any number of trailing zeros after the point."""
+def plain_numbers(values: list[Decimal]) -> Expression:
+    """Constants, as plain decimals with any number of trailing zeros after the point."""
     texts = sorted(f"{value.normalize():f}" for value in values if value)
     whole = [text for text in texts if "." not in text]
     fractional = [text for text in texts if "." in text]

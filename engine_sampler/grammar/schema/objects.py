@@ -94,6 +94,13 @@ class Plan:
     high: int | None = None
     settled: frozenset[int] = field(default=frozenset())
 
+    @property
+    def counts_other_keys(self) -> bool:
+        """Whether a key that the schema does not name changes the verdict if it occurs twice."""
+        if self.requirements or len(self.slots) + bool(self.slots and self.regions) > 1:
+            return True
+        return bool(self.regions) and self.low - self.required_count() > 1
+
     def required_count(self) -> int:
         """The number of members that must be present."""
         return len(self.required) + len(self.slots)

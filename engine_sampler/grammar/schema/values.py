@@ -16,7 +16,7 @@ from ..program.expression import EMPTY, Expression, literal, union
 from ..work import spend
 from .arrays import array_shapes
 from .clauses import disjuncts
-from .formula import FALSE, NEVER, TRUE, Formula, conjunction
+from .formula import FALSE, LISTED, NEVER, TRUE, Formula, conjunction
 from .limits import MAX_VALUES
 from .nodes import Expander
 from .numbers import number_set
@@ -144,12 +144,19 @@ class Values:
             value.add("NUMBER", number_set(formula))
         if kinds & STRING and (formula := self._formula(literals, STRING)) != FALSE:
             value.add("STRING", string_set(formula))
-        if kinds & OBJECT:
-            for atoms in disjuncts(self._formula(literals, OBJECT), expander):
-                value.shapes.append(object_shape(atoms, expander))
-        if kinds & ARRAY:
-            for atoms in disjuncts(self._formula(literals, ARRAY), expander):
-                value.shapes += array_shapes(atoms, expander)
+        for kind in (OBJECT, ARRAY):
+            if kinds & kind:
+                self._add_shapes(value, self._formula(literals, kind), kind)
+
+    def _add_shapes(self, value: Value, formula: Formula, kind: int) -> None:
+        if formula[0] == LISTED:
+            value.shapes.append(formula[1])
+            return
+        for atoms in disjuncts(formula, self.expander):
+            if kind == OBJECT:
+                value.shapes.append(object_shape(atoms, self.expander))
+            else:
+                value.shapes += array_shapes(atoms, self.expander)
 
     def _formula(self, literals: list[int], kind: int) -> Formula:
         return conjunction(self.expander.formula(literal, kind) for literal in literals)

@@ -10,14 +10,19 @@ from ..errors import GrammarError, GrammarLimitError
 from .fields import REQUIRED, Fields
 
 
+def json_of(name: str, text: str) -> Any:
+    """The value of JSON text. Raises GrammarError, with the name of what it is."""
+    try:
+        return json.loads(text)
+    except RecursionError:
+        raise GrammarLimitError(f"{name} is nested too deeply") from None
+    except ValueError as error:
+        raise GrammarError(f"{name} is not JSON: {error}") from None
+
+
 def _read(tag: Any) -> Mapping[str, Any]:
     if isinstance(tag, str):
-        try:
-            tag = json.loads(tag)
-        except RecursionError:
-            raise GrammarLimitError("the structural tag is nested too deeply") from None
-        except ValueError as error:
-            raise GrammarError(f"the structural tag is not JSON: {error}") from None
+        tag = json_of("the structural tag", tag)
     if not isinstance(tag, dict) or tag.get("type", "structural_tag") != "structural_tag":
         raise GrammarError('a structural tag must be an object of the type "structural_tag"')
     return tag

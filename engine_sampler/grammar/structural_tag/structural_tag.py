@@ -1,41 +1,4 @@
-"""Structural tags: text with parts, such as tool calls, that must follow a format.
-
-A structural tag is a dict or JSON text, in one of two forms:
-
-    {"type": "structural_tag", "triggers": ["<tool"],
-     "structures": [{"begin": "<tool=add>", "schema": {...}, "end": "</tool>"}]}
-
-    {"type": "structural_tag", "format": {"type": "triggered_tags", ...}}
-
-The first is short for `triggered_tags` over tags that contain `json_schema`. A format is a dict; its `type`:
-
-    const_string        value: this string
-    json_schema         json_schema: a JSON value, with no white space around it. any_order: false: its keys
-                        in the order of the schema; max_whitespace_cnt: the most white space between tokens
-    grammar             grammar: a text of this grammar, in Lark's language or in GBNF
-    regex               pattern: a text that this regular expression, in Python's syntax, matches
-    qwen_xml_parameter  json_schema: its members as `<parameter=name>value</parameter>` (see `xml`);
-                        equivalent to json_schema with the style "qwen_xml", whose parameters come in any
-                        order whatever `any_order` says
-    any_text            excludes: any text in which these do not occur; max_chars: its maximum length
-    token               token: one special token, by name or id
-    sequence, or        elements: all in sequence; any one of them
-    optional, plus, star, repeat    content, and for repeat min and max (-1: unbounded)
-    tag                 begin, content, end: all in sequence. begin and end are strings, or token formats;
-                        end may be a list: any one of them
-    triggered_tags      triggers, tags: any text; a trigger must be followed by the rest of one of the tags
-                        that begin with it, then text again. at_least_one: a tag comes first, without text
-                        before it; stop_after_first: nothing follows the first tag; excludes: not in the text
-    token_triggered_tags    trigger_tokens, tags that begin with those tokens; otherwise the same
-    tags_with_separator     tags, separator: separated tags, nothing else. at_least_one: one or more tags;
-                        stop_after_first: at most one
-    dispatch            rules, pairs of a string and a format: any text; each of the strings must be followed
-                        by its format. loop: then text again (default true); excludes: not in the text
-
-Text is valid UTF-8. Inside a tag, text at the end of the content stops where the tag's end first occurs. If
-one trigger completes another, a tag of either may follow. Strings are literal even if a special token has
-the same name: a special token is never part of a text, so it must be requested by a token format.
-"""
+"""Structural tags as rules: one rule for each format (see the package)."""
 
 from __future__ import annotations
 
@@ -47,16 +10,19 @@ from typing import Any, NamedTuple, TypeAlias
 from ..errors import GrammarError, GrammarLimitError
 from ..lark.gbnf import is_gbnf, lark_of_gbnf
 from ..lark.grammar import rules_from_lark
-from ..program.expression import Expression, literal
+from ..program.expression import Expression, both
 from ..program.rules import Body, Rules, alternatives, repeated, sequence
 from ..regex.pattern import pattern_expression
 from ..schema import SchemaOptions, add_schema
 from ..work import counted_work
 from .document import format_of
+from .elements import STYLE_NAMES, add_arguments
 from .embed import embed
 from .fields import REQUIRED, Fields, nonempty_strings
-from .text import bounded_text, free_text, overlap_free, text_until, utf8
-from .xml import add_parameters
+from .marks import Marks
+from .parameters import STYLES, CallContext
+from .text import free_text, overlap_free, text_until
+from .tokens import NamedTokens
 
 DEFAULT_OPTIONS = SchemaOptions()
 
@@ -87,7 +53,7 @@ def rules_from_tag(
 ) -> Rules:
     """The texts that a structural tag allows, as rules.
 
-    tag             see the module
+    tag             see the package
     special_tokens  ids of special tokens by name
     options         how its JSON is read and written, where a format does not say so itself
 
@@ -112,9 +78,10 @@ class _Builder:
 
     def __init__(self, rules: Rules, special_tokens: Mapping[str, int], options: SchemaOptions) -> None:
         self._rules, self._special_tokens, self._options = rules, special_tokens, options
+        self._marks = Marks(rules)
         self._formats = self._lark = self._depth = self._watched = 0
-        self._schemas: dict[tuple[str, SchemaOptions, str], int] = {}
-        self._specials: dict[str | int, int] = {}
+        self._schemas: dict[tuple[Any, ...], int] = {}
+        self._tokens = NamedTokens(rules, special_tokens)
 
     def build(self, given: Any, path: str, ends: Ends = NO_ENDS, kind: str | None = None) -> int:
         """The symbol of the format `given`, followed by one of `ends`.
@@ -146,7 +113,7 @@ class _Builder:
 
     def const_string(self, fields: Fields, ends: Ends) -> Body:
         (value,) = fields.take(value=(str, REQUIRED))
-        return sequence(self._text(value), self._any_end(ends))
+        return sequence(self._marks.text(value), self._marks.any_of(ends))
 
     def json_schema(self, fields: Fields, ends: Ends) -> Body:
         schema, style, any_order, space, excludes = fields.take(
@@ -156,28 +123,35 @@ class _Builder:
             max_whitespace_cnt=(int, None),
             excludes=(list, []),
         )
-        if style not in ("json", "qwen_xml"):
-            raise GrammarError(f"{fields.path}.style={style!r} is not allowed: json or qwen_xml")
-        if excludes:
-            raise GrammarError(f"{fields.path} has the field 'excludes', which is not supported")
+        if style not in STYLE_NAMES:
+            raise GrammarError(f"{fields.path}.style={style!r} is not allowed: {', '.join(STYLE_NAMES)}")
+        excluded = nonempty_strings(excludes, f"{fields.path}.excludes")
+        if excluded and style not in STYLES:
+            raise GrammarError(f"{fields.path}.excludes is not supported in the style {style}")
         options = self._options
         if space is not None:
             options = replace(options, whitespace=space)
         if any_order is not None:
             options = replace(options, key_order="any" if any_order else "schema")
-        return sequence(self._schema(schema, style, fields.path, options), self._any_end(ends))
+        call = CallContext(self._rules, self._marks, options, excluded)
+        return sequence(self._schema(schema, style, fields.path, call), self._marks.any_of(ends))
 
     def qwen_xml_parameter(self, fields: Fields, ends: Ends) -> Body:
         (schema,) = fields.take(json_schema=((dict, bool, str), REQUIRED))
-        return sequence(self._schema(schema, "qwen_xml", fields.path, self._options), self._any_end(ends))
+        call = CallContext(self._rules, self._marks, self._options)
+        return sequence(self._schema(schema, "qwen_xml", fields.path, call), self._marks.any_of(ends))
 
-    def _schema(self, schema: Any, style: str, path: str, options: SchemaOptions) -> int:
+    def _schema(self, schema: Any, style: str, path: str, call: CallContext) -> int:
         """The symbol of a schema; equal schemas share one."""
         try:
-            key = style, options, schema if isinstance(schema, str) else json.dumps(schema)
+            key = (
+                style,
+                call.options,
+                call.excludes,
+                schema if isinstance(schema, str) else json.dumps(schema),
+            )
             if key not in self._schemas:
-                add = add_schema if style == "json" else add_parameters
-                self._schemas[key] = add(schema, self._rules, options)
+                self._schemas[key] = add_arguments(schema, style, call)
         except GrammarError as error:
             raise type(error)(f"{path}: {error}") from error
         except RecursionError:
@@ -194,38 +168,52 @@ class _Builder:
             given = rules_from_lark(lark, special_tokens=self._special_tokens, schema_rules=add_schema)
         except GrammarError as error:
             raise type(error)(f"{fields.path}: {error}") from error
-        return sequence(embed(given.program(), self._rules), self._any_end(ends))
+        return sequence(embed(given.program(), self._rules), self._marks.any_of(ends))
 
     def regex(self, fields: Fields, ends: Ends) -> Body:
-        (pattern,) = fields.take(pattern=(str, REQUIRED))
+        pattern, excludes = fields.take(pattern=(str, REQUIRED), excludes=(list, []))
         try:
             found = pattern_expression(pattern)
         except GrammarError as error:
             raise type(error)(f"{fields.path}: {error}") from error
-        return sequence(self._rules.terminal("PATTERN", found), self._any_end(ends))
+        if excludes:
+            found = both(found, free_text(nonempty_strings(excludes, f"{fields.path}.excludes")))
+        return sequence(self._rules.terminal("PATTERN", found), self._marks.any_of(ends))
 
     def token(self, fields: Fields, ends: Ends) -> Body:
         (token,) = fields.take(token=((str, int), REQUIRED))
-        return sequence(self._special(token, f"{fields.path}.token"), self._any_end(ends))
+        return sequence(self._tokens.symbol(token, f"{fields.path}.token"), self._marks.any_of(ends))
 
     def any_text(self, fields: Fields, ends: Ends) -> Body:
         given, max_chars, max_tokens = fields.take(
             excludes=(list, []), max_chars=(int, None), max_tokens=(int, None)
         )
         if max_tokens is not None:
-            raise GrammarError(f"{fields.path} has the field 'max_tokens', which is not supported")
+            allowed = "any_tokens has it, and max_chars limits text"
+            raise GrammarError(f"{fields.path}.max_tokens is not supported: {allowed}")
         if max_chars is not None and max_chars < 0:
             raise GrammarError(f"{fields.path}.max_chars={max_chars} is not allowed: at least 0")
         excludes = nonempty_strings(given, f"{fields.path}.excludes")
-        text = text_until(ends, NO_ENDS, excludes, max_chars) if ends else bounded_text(excludes, max_chars)
-        return self._rules.terminal("TEXT", text)
+        return self._marks.text_until(ends, excludes=excludes, max_chars=max_chars)
+
+    def exclude_token(self, fields: Fields, ends: Ends) -> Body:
+        (given,) = fields.take(exclude_tokens=(list, []))
+        ids = self._tokens.ids(given, f"{fields.path}.exclude_tokens")
+        return sequence(self._tokens.other_than("token", ids), self._marks.any_of(ends))
+
+    def any_tokens(self, fields: Fields, ends: Ends) -> Body:
+        given, most = fields.take(exclude_tokens=(list, []), max_tokens=(int, None))
+        if most is not None and not 0 <= most < 2**31:
+            raise GrammarError(f"{fields.path}.max_tokens={most} is not allowed: 0 to {2**31 - 1}")
+        ids = self._tokens.ids(given, f"{fields.path}.exclude_tokens")
+        return sequence(repeated(self._tokens.other_than("token", ids), 0, most), self._marks.any_of(ends))
 
     # --- Formats that contain formats ---
 
     def sequence(self, fields: Fields, ends: Ends) -> Body:
         (elements,) = fields.take(elements=(list, REQUIRED))
         if not elements:
-            return self._any_end(ends)
+            return self._marks.any_of(ends)
         last = len(elements) - 1
         return sequence(
             *(
@@ -244,7 +232,7 @@ class _Builder:
 
     def optional(self, fields: Fields, ends: Ends) -> Body:
         (content,) = fields.take(content=(dict, REQUIRED))
-        return alternatives(self.build(content, f"{fields.path}.content", ends), self._any_end(ends))
+        return alternatives(self.build(content, f"{fields.path}.content", ends), self._marks.any_of(ends))
 
     def plus(self, fields: Fields, ends: Ends) -> Body:
         return self._repeated(fields, ends, fields.take(content=(dict, REQUIRED))[0], 1, None)
@@ -262,12 +250,12 @@ class _Builder:
 
     def _repeated(self, fields: Fields, ends: Ends, content: Any, low: int, high: int | None) -> Body:
         return sequence(
-            repeated(self.build(content, f"{fields.path}.content"), low, high), self._any_end(ends)
+            repeated(self.build(content, f"{fields.path}.content"), low, high), self._marks.any_of(ends)
         )
 
     def tag(self, fields: Fields, ends: Ends) -> Body:
         begin, rest = self._tag(fields)
-        return sequence(self._begin(begin, fields.path), rest, self._any_end(ends))
+        return sequence(self._begin(begin, fields.path), rest, self._marks.any_of(ends))
 
     def _tag(self, fields: Fields) -> tuple[Any, Body]:
         """The beginning of a tag, and the body that follows it."""
@@ -276,6 +264,8 @@ class _Builder:
         )
         path = f"{fields.path}.content"
         if isinstance(end, dict):
+            if content.get("type") in ("any_tokens", "exclude_token"):
+                content = _excluding(content, end.get("token"))
             return begin, sequence(
                 self.build(content, path), self.build(end, f"{fields.path}.end", kind="token")
             )
@@ -307,9 +297,9 @@ class _Builder:
         )
         tags = [sequence(self._begin(begin, fields.path), rest) for begin, rest in self._tags(fields, given)]
         one = self._named("one_tag", alternatives(*tags))
-        more = [] if only_one else [repeated(sequence(self._text(separator), one))]
+        more = [] if only_one else [repeated(sequence(self._marks.text(separator), one))]
         separated = sequence(one, *more)
-        return sequence(separated if at_least_one else repeated(separated, 0, 1), self._any_end(ends))
+        return sequence(separated if at_least_one else repeated(separated, 0, 1), self._marks.any_of(ends))
 
     def triggered_tags(self, fields: Fields, ends: Ends) -> Body:
         given, tags, excludes, first, only_one = fields.take(
@@ -329,9 +319,9 @@ class _Builder:
                 )
             after = self._named("tag", rest)
             interruptions += (
-                _Interruption(one, sequence(self._text(begin[len(one) :]), after)) for one in found
+                _Interruption(one, sequence(self._marks.text(begin[len(one) :]), after)) for one in found
             )
-            whole.append(sequence(self._text(begin), after))
+            whole.append(sequence(self._marks.text(begin), after))
         heads = whole if first else None
         return self._dispatch(
             interruptions,
@@ -373,16 +363,16 @@ class _Builder:
         interrupted: list[Body]
         if overlap_free(stops):
             text = terminal("TEXT", free_text(stops, excludes))
-            after = [sequence(self._text(one), alternatives(*rests)) for one, rests in by_begin.items()]
+            after = [sequence(self._marks.text(one), alternatives(*rests)) for one, rests in by_begin.items()]
             interrupted = [sequence(text, alternatives(*after))]
-            last = sequence(text, self._any_end(ends))
+            last = sequence(text, self._marks.any_of(ends))
         else:
             interrupted = [
                 sequence(terminal("TEXT", self._until(one, stops, excludes)), alternatives(*rests))
                 for one, rests in by_begin.items()
             ]
-            last = terminal("TEXT", text_until(ends, stops, excludes) if ends else free_text(stops, excludes))
-        end = self._any_end(ends)
+            last = self._marks.text_until(ends, stops, excludes)
+        end = self._marks.any_of(ends)
         if heads is not None:
             one = alternatives(*heads)
             return sequence(one, repeated(alternatives(*interrupted)), last) if loop else sequence(one, end)
@@ -400,43 +390,58 @@ class _Builder:
         return text_until(frozenset((trigger,)), stops, excludes)
 
     def token_triggered_tags(self, fields: Fields, ends: Ends) -> Body:
-        given, tags, first, only_one = fields.take(
-            trigger_tokens=(list, REQUIRED), tags=(list, REQUIRED), **_TAGS
+        given, tags, excludes, first, only_one = fields.take(
+            trigger_tokens=(list, REQUIRED), tags=(list, REQUIRED), exclude_tokens=(list, []), **_TAGS
         )
-        triggers = [self._special(one, f"{fields.path}.trigger_tokens") for one in given]
+        triggers = self._tokens.ids(given, f"{fields.path}.trigger_tokens")
+        excluded = self._tokens.ids(excludes, f"{fields.path}.exclude_tokens")
         found: list[Body] = []
         for number, (begin, rest) in enumerate(self._tags(fields, tags)):
             path = f"{fields.path}.tags[{number}]"
             if isinstance(begin, str):
                 raise GrammarError(f"{path} begins with a string: use triggered_tags for that")
-            token = self._special(Fields(begin, f"{path}.begin").given.get("token"), f"{path}.begin.token")
-            if token not in triggers:
+            token = Fields(begin, f"{path}.begin").given.get("token")
+            if self._tokens.id(token, f"{path}.begin.token") not in triggers:
                 raise GrammarError(f"{path} begins with a token that is not a trigger")
-            found.append(sequence(token, rest))
+            found.append(sequence(self._tokens.symbol(token, path), rest))
         one = self._named("one_tag", alternatives(*found))
-        free = self._rules.terminal("TEXT", free_text())
-        last = self._rules.terminal("TEXT", text_until(ends) if ends else free_text())
-        interrupted = sequence(free, one)
-        if first:
-            return (
-                sequence(one, self._any_end(ends)) if only_one else sequence(one, repeated(interrupted), last)
+        free = self._tokens.other_than("text", [*triggers, *excluded])
+        return self._interrupted(free, one, ends, not only_one, first)
+
+    def token_dispatch(self, fields: Fields, ends: Ends) -> Body:
+        given, loop, excludes = fields.take(
+            rules=(list, REQUIRED), loop=(bool, True), exclude_tokens=(list, [])
+        )
+        excluded = self._tokens.ids(excludes, f"{fields.path}.exclude_tokens")
+        found: list[Body] = []
+        for number, pair in enumerate(given):
+            path = f"{fields.path}.rules[{number}]"
+            if not isinstance(pair, list | tuple) or len(pair) != 2:
+                raise GrammarError(f"{path} is not a pair of a token and a format")
+            excluded.append(self._tokens.id(pair[0], f"{path}[0]"))
+            found.append(
+                sequence(self._tokens.symbol(pair[0], f"{path}[0]"), self.build(pair[1], f"{path}[1]"))
             )
-        if only_one:
-            return alternatives(sequence(interrupted, self._any_end(ends)), last)
-        return sequence(repeated(interrupted), last)
+        one = self._named("one_rule", alternatives(*found))
+        free = repeated(self._tokens.other_than("token", excluded))
+        return self._interrupted(free, one, ends, loop, False)
+
+    def _interrupted(self, free: Body, one: int, ends: Ends, loop: bool, first: bool) -> Body:
+        """Free text, interrupted by `one` (if `loop`, any number of times; if `first`, at its beginning)."""
+        end = self._marks.any_of(ends)
+        if first:
+            return sequence(one, repeated(sequence(free, one)), free, end) if loop else sequence(one, end)
+        last = sequence(free, end)
+        if loop:
+            return sequence(repeated(sequence(free, one)), last)
+        return alternatives(sequence(free, one, end), last)
 
     # --- Common parts ---
 
     def _begin(self, begin: Any, path: str) -> Body:
         if isinstance(begin, str):
-            return self._text(begin)
+            return self._marks.text(begin)
         return self.build(begin, f"{path}.begin", kind="token")
-
-    def _text(self, text: str) -> Body:
-        return self._rules.terminal("TEXT", literal(utf8(text))) if text else sequence()
-
-    def _any_end(self, ends: Ends) -> Body:
-        return alternatives(*map(self._text, sorted(ends))) if ends else sequence()
 
     def _named(self, name: str, body: Body) -> int:
         """A rule for a body that is used several times."""
@@ -444,17 +449,11 @@ class _Builder:
         self._rules.define(rule, body)
         return rule
 
-    def _special(self, token: Any, path: str) -> int:
-        if isinstance(token, bool) or not isinstance(token, str | int):
-            raise GrammarError(f"{path} is not a special token: names and ids are allowed")
-        if token not in self._specials:
-            if isinstance(token, str) and token not in self._special_tokens:
-                raise GrammarError(f"{path} is {token!r}, which is not a special token")
-            if isinstance(token, int) and not 0 <= token < 2**31:
-                raise GrammarError(f"{path} is {token}, which is not a token id")
-            token_id = self._special_tokens[token] if isinstance(token, str) else token
-            self._specials[token] = self._rules.special(str(token), [token_id])
-        return self._specials[token]
+
+def _excluding(content: Mapping[str, Any], token: Any) -> dict[str, Any]:
+    """A format of tokens that excludes one more."""
+    excluded = content.get("exclude_tokens", [])
+    return {**content, "exclude_tokens": [*excluded, token] if isinstance(excluded, list) else excluded}
 
 
 _KINDS = {
@@ -465,6 +464,8 @@ _KINDS = {
     "qwen_xml_parameter": _Builder.qwen_xml_parameter,
     "any_text": _Builder.any_text,
     "token": _Builder.token,
+    "exclude_token": _Builder.exclude_token,
+    "any_tokens": _Builder.any_tokens,
     "sequence": _Builder.sequence,
     "or": _Builder.choice,
     "optional": _Builder.optional,
@@ -476,4 +477,5 @@ _KINDS = {
     "token_triggered_tags": _Builder.token_triggered_tags,
     "tags_with_separator": _Builder.tags_with_separator,
     "dispatch": _Builder.dispatch,
+    "token_dispatch": _Builder.token_dispatch,
 }

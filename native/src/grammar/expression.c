@@ -532,9 +532,10 @@ static bool is_long_literal(const eg_expressions *x, const eg_expression *n) {
     return x->nodes.at[n->a].kind == LITERAL && rest->kind == LITERAL;
 }
 
-/* Remember that `next` follows `e` after `byte`, and after every byte that `e` does not distinguish from it. */
+/* Remember that `next` follows `e` after `byte`, and after every byte that `e` does not distinguish from it if
+ * derivatives of `e` take long. */
 static void keep_step(eg_expressions *x, int32_t e, int byte, int32_t next) {
-    const int32_t classes = eg_make_classes(x, e);
+    const int32_t classes = x->nodes.at[e].logical ? eg_make_classes(x, e) : EG_ALL_CLASSES;
     if (!x->nodes.at[e].steps) {
         int32_t *steps = eg_take(x->pool, 256 * sizeof *steps);
         eg_work(x->pool->fault, 64);

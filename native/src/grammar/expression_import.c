@@ -114,6 +114,19 @@ static int32_t import_node(const eg_import *i, eg_expressions *to, const eg_expr
     }
 }
 
+/* The members of a list, the bytes of a literal, and each row of an automaton as much as 16 of them. */
+static int32_t size_of(const eg_import *i, const eg_expression *n) {
+    switch (n->kind) {
+    case LITERAL:
+    case UNION:
+    case BOTH:
+    case LEXER:
+    case LEXED: return n->b;
+    case AUTOMATON: return 16 * i->from->automata.at[n->a].count;
+    default: return 0;
+    }
+}
+
 bool eg_import_some(eg_import *i, eg_expressions *to, int32_t most) {
     if (!i->is_marked) mark_operands(i);
     for (; i->next < i->from->nodes.count && most > 0; i->next++) {
@@ -121,7 +134,7 @@ bool eg_import_some(eg_import *i, eg_expressions *to, int32_t most) {
         if (!i->needed[i->next]) continue;
         const int32_t e = i->numbers[i->next] = import_node(i, to, n);
         if (n->emptiness) to->nodes.at[e].emptiness = n->emptiness;
-        most--;
+        most -= 1 + size_of(i, n) / 16;
     }
     return i->next == i->from->nodes.count;
 }

@@ -4,8 +4,9 @@
 #include "grammar/bits.h"
 
 enum {
-    SMALL = 48,           /* tries with fewer nodes are walked rather than summarized */
-    COMPARE_BUDGET = 2000 /* nodes at which an expression is compared with a looser one */
+    SMALL = 48,            /* tries with fewer nodes are walked rather than summarized */
+    COMPARE_BUDGET = 2000, /* nodes at which an expression is compared with a looser one */
+    PATIENCE = 1000        /* walks after which one that is not continued is given up */
 };
 
 static void add_own(eg_masks *m, eg_out *out, int32_t node) {
@@ -419,23 +420,53 @@ void eg_follow(eg_masks *m, eg_out *out, int32_t base, int32_t node) {
     s->work.count = base;
 }
 
+/* The walk through the vocabulary's trie with `state`: one that was not finished, or a new one. While as many as are
+ * kept are under way, others begin again with each call, until one of those ends or is given up. */
+static eg_walk *walk_of(eg_masks *m, int32_t state) {
+    eg_walk *oldest = &m->walks[0];
+    m->walked++;
+    for (int i = 0; i < EG_WALKS; i++) {
+        eg_walk *walk = &m->walks[i];
+        if (walk->node && walk->state == state) return walk;
+        if (walk->last < oldest->last) oldest = walk;
+    }
+    eg_walk *walk = !oldest->last || m->walked - oldest->last > PATIENCE ? oldest : &m->walks[EG_WALKS];
+    if (!walk->path)
+        walk->path = eg_take(eg_pool_of(m), ((size_t)eg_vocabulary_of(m)->longest + 1) * sizeof *walk->path);
+    walk->path[0] = walk->state = state;
+    walk->node = 1;
+    walk->tokens.count = 0;
+    return walk;
+}
+
 void eg_follow_bytewise(eg_masks *m, eg_out *out, int32_t state) {
-    eg_states *s = &m->states;
     es_vocabulary *v = eg_vocabulary_of(m);
     const eg_tries *t = &v->tries;
-    int32_t *path = m->path;
-    path[0] = state;
-    for (int32_t i = 1; i < t->end.at[0];) {
-        const int32_t depth = t->depth.at[i];
-        eg_work(&v->fault, 2);
-        const int32_t next = eg_state_step(s, path[depth - 1], t->byte.at[i]);
-        if (next < 0) {
-            i = t->end.at[i];
-            continue;
+    eg_walk *walk = walk_of(m, state);
+    walk->last = m->walked;
+    while (walk->node < t->end.at[0]) {
+        const int32_t i = walk->node, depth = t->depth.at[i], own = t->own.at[i];
+        eg_work(&v->fault, 1 + own / 16);
+        const int32_t next = eg_state_step(&m->states, walk->path[depth - 1], t->byte.at[i]);
+        if (next >= 0 && own) {
+            EG_RESERVE(eg_pool_of(m), walk->tokens, own);
+            eg_copy(walk->tokens.at + walk->tokens.count, t->tokens.at + t->first_token.at[i],
+                    (size_t)own * sizeof *walk->tokens.at);
+            walk->tokens.count += own;
         }
-        add_own(m, out, i);
-        path[depth] = next;
-        i++;
+        walk->path[depth] = next;
+        walk->node = next < 0 ? t->end.at[i] : i + 1;
+    }
+    eg_out_add(m, out, walk->tokens.at, walk->tokens.count);
+}
+
+void eg_follow_done(eg_masks *m, int32_t state) {
+    for (int i = 0; i <= EG_WALKS; i++) {
+        eg_walk *walk = &m->walks[i];
+        if (walk->state != state) continue;
+        EG_FREE(eg_pool_of(m), walk->tokens);
+        walk->node = 0;
+        walk->last = 0;
     }
 }
 

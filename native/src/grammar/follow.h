@@ -12,7 +12,10 @@ void eg_follow(eg_masks *m, eg_out *out, int32_t base, int32_t node);
 void eg_follow_special(eg_masks *m, eg_out *out, eg_thread thread);
 
 /* Add the tokens that a state allows, byte by byte: slow, but bounded by the number of nodes, however many
- * readings a text has. */
+ * readings a text has. A call that does not finish is continued by the next one for the same state. */
 void eg_follow_bytewise(eg_masks *m, eg_out *out, int32_t state);
+
+/* The mask of `state` is kept: the walk that found its tokens is no longer needed. */
+void eg_follow_done(eg_masks *m, int32_t state);
 
 #endif

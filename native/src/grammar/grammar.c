@@ -57,7 +57,9 @@ void eg_grammar_weigh(es_grammar *g) {
     while (v->grammar_memory > v->max_grammar_memory) {
         es_grammar *heaviest = NULL;
         for (es_grammar *at = v->grammars; at; at = at->next)
-            if (at != g && at->tables.blocks && (!heaviest || at->weight > heaviest->weight)) heaviest = at;
+            if (at != g && at != v->claimed && at->tables.blocks &&
+                (!heaviest || at->weight > heaviest->weight))
+                heaviest = at;
         if (!heaviest) return;
         drop_tables(heaviest);
         record_weight(heaviest);
@@ -121,6 +123,7 @@ static es_vocabulary *open_workshop(const es_vocabulary *v) {
     w->count = v->count;
     w->words = v->words;
     w->longest = v->longest;
+    w->kinds = v->kinds;
     w->pool = (eg_pool){.fault = &w->fault, .limit = v->pool.limit, .name = v->pool.name};
     return w;
 }

@@ -8,7 +8,7 @@ enum {
     FEW = 512,           /* tokens that are kept as a list ... */
     FEWER = 64,          /* ... or as changes to bits */
     NODE_BUDGET = 100000, /* nodes walked before falling back to a mask made byte by byte */
-    MAX_ATTEMPTS = 32     /* unfinished ones before the same */
+    MAX_ATTEMPTS = 4      /* unfinished ones before the same */
 };
 
 /* --- sets of tokens --- */
@@ -80,7 +80,7 @@ static void sort_out(eg_masks *m, eg_out *out) {
 static int32_t keep_mask(eg_masks *m, eg_out *out, int32_t state) {
     eg_pool *pool = eg_pool_of(m);
     const size_t size = (size_t)eg_vocabulary_of(m)->words * sizeof *out->own;
-    eg_work(pool->fault, out->tokens.count + (int64_t)size / 64);
+    eg_work(pool->fault, out->tokens.count / 4 + (int64_t)size / 64);
     sort_out(m, out);
     if (out->tokens.count + out->removed.count > (out->bits ? FEWER : FEW)) {
         eg_out_unshare(m, out);
@@ -165,7 +165,9 @@ int32_t eg_mask_of(eg_masks *m, int32_t state) {
         if (eg_thread_stops(s, &s->states.at[state].threads[i]))
             eg_follow_special(m, out, s->states.at[state].threads[i]);
     if (state == EG_ENDED || s->states.at[state].accepting) eg_out_add(m, out, v->eos, v->eos_count);
-    return keep_mask(m, out, state);
+    const int32_t number = keep_mask(m, out, state);
+    if (m->exhausted) eg_follow_done(m, state);
+    return number;
 }
 
 void eg_mask_write(const eg_masks *m, int32_t number, uint32_t *bits, int64_t words) {
@@ -196,6 +198,7 @@ void eg_masks_close(eg_masks *m) {
         EG_FREE(pool, m->outs[i].removed);
         EG_FREE(pool, m->outs[i].tokens);
     }
+    for (int i = 0; i <= EG_WALKS; i++) EG_FREE(pool, m->walks[i].tokens);
     EG_FREE(pool, m->list);
     EG_FREE(pool, m->wrong);
     eg_map_free(pool, &m->by_state);

@@ -27,7 +27,19 @@ typedef struct eg_out {
     uint32_t *own; /* room for its own bits */
 } eg_out;
 
-enum { EG_OUTS = 6 };     /* the nesting depth of loosened expressions */
+/* A walk through the vocabulary's trie that is continued by the next call. */
+typedef struct eg_walk {
+    int32_t state;            /* at the root */
+    int32_t node;             /* the next one; 0: there is no walk */
+    int32_t *path;            /* the states on the path to it, by depth */
+    EG_VECTOR(int32_t) tokens; /* found so far */
+    int64_t last;             /* when it was called for; 0: it is free */
+} eg_walk;
+
+enum {
+    EG_OUTS = 6,  /* the nesting depth of loosened expressions */
+    EG_WALKS = 16 /* how many are kept unfinished */
+};
 
 typedef struct eg_masks {
     eg_states states;
@@ -38,6 +50,8 @@ typedef struct eg_masks {
     int32_t *path;            /* nodes of a path through a trie */
     EG_VECTOR(int32_t) wrong; /* a stack of tokens to remove from sets under construction */
     int depth;                /* how many of `outs` are in use */
+    eg_walk walks[EG_WALKS + 1]; /* the last one is not kept */
+    int64_t walked;           /* how often any was called for */
     int64_t compare_budget;   /* nodes at which a looser expression may still be compared */
     int64_t budget;           /* nodes left to walk before `exhausted` */
     bool exhausted;

@@ -17,6 +17,8 @@ struct es_matcher {
     uint8_t *bytes; /* of accepts that are not tokens */
     int64_t bytes_room;
     int64_t carried; /* the work of its unfinished calls so far */
+    int emptied;     /* how often memory has run out since its last call that finished */
+    bool waits;      /* the last call stopped since the memory is another's */
     char error[256];
 };
 
@@ -65,12 +67,38 @@ static int64_t settle(es_matcher *m, es_grammar_work *work, int64_t most, int64_
     const int64_t left = m->grammar->vocabulary->fault.work, used = most - (left < 0 ? 0 : left);
     if (!work) return code;
     work->all -= used;
-    if (code != -(int64_t)ES_GRAMMAR_UNFINISHED) return code;
+    if (code != -(int64_t)ES_GRAMMAR_UNFINISHED || m->waits) return code;
     m->carried += used;
     if (m->carried <= m->grammar->limits.max_carried) return code;
     snprintf(m->error, sizeof m->error,
              "the limit of work in all steps of a text (Limits.carried) is reached");
     return -(int64_t)ES_GRAMMAR_LIMIT;
+}
+
+enum {
+    EMPTIES = 8,  /* how often memory may run out before a call finishes */
+    PATIENCE = 64 /* calls of others that wait for a matcher which is not called any more */
+};
+
+/* Two texts whose tables do not fit into memory together could destroy each other's unfinished work for ever. So the
+ * first that does not finish claims the memory: until it does, the others wait. */
+static void claim(es_matcher *m, bool unfinished) {
+    es_vocabulary *v = m->grammar->vocabulary;
+    if (!unfinished) m->emptied = 0;
+    if (v->claimant && v->claimant != m) return;
+    v->claimant = unfinished ? m : NULL;
+    v->claimed = unfinished ? m->grammar : NULL;
+    v->patience = PATIENCE;
+}
+
+/* Whether `m`, for which there is no memory, must leave the shared tables as they are. */
+static bool must_wait(const es_matcher *m) {
+    es_vocabulary *v = m->grammar->vocabulary;
+    if (!v->claimant || v->claimant == m) return false;
+    if (v->patience-- > 0) return true;
+    v->claimant = NULL;
+    v->claimed = NULL;
+    return false;
 }
 
 /* Perform `task`, which may do `most`, under the vocabulary's lock. If memory runs out, all tables are emptied
@@ -84,11 +112,13 @@ static int64_t attempt(es_matcher *m, eg_task *task, void *arguments, int64_t mo
     if (setjmp(v->fault.out)) {
         v->fault.work -= borrowed;
         borrowed = 0;
-        if (v->fault.code != ES_GRAMMAR_MEMORY || tries++) {
+        const bool full = v->fault.code == ES_GRAMMAR_MEMORY;
+        m->waits = full && more > 0 && v->fault.full != &m->grammar->tables && must_wait(m);
+        if (!full || m->waits || tries++ || m->emptied++ >= EMPTIES) {
             eg_copy(m->error, v->fault.text, sizeof m->error);
             eg_states_reset(&m->grammar->masks.states);
             eg_vocabulary_tidy(v);
-            return -(int64_t)v->fault.code;
+            return -(int64_t)(m->waits ? ES_GRAMMAR_UNFINISHED : v->fault.code);
         }
     }
     eg_expressions_reset(&v->expressions);
@@ -111,11 +141,17 @@ static int64_t call(es_matcher *m, eg_task *task, void *arguments, es_grammar_wo
     es_vocabulary *v = g->vocabulary;
     const int64_t most = allowed(m, work);
     eg_vocabulary_enter(v, most);
+    m->waits = m->waits && most < g->limits.max_work && must_wait(m);
+    if (m->waits) {
+        eg_vocabulary_leave(v);
+        return -(int64_t)ES_GRAMMAR_UNFINISHED;
+    }
     const int64_t generation = v->generation, before = (int64_t)v->pool.used;
     const int64_t out = settle(m, work, most, attempt(m, task, arguments, most));
     if (generation != v->generation || generation != g->shared_generation) g->shared = 0;
     if (generation == v->generation) g->shared += (int64_t)v->pool.used - before;
     g->shared_generation = v->generation;
+    if (!m->waits) claim(m, out == -(int64_t)ES_GRAMMAR_UNFINISHED);
     eg_grammar_weigh(g);
     eg_vocabulary_leave(v);
     return out;
@@ -408,6 +444,12 @@ es_matcher *es_matcher_fork(es_matcher *other) {
 
 void es_matcher_free(es_matcher *m) {
     if (!m) return;
+    es_vocabulary *v = m->grammar->vocabulary;
+    if (__atomic_load_n(&v->claimant, __ATOMIC_RELAXED) == m) {
+        eg_vocabulary_enter(v, 0);
+        claim(m, false);
+        eg_vocabulary_leave(v);
+    }
     free(m->accepts);
     free(m->bytes);
     eg_grammar_drop(m->grammar);

@@ -178,7 +178,8 @@ void eg_rules_link(eg_rules *r, es_vocabulary *v) {
         eg_terminal *terminal = &r->terminals[t];
         const int32_t node = r->terminal_nodes[t];
         check(&v->pool, node < count, "terminals");
-        terminal->expression = -1;
+        const bool has_tokens = t < r->terminal_count && r->special_starts[t] < r->special_starts[t + 1];
+        terminal->expression = has_tokens ? -1 : EG_EMPTY;
         if (node < 0) continue;
         int32_t e = numbers[node];
         if (!terminal->known) terminal->empty = eg_expression_is_empty(x, e);
@@ -190,6 +191,9 @@ void eg_rules_link(eg_rules *r, es_vocabulary *v) {
         terminal->nullable = empty && endings[0] == EG_EMPTY;
         terminal->looks = empty && endings[0] != EG_EMPTY;
     }
+    r->names_ordinary = false;
+    for (int32_t i = 0; i < r->special_starts[r->terminal_count] && !r->names_ordinary; i++)
+        r->names_ordinary = !v->kinds[r->special_ids[i]];
 }
 
 /* --- pruning --- */

@@ -67,6 +67,7 @@ typedef struct eg_rules {
     int32_t *terminal_nodes; /* of each terminal, its node in `code` */
     int64_t code_length;
     eg_lalr *lalr;           /* in place of the rules, or NULL */
+    bool names_ordinary;     /* `special_ids` contains tokens that are not special */
     bool open;               /* something follows every expected terminal: see eg_rules_prune */
     int32_t rule_count, terminal_count, state_count, edge_count, ignore_count;
     int32_t start;

@@ -278,16 +278,17 @@ int32_t eg_state_step(eg_states *s, int32_t state, int byte) {
     return next;
 }
 
-int32_t eg_state_special(eg_states *s, int32_t state, int32_t token) {
+/* Push the threads after `token`, read as a whole. */
+static void push_special(eg_states *s, int32_t state, int32_t token) {
     eg_rows *r = &s->rows;
     const eg_rules *g = r->rules;
-    const int32_t base = s->work.count;
     for (int32_t i = 0; i < s->states.at[state].count; i++) {
         const eg_thread t = s->states.at[state].threads[i];
         if (!eg_thread_stops(s, &t) || !eg_core_of(r, t.row)->special) continue;
         for (int32_t k = 0; k < eg_core_of(r, t.row)->expected_count; k++) {
             const int32_t terminal = eg_core_of(r, t.row)->expected[k];
             if (g->terminals[terminal].expression >= 0) continue;
+            eg_work(r->pool->fault, (g->special_starts[terminal + 1] - g->special_starts[terminal]) / 64);
             for (int32_t n = g->special_starts[terminal]; n < g->special_starts[terminal + 1]; n++) {
                 if (g->special_ids[n] != token) continue;
                 const int32_t next = eg_row_advance(r, t.row, terminal);
@@ -295,6 +296,21 @@ int32_t eg_state_special(eg_states *s, int32_t state, int32_t token) {
             }
         }
     }
+}
+
+int32_t eg_state_special(eg_states *s, int32_t state, int32_t token) {
+    const int32_t base = s->work.count;
+    push_special(s, state, token);
+    return intern_state(s, base);
+}
+
+/* The state after an ordinary token: read as a whole, or byte by byte, which leads to `next`. */
+static int32_t either_reading(eg_states *s, int32_t state, int32_t token, int32_t next) {
+    const int32_t base = s->work.count;
+    push_special(s, state, token);
+    if (s->work.count == base) return next;
+    for (int32_t i = 0; next >= 0 && i < s->states.at[next].count; i++)
+        EG_PUSH(s->rows.pool, s->work, s->states.at[next].threads[i]);
     return intern_state(s, base);
 }
 
@@ -309,6 +325,7 @@ int32_t eg_state_token(eg_states *s, int32_t state, int32_t token) {
         next = v->offsets[token] < v->offsets[token + 1] ? state : EG_DEAD;
         for (int64_t i = v->offsets[token]; i < v->offsets[token + 1] && next >= 0; i++)
             next = eg_state_step(s, next, v->bytes[i]);
+        if (s->rows.rules->names_ordinary) next = either_reading(s, state, token, next);
     }
     eg_map_put(s->rows.pool, &s->by_token, key, next);
     return next;

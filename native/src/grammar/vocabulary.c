@@ -185,7 +185,7 @@ int32_t eg_tries_merge(eg_pool *pool, eg_tries *t) {
     return root;
 }
 
-/* --- opening and closing --- */
+/* --- taking the tokens --- */
 
 static void take_tokens(es_vocabulary *v, const uint8_t *bytes, const int64_t *offsets, const uint8_t *kinds,
                         int32_t count) {
@@ -209,7 +209,47 @@ static void take_tokens(es_vocabulary *v, const uint8_t *bytes, const int64_t *o
     eg_sort(v->sorted, v->sorted_count, sizeof *v->sorted, compare_rests);
 }
 
+/* --- forks --- */
+
+/* A child has only the thread that forked it, so nobody would release a lock that another one held. All locks are
+ * therefore taken before a fork, and no table is half changed in the child. */
+static pthread_mutex_t all_lock = PTHREAD_MUTEX_INITIALIZER;
+static es_vocabulary *all;
+
+static void before_fork(void) {
+    pthread_mutex_lock(&all_lock);
+    for (es_vocabulary *v = all; v; v = v->next) pthread_mutex_lock(&v->lock);
+}
+
+static void after_fork(void) {
+    for (es_vocabulary *v = all; v; v = v->next) pthread_mutex_unlock(&v->lock);
+    pthread_mutex_unlock(&all_lock);
+}
+
+static void watch_forks(void) { pthread_atfork(before_fork, after_fork, after_fork); }
+
+static void join_all(es_vocabulary *v) {
+    static pthread_once_t once = PTHREAD_ONCE_INIT;
+    pthread_once(&once, watch_forks);
+    pthread_mutex_lock(&all_lock);
+    v->next = all;
+    if (all) all->before = v;
+    all = v;
+    pthread_mutex_unlock(&all_lock);
+}
+
+static void leave_all(es_vocabulary *v) {
+    pthread_mutex_lock(&all_lock);
+    if (v->before) v->before->next = v->next;
+    else if (all == v) all = v->next;
+    if (v->next) v->next->before = v->before;
+    pthread_mutex_unlock(&all_lock);
+}
+
+/* --- opening and closing --- */
+
 static void free_vocabulary(es_vocabulary *v) {
+    leave_all(v);
     if (v->expressions.pool) eg_expressions_close(&v->expressions);
     if (v->summaries) eg_summaries_close(v);
     eg_tries *t = &v->tries;
@@ -256,6 +296,7 @@ es_vocabulary *es_vocabulary_new(const uint8_t *bytes, const int64_t *offsets, c
     v->references = 1;
     v->pool = (eg_pool){.fault = &v->fault, .limit = (size_t)shared_memory, .name = "Limits.shared_memory"};
     v->own = (eg_pool){.fault = &v->fault, .limit = SIZE_MAX, .name = "all"};
+    join_all(v);
     if (build(v, bytes, offsets, kinds, count)) return v;
     free_vocabulary(v);
     return NULL;

@@ -50,6 +50,7 @@ typedef struct eg_rest {
 
 struct es_vocabulary {
     pthread_mutex_t lock;
+    es_vocabulary *next, *before; /* of all vocabularies of the process */
     int64_t references;
     eg_fault fault;
     eg_pool pool;               /* what grammars share; emptied as a whole */
@@ -72,6 +73,9 @@ struct es_vocabulary {
     eg_expressions expressions;
     struct eg_summaries *summaries;
     int64_t generation;         /* how often the shared tables were emptied */
+    const es_matcher *claimant; /* whose unfinished work must not be destroyed, ... */
+    const es_grammar *claimed;  /* ... its grammar, ... */
+    int patience;               /* ... and how often others still wait for it */
     es_grammar *grammars;
     int64_t grammar_memory;     /* bytes of all grammars' tables ... */
     int64_t max_grammar_memory; /* ... and how many they may be */

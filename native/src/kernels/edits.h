@@ -34,36 +34,64 @@ static int64_t place_from(const int32_t *ids, int64_t n, int64_t from, int32_t i
     return low;
 }
 
+/* The values of tokens in the row as given, without edits. */
+ES_INLINE void look_up(const es_view *v, const int32_t *ids, int64_t n, int32_t kind, int masked,
+                       float *values) {
+    const float scale = v->scale, floor = v->floor;
+    READS_ROW(v);
+    for (int64_t i = 0; i < n; i++) {
+        const float x = value_kind(v->source, ids[i], kind);
+        const int gone = x < floor || (masked && !is_allowed(v->allowed, ids[i]));
+        values[i] = gone ? -__builtin_inff() : x * scale;
+    }
+}
+
+/* Replace the values of the tokens that have been edited before. */
+static void overlay_edits(const es_view *v, const int32_t *ids, int64_t n, float *values) {
+    for (int64_t e = 0, at = 0; e < v->n_edits; e++) {
+        at = place_from(ids, n, at, v->edit_ids[e]);
+        if (at < n && ids[at] == v->edit_ids[e]) values[at] = v->edit_values[e];
+    }
+}
+
+/* The value of token `id`, whose edit or list entry, if there is one, is at or after `at`. */
+static float find_value(const es_view *v, int32_t id, int64_t *at) {
+    const int listed = v->list >= 0;
+    const int32_t *const ids = listed ? v->ids : v->edit_ids;
+    const int64_t n = listed ? v->n : v->n_edits;
+    *at = place_from(ids, n, *at, id);
+    if (*at < n && ids[*at] == id) return listed ? ((const float *)v->source)[*at] : v->edit_values[*at];
+    return listed ? -__builtin_inff() : unedited(v, id);
+}
+
 /* Look up the values of tokens; removed tokens, and those no longer in the list, read as -inf. A sorted row
  * is turned back into a list first. */
 static es_touched touch(es_state *st, const int32_t *ids, int64_t n) {
     unsort(st);
     const es_view *v = &st->v;
-    es_scratch *s = st->s;
-    es_touched t = {ids, n, s->new_values, s->old_values};
+    const es_touched t = {ids, n, st->s->new_values, st->s->old_values};
     int64_t at = 0;
-    for (int64_t i = 0; i < n; i++) {
-        float value = -__builtin_inff();
-        if (v->list < 0 && v->n_edits) {
-            at = place_from(v->edit_ids, v->n_edits, at, ids[i]);
-            value = at < v->n_edits && v->edit_ids[at] == ids[i] ? v->edit_values[at] : unedited(v, ids[i]);
-        } else if (!v->ids) value = unedited(v, ids[i]);
-        else {
-            at = place_from(v->ids, v->n, at, ids[i]);
-            if (at < v->n && v->ids[at] == ids[i]) value = ((const float *)v->source)[at];
-        }
-        t.values[i] = t.old[i] = value;
-    }
+    if (v->list < 0 ? v->n_edits <= n : !v->ids) {
+        BY_FORM(*v, look_up(v, ids, n, KIND, MASKED, t.values));
+        overlay_edits(v, ids, n, t.values);
+    } else
+        for (int64_t i = 0; i < n; i++) t.values[i] = find_value(v, ids[i], &at);
+    memcpy(t.old, t.values, (size_t)n * sizeof *t.old);
     return t;
 }
 
 /* Update the chunk maxima of a row as given for edits that were just merged. If the greatest token of a chunk
- * was lowered, its maximum remains as an upper bound until an exact one is needed. */
+ * was lowered, its maximum remains as an upper bound until an exact one is needed. Few tokens reach the maximum,
+ * so that hardly any waits for the one before it. */
 static void update_maxima(es_view *v, const es_touched *t) {
+    float *const maxima = v->maxima;
+    uint8_t *const loose = v->loose;
+    const float *const old = t->old, *const values = t->values;
     for (int64_t i = 0; i < t->n; i++) {
-        const int32_t c = t->ids[i] / ES_CHUNK;
-        v->loose[c] |= t->old[i] == v->maxima[c];
-        v->maxima[c] = t->values[i] > v->maxima[c] ? t->values[i] : v->maxima[c];
+        const uint32_t c = (uint32_t)t->ids[i] / ES_CHUNK;
+        if ((old[i] > values[i] ? old[i] : values[i]) < maxima[c]) continue;
+        loose[c] |= old[i] >= maxima[c];
+        maxima[c] = values[i] > maxima[c] ? values[i] : maxima[c];
     }
     find_peak(v);
 }
@@ -90,7 +118,14 @@ static void loosen_removed(es_view *v) {
     for (int64_t c = 0; c < chunks_of(v->n); c++) v->loose[c] |= v->maxima[c] <= bound;
 }
 
-/* Merge values into the edits of the row as given. */
+ES_INLINE void copy_run(int32_t *ids, float *values, const int32_t *from_ids, const float *from_values,
+                        int64_t n) {
+    if (!n) return;
+    memcpy(ids, from_ids, (size_t)n * sizeof *ids);
+    memcpy(values, from_values, (size_t)n * sizeof *values);
+}
+
+/* Merge values into the edits of the row as given, in runs: one of both is usually much shorter. */
 static void merge_edits(es_state *st, const es_touched *t) {
     es_view *v = &st->v;
     es_scratch *s = st->s;
@@ -100,26 +135,25 @@ static void merge_edits(es_state *st, const es_touched *t) {
     int32_t *const ids = s->edit_ids[to];
     float *const values = s->edit_values[to];
     int64_t n = 0, i = 0, e = 0;
-    if (!v->n_edits) {
-        memcpy(ids, t->ids, (size_t)t->n * sizeof *ids);
-        memcpy(values, t->values, (size_t)t->n * sizeof *values);
-        n = i = t->n;
-    }
     while (i < t->n || e < v->n_edits) {
-        const int from_new = i < t->n && (e >= v->n_edits || t->ids[i] <= v->edit_ids[e]);
-        if (from_new && e < v->n_edits && v->edit_ids[e] == t->ids[i]) e++;
-        ids[n] = from_new ? t->ids[i] : v->edit_ids[e];
-        values[n++] = from_new ? t->values[i++] : v->edit_values[e++];
+        const int64_t end = e < v->n_edits ? place_from(t->ids, t->n, i, v->edit_ids[e]) : t->n;
+        copy_run(ids + n, values + n, t->ids + i, t->values + i, end - i);
+        n += end - i;
+        i = end;
+        if (i < t->n && e < v->n_edits && t->ids[i] == v->edit_ids[e]) e++; /* it has a new value */
+        const int64_t last = i < t->n ? place_from(v->edit_ids, v->n_edits, e, t->ids[i]) : v->n_edits;
+        copy_run(ids + n, values + n, v->edit_ids + e, v->edit_values + e, last - e);
+        n += last - e;
+        e = last;
     }
     v->edit_ids = ids;
     v->edit_values = values;
     v->n_edits = n;
     int32_t *const starts = s->edit_starts;
     const int64_t chunks = chunks_of(v->n);
-    for (int64_t c = 0, k = 0; c <= chunks; c++) {
-        while (k < n && ids[k] < c * ES_CHUNK) k++;
-        starts[c] = (int32_t)k;
-    }
+    memset(starts, 0, (size_t)(chunks + 1) * sizeof *starts);
+    for (int64_t k = 0; k < n; k++) starts[(uint32_t)ids[k] / ES_CHUNK + 1] = (int32_t)k + 1;
+    for (int64_t c = 0; c < chunks; c++) starts[c + 1] = starts[c + 1] ? starts[c + 1] : starts[c];
     v->edit_starts = starts;
 }
 
@@ -312,20 +346,37 @@ typedef struct es_penalized {
     int64_t n;
 } es_penalized;
 
-/* The common case in a few simple loops: one window, or two with the same tokens, and one factor. */
+static float shift_of(const es_params *p, int32_t count) {
+    return (float)((double)count * p->frequency_penalty + p->presence_penalty);
+}
+
+/* The common case in a few simple loops: one window contains the tokens of the other, and there is one factor.
+ * Returns 0 in any other case. */
 static int penalize_alike(const es_params *p, const es_window *a, const es_window *b, es_penalized *out) {
-    if (!a->n && !b->n) return 0;
-    const int same = a->n == b->n && !memcmp(a->ids, b->ids, (size_t)a->n * sizeof *a->ids);
-    const int sloped = p->repetition_penalty_slope != 0 && p->repetition_reach > 0;
-    if (!(same || !a->n || !b->n) || sloped || p->penalty_exempt.n) return 0;
-    const es_window *both = a->n ? a : b;
-    out->n = both->n;
-    memcpy(out->ids, both->ids, (size_t)both->n * sizeof *both->ids);
-    const float factor = a->n ? repetition_factor(p, 0) : 1.0f;
-    for (int64_t i = 0; i < out->n; i++) out->factors[i] = factor;
-    if (!b->n) memset(out->shifts, 0, (size_t)out->n * sizeof *out->shifts);
-    for (int64_t i = 0; i < b->n; i++)
-        out->shifts[i] = (float)((double)b->counts[i] * p->frequency_penalty + p->presence_penalty);
+    if (p->repetition_penalty_slope != 0 && p->repetition_reach > 0) return 0;
+    const es_window *more = a->n >= b->n ? a : b, *fewer = more == a ? b : a;
+    const int64_t n = out->n = more->n;
+    if (!n) return 1;
+    memcpy(out->ids, more->ids, (size_t)n * sizeof *out->ids);
+    const float factor = repetition_factor(p, 0), every = more == a ? factor : 1.0f;
+    for (int64_t i = 0; i < n; i++) out->factors[i] = every;
+    if (more == a) memset(out->shifts, 0, (size_t)n * sizeof *out->shifts);
+    else
+        for (int64_t i = 0; i < n; i++) out->shifts[i] = shift_of(p, b->counts[i]);
+    const int same = a->n == b->n && !memcmp(a->ids, b->ids, (size_t)n * sizeof *a->ids);
+    for (int64_t i = 0, at = 0; i < fewer->n; i++) {
+        at = same ? i : place_from(more->ids, n, at, fewer->ids[i]);
+        if (at == n || more->ids[at] != fewer->ids[i]) return 0;
+        if (fewer == a) out->factors[at] = factor;
+        else out->shifts[at] = shift_of(p, b->counts[i]);
+    }
+    for (int64_t i = 0, at = 0; i < p->penalty_exempt.n; i++) {
+        const int64_t id = p->penalty_exempt.ids[i];
+        at = place_from(more->ids, n, at, (int32_t)id);
+        if (at == n || more->ids[at] != id) continue;
+        out->factors[at] = 1.0f;
+        out->shifts[at] = 0.0f;
+    }
     return 1;
 }
 
@@ -339,9 +390,7 @@ static void penalize_each(const es_state *st, const es_window *a, const es_windo
         const int32_t id = id_a < id_b ? id_a : id_b;
         out->ids[out->n] = id;
         out->factors[out->n] = id == id_a ? repetition_factor(p, st->span.length - 1 - a->last[i]) : 1.0f;
-        const double shift = id == id_b ? (double)b->counts[j] * p->frequency_penalty + p->presence_penalty
-                                        : 0.0;
-        out->shifts[out->n] = (float)shift;
+        out->shifts[out->n] = id == id_b ? shift_of(p, b->counts[j]) : 0.0f;
         out->n += !is_exempt(&p->penalty_exempt, id);
         i += id == id_a;
         j += id == id_b;
@@ -355,10 +404,9 @@ static int32_t apply_penalties(es_state *st) {
     es_penalized all = {(int32_t *)s->keys, (float *)s->weights, (float *)s->information, 0};
     if (!penalize_alike(st->p, a, b, &all)) penalize_each(st, a, b, &all);
     const es_touched t = touch(st, all.ids, all.n);
-    for (int64_t i = 0; i < all.n; i++) {
-        const float l = t.values[i];
-        const float scaled = clamp_finite(l > 0 ? l / all.factors[i] : l * all.factors[i]);
-        const float shifted = clamp_finite(scaled - all.shifts[i]);
+    for (int64_t i = 0; i < all.n; i++) { /* no operation depends on a condition: the loop vectorizes */
+        const float l = t.values[i], lower = l / all.factors[i], other = l * all.factors[i];
+        const float shifted = clamp_finite(clamp_finite(l > 0 ? lower : other) - all.shifts[i]);
         t.values[i] = l >= -FLT_MAX ? shifted : l;
     }
     write_back(st, &t);

@@ -34,49 +34,77 @@ static int64_t window_begin(int64_t length, int64_t start, int64_t reach) {
 
 /* --- sorting --- */
 
-static int64_t key_of(const int64_t *keys, int32_t item) { return keys ? keys[item] : item; }
+/* Items are token ids of 32 bits, or `wide`: a token's id in the high half, its place in the low one. `wide` is
+ * a constant wherever these are called. */
 
-static void insertion_sort(int32_t *items, int64_t n, const int64_t *keys) {
+static inline uint64_t item_at(const void *items, int64_t i, int wide) {
+    return wide ? ((const uint64_t *)items)[i] : ((const uint32_t *)items)[i];
+}
+
+static inline void set_item(void *items, int64_t i, uint64_t item, int wide) {
+    if (wide) ((uint64_t *)items)[i] = item;
+    else ((uint32_t *)items)[i] = (uint32_t)item;
+}
+
+static inline void insertion_sort(void *items, int64_t n, int wide) {
     for (int64_t i = 1; i < n; i++) {
-        const int32_t item = items[i];
-        const int64_t key = key_of(keys, item);
+        const uint64_t item = item_at(items, i, wide);
         int64_t to = i;
-        for (; to > 0 && key_of(keys, items[to - 1]) > key; to--) items[to] = items[to - 1];
-        items[to] = item;
+        for (; to > 0 && item_at(items, to - 1, wide) > item; to--)
+            set_item(items, to, item_at(items, to - 1, wide), wide);
+        set_item(items, to, item, wide);
     }
 }
 
-/* One pass over the eight bits at `shift`. */
-static void radix_pass(const int32_t *from, int32_t *to, int64_t n, const int64_t *keys, int shift) {
-    int64_t starts[257] = {0};
-    for (int64_t i = 0; i < n; i++) starts[1 + (key_of(keys, from[i]) >> shift & 255)]++;
-    for (int digit = 0; digit < 256; digit++) starts[digit + 1] += starts[digit];
-    for (int64_t i = 0; i < n; i++) to[starts[key_of(keys, from[i]) >> shift & 255]++] = from[i];
-}
+enum { DIGIT = 10 }; /* the most bits of a pass: its counts stay in the fastest cache */
 
-/* Sort items [n] by keys[item], or by their own values without keys. The sort is stable. spare [n]. */
-static void sort_items(int32_t *items, int32_t *spare, int64_t n, const int64_t *keys) {
-    int64_t top = 0;
-    int sorted = 1;
+/* One stable pass over the `bits` bits at `shift`. */
+static inline void radix_pass(const void *from, void *to, int64_t n, int shift, int bits, int wide) {
+    int64_t starts[(1 << DIGIT) + 1] = {0};
+    const uint64_t last = ((uint64_t)1 << bits) - 1;
+    for (int64_t i = 0; i < n; i++) starts[1 + (item_at(from, i, wide) >> shift & last)]++;
+    for (uint64_t digit = 0; digit < last; digit++) starts[digit + 1] += starts[digit];
     for (int64_t i = 0; i < n; i++) {
-        const int64_t key = key_of(keys, items[i]);
-        sorted &= key >= top;
-        top = most(top, key);
+        const uint64_t item = item_at(from, i, wide);
+        set_item(to, starts[item >> shift & last]++, item, wide);
     }
-    if (sorted) return;
-    if (n <= FEW) {
-        insertion_sort(items, n, keys);
-        return;
-    }
-    int32_t *from = items, *to = spare;
-    for (int shift = 0; top >> shift; shift += 8) {
-        radix_pass(from, to, n, keys, shift);
-        int32_t *swapped = from;
-        from = to;
-        to = swapped;
-    }
-    if (from != items) memcpy(items, from, (size_t)n * sizeof *items);
 }
+
+/* Sort items [n] by token; places, if there are any, are already ascending. spare [n]. Returns the array that
+ * then holds the items. */
+static inline void *sort_items(void *items, void *spare, int64_t n, int wide) {
+    const int low = wide ? 32 : 0;
+    uint64_t top = 0;
+    int sorted = 1, width = 0;
+    for (int64_t i = 0; i < n; i++) {
+        sorted &= i == 0 || item_at(items, i, wide) >= item_at(items, i - 1, wide);
+        top |= item_at(items, i, wide) >> low;
+    }
+    if (sorted) return items;
+    if (n <= FEW) {
+        insertion_sort(items, n, wide);
+        return items;
+    }
+    while (top >> width) width++;
+    const int passes = (width + DIGIT - 1) / DIGIT, bits = (width + passes - 1) / passes;
+    for (int shift = 0; shift < width; shift += bits) {
+        radix_pass(items, spare, n, low + shift, bits, wide);
+        void *const swapped = items;
+        items = spare;
+        spare = swapped;
+    }
+    return items;
+}
+
+/* The tokens at first .. first + n - 1 with their places, sorted by token, then by place. `memory` has room for
+ * 2 n of them; the result lies in one of its halves. */
+static const uint64_t *sort_tokens(uint64_t *memory, const int64_t *tokens, int64_t first, int64_t n) {
+    for (int64_t i = 0; i < n; i++) memory[i] = (uint64_t)tokens[first + i] << 32 | (uint64_t)(first + i);
+    return sort_items(memory, memory + n, n, 1);
+}
+
+static int32_t token_of(uint64_t item) { return (int32_t)(item >> 32); }
+static int32_t place_of(uint64_t item) { return (int32_t)item; }
 
 /* --- windows of the penalties --- */
 
@@ -127,30 +155,27 @@ static void window_remove(es_window *window, int64_t id) {
     if (--window->counts[at] == 0) window_shift(window, at + 1, at);
 }
 
-/* The indices in `items` [n] are sorted by token, then by index: append each token once. */
-static int window_fill(es_window *window, const int32_t *items, int64_t n, const int64_t *tokens) {
+/* Replace the window by the tokens of sorted items [n]. */
+static int window_fill(es_window *window, const uint64_t *items, int64_t n) {
     window->n = 0;
     for (int64_t i = 0; i < n; i++) {
-        const int64_t token = tokens[items[i]];
-        if (i == 0 || tokens[items[i - 1]] != token) {
+        if (i == 0 || token_of(items[i - 1]) != token_of(items[i])) {
             if (window_reserve(window, window->n + 1)) return -1;
-            window->ids[window->n] = (int32_t)token;
+            window->ids[window->n] = token_of(items[i]);
             window->counts[window->n++] = 0;
         }
         window->counts[window->n - 1]++;
-        window->last[window->n - 1] = items[i];
+        window->last[window->n - 1] = place_of(items[i]);
     }
     return 0;
 }
 
 static int window_make(es_window *window, const es_span *span, int64_t first) {
     const int64_t n = span->length - first;
-    int32_t *items = malloc(2 * (size_t)n * sizeof *items);
-    if (!items) return -1;
-    for (int64_t i = 0; i < n; i++) items[i] = (int32_t)(first + i);
-    sort_items(items, items + n, n, span->tokens);
-    const int failed = window_fill(window, items, n, span->tokens);
-    free(items);
+    uint64_t *memory = malloc(2 * (size_t)n * sizeof *memory);
+    if (!memory) return -1;
+    const int failed = window_fill(window, sort_tokens(memory, span->tokens, first, n), n);
+    free(memory);
     window->first = first;
     window->end = span->length;
     return failed;
@@ -183,7 +208,7 @@ static es_places *index_find(const es_index *index, int64_t token) {
 static int index_widen(es_index *index) {
     if (2 * (index->tokens + 1) <= index->slots) return 0;
     es_index wide = *index;
-    wide.slots = doubled(0, 2 * index->slots);
+    wide.slots = doubled(0, 4 * index->slots);
     wide.lists = calloc((size_t)wide.slots, sizeof *wide.lists);
     if (!wide.lists) return -1;
     for (int64_t slot = 0; slot < index->slots; slot++) {
@@ -453,7 +478,8 @@ static int64_t mark_token(es_marks *marks, int64_t n, int64_t token, int64_t len
 
 /* Sort the n marked tokens, write their lengths and clear the marks. */
 static int64_t marks_gather(es_marks *marks, int64_t n) {
-    sort_items(marks->ids, marks->lengths, n, NULL);
+    const void *const ids = sort_items(marks->ids, marks->lengths, n, 0);
+    if (ids != marks->ids) memcpy(marks->ids, ids, (size_t)n * sizeof *marks->ids);
     for (int64_t i = 0; i < n; i++) {
         int32_t *mark = &marks->mark[marks->ids[i]];
         marks->lengths[i] = *mark - 1;

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 import doctest
+import json
 import math
 from typing import Any
 
@@ -19,6 +20,7 @@ from engine_sampler.adapters.llama_cpp.requests import (
     TRANSPORT,
     UNSUPPORTED,
 )
+from engine_sampler.grammar import Grammar, tool_calls
 from engine_sampler.params import build_chain
 
 DEFAULTS: dict[str, Any] = {
@@ -34,6 +36,20 @@ DEFAULTS: dict[str, Any] = {
 
 TOOLS: list[dict[str, Any]] = [
     {"type": "function", "function": {"name": "look", "parameters": {"type": "object"}}}
+]
+
+CALLABLE: list[dict[str, Any]] = [
+    {
+        "type": "function",
+        "function": {
+            "name": "ls",
+            "parameters": {
+                "type": "object",
+                "properties": {"path": {"type": "string"}},
+                "required": ["path"],
+            },
+        },
+    }
 ]
 
 CLIENT: dict[str, Any] = {
@@ -230,8 +246,8 @@ def test_a_value_is_read_as_the_server_reads_it(body: dict[str, Any], expected: 
         ({"logit_bias": {"Hello": 1}}, "logit_bias names 'Hello', a text, which needs a tokenizer"),
         ({"logit_bias": [[1, True]]}, "logit_bias=.* is not allowed: pairs of a token id or a text"),
         ({"logit_bias": [[1]]}, "logit_bias=.* is not allowed: pairs"),
-        ({"tool_choice": "required"}, "tool_choice='required' is not supported; it may be 'auto' or 'none'"),
-        ({"tools": TOOLS, "tool_choice": {"type": "function"}}, "tool_choice=.* is not supported"),
+        ({"tool_choice": "required"}, "tool_choice requires a call, but tools has no function"),
+        ({"tools": TOOLS, "tool_choice": {"type": "function"}}, "tool_choice=.* is not allowed: auto"),
         ({"tools": "ls"}, "tools='ls' is not allowed: a list of tools"),
         ({"logit_bias": 5}, "logit_bias=5 is not allowed: pairs"),
         ({"grammar": 5}, "grammar=5 is not allowed: a text"),
@@ -311,6 +327,34 @@ def test_calls_of_tools_are_logged_as_not_constrained(caplog: pytest.LogCaptureF
     assert [r.getMessage() for r in caplog.records] == [
         "tools: the calls that the model makes are not constrained"
     ]
+
+
+def test_a_forced_call_has_the_generic_form_of_the_server() -> None:
+    def answers(text: str, **body: Any) -> bool:
+        schema = read(tools=CALLABLE, **body).json_schema
+        return Grammar.from_json_schema(schema).check(text).valid
+
+    call = '{"name": "ls", "arguments": {"path": "/"}}'
+    named = {"type": "function", "function": {"name": "ls"}}
+    for choice in ("required", named):
+        assert answers(f'{{"tool_call": {call}}}', tool_choice=choice)
+        assert not answers('{"tool_call": {"name": "ls", "arguments": {}}}', tool_choice=choice)
+        assert not answers(f'{{"tool_call": {call.replace("ls", "rm")}}}', tool_choice=choice)
+    several = {"tool_choice": "required", "parallel_tool_calls": True}
+    listed = call[:-1] + ', "id": "0001"}'
+    assert answers(f'{{"tool_calls": [{listed}, {listed}]}}', **several)
+    assert not answers(f'{{"tool_calls": [{call}]}}', **several)
+    assert not answers('{"tool_calls": []}', **several)
+
+
+def test_calls_are_constrained_as_the_models_of_a_family_write_them(caplog: pytest.LogCaptureFixture) -> None:
+    for choice in ("auto", "required"):
+        body = {"tools": CALLABLE, "tool_choice": choice}
+        params = from_request(body, tool_family="qwen_3", reasoning="auto")
+        expected = tool_calls("qwen_3", CALLABLE, choice, parallel_tool_calls=False, reasoning="auto")
+        assert json.loads(params.structural_tag) == expected
+    assert from_request({"tools": CALLABLE, "tool_choice": "none"}, tool_family="qwen_3") == read()
+    assert not caplog.records
 
 
 def test_mirostat_leaves_only_the_temperature() -> None:

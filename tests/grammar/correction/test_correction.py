@@ -349,6 +349,39 @@ def test_sql_is_completed(text: str, rest: str) -> None:
     assert complete(Grammar.from_lark(SQL).program, text) == rest
 
 
+LALR_C = C.replace("value: NAME | NUMBER", 'value: term | value ("+" | "<") term\nterm: NAME | NUMBER')
+LALR_C = LALR_C.replace(' | value ("+" | "<") value', "")
+BEGINNINGS = ["", "int main() { if (a < (1 + 2)) { return ((b", "int f(){if(x)", "int f(){re", "}"]
+
+
+@pytest.mark.parametrize("begin", BEGINNINGS)
+def test_both_lexers_complete_a_program_alike(begin: str) -> None:
+    grammar = Grammar.from_lark(LALR_C, lexer="contextual")
+    assert grammar.complete(begin) == complete(Grammar.from_lark(C).program, begin)
+
+
+def test_a_keyword_is_no_name_in_completions_and_repairs_of_the_contextual_lexer() -> None:
+    text = 'start: "if" NAME | NAME "=" NAME\nNAME: /[a-z]+/\n%ignore " "'
+    contextual = Grammar.from_lark(text, lexer="contextual")
+    assert contextual.complete("if") == " a"
+    assert contextual.complete("i") == "=a"
+    assert contextual.complete("if=") is None
+    repaired = contextual.repair("if=a")
+    assert (repaired.edits, repaired.minimal) == (1, True)
+    assert contextual.check(repaired.text).valid
+
+
+@pytest.mark.parametrize("begin", ["", "a", "(", "((a", "aa+", "(aa)+"])
+def test_completions_of_the_contextual_lexer_are_the_shortest(begin: str) -> None:
+    text = 'start: sum\nsum: item | sum "+" item\nitem: NAME | "(" sum ")" | "a" "b" "b"\nNAME: /aa/'
+    grammar = Grammar.from_lark(text, lexer="contextual")
+    found = grammar.complete(begin)
+    assert found is not None
+    assert grammar.check(begin + found).valid
+    shorter = ("".join(tried) for n in range(len(found)) for tried in itertools.product("ab()+", repeat=n))
+    assert not any(grammar.check(begin + tried).valid for tried in shorter)
+
+
 def test_a_program_is_completed() -> None:
     begin = "int main() { if (a < (1 + 2)) { return ((b"
     assert complete(Grammar.from_lark(C).program, begin) == "));}}"

@@ -125,7 +125,9 @@ def test_another_rule_may_derive_the_text() -> None:
 def test_a_text_is_recognised_by_its_definitions() -> None:
     lark = 'start: "::=" /x ::= y/ // a ::= b\n'
     assert Grammar.from_text(lark).check("::=x ::= y").valid
-    assert Grammar.from_text('root ::= "::="').check("::=").valid
+    lines = "start: WORD\nWORD: /\n a ::= # no rule of GBNF\n b/x\n"
+    assert Grammar.from_text(lines).check("a::=b").valid
+    assert Grammar.from_text('# a comment\n\n root ::= "::="').check("::=").valid
     with pytest.raises(GrammarError, match="lexer='contextual' is not allowed for GBNF"):
         Grammar.from_text('root ::= "a"', lexer="contextual")
 

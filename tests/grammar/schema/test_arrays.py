@@ -121,3 +121,27 @@ def test_whole_numbers_in_a_short_range_can_be_unique() -> None:
     assert accepted(lottery, "[1,49,3,4,5,6]", "[1,2,3,4,5,5]", "[1,2,3]") == ["[1,49,3,4,5,6]"]
     with pytest.raises(UnsupportedKeywordError, match="uniqueItems"):
         accepted({"uniqueItems": True, "items": {"type": "integer", "minimum": 0, "maximum": 1000}}, "[]")
+
+
+def test_items_of_different_types_are_unique_whatever_they_are() -> None:
+    head = [{"type": "string"}, {"type": "boolean"}, {"type": ["boolean", "null"]}]
+    schema = {"prefixItems": head, "items": False, "uniqueItems": True, "type": "array"}
+    assert accepted(schema, '["a",true,false]', '["a",true,null]', '["a",true,true]', '["a"]') == [
+        '["a",true,false]',
+        '["a",true,null]',
+        '["a"]',
+    ]
+    schema = {"prefixItems": [{"type": "object"}], "items": {"enum": [1, 2]}, "uniqueItems": True}
+    assert accepted(schema, "[{},1,2]", "[{},1,1]", "[{},2]") == ["[{},1,2]", "[{},2]"]
+
+
+def test_strings_at_two_places_cannot_be_compared() -> None:
+    with pytest.raises(UnsupportedKeywordError, match="uniqueItems"):
+        Judge({"prefixItems": [{"type": "string"}, {"type": "string"}], "items": False, "uniqueItems": True})
+
+
+def test_a_thousand_constants_may_be_unique_items() -> None:
+    values = [f"v{number}" for number in range(1000)]
+    judge = Judge({"type": "array", "items": {"enum": values}, "uniqueItems": True})
+    assert judge.accepts_value(["v7", "v999", "v8"])
+    assert not judge.begins('["v7","v999","v7"')

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import pytest
@@ -11,6 +12,8 @@ from engine_sampler.grammar.errors import GrammarError, GrammarLimitError
 from engine_sampler.grammar.limits import Limits
 from engine_sampler.grammar.schema import SchemaOptions, rules_from_schema
 from engine_sampler.grammar.work import counted_work
+
+from .judging import Judge
 
 
 def nested(depth: int, wrap: Any, schema: Any) -> Any:
@@ -146,3 +149,14 @@ def test_a_reference_to_itself_by_a_chain_is_a_fault() -> None:
     definitions = {f"d{n}": {"$ref": f"#/$defs/d{(n + 1) % 500}"} for n in range(500)}
     with pytest.raises(GrammarError, match="leads back to itself"):
         rules_from_schema({"$ref": "#/$defs/d0", "$defs": definitions})
+
+
+def test_dependent_schemas_nested_a_hundred_deep_are_read_where_the_stack_is_free() -> None:
+    def accepts(depth: int) -> bool:
+        schema = nested(depth, lambda inner: {"dependentSchemas": {"a": inner}}, {"required": ["b"]})
+        return Judge(schema).accepts('{"a": 1, "b": 2}') and not Judge(schema).accepts('{"a": 1}')
+
+    with ThreadPoolExecutor(1) as fresh:
+        assert fresh.submit(accepts, 95).result()
+        with pytest.raises(GrammarLimitError, match="nested more than 100 deep"):
+            fresh.submit(accepts, 105).result()

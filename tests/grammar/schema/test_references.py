@@ -127,3 +127,70 @@ def test_a_schema_inside_other_rules_reads_its_own_white_space() -> None:
 def test_a_declared_draft_lacks_the_keywords_of_later_ones(draft: str, schema: Any, text: str) -> None:
     assert accepted({"$schema": f"http://json-schema.org/{draft}/schema#", **schema}, text) == [text]
     assert accepted(schema, text) == []
+
+
+METASCHEMAS = [
+    "http://json-schema.org/draft-04/schema#",
+    "http://json-schema.org/draft-06/schema#",
+    "http://json-schema.org/draft-07/schema#",
+    "https://json-schema.org/draft/2019-09/schema",
+    "https://json-schema.org/draft/2020-12/schema",
+]
+
+
+@pytest.mark.parametrize("uri", METASCHEMAS)
+def test_a_reference_may_lead_to_a_metaschema(uri: str) -> None:
+    judge = Judge({"$ref": uri})
+    for schema in (
+        {"type": "object", "properties": {"a": {"type": ["integer", "null"], "minimum": 0}}},
+        {"allOf": [{"$ref": "#/definitions/a"}], "definitions": {"a": {"enum": [1]}}},
+        {"dependencies": {"a": ["b"], "c": {"pattern": "a{2}"}}, "unknown": 1},
+    ):
+        assert judge.accepts_value(schema)
+    for schema in (
+        {"properties": {"a": {"type": "int"}}},
+        {"definitions": {"a": {"minLength": -1}}},
+        {"not": {"required": "a"}},
+        {"allOf": []},
+        {"multipleOf": 0},
+        [],
+    ):
+        assert not judge.accepts_value(schema)
+    assert judge.accepts_value(True) == ("draft-04" not in uri)
+
+
+@pytest.mark.parametrize(
+    ("wrong", "first"),
+    [
+        ({"propertyNames": 1}, 1),
+        ({"if": 1}, 2),
+        ({"dependentSchemas": {"a": 1}}, 3),
+        ({"prefixItems": {}}, 4),
+    ],
+)
+def test_each_metaschema_has_the_keywords_of_its_draft(wrong: dict[str, Any], first: int) -> None:
+    found = [Judge({"$ref": uri}).accepts_value(wrong) for uri in METASCHEMAS]
+    assert found == [number < first for number in range(5)]
+
+
+def test_the_parts_of_a_metaschema_can_be_named() -> None:
+    named = {"$ref": "http://json-schema.org/draft-07/schema#/definitions/nonNegativeInteger"}
+    assert accepted(named, "0", "-1", "1.5") == ["0"]
+
+
+def test_a_metaschema_can_be_extended() -> None:
+    for head, uri in (
+        ({"$dynamicAnchor": "meta"}, METASCHEMAS[4]),
+        ({"$recursiveAnchor": True}, METASCHEMAS[3]),
+    ):
+        extended = {
+            "$id": "http://x/own",
+            "$schema": uri,
+            **head,
+            "$ref": uri,
+            "properties": {"unit": {"enum": ["kg", "m"]}},
+        }
+        judge = Judge(extended)
+        assert judge.accepts_value({"items": {"unit": "kg"}})
+        assert not judge.accepts_value({"items": {"unit": "s"}})
+        assert not judge.accepts_value({"items": {"type": "s"}})

@@ -77,6 +77,10 @@ class Configurations(ABC, Generic[Thread]):
                 break
         return configuration
 
+    def either(self, one: int, other: int) -> int:
+        """The configuration of the threads of both."""
+        return self.configuration((*self.threads[one], *self.threads[other]))
+
     def configuration(self, threads: Iterable[Thread]) -> int:
         """The number of a set of threads. Raises GrammarLimitError if there are too many of them."""
         found = set(threads)

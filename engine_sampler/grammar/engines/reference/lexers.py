@@ -49,6 +49,7 @@ class Lexers:
 
     def __init__(self, parser: Parser, terminals: Sequence[int | None], derivatives: Derivatives) -> None:
         self.derivatives = derivatives
+        self.terminals = terminals
         self._x = derivatives.expressions
         self._nonempty = self._x.concat(ANY_BYTE, ANYTHING)
         self._entries = [self._entry_matches(state.entries, terminals) for state in parser.states]

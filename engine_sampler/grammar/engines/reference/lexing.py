@@ -50,9 +50,9 @@ class LalrConfigurations(Configurations[LalrThread]):
     ) -> None:
         super().__init__(meter)
         self.rows = rows
-        self._lexers = lexers
+        self.lexers = lexers
         self._derivatives = lexers.derivatives
-        self._x = lexers.derivatives.expressions
+        self.expressions = lexers.derivatives.expressions
         self._specials = specials
         self._can_continue_at: dict[tuple[int, int], bool] = {}
         self.start = self.configuration(self._between(0, EMPTY))
@@ -75,16 +75,16 @@ class LalrConfigurations(Configurations[LalrThread]):
         mask = 0
         for thread in self.threads[configuration]:
             if thread.symbol != BETWEEN_TERMINALS:
-                mask |= self._x.first[thread.rest]
+                mask |= self.expressions.first[thread.rest]
                 continue
-            for match, _ in self._lexers.begin(self.rows.state(thread.row)):
-                mask |= self._x.first[match.rest]
+            for match, _ in self.lexers.begin(self.rows.state(thread.row)):
+                mask |= self.expressions.first[match.rest]
         return mask
 
     def _ends(self, configuration: int) -> Iterator[int]:
         """The rows of the threads between terminals that hold if only special tokens may follow."""
         for thread in self.threads[configuration]:
-            if thread.symbol == BETWEEN_TERMINALS and not self._x.endings[thread.excluded]:
+            if thread.symbol == BETWEEN_TERMINALS and not self.expressions.endings[thread.excluded]:
                 yield thread.row
 
     def _special_rows(self, configuration: int) -> list[tuple[int, int]]:
@@ -104,22 +104,22 @@ class LalrConfigurations(Configurations[LalrThread]):
         if excluded == ANYTHING:
             return
         if thread.symbol != BETWEEN_TERMINALS:
-            match = self._lexers.step(PartialMatch(*thread[1:4]), byte)
+            match = self.lexers.step(PartialMatch(*thread[1:4]), byte)
             yield from self._after_byte(thread.row, match, excluded)
             return
-        for match, before in self._lexers.begin_with(self.rows.state(thread.row), byte):
-            yield from self._after_byte(thread.row, match, self._x.union((excluded, before)))
+        for match, before in self.lexers.begin_with(self.rows.state(thread.row), byte):
+            yield from self._after_byte(thread.row, match, self.expressions.union((excluded, before)))
 
     def _after_byte(self, row: int, match: PartialMatch, excluded: int) -> Iterator[LalrThread]:
         """The threads after a byte of a terminal: the terminal continues, or has ended."""
         after = self._row_after(row, match.symbol)
         if after is None or excluded == ANYTHING:
             return
-        if self._lexers.possible(match.rest, excluded):
+        if self.lexers.possible(match.rest, excluded):
             yield LalrThread(row, *match, excluded)
-        for guard in self._x.endings[match.rest]:
-            ended = self._x.concat(guard, ANYTHING), self._lexers.longer(match.whole)
-            yield from self._between(after, self._x.union((excluded, *ended)))
+        for guard in self.expressions.endings[match.rest]:
+            ended = self.expressions.concat(guard, ANYTHING), self.lexers.longer(match.whole)
+            yield from self._between(after, self.expressions.union((excluded, *ended)))
 
     def _between(self, row: int, excluded: int) -> Iterable[LalrThread]:
         """The thread between terminals, if the text can continue or end there."""
@@ -134,7 +134,8 @@ class LalrConfigurations(Configurations[LalrThread]):
             begins = any(symbol != IGNORED_SYMBOL for symbol in self._possible(row, EMPTY))
             stops = self._can_stop(row)
             found = self._can_continue_at[row, excluded] = (begins or stops) and (
-                (stops and not self._x.endings[excluded]) or any(True for _ in self._possible(row, excluded))
+                (stops and not self.expressions.endings[excluded])
+                or any(True for _ in self._possible(row, excluded))
             )
         return found
 
@@ -144,7 +145,8 @@ class LalrConfigurations(Configurations[LalrThread]):
 
     def _possible(self, row: int, excluded: int) -> Iterator[int]:
         """The symbols that may be read after a row."""
-        for match, before in self._lexers.begin(self.rows.state(row)):
+        for match, before in self.lexers.begin(self.rows.state(row)):
             after = self._row_after(row, match.symbol)
-            if after is not None and self._lexers.possible(match.rest, self._x.union((excluded, before))):
+            futures = self.expressions.union((excluded, before))
+            if after is not None and self.lexers.possible(match.rest, futures):
                 yield match.symbol

@@ -27,6 +27,7 @@ class LrRows:
     """All rows of one set of tables; the first one is 0."""
 
     def __init__(self, parser: Parser, meter: Meter) -> None:
+        self.parser = parser
         self._rules = parser.rules
         self._actions = [dict(state.actions) for state in parser.states]
         self._gotos = [dict(state.gotos) for state in parser.states]

@@ -52,7 +52,7 @@ class ConfigurationMasks:
 
     def _allowed(self, configuration: int) -> list[Ints]:
         configurations = self._configurations
-        special = configurations.special_ids(configuration) & self._vocabulary.special_ids
+        special = configurations.special_ids(configuration) - self._vocabulary.eos_ids
         ids = [np.array(sorted(special), np.int64), *self._texts(configuration)]
         if configurations.accepting(configuration):
             ids.append(self._eos_ids)

@@ -180,9 +180,13 @@ class ReferenceMatcher:
             return REJECTED
         if token_id in self._vocabulary.eos_ids:
             return configuration if self._configurations.accepting(configuration) else REJECTED
+        found = self._configurations
         if token_id in self._vocabulary.special_ids:
-            return self._configurations.special_step(configuration, token_id)
-        return self._configurations.run(configuration, tokens[token_id]) if tokens[token_id] else REJECTED
+            return found.special_step(configuration, token_id)
+        as_text = found.run(configuration, tokens[token_id]) if tokens[token_id] else REJECTED
+        if token_id not in self._tables.ordinary_ids:
+            return as_text
+        return found.either(found.special_step(configuration, token_id), as_text)
 
     def _push(self, configuration: int, ends: bool) -> bool:
         self._terminated = ends

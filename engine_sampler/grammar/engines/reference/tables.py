@@ -31,18 +31,21 @@ class EngineTables:
 
     lock             held for the duration of a call: one call at a time
     meter            counts the work of that call
+    expressions      those of the program, and their derivatives
     configurations   see `configurations`
     masks            see `masks`
+    ordinary_ids     the tokens that rules name although they are not special: each is also text
     """
 
     def __init__(self, program: Program, vocabulary: ReferenceVocabulary) -> None:
         self.lock = RLock()
         self.meter = Meter()
-        expressions = Expressions(self.meter)
+        self.expressions = expressions = Expressions(self.meter)
         numbers = Loader(expressions, program.expressions).numbers
         derivatives = Derivatives(expressions)
         terminals = [None if node < 0 else numbers[node] for node in program.terminals]
         specials = _specials(program)
+        self.ordinary_ids = frozenset(program.special_ids) - vocabulary.special_ids - vocabulary.eos_ids
         if program.parser:
             parser = decoded(program.parser)
             lexers = Lexers(parser, terminals, derivatives)

@@ -1,0 +1,273 @@
+"""JSON texts in which no object repeats a key.
+
+A grammar cannot remember arbitrary keys. Where it matters that keys differ (`minProperties` with keys that
+the schema does not name), a `UniqueKeysMatcher` follows the keys beside the engine's matcher, and removes the
+tokens after which a key would occur twice. All others keep their verdict, so that the beginning of a key is
+allowed whose only continuations are keys of the object.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+from weakref import WeakKeyDictionary
+
+import numpy as np
+import numpy.typing as npt
+
+from ...tokenizer import Tokenizer
+from ..errors import GrammarLimitError
+
+MAX_KEYS = 4096
+"""The most keys of one object that are remembered."""
+
+_QUOTE, _BACKSLASH = b'"'[0], b"\\"[0]
+_QUOTES = 5
+"""The most quotes of a token that are counted."""
+
+
+class _Level(NamedTuple):
+    """An array or an object that is open; `keys` is None in an array."""
+
+    keys: frozenset[str] | None
+    outer: _Level | None
+
+
+class KeyPosition(NamedTuple):
+    """A position in a JSON text.
+
+    level     the innermost array or object
+    expected  whether the next string is a key
+    string    the bytes of the string so far, None outside of strings; in a value they are not needed: b""
+    is_key    whether it is a key
+    escaped   whether the last byte of the string was a backslash that begins an escape
+    """
+
+    level: _Level | None = None
+    expected: bool = False
+    string: bytes | None = None
+    is_key: bool = False
+    escaped: bool = False
+
+
+def position_after(position: KeyPosition, data: bytes) -> KeyPosition | None:
+    """The position after some bytes of a text that the grammar allows; None if a key repeats."""
+    level, expected, string, is_key, escaped = position
+    for byte in data:
+        if string is not None:
+            if byte == _QUOTE and not escaped:
+                if is_key:
+                    level = _with_key(level, string)
+                    if level is None:
+                        return None
+                string = None
+                continue
+            escaped = byte == _BACKSLASH and not escaped
+            string = string + bytes((byte,)) if is_key else b""
+        elif byte == _QUOTE:
+            string, is_key, escaped = b"", expected, False
+        elif byte in b"{[":
+            level, expected = _Level(frozenset() if byte == b"{"[0] else None, level), byte == b"{"[0]
+        elif byte in b"}]":
+            level, expected = level.outer if level else None, False
+        elif byte == b","[0]:
+            expected = level is not None and level.keys is not None
+        elif byte == b":"[0]:
+            expected = False
+    return KeyPosition(level, expected, string, is_key, escaped)
+
+
+def _with_key(level: _Level | None, text: bytes) -> _Level | None:
+    """The object with one more key, as it is written; None if it has that key."""
+    key = json.loads(b'"%s"' % text)
+    if level is None or level.keys is None or key in level.keys:
+        return None
+    if len(level.keys) >= MAX_KEYS:
+        raise GrammarLimitError(f"an object has more than {MAX_KEYS} keys (MAX_KEYS of unique_keys)")
+    return level._replace(keys=level.keys | {key})
+
+
+class _Tokens:
+    """The tokens of a tokenizer that may end a key.
+
+    endings  tokens that end a key which has begun before them, by the text that they add to it
+    all      all tokens with a quote
+    quotes   for each number of quotes, up to `_QUOTES`, the tokens that have as many or more
+    """
+
+    def __init__(self, tokenizer: Tokenizer) -> None:
+        self.endings: dict[str, list[int]] = {}
+        special = set(tokenizer.special_token_ids) | set(tokenizer.eos_token_ids)
+        counts = {
+            token_id: data.count(b'"')
+            for token_id, data in enumerate(tokenizer.token_bytes)
+            if b'"' in data and token_id not in special
+        }
+        self.quotes = [
+            np.array([token_id for token_id, count in counts.items() if count >= least], np.int64)
+            for least in range(_QUOTES + 1)
+        ]
+        self.all = self.quotes[1]
+        for token_id in counts:
+            text = _decoded(_head(tokenizer.token_bytes[token_id]))
+            if text is not None:
+                self.endings.setdefault(text, []).append(token_id)
+
+    def candidates(self, position: KeyPosition) -> npt.NDArray[np.int64]:
+        """The tokens after which a key may have been repeated."""
+        level = position.level
+        least = 2 if position.string is None else 3  # a key begins and ends, after the end of this string
+        if position.string is None or not position.is_key or level is None:
+            return self.quotes[least if _has_keys(level) else least + 2]
+        text = _decoded(position.string)
+        if text is None or "\ud800" <= text[-1:] <= "\udbff":  # within an escape, a character or a pair
+            return self.all
+        keys = level.keys or frozenset()
+        ends = [self.endings.get(key[len(text) :], ()) for key in keys if key.startswith(text)]
+        return np.concatenate((self.quotes[least], *(np.array(some, np.int64) for some in ends)))
+
+
+def _has_keys(level: _Level | None) -> bool:
+    """Whether an open object has any keys."""
+    while level is not None and not level.keys:
+        level = level.outer
+    return level is not None
+
+
+def _decoded(written: bytes) -> str | None:
+    """The text of a string as it is written; None if that is not whole."""
+    try:
+        found: str = json.loads(b'"%s"' % written)
+    except ValueError:
+        return None
+    return found
+
+
+def _head(data: bytes) -> bytes:
+    """The bytes before the first quote that is not escaped within them; all of them if there is none."""
+    escaped = False
+    for at, byte in enumerate(data):
+        if byte == _QUOTE and not escaped:
+            return data[:at]
+        escaped = byte == _BACKSLASH and not escaped
+    return data
+
+
+_TOKENS: WeakKeyDictionary[Tokenizer, _Tokens] = WeakKeyDictionary()
+
+
+def _tokens_of(tokenizer: Tokenizer) -> _Tokens:
+    found = _TOKENS.get(tokenizer)
+    if found is None:
+        found = _TOKENS[tokenizer] = _Tokens(tokenizer)
+    return found
+
+
+class UniqueKeysMatcher:
+    """A matcher of JSON texts in which no object repeats a key; see `engine_sampler.grammar.Matcher`.
+
+    matcher  the engine's matcher of the text
+    """
+
+    def __init__(
+        self, matcher: Any, tokenizer: Tokenizer, positions: Sequence[KeyPosition] = (KeyPosition(),)
+    ) -> None:
+        self.matcher = matcher
+        self._tokenizer = tokenizer
+        self._tokens = _tokens_of(tokenizer)
+        self._positions = list(positions)
+
+    def fill_bitmask(self, bitmask: Any, row: int = 0) -> None:
+        """Write the mask of the next token into a row of `bitmask`, int32 `[rows, ceil(vocab / 32)]`."""
+        self.matcher.fill_bitmask(bitmask, row)
+        self._remove_repeated(bitmask[row])
+
+    def fill_within(self, bitmask: Any, row: int, work: Any) -> None:
+        """`fill_bitmask` within some work; see `NativeMatcher.fill_within`."""
+        self.matcher.fill_within(bitmask, row, work)
+        self._remove_repeated(bitmask[row])
+
+    def _remove_repeated(self, words: Any) -> None:
+        position = self._positions[-1]
+        ids = self._tokens.candidates(position)
+        allowed = ids[(words[ids >> 5] >> (ids & 31)) & 1 == 1]
+        for token_id in allowed.tolist():
+            if position_after(position, self._tokenizer.token_bytes[token_id]) is None:
+                words[token_id >> 5] &= ~np.uint32(1 << (token_id & 31)).view(np.int32)
+
+    def accept(self, token_id: int, work: Any = None) -> bool:
+        """Accept a token; False, and nothing changes, if it cannot follow. See `NativeMatcher.accept`."""
+        given = () if work is None else (work,)
+        ends = token_id in self._tokenizer.eos_token_ids or token_id in self._tokenizer.special_token_ids
+        if not 0 <= token_id < len(self._tokenizer):
+            return bool(self.matcher.accept(token_id, *given))
+        data = b"" if ends else self._tokenizer.token_bytes[token_id]
+        return self._push(data, lambda: self.matcher.accept(token_id, *given))
+
+    def accept_bytes(self, data: bytes) -> bool:
+        """Accept bytes, not necessarily those of a token; False if they cannot follow."""
+        return self._push(data, lambda: self.matcher.accept_bytes(data))
+
+    def _push(self, data: bytes, accept: Any) -> bool:
+        if not accept():
+            return False
+        after = self._unless_rolled_back(data)
+        if after is None:
+            return False
+        self._positions.append(after)
+        return True
+
+    def _unless_rolled_back(self, data: bytes) -> KeyPosition | None:
+        """The position after bytes that the engine has accepted; it forgets them if a key repeats."""
+        after = None
+        try:
+            after = position_after(self._positions[-1], data)
+        finally:
+            if after is None:
+                self.matcher.rollback(1)
+        return after
+
+    def rollback(self, n: int) -> None:
+        """Undo the last n accepted calls; ValueError if there are fewer."""
+        self.matcher.rollback(n)
+        if n:
+            del self._positions[-n:]
+
+    def fork(self) -> UniqueKeysMatcher:
+        """An independent copy."""
+        return UniqueKeysMatcher(self.matcher.fork(), self._tokenizer, self._positions)
+
+    def is_accepting(self) -> bool:
+        """Whether the text so far is in the language, so that EOS may follow."""
+        return bool(self.matcher.is_accepting())
+
+    def is_terminated(self) -> bool:
+        """Whether EOS has been accepted."""
+        return bool(self.matcher.is_terminated())
+
+    def validate(self, token_ids: Sequence[int]) -> int:
+        """The number of leading tokens that could be accepted in turn; nothing changes."""
+        position: KeyPosition | None = self._positions[-1]
+        count = int(self.matcher.validate(token_ids))
+        for number, token_id in enumerate(token_ids[:count]):
+            if token_id not in self._tokenizer.eos_token_ids and position is not None:
+                position = position_after(position, self._tokenizer.token_bytes[token_id])
+            if position is None:
+                return number
+        return count
+
+    def forced_bytes(self, limit: int = 4096) -> bytes:
+        """Bytes that must come next, at most `limit`."""
+        return bytes(self.matcher.forced_bytes(limit))
+
+    def forced_tokens(self, limit: int = 1024, work: Any = None) -> list[int]:
+        """Tokens that must come next, at most `limit`; [] if there is a choice."""
+        given = () if work is None else (work,)
+        return list(self.matcher.forced_tokens(limit, *given))
+
+    def next_bytes(self) -> bytes:
+        """The bytes that may come next, ascending."""
+        position = self._positions[-1]
+        found: bytes = self.matcher.next_bytes()
+        return bytes(byte for byte in found if position_after(position, bytes((byte,))) is not None)

@@ -1,0 +1,270 @@
+"""Ignored text that leads nowhere: a comment up to the end of its line, where no line may end.
+
+Ignored text takes its longest match, so what follows it must begin with a byte that does not continue it.
+Where nothing of that kind is expected, the ignored text must not begin, or no text would ever be finished.
+
+    before(rules)       for an Earley parser: such ignored terminals become parts of the rules, right before
+                        the terminals that may follow them, and at the end of the text
+    followers(ignored)  for a lexer: what may follow, to be compared with what a state of the parser expects
+
+Only the first byte of what follows is considered, look-aheads are not.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from functools import lru_cache
+from typing import NamedTuple
+
+from ..derivatives.derivatives import Derivatives
+from ..derivatives.expressions import Expressions
+from ..derivatives.limits import Meter
+from ..derivatives.loading import Loader
+from ..derivatives.partitions import representatives
+from ..program.expression import (
+    ALL_BYTES,
+    AUTOMATON,
+    BOTH,
+    CLASS,
+    CONCAT,
+    EPSILON,
+    GUARD,
+    LITERAL,
+    REPEAT,
+    UNION,
+    Encoder,
+    Expression,
+    automaton,
+    concat,
+    guard,
+    nullable,
+    union,
+)
+from ..program.reaching import nodes_reaching
+from ..program.rules import ACCEPT, Edge, Rules, alternatives, repeated, sequence
+from ..work import spend
+
+MAX_STATES = 64
+"""The most states of an ignored terminal that is examined; one with more is taken to lead anywhere."""
+
+_CACHED = 64
+
+
+class Ending(NamedTuple):
+    """A way in which an ignored terminal ends.
+
+    texts      the texts that end so
+    final      the same, where no longer match of the terminal follows
+    first      the bytes that they begin with, as a mask
+    following  the bytes that may follow them
+    """
+
+    texts: Expression
+    final: Expression
+    first: int
+    following: int
+
+
+def first_bytes(part: Expression) -> int:
+    """The bytes with which the texts of an expression can begin, as a mask; perhaps too many."""
+    kind = part[0]
+    if kind == LITERAL:
+        return 1 << part[1][0] if part[1] else 0
+    if kind == CLASS:
+        return int(part[1])
+    if kind == UNION:
+        return any_of(map(first_bytes, part[1]))
+    if kind == CONCAT:
+        mask = 0
+        for piece in part[1]:
+            mask |= first_bytes(piece)
+            if not nullable(piece):
+                break
+        return mask
+    if kind == BOTH:
+        mask = ALL_BYTES
+        for piece in part[1]:
+            mask &= first_bytes(piece)
+        return mask
+    if kind in (REPEAT, GUARD):
+        return first_bytes(part[1])
+    if kind == AUTOMATON:
+        return any_of((1 << high + 1) - (1 << low) for low, high, _ in part[1][0][1])
+    return ALL_BYTES
+
+
+def any_of(masks: Iterable[int]) -> int:
+    """The bytes in any of the masks."""
+    found = 0
+    for mask in masks:
+        found |= mask
+    return found
+
+
+@lru_cache(_CACHED)
+def endings(ignored: Expression) -> tuple[Ending, ...]:
+    """The ways in which an ignored terminal ends; none if it has too many states to tell."""
+    states = _states(ignored)
+    if states is None:
+        return ()
+    groups: dict[int, list[int]] = {}
+    for number, (accepts, steps) in enumerate(states):
+        if accepts:
+            taken = any_of(mask for mask, target in steps if states[target][0])
+            groups.setdefault(ALL_BYTES & ~taken, []).append(number)
+    found = []
+    for following, group in groups.items():
+        texts = [_texts(states, 0, number) for number in group]
+        final = [concat(text, _no_longer(states, number)) for text, number in zip(texts, group, strict=True)]
+        first = _reaching(states, group)
+        found.append(Ending(union(*texts), union(*final), first, following))
+    return tuple(found)
+
+
+def _reaching(states: Sequence[_State], ends: Iterable[int]) -> int:
+    """The bytes that lead from the first state towards one of `ends`."""
+    steps = ((number, target) for number, (_, steps) in enumerate(states) for _, target in steps)
+    alive = nodes_reaching(steps, ends)
+    return any_of(mask for mask, target in states[0][1] if target in alive)
+
+
+_State = tuple[bool, list[tuple[int, int]]]
+"""Whether it accepts, and the bytes that lead to each next state."""
+
+
+def _states(ignored: Expression) -> list[_State] | None:
+    """The states of an expression; None if there are too many, or if it looks ahead."""
+    encoder = Encoder()
+    root = encoder.add(ignored)
+    x = Expressions(Meter())
+    start = Loader(x, encoder.code).numbers[root]
+    if x.guarded[start]:
+        return None
+    derivatives = Derivatives(x)
+    numbers = {start: 0}
+    found: list[_State] = []
+    for number in (waiting := [start]):
+        part, steps = x.partition[number], dict[int, int]()
+        for byte in representatives(part):
+            after = derivatives.derivative(number, byte)
+            if not derivatives.live(after):
+                continue
+            if after not in numbers:
+                numbers[after] = len(waiting)
+                waiting.append(after)
+            mask = sum(1 << other for other in range(256) if part[other] == byte)
+            steps[numbers[after]] = steps.get(numbers[after], 0) | mask
+        spend(20)
+        if len(waiting) > MAX_STATES:
+            return None
+        found.append((bool(x.endings[number]), [(mask, target) for target, mask in steps.items()]))
+    return found
+
+
+def _ranges(mask: int, target: int) -> Iterable[tuple[int, int, int]]:
+    low = None
+    for byte in range(257):
+        if mask >> byte & 1:
+            low = byte if low is None else low
+        elif low is not None:
+            yield low, byte - 1, target
+            low = None
+
+
+def _texts(states: Sequence[_State], start: int, end: int | None) -> Expression:
+    """The texts from one state to another, which are not empty; `end` None: to any that accepts."""
+    rows = [tuple(one for mask, to in steps for one in _ranges(mask, to + 1)) for _, steps in states]
+    accepting = [accepts if end is None else number == end for number, (accepts, _) in enumerate(states)]
+    return automaton(((False, rows[start]), *zip(accepting, rows, strict=True)))
+
+
+def _no_longer(states: Sequence[_State], end: int) -> Expression:
+    """Nothing, where no longer match follows a text that ends in the state `end`."""
+    return guard(EPSILON, _texts(states, end, None)) if states[end][1] else EPSILON
+
+
+def _closure(following: int, others: Iterable[Ending]) -> int:
+    """The bytes of `following`, and those that may follow after more ignored text."""
+    others = list(others)
+    while True:
+        more = any_of(other.following for other in others if other.first & following)
+        if not more & ~following:
+            return following
+        following |= more
+
+
+def beginnings(expression: Expression | None) -> int:
+    """The first bytes of a terminal; all for one that may be empty, and for special tokens."""
+    return ALL_BYTES if expression is None or nullable(expression) else first_bytes(expression)
+
+
+def parts(ignored: Expression) -> list[Expression]:
+    """An ignored terminal in parts that end differently, if their first bytes tell them apart."""
+    ways = endings(ignored)
+    first = 0
+    for way in ways:
+        if first & way.first:
+            return [ignored]
+        first |= way.first
+    return [way.texts for way in ways] if len(ways) > 1 else [ignored]
+
+
+def followers(ignored: Sequence[Expression]) -> list[int]:
+    """For each ignored terminal the bytes, as a mask, with which something else may begin after it."""
+    ways = [endings(one) for one in ignored]
+    every = [way for some in ways for way in some]
+    return [any_of(_closure(way.following, every) for way in some) if some else ALL_BYTES for some in ways]
+
+
+def before(rules: Rules) -> None:
+    """Make ignored terminals that some terminal cannot follow parts of the rules."""
+    expected = {edge.symbol for states in rules.automata() for edges in states for edge in edges} - {ACCEPT}
+    first = {symbol: beginnings(rules.expressions[symbol]) for symbol in expected if symbol >= 0}
+    ways = {symbol: endings(rules.expressions[symbol] or EPSILON) for symbol in rules.ignore}
+    every = [way for some in ways.values() for way in some]
+    kept: list[int] = []
+    others: list[Ending] = []
+    for symbol, some in ways.items():
+        reached = [_closure(way.following, every) for way in some]
+        if all(mask & one for mask in reached for one in first.values()):
+            kept.append(symbol)
+        else:
+            others += some
+    if not others:
+        return
+    rules.ignore = kept
+    free = [way for symbol in kept for way in ways[symbol]]
+    others = [way._replace(following=_closure(way.following, free)) for way in others]
+    symbols = [rules.terminal("IGNORED", way.final) for way in others]
+    for states in rules.automata():
+        for edges in list(states):
+            _add_before(states, edges, symbols, others, first)
+    whole = rules.rule("text")
+    rules.define(whole, sequence(rules.start, repeated(alternatives(*symbols))))
+    rules.start = whole
+
+
+def _add_before(
+    states: list[list[Edge]],
+    edges: list[Edge],
+    symbols: Sequence[int],
+    ways: Sequence[Ending],
+    first: dict[int, int],
+) -> None:
+    """Let `ways` precede the terminals of a state that may follow them."""
+    terminals = [edge for edge in edges if edge.symbol >= 0]
+    spend(2 * len(terminals) * len(ways))
+    after = [[edge for edge in terminals if first[edge.symbol] & way.following] for way in ways]
+    useful = {number for number, some in enumerate(after) if some}
+    while more := {
+        number
+        for number, way in enumerate(ways)
+        if number not in useful and any(ways[other].first & way.following for other in useful)
+    }:
+        useful |= more
+    targets = {number: len(states) + index for index, number in enumerate(sorted(useful))}
+    for number in sorted(useful):
+        following = ways[number].following
+        others = [other for other in targets if ways[other].first & following]
+        states.append(after[number] + [Edge(symbols[other], targets[other]) for other in others])
+    edges += [Edge(symbols[number], target) for number, target in targets.items()]

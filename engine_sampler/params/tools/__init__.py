@@ -1,0 +1,7 @@
+"""Calls of tools: from OpenAI's `tools` and `tool_choice` to the structural tag of a family of models."""
+
+from .building import Reasoning, tool_calls
+from .families import FAMILIES, Family
+from .requests import Function, call_list, chosen_functions
+
+__all__ = ["FAMILIES", "Family", "Function", "Reasoning", "call_list", "chosen_functions", "tool_calls"]

@@ -1,0 +1,243 @@
+"""Structural tags for calls of tools, put together from the entries of `families`."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, Literal, NamedTuple, TypeAlias
+
+from ...contract import ParameterError, quoted
+from .families import FAMILIES, Family
+from .requests import Function, chosen_functions
+
+Format: TypeAlias = "dict[str, Any]"
+Reasoning = Literal["disabled", "enabled", "auto"]
+
+_PLACEHOLDER = re.compile(r"(\{name\}|\{id\})")
+
+
+def tool_calls(
+    family: str,
+    tools: Sequence[Mapping[str, Any]] | None,
+    tool_choice: Any = "auto",
+    *,
+    parallel_tool_calls: bool = True,
+    strict: bool | None = None,
+    reasoning: Reasoning = "disabled",
+) -> dict[str, Any]:
+    """The structural tag of an answer of a model that may call tools.
+
+    family       how the model writes calls: a name in `FAMILIES`
+    tools        functions in OpenAI's form
+    tool_choice  "auto": text with calls in it; "none": text without; "required": a call at once; a function,
+                 `{"type": "function", "function": {"name": ...}}`: a call of it, and nothing else;
+                 `{"type": "allowed_tools", ...}`: of some functions
+    parallel_tool_calls  False: one call at most, after which the answer ends
+    strict       True: the arguments follow the function's schema, and objects that name properties have no
+                 others; False: they are any object; None: as the schema says, any if the function says
+                 `"strict": false`
+    reasoning    "enabled": thoughts come first, and the text begins within them where the chat template opens
+                 them; "auto": thoughts, with both their marks, or none; "disabled": none, as in engines that
+                 apply a grammar only after them
+
+        Grammar.from_structural_tag(tool_calls("qwen_3", tools, "required"))
+
+    Raises `ParameterError` for a family, tools or a choice that is not allowed.
+    """
+    if family not in FAMILIES:
+        raise ParameterError(f"family={quoted(family)} is not allowed: one of {', '.join(FAMILIES)}")
+    if reasoning not in ("disabled", "enabled", "auto"):
+        raise ParameterError(f"reasoning={quoted(reasoning)} is not allowed: disabled, enabled or auto")
+    functions, choice = chosen_functions(tools, tool_choice, strict)
+    asked = _Asked(FAMILIES[family], functions, choice, parallel_tool_calls, reasoning)
+    return {"type": "structural_tag", "format": _LAYOUTS[asked.family.layout](asked)}
+
+
+class _Asked(NamedTuple):
+    """What one tag is built from; `choice` is "auto", "required" or "named"."""
+
+    family: Family
+    functions: Sequence[Function]
+    choice: str
+    is_parallel: bool
+    reasoning: str
+
+    @property
+    def excludes(self) -> list[str]:
+        """What does not occur in free text."""
+        marks = self.family.thinking or ()
+        return list(dict.fromkeys((*marks, *self.family.excludes)))
+
+    @property
+    def trigger(self) -> str:
+        """What can only be the beginning of a call in free text."""
+        family = self.family
+        begin = family.section[0] if family.section else _PLACEHOLDER.split(family.begin)[0]
+        return family.trigger or begin
+
+
+# --- Free text with calls ---
+
+
+def _text_with_calls(asked: _Asked) -> Format:
+    return _sequence([*_thoughts(asked), _answer(asked)])
+
+
+def _answer(asked: _Asked) -> Format:
+    family, is_parallel = asked.family, asked.is_parallel
+    if not asked.functions:
+        return _text([*asked.excludes, *([asked.trigger] if asked.trigger[0] in "<[]" else [])])
+    calls = [_call(family, function) for function in asked.functions]
+    if family.section is None:
+        return calls[0] if asked.choice == "named" else _triggered(asked, calls)
+    begin, end = family.section
+    if asked.choice == "auto":
+        section = _tag(begin, _separated(calls, family.separator, is_parallel), end)
+        return _triggered(asked, [section])
+    inner = calls[0] if asked.choice == "named" else _separated(calls, family.separator, is_parallel)
+    return _sequence([_const(family.lead + begin), inner, _const(end)])
+
+
+def _triggered(asked: _Asked, tags: list[Format]) -> Format:
+    return {
+        "type": "triggered_tags",
+        "triggers": [asked.trigger],
+        "tags": tags,
+        "excludes": asked.excludes,
+        "at_least_one": asked.choice == "required",
+        "stop_after_first": not asked.is_parallel,
+    }
+
+
+def _thoughts(asked: _Asked) -> list[Format]:
+    family = asked.family
+    if family.thinking is None or asked.reasoning == "disabled":
+        return []
+    begin, end = family.thinking
+    is_inside = asked.reasoning == "enabled" and family.starts_inside
+    excludes = [*asked.excludes, *([asked.trigger] if family.excludes else [])]
+    parts = [_tag("" if is_inside else begin, _text(excludes), end)]
+    if family.after_thinking:
+        parts.append(_const(family.after_thinking))
+    thoughts = _sequence(parts)
+    if asked.reasoning == "enabled":
+        return [thoughts]
+    if family.skipped:
+        thoughts = {"type": "or", "elements": [thoughts, _const(family.skipped)]}
+    return [{"type": "optional", "content": thoughts}]
+
+
+def _call(family: Family, function: Function) -> Format:
+    """The tag of one call."""
+    begin, *rest = [part for part in _PLACEHOLDER.split(family.begin) if part]
+    while rest and rest[0] != "{id}":
+        begin += rest.pop(0)
+    content = [
+        {"type": "regex", "pattern": r"\d+"}
+        if part == "{id}"
+        else _const(part.replace("{name}", function.name))
+        for part in _joined(rest)
+    ]
+    arguments: Format = {"type": "json_schema", "json_schema": function.schema, "style": family.style}
+    if family.style == "kimi_k3_xml":
+        arguments["excludes"] = ["<|open|>", "<|close|>", "<|sep|>"]
+    return _tag(begin.replace("{name}", function.name), _sequence([*content, arguments]), family.end)
+
+
+def _joined(parts: Sequence[str]) -> list[str]:
+    """The parts, with strings that follow each other made one."""
+    found: list[str] = []
+    for part in parts:
+        if found and "{id}" not in (part, found[-1]):
+            found[-1] += part
+        else:
+            found.append(part)
+    return found
+
+
+# --- Layouts of their own ---
+
+
+def _kimi_k3(asked: _Asked) -> Format:
+    """Blocks one after the other: thoughts, a response, calls, and the end of the message. The chat template
+    opens the first one."""
+    family = asked.family
+    begin, end = family.section or ("", "")
+    is_inside = asked.reasoning == "disabled"
+    parts = [*_thoughts(asked)]
+    text = _text(list(family.excludes))
+    parts.append(_tag("" if is_inside else "<|open|>response<|sep|>", text, "<|close|>response<|sep|>"))
+    if asked.functions:
+        calls = [_call(family, function) for function in asked.functions]
+        inner = calls[0] if asked.choice == "named" else _separated(calls, "", asked.is_parallel)
+        section = _tag(begin, inner, end)
+        parts.append({"type": "optional", "content": section} if asked.choice == "auto" else section)
+    parts.append(_const("<|close|>message<|sep|>"))
+    return _sequence(parts)
+
+
+def _harmony(asked: _Asked) -> Format:
+    """Messages to channels: thoughts, then calls or a final message.
+
+    A call ends the turn, and so does the final message. In most vocabularies their last marks end the text:
+    they are not part of it then.
+    """
+    calls = [tag for function in asked.functions for tag in _harmony_calls(function)]
+    final = _tag("<|channel|>final<|message|>", _text([]), ["<|end|>", "<|return|>", ""])
+    analysis = _tag("<|channel|>analysis<|message|>", _text([]), "<|end|>")
+    last = [*calls, *([final] if asked.choice == "auto" else [])]
+    separator = "<|start|>assistant"
+    between = [] if asked.reasoning == "disabled" else [analysis]
+    most = _separated(last, separator, asked.is_parallel and bool(calls))
+    if not between:
+        return most
+    before = _sequence([_separated(between, separator, True), _const(separator)])
+    return _sequence([{"type": "optional", "content": before}, most])
+
+
+def _harmony_calls(function: Function) -> list[Format]:
+    arguments = {"type": "json_schema", "json_schema": function.schema}
+    name = f"to=functions.{function.name}"
+    begins = (
+        f"<|channel|>commentary {name} <|constrain|>json<|message|>",
+        f"<|channel|>commentary {name}<|constrain|>json<|message|>",
+        f" {name}<|channel|>commentary <|constrain|>json<|message|>",
+        f" {name}<|channel|>commentary json<|message|>",
+    )
+    return [_tag(begin, arguments, ["<|call|>", ""]) for begin in begins]
+
+
+_LAYOUTS: Mapping[str, Callable[[_Asked], Format]] = {
+    "text": _text_with_calls,
+    "kimi_k3": _kimi_k3,
+    "harmony": _harmony,
+}
+
+
+# --- Formats ---
+
+
+def _const(value: str) -> Format:
+    return {"type": "const_string", "value": value}
+
+
+def _text(excludes: Sequence[str]) -> Format:
+    return {"type": "any_text", "excludes": list(excludes)}
+
+
+def _tag(begin: str, content: Format, end: str | list[str]) -> Format:
+    return {"type": "tag", "begin": begin, "content": content, "end": end}
+
+
+def _sequence(elements: list[Format]) -> Format:
+    return elements[0] if len(elements) == 1 else {"type": "sequence", "elements": elements}
+
+
+def _separated(tags: list[Format], separator: str, may_repeat: bool) -> Format:
+    return {
+        "type": "tags_with_separator",
+        "tags": tags,
+        "separator": separator,
+        "at_least_one": True,
+        "stop_after_first": not may_repeat,
+    }

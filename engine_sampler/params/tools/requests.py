@@ -1,0 +1,105 @@
+"""The functions that a request offers, and those that it may or must call."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from typing import Any, NamedTuple
+
+from ...contract import ParameterError, quoted
+from ..bodies import mapping
+from ..schemas import without_additional_properties
+
+_NAME = re.compile(r"[\w.:/-]{1,256}")
+_ANY_OBJECT = {"type": "object"}
+
+
+class Function(NamedTuple):
+    """A function, and the schema of its arguments."""
+
+    name: str
+    schema: Any
+
+
+def chosen_functions(tools: Any, choice: Any, strict: bool | None = None) -> tuple[list[Function], str]:
+    """The functions that may be called under a `tool_choice`, and how: "auto", "required", or "named", with
+    one function.
+
+    strict  as in `tool_calls`
+
+    Raises `ParameterError` for anything that is not allowed.
+    """
+    if choice == "none":
+        return [], "auto"
+    functions = {name: Function(name, _schema(one, strict)) for name, one in functions_of(tools).items()}
+    if choice is None or choice == "auto":
+        return list(functions.values()), "auto"
+    if not functions:
+        raise ParameterError("tool_choice requires a call, but tools has no function")
+    if choice == "required":
+        return list(functions.values()), "required"
+    given = mapping("tool_choice", choice)
+    if given.get("type") == "allowed_tools":
+        return _allowed(mapping("tool_choice.allowed_tools", given.get("allowed_tools", given)), functions)
+    return [functions[_name_of(given, functions, choice)]], "named"
+
+
+def functions_of(tools: Any) -> dict[str, Mapping[str, Any]]:
+    """The functions in `tools` by name."""
+    if tools is not None and not isinstance(tools, list | tuple):
+        raise ParameterError(f"tools={quoted(tools)} is not allowed: a list of tools")
+    found: dict[str, Mapping[str, Any]] = {}
+    for tool in tools or ():
+        function = mapping("tools", tool).get("function", tool)
+        name = mapping("tools.function", function).get("name")
+        if not isinstance(name, str) or not _NAME.fullmatch(name):
+            allowed = "a function with a name of up to 256 letters, digits and _ . : / -"
+            raise ParameterError(f"tools={quoted(tool)} is not allowed: {allowed}")
+        found[name] = function
+    return found
+
+
+def _schema(function: Mapping[str, Any], strict: bool | None) -> Any:
+    schema = function.get("parameters")
+    if strict is False or (strict is None and function.get("strict") is False) or schema is None:
+        return _ANY_OBJECT
+    return without_additional_properties(schema) if strict else schema
+
+
+def _allowed(given: Mapping[str, Any], functions: Mapping[str, Function]) -> tuple[list[Function], str]:
+    mode, tools = given.get("mode", "auto"), given.get("tools")
+    if mode not in ("auto", "required") or not isinstance(tools, list | tuple) or not tools:
+        allowed = "allowed_tools with the mode auto or required, and tools"
+        raise ParameterError(f"tool_choice={quoted(given)} is not allowed: {allowed}")
+    names = [_name_of(mapping("tool_choice.tools", one), functions, given) for one in tools]
+    return [functions[name] for name in dict.fromkeys(names)], mode
+
+
+def _name_of(given: Mapping[str, Any], functions: Mapping[str, Function], choice: Any) -> str:
+    """The name in a reference to a function."""
+    name = mapping("tool_choice.function", given.get("function", given)).get("name")
+    if not isinstance(name, str) or name not in functions:
+        raise ParameterError(
+            f"tool_choice={quoted(choice)} is not allowed: auto, none, required, or a function of tools"
+        )
+    return name
+
+
+def call_list(functions: Sequence[Function], is_parallel: bool) -> dict[str, Any]:
+    """The schema of calls as vLLM's server reads them from any model: a list of `{"name", "parameters"}`."""
+    items = [_call(function) for function in functions]
+    schema: dict[str, Any] = {"type": "array", "minItems": 1, "items": {"anyOf": items}}
+    return schema if is_parallel else {**schema, "maxItems": 1}
+
+
+def _call(function: Function) -> dict[str, Any]:
+    """The schema of one call. An id of its own keeps the references of the parameters within them."""
+    name, schema = function
+    if isinstance(schema, Mapping):
+        schema = {"$id": f"tool:{name}", "id": f"tool:{name}", **schema}  # "id" in draft 4
+    return {
+        "type": "object",
+        "properties": {"name": {"const": name}, "parameters": schema},
+        "required": ["name", "parameters"],
+        "additionalProperties": False,
+    }

@@ -1,0 +1,51 @@
+"""Tokens chosen elsewhere join their requests, as far as the work of the requests' grammars goes."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from .live_requests import LiveRequests
+from .masks import GrammarMasks
+from .request import Request
+
+
+class Accepting:
+    """Adds tokens to requests. Where that takes a grammar more work than one step may do, the rest waits in
+    the request's backlog and goes on with the next steps, which leave the request out."""
+
+    def __init__(self, requests: LiveRequests, masks: GrammarMasks) -> None:
+        self._requests = requests
+        self._masks = masks
+        self._has_backlog = False
+
+    def accept(self, request: Request, token_ids: Sequence[int], logprobs: Sequence[float]) -> None:
+        """Add tokens to a live request; those after one that ends it are dropped."""
+        if request.live:
+            request.backlog += zip(token_ids, logprobs, strict=True)
+        self._work_off(request)
+
+    def go_on(self) -> None:
+        """Continue what waits, with the work of a new step."""
+        self._masks.allow_given()
+        if self._has_backlog:
+            self._has_backlog = False
+            for request in list(self._requests.live.values()):
+                self._work_off(request)
+            self._has_backlog |= any(self._requests.known[i].backlog for i in self._requests.suspended)
+
+    def _work_off(self, request: Request) -> None:
+        """Accept the tokens that wait, in their order; a request that has failed accepts no more."""
+        done = 0
+        while request.live and done < len(request.backlog):
+            grammar = request.grammar
+            work = None if grammar is None else self._masks.given.give_turn(grammar)
+            token_id, logprob = request.backlog[done]
+            request.accept(self._requests.slots, token_id, logprob=logprob, work=work)
+            if grammar is not None and grammar.deferred:
+                break
+            done += 1
+        if not request.live:
+            done = len(request.backlog)
+        del request.backlog[:done]
+        self._has_backlog |= bool(request.backlog)
+        self._requests.retire_if_done(request)

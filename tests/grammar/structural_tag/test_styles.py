@@ -1,0 +1,234 @@
+"""Arguments of calls in the styles of models that do not write JSON."""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+
+import pytest
+
+from engine_sampler.grammar.errors import GrammarError, UnsupportedKeywordError
+from engine_sampler.grammar.structural_tag.elements import NOTATIONS
+from engine_sampler.grammar.structural_tag.parameters import STYLES
+
+from .test_structural_tag import accepts
+
+SCHEMA: dict[str, Any] = {
+    "type": "object",
+    "properties": {
+        "city": {"type": "string"},
+        "days": {"type": "integer"},
+        "unit": {"enum": ["C", 0, None]},
+        "place": {"$ref": "#/$defs/place"},
+        "tags": {"type": "array", "items": {"type": "string"}, "maxItems": 2},
+    },
+    "required": ["city", "days"],
+    "additionalProperties": False,
+    "$defs": {"place": {"type": "object", "properties": {"x": {"type": "boolean"}}, "required": ["x"]}},
+}
+DSML = '<｜DSML｜parameter name="{}" string="{}">{}</｜DSML｜parameter>'
+K3 = '<|open|>argument key="{}" type="{}"<|sep|>{}<|close|>argument<|sep|>'
+COFL = '<cofl:value name="{}" type="{}">{}</cofl:value>'
+M3 = "]<]minimax[>[<{0}>{1}]<]minimax[>[</{0}>"
+
+
+def of(style: str, schema: Any = SCHEMA, **more: Any) -> dict[str, Any]:
+    return {"type": "json_schema", "json_schema": schema, "style": style, **more}
+
+
+def item(text: str) -> str:
+    return f'<cofl:value type="raw">{text}</cofl:value>'
+
+
+WRITTEN = {
+    "qwen_xml": ("<parameter=city>Ö < B</parameter>", "<parameter=days>3</parameter>"),
+    "minimax_xml": ('<parameter name="city">Ö < B</parameter>', '<parameter name="days">3</parameter>'),
+    "deepseek_xml": (DSML.format("city", "true", "Ö < B"), DSML.format("days", "false", "3")),
+    "deepseek_v4_1_xml": tuple(
+        DSML.replace("parameter", " parameter").format(*one)
+        for one in (("city", "true", "Ö < B"), ("days", "false", "3"))
+    ),
+    "glm_xml": (
+        "<arg_key>city</arg_key>\n<arg_value>Ö < B</arg_value>",
+        "<arg_key>days</arg_key><arg_value>3</arg_value>",
+    ),
+    "kimi_k3_xml": (K3.format("city", "string", "Ö < B"), K3.format("days", "number", "3")),
+    "step3_xml": (
+        '<steptml:parameter name="city">Ö < B</steptml:parameter>',
+        '<steptml:parameter name="days">3</steptml:parameter>',
+    ),
+    "cohere_xml": (COFL.format("city", "raw", "Ö < B"), COFL.format("days", "json", "3")),
+    "minimax_m3_xml": (M3.format("city", "Ö < B"), M3.format("days", "3")),
+    "gemma": ('city:<|"|>Ö < B<|"|>', "days:3"),
+}
+"""The members `city` and `days` in each style."""
+
+
+def joined(style: str, *members: str) -> str:
+    return "{" + ",".join(members) + "}" if style == "gemma" else "".join(members)
+
+
+def test_every_style_is_tested() -> None:
+    assert WRITTEN.keys() == STYLES.keys() | NOTATIONS.keys()
+
+
+@pytest.mark.parametrize("style", WRITTEN)
+def test_members_come_once_in_any_order_and_required_ones_come(style: str) -> None:
+    city, days = WRITTEN[style]
+    assert accepts(of(style), joined(style, city, days))
+    assert accepts(of(style), joined(style, days, city))
+    assert not accepts(of(style), joined(style, city))
+    assert not accepts(of(style), joined(style, days))
+    assert not accepts(of(style), joined(style, city, days, days))
+    assert not accepts(of(style), joined(style, city, days.replace("days", "nights")))
+    assert not accepts(of(style), joined(style, city, days.replace("3", "three")))
+
+
+@pytest.mark.parametrize("style", WRITTEN)
+def test_members_can_be_kept_in_order(style: str) -> None:
+    city, days = WRITTEN[style]
+    last = of(style, {**SCHEMA, "required": ["days"]}, any_order=False)
+    assert accepts(last, joined(style, city, days))
+    assert accepts(last, joined(style, days))
+    assert not accepts(last, joined(style, days, city))
+    assert not accepts(last, joined(style, city))
+
+
+@pytest.mark.parametrize("style", sorted(set(WRITTEN) - {"gemma"}))
+def test_white_space_between_members_is_bounded(style: str) -> None:
+    city, days = WRITTEN[style]
+    assert accepts(of(style), f"\n{city}\n{days}\n")
+    assert accepts(of(style, max_whitespace_cnt=3), f"{city}   {days}")
+    assert not accepts(of(style, max_whitespace_cnt=3), f"{city}    {days}")
+    assert not accepts(of(style), f"{city}\n\n{days}")
+
+
+@pytest.mark.parametrize("style", sorted(set(WRITTEN) - {"minimax_m3_xml"}))
+def test_members_that_are_not_named_are_allowed_unless_they_are_forbidden(style: str) -> None:
+    city, days = WRITTEN[style]
+    other = city.replace("city", "town")
+    schema = {"properties": {"city": {"type": "string"}}, "additionalProperties": {"type": "string"}}
+    assert accepts(of(style, schema), joined(style, other, city))
+    assert not accepts(of(style, schema), joined(style, city, city))
+    assert accepts(of(style, {}), joined(style, days, other))
+
+
+@pytest.mark.parametrize(
+    ("style", "text", "valid"),
+    [
+        ("deepseek_xml", DSML.format("unit", "true", "C"), True),
+        ("deepseek_xml", DSML.format("unit", "false", "0"), True),
+        ("deepseek_xml", DSML.format("unit", "true", "0"), False),
+        ("deepseek_xml", DSML.format("unit", "false", "C"), False),
+        ("deepseek_xml", DSML.format("place", "false", '{"x": true}'), True),
+        ("deepseek_xml", DSML.format("place", "false", '{"x": 1}'), False),
+        ("kimi_k3_xml", K3.format("unit", "null", "null"), True),
+        ("kimi_k3_xml", K3.format("unit", "string", "null"), False),
+        ("kimi_k3_xml", K3.format("unit", "number", "0"), True),
+        ("kimi_k3_xml", K3.format("place", "object", '{"x":true}'), True),
+        ("kimi_k3_xml", K3.format("tags", "array", '["a"]'), True),
+        ("kimi_k3_xml", K3.format("tags", "string", '["a"]'), False),
+        ("cohere_xml", COFL.format("unit", "raw", "C"), True),
+        ("cohere_xml", COFL.format("unit", "json", "null"), True),
+        ("cohere_xml", COFL.format("unit", "json", "C"), False),
+        ("cohere_xml", COFL.format("place", "dict", COFL.format("x", "json", "true")), True),
+        ("cohere_xml", COFL.format("place", "dict", ""), False),
+        ("cohere_xml", COFL.format("tags", "list", item("a") + item("b")), True),
+        ("cohere_xml", COFL.format("tags", "list", item("a") * 3), False),
+        ("cohere_xml", COFL.format("tags", "list", ""), True),
+        ("minimax_m3_xml", M3.format("unit", "null"), True),
+        ("minimax_m3_xml", M3.format("place", M3.format("x", "true")), True),
+        ("minimax_m3_xml", M3.format("place", "true"), False),
+        ("minimax_m3_xml", M3.format("tags", M3.format("item", "a") + M3.format("item", "b")), True),
+        ("minimax_m3_xml", M3.format("tags", M3.format("item", "a") * 3), False),
+        ("minimax_m3_xml", M3.format("tags", M3.format("tag", "a")), False),
+        ("gemma", 'unit:<|"|>C<|"|>', True),
+        ("gemma", "unit:0", True),
+        ("gemma", "unit:C", False),
+        ("gemma", "place:{x:true}", True),
+        ("gemma", "place:{}", False),
+        ("gemma", 'tags:[<|"|>a<|"|>,<|"|>b<|"|>]', True),
+        ("gemma", 'tags:[<|"|>a<|"|>,]', False),
+        ("gemma", "tags:[]", True),
+    ],
+)
+def test_the_mark_of_a_type_agrees_with_the_value(style: str, text: str, valid: bool) -> None:
+    assert accepts(of(style), joined(style, *WRITTEN[style], text)) is valid
+
+
+def test_lists_have_items_by_position_and_in_number() -> None:
+    schema = {
+        "properties": {
+            "l": {"type": "array", "prefixItems": [{"const": "a"}], "items": {"const": "b"}, "minItems": 2}
+        }
+    }
+    for items, valid in (("a", False), ("ab", True), ("abb", True), ("bb", False), ("", False)):
+        assert accepts(of("cohere_xml", schema), COFL.format("l", "list", "".join(map(item, items)))) is valid
+
+
+def test_objects_of_an_enum_are_written_as_json() -> None:
+    schema = {"properties": {"o": {"enum": [{"a": 1}, "b"]}}}
+    assert accepts(of("cohere_xml", schema), COFL.format("o", "json", '{"a":1}'))
+    assert accepts(of("cohere_xml", schema), COFL.format("o", "raw", "b"))
+    assert not accepts(of("cohere_xml", schema), COFL.format("o", "dict", '{"a":1}'))
+
+
+def test_values_may_contain_themselves() -> None:
+    node = {"type": "object", "properties": {"next": {"$ref": "#/$defs/node"}}, "additionalProperties": False}
+    schema = {"properties": {"next": {"$ref": "#/$defs/node"}}, "$defs": {"node": node}}
+    text = ""
+    for _ in range(4):
+        text = COFL.format("next", "dict", text)
+        assert accepts(of("cohere_xml", schema), text)
+    assert not accepts(of("cohere_xml", schema), text.replace("dict", "list"))
+
+
+def test_names_are_escaped_where_a_style_does_so() -> None:
+    schema = {"properties": {'a"&b': {"type": "string"}}, "additionalProperties": False}
+    assert accepts(of("kimi_k3_xml", schema), K3.format("a&quot;&amp;b", "string", ""))
+    assert accepts(of("cohere_xml", schema), COFL.format("a&quot;&amp;b", "raw", ""))
+    assert not accepts(of("kimi_k3_xml", schema), K3.format('a"&b', "string", ""))
+
+
+def test_texts_can_be_restricted() -> None:
+    limited = {"properties": {"s": {"type": "string", "pattern": "^[a-z]+$", "minLength": 2}}}
+    for text, valid in (("ab", True), ("\nab\n", True), ("a", False), ("AB", False)):
+        assert accepts(of("qwen_xml", limited), f"<parameter=s>{text}</parameter>") is valid
+    dated = {"properties": {"s": {"type": "string", "format": "date"}}}
+    for text, valid in (("2026-02-28", True), ("2026-02-30", False)):
+        assert accepts(of("qwen_xml", dated), f"<parameter=s>{text}</parameter>") is valid
+    free = {"properties": {"s": {"type": "string"}, "e": {"enum": ["bad", "good"]}}}
+    for text, valid in (("fine", True), ("bad", False), ("a bad one", False)):
+        found = accepts(of("qwen_xml", free, excludes=["bad"]), f"<parameter=s>{text}</parameter>")
+        assert found is valid
+    assert not accepts(of("qwen_xml", free, excludes=["bad"]), "<parameter=e>bad</parameter>")
+
+
+@pytest.mark.parametrize(
+    ("given", "words"),
+    [
+        (of("yaml"), "format.style='yaml' is not allowed: json, qwen_xml"),
+        (of("json", excludes=["a"]), "format.excludes is not supported in the style json"),
+        (of("cohere_xml", excludes=["a"]), "format.excludes is not supported in the style cohere_xml"),
+        (of("glm_xml", {"type": "array"}), "must describe an object"),
+        (of("glm_xml", {"properties": {"a": False}}), "no value is valid"),
+        (of("glm_xml", {"properties": {"a": {"$ref": "#/nowhere"}}}), "does not point to a subschema"),
+        (of("glm_xml", {"properties": {"a": {"$ref": "#/properties/a"}}}), "references away"),
+        (of("cohere_xml", {"properties": {"a": False}}), "no value is valid"),
+        (of("cohere_xml", '{"type":'), "format: the schema is not JSON"),
+    ],
+)
+def test_what_a_style_cannot_write_is_rejected_with_its_path(given: Any, words: str) -> None:
+    with pytest.raises(GrammarError, match=re.escape(words) if "=" in words else words):
+        accepts(given, "")
+
+
+def test_keywords_that_cannot_be_enforced_are_rejected() -> None:
+    for style, schema in (
+        ("glm_xml", {"properties": {"a": {"type": "string", "not": {"const": "b"}}}}),
+        ("glm_xml", {"properties": {"a": {"allOf": [{"type": "string"}, {"minLength": 1}]}}}),
+        ("cohere_xml", {"properties": {"a": {"type": "object", "minProperties": 1}}}),
+        ("minimax_m3_xml", {"additionalProperties": {"type": "string"}}),
+    ):
+        with pytest.raises(UnsupportedKeywordError):
+            accepts(of(style, schema), "")

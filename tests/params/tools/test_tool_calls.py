@@ -1,0 +1,224 @@
+"""Calls of tools: what models of each family may write under each choice."""
+
+from __future__ import annotations
+
+import json
+import re
+from typing import Any
+
+import pytest
+
+from engine_sampler import ParameterError, SamplingParams, Tokenizer
+from engine_sampler.grammar import TOOL_FAMILIES, Grammar, tool_calls
+
+from .transcripts import TOOLS, TRANSCRIPTS
+
+NAMED = {"type": "function", "function": {"name": "get_weather"}}
+MARKS = sorted(
+    {
+        mark
+        for one in TRANSCRIPTS.values()
+        for mark in re.findall(
+            r"｜DSML｜|<\|[^<>]*>|<[^<>]*\|>|<｜(?!D)[^<>]*>|\[[A-Z/_]+\]|\]<\]minimax\[>\[",
+            one.calls() + one.thoughts,
+        )
+    }
+)
+PLAIN = Tokenizer([*(bytes([i]) for i in range(256)), b"<eos>"], [256])
+SPECIAL = Tokenizer(
+    [*(bytes([i]) for i in range(256)), b"<eos>", *(mark.encode() for mark in MARKS)],
+    [256],
+    range(257, 257 + len(MARKS)),
+)
+"""A vocabulary in which the marks of all families are special tokens."""
+_TOKEN = re.compile("|".join(map(re.escape, sorted(MARKS, key=len, reverse=True))))
+
+
+def tokens_of(text: str) -> list[int]:
+    """A text in the tokens of `SPECIAL`."""
+    found: list[int] = []
+    at = 0
+    for mark in _TOKEN.finditer(text):
+        found += [*text[at : mark.start()].encode(), 257 + MARKS.index(mark.group())]
+        at = mark.end()
+    return [*found, *text[at:].encode()]
+
+
+def accepts(family: str, text: str, choice: Any = "auto", **options: Any) -> bool:
+    """Whether the text is an answer, token by token, the end included."""
+    matcher = (
+        Grammar.from_structural_tag(tool_calls(family, TOOLS, choice, **options)).compile(PLAIN).matcher()
+    )
+    return all(map(matcher.accept, text.encode())) and bool(matcher.is_accepting())
+
+
+def test_every_family_has_a_transcript() -> None:
+    assert TRANSCRIPTS.keys() == TOOL_FAMILIES.keys()
+
+
+@pytest.mark.parametrize("family", TRANSCRIPTS)
+@pytest.mark.parametrize("choice", ["auto", "required", NAMED])
+def test_a_call_is_accepted_and_wrong_ones_are_not(family: str, choice: Any) -> None:
+    call = TRANSCRIPTS[family].calls()
+    assert accepts(family, call, choice)
+    assert not accepts(family, call.replace("get_weather", "get_forecast"), choice)
+    assert not accepts(family, call.replace("city", "town"), choice)
+    assert not accepts(family, call[:-1], choice) or family == "harmony"
+
+
+@pytest.mark.parametrize("family", TRANSCRIPTS)
+def test_a_call_without_its_arguments_is_not_accepted(family: str) -> None:
+    transcript = TRANSCRIPTS[family]
+    argument = re.compile(
+        r'"city": "Paris"|\n?<parameter=city>.*</parameter>|<parameter name="city">.*</parameter>'
+        r"|<｜DSML｜ ?parameter.*</｜DSML｜ ?parameter>|<\|open\|>argument.*<\|close\|>argument<\|sep\|>"
+        r"|\]<\]minimax\[>\[<city>.*</city>|<arg_key>.*</arg_value>|<cofl:value.*</cofl:value>"
+        r'|city:<\|"\|>Paris<\|"\|>|<steptml:parameter.*</steptml:parameter>',
+        re.DOTALL,
+    )
+    empty, count = argument.subn("", transcript.calls())
+    assert count == 1
+    assert not accepts(family, empty, "required")
+    assert not accepts(family, empty)
+
+
+@pytest.mark.parametrize("family", TRANSCRIPTS)
+@pytest.mark.parametrize("choice", ["auto", "required"])
+def test_calls_are_made_at_once_only_if_they_may_be_parallel(family: str, choice: Any) -> None:
+    twice = TRANSCRIPTS[family].calls(2)
+    assert accepts(family, twice, choice)
+    assert not accepts(family, twice, choice, parallel_tool_calls=False)
+    assert accepts(family, TRANSCRIPTS[family].calls(), choice, parallel_tool_calls=False)
+
+
+@pytest.mark.parametrize("family", TRANSCRIPTS)
+def test_a_named_call_is_the_only_one(family: str) -> None:
+    transcript = TRANSCRIPTS[family]
+    other = {"type": "function", "function": {"name": "now"}}
+    assert not accepts(family, transcript.calls(), other)
+    assert not accepts(family, transcript.calls() + " Done.", NAMED)
+
+
+@pytest.mark.parametrize("family", sorted(set(TRANSCRIPTS) - {"harmony", "kimi_k3"}))
+def test_text_may_stand_around_calls_that_are_not_required(family: str) -> None:
+    call = TRANSCRIPTS[family].calls()
+    assert accepts(family, "No calls at all.")
+    assert accepts(family, f"Let me see.{call}")
+    assert accepts(family, f"Let me see.{call} That is all.")
+    assert not accepts(family, f"Let me see.{call} That is all.", parallel_tool_calls=False)
+    assert not accepts(family, f"Let me see.{call}", "required")
+    assert not accepts(family, "No calls at all.", "required")
+
+
+@pytest.mark.parametrize("family", sorted(set(TRANSCRIPTS) - {"harmony", "kimi_k3", "llama", "phi_4_mini"}))
+def test_no_call_is_made_if_none_may_be(family: str) -> None:
+    assert accepts(family, "Only text.", "none")
+    assert not accepts(family, TRANSCRIPTS[family].calls(), "none")
+
+
+@pytest.mark.parametrize("family", [name for name, one in TRANSCRIPTS.items() if one.thoughts])
+@pytest.mark.parametrize("choice", ["auto", "required", NAMED])
+def test_thoughts_come_first(family: str, choice: Any) -> None:
+    transcript, (begin, _) = TRANSCRIPTS[family], TOOL_FAMILIES[family].thinking or ("", "")
+    thinking = transcript.thoughts + transcript.calls()
+    assert accepts(family, thinking, choice, reasoning="enabled")
+    assert not accepts(family, thinking, choice) or choice == "auto"
+    whole = thinking if transcript.thoughts.startswith(begin) else begin + thinking
+    assert accepts(family, whole, choice, reasoning="auto")
+    assert accepts(family, transcript.calls(), choice, reasoning="auto")
+    assert not accepts(family, transcript.calls(), "required", reasoning="enabled") or family == "harmony"
+
+
+def test_the_blocks_of_kimi_k3_follow_each_other() -> None:
+    call = TRANSCRIPTS["kimi_k3"].calls()
+    end = "<|close|>message<|sep|>"
+    assert accepts("kimi_k3", f"Hello.<|close|>response<|sep|>{end}", "none")
+    assert accepts("kimi_k3", f"Hello.<|close|>response<|sep|>{end}")
+    assert not accepts("kimi_k3", f"Hello.<|close|>response<|sep|>{end}", "required")
+    assert not accepts("kimi_k3", call, "none")
+    thoughts = "I look it up.<|close|>think<|sep|><|open|>response<|sep|>"
+    assert accepts("kimi_k3", thoughts + call, reasoning="enabled")
+
+
+def test_a_message_of_harmony_goes_to_its_channel() -> None:
+    final = "<|channel|>final<|message|>Hello.<|return|>"
+    assert accepts("harmony", final)
+    assert accepts("harmony", final, "none")
+    assert not accepts("harmony", final, "required")
+    thoughts = TRANSCRIPTS["harmony"].thoughts
+    assert accepts("harmony", thoughts + thoughts + final, reasoning="enabled")
+    assert not accepts("harmony", thoughts + TRANSCRIPTS["harmony"].calls(), "none", reasoning="enabled")
+
+
+@pytest.mark.parametrize("family", TRANSCRIPTS)
+def test_marks_that_are_special_tokens_are_these_tokens(family: str) -> None:
+    transcript = TRANSCRIPTS[family]
+    text = transcript.thoughts + transcript.calls()
+    tag = tool_calls(family, TOOLS, "required", reasoning="enabled" if transcript.thoughts else "disabled")
+    matcher = Grammar.from_structural_tag(tag).compile(SPECIAL).matcher()
+    assert all(map(matcher.accept, tokens_of(text)))
+    assert matcher.is_accepting()
+    matcher.rollback(len(tokens_of(text)))
+    spelled = all(map(matcher.accept, text.encode()))
+    assert spelled is (len(tokens_of(text)) == len(text.encode()))
+
+
+def test_strictness_decides_what_arguments_may_be() -> None:
+    def accepts_arguments(arguments: str, strict: bool | None, **function: bool) -> bool:
+        schema = {"type": "object", "properties": {"a": {"type": "integer"}}, "required": ["a"]}
+        given = {"strict": function["said"]} if function else {}
+        tools = [{"type": "function", "function": {"name": "f", "parameters": schema, **given}}]
+        tag = tool_calls("hermes", tools, "required", strict=strict)
+        text = f'<tool_call>\n{{"name": "f", "arguments": {arguments}}}\n</tool_call>'
+        return Grammar.from_structural_tag(tag).check(text).valid
+
+    assert accepts_arguments('{"a": 1, "b": 2}', None)
+    assert not accepts_arguments('{"b": 2}', None)
+    assert not accepts_arguments('{"a": 1, "b": 2}', True)
+    assert accepts_arguments('{"b": 2}', False)
+    assert accepts_arguments('{"b": 2}', None, said=False)
+    assert not accepts_arguments("[]", False)
+
+
+def test_some_functions_may_be_allowed() -> None:
+    for mode, text, valid in (("auto", "Hello.", True), ("required", "Hello.", False)):
+        allowed = {"mode": mode, "tools": [{"type": "function", "function": {"name": "now"}}]}
+        choice = {"type": "allowed_tools", "allowed_tools": allowed}
+        assert accepts("hermes", text, choice) is valid
+        assert not accepts("hermes", TRANSCRIPTS["hermes"].calls(), choice)
+        assert accepts("hermes", '<tool_call>\n{"name": "now", "arguments": {}}\n</tool_call>', choice)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        (("nobody", TOOLS), "family='nobody' is not allowed: one of llama, hermes"),
+        (("llama", "ls"), "tools='ls' is not allowed"),
+        (("llama", [{"function": {"name": 'a"b'}}]), "a function with a name of up to 256 letters"),
+        (("llama", [], "required"), "tools has no function"),
+        (("llama", TOOLS, {"function": {"name": "f"}}), "tool_choice=.* is not allowed: auto, none"),
+        (("llama", TOOLS, {"type": "allowed_tools", "mode": "none"}), "allowed_tools with the mode"),
+        (("llama", TOOLS, 5), "tool_choice=5 is not allowed"),
+    ],
+)
+def test_what_is_not_allowed_is_named(arguments: Any, words: str) -> None:
+    with pytest.raises(ParameterError, match=words):
+        tool_calls(*arguments)
+    with pytest.raises(ParameterError, match="reasoning='maybe' is not allowed"):
+        tool_calls("llama", TOOLS, reasoning="maybe")  # type: ignore[arg-type]
+
+
+def test_a_request_is_read_with_the_family_of_the_model_that_is_served() -> None:
+    body = {"tools": TOOLS, "tool_choice": "required", "parallel_tool_calls": False}
+    expected = tool_calls("qwen_3", TOOLS, "required", parallel_tool_calls=False, reasoning="auto")
+    params = SamplingParams.from_dict(body, tool_family="qwen_3", reasoning="auto")
+    assert json.loads(params.structural_tag) == expected
+    for choice in ("auto", NAMED):
+        params = SamplingParams.from_dict({"tools": TOOLS, "tool_choice": choice}, tool_family="qwen_3")
+        assert json.loads(params.structural_tag) == tool_calls("qwen_3", TOOLS, choice)
+    for free in ({}, {"tools": TOOLS, "tool_choice": "none"}, {"tools": []}):
+        assert SamplingParams.from_dict(free, tool_family="qwen_3").structural_tag is None
+    formatted = {"tools": TOOLS, "response_format": {"type": "json_object"}}
+    assert SamplingParams.from_dict(formatted, tool_family="qwen_3").json_object
+    with pytest.raises(ParameterError, match="family='qwen' is not allowed"):
+        SamplingParams.from_dict(body, tool_family="qwen")
