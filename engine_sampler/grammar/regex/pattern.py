@@ -198,8 +198,7 @@ _MAX_LOOKAROUNDS = 64
 
 def _whole(tree: Node, search: bool, limits: PatternLimits) -> Expression:
     if not tree.has_lookaround:
-        found = _language(tree)
-        return concat(TEXT, found, TEXT) if search else found
+        return concat(TEXT, _found(tree, True, True), TEXT) if search else _language(tree)
     try:
         if _count_lookarounds(tree) > _MAX_LOOKAROUNDS:
             raise _NeedsAutomaton
@@ -208,6 +207,34 @@ def _whole(tree: Node, search: bool, limits: PatternLimits) -> Expression:
         return _searched(tree)
     except _NeedsAutomaton:
         return ordered.whole(tree, search, limits.states, limits.work)
+
+
+def _found(node: Node, before: bool, after: bool) -> Expression:
+    """The language of the node, where any text may come before it, or after it, without what that includes.
+
+    `a{2,5}` before any text is `aa` before any text.
+    """
+    if (before or after) and not node.shortest:
+        return EPSILON
+    if isinstance(node, Choice) and (before or after):
+        return union(*(_found(item, before, after) for item in node.items))
+    if isinstance(node, Repeat) and (before or after):
+        if node.low == 1:
+            return _found(node.item, before, after)
+        return repeat_expression(_language(node.item), node.low, node.low)
+    if isinstance(node, Sequence):
+        return _found_sequence(node, before, after)
+    return _language(node)
+
+
+def _found_sequence(node: Sequence, before: bool, after: bool) -> Expression:
+    items = list(node.items)
+    first = last = EPSILON
+    while items and after and last == EPSILON:
+        last = _found(items.pop(), before and not items, after)
+    while items and before and first == EPSILON:
+        first = _found(items.pop(0), before, after and last == EPSILON and not items)
+    return concat(first, *map(_language, items), last)
 
 
 def _searched(tree: Node) -> Expression:

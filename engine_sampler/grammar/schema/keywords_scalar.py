@@ -11,22 +11,23 @@ from .nodes import Expander, Handler, SchemaNode
 from .numbers import decimal
 from .outlines import NUMBER, STRING
 
-MAX_COUNT = 1 << 20
-"""Maximum count of characters, items or members that a keyword may name."""
+MAX_COUNT = (1 << 31) - 2
+"""Maximum count of characters, items or members: no text has more of them."""
 
 
 def count_value(value: Any, keyword: str) -> int:
     """The count that is a keyword's value.
 
-    Raises GrammarError for anything else, GrammarLimitError for a huge count.
+    A greater maximum is `MAX_COUNT`. Raises GrammarError for anything else, GrammarLimitError for a minimum
+    above `MAX_COUNT`.
     """
     if isinstance(value, float) and value.is_integer():
         value = int(value)
     if isinstance(value, bool) or not isinstance(value, int) or value < 0:
         raise GrammarError(f"{keyword} must be a whole number, 0 or more")
-    if value > MAX_COUNT:
+    if value > MAX_COUNT and keyword.startswith("min"):
         raise GrammarLimitError(f"{keyword} is more than {MAX_COUNT}")
-    return int(value)
+    return min(int(value), MAX_COUNT)
 
 
 def _minimum(expander: Expander, node: SchemaNode, value: Any, kind: int) -> Formula:

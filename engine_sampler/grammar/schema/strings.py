@@ -122,7 +122,15 @@ def _simplified(formula: Formula) -> Formula:
         rest = [part for part in parts if part[0] != WITHIN]
         common = frozenset.intersection(*values)
         return (WITHIN, frozenset(text for text in common if holds((AND, tuple(rest)), text)))
+    if formula[0] == NOT and formula[1][0] == LENGTH:
+        return _other_lengths(formula[1][1], formula[1][2])
     return formula
+
+
+def _other_lengths(low: int, high: int | None) -> Formula:
+    """The strings that are shorter or longer."""
+    shorter = [(LENGTH, 0, low - 1)] if low else []
+    return disjunction([*shorter, (LENGTH, high + 1, None)] if high is not None else shorter)
 
 
 def _with_one_length(parts: list[Formula]) -> list[Formula]:

@@ -27,9 +27,15 @@ static bool same_node(const eg_expression *n, int kind, int32_t a, int32_t b, in
 
 static void describe(eg_expressions *x, eg_expression *n);
 
+/* A node of which nothing but its operands is known. */
+static eg_expression unknown(int kind, int32_t a, int32_t b, int32_t c) {
+    eg_expression out = {.kind = (uint8_t)kind, .a = a, .b = b, .c = c, .idle = UINT64_MAX};
+    out.bounded = out.loose = out.classes = out.reach = -1;
+    return out;
+}
+
 static int32_t add_node(eg_expressions *x, uint64_t hash, int kind, int32_t a, int32_t b, int32_t c) {
-    eg_expression node = {
-        .kind = (uint8_t)kind, .a = a, .b = b, .c = c, .bounded = -1, .loose = -1, .idle = UINT64_MAX};
+    eg_expression node = unknown(kind, a, b, c);
     eg_work(x->pool->fault, kind == UNION || kind == BOTH ? 8 + b : 8);
     describe(x, &node);
     EG_PUSH(x->pool, x->nodes, node);
@@ -428,8 +434,8 @@ static int32_t derive(eg_expressions *x, int32_t e, int byte);
 
 enum { FEW_MEMBERS = 8 };
 
-/* derive() of a member of a long list. It is remembered, since the next list has many of the same members, and
- * since an unfinished call must find again what it has done. */
+/* derive(), remembered. The next list has many of the same members, and an unfinished call must find again
+ * what it has done. */
 static int32_t derive_member(eg_expressions *x, int32_t e, int byte) {
     const uint64_t key = eg_pair(e, byte);
     int32_t next = eg_map_get(&x->derived, key, -1);
@@ -439,14 +445,21 @@ static int32_t derive_member(eg_expressions *x, int32_t e, int byte) {
     return next;
 }
 
+int32_t eg_make_derivative(eg_expressions *x, int32_t e, int byte) {
+    const int32_t classes = eg_make_classes(x, e);
+    return derive_member(x, e, x->classes.at[classes].of[byte]);
+}
+
 static int32_t derive_list(eg_expressions *x, const eg_expression *n, int byte) {
     const int32_t base = x->scratch.count;
     const bool many = n->b > FEW_MEMBERS;
-    eg_work(x->pool->fault, many ? 4 * (int64_t)n->b : n->b);
+    eg_work(x->pool->fault, many || n->kind == BOTH ? 4 * (int64_t)n->b : n->b);
     for (int32_t i = 0; i < n->b; i++) {
         const int32_t e = x->lists.at[n->a + i];
         if (n->kind == UNION && !eg_bytes_has(eg_first(x, e), byte)) continue;
-        const int32_t next = many ? derive_member(x, e, byte) : derive(x, e, byte);
+        const int32_t next = n->kind == BOTH ? eg_make_derivative(x, e, byte)
+                             : many          ? derive_member(x, e, byte)
+                                             : derive(x, e, byte);
         eg_push_member(x, n->kind, next);
     }
     return n->kind == UNION ? eg_make_union(x, base) : eg_make_both(x, base);
@@ -519,75 +532,29 @@ static bool is_long_literal(const eg_expressions *x, const eg_expression *n) {
     return x->nodes.at[n->a].kind == LITERAL && rest->kind == LITERAL;
 }
 
-int32_t eg_expression_step(eg_expressions *x, int32_t e, int byte) {
-    int32_t next = derive(x, e, byte);
-    if (x->nodes.at[next].logical && eg_expression_is_empty(x, next)) next = EG_EMPTY;
-    if (is_long_literal(x, &x->nodes.at[e])) return next;
+/* Remember that `next` follows `e` after `byte`, and after every byte that `e` does not distinguish from it if
+ * derivatives of `e` take long. */
+static void keep_step(eg_expressions *x, int32_t e, int byte, int32_t next) {
+    const int32_t classes = x->nodes.at[e].logical ? eg_make_classes(x, e) : EG_ALL_CLASSES;
     if (!x->nodes.at[e].steps) {
         int32_t *steps = eg_take(x->pool, 256 * sizeof *steps);
         eg_work(x->pool->fault, 64);
         for (int i = 0; i < 256; i++) steps[i] = eg_bytes_has(eg_first(x, e), i) ? -1 : EG_EMPTY;
         x->nodes.at[e].steps = steps;
     }
-    x->nodes.at[e].steps[byte] = next;
+    int32_t *steps = x->nodes.at[e].steps;
+    const uint8_t *of = x->classes.at[classes].of;
+    if (classes == EG_ALL_CLASSES) steps[byte] = next;
+    else
+        for (int i = 0; i < 256; i++) steps[i] = steps[i] < 0 && of[i] == of[byte] ? next : steps[i];
     x->known_steps++;
+}
+
+int32_t eg_expression_step(eg_expressions *x, int32_t e, int byte) {
+    int32_t next = derive(x, e, byte);
+    if (x->nodes.at[next].logical && eg_expression_is_empty(x, next)) next = EG_EMPTY;
+    if (!is_long_literal(x, &x->nodes.at[e])) keep_step(x, e, byte, next);
     return next;
-}
-
-/* --- emptiness --- */
-
-enum { UNKNOWN, SOMETHING, NOTHING };
-
-/* derive() on the way of a search. All of an expression's derivatives are kept: the next search takes much of the
- * same way, and an unfinished one starts again. */
-static int32_t derive_on_way(eg_expressions *x, int32_t e, int byte) {
-    if (!x->nodes.at[e].raw) {
-        int32_t *raw = eg_take(x->pool, 256 * sizeof *raw);
-        eg_work(x->pool->fault, 64);
-        memset(raw, 0xff, 256 * sizeof *raw);
-        x->nodes.at[e].raw = raw;
-    }
-    int32_t *raw = x->nodes.at[e].raw;
-    if (raw[byte] < 0) raw[byte] = derive(x, e, byte);
-    return raw[byte];
-}
-
-/* Put `e` on `scratch`, once in a search, with the place of the visit that leads there. */
-static void visit(eg_expressions *x, int32_t e, int32_t before) {
-    if (eg_map_get(&x->seen, eg_pair(e, 0), 0)) return;
-    eg_map_put(x->pool, &x->seen, eg_pair(e, 0), 1);
-    EG_PUSH(x->pool, x->scratch, e);
-    EG_PUSH(x->pool, x->scratch, before);
-}
-
-/* Breadth-first search among the derivatives of `e` for one that can end: so can all on the way to it. If there
- * is none, every expression visited is empty too. */
-bool eg_expression_is_empty(eg_expressions *x, int32_t e) {
-    if (e == EG_EMPTY) return true;
-    if (!x->nodes.at[e].logical || x->nodes.at[e].nullable) return false;
-    if (x->nodes.at[e].emptiness) return x->nodes.at[e].emptiness == NOTHING;
-    const int32_t base = x->scratch.count;
-    eg_map_free(x->pool, &x->seen);
-    visit(x, e, -1);
-    int32_t end = -1;
-    for (int32_t i = base; i < x->scratch.count && end < 0; i += 2) {
-        const int32_t at = x->scratch.at[i];
-        eg_work(x->pool->fault, 32);
-        for (int byte = 0; byte < 256 && end < 0; byte++) {
-            if (!eg_bytes_has(eg_first(x, at), byte)) continue;
-            const int32_t next = derive_on_way(x, at, byte);
-            const eg_expression *n = &x->nodes.at[next];
-            if (next == EG_EMPTY || n->emptiness == NOTHING) continue;
-            if (n->nullable || !n->logical || n->emptiness == SOMETHING) end = i;
-            else visit(x, next, i);
-        }
-    }
-    const bool found = end >= 0;
-    for (; end >= 0; end = x->scratch.at[end + 1]) x->nodes.at[x->scratch.at[end]].emptiness = SOMETHING;
-    for (int32_t i = base; i < x->scratch.count && !found; i += 2)
-        x->nodes.at[x->scratch.at[i]].emptiness = NOTHING;
-    x->scratch.count = base;
-    return !found;
 }
 
 /* --- opening and closing --- */
@@ -596,6 +563,7 @@ void eg_expressions_open(eg_expressions *x, eg_pool *pool, int32_t longest_token
     memset(x, 0, sizeof *x);
     x->pool = pool;
     x->longest_token = longest_token;
+    eg_make_first_classes(x);
     eg_make_intern_list(x, UNION, NULL, 0);  /* EG_EMPTY */
     eg_make_intern(x, LITERAL, 0, 0, 0);     /* EG_EPSILON */
     const int32_t place = x->nodes.count;
@@ -603,8 +571,8 @@ void eg_expressions_open(eg_expressions *x, eg_pool *pool, int32_t longest_token
     memset(&all, 0xff, sizeof all);
     EG_PUSH(pool, x->nodes, (eg_expression){0}); /* EG_ANYTHING comes before what it repeats */
     const int32_t any = eg_make_intern(x, CLASS, eg_make_intern_set(x, &all), 0, 0);
-    eg_expression anything = {
-        .kind = REPEAT, .a = any, .b = 0, .c = -1, .bounded = place, .loose = place, .idle = UINT64_MAX};
+    eg_expression anything = unknown(REPEAT, any, 0, -1);
+    anything.bounded = anything.loose = place;
     describe(x, &anything);
     x->nodes.at[place] = anything;
     const int32_t key[4] = {REPEAT, any, 0, -1};
@@ -619,7 +587,12 @@ void eg_expressions_close(eg_expressions *x) {
     EG_FREE(pool, x->text);
     EG_FREE(pool, x->automata);
     EG_FREE(pool, x->scratch);
-    eg_map_free(pool, &x->seen);
+    EG_FREE(pool, x->found);
+    EG_FREE(pool, x->edges);
+    EG_FREE(pool, x->classes);
+    EG_FREE(pool, x->reaches);
+    eg_map_free(pool, &x->class_meets);
+    eg_set_free(pool, &x->classes_by_content);
     eg_map_free(pool, &x->lives);
     eg_map_free(pool, &x->derived);
     eg_set_free(pool, &x->by_content);

@@ -62,13 +62,15 @@ typedef struct eg_expression {
     bool guards;       /* a guard is anywhere within */
     bool logical;      /* an intersection, complement or guard is within: it may match nothing */
     uint8_t emptiness; /* 0: not known yet, 1: matches something, 2: matches nothing */
+    uint8_t code;      /* its eg_is_code: 0: not known yet, 1: yes, 2: no */
     int32_t first;     /* number of the set of bytes it can begin with */
     int32_t a, b, c;   /* operands, by kind */
     int32_t *steps;    /* [256] derivative by each byte, -1: not known yet; NULL: none is known */
-    int32_t *raw;      /* the same from searches, where an empty derivative may not be EG_EMPTY */
     int32_t bounded;   /* its eg_expression_bounded for the longest token, -1: not known yet */
     int32_t loose;     /* its eg_expression_loose, -1: not known yet */
-    int32_t size;      /* how many derivatives it has, itself included; INT32_MAX: many, 0: not known yet */
+    int32_t classes;   /* its eg_make_classes, -1: not known yet */
+    int32_t reach;     /* its eg_reach_of, -1: not known yet */
+    int32_t visit;     /* its place in the last search that visited it */
     uint64_t idle;     /* its eg_expression_idle, UINT64_MAX: not known yet */
 } eg_expression;
 
@@ -80,6 +82,28 @@ typedef struct eg_automaton {
     uint64_t hash;
 } eg_automaton;
 
+/* Classes of bytes that an expression does not distinguish: for each byte the smallest one of its class. */
+typedef struct eg_classes {
+    uint8_t of[256];
+} eg_classes;
+
+/* How many bytes may be missing to a match. EG_FAR: it is out of reach, or not known to be within reach. */
+typedef struct eg_reach {
+    int32_t end;      /* to the nearest match */
+    int32_t loop;     /* to the nearest match after which some byte can be repeated without any change */
+    int32_t far_end;  /* the greatest `end` of all derivatives that match anything ... */
+    int32_t far_loop; /* ... and the greatest `loop` of them */
+} eg_reach;
+
+enum { EG_FAR = INT32_MAX / 2 };
+
+/* A derivative found by a search. */
+typedef struct eg_found {
+    int32_t expression;
+    int32_t from;     /* the place of that from which it was found, -1: none; or the first of its `edges` */
+    int32_t end, loop;
+} eg_found;
+
 typedef struct eg_expressions {
     eg_pool *pool;
     EG_VECTOR(eg_expression) nodes;
@@ -88,17 +112,28 @@ typedef struct eg_expressions {
     EG_VECTOR(uint8_t) text;    /* bytes of literals */
     EG_VECTOR(eg_automaton) automata;
     EG_VECTOR(int32_t) scratch; /* a stack of members for constructions in progress */
-    eg_map seen;                /* the expressions visited by a search */
+    EG_VECTOR(eg_found) found;  /* a stack of the expressions visited by searches in progress */
+    EG_VECTOR(int32_t) edges;   /* a stack of the derivatives of each of them, one list after the other */
+    EG_VECTOR(eg_classes) classes;
+    EG_VECTOR(eg_reach) reaches;
+    eg_map class_meets;         /* two numbers of classes to those that refine both */
     eg_map lives;               /* (lexer, guard) to the result of eg_lexer_lives */
-    eg_map derived;             /* (member of a long list, byte) to its derivative */
-    eg_set by_content, sets_by_content, literals_by_content;
+    eg_map derived;             /* (expression, byte) to its derivative, see eg_make_derivative */
+    eg_set by_content, sets_by_content, literals_by_content, classes_by_content;
     int64_t known_steps;        /* how many derivatives are remembered */
     int32_t longest_token;      /* bytes */
+    int in_vain;                /* explorations (eg_reach_of) without a result, less those with one */
     int depth;                  /* of the current recursion */
 } eg_expressions;
 
 void eg_expressions_open(eg_expressions *x, eg_pool *pool, int32_t longest_token);
 void eg_expressions_close(eg_expressions *x);
+
+/* Discard the unfinished work of a call that faulted. */
+static inline void eg_expressions_reset(eg_expressions *x) {
+    x->scratch.count = x->found.count = x->edges.count = 0;
+    x->depth = 0;
+}
 
 /* Read a grammar's expressions (the code of engine_sampler.grammar.expression.Encoder) and write the numbers
  * of its nodes to `numbers`. Faults with ES_GRAMMAR_INVALID for malformed code. Returns how many. */

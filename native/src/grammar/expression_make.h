@@ -72,6 +72,36 @@ int32_t eg_make_future(eg_expressions *x, int32_t e);
 int32_t eg_make_whole(eg_expressions *x, int32_t e);
 int32_t eg_intersection(eg_expressions *x, int32_t a, int32_t b);
 
+/* The number of the classes of bytes by which the derivatives of `e` are equal, perhaps finer than needed. */
+int32_t eg_make_classes(eg_expressions *x, int32_t e);
+void eg_make_first_classes(eg_expressions *x);
+
+enum { EG_ONE_CLASS = 0, EG_ALL_CLASSES = 1 };
+
+/* The derivative of `e` by `byte`, remembered. If it is empty, it may not be recognized as such. */
+int32_t eg_make_derivative(eg_expressions *x, int32_t e, int byte);
+
+/* The intersection `n`, without guards, with its counts dropped: as often as one likes in place of so many
+ * times. `counts` receives what was dropped. */
+typedef struct eg_counts {
+    int32_t least;  /* the smallest upper bound; EG_FAR: there is none */
+    int32_t low;    /* the greatest lower bound; 0: there is none */
+    int32_t number; /* how many counts there are */
+    bool exact;     /* whatever is counted is a code (eg_is_code) */
+} eg_counts;
+
+/* The expression `e` whose last part, if it is repeated, may be repeated beyond an upper bound above `most` and
+ * need not be repeated more than `least` times. */
+int32_t eg_make_widened(eg_expressions *x, int32_t e, int32_t most, int32_t least);
+
+int32_t eg_make_uncounted(eg_expressions *x, const eg_expression *n, eg_counts *counts);
+
+/* How far a match of the intersection `e`, which has no guards, may be away. */
+eg_reach eg_reach_of(eg_expressions *x, int32_t e);
+
+/* Whether no text of `e` begins with another one or is empty: how often it occurs in a row is then unique. */
+bool eg_is_code(eg_expressions *x, int32_t e);
+
 /* The derivative of the lexer `n` by `byte`. */
 int32_t eg_make_lexer_step(eg_expressions *x, const eg_expression *n, int byte);
 

@@ -3,62 +3,36 @@
 #include "grammar/expression_make.h"
 
 enum {
-    IDLE_STEPS = 4096, /* limit when testing the characters that begin with one byte */
-    MAX_SIZE = 100     /* limit of size_of */
+    IDLE_STEPS = 4096 /* limit when testing the characters that begin with one byte */
 };
 
-/* How many different expressions the derivatives of `e` are, itself included; INT32_MAX if there are many. */
-static int32_t size_of(eg_expressions *x, int32_t e) {
-    if (x->nodes.at[e].size) return x->nodes.at[e].size;
+/* The intersection `n` with every upper bound on repetitions above `most` dropped, and with lower bounds above
+ * `high` reduced to that. */
+static int32_t without_counts(eg_expressions *x, const eg_expression *n, int32_t most, int32_t high) {
     const int32_t base = x->scratch.count;
-    int64_t steps = 0;
-    EG_PUSH(x->pool, x->scratch, e);
-    for (int32_t i = base; i < x->scratch.count && x->scratch.count - base <= MAX_SIZE; i++) {
-        const int32_t at = x->scratch.at[i];
-        const eg_bytes first = *eg_first(x, at);
-        int32_t before = EG_EMPTY;
-        for (int byte = 0; byte < 256 && x->scratch.count - base <= MAX_SIZE; byte++) {
-            if (!eg_bytes_has(&first, byte)) continue;
-            const int32_t next = eg_step(x, at, byte);
-            steps++;
-            int32_t k = base;
-            while (next != before && next != EG_EMPTY && k < x->scratch.count && x->scratch.at[k] != next)
-                k++;
-            if (k == x->scratch.count) EG_PUSH(x->pool, x->scratch, next);
-            before = next;
-        }
-    }
-    eg_work(x->pool->fault, steps);
-    const int32_t count = x->scratch.count - base;
-    x->scratch.count = base;
-    return x->nodes.at[e].size = count > MAX_SIZE ? INT32_MAX : count;
-}
-
-/* The intersection `n` with every upper bound on repetitions above `most` dropped; the smallest such bound
- * goes to `least`. */
-static int32_t without_counts(eg_expressions *x, const eg_expression *n, int32_t most, int32_t *least) {
-    const int32_t base = x->scratch.count;
-    *least = INT32_MAX;
     for (int32_t i = 0; i < n->b; i++) {
-        int32_t member = x->lists.at[n->a + i];
-        const eg_expression m = x->nodes.at[member];
-        if (m.kind == REPEAT && m.c > most) {
-            member = eg_make_repeat(x, m.a, m.b, -1);
-            if (m.c < *least) *least = m.c;
-        }
+        const int32_t member = eg_make_widened(x, x->lists.at[n->a + i], most, high);
         eg_push_member(x, BOTH, member);
     }
     return eg_make_both(x, base);
 }
 
-/* eg_expression_bounded for an intersection `e`. A count may be dropped if what follows can be completed in
- * fewer bytes than there are derivatives, and so without ever reaching the count. */
+/* eg_expression_bounded for an intersection `e`. Upper bounds may be dropped if whatever follows within `bytes`
+ * can be completed before any of them is reached. Lower bounds may be reduced as well if it can then always be
+ * extended. */
 static int32_t bounded_both(eg_expressions *x, int32_t e, int32_t bytes) {
     const eg_expression n = x->nodes.at[e];
-    int32_t least;
+    eg_counts counts;
     if (n.guards) return e;
-    const int32_t open = without_counts(x, &n, bytes, &least);
-    return open != e && size_of(x, open) <= least - bytes ? open : e;
+    const int32_t open = eg_make_uncounted(x, &n, &counts);
+    if (!counts.number || x->nodes.at[open].kind != BOTH) return e;
+    if (counts.least <= bytes && counts.low <= bytes + 1) return e;
+    const eg_reach reach = eg_reach_of(x, open);
+    const bool extends = counts.exact && reach.far_loop < EG_FAR;
+    if (counts.low && !extends) return e;
+    const int32_t far = counts.low ? reach.far_loop + (counts.number > 1 ? counts.low : 0) : reach.far_end;
+    if (counts.least < EG_FAR && counts.least - bytes <= far) return e;
+    return far < EG_FAR ? without_counts(x, &n, 0, bytes + 1) : e;
 }
 
 int32_t eg_expression_bounded(eg_expressions *x, int32_t e, int32_t bytes) {
@@ -119,9 +93,8 @@ int32_t eg_expression_loose(eg_expressions *x, int32_t e) {
     if (n.loose >= 0) return n.loose;
     int32_t out = e;
     if (n.kind == BOTH) {
-        int32_t least;
         out = without_complements(x, &n);
-        if (out == e && !n.guards) out = without_counts(x, &n, LONG, &least);
+        if (out == e && !n.guards) out = without_counts(x, &n, LONG, INT32_MAX);
     } else if (n.kind == REPEAT && n.c > LONG) {
         out = eg_make_repeat(x, n.a, n.b, -1);
     } else if (n.kind == CONCAT) {

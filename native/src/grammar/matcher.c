@@ -121,8 +121,7 @@ static int64_t attempt(es_matcher *m, eg_task *task, void *arguments, int64_t mo
             return -(int64_t)(m->waits ? ES_GRAMMAR_UNFINISHED : v->fault.code);
         }
     }
-    v->expressions.scratch.count = 0;
-    v->expressions.depth = 0;
+    eg_expressions_reset(&v->expressions);
     eg_vocabulary_tidy(v);
     v->fault.partial = false;
     v->fault.work += borrowed = more;

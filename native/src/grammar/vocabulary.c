@@ -317,8 +317,7 @@ void eg_vocabulary_enter(es_vocabulary *v, int64_t max_work) {
     v->fault.work = max_work;
     v->fault.partial = false;
     v->fault.full = NULL;
-    v->expressions.scratch.count = 0;
-    v->expressions.depth = 0;
+    eg_expressions_reset(&v->expressions);
 }
 
 void eg_vocabulary_keep(es_vocabulary *v) {

@@ -294,3 +294,30 @@ def test_a_popular_pattern_of_urls_is_read():
     language = Language(pattern_expression(pattern))
     for text in ("https://www.example.com/a?b=c", "http://a.b)", "http://a", "http://x.yz#", "http://a.)"):
         assert (text in language) == bool(re.fullmatch(pattern, text)), text
+
+
+ABSORBED = [
+    "a{2,5}",
+    "a*",
+    "(?:a|b*)",
+    "a+b?",
+    "b?a{1,3}b?",
+    "(?:a?){2}",
+    "(?:a|bc+)b*",
+    "(?:a{2,3}|c)x*",
+    "a*b*c+",
+]
+
+
+@pytest.mark.parametrize(
+    "pattern", [*ABSORBED, *(f"{one}{other}" for one in ABSORBED for other in ABSORBED[::3])]
+)
+def test_a_search_finds_what_the_whole_pattern_would(pattern):
+    language = Language(pattern_expression(pattern, search=True))
+    for text in ("".join(word) for n in range(6) for word in product("abc", repeat=n)):
+        assert (text in language) == bool(re.search(pattern, text)), text
+
+
+def test_counts_at_the_edges_of_a_search_are_not_kept():
+    assert pattern_expression("[ab]{1,255}", search=True) == pattern_expression("[ab]", search=True)
+    assert pattern_expression("[ab]+c*", search=True) == pattern_expression("[ab]", search=True)

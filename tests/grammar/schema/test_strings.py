@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from engine_sampler.grammar.errors import GrammarError
+from engine_sampler.grammar.errors import GrammarError, GrammarLimitError
 from engine_sampler.grammar.schema.formula import (
     AND,
     LENGTH,
@@ -101,6 +101,29 @@ def test_an_escaped_ascii_letter_cannot_pass_for_another_key() -> None:
 def test_length_counts_code_points_however_they_are_written() -> None:
     good = ['"\U0001f600\U0001f600"', '"\\ud83d\\ude00a"', '"\\n\\u0041"']
     assert accepted({"type": "string", "minLength": 2, "maxLength": 2}, *good, '"a"', '"abc"') == good
+
+
+def test_other_lengths_are_shorter_or_longer() -> None:
+    texts = ['""', '"a"', '"aa"', '"aaa"', '"aaaa"']
+    assert accepted({"type": "string", "not": {"minLength": 1, "maxLength": 2}}, *texts) == [
+        texts[0],
+        *texts[3:],
+    ]
+    assert accepted({"type": "string", "not": {"minLength": 3}}, *texts) == texts[:3]
+    assert accepted({"type": "string", "not": {"maxLength": 3}}, *texts) == texts[4:]
+
+
+@pytest.mark.parametrize("high", [(1 << 20) + 1, (1 << 31) - 1, 1 << 53, 10**30])
+def test_a_maximum_may_be_of_any_size(high: int) -> None:
+    assert accepted({"type": "string", "pattern": "a", "maxLength": high}, '"xa"', '"x"') == ['"xa"']
+    assert accepted({"type": "array", "maxItems": high}, "[1]", "[") == ["[1]"]
+    assert accepted({"type": "object", "maxProperties": high}, '{"a": 1}', "{") == ['{"a": 1}']
+
+
+@pytest.mark.parametrize("keyword", ["minLength", "minItems", "minProperties"])
+def test_a_minimum_beyond_all_texts_is_refused_by_name(keyword: str) -> None:
+    with pytest.raises(GrammarLimitError, match=f"{keyword} is more than 2147483646"):
+        Judge({keyword: (1 << 31) - 1})
 
 
 def test_a_pattern_matches_anywhere_and_through_escapes() -> None:
