@@ -46,17 +46,23 @@ class StepLock:
             if self._thread is not None or thread in self._building:
                 inside = self._thread in (None, thread)
                 raise RuntimeError(_INSIDE if inside else _MEANWHILE)
-            self._thread = thread
-            begin_step()
+            self._begin()
 
     def __exit__(self, *error: object) -> None:
         with self.lock:
-            try:
-                while self._pending:
-                    self._do_pending(self._pending.popleft())
-            finally:
-                self._thread = None
-                end_step()
+            self._end()
+
+    def _begin(self) -> None:
+        self._thread = threading.get_ident()
+        begin_step()
+
+    def _end(self) -> None:
+        try:
+            while self._pending:
+                self._do_pending(self._pending.popleft())
+        finally:
+            self._thread = None
+            end_step()
 
     @property
     def running(self) -> bool:
@@ -64,12 +70,16 @@ class StepLock:
         return self._thread is not None
 
     def when_idle(self, work: Callable[[], None]) -> None:
-        """Do `work` now, or right after the step that is running. Called with the lock held."""
+        """Do `work` now, or right after the step that is running. Called with the lock held, also by plugins
+        of a request that is being built."""
         if self.running:
             self._pending.append(work)
-        else:
-            with self:
-                work()
+            return
+        self._begin()
+        try:
+            work()
+        finally:
+            self._end()
 
     def _do_pending(self, work: Callable[[], None]) -> None:
         """Do what had to wait; a failure neither stops the rest nor reaches the caller of the step."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import secrets
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -22,7 +22,6 @@ from ..contract import (
 from ..grammar.engines.native import Work
 from ..grammar.errors import UnfinishedError
 from ..params import SamplingParams, build_chain
-from ..samplers.grammar_bias import Guidance
 from .constraint import Constraint
 from .detokenizer import Detokenizer, MatchedEnds
 from .history import History
@@ -30,6 +29,9 @@ from .results import Record, RequestId
 from .slots import CheckTrigger, Slots
 from .state import RequestState
 from .stop_checks import StopChecks
+
+if TYPE_CHECKING:
+    from ..samplers.grammar_bias import Guidance
 
 
 class RequestError(ValueError):

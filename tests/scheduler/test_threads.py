@@ -12,6 +12,7 @@ import pytest
 
 from engine_sampler import RequestError, SamplingParams, Scheduler, StoppingCriteria, StopVerdict, hookimpl
 
+from ..chaos.checks import expect_sound
 from ..engines import alone, make_scheduler, model_step, outcome, registered_plugin, rows_for, run_to_end
 
 
@@ -222,3 +223,27 @@ def test_a_failing_observer_is_logged_and_affects_no_request(caplog: pytest.LogC
     assert outcome(scheduler.record(0)) == outcome(alone(params))
     assert ("finished", 0, scheduler.record(0).finish_reason) in watcher.events
     assert "observer failing failed at request_added" in caplog.text
+
+
+def test_an_observer_may_remove_and_add_requests_at_any_event() -> None:
+    class Swapping:
+        name = "swapping"
+        swapped = False
+
+        def request_added(self, request_id: Any, params: SamplingParams) -> None:
+            if request_id == "unwanted":
+                scheduler.remove(request_id)
+                scheduler.add(params, request_id="wanted")
+
+        def step_finished(self, result: Any) -> None:
+            if not self.swapped:
+                self.swapped = True
+                scheduler.remove("wanted")
+
+    with registered_plugin(Watching(Swapping())):
+        scheduler = make_scheduler()
+        scheduler.add(SamplingParams(seed=1), request_id="unwanted")
+        assert scheduler.request_ids == ["wanted"]
+        model_step(scheduler)
+    assert scheduler.request_ids == []
+    expect_sound(scheduler)
