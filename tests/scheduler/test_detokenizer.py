@@ -322,7 +322,7 @@ def long_stream(tokens: Iterable[int | bytes], stream: Detokenizer) -> None:
         push(stream, [token] if isinstance(token, int) else token)
 
 
-@settings(max_examples=200)
+@settings(max_examples=80)
 @given(LONG, LONG, LONG, LONG)
 def test_rollback_and_forks_of_long_texts_are_exact(
     kept: list[int | bytes], undone: list[int | bytes], after: list[int | bytes], others: list[int | bytes]
