@@ -11,13 +11,13 @@ import numpy as np
 import pytest
 
 from engine_sampler import SamplingParams, Scheduler, sample
+from engine_sampler.cli.bench import rows
+from engine_sampler.cli.bench.rows import BREAKER
 
-from . import rows
 from .bench_grammar import json_grammar
 from .cases import DEFAULT, MAIN, PENALTIES, PROMPTS, TINY, Shape
 from .measure import Work, measure
 from .results import JOIN, STEP, prompt_of
-from .rows import BREAKER
 
 REQUESTS = 64
 LENGTH = PROMPTS[-1]
