@@ -54,6 +54,17 @@ class Derivatives:
         found = self._known.get(number << 8 | x.partition[number][byte])
         return self._derive(number, byte) if found is None else found
 
+    def live_steps(self, number: int) -> dict[int, int]:
+        """The derivatives of `number` that match something, and the mask of the bytes that lead to each, in
+        the order of their least bytes."""
+        partition, found = self.expressions.partition[number], dict[int, int]()
+        for byte in representatives(partition):
+            target = self.derivative(number, byte)
+            if self.live(target):
+                block = sum(1 << other for other in range(256) if partition[other] == byte)
+                found[target] = found.get(target, 0) | block
+        return found
+
     def _derive(self, number: int, byte: int) -> int:
         """Compute a derivative without recursion: expressions may be deeply nested."""
         x = self.expressions

@@ -20,7 +20,6 @@ from ..derivatives.derivatives import Derivatives
 from ..derivatives.expressions import Expressions
 from ..derivatives.limits import Meter
 from ..derivatives.loading import Loader
-from ..derivatives.partitions import representatives
 from ..program.expression import (
     ALL_BYTES,
     AUTOMATON,
@@ -144,20 +143,15 @@ def _states(ignored: Expression) -> list[_State] | None:
     numbers = {start: 0}
     found: list[_State] = []
     for number in (waiting := [start]):
-        part, steps = x.partition[number], dict[int, int]()
-        for byte in representatives(part):
-            after = derivatives.derivative(number, byte)
-            if not derivatives.live(after):
-                continue
+        steps = derivatives.live_steps(number)
+        for after in steps:
             if after not in numbers:
                 numbers[after] = len(waiting)
                 waiting.append(after)
-            mask = sum(1 << other for other in range(256) if part[other] == byte)
-            steps[numbers[after]] = steps.get(numbers[after], 0) | mask
         spend(20)
         if len(waiting) > MAX_STATES:
             return None
-        found.append((bool(x.endings[number]), [(mask, target) for target, mask in steps.items()]))
+        found.append((bool(x.endings[number]), [(mask, numbers[after]) for after, mask in steps.items()]))
     return found
 
 

@@ -13,7 +13,6 @@ from ..derivatives.derivatives import Derivatives
 from ..derivatives.expressions import Expressions
 from ..derivatives.limits import Meter
 from ..derivatives.loading import Loader
-from ..derivatives.partitions import representatives
 from ..errors import GrammarLimitError
 from ..program.expression import (
     AUTOMATON,
@@ -126,20 +125,16 @@ def _deterministic(part: Expression) -> States:
     numbers = {Loader(expressions, encoder.code).numbers[root]: 0}
     states = []
     for state in (waiting := list(numbers)):
-        found: dict[int, int] = {}
-        partition = expressions.partition[state]
-        for byte in representatives(partition):
-            target = derivatives.derivative(state, byte)
-            if not derivatives.live(target):
-                continue
+        found = derivatives.live_steps(state)
+        for target in found:
             if target not in numbers:
                 numbers[target] = len(numbers)
                 waiting.append(target)
-            block = sum(1 << other for other in range(256) if partition[other] == byte)
-            found[numbers[target]] = found.get(numbers[target], 0) | block
         if len(waiting) > MAX_STATES:
             raise GrammarLimitError(f"a terminal needs an automaton of more than {MAX_STATES} states")
-        runs = ((first, last, target) for target, mask in found.items() for first, last in _runs(mask))
+        runs = (
+            (first, last, numbers[target]) for target, mask in found.items() for first, last in _runs(mask)
+        )
         states.append((expressions.nullable(state), tuple(sorted(runs))))
     return tuple(states)
 
