@@ -8,9 +8,8 @@ only bits and counters, and can reach the closing brace from every state.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass, field, replace
 from itertools import product
-from typing import TypeAlias
+from typing import NamedTuple, TypeAlias
 
 from ..errors import GrammarLimitError
 from ..program.expression import EMPTY, Expression
@@ -50,8 +49,7 @@ _MAX_UNCHECKED_PATTERNS = 4
 """With more patterns than this, combinations of patterns that no key can match are eliminated."""
 
 
-@dataclass(frozen=True)
-class Region:
+class Region(NamedTuple):
     """A set of keys that are treated alike, and the literals that their values must satisfy.
 
     requirements  the numbers of the requirements that a member with such a key may satisfy
@@ -62,16 +60,14 @@ class Region:
     requirements: frozenset[int] = frozenset()
 
 
-@dataclass(frozen=True)
-class MemberRequirement:
+class MemberRequirement(NamedTuple):
     """The requirement that some member has a key in a set and a value that satisfies literals."""
 
     keys: Formula
     literals: Literals
 
 
-@dataclass(frozen=True)
-class Plan:
+class Plan(NamedTuple):
     """One set of objects that an automaton with bits and counters can read.
 
     names         the literals that the value of each named key must satisfy
@@ -92,7 +88,7 @@ class Plan:
     slots: tuple[Region, ...] = ()
     low: int = 0
     high: int | None = None
-    settled: frozenset[int] = field(default=frozenset())
+    settled: frozenset[int] = frozenset()
 
     @property
     def counts_other_keys(self) -> bool:
@@ -128,7 +124,7 @@ class ObjectShape:
         """All finished plans, given which members exist; `ordered`: registers are not to be used."""
         names = {name: literals for name, literals in self._plan.names.items() if productive(literals)}
         regions = tuple(region for region in self._plan.regions if productive(region.literals))
-        first = replace(self._plan, names=names, regions=regions)
+        first = self._plan._replace(names=names, regions=regions)
         if self._simple:
             return [first] if first.required <= names.keys() else []
         done: list[Plan] = []
@@ -158,11 +154,11 @@ def _fits(plan: Plan) -> bool:
 
 
 def _require(plan: Plan, name: str) -> Plan:
-    return replace(plan, required=plan.required | {name})
+    return plan._replace(required=plan.required | {name})
 
 
 def _forbid(plan: Plan, name: str) -> Plan:
-    return replace(plan, names={other: literals for other, literals in plan.names.items() if other != name})
+    return plan._replace(names={other: literals for other, literals in plan.names.items() if other != name})
 
 
 def _split_clause(plan: Plan, decided: bool) -> list[Plan] | None:
@@ -181,11 +177,11 @@ def _split_clause(plan: Plan, decided: bool) -> list[Plan] | None:
             if (name in plan.names if value else name not in plan.required)
         )
         if len(left) < 2 or decided or not any(value for _, value in left):
-            rest = replace(plan, clauses=tuple(other for other in plan.clauses if other is not clause))
+            rest = plan._replace(clauses=tuple(other for other in plan.clauses if other is not clause))
             return [_require(rest, name) if value else _forbid(rest, name) for name, value in left]
         kept.append(left)
     if tuple(kept) != plan.clauses:
-        return [replace(plan, clauses=tuple(kept))]
+        return [plan._replace(clauses=tuple(kept))]
     return None
 
 
@@ -199,7 +195,7 @@ def _split_requirement(plan: Plan, productive: Productive, decided: bool) -> lis
             continue
         keys = [name for name in plan.names if holds(requirement.keys, name)]
         others = {n: other for n, other in plan.requirements.items() if n != number}
-        without = replace(plan, requirements=others)
+        without = plan._replace(requirements=others)
         if any(name in plan.required and requirement.literals <= plan.names[name] for name in keys):
             return [without]
         candidates = [
@@ -208,7 +204,7 @@ def _split_requirement(plan: Plan, productive: Productive, decided: bool) -> lis
             if number in region.requirements and productive(region.literals | requirement.literals)
         ]
         if candidates and not decided:
-            return [replace(plan, settled=plan.settled | {number})]
+            return [plan._replace(settled=plan.settled | {number})]
         return [
             *_by_name(without, keys, requirement, productive),
             *_by_slot(without, candidates, number, requirement, productive),
@@ -224,7 +220,7 @@ def _by_name(
     for name in keys:
         literals = plan.names[name] | requirement.literals
         if productive(literals):
-            found.append(_require(replace(plan, names={**plan.names, name: literals}), name))
+            found.append(_require(plan._replace(names={**plan.names, name: literals}), name))
     return found
 
 
@@ -236,11 +232,11 @@ def _by_slot(
     for index, slot in enumerate(plan.slots):
         literals = slot.literals | requirement.literals
         if number in slot.requirements and productive(literals):
-            slots = (*plan.slots[:index], replace(slot, literals=literals), *plan.slots[index + 1 :])
-            found.append(replace(plan, slots=slots))
+            slots = (*plan.slots[:index], slot._replace(literals=literals), *plan.slots[index + 1 :])
+            found.append(plan._replace(slots=slots))
     for region in regions:
-        slot = replace(region, literals=region.literals | requirement.literals)
-        found.append(replace(plan, slots=(*plan.slots, slot)))
+        slot = region._replace(literals=region.literals | requirement.literals)
+        found.append(plan._replace(slots=(*plan.slots, slot)))
     return found
 
 
