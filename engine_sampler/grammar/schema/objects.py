@@ -243,8 +243,8 @@ def _by_slot(
 def object_shape(atoms: Iterable[Formula], expander: Expander) -> ObjectShape:
     """The objects that satisfy all the assertions."""
     names: dict[str, list[int]] = {}
-    required: set[str] = set()
-    absent: set[str] = set()
+    required: dict[str, None] = {}  # in order, as the order of keys follows from it
+    absent: dict[str, None] = {}
     clauses: list[KeyClause] = []
     everywhere: list[tuple[Formula, int]] = []
     requirements: list[MemberRequirement] = []
@@ -256,7 +256,7 @@ def object_shape(atoms: Iterable[Formula], expander: Expander) -> ObjectShape:
                 names.setdefault(name, []).append(literal)
             spend(10 * len(atom[1]))
         elif kind == HAS:
-            (required if atom[2] else absent).add(atom[1])
+            (required if atom[2] else absent)[atom[1]] = None
         elif kind == CLAUSE:
             clauses.append(atom[1])
         elif kind == ALL:
@@ -294,8 +294,7 @@ def object_shape(atoms: Iterable[Formula], expander: Expander) -> ObjectShape:
 def _constants(keys: Formula) -> Iterable[str]:
     """The keys that a set of keys names."""
     if keys[0] == WITHIN:
-        names: Iterable[str] = keys[1]
-        return names
+        return sorted(keys[1])
     if keys[0] == NOT:
         return _constants(keys[1])
     return [name for part in keys[1] for name in _constants(part)] if keys[0] in (AND, OR) else ()
