@@ -156,9 +156,13 @@ def quoted(body: Expression) -> Expression:
 STRING = quoted(ANY_BODY)
 
 
+def _is_all_plain(text: str) -> bool:
+    return text.isascii() and text.isprintable() and not ('"' in text or "\\" in text or "/" in text)
+
+
 def body_of(text: str) -> Expression:
     """The plain bodies of one string; EMPTY if it has a lone surrogate, which UTF-8 cannot encode."""
-    if text.isascii() and text.isprintable() and not ('"' in text or "\\" in text or "/" in text):
+    if _is_all_plain(text):
         return literal(text.encode())
     return concat(*map(_character, text)) if is_encodable(text) else EMPTY
 
@@ -177,7 +181,7 @@ def _character(character: str) -> Expression:
 
 def quoted_key(text: str) -> Expression:
     """The texts of one key, quotes included; the key must be encodable."""
-    return quoted(body_of(text))
+    return literal(b'"%b"' % text.encode()) if _is_all_plain(text) else quoted(body_of(text))
 
 
 def bodies_of(texts: list[str], depth: int = 0) -> Expression:

@@ -138,7 +138,10 @@ class Values:
         expander = self.expander
         literals = sorted(value.literals)
         spend(10 + 10 * len(literals))
-        kinds = possible_kinds(outline_intersection(map(expander.outline, literals)))
+        outline = expander.outline
+        kinds = possible_kinds(
+            outline(literals[0]) if len(literals) == 1 else outline_intersection(map(outline, literals))
+        )
         constants: list[bytes] = []
         for kind, text in CONSTANTS.items():
             if kinds & kind and self._formula(literals, kind) == TRUE:
@@ -165,6 +168,8 @@ class Values:
                 value.shapes += array_shapes(atoms, self.expander)
 
     def _formula(self, literals: list[int], kind: int) -> Formula:
+        if len(literals) == 1:
+            return self.expander.formula(literals[0], kind)
         return conjunction(self.expander.formula(literal, kind) for literal in literals)
 
 
