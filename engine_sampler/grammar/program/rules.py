@@ -304,7 +304,7 @@ class Rules:
         states: list[int] = []
         edges: list[int] = []
         operations: list[int] = []
-        spans: dict[tuple[Operation, ...], tuple[int, int]] = {(): (0, 0)}
+        spans: dict[tuple[Operation, ...], tuple[int, int]] = {}
         first = 0
         for name, automaton in zip(self.rule_names, self._automata, strict=True):
             if automaton is None:
@@ -314,6 +314,9 @@ class Rules:
             for outgoing in edges_of_states:
                 states.append(len(edges) >> 2)
                 for symbol, target, ops in outgoing:
+                    if not ops:
+                        edges += (symbol, first + target, 0, 0)
+                        continue
                     span = spans.get(ops)
                     if span is None:
                         begin = len(operations)

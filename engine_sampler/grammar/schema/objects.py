@@ -195,9 +195,8 @@ def _split_requirement(plan: Plan, productive: Productive, decided: bool) -> lis
             continue
         keys = [name for name in plan.names if holds(requirement.keys, name)]
         others = {n: other for n, other in plan.requirements.items() if n != number}
-        without = plan._replace(requirements=others)
         if any(name in plan.required and requirement.literals <= plan.names[name] for name in keys):
-            return [without]
+            return [plan._replace(requirements=others)]
         candidates = [
             region
             for region in plan.regions
@@ -205,23 +204,17 @@ def _split_requirement(plan: Plan, productive: Productive, decided: bool) -> lis
         ]
         if candidates and not decided:
             return [plan._replace(settled=plan.settled | {number})]
-        return [
-            *_by_name(without, keys, requirement, productive),
-            *_by_slot(without, candidates, number, requirement, productive),
-        ]
+        found = []
+        for name in keys:
+            literals = plan.names[name] | requirement.literals
+            if productive(literals):
+                names, required = {**plan.names, name: literals}, plan.required | {name}
+                found.append(plan._replace(names=names, required=required, requirements=others))
+        if candidates or plan.slots:
+            without = plan._replace(requirements=others)
+            found += _by_slot(without, candidates, number, requirement, productive)
+        return found
     return None
-
-
-def _by_name(
-    plan: Plan, keys: list[str], requirement: MemberRequirement, productive: Productive
-) -> list[Plan]:
-    """The plans in which a named key satisfies the requirement."""
-    found = []
-    for name in keys:
-        literals = plan.names[name] | requirement.literals
-        if productive(literals):
-            found.append(_require(plan._replace(names={**plan.names, name: literals}), name))
-    return found
 
 
 def _by_slot(
@@ -266,13 +259,13 @@ def object_shape(atoms: Iterable[Formula], expander: Expander) -> ObjectShape:
         elif kind == SIZE:
             low = max(low, atom[1])
             high = atom[2] if high is None or (atom[2] is not None and atom[2] < high) else high
-    mentioned = [name for clause in clauses for name, _ in clause]
-    mentioned += [name for keys, _ in everywhere for name in _constants(keys)]
-    mentioned += [name for one in requirements for name in _constants(one.keys)]
-    for name in (*required, *absent, *mentioned):
+    sets = [*(keys for keys, _ in everywhere), *(one.keys for one in requirements)]
+    in_sets = {name for keys in sets for name in _constants(keys)}
+    in_clauses = (name for clause in clauses for name, _ in clause)
+    for name in (*required, *absent, *in_clauses, *sorted(in_sets.difference(names))):
         names.setdefault(name, [])
     patterns: dict[Formula, None] = {}
-    for keys in (*(keys for keys, _ in everywhere), *(one.keys for one in requirements)):
+    for keys in sets:
         _patterns(keys, patterns)
     spend(len(patterns) * sum(map(len, names)))
     members = {}
@@ -294,7 +287,8 @@ def object_shape(atoms: Iterable[Formula], expander: Expander) -> ObjectShape:
 def _constants(keys: Formula) -> Iterable[str]:
     """The keys that a set of keys names."""
     if keys[0] == WITHIN:
-        return sorted(keys[1])
+        names: Iterable[str] = keys[1]
+        return names
     if keys[0] == NOT:
         return _constants(keys[1])
     return [name for part in keys[1] for name in _constants(part)] if keys[0] in (AND, OR) else ()

@@ -92,7 +92,8 @@ class Values:
         if NEVER in literals:
             return False
         value = self.get(literals)
-        self.settle()
+        if self._new:
+            self.settle()
         return value.productive
 
     def settle(self) -> None:
