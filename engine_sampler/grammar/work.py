@@ -29,7 +29,8 @@ class ReadingWork:
             self.pause()
 
     def pause(self) -> None:
-        """Let steps on other threads go first, once `left` is below `next_pause`; or raise GrammarLimitError."""
+        """What is due once `left` is below `next_pause`: steps on other threads go first. Or raise
+        GrammarLimitError."""
         if self.left < 0:
             raise GrammarLimitError(
                 f"the grammar needs more than {self._limit} steps to be read (Limits.reading)"
