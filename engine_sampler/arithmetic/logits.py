@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Iterable
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
@@ -23,10 +23,8 @@ class LogitRows:
     shapes, without copying anything.
     """
 
-    __slots__ = ("__weakref__", "array", "bfloat16", "device", "remote", "shape", "source", "vocab_size")
-    array: np.ndarray
-    """The rows in memory, [rows, width]; bfloat16 as uint16 that holds its bits. Columns are contiguous, rows
-    may have any stride. Must not be written to. Reading it copies logits from another device as a whole."""
+    __slots__ = ("__weakref__", "_array", "bfloat16", "device", "remote", "shape", "source", "vocab_size")
+    _array: np.ndarray | None
     bfloat16: bool
     device: str
     """Where the logits lie: "cpu", "cuda:0", …"""
@@ -40,10 +38,8 @@ class LogitRows:
     def __init__(self, logits: Any, vocab_size: int) -> None:
         self.device = device = str(getattr(logits, "device", "cpu"))
         if isinstance(logits, LogitRows):
-            array, self.bfloat16, self.remote = None, logits.bfloat16, logits.remote
+            array, self.bfloat16, self.remote = logits._array, logits.bfloat16, logits.remote
             self.source, shape = logits.source, logits.shape
-            if self.remote is None:
-                array = logits.array
         else:
             self.source, self.remote = logits, None
             if device != "cpu" and (remote := RemoteRows.of(logits, device)) is not None:
@@ -55,8 +51,9 @@ class LogitRows:
             raise ValueError(f"logits have shape {shape}; allowed is [rows, vocab]")
         if shape[1] < vocab_size:
             raise ValueError(f"logits are {shape[1]} wide; the vocabulary has {vocab_size} tokens")
-        if array is not None:
-            self.array = _with_contiguous_columns(array)
+        if array is not None and shape[1] > 1 and array.strides[1] != array.itemsize:
+            array = np.ascontiguousarray(array)
+        self._array = array
         self.shape = shape
         self.vocab_size = vocab_size
 
@@ -64,11 +61,21 @@ class LogitRows:
     def from_bfloat16_bits(cls, bits: np.ndarray, vocab_size: int) -> LogitRows:
         """bfloat16 rows from their bits, uint16 [rows, width ≥ vocab_size]."""
         rows = cls(bits.view(np.float16), vocab_size)
-        rows.array, rows.bfloat16, rows.source = rows.array.view(np.uint16), True, bits
+        rows._array, rows.bfloat16, rows.source = rows.array.view(np.uint16), True, bits
         return rows
 
     def __len__(self) -> int:
         return self.shape[0]
+
+    @property
+    def array(self) -> np.ndarray:
+        """The rows in memory, [rows, width]; bfloat16 as uint16 that holds its bits. Columns are contiguous,
+        rows may have any stride. Must not be written to. Reading it copies logits from another device as a
+        whole."""
+        if self.remote is not None:
+            return self.remote.array
+        assert self._array is not None
+        return self._array
 
     @property
     def width(self) -> int:
@@ -82,7 +89,8 @@ class LogitRows:
 
     def row(self, i: int) -> np.ndarray:
         """Row i as float32 [vocab_size]; must not be written to."""
-        row = (self.array[i] if self.remote is None else self.remote.row(i))[: self.vocab_size]
+        row = self.array[i] if self.remote is None else self.remote.row(i)
+        row = row[: self.vocab_size]
         if self.bfloat16:
             return (row.astype(np.uint32) << 16).view(np.float32)
         if row.dtype != np.float32:
@@ -90,19 +98,18 @@ class LogitRows:
         row.flags.writeable = False
         return row
 
+    def take(self, rows: slice | list[int]) -> LogitRows:
+        """Some of the rows, from the host's copy."""
+        array = self.array[rows]
+        if self.bfloat16:
+            return LogitRows.from_bfloat16_bits(array, self.vocab_size)
+        return LogitRows(array, self.vocab_size)
+
     def fetch(self, rows: Iterable[int] | None = None) -> None:
         """Copy these rows, None = all, to the host in one go if they lie on another device, before they are
         read one by one."""
         if self.remote is not None:
             self.remote.fetch(range(self.shape[0]) if rows is None else rows)
-
-    if not TYPE_CHECKING:  # a type checker would take every name for an attribute
-
-        def __getattr__(self, name: str) -> Any:
-            """`array` of logits on another device, which is not set until it is read."""
-            if name != "array" or self.remote is None:
-                raise AttributeError(f"'LogitRows' object has no attribute {name!r}")
-            return self.remote.array
 
 
 class RemoteRows:
@@ -162,13 +169,7 @@ class RemoteRows:
     def _copied(self, logits: Any) -> np.ndarray:
         array, _ = _as_numpy(logits)
         self.copied_bytes += array.nbytes
-        return _with_contiguous_columns(array)
-
-
-def _with_contiguous_columns(array: np.ndarray) -> np.ndarray:
-    if array.shape[1] > 1 and array.strides[1] != array.itemsize:
         return np.ascontiguousarray(array)
-    return array
 
 
 def _as_numpy(logits: Any) -> tuple[np.ndarray, bool]:

@@ -86,6 +86,8 @@ class StepRunner:
             except BackendError as error:  # what the first rounds have drawn counts; later rows give no token
                 logger.error("%s", error)
                 break
+            finally:
+                step.token_ids_on_device = None  # it has those of one round
         result = step.result(inputs, first_rows, inputs.indices.tolist())
         if inputs.skipped:
             result = inputs.with_skipped(result, whole_first_rows)

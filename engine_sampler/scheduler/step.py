@@ -60,8 +60,8 @@ class Step:
         self.token_ids = _filled(self._n, -1, np.int64)
         """The token drawn in each row of the logits, int64 [rows]; −1 for none."""
         self.token_ids_on_device: Any = None
-        """The same on the logits' device, as the backend left it; None if it did not, or if they differ."""
-        self._is_first_round = True
+        """The tokens of the last round on the logits' device, as the backend left them; None if it left none,
+        or if one of them does not count."""
 
     def run(self, inputs: InputBatch, rows: np.ndarray, counts: np.ndarray | None = None) -> list[int]:
         """Draw the token of each request of `inputs` from its row, `rows` [requests], and accept it.
@@ -81,11 +81,11 @@ class Step:
             self._bitmask(inputs, rows) if inputs.masked else None,
             logprobs=self._logprobs_request(inputs, rows, counts),
             cache=inputs.cache if one_row_each else {},
-            prepared_masks=self._masks.take_prepared() if inputs.masked and one_row_each else None,
         )
+        if inputs.masked and one_row_each:
+            batch.prepared_masks = self._masks.take_prepared()
         any_errors = self._run(batch, rows)
-        self.token_ids_on_device = batch.token_ids_on_device if self._is_first_round else None
-        self._is_first_round = False
+        self.token_ids_on_device = batch.token_ids_on_device
         tokens, notes = self.token_ids, batch.notes
         if not one_row_each:
             tokens, notes = tokens[rows], notes[rows]
