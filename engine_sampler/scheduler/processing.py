@@ -17,7 +17,7 @@ from ..contract import (
     Chain,
     Group,
     Rows,
-    call_plugin,
+    failure,
     unpack_bitmask,
 )
 from ..grammar.errors import UnfinishedError
@@ -95,11 +95,11 @@ class Processing:
             _bitmask(n, masks),
         )
         try:
-            found = call_plugin(f"backend {self._backend.name}", self._backend.process, batch)
+            found = self._backend.process(batch)
         except (BackendError, *INTERRUPTIONS):
             raise
         except BaseException as error:
-            logger.error("%s", error)
+            logger.error("%s", failure(f"backend {self._backend.name}", error))
             return None
         if found is not None:
             for i, request in zip(inputs.places.tolist(), inputs.requests, strict=True):
