@@ -61,9 +61,7 @@ class Temperature(Sampler):
             logits[i, best] = value
 
     def _dynamic(self, logits: np.ndarray, rows: Rows) -> np.ndarray:
-        base, half = rows["temperature"], rows["dynatemp_range"]
-        low = np.maximum(0.0, base - half)
-        high = base + half
+        low, high = lowest(rows), highest(rows)
         alive = (logits > -np.inf).sum(axis=1)
         max_entropy = np.where(alive > 1, log2_64(alive), 1.0)
         share = power(entropy_bits(distances(logits)) / max_entropy, rows["dynatemp_exponent"])
@@ -77,6 +75,16 @@ def _may_overflow(logits: np.ndarray, scale: np.float32) -> bool:
         return False
     bound = FLT_MAX / 2 / scale
     return bool(logits.max() > bound or ((logits < -bound) & (logits > -np.inf)).any())
+
+
+def lowest(rows: Rows) -> np.ndarray:
+    """The least temperature of a dynamic one, float64 [n]."""
+    return np.maximum(0.0, rows["temperature"] - rows["dynatemp_range"])
+
+
+def highest(rows: Rows) -> np.ndarray:
+    """The greatest temperature of a dynamic one, float64 [n]."""
+    return rows["temperature"] + rows["dynatemp_range"]
 
 
 def is_greedy(rows: Rows) -> np.ndarray:

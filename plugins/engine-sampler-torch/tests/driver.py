@@ -6,10 +6,11 @@ from collections.abc import Mapping
 
 import numpy as np
 import torch
-from engine_sampler import Rows
-from engine_sampler.contract import Chain
 from engine_sampler_torch.steps import Block, DeviceSelector, DeviceStep, selector_of, step_of
 from torch import Tensor
+
+from engine_sampler import Rows
+from engine_sampler.contract import Chain
 
 
 def block_of(logits: np.ndarray, vocab_size: int, ids: np.ndarray | None = None) -> Block:

@@ -1,13 +1,17 @@
-"""The arithmetic contract of `engine_sampler.arithmetic`, in torch: rows are batched, and every result is equal
-bit for bit, on any device with int64 and float64.
+"""The arithmetic contract of `engine_sampler.arithmetic`, in torch: rows are batched, and every result is
+equal bit for bit, on any device with int64 and float64.
 
-Each elementwise operation rounds once, sums are of int64 only, sorts are of unique int64 keys. Nothing here
-waits for the device.
+Each elementwise operation rounds once, sums are of int64 only, sorts are of unique int64 keys. What torch
+offers beside that is not exact everywhere, or waits for the device, and is not used here:
+    x / 3.0 multiplies by a reciprocal on CUDA, as 3.0 / x does everywhere: both operands must be tensors;
+    torch.where with a number copies that number to the device, and waits; `masked_fill` does not;
+    torch.ldexp computes a power; float sums and `cumsum` have an order of the device's own (`sum_in_order`).
 """
 
 from .integer_weights import (
     NEGATIVE_INFINITY,
     distances,
+    entropy_bits,
     information,
     log2_mass,
     mass_reaching,
@@ -19,12 +23,14 @@ from .integer_weights import (
 )
 from .philox import scale_draw
 from .ranking import descending, first_columns, sort_keys
-from .scalars import exp2_64, log2_64, power
+from .scalars import constant, exp2_64, log2_64, power, sum_in_order
 
 __all__ = [
     "NEGATIVE_INFINITY",
+    "constant",
     "descending",
     "distances",
+    "entropy_bits",
     "exp2_64",
     "first_columns",
     "information",
@@ -37,6 +43,7 @@ __all__ = [
     "scale_draw",
     "settled",
     "sort_keys",
+    "sum_in_order",
     "weight_of_share",
     "weights",
 ]

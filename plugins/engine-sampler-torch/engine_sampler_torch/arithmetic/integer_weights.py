@@ -6,27 +6,17 @@ Every operation below is one torch operation that rounds once; none of them may 
 from __future__ import annotations
 
 import torch
-from engine_sampler.arithmetic import FLT_MAX, LOG2_E, LOWEST_BITS, MASS_SLACK
 from torch import Tensor
+
+from engine_sampler.arithmetic import FLT_MAX, LOG2_E, LOWEST_BITS, MASS_SLACK
+from engine_sampler.arithmetic.integer_weights import WEIGHT_TERMS
 
 from .philox import scale_draw
 from .scalars import log2_64
 
 NEGATIVE_INFINITY = float("-inf")
 _FLT_MAX, _LOG2_E, _LOWEST_BITS = float(FLT_MAX), float(LOG2_E), float(LOWEST_BITS)
-
-# The coefficients of `engine_sampler.arithmetic`, rounded to float32.
-_C0, _C1, _C2, _C3, _C4, _C5 = torch.tensor(
-    [
-        1.0,
-        6.931470036506653e-1,
-        2.4022242426872253e-1,
-        5.550733581185341e-2,
-        9.671512991189957e-3,
-        1.326472731307149e-3,
-    ],
-    dtype=torch.float32,
-).tolist()
+_C0, _C1, _C2, _C3, _C4, _C5 = (float(term) for term in WEIGHT_TERMS)
 
 
 def settled(values: Tensor) -> Tensor:
@@ -64,8 +54,14 @@ def log2_mass(total: Tensor) -> Tensor:
     return log2_64(total.to(torch.float64)) - 30.0
 
 
+def entropy_bits(w: Tensor, y: Tensor, total: Tensor) -> Tensor:
+    """H = L + E/S in bits, float64 [n], of weights and distances [n, m]; `total` is the sum of weights."""
+    return log2_mass(total) + information(w, y).sum(1).to(torch.float64) / total.to(torch.float64)
+
+
 def mass_reaching(p: Tensor, total: Tensor) -> Tensor:
-    """The smallest weight that counts as reaching share `p` (float64): max(1, ceil((p − 2^−20)·S)), int64 [n]."""
+    """The smallest weight that counts as reaching share `p` (float64): max(1, ceil((p − 2^−20)·S)), int64
+    [n]."""
     return ((p - MASS_SLACK) * total.to(torch.float64)).ceil_().to(torch.int64).clamp_(min=1)
 
 
@@ -80,8 +76,8 @@ def weight_of_share(x: Tensor, total: Tensor) -> Tensor:
 
 
 def pick_by_weight(w: Tensor, r: Tensor) -> Tensor:
-    """The first column whose cumulative weight exceeds (r·S) >> 64: int64 [n] for `w` int64 [n, m] and the bits
-    of `r` as int64 [n]."""
+    """The first column whose cumulative weight exceeds (r·S) >> 64: int64 [n] for `w` int64 [n, m] and the
+    bits of `r` as int64 [n]."""
     cumulative = w.cumsum(1)
     target = scale_draw(r, cumulative[:, -1])
     return (cumulative <= target[:, None]).sum(1).clamp_(max=w.shape[1] - 1)

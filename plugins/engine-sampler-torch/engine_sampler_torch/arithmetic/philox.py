@@ -1,4 +1,4 @@
-"""What is done with random numbers on the device. They are drawn on the host, from the seed and the position."""
+"""What is done with random numbers on the device; they are drawn on the host."""
 
 from __future__ import annotations
 

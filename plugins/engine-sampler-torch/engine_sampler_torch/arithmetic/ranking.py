@@ -26,4 +26,4 @@ def first_columns(values: Tensor, k: int) -> Tensor:
     """The first `k` ≤ m columns of each row in order, int64 [n, k]."""
     if 2 * k > values.shape[1]:
         return descending(values)[:, :k]
-    return sort_keys(values).topk(k, 1, largest=False, sorted=True).values.bitwise_and_(_COLUMN)
+    return sort_keys(values).topk(k, 1, largest=False).values.bitwise_and_(_COLUMN)

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import numpy as np
-from engine_sampler import Rows
 from torch import Tensor
+
+from engine_sampler import Rows
 
 from ..arithmetic import pick_by_weight
 from ._inputs import draws
@@ -15,7 +16,7 @@ class DistSelector(DeviceSelector):
     name = "dist"
 
     def inputs(self, rows: Rows) -> dict[str, np.ndarray]:
-        return {"draw": draws(rows)}
+        return {"draws": draws(rows)}
 
     def select(self, block: Block, given: Given, fixed: None) -> tuple[Tensor, None]:
-        return pick_by_weight(block.weights, given["draw"]), None
+        return pick_by_weight(block.weights, given["draws"]), None

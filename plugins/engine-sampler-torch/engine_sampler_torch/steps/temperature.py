@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import numpy as np
 import torch
+from torch import Tensor
+
 from engine_sampler import Rows
 from engine_sampler.arithmetic import GREEDY_BELOW
 from engine_sampler.samplers import temperature as core
-from torch import Tensor
 
-from ..arithmetic import NEGATIVE_INFINITY, information, log2_64, log2_mass, power, settled
+from ..arithmetic import NEGATIVE_INFINITY, constant, entropy_bits, log2_64, power, settled
 from .base import Block, DeviceStep, Given
 
 
@@ -21,10 +22,9 @@ class TemperatureStep(DeviceStep):
         given = {"scale": rows.derived("1/T", core.fixed_scale)}
         dynamic, greedy = self.fixed(rows)
         if dynamic:
-            base, half = rows["temperature"], rows["dynatemp_range"]
             given["dynamic"] = rows.derived("T follows the entropy", core.is_dynamic)
-            given["low"] = np.maximum(0.0, base - half)
-            given["high"] = base + half
+            given["low"] = rows.derived("least T", core.lowest)
+            given["high"] = rows.derived("greatest T", core.highest)
             given["exponent"] = rows["dynatemp_exponent"]
         if greedy:
             given["greedy"] = rows.derived("T is 0", core.is_greedy)
@@ -39,20 +39,20 @@ class TemperatureStep(DeviceStep):
         dynamic, greedy = fixed
         scale = given["scale"]
         if dynamic:
-            scale = torch.where(given["dynamic"], (1.0 / _dynamic(block, given)).to(torch.float32), scale)
+            scale = torch.where(given["dynamic"], _dynamic_scale(block, given), scale)
         removed = block.values == NEGATIVE_INFINITY
-        block.replace(settled(block.values * scale[:, None]).masked_fill_(removed, NEGATIVE_INFINITY))
+        scaled = settled(block.values * scale[:, None])
+        block.replace(scaled.masked_fill_(removed, NEGATIVE_INFINITY))
         if greedy:
             block.keep_upper((block.columns == block.best[:, None]) | ~given["greedy"][:, None])
 
 
-def _dynamic(block: Block, given: Given) -> Tensor:
-    """The temperature according to the entropy of each row, float64 [n]."""
-    total, several = block.total, block.alive > 1
-    bits = information(block.weights, block.distances).sum(1).to(torch.float64)
-    entropy = log2_mass(total) + bits / total.to(torch.float64)
-    greatest = torch.where(several, log2_64(block.alive.to(torch.float64)), 1.0)
-    share = power(entropy / greatest, given["exponent"])
+def _dynamic_scale(block: Block, given: Given) -> Tensor:
+    """float32(1/T) for the temperature that follows the entropy of each row."""
+    alone = block.alive <= 1
+    greatest = log2_64(block.alive.to(torch.float64)).masked_fill_(alone, 1.0)
+    entropy = entropy_bits(block.weights, block.distances, block.total)
     low = given["low"]
-    dynamic = (low + (given["high"] - low) * share).clamp(GREEDY_BELOW, core.MAX_TEMPERATURE)
-    return torch.where(several, dynamic, 1.0)
+    spread = (given["high"] - low) * power(entropy / greatest, given["exponent"])
+    temperature = (low + spread).clamp(GREEDY_BELOW, core.MAX_TEMPERATURE).masked_fill_(alone, 1.0)
+    return (constant(1.0, temperature) / temperature).to(torch.float32)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import numpy as np
+
 from engine_sampler import Rows
 
 from .base import Block, DeviceStep, Given
@@ -27,4 +28,4 @@ class TopKStep(DeviceStep):
     def apply(self, block: Block, given: Given, fixed: int | None) -> None:
         if fixed is not None and fixed < block.width:
             block.narrow(fixed)
-        block.keep_leading(given["k"], fixed)
+        block.keep_leading(given["k"])

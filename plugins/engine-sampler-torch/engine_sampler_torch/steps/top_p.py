@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import torch
+
 from engine_sampler import Rows
 
 from ..arithmetic import mass_reaching, mass_within
@@ -23,14 +24,14 @@ class TopPStep(DeviceStep):
             "least": least(rows),
         }
 
-    def fixed(self, rows: Rows) -> bool:
-        """Whether more than one token must stay in any row."""
-        return greatest_least(rows) > 1
+    def fixed(self, rows: Rows) -> int:
+        """How many tokens must stay in some row."""
+        return greatest_least(rows)
 
-    def apply(self, block: Block, given: Given, fixed: bool) -> None:
+    def apply(self, block: Block, given: Given, fixed: int) -> None:
         p, total = given["p"], block.total
         limit = torch.where(given["reach"], mass_reaching(p, total) - 1, mass_within(p, total))
         cumulative = block.weights.gather(1, block.order()).cumsum(1)
         inside = (cumulative <= limit[:, None]).sum(1)
-        floor = torch.minimum(given["least"], block.alive) if fixed else 1
-        block.keep_leading((inside + given["crossing"]).clamp(min=floor))
+        floor = block.at_least(given["least"], fixed)
+        block.keep_leading(torch.maximum(inside + given["crossing"], floor))
