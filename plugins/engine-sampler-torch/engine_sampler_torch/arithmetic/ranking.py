@@ -27,3 +27,12 @@ def first_columns(values: Tensor, k: int) -> Tensor:
     if 2 * k > values.shape[1]:
         return descending(values)[:, :k]
     return sort_keys(values).topk(k, 1, largest=False).values.bitwise_and_(_COLUMN)
+
+
+def columns_of(token_ids: Tensor, ids: Tensor | None, width: int) -> tuple[Tensor, Tensor]:
+    """(columns, present), int64 and bool [n, e]: where `token_ids` [n, e] are among ascending `ids`
+    [n, width], or None if column j is token j; any column if absent."""
+    if ids is None:
+        return token_ids.clamp(max=width - 1), token_ids < width
+    columns = torch.searchsorted(ids, token_ids).clamp_(max=width - 1)
+    return columns, ids.gather(1, columns) == token_ids

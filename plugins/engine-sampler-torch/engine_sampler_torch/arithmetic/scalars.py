@@ -10,6 +10,7 @@ from torch import Tensor
 from engine_sampler.arithmetic.scalars import EXP2_TERMS, LOG2_TERMS, SQRT_HALF
 
 _GREATEST_EXPONENT = 1022
+_SPLITTER = 2.0**27 + 1
 
 
 def constant(value: float, like: Tensor) -> Tensor:
@@ -24,6 +25,27 @@ def sum_in_order(terms: Iterable[Tensor]) -> Tensor:
     for term in others:
         total.add_(term)
     return total
+
+
+def square_root(x: Tensor) -> Tensor:
+    """√x, correctly rounded, for float64 x that are 0 or within 2^±900: torch's own may be off by a unit in
+    the last place on a CPU."""
+    root = x.sqrt()
+    above = torch.nextafter(root, torch.full_like(root, float("inf")))
+    below = torch.nextafter(root, torch.zeros_like(root))
+    rest = _minus_square(x, root)  # (root + u/2)² = root² + root·u + u²/4, and the rest is a multiple of u²
+    rounded = torch.where(rest > root * (above - root), above, root)
+    return torch.where(rest <= -root * (root - below), torch.where(root > 0, below, root), rounded)
+
+
+def _minus_square(x: Tensor, root: Tensor) -> Tensor:
+    """x − root², exactly, for a `root` of x that is off by a few units (Dekker 1971)."""
+    scaled = root * _SPLITTER
+    high = scaled - (scaled - root)
+    low = root - high
+    square = root * root
+    error = ((high * high - square) + 2.0 * (high * low)) + low * low
+    return (x - square) - error
 
 
 def log2_64(x: Tensor) -> Tensor:

@@ -19,7 +19,7 @@ from torch import Tensor
 from engine_sampler import Rows
 from engine_sampler.arithmetic import FLT_MAX
 
-from ..arithmetic import NEGATIVE_INFINITY, distances, first_columns, weights
+from ..arithmetic import NEGATIVE_INFINITY, columns_of, distances, first_columns, weights
 
 Given = Mapping[str, Tensor]
 """The arrays that `inputs` returned, on the device."""
@@ -107,11 +107,8 @@ class Block:
     def columns_of(self, token_ids: Tensor) -> tuple[Tensor, Tensor]:
         """(columns, present), int64 and bool [n, e]: where `token_ids` [n, e] are; any column if absent. An
         id of `vocab_size` is padding."""
-        token_ids = token_ids.to(torch.int64)
-        if self.ids is None:
-            return token_ids.clamp(max=self.width - 1), token_ids < self.vocab_size
-        columns = torch.searchsorted(self.ids, token_ids).clamp_(max=self.width - 1)
-        return columns, (self.ids.gather(1, columns) == token_ids) & (token_ids < self.vocab_size)
+        columns, found = columns_of(token_ids.to(torch.int64), self.ids, self.width)
+        return columns, found & (token_ids < self.vocab_size)
 
     def token_ids_at(self, columns: Tensor) -> Tensor:
         """The token ids at `columns` [n], int64 [n]."""

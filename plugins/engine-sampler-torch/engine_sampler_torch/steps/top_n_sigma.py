@@ -10,7 +10,7 @@ from torch.nn.functional import pad
 from engine_sampler import Rows
 from engine_sampler.samplers.top_n_sigma import CHUNK
 
-from ..arithmetic import NEGATIVE_INFINITY, sum_in_order
+from ..arithmetic import NEGATIVE_INFINITY, square_root, sum_in_order
 from .base import Block, DeviceStep, Given
 
 
@@ -27,7 +27,7 @@ class TopNSigmaStep(DeviceStep):
         n = block.alive.to(torch.float64)
         sums = _sums_by_id(block, torch.stack([counted, counted * counted]))
         mean, squares = sums[0] / n, sums[1]
-        sigma = (squares / n - mean * mean).clamp_(min=0.0).sqrt_()
+        sigma = square_root((squares / n - mean * mean).clamp_(min=0.0))
         reach = (given["n"] * sigma).masked_fill_(~squares.isfinite(), float("inf"))
         block.keep_upper(x >= (-reach).to(torch.float32)[:, None])
 
