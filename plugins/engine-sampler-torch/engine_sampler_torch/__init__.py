@@ -1,0 +1,1 @@
+"""engine-sampler on torch: logits stay on their device, with the same tokens."""
