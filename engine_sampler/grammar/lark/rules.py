@@ -14,7 +14,7 @@ from lark.grammar import Symbol
 
 from ..errors import GrammarError, GrammarLimitError
 from ..program.rules import Body, Rules, alternatives, repeated, sequence
-from .dialect import ENDLESS
+from .lexer import ENDLESS
 from .messages import Messages
 from .terminals import Terminals, is_literal
 

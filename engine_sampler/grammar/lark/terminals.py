@@ -18,8 +18,9 @@ from ..errors import GrammarError
 from ..program.expression import EMPTY, Expression, literal, union
 from ..program.rules import Rules
 from ..regex.pattern import terminal_expression
-from .dialect import ENDLESS, Placeholder, Rewritten
+from .dialect import Placeholder, Rewritten
 from .lazy import prefix_free
+from .lexer import ENDLESS
 from .messages import Messages
 from .substring import substring_expression
 
