@@ -15,7 +15,7 @@ from collections.abc import Iterable
 from typing import Any, NamedTuple
 
 from lark import Token, Tree
-from lark.grammar import NonTerminal, RuleOptions, Symbol, Terminal
+from lark.grammar import TOKEN_DEFAULT_PRIORITY, NonTerminal, RuleOptions, Symbol, Terminal
 
 from ..work import spend
 from .lexer import Scan, Statement, Word, count_bounds
@@ -106,7 +106,7 @@ class _Reader:
         _require(self._passed(":"))
         if self._is_terminal:
             _require(not modifiers)
-            return 1 if priority is None else priority
+            return priority or TOKEN_DEFAULT_PRIORITY
         _require("?" not in modifiers or not words[number].text.startswith("_"))
         return RuleOptions("!" in modifiers, "?" in modifiers, priority=priority)
 
