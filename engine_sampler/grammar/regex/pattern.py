@@ -39,7 +39,20 @@ from ..work import counted_work, spend
 from . import ordered
 from .order import order_matters
 from .syntax import rewritten
-from .tree import ANY, LAST_LINE_END, TEXT_END, Choice, Lookaround, Node, Repeat, Sequence, Set, one_of, parse
+from .tree import (
+    ANY,
+    LAST_LINE_END,
+    TEXT_END,
+    Choice,
+    Lookaround,
+    Node,
+    Repeat,
+    Sequence,
+    Set,
+    one_of,
+    parse,
+    without_hidden,
+)
 
 Dialect = Literal["python", "ecma"]
 
@@ -53,7 +66,7 @@ class PatternLimits:
     work    steps to build the automaton
     """
 
-    length: int = 100_000
+    length: int = 200_000
     states: int = 4096
     work: int = 100_000
 
@@ -151,6 +164,7 @@ def _tree(pattern: str, flags: int, dialect: Dialect) -> Node:
 
 
 def _preferred(tree: Node, limits: PatternLimits) -> Expression:
+    tree = without_hidden(tree)
     if order_matters(tree) or not _guardable(tree):
         return ordered.preferred(tree, limits.states, limits.work)
     return _language(tree)
