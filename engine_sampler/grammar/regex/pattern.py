@@ -130,7 +130,7 @@ def _get(
 ) -> Expression:
     if len(pattern) > limits.length:
         raise GrammarLimitError(f"a pattern has {len(pattern)} characters, more than {limits.length}")
-    build = _cached_build if len(pattern) <= _CACHED_LENGTH else _build
+    build = _cached_build if len(pattern) <= _CACHED_LENGTH else _cached_large_build
     return build(whole, pattern, int(flags), dialect, search, limits)
 
 
@@ -144,6 +144,7 @@ def _build(
 
 
 _cached_build = lru_cache(maxsize=64)(_build)  # few entries: an automaton may take megabytes
+_cached_large_build = lru_cache(maxsize=1)(_build)  # a schema reads its pattern twice
 
 
 def _tree(pattern: str, flags: int, dialect: Dialect) -> Node:
