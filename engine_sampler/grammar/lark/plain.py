@@ -25,7 +25,7 @@ _TERMINAL = re.compile(r"_?[A-Z][_A-Z0-9]*")
 _OTHER_SPACE = re.compile(r"\f|\r(?!\n)")
 _MODIFIERS = ("", "!", "?", "!?", "?!")
 _CLOSING = {"(": ")", "[": "]"}
-_STEPS = 5
+_STEPS = 4
 """The steps for a word that is read here."""
 
 
@@ -173,21 +173,20 @@ class _Reader:
             return Tree("expr", [item, self._token("OP", word)])
         if word.kind == "count":
             self._at += 1
-            bounds = [word._replace(text=bound) for bound in count_bounds(word.text)]
+            bounds = [self._token("NUMBER", word, bound) for bound in count_bounds(word.text)]
             _require(bounds)
         elif self._passed("~"):
-            bounds = [self._take("number")]
+            bounds = [self._token("NUMBER", self._take("number"))]
             if self._words[self._at].kind == "dots":
                 self._at += 1
-                bounds.append(self._take("number"))
+                bounds.append(self._token("NUMBER", self._take("number")))
         else:
             return item
-        tilde = self._token("TILDE", word._replace(text="~"))
-        return Tree("expr", [item, tilde, *(self._token("NUMBER", bound) for bound in bounds)])
+        return Tree("expr", [item, self._token("TILDE", word, "~"), *bounds])
 
-    def _token(self, kind: str, word: Word) -> Token:
+    def _token(self, kind: str, word: Word, text: str | None = None) -> Token:
         line, column = self._scan.location(word.start)
-        return Token(kind, word.text, word.start, line, column)
+        return Token(kind, text or word.text, word.start, line, column)
 
     # --- words ---------------------------------------------------------------------------------------
 

@@ -174,6 +174,9 @@ class Terminals:
         known = self._literals.get(name)
         if known is None:
             token = node.children[0]
+            if _is_string(node) and not token.endswith("i"):
+                known = self._literals[name] = literal(self._encoded(self._string(token), name, token))
+                return known
             with self._messages.translated(token):
                 if node.data == "literal":
                     pattern = _read_literal(token)

@@ -39,7 +39,7 @@ class _Factoring(Generic[WordT]):
 
     def expression(self, words: list[WordT]) -> Expression:
         """Any one of the words, which are sorted."""
-        spend(10 * len(words) + sum(map(len, words)) // 4)
+        spend(5 * len(words) + sum(map(len, words)) // 8)
         return self._any(words, 0, len(words), 0, 0)
 
     def _any(self, words: list[WordT], low: int, high: int, at: int, depth: int) -> Expression:

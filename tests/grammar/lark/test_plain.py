@@ -115,8 +115,45 @@ def test_it_is_left_to_lark(name: str) -> None:
         assert as_it_is_read_here(text) == as_lark_reads_it(text)
 
 
-WORDS = ["a", "b", "A", "B", "_b", '"x"', '"y"i', "/z/", "/z|/i", "(", ")", "[", "]", "|", "*", "+", "?", "~2", "~1..2"]
-WORDS += ["..", "->", ":", ".", "!", "2", "{", "}", ",", "%ignore", "%extend", "\n", "\n | ", " ", "// c\n", "\\\n"]
+WORDS = [
+    "a",
+    "b",
+    "A",
+    "B",
+    "_b",
+    '"x"',
+    '"y"i',
+    "/z/",
+    "/z|/i",
+    "(",
+    ")",
+    "[",
+    "]",
+    "|",
+    "*",
+    "+",
+    "?",
+    "~2",
+    "~1..2",
+]
+WORDS += [
+    "..",
+    "->",
+    ":",
+    ".",
+    "!",
+    "2",
+    "{",
+    "}",
+    ",",
+    "%ignore",
+    "%extend",
+    "\n",
+    "\n | ",
+    " ",
+    "// c\n",
+    "\\\n",
+]
 BODY = st.lists(st.sampled_from(WORDS[:22] + ["\n | ", " ", " ", " "]), max_size=8).map(" ".join)
 TEXT = st.lists(st.sampled_from(WORDS + [" "] * 20), max_size=12).map("".join)
 STATEMENT = st.tuples(st.sampled_from(["a", "b", "?a.2", "A", "B.1", "!_b", "start", ""]), BODY | TEXT)
