@@ -38,6 +38,10 @@ _REFUSED = {
 }
 
 
+_COMPILING_STEPS = 20
+"""The steps in which lark compiles one node of the tree of a rule or of a terminal."""
+
+
 def rules_from_lalr(
     text: str,
     *,
@@ -119,6 +123,11 @@ class _Reading:
         RuleReader(rules, loaded.rule_trees(), terminals, {}, self._messages).read(start)
 
     def _compiled(self, start: str) -> _Compiled:
+        trees = [
+            *(tree for _, _, tree, _ in self._grammar.rule_defs),
+            *self._loaded.terminal_trees().values(),
+        ]
+        spend(sum(_COMPILING_STEPS * sum(1 for _ in tree.iter_subtrees()) for tree in trees if tree))
         with self._messages.translated():
             terminals, rules, ignore = self._grammar.compile([start], set())
         spend(sum(120 + len(rule.expansion) ** 3 // 10 for rule in rules))  # so lark's analysis takes
