@@ -25,14 +25,14 @@ class TopNSigmaStep(DeviceStep):
         x = block.values - block.values.amax(1, keepdim=True)
         counted = x.masked_fill(block.values == NEGATIVE_INFINITY, 0.0)
         n = block.alive.to(torch.float64)
-        sums = _sums_by_id(block, torch.stack([counted, counted * counted]))
+        sums = sums_by_id(block, torch.stack([counted, counted * counted]))
         mean, squares = sums[0] / n, sums[1]
         sigma = square_root((squares / n - mean * mean).clamp_(min=0.0))
         reach = (given["n"] * sigma).masked_fill_(~squares.isfinite(), float("inf"))
         block.keep_upper(x >= (-reach).to(torch.float32)[:, None])
 
 
-def _sums_by_id(block: Block, values: Tensor) -> Tensor:
+def sums_by_id(block: Block, values: Tensor) -> Tensor:
     """Sums of float32 `values` [k, n, m] of each row of the block, in the order that the sampler describes;
     float64 [k, n]."""
     first, second, third, fourth = _chunks(block, values).reshape(*values.shape[:2], -1, 4, 4, 16).unbind(3)
