@@ -20,6 +20,7 @@ from ..work import spend
 from .document import json_of
 from .members import Member, Separators, add_members
 from .parameters import STYLES, CallContext, add_parameters, escaped, members_of, object_schema, space_around
+from .pythonic import add_keywords
 from .readings import ANNOTATIONS, SHARED, TYPES, Reading, Readings, checked, text_of
 
 _NAMESPACE = "]<]minimax[>["
@@ -94,7 +95,7 @@ NOTATIONS = {
 """The notations by name: those of xgrammar, and that of Gemma 4."""
 
 
-STYLE_NAMES = ("json", *STYLES, *NOTATIONS)
+STYLE_NAMES = ("json", "pythonic", *STYLES, *NOTATIONS)
 """The names of all ways to write a value that has a schema."""
 
 
@@ -104,6 +105,8 @@ def add_arguments(schema: Any, style: str, call: CallContext) -> int:
         return add_schema(schema, call.rules, call.options)
     if isinstance(schema, str):
         schema = json_of("the schema", schema)
+    if style == "pythonic":
+        return add_keywords(schema, call)
     if style in STYLES:
         return add_parameters(schema, STYLES[style], call)
     return add_elements(schema, NOTATIONS[style], call)
