@@ -37,19 +37,17 @@ def add_keywords(schema: Any, call: CallContext) -> int:
         raise GrammarError("excludes is not supported in this style")
     schema = object_schema(schema)
     shared = {key: schema[key] for key in SHARED if key in schema}
-    named, required, others = members_of(schema)
+    named, required, rest = members_of(schema, pattern_expression(_NAME))
     members = []
     for name, one in named.items():
         if not name.isidentifier() or not name.isascii() or name in kwlist:
             raise UnsupportedKeywordError(f"the parameter {name!r} is not a name in Python")
         members.append(_member(literal(name.encode()), one, shared, call, name in required))
-    other = None
-    if others is not False:
-        names = union(*(literal(name.encode()) for name in (*named, *kwlist)))
-        other = _member(without(pattern_expression(_NAME), names), others, shared, call, False)
+    taken = union(*(literal(name.encode()) for name in (*named, *kwlist)))
+    others = [_member(without(names, taken), one, shared, call, False) for names, one in rest]
     comma = call.rules.terminal("COMMA", concat(literal(b","), optional(literal(b" "))))
     in_order = call.options.key_order == "schema"
-    return add_members(call.rules, members, other, Separators(comma), in_order=in_order)
+    return add_members(call.rules, members, others, Separators(comma), in_order=in_order)
 
 
 def _member(
