@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 
 from ..program.rules import Body
+from ..work import spend
 
 
 class FollowSets:
@@ -44,7 +45,9 @@ class FollowSets:
         """For each terminal the symbols that may follow it."""
         after: dict[int, set[int]] = {}
         for symbol, following in self._successors.items():
-            for end in self._closure(symbol, self._last):
+            ends = self._closure(symbol, self._last)
+            spend(len(ends) + len(ends) * len(following) // 16)
+            for end in ends:
                 after.setdefault(end, set()).update(following)
         return after
 
@@ -53,6 +56,7 @@ class FollowSets:
         for symbol in symbols:
             if symbol not in self._known_firsts:
                 self._known_firsts[symbol] = self._closure(symbol, self._first)
+            spend(1 + len(self._known_firsts[symbol]) // 16)
         return set().union(*(self._known_firsts[symbol] for symbol in symbols))
 
     def _closure(self, symbol: int, symbols: Mapping[int, set[int]]) -> set[int]:
@@ -60,6 +64,7 @@ class FollowSets:
         seen, waiting = {symbol}, [symbol]
         while waiting:
             new = symbols.get(waiting.pop(), set()) - seen
+            spend(1 + len(new) // 8)
             seen |= new
             waiting += new
         return {one for one in seen if one not in self._bodies}
@@ -111,6 +116,7 @@ class FollowSets:
         return begins, ends
 
     def _add_successors(self, before: set[int], after: set[int]) -> None:
+        spend(len(before) + len(before) * len(after) // 16)
         for symbol in before:
             self._successors.setdefault(symbol, set()).update(after)
 

@@ -208,6 +208,8 @@ class _Reading:
     def preceding(self, rules: Rules) -> dict[str, Before]:
         """What may stand before the terminals that depend on it, by their keys in `Terminals.found`."""
         symbols = {name: self._terminals.found[name][0] for name in sorted(self._terminals.undecided)}
+        if not symbols:
+            return {}
         reader = self._reader
         found = texts_before(symbols.values(), rules.start, reader.bodies, rules.expressions, rules.ignore)
         return {name: found[symbol] for name, symbol in symbols.items()}
