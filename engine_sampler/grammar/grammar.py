@@ -417,9 +417,12 @@ def _check_text(name: str, text: Any) -> None:
         raise GrammarLimitError(f"{name} has {len(text)} characters, the limit is {LIMITS.text}")
 
 
+_encode_json = json.JSONEncoder(ensure_ascii=False).encode
+
+
 def _json(value: Any) -> str:
     try:
-        return json.dumps(value, ensure_ascii=False)
+        return _encode_json(value)
     except RecursionError:
         raise GrammarLimitError("the schema is nested too deep") from None
     except (TypeError, ValueError) as error:
