@@ -46,7 +46,7 @@ class FollowSets:
         after: dict[int, set[int]] = {}
         for symbol, following in self._successors.items():
             ends = self._closure(symbol, self._last)
-            spend(len(ends) + len(ends) * len(following) // 16)
+            spend(len(ends) + len(ends) * len(following) // 3)
             for end in ends:
                 after.setdefault(end, set()).update(following)
         return after
@@ -116,7 +116,7 @@ class FollowSets:
         return begins, ends
 
     def _add_successors(self, before: set[int], after: set[int]) -> None:
-        spend(len(before) + len(before) * len(after) // 16)
+        spend(len(before) + len(before) * len(after) // 3)
         for symbol in before:
             self._successors.setdefault(symbol, set()).update(after)
 
