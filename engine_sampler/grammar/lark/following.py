@@ -29,9 +29,7 @@ class FollowSets:
 
     def candidates(self, start: int) -> list[set[int]]:
         """The terminals that may begin at the start of a text, and those that may follow each terminal."""
-        after = self._after()
-        distinct = {frozenset(following) for following in after.values()} | {frozenset((start,))}
-        return [self._firsts(following) for following in distinct]
+        return [self.at_start(start), *{id(found): found for found in self.followers().values()}.values()]
 
     def at_start(self, start: int) -> set[int]:
         """The terminals that may begin at the start of a text."""
@@ -39,14 +37,21 @@ class FollowSets:
 
     def followers(self) -> dict[int, set[int]]:
         """For each terminal those that may follow it."""
-        return {symbol: self._firsts(following) for symbol, following in self._after().items()}
+        shared: dict[frozenset[int], set[int]] = {}
+        found = {}
+        for symbol, following in self._after().items():
+            key = frozenset(following)
+            if key not in shared:
+                shared[key] = self._firsts(following)
+            found[symbol] = shared[key]
+        return found
 
     def _after(self) -> dict[int, set[int]]:
         """For each terminal the symbols that may follow it."""
         after: dict[int, set[int]] = {}
         for symbol, following in self._successors.items():
             ends = self._closure(symbol, self._last)
-            spend(len(ends) + len(ends) * len(following) // 3)
+            spend(len(ends) + len(ends) * len(following) // 4)
             for end in ends:
                 after.setdefault(end, set()).update(following)
         return after
@@ -116,7 +121,7 @@ class FollowSets:
         return begins, ends
 
     def _add_successors(self, before: set[int], after: set[int]) -> None:
-        spend(len(before) + len(before) * len(after) // 3)
+        spend(len(before) + len(before) * len(after) // 4)
         for symbol in before:
             self._successors.setdefault(symbol, set()).update(after)
 
