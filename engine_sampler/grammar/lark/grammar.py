@@ -4,9 +4,9 @@
 
 The language is the one that lark accepts with `parser="earley", lexer="dynamic_complete"`: rules, EBNF,
 terminals with flags, templates, %import, %ignore, %declare, %extend, %override. Priorities, aliases and the
-marks that shape trees do not change it. There are two differences: a terminal may be empty, and lookarounds at
-the edges of a terminal hold for all its matches (lark drops them when it tries a shorter one). Conditions on the
-text before a terminal, such as `\\b`, are refused unless all that may come before agrees.
+marks that shape trees do not change it. There are two differences: a terminal may be empty, and lookarounds
+at the edges of a terminal hold for all its matches (lark drops them when it tries a shorter one). Conditions
+on the text before a terminal, such as `\\b`, are refused unless all that may come before agrees.
 `dialect` lists the forms beyond lark's syntax.
 """
 
