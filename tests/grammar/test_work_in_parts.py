@@ -117,8 +117,8 @@ def test_masks_that_take_long_are_finished_in_small_parts(schema: Any, tokenizer
     bitmask = np.zeros((1, (len(tokenizer) + 31) // 32), np.int32)
     parts = 0
     for byte in b'"ab c':
-        parts += len(in_parts(partial(matcher.fill_within, bitmask, 0), 40_000, 400)[1])
-        assert in_parts(partial(matcher.accept, byte), 40_000, 400)[0]
+        parts += len(in_parts(partial(matcher.fill_within, bitmask, 0), 20_000, 400)[1])
+        assert in_parts(partial(matcher.accept, byte), 20_000, 400)[0]
     assert parts > 8
 
 
@@ -254,7 +254,7 @@ def finishes(matcher: Any, each: int = 1000) -> bool:
     return True
 
 
-@pytest.mark.parametrize("kibibytes", [108, 128])
+@pytest.mark.parametrize("kibibytes", [160, 192])
 def test_building_tables_again_in_too_little_memory_gains_no_work(kibibytes: int) -> None:
     matchers = crowded(kibibytes)
     for matcher in 4 * matchers:
@@ -267,20 +267,20 @@ def test_building_tables_again_in_too_little_memory_gains_no_work(kibibytes: int
 
 @pytest.mark.parametrize("count", [2, 5])
 def test_texts_whose_tables_do_not_fit_together_finish_one_after_the_other(count: int) -> None:
-    left = crowded(108, count)
+    left = crowded(160, count)
     for _ in range(30):
         left = [matcher for matcher in left if not finishes(matcher)]
     assert not left
 
 
 def test_a_text_that_is_not_continued_does_not_hold_up_others_for_ever() -> None:
-    first, second = crowded(108)
+    first, second = crowded(160)
     assert not finishes(first)
     assert any(finishes(second) for _ in range(100))
 
 
 def test_a_text_that_is_gone_holds_up_no_other() -> None:
-    first, second = crowded(108)
+    first, second = crowded(160)
     assert not finishes(first)
     assert not finishes(second)
     del first
