@@ -226,7 +226,9 @@ class Rules:
         spend(10 + 2 * (self._encoder.count - known))
         symbol = self._by_expression.get(node) if shared else None
         if symbol is None:
-            symbol = self._by_expression[node] = self._add_terminal(name, node, expression)
+            symbol = self._add_terminal(name, node, expression)
+            if shared:
+                self._by_expression[node] = symbol
         return symbol
 
     def special(self, name: str, token_ids: Sequence[int]) -> int:
