@@ -1,0 +1,208 @@
+"""`sample` and `narrow`: the launches of one group of rows."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+import triton
+from torch import Tensor
+
+from . import few, many, scan, whole
+from .launching import launch
+from .plan import Plan
+from .workspace import Shape, Workspace
+
+Edits = tuple[Tensor, Tensor]
+"""(token ids int64 [n, e], ascending and padded with vocab_size; their logits float32 [n, e], −inf to remove)."""
+
+FAULTS = {
+    1: "the row's greatest logit is {peak}; allowed is at most 2^100",
+    2: "every logit of the row is -inf",
+    3: "the grammar leaves no token",
+    4: "the edits leave no token",
+}
+"""What a fault's number says, as far as a kernel can tell: which edit it was must be found out elsewhere."""
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """token_ids  int64 [n], −1 for a faulty row.
+    faults     int64 [n], 0 for a sound row, else a number of `FAULTS`.
+    peaks      float32 [n], the greatest raw logit, NaN if any is NaN.
+
+    All three are on the device, and nothing has waited for them.
+    """
+
+    token_ids: Tensor
+    faults: Tensor
+    peaks: Tensor
+
+
+@dataclass(frozen=True)
+class Candidates:
+    """What a top_k leaves. ids int64 [n, k], ascending, padded with vocab_size; values float32 [n, k], padded with
+    −inf; faults and peaks as in `Outcome`. A faulty row has no candidates."""
+
+    ids: Tensor
+    values: Tensor
+    faults: Tensor
+    peaks: Tensor
+
+
+class _Launches:
+    """The launches over `logits` of one group, which share most of their arguments."""
+
+    def __init__(
+        self,
+        logits: Tensor,
+        index: Tensor,
+        vocab_size: int,
+        shape: Shape,
+        workspace: Workspace,
+        scales: Tensor | None,
+        bitmask: Tensor | None,
+        edits: Edits | None,
+    ) -> None:
+        rows, none = len(index), workspace.none
+        if rows > workspace.rows or vocab_size != workspace.vocab_size:
+            raise ValueError(
+                f"the workspace is for {workspace.rows} rows of {workspace.vocab_size} tokens, "
+                f"not {rows} rows of {vocab_size}"
+            )
+        self.rows, self.shape, self.workspace, self.edits = rows, shape, workspace, edits
+        edit_ids, edit_values = (none, none) if edits is None else edits
+        self.kinds = {
+            "MASKED": bitmask is not None,
+            "EDITED": edits is not None,
+            "HEATED": scales is not None,
+        }
+        self.scales = none if scales is None else scales
+        mask = none if bitmask is None else bitmask
+        self.source = (logits, index, mask, edit_ids, edit_values, workspace.spans)
+        self.strides = (
+            logits.stride(0),
+            0 if bitmask is None else bitmask.stride(0),
+            0 if edits is None else edit_ids.stride(0),
+            shape.tiles + 1,
+        )
+        self.outcome = Outcome(
+            torch.empty(rows, dtype=torch.int64, device=index.device),
+            torch.empty(rows, dtype=torch.int64, device=index.device),
+            torch.empty(rows, dtype=torch.float32, device=index.device),
+        )
+        self.wide = (shape.tiles, shape.vocab_size)
+        self.tiles_bucket = triton.next_power_of_2(shape.tiles)
+
+    def scan(self, needs: Tensor | None, wanted: int, *, best_only: bool) -> None:
+        """Read every logit once; then what `begin` makes of it."""
+        w, shape, outcome = self.workspace, self.shape, self.outcome
+        if self.edits is not None:
+            ids = self.edits[0]
+            grid = (self.rows, shape.tiles + 1)
+            launch(scan.count_edits, grid, ids, w.spans, ids.stride(0), ids.shape[1], shape.tiles + 1,
+                   TILE=shape.tile, STEP=1024, warps=4)  # fmt: skip
+        launch(scan.scan, (self.rows, shape.tiles), *self.source, self.scales,
+               w.highest, w.first, w.alive, w.maxima, *self.strides, *self.wide,
+               TILE=shape.tile, GROUP=shape.group, GROUPED=wanted > 0, **self.kinds, warps=8)  # fmt: skip
+        launch(scan.begin, (self.rows,), w.highest, w.first, w.alive, w.maxima, w.none if needs is None else needs,
+               outcome.peaks, outcome.faults, w.best, w.last, w.counts, outcome.token_ids,
+               shape.tiles, shape.groups, wanted,
+               TILES=self.tiles_bucket, GROUPS=triton.next_power_of_2(shape.groups), ROUNDS=0 if shape.whole else 3,
+               MASKED=self.kinds["MASKED"], EDITED=self.kinds["EDITED"], GROUPED=wanted > 0,
+               NEEDS=needs is not None, BEST=best_only, warps=8)  # fmt: skip
+
+    def gather(self, *, weighed: bool) -> None:
+        """The candidates, in order and by id."""
+        w, shape = self.workspace, self.shape
+        launch(scan.gather, (self.rows, shape.tiles), *self.source, self.scales,
+               w.first, w.maxima, self.outcome.faults, w.best, w.last, w.counts, w.candidates, w.masses,
+               *self.strides, *self.wide,
+               TILE=shape.tile, GROUP=shape.group, CAPACITY=shape.capacity, WEIGHED=weighed,
+               **self.kinds, warps=8)  # fmt: skip
+        self.rank()
+
+    def rank(self) -> None:
+        w, shape = self.workspace, self.shape
+        launch(few.rank, (self.rows, shape.capacity // 64), w.candidates, w.counts, w.ordered, w.by_id,
+               CAPACITY=shape.capacity, LANES=64, STEP=64, warps=4)  # fmt: skip
+
+    def chain(self, plan: Plan, given: dict[str, Tensor]) -> None:
+        """The chain on the candidates, and on whole rows where they do not suffice."""
+        w, shape, outcome = self.workspace, self.shape, self.outcome
+        parameters = tuple(given.get(name, w.none) for name in PARAMETERS)
+        choice = {"OPS": plan.operations, "DRAWN": plan.drawn, "GREEDY": plan.greedy}
+        launch(few.chain, (self.rows,), w.ordered, w.by_id, w.counts, w.last, outcome.faults, w.masses,
+               outcome.token_ids, *parameters, shape.tiles,
+               CAPACITY=shape.capacity, TILES=self.tiles_bucket, LEADING=plan.heated, WEIGHED=plan.weighed, **choice,
+               warps=4)  # fmt: skip
+        launch(whole.resolve, (self.rows,), *self.source, outcome.faults, w.best, outcome.token_ids,
+               *parameters, *self.strides, shape.vocab_size,
+               SPAN=shape.tile, TILE=1024, **choice, **self.kinds, warps=8)  # fmt: skip
+
+    def draw(self, plan: Plan, given: dict[str, Tensor]) -> None:
+        """A draw from whole rows."""
+        w, shape, outcome = self.workspace, self.shape, self.outcome
+        launch(many.weigh, (self.rows, shape.tiles), *self.source, self.scales,
+               w.first, outcome.faults, w.best, w.masses, *self.strides, *self.wide,
+               TILE=shape.tile, **self.kinds, warps=8)  # fmt: skip
+        launch(many.draw, (self.rows,), *self.source, self.scales, outcome.faults, w.best, w.masses,
+               given.get("greedy", w.none), given["draw"], outcome.token_ids, *self.strides, *self.wide,
+               TILE=shape.tile, TILES=self.tiles_bucket, GREEDY=plan.greedy, **self.kinds, warps=8)  # fmt: skip
+
+
+PARAMETERS = ("scale", "greedy", "k", "p", "reach", "crossing", "depth", "least", "draw")
+"""The inputs of the steps and of dist that kernels read, by the names that these give them."""
+
+
+def sample(
+    logits: Tensor,
+    index: Tensor,
+    vocab_size: int,
+    *,
+    samplers: Sequence[str],
+    selector: str,
+    given: Mapping[str, Mapping[str, Tensor]],
+    fixed: Mapping[str, Any],
+    bitmask: Tensor | None = None,
+    edits: Edits | None = None,
+    draws: Tensor | None = None,
+    workspace: Workspace,
+    shape: Shape | None = None,
+) -> Outcome:
+    """The tokens that a chain chooses in the rows `index` (int64 [n]) of `logits`.
+
+    logits     float32, float16 or bfloat16 [rows, ≥ vocab_size], columns contiguous, rows with any stride; not changed.
+    samplers   names that `covers` accepts, in order, without the edits that come before them.
+    given      for each sampler, what its step's `inputs` returned, on the device.
+    fixed      for each sampler, its step's `fixed`.
+    bitmask    int32 [n, words], row i for index[i]: bit 1 = allowed.
+    edits      what all edits together make of the tokens they touch. The mask rules over them.
+    draws      64 random bits for each row, int64 [n]; for dist.
+    workspace  of at least n rows of `vocab_size`; may be used again at once, on the same stream.
+    shape      how rows are divided; for tests.
+
+    Waits for nothing, and launches the same kernels for the same arguments but for tensors' contents, so that a CUDA
+    graph can hold it. Equals the NumPy backend token for token.
+    """
+    samplers = tuple(samplers)
+    plan = Plan.of(samplers, selector, fixed)
+    shape = shape or Shape.of(len(index), vocab_size, plan.wanted)
+    arguments = {name: tensor for step in samplers for name, tensor in given[step].items()}
+    if draws is not None:
+        arguments["draw"] = draws
+    scales = arguments["scale"] if plan.heated else None
+    launches = _Launches(logits, index, vocab_size, shape, workspace, scales, bitmask, edits)
+    if len(index):
+        if plan.best_only:
+            launches.scan(None, 0, best_only=True)
+        elif plan.wanted:
+            launches.scan(arguments["k"] if plan.asked else None, plan.wanted, best_only=False)
+            launches.gather(weighed=plan.weighed)
+            launches.chain(plan, arguments)
+        else:
+            launches.scan(None, 0, best_only=False)
+            launches.draw(plan, arguments)
+    return launches.outcome
