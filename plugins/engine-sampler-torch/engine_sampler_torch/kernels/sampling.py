@@ -66,21 +66,21 @@ class _Launches:
         bitmask: Tensor | None,
         edits: Edits | None,
     ) -> None:
-        rows, none = len(index), workspace.none
+        rows = len(index)
         if rows > workspace.rows or vocab_size != workspace.vocab_size:
             raise ValueError(
                 f"the workspace is for {workspace.rows} rows of {workspace.vocab_size} tokens, "
                 f"not {rows} rows of {vocab_size}"
             )
         self.rows, self.shape, self.workspace, self.edits = rows, shape, workspace, edits
-        edit_ids, edit_values = (none, none) if edits is None else edits
+        edit_ids, edit_values = (self._none(torch.int64), self._none(torch.float32)) if edits is None else edits
         self.kinds = {
             "MASKED": bitmask is not None,
             "EDITED": edits is not None,
             "HEATED": scales is not None,
         }
-        self.scales = none if scales is None else scales
-        mask = none if bitmask is None else bitmask
+        self.scales = self._none(torch.float32) if scales is None else scales
+        mask = self._none(torch.int32) if bitmask is None else bitmask
         self.source = (logits, index, mask, edit_ids, edit_values, workspace.spans)
         self.strides = (
             logits.stride(0),
@@ -96,6 +96,9 @@ class _Launches:
         self.wide = (shape.tiles, shape.vocab_size)
         self.tiles_bucket = triton.next_power_of_2(shape.tiles)
 
+    def _none(self, dtype: torch.dtype) -> Tensor:
+        return self.workspace.none[dtype]
+
     def scan(self, needs: Tensor | None, wanted: int, *, best_only: bool) -> None:
         """Read every logit once; then what `begin` makes of it."""
         w, shape, outcome = self.workspace, self.shape, self.outcome
@@ -107,7 +110,7 @@ class _Launches:
         launch(scan.scan, (self.rows, shape.tiles), *self.source, self.scales,
                w.highest, w.first, w.alive, w.maxima, *self.strides, *self.wide,
                TILE=shape.tile, GROUP=shape.group, GROUPED=wanted > 0, **self.kinds, warps=8)  # fmt: skip
-        launch(scan.begin, (self.rows,), w.highest, w.first, w.alive, w.maxima, w.none if needs is None else needs,
+        launch(scan.begin, (self.rows,), w.highest, w.first, w.alive, w.maxima, self._none(torch.int64) if needs is None else needs,
                outcome.peaks, outcome.faults, w.best, w.last, w.counts, outcome.token_ids,
                shape.tiles, shape.groups, wanted,
                TILES=self.tiles_bucket, GROUPS=triton.next_power_of_2(shape.groups), ROUNDS=0 if shape.whole else 3,
@@ -132,15 +135,15 @@ class _Launches:
     def chain(self, plan: Plan, given: dict[str, Tensor]) -> None:
         """The chain on the candidates, and on whole rows where they do not suffice."""
         w, shape, outcome = self.workspace, self.shape, self.outcome
-        parameters = tuple(given.get(name, w.none) for name in PARAMETERS)
-        choice = {"OPS": plan.operations, "DRAWN": plan.drawn, "GREEDY": plan.greedy}
+        parameters = tuple(given.get(name, self._none(dtype)) for name, dtype in PARAMETERS.items())
+        numbers = sum(operation << 4 * i for i, operation in enumerate(plan.operations))
         launch(few.chain, (self.rows,), w.ordered, w.by_id, w.counts, w.last, outcome.faults, w.masses,
                outcome.token_ids, *parameters, shape.tiles,
-               CAPACITY=shape.capacity, TILES=self.tiles_bucket, LEADING=plan.heated, WEIGHED=plan.weighed, **choice,
-               warps=4)  # fmt: skip
+               CAPACITY=shape.capacity, TILES=self.tiles_bucket, OPS=plan.operations, LEADING=plan.heated,
+               DRAWN=plan.drawn, WEIGHED=plan.weighed, GREEDY=plan.greedy, warps=4)  # fmt: skip
         launch(whole.resolve, (self.rows,), *self.source, outcome.faults, w.best, outcome.token_ids,
-               *parameters, *self.strides, shape.vocab_size,
-               SPAN=shape.tile, TILE=1024, **choice, **self.kinds, warps=8)  # fmt: skip
+               *parameters, *self.strides, shape.vocab_size, numbers, len(plan.operations), int(plan.drawn),
+               SPAN=shape.tile, TILE=1024, **self.kinds, warps=8)  # fmt: skip
 
     def draw(self, plan: Plan, given: dict[str, Tensor]) -> None:
         """A draw from whole rows."""
@@ -149,12 +152,22 @@ class _Launches:
                w.first, outcome.faults, w.best, w.masses, *self.strides, *self.wide,
                TILE=shape.tile, **self.kinds, warps=8)  # fmt: skip
         launch(many.draw, (self.rows,), *self.source, self.scales, outcome.faults, w.best, w.masses,
-               given.get("greedy", w.none), given["draw"], outcome.token_ids, *self.strides, *self.wide,
+               given.get("greedy", self._none(torch.bool)), given["draw"], outcome.token_ids, *self.strides, *self.wide,
                TILE=shape.tile, TILES=self.tiles_bucket, GREEDY=plan.greedy, **self.kinds, warps=8)  # fmt: skip
 
 
-PARAMETERS = ("scale", "greedy", "k", "p", "reach", "crossing", "depth", "least", "draw")
-"""The inputs of the steps and of dist that kernels read, by the names that these give them."""
+PARAMETERS = {
+    "scale": torch.float32,
+    "greedy": torch.bool,
+    "k": torch.int64,
+    "p": torch.float64,
+    "reach": torch.bool,
+    "crossing": torch.bool,
+    "depth": torch.float64,
+    "least": torch.int64,
+    "draw": torch.int64,
+}
+"""The inputs of the steps and of dist that kernels read, by the names that these give them, and their types."""
 
 
 def sample(

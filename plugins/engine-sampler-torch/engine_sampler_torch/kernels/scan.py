@@ -113,14 +113,13 @@ def nth_best(maxima, groups, need, GROUPS: tl.constexpr, ROUNDS: tl.constexpr):
     enough = tl.sum(active.to(tl.int32), 0) >= need
     digits = tl.arange(0, 256)
     prefix = 0
-    for i in tl.static_range(ROUNDS):
-        shift: tl.constexpr = 24 - 8 * i
-        digit = (x >> 24) + 128 if i == 0 else (x >> shift) & 255
+    for shift in tl.static_range(24, 24 - 8 * ROUNDS, -8):
+        digit = (x >> 24) + 128 if shift == 24 else (x >> shift) & 255
         upto = tl.cumsum(tl.histogram(digit, 256, mask=active), 0)
         chosen = tl.minimum(tl.sum((upto < need).to(tl.int32), 0), 255)
         need -= tl.max(tl.where(digits < chosen, upto, 0), 0)
         active = active & (digit == chosen)
-        prefix = chosen - 128 if i == 0 else (prefix << 8) | chosen
+        prefix = chosen - 128 if shift == 24 else (prefix << 8) | chosen
     low: tl.constexpr = 32 - 8 * ROUNDS
     return tl.where(enough, (prefix << low) | ((1 << low) - 1), ~REMOVED - 1)
 

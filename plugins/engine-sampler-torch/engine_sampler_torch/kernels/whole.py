@@ -56,9 +56,9 @@ def last_within(source, words, edit_ids, edit_values, spans, lead, scale, cut, l
     prefix = tl.full((), -0x80000000, tl.int64)
     below = tl.full((), 0, tl.int64)
     exceeded = tl.full((), 1, tl.int1)
-    for i in tl.static_range(8):
-        width: tl.constexpr = 1 << (28 - 4 * i)
-        edges = prefix + (pivots + 1) * width - 1
+    bits = tl.full((), 28, tl.int64)
+    while bits >= 0:
+        edges = prefix + ((pivots + 1) << bits) - 1
         sums = tl.full((16,), 0, tl.int64)
         for start in range(0, vocab, TILE):
             ids = start + lanes
@@ -67,11 +67,11 @@ def last_within(source, words, edit_ids, edit_values, spans, lead, scale, cut, l
             adds = counted(keys, peak, weighed)
             sums += tl.sum(tl.where((keys >> 32)[None, :] <= edges[:, None], adds[None, :], 0), 1)
         chosen = tl.sum((sums <= limit).to(tl.int32), 0)
-        if i == 0:
-            exceeded = chosen < 16
+        exceeded = exceeded & (chosen < 16)
         chosen = tl.minimum(chosen, 15)
         below = tl.maximum(below, tl.max(tl.where(pivots < chosen, sums, 0), 0))
-        prefix += chosen.to(tl.int64) * width
+        prefix += chosen.to(tl.int64) << bits
+        bits -= 4
     one = tl.where(weighed, weight_of(value_of(~prefix.to(tl.int32)), peak), 1)
     found = (prefix << 32) - 1
     before = below
@@ -138,57 +138,55 @@ def best_of(source, words, edit_ids, edit_values, spans, lead, scale, cut, late,
 @triton.jit
 def resolve(logits, index, bitmask, edit_ids, edit_values, spans, faults, best, tokens,
             scales, greedy, ks, shares, reaches, crossings, depths, leasts, draws,
-            row_stride, mask_stride, edit_stride, spans_stride, vocab,
-            SPAN: tl.constexpr, TILE: tl.constexpr, OPS: tl.constexpr, DRAWN: tl.constexpr, GREEDY: tl.constexpr,
+            row_stride, mask_stride, edit_stride, spans_stride, vocab, operations, count, drawn,
+            SPAN: tl.constexpr, TILE: tl.constexpr,
             MASKED: tl.constexpr, EDITED: tl.constexpr, HEATED: tl.constexpr):  # fmt: skip
-    """The token of a sound row that has none yet; grid (rows,). All other programs end at once."""
+    """The token of a sound row that has none yet; grid (rows,). All other programs end at once.
+
+    `operations` are `count` numbers of four bits: a run-time value, so that one compilation serves every chain.
+    """
     row = tl.program_id(0)
-    token = tl.load(tokens + row)
-    if (token < 0) & (tl.load(faults + row) == 0):
+    if (tl.load(tokens + row) < 0) & (tl.load(faults + row) == 0):
         source = logits + tl.load(index + row) * row_stride
         words = bitmask + row.to(tl.int64) * mask_stride
         changed_ids = edit_ids + row.to(tl.int64) * edit_stride
         changes = edit_values + row.to(tl.int64) * edit_stride
         ends = spans + row * spans_stride
         lead = tl.load(scales + row) if HEATED else 1.0
-        scale = 1.0
+        first = tl.load(best + row)
+        yes = row >= 0
+        chosen = row < 0
+        scale = tl.full((), 1.0, tl.float32)
         cut = tl.full((), NO_KEY, tl.int64)
         late = tl.full((), NO_KEY, tl.int64)
-        first = tl.load(best + row)
-        yes = token < 0
-        chosen = ~yes
-        for i in tl.static_range(len(OPS)):
+        for i in range(0, count):
+            operation = (operations >> (4 * i)) & 15
             peak = heated(value_of_key(first), scale)
-            cuts = ~yes
-            weighed = ~yes
+            by_weight = operation == TOP_P
             crossing = yes
             limit = tl.full((), 0, tl.int64)
             least = tl.full((), 1, tl.int64)
             bound = tl.full((), NO_KEY, tl.int64)
-            if OPS[i] == TEMPERATURE:
-                if i > 0 or not HEATED:
+            if operation == TEMPERATURE:
+                chosen = chosen | (tl.load(greedy + row) != 0)
+                cut = tl.minimum(cut, late)
+                late = tl.full((), NO_KEY, tl.int64)
+                if not HEATED or i > 0:
                     scale = tl.load(scales + row)
-                    cut = tl.minimum(cut, late)
-                    late = tl.full((), NO_KEY, tl.int64)
-                if GREEDY:
-                    chosen = chosen | (tl.load(greedy + row) != 0)
-            if OPS[i] == TOP_K:
-                cuts = yes
+            if operation == TOP_K:
                 limit = tl.load(ks + row) - 1
-            if OPS[i] == TOP_P:
-                cuts = yes
-                weighed = yes
+            if by_weight:
                 total = total_of(source, words, changed_ids, changes, ends, lead, scale, cut, late, vocab, peak, yes,
                                  SPAN, TILE, MASKED, EDITED, HEATED)  # fmt: skip
                 limit = share_limit(tl.load(shares + row), tl.load(reaches + row) != 0, total)
                 crossing = tl.load(crossings + row) != 0
                 least = tl.load(leasts + row)
-            if OPS[i] == MIN_P:
+            if operation == MIN_P:
                 bound = min_p_bound(peak, tl.load(depths + row))
                 least = tl.load(leasts + row)
-            if cuts & ~chosen:
+            if (by_weight | (operation == TOP_K)) & ~chosen:
                 bound = last_within(source, words, changed_ids, changes, ends, lead, scale, cut, late, vocab,
-                                    peak, weighed, limit, crossing, SPAN, TILE, MASKED, EDITED, HEATED)  # fmt: skip
+                                    peak, by_weight, limit, crossing, SPAN, TILE, MASKED, EDITED, HEATED)  # fmt: skip
             if ((least > 1) | ~crossing) & ~chosen:
                 enough = last_within(source, words, changed_ids, changes, ends, lead, scale, cut, late, vocab,
                                      peak, ~yes, least - 1, yes, SPAN, TILE, MASKED, EDITED, HEATED)  # fmt: skip
@@ -196,8 +194,8 @@ def resolve(logits, index, bitmask, edit_ids, edit_values, spans, faults, best, 
             late = tl.minimum(late, bound)
         token = first & 0xFFFFFFFF
         if ~chosen:
-            peak = heated(value_of_key(first), scale)
-            if DRAWN:
+            if drawn != 0:
+                peak = heated(value_of_key(first), scale)
                 total = total_of(source, words, changed_ids, changes, ends, lead, scale, cut, late, vocab, peak, yes,
                                  SPAN, TILE, MASKED, EDITED, HEATED)  # fmt: skip
                 target = scaled_draw(tl.load(draws + row), total)

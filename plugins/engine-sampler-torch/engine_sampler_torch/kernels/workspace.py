@@ -20,6 +20,9 @@ UNASKED = 256
 """As many candidates are gathered where no top_k says how many are needed."""
 
 
+_DTYPES = (torch.bool, torch.int32, torch.int64, torch.float32, torch.float64)
+
+
 def bucket(rows: int) -> int:
     """The next power of two: workspaces are kept for these numbers of rows."""
     return 1 << max(rows - 1, 0).bit_length()
@@ -91,11 +94,11 @@ class Workspace:
         self.counts = empty(rows, dtype=torch.int32)
         self.last = empty(rows, dtype=torch.int32)
         self.best = empty(rows, dtype=torch.int64)
-        self.none = empty(1, dtype=torch.int32)
-        """Stands for tensors that a kernel does not read."""
+        self.none = {dtype: torch.zeros(rows, dtype=dtype, device=device) for dtype in _DTYPES}
+        """Stand for tensors that are not given: zeros of each type, so that kernels are compiled once."""
 
     @property
     def nbytes(self) -> int:
-        tensors = (value for value in vars(self).values() if isinstance(value, Tensor))
+        tensors = [value for value in vars(self).values() if isinstance(value, Tensor)] + [*self.none.values()]
         return sum(tensor.numel() * tensor.element_size() for tensor in tensors)
 
