@@ -8,13 +8,12 @@ import triton
 import triton.language as tl
 
 from .numbers import (
+    EVERY_KEY,
     NO_KEY,
-    REMOVED,
     heated,
     id_of_key,
     key_of,
     min_p_bound,
-    order_of,
     scaled_draw,
     share_limit,
     value_of_key,
@@ -71,7 +70,7 @@ def chain(ordered, by_id, counts, last, faults, masses, tokens,
         s = tl.load(ordered + at, mask=lanes < count, other=NO_KEY)  # in order
         t = tl.load(by_id + at, mask=lanes < count, other=NO_KEY)
         bound = tl.load(last + row)
-        closed = bound == ~REMOVED - 1
+        closed = bound == EVERY_KEY
         dirty = bound != bound
         for i in tl.static_range(len(OPS)):
             peak = tl.max(value_of_key(s), 0)
@@ -116,7 +115,7 @@ def chain(ordered, by_id, counts, last, faults, masses, tokens,
             if OPS[i] == MIN_P:
                 floor = min_p_bound(peak, tl.load(depths + row))
                 keep = tl.sum((s <= floor).to(tl.int32), 0)
-                found = found | ((floor >> 32).to(tl.int32) <= bound)
+                found = found | (floor <= bound)
                 least = tl.load(leasts + row)
             found = found & (closed | (least <= left))
             keep = tl.maximum(keep, tl.minimum(least, left).to(tl.int32))
@@ -155,3 +154,27 @@ def drawn(t, bits, CAPACITY: tl.constexpr):
     target = scaled_draw(bits, tl.sum(weights, 0))
     before = tl.sum((tl.cumsum(weights, 0) <= target).to(tl.int32), 0)
     return tl.sum(tl.where(tl.arange(0, CAPACITY) == before, t & 0xFFFFFFFF, 0), 0)
+
+
+@triton.jit
+def emit(ordered, by_id, counts, faults, ks, ids, values, vocab,
+         CAPACITY: tl.constexpr, WIDTH: tl.constexpr):  # fmt: skip
+    """The first k candidates of a row, by id, and padding after them: `ids` and `values` [WIDTH]; grid (rows,)."""
+    row = tl.program_id(0)
+    count = tl.load(counts + row)
+    count = tl.where(tl.load(faults + row) == 0, count, 0)
+    lanes = tl.arange(0, CAPACITY)
+    at = row.to(tl.int64) * CAPACITY
+    k = tl.load(ks + row)
+    # With fewer than k candidates, every one stays.
+    upto = tl.load(ordered + at + k - 1, mask=k <= count, other=NO_KEY)
+    keys = tl.load(by_id + at + lanes, mask=lanes < count, other=NO_KEY)
+    stays = (keys <= upto) & (keys != NO_KEY)
+    place = tl.cumsum(stays.to(tl.int32), 0) - 1
+    out = row.to(tl.int64) * WIDTH
+    tl.store(ids + out + place, keys & 0xFFFFFFFF, mask=stays)
+    tl.store(values + out + place, value_of_key(keys), mask=stays)
+    kept = tl.sum(stays.to(tl.int32), 0)
+    rest = tl.arange(0, WIDTH)
+    tl.store(ids + out + rest, tl.full((WIDTH,), 0, tl.int64) + vocab, mask=rest >= kept)
+    tl.store(values + out + rest, tl.full((WIDTH,), float("-inf"), tl.float32), mask=rest >= kept)

@@ -17,6 +17,8 @@ NO_KEY = tl.constexpr(0x7FFFFFFFFFFFFFFF)
 NAN_ORDER = tl.constexpr(0x7FC00000)
 REMOVED = tl.constexpr(-2139095041)
 """The order of −inf."""
+EVERY_KEY = tl.constexpr(0x7F7FFFFFFFFFFFFF)
+"""A bound that the keys of all tokens pass: the logit before −inf, and every id."""
 
 _C0 = tl.constexpr(1.0)
 _C1 = tl.constexpr(6.931470036506653e-1)

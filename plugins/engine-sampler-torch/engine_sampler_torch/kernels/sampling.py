@@ -118,16 +118,16 @@ class _Launches:
                NEEDS=needs is not None, BEST=best_only, warps=8)  # fmt: skip
 
     def gather(self, *, weighed: bool) -> None:
-        """The candidates, in order and by id."""
+        """The candidates, in any order."""
         w, shape = self.workspace, self.shape
         launch(scan.gather, (self.rows, shape.tiles), *self.source, self.scales,
                w.first, w.maxima, self.outcome.faults, w.best, w.last, w.counts, w.candidates, w.masses,
                *self.strides, *self.wide,
                TILE=shape.tile, GROUP=shape.group, CAPACITY=shape.capacity, WEIGHED=weighed,
                **self.kinds, warps=8)  # fmt: skip
-        self.rank()
 
     def rank(self) -> None:
+        """The candidates in order, and by id."""
         w, shape = self.workspace, self.shape
         launch(few.rank, (self.rows, shape.capacity // 64), w.candidates, w.counts, w.ordered, w.by_id,
                CAPACITY=shape.capacity, LANES=64, STEP=64, warps=4)  # fmt: skip
@@ -144,6 +144,23 @@ class _Launches:
         launch(whole.resolve, (self.rows,), *self.source, outcome.faults, w.best, outcome.token_ids,
                *parameters, *self.strides, shape.vocab_size, numbers, len(plan.operations), int(plan.drawn),
                SPAN=shape.tile, TILE=1024, **self.kinds, warps=8)  # fmt: skip
+
+    def recut(self, ks: Tensor) -> None:
+        """The first k candidates of rows that have more than there is room for, instead of all of them."""
+        w, shape, outcome = self.workspace, self.shape, self.outcome
+        launch(whole.recut, (self.rows,), *self.source, self.scales, outcome.faults, ks, w.last, w.counts,
+               *self.strides, shape.vocab_size,
+               SPAN=shape.tile, TILE=1024, CAPACITY=shape.capacity, **self.kinds, warps=8)  # fmt: skip
+        self.gather(weighed=False)
+
+    def emit(self, ks: Tensor, width: int) -> Candidates:
+        """The first k candidates by id."""
+        w, shape, outcome = self.workspace, self.shape, self.outcome
+        ids = torch.empty((self.rows, width), dtype=torch.int64, device=ks.device)
+        values = torch.empty((self.rows, width), dtype=torch.float32, device=ks.device)
+        launch(few.emit, (self.rows,), w.ordered, w.by_id, w.counts, outcome.faults, ks, ids, values,
+               shape.vocab_size, CAPACITY=shape.capacity, WIDTH=width, warps=4)  # fmt: skip
+        return Candidates(ids, values, outcome.faults, outcome.peaks)
 
     def draw(self, plan: Plan, given: dict[str, Tensor]) -> None:
         """A draw from whole rows."""
@@ -214,8 +231,41 @@ def sample(
         elif plan.wanted:
             launches.scan(arguments["k"] if plan.asked else None, plan.wanted, best_only=False)
             launches.gather(weighed=plan.weighed)
+            launches.rank()
             launches.chain(plan, arguments)
         else:
             launches.scan(None, 0, best_only=False)
             launches.draw(plan, arguments)
     return launches.outcome
+
+
+def narrow(
+    logits: Tensor,
+    index: Tensor,
+    vocab_size: int,
+    k: Tensor,
+    *,
+    width: int,
+    scale: Tensor | None = None,
+    bitmask: Tensor | None = None,
+    edits: Edits | None = None,
+    workspace: Workspace,
+    shape: Shape | None = None,
+) -> Candidates:
+    """The first k tokens of each row in (logit desc, id asc) order: what a top_k leaves that comes first in a chain, or
+    directly after a temperature, for samplers that the kernels do not know.
+
+    k       int64 [n], from 1 to `width`.
+    width   64, 128, …, 1024: the columns of the result.
+    scale   float32 [n], a temperature's factor, which multiplies the logits first.
+
+    All else as in `sample`.
+    """
+    shape = shape or Shape.of(len(index), vocab_size, width)
+    launches = _Launches(logits, index, vocab_size, shape, workspace, scale, bitmask, edits)
+    if len(index):
+        launches.scan(k, width, best_only=False)
+        launches.gather(weighed=False)
+        launches.recut(k)
+        launches.rank()
+    return launches.emit(k, width)

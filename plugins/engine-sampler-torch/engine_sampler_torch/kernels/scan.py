@@ -7,7 +7,7 @@ program reads what another of the same launch has written: launches on one strea
 import triton
 import triton.language as tl
 
-from .numbers import LIMIT, NO_KEY, REMOVED, heated, key_of, order_of, value_of, value_of_key, weight_of
+from .numbers import EVERY_KEY, LIMIT, NO_KEY, REMOVED, heated, key_of, order_of, value_of, value_of_key, weight_of
 from .reading import allowed_by, edited, limited, read, read_raw
 
 
@@ -94,7 +94,7 @@ def begin(highest, first, alive, maxima, needs,
         token = tl.where(fault == 0, key & 0xFFFFFFFF, -1)
     tl.store(tokens + row, token)
     if GROUPED:
-        bound = ~REMOVED - 1
+        bound = tl.full((), EVERY_KEY, tl.int64)
         if ROUNDS > 0:
             if NEEDS:
                 need = tl.minimum(tl.load(needs + row), need).to(tl.int32)
@@ -104,7 +104,7 @@ def begin(highest, first, alive, maxima, needs,
 
 @triton.jit
 def nth_best(maxima, groups, need, GROUPS: tl.constexpr, ROUNDS: tl.constexpr):
-    """A bound x that ~order of the `need` greatest of `maxima` does not exceed, exact in its first 8·ROUNDS bits.
+    """A key that the logits of the `need` greatest of `maxima` do not exceed, exact in its first 8·ROUNDS bits.
     Maxima of disjoint groups are logits, so at least `need` logits pass it. If fewer groups have a token, a bound
     that every token passes. A radix select: each round counts the next eight bits."""
     places = tl.arange(0, GROUPS)
@@ -121,7 +121,8 @@ def nth_best(maxima, groups, need, GROUPS: tl.constexpr, ROUNDS: tl.constexpr):
         active = active & (digit == chosen)
         prefix = chosen - 128 if shift == 24 else (prefix << 8) | chosen
     low: tl.constexpr = 32 - 8 * ROUNDS
-    return tl.where(enough, (prefix << low) | ((1 << low) - 1), ~REMOVED - 1)
+    bound = ((prefix << low) | ((1 << low) - 1)).to(tl.int64) << 32
+    return tl.where(enough, bound | 0xFFFFFFFF, EVERY_KEY)
 
 
 @triton.jit
@@ -137,7 +138,7 @@ def gather(logits, index, bitmask, edit_ids, edit_values, spans, scales,
     row, tile = tl.program_id(0), tl.program_id(1)
     bound = tl.load(last + row)
     key = tl.load(first + row * tiles + tile)
-    hot = ((key >> 32).to(tl.int32) <= bound) & (key != NO_KEY)
+    hot = key <= bound
     mass = tl.full((), 0, tl.int64)
     if WEIGHED:
         hot = key != NO_KEY
@@ -149,7 +150,7 @@ def gather(logits, index, bitmask, edit_ids, edit_values, spans, scales,
         live = ids >= 0
         if not WEIGHED:
             peaks = tl.load(maxima + (row * tiles + tile) * (TILE // GROUP) + groups)
-            live = live & (~peaks <= bound)[:, None]
+            live = live & ((~peaks).to(tl.int64) << 32 <= bound)[:, None]
         scale = tl.load(scales + row) if HEATED else 1.0
         values = read(source, bitmask + row.to(tl.int64) * mask_stride, edit_ids + edits, edit_values + edits,
                       spans + row * spans_stride, scale, tile, ids, live, vocab, MASKED, EDITED, HEATED)  # fmt: skip
@@ -157,7 +158,7 @@ def gather(logits, index, bitmask, edit_ids, edit_values, spans, scales,
             peak = value_of_key(tl.load(best + row))
             mass = tl.sum(tl.sum(weight_of(values, peak), 1), 0)
         keys = key_of(values, ids)
-        passing = ((keys >> 32).to(tl.int32) <= bound) & (keys != NO_KEY)
+        passing = keys <= bound
         ones = tl.full(ids.shape, 1, tl.int32)
         places = tl.atomic_add(counts + row + ids * 0, ones, mask=passing, sem="relaxed")
         fits = passing & (places < CAPACITY)

@@ -205,3 +205,24 @@ def resolve(logits, index, bitmask, edit_ids, edit_values, spans, faults, best, 
                 token = best_of(source, words, changed_ids, changes, ends, lead, scale, cut, late, vocab,
                                 SPAN, TILE, MASKED, EDITED, HEATED)  # fmt: skip
         tl.store(tokens + row, token)
+
+
+@triton.jit
+def recut(logits, index, bitmask, edit_ids, edit_values, spans, scales, faults, ks, last, counts,
+          row_stride, mask_stride, edit_stride, spans_stride, vocab,
+          SPAN: tl.constexpr, TILE: tl.constexpr, CAPACITY: tl.constexpr,
+          MASKED: tl.constexpr, EDITED: tl.constexpr, HEATED: tl.constexpr):  # fmt: skip
+    """Prepare `gather` to run again: for a row with more candidates than places, the exact key of its k-th token and
+    an empty counter; for all other rows, a bound that nothing passes. Grid (rows,)."""
+    row = tl.program_id(0)
+    bound = tl.full((), -1 << 63, tl.int64)
+    if (tl.load(counts + row) > CAPACITY) & (tl.load(faults + row) == 0):
+        edits = row.to(tl.int64) * edit_stride
+        every = tl.full((), NO_KEY, tl.int64)
+        bound = last_within(logits + tl.load(index + row) * row_stride, bitmask + row.to(tl.int64) * mask_stride,
+                            edit_ids + edits, edit_values + edits, spans + row * spans_stride,
+                            tl.load(scales + row) if HEATED else 1.0, 1.0, every, every, vocab,
+                            0.0, row < 0, tl.load(ks + row) - 1, row >= 0,
+                            SPAN, TILE, MASKED, EDITED, HEATED)  # fmt: skip
+        tl.store(counts + row, 0)
+    tl.store(last + row, bound)

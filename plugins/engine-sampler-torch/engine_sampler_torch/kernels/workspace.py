@@ -92,7 +92,7 @@ class Workspace:
         self.ordered = torch.empty_like(self.candidates)
         self.by_id = torch.empty_like(self.candidates)
         self.counts = empty(rows, dtype=torch.int32)
-        self.last = empty(rows, dtype=torch.int32)
+        self.last = empty(rows, dtype=torch.int64)
         self.best = empty(rows, dtype=torch.int64)
         self.none = {dtype: torch.zeros(rows, dtype=dtype, device=device) for dtype in _DTYPES}
         """Stand for tensors that are not given: zeros of each type, so that kernels are compiled once."""
