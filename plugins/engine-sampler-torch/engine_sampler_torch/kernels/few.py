@@ -121,7 +121,8 @@ def chain(ordered, by_id, counts, last, faults, masses, tokens,
             keep = tl.maximum(keep, tl.minimum(least, left).to(tl.int32))
             keep = tl.where(found, keep, left)
             s, t = first_of(s, t, keep, left)
-            dirty = dirty | ~found
+            if OPS[i] != TEMPERATURE:
+                dirty = dirty | ~found
             closed = found
         lost = lost | ~closed
         if not lost:

@@ -74,8 +74,19 @@ def heated(values, scale):
 
 @triton.jit
 def weight_of(values, peak):
-    """w = rint(2^(y + 30)) as int64 with y = (l − max)·log2 e; 0 where y < −31 and for −inf."""
-    y = (values - peak) * LOG2_E
+    """w = rint(2^(y + 30)) as int64; 0 where y < −31 and for −inf."""
+    return weight_at(distance_of(values, peak))
+
+
+@triton.jit
+def distance_of(values, peak):
+    """y = (l − max)·log2 e, in bits below the maximum."""
+    return (values - peak) * LOG2_E
+
+
+@triton.jit
+def weight_at(y):
+    """The weight at a distance."""
     y = tl.where(y > -31.0, y, -31.0)  # where the result is 2^−1, which rounds to 0
     n = (y + _TO_INTEGER) - _TO_INTEGER
     r = y - n

@@ -39,6 +39,7 @@ class Plan:
     wanted      candidates to gather in each row; 0: nothing is cut, and the whole row is drawn from.
     asked       a top_k says of each row how many it needs.
     weighed     a top_p needs the weight of the whole row beside the candidates.
+    flat        rows in which the candidates do not reach p are cut by `flat`, without a search by one program.
     """
 
     operations: tuple[int, ...]
@@ -48,6 +49,7 @@ class Plan:
     wanted: int
     asked: bool
     weighed: bool
+    flat: bool
 
     @classmethod
     def of(cls, samplers: Sequence[str], selector: str, fixed: Mapping[str, Any]) -> Plan:
@@ -57,6 +59,7 @@ class Plan:
         # A cut after a temperature in the middle may take ties in another order than the candidates are found in.
         before = samplers[: samplers.index("temperature", 1)] if "temperature" in samplers[1:] else samplers
         k = fixed["top_k"] if "top_k" in before else None
+        weighed = "top_p" in before and not (k and before.index("top_k") < before.index("top_p"))
         return cls(
             operations,
             heated=samplers[:1] == ("temperature",),
@@ -64,8 +67,19 @@ class Plan:
             drawn=selector == "dist",
             wanted=(k or UNASKED) if cuts else 0,
             asked=k is not None,
-            weighed="top_p" in before and not (k and before.index("top_k") < before.index("top_p")),
+            weighed=weighed,
+            flat=weighed and "top_k" not in samplers and selector == "dist",
         )
+
+    @property
+    def cuts(self) -> int:
+        """How many samplers cut."""
+        return sum(operation != TEMPERATURE.value for operation in self.operations)
+
+    @property
+    def heated_later(self) -> bool:
+        """Whether a temperature comes after a cut."""
+        return TEMPERATURE.value in self.operations and not self.heated
 
     @property
     def best_only(self) -> bool:

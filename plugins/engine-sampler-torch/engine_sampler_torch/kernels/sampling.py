@@ -10,11 +10,12 @@ import torch
 import triton
 from torch import Tensor
 
-from . import few, many, scan, whole
+from . import few, flat, many, scan, whole
 from .launching import launch
 from .plan import Plan
-from .workspace import Shape, Workspace
+from .workspace import ROOM, Shape, Workspace
 
+Given = Mapping[str, Tensor]
 Edits = tuple[Tensor, Tensor]
 """(token ids int64 [n, e], ascending and padded with vocab_size; their logits float32 [n, e], −inf to remove)."""
 
@@ -126,24 +127,52 @@ class _Launches:
                TILE=shape.tile, GROUP=shape.group, CAPACITY=shape.capacity, WEIGHED=weighed,
                **self.kinds, warps=8)  # fmt: skip
 
-    def rank(self) -> None:
+    def rank(self, capacity: int) -> None:
         """The candidates in order, and by id."""
-        w, shape = self.workspace, self.shape
-        launch(few.rank, (self.rows, shape.capacity // 64), w.candidates, w.counts, w.ordered, w.by_id,
-               CAPACITY=shape.capacity, LANES=64, STEP=64, warps=4)  # fmt: skip
+        w = self.workspace
+        launch(few.rank, (self.rows, capacity // 128), w.candidates, w.counts, w.ordered, w.by_id,
+               CAPACITY=capacity, LANES=128, STEP=64, warps=4)  # fmt: skip
 
-    def chain(self, plan: Plan, given: dict[str, Tensor]) -> None:
-        """The chain on the candidates, and on whole rows where they do not suffice."""
-        w, shape, outcome = self.workspace, self.shape, self.outcome
-        parameters = tuple(given.get(name, self._none(dtype)) for name, dtype in PARAMETERS.items())
-        numbers = sum(operation << 4 * i for i, operation in enumerate(plan.operations))
-        launch(few.chain, (self.rows,), w.ordered, w.by_id, w.counts, w.last, outcome.faults, w.masses,
-               outcome.token_ids, *parameters, shape.tiles,
+    def chain(self, plan: Plan, given: Given) -> None:
+        """The chain on the candidates."""
+        w, shape = self.workspace, self.shape
+        launch(few.chain, (self.rows,), w.ordered, w.by_id, w.counts, w.last, self.outcome.faults, w.masses,
+               self.outcome.token_ids, *(given[name] for name in PARAMETERS), shape.tiles,
                CAPACITY=shape.capacity, TILES=self.tiles_bucket, OPS=plan.operations, LEADING=plan.heated,
                DRAWN=plan.drawn, WEIGHED=plan.weighed, GREEDY=plan.greedy, warps=4)  # fmt: skip
-        launch(whole.resolve, (self.rows,), *self.source, outcome.faults, w.best, outcome.token_ids,
-               *parameters, *self.strides, shape.vocab_size, numbers, len(plan.operations), int(plan.drawn),
-               SPAN=shape.tile, TILE=1024, **self.kinds, warps=8)  # fmt: skip
+
+    def flat(self, plan: Plan, given: Given) -> None:
+        """A top_p over rows of which the candidates are too small a part."""
+        w, shape, outcome = self.workspace, self.shape, self.outcome
+        grid = (self.rows, shape.tiles)
+        ops, kinds = {"OPS": plan.operations}, self.kinds
+        part = (outcome.token_ids, outcome.faults, w.counts, given["least"], given["greedy"])
+        parting = {"CAPACITY": shape.capacity, "ALONE": plan.cuts == 1, "GREEDY": plan.greedy}
+        launch(flat.above, grid, *self.source, self.scales, w.best, *part, given["depth"], w.sums,
+               *self.strides, *self.wide, TILE=shape.tile, STEP=min(shape.tile, 1024), **parting, **ops, **kinds,
+               warps=8)  # fmt: skip
+        launch(flat.interval, (self.rows,), *part, given["p"], given["reach"], w.sums, w.state, w.limits, w.below,
+               w.places, w.bins, shape.tiles, TILES=self.tiles_bucket, **parting, warps=4)  # fmt: skip
+        inside = (w.best, w.first, w.state, w.places, given["depth"])
+        launch(flat.spread, grid, *self.source, self.scales, *inside, w.bins,
+               *self.strides, *self.wide, TILE=shape.tile, **ops, **kinds, warps=8)  # fmt: skip
+        launch(flat.bin_of, (self.rows,), w.state, w.limits, w.below, w.places, w.bins, w.chosen, w.counts,
+               warps=4)  # fmt: skip
+        launch(flat.collect, grid, *self.source, self.scales, *inside, w.chosen, w.counts, w.candidates,
+               *self.strides, *self.wide, TILE=shape.tile, CAPACITY=ROOM, **ops, **kinds, warps=8)  # fmt: skip
+        self.rank(ROOM)
+        launch(flat.close, (self.rows,), w.ordered, w.counts, w.state, w.limits, w.below, w.places, w.best,
+               given["crossing"], given["depth"], given["scale"], w.cuts, w.lates,
+               CAPACITY=ROOM, **ops, HEATED=plan.heated, warps=4)  # fmt: skip
+        self.draw(plan, given, bounded=True)
+
+    def resolve(self, plan: Plan, given: Given) -> None:
+        """The chain on whole rows, for those that have no token yet."""
+        numbers = sum(operation << 4 * i for i, operation in enumerate(plan.operations))
+        launch(whole.resolve, (self.rows,), *self.source, self.outcome.faults, self.workspace.best,
+               self.outcome.token_ids, *(given[name] for name in PARAMETERS), *self.strides, self.shape.vocab_size,
+               numbers, len(plan.operations), int(plan.drawn),
+               SPAN=self.shape.tile, TILE=1024, **self.kinds, warps=8)  # fmt: skip
 
     def recut(self, ks: Tensor) -> None:
         """The first k candidates of rows that have more than there is room for, instead of all of them."""
@@ -162,15 +191,16 @@ class _Launches:
                shape.vocab_size, CAPACITY=shape.capacity, WIDTH=width, warps=4)  # fmt: skip
         return Candidates(ids, values, outcome.faults, outcome.peaks)
 
-    def draw(self, plan: Plan, given: dict[str, Tensor]) -> None:
+    def draw(self, plan: Plan, given: Given, *, bounded: bool = False) -> None:
         """A draw from whole rows."""
         w, shape, outcome = self.workspace, self.shape, self.outcome
+        bounds = (w.state, w.cuts, w.lates, given["scale"])
+        kinds = {"TILE": shape.tile, "BOUNDED": bounded, "LATER": plan.heated_later, **self.kinds}
         launch(many.weigh, (self.rows, shape.tiles), *self.source, self.scales,
-               w.first, outcome.faults, w.best, w.masses, *self.strides, *self.wide,
-               TILE=shape.tile, **self.kinds, warps=8)  # fmt: skip
+               w.first, outcome.faults, w.best, w.masses, *bounds, *self.strides, *self.wide, **kinds, warps=8)  # fmt: skip
         launch(many.draw, (self.rows,), *self.source, self.scales, outcome.faults, w.best, w.masses,
-               given.get("greedy", self._none(torch.bool)), given["draw"], outcome.token_ids, *self.strides, *self.wide,
-               TILE=shape.tile, TILES=self.tiles_bucket, GREEDY=plan.greedy, **self.kinds, warps=8)  # fmt: skip
+               given["greedy"], given["draw"], outcome.token_ids, *bounds, *self.strides, *self.wide,
+               TILES=self.tiles_bucket, GREEDY=plan.greedy, **kinds, warps=8)  # fmt: skip
 
 
 PARAMETERS = {
@@ -220,7 +250,8 @@ def sample(
     samplers = tuple(samplers)
     plan = Plan.of(samplers, selector, fixed)
     shape = shape or Shape.of(len(index), vocab_size, plan.wanted)
-    arguments = {name: tensor for step in samplers for name, tensor in given[step].items()}
+    arguments = {name: workspace.none[dtype] for name, dtype in PARAMETERS.items()}
+    arguments |= {name: tensor for step in samplers for name, tensor in given[step].items()}
     if draws is not None:
         arguments["draw"] = draws
     scales = arguments["scale"] if plan.heated else None
@@ -231,8 +262,11 @@ def sample(
         elif plan.wanted:
             launches.scan(arguments["k"] if plan.asked else None, plan.wanted, best_only=False)
             launches.gather(weighed=plan.weighed)
-            launches.rank()
+            launches.rank(shape.capacity)
             launches.chain(plan, arguments)
+            if plan.flat:
+                launches.flat(plan, arguments)
+            launches.resolve(plan, arguments)
         else:
             launches.scan(None, 0, best_only=False)
             launches.draw(plan, arguments)
@@ -267,5 +301,5 @@ def narrow(
         launches.scan(k, width, best_only=False)
         launches.gather(weighed=False)
         launches.recut(k)
-        launches.rank()
+        launches.rank(shape.capacity)
     return launches.emit(k, width)

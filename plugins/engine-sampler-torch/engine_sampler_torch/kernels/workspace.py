@@ -16,6 +16,10 @@ GROUPS_PER_CANDIDATE = 4
 MOST_GROUPS = 8192
 CAPACITIES = (128, 256, 512, 1024, 2048)
 """How many candidates of a row have a place: twice as many as are asked for, for the ties among them."""
+PIVOTS, BINS = 16, 1024
+"""How `flat` divides a row."""
+ROOM = 1024
+"""Places for the tokens of one of its bins."""
 UNASKED = 256
 """As many candidates are gathered where no top_k says how many are needed."""
 
@@ -94,6 +98,13 @@ class Workspace:
         self.counts = empty(rows, dtype=torch.int32)
         self.last = empty(rows, dtype=torch.int64)
         self.best = empty(rows, dtype=torch.int64)
+        # For `flat`:
+        self.sums = empty(rows * small * PIVOTS, dtype=torch.int64)
+        self.bins = empty(rows * BINS, dtype=torch.int64)
+        self.limits, self.below = empty(rows, dtype=torch.int64), empty(rows, dtype=torch.int64)
+        self.cuts, self.lates = empty(rows, dtype=torch.int64), empty(rows, dtype=torch.int64)
+        self.state, self.places = empty(rows, dtype=torch.int32), empty(rows, dtype=torch.int32)
+        self.chosen = empty(rows, dtype=torch.int32)
         self.none = {dtype: torch.zeros(rows, dtype=dtype, device=device) for dtype in _DTYPES}
         """Stand for tensors that are not given: zeros of each type, so that kernels are compiled once."""
 
