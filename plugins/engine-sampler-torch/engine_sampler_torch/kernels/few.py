@@ -1,7 +1,7 @@
 """Rows of few candidates: put them in order, then run the whole chain on them, one program a row.
 
-`rank` reads the keys that `gather` wrote and writes two copies, one in (logit desc, id asc) order and one by id.
-`chain` only reads these, so no program reads what it wrote itself.
+`rank` reads the keys that `gather` wrote and writes two copies, one in (logit desc, id asc) order and one by
+id. `chain` only reads these, so no program reads what it wrote itself.
 """
 
 import triton
@@ -28,8 +28,9 @@ MIN_P = tl.constexpr(4)
 
 @triton.jit
 def rank(candidates, counts, ordered, by_id, CAPACITY: tl.constexpr, LANES: tl.constexpr, STEP: tl.constexpr):
-    """Sort by counting: the place of a key is the number of smaller ones. Grid (rows, CAPACITY / LANES). Keys are
-    distinct, so every place is written once. Nothing is written for a row with more than CAPACITY candidates."""
+    """Sort by counting: the place of a key is the number of smaller ones. Grid (rows, CAPACITY / LANES).
+    Keys are distinct, so every place is written once. Nothing is written for a row with more than CAPACITY
+    candidates."""
     row = tl.program_id(0)
     mine = tl.program_id(1) * LANES + tl.arange(0, LANES)
     steps = tl.arange(0, STEP)
@@ -56,10 +57,11 @@ def chain(ordered, by_id, counts, last, faults, masses, tokens,
           DRAWN: tl.constexpr, WEIGHED: tl.constexpr, GREEDY: tl.constexpr):  # fmt: skip
     """The samplers OPS in order on the candidates of a row, then the choice; grid (rows,).
 
-    Candidates are the first tokens of the row in order, all that pass `last`. `closed`: what remains of the row lies
-    within them. `dirty`: some cut left more than that. `lost`: the answer needs more than the candidates, and `tokens`
-    stays −1, for `resolve`. A cut that lies beyond the candidates changes nothing here: all cuts before the first
-    change of temperature keep prefixes of one order, so a later, shorter one decides.
+    Candidates are the first tokens of the row in order, all that pass `last`. `closed`: what remains of the
+    row lies within them. `dirty`: some cut left more than that. `lost`: the answer needs more than the
+    candidates, and `tokens` stays −1, for `resolve`. A cut that lies beyond the candidates changes nothing
+    here: all cuts before the first change of temperature keep prefixes of one order, so a later, shorter one
+    decides.
     """
     row = tl.program_id(0)
     count = tl.load(counts + row)
@@ -134,9 +136,9 @@ def chain(ordered, by_id, counts, last, faults, masses, tokens,
 
 @triton.jit
 def first_of(s, t, keep, left):
-    """Remove all but the first `keep` ≥ 1 of the `left` tokens of a row, given twice: `s` in descending logits,
-    `t` by id. Removed lanes hold `NO_KEY`. A temperature may have made logits of `s` equal that were not, so ties
-    are taken in the order of ids from `t`."""
+    """Remove all but the first `keep` ≥ 1 of the `left` tokens of a row, given twice: `s` in descending
+    logits, `t` by id. Removed lanes hold `NO_KEY`. A temperature may have made logits of `s` equal that were
+    not, so ties are taken in the order of ids from `t`."""
     number = tl.cumsum((s != NO_KEY).to(tl.int32), 0)
     at_cut = tl.max(tl.where((s != NO_KEY) & (number == keep), s >> 32, -0x80000000), 0)
     above = tl.sum(((s >> 32) < at_cut).to(tl.int32), 0)
@@ -160,7 +162,8 @@ def drawn(t, bits, CAPACITY: tl.constexpr):
 @triton.jit
 def emit(ordered, by_id, counts, faults, ks, ids, values, vocab,
          CAPACITY: tl.constexpr, WIDTH: tl.constexpr):  # fmt: skip
-    """The first k candidates of a row, by id, and padding after them: `ids` and `values` [WIDTH]; grid (rows,)."""
+    """The first k candidates of a row, by id, and padding after them: `ids` and `values` [WIDTH]; grid
+    (rows,)."""
     row = tl.program_id(0)
     count = tl.load(counts + row)
     count = tl.where(tl.load(faults + row) == 0, count, 0)

@@ -1,12 +1,14 @@
-"""top_p over rows so flat that the candidates do not reach p: find the last token that stays, without sorting the row.
+"""top_p over rows so flat that the candidates do not reach p: find the last token that stays, without
+sorting the row.
 
-Weights are summed by distance from the maximum, first above sixteen pivots (`above` and `interval`), then, within the
-interval in which p is reached, in 1,024 bins (`spread` and `bin_of`). The tokens of that bin are gathered and sorted
-(`collect`, and `few.rank`), and `close` finds the last one. All sums are of integers, so neither the order of blocks nor
-that of atomic additions matters. What follows the top_p depends on logits alone: a bound and a scale.
+Weights are summed by distance from the maximum, first above sixteen pivots (`above` and `interval`), then,
+within the interval in which p is reached, in 1,024 bins (`spread` and `bin_of`). The tokens of that bin are
+gathered and sorted (`collect`, and `few.rank`), and `close` finds the last one. All sums are of integers, so
+neither the order of blocks nor that of atomic additions matters. What follows the top_p depends on logits
+alone: a bound and a scale.
 
-A row takes part from `interval` on if its `state` is 1. `close` sets it to 2 once the row's bounds are known, or to 0 if
-the bin holds more tokens than there is room for: then `whole.resolve` finds the token.
+A row takes part from `interval` on if its `state` is 1. `close` sets it to 2 once the row's bounds are
+known, or to 0 if the bin holds more tokens than there is room for: then `whole.resolve` finds the token.
 """
 
 import triton
@@ -27,34 +29,34 @@ from .numbers import (
 from .reading import read
 
 PIVOTS = tl.constexpr(16)
-"""The first fifteen are 1, 2, …, 15 bits below the maximum; the last is below every token that weighs anything."""
+"""The first fifteen are 1, 2, …, 15 bits below the maximum; the last is below every token that weighs
+anything."""
 BINS = tl.constexpr(1024)
 
 
 @triton.jit
 def bound_before(peak, depths, row, OPS: tl.constexpr):
-    """The last key that passes a min_p before the top_p; the samplers before it are that and a leading temperature."""
+    """The last key that passes a min_p before the top_p; the samplers before it are that and a leading
+    temperature."""
     bound = tl.full((), NO_KEY, tl.int64)
     if OPS[0] == MIN_P:
         bound = min_p_bound(peak, tl.load(depths + row))
-    if len(OPS) > 1:
-        if OPS[1] == MIN_P and OPS[0] == TEMPERATURE:
-            bound = min_p_bound(peak, tl.load(depths + row))
+    if OPS[0] == TEMPERATURE and OPS[1] == MIN_P:
+        bound = min_p_bound(peak, tl.load(depths + row))
     return bound
 
 
 @triton.jit
 def takes_part(tokens, faults, counts, leasts, greedy, row,
                CAPACITY: tl.constexpr, ALONE: tl.constexpr, GREEDY: tl.constexpr):  # fmt: skip
-    """Whether a row is sound and without a token, and its min_keep asks for nothing. With ALONE, the top_p is the only
-    cut, and as it reaches beyond the candidates, it keeps at least as many tokens as these are."""
+    """Whether a row is sound and without a token, and its min_keep asks for nothing. With ALONE, the top_p
+    is the only cut, and as it reaches beyond the candidates, it keeps at least as many tokens as these
+    are."""
     count = tl.load(counts + row)
     least = tl.load(leasts + row)
     part = (tl.load(tokens + row) < 0) & (tl.load(faults + row) == 0)
-    if ALONE:
-        part = part & ((least <= 1) | ((count <= CAPACITY) & (least <= count)))
-    else:
-        part = part & (least <= 1)
+    kept = tl.where(count <= CAPACITY, count, 1) if ALONE else 1
+    part = part & (least <= tl.maximum(kept, 1))
     if GREEDY:
         part = part & (tl.load(greedy + row) == 0)
     return part
@@ -67,7 +69,8 @@ def above(logits, index, bitmask, edit_ids, edit_values, spans, scales, best,
           TILE: tl.constexpr, STEP: tl.constexpr, OPS: tl.constexpr,
           CAPACITY: tl.constexpr, ALONE: tl.constexpr, GREEDY: tl.constexpr,
           MASKED: tl.constexpr, EDITED: tl.constexpr, HEATED: tl.constexpr):  # fmt: skip
-    """sums[row, tile] = the weight of the tile's tokens down to each pivot, int64 [16]; grid (rows, tiles)."""
+    """sums[row, tile] = the weight of the tile's tokens down to each pivot, int64 [16]; grid (rows,
+    tiles)."""
     row, tile = tl.program_id(0), tl.program_id(1)
     if takes_part(tokens, faults, counts, leasts, greedy, row, CAPACITY, ALONE, GREEDY):
         peak = value_of_key(tl.load(best + row))
@@ -78,7 +81,8 @@ def above(logits, index, bitmask, edit_ids, edit_values, spans, scales, best,
         total = tl.full((PIVOTS,), 0, tl.int64)
         for start in range(0, TILE, STEP):
             ids = tile * TILE + start + tl.arange(0, STEP)
-            values = read(logits + tl.load(index + row) * row_stride, bitmask + row.to(tl.int64) * mask_stride,
+            source = logits + tl.load(index + row) * row_stride
+            values = read(source, bitmask + row.to(tl.int64) * mask_stride,
                           edit_ids + edits, edit_values + edits, spans + row * spans_stride,
                           tl.load(scales + row) if HEATED else 1.0, tile, ids, ids >= 0, vocab,
                           MASKED, EDITED, HEATED)  # fmt: skip
@@ -89,11 +93,12 @@ def above(logits, index, bitmask, edit_ids, edit_values, spans, scales, best,
 
 
 @triton.jit
-def interval(tokens, faults, counts, leasts, greedy, shares, reaches, sums, state, limits, below, places, bins,
+def interval(tokens, faults, counts, leasts, greedy, shares, reaches, sums, state, limits, below, places,
+             bins,
              tiles, TILES: tl.constexpr,
              CAPACITY: tl.constexpr, ALONE: tl.constexpr, GREEDY: tl.constexpr):  # fmt: skip
-    """Between which pivots p is reached: `places` (16: nowhere, every token stays), the weight `below` which the
-    tokens before weigh, and `limits`; empty `bins`. Grid (rows,)."""
+    """Between which pivots p is reached: `places` (16: nowhere, every token stays), the weight `below` which
+    the tokens before weigh, and `limits`; empty `bins`. Grid (rows,)."""
     row = tl.program_id(0)
     part = takes_part(tokens, faults, counts, leasts, greedy, row, CAPACITY, ALONE, GREEDY)
     tl.store(state + row, part.to(tl.int32))
@@ -124,11 +129,13 @@ def bin_at(y, place):
 
 
 @triton.jit
-def spread(logits, index, bitmask, edit_ids, edit_values, spans, scales, best, first, state, places, depths, bins,
+def spread(logits, index, bitmask, edit_ids, edit_values, spans, scales, best, first, state, places, depths,
+           bins,
            row_stride, mask_stride, edit_stride, spans_stride, tiles, vocab,
            TILE: tl.constexpr, OPS: tl.constexpr,
            MASKED: tl.constexpr, EDITED: tl.constexpr, HEATED: tl.constexpr):  # fmt: skip
-    """Add the weight of each token in the interval to its bin, by atomic additions of int64; grid (rows, tiles)."""
+    """Add the weight of each token in the interval to its bin, by atomic additions of int64; grid (rows,
+    tiles)."""
     row, tile = tl.program_id(0), tl.program_id(1)
     place = tl.load(places + row)
     if (tl.load(state + row) == 1) & (place < PIVOTS):
@@ -137,22 +144,25 @@ def spread(logits, index, bitmask, edit_ids, edit_values, spans, scales, best, f
         if (greatest >= -1.0 - place.to(tl.float32)) | (place == PIVOTS - 1):
             ids = tile * TILE + tl.arange(0, TILE)
             edits = row.to(tl.int64) * edit_stride
-            values = read(logits + tl.load(index + row) * row_stride, bitmask + row.to(tl.int64) * mask_stride,
+            source = logits + tl.load(index + row) * row_stride
+            values = read(source, bitmask + row.to(tl.int64) * mask_stride,
                           edit_ids + edits, edit_values + edits, spans + row * spans_stride,
                           tl.load(scales + row) if HEATED else 1.0, tile, ids, ids >= 0, vocab,
                           MASKED, EDITED, HEATED)  # fmt: skip
             y = distance_of(values, peak)
             number = bin_at(y, place)
             weights = weight_at(y)
-            adds = (number >= 0) & (key_of(values, ids) <= bound_before(peak, depths, row, OPS)) & (weights > 0)
+            adds = (
+                (number >= 0) & (key_of(values, ids) <= bound_before(peak, depths, row, OPS)) & (weights > 0)
+            )
             at = bins + row.to(tl.int64) * BINS + tl.maximum(number, 0)
             tl.atomic_add(at, weights, mask=adds, sem="relaxed")
 
 
 @triton.jit
 def bin_of(state, limits, below, places, bins, chosen, counts):
-    """The bin in which p is reached, in `chosen`, and the weight `below` it; an empty counter for `collect`, and no
-    candidates in rows that take no part. Grid (rows,)."""
+    """The bin in which p is reached, in `chosen`, and the weight `below` it; an empty counter for `collect`,
+    and no candidates in rows that take no part. Grid (rows,)."""
     row = tl.program_id(0)
     tl.store(counts + row, 0)
     if (tl.load(state + row) == 1) & (tl.load(places + row) < PIVOTS):
@@ -179,7 +189,8 @@ def collect(logits, index, bitmask, edit_ids, edit_values, spans, scales, best, 
         if (greatest >= -1.0 - place.to(tl.float32)) | (place == PIVOTS - 1):
             ids = tile * TILE + tl.arange(0, TILE)
             edits = row.to(tl.int64) * edit_stride
-            values = read(logits + tl.load(index + row) * row_stride, bitmask + row.to(tl.int64) * mask_stride,
+            source = logits + tl.load(index + row) * row_stride
+            values = read(source, bitmask + row.to(tl.int64) * mask_stride,
                           edit_ids + edits, edit_values + edits, spans + row * spans_stride,
                           tl.load(scales + row) if HEATED else 1.0, tile, ids, ids >= 0, vocab,
                           MASKED, EDITED, HEATED)  # fmt: skip
@@ -195,7 +206,8 @@ def collect(logits, index, bitmask, edit_ids, edit_values, spans, scales, best, 
 @triton.jit
 def close(ordered, counts, state, limits, below, places, best, crossings, depths, scales, cuts, lates,
           CAPACITY: tl.constexpr, OPS: tl.constexpr, HEATED: tl.constexpr):  # fmt: skip
-    """The keys that what remains does not exceed: `cuts` before a later temperature, `lates` after it. Grid (rows,)."""
+    """The keys that what remains does not exceed: `cuts` before a later temperature, `lates` after it. Grid
+    (rows,)."""
     row = tl.program_id(0)
     if tl.load(state + row) == 1:
         peak = value_of_key(tl.load(best + row))

@@ -14,8 +14,8 @@ _listeners: list[Listener] = []
 def launch(kernel: Any, grid: tuple[int, ...], *arguments: Any, warps: int, **constants: Any) -> None:
     """Start `kernel` on the current stream; nothing is waited for.
 
-    Fusion of multiplications with additions is always off, whatever the default of this version of Triton is: it
-    would round once where the arithmetic contract rounds twice.
+    Fusion of multiplications with additions is always off, whatever the default of this version of Triton
+    is: it would round once where the arithmetic contract rounds twice.
     """
     for listener in _listeners:
         listener(kernel, grid, arguments, constants, warps)

@@ -1,7 +1,7 @@
 """Draw from rows of any number of tokens: the weight of each tile, then the tile, then the token inside it.
 
-With BOUNDED, only rows of `state` 2 are drawn from (see `flat`), and of these the tokens whose keys do not exceed `cuts`
-before a later temperature and `lates` after it.
+With BOUNDED, only rows of `state` 2 are drawn from (see `flat`), and of these the tokens whose keys do not
+exceed `cuts` before a later temperature and `lates` after it.
 """
 
 import triton
@@ -24,8 +24,8 @@ def weigh(logits, index, bitmask, edit_ids, edit_values, spans, scales, first, f
           row_stride, mask_stride, edit_stride, spans_stride, tiles, vocab,
           TILE: tl.constexpr, BOUNDED: tl.constexpr, LATER: tl.constexpr,
           MASKED: tl.constexpr, EDITED: tl.constexpr, HEATED: tl.constexpr):  # fmt: skip
-    """masses[row, tile] = the weight of the tile, int64; grid (rows, tiles). A tile whose best token weighs nothing is
-    not read."""
+    """masses[row, tile] = the weight of the tile, int64; grid (rows, tiles). A tile whose best token weighs
+    nothing is not read."""
     row, tile = tl.program_id(0), tl.program_id(1)
     scale = tl.load(later_scales + row) if LATER else 1.0
     peak = heated(value_of_key(tl.load(best + row)), scale)
@@ -37,7 +37,8 @@ def weigh(logits, index, bitmask, edit_ids, edit_values, spans, scales, first, f
     if wanted:
         ids = tile * TILE + tl.arange(0, TILE)
         edits = row.to(tl.int64) * edit_stride
-        values = read(logits + tl.load(index + row) * row_stride, bitmask + row.to(tl.int64) * mask_stride,
+        source = logits + tl.load(index + row) * row_stride
+        values = read(source, bitmask + row.to(tl.int64) * mask_stride,
                       edit_ids + edits, edit_values + edits, spans + row * spans_stride,
                       tl.load(scales + row) if HEATED else 1.0, tile, ids, ids >= 0, vocab,
                       MASKED, EDITED, HEATED)  # fmt: skip
@@ -48,12 +49,15 @@ def weigh(logits, index, bitmask, edit_ids, edit_values, spans, scales, first, f
 
 
 @triton.jit
-def draw(logits, index, bitmask, edit_ids, edit_values, spans, scales, faults, best, masses, greedy, draws, tokens,
+def draw(logits, index, bitmask, edit_ids, edit_values, spans, scales, faults, best, masses, greedy, draws,
+         tokens,
          state, cuts, lates, later_scales,
          row_stride, mask_stride, edit_stride, spans_stride, tiles, vocab,
-         TILE: tl.constexpr, TILES: tl.constexpr, GREEDY: tl.constexpr, BOUNDED: tl.constexpr, LATER: tl.constexpr,
+         TILE: tl.constexpr, TILES: tl.constexpr, GREEDY: tl.constexpr, BOUNDED: tl.constexpr,
+         LATER: tl.constexpr,
          MASKED: tl.constexpr, EDITED: tl.constexpr, HEATED: tl.constexpr):  # fmt: skip
-    """The first id whose cumulative weight exceeds (r·S) >> 64; grid (rows,). Only the tile that holds it is read."""
+    """The first id whose cumulative weight exceeds (r·S) >> 64; grid (rows,). Only the tile that holds it is
+    read."""
     row = tl.program_id(0)
     wanted = tl.load(faults + row) == 0
     if BOUNDED:
@@ -75,7 +79,8 @@ def draw(logits, index, bitmask, edit_ids, edit_values, spans, scales, faults, b
             target -= tl.sum(tl.where(before, parts, 0), 0)
             ids = tile * TILE + tl.arange(0, TILE)
             edits = row.to(tl.int64) * edit_stride
-            values = read(logits + tl.load(index + row) * row_stride, bitmask + row.to(tl.int64) * mask_stride,
+            source = logits + tl.load(index + row) * row_stride
+            values = read(source, bitmask + row.to(tl.int64) * mask_stride,
                           edit_ids + edits, edit_values + edits, spans + row * spans_stride,
                           tl.load(scales + row) if HEATED else 1.0, tile, ids, ids >= 0, vocab,
                           MASKED, EDITED, HEATED)  # fmt: skip

@@ -1,15 +1,17 @@
 """Numbers of the arithmetic contract inside kernels: order, temperature, weights.
 
-Every operation here rounds once. That needs `enable_fp_fusion=False` at every launch (no multiply-add is formed)
-and operations that PTX rounds correctly: add, sub, mul, conversions and, in float64, ceil and floor. Nothing is
-divided, and no exp or log is taken. The tests read the PTX of every kernel for the opposite.
+Every operation here rounds once. That needs `enable_fp_fusion=False` at every launch (no multiply-add is
+formed) and operations that PTX rounds correctly: add, sub, mul, conversions and, in float64, ceil and floor.
+Nothing is divided, and no exp or log is taken. The tests read the PTX of every kernel for the opposite.
 """
 
 import triton
 import triton.language as tl
 
 LOG2_E = tl.constexpr(1.4426950408889634)
-LIMIT = tl.constexpr(1.2676506002282294e30)  # 2^100: logits above are refused, logits below −2^100 are removed
+LIMIT = tl.constexpr(
+    1.2676506002282294e30
+)  # 2^100: logits above are refused, logits below −2^100 are removed
 FLT_MAX = tl.constexpr(3.4028234663852886e38)
 SLACK = tl.constexpr(9.5367431640625e-07)  # 2^−20
 NO_KEY = tl.constexpr(0x7FFFFFFFFFFFFFFF)
@@ -109,7 +111,8 @@ def weight_at(y):
 
 @triton.jit
 def share_limit(p, reach, total):
-    """The cumulative weight up to which tokens lie inside a share `p` of int64 `total`, as top_p counts them."""
+    """The cumulative weight up to which tokens lie inside a share `p` of int64 `total`, as top_p counts
+    them."""
     mass = total.to(tl.float64)
     reaching = tl.maximum(tl.ceil((p - SLACK) * mass).to(tl.int64), 1) - 1
     within = tl.floor((p + SLACK) * mass).to(tl.int64)

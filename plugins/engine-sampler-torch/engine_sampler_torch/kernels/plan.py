@@ -20,10 +20,14 @@ SELECTORS = ("dist", "greedy")
 
 
 def covers(samplers: Sequence[str], selector: str, fixed: Mapping[str, Any]) -> bool:
-    """Whether the kernels can run this chain after its edits: temperature, top_k, top_p and min_p, each at most once
-    and in any order, then dist or greedy. `fixed` are the host values of the steps by name; a temperature that
-    follows the entropy is not covered."""
-    if selector not in SELECTORS or len(set(samplers)) < len(samplers) or not set(samplers) <= set(OPERATIONS):
+    """Whether the kernels can run this chain after its edits: temperature, top_k, top_p and min_p, each at
+    most once and in any order, then dist or greedy. `fixed` are the host values of the steps by name; a
+    temperature that follows the entropy is not covered."""
+    if (
+        selector not in SELECTORS
+        or len(set(samplers)) < len(samplers)
+        or not set(samplers) <= set(OPERATIONS)
+    ):
         return False
     return "temperature" not in samplers or not fixed["temperature"][0]
 
@@ -39,7 +43,8 @@ class Plan:
     wanted      candidates to gather in each row; 0: nothing is cut, and the whole row is drawn from.
     asked       a top_k says of each row how many it needs.
     weighed     a top_p needs the weight of the whole row beside the candidates.
-    flat        rows in which the candidates do not reach p are cut by `flat`, without a search by one program.
+    flat        rows in which the candidates do not reach p are cut by `flat`, without a search by one
+    program.
     """
 
     operations: tuple[int, ...]
@@ -56,7 +61,8 @@ class Plan:
         samplers = tuple(samplers)
         operations = tuple(OPERATIONS[name] for name in samplers)
         cuts = [name for name in samplers if name != "temperature"]
-        # A cut after a temperature in the middle may take ties in another order than the candidates are found in.
+        # A cut after a temperature in the middle may take ties in another order than the candidates are
+        # found in.
         before = samplers[: samplers.index("temperature", 1)] if "temperature" in samplers[1:] else samplers
         k = fixed["top_k"] if "top_k" in before else None
         weighed = "top_p" in before and not (k and before.index("top_k") < before.index("top_p"))

@@ -1,7 +1,7 @@
 """How every kernel reads logits: as the chain sees them, after limits, mask, edits and a leading temperature.
 
-Nothing is written back: each kernel that needs a logit reads it and lays mask and edits over it again, which costs
-less than a second copy of the row. A tile is the ids `ids` (any shape) of which the lanes `live` count.
+Nothing is written back: each kernel that needs a logit reads it and lays mask and edits over it again, which
+costs less than a second copy of the row. A tile is the ids `ids` (any shape) of which the lanes `live` count.
 """
 
 import triton
@@ -31,8 +31,8 @@ def allowed_by(words, ids, live, vocab):
 
 @triton.jit
 def edited(values, ids, edit_ids, edit_values, low, high):
-    """`values`, with the edits number `low` to `high` − 1 of this row in the place of their ids. A removed token
-    stays removed. The loop is short: an engine's edits are spread over all tiles of a row."""
+    """`values`, with the edits number `low` to `high` − 1 of this row in the place of their ids. A removed
+    token stays removed. The loop is short: an engine's edits are spread over all tiles of a row."""
     for i in range(low, high):
         hit = (ids == tl.load(edit_ids + i).to(tl.int32)) & (values > float("-inf"))
         values = tl.where(hit, tl.load(edit_values + i), values)

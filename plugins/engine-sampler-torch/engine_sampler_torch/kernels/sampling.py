@@ -17,7 +17,8 @@ from .workspace import ROOM, Shape, Workspace
 
 Given = Mapping[str, Tensor]
 Edits = tuple[Tensor, Tensor]
-"""(token ids int64 [n, e], ascending and padded with vocab_size; their logits float32 [n, e], −inf to remove)."""
+"""(token ids int64 [n, e], ascending and padded with vocab_size; their logits float32 [n, e], −inf to
+remove)."""
 
 FAULTS = {
     1: "the row's greatest logit is {peak}; allowed is at most 2^100",
@@ -44,8 +45,8 @@ class Outcome:
 
 @dataclass(frozen=True)
 class Candidates:
-    """What a top_k leaves. ids int64 [n, k], ascending, padded with vocab_size; values float32 [n, k], padded with
-    −inf; faults and peaks as in `Outcome`. A faulty row has no candidates."""
+    """What a top_k leaves. ids int64 [n, k], ascending, padded with vocab_size; values float32 [n, k],
+    padded with −inf; faults and peaks as in `Outcome`. A faulty row has no candidates."""
 
     ids: Tensor
     values: Tensor
@@ -74,7 +75,9 @@ class _Launches:
                 f"not {rows} rows of {vocab_size}"
             )
         self.rows, self.shape, self.workspace, self.edits = rows, shape, workspace, edits
-        edit_ids, edit_values = (self._none(torch.int64), self._none(torch.float32)) if edits is None else edits
+        edit_ids, edit_values = (
+            (self._none(torch.int64), self._none(torch.float32)) if edits is None else edits
+        )
         self.kinds = {
             "MASKED": bitmask is not None,
             "EDITED": edits is not None,
@@ -111,10 +114,12 @@ class _Launches:
         launch(scan.scan, (self.rows, shape.tiles), *self.source, self.scales,
                w.highest, w.first, w.alive, w.maxima, *self.strides, *self.wide,
                TILE=shape.tile, GROUP=shape.group, GROUPED=wanted > 0, **self.kinds, warps=8)  # fmt: skip
-        launch(scan.begin, (self.rows,), w.highest, w.first, w.alive, w.maxima, self._none(torch.int64) if needs is None else needs,
+        launch(scan.begin, (self.rows,), w.highest, w.first, w.alive, w.maxima,
+               self._none(torch.int64) if needs is None else needs,
                outcome.peaks, outcome.faults, w.best, w.last, w.counts, outcome.token_ids,
                shape.tiles, shape.groups, wanted,
-               TILES=self.tiles_bucket, GROUPS=triton.next_power_of_2(shape.groups), ROUNDS=0 if shape.whole else 3,
+               TILES=self.tiles_bucket, GROUPS=triton.next_power_of_2(shape.groups),
+               ROUNDS=0 if shape.whole else 3,
                MASKED=self.kinds["MASKED"], EDITED=self.kinds["EDITED"], GROUPED=wanted > 0,
                NEEDS=needs is not None, BEST=best_only, warps=8)  # fmt: skip
 
@@ -131,7 +136,7 @@ class _Launches:
         """The candidates in order, and by id."""
         w = self.workspace
         launch(few.rank, (self.rows, capacity // 128), w.candidates, w.counts, w.ordered, w.by_id,
-               CAPACITY=capacity, LANES=128, STEP=64, warps=4)  # fmt: skip
+               CAPACITY=capacity, LANES=128, STEP=128, warps=4)  # fmt: skip
 
     def chain(self, plan: Plan, given: Given) -> None:
         """The chain on the candidates."""
@@ -149,9 +154,11 @@ class _Launches:
         part = (outcome.token_ids, outcome.faults, w.counts, given["least"], given["greedy"])
         parting = {"CAPACITY": shape.capacity, "ALONE": plan.cuts == 1, "GREEDY": plan.greedy}
         launch(flat.above, grid, *self.source, self.scales, w.best, *part, given["depth"], w.sums,
-               *self.strides, *self.wide, TILE=shape.tile, STEP=min(shape.tile, 1024), **parting, **ops, **kinds,
+               *self.strides, *self.wide, TILE=shape.tile, STEP=min(shape.tile, 1024), **parting, **ops,
+               **kinds,
                warps=8)  # fmt: skip
-        launch(flat.interval, (self.rows,), *part, given["p"], given["reach"], w.sums, w.state, w.limits, w.below,
+        launch(flat.interval, (self.rows,), *part, given["p"], given["reach"], w.sums, w.state, w.limits,
+               w.below,
                w.places, w.bins, shape.tiles, TILES=self.tiles_bucket, **parting, warps=4)  # fmt: skip
         inside = (w.best, w.first, w.state, w.places, given["depth"])
         launch(flat.spread, grid, *self.source, self.scales, *inside, w.bins,
@@ -159,7 +166,8 @@ class _Launches:
         launch(flat.bin_of, (self.rows,), w.state, w.limits, w.below, w.places, w.bins, w.chosen, w.counts,
                warps=4)  # fmt: skip
         launch(flat.collect, grid, *self.source, self.scales, *inside, w.chosen, w.counts, w.candidates,
-               *self.strides, *self.wide, TILE=shape.tile, CAPACITY=ROOM, **ops, **kinds, warps=8)  # fmt: skip
+               *self.strides, *self.wide, TILE=shape.tile, CAPACITY=ROOM, **ops, **kinds,
+               warps=8)  # fmt: skip
         self.rank(ROOM)
         launch(flat.close, (self.rows,), w.ordered, w.counts, w.state, w.limits, w.below, w.places, w.best,
                given["crossing"], given["depth"], given["scale"], w.cuts, w.lates,
@@ -170,7 +178,8 @@ class _Launches:
         """The chain on whole rows, for those that have no token yet."""
         numbers = sum(operation << 4 * i for i, operation in enumerate(plan.operations))
         launch(whole.resolve, (self.rows,), *self.source, self.outcome.faults, self.workspace.best,
-               self.outcome.token_ids, *(given[name] for name in PARAMETERS), *self.strides, self.shape.vocab_size,
+               self.outcome.token_ids, *(given[name] for name in PARAMETERS), *self.strides,
+               self.shape.vocab_size,
                numbers, len(plan.operations), int(plan.drawn),
                SPAN=self.shape.tile, TILE=1024, **self.kinds, warps=8)  # fmt: skip
 
@@ -197,7 +206,8 @@ class _Launches:
         bounds = (w.state, w.cuts, w.lates, given["scale"])
         kinds = {"TILE": shape.tile, "BOUNDED": bounded, "LATER": plan.heated_later, **self.kinds}
         launch(many.weigh, (self.rows, shape.tiles), *self.source, self.scales,
-               w.first, outcome.faults, w.best, w.masses, *bounds, *self.strides, *self.wide, **kinds, warps=8)  # fmt: skip
+               w.first, outcome.faults, w.best, w.masses, *bounds, *self.strides, *self.wide, **kinds,
+               warps=8)  # fmt: skip
         launch(many.draw, (self.rows,), *self.source, self.scales, outcome.faults, w.best, w.masses,
                given["greedy"], given["draw"], outcome.token_ids, *bounds, *self.strides, *self.wide,
                TILES=self.tiles_bucket, GREEDY=plan.greedy, **kinds, warps=8)  # fmt: skip
@@ -214,7 +224,8 @@ PARAMETERS = {
     "least": torch.int64,
     "draw": torch.int64,
 }
-"""The inputs of the steps and of dist that kernels read, by the names that these give them, and their types."""
+"""The inputs of the steps and of dist that kernels read, by the names that these give them, and their
+types."""
 
 
 def sample(
@@ -234,7 +245,8 @@ def sample(
 ) -> Outcome:
     """The tokens that a chain chooses in the rows `index` (int64 [n]) of `logits`.
 
-    logits     float32, float16 or bfloat16 [rows, ≥ vocab_size], columns contiguous, rows with any stride; not changed.
+    logits     float32, float16 or bfloat16 [rows, ≥ vocab_size], columns contiguous, rows with any stride;
+    not changed.
     samplers   names that `covers` accepts, in order, without the edits that come before them.
     given      for each sampler, what its step's `inputs` returned, on the device.
     fixed      for each sampler, its step's `fixed`.
@@ -244,8 +256,8 @@ def sample(
     workspace  of at least n rows of `vocab_size`; may be used again at once, on the same stream.
     shape      how rows are divided; for tests.
 
-    Waits for nothing, and launches the same kernels for the same arguments but for tensors' contents, so that a CUDA
-    graph can hold it. Equals the NumPy backend token for token.
+    Waits for nothing, and launches the same kernels for the same arguments but for tensors' contents, so
+    that a CUDA graph can hold it. Equals the NumPy backend token for token.
     """
     samplers = tuple(samplers)
     plan = Plan.of(samplers, selector, fixed)
@@ -286,8 +298,8 @@ def narrow(
     workspace: Workspace,
     shape: Shape | None = None,
 ) -> Candidates:
-    """The first k tokens of each row in (logit desc, id asc) order: what a top_k leaves that comes first in a chain, or
-    directly after a temperature, for samplers that the kernels do not know.
+    """The first k tokens of each row in (logit desc, id asc) order: what a top_k leaves that comes first in
+    a chain, or directly after a temperature, for samplers that the kernels do not know.
 
     k       int64 [n], from 1 to `width`.
     width   64, 128, …, 1024: the columns of the result.

@@ -7,7 +7,18 @@ program reads what another of the same launch has written: launches on one strea
 import triton
 import triton.language as tl
 
-from .numbers import EVERY_KEY, LIMIT, NO_KEY, REMOVED, heated, key_of, order_of, value_of, value_of_key, weight_of
+from .numbers import (
+    EVERY_KEY,
+    LIMIT,
+    NO_KEY,
+    REMOVED,
+    heated,
+    key_of,
+    order_of,
+    value_of,
+    value_of_key,
+    weight_of,
+)
 from .reading import allowed_by, edited, limited, read, read_raw
 
 
@@ -29,10 +40,11 @@ def scan(logits, index, bitmask, edit_ids, edit_values, spans, scales,
          highest, first, alive, maxima,
          row_stride, mask_stride, edit_stride, spans_stride, tiles, vocab,
          TILE: tl.constexpr, GROUP: tl.constexpr,
-         MASKED: tl.constexpr, EDITED: tl.constexpr, HEATED: tl.constexpr, GROUPED: tl.constexpr):  # fmt: skip
-    """Read one tile of a row. Per tile: `highest`, the order of the greatest raw logit (NaN above all); `first`,
-    the first key of the tile as the chain sees it; `alive`, whether a token is left before the edits. Per group
-    of GROUP ids: `maxima`, the order of its greatest logit as the chain sees it."""
+         MASKED: tl.constexpr, EDITED: tl.constexpr, HEATED: tl.constexpr,
+         GROUPED: tl.constexpr):  # fmt: skip
+    """Read one tile of a row. Per tile: `highest`, the order of the greatest raw logit (NaN above all);
+    `first`, the first key of the tile as the chain sees it; `alive`, whether a token is left before the
+    edits. Per group of GROUP ids: `maxima`, the order of its greatest logit as the chain sees it."""
     row, tile = tl.program_id(0), tl.program_id(1)
     source = logits + tl.load(index + row) * row_stride
     groups = tl.arange(0, TILE // GROUP)
@@ -69,10 +81,10 @@ def begin(highest, first, alive, maxima, needs,
           TILES: tl.constexpr, GROUPS: tl.constexpr, ROUNDS: tl.constexpr,
           MASKED: tl.constexpr, EDITED: tl.constexpr, GROUPED: tl.constexpr, NEEDS: tl.constexpr,
           BEST: tl.constexpr):  # fmt: skip
-    """What is known of a row after the scan; grid (rows,). `peaks`, `faults`: the greatest raw logit, and whether
-    the row is faulty. `best`: the key of its first token. `last`: what `gather` compares with, a bound that at
-    least the first `need` tokens pass, or with ROUNDS = 0 all. `tokens` is −1 and `counts` 0 until later kernels write
-    them; with BEST, `tokens` is the first token."""
+    """What is known of a row after the scan; grid (rows,). `peaks`, `faults`: the greatest raw logit, and
+    whether the row is faulty. `best`: the key of its first token. `last`: what `gather` compares with, a
+    bound that at least the first `need` tokens pass, or with ROUNDS = 0 all. `tokens` is −1 and `counts` 0
+    until later kernels write them; with BEST, `tokens` is the first token."""
     row = tl.program_id(0)
     places = tl.arange(0, TILES)
     inside = places < tiles
@@ -104,9 +116,9 @@ def begin(highest, first, alive, maxima, needs,
 
 @triton.jit
 def nth_best(maxima, groups, need, GROUPS: tl.constexpr, ROUNDS: tl.constexpr):
-    """A key that the logits of the `need` greatest of `maxima` do not exceed, exact in its first 8·ROUNDS bits.
-    Maxima of disjoint groups are logits, so at least `need` logits pass it. If fewer groups have a token, a bound
-    that every token passes. A radix select: each round counts the next eight bits."""
+    """A key that the logits of the `need` greatest of `maxima` do not exceed, exact in its first 8·ROUNDS
+    bits. Maxima of disjoint groups are logits, so at least `need` logits pass it. If fewer groups have a
+    token, a bound that every token passes. A radix select: each round counts the next eight bits."""
     places = tl.arange(0, GROUPS)
     x = ~tl.load(maxima + places, mask=places < groups, other=REMOVED)
     active = x < ~REMOVED
@@ -130,11 +142,12 @@ def gather(logits, index, bitmask, edit_ids, edit_values, spans, scales,
            first, maxima, faults, best, last, counts, candidates, masses,
            row_stride, mask_stride, edit_stride, spans_stride, tiles, vocab,
            TILE: tl.constexpr, GROUP: tl.constexpr, CAPACITY: tl.constexpr,
-           MASKED: tl.constexpr, EDITED: tl.constexpr, HEATED: tl.constexpr, WEIGHED: tl.constexpr):  # fmt: skip
-    """The keys of the tokens that pass the bound `last`, in any order: `candidates` [CAPACITY] and how many there
-    are in `counts`, which may be more than fit. With WEIGHED also `masses`, the weight of the whole tile; else only
-    groups with a candidate are read. Places are handed out by an integer counter: their order does not matter,
-    since `rank` sorts the keys."""
+           MASKED: tl.constexpr, EDITED: tl.constexpr, HEATED: tl.constexpr,
+           WEIGHED: tl.constexpr):  # fmt: skip
+    """The keys of the tokens that pass the bound `last`, in any order: `candidates` [CAPACITY] and how many
+    there are in `counts`, which may be more than fit. With WEIGHED also `masses`, the weight of the whole
+    tile; else only groups with a candidate are read. Places are handed out by an integer counter: their
+    order does not matter, since `rank` sorts the keys."""
     row, tile = tl.program_id(0), tl.program_id(1)
     bound = tl.load(last + row)
     key = tl.load(first + row * tiles + tile)
@@ -153,7 +166,8 @@ def gather(logits, index, bitmask, edit_ids, edit_values, spans, scales,
             live = live & ((~peaks).to(tl.int64) << 32 <= bound)[:, None]
         scale = tl.load(scales + row) if HEATED else 1.0
         values = read(source, bitmask + row.to(tl.int64) * mask_stride, edit_ids + edits, edit_values + edits,
-                      spans + row * spans_stride, scale, tile, ids, live, vocab, MASKED, EDITED, HEATED)  # fmt: skip
+                      spans + row * spans_stride, scale, tile, ids, live, vocab, MASKED, EDITED,
+                      HEATED)  # fmt: skip
         if WEIGHED:
             peak = value_of_key(tl.load(best + row))
             mass = tl.sum(tl.sum(weight_of(values, peak), 1), 0)

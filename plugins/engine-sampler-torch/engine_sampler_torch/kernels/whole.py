@@ -1,10 +1,10 @@
 """Rows for which the candidates do not suffice: the whole chain by searching the row, one program a row.
 
-The exact answer to anything, flat, tied or adversarial, at the price of ten to forty passes over the row by one
-program. What remains of a row is described by two keys: a token remains if its key does not exceed `cut` before the
-temperature, and `late` after it. Each sampler that cuts finds its last token: first the order of its logit, four bits
-a pass, by the number or the weight of the tokens up to sixteen pivots; then its id among those that tie. Nothing is
-written but the token.
+The exact answer to anything, flat, tied or adversarial, at the price of ten to forty passes over the row by
+one program. What remains of a row is described by two keys: a token remains if its key does not exceed `cut`
+before the temperature, and `late` after it. Each sampler that cuts finds its last token: first the order of
+its logit, four bits a pass, by the number or the weight of the tokens up to sixteen pivots; then its id
+among those that tie. Nothing is written but the token.
 """
 
 import triton
@@ -62,7 +62,8 @@ def last_within(source, words, edit_ids, edit_values, spans, lead, scale, cut, l
         sums = tl.full((16,), 0, tl.int64)
         for start in range(0, vocab, TILE):
             ids = start + lanes
-            keys = remaining(source, words, edit_ids, edit_values, spans, lead, scale, cut, late, start // SPAN,
+            keys = remaining(source, words, edit_ids, edit_values, spans, lead, scale, cut, late,
+                             start // SPAN,
                              ids, ids >= 0, vocab, MASKED, EDITED, HEATED)  # fmt: skip
             adds = counted(keys, peak, weighed)
             sums += tl.sum(tl.where((keys >> 32)[None, :] <= edges[:, None], adds[None, :], 0), 1)
@@ -143,7 +144,8 @@ def resolve(logits, index, bitmask, edit_ids, edit_values, spans, faults, best, 
             MASKED: tl.constexpr, EDITED: tl.constexpr, HEATED: tl.constexpr):  # fmt: skip
     """The token of a sound row that has none yet; grid (rows,). All other programs end at once.
 
-    `operations` are `count` numbers of four bits: a run-time value, so that one compilation serves every chain.
+    `operations` are `count` numbers of four bits: a run-time value, so that one compilation serves every
+    chain.
     """
     row = tl.program_id(0)
     if (tl.load(tokens + row) < 0) & (tl.load(faults + row) == 0):
@@ -159,7 +161,7 @@ def resolve(logits, index, bitmask, edit_ids, edit_values, spans, faults, best, 
         scale = tl.full((), 1.0, tl.float32)
         cut = tl.full((), NO_KEY, tl.int64)
         late = tl.full((), NO_KEY, tl.int64)
-        for i in range(0, count):
+        for i in range(count):
             operation = (operations >> (4 * i)) & 15
             peak = heated(value_of_key(first), scale)
             by_weight = operation == TOP_P
@@ -176,7 +178,8 @@ def resolve(logits, index, bitmask, edit_ids, edit_values, spans, faults, best, 
             if operation == TOP_K:
                 limit = tl.load(ks + row) - 1
             if by_weight:
-                total = total_of(source, words, changed_ids, changes, ends, lead, scale, cut, late, vocab, peak, yes,
+                total = total_of(source, words, changed_ids, changes, ends, lead, scale, cut, late, vocab,
+                                 peak, yes,
                                  SPAN, TILE, MASKED, EDITED, HEATED)  # fmt: skip
                 limit = share_limit(tl.load(shares + row), tl.load(reaches + row) != 0, total)
                 crossing = tl.load(crossings + row) != 0
@@ -186,20 +189,24 @@ def resolve(logits, index, bitmask, edit_ids, edit_values, spans, faults, best, 
                 least = tl.load(leasts + row)
             if (by_weight | (operation == TOP_K)) & ~chosen:
                 bound = last_within(source, words, changed_ids, changes, ends, lead, scale, cut, late, vocab,
-                                    peak, by_weight, limit, crossing, SPAN, TILE, MASKED, EDITED, HEATED)  # fmt: skip
+                                    peak, by_weight, limit, crossing, SPAN, TILE, MASKED, EDITED,
+                                    HEATED)  # fmt: skip
             if ((least > 1) | ~crossing) & ~chosen:
                 enough = last_within(source, words, changed_ids, changes, ends, lead, scale, cut, late, vocab,
-                                     peak, ~yes, least - 1, yes, SPAN, TILE, MASKED, EDITED, HEATED)  # fmt: skip
+                                     peak, ~yes, least - 1, yes, SPAN, TILE, MASKED, EDITED,
+                                     HEATED)  # fmt: skip
                 bound = tl.maximum(bound, enough)
             late = tl.minimum(late, bound)
         token = first & 0xFFFFFFFF
         if ~chosen:
             if drawn != 0:
                 peak = heated(value_of_key(first), scale)
-                total = total_of(source, words, changed_ids, changes, ends, lead, scale, cut, late, vocab, peak, yes,
+                total = total_of(source, words, changed_ids, changes, ends, lead, scale, cut, late, vocab,
+                                 peak, yes,
                                  SPAN, TILE, MASKED, EDITED, HEATED)  # fmt: skip
                 target = scaled_draw(tl.load(draws + row), total)
-                token = first_above(source, words, changed_ids, changes, ends, lead, scale, cut, late, vocab, peak,
+                token = first_above(source, words, changed_ids, changes, ends, lead, scale, cut, late,
+                                    vocab, peak,
                                     target, SPAN, TILE, MASKED, EDITED, HEATED)  # fmt: skip
             else:
                 token = best_of(source, words, changed_ids, changes, ends, lead, scale, cut, late, vocab,
@@ -212,14 +219,15 @@ def recut(logits, index, bitmask, edit_ids, edit_values, spans, scales, faults, 
           row_stride, mask_stride, edit_stride, spans_stride, vocab,
           SPAN: tl.constexpr, TILE: tl.constexpr, CAPACITY: tl.constexpr,
           MASKED: tl.constexpr, EDITED: tl.constexpr, HEATED: tl.constexpr):  # fmt: skip
-    """Prepare `gather` to run again: for a row with more candidates than places, the exact key of its k-th token and
-    an empty counter; for all other rows, a bound that nothing passes. Grid (rows,)."""
+    """Prepare `gather` to run again: for a row with more candidates than places, the exact key of its k-th
+    token and an empty counter; for all other rows, a bound that nothing passes. Grid (rows,)."""
     row = tl.program_id(0)
     bound = tl.full((), -1 << 63, tl.int64)
     if (tl.load(counts + row) > CAPACITY) & (tl.load(faults + row) == 0):
         edits = row.to(tl.int64) * edit_stride
         every = tl.full((), NO_KEY, tl.int64)
-        bound = last_within(logits + tl.load(index + row) * row_stride, bitmask + row.to(tl.int64) * mask_stride,
+        bound = last_within(logits + tl.load(index + row) * row_stride,
+                            bitmask + row.to(tl.int64) * mask_stride,
                             edit_ids + edits, edit_values + edits, spans + row * spans_stride,
                             tl.load(scales + row) if HEATED else 1.0, 1.0, every, every, vocab,
                             0.0, row < 0, tl.load(ks + row) - 1, row >= 0,

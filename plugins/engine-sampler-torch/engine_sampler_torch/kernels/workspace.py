@@ -12,7 +12,8 @@ SMALL_TILE, TILE = 1024, 4096
 """A row is read in tiles by as many programs; few rows are cut into more of them, to use the whole device."""
 COARSEST_GROUP = 128
 GROUPS_PER_CANDIDATE = 4
-"""With four groups for each wanted candidate, a seventh more tokens than wanted pass the bound of their maxima."""
+"""With four groups for each wanted candidate, a seventh more tokens than wanted pass the bound of their
+maxima."""
 MOST_GROUPS = 8192
 CAPACITIES = (128, 256, 512, 1024, 2048)
 """How many candidates of a row have a place: twice as many as are asked for, for the ties among them."""
@@ -36,7 +37,8 @@ def bucket(rows: int) -> int:
 class Shape:
     """How rows of one vocabulary are divided.
 
-    tile    ids that one program reads; group: ids of which one maximum is kept; capacity: places for candidates.
+    tile    ids that one program reads; group: ids of which one maximum is kept; capacity: places for
+    candidates.
     """
 
     vocab_size: int
@@ -72,16 +74,19 @@ class Shape:
 class Workspace:
     """Tensors on one device for up to `rows` rows of one vocabulary, and any request.
 
-    Nothing in it outlives a step, and every place is written before it is read, so that nothing is cleared. Two
-    streams must not share one, and a CUDA graph keeps the addresses of the one that it was captured with: whoever
-    captures it keeps both. It takes at most 1/8 of the memory of float32 logits, and 64 KiB a row.
+    Nothing in it outlives a step, and every place is written before it is read, so that nothing is cleared.
+    Two streams must not share one, and a CUDA graph keeps the addresses of the one that it was captured
+    with: whoever captures it keeps both. It takes some 60 KiB a row and a
+    little for each tile and group: half of the memory of bfloat16 logits of 131,072 tokens.
     """
 
     def __init__(self, device: torch.device | str, rows: int, vocab_size: int) -> None:
         self.rows, self.vocab_size = rows, vocab_size
         self.device = torch.device(device)
         small = -(-vocab_size // SMALL_TILE)
-        most_groups = min(2 * MOST_GROUPS, -(-vocab_size // TILE) * (TILE // 2))
+        most_groups = max(
+            Shape.of(n, vocab_size, wanted).groups for n in (1, rows) for wanted in (64, 128, 256, 512, 1024)
+        )
 
         def empty(*shape: int, dtype: torch.dtype) -> Tensor:
             return torch.empty(shape, dtype=dtype, device=device)
@@ -110,6 +115,7 @@ class Workspace:
 
     @property
     def nbytes(self) -> int:
-        tensors = [value for value in vars(self).values() if isinstance(value, Tensor)] + [*self.none.values()]
+        tensors = [value for value in vars(self).values() if isinstance(value, Tensor)] + [
+            *self.none.values()
+        ]
         return sum(tensor.numel() * tensor.element_size() for tensor in tensors)
-

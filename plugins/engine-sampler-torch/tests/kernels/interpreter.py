@@ -1,5 +1,6 @@
-"""Triton's interpreter, made bearable: it patches `triton.language` anew in every call of a device function, which
-takes ten times as long as the arithmetic. Here it is patched once for each kernel. What is computed is the same."""
+"""Triton's interpreter, made bearable: it patches `triton.language` anew in every call of a device function,
+which takes ten times as long as the arithmetic. Here it is patched once for each kernel. What is computed is
+the same."""
 
 from __future__ import annotations
 
@@ -16,7 +17,8 @@ class _Unpatched:
 
 
 def patch_once() -> None:
-    """From now on, only the outermost call patches `triton.language`, for kernels and device functions alike."""
+    """From now on, only the outermost call patches `triton.language`, for kernels and device functions
+    alike."""
     original = interpreter._patch_lang
     both = types.SimpleNamespace(__globals__={"tl": tl, "core": tl.core})
     depth = 0

@@ -1,4 +1,5 @@
-"""Random groups of rows for the kernels: chains of the four samplers in every order, and every kind of logits."""
+"""Random groups of rows for the kernels: chains of the four samplers in every order, and every kind of
+logits."""
 
 from __future__ import annotations
 
@@ -8,6 +9,7 @@ from typing import Any
 
 import numpy as np
 import torch
+
 from engine_sampler import Rows
 from engine_sampler.contract import Chain, Sampler
 from engine_sampler.params import SamplingParams

@@ -6,11 +6,12 @@ from typing import Any
 
 import numpy as np
 import torch
+from engine_sampler_torch.kernels import Outcome, Shape, Workspace, sample
+from torch import Tensor
+
 from engine_sampler import Rows
 from engine_sampler.arithmetic import GREEDY_BELOW, LN_2, log2_64
 from engine_sampler.contract import Chain
-from engine_sampler_torch.kernels import Outcome, Shape, Workspace, sample
-from torch import Tensor
 
 
 def inputs(name: str, rows: Rows) -> tuple[dict[str, np.ndarray], Any]:
@@ -39,6 +40,7 @@ def run(
     bitmask: np.ndarray | None = None,
     edits: tuple[np.ndarray, np.ndarray] | None = None,
     shape: Shape | None = None,
+    workspace: Workspace | None = None,
 ) -> Outcome:
     """`sample` for all `rows`: row i reads logits[index[i]]."""
     n, vocab_size = len(rows), rows.vocabulary.size
@@ -51,11 +53,14 @@ def run(
         vocab_size,
         samplers=names,
         selector=chain.selector.name,
-        given={name: {key: torch.from_numpy(np.array(v)) for key, v in step[0].items()} for name, step in steps.items()},
+        given={
+            name: {key: torch.from_numpy(np.array(v)) for key, v in step[0].items()}
+            for name, step in steps.items()
+        },
         fixed={name: step[1] for name, step in steps.items()},
         bitmask=None if bitmask is None else torch.from_numpy(bitmask),
         edits=None if edits is None else (torch.from_numpy(edits[0]), torch.from_numpy(edits[1])),
         draws=torch.from_numpy(draws),
-        workspace=Workspace("cpu", n, vocab_size),
+        workspace=workspace or Workspace("cpu", n, vocab_size),
         shape=shape,
     )
