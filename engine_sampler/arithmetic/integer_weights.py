@@ -24,8 +24,7 @@ GREEDY_BELOW = 1e-4
 _SPARSE_SIZE = 1 << 14
 """From this many distances on, it pays to check first how many have a weight above 0."""
 
-# 2^r on [−1/2, 1/2], relative error 2.2e−7.
-_C0, _C1, _C2, _C3, _C4, _C5 = (
+WEIGHT_TERMS = tuple(
     np.float32(c)
     for c in (
         1.0,
@@ -36,6 +35,9 @@ _C0, _C1, _C2, _C3, _C4, _C5 = (
         1.326472731307149e-3,
     )
 )
+"""c0 … c5: 2^r on [−1/2, 1/2], relative error 2.2e−7."""
+
+_C0, _C1, _C2, _C3, _C4, _C5 = WEIGHT_TERMS
 
 
 def require_ieee() -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Iterable
 from typing import Any
 
 import numpy as np
@@ -17,56 +18,158 @@ class LogitRows:
 
     float32 rows are views of the caller's memory and never written to; float16 and bfloat16 rows are
     widened exactly, one at a time. Any row stride is allowed, including 0 and negative ones. Logits on
-    another device are copied to the host once; `LogitRows` may itself be passed as `logits`. Raises
-    TypeError for other dtypes, ValueError for other shapes.
+    another device stay there: what is read of them is copied to the host, once. `LogitRows` may itself be
+    passed as `logits`, and then shares these copies. Raises TypeError for other dtypes, ValueError for other
+    shapes, without copying anything.
     """
 
-    __slots__ = ("__weakref__", "array", "bfloat16", "device", "vocab_size")
-    array: np.ndarray
-    """The rows in memory, [rows, width]; bfloat16 as uint16 that holds its bits. Columns are contiguous, rows
-    may have any stride. Must not be written to."""
+    __slots__ = ("__weakref__", "_array", "bfloat16", "device", "remote", "shape", "source", "vocab_size")
+    _array: np.ndarray | None
     bfloat16: bool
+    device: str
+    """Where the logits lie: "cpu", "cuda:0", …"""
+    remote: RemoteRows | None
+    """What of logits on another device has been copied to the host; None for logits in its memory."""
+    shape: tuple[int, ...]
+    source: Any
+    """The logits as the caller gave them, for backends that read them where they lie."""
     vocab_size: int
 
     def __init__(self, logits: Any, vocab_size: int) -> None:
-        self.device = str(getattr(logits, "device", "cpu"))
+        self.device = device = str(getattr(logits, "device", "cpu"))
         if isinstance(logits, LogitRows):
-            array, self.bfloat16 = logits.array, logits.bfloat16
+            array, self.bfloat16, self.remote = logits._array, logits.bfloat16, logits.remote
+            self.source, shape = logits.source, logits.shape
         else:
-            array, self.bfloat16 = _as_numpy(logits)
-        if array.ndim != 2:
-            raise ValueError(f"logits have shape {array.shape}; allowed is [rows, vocab]")
-        if array.shape[1] < vocab_size:
-            raise ValueError(f"logits are {array.shape[1]} wide; the vocabulary has {vocab_size} tokens")
-        if array.shape[1] > 1 and array.strides[1] != array.itemsize:
+            self.source, self.remote = logits, None
+            if device != "cpu" and (remote := RemoteRows.of(logits, device)) is not None:
+                array, self.bfloat16, self.remote, shape = None, remote.bfloat16, remote, remote.shape
+            else:
+                array, self.bfloat16 = _as_numpy(logits)
+                shape = array.shape
+        if len(shape) != 2:
+            raise ValueError(f"logits have shape {shape}; allowed is [rows, vocab]")
+        if shape[1] < vocab_size:
+            raise ValueError(f"logits are {shape[1]} wide; the vocabulary has {vocab_size} tokens")
+        if array is not None and shape[1] > 1 and array.strides[1] != array.itemsize:
             array = np.ascontiguousarray(array)
-        self.array = array
+        self._array = array
+        self.shape = shape
         self.vocab_size = vocab_size
 
     @classmethod
     def from_bfloat16_bits(cls, bits: np.ndarray, vocab_size: int) -> LogitRows:
         """bfloat16 rows from their bits, uint16 [rows, width ≥ vocab_size]."""
         rows = cls(bits.view(np.float16), vocab_size)
-        rows.array, rows.bfloat16 = rows.array.view(np.uint16), True
+        rows._array, rows.bfloat16, rows.source = rows.array.view(np.uint16), True, bits
         return rows
 
     def __len__(self) -> int:
-        return len(self.array)
+        return self.shape[0]
+
+    @property
+    def array(self) -> np.ndarray:
+        """The rows in memory, [rows, width]; bfloat16 as uint16 that holds its bits. Columns are contiguous,
+        rows may have any stride. Must not be written to. Reading it copies logits from another device as a
+        whole."""
+        if self.remote is not None:
+            return self.remote.array
+        assert self._array is not None
+        return self._array
 
     @property
     def width(self) -> int:
         """The number of columns in the input, including padding of the head."""
-        return int(self.array.shape[1])
+        return int(self.shape[1])
+
+    @property
+    def copied_bytes(self) -> int:
+        """How many bytes of logits have been copied from another device to the host."""
+        return 0 if self.remote is None else self.remote.copied_bytes
 
     def row(self, i: int) -> np.ndarray:
         """Row i as float32 [vocab_size]; must not be written to."""
-        row = self.array[i, : self.vocab_size]
+        row = self.array[i] if self.remote is None else self.remote.row(i)
+        row = row[: self.vocab_size]
         if self.bfloat16:
             return (row.astype(np.uint32) << 16).view(np.float32)
         if row.dtype != np.float32:
             return row.astype(np.float32)
         row.flags.writeable = False
         return row
+
+    def take(self, rows: slice | list[int]) -> LogitRows:
+        """Some of the rows, from the host's copy."""
+        array = self.array[rows]
+        if self.bfloat16:
+            return LogitRows.from_bfloat16_bits(array, self.vocab_size)
+        return LogitRows(array, self.vocab_size)
+
+    def fetch(self, rows: Iterable[int] | None = None) -> None:
+        """Copy these rows, None = all, to the host in one go if they lie on another device, before they are
+        read one by one."""
+        if self.remote is not None:
+            self.remote.fetch(range(self.shape[0]) if rows is None else rows)
+
+
+class RemoteRows:
+    """Logits [rows, width] on another device, and the copies that have been made of them.
+
+    copied_bytes  how many bytes these copies have.
+    """
+
+    __slots__ = ("_array", "_rows", "_source", "bfloat16", "copied_bytes", "shape")
+
+    def __init__(self, source: Any, shape: tuple[int, ...], bfloat16: bool) -> None:
+        self._source = source
+        self._array: np.ndarray | None = None
+        self._rows: dict[int, np.ndarray] = {}
+        self.shape = shape
+        self.bfloat16 = bfloat16
+        self.copied_bytes = 0
+
+    @classmethod
+    def of(cls, logits: Any, device: str) -> RemoteRows | None:
+        """`logits` on `device`; None if they lie in the host's memory, or do not state shape and dtype.
+        Raises TypeError for other dtypes."""
+        if "cpu" in device.lower() or not (hasattr(logits, "shape") and hasattr(logits, "dtype")):
+            return None
+        dtype = str(logits.dtype).rpartition(".")[2]
+        if dtype not in SUPPORTED:
+            raise _unsupported(dtype)
+        source = logits.detach() if hasattr(logits, "detach") else logits
+        return cls(source, tuple(logits.shape), dtype == "bfloat16")
+
+    @property
+    def array(self) -> np.ndarray:
+        """All rows."""
+        if self._array is None:
+            self._array, self._rows = self._copied(self._source), {}
+        return self._array
+
+    def row(self, i: int) -> np.ndarray:
+        """One row, [width]."""
+        self.fetch((i,))
+        return self._rows[i] if self._array is None else self._array[i]
+
+    def fetch(self, rows: Iterable[int]) -> None:
+        """Copy what is missing of these rows, in one copy."""
+        if self._array is not None:
+            return
+        missing = sorted({int(i) for i in rows}.difference(self._rows))
+        if not missing:
+            return
+        if len(missing) == self.shape[0]:
+            self._array = self._copied(self._source)
+            return
+        first, end = missing[0], missing[-1] + 1
+        where = slice(first, end) if end - first == len(missing) else np.array(missing)
+        self._rows.update(zip(missing, self._copied(self._source[where]), strict=True))
+
+    def _copied(self, logits: Any) -> np.ndarray:
+        array, _ = _as_numpy(logits)
+        self.copied_bytes += array.nbytes
+        return np.ascontiguousarray(array)
 
 
 def _as_numpy(logits: Any) -> tuple[np.ndarray, bool]:
@@ -85,7 +188,11 @@ def _as_numpy(logits: Any) -> tuple[np.ndarray, bool]:
         return array, False
     if array.dtype.name == "bfloat16" and array.dtype.isnative:  # ml_dtypes
         return array.view(np.uint16), True
-    raise TypeError(f"logits have dtype {array.dtype}; allowed are {', '.join(SUPPORTED)}")
+    raise _unsupported(array.dtype)
+
+
+def _unsupported(dtype: Any) -> TypeError:
+    return TypeError(f"logits have dtype {dtype}; allowed are {', '.join(SUPPORTED)}")
 
 
 def _from_protocols(logits: Any) -> np.ndarray:

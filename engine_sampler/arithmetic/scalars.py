@@ -7,11 +7,11 @@ from typing import Any
 import numpy as np
 
 # log2(m) = 2/ln2 · s·(1 + s²/3 + s⁴/5 + …) with s = (m − 1)/(m + 1), |s| ≤ 0.1716.
-_LOG2_TERMS = tuple(2.8853900817779268 / (2 * k + 1) for k in range(11))
+LOG2_TERMS = tuple(2.8853900817779268 / (2 * k + 1) for k in range(11))
 
 
 # 2^r = Σ (r·ln2)^k / k!, |r| ≤ 1/2.
-_EXP2_TERMS = (
+EXP2_TERMS = (
     1.0,
     0.6931471805599453,
     0.24022650695910072,
@@ -30,19 +30,19 @@ _EXP2_TERMS = (
 )
 
 
-_SQRT_HALF = 0.7071067811865476
+SQRT_HALF = 0.7071067811865476
 
 
 def log2_64(x: Any) -> np.ndarray:
     """log2 of positive finite `x`, float64; error below 4 units in the last place."""
     m, e = np.frexp(np.asarray(x, np.float64))
-    small = m < _SQRT_HALF
+    small = m < SQRT_HALF
     m = np.where(small, m + m, m)
     e = e - small
     s = (m - 1.0) / (m + 1.0)
     square = s * s
-    series = np.full_like(s, _LOG2_TERMS[-1])
-    for term in _LOG2_TERMS[-2::-1]:
+    series = np.full_like(s, LOG2_TERMS[-1])
+    for term in LOG2_TERMS[-2::-1]:
         series = series * square + term
     return np.asarray(e + s * series)
 
@@ -52,8 +52,8 @@ def exp2_64(x: Any) -> np.ndarray:
     x = np.clip(np.asarray(x, np.float64), -1022.0, 1022.0)
     n = np.rint(x)
     r = x - n
-    series = np.full_like(r, _EXP2_TERMS[-1])
-    for term in _EXP2_TERMS[-2::-1]:
+    series = np.full_like(r, EXP2_TERMS[-1])
+    for term in EXP2_TERMS[-2::-1]:
         series = series * r + term
     return np.asarray(np.ldexp(series, n.astype(np.int32)))
 

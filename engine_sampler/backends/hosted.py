@@ -41,6 +41,9 @@ class HostedBackend(Backend):
     def score(self, device: str) -> float:
         return self._backend.score(device)
 
+    def reads_from(self, device: str) -> bool:
+        return self._backend.reads_from(device)
+
     def supports(self, sampler: Sampler | Selector) -> bool:
         return self._backend.supports(sampler)
 
@@ -64,7 +67,21 @@ class HostedBackend(Backend):
             if runner is self._host:
                 rows = sum(len(group.index) for group in groups)
                 default_registry().notify("rows_on_host", self.name, rows, "unsupported")
-            runner.run(replace(batch, groups=groups, cache=cache))
+                batch.logits.fetch(i for group in groups for i in group.index.tolist())
+            part = replace(batch, groups=groups, cache=cache)
+            runner.run(part)
+            if len(groups) == len(batch.groups):
+                batch.token_ids_on_device = part.token_ids_on_device
+
+    def process(self, batch: Batch) -> Any:
+        if not all(self._is_own(group) for group in batch.groups):
+            return None
+        return self._backend.process(
+            replace(batch, groups=[_for(self._backend, group) for group in batch.groups], cache={})
+        )
+
+    def prepare_masks(self, bitmask: np.ndarray, rows: Sequence[int], device: str) -> Any:
+        return self._backend.prepare_masks(bitmask, rows, device)
 
     def logprobs(self, logits: LogitRows, token_ids: np.ndarray, top_n: int) -> Logprobs | None:
         return self._backend.logprobs(logits, token_ids, top_n)

@@ -6,7 +6,7 @@ a group that have few survivors are processed together.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import Any, cast
@@ -79,6 +79,17 @@ class NumpyBackend(Backend):
             for group in batch.groups:
                 _GroupRun(batch, group).run()
 
+    def resume(
+        self, batch: Batch, group: Group, step: int, survivors: Mapping[int, tuple[np.ndarray, np.ndarray]]
+    ) -> None:
+        """Run the chain of `group` from its sampler number `step` on, for the rows of `batch` in `survivors`:
+        (ids int64 [m], ascending, and logits float32 [m], at least one and none −inf), which the samplers
+        before it have left."""
+        with np.errstate(all="ignore"):
+            places = {row: i for i, row in enumerate(group.index.tolist())}
+            parts = [_Part(places[row], step, values, ids) for row, (ids, values) in survivors.items()]
+            _GroupRun(batch, group).resume(parts)
+
 
 class _GroupRun:
     """One group of one step."""
@@ -92,11 +103,18 @@ class _GroupRun:
             self.rows = group.rows.under(batch.bitmask[group.index])
 
     def run(self) -> None:
+        self._run(self._guard(i, partial(self._read, i)) for i in range(len(self.group.index)))
+
+    def resume(self, parts: Iterable[_Part]) -> None:
+        """Run the rest of the chain on rows that have gone through its first steps."""
+        self._run(self._guard(part.i, partial(self._narrow_down, part)) for part in parts)
+
+    def _run(self, narrowed: Iterable[_Part | None]) -> None:
         parts = []
-        for i in range(len(self.group.index)):
-            part = self._guard(i, partial(self._narrow_down, i))
+        for part in narrowed:
             if part is None:
                 continue
+            i = part.i
             if len(part.values) <= NARROW:
                 parts.append(part)
             else:
@@ -118,16 +136,22 @@ class _GroupRun:
 
     # --- wide: one row at a time -----------------------------------------------------------------
 
-    def _narrow_down(self, i: int) -> _Part:
-        """Run the chain on row i until few columns are left, or to its end."""
+    def _read(self, i: int) -> _Part:
+        """Read row i, apply its mask, and run the chain until few columns are left, or to its end."""
         row = int(self.group.index[i])
         values, peak = peaked_row(self.batch.logits.row(row))
         part = _Part(i, 0, values, None)
         if self.group.masked and self.batch.bitmask is not None:
             allowed = unpack_bitmask(self.batch.bitmask[row], len(part.values))
             part.values, part.ids = self._survivors(part, np.flatnonzero(allowed), "the grammar")
-        owned = part.ids is not None
-        for part.step, sampler in enumerate(self.chain.samplers):
+        return self._narrow_down(part, peak if part.ids is None else None)
+
+    def _narrow_down(self, part: _Part, peak: np.ndarray | None = None) -> _Part:
+        """Run the chain on a row until few columns are left, or to its end; `peak` is its greatest logit as
+        long as it is unchanged."""
+        values, owned = part.values, part.ids is not None
+        first = part.step
+        for part.step, sampler in enumerate(self.chain.samplers[first:], first):
             if len(part.values) <= NARROW:
                 return part
             rows = self._rows(part, peak if part.values is values else None).bind(sampler)

@@ -8,7 +8,7 @@ token per row; a stopping criterion ends a request; a backend runs whole chains.
 Plugins import these names from `engine_sampler`, which exports them.
 """
 
-from .backends import LOGPROBS_KINDS, Backend, Batch, Group, LogprobsRequest
+from .backends import LOGPROBS_KINDS, Backend, Batch, Group, LogprobsRequest, PreparedMasks
 from .chains import Chain
 from .courtesy import begin_step, end_step, give_way, in_slices, unhurried
 from .errors import (
@@ -72,6 +72,7 @@ __all__ = [
     "Param",
     "ParameterError",
     "PluginFault",
+    "PreparedMasks",
     "Role",
     "Rows",
     "Sampler",

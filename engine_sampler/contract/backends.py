@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, ClassVar
 
@@ -58,10 +59,23 @@ class LogprobsRequest:
 
 
 @dataclass
+class PreparedMasks:
+    """Grammar masks that a backend has taken over before the step.
+
+    handle   what `Backend.prepare_masks` returned for them.
+    changed  the rows of `Batch.bitmask` that have been filled since; all others are as they were then.
+    """
+
+    handle: Any
+    changed: Collection[int]
+
+
+@dataclass
 class Batch:
     """One step for a backend: the inputs, and the outputs that `Backend.run` fills in.
 
-    logits     an `arithmetic.LogitRows`: row i as float32 [vocab] on demand, never written.
+    logits     an `arithmetic.LogitRows`: row i as float32 [vocab] on demand, never written. Logits on a
+               device that the backend `reads_from` are there as `source`; all others are on the host.
     bitmask    int32 [rows, ceil(vocab / 32)] or None: bit 1 = token allowed by the grammar.
     token_ids  int64 [rows], −1 for a row that yielded no token.
     notes      float64 [rows], the selector's notes, NaN where there are none.
@@ -70,6 +84,9 @@ class Batch:
     logprobs   the logprobs that are needed, None if none are.
     cache      lives as long as these groups and the positions of their rows are unchanged; a backend may
                cache here what it has prepared for them.
+    prepared_masks  the masks of `bitmask` that the backend has already taken over; None if there are none.
+    token_ids_on_device  the values of `token_ids` as a tensor on the device of the logits, if the backend has
+               one, else None.
     """
 
     logits: Any
@@ -81,6 +98,8 @@ class Batch:
     survivors: dict[int, tuple[np.ndarray, np.ndarray]] = field(default_factory=dict)
     logprobs: LogprobsRequest | None = None
     cache: dict[Any, Any] = field(default_factory=dict)
+    prepared_masks: PreparedMasks | None = None
+    token_ids_on_device: Any = None
 
 
 class Backend:
@@ -100,6 +119,11 @@ class Backend:
     def score(self, device: str) -> float:
         """How good this backend is for logits on `device` ("cpu", "cuda:0", …); 0 = unusable."""
         return 0.0
+
+    def reads_from(self, device: str) -> bool:
+        """Whether `run` and `process` read logits on `device`, which is not the host, where they lie. All
+        others are copied to the host as a whole, before anything changes."""
+        return False
 
     def supports(self, sampler: Sampler | Selector) -> bool:
         """Whether this backend runs `sampler`. Chains with a part that it does not support run on the host as
@@ -130,6 +154,25 @@ class Backend:
         passes through instead, and changes nothing.
         """
         raise NotImplementedError
+
+    def process(self, batch: Batch) -> Any:
+        """The rows after their chains, without selectors: float32 [rows, vocab] on the device of the logits,
+        −inf = removed. NaN for rows of no group, and for rows that fail, whose reasons go to `batch.errors`:
+        rows that are faulty as logits, and those without a finite best token after the chain. None if this
+        backend leaves that to the host."""
+        return None
+
+    def prepare_masks(self, bitmask: np.ndarray, rows: Sequence[int], device: str) -> Any:
+        """Start to copy grammar masks to `device`, where the logits of the last step lay, while the forward
+        pass runs; called by `Scheduler.prepare`.
+
+        bitmask  int32 [requests, ceil(vocab / 32)]; it changes after this call.
+        rows     which of its rows hold masks.
+
+        The next step passes what this returns to `run`, as `Batch.prepared_masks`, if its logits have one row
+        for each of these requests in the same order. None: nothing is prepared.
+        """
+        return None
 
     def logprobs(self, logits: LogitRows, token_ids: np.ndarray, top_n: int) -> Logprobs | None:
         """The logprobs of `token_ids` int64 [rows], one for each row of `logits`, and of the `top_n`

@@ -18,6 +18,7 @@ class StepMeasures:
     faults         requests that ended with `error`.
     drafted        how many requests had a draft at each position, the first draft being position 0.
     accepted       how many of these drafts were accepted.
+    copied_bytes   bytes of logits that were copied from another device to the host.
     """
 
     backend: str
@@ -29,6 +30,7 @@ class StepMeasures:
     faults: int
     drafted: tuple[int, ...] = ()
     accepted: tuple[int, ...] = ()
+    copied_bytes: int = 0
 
 
 @dataclass(frozen=True)

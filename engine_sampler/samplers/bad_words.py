@@ -10,6 +10,8 @@ import numpy as np
 from ..contract import Example, Param, ParameterError, Rows, Sampler, Vocabulary
 from ..contract.values import phrase_token_ids, phrases
 
+_NOTHING = np.zeros(0, np.int64)
+
 
 class BadWords(Sampler):
     """Remove the last token of each bad sequence if the history ends with the rest of it.
@@ -54,13 +56,20 @@ class BadWords(Sampler):
         return tuple((table[:, :-1], table[:, -1]) for table in tables)
 
     def apply(self, logits: np.ndarray, rows: Rows) -> None:
-        for i, (row, tables) in enumerate(zip(logits, rows.resolved, strict=True)):
-            history = rows.token_ids(i)
-            for prefixes, last in tables:
-                begin = len(history) - prefixes.shape[1]
-                if begin >= 0:
-                    matching = (prefixes == history[begin:]).all(axis=1)
-                    row[rows.columns(i, last[matching])[0]] = -np.inf
+        for i, (row, token_ids) in enumerate(zip(logits, completing(rows), strict=True)):
+            row[rows.columns(i, token_ids)[0]] = -np.inf
+
+
+def completing(rows: Rows) -> Iterator[np.ndarray]:
+    """For each row, the ids of the tokens that would complete a bad sequence; with repetitions."""
+    for i, tables in enumerate(rows.resolved):
+        history = rows.token_ids(i)
+        found = [_NOTHING]
+        for prefixes, last in tables:
+            begin = len(history) - prefixes.shape[1]
+            if begin >= 0:
+                found.append(last[(prefixes == history[begin:]).all(axis=1)])
+        yield np.concatenate(found)
 
 
 def _spellings(text: str, vocabulary: Vocabulary) -> Iterator[tuple[int, ...]]:

@@ -83,20 +83,25 @@ class Dry(Sampler):
         return _breakers(entries, tokenizer, vocabulary.size)
 
     def apply(self, logits: np.ndarray, rows: Rows) -> None:
-        multiplier, base = rows["dry_multiplier"], rows["dry_base"].tolist()
-        allowed, last_n = rows["dry_allowed_length"].tolist(), rows["dry_penalty_last_n"].tolist()
-        for i, (row, breakers) in enumerate(zip(logits, rows.resolved, strict=True)):
-            history = rows.token_ids(i)
-            window = history if last_n[i] < 0 else history[-last_n[i] :]
-            limit = min(breakers.unbroken(window), _longest_useful(base[i], allowed[i]))
-            ids, lengths = _extending(window, allowed[i], limit)
-            columns, which = finite_columns(row, rows, i, ids)
-            exempt = breakers.single[ids[which]]
-            columns, lengths = columns[~exempt], lengths[which[~exempt]]
-            if len(columns):
-                exponents = lengths - allowed[i]
-                penalty = multiplier[i] * _powers(base[i], int(exponents.max()))[exponents]
-                store(row, columns, row[columns] - penalty.astype(np.float32))
+        for i, (row, (ids, penalties)) in enumerate(zip(logits, penalised(rows), strict=True)):
+            if len(ids):
+                columns, which = finite_columns(row, rows, i, ids)
+                store(row, columns, row[columns] - penalties[which])
+
+
+def penalised(rows: Rows) -> Iterator[tuple[np.ndarray, np.ndarray]]:
+    """For each row, the ids of the tokens that are penalised, ascending, and the float32 penalty of each."""
+    multiplier, base = rows["dry_multiplier"], rows["dry_base"].tolist()
+    allowed, last_n = rows["dry_allowed_length"].tolist(), rows["dry_penalty_last_n"].tolist()
+    for i, breakers in enumerate(rows.resolved):
+        history = rows.token_ids(i)
+        window = history if last_n[i] < 0 else history[-last_n[i] :]
+        limit = min(breakers.unbroken(window), _longest_useful(base[i], allowed[i]))
+        ids, lengths = _extending(window, allowed[i], limit)
+        counting = ~breakers.single[ids]
+        ids, exponents = ids[counting], lengths[counting] - allowed[i]
+        powers = _powers(base[i], int(exponents.max(initial=0)))[exponents]
+        yield ids, (multiplier[i] * powers).astype(np.float32)
 
 
 # --- repeats -------------------------------------------------------------------------------------

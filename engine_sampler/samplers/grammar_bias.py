@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -140,9 +140,15 @@ class GrammarBias(Sampler):
         return state.fork()
 
     def apply(self, logits: np.ndarray, rows: Rows) -> None:
-        size, biases = rows.vocabulary.size, rows["grammar_bias"]
-        for i, (row, constraint) in enumerate(zip(logits, rows.resolved, strict=True)):
-            allowed = rows.states[i].allowed(constraint, size)
-            if allowed is not None:
-                columns, _ = finite_columns(row, rows, i, allowed)
+        biases = rows["grammar_bias"]
+        for i, (row, favoured) in enumerate(zip(logits, favoured_ids(rows), strict=True)):
+            if favoured is not None:
+                columns, _ = finite_columns(row, rows, i, favoured)
                 store(row, columns, row[columns] + np.float32(biases[i]))
+
+
+def favoured_ids(rows: Rows) -> Iterator[np.ndarray | None]:
+    """For each row, the ids of the tokens that its grammar allows next, ascending; None if its text has left
+    the language."""
+    for state, constraint in zip(rows.states, rows.resolved, strict=True):
+        yield state.allowed(constraint, rows.vocabulary.size)

@@ -32,8 +32,7 @@ class MinP(Truncation):
 
     def keep(self, logits: np.ndarray, rows: Rows) -> np.ndarray:
         peak = rows.peaks(logits).astype(np.float64)
-        depth = rows.derived("ln(min_p)", lambda group: log2_64(group["min_p"]) * LN_2)
-        threshold = (peak + depth - MASS_SLACK).astype(np.float32)
+        threshold = (peak + rows.derived("ln(min_p)", depth) - MASS_SLACK).astype(np.float32)
         mask = logits >= threshold[:, None]
         floor = at_least(rows, logits)
         if floor.max() > 1:
@@ -41,3 +40,8 @@ class MinP(Truncation):
             if len(short):
                 mask[short] = keep_leading(logits[short], floor[short])
         return mask
+
+
+def depth(rows: Rows) -> np.ndarray:
+    """ln(min_p), float64 [n]."""
+    return log2_64(rows["min_p"]) * LN_2

@@ -33,7 +33,11 @@ class MinTokens(Sampler):
         return np.array([*vocabulary.eos_token_ids, *stop], np.int64)
 
     def apply(self, logits: np.ndarray, rows: Rows) -> None:
-        least = rows["min_tokens"]
         for i, (row, ends) in enumerate(zip(logits, rows.resolved, strict=True)):
-            if len(rows.output_token_ids(i)) < least[i]:
+            if is_early(rows, i):
                 mask_unless_empty(row, rows.columns(i, ends)[0])
+
+
+def is_early(rows: Rows, i: int) -> bool:
+    """Whether row i has fewer output tokens than it must."""
+    return bool(len(rows.output_token_ids(i)) < rows["min_tokens"][i])

@@ -23,13 +23,13 @@ from ..arithmetic import (
 )
 from ..contract import Example, Param, Rows, Selection, Selector
 
-_HEAD = 100
+HEAD = 100
 """The number of tokens from which the slope of the distribution is estimated."""
 
-_STEPS = log2_64(np.arange(2, _HEAD + 1) / np.arange(1, _HEAD))
+STEPS = log2_64(np.arange(2, HEAD + 1) / np.arange(1, HEAD))
 """tᵢ = log2((i + 2)/(i + 1)): the difference between the logarithms of neighbouring ranks."""
 
-_STEP_SQUARES = np.cumsum(_STEPS * _STEPS)
+STEP_SQUARES = np.cumsum(STEPS * STEPS)
 
 
 @dataclass
@@ -78,7 +78,7 @@ class SurpriseControl(Selector):
     def candidates(self, logits: np.ndarray, rows: Rows) -> tuple[np.ndarray, dict[str, np.ndarray]]:
         y = distances(logits)
         kept = self.keep(logits, y, weights(y), rows) & (logits > -np.inf)
-        return kept, {"mu": np.array([state.now for state in rows.states])}
+        return kept, {"mu": current_mu(rows)}
 
     def select(self, logits: np.ndarray, rows: Rows) -> Selection:
         y = distances(logits)
@@ -87,6 +87,11 @@ class SurpriseControl(Selector):
         columns = pick_by_weight(w, rows.draw())
         bits = -y[np.arange(len(y)), columns].astype(np.float64)
         return Selection(columns, bits + log2_mass(w.sum(axis=1)))
+
+
+def current_mu(rows: Rows) -> np.ndarray:
+    """mu of each row, float64 [n]."""
+    return np.array([state.now for state in rows.states])
 
 
 class Mirostat(SurpriseControl):
@@ -129,22 +134,21 @@ class Mirostat(SurpriseControl):
     def keep(self, logits: np.ndarray, y: np.ndarray, w: np.ndarray, rows: Rows) -> np.ndarray:
         alive = (logits > -np.inf).sum(axis=1)
         s = np.maximum(_slope(logits, y, alive), 2.0**-60)
-        mu = np.array([state.now for state in rows.states])
-        k = exp2_64((log2_64(_gap(s - 1.0, rows.vocabulary.size)) + mu) / s)
+        k = exp2_64((log2_64(gap(s - 1.0, rows.vocabulary.size)) + current_mu(rows)) / s)
         return keep_leading(logits, np.clip(k, 1, alive).astype(np.int64))
 
 
 def _slope(logits: np.ndarray, y: np.ndarray, alive: np.ndarray) -> np.ndarray:
     """s, the exponent of the Zipf distribution that best fits the first tokens; float64 [n]."""
-    head = first_columns(logits, min(_HEAD, logits.shape[1]))
-    d = np.zeros((len(y), _HEAD))
+    head = first_columns(logits, min(HEAD, logits.shape[1]))
+    d = np.zeros((len(y), HEAD))
     d[:, : head.shape[1]] = -np.maximum(reorder(y, head), -FLT_MAX)
-    pairs = np.minimum(_HEAD, alive) - 1
-    products = np.where(np.arange(_HEAD - 1) < pairs[:, None], _STEPS * np.diff(d), 0.0)
-    return products.cumsum(axis=1)[:, -1] / _STEP_SQUARES[np.maximum(pairs, 1) - 1]
+    pairs = np.minimum(HEAD, alive) - 1
+    products = np.where(np.arange(HEAD - 1) < pairs[:, None], STEPS * np.diff(d), 0.0)
+    return products.cumsum(axis=1)[:, -1] / STEP_SQUARES[np.maximum(pairs, 1) - 1]
 
 
-def _gap(epsilon: np.ndarray, vocab_size: int) -> np.ndarray:
+def gap(epsilon: np.ndarray, vocab_size: int) -> np.ndarray:
     """g = ε / (1 − N^−ε), extended continuously to ε = 0; a vocabulary of one token counts as two."""
     bits = float(log2_64(max(vocab_size, 2)))
     x = epsilon * (bits * LN_2)

@@ -8,7 +8,7 @@ import numpy as np
 
 from ..arithmetic import keep_above_best, log2_mass
 from ..contract import Example, Rows
-from .mirostat import SurpriseControl
+from .mirostat import SurpriseControl, current_mu
 
 
 class MirostatV2(SurpriseControl):
@@ -32,6 +32,5 @@ class MirostatV2(SurpriseControl):
         return params["mirostat"] == 2
 
     def keep(self, logits: np.ndarray, y: np.ndarray, w: np.ndarray, rows: Rows) -> np.ndarray:
-        mu = np.array([state.now for state in rows.states])
-        limit = (mu - log2_mass(w.sum(axis=1))).astype(np.float32)
+        limit = (current_mu(rows) - log2_mass(w.sum(axis=1))).astype(np.float32)
         return keep_above_best(logits, -y > limit[:, None])

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 import numpy as np
 
 from ..contract import Example, Param, Rows, Sampler
@@ -31,13 +33,18 @@ class NoRepeatNgram(Sampler):
     )  # fmt: skip
 
     def apply(self, logits: np.ndarray, rows: Rows) -> None:
-        for i, (row, n) in enumerate(zip(logits, rows["no_repeat_ngram_size"].tolist(), strict=True)):
-            history = rows.token_ids(i)
-            completions = history[_completions(history, n)]
-            mask_unless_empty(row, rows.columns(i, completions)[0])
+        for i, (row, token_ids) in enumerate(zip(logits, completing(rows), strict=True)):
+            mask_unless_empty(row, rows.columns(i, token_ids)[0])
 
 
-def _completions(history: np.ndarray, n: int) -> np.ndarray:
+def completing(rows: Rows) -> Iterator[np.ndarray]:
+    """For each row, the ids of the tokens that would complete an n-gram once more; with repetitions."""
+    for i, n in enumerate(rows["no_repeat_ngram_size"].tolist()):
+        history = rows.token_ids(i)
+        yield history[completions(history, n)]
+
+
+def completions(history: np.ndarray, n: int) -> np.ndarray:
     """The positions in `history` that follow an earlier occurrence of its last n − 1 tokens, int64."""
     positions = np.arange(n - 1, len(history))
     for back in range(1, n):

@@ -230,7 +230,7 @@ class Penalties(Sampler):
         for i, (row, (settings, exempt), windows) in enumerate(entries):
             exempt_columns = rows.columns(i, exempt)[0]
             exempt_logits = row[exempt_columns]
-            ids, q = _factors(settings, windows.repeated, rows, i)
+            ids, q = factors(settings, windows.repeated, rows, i)
             columns, which = finite_columns(row, rows, i, ids)
             seen, q = row[columns], q[which]
             store(row, columns, divided(seen, q))
@@ -249,11 +249,16 @@ def lowered(
     logits: np.ndarray, counts: np.ndarray, frequency: float | np.ndarray, presence: float | np.ndarray
 ) -> np.ndarray:
     """float32 logits of tokens that occur `counts` times, after frequency and presence."""
-    shift: np.ndarray = counts * frequency + presence
-    return logits - shift.astype(np.float32)
+    return logits - shift(counts, frequency, presence)
 
 
-def _factors(
+def shift(counts: np.ndarray, frequency: float | np.ndarray, presence: float | np.ndarray) -> np.ndarray:
+    """What frequency and presence subtract from the logits of tokens that occur `counts` times, float32."""
+    total: np.ndarray = counts * frequency + presence
+    return total.astype(np.float32)
+
+
+def factors(
     settings: _Settings, repeated: CountedWindow, rows: Rows, i: int
 ) -> tuple[np.ndarray, np.ndarray]:
     """The ids that repetition_penalty applies to in row i, and float32 q for each."""

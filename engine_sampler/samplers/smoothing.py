@@ -34,15 +34,24 @@ class Smoothing(Sampler):
     )
 
     def apply(self, logits: np.ndarray, rows: Rows) -> None:
-        f, c = rows["smoothing_factor"][:, None], rows["smoothing_curve"][:, None]
         alive = logits > -np.inf
         peak = logits.max(axis=1, keepdims=True).astype(np.float64)
         d = np.subtract(logits, peak, dtype=np.float64)
         square = d * d
         cube = np.multiply(square, d, out=d)
-        square *= (3.0 - c) / 2.0 * f
-        cube *= (c - 1.0) / 2.0 * f
+        square *= square_factor(rows)[:, None]
+        cube *= cube_factor(rows)[:, None]
         bent = np.subtract(peak, square, out=square)
         bent += cube
         np.clip(bent, -FLT_MAX, FLT_MAX, out=bent)
         np.copyto(logits, bent, where=alive, casting="same_kind")
+
+
+def square_factor(rows: Rows) -> np.ndarray:
+    """(3 − c)/2·f, float64 [n]."""
+    return (3.0 - rows["smoothing_curve"]) / 2.0 * rows["smoothing_factor"]
+
+
+def cube_factor(rows: Rows) -> np.ndarray:
+    """(c − 1)/2·f, float64 [n]."""
+    return (rows["smoothing_curve"] - 1.0) / 2.0 * rows["smoothing_factor"]

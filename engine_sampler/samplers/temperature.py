@@ -10,7 +10,7 @@ import numpy as np
 from ..arithmetic import FLT_MAX, GREEDY_BELOW, distances, entropy_bits, log2_64, power, settle
 from ..contract import Example, Param, Rows, Sampler
 
-_MAX_TEMPERATURE = 1e6
+MAX_TEMPERATURE = 1e6
 
 
 class Temperature(Sampler):
@@ -29,8 +29,8 @@ class Temperature(Sampler):
 
     name = "temperature"
     params = (
-        Param("temperature", float, neutral=1.0, low=0, high=_MAX_TEMPERATURE, doc="below 1e-4: greedy"),
-        Param("dynatemp_range", float, neutral=0.0, low=0, high=_MAX_TEMPERATURE,
+        Param("temperature", float, neutral=1.0, low=0, high=MAX_TEMPERATURE, doc="below 1e-4: greedy"),
+        Param("dynatemp_range", float, neutral=0.0, low=0, high=MAX_TEMPERATURE,
               doc="half-width around temperature"),
         Param("dynatemp_exponent", float, neutral=1.0, low=-100, high=100, switch=False,
               doc="how entropy maps to temperature"),
@@ -46,28 +46,26 @@ class Temperature(Sampler):
         return bool(params["temperature"] != 1.0 or params["dynatemp_range"] > 0)
 
     def apply(self, logits: np.ndarray, rows: Rows) -> None:
-        scale = rows.derived("1/T", _fixed_scale)
-        dynamic = rows.derived("T follows the entropy", _is_dynamic)
+        scale = rows.derived("1/T", fixed_scale)
+        dynamic = rows.derived("T follows the entropy", is_dynamic)
         if dynamic.any():
             scale = np.where(dynamic, _inverse(self._dynamic(logits, rows)), scale)
         alive = logits > -np.inf if _may_overflow(logits, scale.max()) else None
         np.multiply(logits, scale[:, None], out=logits)
         if alive is not None:
             settle(logits, alive)
-        for i in np.flatnonzero(rows.derived("T is 0", _is_greedy)):
+        for i in np.flatnonzero(rows.derived("T is 0", is_greedy)):
             best = logits[i].argmax()
             value = logits[i, best]
             logits[i] = -np.inf
             logits[i, best] = value
 
     def _dynamic(self, logits: np.ndarray, rows: Rows) -> np.ndarray:
-        base, half = rows["temperature"], rows["dynatemp_range"]
-        low = np.maximum(0.0, base - half)
-        high = base + half
+        low, high = lowest(rows), highest(rows)
         alive = (logits > -np.inf).sum(axis=1)
         max_entropy = np.where(alive > 1, log2_64(alive), 1.0)
         share = power(entropy_bits(distances(logits)) / max_entropy, rows["dynatemp_exponent"])
-        dynamic = np.clip(low + (high - low) * share, GREEDY_BELOW, _MAX_TEMPERATURE)
+        dynamic = np.clip(low + (high - low) * share, GREEDY_BELOW, MAX_TEMPERATURE)
         return np.where(alive > 1, dynamic, 1.0)
 
 
@@ -79,17 +77,29 @@ def _may_overflow(logits: np.ndarray, scale: np.float32) -> bool:
     return bool(logits.max() > bound or ((logits < -bound) & (logits > -np.inf)).any())
 
 
-def _is_greedy(rows: Rows) -> np.ndarray:
+def lowest(rows: Rows) -> np.ndarray:
+    """The least temperature of a dynamic one, float64 [n]."""
+    return np.maximum(0.0, rows["temperature"] - rows["dynatemp_range"])
+
+
+def highest(rows: Rows) -> np.ndarray:
+    """The greatest temperature of a dynamic one, float64 [n]."""
+    return rows["temperature"] + rows["dynatemp_range"]
+
+
+def is_greedy(rows: Rows) -> np.ndarray:
+    """bool [n]: whether only the best token stays."""
     return np.asarray(rows["temperature"] < GREEDY_BELOW)
 
 
-def _is_dynamic(rows: Rows) -> np.ndarray:
-    return (rows["dynatemp_range"] > 0) & ~_is_greedy(rows)
+def is_dynamic(rows: Rows) -> np.ndarray:
+    """bool [n]: whether the temperature follows the entropy."""
+    return (rows["dynatemp_range"] > 0) & ~is_greedy(rows)
 
 
-def _fixed_scale(rows: Rows) -> np.ndarray:
+def fixed_scale(rows: Rows) -> np.ndarray:
     """float32(1/T), and 1 for rows that are greedy or have a dynamic temperature."""
-    exempt = _is_greedy(rows) | _is_dynamic(rows)
+    exempt = is_greedy(rows) | is_dynamic(rows)
     return _inverse(np.where(exempt, 1.0, rows["temperature"]))
 
 

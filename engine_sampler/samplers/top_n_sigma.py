@@ -9,7 +9,7 @@ import numpy as np
 
 from ..contract import Example, Param, Rows, Truncation
 
-_CHUNK = 256
+CHUNK = 256
 
 
 class TopNSigma(Truncation):
@@ -48,14 +48,14 @@ class TopNSigma(Truncation):
         alive = logits > -np.inf
         counted = np.where(alive, x, np.float32(0))
         n = alive.sum(axis=1)
-        mean = _sum_by_id(counted, rows.ids) / n
-        squares = _sum_by_id(counted * counted, rows.ids)
+        mean = sum_by_id(counted, rows.ids) / n
+        squares = sum_by_id(counted * counted, rows.ids)
         sigma = np.sqrt(np.maximum(0.0, squares / n - mean * mean))
         reach = np.where(np.isfinite(squares), rows["top_n_sigma"] * sigma, np.inf)
         return x >= (-reach).astype(np.float32)[:, None]
 
 
-def _sum_by_id(values: np.ndarray, ids: np.ndarray | None) -> np.ndarray:
+def sum_by_id(values: np.ndarray, ids: np.ndarray | None) -> np.ndarray:
     """Sums of float32 `values` [n, m], added in the order described in the class; float64 [n]."""
     a, b, c, d = _lanes_of_row(values) if ids is None else _lanes_of_subset(values, ids)
     folded = ((a + b) + (c + d)).astype(np.float64).cumsum(axis=1)[:, -1]
@@ -68,8 +68,8 @@ def _sum_by_id(values: np.ndarray, ids: np.ndarray | None) -> np.ndarray:
 def _lanes_of_row(values: np.ndarray) -> np.ndarray:
     """The 4·16 lanes of every chunk, float32 [4, n, chunks, 16], where column j is token j."""
     n, m = values.shape
-    chunks = -(-m // _CHUNK)
-    padded = np.zeros((n, chunks * _CHUNK), np.float32)
+    chunks = -(-m // CHUNK)
+    padded = np.zeros((n, chunks * CHUNK), np.float32)
     padded[:, :m] = values
     first, second, third, fourth = np.moveaxis(padded.reshape(n, chunks, 4, 4, 16), 2, 0)
     return np.moveaxis(((first + second) + third) + fourth, 2, 0)
@@ -78,7 +78,7 @@ def _lanes_of_row(values: np.ndarray) -> np.ndarray:
 def _lanes_of_subset(values: np.ndarray, ids: np.ndarray) -> np.ndarray:
     """The same for ascending `ids` [n, m]; chunks without any of them are left out."""
     n = len(ids)
-    chunk = ids // _CHUNK
+    chunk = ids // CHUNK
     index = np.zeros(ids.shape, np.int64)  # of each id's chunk among those that are present
     np.cumsum(chunk[:, 1:] != chunk[:, :-1], axis=1, out=index[:, 1:])
     lanes = np.zeros((4, n, int(index.max()) + 1, 16), np.float32)

@@ -27,6 +27,7 @@ class LogprobsPlan:
     lengths   int64 [n] by kind, how many entries a row has room for; the same for all kinds if no request
               reports several, since all rows then go into one table.
     starts    the same as `Logprobs.starts`, for a step in which request i has row i.
+    of_logits  bool [n], which of them need a kind that is computed from the logits themselves.
     recorded  the indices of the requests that record the raw logprob of each token.
     several   whether a request reports more than one kind.
     only      the number of the kind that every request reports, and no other; None if they differ.
@@ -39,6 +40,7 @@ class LogprobsPlan:
         self.recorded = [i for i, r in enumerate(requests) if r.raw_logprobs is not None]
         self.kinds = self.reported.copy()
         self.kinds[self.recorded] |= _BITS["raw"]
+        self.of_logits = self.kinds & (_BITS["raw"] | _BITS["penalized"]) != 0
         self.top_n = np.array(top_n, np.int64)
         self.several = any(len(r.logprobs_modes) > 1 for r in requests)
         listed = np.where(self.top_n < 0, vocab_size, np.minimum(self.top_n, vocab_size))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import logging
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from operator import attrgetter
@@ -10,12 +11,14 @@ from typing import Any, Protocol
 
 import numpy as np
 
-from ..contract import bitmask_words, failure
+from ..contract import INTERRUPTIONS, Backend, PreparedMasks, bitmask_words, call_plugin, failure
 from ..grammar.engines.native import Work, fill_rows, fills_within, load_library
 from ..grammar.errors import UnfinishedError
 from ..grammar.limits import REQUEST_WORK, STEP_WORK, step_work
 from .constraint import Constraint
 from .request import Request
+
+logger = logging.getLogger("engine_sampler")
 
 _GRAMMAR = attrgetter("grammar")
 _GUIDANCE = attrgetter("guidance")
@@ -112,6 +115,30 @@ class GrammarMasks:
         self._allowed = STEP_WORK
         self._is_new_step = self._accepts_are_new = True
         self._seconds = 0.0
+        self._prepared: PreparedMasks | None = None
+        self._changed: set[int] = set()
+        """The rows that have been filled since the backend prepared them."""
+
+    def prepare(self, backend: Backend, device: str, indices: Sequence[int]) -> None:
+        """Let `backend` take over the masks in the rows `indices` for a step on `device`."""
+        if self._prepared is not None and not self._changed:
+            return
+        self._changed, self._prepared = set(), None
+        try:
+            handle = call_plugin(
+                f"backend {backend.name}", backend.prepare_masks, self._bitmask, indices, device
+            )
+        except INTERRUPTIONS:
+            raise
+        except BaseException as error:
+            logger.error("masks are not prepared: %s", error)
+        else:
+            self._prepared = None if handle is None else PreparedMasks(handle, self._changed)
+
+    def take_prepared(self) -> PreparedMasks | None:
+        """What the backend has taken over of the masks of this step; the next one has others."""
+        prepared, self._prepared = self._prepared, None
+        return prepared
 
     def take_seconds(self) -> float:
         """The time that `fill` has taken since this was asked last."""
@@ -163,12 +190,13 @@ class GrammarMasks:
     def _fill(self, requests: list[Request], indices: Sequence[int]) -> None:
         self._allow_fills()
         if requests is not self._requests:
-            self._requests = requests
+            self._requests, self._prepared = requests, None
             self._bitmask = np.zeros((len(requests), self._words), np.int32)
             for request in requests:
                 if request.grammar is not None:
                     request.grammar.mask_ready = request.grammar.deferred = False
         missing = [i for i in indices if not _is_ready(requests[i])]
+        self._changed.update(missing)
         if missing:
             self._fill_native(requests, missing)
         for i in missing:

@@ -17,6 +17,7 @@ def step_measures(
     backend: str,
     seconds: float,
     mask_seconds: float,
+    copied_bytes: int = 0,
 ) -> StepMeasures:
     """What the step with this result did; `drafts` are those of each of its requests."""
     gone = set(result.skipped)
@@ -31,6 +32,7 @@ def step_measures(
         faults=sum(error is not None and i not in gone for i, error in enumerate(result.errors)),
         drafted=_per_position(len(draft) for draft in drafts or ()),
         accepted=_per_position(max(len(result.tokens(i)) - 1, 0) for i in range(len(drafts or ()))),
+        copied_bytes=copied_bytes,
     )
 
 

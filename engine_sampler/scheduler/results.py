@@ -38,6 +38,8 @@ class StepResult:
 
     skipped         the numbers of the requests that had left before the step: removed, or ended by `accept`.
                     Their rows were not read; the finish reason is `abort`, or theirs.
+    token_ids_on_device  `token_ids` as an int64 tensor on the device of the logits, for the next forward
+                    pass; None if the backend has none, or if a token that it has drawn does not count.
     """
 
     token_ids: np.ndarray
@@ -51,6 +53,7 @@ class StepResult:
     parent_ids: list[RequestId]
     logprobs: LogprobsByMode = None
     skipped: Sequence[int] = ()
+    token_ids_on_device: Any = None
 
     def tokens(self, i: int) -> list[int]:
         """The tokens of request number i in this step: one, or several with drafts."""

@@ -6,13 +6,13 @@ import itertools
 import logging
 import time
 from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
 
-from ..arithmetic import FLT_MAX, LogitRows, RowFault, checked_row, log_softmax
+from ..arithmetic import LogitRows, checked_row, log_softmax
 from ..backends.choose import best_backend, with_host
-from ..contract import Backend, BackendError, Chain, StepMeasures, unpack_bitmask
-from ..grammar.errors import UnfinishedError
+from ..contract import Backend, BackendError, StepMeasures
 from .accepting import Accepting
 from .beam_groups import BeamGroup
 from .grouping import Grouping
@@ -20,6 +20,7 @@ from .input_batch import InputBatch
 from .live_requests import LiveRequests
 from .masks import GrammarMasks
 from .measures import step_measures
+from .processing import Processing
 from .report import GroupReport, report_group
 from .request import Request
 from .results import StepResult
@@ -38,7 +39,10 @@ class StepRunner:
         self.backend = backend
         self._requests = requests
         self._running: Backend
+        self._processing: Processing
         self._grouping: Grouping | None = None
+        self._device: str | None = None
+        """Where the logits of the last step lay; None before the first."""
         self._masks = GrammarMasks(requests.slots.vocabulary.size, defer_grammars)
         self.accepting = Accepting(requests, self._masks)
 
@@ -82,6 +86,8 @@ class StepRunner:
             except BackendError as error:  # what the first rounds have drawn counts; later rows give no token
                 logger.error("%s", error)
                 break
+            finally:
+                step.token_ids_on_device = None  # it has those of one round
         result = step.result(inputs, first_rows, inputs.indices.tolist())
         if inputs.skipped:
             result = inputs.with_skipped(result, whole_first_rows)
@@ -96,6 +102,7 @@ class StepRunner:
         drawing = [i for i, request_id in enumerate(inputs.ids) if request_id not in searching]
         if drawing:
             step.run(self._part(inputs, drawing), inputs.places[drawing])
+            step.token_ids_on_device = None  # it lacks those of the searches
         result = step.result(inputs, inputs.places.copy(), drawing)
         if inputs.skipped:
             result = inputs.with_skipped(result, np.arange(len(inputs.named)))
@@ -112,24 +119,21 @@ class StepRunner:
         """Fill the grammar masks of the next step, as far as the work of one step goes."""
         self._masks.start_step()
         self._masks.fill(inputs.requests, inputs.masked)
+        if inputs.masked and self._device is not None:
+            self._masks.prepare(self._running, self._device, inputs.masked)
 
-    def start_work(self, rows: int) -> None:
-        """Allow the work that grammars may do for so many rows."""
-        self._masks.start_step(rows)
-
-    def processed(
-        self, request: Request, row: np.ndarray, device: str, before_choice: bool = False
-    ) -> np.ndarray:
-        """`row` as float32 [vocab] after the grammar's mask and the request's chain, without its selector.
-
-        before_choice  leave out a temperature of 0, too.
-
-        Raises `RowFault`, `UnfinishedError`, and what plugins raise.
-        """
-        if request.backlog or (request.is_guided and self._masks.guide([request], [0])):
-            raise UnfinishedError("its grammar has more to do than one call may: call again")
-        chain = request.chain.before_choice() if before_choice else request.chain
-        return self._apply(chain, request, row, device)
+    def process(
+        self, inputs: InputBatch, logits: LogitRows, before_choice: bool = False, on_device: bool = False
+    ) -> Any:
+        """The rows as float32 [rows, vocab] after the grammars' masks and the chains, without selectors; see
+        `Scheduler.process`."""
+        backend, _ = self._backend_for(logits.device)
+        self._masks.start_step(len(logits))
+        if on_device and (logits.remote is None or backend.reads_from(logits.device)):
+            found = self._processing.on_device(inputs, logits, before_choice)
+            if found is not None:
+                return found
+        return self._processing.on_host(inputs, logits, before_choice)
 
     def reports(self, inputs: InputBatch) -> list[GroupReport]:
         """The groups of the requests: their chains, and which backend runs each sampler."""
@@ -140,16 +144,24 @@ class StepRunner:
         ]
 
     def measures(
-        self, result: StepResult, drafts: Sequence[Sequence[int]] | None, started: float
+        self,
+        result: StepResult,
+        drafts: Sequence[Sequence[int]] | None,
+        started: float,
+        copied_bytes: int,
     ) -> StepMeasures:
         """What the step with this result did since `started`, a time of `time.perf_counter`."""
         seconds = time.perf_counter() - started
-        return step_measures(result, drafts, self._running.name, seconds, self._masks.take_seconds())
+        mask_seconds = self._masks.take_seconds()
+        return step_measures(result, drafts, self._running.name, seconds, mask_seconds, copied_bytes)
 
     # --- inside ----------------------------------------------------------------------------------
 
     def _step(self, logits: LogitRows) -> Step:
         backend, grouping = self._backend_for(logits.device)
+        self._device = logits.device
+        if logits.remote is not None and not backend.reads_from(logits.device):
+            logits.fetch()
         self._masks.start_step(len(logits))
         return Step(backend, grouping, logits, self._requests.slots, self._masks, self._penalized)
 
@@ -171,8 +183,9 @@ class StepRunner:
             return
 
         def score(request: Request, row: np.ndarray) -> np.ndarray:
-            return self._apply(request.chain, request, log_softmax(checked_row(row)), logits.device)
+            return self._processing.row(request.chain, request, log_softmax(checked_row(row)))
 
+        logits.fetch(indices)
         work = self._masks.allow_accepts_of(group)
         done = group.step(members, [logits.row(i) for i in indices], score, work)
         if done is None:
@@ -183,20 +196,7 @@ class StepRunner:
 
     def _penalized(self, request: Request, row: np.ndarray) -> np.ndarray:
         """The row after masks, biases and penalties, before any other sampler."""
-        return self._apply(request.chain.edits_only(), request, row)
-
-    def _apply(self, chain: Chain, request: Request, row: np.ndarray, device: str = "cpu") -> np.ndarray:
-        """`row` as float32 [vocab] after the grammar's mask and the samplers of `chain`."""
-        backend, grouping = self._backend_for(device)
-        out, rows = checked_row(row).copy(), grouping.rows_of(request)
-        if request.grammar is not None:
-            mask = self._masks.mask_of(request)
-            out[~unpack_bitmask(mask, len(out))] = -np.inf
-            rows = rows.under(mask[None])
-        backend.apply(grouping.plan_of(chain), out[None], rows)
-        if not -np.inf < out.max() <= FLT_MAX:
-            raise RowFault(f"the chain ends with a greatest logit of {out.max()}")
-        return out
+        return self._processing.row(request.chain.edits_only(), request, row)
 
     def _backend_for(self, device: str) -> tuple[Backend, Grouping]:
         """The backend, chosen for `device` at the first call, and its groups."""
@@ -205,4 +205,5 @@ class StepRunner:
         if self._grouping is None:
             self._running = with_host(self.backend)
             self._grouping = Grouping(self._requests.slots, self._running)
+            self._processing = Processing(self._running, self._grouping, self._requests.slots, self._masks)
         return self._running, self._grouping

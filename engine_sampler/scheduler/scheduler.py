@@ -11,7 +11,7 @@ import numpy as np
 
 from ..arithmetic import LogitRows, child_seed
 from ..backends.choose import named_backend
-from ..contract import INTERRUPTIONS, Backend, Param, ParameterError, Vocabulary, quoted
+from ..contract import Backend, Param, ParameterError, Vocabulary, quoted
 from ..grammar.constraints import constraint_of, matcher_of, prepare_for, start_compiling
 from ..grammar.service import GrammarCompiler
 from ..params import RequestLimits, SamplingParams
@@ -344,14 +344,18 @@ class Scheduler:
             groups = self._requests.groups_in(inputs.requests)
             if groups:
                 check_beam_rows(groups, inputs.ids, draft_token_ids)
-                result = self._runner.run_beams(inputs, self._rows(logits, len(inputs.named)), groups)
+                rows = self._rows(logits, len(inputs.named))
+                result = self._runner.run_beams(inputs, rows, groups)
             elif draft_token_ids is None:
-                result = self._runner.run(inputs, self._rows(logits, len(inputs.named)))
+                rows = self._rows(logits, len(inputs.named))
+                result = self._runner.run(inputs, rows)
             else:
                 drafts = self._drafts(draft_token_ids, inputs.named)
                 ends = np.cumsum([0, *(1 + len(draft) for draft in drafts)], dtype=np.int64)
-                result = self._runner.run_drafts(inputs, self._rows(logits, int(ends[-1])), ends[:-1], drafts)
-        self._requests.notify_step(result, lambda: self._runner.measures(result, drafts, started))
+                rows = self._rows(logits, int(ends[-1]))
+                result = self._runner.run_drafts(inputs, rows, ends[:-1], drafts)
+            copied = rows.copied_bytes
+        self._requests.notify_step(result, lambda: self._runner.measures(result, drafts, started, copied))
         return result
 
     def process(
@@ -360,10 +364,13 @@ class Scheduler:
         request_ids: Sequence[RequestId] | None = None,
         *,
         before_choice: bool = False,
-    ) -> np.ndarray:
+        on_device: bool = False,
+    ) -> Any:
         """The chain without selector and without state change: float32 [rows, vocab], −inf = removed.
 
         before_choice  leave out temperature 0, too, after which only the best token is left.
+        on_device      return a tensor on the device of the logits if the backend processes them there: a new
+                       one of the backend's kind. By default, and else, a NumPy array.
 
         A faulty row is all NaN, and the reason is logged; so is the row of a request that has left, or whose
         grammar needs more work than one step may do: another call continues it.
@@ -371,18 +378,7 @@ class Scheduler:
         with self._step_lock:
             inputs = self._requests.batch(request_ids)
             rows = self._rows(logits, len(inputs.named))
-            out = np.full((len(rows), self.vocabulary.size), np.nan, np.float32)
-            self._runner.start_work(len(rows))
-            for i, _ in inputs.skipped:
-                logger.error("request %r: it has left", inputs.named[i])
-            for i, request in zip(inputs.places.tolist(), inputs.requests, strict=True):
-                try:
-                    out[i] = self._runner.processed(request, rows.row(i), rows.device, before_choice)
-                except INTERRUPTIONS:
-                    raise
-                except BaseException as error:
-                    logger.error("request %r: %s", request.id, error)
-        return out
+            return self._runner.process(inputs, rows, before_choice, on_device)
 
     def explain(self) -> list[GroupReport]:
         """The groups of the live requests: their chains, and which backend runs each sampler."""

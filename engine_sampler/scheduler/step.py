@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Iterable
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -59,6 +59,9 @@ class Step:
         self._logprobs: LogprobsCollector | None = None
         self.token_ids = _filled(self._n, -1, np.int64)
         """The token drawn in each row of the logits, int64 [rows]; −1 for none."""
+        self.token_ids_on_device: Any = None
+        """The tokens of the last round on the logits' device, as the backend left them; None if it left none,
+        or if one of them does not count."""
 
     def run(self, inputs: InputBatch, rows: np.ndarray, counts: np.ndarray | None = None) -> list[int]:
         """Draw the token of each request of `inputs` from its row, `rows` [requests], and accept it.
@@ -79,7 +82,10 @@ class Step:
             logprobs=self._logprobs_request(inputs, rows, counts),
             cache=inputs.cache if one_row_each else {},
         )
+        if inputs.masked and one_row_each:
+            batch.prepared_masks = self._masks.take_prepared()
         any_errors = self._run(batch, rows)
+        self.token_ids_on_device = batch.token_ids_on_device
         tokens, notes = self.token_ids, batch.notes
         if not one_row_each:
             tokens, notes = tokens[rows], notes[rows]
@@ -120,6 +126,7 @@ class Step:
             inputs.seeds.copy(),
             inputs.ids.copy(),
             None if self._logprobs is None else self._logprobs.result(),
+            token_ids_on_device=self.token_ids_on_device,
         )
         for i in inputs.streamed:
             result.text[i] = requests[i].take_text()
@@ -156,6 +163,7 @@ class Step:
             self.token_ids = _filled(self._n, -1, np.int64)
         self.token_ids[rows] = -1
         batch.notes, batch.errors = _filled(self._n, np.nan, np.float64), [reason] * self._n
+        batch.token_ids_on_device = None
         return True
 
     def _bitmask(self, inputs: InputBatch, rows: np.ndarray) -> np.ndarray:
@@ -176,6 +184,8 @@ class Step:
         refused += inadmissible
         if inadmissible and self._logprobs is not None:
             self._logprobs.clear(rows[inadmissible])
+        if self.token_ids_on_device is not None and (self.token_ids[rows[refused]] != -1).any():
+            self.token_ids_on_device = None
         self.token_ids[rows[refused]] = -1
         return _Judgement(refused, may_have_ended, logprobs)
 
@@ -214,7 +224,9 @@ class Step:
         assert collector is not None
         assert plan is not None
         assert batch.logprobs is not None
-        missing = np.flatnonzero(~batch.logprobs.done[rows] & (plan.kinds != 0)).tolist()
+        is_missing = ~batch.logprobs.done[rows] & (plan.kinds != 0)
+        missing = np.flatnonzero(is_missing).tolist()
+        self._logits.fetch(rows[is_missing & plan.of_logits].tolist())
         if refused:
             collector.clear(rows[refused])
         failed = list(refused)

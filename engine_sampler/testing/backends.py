@@ -3,35 +3,36 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import replace
-from typing import Any, ClassVar
+from typing import Any
 
 import numpy as np
 
 from ..arithmetic import Logprobs, row_logprobs
-from ..backends.hosted import supports_all
 from ..backends.numpy import NumpyBackend
-from ..contract import LOGPROBS_KINDS, Backend, Batch, Group, LogprobsRequest, Rows, Sampler, Selector
+from ..contract import (
+    LOGPROBS_KINDS,
+    Backend,
+    Batch,
+    LogprobsRequest,
+    Rows,
+    Sampler,
+    Selector,
+)
 from ..contract import unpack_bitmask as unpacked
 from ..params import SamplingParams
 from ..registry import check_object, default_registry
 from ..scheduler import Scheduler
-from .batches import RowResults, new_batch, packed, run_batch
+from .batches import new_batch, packed, run_batch
 from .cases import times
-from .chains import FOREIGN, ChainTrial, chain_trials, random_settings, vocabulary_of
+from .chains import FOREIGN, ChainTrial, random_settings, vocabulary_of
+from .devices import FAULTS, DeviceLaws
 
 STEPS = 5
-FAULTS = {
-    "NaN": np.nan,
-    "+inf": np.inf,
-    "a logit above 2^100": 2.0**101,
-    "only -inf": -np.inf,
-}
-"""What makes a row faulty."""
 
 
-class BackendContract:
+class BackendContract(DeviceLaws):
     """The laws of backends, tried on random chains. Subclass it; pytest does the rest.
 
         class TestMine(BackendContract):
@@ -40,13 +41,11 @@ class BackendContract:
     The reference is the NumPy backend; the chains that `backend` does not support are left to it, as in a
     scheduler. Of a backend that is not `exact`, the tokens need only be among those that the chain leaves.
 
+    `place` puts logits on the backend's device; by default they stay on the host.
+
     vocab_sizes  sizes to try.
     chains       random chains of every size. ENGINE_SAMPLER_TEST_ROUNDS multiplies them.
     """
-
-    backend: ClassVar[Backend]
-    vocab_sizes: ClassVar[Sequence[int]] = (1, 40, 300, 2100)
-    chains: ClassVar[int] = 12
 
     # --- laws of the declaration ---------------------------------------------------------------------
 
@@ -58,6 +57,10 @@ class BackendContract:
             score = self.backend.score(device)
             number = isinstance(score, (int, float)) and math.isfinite(score) and score >= 0
             assert number, f"{owner} has the score {score!r} for {device}; allowed is a number of at least 0"
+            reads = self.backend.reads_from(device)
+            assert isinstance(reads, bool), (
+                f"reads_from({device!r}) gives {reads!r}; allowed are True and False"
+            )
         assert isinstance(self.backend.reason, str), f"{owner} has reason={self.backend.reason!r}, not a text"
 
     def test_supports_gives_a_bool_and_the_same_one_again(self) -> None:
@@ -95,16 +98,14 @@ class BackendContract:
             logits = np.concatenate([trial.logits for trial in pair])
             parts = np.split(np.arange(len(logits)), [len(pair[0].rows)])
             found, right = (
-                run_batch(
-                    b, logits, [self.group(b, one, part) for one, part in zip(pair, parts, strict=True)]
-                )
+                self.run(b, logits, [self.group(b, one, part) for one, part in zip(pair, parts, strict=True)])
                 for b in (self.backend, NumpyBackend())
             )
             self.expect(pair[0], found, right, f"in a batch with another group ({pair[1]})")
 
     def test_a_row_depends_on_itself_only(self) -> None:
         for number, trial in enumerate(self.trials()):
-            together = run_batch(self.backend, trial.logits, [self.group(self.backend, trial)])
+            together = self.run(self.backend, trial.logits, [self.group(self.backend, trial)])
             n = len(trial.rows)
             order = np.random.default_rng(number).permutation(n)[: max(1, n - 3)]
             width, index = 2 * n + 3, np.random.default_rng(number).permutation(2 * n + 3)[: len(order)]
@@ -113,7 +114,7 @@ class BackendContract:
             )
             logits[index] = trial.logits[order]
             group = replace(self.group(self.backend, trial), index=index, rows=trial.rows.take(order))
-            found = run_batch(self.backend, logits, [group])
+            found = self.run(self.backend, logits, [group])
             for row, i in zip(index.tolist(), order.tolist(), strict=True):
                 same = found.row(row) == together.row(i)
                 assert same, f"row {i} has another result in other company: {found.row(row)[:3]}, {trial}"
@@ -137,7 +138,7 @@ class BackendContract:
         for trial in self.trials():
             mask = packed(np.zeros((len(trial.rows), trial.case.vocab_size), bool))
             groups = [self.group(b, trial) for b in (self.backend, NumpyBackend())]
-            found = run_batch(self.backend, trial.logits, [groups[0]], mask)
+            found = self.run(self.backend, trial.logits, [groups[0]], mask)
             where = "under a mask of other groups"
             self.expect(trial, found, run_batch(NumpyBackend(), trial.logits, [groups[1]], mask), where)
 
@@ -173,7 +174,7 @@ class BackendContract:
                 "the tokens": trial.slots.tokens,
             }
             before = {name: array.copy() for name, array in inputs.items()}
-            run_batch(self.backend, inputs["the logits"], [group], mask)
+            self.run(self.backend, inputs["the logits"], [group], mask)
             for name, array in inputs.items():
                 assert np.array_equal(array, before[name]), f"{self.backend.name} writes to {name}, {trial}"
 
@@ -197,7 +198,7 @@ class BackendContract:
             group, cache = self.group(self.backend, trial), dict[Any, Any]()
             right = self.group(NumpyBackend(), trial)
             for logits in (trial.logits, trial.logits[::-1].copy()):
-                found = run_batch(self.backend, logits, [group], cache=cache)
+                found = self.run(self.backend, logits, [group], cache=cache)
                 self.expect(
                     trial, found, run_batch(NumpyBackend(), logits, [right]), "with the cache of a batch"
                 )
@@ -270,7 +271,7 @@ class BackendContract:
             n = len(trial.rows)
             group = self.group(self.backend, trial, want_processed=True)
             group.edits = self.backend.compile(trial.chain.edits_only())
-            batch = new_batch(trial.logits, [group], None)
+            batch = new_batch(self.place(trial.logits), [group], None)
             tables = [Logprobs.empty(n, 3) for _ in LOGPROBS_KINDS]
             kinds = np.full(n, (1 << len(LOGPROBS_KINDS)) - 1, np.uint8)
             batch.logprobs = LogprobsRequest(kinds, np.full(n, 3), tuple(tables), np.zeros(n, bool))  # type: ignore[arg-type]
@@ -287,55 +288,7 @@ class BackendContract:
                 if answer is not None:
                     self._expect_logprobs(trial, answer, i, row_logprobs(rows.row(i), 0, 3), "logprobs")
 
-    # --- helpers ---------------------------------------------------------------------------------
-
-    def trials(self) -> Iterator[ChainTrial]:
-        """The random chains that the backend supports."""
-        for trial in chain_trials(self.vocab_sizes, times(self.chains)):
-            if self.backend.hosts_the_rest or supports_all(self.backend, trial.chain):
-                yield trial
-
-    def group(
-        self, backend: Backend, trial: ChainTrial, index: np.ndarray | None = None, **options: Any
-    ) -> Group:
-        """The rows of a trial as rows 0, 1, … of some logits, or as the rows `index`."""
-        where = np.arange(len(trial.rows)) if index is None else index
-        return Group(backend.compile(trial.chain), where, trial.rows, **options)
-
-    def compare(
-        self,
-        trial: ChainTrial,
-        where: str,
-        *,
-        logits: np.ndarray | None = None,
-        bitmask: np.ndarray | None = None,
-        want_processed: bool = False,
-    ) -> RowResults:
-        """The outcome of the rows, after comparing it with that of the reference."""
-        given = trial.logits if logits is None else logits
-        masked, wanted = bitmask is not None, want_processed or not self.backend.exact
-        found, right = (
-            run_batch(b, given, [self.group(b, trial, masked=masked, want_processed=wanted)], bitmask)
-            for b in (self.backend, NumpyBackend())
-        )
-        self.expect(trial, found, right, where)
-        return found
-
-    def expect(self, trial: ChainTrial, found: RowResults, right: RowResults, where: str) -> None:
-        for i in range(len(right.token_ids)):
-            one, other = found.row(i), right.row(i)
-            if self.backend.exact:
-                differs = next((k for k in (2, 0, 1) if one[k] != other[k]), None)
-                if differs is None and right.processed and one[3] != other[3]:
-                    raise AssertionError(
-                        f"the survivors of row {i} differ from the reference {where}, {trial}"
-                    )
-            else:
-                differs = 2 if one[2] != other[2] else 0 if not one[2] and one[0] not in other[3][0] else None
-            if differs is not None:
-                raise AssertionError(
-                    f"row {i} gives {found.described(i)}, not {right.described(i)}, {where}, {trial}"
-                )
+    # --- inside ----------------------------------------------------------------------------------
 
     def generation(self, backend: Backend, size: int, number: int) -> list[Any]:
         """What a scheduler gives while requests come, fork, roll back and leave."""
@@ -359,7 +312,8 @@ class BackendContract:
             logits[random.random(logits.shape) < 0.1] = -np.inf
             logits[:, 0] = 0
             if ids:
-                results.append(_summary(scheduler.step(logits)))
+                given = self.place(logits) if backend is self.backend else logits
+                results.append(_summary(scheduler.step(given)))
             for request_id in scheduler.request_ids[: int(random.integers(0, 2))]:
                 scheduler.rollback(request_id, 1)
                 scheduler.fork(request_id)

@@ -48,7 +48,7 @@ def new_batch(logits: Any, groups: list[Group], bitmask: np.ndarray | None) -> B
 
 def run_batch(
     backend: Backend,
-    logits: np.ndarray,
+    logits: Any,
     groups: list[Group],
     bitmask: np.ndarray | None = None,
     cache: dict[Any, Any] | None = None,
@@ -57,7 +57,17 @@ def run_batch(
     batch = new_batch(logits, groups, bitmask)
     batch.cache = {} if cache is None else cache
     backend.run(batch)
+    return results_of(batch)
+
+
+def results_of(batch: Batch) -> RowResults:
+    """The results of a batch that has run."""
     return RowResults(batch.token_ids, batch.notes, batch.errors, batch.survivors)
+
+
+def on_host(tensor: Any) -> np.ndarray:
+    """A tensor of a device, or an array, as an array on the host."""
+    return np.asarray(tensor.cpu() if hasattr(tensor, "cpu") else tensor)
 
 
 def packed(bits: np.ndarray) -> np.ndarray:

@@ -184,18 +184,18 @@ def test_thresholds_are_whole_numbers_next_to_the_exact_product() -> None:
 def test_the_terms_of_exp2_are_the_taylor_coefficients_rounded() -> None:
     with decimal.localcontext(decimal.Context(prec=60)):
         ln2 = decimal.Decimal(2).ln()
-        exact = [float(ln2**k / math.factorial(k)) for k in range(len(scalars._EXP2_TERMS))]
-    assert list(scalars._EXP2_TERMS) == exact
+        exact = [float(ln2**k / math.factorial(k)) for k in range(len(scalars.EXP2_TERMS))]
+    assert list(scalars.EXP2_TERMS) == exact
 
 
 def test_the_constants_are_rounded_from_their_definitions() -> None:
     with decimal.localcontext(decimal.Context(prec=60)):
         ln2 = decimal.Decimal(2).ln()
         assert float(ln2) == a.LN_2
-        assert float(2 / ln2) == scalars._LOG2_TERMS[0]
+        assert float(2 / ln2) == scalars.LOG2_TERMS[0]
         assert np.float32(float(1 / ln2)) == a.LOG2_E
         assert float(decimal.Decimal(1) / decimal.Decimal(2).sqrt()) == pytest.approx(
-            scalars._SQRT_HALF, rel=2e-16
+            scalars.SQRT_HALF, rel=2e-16
         )
 
 

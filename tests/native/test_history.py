@@ -11,7 +11,7 @@ from engine_sampler.samplers.adaptive_p import AdaptiveP
 from engine_sampler.samplers.bad_words import BadWords
 from engine_sampler.samplers.dry import Breakers, _breakers, _extending, _longest_useful
 from engine_sampler.samplers.mirostat import Mirostat
-from engine_sampler.samplers.no_repeat_ngram import _completions
+from engine_sampler.samplers.no_repeat_ngram import completions
 from engine_sampler.samplers.penalties import Penalties, _Settings
 from tests.native.building import load
 
@@ -253,7 +253,7 @@ def test_ngrams_are_completed_by_the_tokens_that_the_sampler_removes(prompt, par
     for part in [[], *parts]:
         native.accept(part)
         history = np.array(native.tokens, np.int64)
-        expected = np.unique(history[_completions(history, size)]).tolist() if size else []
+        expected = np.unique(history[completions(history, size)]).tolist() if size else []
         assert native.sync("index").ngram(size) == expected
 
 

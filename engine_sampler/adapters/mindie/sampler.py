@@ -310,7 +310,7 @@ class Sampler:
             masked=bitmask is not None,
             keep_seeds=True,
         )
-        rows = logits if len(sources) == len(logits) else _rows_at(logits, sources)
+        rows = logits if len(sources) == len(logits) else logits.take(list(sources))
         result = self._cache.step(rows, expansion.sequence_ids, bitmask)
         self._note_errors(result)
         return SamplingOutput.of(metadata, expansion, result)
@@ -390,9 +390,3 @@ def _instance(name: str, value: Any, kind: type[_T]) -> _T | None:
     if value is None or isinstance(value, kind):
         return value
     raise UnsupportedTypeError(f"{name} of type {type(value).__name__} is not allowed: {kind.__name__}")
-
-
-def _rows_at(rows: LogitRows, indices: Sequence[int]) -> LogitRows:
-    """The rows at `indices`."""
-    array = rows.array[list(indices)]
-    return LogitRows.from_bfloat16_bits(array, rows.width) if rows.bfloat16 else LogitRows(array, rows.width)

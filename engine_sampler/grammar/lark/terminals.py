@@ -17,9 +17,14 @@ from lark.load_grammar import PrepareLiterals, TerminalTreeToPattern, _literal_t
 from ..errors import GrammarError
 from ..program.expression import EMPTY, Expression, literal, union
 from ..program.rules import Rules
+from ..program.unicode import either_case
+from ..program.words import any_of, any_sequence_of
+from ..regex.beginning import ANY_TEXT, Before, TextBeforeError
 from ..regex.pattern import terminal_expression
-from .dialect import ENDLESS, Placeholder, Rewritten
+from ..work import spend
+from .dialect import Placeholder, Rewritten
 from .lazy import prefix_free
+from .lexer import ENDLESS
 from .messages import Messages
 from .substring import substring_expression
 
@@ -40,8 +45,10 @@ class Terminals:
     special_tokens  the ids of special tokens, by name; also the meaning of declared terminals
     declared        regular expressions of declared terminals
     changed         expressions that replace others, by the keys of `found`
+    before          what may stand before terminals that depend on it, by these keys; None: such are refused
 
-    `found` maps each terminal, by its name or its literals, to its symbol and its expression.
+    `found` maps each terminal, by its name or its literals, to its symbol and its expression; `undecided` are
+    those that depend on the text before them while it is not in `before`: their conditions are left out.
     """
 
     def __init__(
@@ -53,6 +60,7 @@ class Terminals:
         special_tokens: Mapping[str, int],
         declared: Mapping[str, str],
         changed: Mapping[str, Expression],
+        before: Mapping[str, Before] | None,
     ) -> None:
         self._rules = rules
         self._definitions = definitions
@@ -62,10 +70,12 @@ class Terminals:
         self._named_tokens = set(special_tokens)  # some mappings have values for more names than they list
         self._declared = declared
         self._changed = changed
+        self._before = before
         self._symbols: dict[str, int] = {}
         self._literals: dict[str, Expression] = {}
         self._special: dict[tuple[int, ...], int] = {}
         self.found: dict[str, tuple[int, Expression]] = {}
+        self.undecided: set[str] = set()
 
     def symbol(self, name: str) -> int:
         """The symbol of the terminal `name`. Raises GrammarError."""
@@ -83,6 +93,8 @@ class Terminals:
         if tree is None:
             pattern = self._declared.get(name)
             return EMPTY if pattern is None else self._read(pattern, name, None)
+        if (words := _listed_strings(tree)) is not None:
+            return self._any_of(words)
         if not isinstance(tree, Pattern):
             with self._messages.translated():
                 tree = _PATTERNS.transform(tree)
@@ -96,12 +108,25 @@ class Terminals:
     def choice(self, nodes: list[Any]) -> list[int]:
         """Symbols that together match any one of the literals `nodes`: a few terminals instead of many."""
         symbols = []
+        words = [node for node in nodes if _is_string(node)]
+        if len(words) > MAX_UNION:
+            tokens = [node.children[0] for node in words]
+            symbols.append(self._add(" | ".join(tokens), self._any_of(tokens)))
+            nodes = [node for node in nodes if not _is_string(node)]
         for i in range(0, len(nodes), MAX_UNION):
             some = nodes[i : i + MAX_UNION]
             names = ["..".join(map(str, node.children)) for node in some]
-            parts = map(self._of_literal, names, some)
-            symbols.append(self._add(" | ".join(names), union(*parts)))
+            parts = dict(zip(names, map(self._of_literal, names, some), strict=True))
+            symbols += [
+                self._add(name, parts.pop(name)) for name in names if self._depends(name) and name in parts
+            ]
+            if parts:
+                symbols.append(self._add(" | ".join(parts), union(*parts.values())))
         return symbols
+
+    def _depends(self, name: str) -> bool:
+        """Whether a terminal depends on the text before it."""
+        return name in self.undecided or name in (self._before or ())
 
     def _new(self, name: str) -> int:
         placeholder = self._rewritten.placeholders.get(name)
@@ -115,7 +140,8 @@ class Terminals:
     def _add(self, name: str, expression: Expression) -> int:
         known = self.found.get(name)
         if known is None:
-            symbol = self._rules.terminal(name, self._changed.get(name, expression))
+            shared = name not in self.undecided
+            symbol = self._rules.terminal(name, self._changed.get(name, expression), shared=shared)
             known = self.found[name] = symbol, expression
         return known[0]
 
@@ -139,10 +165,33 @@ class Terminals:
             location = self._messages.location(placeholder.word.start)
             raise type(error)(str(error), *location) from None
 
+    def _any_of(self, tokens: list[Any]) -> Expression:
+        """Any one of these strings."""
+        spend(4 * len(tokens))
+        words = [(self._string(token), token.endswith("i")) for token in tokens]
+        if not any(ignores_case for _, ignores_case in words):
+            return any_of(
+                self._encoded(text, token, token) for (text, _), token in zip(words, tokens, strict=True)
+            )
+        return any_sequence_of(
+            tuple(either_case(c) if ignores_case else literal(self._encoded(c, token, token)) for c in text)
+            for (text, ignores_case), token in zip(words, tokens, strict=True)
+        )
+
+    def _string(self, token: Any) -> str:
+        """The text of a string, without its flag."""
+        if "\\" not in token and token[1] != '"':
+            return str(token[1 : token.rindex('"')])
+        with self._messages.translated(token):
+            return str(_read_literal(token).value)
+
     def _of_literal(self, name: str, node: Any) -> Expression:
         known = self._literals.get(name)
         if known is None:
             token = node.children[0]
+            if _is_string(node) and not token.endswith("i"):
+                known = self._literals[name] = literal(self._encoded(self._string(token), name, token))
+                return known
             with self._messages.translated(token):
                 if node.data == "literal":
                     pattern = _read_literal(token)
@@ -163,10 +212,41 @@ class Terminals:
             raise self._messages.about_terminal("half of a surrogate pair is not text", name, token) from None
 
     def _read(self, pattern: str, name: str, token: Any) -> Expression:
+        before = self._before
         try:
-            return terminal_expression(pattern)
+            try:
+                return terminal_expression(pattern, before=before.get(name) if before else None)
+            except TextBeforeError:
+                if before is None or name in before:
+                    raise
+                self.undecided.add(name)
+                return terminal_expression(pattern, before=ANY_TEXT)
         except GrammarError as error:
             raise self._messages.about_terminal(error, name, token) from None
+
+
+def _listed_strings(tree: Any) -> list[Any] | None:
+    """The strings of a terminal that is a list of them; None for any other.
+
+    Lark tries the longest ones first, so that each of them is matched where it is the whole text.
+    """
+    if isinstance(tree, Pattern) or len(tree.children) < 2:
+        return None
+    words = [_only_part(child) for child in tree.children]
+    return [word.children[0] for word in words] if all(map(_is_string, words)) else None
+
+
+def _only_part(node: Any) -> Any:
+    """What `node` consists of, without the nodes that hold one part only."""
+    while node.data in ("expansion", "expansions", "value") and len(node.children) == 1:
+        if not isinstance(node.children[0], Tree):
+            break
+        node = node.children[0]
+    return node
+
+
+def _is_string(node: Any) -> bool:
+    return node.data == "literal" and node.children[0].type == "STRING"
 
 
 def is_literal(node: Any) -> bool:

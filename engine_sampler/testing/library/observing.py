@@ -52,8 +52,7 @@ class LibraryStep:
         member = i - sum(len(g.index) for g, _ in self.entries[:which])
         row = int(group.index[member])
         one = replace(group, index=np.zeros(1, np.int64), rows=group.rows.take(np.array([member])))
-        logits = LogitRows(self.logits.array[row : row + 1], self.logits.vocab_size)
-        logits.array, logits.bfloat16 = self.logits.array[row : row + 1], self.logits.bfloat16
+        logits = self.logits.take(slice(row, row + 1))
         bitmask = None if self.bitmask is None else self.bitmask[row : row + 1]
         return replace(self, entries=[(one, parts)], logits=logits, bitmask=bitmask, logprobs=None)
 

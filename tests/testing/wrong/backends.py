@@ -9,6 +9,7 @@ import numpy as np
 
 from engine_sampler import Batch, Rows, Selection
 from engine_sampler.arithmetic import LogitRows
+from engine_sampler.backends.numpy import NumpyBackend
 from engine_sampler.contract import Chain, Group
 
 from .collection import ANY, breaks
@@ -405,6 +406,66 @@ class RanksFromZero(Plain):
         table = gather([row_logprobs(logits.row(i), int(t), top_n) for i, t in enumerate(token_ids.tolist())])
         table.ranks -= 1
         return table
+
+
+@breaks("the_declaration_is_sound")
+class ReadsFromSomewhere(Plain):
+    """Gives no bool for the devices that it reads from."""
+
+    def reads_from(self, device: str) -> Any:
+        return None
+
+
+@breaks("token_ids_on_a_device_are_the_token_ids")
+class LeavesOldTokens(Plain):
+    """Leaves the tokens of faulty rows on its device at 0."""
+
+    def run(self, batch: Batch) -> None:
+        super().run(batch)
+        batch.token_ids_on_device = np.maximum(batch.token_ids, 0)
+
+
+@breaks("masks_may_be_prepared")
+class ForgetsChangedMasks(Plain):
+    """Keeps prepared masks, whatever has changed."""
+
+    def prepare_masks(self, bitmask: np.ndarray, rows: Any, device: str) -> Any:
+        return bitmask.copy()
+
+    def run(self, batch: Batch) -> None:
+        if batch.prepared_masks is not None:
+            batch.bitmask = batch.prepared_masks.handle
+        super().run(batch)
+
+
+@breaks("masks_may_be_prepared")
+class KeepsTheCallersMasks(ForgetsChangedMasks):
+    """Prepares masks without a copy."""
+
+    def prepare_masks(self, bitmask: np.ndarray, rows: Any, device: str) -> Any:
+        return bitmask
+
+    def run(self, batch: Batch) -> None:
+        if batch.prepared_masks is not None and not len(batch.prepared_masks.changed):
+            batch.bitmask = batch.prepared_masks.handle
+        NumpyBackend.run(self, batch)
+
+
+class ProcessesOnTheHost(Plain):
+    """Processes rows as the host does, without masks."""
+
+    def process(self, batch: Batch) -> Any:
+        out = np.stack([batch.logits.row(i) for i in range(len(batch.logits))])
+        for group in batch.groups:
+            rows = out[group.index]
+            self.apply(group.plan, rows, group.rows)
+            out[group.index] = rows
+        return out
+
+
+@breaks("process_is_that_of_the_reference", ANY)
+class ProcessesWithoutMasks(ProcessesOnTheHost):
+    """Processes rows of a grammar as if it allowed all tokens, and faulty rows as if they were sound."""
 
 
 @breaks(TOKENS, ANY)

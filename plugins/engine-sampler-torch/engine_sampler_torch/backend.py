@@ -1,0 +1,113 @@
+"""`TorchBackend`: chains on the device of the logits, with the tokens of the NumPy backend."""
+
+from __future__ import annotations
+
+import functools
+import logging
+import threading
+from collections.abc import Sequence
+from typing import Any
+from weakref import WeakKeyDictionary
+
+import numpy as np
+import torch
+
+from engine_sampler import Backend, Batch, Chain, Rows, Sampler, Selection, Selector, SlotTable
+from engine_sampler.arithmetic import LogitRows, Logprobs
+from engine_sampler.backends.numpy import NumpyBackend
+from engine_sampler.contract import fork_safe
+
+from .arithmetic import shortcoming
+from .running.logprobs import logprobs
+from .running.masks import MasksOnDevice, prepare
+from .running.plan import Plan
+from .running.processing import process
+from .running.step import Room, StepRun
+from .steps import selector_of, step_of
+
+logger = logging.getLogger("engine_sampler")
+
+_ON_HOST, _ON_DEVICE = 0.5, 10.0
+"""Scores: below NumPy's for logits in the host's memory, above every host backend's for all others."""
+
+
+class TorchBackend(Backend):
+    """Runs chains in torch on the device of the logits: any with int64 and exact float64.
+
+    A step copies its inputs there, and the tokens back, with one synchronisation. Samplers without a torch
+    form run on the host, on what the samplers before them have left; chains that begin with one run there
+    from the start. Single rows of beam searches run there, too.
+    """
+
+    name = "torch"
+    hosts_the_rest = True
+
+    def __init__(self) -> None:
+        self._host = NumpyBackend()
+        self._rooms: WeakKeyDictionary[SlotTable, dict[torch.device, Room]] = WeakKeyDictionary()
+        self._lock = fork_safe(threading.Lock())
+
+    def score(self, device: str) -> float:
+        if not is_exact(device):
+            return 0.0
+        return _ON_HOST if torch.device(device).type == "cpu" else _ON_DEVICE
+
+    def reads_from(self, device: str) -> bool:
+        return is_exact(device)
+
+    def supports(self, sampler: Sampler | Selector) -> bool:
+        form = selector_of(sampler) if isinstance(sampler, Selector) else step_of(sampler)
+        return form is not None
+
+    def compile(self, chain: Chain) -> Plan:
+        return Plan.of(chain)
+
+    def run(self, batch: Batch) -> None:
+        groups = [group for group in batch.groups if len(group.index)]
+        if groups:
+            with torch.no_grad():
+                StepRun(self.name, self._host, self._room(groups[0].rows, batch.logits), batch).run()
+
+    def process(self, batch: Batch) -> Any:
+        if not batch.groups:
+            return None
+        with torch.no_grad():
+            return process(self._room(batch.groups[0].rows, batch.logits), batch)
+
+    def prepare_masks(self, bitmask: np.ndarray, rows: Sequence[int], device: str) -> MasksOnDevice | None:
+        return prepare(bitmask, torch.device(device)) if is_exact(device) else None
+
+    def logprobs(self, logits: LogitRows, token_ids: np.ndarray, top_n: int) -> Logprobs | None:
+        if logits.remote is None:
+            return None
+        with torch.no_grad():
+            return logprobs(logits, token_ids, top_n)
+
+    def apply(self, plan: Plan, logits: np.ndarray, rows: Rows) -> None:
+        self._host.apply(plan.chain, logits, rows)
+
+    def select(self, plan: Plan, logits: np.ndarray, rows: Rows) -> Selection:
+        return self._host.select(plan.chain, logits, rows)
+
+    def _room(self, rows: Rows, logits: LogitRows) -> Room:
+        """The buffers for steps of these requests where the logits lie."""
+        device = torch.device("cpu" if logits.remote is None else logits.device)
+        with self._lock:
+            rooms = self._rooms.setdefault(rows.slots, {})
+            if device not in rooms:
+                rooms[device] = Room.on(device)
+            return rooms[device]
+
+
+@functools.cache
+def is_exact(device: str) -> bool:
+    """Whether torch has `device`, and computes there as the arithmetic contract demands; if it does not, the
+    reason is logged once."""
+    try:
+        torch.empty(1, device=torch.device(device))
+    except Exception:  # torch raises AssertionError, RuntimeError and others for what it was built without
+        return False
+    reason = shortcoming(device)
+    if reason is not None:
+        logger.warning("logits on %s are sampled on the host: %s", device, reason)
+    return reason is None

@@ -1,0 +1,75 @@
+"""What runs on the device for one piece. Nothing here waits for it."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+import torch
+from torch import Tensor
+
+from ..steps import Block, DeviceStep
+from .pieces import Inputs, Piece
+from .reading import FIRST_SAMPLER, GRAMMAR, read
+
+
+@dataclass
+class Outcome:
+    """The results of a piece, on the device.
+
+    block      the rows after the steps.
+    token_ids  int64 [n], −1 for faulty rows; None if the host chooses.
+    notes      float64 [n] or None.
+    reported   the rows that logprobs are taken from, by kind.
+    """
+
+    block: Block
+    token_ids: Tensor | None = None
+    notes: Tensor | None = None
+    reported: dict[str, Block] = field(default_factory=dict)
+
+
+def run_piece(piece: Piece, logits: Tensor) -> Outcome:
+    """Run a piece as far as the device goes."""
+    block = read(logits, piece.rows_of_logits, piece.rows.vocabulary.size)
+    reported = {}
+    if piece.wants("raw"):
+        reported["raw"] = _kept(block)
+    if piece.masks is not None:
+        block.bitmask = piece.masks.on_device()
+        block.keep(block.allowed_by(block.bitmask))
+        block.check(GRAMMAR)
+    if piece.edits_plan is not None and piece.wants("penalized"):
+        reported["penalized"] = edited = _kept(block)
+        apply(edited, piece.edits_plan.steps, piece.edits)
+    apply(block, piece.plan.steps, piece.steps)
+    if piece.plan.selector is None or piece.selector is None:
+        return Outcome(block, reported=reported)
+    columns, notes = piece.plan.selector.select(block, piece.selector.given, piece.selector.fixed)
+    token_ids = block.token_ids_at(columns).masked_fill(block.faults > 0, -1)
+    if piece.wants("processed"):
+        reported["processed"] = block
+    return Outcome(block, token_ids, notes, reported)
+
+
+def apply(block: Block, steps: Sequence[DeviceStep], inputs: Sequence[Inputs]) -> None:
+    """Run the steps of a chain on a block."""
+    for number, (step, given) in enumerate(zip(steps, inputs, strict=True)):
+        step.apply(block, given.given, given.fixed)
+        if step.may_fail:
+            block.check(FIRST_SAMPLER + number)
+
+
+def _kept(block: Block) -> Block:
+    """A block of the same rows, which stays as it is while the other one goes on."""
+    block.owned = False
+    return Block(block.values, block.ids, block.vocab_size, block.faults, block.bitmask)
+
+
+def whole_rows(block: Block) -> Tensor:
+    """The logits of every token, float32 [n, vocab]; −inf for those without a column."""
+    if block.ids is None:
+        return block.values
+    shape = (len(block.values), block.vocab_size + 1)
+    rows = torch.full(shape, float("-inf"), dtype=torch.float32, device=block.values.device)
+    return rows.scatter_(1, block.ids, block.values)[:, : block.vocab_size]

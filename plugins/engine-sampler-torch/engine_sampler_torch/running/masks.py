@@ -1,0 +1,73 @@
+"""Grammar masks on the device: copied during the forward pass, or with the upload of the step."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from engine_sampler import Batch
+
+from .transfer import Upload
+
+
+@dataclass(frozen=True)
+class MasksOnDevice:
+    """What `prepare` has copied: int32 [requests, words], there once `event` has happened."""
+
+    masks: Tensor
+    event: Any
+
+    def ready(self) -> Tensor:
+        """The masks, for work on the current stream."""
+        if self.event is not None:
+            stream = torch.cuda.current_stream(self.masks.device)
+            stream.wait_event(self.event)
+            self.masks.record_stream(stream)
+        return self.masks
+
+
+def prepare(bitmask: np.ndarray, device: torch.device) -> MasksOnDevice:
+    """Start to copy `bitmask`; on CUDA beside the forward pass, which runs on the current stream."""
+    if device.type != "cuda":
+        return MasksOnDevice(torch.from_numpy(bitmask.copy()).to(device), None)
+    host = torch.empty(bitmask.shape, dtype=torch.int32, pin_memory=True)
+    host.numpy()[:] = bitmask
+    stream = _streams.setdefault(device, torch.cuda.Stream(device))
+    with torch.cuda.stream(stream):
+        there = host.to(device, non_blocking=True)
+        return MasksOnDevice(there, stream.record_event())
+
+
+_streams: dict[torch.device, Any] = {}
+
+
+class PieceMasks:
+    """The masks of some rows of a step: taken from prepared ones where these hold, else uploaded."""
+
+    def __init__(self, batch: Batch, index: np.ndarray, device: torch.device, upload: Upload) -> None:
+        assert batch.bitmask is not None
+        prepared = batch.prepared_masks
+        self._prepared: MasksOnDevice | None = None
+        missing: Sequence[int] = range(len(index))
+        if prepared is not None and prepared.handle.masks.device == device:
+            missing = [i for i, row in enumerate(index.tolist()) if row in prepared.changed]
+            if len(missing) < len(index):
+                self._prepared = prepared.handle
+        self._missing = len(missing)
+        self._index = upload.add(index)
+        self._places = upload.add(np.array(missing, np.int64))
+        self._words = upload.add(batch.bitmask[index[missing]])
+        self._upload = upload
+
+    def on_device(self) -> Tensor:
+        """int32 [n, words]."""
+        words = self._upload[self._words]
+        if self._prepared is None:
+            return words
+        masks = self._prepared.ready().index_select(0, self._upload[self._index])
+        return masks.index_copy_(0, self._upload[self._places], words) if self._missing else masks

@@ -1,0 +1,40 @@
+"""Rows after their chains, without a choice, left on the device."""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+
+from engine_sampler import Batch
+
+from .chain import run_piece, whole_rows
+from .pieces import pieces_of
+from .plan import Plan
+from .reading import tensor_of
+from .results import FaultsOnHost
+from .step import Room
+from .transfer import Download, Upload
+
+
+def process(room: Room, batch: Batch) -> Tensor | None:
+    """float32 [rows, vocab] as `Backend.process` defines it, with one synchronisation; None if the host must
+    run a part of a chain."""
+    plans: list[Plan] = [group.plan for group in batch.groups]
+    if not all(plan.has_all_steps for plan in plans):
+        return None
+    logits, size = tensor_of(batch.logits), batch.logits.vocab_size
+    out = torch.full((len(logits), size), float("nan"), dtype=torch.float32, device=logits.device)
+    upload, download = Upload(room.upload), Download(room.download)
+    pieces = [p for group in batch.groups for p in pieces_of(group, batch, logits, upload, choosing=False)]
+    upload.send()
+    faults = []
+    for piece in pieces:
+        block = run_piece(piece, logits).block
+        rows = whole_rows(block).masked_fill((block.faults > 0)[:, None], float("nan"))
+        out.index_copy_(0, piece.where, rows)
+        faults.append(FaultsOnHost(block, download))
+    download.receive()
+    for piece, found in zip(pieces, faults, strict=True):
+        for row, message in zip(piece.index.tolist(), found.messages(piece.plan), strict=True):
+            batch.errors[row] = message
+    return out

@@ -1,0 +1,156 @@
+"""What a step brings back to the host: tokens, notes, faults, logprobs and survivors."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from torch import Tensor
+
+from engine_sampler import LOGPROBS_KINDS, Batch
+from engine_sampler.arithmetic import Logprobs, RowLogprobs
+
+from ..arithmetic import row_logprobs
+from ..steps import Block
+from .chain import Outcome
+from .pieces import Piece
+from .plan import Plan
+from .reading import FIRST_SAMPLER, GRAMMAR, READING
+from .transfer import Download
+
+MOST_SURVIVORS = 1024
+"""So many survivors of a row come with the download of the step; rows that have more need another one."""
+
+
+class Results:
+    """The results of one piece: requested before the download, stored after it."""
+
+    def __init__(self, piece: Piece, outcome: Outcome, download: Download) -> None:
+        self.piece = piece
+        self._download = download
+        block = outcome.block
+        self._token_ids = _maybe(outcome.token_ids, download)
+        self._notes = _maybe(outcome.notes, download)
+        self._faults = FaultsOnHost(block, download)
+        self._alive = download.add(block.alive) if piece.wants("processed") else None
+        self._logprobs = {}
+        if outcome.token_ids is not None:
+            chosen = outcome.token_ids.clamp(min=0)
+            for kind, of_kind in outcome.reported.items():
+                parts = row_logprobs(of_kind.values, chosen, piece.listed, of_kind.ids)
+                self._logprobs[kind] = [download.add(part) for part in parts]
+        self.survivors = Survivors(block, download) if piece.keeps.any() else None
+
+    def store(self, batch: Batch) -> list[int]:
+        """Write everything into `batch`; returns which rows of the piece are sound."""
+        index = self.piece.index
+        sound = []
+        for i, message in enumerate(self._faults.messages(self.piece.plan)):
+            if message is None:
+                sound.append(i)
+            else:
+                batch.errors[index[i]] = message
+        if self._token_ids is not None:
+            batch.token_ids[index] = self._download[self._token_ids]
+        if self._notes is not None:
+            batch.notes[index[sound]] = self._download[self._notes][sound]
+        if batch.logprobs is not None:
+            for i in sound:
+                if self.piece.kinds[i]:
+                    self._store_logprobs(batch, i)
+        return sound
+
+    def _store_logprobs(self, batch: Batch, i: int) -> None:
+        assert batch.logprobs is not None
+        row, kinds, top_n = int(self.piece.index[i]), int(self.piece.kinds[i]), int(self.piece.top_n[i])
+        for number, kind in enumerate(LOGPROBS_KINDS):
+            table: Logprobs | None = batch.logprobs.out[number]
+            if table is None or not kinds >> number & 1:
+                continue
+            ids, logprobs, ranks = (self._download[part][i] for part in self._logprobs[kind])
+            end = 1 + top_n
+            if kind == "processed" and self._alive is not None:
+                end = min(end, 1 + int(self._download[self._alive][i]))
+            table.fill(row, RowLogprobs(ids[:end], logprobs[:end], int(ranks)))
+        batch.logprobs.done[row] = True
+
+
+class FaultsOnHost:
+    """The codes of faults of a block's rows, and what they mean."""
+
+    def __init__(self, block: Block, download: Download) -> None:
+        self._codes = download.add(block.faults)
+        self._peaks = _maybe(block.peaks, download)
+        self._download = download
+
+    def messages(self, plan: Plan) -> list[str | None]:
+        """Why each row gave no token; None for sound rows."""
+        codes = self._download[self._codes]
+        peaks = np.zeros(len(codes), np.float32) if self._peaks is None else self._download[self._peaks]
+        return [
+            None if code == 0 else _message(int(code) - 1, peak, plan)
+            for code, peak in zip(codes.tolist(), peaks, strict=True)
+        ]
+
+
+def _message(code: int, peak: np.float32, plan: Plan) -> str:
+    step, is_great = divmod(code, 2)
+    if step == READING:
+        if is_great:
+            return f"the row's greatest logit is {peak}; allowed is at most 2^100"
+        return "every logit of the row is -inf"
+    who = "the grammar" if step == GRAMMAR else plan.name_of(step - FIRST_SAMPLER)
+    return f"{who} gives {peak}" if is_great else f"{who} leaves no token"
+
+
+@dataclass
+class _Columns:
+    """The columns that come with the download: all of a block, or the first ones of its rows in order."""
+
+    values: int
+    ids: int | None
+    counts: int | None
+
+
+class Survivors:
+    """The survivors of a block's rows."""
+
+    def __init__(self, block: Block, download: Download) -> None:
+        self._block = block
+        self._download = download
+        values, ids, counts = block.values, block.ids, None
+        if block.width > MOST_SURVIVORS:
+            ids = block.order(MOST_SURVIVORS)[:, :MOST_SURVIVORS].sort(1).values
+            values = values.gather(1, ids)
+            if block.ids is not None:
+                ids = block.ids.gather(1, ids)
+            counts = download.add(block.alive)
+        self._columns = _Columns(download.add(values), _maybe(ids, download), counts)
+
+    def of(self, rows: list[int]) -> dict[int, tuple[np.ndarray, np.ndarray]]:
+        """(ids int64 [m], ascending, logits float32 [m]) of some rows, by their place in the block."""
+        found = {}
+        columns, download = self._columns, self._download
+        whole = (
+            []
+            if columns.counts is None
+            else [i for i in rows if download[columns.counts][i] > MOST_SURVIVORS]
+        )
+        for i in set(rows).difference(whole):
+            ids = None if columns.ids is None else download[columns.ids][i]
+            found[i] = _alive(download[columns.values][i], ids)
+        if whole:
+            more = self._block.values[whole].cpu().numpy()
+            ids = None if self._block.ids is None else self._block.ids[whole].cpu().numpy()
+            for j, i in enumerate(whole):
+                found[i] = _alive(more[j], None if ids is None else ids[j])
+        return found
+
+
+def _alive(values: np.ndarray, ids: np.ndarray | None) -> tuple[np.ndarray, np.ndarray]:
+    columns = np.flatnonzero(values > -np.inf)
+    return columns if ids is None else ids[columns], values[columns]
+
+
+def _maybe(tensor: Tensor | None, download: Download) -> int | None:
+    return None if tensor is None else download.add(tensor)

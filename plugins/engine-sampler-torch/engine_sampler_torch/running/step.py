@@ -1,0 +1,124 @@
+"""One step: what runs where, and in which order."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterable
+from dataclasses import dataclass, replace
+
+import torch
+from torch import Tensor
+
+from engine_sampler import Batch, Group
+from engine_sampler.backends.numpy import NumpyBackend
+from engine_sampler.contract import INTERRUPTIONS, failure
+from engine_sampler.registry import default_registry
+
+from .chain import Outcome, run_piece
+from .pieces import Piece, pieces_of
+from .plan import Plan
+from .reading import tensor_of
+from .results import Results
+from .transfer import Buffers, Download, Upload
+
+logger = logging.getLogger("engine_sampler")
+
+
+@dataclass
+class Room:
+    """The buffers of one scheduler's steps on one device."""
+
+    upload: Buffers
+    download: Buffers
+
+    @classmethod
+    def on(cls, device: torch.device) -> Room:
+        return cls(Buffers(device), Buffers(device))
+
+
+class StepRun:
+    """The groups of one step: pieces on the device, and what the host runs instead."""
+
+    def __init__(self, name: str, host: NumpyBackend, room: Room, batch: Batch) -> None:
+        self._name = name
+        self._host = host
+        self._batch = batch
+        self._logits = tensor_of(batch.logits)
+        self._upload = Upload(room.upload)
+        self._download = Download(room.download)
+        self._hosted: list[Group] = []
+
+    def run(self) -> None:
+        """Fill the batch."""
+        pieces = [piece for group in self._batch.groups for piece in self._pieces(group)]
+        self._upload.send()
+        outcomes = [(piece, self._run(piece)) for piece in pieces]
+        results = [
+            Results(piece, outcome, self._download) for piece, outcome in outcomes if outcome is not None
+        ]
+        tokens = self._tokens(outcomes)
+        self._download.receive()
+        for result in results:
+            self._store(result)
+        if self._hosted:
+            self._run_on_host(self._hosted)
+        else:
+            self._batch.token_ids_on_device = tokens
+
+    def _pieces(self, group: Group) -> list[Piece]:
+        """The pieces of a group; none if the host runs it."""
+        plan: Plan = group.plan
+        if not len(group.index):
+            return []
+        if plan.is_worthwhile(group.masked):
+            try:
+                return pieces_of(group, self._batch, self._logits, self._upload)
+            except INTERRUPTIONS:
+                raise
+            except BaseException as error:  # of a plugin, for some row: the host finds out which
+                logger.warning("%s", failure("a torch step", error))
+        self._hosted.append(replace(group, plan=plan.chain))
+        return []
+
+    def _run(self, piece: Piece) -> Outcome | None:
+        """What the device gives for a piece; None if it fails, and the host runs it."""
+        try:
+            return run_piece(piece, self._logits)
+        except INTERRUPTIONS:
+            raise
+        except BaseException as error:
+            logger.warning("%s", failure("a torch step", error))
+            self._hosted.append(piece.on_host())
+            return None
+
+    def _tokens(self, outcomes: Iterable[tuple[Piece, Outcome | None]]) -> Tensor | None:
+        """The tokens of all rows, int64 [rows]; None if the host chooses any."""
+        tokens = torch.full((len(self._logits),), -1, dtype=torch.int64, device=self._logits.device)
+        for piece, outcome in outcomes:
+            if outcome is None or outcome.token_ids is None:
+                return None
+            tokens.index_copy_(0, piece.where, outcome.token_ids)
+        return tokens
+
+    def _store(self, result: Results) -> None:
+        """Keep what came back, and let the host finish the rows that it must."""
+        piece = result.piece
+        sound = result.store(self._batch)
+        if result.survivors is None:
+            return
+        kept = [i for i in sound if piece.keeps[i]]
+        survivors = {int(piece.index[i]): found for i, found in result.survivors.of(kept).items()}
+        if piece.plan.selector is not None:
+            self._batch.survivors.update(survivors)
+        elif survivors:
+            self._tell(len(survivors))
+            self._host.resume(self._batch, piece.on_host(), len(piece.plan.steps), survivors)
+
+    def _run_on_host(self, groups: list[Group]) -> None:
+        rows = [row for group in groups for row in group.index.tolist()]
+        self._tell(len(rows))
+        self._batch.logits.fetch(rows)
+        self._host.run(replace(self._batch, groups=groups, cache={}))
+
+    def _tell(self, rows: int) -> None:
+        default_registry().notify("rows_on_host", self._name, rows, "unsupported")

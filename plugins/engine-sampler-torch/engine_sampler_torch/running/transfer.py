@@ -1,0 +1,116 @@
+"""The two copies of a step: everything that the device needs, and everything that the host needs."""
+
+from __future__ import annotations
+
+import numpy as np
+import torch
+from torch import Tensor
+
+_ALIGNMENT = 16
+"""Every array begins at a multiple of so many bytes: at least those of one element."""
+_SMALLEST = 1 << 16
+_DTYPES = {
+    np.dtype(name): getattr(torch, name) for name in ("float64", "float32", "int64", "int32", "bool", "uint8")
+}
+
+
+class Buffers:
+    """A buffer on the host and one on the device, which are used again in every step and grow by doubling.
+
+    Their contents are valid until the next step. The host's is pinned where the device can copy from it
+    meanwhile.
+    """
+
+    def __init__(self, device: torch.device) -> None:
+        self.device = device
+        self._host = self._there = torch.empty(0, dtype=torch.uint8)
+
+    def of(self, size: int) -> tuple[Tensor, Tensor]:
+        """`size` bytes on the host and on the device."""
+        if size > len(self._host):
+            room = max(_SMALLEST, 1 << (size - 1).bit_length())
+            self._host = torch.empty(room, dtype=torch.uint8, pin_memory=self.device.type == "cuda")
+            is_host = self.device.type == "cpu"
+            self._there = self._host if is_host else torch.empty(room, dtype=torch.uint8, device=self.device)
+        return self._host[:size], self._there[:size]
+
+
+class Upload:
+    """Arrays that are copied to the device together."""
+
+    def __init__(self, buffers: Buffers) -> None:
+        self._buffers = buffers
+        self._arrays: list[np.ndarray] = []
+        self._offsets: list[int] = []
+        self._size = 0
+        self._there: Tensor | None = None
+
+    def add(self, array: np.ndarray) -> int:
+        """Have `array` copied; returns its number. Raises TypeError for dtypes that no step uses."""
+        array = np.ascontiguousarray(array)
+        if array.dtype not in _DTYPES:
+            raise TypeError(f"an input has dtype {array.dtype}; allowed are {', '.join(map(str, _DTYPES))}")
+        self._arrays.append(array)
+        self._offsets.append(self._size)
+        self._size += -(-array.nbytes // _ALIGNMENT) * _ALIGNMENT
+        return len(self._arrays) - 1
+
+    def send(self) -> None:
+        """Copy all of them, without waiting."""
+        host, self._there = self._buffers.of(self._size)
+        packed = host.numpy()
+        for array, offset in zip(self._arrays, self._offsets, strict=True):
+            packed[offset : offset + array.nbytes] = array.reshape(-1).view(np.uint8)
+        if self._there.device != host.device:
+            self._there.copy_(host, non_blocking=True)
+
+    def __getitem__(self, number: int) -> Tensor:
+        """The array of this number, on the device."""
+        assert self._there is not None
+        array, offset = self._arrays[number], self._offsets[number]
+        found = self._there[offset : offset + array.nbytes]
+        return found.view(_DTYPES[array.dtype]).view(array.shape)
+
+
+class Download:
+    """Tensors that are copied to the host together: the one synchronisation of a step."""
+
+    def __init__(self, buffers: Buffers) -> None:
+        self._buffers = buffers
+        self._tensors: list[Tensor] = []
+        self._arrays: list[np.ndarray] = []
+
+    def add(self, tensor: Tensor) -> int:
+        """Have `tensor` copied; returns its number."""
+        self._tensors.append(tensor.contiguous())
+        return len(self._tensors) - 1
+
+    def receive(self) -> None:
+        """Copy all of them, and wait for that."""
+        if not self._tensors:
+            return
+        packed = torch.cat([_bytes_of(tensor) for tensor in self._tensors])
+        host = packed
+        if packed.device.type == "cuda":
+            host, _ = self._buffers.of(len(packed))
+            host.copy_(packed, non_blocking=True)
+            torch.cuda.current_stream(packed.device).synchronize()
+        elif packed.device.type != "cpu":
+            host = packed.cpu()
+        whole = host.numpy()
+        offset = 0
+        for tensor in self._tensors:
+            size = tensor.numel() * tensor.element_size()
+            dtype = str(tensor.dtype).removeprefix("torch.")
+            array = whole[offset : offset + size].copy().view(dtype).reshape(tuple(tensor.shape))
+            self._arrays.append(array)
+            offset += size
+        self._tensors.clear()
+
+    def __getitem__(self, number: int) -> np.ndarray:
+        """The tensor of this number, on the host."""
+        return self._arrays[number]
+
+
+def _bytes_of(tensor: Tensor) -> Tensor:
+    return tensor.reshape(-1).view(torch.uint8) if tensor.numel() else tensor.new_empty(0, dtype=torch.uint8)

@@ -1,0 +1,14 @@
+"""greedy: choose the best token."""
+
+from __future__ import annotations
+
+from torch import Tensor
+
+from .base import Block, DeviceSelector, Given
+
+
+class GreedySelector(DeviceSelector):
+    name = "greedy"
+
+    def select(self, block: Block, given: Given, fixed: None) -> tuple[Tensor, None]:
+        return block.best, None
