@@ -6,7 +6,21 @@ import importlib.util
 import sys
 from pathlib import Path
 
+import pytest
+
+from engine_sampler.registry import default_registry
+
 PLUGIN = Path(__file__).parents[1]
 sys.path[:0] = [str(PLUGIN), str(PLUGIN.parents[1])]
 
 collect_ignore_glob = [] if importlib.util.find_spec("torch") else ["*"]
+
+
+@pytest.fixture(scope="session", autouse=True)
+def plugin() -> None:
+    """Register the plugin, unless it is installed."""
+    import engine_sampler_torch
+
+    registry = default_registry()
+    if "torch" not in registry.catalogue.backends:
+        registry.register(engine_sampler_torch, "torch")

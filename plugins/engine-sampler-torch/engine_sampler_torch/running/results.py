@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import numpy as np
+import torch
 from torch import Tensor
 
 from engine_sampler import LOGPROBS_KINDS, Batch
@@ -140,11 +141,17 @@ class Survivors:
             ids = None if columns.ids is None else download[columns.ids][i]
             found[i] = _alive(download[columns.values][i], ids)
         if whole:
-            more = self._block.values[whole].cpu().numpy()
-            ids = None if self._block.ids is None else self._block.ids[whole].cpu().numpy()
+            values, ids = self._whole(whole)
             for j, i in enumerate(whole):
-                found[i] = _alive(more[j], None if ids is None else ids[j])
+                found[i] = _alive(values[j], None if ids is None else ids[j])
         return found
+
+    def _whole(self, rows: list[int]) -> tuple[np.ndarray, np.ndarray | None]:
+        """Whole rows of the block, by a copy of their own."""
+        block = self._block
+        index = torch.tensor(rows).to(block.values.device)
+        ids = None if block.ids is None else block.ids.index_select(0, index).cpu().numpy()
+        return block.values.index_select(0, index).cpu().numpy(), ids
 
 
 def _alive(values: np.ndarray, ids: np.ndarray | None) -> tuple[np.ndarray, np.ndarray]:
