@@ -16,7 +16,7 @@ from .masks import PieceMasks
 from .plan import Plan
 from .transfer import Upload
 
-WORKING_BYTES = 256 << 20
+WORKING_BYTES = 512 << 20
 """The rows that are worked on together need at most so much memory, or as much as the logits."""
 BYTES_PER_LOGIT = 40
 """What a logit needs while its row is worked on: float32 values, distances, int64 weights and sort keys."""

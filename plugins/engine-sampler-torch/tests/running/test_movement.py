@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -20,9 +21,10 @@ from engine_sampler import (
     Scheduler,
     StepResult,
     Tokenizer,
+    hookimpl,
     logprobs,
 )
-from tests.engines import observed, registered
+from tests.engines import registered, registered_plugin
 
 ROWS, VOCAB = 64, 131072
 DEFAULT = {"temperature": 0.8, "top_k": 40, "top_p": 0.95, "min_p": 0.05}
@@ -45,6 +47,22 @@ class SecondBest(Sampler):
             value = row[best]
             row.fill(-np.inf)
             row[best] = value
+
+
+class SecondBestAndObserver:
+    """A plugin that also notes how many rows ran on the host."""
+
+    def __init__(self, seen: list[Any]) -> None:
+        self._seen = seen
+
+    @hookimpl
+    def register_samplers(self, register: Any) -> None:
+        register(SecondBest())
+
+    @hookimpl
+    def register_observers(self, register: Any) -> None:
+        note = SimpleNamespace(name="note", rows_on_host=lambda *values: self._seen.append(values))
+        register(note)
 
 
 @pytest.fixture
@@ -156,7 +174,8 @@ def test_masks_are_copied_while_the_forward_pass_runs(device: CountingDevice) ->
 
 
 def test_a_sampler_of_the_host_gets_survivors_and_no_rows(device: CountingDevice) -> None:
-    with registered(SecondBest()), observed("rows_on_host") as seen:
+    seen: list[Any] = []
+    with registered_plugin(SecondBestAndObserver(seen)):
         (*_, last), _ = steps(device, {**DEFAULT, "second_best": True})
     assert device.synchronisations == 1
     assert device.down <= ROWS * 64 * (4 + 8) + 2 * KB
@@ -199,6 +218,6 @@ def test_rows_are_worked_on_in_pieces_of_bounded_size(
     device: CountingDevice, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(pieces, "WORKING_BYTES", 0)
-    steps(device, {"top_p": 0.9, "repetition_penalty": 1.2}, rows=24, count=1)
+    steps(device, {"top_p": 0.9, "repetition_penalty": 1.2}, rows=24, count=2)
     assert device.most_bytes <= LOGITS[:24].nbytes
     assert device.synchronisations == 1
