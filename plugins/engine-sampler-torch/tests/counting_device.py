@@ -11,6 +11,7 @@ import functools
 from collections import Counter
 from typing import Any
 
+import numpy as np
 import torch
 from torch import Tensor
 from torch.utils._python_dispatch import TorchDispatchMode
@@ -35,6 +36,12 @@ class OnDevice(Tensor):
         )
         tensor.data_there = there
         return tensor
+
+    def __getitem__(self, where: Any) -> Any:
+        return super().__getitem__(_tensors_of(where))
+
+    def __setitem__(self, where: Any, values: Any) -> None:
+        super().__setitem__(_tensors_of(where), values)
 
     def __repr__(self, *, tensor_contents: Any = None) -> str:
         return f"OnDevice({list(self.shape)}, {self.dtype})"
@@ -142,6 +149,13 @@ class CountingDevice(TorchDispatchMode):
         ]
         if strangers:
             raise RuntimeError(f"{name} mixes tensors of the host with those of {DEVICE}")
+
+
+def _tensors_of(where: Any) -> Any:
+    """An index whose lists are tensors of the host: torch makes them ones of the device, beneath this one."""
+    if isinstance(where, tuple):
+        return tuple(map(_tensors_of, where))
+    return torch.tensor(where, dtype=torch.int64) if isinstance(where, (list, np.ndarray)) else where
 
 
 def _there(leaf: Any) -> Any:
