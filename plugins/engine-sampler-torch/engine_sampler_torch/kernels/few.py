@@ -1,0 +1,184 @@
+"""Rows of few candidates: put them in order, then run the whole chain on them, one program a row.
+
+`rank` reads the keys that `gather` wrote and writes two copies, one in (logit desc, id asc) order and one by
+id. `chain` only reads these, so no program reads what it wrote itself.
+"""
+
+import triton
+import triton.language as tl
+
+from .numbers import (
+    EVERY_KEY,
+    NO_KEY,
+    heated,
+    id_of_key,
+    key_of,
+    min_p_bound,
+    scaled_draw,
+    share_limit,
+    value_of_key,
+    weight_of,
+)
+
+TEMPERATURE = tl.constexpr(1)
+TOP_K = tl.constexpr(2)
+TOP_P = tl.constexpr(3)
+MIN_P = tl.constexpr(4)
+
+
+@triton.jit
+def rank(candidates, counts, ordered, by_id, CAPACITY: tl.constexpr, LANES: tl.constexpr, STEP: tl.constexpr):
+    """Sort by counting: the place of a key is the number of smaller ones. Grid (rows, CAPACITY / LANES).
+    Keys are distinct, so every place is written once. Nothing is written for a row with more than CAPACITY
+    candidates."""
+    row = tl.program_id(0)
+    mine = tl.program_id(1) * LANES + tl.arange(0, LANES)
+    steps = tl.arange(0, STEP)
+    count = tl.load(counts + row)
+    at = row.to(tl.int64) * CAPACITY
+    if (count <= CAPACITY) & (tl.program_id(1) * LANES < count):
+        keys = tl.load(candidates + at + mine, mask=mine < count, other=NO_KEY)
+        ids = keys & 0xFFFFFFFF
+        place = tl.full((LANES,), 0, tl.int32)
+        place_by_id = tl.full((LANES,), 0, tl.int32)
+        for start in range(0, count, STEP):
+            others = tl.load(candidates + at + start + steps, mask=start + steps < count, other=NO_KEY)
+            place += tl.sum((others[None, :] < keys[:, None]).to(tl.int32), 1)
+            smaller = ((others & 0xFFFFFFFF)[None, :] < ids[:, None]) & (others != NO_KEY)[None, :]
+            place_by_id += tl.sum(smaller.to(tl.int32), 1)
+        tl.store(ordered + at + place, keys, mask=mine < count)
+        tl.store(by_id + at + place_by_id, keys, mask=mine < count)
+
+
+@triton.jit
+def chain(ordered, by_id, counts, last, faults, masses, tokens,
+          scales, greedy, ks, shares, reaches, crossings, depths, leasts, draws, tiles,
+          CAPACITY: tl.constexpr, TILES: tl.constexpr, OPS: tl.constexpr, LEADING: tl.constexpr,
+          DRAWN: tl.constexpr, WEIGHED: tl.constexpr, GREEDY: tl.constexpr):  # fmt: skip
+    """The samplers OPS in order on the candidates of a row, then the choice; grid (rows,).
+
+    Candidates are the first tokens of the row in order, all that pass `last`. `closed`: what remains of the
+    row lies within them. `dirty`: some cut left more than that. `lost`: the answer needs more than the
+    candidates, and `tokens` stays −1, for `resolve`. A cut that lies beyond the candidates changes nothing
+    here: all cuts before the first change of temperature keep prefixes of one order, so a later, shorter one
+    decides.
+    """
+    row = tl.program_id(0)
+    count = tl.load(counts + row)
+    lost = (count > CAPACITY) | (tl.load(faults + row) != 0)
+    if not lost:
+        lanes = tl.arange(0, CAPACITY)
+        at = row.to(tl.int64) * CAPACITY + lanes
+        s = tl.load(ordered + at, mask=lanes < count, other=NO_KEY)  # in order
+        t = tl.load(by_id + at, mask=lanes < count, other=NO_KEY)
+        bound = tl.load(last + row)
+        closed = bound == EVERY_KEY
+        dirty = bound != bound
+        for i in tl.static_range(len(OPS)):
+            peak = tl.max(value_of_key(s), 0)
+            left = tl.sum((s != NO_KEY).to(tl.int32), 0)
+            least = 1
+            keep = left
+            found = closed
+            if OPS[i] == TEMPERATURE:
+                if i > 0 or not LEADING:
+                    scale = tl.load(scales + row)
+                    lost = lost | ~closed
+                    s = key_of(heated(value_of_key(s), scale), id_of_key(s))
+                    t = key_of(heated(value_of_key(t), scale), id_of_key(t))
+                if GREEDY:
+                    is_greedy = tl.load(greedy + row) != 0
+                    keep = tl.where(is_greedy, 1, left)
+                    found = found | is_greedy
+                    # What was cut before kept the first token, and a greedy row is not scaled.
+                    lost = lost & ~is_greedy
+            if OPS[i] == TOP_K:
+                k = tl.load(ks + row)
+                keep = tl.minimum(k, left.to(tl.int64)).to(tl.int32)
+                found = found | (k <= left)
+            if OPS[i] == TOP_P:
+                weights = weight_of(value_of_key(s), peak)
+                upto = tl.cumsum(weights, 0)
+                mass = tl.sum(weights, 0)
+                total = mass
+                if WEIGHED:
+                    parts = tl.arange(0, TILES)
+                    whole = tl.sum(tl.load(masses + row * tiles + parts, mask=parts < tiles, other=0), 0)
+                    total = tl.where(closed, mass, whole)
+                    lost = lost | (dirty & ~closed)
+                else:
+                    lost = lost | ~closed
+                limit = share_limit(tl.load(shares + row), tl.load(reaches + row) != 0, total)
+                crossing = tl.load(crossings + row) != 0
+                inside = (upto - tl.where(crossing, weights, 0) <= limit) & (s != NO_KEY)
+                keep = tl.sum(inside.to(tl.int32), 0)
+                found = found | (mass > limit)
+                least = tl.load(leasts + row)
+            if OPS[i] == MIN_P:
+                floor = min_p_bound(peak, tl.load(depths + row))
+                keep = tl.sum((s <= floor).to(tl.int32), 0)
+                found = found | (floor <= bound)
+                least = tl.load(leasts + row)
+            found = found & (closed | (least <= left))
+            keep = tl.maximum(keep, tl.minimum(least, left).to(tl.int32))
+            keep = tl.where(found, keep, left)
+            s, t = first_of(s, t, keep, left)
+            if OPS[i] != TEMPERATURE:
+                dirty = dirty | ~found
+            closed = found
+        lost = lost | ~closed
+        if not lost:
+            if DRAWN:
+                tl.store(tokens + row, drawn(t, tl.load(draws + row), CAPACITY))
+            else:
+                tl.store(tokens + row, (tl.min(t, 0) & 0xFFFFFFFF))
+
+
+@triton.jit
+def first_of(s, t, keep, left):
+    """Remove all but the first `keep` ≥ 1 of the `left` tokens of a row, given twice: `s` in descending
+    logits, `t` by id. Removed lanes hold `NO_KEY`. A temperature may have made logits of `s` equal that were
+    not, so ties are taken in the order of ids from `t`."""
+    number = tl.cumsum((s != NO_KEY).to(tl.int32), 0)
+    at_cut = tl.max(tl.where((s != NO_KEY) & (number == keep), s >> 32, -0x80000000), 0)
+    above = tl.sum(((s >> 32) < at_cut).to(tl.int32), 0)
+    tied = (t >> 32) == at_cut
+    number = tl.cumsum(tied.to(tl.int32), 0)
+    upto = tl.max(tl.where(tied & (number == keep - above), t, -1 << 63), 0)
+    upto = tl.where(keep >= left, NO_KEY, upto)
+    return tl.where(s <= upto, s, NO_KEY), tl.where(t <= upto, t, NO_KEY)
+
+
+@triton.jit
+def drawn(t, bits, CAPACITY: tl.constexpr):
+    """The first of the tokens `t`, by id, whose cumulative weight exceeds (r·S) >> 64."""
+    values = value_of_key(t)
+    weights = weight_of(values, tl.max(values, 0))
+    target = scaled_draw(bits, tl.sum(weights, 0))
+    before = tl.sum((tl.cumsum(weights, 0) <= target).to(tl.int32), 0)
+    return tl.sum(tl.where(tl.arange(0, CAPACITY) == before, t & 0xFFFFFFFF, 0), 0)
+
+
+@triton.jit
+def emit(ordered, by_id, counts, faults, ks, ids, values, vocab,
+         CAPACITY: tl.constexpr, WIDTH: tl.constexpr):  # fmt: skip
+    """The first k candidates of a row, by id, and padding after them: `ids` and `values` [WIDTH]; grid
+    (rows,)."""
+    row = tl.program_id(0)
+    count = tl.load(counts + row)
+    count = tl.where(tl.load(faults + row) == 0, count, 0)
+    lanes = tl.arange(0, CAPACITY)
+    at = row.to(tl.int64) * CAPACITY
+    k = tl.load(ks + row)
+    # With fewer than k candidates, every one stays.
+    upto = tl.load(ordered + at + k - 1, mask=k <= count, other=NO_KEY)
+    keys = tl.load(by_id + at + lanes, mask=lanes < count, other=NO_KEY)
+    stays = (keys <= upto) & (keys != NO_KEY)
+    place = tl.cumsum(stays.to(tl.int32), 0) - 1
+    out = row.to(tl.int64) * WIDTH
+    tl.store(ids + out + place, keys & 0xFFFFFFFF, mask=stays)
+    tl.store(values + out + place, value_of_key(keys), mask=stays)
+    kept = tl.sum(stays.to(tl.int32), 0)
+    rest = tl.arange(0, WIDTH)
+    tl.store(ids + out + rest, tl.full((WIDTH,), 0, tl.int64) + vocab, mask=rest >= kept)
+    tl.store(values + out + rest, tl.full((WIDTH,), float("-inf"), tl.float32), mask=rest >= kept)

@@ -1,0 +1,32 @@
+"""Launches of kernels: one place for their options, and for whoever wants to know of them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Any
+
+Listener = Callable[[Any, tuple[int, ...], tuple[Any, ...], dict[str, Any], int], None]
+
+_listeners: list[Listener] = []
+
+
+def launch(kernel: Any, grid: tuple[int, ...], *arguments: Any, warps: int, **constants: Any) -> None:
+    """Start `kernel` on the current stream; nothing is waited for.
+
+    Fusion of multiplications with additions is always off, whatever the default of this version of Triton
+    is: it would round once where the arithmetic contract rounds twice.
+    """
+    for listener in _listeners:
+        listener(kernel, grid, arguments, constants, warps)
+    kernel[grid](*arguments, **constants, num_warps=warps, enable_fp_fusion=False)
+
+
+@contextmanager
+def listening(listener: Listener) -> Iterator[None]:
+    """Tell `listener` of every launch: (kernel, grid, arguments, constants, warps)."""
+    _listeners.append(listener)
+    try:
+        yield
+    finally:
+        _listeners.remove(listener)

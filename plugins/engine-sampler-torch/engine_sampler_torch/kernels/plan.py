@@ -1,0 +1,93 @@
+"""What a chain needs of the kernels, decided on the host from values that the host has anyway."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from .few import MIN_P, TEMPERATURE, TOP_K, TOP_P
+from .workspace import UNASKED
+
+OPERATIONS = {
+    "temperature": TEMPERATURE.value,
+    "top_k": TOP_K.value,
+    "top_p": TOP_P.value,
+    "min_p": MIN_P.value,
+}
+"""The samplers that the kernels know."""
+SELECTORS = ("dist", "greedy")
+
+
+def covers(samplers: Sequence[str], selector: str, fixed: Mapping[str, Any]) -> bool:
+    """Whether the kernels can run this chain after its edits: temperature, top_k, top_p and min_p, each at
+    most once and in any order, then dist or greedy. `fixed` are the host values of the steps by name; a
+    temperature that follows the entropy is not covered."""
+    if (
+        selector not in SELECTORS
+        or len(set(samplers)) < len(samplers)
+        or not set(samplers) <= set(OPERATIONS)
+    ):
+        return False
+    return "temperature" not in samplers or not fixed["temperature"][0]
+
+
+@dataclass(frozen=True)
+class Plan:
+    """Which kernels run, and how.
+
+    operations  the samplers as numbers, in order.
+    heated      a temperature leads: every kernel applies it while it reads.
+    greedy      some rows have temperature 0.
+    drawn       the selector is dist.
+    wanted      candidates to gather in each row; 0: nothing is cut, and the whole row is drawn from.
+    asked       a top_k says of each row how many it needs.
+    weighed     a top_p needs the weight of the whole row beside the candidates.
+    flat        rows in which the candidates do not reach p are cut by `flat`, without a search by one
+    program.
+    """
+
+    operations: tuple[int, ...]
+    heated: bool
+    greedy: bool
+    drawn: bool
+    wanted: int
+    asked: bool
+    weighed: bool
+    flat: bool
+
+    @classmethod
+    def of(cls, samplers: Sequence[str], selector: str, fixed: Mapping[str, Any]) -> Plan:
+        samplers = tuple(samplers)
+        operations = tuple(OPERATIONS[name] for name in samplers)
+        cuts = [name for name in samplers if name != "temperature"]
+        # A cut after a temperature in the middle may take ties in another order than the candidates are
+        # found in.
+        before = samplers[: samplers.index("temperature", 1)] if "temperature" in samplers[1:] else samplers
+        k = fixed["top_k"] if "top_k" in before else None
+        weighed = "top_p" in before and not (k and before.index("top_k") < before.index("top_p"))
+        return cls(
+            operations,
+            heated=samplers[:1] == ("temperature",),
+            greedy="temperature" in samplers and fixed["temperature"][1],
+            drawn=selector == "dist",
+            wanted=(k or UNASKED) if cuts else 0,
+            asked=k is not None,
+            weighed=weighed,
+            flat=weighed and "top_k" not in samplers and selector == "dist",
+        )
+
+    @property
+    def cuts(self) -> int:
+        """How many samplers cut."""
+        return sum(operation != TEMPERATURE.value for operation in self.operations)
+
+    @property
+    def heated_later(self) -> bool:
+        """Whether a temperature comes after a cut."""
+        return TEMPERATURE.value in self.operations and not self.heated
+
+    @property
+    def best_only(self) -> bool:
+        """Whether the token is the first of the row: cuts keep it, and so does a temperature that leads."""
+        return not self.drawn and (self.heated or TEMPERATURE.value not in self.operations)

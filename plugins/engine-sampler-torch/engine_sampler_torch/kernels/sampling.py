@@ -1,0 +1,317 @@
+"""`sample` and `narrow`: the launches of one group of rows."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+import triton
+from torch import Tensor
+
+from . import few, flat, many, scan, whole
+from .launching import launch
+from .plan import Plan
+from .workspace import ROOM, Shape, Workspace
+
+Given = Mapping[str, Tensor]
+Edits = tuple[Tensor, Tensor]
+"""(token ids int64 [n, e], ascending and padded with vocab_size; their logits float32 [n, e], −inf to
+remove)."""
+
+FAULTS = {
+    1: "the row's greatest logit is {peak}; allowed is at most 2^100",
+    2: "every logit of the row is -inf",
+    3: "the grammar leaves no token",
+    4: "the edits leave no token",
+}
+"""What a fault's number says, as far as a kernel can tell: which edit it was must be found out elsewhere."""
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """token_ids  int64 [n], −1 for a faulty row.
+    faults     int64 [n], 0 for a sound row, else a number of `FAULTS`.
+    peaks      float32 [n], the greatest raw logit, NaN if any is NaN.
+
+    All three are on the device, and nothing has waited for them.
+    """
+
+    token_ids: Tensor
+    faults: Tensor
+    peaks: Tensor
+
+
+@dataclass(frozen=True)
+class Candidates:
+    """What a top_k leaves. ids int64 [n, k], ascending, padded with vocab_size; values float32 [n, k],
+    padded with −inf; faults and peaks as in `Outcome`. A faulty row has no candidates."""
+
+    ids: Tensor
+    values: Tensor
+    faults: Tensor
+    peaks: Tensor
+
+
+class _Launches:
+    """The launches over `logits` of one group, which share most of their arguments."""
+
+    def __init__(
+        self,
+        logits: Tensor,
+        index: Tensor,
+        vocab_size: int,
+        shape: Shape,
+        workspace: Workspace,
+        scales: Tensor | None,
+        bitmask: Tensor | None,
+        edits: Edits | None,
+    ) -> None:
+        rows = len(index)
+        if rows > workspace.rows or vocab_size != workspace.vocab_size:
+            raise ValueError(
+                f"the workspace is for {workspace.rows} rows of {workspace.vocab_size} tokens, "
+                f"not {rows} rows of {vocab_size}"
+            )
+        self.rows, self.shape, self.workspace, self.edits = rows, shape, workspace, edits
+        edit_ids, edit_values = (
+            (self._none(torch.int64), self._none(torch.float32)) if edits is None else edits
+        )
+        self.kinds = {
+            "MASKED": bitmask is not None,
+            "EDITED": edits is not None,
+            "HEATED": scales is not None,
+        }
+        self.scales = self._none(torch.float32) if scales is None else scales
+        mask = self._none(torch.int32) if bitmask is None else bitmask
+        self.source = (logits, index, mask, edit_ids, edit_values, workspace.spans)
+        self.strides = (
+            logits.stride(0),
+            0 if bitmask is None else bitmask.stride(0),
+            0 if edits is None else edit_ids.stride(0),
+            shape.tiles + 1,
+        )
+        self.outcome = Outcome(
+            torch.empty(rows, dtype=torch.int64, device=index.device),
+            torch.empty(rows, dtype=torch.int64, device=index.device),
+            torch.empty(rows, dtype=torch.float32, device=index.device),
+        )
+        self.wide = (shape.tiles, shape.vocab_size)
+        self.tiles_bucket = triton.next_power_of_2(shape.tiles)
+
+    def _none(self, dtype: torch.dtype) -> Tensor:
+        return self.workspace.none[dtype]
+
+    def scan(self, needs: Tensor | None, wanted: int, *, best_only: bool) -> None:
+        """Read every logit once; then what `begin` makes of it."""
+        w, shape, outcome = self.workspace, self.shape, self.outcome
+        if self.edits is not None:
+            ids = self.edits[0]
+            grid = (self.rows, shape.tiles + 1)
+            launch(scan.count_edits, grid, ids, w.spans, ids.stride(0), ids.shape[1], shape.tiles + 1,
+                   TILE=shape.tile, STEP=1024, warps=4)  # fmt: skip
+        launch(scan.scan, (self.rows, shape.tiles), *self.source, self.scales,
+               w.highest, w.first, w.alive, w.maxima, *self.strides, *self.wide,
+               TILE=shape.tile, GROUP=shape.group, GROUPED=wanted > 0, **self.kinds, warps=8)  # fmt: skip
+        launch(scan.begin, (self.rows,), w.highest, w.first, w.alive, w.maxima,
+               self._none(torch.int64) if needs is None else needs,
+               outcome.peaks, outcome.faults, w.best, w.last, w.counts, outcome.token_ids,
+               shape.tiles, shape.groups, wanted,
+               TILES=self.tiles_bucket, GROUPS=triton.next_power_of_2(shape.groups),
+               ROUNDS=0 if shape.whole else 3,
+               MASKED=self.kinds["MASKED"], EDITED=self.kinds["EDITED"], GROUPED=wanted > 0,
+               NEEDS=needs is not None, BEST=best_only, warps=8)  # fmt: skip
+
+    def gather(self, *, weighed: bool) -> None:
+        """The candidates, in any order."""
+        w, shape = self.workspace, self.shape
+        launch(scan.gather, (self.rows, shape.tiles), *self.source, self.scales,
+               w.first, w.maxima, self.outcome.faults, w.best, w.last, w.counts, w.candidates, w.masses,
+               *self.strides, *self.wide,
+               TILE=shape.tile, GROUP=shape.group, CAPACITY=shape.capacity, WEIGHED=weighed,
+               **self.kinds, warps=8)  # fmt: skip
+
+    def rank(self, capacity: int) -> None:
+        """The candidates in order, and by id."""
+        w = self.workspace
+        launch(few.rank, (self.rows, capacity // 128), w.candidates, w.counts, w.ordered, w.by_id,
+               CAPACITY=capacity, LANES=128, STEP=128, warps=4)  # fmt: skip
+
+    def chain(self, plan: Plan, given: Given) -> None:
+        """The chain on the candidates."""
+        w, shape = self.workspace, self.shape
+        launch(few.chain, (self.rows,), w.ordered, w.by_id, w.counts, w.last, self.outcome.faults, w.masses,
+               self.outcome.token_ids, *(given[name] for name in PARAMETERS), shape.tiles,
+               CAPACITY=shape.capacity, TILES=self.tiles_bucket, OPS=plan.operations, LEADING=plan.heated,
+               DRAWN=plan.drawn, WEIGHED=plan.weighed, GREEDY=plan.greedy, warps=4)  # fmt: skip
+
+    def flat(self, plan: Plan, given: Given) -> None:
+        """A top_p over rows of which the candidates are too small a part."""
+        w, shape, outcome = self.workspace, self.shape, self.outcome
+        grid = (self.rows, shape.tiles)
+        ops, kinds = {"OPS": plan.operations}, self.kinds
+        part = (outcome.token_ids, outcome.faults, w.counts, given["least"], given["greedy"])
+        parting = {"CAPACITY": shape.capacity, "ALONE": plan.cuts == 1, "GREEDY": plan.greedy}
+        launch(flat.above, grid, *self.source, self.scales, w.best, *part, given["depth"], w.sums,
+               *self.strides, *self.wide, TILE=shape.tile, STEP=min(shape.tile, 1024), **parting, **ops,
+               **kinds,
+               warps=8)  # fmt: skip
+        launch(flat.interval, (self.rows,), *part, given["p"], given["reach"], w.sums, w.state, w.limits,
+               w.below,
+               w.places, w.bins, shape.tiles, TILES=self.tiles_bucket, **parting, warps=4)  # fmt: skip
+        inside = (w.best, w.first, w.state, w.places, given["depth"])
+        launch(flat.spread, grid, *self.source, self.scales, *inside, w.bins,
+               *self.strides, *self.wide, TILE=shape.tile, **ops, **kinds, warps=8)  # fmt: skip
+        launch(flat.bin_of, (self.rows,), w.state, w.limits, w.below, w.places, w.bins, w.chosen, w.counts,
+               warps=4)  # fmt: skip
+        launch(flat.collect, grid, *self.source, self.scales, *inside, w.chosen, w.counts, w.candidates,
+               *self.strides, *self.wide, TILE=shape.tile, CAPACITY=ROOM, **ops, **kinds,
+               warps=8)  # fmt: skip
+        self.rank(ROOM)
+        launch(flat.close, (self.rows,), w.ordered, w.counts, w.state, w.limits, w.below, w.places, w.best,
+               given["crossing"], given["depth"], given["scale"], w.cuts, w.lates,
+               CAPACITY=ROOM, **ops, HEATED=plan.heated, warps=4)  # fmt: skip
+        self.draw(plan, given, bounded=True)
+
+    def resolve(self, plan: Plan, given: Given) -> None:
+        """The chain on whole rows, for those that have no token yet."""
+        numbers = sum(operation << 4 * i for i, operation in enumerate(plan.operations))
+        launch(whole.resolve, (self.rows,), *self.source, self.outcome.faults, self.workspace.best,
+               self.outcome.token_ids, *(given[name] for name in PARAMETERS), *self.strides,
+               self.shape.vocab_size,
+               numbers, len(plan.operations), int(plan.drawn),
+               SPAN=self.shape.tile, TILE=1024, **self.kinds, warps=8)  # fmt: skip
+
+    def recut(self, ks: Tensor) -> None:
+        """The first k candidates of rows that have more than there is room for, instead of all of them."""
+        w, shape, outcome = self.workspace, self.shape, self.outcome
+        launch(whole.recut, (self.rows,), *self.source, self.scales, outcome.faults, ks, w.last, w.counts,
+               *self.strides, shape.vocab_size,
+               SPAN=shape.tile, TILE=1024, CAPACITY=shape.capacity, **self.kinds, warps=8)  # fmt: skip
+        self.gather(weighed=False)
+
+    def emit(self, ks: Tensor, width: int) -> Candidates:
+        """The first k candidates by id."""
+        w, shape, outcome = self.workspace, self.shape, self.outcome
+        ids = torch.empty((self.rows, width), dtype=torch.int64, device=ks.device)
+        values = torch.empty((self.rows, width), dtype=torch.float32, device=ks.device)
+        launch(few.emit, (self.rows,), w.ordered, w.by_id, w.counts, outcome.faults, ks, ids, values,
+               shape.vocab_size, CAPACITY=shape.capacity, WIDTH=width, warps=4)  # fmt: skip
+        return Candidates(ids, values, outcome.faults, outcome.peaks)
+
+    def draw(self, plan: Plan, given: Given, *, bounded: bool = False) -> None:
+        """A draw from whole rows."""
+        w, shape, outcome = self.workspace, self.shape, self.outcome
+        bounds = (w.state, w.cuts, w.lates, given["scale"])
+        kinds = {"TILE": shape.tile, "BOUNDED": bounded, "LATER": plan.heated_later, **self.kinds}
+        launch(many.weigh, (self.rows, shape.tiles), *self.source, self.scales,
+               w.first, outcome.faults, w.best, w.masses, *bounds, *self.strides, *self.wide, **kinds,
+               warps=8)  # fmt: skip
+        launch(many.draw, (self.rows,), *self.source, self.scales, outcome.faults, w.best, w.masses,
+               given["greedy"], given["draw"], outcome.token_ids, *bounds, *self.strides, *self.wide,
+               TILES=self.tiles_bucket, GREEDY=plan.greedy, **kinds, warps=8)  # fmt: skip
+
+
+PARAMETERS = {
+    "scale": torch.float32,
+    "greedy": torch.bool,
+    "k": torch.int64,
+    "p": torch.float64,
+    "reach": torch.bool,
+    "crossing": torch.bool,
+    "depth": torch.float64,
+    "least": torch.int64,
+    "draw": torch.int64,
+}
+"""The inputs of the steps and of dist that kernels read, by the names that these give them, and their
+types."""
+
+
+def sample(
+    logits: Tensor,
+    index: Tensor,
+    vocab_size: int,
+    *,
+    samplers: Sequence[str],
+    selector: str,
+    given: Mapping[str, Mapping[str, Tensor]],
+    fixed: Mapping[str, Any],
+    bitmask: Tensor | None = None,
+    edits: Edits | None = None,
+    draws: Tensor | None = None,
+    workspace: Workspace,
+    shape: Shape | None = None,
+) -> Outcome:
+    """The tokens that a chain chooses in the rows `index` (int64 [n]) of `logits`.
+
+    logits     float32, float16 or bfloat16 [rows, ≥ vocab_size], columns contiguous, rows with any stride;
+    not changed.
+    samplers   names that `covers` accepts, in order, without the edits that come before them.
+    given      for each sampler, what its step's `inputs` returned, on the device.
+    fixed      for each sampler, its step's `fixed`.
+    bitmask    int32 [n, words], row i for index[i]: bit 1 = allowed.
+    edits      what all edits together make of the tokens they touch. The mask rules over them.
+    draws      64 random bits for each row, int64 [n]; for dist.
+    workspace  of at least n rows of `vocab_size`; may be used again at once, on the same stream.
+    shape      how rows are divided; for tests.
+
+    Waits for nothing, and launches the same kernels for the same arguments but for tensors' contents, so
+    that a CUDA graph can hold it. Equals the NumPy backend token for token.
+    """
+    samplers = tuple(samplers)
+    plan = Plan.of(samplers, selector, fixed)
+    shape = shape or Shape.of(len(index), vocab_size, plan.wanted)
+    arguments = {name: workspace.none[dtype] for name, dtype in PARAMETERS.items()}
+    arguments |= {name: tensor for step in samplers for name, tensor in given[step].items()}
+    if draws is not None:
+        arguments["draw"] = draws
+    scales = arguments["scale"] if plan.heated else None
+    launches = _Launches(logits, index, vocab_size, shape, workspace, scales, bitmask, edits)
+    if len(index):
+        if plan.best_only:
+            launches.scan(None, 0, best_only=True)
+        elif plan.wanted:
+            launches.scan(arguments["k"] if plan.asked else None, plan.wanted, best_only=False)
+            launches.gather(weighed=plan.weighed)
+            launches.rank(shape.capacity)
+            launches.chain(plan, arguments)
+            if plan.flat:
+                launches.flat(plan, arguments)
+            launches.resolve(plan, arguments)
+        else:
+            launches.scan(None, 0, best_only=False)
+            launches.draw(plan, arguments)
+    return launches.outcome
+
+
+def narrow(
+    logits: Tensor,
+    index: Tensor,
+    vocab_size: int,
+    k: Tensor,
+    *,
+    width: int,
+    scale: Tensor | None = None,
+    bitmask: Tensor | None = None,
+    edits: Edits | None = None,
+    workspace: Workspace,
+    shape: Shape | None = None,
+) -> Candidates:
+    """The first k tokens of each row in (logit desc, id asc) order: what a top_k leaves that comes first in
+    a chain, or directly after a temperature, for samplers that the kernels do not know.
+
+    k       int64 [n], from 1 to `width`.
+    width   64, 128, …, 1024: the columns of the result.
+    scale   float32 [n], a temperature's factor, which multiplies the logits first.
+
+    All else as in `sample`.
+    """
+    shape = shape or Shape.of(len(index), vocab_size, width)
+    launches = _Launches(logits, index, vocab_size, shape, workspace, scale, bitmask, edits)
+    if len(index):
+        launches.scan(k, width, best_only=False)
+        launches.gather(weighed=False)
+        launches.recut(k)
+        launches.rank(shape.capacity)
+    return launches.emit(k, width)

@@ -1,0 +1,121 @@
+"""The memory that the kernels of a step share: allocated once for each number of rows and vocabulary."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+MOST_ROWS_OF_SMALL_TILES = 8
+SMALL_TILE, TILE = 1024, 4096
+"""A row is read in tiles by as many programs; few rows are cut into more of them, to use the whole device."""
+COARSEST_GROUP = 128
+GROUPS_PER_CANDIDATE = 4
+"""With four groups for each wanted candidate, a seventh more tokens than wanted pass the bound of their
+maxima."""
+MOST_GROUPS = 8192
+CAPACITIES = (128, 256, 512, 1024, 2048)
+"""How many candidates of a row have a place: twice as many as are asked for, for the ties among them."""
+PIVOTS, BINS = 16, 1024
+"""How `flat` divides a row."""
+ROOM = 1024
+"""Places for the tokens of one of its bins."""
+UNASKED = 256
+"""As many candidates are gathered where no top_k says how many are needed."""
+
+
+_DTYPES = (torch.bool, torch.int32, torch.int64, torch.float32, torch.float64)
+
+
+def bucket(rows: int) -> int:
+    """The next power of two: workspaces are kept for these numbers of rows."""
+    return 1 << max(rows - 1, 0).bit_length()
+
+
+@dataclass(frozen=True)
+class Shape:
+    """How rows of one vocabulary are divided.
+
+    tile    ids that one program reads; group: ids of which one maximum is kept; capacity: places for
+    candidates.
+    """
+
+    vocab_size: int
+    tile: int
+    group: int
+    capacity: int
+
+    @classmethod
+    def of(cls, rows: int, vocab_size: int, wanted: int) -> Shape:
+        """For `wanted` candidates in each of `rows` rows."""
+        tile = SMALL_TILE if rows <= MOST_ROWS_OF_SMALL_TILES else TILE
+        capacity = next(c for c in CAPACITIES if c >= 2 * wanted)
+        groups = min(GROUPS_PER_CANDIDATE * max(wanted, 1), MOST_GROUPS)
+        group = min(COARSEST_GROUP, max(2, 1 << (vocab_size // groups).bit_length() >> 1))
+        while -(-vocab_size // group) > MOST_GROUPS:
+            group *= 2
+        return cls(vocab_size, max(tile, group), group, capacity)
+
+    @property
+    def whole(self) -> bool:
+        """Whether every token has a place among the candidates."""
+        return self.vocab_size <= self.capacity
+
+    @property
+    def tiles(self) -> int:
+        return -(-self.vocab_size // self.tile)
+
+    @property
+    def groups(self) -> int:
+        return self.tiles * (self.tile // self.group)
+
+
+class Workspace:
+    """Tensors on one device for up to `rows` rows of one vocabulary, and any request.
+
+    Nothing in it outlives a step, and every place is written before it is read, so that nothing is cleared.
+    Two streams must not share one, and a CUDA graph keeps the addresses of the one that it was captured
+    with: whoever captures it keeps both. It takes some 60 KiB a row and a
+    little for each tile and group: half of the memory of bfloat16 logits of 131,072 tokens.
+    """
+
+    def __init__(self, device: torch.device | str, rows: int, vocab_size: int) -> None:
+        self.rows, self.vocab_size = rows, vocab_size
+        self.device = torch.device(device)
+        small = -(-vocab_size // SMALL_TILE)
+        most_groups = max(
+            Shape.of(n, vocab_size, wanted).groups for n in (1, rows) for wanted in (64, 128, 256, 512, 1024)
+        )
+
+        def empty(*shape: int, dtype: torch.dtype) -> Tensor:
+            return torch.empty(shape, dtype=dtype, device=device)
+
+        self.highest = empty(rows * small, dtype=torch.int32)
+        self.alive = empty(rows * small, dtype=torch.int32)
+        self.first = empty(rows * small, dtype=torch.int64)
+        self.masses = empty(rows * small, dtype=torch.int64)
+        self.spans = empty(rows * (small + 1), dtype=torch.int32)
+        self.maxima = empty(rows * most_groups, dtype=torch.int32)
+        self.candidates = empty(rows * CAPACITIES[-1], dtype=torch.int64)
+        self.ordered = torch.empty_like(self.candidates)
+        self.by_id = torch.empty_like(self.candidates)
+        self.counts = empty(rows, dtype=torch.int32)
+        self.last = empty(rows, dtype=torch.int64)
+        self.best = empty(rows, dtype=torch.int64)
+        # For `flat`:
+        self.sums = empty(rows * small * PIVOTS, dtype=torch.int64)
+        self.bins = empty(rows * BINS, dtype=torch.int64)
+        self.limits, self.below = empty(rows, dtype=torch.int64), empty(rows, dtype=torch.int64)
+        self.cuts, self.lates = empty(rows, dtype=torch.int64), empty(rows, dtype=torch.int64)
+        self.state, self.places = empty(rows, dtype=torch.int32), empty(rows, dtype=torch.int32)
+        self.chosen = empty(rows, dtype=torch.int32)
+        self.none = {dtype: torch.zeros(rows, dtype=dtype, device=device) for dtype in _DTYPES}
+        """Stand for tensors that are not given: zeros of each type, so that kernels are compiled once."""
+
+    @property
+    def nbytes(self) -> int:
+        tensors = [value for value in vars(self).values() if isinstance(value, Tensor)] + [
+            *self.none.values()
+        ]
+        return sum(tensor.numel() * tensor.element_size() for tensor in tensors)

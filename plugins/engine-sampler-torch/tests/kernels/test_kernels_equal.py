@@ -1,0 +1,275 @@
+"""The kernels, in Triton's interpreter, give the tokens and faults of the NumPy backend."""
+
+from __future__ import annotations
+
+import itertools
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from engine_sampler_torch.kernels import Outcome, Shape, Workspace, covers, narrow, sample
+from engine_sampler_torch.kernels.launching import listening
+from engine_sampler_torch.kernels.plan import Plan
+from kernel_cases import DTYPES, NAMES, Case, chain_of, expected, random_case, random_params, rows_of
+from kernel_driver import run
+
+from engine_sampler.arithmetic import LogitRows, RowFault, checked_row, first_columns
+from engine_sampler.contract import unpack_bitmask
+from engine_sampler.params import SamplingParams
+from tests.random_chains import ROUNDS
+
+ORDERS = [list(order) for n in range(5) for order in itertools.permutations(NAMES, n)]
+"""Every chain of the four samplers, each in every place."""
+
+pytestmark = pytest.mark.filterwarnings("ignore::RuntimeWarning")
+
+
+def outcome_of(case: Case, **given: Any) -> Outcome:
+    return run(case.chain, case.rows, case.logits, bitmask=case.bitmask, edits=case.edits, **given)
+
+
+def expect_equal(case: Case, **given: Any) -> None:
+    token_ids, faults = expected(case)
+    outcome = outcome_of(case, **given)
+    np.testing.assert_array_equal(outcome.faults.numpy(), faults, err_msg=str(case.chain))
+    np.testing.assert_array_equal(outcome.token_ids.numpy(), token_ids, err_msg=str(case.chain))
+
+
+# --- random rows ----------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("names", ORDERS, ids=lambda names: "-".join(names) or "none")
+def test_every_order_gives_the_tokens_of_numpy(names: list[str]) -> None:
+    random = np.random.default_rng([len(names), *(NAMES.index(name) for name in names)])
+    for size in (1, 2, 31, 33, 130, 300)[: 6 * ROUNDS]:
+        selector = "greedy" if random.random() < 0.15 else "dist"
+        expect_equal(random_case(random, size, n=5, names=names, selector=selector))
+
+
+@pytest.mark.parametrize("dtype", DTYPES, ids=str)
+@pytest.mark.parametrize("size", [1500, 5000])
+def test_wider_rows_of_every_type_do_too(size: int, dtype: torch.dtype) -> None:
+    random = np.random.default_rng(size)
+    for _ in range(4 * ROUNDS):
+        expect_equal(random_case(random, size, n=4, dtype=dtype))
+
+
+@pytest.mark.parametrize("spread", [0.0, 0.3, 1.0])
+def test_flat_rows_are_cut_at_top_p_without_a_search(spread: float) -> None:
+    random = np.random.default_rng(5)
+    for names in (["top_p"], ["temperature", "top_p"], ["min_p", "top_p", "temperature"]):
+        chain = chain_of(names, "dist")
+        settings = {"temperature": 0.9} if "temperature" in names else {}
+        settings |= {"min_p": 1e-4} if "min_p" in names else {}
+        params = [SamplingParams(top_p=p, **settings) for p in (0.9, 0.999, 0.6)]
+        rows = rows_of(params, chain, 3000, [1, 2, 3])
+        logits = torch.from_numpy(random.normal(0, spread, (3, 3000)).astype(np.float32))
+        expect_equal(Case(chain, rows, logits), shape=Shape(3000, 1024, 4, 512))
+
+
+def test_a_row_of_several_tiles_and_a_whole_vocabulary_agree() -> None:
+    random = np.random.default_rng(8)
+    for names in (["top_k", "top_p", "min_p", "temperature"], ["temperature"], ["temperature", "top_p"]):
+        case = random_case(random, 40_000, n=2, names=names, selector="dist", dtype=torch.bfloat16)
+        case.rows = rows_of(
+            [SamplingParams(top_k=40, top_p=0.95, min_p=0.05, temperature=0.8)] * 2,
+            case.chain,
+            40_000,
+            [4, 5],
+        )
+        case.logits = torch.from_numpy(random.normal(0, 3, (2, 40_000)).astype(np.float32)).to(torch.bfloat16)
+        expect_equal(case)
+
+
+# --- edges ----------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "value", [np.nan, -np.nan, np.inf, 2.0**101, 2.0**100, -np.inf, -(2.0**101), 0.0, -0.0]
+)
+def test_a_strange_logit_means_the_same_and_does_not_disturb_its_neighbours(value: float) -> None:
+    random = np.random.default_rng(3)
+    for names in ([], ["temperature"], ["top_k", "top_p"], ["top_p"]):
+        case = random_case(random, 300, n=3, names=names, selector="dist", masked=False, edited=False)
+        case.logits = torch.from_numpy(random.normal(0, 2, (3, 300)).astype(np.float32))
+        case.logits[1, 7] = value
+        expect_equal(case)
+        case.logits[1] = value
+        expect_equal(case)
+
+
+def test_faults_carry_the_greatest_raw_logit() -> None:
+    logits = torch.zeros(3, 40)
+    logits[0, 3], logits[1, 9], logits[2, 1] = np.nan, 2.0**101, 5.0
+    case = Case(
+        chain_of([], "dist"), rows_of([SamplingParams()] * 3, chain_of([], "dist"), 40, [1, 2, 3]), logits
+    )
+    outcome = outcome_of(case)
+    np.testing.assert_array_equal(outcome.peaks.numpy(), np.array([np.nan, 2.0**101, 5.0], np.float32))
+    assert outcome.faults.tolist() == [1, 1, 0]
+
+
+@pytest.mark.parametrize(
+    "view", ["every second", "backwards", "one row for all", "wider than the vocabulary"]
+)
+def test_rows_may_lie_anywhere(view: str) -> None:
+    random = np.random.default_rng(9)
+    case = random_case(random, 260, n=4, names=["top_k", "temperature"], selector="dist", edited=False)
+    base = torch.from_numpy(random.normal(0, 2, (8, 300)).astype(np.float32))
+    if view == "backwards":  # torch has no negative strides: the step's row order has
+        index = np.array([3, 2, 1, 0])
+        outcome = run(case.chain, case.rows, base[:4, :260], index=index, bitmask=case.bitmask)
+        case.logits = base[[3, 2, 1, 0], :260]
+        np.testing.assert_array_equal(outcome.token_ids.numpy(), expected(case)[0])
+        return
+    views = {
+        "every second": base[::2, :260],
+        "one row for all": base[2, 1:261].expand(4, 260),
+        "wider than the vocabulary": base[:4],
+    }
+    case.logits = views[view]
+    if view == "wider than the vocabulary":
+        case.logits[:, 260:] = np.nan
+    expect_equal(case)
+
+
+def test_rows_of_temperature_0_among_others_take_their_best_token() -> None:
+    random = np.random.default_rng(2)
+    for names in (["temperature"], ["top_p", "temperature", "top_k"], ["temperature", "min_p"]):
+        chain = chain_of(names, "dist")
+        settings = {"top_p": 0.9, "top_k": 5, "min_p": 0.1}
+        kept = {name: settings[name] for name in names if name in settings}
+        params = [SamplingParams(temperature=t, **kept) for t in (0.0, 0.8, 0.0)]
+        logits = torch.from_numpy(np.round(random.normal(0, 2, (3, 400))).astype(np.float32))
+        expect_equal(Case(chain, rows_of(params, chain, 400, [7, 8, 9]), logits))
+
+
+@pytest.mark.parametrize(
+    "names", [["top_k"], ["top_p"], ["min_p"], ["top_k", "temperature", "top_p"]], ids="-".join
+)
+def test_a_row_of_equal_logits_is_cut_by_id(names: list[str]) -> None:
+    chain = chain_of(names, "dist")
+    params = SamplingParams(top_k=900, top_p=0.4, min_p=1.0, temperature=0.5)
+    kept = SamplingParams(**{name: params[name] for name in names})
+    logits = torch.zeros(3, 4000)
+    logits[1, 5], logits[2, 3000] = 0.5, -1.0
+    expect_equal(Case(chain, rows_of([kept] * 3, chain, 4000, [7, 8, 9]), logits))
+
+
+# --- narrow ---------------------------------------------------------------------------------------
+
+
+def first_of(row: np.ndarray, k: int, words: np.ndarray | None) -> np.ndarray:
+    """The ids that a top_k leaves; none of a faulty row."""
+    try:
+        row = checked_row(row).copy()
+    except RowFault:
+        return np.zeros(0, np.int64)
+    if words is not None:
+        row[~unpack_bitmask(words, len(row)).astype(bool)] = -np.inf
+    ids = np.sort(first_columns(row[None], min(k, len(row)))[0])
+    return ids[row[ids] > -np.inf]
+
+
+@pytest.mark.parametrize("width", [64, 128, 1024])
+def test_narrow_gives_what_a_top_k_leaves_by_id(width: int) -> None:
+    random = np.random.default_rng(width)
+    for size in (1, 100, 700, 3000):
+        for _ in range(2 * ROUNDS):
+            case = random_case(random, size, n=4, names=["top_k"], selector="dist", edited=False)
+            k = random.integers(1, width + 1, 4)
+            mask = None if case.bitmask is None else torch.from_numpy(case.bitmask)
+            found = narrow(case.logits, torch.arange(4), size, torch.from_numpy(k), width=width, bitmask=mask,
+                           workspace=Workspace("cpu", 4, size))  # fmt: skip
+            logits = LogitRows(case.logits, size)
+            for i in range(4):
+                ids = first_of(logits.row(i), int(k[i]), None if case.bitmask is None else case.bitmask[i])
+                padding = width - len(ids)
+                np.testing.assert_array_equal(found.ids[i], np.r_[ids, np.full(padding, size)])
+                np.testing.assert_array_equal(
+                    found.values[i], np.r_[logits.row(i)[ids], np.full(padding, -np.inf)]
+                )
+                assert (found.faults[i] != 0) == (len(ids) == 0)
+
+
+# --- what a step costs ----------------------------------------------------------------------------
+
+
+def launches_of(case: Case) -> list[str]:
+    """The kernels that one step launches."""
+    launched: list[str] = []
+    with listening(lambda kernel, *rest: launched.append(kernel.fn.__name__)):
+        outcome_of(case)
+    return launched
+
+
+@pytest.mark.parametrize(
+    ("names", "selector", "most"),
+    [
+        pytest.param([], "greedy", 2, id="greedy"),
+        pytest.param(["temperature"], "dist", 4, id="a draw from whole rows"),
+        pytest.param(["top_k", "top_p", "min_p", "temperature"], "dist", 6, id="llama.cpp's chain"),
+        pytest.param(["temperature", "top_k", "top_p"], "dist", 6, id="a top_k behind the temperature"),
+        pytest.param(["temperature", "top_p"], "dist", 15, id="top_p alone"),
+    ],
+)
+@pytest.mark.parametrize("n", [1, 3])
+def test_a_step_launches_few_kernels_and_one_more_with_edits(
+    names: list[str], selector: str, most: int, n: int
+) -> None:
+    random = np.random.default_rng(1)
+    for edited in (False, True):
+        case = random_case(random, 300, n=n, names=names, selector=selector, edited=edited)
+        assert len(launches_of(case)) == most + edited
+
+
+def test_a_workspace_is_small_beside_the_logits_and_used_again() -> None:
+    for vocab_size, size_of_logit in ((32_000, 4), (131_072, 2), (151_936, 2)):
+        assert Workspace("meta", 64, vocab_size).nbytes < 64 * vocab_size * size_of_logit
+    case = random_case(
+        np.random.default_rng(0), 500, n=4, names=["top_p"], selector="dist", masked=False, edited=False
+    )
+    with pytest.raises(ValueError, match="the workspace is for 2 rows of 500 tokens, not 4 rows of 500"):
+        outcome_of(case, workspace=Workspace("cpu", 2, 500))
+    used = Workspace("cpu", 4, 500)
+    for name, tensor in vars(used).items():
+        if isinstance(tensor, torch.Tensor) and name != "none":
+            tensor.fill_(-1 if tensor.dtype != torch.bool else 1)  # whatever an earlier step has left
+    expect_equal(case, workspace=used)
+
+
+# --- what is covered ------------------------------------------------------------------------------
+
+
+def test_chains_with_other_parts_or_a_dynamic_temperature_are_not_covered() -> None:
+    fixed = {"temperature": (False, False), "top_k": 64, "top_p": None, "min_p": None}
+    assert covers(["top_k", "temperature"], "dist", fixed)
+    assert covers([], "greedy", {})
+    assert not covers(["top_k", "typical_p"], "dist", fixed)
+    assert not covers(["top_k"], "mirostat", fixed)
+    assert not covers(["temperature"], "dist", {"temperature": (True, False)})
+    assert not covers(["top_k", "top_k"], "dist", fixed)
+
+
+def test_a_top_k_up_to_1024_says_how_many_candidates_are_gathered() -> None:
+    plan = Plan.of(["temperature", "top_k", "top_p"], "dist", {"temperature": (False, True), "top_k": 128})
+    assert (plan.wanted, plan.asked, plan.weighed, plan.heated, plan.flat) == (128, True, False, True, False)
+    wide = Plan.of(["top_k", "top_p"], "dist", {"top_k": None})
+    assert (wide.asked, wide.weighed) == (False, True)
+
+
+def test_params_of_cases_are_active() -> None:
+    random = np.random.default_rng(0)
+    for _ in range(50):
+        params = random_params(random, NAMES, 100)
+        assert params["top_k"] > 0
+        assert params["min_p"] > 0
+
+
+def test_without_rows_nothing_is_launched() -> None:
+    empty = torch.empty(0, dtype=torch.int64)
+    outcome = sample(torch.zeros(1, 5), empty, 5, samplers=[], selector="dist", given={}, fixed={},
+                     draws=empty,
+                     workspace=Workspace("cpu", 1, 5))  # fmt: skip
+    assert len(outcome.token_ids) == 0
