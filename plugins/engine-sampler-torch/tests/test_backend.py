@@ -10,10 +10,12 @@ import pytest
 import torch
 from counting_device import DEVICE, CountingDevice, OnDevice
 from engine_sampler_torch import TorchBackend
+from host_sampler import SecondBest
 
-from engine_sampler import Scheduler
+from engine_sampler import SamplingParams, Scheduler
 from engine_sampler.backends.choose import best_backend
 from engine_sampler.testing import BackendContract
+from tests.engines import registered
 
 
 class TestOnTheHost(BackendContract):
@@ -46,6 +48,21 @@ def test_it_can_be_asked_for_on_the_host() -> None:
     scheduler = Scheduler(10, backend="torch")
     assert scheduler.backend is not None
     assert scheduler.backend.name == "torch"
+
+
+def test_reports_say_from_where_on_the_host_runs_a_chain() -> None:
+    with registered(SecondBest()):
+        scheduler = Scheduler(10, backend="torch")
+        scheduler.add(
+            SamplingParams(top_k=3, second_best=True, order=["top_k", "second_best", "temperature"])
+        )
+        scheduler.add(SamplingParams(second_best=True, top_p=0.9, order=["second_best", "top_p"]))
+        scheduler.add(SamplingParams(temperature=0.5, min_p=0.1))
+        assert [str(report) for report in scheduler.explain()] == [
+            "1 rows: top_k (torch) → second_best (numpy) → dist (numpy)",
+            "1 rows: second_best (numpy) → top_p (numpy) → dist (numpy)",
+            "1 rows: min_p (torch) → temperature (torch) → dist (torch)",
+        ]
 
 
 @pytest.mark.parametrize("device", ["cuda:0", "mps", "npu:0", "far:0", "no device at all"])

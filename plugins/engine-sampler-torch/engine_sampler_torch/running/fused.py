@@ -20,9 +20,15 @@ UNKNOWN = -1
 """The code of a fault of which the kernels do not know which sampler is to blame: the host finds out."""
 
 
+DEVICE_TYPES = ["cuda"]
+"""The types of devices that Triton compiles for; ROCm's are called cuda, too."""
+
+
 @functools.cache
 def kernels_for(device: torch.device) -> Any:
     """The package of kernels if they run on `device` and have passed their check there, else None."""
+    if device.type not in DEVICE_TYPES:
+        return None
     try:
         from .. import kernels
     except ImportError:  # no Triton here

@@ -11,12 +11,9 @@ import pytest
 import torch
 from counting_device import CountingDevice, OnDevice
 from engine_sampler_torch.running import pieces
+from host_sampler import SecondBest
 
 from engine_sampler import (
-    Example,
-    Param,
-    Rows,
-    Sampler,
     SamplingParams,
     Scheduler,
     StepResult,
@@ -30,23 +27,6 @@ ROWS, VOCAB = 64, 131072
 DEFAULT = {"temperature": 0.8, "top_k": 40, "top_p": 0.95, "min_p": 0.05}
 LOGITS = np.random.default_rng(5).normal(0, 3, (ROWS, VOCAB)).astype(np.float32)
 KB = 1024
-
-
-class SecondBest(Sampler):
-    """Leaves the second-best token, if there is one."""
-
-    name = "second_best"
-    after = "temperature"
-    params = (Param("second_best", bool, neutral=False),)
-    examples = (Example((1.0, 2.0), {"second_best": True}, (1.0, -np.inf)),)
-
-    def apply(self, logits: np.ndarray, rows: Rows) -> None:
-        for row in logits:
-            order = np.argsort(-row, kind="stable")
-            best = order[1] if len(row) > 1 and row[order[1]] > -np.inf else order[0]
-            value = row[best]
-            row.fill(-np.inf)
-            row[best] = value
 
 
 class SecondBestAndObserver:
