@@ -27,6 +27,21 @@ class CacheInfo(NamedTuple):
     max_weight: int
 
 
+class _Entry(Generic[Value]):
+    """A cached value and its weight; once it has been dropped, it has neither."""
+
+    __slots__ = ("value", "weight")
+
+    def __init__(self, value: Value, weight: int) -> None:
+        self.value = value
+        self.weight: int | None = weight
+
+    def drop(self) -> None:
+        """Release the value, although the entry may still be due to be weighed."""
+        self.weight = None
+        del self.value
+
+
 class Cache(Generic[Value]):
     """The most recently used values, at most `max_size` of them and `max_weight` in total; thread-safe.
 
@@ -39,8 +54,8 @@ class Cache(Generic[Value]):
         self, max_size: int, max_weight: int, weigh: Callable[[Value], int], *, grow: bool = False
     ) -> None:
         self._max_size, self._max_weight, self._weigh, self._grow = max_size, max_weight, weigh, grow
-        self._values: OrderedDict[Hashable, tuple[Value, int]] = OrderedDict()
-        self._due: list[Hashable] = []  # keys of values to be weighed again, the next one last
+        self._values: OrderedDict[Hashable, _Entry[Value]] = OrderedDict()
+        self._due: list[_Entry[Value]] = []  # those to be weighed again, the next one last
         self._weight = self._hits = self._misses = 0
         self._lock = fork_safe(threading.Lock())
 
@@ -53,15 +68,15 @@ class Cache(Generic[Value]):
                 return None
             self._values.move_to_end(key)
             self._hits += 1
-            return found[0]
+            return found.value
 
     def put(self, key: Hashable, value: Value) -> Value:
         """Cache `value` under `key`; returns the cached value, which is an earlier one if there is one."""
         with self._lock:
             if (found := self._values.get(key)) is not None:
-                return found[0]
+                return found.value
             weight = self._weigh(value)
-            self._values[key] = value, weight
+            self._values[key] = _Entry(value, weight)
             self._weight += weight
             self._weigh_again(AT_ONCE)
             self._shrink()
@@ -80,20 +95,20 @@ class Cache(Generic[Value]):
         if not self._grow:
             return
         if not self._due:
-            self._due = list(reversed(self._values))
-        for key in self._due[: -count - 1 : -1]:
-            if key in self._values:
-                value, before = self._values[key]
-                self._values[key] = value, self._weigh(value)
-                self._weight += self._values[key][1] - before
+            self._due = list(reversed(self._values.values()))
+        for entry in self._due[: -count - 1 : -1]:
+            if entry.weight is not None:
+                before, entry.weight = entry.weight, self._weigh(entry.value)
+                self._weight += entry.weight - before
         del self._due[-count:]
 
     def _shrink(self) -> None:
         while len(self._values) > self._max_size or (
             self._weight > self._max_weight and len(self._values) > 1
         ):
-            _, (_, weight) = self._values.popitem(last=False)
-            self._weight -= weight
+            _, entry = self._values.popitem(last=False)
+            self._weight -= entry.weight or 0
+            entry.drop()
 
     def clear(self) -> None:
         """Drop all values; the counts of hits and misses stay."""

@@ -62,8 +62,7 @@ class CompiledGrammar:
 
     def weight(self) -> int:
         """The bytes of its tables now, and of the expressions that it has added to those of all grammars."""
-        counts = self.statistics()
-        return counts["memory"] + counts["expressions"] if counts else 1 << 20
+        return int(self._compiled.weight()) if self.engine == "native" else 1 << 20
 
     def __reduce__(self) -> Any:
         return compiled_grammar, (self.program, self.tokenizer, self.limits, self.special_names)

@@ -15,9 +15,9 @@ from .cache import Cache, CacheInfo
 from .compiled import CompiledGrammar, SpecialName, cached_grammar, compiled_grammar
 from .errors import GrammarError, GrammarLimitError
 from .limits import LIMITS, Limits
-from .program.expression import concat, literal, union
 from .program.rules import PROGRAM_ARRAYS, Binding, Program, Rules
-from .work import counted_work, spend
+from .program.words import any_of
+from .work import counted_work
 
 if TYPE_CHECKING:
     from .correction import Check, Repair
@@ -213,7 +213,7 @@ class Grammar:
         _check_text("choices", "".join(texts))
 
         def build() -> Grammar:
-            expression = _any_of([text.encode() for text in set(texts)])
+            expression = any_of(text.encode() for text in texts)
             return cls("choices", _single_terminal("CHOICE", expression))
 
         return cached_or_built(("choices", texts), build)
@@ -417,9 +417,12 @@ def _check_text(name: str, text: Any) -> None:
         raise GrammarLimitError(f"{name} has {len(text)} characters, the limit is {LIMITS.text}")
 
 
+_encode_json = json.JSONEncoder(ensure_ascii=False).encode
+
+
 def _json(value: Any) -> str:
     try:
-        return json.dumps(value, ensure_ascii=False)
+        return _encode_json(value)
     except RecursionError:
         raise GrammarLimitError("the schema is nested too deep") from None
     except (TypeError, ValueError) as error:
@@ -432,35 +435,3 @@ def _single_terminal(name: str, expression: Any) -> Program:
     rules.start = rules.rule("start")
     rules.define(rules.start, rules.terminal(name, expression))
     return rules.program()
-
-
-def _any_of(texts: list[bytes]) -> Any:
-    """Any of the texts, with common prefixes factored out, so that derivatives of a long list are fast."""
-    spend(20 * len(texts) + sum(map(len, texts)) // 8)
-    texts.sort()
-    return _factored(texts, 0, len(texts), 0)
-
-
-def _factored(texts: list[bytes], low: int, high: int, at: int, depth: int = 0) -> Any:
-    """Any of texts[low:high], which share their first `at` bytes, without these."""
-    if high - low <= 4 or depth == _MAX_PREFIXES:
-        return union(*[literal(text[at:]) for text in texts[low:high]])
-    parts = []
-    while low < high:
-        if len(texts[low]) == at:
-            parts.append(literal(b""))
-            low += 1
-            continue
-        end = low
-        while end < high and texts[end][at] == texts[low][at]:
-            end += 1
-        shared, first, last = at + 1, texts[low], texts[end - 1]
-        while shared < len(first) and first[shared : shared + 1] == last[shared : shared + 1]:
-            shared += 1  # all texts between the two share this prefix, since they are sorted
-        parts.append(concat(literal(texts[low][at:shared]), _factored(texts, low, end, shared, depth + 1)))
-        low = end
-    return union(*parts)
-
-
-_MAX_PREFIXES = 100
-"""The most prefixes that are factored out of one text, one after the other."""

@@ -17,21 +17,26 @@ _STEPS_AT_A_TIME = 128
 class ReadingWork:
     """Counts the steps of reading one grammar, each of about a microsecond."""
 
-    __slots__ = ("_limit", "_next_pause", "left")
+    __slots__ = ("_limit", "left", "next_pause")
 
     def __init__(self, limits: Limits = LIMITS) -> None:
-        self.left = self._next_pause = self._limit = limits.reading
+        self.left = self.next_pause = self._limit = limits.reading
 
     def spend(self, steps: int = 1) -> None:
         """Count `steps` more. Raises GrammarLimitError when there are more than the limit allows."""
         self.left -= steps
+        if self.left < self.next_pause:
+            self.pause()
+
+    def pause(self) -> None:
+        """What is due once `left` is below `next_pause`: steps on other threads go first. Or raise
+        GrammarLimitError."""
         if self.left < 0:
             raise GrammarLimitError(
                 f"the grammar needs more than {self._limit} steps to be read (Limits.reading)"
             )
-        if self.left < self._next_pause:
-            self._next_pause = self.left - _STEPS_AT_A_TIME
-            give_way()
+        self.next_pause = max(0, self.left - _STEPS_AT_A_TIME)
+        give_way()
 
 
 _CURRENT: ContextVar[ReadingWork | None] = ContextVar("work", default=None)
@@ -61,5 +66,7 @@ def counted_work(limits: Limits = LIMITS) -> Iterator[ReadingWork]:
 def spend(steps: int = 1) -> None:
     """Count steps of the grammar that is being read; outside of `counted_work`, nothing is counted."""
     work = _CURRENT.get()
-    if work is not None:
-        work.spend(steps)
+    if work is not None:  # as `work.spend` does, without one more call
+        work.left -= steps
+        if work.left < work.next_pause:
+            work.pause()

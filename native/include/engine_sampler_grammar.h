@@ -109,6 +109,9 @@ es_grammar *es_grammar_new(es_vocabulary *vocabulary, const es_grammar_program *
 void es_grammar_free(es_grammar *grammar);
 void es_grammar_statistics(es_grammar *grammar, es_grammar_stats *out);
 
+/* Of these, `memory` and `expressions` together. */
+int64_t es_grammar_weight(es_grammar *grammar);
+
 /* A matcher at the beginning of a text, or a copy of `other`; NULL if there is no memory. */
 es_matcher *es_matcher_new(es_grammar *grammar);
 es_matcher *es_matcher_fork(es_matcher *other);

@@ -118,6 +118,13 @@ def larks() -> Iterator[Case]:
     yield lark("terminals that double", f'start: T59\n{terminals}\nT0: "a"', "", "terminals grow")
     yield lark("deep text", "start: " + "(" * DEEP + '"a"' + ")" * DEEP, "", "deep")
     yield lark("many words", "start: " + '"a" ' * 200_000, "", "more than|longer than")
+    words = " | ".join(f'"{i * i}x"' for i in range(20_000))
+    yield lark("twenty thousand words", f"start: {words}", "399960001x")
+    yield contextual("twenty thousand words", f"start: {words}", "", "Limits.reading")
+    rules = "\n".join(
+        f"r{i}: \"{i}\" r{i + 1} | r{i * 7 % 5000} '!' |".replace("'", '"') for i in range(5000)
+    )
+    yield lark("five thousand rules", f"start: r0\n{rules}\nr5000:", "0123456")
     yield lark("a long comment", "//" + "x" * 1_900_000 + '\nstart: "a"', "", "longer than")
     yield lark("deep JSON", "start: %json " + "[" * DEEP, "", "deep|JSON")
     yield lark("an endless text", 'start: "a" start', "", "no text|empty|ends")

@@ -123,6 +123,10 @@ class NativeGrammar:
         """A matcher at the start of a text."""
         return NativeMatcher(self, self.library.es_matcher_new(self.pointer))
 
+    def weight(self) -> int:
+        """The bytes of its tables, and of the expressions that its calls have added to the shared ones."""
+        return int(self.library.es_grammar_weight(self.pointer))
+
     def statistics(self) -> dict[str, int]:
         """Counts of what the engine caches for this grammar: bytes, rows, states, masks."""
         out = self.ffi.new("es_grammar_stats *")

@@ -13,28 +13,26 @@
     name[capture="x"]: ...   has no effect on the language, nor has stop_capture
 
 Each form is replaced by the name of a new terminal, which a %declare introduces to lark. The name takes the
-same line and columns, so that lark's messages point at what the user wrote.
+same line and columns, so that lark's messages point at what the user wrote. Definitions that lark need not
+read are replaced by a %declare as well.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Container, Iterable, Iterator
 from dataclasses import dataclass, field
+from itertools import groupby
 from typing import Any
 
 from ..errors import GrammarLimitError
-from .lexer import Scan, Statement, Word
-
-ENDLESS = 4_294_967_291
-"""The upper bound that stands for "no bound": lark requires one in a repetition."""
+from .lexer import Scan, Statement, Word, count_bounds
 
 MAX_TOKEN_IDS = 300_000
 """The most ids in all the `<[...]>` of a grammar."""
 
 _IDS = re.compile(r"<\[([\d,-]+)\]>")
 _ID_RANGE = re.compile(r"(\d{1,9})(?:-(\d{1,9}))?")
-_COUNT = re.compile(r"\{ *(\d*) *(,?) *(\d*) *\}")
 _IGNORED_ATTRIBUTES = ("capture", "stop_capture")
 _ENDING_ATTRIBUTES = ("suffix", "stop")
 
@@ -65,21 +63,42 @@ class Rewritten:
     lazy: dict[str, str] = field(default_factory=dict)
 
 
-def rewrite(scan: Scan) -> Rewritten:
-    """The text of `scan` in lark's own syntax. Raises GrammarError."""
-    return _Rewriter(scan).result()
+def rewrite(scan: Scan, known: Container[str] = ()) -> Rewritten:
+    """The text of `scan` in lark's own syntax, in which the names `known` are only declared. Raises
+    GrammarError."""
+    return _Rewriter(scan, known).result()
 
 
 class _Rewriter:
-    def __init__(self, scan: Scan) -> None:
+    def __init__(self, scan: Scan, known: Container[str]) -> None:
         self._scan = scan
+        self._known = known
         self._edits: list[tuple[int, int, str]] = []
         self._result = Rewritten(scan.text)
         self._names = self._new_names()
         self._id_lists: dict[str, tuple[int, ...]] = {}
 
     def result(self) -> Rewritten:
-        for statement in self._scan.statements:
+        for is_known, some in groupby(self._scan.statements, self._is_known):
+            if is_known:
+                self._declare(list(some))
+            else:
+                self._rewrite(some)
+        if self._edits:
+            self._result.text = self._edited()
+        return self._result
+
+    def _is_known(self, statement: Statement) -> bool:
+        return statement.defines in self._known
+
+    def _declare(self, statements: list[Statement]) -> None:
+        """Replace consecutive definitions."""
+        names = (statement.defines for statement in statements)
+        start, end = statements[0].words[0].start, statements[-1].words[-1].end
+        self._edits.append((start, end, "%declare " + " ".join(names)))
+
+    def _rewrite(self, statements: Iterable[Statement]) -> None:
+        for statement in statements:
             lazy = self._attributes(statement)
             if self._is_regex(statement):
                 continue
@@ -93,9 +112,6 @@ class _Rewriter:
                     name = next(self._names)
                     self._result.placeholders[name] = self._placeholder(word)
                     self._replace(word, name)
-        if self._edits:
-            self._result.text = self._edited()
-        return self._result
 
     def _is_regex(self, statement: Statement) -> bool:
         """Rewrite a terminal that consists of `%regex {...}`; returns whether `statement` is one."""
@@ -168,13 +184,10 @@ class _Rewriter:
         return tuple(sorted(ids))
 
     def _count(self, word: Word) -> str:
-        match = _COUNT.fullmatch(word.text)
-        if match is None or not (match[1] or match[3]):
+        bounds = count_bounds(word.text)
+        if not bounds:
             raise self._scan.error(f"{word.text} is not a count", word.start)
-        low, comma, high = match.groups()
-        if not comma:
-            return f"~{low}"
-        return f"~{low or 0}..{high or ENDLESS}"
+        return "~" + "..".join(bounds)
 
     # --- attributes of a rule ------------------------------------------------------------------------
 

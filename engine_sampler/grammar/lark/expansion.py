@@ -9,7 +9,7 @@ from lark import Token, Tree
 from lark.grammar import Symbol
 
 from ..errors import GrammarLimitError
-from .dialect import ENDLESS
+from .lexer import ENDLESS
 
 MAX_SYMBOLS = 50_000
 """The most symbols in all sequences that rules are expanded to."""

@@ -36,6 +36,8 @@ _NEXT_LINE = re.compile(
     r"(?:[ \t\r\n]|#[^\r\n]*(?![^\r\n]))*(?=[|\"\[(<!.]|[A-Za-z0-9_.-]+(?![A-Za-z0-9_.-])(?![ \t\r\n]*::=))"
 )
 """What separates a line from one that continues its rule, because it does not define another one."""
+_SIMPLE_LITERAL = re.compile(r'"[ !#-\[\]-~]*"')
+"""A literal that is the same in Lark."""
 _TOKEN = re.compile(r"!?<[^<>\s]+>")
 _TIMES = re.compile(r"[*+?]|\{[ \t]*(\d+)[ \t]*(?:,[ \t]*(\d*)[ \t]*)?\}")
 _CODE = re.compile(r"x([0-9A-Fa-f]{2})|u([0-9A-Fa-f]{4})|U([0-9A-Fa-f]{8})")
@@ -66,7 +68,7 @@ def lark_of_gbnf(text: str, root: str = "root") -> str:
     Raises GrammarError with line and column for text that cannot be read, and for rules that are missing.
     """
     with counted_work():
-        spend(len(text))
+        spend(len(text) // 4)
         return _Reader(text, root).read()
 
 
@@ -174,7 +176,8 @@ class _Reader:
         if high is not None and high < low:
             self._fail(f"at least {low} as the upper bound")
         if not is_class:
-            return f"({part}){_count(low, high)}"
+            group = part if part[0] in '"(\0' and part[-1] in '")\0' else f"({part})"
+            return f"{group}?" if (low, high) == (0, 1) else f"{group}{_count(low, high)}"
         pattern, flags = part[1:].rsplit("/", 1)
         repeated = f"/{pattern}{_count(max(low, 1), high)}/{flags}"  # no terminal may be empty
         return repeated if low else f"({repeated})?"
@@ -182,6 +185,9 @@ class _Reader:
     # --- characters ------------------------------------------------------------------------------
 
     def _literal(self) -> str:
+        if simple := _SIMPLE_LITERAL.match(self._text, self._at):
+            self._at = simple.end()
+            return simple[0] if len(simple[0]) > 2 else ""
         self._at += 1
         chars = []
         while not self._text.startswith('"', self._at):

@@ -26,9 +26,13 @@ from .lazy import guarded_terminals
 from .lexer import Scan
 from .library import library_source
 from .messages import Messages
+from .plain import Definition, plain_definitions
 from .rules import RuleReader
 from .skipping import before
 from .terminals import Terminals
+
+_LOADING_STEPS = 50
+"""The steps for a word that lark's loader reads."""
 
 SchemaRules = Callable[[Any, Rules], int]
 _load: Any = load_grammar
@@ -119,19 +123,41 @@ def load(
     declared: Mapping[str, str] | None,
 ) -> Loaded:
     """Load a grammar. Raises as `rules_from_lark` does."""
+    spend(len(text) // 16)
     scan = Scan(text)
-    spend(len(text) + 50 * sum(len(statement.words) for statement in scan.statements))
     scan.check_terminals()
+    plain = plain_definitions(scan)
+    others = (statement for statement in scan.statements if statement.defines not in plain)
+    spend(_LOADING_STEPS * (len(plain) // 4 + sum(len(statement.words) for statement in others)))
     if path is None:
         _refuse_relative_imports(scan)
-    rewritten = rewrite(scan)
+    rewritten = rewrite(scan, plain)
     messages = Messages(scan, _written(rewritten))
     sources = [*folders, library_source(scan, whole=bool(folders or path))]
     with messages.translated():
         grammar, _ = _load(rewritten.text, path or "the grammar", sources, False)
+    _define(grammar, plain, messages)
     # A mapping of length 0 may have values for names all the same.
     tokens = {} if special_tokens is None else special_tokens
     return Loaded(grammar, rewritten, messages, tokens, declared or {})
+
+
+def _define(grammar: Any, plain: Mapping[str, Definition], messages: Messages) -> None:
+    """Give the definitions that lark did not read to the grammar that it has loaded."""
+    known = {*(str(name) for name, *_ in grammar.rule_defs), *(name for name, _ in grammar.term_defs)}
+    for name, definition in plain.items():
+        for used in definition.uses:
+            if used not in known:
+                raise messages.about_name(f"Rule {used!r} used but not defined (in rule {name})", used)
+    grammar.rule_defs = [
+        (name, parameters, plain[name].tree, plain[name].options) if name in plain else definition
+        for definition in grammar.rule_defs
+        for name, parameters in [definition[:2]]
+    ]
+    grammar.term_defs = [
+        (name, (plain[name].tree, plain[name].options) if name in plain else definition)
+        for name, definition in grammar.term_defs
+    ]
 
 
 def _refuse_relative_imports(scan: Scan) -> None:

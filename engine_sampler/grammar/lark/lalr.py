@@ -38,6 +38,10 @@ _REFUSED = {
 }
 
 
+_COMPILING_STEPS = 20
+"""The steps in which lark compiles one node of the tree of a rule or of a terminal."""
+
+
 def rules_from_lalr(
     text: str,
     *,
@@ -119,6 +123,11 @@ class _Reading:
         RuleReader(rules, loaded.rule_trees(), terminals, {}, self._messages).read(start)
 
     def _compiled(self, start: str) -> _Compiled:
+        trees = [
+            *(tree for _, _, tree, _ in self._grammar.rule_defs),
+            *self._loaded.terminal_trees().values(),
+        ]
+        spend(sum(_COMPILING_STEPS * sum(1 for _ in tree.iter_subtrees()) for tree in trees if tree))
         with self._messages.translated():
             terminals, rules, ignore = self._grammar.compile([start], set())
         spend(sum(120 + len(rule.expansion) ** 3 // 10 for rule in rules))  # so lark's analysis takes
@@ -188,11 +197,11 @@ class _Ignored:
             expressions |= pieces
         self._followers = dict(zip(expressions, followers(list(expressions.values())), strict=True))
 
-    def entries(self, name: str, state: NamedLalrState, is_last: bool) -> Iterator[tuple[int, int]]:
+    def entries(self, name: str, state: NamedLalrState, may_end: bool) -> Iterator[tuple[int, int]]:
         """The entries of an ignored terminal. A part after which the text can neither end nor continue as
         `state` expects is a terminal that the parser does not expect either."""
         first = any_of(self._firsts.get(other, 0) for other in state.actions)
-        anything = is_last or state.end is not None or name in state.actions
+        anything = may_end or name in state.actions
         for symbol in self._parts[name]:
             yield symbol, IGNORED if anything or self._followers[symbol] & first else 0
 
@@ -204,10 +213,19 @@ def _parser(
     sides = {name: number for number, name in enumerate(dict.fromkeys(name for name, _ in tables.rules))}
     lexing = tables.shifted | {tables.first}
 
-    def entries(number: int, state: NamedLalrState) -> Iterator[tuple[int, int]]:
+    known: dict[tuple[frozenset[str], bool], list[tuple[int, int]]] = {}
+
+    def entries(number: int, state: NamedLalrState) -> list[tuple[int, int]]:
+        may_end = number == tables.last or state.end is not None
+        key = frozenset(state.actions), may_end
+        if key not in known:
+            known[key] = list(new_entries(state, may_end))
+        return known[key]
+
+    def new_entries(state: NamedLalrState, may_end: bool) -> Iterator[tuple[int, int]]:
         for name, keyword, ignored in order.entries(state.actions):
             if ignored:
-                yield from ignored_text.entries(name, state, number == tables.last)
+                yield from ignored_text.entries(name, state, may_end)
             else:
                 yield symbols[name], KEYWORD * keyword
 
@@ -216,7 +234,7 @@ def _parser(
             [(symbols[name], action) for name, action in state.actions.items() if name in symbols],
             [(sides[name], target) for name, target in state.gotos.items() if name in sides],
             ACCEPT if number == tables.last else NOTHING if state.end is None else state.end,
-            list(entries(number, state)) if number in lexing else [],
+            entries(number, state) if number in lexing else [],
         )
         for number, state in enumerate(tables.states)
     ]

@@ -187,32 +187,35 @@ class LalrStates:
             rules = self._rules_of[symbol]
             spend(len(rules) // 2)
             for rule in rules:
-                yield self._follow(state, rule, 0, tails[rule], number, numbers, includes), rule, number
+                at = self._follow(state, self._rules.right[rule], tails[rule], number, numbers, includes)
+                yield at, rule, number
         for state, kernel in enumerate(self._kernels):
+            sides = self._sides[state]
             for position in kernel:
                 rule = self._rule_at[position]
                 left = self._rules.left[rule]
-                if left in self._sides[state]:
+                if left in sides:
                     at = position - self._first[rule]
-                    self._follow(state, rule, at, tails[rule], numbers[state, left], numbers, includes)
+                    rest, tail = self._rules.right[rule][at:], max(tails[rule] - at, 0)
+                    self._follow(state, rest, tail, numbers[state, left], numbers, includes)
 
     def _follow(
         self,
         state: int,
-        rule: int,
-        at: int,
+        symbols: Sequence[int],
         tail: int,
         number: int,
         numbers: dict[tuple[int, int], int],
         includes: list[list[int]],
     ) -> int:
-        """The state after the right side of `rule` from `at` on. After `tail`, nothing else need come."""
-        right = self._rules.right[rule]
-        for i in range(at, len(right)):
-            symbol = right[i]
-            if i >= tail and symbol < 0:
+        """The state after `symbols`, the end of a rule; after those from `tail` on, nothing else need come."""
+        transitions = self.transitions
+        for symbol in symbols[:tail]:
+            state = transitions[state][symbol]
+        for symbol in symbols[tail:]:
+            if symbol < 0:
                 includes[numbers[state, symbol]].append(number)
-            state = self.transitions[state][symbol]
+            state = transitions[state][symbol]
         return state
 
 
@@ -225,28 +228,44 @@ def _tail(right: Sequence[int], nullable: set[int]) -> int:
 
 
 def _unite(sets: list[int], edges: list[list[int]]) -> None:
-    """Add to each set all sets that can be reached from it."""
-    pending = [number for number, targets in enumerate(edges) if targets]
-    users: dict[int, list[int]] = {}
-    for number in pending:
-        edges[number] = list(dict.fromkeys(edges[number]))
-        for target in edges[number]:
-            users.setdefault(target, []).append(number)
-    pending.reverse()
-    waiting = set(pending)
-    while pending:
-        number = pending.pop()
-        waiting.discard(number)
-        spend(1 + len(edges[number]) // 4)
-        united = sets[number]
-        for target in edges[number]:
-            united |= sets[target]
-        if united != sets[number]:
-            sets[number] = united
-            for user in users.get(number, ()):
-                if user not in waiting:
-                    waiting.add(user)
-                    pending.append(user)
+    """Add to each set all sets that can be reached from it. Sets that can reach each other become equal: they
+    are found as Tarjan's algorithm does, without recursion."""
+    depth = [0] * len(sets)  # 0: not seen yet
+    done = len(sets) + 1
+    path: list[int] = []
+    for start, targets in enumerate(edges):
+        if depth[start] or not targets:
+            continue
+        calls = [(start, iter(targets))]
+        path.append(start)
+        depth[start] = lowest = len(path)
+        lows = [lowest]
+        while calls:
+            number, rest = calls[-1]
+            for target in rest:
+                if not depth[target] and edges[target]:
+                    calls.append((target, iter(edges[target])))
+                    path.append(target)
+                    depth[target] = len(path)
+                    lows.append(len(path))
+                    break
+                if 0 < depth[target] < lows[-1]:
+                    lows[-1] = depth[target]
+                sets[number] |= sets[target]
+            else:
+                spend(1 + len(edges[number]) // 4)
+                calls.pop()
+                low = lows.pop()
+                if low == depth[number]:  # all that the path has since then can reach each other
+                    while True:
+                        member = path.pop()
+                        sets[member], depth[member] = sets[number], done
+                        if member == number:
+                            break
+                elif low < lows[-1]:
+                    lows[-1] = low
+                if calls:
+                    sets[calls[-1][0]] |= sets[number]
 
 
 def bits_of(terminals: int) -> Iterable[int]:

@@ -111,6 +111,9 @@ class _Names:
 
 def _resolved(reductions: Mapping[int, int], rules: Sequence[Any], names: Sequence[str]) -> dict[int, int]:
     """The rule to reduce before each terminal: of several, the one whose priority is the greatest."""
+    if len(reductions) == 1:
+        ((only, terminals),) = reductions.items()
+        return dict.fromkeys(bits_of(terminals), only)
     found: dict[int, int] = {}
     for rule, terminals in reductions.items():
         for terminal in bits_of(terminals):

@@ -15,14 +15,12 @@ from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
 from ..errors import GrammarError, GrammarLimitError
+from ..work import spend
 
-MAX_TEXT = 300_000
+MAX_TEXT = 1_000_000
 """The longest text of a grammar, in characters."""
 
-MAX_WORDS = 10_000
-"""The most words of a grammar: names, literals, operators, brackets."""
-
-MAX_WORD = 65_536
+MAX_WORD = 200_000
 """The longest name, string or regular expression, in characters."""
 
 MAX_BRACKETS = 50
@@ -44,6 +42,9 @@ _WORD = re.compile(
     | (?P<json>%(?:json|regex)(?![a-z_])\s*)
     | (?P<directive>%[a-z_]+)
     | (?P<count>\{[\ ]*(?=[\d,])\d*[\ ]*(?:,[\ ]*\d*[\ ]*)?\})
+    | (?P<number>[0-9]+)
+    | (?P<dots>\.\.)
+    | (?P<arrow>->)
     | (?P<name>[A-Za-z_][A-Za-z_0-9]*)
     | (?P<open>[(\[{])
     | (?P<close>[)\]}])
@@ -52,7 +53,14 @@ _WORD = re.compile(
     re.VERBOSE,
 )
 _UNCLOSED = {'"': "the string is not closed", "/": "the regular expression is not closed"}
+_COUNT = re.compile(r"\{ *(\d*) *(,?) *(\d*) *\}")
 _JSON = json.JSONDecoder()
+
+ENDLESS = 4_294_967_291
+"""The upper bound that stands for "no bound": lark requires one in a repetition."""
+
+_STEPS = 3
+"""The steps for a word."""
 
 
 class Word(NamedTuple):
@@ -63,6 +71,16 @@ class Word(NamedTuple):
     start: int
     end: int
     value: Any = None
+
+
+def count_bounds(text: str) -> list[str]:
+    """The bounds of a count such as `{2}` or `{2,5}` in lark's notation: one number or two; none if it has
+    neither."""
+    match = _COUNT.fullmatch(text)
+    if match is None or not (match[1] or match[3]):
+        return []
+    low, comma, high = match.groups()
+    return [low or "0", high or str(ENDLESS)] if comma else [low]
 
 
 @dataclass
@@ -131,7 +149,8 @@ class Scan:
         """Fill `statements`: every line that does not begin with `|` begins a new one."""
         fresh, depth = True, 0
         statement = Statement()
-        for number, word in enumerate(self._words()):
+        for word in self._words():
+            spend(_STEPS)
             if word.kind == "newline":
                 fresh = True
                 continue
@@ -140,8 +159,6 @@ class Scan:
                 self.statements.append(statement)
             fresh = False
             depth += (word.kind == "open") - (word.kind == "close")
-            if number >= MAX_WORDS:
-                raise GrammarLimitError(f"the grammar has more than {MAX_WORDS} words")
             if depth > MAX_BRACKETS:
                 text = f"brackets are nested more than {MAX_BRACKETS} deep"
                 raise GrammarLimitError(text, *self.location(word.start))

@@ -65,7 +65,7 @@ def _add_imports(statements: Iterable[Statement], imported: dict[str, set[str]])
     for statement in statements:
         if statement.kind != "%import":
             continue
-        arrow = next((i for i, word in enumerate(statement.words) if word.text == "-"), None)
+        arrow = next((i for i, word in enumerate(statement.words) if word.kind == "arrow"), None)
         words = statement.words[1:arrow]
         bracket = next((i for i, word in enumerate(words) if word.text == "("), None)
         path = [word.text for word in words[:bracket] if word.kind == "name"]

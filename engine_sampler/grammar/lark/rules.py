@@ -14,15 +14,19 @@ from lark.grammar import Symbol
 
 from ..errors import GrammarError, GrammarLimitError
 from ..program.rules import Body, Rules, alternatives, repeated, sequence
-from .dialect import ENDLESS
+from ..work import spend
+from .lexer import ENDLESS
 from .messages import Messages
 from .terminals import Terminals, is_literal
 
-MAX_STEPS = 20_000
+MAX_STEPS = 150_000
 """The most parts that rules may have once templates are instantiated."""
 
 MAX_COUNT = 1_000_000
 """The highest bound of a repetition in a rule."""
+
+_STEPS = 2
+"""The steps for a part."""
 
 _MAX_SEQUENCE = 32
 _MAX_CHOICE = 64
@@ -95,6 +99,7 @@ class RuleReader:
 
     def _body(self, node: Any, environment: Environment) -> Body:
         self._steps += 1
+        spend(_STEPS)
         if self._steps > MAX_STEPS:
             raise GrammarLimitError(f"the rules have more than {MAX_STEPS} parts with templates instantiated")
         if isinstance(node, Symbol):

@@ -17,9 +17,13 @@ from lark.load_grammar import PrepareLiterals, TerminalTreeToPattern, _literal_t
 from ..errors import GrammarError
 from ..program.expression import EMPTY, Expression, literal, union
 from ..program.rules import Rules
+from ..program.unicode import either_case
+from ..program.words import any_of, any_sequence_of
 from ..regex.pattern import terminal_expression
-from .dialect import ENDLESS, Placeholder, Rewritten
+from ..work import spend
+from .dialect import Placeholder, Rewritten
 from .lazy import prefix_free
+from .lexer import ENDLESS
 from .messages import Messages
 from .substring import substring_expression
 
@@ -83,6 +87,8 @@ class Terminals:
         if tree is None:
             pattern = self._declared.get(name)
             return EMPTY if pattern is None else self._read(pattern, name, None)
+        if (words := _listed_strings(tree)) is not None:
+            return self._any_of(words)
         if not isinstance(tree, Pattern):
             with self._messages.translated():
                 tree = _PATTERNS.transform(tree)
@@ -96,6 +102,11 @@ class Terminals:
     def choice(self, nodes: list[Any]) -> list[int]:
         """Symbols that together match any one of the literals `nodes`: a few terminals instead of many."""
         symbols = []
+        words = [node for node in nodes if _is_string(node)]
+        if len(words) > MAX_UNION:
+            tokens = [node.children[0] for node in words]
+            symbols.append(self._add(" | ".join(tokens), self._any_of(tokens)))
+            nodes = [node for node in nodes if not _is_string(node)]
         for i in range(0, len(nodes), MAX_UNION):
             some = nodes[i : i + MAX_UNION]
             names = ["..".join(map(str, node.children)) for node in some]
@@ -139,10 +150,33 @@ class Terminals:
             location = self._messages.location(placeholder.word.start)
             raise type(error)(str(error), *location) from None
 
+    def _any_of(self, tokens: list[Any]) -> Expression:
+        """Any one of these strings."""
+        spend(4 * len(tokens))
+        words = [(self._string(token), token.endswith("i")) for token in tokens]
+        if not any(ignores_case for _, ignores_case in words):
+            return any_of(
+                self._encoded(text, token, token) for (text, _), token in zip(words, tokens, strict=True)
+            )
+        return any_sequence_of(
+            tuple(either_case(c) if ignores_case else literal(self._encoded(c, token, token)) for c in text)
+            for (text, ignores_case), token in zip(words, tokens, strict=True)
+        )
+
+    def _string(self, token: Any) -> str:
+        """The text of a string, without its flag."""
+        if "\\" not in token and token[1] != '"':
+            return str(token[1 : token.rindex('"')])
+        with self._messages.translated(token):
+            return str(_read_literal(token).value)
+
     def _of_literal(self, name: str, node: Any) -> Expression:
         known = self._literals.get(name)
         if known is None:
             token = node.children[0]
+            if _is_string(node) and not token.endswith("i"):
+                known = self._literals[name] = literal(self._encoded(self._string(token), name, token))
+                return known
             with self._messages.translated(token):
                 if node.data == "literal":
                     pattern = _read_literal(token)
@@ -167,6 +201,30 @@ class Terminals:
             return terminal_expression(pattern)
         except GrammarError as error:
             raise self._messages.about_terminal(error, name, token) from None
+
+
+def _listed_strings(tree: Any) -> list[Any] | None:
+    """The strings of a terminal that is a list of them; None for any other.
+
+    Lark tries the longest ones first, so that each of them is matched where it is the whole text.
+    """
+    if isinstance(tree, Pattern) or len(tree.children) < 2:
+        return None
+    words = [_only_part(child) for child in tree.children]
+    return [word.children[0] for word in words] if all(map(_is_string, words)) else None
+
+
+def _only_part(node: Any) -> Any:
+    """What `node` consists of, without the nodes that hold one part only."""
+    while node.data in ("expansion", "expansions", "value") and len(node.children) == 1:
+        if not isinstance(node.children[0], Tree):
+            break
+        node = node.children[0]
+    return node
+
+
+def _is_string(node: Any) -> bool:
+    return node.data == "literal" and node.children[0].type == "STRING"
 
 
 def is_literal(node: Any) -> bool:

@@ -22,6 +22,8 @@ from __future__ import annotations
 
 import functools
 import struct
+from array import array
+from collections.abc import Sequence
 from typing import Any, TypeAlias
 
 Expression: TypeAlias = tuple[Any, ...]
@@ -185,15 +187,24 @@ class Encoder:
     """
 
     def __init__(self) -> None:
-        self.code: list[int] = []
+        self.code = array("i")
         self.count = 0
         self._seen: dict[int, tuple[int, Expression]] = {}
         self._equal: dict[Expression, int] = {}
+
+    def copy(self) -> Encoder:
+        """An encoder that has the same nodes so far."""
+        other = Encoder()
+        other.code, other.count = self.code[:], self.count
+        other._seen, other._equal = self._seen.copy(), self._equal.copy()
+        return other
 
     def add(self, part: Expression) -> int:
         """The number of the node of `part`; if it is new, its code and that of its children are appended."""
         if (seen := self._seen.get(id(part))) is not None:
             return seen[0]
+        if type(part) is Frequent:
+            return self._append_all(part)
         kind = part[0]
         if kind in (CONCAT, UNION, BOTH):
             children = [self.add(piece) for piece in part[1]]
@@ -216,7 +227,53 @@ class Encoder:
         number = self._equal.get(code)
         if number is None:
             number = self._equal[code] = self.count
-            self.code += code
+            self.code.extend(code)
             self.count += 1
         self._seen[id(part)] = number, part  # keeps `part` alive, so that its id is not reused
         return number
+
+    def _append_all(self, part: Frequent) -> int:
+        """Append what `part` was encoded to once, with the numbers of its nodes moved."""
+        encoded, references = part.encoded
+        code = encoded.code[:]
+        for at in references:
+            code[at] += self.count
+        self.code += code
+        self.count += encoded.count
+        self._seen[id(part)] = self.count - 1, part
+        return self.count - 1
+
+
+class Frequent(tuple[Any, ...]):
+    """An expression that many grammars contain: it is encoded once, and encoders copy the result."""
+
+    @functools.cached_property
+    def encoded(self) -> tuple[Encoder, list[int]]:
+        """Its nodes, and where their code has the number of a node."""
+        encoder = Encoder()
+        encoder.add(tuple(self))
+        return encoder, _references(encoder.code)
+
+
+def _references(code: Sequence[int]) -> list[int]:
+    """The places of `code` that have the number of a node."""
+    found: list[int] = []
+    at = 0
+    while at < len(code):
+        kind = code[at]
+        if kind in (CONCAT, UNION, BOTH):
+            found += range(at + 2, at + 2 + code[at + 1])
+            at += 2 + code[at + 1]
+        elif kind in (NOT, REPEAT, GUARD):
+            count = 2 if kind == GUARD else 1
+            found += range(at + 1, at + 1 + count)
+            at += 4 if kind == REPEAT else 1 + count
+        elif kind == LITERAL:
+            at += 2 + code[at + 1]
+        elif kind == CLASS:
+            at += 9
+        else:
+            states, at = code[at + 1], at + 2
+            for _ in range(states):
+                at += 2 + 3 * code[at + 1]
+    return found

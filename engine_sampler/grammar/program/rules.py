@@ -210,6 +210,15 @@ class Rules:
         self.expressions: list[Expression | None] = []
         """The expression of each terminal; None for special tokens."""
 
+    def copy(self) -> Rules:
+        """Other rules that begin with the same terminals. There must be no rules yet."""
+        other = Rules(self.start, self.ignore[:], self.parser, self.unique_keys)
+        other.terminal_names, other.expressions = self.terminal_names[:], self.expressions[:]
+        other._encoder = self._encoder.copy()
+        other._terminals, other._by_expression = self._terminals[:], self._by_expression.copy()
+        other.bindings, other._special = self.bindings[:], self._special.copy()
+        return other
+
     def terminal(self, name: str, expression: Expression, *, shared: bool = True) -> int:
         """The symbol of a terminal. If `shared`, equal expressions have one symbol, and its first name."""
         known = self._encoder.count
@@ -291,42 +300,43 @@ class Rules:
 
     def program(self) -> Program:
         """The grammar as arrays. Raises GrammarError for a rule without a definition."""
-        rules, states, edges, operations = (array("i") for _ in range(4))
-        spans: dict[tuple[Operation, ...], tuple[int, int]] = {(): (0, 0)}
+        rules: list[int] = []
+        states: list[int] = []
+        edges: list[int] = []
+        operations: list[int] = []
+        spans: dict[tuple[Operation, ...], tuple[int, int]] = {}
         first = 0
         for name, automaton in zip(self.rule_names, self._automata, strict=True):
             if automaton is None:
                 raise GrammarError(f"the rule {name} is used but not defined")
             edges_of_states, bits, counters = automaton
-            rules.extend((first, bits, counters))
+            rules += (first, bits, counters)
             for outgoing in edges_of_states:
-                states.append(len(edges) // 4)
+                states.append(len(edges) >> 2)
                 for symbol, target, ops in outgoing:
+                    if not ops:
+                        edges += (symbol, first + target, 0, 0)
+                        continue
                     span = spans.get(ops)
                     if span is None:
                         begin = len(operations)
                         for operation in ops:
-                            operations.append(len(operation))
-                            operations.extend(operation)
+                            operations += (len(operation), *operation)
                         span = spans[ops] = begin, len(operations)
-                    edges.extend((symbol, first + target, *span))
+                    edges += (symbol, first + target, *span)
             first += len(edges_of_states)
-        states.append(len(edges) // 4)
+        states.append(len(edges) >> 2)
         special_starts, special_ids = array("i"), array("i")
         for symbol in range(len(self._terminals)):
             special_starts.append(len(special_ids))
             special_ids.extend(self._special.get(symbol, ()))
         special_starts.append(len(special_ids))
         return Program(
-            array("i", self._encoder.code),
+            self._encoder.code[:],
             array("i", self._terminals),
             special_starts,
             special_ids,
-            rules,
-            states,
-            edges,
-            operations,
-            array("i", self.ignore),
+            *(array("i", numbers) for numbers in (rules, states, edges, operations, self.ignore)),
             self.parser,
             -1 - self.start,
             tuple(self.terminal_names),

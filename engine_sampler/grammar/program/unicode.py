@@ -301,6 +301,12 @@ MAX_BYTE_STATES = 16384
 """The maximum number of states of an automaton over bytes."""
 
 
+@lru_cache(maxsize=4096)
+def either_case(character: str) -> Expression:
+    """A character, and those that differ from it in case only."""
+    return characters(fold(((ord(character), ord(character)),)))
+
+
 def byte_automaton(states: Collection[tuple[bool, Pieces]]) -> tuple[ByteState, ...]:
     """A deterministic automaton over characters, as one over bytes.
 

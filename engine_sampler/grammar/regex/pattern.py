@@ -39,7 +39,20 @@ from ..work import counted_work, spend
 from . import ordered
 from .order import order_matters
 from .syntax import rewritten
-from .tree import ANY, LAST_LINE_END, TEXT_END, Choice, Lookaround, Node, Repeat, Sequence, Set, one_of, parse
+from .tree import (
+    ANY,
+    LAST_LINE_END,
+    TEXT_END,
+    Choice,
+    Lookaround,
+    Node,
+    Repeat,
+    Sequence,
+    Set,
+    one_of,
+    parse,
+    without_hidden,
+)
 
 Dialect = Literal["python", "ecma"]
 
@@ -53,7 +66,7 @@ class PatternLimits:
     work    steps to build the automaton
     """
 
-    length: int = 100_000
+    length: int = 200_000
     states: int = 4096
     work: int = 100_000
 
@@ -117,7 +130,7 @@ def _get(
 ) -> Expression:
     if len(pattern) > limits.length:
         raise GrammarLimitError(f"a pattern has {len(pattern)} characters, more than {limits.length}")
-    build = _cached_build if len(pattern) <= _CACHED_LENGTH else _build
+    build = _cached_build if len(pattern) <= _CACHED_LENGTH else _cached_large_build
     return build(whole, pattern, int(flags), dialect, search, limits)
 
 
@@ -131,6 +144,7 @@ def _build(
 
 
 _cached_build = lru_cache(maxsize=64)(_build)  # few entries: an automaton may take megabytes
+_cached_large_build = lru_cache(maxsize=1)(_build)  # a schema reads its pattern twice
 
 
 def _tree(pattern: str, flags: int, dialect: Dialect) -> Node:
@@ -151,6 +165,7 @@ def _tree(pattern: str, flags: int, dialect: Dialect) -> Node:
 
 
 def _preferred(tree: Node, limits: PatternLimits) -> Expression:
+    tree = without_hidden(tree)
     if order_matters(tree) or not _guardable(tree):
         return ordered.preferred(tree, limits.states, limits.work)
     return _language(tree)

@@ -18,6 +18,7 @@ from ..errors import GrammarError, GrammarLimitError
 from ..program import unicode
 from ..program.expression import Expression
 from ..program.unicode import Ranges
+from .prefixes import OTHER, Piece, with_shared_prefixes
 
 _FOLDER = "re._" if sys.version_info >= (3, 11) else "sre_"
 _parser: Any = import_module(_FOLDER + ("parser" if sys.version_info >= (3, 11) else "parse"))
@@ -27,6 +28,8 @@ MAX_NESTING = 64
 """The deepest nesting of groups in a pattern."""
 MAX_CLASSES = 128
 """The most distinct classes of characters in a pattern."""
+_MIN_FACTORED = 9
+"""Choices of fewer options stay as they are."""
 MAX_WIDTH = 1 << 31
 """Upper bounds of this size or more mean no bound."""
 
@@ -128,6 +131,22 @@ def choice(items: Iterable[Node]) -> Node:
     )
 
 
+def without_hidden(node: Node) -> Node:
+    """The node at the end of a pattern, without the options that an empty one hides, which is preferred."""
+    if isinstance(node, Sequence) and node.items:
+        last = without_hidden(node.items[-1])
+        return node if last is node.items[-1] else sequence((*node.items[:-1], last))
+    if not isinstance(node, Choice):
+        return node
+    empty = next((number for number, option in enumerate(node.items) if _is_empty(option)), len(node.items))
+    options = [without_hidden(option) for option in node.items[: empty + 1]]
+    return node if options == list(node.items) else choice(options)
+
+
+def _is_empty(node: Node) -> bool:
+    return isinstance(node, Sequence) and not node.items
+
+
 def repeat(item: Node, low: int, high: int | None, reluctant: bool = False) -> Node:
     """The item, low to high times."""
     longest = 0 if high == 0 or item.longest == 0 else None
@@ -178,6 +197,12 @@ def _inner_boundary_needs_text() -> bool:
 def _literal(code: int, flags: int) -> Node:
     ranges: Ranges = ((code, code),)
     return one_of(unicode.fold(ranges, bool(flags & re.ASCII)) if flags & re.IGNORECASE else ranges)
+
+
+@lru_cache(maxsize=4096)
+def _first_case(code: int, flags: int) -> int:
+    ranges: Ranges = ((code, code),)
+    return unicode.fold(ranges, bool(flags & re.ASCII))[0][0]
 
 
 Parsed: TypeAlias = Any  # the parser's list of (operator, argument)
@@ -231,7 +256,7 @@ class _Reader:
                 flags &= ~(re.ASCII | re.UNICODE)
             return self.sequence(inner, (flags | added) & ~removed, depth + 1)
         if name == "BRANCH":
-            return choice([self.sequence(one, flags, depth + 1) for one in value[1]])
+            return self._choice([one.data for one in value[1]], flags, depth + 1)
         if name in ("MAX_REPEAT", "MIN_REPEAT"):
             low, high, inner = value
             item = self.sequence(inner, flags, depth + 1)
@@ -247,6 +272,30 @@ class _Reader:
         if name == "FAILURE":
             return FAILURE
         raise GrammarError(f"{_REFUSED.get(name, name)} cannot be matched token by token")
+
+    def _choice(self, options: list[Parsed], flags: int, depth: int) -> Node:
+        """One of the options; the first characters that options of a long list share are written once."""
+        if len(options) < _MIN_FACTORED:
+            return choice([self.sequence(one, flags, depth) for one in options])
+        pieces = with_shared_prefixes([self._keys(one, flags) for one in options])
+        return self._one_of(pieces, options, flags, depth)
+
+    def _one_of(self, pieces: list[Piece], options: list[Parsed], flags: int, depth: int) -> Node:
+        found = []
+        for option, start, end, rests in pieces:
+            node = self.sequence(options[option][start:end], flags, depth)
+            found.append(
+                node if rests is None else sequence((node, self._one_of(rests, options, flags, depth)))
+            )
+        return choice(found)
+
+    def _keys(self, parsed: Parsed, flags: int) -> list[int]:
+        """For each part the first of the characters that it matches if it is a literal."""
+        literal = _names.LITERAL
+        codes = [value if name is literal and value not in self.sets else OTHER for name, value in parsed]
+        if not flags & re.IGNORECASE:
+            return codes
+        return [OTHER if code == OTHER else _first_case(code, flags) for code in codes]
 
     def _lookaround(self, item: Node, ahead: bool, negative: bool) -> Node:
         if not ahead and not self.ecma and item.shortest != item.longest:

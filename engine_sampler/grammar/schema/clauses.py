@@ -50,6 +50,10 @@ def disjuncts(formula: Formula, expander: Expander) -> list[Atoms]:
 
     Raises GrammarLimitError if there are more than `limits.MAX_CLAUSES`.
     """
+    parts: Atoms = formula[1] if formula[0] == AND else (formula,)
+    if not any(part[0] in (OR, LISTED) for part in parts):
+        spend(10 + 4 * len(parts))
+        return [] if Facts(parts, expander).contradictory else [parts]
     found: dict[Atoms, None] = {}
     waiting: list[tuple[Atoms, tuple[Formula, ...]]] = [((), (formula,))]
     while waiting:

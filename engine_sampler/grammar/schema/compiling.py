@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Any, Literal, NamedTuple
 
 from ..errors import GrammarError
 from ..program.expression import EPSILON, repeat
@@ -14,7 +14,16 @@ from .document import Document
 from .emitting import Emitter
 from .formula import ALWAYS
 from .keywords import KEYWORDS
-from .layout import WHITESPACE_PATTERN, KeyOrder, Spacing, nonempty, punctuation, spacing_of
+from .layout import (
+    WHITESPACE_PATTERN,
+    KeyOrder,
+    Punctuation,
+    Spacing,
+    cached_if_short,
+    nonempty,
+    punctuation,
+    spacing_of,
+)
 from .nodes import Expander
 from .texts import WHITESPACE
 from .values import Values
@@ -69,20 +78,36 @@ def rules_from_schema(schema: Any, options: SchemaOptions = DEFAULTS) -> Rules:
     Raises GrammarError if `schema` is not a JSON Schema or has no valid value, GrammarLimitError if a
     limit is reached, UnsupportedKeywordError for a keyword that cannot be enforced.
     """
-    rules = Rules()
     with counted_work():
-        spacing = spacing_of(options.whitespace)
-        if spacing is None:
-            rules.ignore = [rules.terminal("WHITESPACE", repeat(WHITESPACE, 1))]
-            rules.start, rules.unique_keys = _add(schema, rules, options, Spacing(EPSILON, EPSILON, EPSILON))
-            return rules
-        value, rules.unique_keys = _add(schema, rules, options, spacing)
+        first = _first_terminals(options.whitespace)
+        rules = first.rules.copy()
+        value, rules.unique_keys = _add(schema, rules, options, first.marks)
         rules.start = value
-        if spacing.outer != EPSILON:
-            space = repeated(rules.terminal("WHITESPACE", nonempty(spacing.outer)), 0, 1)
+        if first.space is not None:
+            space = repeated(first.space, 0, 1)
             rules.start = rules.rule("document")
             rules.define(rules.start, sequence(space, value, space))
         return rules
+
+
+class _FirstTerminals(NamedTuple):
+    """The terminals with which all grammars of JSON begin; `space` is that around the whole text, if any."""
+
+    rules: Rules
+    marks: Punctuation
+    space: int | None
+
+
+@cached_if_short
+def _first_terminals(whitespace: str | int) -> _FirstTerminals:
+    rules, spacing = Rules(), spacing_of(whitespace)
+    if spacing is None:
+        rules.ignore = [rules.terminal("WHITESPACE", repeat(WHITESPACE, 1))]
+        return _FirstTerminals(rules, punctuation(rules, Spacing(EPSILON, EPSILON, EPSILON)), None)
+    marks = punctuation(rules, spacing)
+    outer = spacing.outer
+    space = None if outer == EPSILON else rules.terminal("WHITESPACE", nonempty(outer))
+    return _FirstTerminals(rules, marks, space)
 
 
 def add_schema(schema: Any, rules: Rules, options: SchemaOptions = DEFAULTS) -> int:
@@ -97,10 +122,10 @@ def add_schema(schema: Any, rules: Rules, options: SchemaOptions = DEFAULTS) -> 
         if spacing is None:
             anything = repeat(WHITESPACE)
             spacing = Spacing(anything, anything, EPSILON)
-        return _add(schema, rules, options, spacing)[0]
+        return _add(schema, rules, options, punctuation(rules, spacing))[0]
 
 
-def _add(schema: Any, rules: Rules, options: SchemaOptions, spacing: Spacing) -> tuple[int, bool]:
+def _add(schema: Any, rules: Rules, options: SchemaOptions, marks: Punctuation) -> tuple[int, bool]:
     """The symbol of the schema's values, and whether it matters that their keys are unique."""
     values = Values(Expander(Document(schema), KEYWORDS, options.unsupported, options.formats))
     root = frozenset((values.expander.root(),)) - {ALWAYS}
@@ -108,6 +133,6 @@ def _add(schema: Any, rules: Rules, options: SchemaOptions, spacing: Spacing) ->
     values.settle()
     if not values.is_productive(root):
         raise GrammarError("no value is valid under the JSON Schema")
-    emitter = Emitter(values, rules, punctuation(rules, spacing), options.key_order)
+    emitter = Emitter(values, rules, marks, options.key_order)
     symbol = emitter.emit(root, "json")
     return symbol, emitter.unique_keys

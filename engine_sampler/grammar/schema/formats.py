@@ -11,7 +11,17 @@ import string
 from collections.abc import Callable
 from functools import lru_cache
 
-from ..program.expression import Expression, both, concat, literal, optional, repeat, union
+from ..program.expression import (
+    EMPTY,
+    Expression,
+    both,
+    byte_range,
+    concat,
+    literal,
+    optional,
+    repeat,
+    union,
+)
 from ..program.unicode import ANY_CHARACTER
 from ..regex import pattern as regex
 
@@ -133,10 +143,15 @@ def _pointer() -> Expression:
 def _at_least(low: int) -> Expression:
     """Numbers of up to four digits that are not below `low`, which has one or two."""
     tens, ones = divmod(low, 10)
-    longer = r"[1-9]\d{1,3}" if not tens else r"[1-9]\d{2,3}"
-    same = f"[{ones}-9]" if not tens else f"{tens}[{ones}-9]"
-    above = rf"|[{tens + 1}-9]\d" if 0 < tens < 9 else ""
-    return _re(f"{same}{above}|{longer}")
+    longer = concat(_digit(1), repeat(_digit(0), 2 if tens else 1, 3))
+    same = concat(literal(b"%d" % tens if tens else b""), _digit(ones))
+    above = concat(_digit(tens + 1), _digit(0)) if 0 < tens < 9 else EMPTY
+    return union(same, above, longer)
+
+
+def _digit(low: int) -> Expression:
+    """One digit of low..9."""
+    return byte_range(0x30 + low, 0x39)
 
 
 def _regex() -> Expression:

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Literal
+from functools import lru_cache, wraps
+from typing import Literal, TypeVar
 
 from ..errors import GrammarError
 from ..program.expression import (
@@ -35,6 +37,9 @@ blanks or line breaks leaves it after at most 44 characters.
 MAX_WHITESPACE = 10_000
 """The largest number of white-space characters that may be given as the bound."""
 
+_MAX_CACHED_LENGTH = 100
+"""Maximum length of a pattern whose meaning is cached."""
+
 KeyOrder = Literal["any", "schema"]
 
 
@@ -52,6 +57,24 @@ class Spacing:
     outer: Expression
 
 
+Found = TypeVar("Found")
+
+
+def cached_if_short(function: Callable[[str | int], Found]) -> Callable[[str | int], Found]:
+    """Cache the latest results by white space, except for long patterns: untrusted input must not fill the
+    memory."""
+    cached = lru_cache(maxsize=16, typed=True)(function)
+
+    @wraps(function)
+    def found(whitespace: str | int) -> Found:
+        if isinstance(whitespace, str):
+            return cached(whitespace) if len(whitespace) <= _MAX_CACHED_LENGTH else function(whitespace)
+        return cached(whitespace) if isinstance(whitespace, int) else function(whitespace)
+
+    return found
+
+
+@cached_if_short
 def spacing_of(whitespace: str | int) -> Spacing | None:
     """The meaning of the option `whitespace`: "any", "compact", a number of characters, or a pattern.
 
@@ -67,6 +90,10 @@ def spacing_of(whitespace: str | int) -> Spacing | None:
     if not isinstance(whitespace, str):
         allowed = f"any, compact, a number from 0 to {MAX_WHITESPACE}, or a regular expression"
         raise GrammarError(f"whitespace={whitespace!r} is not allowed: {allowed}")
+    return _spacing_of_pattern(whitespace)
+
+
+def _spacing_of_pattern(whitespace: str) -> Spacing:
     try:
         given = pattern_expression(whitespace)
     except GrammarError as error:

@@ -264,10 +264,12 @@ class Expander:
             return disjunction(self.formula(literal, kind) for literal in node.literals)
         if isinstance(node, Constant):
             return self._keywords["const"][1](self, SchemaNode({}, self.document.root, ()), node.value, kind)
-        for keyword, value in node.items:
-            if _UNEVALUATED.get(keyword) == kind:
-                return self.assertion(node, keyword, value, kind)  # includes all the other keywords
-        return conjunction([self.assertion(node, keyword, value, kind) for keyword, value in node.items])
+        if kind & (OBJECT | ARRAY):
+            for keyword, value in node.items:
+                if _UNEVALUATED.get(keyword) == kind:
+                    return self.assertion(node, keyword, value, kind)  # includes all the other keywords
+        parts = [self.assertion(node, keyword, value, kind) for keyword, value in node.items]
+        return parts[0] if len(parts) == 1 else conjunction(parts)
 
     def assertion(self, node: SchemaNode, keyword: str, value: Any, kind: int) -> Formula:
         """The formula of one keyword of a subschema."""

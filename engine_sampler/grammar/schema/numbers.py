@@ -15,7 +15,17 @@ from math import ceil, floor
 from typing import Any
 
 from ..errors import GrammarError, GrammarLimitError
-from ..program.expression import Expression, byte_class, byte_range, concat, literal, optional, repeat, union
+from ..program.expression import (
+    Expression,
+    Frequent,
+    byte_class,
+    byte_range,
+    concat,
+    literal,
+    optional,
+    repeat,
+    union,
+)
 from .formula import (
     AND,
     INTEGER,
@@ -40,18 +50,20 @@ _E = byte_class(1 << ord("e") | 1 << ord("E"))
 _SIGN = optional(byte_class(1 << ord("+") | 1 << ord("-")))
 _ZEROS = optional(concat(literal(b"."), repeat(literal(b"0"), 1)))
 
-NUMBER = concat(
-    _MINUS,
-    _WHOLE,
-    optional(concat(literal(b"."), repeat(_DIGIT, 1))),
-    optional(concat(_E, _SIGN, repeat(_DIGIT, 1))),
+NUMBER = Frequent(
+    concat(
+        _MINUS,
+        _WHOLE,
+        optional(concat(literal(b"."), repeat(_DIGIT, 1))),
+        optional(concat(_E, _SIGN, repeat(_DIGIT, 1))),
+    )
 )
-WHOLE_NUMBER = concat(
-    _MINUS, _WHOLE, _ZEROS, optional(concat(_E, optional(literal(b"+")), repeat(_DIGIT, 1)))
+WHOLE_NUMBER = Frequent(
+    concat(_MINUS, _WHOLE, _ZEROS, optional(concat(_E, optional(literal(b"+")), repeat(_DIGIT, 1))))
 )
 """Numbers whose value is an integer: `2`, `2.0`, `2e3`."""
 
-PLAIN_INTEGER = concat(_MINUS, _WHOLE)
+PLAIN_INTEGER = Frequent(concat(_MINUS, _WHOLE))
 
 _MAX_LISTED = 200
 """Maximum length of a range of whole numbers that are listed one by one."""

@@ -8,9 +8,8 @@ only bits and counters, and can reach the closing brace from every state.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass, field, replace
 from itertools import product
-from typing import TypeAlias
+from typing import NamedTuple, TypeAlias
 
 from ..errors import GrammarLimitError
 from ..program.expression import EMPTY, Expression
@@ -50,8 +49,7 @@ _MAX_UNCHECKED_PATTERNS = 4
 """With more patterns than this, combinations of patterns that no key can match are eliminated."""
 
 
-@dataclass(frozen=True)
-class Region:
+class Region(NamedTuple):
     """A set of keys that are treated alike, and the literals that their values must satisfy.
 
     requirements  the numbers of the requirements that a member with such a key may satisfy
@@ -62,16 +60,14 @@ class Region:
     requirements: frozenset[int] = frozenset()
 
 
-@dataclass(frozen=True)
-class MemberRequirement:
+class MemberRequirement(NamedTuple):
     """The requirement that some member has a key in a set and a value that satisfies literals."""
 
     keys: Formula
     literals: Literals
 
 
-@dataclass(frozen=True)
-class Plan:
+class Plan(NamedTuple):
     """One set of objects that an automaton with bits and counters can read.
 
     names         the literals that the value of each named key must satisfy
@@ -92,7 +88,7 @@ class Plan:
     slots: tuple[Region, ...] = ()
     low: int = 0
     high: int | None = None
-    settled: frozenset[int] = field(default=frozenset())
+    settled: frozenset[int] = frozenset()
 
     @property
     def counts_other_keys(self) -> bool:
@@ -128,7 +124,7 @@ class ObjectShape:
         """All finished plans, given which members exist; `ordered`: registers are not to be used."""
         names = {name: literals for name, literals in self._plan.names.items() if productive(literals)}
         regions = tuple(region for region in self._plan.regions if productive(region.literals))
-        first = replace(self._plan, names=names, regions=regions)
+        first = self._plan._replace(names=names, regions=regions)
         if self._simple:
             return [first] if first.required <= names.keys() else []
         done: list[Plan] = []
@@ -158,11 +154,11 @@ def _fits(plan: Plan) -> bool:
 
 
 def _require(plan: Plan, name: str) -> Plan:
-    return replace(plan, required=plan.required | {name})
+    return plan._replace(required=plan.required | {name})
 
 
 def _forbid(plan: Plan, name: str) -> Plan:
-    return replace(plan, names={other: literals for other, literals in plan.names.items() if other != name})
+    return plan._replace(names={other: literals for other, literals in plan.names.items() if other != name})
 
 
 def _split_clause(plan: Plan, decided: bool) -> list[Plan] | None:
@@ -181,11 +177,11 @@ def _split_clause(plan: Plan, decided: bool) -> list[Plan] | None:
             if (name in plan.names if value else name not in plan.required)
         )
         if len(left) < 2 or decided or not any(value for _, value in left):
-            rest = replace(plan, clauses=tuple(other for other in plan.clauses if other is not clause))
+            rest = plan._replace(clauses=tuple(other for other in plan.clauses if other is not clause))
             return [_require(rest, name) if value else _forbid(rest, name) for name, value in left]
         kept.append(left)
     if tuple(kept) != plan.clauses:
-        return [replace(plan, clauses=tuple(kept))]
+        return [plan._replace(clauses=tuple(kept))]
     return None
 
 
@@ -199,33 +195,26 @@ def _split_requirement(plan: Plan, productive: Productive, decided: bool) -> lis
             continue
         keys = [name for name in plan.names if holds(requirement.keys, name)]
         others = {n: other for n, other in plan.requirements.items() if n != number}
-        without = replace(plan, requirements=others)
         if any(name in plan.required and requirement.literals <= plan.names[name] for name in keys):
-            return [without]
+            return [plan._replace(requirements=others)]
         candidates = [
             region
             for region in plan.regions
             if number in region.requirements and productive(region.literals | requirement.literals)
         ]
         if candidates and not decided:
-            return [replace(plan, settled=plan.settled | {number})]
-        return [
-            *_by_name(without, keys, requirement, productive),
-            *_by_slot(without, candidates, number, requirement, productive),
-        ]
+            return [plan._replace(settled=plan.settled | {number})]
+        found = []
+        for name in keys:
+            literals = plan.names[name] | requirement.literals
+            if productive(literals):
+                names, required = {**plan.names, name: literals}, plan.required | {name}
+                found.append(plan._replace(names=names, required=required, requirements=others))
+        if candidates or plan.slots:
+            without = plan._replace(requirements=others)
+            found += _by_slot(without, candidates, number, requirement, productive)
+        return found
     return None
-
-
-def _by_name(
-    plan: Plan, keys: list[str], requirement: MemberRequirement, productive: Productive
-) -> list[Plan]:
-    """The plans in which a named key satisfies the requirement."""
-    found = []
-    for name in keys:
-        literals = plan.names[name] | requirement.literals
-        if productive(literals):
-            found.append(_require(replace(plan, names={**plan.names, name: literals}), name))
-    return found
 
 
 def _by_slot(
@@ -236,19 +225,19 @@ def _by_slot(
     for index, slot in enumerate(plan.slots):
         literals = slot.literals | requirement.literals
         if number in slot.requirements and productive(literals):
-            slots = (*plan.slots[:index], replace(slot, literals=literals), *plan.slots[index + 1 :])
-            found.append(replace(plan, slots=slots))
+            slots = (*plan.slots[:index], slot._replace(literals=literals), *plan.slots[index + 1 :])
+            found.append(plan._replace(slots=slots))
     for region in regions:
-        slot = replace(region, literals=region.literals | requirement.literals)
-        found.append(replace(plan, slots=(*plan.slots, slot)))
+        slot = region._replace(literals=region.literals | requirement.literals)
+        found.append(plan._replace(slots=(*plan.slots, slot)))
     return found
 
 
 def object_shape(atoms: Iterable[Formula], expander: Expander) -> ObjectShape:
     """The objects that satisfy all the assertions."""
     names: dict[str, list[int]] = {}
-    required: set[str] = set()
-    absent: set[str] = set()
+    required: dict[str, None] = {}  # in order, as the order of keys follows from it
+    absent: dict[str, None] = {}
     clauses: list[KeyClause] = []
     everywhere: list[tuple[Formula, int]] = []
     requirements: list[MemberRequirement] = []
@@ -260,7 +249,7 @@ def object_shape(atoms: Iterable[Formula], expander: Expander) -> ObjectShape:
                 names.setdefault(name, []).append(literal)
             spend(10 * len(atom[1]))
         elif kind == HAS:
-            (required if atom[2] else absent).add(atom[1])
+            (required if atom[2] else absent)[atom[1]] = None
         elif kind == CLAUSE:
             clauses.append(atom[1])
         elif kind == ALL:
@@ -270,13 +259,13 @@ def object_shape(atoms: Iterable[Formula], expander: Expander) -> ObjectShape:
         elif kind == SIZE:
             low = max(low, atom[1])
             high = atom[2] if high is None or (atom[2] is not None and atom[2] < high) else high
-    mentioned = [name for clause in clauses for name, _ in clause]
-    mentioned += [name for keys, _ in everywhere for name in _constants(keys)]
-    mentioned += [name for one in requirements for name in _constants(one.keys)]
-    for name in (*required, *absent, *mentioned):
+    sets = [*(keys for keys, _ in everywhere), *(one.keys for one in requirements)]
+    in_sets = {name for keys in sets for name in _constants(keys)}
+    in_clauses = (name for clause in clauses for name, _ in clause)
+    for name in (*required, *absent, *in_clauses, *sorted(in_sets.difference(names))):
         names.setdefault(name, [])
     patterns: dict[Formula, None] = {}
-    for keys in (*(keys for keys, _ in everywhere), *(one.keys for one in requirements)):
+    for keys in sets:
         _patterns(keys, patterns)
     spend(len(patterns) * sum(map(len, names)))
     members = {}

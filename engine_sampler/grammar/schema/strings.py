@@ -76,16 +76,22 @@ def _all_content(formula: Formula) -> Expression:
 
 def holds(formula: Formula, text: str) -> bool:
     """Whether one string satisfies a formula."""
-    spend()
     kind = formula[0]
+    if kind == WITHIN:
+        spend()
+        return text in formula[1]
+    if kind == NOT:
+        inner = formula[1]
+        if inner[0] == WITHIN:
+            spend(2)
+            return text not in inner[1]
+        spend()
+        return not holds(inner, text)
+    spend()
     if kind == AND:
         return all(holds(part, text) for part in formula[1])
     if kind == OR:
         return any(holds(part, text) for part in formula[1])
-    if kind == NOT:
-        return not holds(formula[1], text)
-    if kind == WITHIN:
-        return text in formula[1]
     if kind == LENGTH:
         return formula[1] <= len(text) and (formula[2] is None or len(text) <= formula[2])
     return _matcher(formula).matches(text.encode("utf-8", "surrogatepass"))

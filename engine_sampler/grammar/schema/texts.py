@@ -14,7 +14,17 @@ from collections.abc import Iterable
 from functools import lru_cache
 from itertools import groupby
 
-from ..program.expression import EMPTY, EPSILON, Expression, byte_class, concat, literal, repeat, union
+from ..program.expression import (
+    EMPTY,
+    EPSILON,
+    Expression,
+    Frequent,
+    byte_class,
+    concat,
+    literal,
+    repeat,
+    union,
+)
 from ..program.unicode import characters
 
 QUOTE = literal(b'"')
@@ -119,16 +129,18 @@ _SPECIAL = ((1 << 0x80) - 1) & ~PLAIN_BYTES | 1 << 0x2F | 1 << 0x7F
 
 _RAW = characters(((0x80, 0x10FFFF),))
 
-ANY_CHARACTER = union(
-    byte_class(PLAIN_BYTES),
-    _RAW,
-    concat(literal(b"\\"), byte_class(sum(1 << ord(name) for name in _SHORT.values()))),
-    *escaped(0, 0x10FFFF),
+ANY_CHARACTER = Frequent(
+    union(
+        byte_class(PLAIN_BYTES),
+        _RAW,
+        concat(literal(b"\\"), byte_class(sum(1 << ord(name) for name in _SHORT.values()))),
+        *escaped(0, 0x10FFFF),
+    )
 )
 """One character in any form that RFC 8259 allows."""
 
-RAW_CHARACTER = union(ascii_class((1 << 0x80) - 1), _RAW)
-PLAIN_CHARACTER = union(RAW_CHARACTER, *escaped(0x80, 0x10FFFF))
+RAW_CHARACTER = Frequent(union(ascii_class((1 << 0x80) - 1), _RAW))
+PLAIN_CHARACTER = Frequent(union(RAW_CHARACTER, *escaped(0x80, 0x10FFFF)))
 """One character in any form of a plain body; a raw character beyond ASCII is never escaped."""
 
 ANY_BODY = repeat(ANY_CHARACTER)
@@ -144,9 +156,13 @@ def quoted(body: Expression) -> Expression:
 STRING = quoted(ANY_BODY)
 
 
+def _is_all_plain(text: str) -> bool:
+    return text.isascii() and text.isprintable() and not ('"' in text or "\\" in text or "/" in text)
+
+
 def body_of(text: str) -> Expression:
     """The plain bodies of one string; EMPTY if it has a lone surrogate, which UTF-8 cannot encode."""
-    if text.isascii() and text.isprintable() and not ('"' in text or "\\" in text or "/" in text):
+    if _is_all_plain(text):
         return literal(text.encode())
     return concat(*map(_character, text)) if is_encodable(text) else EMPTY
 
@@ -165,7 +181,7 @@ def _character(character: str) -> Expression:
 
 def quoted_key(text: str) -> Expression:
     """The texts of one key, quotes included; the key must be encodable."""
-    return quoted(body_of(text))
+    return literal(b'"%b"' % text.encode()) if _is_all_plain(text) else quoted(body_of(text))
 
 
 def bodies_of(texts: list[str], depth: int = 0) -> Expression:

@@ -9,6 +9,7 @@ automaton ever leads to a dead end.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
+from functools import cache
 from typing import NamedTuple, Protocol, TypeAlias
 
 from ..errors import GrammarLimitError
@@ -16,6 +17,7 @@ from ..program.expression import EMPTY, Expression, literal, union
 from ..work import spend
 from .arrays import array_shapes
 from .clauses import disjuncts
+from .document import Document
 from .formula import FALSE, LISTED, NEVER, TRUE, Formula, conjunction
 from .limits import MAX_VALUES
 from .nodes import Expander
@@ -77,8 +79,12 @@ class Values:
         if found is None:
             if len(self._values) >= MAX_VALUES:
                 raise GrammarLimitError(f"the JSON Schema leads to more than {MAX_VALUES} kinds of values")
-            found = self._values[literals] = Value(literals)
-            self._new.append(found)
+            if literals:
+                found = Value(literals)
+                self._new.append(found)
+            else:
+                found = _anything()
+            self._values[literals] = found
         return found
 
     def is_productive(self, literals: Literals) -> bool:
@@ -86,7 +92,8 @@ class Values:
         if NEVER in literals:
             return False
         value = self.get(literals)
-        self.settle()
+        if self._new:
+            self.settle()
         return value.productive
 
     def settle(self) -> None:
@@ -132,7 +139,10 @@ class Values:
         expander = self.expander
         literals = sorted(value.literals)
         spend(10 + 10 * len(literals))
-        kinds = possible_kinds(outline_intersection(map(expander.outline, literals)))
+        outline = expander.outline
+        kinds = possible_kinds(
+            outline(literals[0]) if len(literals) == 1 else outline_intersection(map(outline, literals))
+        )
         constants: list[bytes] = []
         for kind, text in CONSTANTS.items():
             if kinds & kind and self._formula(literals, kind) == TRUE:
@@ -159,4 +169,17 @@ class Values:
                 value.shapes += array_shapes(atoms, self.expander)
 
     def _formula(self, literals: list[int], kind: int) -> Formula:
+        if len(literals) == 1:
+            return self.expander.formula(literals[0], kind)
         return conjunction(self.expander.formula(literal, kind) for literal in literals)
+
+
+@cache
+def _anything() -> Value:
+    """The value that satisfies no literals in particular: the same in all schemas."""
+    values = Values(Expander(Document(True), {}, "error", "assert"))
+    value = Value(frozenset())
+    values._values[value.literals] = value
+    values._new.append(value)
+    values.settle()
+    return value

@@ -228,6 +228,18 @@ es_grammar *es_grammar_new(es_vocabulary *v, const es_grammar_program *program,
     return g;
 }
 
+/* The bytes of the shared tables that calls of `g` have added, with the vocabulary's lock held. */
+static int64_t shared_by(const es_grammar *g) {
+    return g->shared_generation == g->vocabulary->generation ? g->shared : 0;
+}
+
+int64_t es_grammar_weight(es_grammar *g) {
+    pthread_mutex_lock(&g->vocabulary->lock);
+    const int64_t found = weight_of(g) + shared_by(g);
+    pthread_mutex_unlock(&g->vocabulary->lock);
+    return found;
+}
+
 void es_grammar_statistics(es_grammar *g, es_grammar_stats *out) {
     es_vocabulary *v = g->vocabulary;
     pthread_mutex_lock(&v->lock);
@@ -238,7 +250,7 @@ void es_grammar_statistics(es_grammar *g, es_grammar_stats *out) {
         .states = g->masks.states.states.count,
         .masks = g->masks.list.count,
         .rebuilt = g->built - 1,
-        .expressions = g->shared_generation == v->generation ? g->shared : 0,
+        .expressions = shared_by(g),
         .all = v->grammar_memory,
     };
     pthread_mutex_unlock(&v->lock);

@@ -125,3 +125,31 @@ def test_the_grammars_packaged_with_lark_have_their_language(name: str) -> None:
     for language in (ours(text, start=start), Oracle(text, start)):
         assert all(map(language, right))
         assert not any(map(language, wrong))
+
+
+LONG = [f"{a}{b}{c}" for a, b, c in product("abk", "abé", ("", "a", "K", '\\"', "\\n"))]
+
+
+@pytest.mark.parametrize(
+    "grammar",
+    [
+        "start: WORD\nWORD: {plain}",
+        "start: {plain} | {cased}",
+        'start: WORD "a" | WORD\nWORD: {cased}',
+        "start: WORD\nWORD: {mixed}",
+        "start: item+\nitem: {mixed}\n%ignore /k/",
+    ],
+)
+def test_a_long_list_of_strings_is_what_lark_makes_of_it(grammar: str) -> None:
+    plain = [f'"{word}"' for word in LONG]
+    cased = [f"{word}i" for word in plain]
+    mixed = [
+        one if number % 3 else other for number, (one, other) in enumerate(zip(plain, cased, strict=True))
+    ]
+    lists = {"plain": plain, "cased": [*cased, *plain], "mixed": [*mixed, *plain[::3], *cased[:40]]}
+    text = grammar.format(**{name: " | ".join([*some, *some]) for name, some in lists.items()})
+    language, oracle = ours(text), Oracle(text)
+    words = {json.loads(word) for word in plain}
+    texts = words | {word[:-1] for word in words} | {word + "a" for word in words}
+    for one in sorted(texts | {word.upper() for word in texts} | {word + "k" for word in texts}):
+        assert language(one) == oracle(one), one

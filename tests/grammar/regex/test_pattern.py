@@ -204,10 +204,44 @@ def test_a_pattern_of_ten_thousand_words_is_read():
     assert pattern_expression("|".join(f"word{i:04}" for i in range(10_000))) != EMPTY
 
 
+def test_words_share_their_prefixes():
+    words = [f"word{i:04}" for i in range(10_000)]
+    for pattern in ["|".join(words), "(?i:" + "|".join(words) + ")"]:
+        encoder = Encoder()
+        encoder.add(pattern_expression(pattern))
+        assert len(encoder.code) < 40_000
+        assert "word0815" in Language(pattern_expression(pattern))
+        assert "word081" not in Language(pattern_expression(pattern))
+
+
+WORDS = st.one_of(
+    st.text("aaabBk", max_size=4), st.sampled_from(["a?b", "[ab]a", "(?=a)", "ak+", "\u212aa", "."])
+)
+
+
+@settings(deadline=None, max_examples=100)
+@given(
+    st.lists(WORDS, min_size=9, max_size=14).map("|".join),
+    st.sampled_from(["{}", "(?:{})", "(?:{})b", "a(?:{})?", "(?i:{})", "(?:{}){{2}}"]),
+    st.lists(st.text("aabBk\u212a", max_size=6), max_size=12),
+)
+def test_a_long_choice_keeps_its_texts_and_its_order(options, frame, texts):
+    pattern = frame.format(options)
+    whole = Language(pattern_expression(pattern))
+    try:
+        first = Language(terminal_expression(pattern))
+    except GrammarError:  # the text after the terminal would decide
+        first = None
+    for text in texts:
+        assert (text in whole) == bool(re.fullmatch(pattern, text)), text
+        found = re.match(pattern, text)
+        assert first is None or (text in first) == bool(found and found.end() == len(text)), text
+
+
 @pytest.mark.parametrize(
     ("pattern", "words"),
     [
-        ("a" * 100_001, "more than 100000"),
+        ("a" * 200_001, "more than 200000"),
         ("(" * 10000 + ")" * 10000, "nested"),
         ("(" * 66 + "a" + ")" * 66, "nested more than 64"),
         ("a{99999999999999999999}", "too large"),

@@ -1,0 +1,209 @@
+"""Definitions in lark's plain notation, read here: lark's own loader takes tens of microseconds for a word.
+
+    rule.2: "a" name* ("b" | [NAME])~2..3 -> alias        TERMINAL: "a" | "b".."c"
+
+are read to the trees that lark's loader builds. To lark they are only declared, so that it still reads all
+other statements, and finds what is defined twice. A statement is left to lark if it has a template or an
+attribute, if another one extends it, if it is a terminal that names terminals or is part of one, or if
+anything in it is unusual: then lark tells what is wrong.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+from typing import Any, NamedTuple
+
+from lark import Token, Tree
+from lark.grammar import TOKEN_DEFAULT_PRIORITY, NonTerminal, RuleOptions, Symbol, Terminal
+
+from ..work import spend
+from .lexer import Scan, Statement, Word, count_bounds
+
+_RULE = re.compile(r"_?[a-z][_a-z0-9]*")
+_TERMINAL = re.compile(r"_?[A-Z][_A-Z0-9]*")
+_OTHER_SPACE = re.compile(r"\f|\r(?!\n)")
+_MODIFIERS = ("", "!", "?", "!?", "?!")
+_CLOSING = {"(": ")", "[": "]"}
+_STEPS = 4
+"""The steps for a word that is read here."""
+
+
+class Definition(NamedTuple):
+    """A rule or a terminal as lark's loader would return it: its tree, and its options or its priority.
+
+    uses   the names in it, each once
+    """
+
+    tree: Any
+    options: Any
+    uses: tuple[str, ...]
+
+
+def plain_definitions(scan: Scan) -> dict[str, Definition]:
+    """The definitions of a text that are plain, by name, in the order of the text."""
+    statements = scan.statements
+    if _OTHER_SPACE.search(scan.text) or not all(statement.kind for statement in statements):
+        return {}
+    bound = _bound_names(statements)
+    found = {}
+    for statement in statements:
+        name = statement.defines
+        if name and name not in bound:
+            spend(_STEPS * len(statement.words))
+            definition = _Reader(scan, statement).definition()
+            if definition is not None:
+                found[name] = definition
+    return found
+
+
+def _bound_names(statements: Iterable[Statement]) -> set[str]:
+    """The names whose definitions lark itself needs: it extends them, or substitutes them in terminals."""
+    seen: set[str] = set()
+    bound: set[str] = set()
+    for statement in statements:
+        words, name = statement.words, statement.defines
+        if name in seen or (name and words[0].kind == "directive"):
+            bound.add(name)
+        seen.add(name)
+        is_part = statement.kind == "terminal" or any(word.text == "[" for word in words[: statement.body])
+        if is_part or (statement.kind == "%ignore" and len(words) > 2):
+            bound.update(word.text for word in words[statement.name + 1 :] if word.kind == "name")
+    return bound
+
+
+class _NotPlainError(Exception):
+    """The statement is for lark to read."""
+
+
+class _Reader:
+    """Reads one statement, word by word."""
+
+    def __init__(self, scan: Scan, statement: Statement) -> None:
+        self._scan = scan
+        self._words = [*statement.words, Word("end", "", statement.words[-1].end, 0)]
+        self._at = statement.name
+        self._is_terminal = statement.kind == "terminal"
+        self._uses: dict[str, None] = {}
+
+    def definition(self) -> Definition | None:
+        """The definition; None if it is not plain."""
+        try:
+            options = self._head()
+            tree = self._expansions("", 0)
+        except _NotPlainError:
+            return None
+        return Definition(tree, options, tuple(self._uses))
+
+    def _head(self) -> Any:
+        """The options of a rule or the priority of a terminal; then the body is next."""
+        words, number = self._words, self._at
+        modifiers = "".join(word.text for word in words[:number])
+        _require(modifiers in _MODIFIERS and words[number].start - words[0].start == len(modifiers))
+        _require((_TERMINAL if self._is_terminal else _RULE).fullmatch(words[number].text))
+        self._at += 1
+        priority = int(self._take("number").text) if self._passed(".") else None
+        _require(self._passed(":"))
+        if self._is_terminal:
+            _require(not modifiers)
+            return priority or TOKEN_DEFAULT_PRIORITY
+        _require("?" not in modifiers or not words[number].text.startswith("_"))
+        return RuleOptions("!" in modifiers, "?" in modifiers, priority=priority)
+
+    # --- the body ------------------------------------------------------------------------------------
+
+    def _expansions(self, closing: str, depth: int) -> Any:
+        """Alternatives up to `closing`, which is passed; "" is the end of the statement."""
+        found = [self._alternative(depth)]
+        while self._passed("|"):
+            found.append(self._alternative(depth))
+        _require(self._words[self._at].text == closing)
+        self._at += 1
+        return Tree("expansions", found)
+
+    def _alternative(self, depth: int) -> Any:
+        items = []
+        while (item := self._item(depth)) is not None:
+            items.append(self._repeated(item))
+        tree = Tree("expansion", items)
+        if self._words[self._at].kind != "arrow":
+            return tree
+        _require(depth == 0 and not self._is_terminal)
+        self._at += 1
+        name = self._take("name")
+        _require(_RULE.fullmatch(name.text))
+        return Tree("alias", [tree, NonTerminal(name.text)])
+
+    def _item(self, depth: int) -> Any:
+        """The next item, without its repetition; None if there is none."""
+        word = self._words[self._at]
+        if word.kind not in ("string", "regexp", "name", "open"):
+            return None
+        self._at += 1
+        if word.kind == "name":
+            return Tree("value", [self._symbol(word)])
+        if word.kind == "open":
+            closing = _CLOSING.get(word.text)
+            _require(closing)
+            inside = self._expansions(closing or "", depth + 1)
+            return inside if closing == ")" else Tree("maybe", [inside])
+        if self._words[self._at].kind != "dots":
+            return Tree("value", [Tree("literal", [self._token(word.kind.upper(), word)])])
+        self._at += 1
+        ends = word, self._take("string")
+        _require(word.kind == "string")
+        return Tree("value", [Tree("range", [self._token("STRING", one) for one in ends])])
+
+    def _symbol(self, word: Word) -> Symbol:
+        _require(not self._is_terminal and self._words[self._at].text != "{")
+        self._uses[word.text] = None
+        if _RULE.fullmatch(word.text):
+            return NonTerminal(word.text)
+        _require(_TERMINAL.fullmatch(word.text))
+        return Terminal(word.text, filter_out=word.text.startswith("_"))
+
+    def _repeated(self, item: Any) -> Any:
+        """`item` with the repetition that follows it, if any."""
+        word = self._words[self._at]
+        if word.text in ("*", "+", "?"):
+            self._at += 1
+            after = self._words[self._at]
+            # Before a letter, lark reads a question mark as a modifier.
+            _require(word.text != "?" or after.kind != "name" or after.start > word.end)
+            return Tree("expr", [item, self._token("OP", word)])
+        if word.kind == "count":
+            self._at += 1
+            bounds = [self._token("NUMBER", word, bound) for bound in count_bounds(word.text)]
+            _require(bounds)
+        elif self._passed("~"):
+            bounds = [self._token("NUMBER", self._take("number"))]
+            if self._words[self._at].kind == "dots":
+                self._at += 1
+                bounds.append(self._token("NUMBER", self._take("number")))
+        else:
+            return item
+        return Tree("expr", [item, self._token("TILDE", word, "~"), *bounds])
+
+    def _token(self, kind: str, word: Word, text: str | None = None) -> Token:
+        line, column = self._scan.location(word.start)
+        return Token(kind, text or word.text, word.start, line, column)
+
+    # --- words ---------------------------------------------------------------------------------------
+
+    def _passed(self, text: str) -> bool:
+        """Whether the next word is `text`, which is then passed."""
+        found = self._words[self._at].text == text
+        self._at += found
+        return found
+
+    def _take(self, kind: str) -> Word:
+        """The next word, which must be of that kind."""
+        word = self._words[self._at]
+        _require(word.kind == kind)
+        self._at += 1
+        return word
+
+
+def _require(condition: object) -> None:
+    if not condition:
+        raise _NotPlainError

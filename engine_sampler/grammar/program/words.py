@@ -1,0 +1,64 @@
+"""Long lists of words as expressions in which common prefixes occur once, so that derivatives are fast."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from typing import Generic, TypeVar
+
+from ..work import spend
+from .expression import EPSILON, Expression, concat, literal, union
+
+_MAX_PREFIXES = 100
+"""The most prefixes that are factored out of one word, one after the other."""
+
+_FEW = 4
+"""So many words are not factored."""
+
+WordT = TypeVar("WordT", bytes, "tuple[int, ...]")
+
+
+def any_of(words: Iterable[bytes]) -> Expression:
+    """Any one of the words."""
+    return _Factoring(literal).expression(sorted(set(words)))
+
+
+def any_sequence_of(words: Iterable[Sequence[Expression]]) -> Expression:
+    """Any one of the words, each a sequence of expressions of characters."""
+    numbers: dict[Expression, int] = {}
+    spelled = {tuple(numbers.setdefault(one, len(numbers)) for one in word) for word in words}
+    characters = list(numbers)
+    joined = _Factoring[tuple[int, ...]](lambda piece: concat(*(characters[number] for number in piece)))
+    return joined.expression(sorted(spelled))
+
+
+class _Factoring(Generic[WordT]):
+    """`joined` makes the expression of a piece of a word."""
+
+    def __init__(self, joined: Callable[[WordT], Expression]) -> None:
+        self._joined = joined
+
+    def expression(self, words: list[WordT]) -> Expression:
+        """Any one of the words, which are sorted."""
+        spend(5 * len(words) + sum(map(len, words)) // 8)
+        return self._any(words, 0, len(words), 0, 0)
+
+    def _any(self, words: list[WordT], low: int, high: int, at: int, depth: int) -> Expression:
+        """Any one of words[low:high], which share their first `at` characters, without these."""
+        if high - low <= _FEW or depth == _MAX_PREFIXES:
+            return union(*[self._joined(word[at:]) for word in words[low:high]])
+        parts = []
+        while low < high:
+            if len(words[low]) == at:
+                parts.append(EPSILON)
+                low += 1
+                continue
+            end = low
+            while end < high and words[end][at] == words[low][at]:
+                end += 1
+            shared, first, last = at + 1, words[low], words[end - 1]
+            while shared < len(first) and first[shared : shared + 1] == last[shared : shared + 1]:
+                shared += 1  # all words between the two share this prefix, since they are sorted
+            rest = self._any(words, low, end, shared, depth + 1)
+            parts.append(concat(self._joined(words[low][at:shared]), rest))
+            low = end
+        return union(*parts)
