@@ -134,7 +134,7 @@ class Mirostat(SurpriseControl):
     def keep(self, logits: np.ndarray, y: np.ndarray, w: np.ndarray, rows: Rows) -> np.ndarray:
         alive = (logits > -np.inf).sum(axis=1)
         s = np.maximum(_slope(logits, y, alive), 2.0**-60)
-        k = exp2_64((log2_64(_gap(s - 1.0, rows.vocabulary.size)) + current_mu(rows)) / s)
+        k = exp2_64((log2_64(gap(s - 1.0, rows.vocabulary.size)) + current_mu(rows)) / s)
         return keep_leading(logits, np.clip(k, 1, alive).astype(np.int64))
 
 
@@ -148,7 +148,7 @@ def _slope(logits: np.ndarray, y: np.ndarray, alive: np.ndarray) -> np.ndarray:
     return products.cumsum(axis=1)[:, -1] / STEP_SQUARES[np.maximum(pairs, 1) - 1]
 
 
-def _gap(epsilon: np.ndarray, vocab_size: int) -> np.ndarray:
+def gap(epsilon: np.ndarray, vocab_size: int) -> np.ndarray:
     """g = ε / (1 − N^−ε), extended continuously to ε = 0; a vocabulary of one token counts as two."""
     bits = float(log2_64(max(vocab_size, 2)))
     x = epsilon * (bits * LN_2)

@@ -48,14 +48,14 @@ class TopNSigma(Truncation):
         alive = logits > -np.inf
         counted = np.where(alive, x, np.float32(0))
         n = alive.sum(axis=1)
-        mean = _sum_by_id(counted, rows.ids) / n
-        squares = _sum_by_id(counted * counted, rows.ids)
+        mean = sum_by_id(counted, rows.ids) / n
+        squares = sum_by_id(counted * counted, rows.ids)
         sigma = np.sqrt(np.maximum(0.0, squares / n - mean * mean))
         reach = np.where(np.isfinite(squares), rows["top_n_sigma"] * sigma, np.inf)
         return x >= (-reach).astype(np.float32)[:, None]
 
 
-def _sum_by_id(values: np.ndarray, ids: np.ndarray | None) -> np.ndarray:
+def sum_by_id(values: np.ndarray, ids: np.ndarray | None) -> np.ndarray:
     """Sums of float32 `values` [n, m], added in the order described in the class; float64 [n]."""
     a, b, c, d = _lanes_of_row(values) if ids is None else _lanes_of_subset(values, ids)
     folded = ((a + b) + (c + d)).astype(np.float64).cumsum(axis=1)[:, -1]

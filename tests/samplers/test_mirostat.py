@@ -7,7 +7,7 @@ import pytest
 
 from engine_sampler.arithmetic import distances, log2_64
 from engine_sampler.params import SamplingParams, build_chain
-from engine_sampler.samplers.mirostat import STEPS, Mirostat, SurpriseControl, _gap
+from engine_sampler.samplers.mirostat import STEPS, Mirostat, SurpriseControl, gap
 from engine_sampler.samplers.mirostat_v2 import MirostatV2
 from engine_sampler.testing import select
 
@@ -68,10 +68,10 @@ def test_a_flat_row_keeps_everything_or_one_token() -> None:
 
 
 def test_a_slope_of_exactly_one_has_the_limit_of_the_formula() -> None:
-    near = _gap(np.array([0.0, 1e-9, -1e-9, 1e-5]), 32_000)
+    near = gap(np.array([0.0, 1e-9, -1e-9, 1e-5]), 32_000)
     assert near == pytest.approx(1 / math.log(32_000), rel=1e-3)
     edge = 2.0**-10 / math.log(32_000)
-    both_sides = _gap(np.array([edge * 0.999999999, edge * 1.000000001]), 32_000)
+    both_sides = gap(np.array([edge * 0.999999999, edge * 1.000000001]), 32_000)
     assert both_sides[0] == pytest.approx(both_sides[1], rel=1e-9)
 
 

@@ -17,7 +17,7 @@ from .base import Block, DeviceSelector, DeviceStep, Given
 
 __all__ = ["Block", "DeviceSelector", "DeviceStep", "Given", "selector_of", "step_of"]
 
-Part = TypeVar("Part")
+Part = TypeVar("Part", DeviceStep, DeviceSelector)
 
 
 def step_of(sampler: Sampler) -> DeviceStep | None:
@@ -37,7 +37,7 @@ def _own(core: Any, method: str, parts: Mapping[type, Any]) -> Any:
 
 
 @functools.cache
-def _parts(kind: type[Part], core: type) -> Mapping[type, Part]:
+def _parts(kind: type[Part], core: type[Any]) -> Mapping[type, Part]:
     """The parts of one kind by the class of the built-in sampler or selector of the same name. A subclass may
     do something else, so it has none."""
     by_name = {part.name: part for part in objects_in(__name__, __path__, kind)}

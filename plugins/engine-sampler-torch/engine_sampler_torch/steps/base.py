@@ -137,7 +137,7 @@ class Block:
     def keep_upper(self, mask: Tensor) -> None:
         """`keep` for a `mask` of the first tokens in (logit desc, id asc) order, one at least: what is known
         of them stays true."""
-        known = {name: self._known[name] for name in ("order", "best") if name in self._known}
+        known = {name: value for name, value in self._known.items() if name in {"order", "best"}}
         for name in ("distances", "weights"):
             before = self._known.get(name, self._known.get(_before_cuts(name)))
             if before is not None:

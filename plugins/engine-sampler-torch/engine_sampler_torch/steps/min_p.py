@@ -29,7 +29,5 @@ class MinPStep(DeviceStep):
         threshold = (peak + given["depth"] - MASS_SLACK).to(torch.float32)
         mask = block.values >= threshold[:, None]
         if fixed > 1:
-            floor = block.at_least(given["least"], fixed)
-            short = mask.sum(1) < floor
-            mask |= short[:, None] & block.leading(floor, fixed)
+            mask |= block.leading(block.at_least(given["least"], fixed), fixed)
         block.keep_upper(mask)

@@ -42,7 +42,7 @@ class MirostatSelector(SurpriseControlSelector):
 
     def kept(self, block: Block, given: Given) -> Tensor:
         s = _slope(block, given["steps"], given["step_squares"]).clamp_(min=2.0**-60)
-        k = exp2_64((log2_64(_gap(s - 1.0, block.vocab_size)) + given["mu"]) / s)
+        k = exp2_64((log2_64(gap(s - 1.0, block.vocab_size)) + given["mu"]) / s)
         alive = block.alive
         return block.leading(torch.minimum(k.clamp(min=1.0), alive.to(torch.float64)).to(torch.int64))
 
@@ -58,7 +58,7 @@ def _slope(block: Block, steps: Tensor, step_squares: Tensor) -> Tensor:
     return sum_in_order(products.unbind(1)) / step_squares.gather(0, (pairs[:, 0] - 1).clamp_(min=0))
 
 
-def _gap(epsilon: Tensor, vocab_size: int) -> Tensor:
+def gap(epsilon: Tensor, vocab_size: int) -> Tensor:
     """g = ε / (1 − N^−ε), extended continuously to ε = 0, float64 [n]."""
     bits = float(log2_on_host(max(vocab_size, 2)))
     x = epsilon * (bits * LN_2)

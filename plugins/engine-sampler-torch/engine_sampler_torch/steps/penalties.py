@@ -27,9 +27,10 @@ class PenaltiesStep(DeviceStep):
                 repeated.append(_without(exempt, *factors(settings, windows.repeated, rows, i)))
                 shifts = shift(windows.counted.counts, settings.frequency, settings.presence)
                 counted.append(_without(exempt, windows.counted.ids, shifts))
+        falling = any(settings.slope for settings, _ in rows.resolved)
         return {
             "repeated_ids": id_table([ids for ids, _ in repeated], rows),
-            "factors": table([q for _, q in repeated], 1, np.float32),
+            "factors": _factors([q for _, q in repeated], falling),
             "counted_ids": id_table([ids for ids, _ in counted], rows),
             "shifts": table([shifts for _, shifts in counted], 0, np.float32),
         }
@@ -37,6 +38,13 @@ class PenaltiesStep(DeviceStep):
     def apply(self, block: Block, given: Given, fixed: None) -> None:
         edit(block, given["repeated_ids"], lambda logits: settled(_divided(logits, given["factors"])))
         edit(block, given["counted_ids"], lambda logits: settled(logits - given["shifts"]))
+
+
+def _factors(lists: list[np.ndarray], falling: bool) -> np.ndarray:
+    """The factors of each row, float32 [n, e], where they fall with age; otherwise one for all, [n, 1]."""
+    if falling:
+        return table(lists, 1, np.float32)
+    return np.array([q[:1] if len(q) else [1] for q in lists], np.float32)
 
 
 def _without(exempt: np.ndarray, ids: np.ndarray, values: np.ndarray) -> tuple[np.ndarray, np.ndarray]:

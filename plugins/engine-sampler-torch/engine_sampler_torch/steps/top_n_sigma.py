@@ -25,17 +25,17 @@ class TopNSigmaStep(DeviceStep):
         x = block.values - block.values.amax(1, keepdim=True)
         counted = x.masked_fill(block.values == NEGATIVE_INFINITY, 0.0)
         n = block.alive.to(torch.float64)
-        sums = _sums_by_id(block, torch.stack([counted, counted * counted]))
+        sums = sums_by_id(block, torch.stack([counted, counted * counted]))
         mean, squares = sums[0] / n, sums[1]
         sigma = square_root((squares / n - mean * mean).clamp_(min=0.0))
         reach = (given["n"] * sigma).masked_fill_(~squares.isfinite(), float("inf"))
         block.keep_upper(x >= (-reach).to(torch.float32)[:, None])
 
 
-def _sums_by_id(block: Block, values: Tensor) -> Tensor:
+def sums_by_id(block: Block, values: Tensor) -> Tensor:
     """Sums of float32 `values` [k, n, m] of each row of the block, in the order that the sampler describes;
     float64 [k, n]."""
-    first, second, third, fourth = _chunks(block, values).unflatten(3, (4, 4, 16)).unbind(3)
+    first, second, third, fourth = _chunks(block, values).reshape(*values.shape[:2], -1, 4, 4, 16).unbind(3)
     a, b, c, d = (((first + second) + third) + fourth).unbind(3)
     folded = sum_in_order(((a + b) + (c + d)).to(torch.float64).unbind(2))
     while folded.shape[2] > 1:
@@ -45,12 +45,12 @@ def _sums_by_id(block: Block, values: Tensor) -> Tensor:
 
 
 def _chunks(block: Block, values: Tensor) -> Tensor:
-    """`values` [k, n, m] by chunks of ids, float32 [k, n, chunks, CHUNK], with 0 for ids that have no column;
-    of a block with `ids`, the chunks that hold any of them."""
+    """`values` [k, n, m] by ids, float32 [k, n, chunks·CHUNK], with 0 for ids that have no column; of a block
+    with `ids`, the chunks that hold any of them."""
     if block.ids is None:
-        return pad(values, (0, -block.width % CHUNK)).unflatten(2, (-1, CHUNK))
+        return pad(values, (0, -block.width % CHUNK))
     chunk = block.ids // CHUNK
     number = pad((chunk[:, 1:] != chunk[:, :-1]).cumsum(1), (1, 0))
     spread = values.new_zeros(*values.shape[:2], block.width * CHUNK)
     columns = (number * CHUNK + block.ids % CHUNK).expand(values.shape)
-    return spread.scatter_(2, columns, values).unflatten(2, (-1, CHUNK))
+    return spread.scatter_(2, columns, values)

@@ -9,7 +9,7 @@ import pytest
 import torch
 from engine_sampler_torch import arithmetic
 from engine_sampler_torch.steps import Block, DeviceSelector, DeviceStep, selector_of, step_of
-from torch_chains import NEG_INF, block_of, given_to, whole_rows
+from torch_chains import NEG_INF, apply_step, block_of, given_to, whole_rows
 
 from engine_sampler import Sampler, Selector
 from engine_sampler.arithmetic import FLT_MAX
@@ -266,3 +266,15 @@ def test_a_sparse_step_needs_no_other_logits_than_those_of_its_ids(sampler: Any,
         merged = logits[i].copy()
         merged[ids] = some.values[0, :-1].numpy()
         np.testing.assert_array_equal(merged, whole.values[i])
+
+
+@pytest.mark.parametrize(
+    ("k", "width"), [(1, 64), (64, 64), (65, 128), (1000, 1024), (1024, 1024), (1025, 3000)]
+)
+def test_a_top_k_of_up_to_1024_narrows_the_block_down(k: int, width: int) -> None:
+    sampler = default_registry().catalogue.samplers["top_k"]
+    rows = make_rows(sampler, [{"top_k": 1}, {"top_k": k}], 3000)
+    current = block_of(RANDOM.normal(0, 1, (2, 3000)).astype(np.float32), 3000)
+    apply_step(sampler, current, rows)
+    assert current.width == width
+    assert current.alive.tolist() == [1, k]

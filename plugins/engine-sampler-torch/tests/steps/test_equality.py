@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
@@ -12,6 +13,7 @@ from torch_chains import apply_step, block_of, select, whole_rows
 
 from engine_sampler import Rows, Tokenizer
 from engine_sampler.arithmetic import FLT_MAX
+from engine_sampler.arithmetic import MASS_SLACK as SLACK
 from engine_sampler.registry import default_registry
 from engine_sampler.testing import make_rows
 from engine_sampler.testing.cases import Case, make_case, times
@@ -44,17 +46,29 @@ EDGES: Mapping[str, Sequence[Settings]] = {
         {"tfs": 0.5, "min_keep": 40},
         {"tfs": 0.999, "tfs_cut": "koboldai", "min_keep": 7},
     ),
-    "typical_p": ({"typical_p": 0.0}, {"typical_p": 0.5, "min_keep": 1400}),
+    "typical_p": ({"typical_p": 0.0}, {"typical_p": 0.5 + SLACK}, {"typical_p": 0.5, "min_keep": 1400}),
     "top_p": (
         {"top_p": 0.0},
         {"top_p": 0.25},
+        {"top_p": 0.5 + SLACK},
+        {"top_p": 0.5 - SLACK, "top_p_cut": "exceed"},
+        {"top_p": 0.5 - SLACK, "top_p_cut": "below"},
         {"top_p": 0.5, "min_keep": 1200},
         {"top_p": 0.0, "top_p_cut": "below", "min_keep": 2},
         {"top_p": 0.999999, "top_p_cut": "below"},
         {"top_p": 0.0, "top_p_cut": "exceed"},
     ),
-    "min_p": ({"min_p": 1e-300}, {"min_p": 1.0, "min_keep": 1100}, {"min_p": 0.5, "min_keep": 2}),
-    "epsilon_cutoff": ({"epsilon_cutoff": 1.0}, {"epsilon_cutoff": 1e-300}, {"epsilon_cutoff": 0.25}),
+    "min_p": (
+        {"min_p": math.exp(SLACK / 2 - 1)},
+        {"min_p": 1e-300},
+        {"min_p": 1.0, "min_keep": 1100},
+        {"min_p": 0.5, "min_keep": 2},
+    ),
+    "epsilon_cutoff": (
+        {"epsilon_cutoff": 1.0},
+        {"epsilon_cutoff": 1e-300},
+        {"epsilon_cutoff": 0.5 * (1 + SLACK)},
+    ),
     "eta_cutoff": ({"eta_cutoff": 1.0}, {"eta_cutoff": 1e-300}),
     "top_h": ({"top_h": 1.0}, {"top_h": 1e-300}, {"top_h": 0.5}),
     "xtc": (
@@ -76,7 +90,8 @@ EDGES: Mapping[str, Sequence[Settings]] = {
     "mirostat_v2": ({"mirostat": 2, "mirostat_tau": 0.0}, {"mirostat": 2, "mirostat_tau": 1e6}),
     "adaptive_p": ({"adaptive_target": 0.0}, {"adaptive_target": 1.0, "adaptive_decay": 0.99}),
 }
-"""Settings at the limits, beside those of random chains."""
+"""Settings at the limits, beside those of random chains. Where a slack is added or taken away, a row of equal
+tokens meets the threshold exactly."""
 
 
 def settings_of(name: str, random: np.random.Generator, size: int) -> list[Settings]:
