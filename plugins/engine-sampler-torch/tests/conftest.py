@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 import importlib.util
+import os
 import sys
 from pathlib import Path
 
 import pytest
 
 from engine_sampler.registry import default_registry
+
+os.environ.setdefault("TRITON_INTERPRET", "1")
+"""Kernels are interpreted here; Triton reads this when it is imported."""
 
 PLUGIN = Path(__file__).parents[1]
 sys.path[:0] = [str(PLUGIN), str(PLUGIN.parents[1])]
