@@ -88,10 +88,12 @@ def highest(rows: Rows) -> np.ndarray:
 
 
 def is_greedy(rows: Rows) -> np.ndarray:
+    """bool [n]: whether only the best token stays."""
     return np.asarray(rows["temperature"] < GREEDY_BELOW)
 
 
 def is_dynamic(rows: Rows) -> np.ndarray:
+    """bool [n]: whether the temperature follows the entropy."""
     return (rows["dynatemp_range"] > 0) & ~is_greedy(rows)
 
 

@@ -2,7 +2,7 @@ import numpy as np
 import pytest
 
 from engine_sampler.params import SamplingParams
-from engine_sampler.samplers.top_n_sigma import TopNSigma, _sum_by_id
+from engine_sampler.samplers.top_n_sigma import TopNSigma, sum_by_id
 from engine_sampler.testing import apply_sampler
 from tests.reference import kept
 
@@ -39,10 +39,10 @@ def test_adds_up_in_the_documented_order(width):
     random = np.random.default_rng(width)
     values = random.normal(0, 1e3, (3, width)).astype(np.float32)
     expected = [lane_sum(dict(enumerate(row))) for row in values]
-    assert _sum_by_id(values, None).tolist() == expected
+    assert sum_by_id(values, None).tolist() == expected
     ids = np.arange(width) * random.integers(1, 4) + np.array([[0], [1], [300]])
     expected = [lane_sum(dict(zip(*pair, strict=True))) for pair in zip(ids.tolist(), values, strict=True)]
-    assert _sum_by_id(values, ids).tolist() == expected
+    assert sum_by_id(values, ids).tolist() == expected
 
 
 def test_keeps_tokens_within_n_population_deviations():
