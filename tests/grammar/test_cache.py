@@ -1,5 +1,8 @@
 """The cache of grammars: bounded by weights that grow."""
 
+import gc
+import weakref
+
 from engine_sampler.grammar.cache import AT_ONCE, Cache
 
 
@@ -48,3 +51,20 @@ def test_values_that_do_not_grow_are_weighed_once() -> None:
     one.append(5)
     cache.put("two", [1])
     assert cache.info().weight == 2
+
+
+class Heavy:
+    """A value that can be observed."""
+
+
+def test_a_dropped_value_is_released_although_it_was_to_be_weighed_again() -> None:
+    cache: Cache[Heavy] = Cache(2 * AT_ONCE, 10_000, lambda _: 1, grow=True)
+    first = Heavy()
+    released = weakref.ref(first)
+    cache.put("first", first)
+    del first
+    for number in range(2 * AT_ONCE):
+        cache.put(number, Heavy())
+    gc.collect()
+    assert released() is None
+    assert cache.info().weight == 2 * AT_ONCE

@@ -109,6 +109,15 @@ def test_equal_arguments_give_the_same_grammar() -> None:
     assert after.weight >= first.weight > 0
 
 
+def test_the_weight_is_that_of_its_tables_and_of_what_it_added_to_the_shared_ones(
+    tokenizer: Tokenizer,
+) -> None:
+    compiled = Grammar.from_json_schema(SCHEMA).compile(tokenizer)
+    compiled.matcher().fill_bitmask(np.zeros((1, (len(tokenizer) + 31) // 32), np.int32))
+    if counts := compiled.statistics():
+        assert compiled.weight() == counts["memory"] + counts["expressions"] > 0
+
+
 def test_a_grammar_that_cannot_be_read_is_not_cached() -> None:
     for _ in range(2):
         with pytest.raises(GrammarError):

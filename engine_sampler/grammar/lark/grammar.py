@@ -4,8 +4,9 @@
 
 The language is the one that lark accepts with `parser="earley", lexer="dynamic_complete"`: rules, EBNF,
 terminals with flags, templates, %import, %ignore, %declare, %extend, %override. Priorities, aliases and the
-marks that shape trees do not change it. There are two differences: a terminal may be empty, and a lookahead
-holds wherever its terminal ends (lark drops it when it tries a shorter match of the terminal).
+marks that shape trees do not change it. There are two differences: a terminal may be empty, and lookarounds
+at the edges of a terminal hold for all its matches (lark drops them when it tries a shorter one). Conditions
+on the text before a terminal, such as `\\b`, are refused unless all that may come before agrees.
 `dialect` lists the forms beyond lark's syntax.
 """
 
@@ -20,6 +21,7 @@ from lark.load_grammar import load_grammar
 from ..errors import GrammarError
 from ..program.expression import Expression
 from ..program.rules import Rules
+from ..regex.beginning import Before
 from ..work import counted_work, spend
 from .dialect import Placeholder, Rewritten, rewrite
 from .lazy import guarded_terminals
@@ -27,6 +29,7 @@ from .lexer import Scan
 from .library import library_source
 from .messages import Messages
 from .plain import Definition, plain_definitions
+from .preceding import texts_before
 from .rules import RuleReader
 from .skipping import before
 from .terminals import Terminals
@@ -74,9 +77,12 @@ def _rules_of(
 ) -> Rules:
     loaded = load(text, path, folders, special_tokens, declared)
     reading = _Reading(loaded, schema_rules)
-    rules = reading.rules(start, {})
+    rules = reading.rules(start, {}, {})
+    preceding = reading.preceding(rules)
+    if preceding:
+        rules = reading.rules(start, {}, preceding)
     if loaded.rewritten.lazy:
-        rules = reading.rules(start, reading.changes())
+        rules = reading.rules(start, reading.changes(), preceding)
     before(rules)
     return rules
 
@@ -108,10 +114,14 @@ class Loaded:
         }
 
     def terminals(
-        self, rules: Rules, definitions: Mapping[str, Any], changed: Mapping[str, Expression] | None = None
+        self,
+        rules: Rules,
+        definitions: Mapping[str, Any],
+        changed: Mapping[str, Expression] | None = None,
+        preceding: Mapping[str, Before] | None = None,
     ) -> Terminals:
         """The terminals of `definitions`, added to `rules` as they are needed."""
-        meanings = self.special_tokens, self.declared, changed or {}
+        meanings = self.special_tokens, self.declared, changed or {}, preceding
         return Terminals(rules, definitions, self.messages, self.rewritten, *meanings)
 
 
@@ -173,17 +183,19 @@ def _written(rewritten: Rewritten) -> dict[str, str]:
 
 
 class _Reading:
-    """The conversion of a loaded grammar to `Rules`: once, or twice if lazy terminals change others."""
+    """The conversion of a loaded grammar to `Rules`: once, and again if terminals change others, or depend on
+    what comes before them."""
 
     def __init__(self, loaded: Loaded, schema_rules: SchemaRules | None) -> None:
         self._loaded = loaded
         self._schema_rules = schema_rules
 
-    def rules(self, start: str, changed: Mapping[str, Expression]) -> Rules:
-        """The rules from `start` on, with the expressions of some terminals `changed`."""
+    def rules(self, start: str, changed: Mapping[str, Expression], preceding: Mapping[str, Before]) -> Rules:
+        """The rules from `start` on, with the expressions of some terminals `changed`; `preceding` says what
+        may stand before others."""
         rules = Rules()
         loaded = self._loaded
-        self._terminals = loaded.terminals(rules, loaded.terminal_trees(), changed)
+        self._terminals = loaded.terminals(rules, loaded.terminal_trees(), changed, preceding)
         embedded = {
             name: self._embedded(rules, one)
             for name, one in loaded.rewritten.placeholders.items()
@@ -193,6 +205,15 @@ class _Reading:
         rules.start = self._reader.read(start)
         rules.ignore = list(dict.fromkeys(map(self._terminals.symbol, loaded.grammar.ignore)))
         return rules
+
+    def preceding(self, rules: Rules) -> dict[str, Before]:
+        """What may stand before the terminals that depend on it, by their keys in `Terminals.found`."""
+        symbols = {name: self._terminals.found[name][0] for name in sorted(self._terminals.undecided)}
+        if not symbols:
+            return {}
+        reader = self._reader
+        found = texts_before(symbols.values(), rules.start, reader.bodies, rules.expressions, rules.ignore)
+        return {name: found[symbol] for name, symbol in symbols.items()}
 
     def changes(self) -> dict[str, Expression]:
         """The expressions of the terminals that lazy ones change, by their keys in `Terminals.found`."""

@@ -208,7 +208,7 @@ class LalrStates:
         numbers: dict[tuple[int, int], int],
         includes: list[list[int]],
     ) -> int:
-        """The state after `symbols`, the end of a rule; after those from `tail` on, nothing else need come."""
+        """The state after `symbols`, the end of a rule; after those from `tail` on, nothing need come."""
         transitions = self.transitions
         for symbol in symbols[:tail]:
             state = transitions[state][symbol]

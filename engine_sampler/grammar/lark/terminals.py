@@ -19,6 +19,7 @@ from ..program.expression import EMPTY, Expression, literal, union
 from ..program.rules import Rules
 from ..program.unicode import either_case
 from ..program.words import any_of, any_sequence_of
+from ..regex.beginning import ANY_TEXT, Before, TextBeforeError
 from ..regex.pattern import terminal_expression
 from ..work import spend
 from .dialect import Placeholder, Rewritten
@@ -44,8 +45,10 @@ class Terminals:
     special_tokens  the ids of special tokens, by name; also the meaning of declared terminals
     declared        regular expressions of declared terminals
     changed         expressions that replace others, by the keys of `found`
+    before          what may stand before terminals that depend on it, by these keys; None: such are refused
 
-    `found` maps each terminal, by its name or its literals, to its symbol and its expression.
+    `found` maps each terminal, by its name or its literals, to its symbol and its expression; `undecided` are
+    those that depend on the text before them while it is not in `before`: their conditions are left out.
     """
 
     def __init__(
@@ -57,6 +60,7 @@ class Terminals:
         special_tokens: Mapping[str, int],
         declared: Mapping[str, str],
         changed: Mapping[str, Expression],
+        before: Mapping[str, Before] | None,
     ) -> None:
         self._rules = rules
         self._definitions = definitions
@@ -66,10 +70,12 @@ class Terminals:
         self._named_tokens = set(special_tokens)  # some mappings have values for more names than they list
         self._declared = declared
         self._changed = changed
+        self._before = before
         self._symbols: dict[str, int] = {}
         self._literals: dict[str, Expression] = {}
         self._special: dict[tuple[int, ...], int] = {}
         self.found: dict[str, tuple[int, Expression]] = {}
+        self.undecided: set[str] = set()
 
     def symbol(self, name: str) -> int:
         """The symbol of the terminal `name`. Raises GrammarError."""
@@ -110,9 +116,17 @@ class Terminals:
         for i in range(0, len(nodes), MAX_UNION):
             some = nodes[i : i + MAX_UNION]
             names = ["..".join(map(str, node.children)) for node in some]
-            parts = map(self._of_literal, names, some)
-            symbols.append(self._add(" | ".join(names), union(*parts)))
+            parts = dict(zip(names, map(self._of_literal, names, some), strict=True))
+            symbols += [
+                self._add(name, parts.pop(name)) for name in names if self._depends(name) and name in parts
+            ]
+            if parts:
+                symbols.append(self._add(" | ".join(parts), union(*parts.values())))
         return symbols
+
+    def _depends(self, name: str) -> bool:
+        """Whether a terminal depends on the text before it."""
+        return name in self.undecided or name in (self._before or ())
 
     def _new(self, name: str) -> int:
         placeholder = self._rewritten.placeholders.get(name)
@@ -126,7 +140,8 @@ class Terminals:
     def _add(self, name: str, expression: Expression) -> int:
         known = self.found.get(name)
         if known is None:
-            symbol = self._rules.terminal(name, self._changed.get(name, expression))
+            shared = name not in self.undecided
+            symbol = self._rules.terminal(name, self._changed.get(name, expression), shared=shared)
             known = self.found[name] = symbol, expression
         return known[0]
 
@@ -197,8 +212,15 @@ class Terminals:
             raise self._messages.about_terminal("half of a surrogate pair is not text", name, token) from None
 
     def _read(self, pattern: str, name: str, token: Any) -> Expression:
+        before = self._before
         try:
-            return terminal_expression(pattern)
+            try:
+                return terminal_expression(pattern, before=before.get(name) if before else None)
+            except TextBeforeError:
+                if before is None or name in before:
+                    raise
+                self.undecided.add(name)
+                return terminal_expression(pattern, before=ANY_TEXT)
         except GrammarError as error:
             raise self._messages.about_terminal(error, name, token) from None
 

@@ -226,7 +226,9 @@ class Rules:
         spend(10 + 2 * (self._encoder.count - known))
         symbol = self._by_expression.get(node) if shared else None
         if symbol is None:
-            symbol = self._by_expression[node] = self._add_terminal(name, node, expression)
+            symbol = self._add_terminal(name, node, expression)
+            if shared:
+                self._by_expression[node] = symbol
         return symbol
 
     def special(self, name: str, token_ids: Sequence[int]) -> int:
@@ -336,7 +338,11 @@ class Rules:
             array("i", self._terminals),
             special_starts,
             special_ids,
-            *(array("i", numbers) for numbers in (rules, states, edges, operations, self.ignore)),
+            array("i", rules),
+            array("i", states),
+            array("i", edges),
+            array("i", operations),
+            array("i", self.ignore),
             self.parser,
             -1 - self.start,
             tuple(self.terminal_names),

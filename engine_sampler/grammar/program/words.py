@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
-from typing import Generic, TypeVar
+from typing import Any, TypeAlias
 
 from ..work import spend
 from .expression import EPSILON, Expression, concat, literal, union
@@ -14,7 +14,7 @@ _MAX_PREFIXES = 100
 _FEW = 4
 """So many words are not factored."""
 
-WordT = TypeVar("WordT", bytes, "tuple[int, ...]")
+Word: TypeAlias = "Sequence[int]"
 
 
 def any_of(words: Iterable[bytes]) -> Expression:
@@ -27,22 +27,22 @@ def any_sequence_of(words: Iterable[Sequence[Expression]]) -> Expression:
     numbers: dict[Expression, int] = {}
     spelled = {tuple(numbers.setdefault(one, len(numbers)) for one in word) for word in words}
     characters = list(numbers)
-    joined = _Factoring[tuple[int, ...]](lambda piece: concat(*(characters[number] for number in piece)))
-    return joined.expression(sorted(spelled))
+    factoring = _Factoring(lambda piece: concat(*(characters[number] for number in piece)))
+    return factoring.expression(sorted(spelled))
 
 
-class _Factoring(Generic[WordT]):
+class _Factoring:
     """`joined` makes the expression of a piece of a word."""
 
-    def __init__(self, joined: Callable[[WordT], Expression]) -> None:
+    def __init__(self, joined: Callable[[Any], Expression]) -> None:
         self._joined = joined
 
-    def expression(self, words: list[WordT]) -> Expression:
+    def expression(self, words: Sequence[Word]) -> Expression:
         """Any one of the words, which are sorted."""
         spend(5 * len(words) + sum(map(len, words)) // 8)
         return self._any(words, 0, len(words), 0, 0)
 
-    def _any(self, words: list[WordT], low: int, high: int, at: int, depth: int) -> Expression:
+    def _any(self, words: Sequence[Word], low: int, high: int, at: int, depth: int) -> Expression:
         """Any one of words[low:high], which share their first `at` characters, without these."""
         if high - low <= _FEW or depth == _MAX_PREFIXES:
             return union(*[self._joined(word[at:]) for word in words[low:high]])

@@ -16,6 +16,7 @@ from ..errors import GrammarError, GrammarLimitError
 from ..program.expression import EPSILON, Expression, concat, guard, union
 from ..work import spend
 from .automaton import Alphabet, State, expression_of
+from .beginning import TextBeforeError
 from .tree import ANY, Choice, Lookaround, Node, Repeat, Sequence, Set, repeat, sequence
 
 Thread: TypeAlias = "tuple[int, frozenset[Thread], frozenset[frozenset[Thread]]]"
@@ -252,7 +253,7 @@ class _Machine:
         if not node.ahead:
             result = results[self._lookbehinds[id(node)]]
             if result is None:
-                raise GrammarError(
+                raise TextBeforeError(
                     "^, \\b or a lookbehind depends on the text before a terminal, which is unknown"
                 )
             return [] if result == node.negative else [(rest, forbidden, required)]

@@ -37,6 +37,7 @@ from ..program.expression import repeat as repeat_expression
 from ..program.unicode import ANY_CHARACTER, TEXT, invert
 from ..work import counted_work, spend
 from . import ordered
+from .beginning import Before, decided
 from .order import order_matters
 from .syntax import rewritten
 from .tree import (
@@ -112,35 +113,53 @@ def found_anywhere(pattern: str, *, limits: PatternLimits = _LIMITS) -> Expressi
     return found
 
 
-def terminal_expression(pattern: str, flags: int = 0, *, limits: PatternLimits = _LIMITS) -> Expression:
+def terminal_expression(
+    pattern: str, flags: int = 0, *, before: Before | None = None, limits: PatternLimits = _LIMITS
+) -> Expression:
     """The texts w that `re.match` matches as a whole, in the way that it prefers.
 
     So `a*?b?` matches only "", and `a|ab` matches only "a". The text that a negative lookahead forbids may
     lie beyond the end of w: the lookahead becomes a guard. A lookahead within such a one sees the end of w
-    as the end of the text. The text before w is unknown.
+    as the end of the text.
 
-    Raises as `pattern_expression` does, and GrammarError where the text before w, or a positive lookahead
-    beyond its end, would decide.
+    before  what is known about the text before w; None: nothing
+
+    Raises as `pattern_expression` does, TextBeforeError where the text before w would decide, and
+    GrammarError where a positive lookahead beyond its end would.
     """
-    return _get(False, pattern, flags, "python", False, limits)
+    return _get(False, pattern, flags, "python", False, limits, before)
 
 
 def _get(
-    whole: bool, pattern: str, flags: int, dialect: Dialect, search: bool, limits: PatternLimits
+    whole: bool,
+    pattern: str,
+    flags: int,
+    dialect: Dialect,
+    search: bool,
+    limits: PatternLimits,
+    before: Before | None = None,
 ) -> Expression:
     if len(pattern) > limits.length:
         raise GrammarLimitError(f"a pattern has {len(pattern)} characters, more than {limits.length}")
     build = _cached_build if len(pattern) <= _CACHED_LENGTH else _cached_large_build
-    return build(whole, pattern, int(flags), dialect, search, limits)
+    return build(whole, pattern, int(flags), dialect, search, limits, before)
 
 
 def _build(
-    whole: bool, pattern: str, flags: int, dialect: Dialect, search: bool, limits: PatternLimits
+    whole: bool,
+    pattern: str,
+    flags: int,
+    dialect: Dialect,
+    search: bool,
+    limits: PatternLimits,
+    before: Before | None,
 ) -> Expression:
     with counted_work():
         spend(50 + 4 * len(pattern))
         tree = _tree(pattern, flags, dialect)
-        return _whole(tree, search, limits) if whole else _preferred(tree, limits)
+        if whole:
+            return _whole(tree, search, limits)
+        return _preferred(tree if before is None else decided(tree, before), limits)
 
 
 _cached_build = lru_cache(maxsize=64)(_build)  # few entries: an automaton may take megabytes

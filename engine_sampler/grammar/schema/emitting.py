@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Hashable, Mapping, Sequence
 from itertools import combinations
 from typing import Any
 
@@ -13,7 +13,7 @@ from ..work import spend
 from .arrays import ArrayShape
 from .layout import KeyOrder, Punctuation
 from .limits import MAX_CELLS
-from .listed import Listed, ListedAutomaton, identity
+from .listed import Listed, ListedAutomaton
 from .numbers import decimal, plain_numbers
 from .objects import ObjectShape, Plan, Region
 from .ordering import ordered_object
@@ -54,7 +54,7 @@ class Emitter:
             if isinstance(shape, Plan):
                 self._object(symbol, shape)
             elif isinstance(shape, Listed):
-                self._listed(symbol, shape)
+                self._listed(symbol, shape.values)
             else:
                 self._array(symbol, shape)
         return rule
@@ -99,25 +99,26 @@ class Emitter:
             found = self._keys[name] = self._rules.terminal("KEY", quoted_key(name))
         return found
 
-    def constant(self, value: Any) -> tuple[int, ...]:
-        """The symbols of a constant that a text can express."""
-        key = identity(value)
-        found = self._constants.get(key)
+    def constant(self, value: Any, same: Hashable) -> tuple[int, ...]:
+        """The symbols of a constant that a text can express; `same` is its `identity`."""
+        found = self._constants.get(same)
         if found is None:
-            found = self._constants[key] = self._new_constant(value)
+            found = self._constants[same] = self._new_constant(value, same)
         return found
 
-    def _new_constant(self, value: Any) -> tuple[int, ...]:
+    def _new_constant(self, value: Any, same: Hashable) -> tuple[int, ...]:
         if isinstance(value, (dict, list)):
-            return self.symbols(frozenset((self._values.expander.constant(value),)))
+            rule = self._rules.rule("constant")
+            self._listed(rule, {same: value})
+            return (rule,)
         if isinstance(value, str):
             return (self._rules.terminal("STRING", quoted_key(value)),)
         if value is None or isinstance(value, bool):
             return (self._rules.terminal("CONSTANT", literal(CONSTANTS[json_kind(value)])),)
         return (self._rules.terminal("NUMBER", plain_numbers([decimal(value, "const")])),)
 
-    def _listed(self, rule: int, listed: Listed) -> None:
-        automaton = ListedAutomaton(listed, self, self._marks, self._ordered)
+    def _listed(self, rule: int, values: Mapping[Hashable, Any]) -> None:
+        automaton = ListedAutomaton(values, self, self._marks, self._ordered)
         spend(2 * sum(map(len, automaton.states)))
         self._rules.define_automaton(rule, automaton.states, automaton.bits)
 

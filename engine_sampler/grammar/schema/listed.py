@@ -1,12 +1,13 @@
 """Long lists of objects or of arrays, as in an `enum`: automata that follow all of them at once.
 
-A state is the set of constants that the members so far belong to. Keys come in any order, so an object's
-automaton also needs a bit for each key; in the order of the schema, and in arrays, it needs none.
+A state is the set of constants that the members so far belong to. A small set has no state: its constants
+are followed apart, for there would be many such sets. Keys come in any order, so an object's automaton also
+needs a bit for each key; in the order of the schema, and in arrays, it needs none.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Iterable, Sequence
+from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from decimal import Decimal
 from functools import cached_property
 from typing import Any, NamedTuple, Protocol, TypeAlias
@@ -22,8 +23,12 @@ from .texts import is_encodable
 MAX_LISTED_STATES = 100_000
 """Maximum number of states of the automaton of one list of constants."""
 
+_FEW_STATES = 30_000
+_APART = 32
+"""The largest set of constants that are followed apart; all are if there are more than `_FEW_STATES` else."""
+
 MAX_LISTED_KEYS = 1_000
-"""Maximum number of different keys in one list of objects."""
+"""Maximum number of bits for the keys of one list of objects."""
 
 MIN_LISTED = 33
 """The length from which on a list is followed as a whole, rather than as that many alternatives."""
@@ -35,20 +40,19 @@ class Constants(Protocol):
     def key(self, name: str) -> int:
         """The terminal of a key."""
 
-    def constant(self, value: Any) -> tuple[int, ...]:
-        """The symbols of a constant."""
+    def constant(self, value: Any, same: Hashable) -> tuple[int, ...]:
+        """The symbols of a constant; `same` is its `identity`."""
 
 
 class Listed:
     """Objects or arrays, each of which a value may equal.
 
-    values    these, each once, except those that no text can express
+    values    these by their identity, except those that no text can express
     formulas  one for each that `values` was given, as assertions about the value
     """
 
     def __init__(self, values: Iterable[Any], formulas: Callable[[], Iterable[Formula]]) -> None:
-        distinct = {identity(value): value for value in values if _is_text(value)}
-        self.values = list(distinct.values())
+        self.values = {identity(value): value for value in values if _is_text(value)}
         self._formulas = formulas
 
     @cached_property
@@ -66,7 +70,7 @@ class Listed:
 
 
 def identity(value: Any) -> Hashable:
-    """Equal for values that are equal as JSON."""
+    """Equal for values that are equal as JSON; that of a container holds those of its members."""
     spend()
     if isinstance(value, dict):
         return "object", frozenset((name, identity(member)) for name, member in value.items())
@@ -100,48 +104,55 @@ _Member: TypeAlias = "tuple[str | int, Hashable, Any]"
 class ListedAutomaton:
     """The automaton of listed constants. States: 0 before the value, 1 its end, 2 after its bracket.
 
+    values   the constants, by their identity
     ordered  whether keys have the order of each constant; items always do
     """
 
-    def __init__(self, listed: Listed, emitter: Constants, marks: Punctuation, ordered: bool) -> None:
+    def __init__(
+        self, values: Mapping[Hashable, Any], emitter: Constants, marks: Punctuation, ordered: bool
+    ) -> None:
         self._emitter = emitter
         self._marks = marks
-        self._objects = isinstance(listed.values[0], dict)
+        self._objects = isinstance(next(iter(values.values())), dict)
         self._ordered = ordered or not self._objects
-        self._constants = [_members_of(value) for value in listed.values]
+        self._constants = [_members_of(value, same) for same, value in values.items()]
         self._sets = [frozenset(member[:2] for member in members) for members in self._constants]
-        self._bits: dict[str | int, int] = {}
-        self._numbers: dict[_Progress, int] = {}
-        self._waiting: list[_Progress] = []
-        opening = marks.open_object if self._objects else marks.open_array
-        self.states: list[list[Edge]] = [[Edge(opening, 2)], [Edge(ACCEPT, 1)], []]
-        self._build()
+        self._bits = {} if self._ordered else _bits(self._constants)
+        if not self._build(_APART, _FEW_STATES) and not self._build(len(self._constants), MAX_LISTED_STATES):
+            raise GrammarLimitError(f"a list of constants needs more than {MAX_LISTED_STATES} states")
 
     @property
     def bits(self) -> int:
         """The number of bits."""
-        return len(self._bits)
+        return max(self._bits.values(), default=-1) + 1
 
-    def _build(self) -> None:
+    def _build(self, apart: int, max_states: int) -> bool:
+        """Build the automaton; False if it has more than `max_states`. Up to `apart` constants are followed
+        apart."""
+        self._apart = apart
+        self._numbers: dict[_Progress, int] = {}
+        self._waiting: list[_Progress] = []
+        opening = self._marks.open_object if self._objects else self._marks.open_array
+        self.states: list[list[Edge]] = [[Edge(opening, 2)], [Edge(ACCEPT, 1)], []]
         first = _Progress(tuple(range(len(self._constants))), 0)
         after = self._after(first)
         while self._waiting:
             self._fill(self._waiting.pop())
-            if len(self.states) > MAX_LISTED_STATES:
-                raise GrammarLimitError(f"a list of constants needs more than {MAX_LISTED_STATES} states")
-            if len(self._bits) > MAX_LISTED_KEYS:
-                raise GrammarLimitError(f"a list of constants has more than {MAX_LISTED_KEYS} keys")
+            if len(self.states) > max_states:
+                return False
         self.states[2] = list(self.states[after + 1])
         if any(not members for members in self._constants):
             marks = self._marks
             self.states[2].append(
                 Edge(marks.close_empty_object if self._objects else marks.close_empty_array, 1)
             )
+        return True
 
     def _after(self, progress: _Progress) -> int:
         """The state after a member; the next one is that after its comma."""
         number = self._numbers.get(progress)
         if number is None:
+            spend(4)
             number = self._numbers[progress] = len(self.states)
             self.states += [[], []]
             self._waiting.append(progress)
@@ -152,7 +163,7 @@ class ListedAutomaton:
         choices = self._choices(progress)
         unused: tuple[Operation, ...] = ()
         if not self._ordered and len(progress.possible) == 1:
-            unused = (clause(*((self._bit(name), False) for name in choices)),) if choices else ()
+            unused = (clause(*((self._bits[name], False) for name in choices)),) if choices else ()
         if choices:
             self.states[number].append(Edge(self._marks.comma, number + 1, unused))
         self.states[number] += self._closing(progress)
@@ -182,28 +193,56 @@ class ListedAutomaton:
         own = self._sets[shortest]
         if not own or not all(own <= self._sets[one] for one in progress.possible):
             return []
-        return [Edge(close, 1, tuple(clause((self._bit(name), True)) for name, *_ in members))]
+        return [Edge(close, 1, tuple(clause((self._bits[name], True)) for name, *_ in members))]
 
     def _member(
         self, name: str | int, values: dict[Hashable, tuple[Any, list[int]]], progress: _Progress
     ) -> list[Edge]:
         """The edges of a member: from its key, or from its value in an array."""
         found = []
-        for value, constants in values.values():
+        for same, (value, constants) in values.items():
             members = progress.members + 1 if self._ordered else 0
-            target = self._after(_Progress(tuple(constants), members))
-            found += [Edge(symbol, target) for symbol in self._emitter.constant(value)]
+            apart = len(constants) <= self._apart
+            sets = [(one,) for one in constants] if apart else [tuple(constants)]
+            spend(2 * len(sets))
+            targets = [self._after(_Progress(some, members)) for some in sets]
+            symbols = self._emitter.constant(value, same)
+            found += [Edge(symbol, target) for symbol in symbols for target in targets]
         if isinstance(name, int):
             return found
         number = len(self.states)
         self.states += [[Edge(self._marks.colon, number + 1)], found]
-        operations = () if self._ordered else (clear(self._bit(name)), set_bit(self._bit(name)))
+        operations = () if self._ordered else (clear(self._bits[name]), set_bit(self._bits[name]))
         return [Edge(self._emitter.key(name), number, operations)]
 
-    def _bit(self, name: str | int) -> int:
-        return self._bits.setdefault(name, len(self._bits))
+
+def _bits(constants: Sequence[Sequence[_Member]]) -> dict[str | int, int]:
+    """A bit for each key. Keys that no constant has both of may share one: after one of them, no constant
+    with the other is possible."""
+    if len(constants) == 1:
+        return {name: number for number, (name, *_) in enumerate(constants[0])}
+    others: dict[str | int, set[str | int]] = {}
+    for members in constants:
+        names = {name for name, *_ in members}
+        spend(len(names) + len(names) ** 2 // 16)
+        for name in names:
+            others.setdefault(name, set()).update(names)
+    bits: dict[str | int, int] = {}
+    for name, beside in others.items():
+        spend(len(beside) // 8)
+        taken = {bits[other] for other in beside if other in bits}
+        bits[name] = next(bit for bit in range(len(taken) + 1) if bit not in taken)
+    if max(bits.values(), default=0) >= MAX_LISTED_KEYS:
+        raise GrammarLimitError(f"a list of constants has more than {MAX_LISTED_KEYS} keys")
+    return bits
 
 
-def _members_of(value: Any) -> Sequence[_Member]:
-    pairs = value.items() if isinstance(value, dict) else enumerate(value)
-    return [(name, identity(member), member) for name, member in pairs]
+def _members_of(value: Any, same: Any) -> Sequence[_Member]:
+    """The members of a constant; its identity contains theirs."""
+    if isinstance(value, dict):
+        identities = dict(same[1])
+        return [(name, identities[name], member) for name, member in value.items()]
+    return [
+        (number, identity, member)
+        for number, (identity, member) in enumerate(zip(same[1], value, strict=True))
+    ]

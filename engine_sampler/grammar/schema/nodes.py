@@ -213,6 +213,21 @@ class Expander:
         """The subschema that a literal asserts or negates."""
         return self._nodes[literal >> 1]
 
+    def only_type(self, literal: int) -> str | None:
+        """The type of a subschema that constrains nothing else; None for any other literal. Up to draft 4, an
+        integer is written without a fraction."""
+        node = self._nodes[literal >> 1]
+        if not literal & 1 or not isinstance(node, SchemaNode) or len(node.items) != 1:
+            return None
+        keyword, value = node.items[0]
+        if (
+            keyword != "type"
+            or not isinstance(value, str)
+            or (value == "integer" and node.resource.draft <= 4)
+        ):
+            return None
+        return value
+
     def unsupported(self, keyword: str, reason: str) -> Formula:
         """TRUE, with a warning, if `unsupported` is "warn"; otherwise raises UnsupportedKeywordError."""
         text = f"{keyword} is not supported here: {reason}"

@@ -21,10 +21,12 @@ from .document import Document
 from .formula import FALSE, LISTED, NEVER, TRUE, Formula, conjunction
 from .limits import MAX_VALUES
 from .nodes import Expander
-from .numbers import number_set
+from .numbers import NUMBER as NUMBERS
+from .numbers import WHOLE_NUMBER, number_set
 from .objects import object_shape
 from .outlines import ARRAY, CONSTANTS, NUMBER, OBJECT, STRING, outline_intersection, possible_kinds
 from .strings import string_set
+from .texts import STRING as STRINGS
 
 Literals: TypeAlias = frozenset[int]
 Productive: TypeAlias = Callable[[Literals], bool]
@@ -45,6 +47,16 @@ class Scalar(NamedTuple):
 
     name: str
     expression: Expression
+
+
+_OF_TYPE: dict[str | None, Scalar] = {
+    "null": Scalar("NULL", literal(b"null")),
+    "boolean": Scalar("FALSE_TRUE", union(literal(b"false"), literal(b"true"))),
+    "number": Scalar("NUMBER", NUMBERS),
+    "integer": Scalar("NUMBER", WHOLE_NUMBER),
+    "string": Scalar("STRING", STRINGS),
+}
+"""The values of a type without other constraints."""
 
 
 class Value:
@@ -139,6 +151,9 @@ class Values:
         expander = self.expander
         literals = sorted(value.literals)
         spend(10 + 10 * len(literals))
+        if len(literals) == 1 and (known := _OF_TYPE.get(expander.only_type(literals[0]))) is not None:
+            value.scalars.append(known)
+            return
         outline = expander.outline
         kinds = possible_kinds(
             outline(literals[0]) if len(literals) == 1 else outline_intersection(map(outline, literals))

@@ -12,8 +12,9 @@ The first is short for `triggered_tags` over tags that contain `json_schema`. A 
     const_string        value: this string
     json_schema         json_schema: a JSON value, with no white space around it. any_order: false: its keys
                         in the order of the schema; max_whitespace_cnt: the most white space between tokens;
-                        style: "json", or how the members of an object are written: one of
-                        `parameters.STYLES` and `elements.NOTATIONS`; excludes: not in the texts of `STYLES`
+                        style: "json", or how the members of an object are written: "pythonic", as keyword
+                        arguments, or one of `parameters.STYLES` and `elements.NOTATIONS`; excludes: not in
+                        the texts of `STYLES`
     grammar             grammar: a text of this grammar, in Lark's language, in GBNF or in EBNF
     regex               pattern: a text that this regular expression, in Python's syntax, matches; excludes:
                         not in it

@@ -12,18 +12,27 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from ..errors import GrammarError, UnsupportedKeywordError
-from ..program.expression import EPSILON, Expression, literal, union, without
+from ..program.expression import EMPTY, EPSILON, Expression, literal, union, without
 from ..program.rules import Body, alternatives, repeated, sequence
 from ..regex.pattern import pattern_expression
 from ..schema import add_schema
 from ..work import spend
 from .document import json_of
 from .members import Member, Separators, add_members
-from .parameters import STYLES, CallContext, add_parameters, escaped, members_of, object_schema, space_around
+from .parameters import (
+    OBJECT,
+    STYLES,
+    CallContext,
+    add_parameters,
+    escaped,
+    members_of,
+    object_schema,
+    space_around,
+)
+from .pythonic import add_keywords
 from .readings import ANNOTATIONS, SHARED, TYPES, Reading, Readings, checked, text_of
 
 _NAMESPACE = "]<]minimax[>["
-_OBJECT = {"type", "properties", "required", "additionalProperties"}
 _ARRAY = {"type", "items", "prefixItems", "minItems", "maxItems"}
 
 
@@ -94,7 +103,7 @@ NOTATIONS = {
 """The notations by name: those of xgrammar, and that of Gemma 4."""
 
 
-STYLE_NAMES = ("json", *STYLES, *NOTATIONS)
+STYLE_NAMES = ("json", "pythonic", *STYLES, *NOTATIONS)
 """The names of all ways to write a value that has a schema."""
 
 
@@ -104,6 +113,8 @@ def add_arguments(schema: Any, style: str, call: CallContext) -> int:
         return add_schema(schema, call.rules, call.options)
     if isinstance(schema, str):
         schema = json_of("the schema", schema)
+    if style == "pythonic":
+        return add_keywords(schema, call)
     if style in STYLES:
         return add_parameters(schema, STYLES[style], call)
     return add_elements(schema, NOTATIONS[style], call)
@@ -133,12 +144,15 @@ class _Elements:
 
     def object(self, schema: Mapping[str, Any]) -> int:
         """The symbol of an object's members, with the notation's brackets."""
-        named, required, others = members_of(schema)
+        notation = self._notation
+        if notation.escapes and "patternProperties" in schema:
+            raise UnsupportedKeywordError("patternProperties is not supported in this style")
+        names = pattern_expression(notation.names, dialect="ecma") if notation.names else EMPTY
+        named, required, rest = members_of(schema, names)
         members = [self._member(name, one, name in required) for name, one in named.items()]
-        other = None
-        if self._notation.names and others is not False:
-            other = self._other(others, named)
-        elif isinstance(others, dict) or schema.get("additionalProperties"):
+        others = [self._other(some, one, named) for some, one in rest]
+        said = schema.get("additionalProperties")
+        if not notation.names and (said or isinstance(said, dict) or schema.get("patternProperties")):
             raise UnsupportedKeywordError(
                 "members that properties does not name cannot be written in this style"
             )
@@ -146,17 +160,14 @@ class _Elements:
         end = None if self._space == EPSILON else terminal("SPACE", self._space)
         layout = Separators(terminal("COMMA", literal(separator.encode())) if separator else None, end)
         in_order = self._call.options.key_order == "schema"
-        return self._bracketed("object", add_members(self._rules, members, other, layout, in_order=in_order))
+        return self._bracketed("object", add_members(self._rules, members, others, layout, in_order=in_order))
 
     def _member(self, name: str, schema: Any, is_required: bool) -> Member:
         return self._opened(literal(escaped(name, self._notation.escapes)), name, schema, is_required)
 
-    def _other(self, schema: Any, named: Mapping[str, Any]) -> Member:
-        names = without(
-            pattern_expression(self._notation.names, dialect="ecma"),
-            union(*(literal(escaped(name, self._notation.escapes)) for name in named)),
-        )
-        return self._opened(names, "", schema, False)
+    def _other(self, names: Expression, schema: Any, named: Mapping[str, Any]) -> Member:
+        known = union(*(literal(escaped(name, self._notation.escapes)) for name in named))
+        return self._opened(without(names, known), "", schema, False)
 
     def _opened(self, written: Expression, name: str, schema: Any, is_required: bool) -> Member:
         before = self._notation.member.partition("{name}")[0]
@@ -254,7 +265,7 @@ class _Elements:
             value = add_schema(schema, self._rules, self._call.options)
             written_as = scalars[0] if scalars[0] in TYPES[:4] else "null"  # an object of an enum is JSON
             yield kinds[written_as], sequence(space, value, space)
-        for kind, build, known in (("object", self.object, _OBJECT), ("array", self.array, _ARRAY)):
+        for kind, build, known in (("object", self.object, OBJECT), ("array", self.array, _ARRAY)):
             if kind in reading.types and kind not in scalars:
                 schema = {key: one for key, one in reading.schema.items() if key in known}
                 self._check(reading.schema)
@@ -262,5 +273,5 @@ class _Elements:
 
     def _check(self, schema: Mapping[str, Any]) -> None:
         for keyword in schema:
-            if keyword not in _OBJECT | _ARRAY | ANNOTATIONS | SHARED:
+            if keyword not in OBJECT | _ARRAY | ANNOTATIONS | SHARED:
                 raise UnsupportedKeywordError(f"the keyword {keyword!r} is not supported in this style")

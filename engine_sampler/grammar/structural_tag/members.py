@@ -34,22 +34,22 @@ class Separators(NamedTuple):
 
 
 def add_members(
-    rules: Rules, members: Sequence[Member], other: Member | None, layout: Separators, *, in_order: bool
+    rules: Rules, members: Sequence[Member], others: Sequence[Member], layout: Separators, *, in_order: bool
 ) -> int:
     """The symbol of an object's members, each at most once, all required ones, and any number of others.
 
     in_order  whether they come in the order of `members`, the others last
     """
     symbol = rules.rule("members")
-    automaton = _Members(members, other, layout)
+    automaton = _Members(members, others, layout)
     states = automaton.in_order() if in_order else automaton.in_any_order()
     rules.define_automaton(symbol, states, 0 if in_order else len(members))
     return symbol
 
 
 class _Members:
-    def __init__(self, members: Sequence[Member], other: Member | None, layout: Separators) -> None:
-        self._members, self._other, self._layout = members, other, layout
+    def __init__(self, members: Sequence[Member], others: Sequence[Member], layout: Separators) -> None:
+        self._members, self._others, self._layout = members, others, layout
         self._states: list[list[Edge]] = []
 
     def _state(self) -> int:
@@ -80,15 +80,15 @@ class _Members:
         sources = [first]
         if separator is not None:
             sources.append(self._state())
-            free = () if self._other else (clause(*((bit, False) for bit in range(len(self._members)))),)
-            if self._other or self._members:
+            free = () if self._others else (clause(*((bit, False) for bit in range(len(self._members)))),)
+            if self._others or self._members:
                 self._states[after].append(Edge(separator, sources[1], free))
         required = [clause((bit, True)) for bit, member in enumerate(self._members) if member.required]
         for source in sources:
             for bit, member in enumerate(self._members):
                 self._add(source, member, after, clear(bit), set_bit(bit))
-            if self._other:
-                self._add(source, self._other, after)
+            for other in self._others:
+                self._add(source, other, after)
         for state in dict.fromkeys((first, after)):
             self._end(state, *required)
         return self._states
@@ -104,12 +104,12 @@ class _Members:
             for number, member in enumerate(rest[:until]):
                 self._add(begin[position], member, after[position + number + 1])
             is_free = not any(member.required for member in rest)
-            if self._other and is_free:
-                self._add(begin[position], self._other, after[last])
+            for other in self._others if is_free else ():
+                self._add(begin[position], other, after[last])
             if is_free:
                 self._end(begin[position] if position == 0 or separator is None else after[position])
                 if position == 0 and separator is not None:
                     self._end(after[0])
-            if separator is not None and (rest or self._other):
+            if separator is not None and (rest or self._others):
                 self._states[after[position]].append(Edge(separator, begin[position]))
         return self._states

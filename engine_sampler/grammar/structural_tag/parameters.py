@@ -10,14 +10,17 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
-from typing import Any
+from itertools import product
+from typing import Any, NamedTuple
 
-from ..errors import GrammarError
-from ..program.expression import Expression, literal, optional, repeat, union, without
+from ..errors import GrammarError, GrammarLimitError, UnsupportedKeywordError
+from ..program.expression import Expression, both, complement, literal, optional, repeat, union, without
 from ..program.rules import Body, Rules, alternatives, sequence
 from ..program.unicode import characters, invert, ranges
+from ..regex.pattern import pattern_expression
 from ..schema import SchemaOptions, add_schema
 from ..schema.layout import spacing_of
+from ..schema.matching import ValueMatcher, is_empty
 from ..schema.texts import WHITESPACE
 from .marks import Marks
 from .members import Member, Separators, add_members
@@ -69,6 +72,13 @@ STYLES = {
 """The styles by name: those of xgrammar, and that of Step-3."""
 
 
+OBJECT = {"type", "properties", "patternProperties", "required", "additionalProperties"}
+"""The keywords of objects whose members can be written one after the other."""
+
+MAX_PATTERNS = 4
+"""The most patterns in `patternProperties`; a name may match any of them."""
+
+
 @dataclass(frozen=True)
 class CallContext:
     """What the parts of one call share."""
@@ -91,21 +101,58 @@ def object_schema(schema: Any) -> Mapping[str, Any]:
     """The schema of a call's arguments. Raises GrammarError if it does not describe an object by members."""
     if isinstance(schema, bool):
         schema = {} if schema else {"type": "nothing"}
-    if not isinstance(schema, Mapping) or schema.get("type", "object") != "object":
+    if isinstance(schema, Mapping):
+        schema = {
+            **{name: schema[name] for name in SHARED if name in schema},
+            **Readings(schema).plain(schema),
+        }
+    if not isinstance(schema, Mapping) or schema.get("type", "object") not in ("object", ["object"]):
         raise GrammarError("the schema of a call's parameters must describe an object")
-    reject_unknown_keywords(schema, {"type", "properties", "required", "additionalProperties"} | SHARED)
+    reject_unknown_keywords(schema, OBJECT | SHARED)
     return schema
 
 
-def members_of(schema: Mapping[str, Any]) -> tuple[dict[str, Any], set[str], Any]:
-    """The schemas of an object's members by name, the names of those that are required, and the schema of all
-    others, False if there are none."""
+class ObjectMembers(NamedTuple):
+    """The members of an object.
+
+    named     the schema of each member that has a name
+    required  the names of those that must come
+    others    for all other members: a pattern of names and the schema of their values
+    """
+
+    named: dict[str, Any]
+    required: set[str]
+    others: list[tuple[Expression, Any]]
+
+
+def members_of(schema: Mapping[str, Any], names: Expression) -> ObjectMembers:
+    """The members of an object that is valid under a schema.
+
+    names  the names that members may have which the schema does not name
+    """
     others = schema.get("additionalProperties", True)
-    named = checked(schema, "properties", dict) if "properties" in schema else {}
+    given = checked(schema, "properties", dict) if "properties" in schema else {}
     required = checked(schema, "required", list) if "required" in schema else []
     if not all(isinstance(name, str) for name in required):
         raise GrammarError("required must be a list of strings")
-    return {**named, **{name: others for name in required if name not in named}}, set(required), others
+    patterns = checked(schema, "patternProperties", dict) if "patternProperties" in schema else {}
+    if len(patterns) > MAX_PATTERNS:
+        raise GrammarLimitError(f"patternProperties has more than {MAX_PATTERNS} patterns")
+    found = {pattern: pattern_expression(pattern, dialect="ecma", search=True) for pattern in patterns}
+    matchers = {pattern: ValueMatcher(expression) for pattern, expression in found.items()}
+    named = {}
+    for name in dict.fromkeys([*given, *required]):
+        about = [patterns[one] for one, matcher in matchers.items() if matcher.matches(utf8(name))]
+        about += [given[name]] if name in given else [] if about else [others]
+        named[name] = about[0] if len(about) == 1 else {"allOf": about}
+    rest = []
+    for chosen in product((False, True), repeat=len(patterns)):
+        inside = [pattern for pattern, is_in in zip(patterns, chosen, strict=True) if is_in]
+        about = [patterns[one] for one in inside] or [others]
+        left = both(names, *(found[one] if one in inside else complement(found[one]) for one in patterns))
+        if not any(one is False for one in about) and not is_empty(left):
+            rest.append((left, about[0] if len(about) == 1 else {"allOf": about}))
+    return ObjectMembers(named, set(required), rest)
 
 
 def space_around(whitespace: str | int) -> Expression:
@@ -126,19 +173,19 @@ class _Parameters:
         self._style, self._call, self._rules = style, call, call.rules
         self._space = space_around(call.options.whitespace)
         self._readings = Readings(schema)
-        self._named, self._required, self._others = members_of(schema)
+        if style.escapes and "patternProperties" in schema:
+            raise UnsupportedKeywordError("patternProperties is not supported in this style")
+        self._members = members_of(schema, _NAME)
 
     def add(self) -> int:
         escapes, in_order = self._style.escapes, self._call.options.key_order == "schema"
-        names = {name: literal(escaped(name, escapes)) for name in self._named}
-        members = [
-            self._member(names[name], one, name in self._required) for name, one in self._named.items()
-        ]
-        other = None
-        if self._others is not False:
-            other = self._member(without(_NAME, union(*names.values())), self._others, False)
+        named, required, rest = self._members
+        names = {name: literal(escaped(name, escapes)) for name in named}
+        members = [self._member(names[name], one, name in required) for name, one in named.items()]
+        known = union(*names.values())
+        others = [self._member(without(some, known), schema, False) for some, schema in rest]
         layout = Separators(end=self._rules.terminal("SPACE", self._space))
-        return add_members(self._rules, members, other, layout, in_order=in_order)
+        return add_members(self._rules, members, others, layout, in_order=in_order)
 
     def _member(self, name: Expression, schema: Any, is_required: bool) -> Member:
         style = self._style

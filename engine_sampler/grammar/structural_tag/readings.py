@@ -11,6 +11,7 @@ from ..program.unicode import ANY_CHARACTER
 from ..regex.pattern import pattern_expression
 from ..schema.formats import FORMATS, format_expression
 from ..work import spend
+from .conjunction import conjunction
 from .text import free_text, utf8
 
 MAX_REFERENCES = 32
@@ -60,23 +61,31 @@ class Readings:
             return
         if depth > MAX_REFERENCES:
             raise GrammarError(f"the type of an argument is more than {MAX_REFERENCES} references away")
-        if "$ref" in schema:
-            reject_unknown_keywords(schema, {"$ref"})
-            yield from self.of(self.target(schema["$ref"]), depth + 1)
+        if "$ref" in schema or "allOf" in schema:
+            yield from self.of(self.plain(schema), depth + 1)
             return
-        for keyword in ("anyOf", "oneOf", "allOf"):
+        for keyword in ("anyOf", "oneOf"):
             if keyword in schema:
-                yield from self._combined(schema, keyword, depth)
+                reject_unknown_keywords(schema, {keyword})
+                for one in checked(schema, keyword, list):
+                    yield from self.of(one, depth + 1)
                 return
         yield from _typed(schema)
 
-    def _combined(self, schema: Mapping[str, Any], keyword: str, depth: int) -> Iterator[Reading]:
-        reject_unknown_keywords(schema, {keyword})
-        members = checked(schema, keyword, list)
-        if keyword == "allOf" and len(members) != 1:
-            raise UnsupportedKeywordError("the keyword 'allOf' is supported with one member only")
-        for one in members:
-            yield from self.of(one, depth + 1)
+    def plain(self, schema: Any, depth: int = 0) -> Any:
+        """The schema without `$ref` and `allOf` at its top."""
+        if not isinstance(schema, dict) or not {"$ref", "allOf"} & set(schema):
+            return schema
+        if depth > MAX_REFERENCES:
+            raise GrammarError(f"the type of an argument is more than {MAX_REFERENCES} references away")
+        spend(20)
+        parts = checked(schema, "allOf", list) if "allOf" in schema else []
+        if "$ref" in schema:
+            parts = [self.target(schema["$ref"]), *parts]
+        own = {name: value for name, value in schema.items() if name not in ("$ref", "allOf")}
+        if not set(own) - ANNOTATIONS:
+            own = {}
+        return conjunction([*(self.plain(one, depth + 1) for one in parts), own])
 
     def target(self, reference: Any) -> Any:
         """The target of a `$ref` within the schema."""

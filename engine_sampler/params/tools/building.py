@@ -158,6 +158,20 @@ def _joined(parts: Sequence[str]) -> list[str]:
 # --- Layouts of their own ---
 
 
+def _whole(asked: _Asked) -> Format:
+    """An answer that is a section of calls, or text that begins otherwise."""
+    family = asked.family
+    begin, end = family.section or ("", "")
+    text = {"type": "regex", "pattern": rf"([^\s{re.escape(begin[0])}][\s\S]*)?"}
+    if not asked.functions:
+        return text
+    if asked.choice != "auto":
+        return _answer(asked)
+    calls = [_call(family, function) for function in asked.functions]
+    section = _tag(begin, _separated(calls, family.separator, asked.is_parallel), end)
+    return {"type": "or", "elements": [section, text]}
+
+
 def _kimi_k3(asked: _Asked) -> Format:
     """Blocks one after the other: thoughts, a response, calls, and the end of the message. The chat template
     opens the first one."""
@@ -209,6 +223,7 @@ def _harmony_calls(function: Function) -> list[Format]:
 
 _LAYOUTS: Mapping[str, Callable[[_Asked], Format]] = {
     "text": _text_with_calls,
+    "whole": _whole,
     "kimi_k3": _kimi_k3,
     "harmony": _harmony,
 }

@@ -44,6 +44,7 @@ class Family:
 
 
 _JSON_BEGIN, _JSON_ARGUMENTS = '{"name": "{name}", "arguments": ', "}"
+_PYTHON = "{name}(", ")", "pythonic"
 _XML = "<tool_call>\n<function={name}>\n", "\n</function>\n</tool_call>"
 _HERMES = f"<tool_call>\n{_JSON_BEGIN}", f"{_JSON_ARGUMENTS}\n</tool_call>"
 _DEEPSEEK = "<｜tool▁calls▁begin｜>", "<｜tool▁calls▁end｜>"
@@ -186,6 +187,13 @@ FAMILIES: dict[str, Family] = {
     "phi_4_mini": _json_list("functools", ""),
     "apertus": Family(
         '{"{name}": ', "}", section=("<|tools_prefix|>[", "]<|tools_suffix|>"), separator=", ", thinking=None
+    ),
+    "llama_4": Family(*_PYTHON, section=("[", "]"), separator=", ", thinking=None, layout="whole"),
+    "lfm_2": Family(
+        *_PYTHON, section=("<|tool_call_start|>[", "]<|tool_call_end|>"), separator=", ", thinking=None
+    ),
+    "olmo_3": Family(
+        *_PYTHON, section=("<function_calls>\n", "\n</function_calls>"), separator="\n", thinking=None
     ),
     "step_3": Family(
         '<｜tool_call_begin｜>function<｜tool_sep｜><steptml:invoke name="{name}">',

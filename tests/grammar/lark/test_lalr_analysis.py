@@ -22,6 +22,8 @@ GRAMMARS = {
     "dangling else": 'start: "if" start | "if" start "else" start | "x"',
     "priorities": 'start: x | y\nx.2: "a"\ny.1: "a"',
     "a rule in progress that begins again": 'start: a "z"\na: "x" a "y" | "x" a | "w"',
+    "rings of rules that end each other": 'start: a "." | "(" b ")" | "[" c "]"\n'
+    'a: "x" b | "p"\nb: "y" c | "q" a?\nc: "w" a b | "v"',
     "c_like": (DATA / "c_like.lark").read_text("utf-8"),
     "sql_like": (DATA / "sql_like.lark").read_text("utf-8"),
 }

@@ -154,7 +154,7 @@ WORDS += [
     "// c\n",
     "\\\n",
 ]
-BODY = st.lists(st.sampled_from(WORDS[:22] + ["\n | ", " ", " ", " "]), max_size=8).map(" ".join)
+BODY = st.lists(st.sampled_from([*WORDS[:22], "\n | ", " ", " ", " "]), max_size=8).map(" ".join)
 TEXT = st.lists(st.sampled_from(WORDS + [" "] * 20), max_size=12).map("".join)
 STATEMENT = st.tuples(st.sampled_from(["a", "b", "?a.2", "A", "B.1", "!_b", "start", ""]), BODY | TEXT)
 

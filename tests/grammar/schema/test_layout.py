@@ -10,7 +10,7 @@ import pytest
 from engine_sampler.grammar.errors import GrammarError
 from engine_sampler.grammar.grammar import Grammar
 from engine_sampler.grammar.program.rules import Rules, sequence
-from engine_sampler.grammar.schema import SchemaOptions, add_schema
+from engine_sampler.grammar.schema import SchemaOptions, add_schema, rules_from_schema
 
 from ...grammar.both_engines import FASTEST
 from .judging import Judge, accepted
@@ -151,3 +151,25 @@ def test_an_ordered_object_never_leads_to_a_dead_end() -> None:
     assert judge.begins('{"b":1')
     assert not judge.begins('{"c"')
     assert not judge.begins('{"b":1,"c":1,')
+
+
+def test_keys_that_are_only_required_come_in_the_order_in_which_they_are_required() -> None:
+    names = ["seven", "one", "nine", "three", "five", "two"]
+    document = dict.fromkeys(names, 1)
+    judge = Judge({"type": "object", "required": names}, key_order="schema")
+    assert judge.accepts(json.dumps(document))
+    assert not judge.accepts(json.dumps(document, sort_keys=True))
+
+
+@pytest.mark.parametrize("whitespace", [1, "compact", r" {0,2}"])
+def test_grammars_with_the_same_white_space_do_not_share_what_they_add(whitespace: Any) -> None:
+    first = Grammar.from_json_schema({"const": "one"}, whitespace=whitespace)
+    Grammar.from_json_schema({"properties": {"other": {"type": "string"}}}, whitespace=whitespace)
+    rules = rules_from_schema({"const": "one"}, SchemaOptions(whitespace=whitespace))
+    assert rules.program().key == first.key
+
+
+def test_a_boolean_is_no_amount_of_white_space_even_after_the_equal_number() -> None:
+    rules_from_schema(True, SchemaOptions(whitespace=1))
+    with pytest.raises(GrammarError, match="whitespace=True is not allowed"):
+        rules_from_schema(True, SchemaOptions(whitespace=True))

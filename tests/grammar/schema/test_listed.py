@@ -60,15 +60,50 @@ def orders(value: Any) -> Any:
     return [dict(members) for members in itertools.permutations(value.items())]
 
 
-@pytest.mark.parametrize("seed", range(3))
-def test_exactly_the_listed_values_are_accepted(seed: int) -> None:
-    random_ = random.Random(seed)
+@pytest.mark.parametrize(("apart", "states"), [(0, 30_000), (2, 30_000), (32, 30_000), (0, 1)])
+def test_exactly_the_listed_values_are_accepted(
+    apart: int, states: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(schema_listed, "_APART", apart)
+    monkeypatch.setattr(schema_listed, "_FEW_STATES", states)
+    random_ = random.Random(apart)
     listed = [random_value(random_) for _ in range(3 * MIN_LISTED)]
     known = {json.dumps(value, sort_keys=True) for value in listed}
     judge = Judge({"enum": listed})
     for value in listed + [random_value(random_) for _ in range(100)]:
         for same in orders(value):
             assert judge.accepts_value(same) == (json.dumps(value, sort_keys=True) in known)
+
+
+def test_thousands_of_nested_objects_with_numbers_and_other_scripts() -> None:
+    values = [
+        {"ид": number, "имя": {"名": [f"é{number}", number / 4], "k": None}, "z": {"y": {"x": number % 3}}}
+        for number in range(500)
+    ]
+    judge = Judge({"enum": values})
+    assert judge.accepts('{"z": {"y": {"x": 1}}, "имя": {"k": null, "名": ["é7", 1.75]}, "ид": 7.0}')
+    assert not judge.begins('{"z": {"y": {"x": 2}}, "имя": {"k": null, "名": ["é7",')
+    assert not judge.begins('{"имя": {"名": ["é7", 1.75], "k": null}, "ид": 8')
+
+
+def test_thousands_of_objects_with_many_keys() -> None:
+    random_ = random.Random(5)
+    values = [{f"k{key}": random_.randrange(9) for key in range(8)} | {"n": n} for n in range(600)]
+    judge = Judge({"enum": values})
+    members = list(values[123].items())
+    for _ in range(20):
+        random_.shuffle(members)
+        assert judge.accepts_value(dict(members))
+        assert not judge.accepts_value({**dict(members), "n": 124})
+        assert not judge.accepts_value(dict(members[1:]))
+
+
+def test_keys_that_never_meet_need_no_bits_of_their_own() -> None:
+    values = [{f"a{number}": 1, f"b{number}": 2, "c": number % 5} for number in range(1500)]
+    judge = Judge({"enum": values})
+    assert judge.accepts('{"b77": 2, "c": 2, "a77": 1}')
+    assert not judge.begins('{"b77": 2, "c": 2, "a78"')
+    assert not judge.begins('{"b77": 2, "b77"')
 
 
 def test_no_beginning_leads_nowhere() -> None:
@@ -102,10 +137,11 @@ def test_a_long_list_is_combined_with_other_assertions() -> None:
 def test_lists_that_need_too_many_states_name_their_limit(monkeypatch: pytest.MonkeyPatch) -> None:
     many = [{key: number >> bit & 1 for bit, key in enumerate("abcdef")} for number in range(64)]
     with monkeypatch.context() as patched:
-        patched.setattr(schema_listed, "MAX_LISTED_STATES", 1000)
-        with pytest.raises(GrammarLimitError, match="a list of constants needs more than 1000 states"):
+        patched.setattr(schema_listed, "_FEW_STATES", 100)
+        patched.setattr(schema_listed, "MAX_LISTED_STATES", 500)
+        with pytest.raises(GrammarLimitError, match="a list of constants needs more than 500 states"):
             Grammar.from_json_schema({"enum": many})
-    keys = [{f"key {number}": 1} for number in range(1200)]
+    keys = [{f"key {number}": 1 for number in range(1200)}, *({"a": one} for one in range(40))]
     with pytest.raises(GrammarLimitError, match="a list of constants has more than 1000 keys"):
         Grammar.from_json_schema({"enum": keys})
     with pytest.raises(GrammarError, match="no value is valid"):

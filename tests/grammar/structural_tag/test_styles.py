@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import json
+import random
 import re
 from typing import Any
 
 import pytest
 
 from engine_sampler.grammar.errors import GrammarError, UnsupportedKeywordError
+from engine_sampler.grammar.grammar import Grammar
 from engine_sampler.grammar.structural_tag.elements import NOTATIONS
 from engine_sampler.grammar.structural_tag.parameters import STYLES
 
@@ -207,7 +210,7 @@ def test_texts_can_be_restricted() -> None:
 @pytest.mark.parametrize(
     ("given", "words"),
     [
-        (of("yaml"), "format.style='yaml' is not allowed: json, qwen_xml"),
+        (of("yaml"), "format.style='yaml' is not allowed: json, pythonic, qwen_xml"),
         (of("json", excludes=["a"]), "format.excludes is not supported in the style json"),
         (of("cohere_xml", excludes=["a"]), "format.excludes is not supported in the style cohere_xml"),
         (of("glm_xml", {"type": "array"}), "must describe an object"),
@@ -226,9 +229,54 @@ def test_what_a_style_cannot_write_is_rejected_with_its_path(given: Any, words: 
 def test_keywords_that_cannot_be_enforced_are_rejected() -> None:
     for style, schema in (
         ("glm_xml", {"properties": {"a": {"type": "string", "not": {"const": "b"}}}}),
-        ("glm_xml", {"properties": {"a": {"allOf": [{"type": "string"}, {"minLength": 1}]}}}),
+        ("glm_xml", {"properties": {"a": {"allOf": [{"pattern": "^a"}, {"pattern": "b$"}]}}}),
+        ("glm_xml", {"properties": {"a": {"allOf": [{"anyOf": [{"minLength": 1}]}, {"maxLength": 1}]}}}),
+        ("kimi_k3_xml", {"patternProperties": {"^a": {"type": "string"}}}),
+        ("cohere_xml", {"patternProperties": {"^a": {"type": "string"}}}),
+        ("gemma", {"allOf": [{"patternProperties": {"^a": {}}}, {"additionalProperties": False}]}),
+        ("pythonic", {"properties": {"my-city": {"type": "string"}}}),
+        ("pythonic", {"properties": {"class": {"type": "string"}}}),
         ("cohere_xml", {"properties": {"a": {"type": "object", "minProperties": 1}}}),
         ("minimax_m3_xml", {"additionalProperties": {"type": "string"}}),
     ):
         with pytest.raises(UnsupportedKeywordError):
             accepts(of(style, schema), "")
+
+
+def random_part(random_: random.Random) -> dict[str, Any]:
+    """A schema of an object, with few keywords."""
+    kinds: list[Any] = [{"type": "integer"}, {"type": "string"}, {"minimum": 2}, {"maxLength": 1}, {}, True]
+    names = random_.sample(["a", "b", "x1"], random_.randrange(1, 3))
+    part: dict[str, Any] = {"properties": {name: random_.choice(kinds) for name in names}}
+    if random_.random() < 0.4:
+        part["required"] = random_.sample(["a", "b", "x1", "y"], 1)
+    if random_.random() < 0.3:
+        part["patternProperties"] = {random_.choice(["^x", "1$"]): random_.choice(kinds) for _ in range(2)}
+    if random_.random() < 0.4:
+        part["additionalProperties"] = random_.choice([False, *kinds[:3]])
+    return part
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_combined_schemas_mean_what_they_mean_for_json(seed: int) -> None:
+    random_ = random.Random(seed)
+    decided = 0
+    for _ in range(25):
+        parts = [random_part(random_) for _ in range(random_.randrange(1, 4))]
+        schema: dict[str, Any] = {"type": "object", "allOf": [{"$ref": "#/$defs/0"}, *parts[1:]]}
+        schema["$defs"] = {"0": parts[0]}
+        if random_.random() < 0.3:
+            schema |= random_part(random_)
+        try:
+            tag = Grammar.from_structural_tag({"format": of("pythonic", schema)})
+        except GrammarError:
+            continue
+        judge = Grammar.from_json_schema(schema)
+        for _ in range(12):
+            names = random_.sample(["a", "b", "x1", "x2", "y", "y1"], random_.randrange(4))
+            values = {name: random_.choice([1, 3, "s", "long", True, None]) for name in names}
+            text = ",".join(f"{name}={json.dumps(value)}" for name, value in values.items())
+            text = re.sub("true|null", lambda found: {"true": "True", "null": "None"}[found[0]], text)
+            assert tag.check(text).valid == judge.check(json.dumps(values)).valid, (schema, text)
+            decided += 1
+    assert decided > 40

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import json
 import re
 from typing import Any
@@ -73,7 +74,7 @@ def test_a_call_without_its_arguments_is_not_accepted(family: str) -> None:
         r'"city": "Paris"|\n?<parameter=city>.*</parameter>|<parameter name="city">.*</parameter>'
         r"|<｜DSML｜ ?parameter.*</｜DSML｜ ?parameter>|<\|open\|>argument.*<\|close\|>argument<\|sep\|>"
         r"|\]<\]minimax\[>\[<city>.*</city>|<arg_key>.*</arg_value>|<cofl:value.*</cofl:value>"
-        r'|city:<\|"\|>Paris<\|"\|>|<steptml:parameter.*</steptml:parameter>',
+        r'|city="Paris"|city:<\|"\|>Paris<\|"\|>|<steptml:parameter.*</steptml:parameter>',
         re.DOTALL,
     )
     empty, count = argument.subn("", transcript.calls())
@@ -99,7 +100,7 @@ def test_a_named_call_is_the_only_one(family: str) -> None:
     assert not accepts(family, transcript.calls() + " Done.", NAMED)
 
 
-@pytest.mark.parametrize("family", sorted(set(TRANSCRIPTS) - {"harmony", "kimi_k3"}))
+@pytest.mark.parametrize("family", sorted(set(TRANSCRIPTS) - {"harmony", "kimi_k3", "llama_4"}))
 def test_text_may_stand_around_calls_that_are_not_required(family: str) -> None:
     call = TRANSCRIPTS[family].calls()
     assert accepts(family, "No calls at all.")
@@ -127,6 +128,49 @@ def test_thoughts_come_first(family: str, choice: Any) -> None:
     assert accepts(family, whole, choice, reasoning="auto")
     assert accepts(family, transcript.calls(), choice, reasoning="auto")
     assert not accepts(family, transcript.calls(), "required", reasoning="enabled") or family == "harmony"
+
+
+def test_an_answer_of_llama_4_is_text_or_calls() -> None:
+    assert accepts("llama_4", "Call [a list] what it is.")
+    assert not accepts("llama_4", "[a list]")
+    assert not accepts("llama_4", 'Let me see. [get_weather(city="Paris")]', "required")
+    assert accepts("llama_4", '[get_weather(city="Paris"), now()]', "required")
+
+
+ARGUMENTS = {
+    'text="a\\"b\\u00e9é", flag=True': True,
+    'flag=None,text=""': True,
+    'text="x", counts=[1, -2.5, True]': True,
+    'text="x", nested={"a": {"b": None}}': True,
+    'text="x", flag=true': False,
+    'text="a\\/b"': False,
+    'text="\\ud83d\\ude00"': False,
+    "text='x'": False,
+    "flag=True": False,
+    'text="x", text="y"': False,
+    'text="x", other=[False]': True,
+    'text="x", lambda=1': False,
+}
+
+
+@pytest.mark.parametrize("arguments", ARGUMENTS)
+def test_arguments_in_python_are_literals_that_python_reads_as_the_schema_says(arguments: str) -> None:
+    properties = {
+        "text": {"type": "string"},
+        "flag": {"type": ["boolean", "null"]},
+        "counts": {"type": "array", "items": {"type": ["number", "boolean"]}},
+        "nested": {"$ref": "#/$defs/tree"},
+    }
+    tree = {"additionalProperties": {"anyOf": [{"$ref": "#/$defs/tree"}, {"type": "null"}]}, "type": "object"}
+    parameters = {"properties": properties, "required": ["text"], "$defs": {"tree": tree}}
+    tools = [{"type": "function", "function": {"name": "f", "parameters": parameters}}]
+    text = f"[f({arguments})]"
+    grammar = Grammar.from_structural_tag(tool_calls("llama_4", tools, "required"))
+    assert grammar.check(text).valid == ARGUMENTS[arguments]
+    if ARGUMENTS[arguments]:
+        call = ast.parse(text, mode="eval").body.elts[0]  # type: ignore[attr-defined]
+        found = {one.arg: ast.literal_eval(one.value) for one in call.keywords}
+        assert isinstance(found["text"], str)
 
 
 def test_the_blocks_of_kimi_k3_follow_each_other() -> None:

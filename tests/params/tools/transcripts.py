@@ -33,6 +33,7 @@ QWEN_XML = (
     "<tool_call>\n<function=get_weather>\n<parameter=city>\nParis\n</parameter>\n</function>\n</tool_call>"
 )
 R1 = f"<｜tool▁call▁begin｜>function<｜tool▁sep｜>get_weather\n```json\n{ARGUMENTS}\n```<｜tool▁call▁end｜>"
+PYTHON = 'get_weather(city="Paris")'
 M3 = "]<]minimax[>["
 
 
@@ -162,6 +163,9 @@ TRANSCRIPTS = {
     "hunyuan_a13b": Transcript(JSON, "<tool_calls>[", "]</tool_calls>", ", "),
     "phi_4_mini": Transcript(JSON, "functools[", "]", ", "),
     "apertus": Transcript(f'{{"get_weather": {ARGUMENTS}}}', "<|tools_prefix|>[", "]<|tools_suffix|>", ", "),
+    "llama_4": Transcript(PYTHON, "[", "]", ", "),
+    "lfm_2": Transcript(PYTHON, "<|tool_call_start|>[", "]<|tool_call_end|>", ", "),
+    "olmo_3": Transcript(PYTHON, "<function_calls>\n", "\n</function_calls>", "\n"),
     "step_3": Transcript(
         '<｜tool_call_begin｜>function<｜tool_sep｜><steptml:invoke name="get_weather">'
         '<steptml:parameter name="city">'

@@ -27,7 +27,7 @@ VOCAB_SIZE = 3000
 class Golden:
     """A chain, by the values of its samplers in order."""
 
-    settings: Mapping[str, float]
+    settings: Mapping[str, Any]
 
     def params(self, seed: int) -> SamplingParams:
         return SamplingParams(**self.settings, order=list(self.settings), seed=seed)
@@ -76,7 +76,7 @@ def golden_rows() -> np.ndarray:
     rows[3, ::3] = -np.inf
     rows[5, 17] = np.nan
     rows[6, -1] = 2.0**101
-    return rows
+    return np.asarray(rows)
 
 
 @functools.cache

@@ -12,6 +12,7 @@ from .numbers import (
     NO_KEY,
     heated,
     id_of_key,
+    kernel,
     key_of,
     min_p_bound,
     scaled_draw,
@@ -26,7 +27,7 @@ TOP_P = tl.constexpr(3)
 MIN_P = tl.constexpr(4)
 
 
-@triton.jit
+@kernel()
 def rank(candidates, counts, ordered, by_id, CAPACITY: tl.constexpr, LANES: tl.constexpr, STEP: tl.constexpr):
     """Sort by counting: the place of a key is the number of smaller ones. Grid (rows, CAPACITY / LANES).
     Keys are distinct, so every place is written once. Nothing is written for a row with more than CAPACITY
@@ -50,7 +51,7 @@ def rank(candidates, counts, ordered, by_id, CAPACITY: tl.constexpr, LANES: tl.c
         tl.store(by_id + at + place_by_id, keys, mask=mine < count)
 
 
-@triton.jit
+@kernel()
 def chain(ordered, by_id, counts, last, faults, masses, tokens,
           scales, greedy, ks, shares, reaches, crossings, depths, leasts, draws, tiles,
           CAPACITY: tl.constexpr, TILES: tl.constexpr, OPS: tl.constexpr, LEADING: tl.constexpr,
@@ -159,7 +160,7 @@ def drawn(t, bits, CAPACITY: tl.constexpr):
     return tl.sum(tl.where(tl.arange(0, CAPACITY) == before, t & 0xFFFFFFFF, 0), 0)
 
 
-@triton.jit
+@kernel()
 def emit(ordered, by_id, counts, faults, ks, ids, values, vocab,
          CAPACITY: tl.constexpr, WIDTH: tl.constexpr):  # fmt: skip
     """The first k candidates of a row, by id, and padding after them: `ids` and `values` [WIDTH]; grid

@@ -19,6 +19,7 @@ from .numbers import (
     NO_KEY,
     distance_of,
     heated,
+    kernel,
     key_of,
     min_p_bound,
     share_limit,
@@ -62,7 +63,7 @@ def takes_part(tokens, faults, counts, leasts, greedy, row,
     return part
 
 
-@triton.jit
+@kernel()
 def above(logits, index, bitmask, edit_ids, edit_values, spans, scales, best,
           tokens, faults, counts, leasts, greedy, depths, sums,
           row_stride, mask_stride, edit_stride, spans_stride, tiles, vocab,
@@ -92,7 +93,7 @@ def above(logits, index, bitmask, edit_ids, edit_values, spans, scales, best,
         tl.store(sums + (row * tiles + tile) * PIVOTS + pivots, total)
 
 
-@triton.jit
+@kernel()
 def interval(tokens, faults, counts, leasts, greedy, shares, reaches, sums, state, limits, below, places,
              bins,
              tiles, TILES: tl.constexpr,
@@ -128,7 +129,7 @@ def bin_at(y, place):
     return tl.where(inside, tl.minimum(number, BINS - 1), -1)
 
 
-@triton.jit
+@kernel()
 def spread(logits, index, bitmask, edit_ids, edit_values, spans, scales, best, first, state, places, depths,
            bins,
            row_stride, mask_stride, edit_stride, spans_stride, tiles, vocab,
@@ -159,7 +160,7 @@ def spread(logits, index, bitmask, edit_ids, edit_values, spans, scales, best, f
             tl.atomic_add(at, weights, mask=adds, sem="relaxed")
 
 
-@triton.jit
+@kernel()
 def bin_of(state, limits, below, places, bins, chosen, counts):
     """The bin in which p is reached, in `chosen`, and the weight `below` it; an empty counter for `collect`,
     and no candidates in rows that take no part. Grid (rows,)."""
@@ -174,7 +175,7 @@ def bin_of(state, limits, below, places, bins, chosen, counts):
         tl.store(below + row, tl.maximum(start, tl.max(tl.where(inside, upto, 0), 0)))
 
 
-@triton.jit
+@kernel()
 def collect(logits, index, bitmask, edit_ids, edit_values, spans, scales, best, first, state, places, depths,
             chosen, counts, candidates,
             row_stride, mask_stride, edit_stride, spans_stride, tiles, vocab,
@@ -203,7 +204,7 @@ def collect(logits, index, bitmask, edit_ids, edit_values, spans, scales, best, 
             tl.store(candidates + row.to(tl.int64) * CAPACITY + tl.where(fits, slots, 0), keys, mask=fits)
 
 
-@triton.jit
+@kernel()
 def close(ordered, counts, state, limits, below, places, best, crossings, depths, scales, cuts, lates,
           CAPACITY: tl.constexpr, OPS: tl.constexpr, HEATED: tl.constexpr):  # fmt: skip
     """The keys that what remains does not exceed: `cuts` before a later temperature, `lates` after it. Grid

@@ -7,7 +7,7 @@ exceed `cuts` before a later temperature and `lates` after it.
 import triton
 import triton.language as tl
 
-from .numbers import NO_KEY, heated, key_of, scaled_draw, value_of_key, weight_of
+from .numbers import NO_KEY, heated, kernel, key_of, scaled_draw, value_of_key, weight_of
 from .reading import read
 
 
@@ -18,7 +18,7 @@ def bounded(values, ids, cut, late, scale):
     return tl.where(key_of(values, ids) <= late, values, float("-inf"))
 
 
-@triton.jit
+@kernel()
 def weigh(logits, index, bitmask, edit_ids, edit_values, spans, scales, first, faults, best, masses,
           state, cuts, lates, later_scales,
           row_stride, mask_stride, edit_stride, spans_stride, tiles, vocab,
@@ -48,7 +48,7 @@ def weigh(logits, index, bitmask, edit_ids, edit_values, spans, scales, first, f
     tl.store(masses + row * tiles + tile, mass)
 
 
-@triton.jit
+@kernel()
 def draw(logits, index, bitmask, edit_ids, edit_values, spans, scales, faults, best, masses, greedy, draws,
          tokens,
          state, cuts, lates, later_scales,

@@ -5,8 +5,20 @@ formed) and operations that PTX rounds correctly: add, sub, mul, conversions and
 Nothing is divided, and no exp or log is taken. The tests read the PTX of every kernel for the opposite.
 """
 
+import functools
+
 import triton
 import triton.language as tl
+
+kernel = functools.partial(
+    triton.jit,
+    do_not_specialize_on_alignment=[
+        "index", "bitmask", "edit_ids", "edit_values", "scales", "later_scales", "needs",
+        "greedy", "ks", "shares", "reaches", "crossings", "depths", "leasts", "draws",
+    ],
+)  # fmt: skip
+"""`triton.jit` for what is launched. A step's inputs lie anywhere in one packed buffer: whether their
+addresses happen to be multiples of 16 must not decide whether a kernel is compiled anew."""
 
 LOG2_E = tl.constexpr(1.4426950408889634)
 LIMIT = tl.constexpr(

@@ -13,6 +13,7 @@ from .numbers import (
     NO_KEY,
     REMOVED,
     heated,
+    kernel,
     key_of,
     order_of,
     value_of,
@@ -22,7 +23,7 @@ from .numbers import (
 from .reading import allowed_by, edited, limited, read, read_raw
 
 
-@triton.jit
+@kernel()
 def count_edits(edit_ids, spans, edit_stride, edits, spans_stride, TILE: tl.constexpr, STEP: tl.constexpr):
     """spans[row, t] = how many edited ids lie before tile t; grid (rows, tiles + 1)."""
     row, tile = tl.program_id(0), tl.program_id(1)
@@ -35,7 +36,7 @@ def count_edits(edit_ids, spans, edit_stride, edits, spans_stride, TILE: tl.cons
     tl.store(spans + row * spans_stride + tile, before)
 
 
-@triton.jit
+@kernel()
 def scan(logits, index, bitmask, edit_ids, edit_values, spans, scales,
          highest, first, alive, maxima,
          row_stride, mask_stride, edit_stride, spans_stride, tiles, vocab,
@@ -74,7 +75,7 @@ def scan(logits, index, bitmask, edit_ids, edit_values, spans, scales,
         tl.store(maxima + at * (TILE // GROUP) + groups, peaks)
 
 
-@triton.jit
+@kernel()
 def begin(highest, first, alive, maxima, needs,
           peaks, faults, best, last, counts, tokens,
           tiles, groups, need,
@@ -137,7 +138,7 @@ def nth_best(maxima, groups, need, GROUPS: tl.constexpr, ROUNDS: tl.constexpr):
     return tl.where(enough, bound | 0xFFFFFFFF, EVERY_KEY)
 
 
-@triton.jit
+@kernel()
 def gather(logits, index, bitmask, edit_ids, edit_values, spans, scales,
            first, maxima, faults, best, last, counts, candidates, masses,
            row_stride, mask_stride, edit_stride, spans_stride, tiles, vocab,

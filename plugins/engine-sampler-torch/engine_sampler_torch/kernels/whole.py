@@ -14,6 +14,7 @@ from .few import MIN_P, TEMPERATURE, TOP_K, TOP_P
 from .numbers import (
     NO_KEY,
     heated,
+    kernel,
     key_of,
     min_p_bound,
     scaled_draw,
@@ -136,7 +137,7 @@ def best_of(source, words, edit_ids, edit_values, spans, lead, scale, cut, late,
     return tl.min(best, 0) & 0xFFFFFFFF
 
 
-@triton.jit
+@kernel()
 def resolve(logits, index, bitmask, edit_ids, edit_values, spans, faults, best, tokens,
             scales, greedy, ks, shares, reaches, crossings, depths, leasts, draws,
             row_stride, mask_stride, edit_stride, spans_stride, vocab, operations, count, drawn,
@@ -214,7 +215,7 @@ def resolve(logits, index, bitmask, edit_ids, edit_values, spans, faults, best, 
         tl.store(tokens + row, token)
 
 
-@triton.jit
+@kernel()
 def recut(logits, index, bitmask, edit_ids, edit_values, spans, scales, faults, ks, last, counts,
           row_stride, mask_stride, edit_stride, spans_stride, vocab,
           SPAN: tl.constexpr, TILE: tl.constexpr, CAPACITY: tl.constexpr,

@@ -11,7 +11,7 @@ from __future__ import annotations
 import statistics
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, cast
 
 import torch
 from torch import Tensor
@@ -244,7 +244,7 @@ PEERS: Mapping[str, Callable[[Case, Tensor], Step | None]] = {
 
 def measured(step: Step, device: torch.device) -> tuple[float, bool]:
     """(median µs of one step, whether it was replayed from a CUDA graph)."""
-    stream = torch.cuda.Stream(device)
+    stream: Any = torch.cuda.Stream(device)  # type: ignore[no-untyped-call]
     with torch.cuda.stream(stream):
         for _ in range(3):  # compiles, and lets libraries allocate
             step()
@@ -270,7 +270,7 @@ def _median(step: Step) -> float:
         step()
         end.record()
     torch.cuda.synchronize()
-    return statistics.median(start.elapsed_time(end) * 1e3 for start, end in spans)
+    return float(statistics.median(start.elapsed_time(end) * 1e3 for start, end in spans))
 
 
 def copy_speed(device: torch.device) -> float:

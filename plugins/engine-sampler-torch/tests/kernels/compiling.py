@@ -22,7 +22,7 @@ INEXACT_PTX = re.compile(
 )
 # In SASS (what the card runs): fused multiply-adds, and the unit for approximate functions.
 # HFMA2 with two zeros is how constants are loaded.
-INEXACT_SASS = re.compile(r"\b(?:[FDH]FMA\S*|HFMA2\S* R\d+, (?!-RZ, RZ,).*|MUFU\S*|\S+\.FTZ\S*)")
+INEXACT_SASS = re.compile(r"\b(?:[FD]FMA\S*|HFMA2\S* R\d+, (?!-RZ, RZ,).*|MUFU\S*|\S+\.FTZ\S*)")
 
 TYPES = {
     "torch.bool": "*i1",

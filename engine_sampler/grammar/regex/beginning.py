@@ -1,0 +1,75 @@
+r"""What a pattern says about the text before it, decided by what is known about that text.
+
+`^`, `\b` and lookbehinds at the beginning of a terminal look at the characters before it. If these all
+satisfy such a condition, it can be left out; if none does, nothing matches there.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from ..errors import GrammarError
+from ..program.unicode import EVERY, Ranges, invert, overlap
+from .tree import FAILURE, Choice, Lookaround, Node, Repeat, Sequence, Set, choice, repeat, sequence
+
+
+class TextBeforeError(GrammarError):
+    """Whether a pattern matches depends on text before it that is not known."""
+
+
+class Before(NamedTuple):
+    """What may stand right before a pattern: characters of a set, the beginning of the text, or both.
+
+    is_any   conditions at the beginning are left out, whatever they are
+    """
+
+    last: Ranges = EVERY
+    begins: bool = True
+    is_any: bool = False
+
+
+ANY_TEXT = Before(is_any=True)
+
+
+def decided(node: Node, before: Before) -> Node:
+    """The pattern without conditions on the text before it.
+
+    Raises TextBeforeError where that text satisfies them or not.
+    """
+    if not node.has_lookaround:
+        return node
+    if isinstance(node, Choice):
+        options = [decided(item, before) for item in node.items]
+        return choice(option for option in options if not _is_failure(option))
+    if isinstance(node, Repeat):
+        return repeat(decided(node.item, before), node.low, 1, node.reluctant) if node.high == 1 else node
+    if isinstance(node, Lookaround):
+        return node if node.ahead else _condition(node, before)
+    assert isinstance(node, Sequence)
+    items = list(node.items)
+    for number, item in enumerate(items):
+        items[number] = decided(item, before)
+        if _is_failure(items[number]):
+            return FAILURE
+        if item.longest != 0:
+            break
+    return sequence(items)
+
+
+def _is_failure(node: Node) -> bool:
+    return isinstance(node, Choice) and not node.items
+
+
+def _condition(node: Lookaround, before: Before) -> Node:
+    if before.is_any:
+        return sequence(())
+    last = node.item.items[-1] if isinstance(node.item, Sequence) and node.item.items else node.item
+    if not isinstance(last, Set):
+        raise TextBeforeError("a lookbehind at the beginning of a terminal must begin with characters")
+    may_match = overlap(last.ranges, before.last)
+    may_fail = before.begins or overlap(invert(last.ranges), before.last) or last is not node.item
+    if may_match and may_fail:
+        raise TextBeforeError(
+            "^, \\b or a lookbehind depends on the text before a terminal, which satisfies it only sometimes"
+        )
+    return sequence(()) if may_match != node.negative else FAILURE

@@ -1,0 +1,300 @@
+"""`Ledger`: what every rank knows of every request. The same calls, in the same order, change it on all."""
+
+from __future__ import annotations
+
+import hashlib
+import heapq
+import itertools
+from collections import deque
+from collections.abc import Hashable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+
+from engine_sampler import RequestError, SamplingParams, StepResult, Vocabulary
+from engine_sampler.contract import quoted
+from engine_sampler.scheduler.arguments import few_token_ids_in
+from engine_sampler.scheduler.beam_groups import check_beam_rows
+
+from ..exchange import digest
+
+RequestId = Hashable
+
+_RECENT = 3
+"""The last calls that an error about differing ranks names."""
+
+
+@dataclass(eq=False)
+class Entry:
+    """A request as all ranks know it.
+
+    slot    its number; slot mod ranks is the rank that owns it.
+    outputs  how many output tokens it has.
+    beams   the ids of the beam search that it belongs to.
+    logprobs_modes, raw_logprobs  as in `scheduler.request.Request`.
+    """
+
+    id: RequestId
+    params: SamplingParams
+    slot: int
+    outputs: int
+    beams: Beams | None = None
+    logprobs_modes: tuple[str, ...] = ()
+    raw_logprobs: list[float] | None = None
+
+    @property
+    def needs_logprobs(self) -> bool:
+        return bool(self.logprobs_modes) or self.raw_logprobs is not None
+
+
+@dataclass(eq=False)
+class Beams:
+    """The requests of one beam search."""
+
+    request_ids: list[RequestId]
+
+
+@dataclass(frozen=True, eq=False)
+class StepPlan:
+    """The rows of one step.
+
+    entries     the requests, in row order.
+    drafts      the drafts of each; None without drafts.
+    first_rows, counts  int64 [requests], the first row of each and how many it has.
+    by_owner    for each rank, the indices of its requests, ascending.
+    digest      stands for the requests and drafts; 0 for all live ones without drafts.
+    """
+
+    entries: list[Entry]
+    drafts: list[list[int]] | None
+    first_rows: np.ndarray
+    counts: np.ndarray
+    by_owner: list[np.ndarray]
+    digest: int
+
+    @cached_property
+    def rows(self) -> int:
+        """How many rows all requests have."""
+        return int(self.counts.sum())
+
+    def described(self) -> str:
+        """The requests in words."""
+        drafted = "" if self.drafts is None else f" with {self.rows - len(self.entries)} drafts"
+        return f"requests {quoted([entry.id for entry in self.entries])}{drafted}"
+
+    def rows_of(self, rank: int) -> np.ndarray:
+        """The rows of a rank's requests, int64, in row order."""
+        which = self.by_owner[rank]
+        if self.drafts is None:
+            rows: np.ndarray = self.first_rows[which]
+            return rows
+        ranges = (
+            np.arange(f, f + n) for f, n in zip(self.first_rows[which], self.counts[which], strict=True)
+        )
+        return np.concatenate([np.empty(0, np.int64), *ranges])
+
+
+class Ledger:
+    """The requests of all ranks by id, their slots, and a digest of every call that has changed them.
+
+    live       those that have not ended and are not suspended, in order of arrival.
+    known      all that have not been removed.
+    """
+
+    def __init__(self, ranks: int, vocabulary: Vocabulary) -> None:
+        self.ranks = ranks
+        self.vocabulary = vocabulary
+        self.known: dict[RequestId, Entry] = {}
+        self.live: dict[RequestId, Entry] = {}
+        self.suspended: dict[RequestId, Entry] = {}
+        self.calls = 0
+        self._numbers = itertools.count()
+        self._free: list[list[int]] = [[] for _ in range(ranks)]
+        """The free slots of each rank, as heaps."""
+        self._used = [0] * ranks
+        """How many slots each rank has had."""
+        self._hash = hashlib.blake2b(digest_size=8)
+        self._recent: deque[str] = deque(maxlen=_RECENT)
+        self._plan: StepPlan | None = None
+        """The plan of a step with all live requests and without drafts, while these stay the same."""
+
+    # --- agreement -------------------------------------------------------------------------------
+
+    def note(self, call: str, *parts: Any) -> None:
+        """Take a call into the digest. Of objects that are not plain values, only the types count."""
+        self.calls += 1
+        self._recent.append(call)
+        self._hash.update(digest(call, *(_canonical(part) for part in parts)).to_bytes(8, "little"))
+        self._plan = None
+
+    @property
+    def digest(self) -> int:
+        """A number that stands for all calls so far."""
+        return int.from_bytes(self._hash.digest(), "little") >> 1
+
+    def described(self) -> str:
+        """How far this rank has come, in words."""
+        last = f", the last of them {', '.join(self._recent)}" if self._recent else ""
+        return f"{self.calls} calls have been made{last}"
+
+    # --- look-up ---------------------------------------------------------------------------------
+
+    def owner(self, entry: Entry) -> int:
+        """The rank that owns a request."""
+        return entry.slot % self.ranks
+
+    def find(self, request_id: RequestId) -> Entry:
+        """A request that has not been removed; raises `RequestError`."""
+        try:
+            return self.known[request_id]
+        except KeyError:
+            raise RequestError(f"request {request_id!r} is unknown") from None
+
+    def find_live(self, request_id: RequestId) -> Entry:
+        """A live request; raises `RequestError`."""
+        entry = self.find(request_id)
+        if request_id not in self.live:
+            state = "is suspended" if request_id in self.suspended else "has finished"
+            raise RequestError(f"request {request_id!r} {state}")
+        return entry
+
+    def find_single(self, request_id: RequestId) -> Entry:
+        """A live request that belongs to no beam search; raises `RequestError`."""
+        entry = self.find_live(request_id)
+        if entry.beams is not None:
+            raise RequestError(f"request {request_id!r} belongs to a beam search, which alone continues it")
+        return entry
+
+    def free_ids(self, request_ids: Sequence[RequestId] | None, count: int) -> list[RequestId]:
+        """`request_ids`, or new integers; raises `RequestError` if one is taken or their number is wrong."""
+        if request_ids is None:
+            return list(itertools.islice((n for n in self._numbers if n not in self.known), count))
+        ids = list(request_ids)
+        if len(ids) != count or len(set(ids)) != count:
+            raise RequestError(f"request_ids={quoted(ids)} is not allowed: {count} different ids")
+        for request_id in ids:
+            if request_id in self.known:
+                raise RequestError(f"request id {request_id!r} is taken")
+        return ids
+
+    # --- changes ---------------------------------------------------------------------------------
+
+    def join(self, entries: Sequence[Entry]) -> int:
+        """Give new requests their slots, all at one rank: the one that has the lowest free slot. Returns that
+        rank."""
+        rank = min(range(self.ranks), key=self._lowest)
+        for entry in entries:
+            self._join(entry, rank)
+        return rank
+
+    def join_beside(self, entry: Entry, parent: Entry) -> None:
+        """Give a new request a slot of the rank that owns its parent."""
+        self._join(entry, self.owner(parent))
+
+    def leave(self, entry: Entry) -> None:
+        """A request has ended; it stays known."""
+        self._free_slot(entry, self.live)
+
+    def suspend(self, entry: Entry) -> None:
+        """Take a live request out of the steps."""
+        self._free_slot(entry, self.live)
+        self.suspended[entry.id] = entry
+
+    def resume(self, entry: Entry) -> None:
+        """Take a suspended request back."""
+        del self.suspended[entry.id]
+        self._join(entry, self.owner(entry))
+
+    def forget(self, entry: Entry) -> None:
+        """Remove a request, and end the rest of its beam search."""
+        del self.known[entry.id]
+        if self.suspended.pop(entry.id, None) is None and entry.id in self.live:
+            beams = entry.beams.request_ids if entry.beams is not None else [entry.id]
+            for request_id in beams:
+                if request_id in self.live:
+                    self.leave(self.live[request_id])
+
+    def follow(self, plan: StepPlan, result: StepResult) -> None:
+        """Bring the requests up to a step."""
+        if not plan.entries:
+            return
+        drawn = np.add.reduceat(result.token_ids >= 0, plan.first_rows, dtype=np.int64).tolist()
+        for entry, tokens, reason in zip(plan.entries, drawn, result.finish_reasons, strict=True):
+            entry.outputs += tokens
+            if reason is not None:
+                self.leave(entry)
+
+    def _join(self, entry: Entry, rank: int) -> None:
+        self._plan = None
+        entry.slot = self._lowest(rank)
+        if self._free[rank]:
+            heapq.heappop(self._free[rank])
+        else:
+            self._used[rank] += 1
+        self.known[entry.id] = self.live[entry.id] = entry
+
+    def _lowest(self, rank: int) -> int:
+        """The lowest free slot of a rank."""
+        return self._free[rank][0] if self._free[rank] else self._used[rank] * self.ranks + rank
+
+    def _free_slot(self, entry: Entry, requests: dict[RequestId, Entry]) -> None:
+        """Take a request out of the live ones. Its slot number stays, since it says who owns its record."""
+        self._plan = None
+        del requests[entry.id]
+        heapq.heappush(self._free[self.owner(entry)], entry.slot)
+
+    # --- steps -----------------------------------------------------------------------------------
+
+    def plan(self, request_ids: Sequence[RequestId] | None, drafts: Any) -> StepPlan:
+        """The rows of a step with these requests (default: all live ones) and drafts.
+
+        Raises `RequestError` and `ParameterError`.
+        """
+        everyone = request_ids is None or list(request_ids) == list(self.live)
+        if everyone and drafts is None:
+            if self._plan is None:
+                self._plan = self._new_plan(list(self.live.values()), None, 0)
+            return self._plan
+        ids = list(self.live) if request_ids is None else list(request_ids)
+        if len(set(ids)) != len(ids):
+            raise RequestError(f"request_ids={quoted(ids)} names a request twice")
+        entries = [self.find_live(request_id) for request_id in ids]
+        token_ids = None if drafts is None else self._drafts(drafts, ids)
+        return self._new_plan(entries, token_ids, digest(_canonical(ids), _canonical(token_ids)))
+
+    def _new_plan(self, entries: list[Entry], drafts: list[list[int]] | None, number: int) -> StepPlan:
+        beams = {id(e.beams): e.beams for e in entries if e.beams is not None}
+        if beams:
+            check_beam_rows(beams.values(), [e.id for e in entries], drafts)  # type: ignore[arg-type]
+        n = len(entries)
+        counts = np.ones(n, np.int64) if drafts is None else np.array([1 + len(d) for d in drafts], np.int64)
+        owners = np.array([self.owner(e) for e in entries], np.int64)
+        by_owner = [np.flatnonzero(owners == rank) for rank in range(self.ranks)]
+        return StepPlan(entries, drafts, np.cumsum(counts) - counts, counts, by_owner, number)
+
+    def _drafts(self, drafts: Any, ids: Sequence[RequestId]) -> list[list[int]]:
+        """The drafts of each request, in row order."""
+        if isinstance(drafts, Mapping):
+            named = set(ids)
+            for request_id in drafts:
+                if request_id not in named:
+                    raise RequestError(
+                        f"draft_token_ids names {request_id!r}, which has no rows in this step"
+                    )
+            drafts = [drafts.get(request_id, ()) for request_id in ids]
+        if len(drafts) != len(ids):
+            raise RequestError(f"draft_token_ids has {len(drafts)} entries for {len(ids)} requests")
+        return [few_token_ids_in("draft_token_ids", draft, self.vocabulary) for draft in drafts]
+
+
+def _canonical(part: Any) -> str | bytes:
+    """The same on every rank for equal values; an object that has no plain value counts by its type."""
+    if isinstance(part, np.ndarray):
+        return part.tobytes()
+    if part is None or isinstance(part, (bool, int, float, str, bytes, SamplingParams)):
+        return repr(part)
+    if isinstance(part, (list, tuple)):
+        return digest(*(_canonical(entry) for entry in part)).to_bytes(8, "little")
+    return type(part).__qualname__

@@ -1,0 +1,108 @@
+"""The `StepResult` of a step, from the answers of all ranks."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+
+import numpy as np
+
+from engine_sampler import LOGPROBS_KINDS, StepResult
+from engine_sampler.scheduler import LogprobsByMode
+from engine_sampler.scheduler.logprobs import LogprobsCollector, LogprobsPlan
+
+from .answers import Answer
+from .ledger import StepPlan
+
+
+def merged(plan: StepPlan, answers: Sequence[Answer | None], vocab_size: int, has_text: bool) -> StepResult:
+    """The result of the step: that of one rank which owns all requests. Requests of a rank without an answer
+    have no token and go on."""
+    n = len(plan.entries)
+    ids = [entry.id for entry in plan.entries]
+    result = StepResult(
+        np.full(plan.rows, -1, np.int64),
+        plan.first_rows.copy(),
+        ids,
+        ["" if has_text else None] * n,
+        [None] * n,
+        [None] * n,
+        [None] * n,
+        [0] * n,
+        ids.copy(),
+        skipped=[],
+    )
+    skipped: list[int] = []
+    for rank, answer in enumerate(answers):
+        if answer is None:
+            continue
+        which, details = plan.by_owner[rank].tolist(), answer.details
+        result.token_ids[plan.rows_of(rank)] = answer.token_ids
+        for i, seed in zip(which, answer.seeds.tolist(), strict=True):
+            result.seeds[i] = seed
+        if details.text:
+            for i, text in zip(which, details.text, strict=True):
+                result.text[i] = text
+        for j, end in details.ends.items():
+            result.finish_reasons[which[j]], result.stop_reasons[which[j]], result.errors[which[j]] = end
+        for j, parent in details.parents.items():
+            result.parent_ids[which[j]] = ids[which[parent]]
+        skipped += [which[j] for j in details.skipped]
+    logprobs = _merged_logprobs(plan, answers, result, skipped, vocab_size)
+    return replace(result, logprobs=logprobs, skipped=sorted(skipped))
+
+
+def _merged_logprobs(
+    plan: StepPlan,
+    answers: Sequence[Answer | None],
+    result: StepResult,
+    skipped: Sequence[int],
+    vocab_size: int,
+) -> LogprobsByMode:
+    """The ranks' logprobs in the shape that they have on one rank."""
+    left = set(skipped)
+    drawing = [i for i, entry in enumerate(plan.entries) if entry.beams is None and i not in left]
+    if not any(plan.entries[i].needs_logprobs for i in drawing):
+        return None
+    rounds = _rounds(plan, result, drawing)
+    which, rows = next(rounds)
+    alone = len(which) == len(plan.entries) and plan.drafts is None
+    needed = _needed(plan, which, vocab_size)
+    counts = None if plan.drafts is None else plan.counts[which]
+    collector = LogprobsCollector(plan.rows, needed, *((None, None) if alone else (rows, counts)))
+    out = collector.request(needed, rows, alone).out
+    for later, more in rounds:
+        collector.request(_needed(plan, later, vocab_size), more, False)
+    modes_of = [entry.logprobs_modes for entry in plan.entries]
+    request_of = np.repeat(np.arange(len(plan.entries)), plan.counts)
+    for rank, answer in enumerate(answers):
+        tables = {} if answer is None else answer.details.logprobs
+        for mode, table in tables.items():
+            for own, row in enumerate(plan.rows_of(rank).tolist()):
+                entry, modes = table.row(own), modes_of[request_of[row]]
+                if len(entry.token_ids) and (mode or modes):
+                    target = out[LOGPROBS_KINDS.index(mode or modes[0])]
+                    assert target is not None
+                    target.fill(row, entry)
+    return collector.result()
+
+
+def _needed(plan: StepPlan, which: np.ndarray, vocab_size: int) -> LogprobsPlan:
+    entries = [plan.entries[i] for i in which.tolist()]
+    return LogprobsPlan(entries, vocab_size)
+
+
+def _rounds(
+    plan: StepPlan, result: StepResult, drawing: Sequence[int]
+) -> Iterator[tuple[np.ndarray, np.ndarray]]:
+    """The requests that drew a token in each round, and their rows: all in the first, then those whose drafts
+    have been right so far."""
+    which = np.array(drawing, np.int64)
+    yield which, plan.first_rows[which]
+    for depth in range(1, int(plan.counts.max())):
+        which = which[plan.counts[which] > depth]
+        which = which[result.token_ids[plan.first_rows[which] + depth] >= 0]
+        if not len(which):
+            return
+        if any(plan.entries[i].needs_logprobs for i in which):
+            yield which, plan.first_rows[which] + depth

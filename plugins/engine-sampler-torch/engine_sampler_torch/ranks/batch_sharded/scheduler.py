@@ -1,0 +1,468 @@
+"""`BatchShardedScheduler`: one scheduler over the ranks that hold the shards of the vocabulary."""
+
+from __future__ import annotations
+
+import copy
+import json
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import fields, replace
+from typing import Any
+
+import torch
+import torch.distributed as dist
+
+from engine_sampler import (
+    Backend,
+    Param,
+    ParameterError,
+    Record,
+    RequestError,
+    RequestLimits,
+    SamplingParams,
+    Scheduler,
+    StepResult,
+    Tokenizer,
+)
+from engine_sampler.contract import quoted
+from engine_sampler.registry import CORE_PARAMS
+from engine_sampler.scheduler import RequestId
+from engine_sampler.scheduler.arguments import few_token_ids_in
+from engine_sampler.scheduler.beam_groups import search_params
+from engine_sampler.scheduler.request import Request
+
+from ..errors import RankError
+from ..exchange import Exchange, described, digest
+from ..shards import DTYPES, VocabularyShards
+from .answers import AnswerLayout
+from .ledger import Beams, Entry, Ledger, StepPlan
+from .merging import merged
+from .owner import Owner
+from .row_move import RowMove
+from .trial import checked_count, trial_request
+
+_POSITION = Param("position", int, None, low=0, high=2**62)
+
+
+class BatchShardedScheduler:
+    """A `Scheduler` for an engine whose ranks hold shards of the vocabulary: every rank has one of these,
+    gives it its shard of each row, and gets the tokens of all rows.
+
+    A step sends whole rows to the ranks that own their requests (one `all_to_all_single` of the logits'
+    bytes), which sample them with schedulers of their own, and gathers the answers. The results are equal on
+    all ranks, and equal to those of one `Scheduler` with whole rows, for any number of ranks and any shards:
+    a row's token depends on nothing but its request. Samplers, selectors, plugins, grammars, drafts,
+    logprobs, stop strings, groups and beam searches work unchanged, on any backend.
+
+    shards          which rank has which tokens. The same on all ranks, as everything here.
+    tokenizer, eos_token_ids, max_model_len, backend, num_threads, limits, defer_grammars
+                    as in `Scheduler`. Work that grammars may do in one step is counted by rank, so a request
+                    may be deferred in another step than on one rank; its tokens are the same.
+    group           the ranks, as a process group that the engine already has; it moves the logits, so it
+                    needs a backend for their device. None: the default group.
+    control_group   a group of the same ranks, in the same order, for the messages besides the logits: a gloo
+                    group, if the engine has one, keeps them off the device. None: `group`.
+
+    **The same calls on every rank.** Every rank makes the same calls with the same arguments in the same
+    order, from one thread. `step`, `record`, `best`, `forced_tokens` and the constructor communicate; no
+    other call does. Ranks that differ raise `RankError` in the next of these, on all ranks. Ids of requests
+    should be numbers or strings; of grammars and criteria that are objects, only the types are compared.
+
+    **Ownership.** A request gets a slot, the lowest free number, and belongs to rank (slot mod ranks). Its
+    owner alone has its history, its grammar, compiled there only, and its states; the others know its
+    parameters and how many tokens it has. Siblings of a group, and forks, stay with the owner of the first.
+    Observers see the requests of their own rank.
+
+    **Errors of requests.** What is wrong with parameters, ids and limits raises on all ranks alike, before
+    anything changes. What the owner alone can find out, a grammar that does not compile above all, ends the
+    request with `error` in its first step, on all ranks. Likewise a request that `accept` or `rollback` has
+    ended stays in `request_ids` until the next step, which reports its end (`StepResult.skipped`).
+
+    **Errors of ranks.** A rank that fails makes all of them raise `RankError` with its number and its reason,
+    and leaves none waiting. If it fails before the logits have moved, nothing has changed; if all fail, each
+    raises its own error (a wrong id is a `RequestError`, say). If it fails while it samples,
+    `RankError.result` has what the others have drawn. A rank that failed outside of a step makes all
+    following steps fail. For a rank that is gone, torch.distributed's error or timeout passes through.
+
+    Not offered: `process`, `grammar_compiler` with all that waits, `strict`, calls from other threads.
+    `remove` and `suspend` give no record; `explain` and the backend are those of `local`.
+
+    **Messages of a step**, in bytes from each rank: 40 to agree; its shard of all rows but its own; and
+    24 + 8·rows + 8·requests + details, rows and requests being the most that a rank owns, details 64, and
+    32 for each request if there is a tokenizer, and what its logprobs need. Details that do not fit follow in
+    one message more.
+    """
+
+    def __init__(
+        self,
+        shards: VocabularyShards,
+        tokenizer: Tokenizer | None = None,
+        *,
+        eos_token_ids: Sequence[int] = (),
+        max_model_len: int | None = None,
+        backend: str | Backend = "auto",
+        num_threads: int | None = None,
+        limits: RequestLimits | None = None,
+        defer_grammars: bool = True,
+        group: dist.ProcessGroup | None = None,
+        control_group: dist.ProcessGroup | None = None,
+    ) -> None:
+        self.shards = shards
+        self._group = group
+        self._control = Exchange(group if control_group is None else control_group)
+        if (dist.get_rank(group), dist.get_world_size(group)) != (self.rank, self.size):
+            raise ValueError(
+                "control_group is not allowed: it must have the ranks of the group, in their order"
+            )
+
+        def facts() -> dict[str, int]:
+            if len(shards.sizes) != self.size:
+                raise ValueError(f"shards={shards} is not allowed: {self.size} shards, one for each rank")
+            self.local = Scheduler(
+                shards.vocab_size,
+                tokenizer,
+                eos_token_ids=eos_token_ids,
+                max_model_len=max_model_len,
+                backend=backend,
+                num_threads=num_threads,
+                limits=limits,
+                defer_grammars=defer_grammars,
+            )
+            own = [shards, self.local.vocabulary.eos_token_ids, max_model_len, limits, tokenizer is None]
+            return {"arguments": digest(*map(repr, own))}
+
+        self._control.agree(
+            "the arguments differ from those", facts, 1, lambda: f"{shards}, max_model_len={max_model_len}, …"
+        )
+        self._owner = Owner(self.local)
+        self._ledger = Ledger(self.size, self.local.vocabulary)
+        self._failure: str | None = None
+        """Why this rank can no longer take part in steps."""
+
+    local: Scheduler
+    """The scheduler of the requests that this rank owns. To look at: `explain`, `backend`."""
+
+    @property
+    def rank(self) -> int:
+        """This rank's number."""
+        return self._control.rank
+
+    @property
+    def size(self) -> int:
+        """How many ranks there are."""
+        return self._control.size
+
+    @property
+    def request_ids(self) -> list[RequestId]:
+        """The live requests of all ranks, in order of arrival."""
+        return list(self._ledger.live)
+
+    def owner_of(self, request_id: RequestId) -> int:
+        """The rank that owns a request; raises `RequestError` for an unknown one."""
+        return self._ledger.owner(self._ledger.find(request_id))
+
+    # --- requests --------------------------------------------------------------------------------
+
+    def add(
+        self,
+        params: SamplingParams,
+        prompt_token_ids: Sequence[int] = (),
+        *,
+        request_id: RequestId | None = None,
+        output_token_ids: Sequence[int] = (),
+        grammar: Any = None,
+        stopping_criteria: Sequence[Callable[..., Any]] = (),
+        position: int | None = None,
+    ) -> RequestId:
+        """`Scheduler.add`. Raises `ParameterError` and `RequestError` on all ranks alike."""
+        if checked_count(self.local, params, grammar) > 1 or params["use_beam_search"]:
+            raise ParameterError("several siblings, or a beam search, need add_group")
+        position = _POSITION.check(position)
+        ids = self._ledger.free_ids(None if request_id is None else [request_id], 1)
+        request = trial_request(
+            self.local, ids[0], params, (prompt_token_ids, output_token_ids), stopping_criteria
+        )
+
+        def add() -> None:
+            self.local.add(
+                params,
+                prompt_token_ids,
+                request_id=ids[0],
+                output_token_ids=output_token_ids,
+                grammar=grammar,
+                stopping_criteria=stopping_criteria,
+                position=position,
+            )
+
+        self._join("add", ids, request, (grammar, list(stopping_criteria), position), add)
+        return ids[0]
+
+    def add_group(
+        self,
+        params: SamplingParams,
+        prompt_token_ids: Sequence[int] = (),
+        *,
+        request_ids: Sequence[RequestId] | None = None,
+        grammar: Any = None,
+        stopping_criteria: Sequence[Callable[..., Any]] = (),
+    ) -> list[RequestId]:
+        """`Scheduler.add_group`: siblings and beam searches, all with one owner. Raises as `add`."""
+        ids = self._ledger.free_ids(request_ids, checked_count(self.local, params, grammar))
+        own = search_params(params) if params["use_beam_search"] else params
+        request = trial_request(self.local, ids[0], own, (prompt_token_ids, ()), stopping_criteria)
+        if params["best_of"] is not None or params["use_beam_search"]:
+            request.raw_logprobs = []
+        beams = Beams(ids) if params["use_beam_search"] else None
+
+        def add() -> None:
+            self.local.add_group(
+                params,
+                prompt_token_ids,
+                request_ids=ids,
+                grammar=grammar,
+                stopping_criteria=stopping_criteria,
+            )
+
+        self._join("add_group", ids, request, (params, grammar, list(stopping_criteria)), add, beams)
+        return ids
+
+    def accept(self, request_id: RequestId, token_ids: Sequence[int], logprobs: Sequence[float] = ()) -> None:
+        """`Scheduler.accept`: tokens chosen elsewhere. If they end the request, the next step says so."""
+        entry = self._ledger.find_single(request_id)
+        tokens = few_token_ids_in("token_ids", token_ids, self.local.vocabulary)
+        if len(logprobs) not in (0, len(tokens)):
+            raise ParameterError(f"logprobs has {len(logprobs)} entries for {len(tokens)} tokens")
+        with self._changing("accept", entry, tokens, list(logprobs)):
+            entry.outputs += len(tokens)
+            self._change(entry, lambda: self.local.accept(request_id, tokens, logprobs))
+
+    def rollback(self, request_id: RequestId, n: int) -> None:
+        """`Scheduler.rollback`: undo the last n output tokens."""
+        entry = self._ledger.find_single(request_id)
+        if not 0 <= n <= entry.outputs:
+            raise RequestError(
+                f"n={n} is not allowed: request {request_id!r} has {entry.outputs} output tokens"
+            )
+        with self._changing("rollback", entry, n):
+            entry.outputs -= n
+            self._change(entry, lambda: self.local.rollback(request_id, n))
+
+    def fork(
+        self, request_id: RequestId, *, new_request_id: RequestId | None = None, seed: int | None = None
+    ) -> RequestId:
+        """`Scheduler.fork`: a copy that continues on its own, at the same owner."""
+        seed = CORE_PARAMS["seed"].check(seed)
+        parent = self._ledger.find_single(request_id)
+        child_id = self._ledger.free_ids(None if new_request_id is None else [new_request_id], 1)[0]
+        with self._changing("fork", parent, child_id, seed):
+            child = copy.copy(parent)
+            child.id = child_id
+            self._ledger.join_beside(child, parent)
+            if self._owns(parent):
+                self._owner.fork(request_id, child_id, seed)
+        return child_id
+
+    def suspend(self, request_id: RequestId) -> None:
+        """`Scheduler.suspend`: take a request out of the steps. Its owner keeps it."""
+        entry = self._ledger.find_single(request_id)
+        with self._changing("suspend", entry):
+            self._ledger.suspend(entry)
+            self._change(entry, lambda: self.local.suspend(request_id))
+
+    def resume(self, request_id: RequestId) -> None:
+        """`Scheduler.resume`: take a suspended request back into the steps."""
+        entry = self._ledger.find(request_id)
+        if request_id not in self._ledger.suspended:
+            raise RequestError(f"request {request_id!r} is not suspended")
+        with self._changing("resume", entry):
+            self._ledger.resume(entry)
+            self._change(entry, lambda: self.local.resume(request_id))
+
+    def remove(self, request_id: RequestId) -> None:
+        """Forget a request; a live one ends with `abort`, and so does its beam search."""
+        entry = self._ledger.find(request_id)
+        with self._changing("remove", entry):
+            self._ledger.forget(entry)
+            if self._owns(entry):
+                self._owner.remove(request_id)
+
+    def record(self, request_id: RequestId) -> Record:
+        """Everything known about a request, on all ranks. All ranks must ask."""
+
+        def told() -> dict[str, Any]:
+            record = self._owner.record(request_id)
+            return {f.name: getattr(record, f.name) for f in fields(Record) if f.name != "request_id"}
+
+        return Record(request_id, **self._ask("record", [request_id], told))
+
+    def best(self, request_ids: Sequence[RequestId]) -> list[RequestId]:
+        """`Scheduler.best` of the siblings of one group, on all ranks. All ranks must ask."""
+        ids = list(request_ids)
+        order = self._ask("best", ids, lambda: [ids.index(best) for best in self.local.best(ids)])
+        return [ids[i] for i in order]
+
+    def forced_tokens(self, request_id: RequestId) -> list[int]:
+        """`Scheduler.forced_tokens`, on all ranks. All ranks must ask."""
+
+        def told() -> list[int]:
+            ended = self._owner.record(request_id).finish_reason is not None
+            return [] if ended else self.local.forced_tokens(request_id)
+
+        token_ids: list[int] = self._ask("forced_tokens", [request_id], told)
+        return token_ids
+
+    # --- steps -----------------------------------------------------------------------------------
+
+    def prepare(self, request_ids: Sequence[RequestId] | None = None) -> None:
+        """Fill the grammar masks of this rank's requests for the next step, while the forward pass runs."""
+        ids = self.request_ids if request_ids is None else request_ids
+        entries = [self._ledger.find_live(request_id) for request_id in ids]
+        with self._guarded():
+            self._owner.prepare([entry.id for entry in entries if self._owns(entry)])
+
+    def step(
+        self,
+        logits: torch.Tensor,
+        request_ids: Sequence[RequestId] | None = None,
+        draft_token_ids: Sequence[Sequence[int]] | Mapping[RequestId, Sequence[int]] | None = None,
+    ) -> StepResult:
+        """Sample one token for each row, on all ranks: `Scheduler.step`, whose result all of them get.
+
+        logits           this rank's shard, [rows, sizes[rank] + padding[rank]], float32, float16 or bfloat16,
+                         of the same dtype on all ranks, on a device that the group serves. Not written to.
+        request_ids      the requests of the rows, in order; default: all live ones.
+        draft_token_ids  as in `Scheduler.step`: a request with k drafts has k + 1 rows.
+
+        Raises `RankError` as the class says, and before anything has changed `RequestError`,
+        `ParameterError`, TypeError or ValueError if all ranks are given what is not allowed.
+        """
+        plan, move = self._agreed(logits, request_ids, draft_token_ids)
+        if plan.rows:
+            move.exchange(self._group)
+        vocab_size, has_text = self.shards.vocab_size, self.local.vocabulary.tokenizer is not None
+        layout = AnswerLayout(plan, vocab_size, has_text)
+        blob = b""
+
+        def answer() -> torch.Tensor:
+            nonlocal blob
+            own = self._owner.step(plan, self.rank, move.whole())
+            with self._guarded():
+                answered = self._owner.answer(plan, self.rank, own)
+                blob = answered.details.packed()
+                return layout.words(answered, blob)
+
+        table = self._control.gather((layout.size,), answer)
+        overflow = layout.overflow(table)
+        blobs = self._control.blobs(blob, overflow) if overflow else []
+        with self._guarded():
+            result = merged(plan, layout.read(table, blobs), vocab_size, has_text)
+            self._ledger.follow(plan, result)
+        try:
+            self._control.settle()
+        except RankError as error:
+            error.result = result
+            raise
+        return result
+
+    # --- inside ----------------------------------------------------------------------------------
+
+    def _owns(self, entry: Entry) -> bool:
+        return self._ledger.owner(entry) == self.rank
+
+    def _join(
+        self,
+        name: str,
+        ids: Sequence[RequestId],
+        request: Request,
+        others: tuple[Any, ...],
+        add: Callable[[], object],
+        beams: Beams | None = None,
+    ) -> None:
+        """Add the siblings `ids` of `request`, at their owner by `add`."""
+        prompt, output = request.state.history.prompt_token_ids, request.state.history.output_token_ids
+        modes, recorded = request.logprobs_modes, request.raw_logprobs
+        entries = [Entry(i, request.params, -1, len(output), beams, modes, recorded) for i in ids]
+
+        def unable(reason: str) -> list[Record]:
+            request.fail(reason)
+            return [replace(request.record(), request_id=request_id) for request_id in ids]
+
+        with self._guarded():
+            self._ledger.note(f"{name} {quoted(ids[0])}", ids, request.params, prompt, output, *others)
+            if self._ledger.join(entries) == self.rank:
+                self._owner.add(unable, add)
+
+    @contextmanager
+    def _changing(self, name: str, entry: Entry, *arguments: Any) -> Iterator[None]:
+        """Around a change of one request, which is noted in the ledger."""
+        with self._guarded():
+            self._ledger.note(f"{name} {quoted(entry.id)}", entry.id, *arguments)
+            yield
+
+    @contextmanager
+    def _guarded(self) -> Iterator[None]:
+        """Remember a failure outside of the messages: the next message tells the other ranks."""
+        try:
+            yield
+        except BaseException as error:
+            self._failure = described(error)
+            raise
+
+    def _change(self, entry: Entry, call: Callable[[], object]) -> None:
+        """Do `call` to a request at its owner."""
+        if self._owns(entry):
+            self._owner.change(entry.id, call)
+
+    def _check_sound(self) -> None:
+        if self._failure is not None:
+            raise RuntimeError(f"this rank has failed before: {self._failure}")
+
+    def _agreed(
+        self, logits: torch.Tensor, request_ids: Sequence[RequestId] | None, drafts: Any
+    ) -> tuple[StepPlan, RowMove]:
+        """The plan of a step, which is that of all ranks, and this rank's logits, ready to be sent."""
+        prepared: list[tuple[StepPlan, RowMove]] = []
+
+        def facts() -> dict[str, int]:
+            self._check_sound()
+            plan = self._ledger.plan(request_ids, drafts)
+            move = RowMove(self.shards, self.rank, plan, logits)
+            prepared.append((plan, move))
+            return {
+                "calls": self._ledger.calls,
+                "requests": self._ledger.digest,
+                "rows": plan.digest,
+                "dtype": DTYPES.index(move.dtype),
+            }
+
+        def described() -> str:
+            plan, move = prepared[0]
+            return f"{plan.rows} rows of {move.dtype} for {plan.described()}; {self._ledger.described()}"
+
+        self._control.agree("the step differs from that", facts, 4, described)
+        return prepared[0]
+
+    def _ask(self, question: str, ids: Sequence[RequestId], told: Callable[[], Any]) -> Any:
+        """What the owner of the requests `ids` knows, on all ranks."""
+        owners: list[int] = []
+
+        def facts() -> dict[str, int]:
+            self._check_sound()
+            owners.extend({self.owner_of(request_id) for request_id in ids})
+            if len(owners) != 1:
+                raise RequestError(f"request_ids={quoted(list(ids))} is not allowed: siblings of one group")
+            return {"requests": self._ledger.digest, "question": digest(question, repr(list(ids)))}
+
+        self._control.agree(
+            "the question differs from that", facts, 2, lambda: f"{question} of {quoted(list(ids))}"
+        )
+        blob = b""
+
+        def length() -> list[int]:
+            nonlocal blob
+            blob = json.dumps(told(), default=str).encode() if owners[0] == self.rank else b""
+            return [len(blob)]
+
+        lengths = self._control.gather((1,), length).flatten().tolist()
+        self._control.settle()
+        return json.loads(self._control.blobs(blob, lengths)[owners[0]])

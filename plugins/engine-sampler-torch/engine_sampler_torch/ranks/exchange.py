@@ -1,0 +1,177 @@
+"""`Exchange`: the collectives of a process group, in which a rank that has failed still takes part."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import torch
+import torch.distributed as dist
+from torch import Tensor
+
+from engine_sampler.contract import INTERRUPTIONS
+from engine_sampler.contract.errors import text_of
+
+from .errors import RankError
+
+Fill = Callable[[], Any]
+"""Computes what a rank gives to a collective: a tensor, or numbers, of the shape that was announced."""
+
+
+class Exchange:
+    """Collectives of int64 on one group.
+
+    Every collective announces its shape first and then computes what the rank gives. If that raises, the rank
+    takes part with zeros and a status that says so, here and in all collectives until `settle`, which raises
+    on every rank: no rank waits for one that has failed. The status is one more number in the same message. A
+    rank that is gone altogether, or that fails in the collective itself, is torch.distributed's to report:
+    its error, or its timeout, passes through.
+
+    group   a process group of torch.distributed; None: the default one.
+    rank, size  this process in it.
+    device  where the messages lie: the CPU where the group has a backend for it, else the group's device.
+    """
+
+    def __init__(self, group: dist.ProcessGroup | None = None) -> None:
+        self.group = group
+        self.rank, self.size = dist.get_rank(group), dist.get_world_size(group)
+        self.device = _device_of(group)
+        self._failure: BaseException | None = None
+        self._statuses: list[Tensor] = []
+
+    def gather(self, shape: Sequence[int], fill: Fill) -> Tensor:
+        """What every rank gives: int64 [ranks, *shape]."""
+        sent = self._payload(shape, fill)
+        received = sent.new_empty(self.size * len(sent))
+        _all_gather(received, sent, self.group)
+        table = received.view(self.size, -1)
+        self._statuses.append(table[:, -1].amax())
+        return table[:, :-1].reshape(self.size, *shape)
+
+    def greatest(self, shape: Sequence[int], fill: Fill) -> Tensor:
+        """The greatest of what the ranks give, element by element: int64 [*shape]."""
+        return self._reduced(shape, fill, dist.ReduceOp.MAX)
+
+    def total(self, shape: Sequence[int], fill: Fill) -> Tensor:
+        """The sum of what the ranks give, element by element: int64 [*shape]."""
+        return self._reduced(shape, fill, dist.ReduceOp.SUM)
+
+    def attempt(self, work: Callable[[], object]) -> None:
+        """Do `work` of this rank alone, unless the rank has failed; if it raises, the rank has."""
+        if self._failure is None:
+            try:
+                work()
+            except BaseException as error:
+                self._failure = error
+
+    def settle(self) -> None:
+        """Raise if a rank has failed since the last call: `RankError` with the reasons, on every rank. Where
+        all have failed, each raises its own error, as one alone would."""
+        own, self._failure = self._failure, None
+        statuses, self._statuses = self._statuses, []
+        if not any(torch.stack(statuses).tolist()):
+            if own is not None:
+                raise own  # after the last collective
+            return
+        texts = self.texts("" if own is None else described(own))
+        reasons = {rank: text for rank, text in enumerate(texts) if text}
+        if own is not None and (len(reasons) == self.size or isinstance(own, INTERRUPTIONS)):
+            raise own
+        raise RankError(reasons) from own
+
+    def agree(self, what: str, facts: Callable[[], Mapping[str, int]], count: int, describe: Fill) -> None:
+        """Check that no rank has failed so far, and that `count` facts, int64 each, are the same on all.
+
+        what      what is wrong otherwise: "the step differs from that", say, of rank 0.
+        describe  gives this rank's side of it in words, if they differ.
+        """
+        table = self.gather((count,), lambda: list(facts().values()))
+        self.settle()
+        rows = table.tolist()
+        if all(row == rows[0] for row in rows):
+            return
+        texts = self.texts(describe())
+        raise RankError(
+            {
+                rank: f"{what} of rank 0: {texts[rank]}, and there {texts[0]}"
+                for rank, row in enumerate(rows)
+                if row != rows[0]
+            }
+        )
+
+    def texts(self, text: str) -> list[str]:
+        """The text of every rank, in two messages: how long, and what."""
+        blob = text.encode("utf-8", "surrogatepass")
+        lengths: list[int] = self.gather((1,), lambda: [len(blob)]).flatten().tolist()
+        return [blob.decode("utf-8", "surrogatepass") for blob in self.blobs(blob, lengths)]
+
+    def blobs(self, blob: bytes, lengths: Sequence[int]) -> list[bytes]:
+        """The bytes of every rank, whose `lengths` all know, in one message."""
+        words = -(-max(lengths) // 8)
+        if not words:
+            return [b""] * self.size
+        gathered = self.gather((words,), lambda: words_of(blob, words))
+        return [bytes_in(row, length) for row, length in zip(gathered, lengths, strict=True)]
+
+    # --- inside ----------------------------------------------------------------------------------
+
+    def _reduced(self, shape: Sequence[int], fill: Fill, op: Any) -> Tensor:
+        payload = self._payload(shape, fill)
+        dist.all_reduce(payload, op=op, group=self.group)
+        self._statuses.append(payload[-1])
+        return payload[:-1].view(*shape)
+
+    def _payload(self, shape: Sequence[int], fill: Fill) -> Tensor:
+        """What this rank gives, flat, and its status."""
+        count = torch.Size(shape).numel()
+        payload = torch.zeros(count + 1, dtype=torch.int64, device=self.device)
+
+        def give() -> None:
+            payload[:-1] = torch.as_tensor(fill(), dtype=torch.int64).reshape(count)
+
+        self.attempt(give)
+        if self._failure is not None:
+            payload.zero_()
+            payload[-1] = 1
+        return payload
+
+
+def _all_gather(received: Tensor, sent: Tensor, group: dist.ProcessGroup | None) -> None:
+    """The ranks' tensors, one after the other, under the name that this torch has for it."""
+    if hasattr(dist, "all_gather_single"):
+        dist.all_gather_single(received, sent, group=group)
+    else:
+        dist.all_gather_into_tensor(received, sent, group=group)
+
+
+def described(error: BaseException) -> str:
+    """An exception in words."""
+    return f"{type(error).__name__}: {text_of(error)}"
+
+
+def words_of(blob: bytes, count: int) -> Tensor:
+    """Bytes as int64 [count], padded with zeros."""
+    return torch.frombuffer(bytearray(blob.ljust(8 * count, b"\0")), dtype=torch.int64)
+
+
+def bytes_in(words: Tensor, length: int) -> bytes:
+    """The first `length` bytes of int64 `words`."""
+    return words.cpu().contiguous().numpy().tobytes()[:length]
+
+
+def digest(*parts: str | bytes) -> int:
+    """A number below 2^63 that stands for these parts."""
+    hashed = hashlib.blake2b(digest_size=8)
+    for part in parts:
+        data = part.encode("utf-8", "surrogatepass") if isinstance(part, str) else part
+        hashed.update(len(data).to_bytes(8, "little") + data)
+    return int.from_bytes(hashed.digest(), "little") >> 1
+
+
+def _device_of(group: dist.ProcessGroup | None) -> torch.device:
+    """Where a group takes messages from."""
+    kinds = [entry.split(":")[0] for entry in str(dist.get_backend_config(group)).split(",")]
+    if "cpu" in kinds or not torch.accelerator.is_available():
+        return torch.device("cpu")
+    return torch.device(kinds[0], torch.accelerator.current_device_index())

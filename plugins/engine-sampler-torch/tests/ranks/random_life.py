@@ -1,0 +1,165 @@
+"""Random lives of many requests on all ranks, next to one scheduler with whole rows."""
+
+from __future__ import annotations
+
+import hashlib
+from typing import Any
+
+import numpy as np
+import torch
+from engine_sampler_torch.ranks import BatchShardedScheduler, VocabularyShards
+from rank_pool import Place
+
+from engine_sampler import Logprobs, SamplingParams, Scheduler, StepResult, Tokenizer
+
+TEXTS = [bytes([i]) for i in range(32, 127)] + [b" the", b" and", b"ing", "é".encode(), "é".encode()[:1]]
+SHORT = Tokenizer([*TEXTS, b"<eos>"], eos_token_ids=[len(TEXTS)])
+EOS = len(TEXTS)
+DTYPES = (torch.float32, torch.float16, torch.bfloat16)
+
+SETTINGS: list[dict[str, Any]] = [
+    {"temperature": 0},
+    {"temperature": 0.8, "top_k": 40, "top_p": 0.95, "min_p": 0.05},
+    {"order": "vllm", "temperature": 1.3, "top_p": 0.9},
+    {"mirostat": 2, "mirostat_tau": 3.0},
+    {"dry_multiplier": 0.8, "xtc_probability": 0.5, "min_p": 0.05},
+    {"typical_p": 0.6, "temperature": 0.9, "dynatemp_range": 0.5},
+    {"repetition_penalty": 1.2, "frequency_penalty": 0.3, "penalty_last_n": 8},
+    {"adaptive_target": 0.4, "min_p": 0.02},
+    {"logit_bias": {3: 4.0, 70: -np.inf}, "no_repeat_ngram_size": 2},
+    {"bad_words": ["the"], "min_tokens": 3, "ignore_eos": True},
+    {"stop": ["ing", "a"], "temperature": 2.0},
+    {"stop_regex": ["[0-9]{2}"], "include_stop_str_in_output": True},
+    {"regex": "(ab|[0-9]+ )*x", "temperature": 1.5},
+    {"choice": ["yes", "no", "perhaps the"]},
+    {"regex": "[a-z]+", "grammar_bias": 3.0},
+    {"logprobs": 0},
+    {"logprobs": 4, "top_k": 3},
+    {"logprobs": 2, "logprobs_mode": "processed", "top_p": 0.8},
+    {"logprobs": 1, "logprobs_mode": ("raw", "penalized", "processed"), "presence_penalty": 0.5},
+]
+GROUPS: list[dict[str, Any]] = [
+    {"n": 3, "temperature": 1.2},
+    {"n": 1, "best_of": 2, "logprobs": 1},
+    {"use_beam_search": True, "beam_width": 3, "max_tokens": 6},
+]
+
+
+def random_shards(rng: np.random.Generator, vocab_size: int, ranks: int) -> VocabularyShards:
+    """Even with padding, or uneven, some of them empty."""
+    if rng.random() < 0.3:
+        return VocabularyShards.even(vocab_size, ranks, int(rng.choice([1, 8, 64])))
+    cuts = np.sort(rng.integers(0, vocab_size + 1, ranks - 1))
+    sizes = np.diff([0, *cuts, vocab_size])
+    return VocabularyShards(sizes.tolist(), rng.integers(0, 4, ranks).tolist())
+
+
+class Life:
+    """The same calls on `all_ranks` and on `one`, which only one of the ranks has."""
+
+    def __init__(self, place: Place, seed: int, max_model_len: int = 60) -> None:
+        self.rng = np.random.default_rng(seed)
+        self.place = place
+        self.vocab_size = EOS + 1
+        self.shards = random_shards(self.rng, self.vocab_size, place.size)
+        self.dtype = DTYPES[seed % 3]
+        options = {"max_model_len": max_model_len}
+        self.all_ranks = BatchShardedScheduler(self.shards, SHORT, group=place.group, **options)
+        self.one = None
+        if place.rank == seed % place.size:
+            self.one = Scheduler(self.vocab_size, SHORT, **options)
+        self.rows = 0
+        self.results: list[str] = []
+
+    def both(self, method: str, *arguments: Any, **keywords: Any) -> None:
+        """Call a method of both."""
+        got = getattr(self.all_ranks, method)(*arguments, **keywords)
+        if self.one is not None:
+            wanted = getattr(self.one, method)(*arguments, **keywords)
+            if method not in ("remove", "suspend"):
+                assert got == wanted, (method, got, wanted)
+
+    def change(self) -> None:
+        """Something happens to the requests."""
+        rng, ids = self.rng, self.all_ranks.request_ids
+        single = [r for r in ids if not str(r).startswith("g")]
+        chosen = single[int(rng.integers(len(single)))] if single else None
+        kind = rng.choice(["add", "add", "add", "group", "fork", "remove", "accept", "rollback", "pause"])
+        tag = len(self.results) * 100 + self.all_ranks._ledger.calls
+        prompt = rng.integers(0, EOS, int(rng.integers(0, 6))).tolist()
+        if kind == "add" or chosen is None:
+            own = SETTINGS[int(rng.integers(len(SETTINGS)))]
+            params = SamplingParams(seed=int(rng.integers(2**63)), max_tokens=int(rng.integers(1, 12)), **own)
+            self.both("add", params, prompt, request_id=tag)
+        elif kind == "group":
+            own = GROUPS[int(rng.integers(len(GROUPS)))]
+            params = SamplingParams(**{"seed": int(rng.integers(2**63)), "max_tokens": 5, **own})
+            count = params.beam_width or params.best_of or params.n
+            self.both("add_group", params, prompt, request_ids=[f"g{tag}.{i}" for i in range(count)])
+        elif kind == "fork":
+            self.both("fork", chosen, new_request_id=tag, seed=int(rng.integers(2**63)))
+        elif kind == "remove":
+            self.both("remove", chosen)
+        elif kind == "rollback":
+            self.both("rollback", chosen, 0)
+        elif kind == "pause":
+            self.both("suspend", chosen)
+            self.both("resume", chosen)
+
+    def step(self, faulty: float = 0.1) -> None:
+        """One step with all live requests, sometimes with drafts; a row is `faulty` with that probability."""
+        rng, ids = self.rng, self.all_ranks.request_ids
+        if not ids:
+            return
+        drafts = None
+        if rng.random() < 0.3 and not any(str(r).startswith("g") for r in ids):
+            drafts = [rng.integers(0, 3, int(rng.integers(0, 3))).tolist() for _ in ids]
+        rows = len(ids) if drafts is None else sum(1 + len(d) for d in drafts)
+        logits = rng.normal(size=(rows, self.vocab_size)).astype(np.float32) * 3
+        if drafts is not None:
+            logits[:, :3] += 4
+        if rng.random() < faulty:
+            logits[int(rng.integers(rows)), int(rng.integers(self.vocab_size))] = np.nan
+        whole = torch.from_numpy(logits).to(self.dtype)
+        order = rng.permutation(len(ids)) if rng.random() < 0.2 else None
+        named = None if order is None else [ids[i] for i in order]
+        result = self.all_ranks.step(self.place.shard(self.shards, whole), named, drafts)
+        self.rows += rows
+        self.results.append(repr(facts(result)))
+        if self.one is not None:
+            wanted = facts(self.one.step(whole, named, drafts))
+            assert facts(result) == wanted, f"\n{facts(result)}\n{wanted}\n{self.shards}"
+            assert self.all_ranks.request_ids == self.one.request_ids
+
+
+def facts(result: StepResult) -> dict[str, Any]:
+    """All of a result, as plain values that can be compared."""
+    plain = {
+        name: getattr(result, name)
+        for name in ("request_ids", "text", "finish_reasons", "stop_reasons", "errors", "seeds", "parent_ids")
+    }
+    tables = result.logprobs if isinstance(result.logprobs, dict) else {"": result.logprobs}
+    return {
+        **plain,
+        "token_ids": result.token_ids.tolist(),
+        "first_rows": result.first_rows.tolist(),
+        "skipped": list(result.skipped),
+        "logprobs": {mode: _plain(table) for mode, table in tables.items()},
+    }
+
+
+def _plain(table: Logprobs | None) -> list[Any]:
+    if table is None:
+        return []
+    values = np.nan_to_num(table.entry_logprobs, nan=7.0, neginf=-1e30)
+    return [a.tolist() for a in (table.entry_token_ids, values, table.starts, table.ranks)]
+
+
+def live(place: Place, seed: int, steps: int) -> tuple[int, str]:
+    """A random life; returns its rows, and a digest of all results."""
+    life = Life(place, seed)
+    for _ in range(steps):
+        for _ in range(int(life.rng.integers(0, 5))):
+            life.change()
+        life.step()
+    return life.rows, hashlib.sha256("".join(life.results).encode()).hexdigest()
