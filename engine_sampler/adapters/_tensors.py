@@ -37,8 +37,20 @@ def to_numpy(tensor: Any) -> np.ndarray:
     return array.astype(np.float32) if dtype_name(array) == "bfloat16" else array
 
 
-def like(given: Any, values: np.ndarray, dtype: str) -> Any:
-    """`values` as an array of `given`'s library, on its device, in the dtype named `dtype`.
+def unmoved(tensor: Any) -> Any:
+    """`tensor` as an array if it lies in the host's memory, else as it is."""
+    device = str(getattr(tensor, "device", "cpu"))
+    return to_numpy(tensor) if "cpu" in device.lower() else tensor
+
+
+def rows_of_nan(values: Any) -> np.ndarray:
+    """bool [rows], on the host: which rows of `values` [rows, width] begin with NaN."""
+    return np.isnan(to_numpy(values[:, 0]))
+
+
+def like(given: Any, values: Any, dtype: str) -> Any:
+    """`values` as an array of `given`'s library, on its device, in the dtype named `dtype`: an array, or a
+    tensor of that library.
 
     For bfloat16 in NumPy, `given` must itself be bfloat16: its dtype object is reused.
     """
@@ -46,6 +58,7 @@ def like(given: Any, values: np.ndarray, dtype: str) -> Any:
     if library is np:
         return values.astype(given.dtype if dtype_name(given) == dtype else dtype)
     if library.__name__ == "torch":
-        return library.from_numpy(values).to(given.device, getattr(library, dtype))
+        tensor = library.from_numpy(values) if isinstance(values, np.ndarray) else values
+        return tensor.to(given.device, getattr(library, dtype))
     constructor = library.Tensor if library.__name__ == "mindspore" else library.array
     return constructor(values).astype(getattr(library, dtype))

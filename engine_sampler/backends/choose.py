@@ -76,7 +76,7 @@ def with_host(backend: Backend) -> Backend:
 
 def runner_of(backend: Backend, part: Sampler | Selector, chain: Chain) -> Backend:
     """The backend that runs `part` of `chain`: `backend`, or the host."""
-    supported = backend.supports(part) if backend.hosts_the_rest else supports_all(backend, chain)
+    supported = backend.runs(part, chain) if backend.hosts_the_rest else supports_all(backend, chain)
     return backend if supported else NumpyBackend()
 
 

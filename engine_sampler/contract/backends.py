@@ -130,6 +130,10 @@ class Backend:
         a whole; `run` gets them only if `hosts_the_rest`."""
         return True
 
+    def runs(self, part: Sampler | Selector, chain: Chain) -> bool:
+        """Whether this backend, which `hosts_the_rest`, runs `part` of `chain` itself; for listings."""
+        return self.supports(part)
+
     def runs_as(self, sampler: Sampler | Selector) -> str:
         """What runs a supported `sampler`, for listings: this backend's name, "Python" for the sampler's own
         class, "C row function" for its C function."""

@@ -10,8 +10,9 @@ from typing import TYPE_CHECKING, Any
 from ...arithmetic import child_seed
 from ...contract import Backend, ParameterError, token_rows
 from ...params import RequestLimits, SamplingParams
-from ...scheduler import Record, RequestId, Scheduler
+from ...scheduler import Record, RequestId, Scheduler, StepResult
 from ...tokenizer import Tokenizer
+from .._tensors import dtype_name, like
 from .caller import arguments_of_generate
 from .config import check_mode, map_criteria, map_processors, without_configured
 from .following import grammars_of_rows, listed, spread, tokenizer_of
@@ -138,11 +139,7 @@ class _Loop:
             processed_scores = self._processed_scores(scores, live) if collected.scores is not None else None
             result = scheduler.step(scores if len(live) == rows else scores[live], live)
             collected.add_step(result, processed_scores)
-            tokens = torch.full((rows,), self._padding, dtype=input_ids.dtype)
-            drawn = torch.from_numpy(result.token_ids).to(tokens)
-            tokens[live] = torch.where(drawn < 0, self._padding, drawn)
-            self._stream(tokens)
-            input_ids = torch.cat([input_ids, tokens.to(input_ids.device)[:, None]], dim=-1)
+            input_ids = torch.cat([input_ids, self._tokens(result, live, input_ids)[:, None]], dim=-1)
             self._apply_criteria(input_ids, collected.scores)
             if not scheduler.request_ids:
                 break
@@ -155,16 +152,31 @@ class _Loop:
             self._streamer.end()
         return collected.finish(input_ids, self._records(rows), model_kwargs)
 
-    def _stream(self, tokens: Any) -> None:
+    def _tokens(self, result: StepResult, live: list[RequestId], input_ids: Any) -> Any:
+        """The new token of every row, where `input_ids` are: the drawn ones, which may be there already, for
+        the rows `live`, and padding."""
+        import torch
+
+        def padded(drawn: Any) -> Any:
+            drawn = drawn.masked_fill(drawn < 0, self._padding).to(input_ids.dtype)
+            if len(live) == len(input_ids):
+                return drawn
+            tokens = torch.full((len(input_ids),), self._padding, dtype=drawn.dtype, device=drawn.device)
+            tokens[live] = drawn
+            return tokens
+
+        on_host = torch.from_numpy(result.token_ids)
         if self._streamer is not None:
-            self._streamer.put(tokens.cpu())
+            self._streamer.put(padded(on_host))
+        drawn = on_host if result.token_ids_on_device is None else result.token_ids_on_device
+        return padded(drawn.to(input_ids.device))
 
     def _processed_scores(self, scores: Any, live: list[RequestId]) -> Any:
         """`scores` after the chains; rows that have ended stay unchanged."""
         import torch
 
-        rows = self._scheduler.process(scores[live], live, before_choice=True)
-        processed = torch.from_numpy(rows).to(scores)
+        rows = self._scheduler.process(scores[live], live, before_choice=True, on_device=True)
+        processed = like(scores, rows, dtype_name(scores))
         processed_scores = scores.clone()
         processed_scores[live] = -torch.inf
         processed_scores[live, : processed.shape[1]] = processed

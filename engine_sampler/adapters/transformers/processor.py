@@ -10,6 +10,7 @@ import numpy as np
 from ...contract import Backend, ParameterError, token_rows
 from ...params import SamplingParams
 from ...registry import default_registry
+from .._tensors import dtype_name, like, rows_of_nan
 from .following import Follower, listed, tokenizer_of
 
 if TYPE_CHECKING:
@@ -83,10 +84,11 @@ class ChainLogitsProcessor:
         live = self._follower.live
         out = torch.full_like(scores, -torch.inf)
         if live:
-            processed = scheduler.process(scores if len(live) == len(scores) else scores[live], live)
-            for row in np.isnan(processed).any(axis=1).nonzero()[0]:
-                raise ValueError(f"row {live[row]} has no token to draw; engine_sampler's log says why")
-            out[live, : processed.shape[1]] = torch.from_numpy(processed).to(out)
+            given = scores if len(live) == len(scores) else scores[live]
+            processed = scheduler.process(given, live, on_device=True)
+            for i in rows_of_nan(processed).nonzero()[0].tolist():
+                raise ValueError(f"row {live[i]} has no token to draw; engine_sampler's log says why")
+            out[live, : processed.shape[1]] = like(out, processed, dtype_name(out))
         for row in self._completed:
             ends = list(scheduler.vocabulary.eos_token_ids)
             out[row, ends] = scores[row, ends]

@@ -29,8 +29,9 @@ belong to other processors.
 
 Each row equals `process_logits` of that row with the request's parameters, prompt and output, in whatever
 order requests arrive, move and leave, and after speculative drafts. Tokens that a grammar has masked stay
-masked. Only the rows of requests with our keys are copied to the host and back. A row that our chain cannot
-process (NaN, no token left) stays unchanged, and the reason is logged. V1's runner refuses all processors
+masked. Only the rows of requests with our keys are copied to the host and back; with engine-sampler-torch
+installed they stay on their device. A row that our chain cannot process (NaN, no token left) stays unchanged,
+and the reason is logged. V1's runner refuses all processors
 together with speculative decoding.
 
 The calls that vLLM makes, written out:

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from .._tensors import dtype_name, like, to_numpy
+from .._tensors import dtype_name, like, unmoved
 from .requests import FollowedRequest, Requests
 
 
@@ -71,7 +71,7 @@ class PersistentBatch:
         rows = [row for row, member in self._members.items() if row < len(logits) and member.followed.started]
         if rows:
             followed = [self._members[row].followed for row in rows]
-            processed = self._requests.process(to_numpy(logits[rows]), followed)
+            processed = self._requests.process(unmoved(logits[rows]), followed)
             logits[rows] = like(logits, processed, dtype_name(logits))
         return logits
 

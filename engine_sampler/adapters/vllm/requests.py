@@ -13,6 +13,7 @@ from ...arithmetic import child_seed
 from ...params import RequestLimits, SamplingParams
 from ...scheduler import RequestId, Scheduler
 from ...tokenizer import Tokenizer
+from .._tensors import to_numpy
 from .settings import settings_of
 
 logger = logging.getLogger("engine_sampler")
@@ -97,13 +98,17 @@ class Requests:
         assert self._scheduler is not None
         self._scheduler.rollback(followed.request_id, n)
 
-    def process(self, rows: np.ndarray, followed: Sequence[FollowedRequest]) -> np.ndarray:
-        """`rows` float32 [n, width] after the chains of these distinct requests; a row that our chain cannot
-        process stays unchanged, and the reason is logged."""
+    def process(self, rows: Any, followed: Sequence[FollowedRequest]) -> Any:
+        """`rows` [n, width] as float32 after the chains of these distinct requests: a tensor on their device
+        if the backend works there, else an array. A row that our chain cannot process stays unchanged, and
+        the reason is logged."""
         assert self._scheduler is not None
-        processed = self._scheduler.process(rows, [f.request_id for f in followed])
+        processed = self._scheduler.process(rows, [f.request_id for f in followed], on_device=True)
+        if not isinstance(processed, np.ndarray):
+            return processed.where(~processed[:, :1].isnan(), rows.to(processed))
         faulty = np.isnan(processed[:, 0])
-        processed[faulty] = rows[faulty]
+        if faulty.any():
+            processed[faulty] = to_numpy(rows)[faulty]
         return processed
 
     def _in_vocabulary(self, token_ids: Iterable[int]) -> list[int]:

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from .._tensors import dtype_name, like, to_numpy
+from .._tensors import dtype_name, like, to_numpy, unmoved
 from .requests import FollowedRequest, Requests
 
 
@@ -63,7 +63,7 @@ class RequestSlots:
             groups = [group for group in groups if group.followed.started]
         rows = [row for group in groups for row in group.rows]
         if rows:
-            values = to_numpy(logits[rows])
+            values = unmoved(logits[rows])
             self._process(values, groups)
             logits[rows] = like(logits, values, dtype_name(logits))
         return logits
@@ -121,7 +121,7 @@ class RequestSlots:
         tokens = to_numpy(self._state.all_token_ids.gpu[slots, np.concatenate(columns)])
         return (part.tolist() for part in np.split(tokens, np.cumsum(counts)[:-1]))
 
-    def _process(self, values: np.ndarray, groups: list[_SlotRows]) -> None:
+    def _process(self, values: Any, groups: list[_SlotRows]) -> None:
         """Process `values` [rows, width], the rows of `groups` one after another, in place: all first rows
         together, then those after one draft, and so on. The drafts are rolled back in the end."""
         starts = np.cumsum([0, *(len(group.rows) for group in groups)])[:-1]
@@ -130,7 +130,8 @@ class RequestSlots:
             active = [(group, start) for group, start in active if self._add_draft(group, depth)]
             rows = [start + depth for _, start in active]
             if rows:
-                values[rows] = self._requests.process(values[rows], [group.followed for group, _ in active])
+                processed = self._requests.process(values[rows], [group.followed for group, _ in active])
+                values[rows] = like(values, processed, dtype_name(values))
         for group in groups:
             self._requests.retract(group.followed, group.applied_drafts)
 

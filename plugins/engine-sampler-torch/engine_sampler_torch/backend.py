@@ -59,6 +59,12 @@ class TorchBackend(Backend):
         form = selector_of(sampler) if isinstance(sampler, Selector) else step_of(sampler)
         return form is not None
 
+    def runs(self, part: Sampler | Selector, chain: Chain) -> bool:
+        plan = Plan.of(chain)
+        if isinstance(part, Selector):
+            return plan.selector is not None
+        return plan.is_worthwhile(masked=False) and chain.samplers.index(part) < len(plan.steps)
+
     def compile(self, chain: Chain) -> Plan:
         return Plan.of(chain)
 

@@ -1,13 +1,71 @@
-"""The torch backend obeys the laws of the core's kit, on the host's memory and on a device of its own."""
+"""The torch backend obeys the laws of the core's kit, with logits in the host's memory and on a device."""
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from counting_device import DEVICE, CountingDevice, OnDevice
 from engine_sampler_torch import TorchBackend
+from host_sampler import SecondBest
 
+from engine_sampler import SamplingParams, Scheduler
+from engine_sampler.backends.choose import best_backend
 from engine_sampler.testing import BackendContract
+from tests.engines import registered
 
 
-class TestTorch(BackendContract):
+class TestOnTheHost(BackendContract):
     backend = TorchBackend()
     vocab_sizes = (1, 40, 2100)
     chains = 8
+
+
+class TestOnADevice(BackendContract):
+    backend = TorchBackend()
+    vocab_sizes = (40, 2100)
+    chains = 6
+
+    @pytest.fixture(autouse=True)
+    def device(self) -> Iterator[None]:
+        with CountingDevice():
+            yield
+
+    def place(self, logits: np.ndarray) -> Any:
+        return OnDevice(torch.from_numpy(logits.copy()))
+
+
+def test_auto_takes_it_for_logits_on_a_device_only() -> None:
+    with CountingDevice():
+        assert best_backend(str(DEVICE)).name == "torch"
+    assert best_backend("cpu").name == "native"
+
+
+def test_it_can_be_asked_for_on_the_host() -> None:
+    scheduler = Scheduler(10, backend="torch")
+    assert scheduler.backend is not None
+    assert scheduler.backend.name == "torch"
+
+
+def test_reports_say_from_where_on_the_host_runs_a_chain() -> None:
+    with registered(SecondBest()):
+        scheduler = Scheduler(10, backend="torch")
+        scheduler.add(
+            SamplingParams(top_k=3, second_best=True, order=["top_k", "second_best", "temperature"])
+        )
+        scheduler.add(SamplingParams(second_best=True, top_p=0.9, order=["second_best", "top_p"]))
+        scheduler.add(SamplingParams(temperature=0.5, min_p=0.1))
+        assert [str(report) for report in scheduler.explain()] == [
+            "1 rows: top_k (torch) → second_best (numpy) → dist (numpy)",
+            "1 rows: second_best (numpy) → top_p (numpy) → dist (numpy)",
+            "1 rows: min_p (torch) → temperature (torch) → dist (torch)",
+        ]
+
+
+@pytest.mark.parametrize("device", ["cuda:0", "mps", "npu:0", "far:0", "no device at all"])
+def test_it_is_of_no_use_for_devices_that_torch_does_not_have(device: str) -> None:
+    backend = TorchBackend()
+    assert (backend.score(device), backend.reads_from(device)) == (0.0, False)

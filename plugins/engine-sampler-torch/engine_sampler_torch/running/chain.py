@@ -9,6 +9,7 @@ import torch
 from torch import Tensor
 
 from ..steps import Block, DeviceStep
+from .fused import Fused
 from .pieces import Inputs, Piece
 from .reading import FIRST_SAMPLER, GRAMMAR, read
 
@@ -17,20 +18,37 @@ from .reading import FIRST_SAMPLER, GRAMMAR, read
 class Outcome:
     """The results of a piece, on the device.
 
-    block      the rows after the steps.
+    block      the rows after the steps; None if the kernels have run them.
+    faults     int64 [n], the codes of faults, and `peaks`, float32 [n] or None, the logits they name.
     token_ids  int64 [n], −1 for faulty rows; None if the host chooses.
     notes      float64 [n] or None.
     reported   the rows that logprobs are taken from, by kind.
     """
 
-    block: Block
+    block: Block | None
+    faults: Tensor
+    peaks: Tensor | None
     token_ids: Tensor | None = None
     notes: Tensor | None = None
     reported: dict[str, Block] = field(default_factory=dict)
 
 
-def run_piece(piece: Piece, logits: Tensor) -> Outcome:
+def run_piece(piece: Piece, logits: Tensor, fused: Fused) -> Outcome:
     """Run a piece as far as the device goes."""
+    found = fused.run(piece, logits)
+    if found is not None:
+        token_ids, faults, peaks = found
+        return Outcome(None, faults, peaks, token_ids)
+    block, reported = run_steps(piece, logits)
+    if piece.plan.selector is None or piece.selector is None:
+        return Outcome(block, block.faults, block.peaks, reported=reported)
+    columns, notes = piece.plan.selector.select(block, piece.selector.given, piece.selector.fixed)
+    token_ids = block.token_ids_at(columns).masked_fill(block.faults > 0, -1)
+    return Outcome(block, block.faults, block.peaks, token_ids, notes, reported)
+
+
+def run_steps(piece: Piece, logits: Tensor) -> tuple[Block, dict[str, Block]]:
+    """The rows of a piece after its steps, and those that logprobs are taken from, by kind."""
     block = read(logits, piece.rows_of_logits, piece.rows.vocabulary.size)
     reported = {}
     if piece.wants("raw"):
@@ -43,13 +61,9 @@ def run_piece(piece: Piece, logits: Tensor) -> Outcome:
         reported["penalized"] = edited = _kept(block)
         apply(edited, piece.edits_plan.steps, piece.edits)
     apply(block, piece.plan.steps, piece.steps)
-    if piece.plan.selector is None or piece.selector is None:
-        return Outcome(block, reported=reported)
-    columns, notes = piece.plan.selector.select(block, piece.selector.given, piece.selector.fixed)
-    token_ids = block.token_ids_at(columns).masked_fill(block.faults > 0, -1)
     if piece.wants("processed"):
         reported["processed"] = block
-    return Outcome(block, token_ids, notes, reported)
+    return block, reported
 
 
 def apply(block: Block, steps: Sequence[DeviceStep], inputs: Sequence[Inputs]) -> None:

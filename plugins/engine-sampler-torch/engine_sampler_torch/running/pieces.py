@@ -16,7 +16,7 @@ from .masks import PieceMasks
 from .plan import Plan
 from .transfer import Upload
 
-WORKING_BYTES = 256 << 20
+WORKING_BYTES = 512 << 20
 """The rows that are worked on together need at most so much memory, or as much as the logits."""
 BYTES_PER_LOGIT = 40
 """What a logit needs while its row is worked on: float32 values, distances, int64 weights and sort keys."""
@@ -117,10 +117,12 @@ class Piece:
         """The greatest number of likeliest tokens that a row lists on the device."""
         return int(self.top_n[self.kinds != 0].max(initial=0))
 
-    def on_host(self) -> Group:
-        """The same rows as a group for the NumPy backend."""
-        group = self.group
-        return Group(self.plan.chain, self.index, self.rows, group.masked, group.want_processed)
+    def on_host(self, some: list[int] | None = None) -> Group:
+        """The same rows, or some of them, as a group for the NumPy backend."""
+        group, index, rows = self.group, self.index, self.rows
+        if some is not None:
+            index, rows = index[some], rows.take(np.array(some))
+        return Group(self.plan.chain, index, rows, group.masked, group.want_processed)
 
     def _reports(self, batch: Batch) -> bool:
         """Whether the device writes logprobs: it chooses, and can compute all that is needed."""

@@ -7,7 +7,7 @@ from torch import Tensor
 
 from engine_sampler import Batch
 
-from .chain import run_piece, whole_rows
+from .chain import run_steps, whole_rows
 from .pieces import pieces_of
 from .plan import Plan
 from .reading import tensor_of
@@ -29,10 +29,10 @@ def process(room: Room, batch: Batch) -> Tensor | None:
     upload.send()
     faults = []
     for piece in pieces:
-        block = run_piece(piece, logits).block
+        block, _ = run_steps(piece, logits)
         rows = whole_rows(block).masked_fill((block.faults > 0)[:, None], float("nan"))
         out.index_copy_(0, piece.where, rows)
-        faults.append(FaultsOnHost(block, download))
+        faults.append(FaultsOnHost(block.faults, block.peaks, download))
     download.receive()
     for piece, found in zip(pieces, faults, strict=True):
         for row, message in zip(piece.index.tolist(), found.messages(piece.plan), strict=True):

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import numpy as np
+import torch
 from torch import Tensor
 
 from engine_sampler import LOGPROBS_KINDS, Batch
@@ -13,6 +14,7 @@ from engine_sampler.arithmetic import Logprobs, RowLogprobs
 from ..arithmetic import row_logprobs
 from ..steps import Block
 from .chain import Outcome
+from .fused import UNKNOWN
 from .pieces import Piece
 from .plan import Plan
 from .reading import FIRST_SAMPLER, GRAMMAR, READING
@@ -31,22 +33,27 @@ class Results:
         block = outcome.block
         self._token_ids = _maybe(outcome.token_ids, download)
         self._notes = _maybe(outcome.notes, download)
-        self._faults = FaultsOnHost(block, download)
-        self._alive = download.add(block.alive) if piece.wants("processed") else None
+        self._faults = FaultsOnHost(outcome.faults, outcome.peaks, download)
+        self._alive = download.add(block.alive) if block is not None and piece.wants("processed") else None
         self._logprobs = {}
         if outcome.token_ids is not None:
             chosen = outcome.token_ids.clamp(min=0)
             for kind, of_kind in outcome.reported.items():
                 parts = row_logprobs(of_kind.values, chosen, piece.listed, of_kind.ids)
                 self._logprobs[kind] = [download.add(part) for part in parts]
-        self.survivors = Survivors(block, download) if piece.keeps.any() else None
+        self.survivors = Survivors(block, download) if block is not None and piece.keeps.any() else None
+        self.unknown: list[int] = []
+        """The rows that have no token, and the host must find out why; known once they are stored."""
 
     def store(self, batch: Batch) -> list[int]:
         """Write everything into `batch`; returns which rows of the piece are sound."""
         index = self.piece.index
         sound = []
+        codes = self._faults.codes.tolist()
         for i, message in enumerate(self._faults.messages(self.piece.plan)):
-            if message is None:
+            if codes[i] == UNKNOWN:
+                self.unknown.append(i)
+            elif message is None:
                 sound.append(i)
             else:
                 batch.errors[index[i]] = message
@@ -76,19 +83,24 @@ class Results:
 
 
 class FaultsOnHost:
-    """The codes of faults of a block's rows, and what they mean."""
+    """The codes of faults of some rows, and what they mean."""
 
-    def __init__(self, block: Block, download: Download) -> None:
-        self._codes = download.add(block.faults)
-        self._peaks = _maybe(block.peaks, download)
+    def __init__(self, faults: Tensor, peaks: Tensor | None, download: Download) -> None:
+        self._codes = download.add(faults)
+        self._peaks = _maybe(peaks, download)
         self._download = download
+
+    @property
+    def codes(self) -> np.ndarray:
+        """int64 [n], 0 for sound rows."""
+        return self._download[self._codes]
 
     def messages(self, plan: Plan) -> list[str | None]:
         """Why each row gave no token; None for sound rows."""
-        codes = self._download[self._codes]
+        codes = self.codes
         peaks = np.zeros(len(codes), np.float32) if self._peaks is None else self._download[self._peaks]
         return [
-            None if code == 0 else _message(int(code) - 1, peak, plan)
+            None if code <= 0 else _message(int(code) - 1, peak, plan)
             for code, peak in zip(codes.tolist(), peaks, strict=True)
         ]
 
@@ -140,11 +152,17 @@ class Survivors:
             ids = None if columns.ids is None else download[columns.ids][i]
             found[i] = _alive(download[columns.values][i], ids)
         if whole:
-            more = self._block.values[whole].cpu().numpy()
-            ids = None if self._block.ids is None else self._block.ids[whole].cpu().numpy()
+            values, ids = self._whole(whole)
             for j, i in enumerate(whole):
-                found[i] = _alive(more[j], None if ids is None else ids[j])
+                found[i] = _alive(values[j], None if ids is None else ids[j])
         return found
+
+    def _whole(self, rows: list[int]) -> tuple[np.ndarray, np.ndarray | None]:
+        """Whole rows of the block, by a copy of their own."""
+        block = self._block
+        index = torch.tensor(rows).to(block.values.device)
+        ids = None if block.ids is None else block.ids.index_select(0, index).cpu().numpy()
+        return block.values.index_select(0, index).cpu().numpy(), ids
 
 
 def _alive(values: np.ndarray, ids: np.ndarray | None) -> tuple[np.ndarray, np.ndarray]:

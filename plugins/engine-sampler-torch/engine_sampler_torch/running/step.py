@@ -15,6 +15,7 @@ from engine_sampler.contract import INTERRUPTIONS, failure
 from engine_sampler.registry import default_registry
 
 from .chain import Outcome, run_piece
+from .fused import Fused
 from .pieces import Piece, pieces_of
 from .plan import Plan
 from .reading import tensor_of
@@ -26,14 +27,15 @@ logger = logging.getLogger("engine_sampler")
 
 @dataclass
 class Room:
-    """The buffers of one scheduler's steps on one device."""
+    """The memory of one scheduler's steps on one device."""
 
     upload: Buffers
     download: Buffers
+    fused: Fused
 
     @classmethod
     def on(cls, device: torch.device) -> Room:
-        return cls(Buffers(device), Buffers(device))
+        return cls(Buffers(device), Buffers(device), Fused(device))
 
 
 class StepRun:
@@ -46,6 +48,7 @@ class StepRun:
         self._logits = tensor_of(batch.logits)
         self._upload = Upload(room.upload)
         self._download = Download(room.download)
+        self._fused = room.fused
         self._hosted: list[Group] = []
 
     def run(self) -> None:
@@ -83,7 +86,7 @@ class StepRun:
     def _run(self, piece: Piece) -> Outcome | None:
         """What the device gives for a piece; None if it fails, and the host runs it."""
         try:
-            return run_piece(piece, self._logits)
+            return run_piece(piece, self._logits, self._fused)
         except INTERRUPTIONS:
             raise
         except BaseException as error:
@@ -93,6 +96,8 @@ class StepRun:
 
     def _tokens(self, outcomes: Iterable[tuple[Piece, Outcome | None]]) -> Tensor | None:
         """The tokens of all rows, int64 [rows]; None if the host chooses any."""
+        if self._hosted:
+            return None
         tokens = torch.full((len(self._logits),), -1, dtype=torch.int64, device=self._logits.device)
         for piece, outcome in outcomes:
             if outcome is None or outcome.token_ids is None:
@@ -104,6 +109,8 @@ class StepRun:
         """Keep what came back, and let the host finish the rows that it must."""
         piece = result.piece
         sound = result.store(self._batch)
+        if result.unknown:
+            self._hosted.append(piece.on_host(result.unknown))
         if result.survivors is None:
             return
         kept = [i for i in sound if piece.keeps[i]]

@@ -1,0 +1,130 @@
+"""Verify the torch backend on a device: equality with the host, data movement, compute-sanitizer, timings.
+
+Takes less than eight minutes, writes one JSON, and prints a summary with the table of timings. `--device cpu
+--rows 2000` tries the command itself.
+"""
+
+from __future__ import annotations
+
+import argparse
+import importlib
+import json
+import platform
+import shutil
+import subprocess
+import sys
+from collections.abc import Sequence
+from datetime import datetime, timezone
+from typing import Any
+
+import torch
+
+from ..arithmetic import shortcoming
+from .equality import compare
+from .movement import measure
+
+ROWS, SECONDS, SANITIZER_SECONDS = 1_000_000, 240, 90
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run everything, write one JSON, print a summary and the table; 1 if anything differs."""
+    options = _parser().parse_args(arguments)
+    report = run(options.device, options.rows, options.seconds, extras=not options.quick)
+    with open(options.json, "w", encoding="utf-8") as file:
+        json.dump(report, file, indent=2)
+    print(summary(report))
+    return 0 if report["passed"] else 1
+
+
+def run(device: str, rows: int, seconds: float, *, extras: bool = True) -> dict[str, Any]:
+    """The report. `extras`: compute-sanitizer and timings too."""
+    report = _machine(device)
+    report["shortcoming"] = shortcoming(device)
+    if report["shortcoming"] is not None:
+        return {**report, "passed": False}
+    equality = compare(device, rows, seconds)
+    report["equality"] = vars(equality)
+    is_host = torch.device(device).type == "cpu"
+    report["movement"] = measure(device, 4, 32_000) if is_host else measure(device)
+    report["sanitizer"] = _sanitized(device) if extras and torch.device(device).type == "cuda" else None
+    report["timings"] = _timings(device) if extras and not is_host else None
+    unannounced = report["movement"].get("implicit_synchronisations", 0)
+    report["passed"] = (
+        equality.difference is None and unannounced == 0 and report["sanitizer"] in (None, "clean")
+    )
+    return report
+
+
+def summary(report: dict[str, Any]) -> str:
+    """The report for people: a few lines, and the table of timings in Markdown."""
+    lines = [f"{report['date']}, {report['name']} ({report['device']}), torch {report['torch']}"]
+    if report["shortcoming"] is not None:
+        return "\n".join([*lines, f"not exact here: {report['shortcoming']}; rows go to the host"])
+    equality = report["equality"]
+    verdict = "equal" if equality["difference"] is None else f"NOT EQUAL: {equality['difference']}"
+    lines.append(f"{equality['rows']:,} rows beside the host: {verdict}")
+    lines += [f"{name.replace('_', ' ')}: {value:,}" for name, value in report["movement"].items()]
+    if report["sanitizer"] is not None:
+        lines.append(f"compute-sanitizer: {report['sanitizer']}")
+    return "\n".join([*lines, *_table(report["timings"] or [])])
+
+
+def _table(rows: list[dict[str, Any]]) -> list[str]:
+    if not rows:
+        return []
+    names = list(rows[0])
+    lines = ["", "| " + " | ".join(names) + " |", "| " + " | ".join("---" for _ in names) + " |"]
+    return lines + ["| " + " | ".join(str(row.get(name, "")) for name in names) + " |" for row in rows]
+
+
+def _machine(device: str) -> dict[str, Any]:
+    is_cuda = torch.device(device).type == "cuda"
+    return {
+        "date": datetime.now(timezone.utc).date().isoformat(),
+        "device": device,
+        "name": torch.cuda.get_device_name(device) if is_cuda else platform.processor() or platform.machine(),
+        "torch": torch.__version__,
+        "python": platform.python_version(),
+    }
+
+
+def _sanitized(device: str) -> str | None:
+    """What compute-sanitizer says of some steps: "clean", or the end of its report; None without it."""
+    tool = shutil.which("compute-sanitizer")
+    if tool is None:
+        return None
+    module = [sys.executable, "-m", __spec__.name if __spec__ else __name__]
+    command = [tool, "--tool", "memcheck", "--error-exitcode", "9", *module, "--device", device]
+    options = ["--rows", "2000", "--seconds", "45", "--quick", "--json", "/dev/null"]
+    try:
+        done = subprocess.run(
+            [*command, *options], capture_output=True, text=True, timeout=SANITIZER_SECONDS, check=False
+        )
+    except subprocess.TimeoutExpired:
+        return "not finished in time"
+    return "clean" if done.returncode == 0 else (done.stdout + done.stderr)[-2000:]
+
+
+def _timings(device: str) -> list[dict[str, Any]] | None:
+    """The table of times; None without the module that takes them."""
+    try:
+        module = importlib.import_module(".timings", __package__)
+    except ImportError:
+        return None
+    return list(module.table(device))
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(
+        prog="python -m engine_sampler_torch.on_device", description=__doc__.split("\n")[0]
+    )
+    parser.add_argument("--device", default="cuda:0", help="as torch names it (cuda:0)")
+    parser.add_argument("--rows", type=int, default=ROWS, help="rows to compare (%(default)s)")
+    parser.add_argument("--seconds", type=float, default=SECONDS, help="the most time for that (%(default)s)")
+    parser.add_argument("--quick", action="store_true", help="neither compute-sanitizer nor timings")
+    parser.add_argument("--json", default="on_device.json", help="where to write the report (%(default)s)")
+    return parser
+
+
+if __name__ == "__main__":
+    sys.exit(main())

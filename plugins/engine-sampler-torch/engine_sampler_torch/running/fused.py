@@ -1,0 +1,119 @@
+"""Whole pieces by the Triton kernels, where they run and know the chain, with the tokens of the steps."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Sequence
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from engine_sampler.arithmetic import LOGIT_LIMIT
+
+from ..arithmetic import NEGATIVE_INFINITY
+from ..steps import Block, DeviceStep
+from .pieces import Inputs, Piece
+from .reading import GRAMMAR, READING
+
+UNKNOWN = -1
+"""The code of a fault of which the kernels do not know which sampler is to blame: the host finds out."""
+
+
+DEVICE_TYPES = ["cuda"]
+"""The types of devices that Triton compiles for; ROCm's are called cuda, too."""
+
+
+@functools.cache
+def kernels_for(device: torch.device) -> Any:
+    """The package of kernels if they run on `device` and have passed their check there, else None."""
+    if device.type not in DEVICE_TYPES:
+        return None
+    try:
+        from .. import kernels
+    except ImportError:  # no Triton here
+        return None
+    return kernels if kernels.trusted(str(device)) else None
+
+
+class Fused:
+    """The workspace of one scheduler's kernels on one device, which grows with its steps."""
+
+    def __init__(self, device: torch.device) -> None:
+        self._device = device
+        self._workspace: Any = None
+
+    def run(self, piece: Piece, logits: Tensor) -> tuple[Tensor, Tensor, Tensor] | None:
+        """(token ids int64 [n], codes of faults int64 [n], peaks float32 [n]) of a piece; None if the eager
+        steps must run it."""
+        kernels, selector = kernels_for(self._device), piece.plan.selector
+        if kernels is None or selector is None or piece.selector is None:
+            return None
+        if piece.kinds.any() or piece.keeps.any():
+            return None
+        steps, inputs = piece.plan.steps, piece.steps
+        lead = _leading_edits(steps)
+        names = [step.name for step in steps[lead:]]
+        fixed = {step.name: given.fixed for step, given in zip(steps[lead:], inputs[lead:], strict=True)}
+        if not kernels.covers(names, selector.name, fixed):
+            return None
+        size = piece.rows.vocabulary.size
+        outcome = kernels.sample(
+            logits,
+            piece.where,
+            size,
+            samplers=names,
+            selector=selector.name,
+            given={step.name: given.given for step, given in zip(steps[lead:], inputs[lead:], strict=True)},
+            fixed=fixed,
+            bitmask=None if piece.masks is None else piece.masks.on_device(),
+            edits=_edits(steps[:lead], inputs[:lead], logits, piece.where, size),
+            draws=piece.selector.given.get("draws"),
+            workspace=self._room(kernels, len(piece), size),
+        )
+        return outcome.token_ids, _codes(outcome.faults), outcome.peaks
+
+    def _room(self, kernels: Any, rows: int, vocab_size: int) -> Any:
+        found = self._workspace
+        if found is None or found.rows < rows or found.vocab_size != vocab_size:
+            room = 1 << max(rows - 1, 0).bit_length()
+            found = self._workspace = kernels.Workspace(self._device, room, vocab_size)
+        return found
+
+
+def _leading_edits(steps: Sequence[DeviceStep]) -> int:
+    """How many steps, from the first on, change a few listed tokens only."""
+    return next((i for i, step in enumerate(steps) if not step.sparse_ids), len(steps))
+
+
+def _edits(
+    steps: Sequence[DeviceStep], inputs: Sequence[Inputs], logits: Tensor, index: Tensor, vocab_size: int
+) -> tuple[Tensor, Tensor] | None:
+    """What all edits together make of the tokens they list: ids int64 [n, e], ascending and padded with
+    `vocab_size`, and their logits float32 [n, e]; None without any."""
+    listed = [
+        given.given[name] for step, given in zip(steps, inputs, strict=True) for name in step.sparse_ids
+    ]
+    if not listed or not sum(ids.shape[1] for ids in listed):
+        return None
+    ids = torch.cat([ids.to(torch.int64) for ids in listed], 1).sort(1).values
+    repeated = ids[:, 1:] == ids[:, :-1]
+    ids[:, 1:].masked_fill_(repeated, vocab_size)
+    ids = ids.sort(1).values
+    values = logits[index[:, None], ids.clamp(max=vocab_size - 1)].to(torch.float32)
+    values = values.masked_fill((values < -float(LOGIT_LIMIT)) | (ids == vocab_size), NEGATIVE_INFINITY)
+    block = Block(
+        values, ids, vocab_size, torch.zeros(len(ids), dtype=torch.int64, device=ids.device), owned=True
+    )
+    for step, given in zip(steps, inputs, strict=True):
+        step.apply(block, given.given, given.fixed)
+    return ids, block.values
+
+
+def _codes(faults: Tensor) -> Tensor:
+    """The kernels' numbers of faults (1 too great, 2 empty, 3 the grammar's, 4 some edit's) as codes."""
+    codes = torch.zeros_like(faults)
+    known = {1: 2 + 2 * READING, 2: 1 + 2 * READING, 3: 1 + 2 * GRAMMAR, 4: UNKNOWN}
+    for number, code in known.items():
+        codes.masked_fill_(faults == number, code)
+    return codes

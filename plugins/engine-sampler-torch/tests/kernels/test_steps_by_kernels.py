@@ -1,0 +1,87 @@
+"""Steps that the kernels run, in Triton's interpreter: tokens and messages are those of the NumPy backend."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from engine_sampler_torch import TorchBackend
+from engine_sampler_torch.running import fused
+
+from engine_sampler import SamplingParams, Scheduler, StepResult
+
+pytestmark = pytest.mark.filterwarnings("ignore::RuntimeWarning")  # the interpreter's, for NaN
+
+SIZE, ROWS = 400, 6
+CHAINS: tuple[dict[str, Any], ...] = (
+    {"temperature": 0.8, "top_k": 40, "top_p": 0.95, "min_p": 0.05},
+    {"temperature": 0.0},
+    {"temperature": 1.4},
+    {"top_p": 0.9, "order": "koboldai", "repetition_penalty": 1.3, "logit_bias": {3: 4.0, 5: -9.0}},
+    {"top_k": 12, "frequency_penalty": 0.5, "bad_words": [[1, 2], 7], "dry_multiplier": 0.8},
+)
+
+
+@pytest.fixture(autouse=True)
+def kernels(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[str]]:
+    """Kernels run on the host; the chains that they run."""
+    monkeypatch.setattr(fused, "DEVICE_TYPES", ["cpu"])
+    fused.kernels_for.cache_clear()
+    found = fused.kernels_for(torch.device("cpu"))
+    assert found is not None
+    seen: list[str] = []
+    sample = found.sample
+
+    def noting(*arguments: Any, **options: Any) -> Any:
+        seen.append(" ".join(options["samplers"]))
+        return sample(*arguments, **options)
+
+    monkeypatch.setattr(found, "sample", noting)
+    yield seen
+    fused.kernels_for.cache_clear()
+
+
+def results(backend: Any, settings: dict[str, Any], logits: list[np.ndarray]) -> list[StepResult]:
+    scheduler = Scheduler(SIZE, backend=backend)
+    for seed in range(ROWS):
+        scheduler.add(SamplingParams(**settings, seed=seed), [1, 2, 3, 1, 2, seed])
+    return [scheduler.step(rows[: len(scheduler.request_ids)]) for rows in logits]
+
+
+@pytest.mark.parametrize("settings", CHAINS, ids=str)
+def test_tokens_and_errors_are_those_of_numpy(settings: dict[str, Any], kernels: list[str]) -> None:
+    random = np.random.default_rng(len(str(settings)))
+    logits = [random.normal(0, 3, (ROWS, SIZE)).astype(np.float32) for _ in range(3)]
+    logits[1][2, 5] = np.nan
+    logits[1][4] = -np.inf
+    found, right = (results(backend, settings, logits) for backend in (TorchBackend(), "numpy"))
+    for one, other in zip(found, right, strict=True):
+        assert one.token_ids.tolist() == other.token_ids.tolist()
+        assert one.errors == other.errors
+        assert one.token_ids_on_device.tolist() == other.token_ids.tolist()
+    assert len(kernels) == 3
+
+
+def test_an_edit_that_leaves_no_token_is_named(kernels: list[str]) -> None:
+    settings = {"bad_words": [5, 6], "temperature": 0.7}
+    logits = np.full((ROWS, SIZE), -np.inf, np.float32)
+    logits[:, 5:8] = 1
+    logits[3, 7] = -np.inf
+    found, right = (results(b, settings, [logits])[0] for b in (TorchBackend(), "numpy"))
+    assert found.errors == right.errors
+    assert found.errors[3] == "bad_words leaves no token"
+    assert found.token_ids.tolist() == right.token_ids.tolist()
+    assert found.token_ids_on_device is None
+    assert kernels == ["temperature"]
+
+
+def test_what_the_kernels_do_not_know_is_left_to_the_steps(kernels: list[str]) -> None:
+    random = np.random.default_rng(1)
+    logits = [random.normal(0, 3, (ROWS, SIZE)).astype(np.float32)]
+    for settings in ({"typical_p": 0.8}, {"top_k": 9, "logprobs": 2}, {"top_k": 9, "mirostat": 2}):
+        found, right = (results(backend, settings, logits)[0] for backend in (TorchBackend(), "numpy"))
+        assert found.token_ids.tolist() == right.token_ids.tolist()
+    assert kernels == []

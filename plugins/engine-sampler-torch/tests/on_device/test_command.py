@@ -1,0 +1,81 @@
+"""The command that verifies a device, tried on the host with few rows."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+from engine_sampler_torch import backend
+from engine_sampler_torch.on_device import __main__ as command
+from engine_sampler_torch.on_device import equality
+
+from engine_sampler import Batch
+
+
+@pytest.fixture
+def small(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(equality, "SIZES", (65, 300))
+    monkeypatch.setattr(equality, "REQUESTS", 60)
+
+
+@pytest.mark.usefixtures("small")
+def test_it_compares_rows_and_writes_a_report(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    path = tmp_path / "report.json"
+    assert command.main(["--device", "cpu", "--rows", "2000", "--json", str(path)]) == 0
+    report = json.loads(path.read_text("utf-8"))
+    assert report["passed"]
+    assert report["equality"]["rows"] >= 2000
+    assert sum(report["equality"]["by_size"].values()) == report["equality"]["rows"]
+    assert "rows beside the host: equal" in capsys.readouterr().out
+
+
+@pytest.mark.usefixtures("small")
+def test_it_finds_a_token_that_differs(monkeypatch: pytest.MonkeyPatch) -> None:
+    run = backend.TorchBackend.run
+
+    def wrong(self: Any, batch: Batch) -> None:
+        run(self, batch)
+        batch.token_ids[3] ^= 1
+
+    monkeypatch.setattr(backend.TorchBackend, "run", wrong)
+    report = command.run("cpu", 2000, 60)
+    assert not report["passed"]
+    assert "row 3 gives token" in report["equality"]["difference"]
+    assert "NOT EQUAL" in command.summary(report)
+
+
+@pytest.mark.usefixtures("small")
+def test_it_finds_logprobs_that_differ(monkeypatch: pytest.MonkeyPatch) -> None:
+    run = backend.TorchBackend.run
+
+    def wrong(self: Any, batch: Batch) -> None:
+        run(self, batch)
+        if batch.logprobs is not None and batch.logprobs.out[0] is not None:
+            batch.logprobs.out[0].ranks[0] += 1
+
+    monkeypatch.setattr(backend.TorchBackend, "run", wrong)
+    assert "the ranks of" in str(command.run("cpu", 2000, 60)["equality"]["difference"])
+
+
+@pytest.mark.usefixtures("small")
+def test_it_stops_when_its_time_is_over() -> None:
+    assert equality.compare("cpu", 10**9, 0.5).rows < 10**6
+
+
+def test_a_device_that_does_not_compute_exactly_fails(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(command, "shortcoming", lambda device: "float64 is missing")
+    report = command.run("cpu", 2000, 60)
+    assert not report["passed"]
+    assert "not exact here: float64 is missing" in command.summary(report)
+
+
+def test_the_table_is_markdown() -> None:
+    rows = [{"case": "default chain, 64 rows", "µs": 24.5}, {"case": "one row", "µs": 11.0}]
+    assert command._table(rows)[1:] == [
+        "| case | µs |",
+        "| --- | --- |",
+        "| default chain, 64 rows | 24.5 |",
+        "| one row | 11.0 |",
+    ]

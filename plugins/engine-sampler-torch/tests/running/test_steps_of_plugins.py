@@ -1,0 +1,110 @@
+"""Samplers of other distributions with a torch form: used if it works, replaced by the host if it fails."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from counting_device import CountingDevice, OnDevice
+from engine_sampler_torch.steps import Block, DeviceStep, Given
+
+from engine_sampler import Example, Param, Rows, Sampler, SamplingParams, Scheduler
+from tests.engines import registered
+
+SIZE, ROWS = 300, 4
+LOGITS = np.random.default_rng(2).normal(0, 3, (ROWS, SIZE)).astype(np.float32)
+
+
+class TiltStep(DeviceStep):
+    name = "tilt"
+
+    def inputs(self, rows: Rows) -> dict[str, np.ndarray]:
+        return {"tilt": rows["tilt"].astype(np.float32)}
+
+    def apply(self, block: Block, given: Given, fixed: Any) -> None:
+        lifted = block.values + given["tilt"][:, None] * (block.columns % 2).to(torch.float32)
+        block.replace(lifted)
+
+
+class Tilt(Sampler):
+    """Add `tilt` to the tokens with odd ids."""
+
+    name = "tilt"
+    params = (Param("tilt", float, neutral=0.0, low=-9, high=9),)
+    examples = (Example((1.0, 2.0), {"tilt": 1.5}, (1.0, 3.5)),)
+    step: type[DeviceStep] = TiltStep
+
+    def apply(self, logits: np.ndarray, rows: Rows) -> None:
+        ids = np.arange(logits.shape[1])[None] if rows.ids is None else rows.ids
+        logits += rows["tilt"].astype(np.float32)[:, None] * (ids % 2).astype(np.float32)
+
+    def torch_step(self) -> DeviceStep:
+        return self.step()
+
+
+class ReadsNothing(TiltStep):
+    def inputs(self, rows: Rows) -> dict[str, np.ndarray]:
+        raise OSError("no file")
+
+
+class ReadsComplex(TiltStep):
+    def inputs(self, rows: Rows) -> dict[str, np.ndarray]:
+        return {"tilt": rows["tilt"].astype(complex)}
+
+
+class AppliesNothing(TiltStep):
+    def apply(self, block: Block, given: Given, fixed: Any) -> None:
+        raise RuntimeError("no kernel")
+
+
+class Explodes(TiltStep):
+    def apply(self, block: Block, given: Given, fixed: Any) -> None:
+        block.replace(block.values + float("inf"))
+
+
+@pytest.fixture(autouse=True)
+def device() -> Iterator[CountingDevice]:
+    with CountingDevice() as device:
+        yield device
+
+
+def step(backend: str, logits: Any) -> Any:
+    scheduler = Scheduler(SIZE, backend=backend)
+    for seed in range(ROWS):
+        order = ["tilt", "temperature", "top_k"]
+        scheduler.add(SamplingParams(seed=seed, tilt=2.5, temperature=0.8, top_k=9, order=order), [1])
+    return scheduler.step(logits)
+
+
+def test_a_step_that_works_runs_on_the_device(device: CountingDevice) -> None:
+    with registered(Tilt()):
+        step("torch", OnDevice(torch.from_numpy(LOGITS)))
+        device.reset()
+        found = step("torch", OnDevice(torch.from_numpy(LOGITS)))
+        assert found.token_ids.tolist() == step("numpy", LOGITS).token_ids.tolist()
+    assert device.down < 1024
+    assert found.token_ids_on_device is not None
+
+
+@pytest.mark.parametrize("broken", [ReadsNothing, ReadsComplex, AppliesNothing])
+def test_rows_of_a_step_that_fails_go_to_the_host(
+    broken: type[DeviceStep], caplog: pytest.LogCaptureFixture
+) -> None:
+    sampler = Tilt()
+    sampler.step = broken
+    with registered(sampler):
+        found = step("torch", OnDevice(torch.from_numpy(LOGITS)))
+        assert found.token_ids.tolist() == step("numpy", LOGITS).token_ids.tolist()
+    assert found.errors == [None] * ROWS
+    assert "a torch step failed" in caplog.text
+
+
+def test_a_step_that_gives_infinity_ends_its_rows() -> None:
+    sampler = Tilt()
+    sampler.step = Explodes
+    with registered(sampler):
+        found = step("torch", OnDevice(torch.from_numpy(LOGITS)))
+    assert found.errors == ["tilt gives inf"] * ROWS
