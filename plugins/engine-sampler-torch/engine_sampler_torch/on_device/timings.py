@@ -11,7 +11,7 @@ from __future__ import annotations
 import statistics
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
-from typing import Any, cast
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -244,7 +244,7 @@ PEERS: Mapping[str, Callable[[Case, Tensor], Step | None]] = {
 
 def measured(step: Step, device: torch.device) -> tuple[float, bool]:
     """(median µs of one step, whether it was replayed from a CUDA graph)."""
-    stream: Any = torch.cuda.Stream(device)  # type: ignore[no-untyped-call]
+    stream: Any = torch.cuda.Stream(device)
     with torch.cuda.stream(stream):
         for _ in range(3):  # compiles, and lets libraries allocate
             step()
