@@ -7,7 +7,7 @@ from typing import Any
 
 import lark
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from lark.exceptions import LarkError
 from lark.load_grammar import load_grammar
@@ -159,6 +159,7 @@ TEXT = st.lists(st.sampled_from(WORDS + [" "] * 20), max_size=12).map("".join)
 STATEMENT = st.tuples(st.sampled_from(["a", "b", "?a.2", "A", "B.1", "!_b", "start", ""]), BODY | TEXT)
 
 
+@settings(deadline=None, max_examples=60)
 @given(st.lists(STATEMENT, max_size=4))
 def test_any_text_is_read_as_lark_reads_it(statements: list[tuple[str, str]]) -> None:
     text = "\n".join(f"{head}: {body}" if head else body for head, body in statements)

@@ -219,7 +219,7 @@ WORDS = st.one_of(
 )
 
 
-@settings(deadline=None, max_examples=100)
+@settings(deadline=None, max_examples=60)
 @given(
     st.lists(WORDS, min_size=9, max_size=14).map("|".join),
     st.sampled_from(["{}", "(?:{})", "(?:{})b", "a(?:{})?", "(?i:{})", "(?:{}){{2}}"]),

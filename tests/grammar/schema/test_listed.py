@@ -78,7 +78,7 @@ def test_exactly_the_listed_values_are_accepted(
 def test_thousands_of_nested_objects_with_numbers_and_other_scripts() -> None:
     values = [
         {"ид": number, "имя": {"名": [f"é{number}", number / 4], "k": None}, "z": {"y": {"x": number % 3}}}
-        for number in range(500)
+        for number in range(150)
     ]
     judge = Judge({"enum": values})
     assert judge.accepts('{"z": {"y": {"x": 1}}, "имя": {"k": null, "名": ["é7", 1.75]}, "ид": 7.0}')
@@ -88,7 +88,7 @@ def test_thousands_of_nested_objects_with_numbers_and_other_scripts() -> None:
 
 def test_thousands_of_objects_with_many_keys() -> None:
     random_ = random.Random(5)
-    values = [{f"k{key}": random_.randrange(9) for key in range(8)} | {"n": n} for n in range(600)]
+    values = [{f"k{key}": random_.randrange(9) for key in range(8)} | {"n": n} for n in range(300)]
     judge = Judge({"enum": values})
     members = list(values[123].items())
     for _ in range(20):
@@ -99,7 +99,7 @@ def test_thousands_of_objects_with_many_keys() -> None:
 
 
 def test_keys_that_never_meet_need_no_bits_of_their_own() -> None:
-    values = [{f"a{number}": 1, f"b{number}": 2, "c": number % 5} for number in range(1500)]
+    values = [{f"a{number}": 1, f"b{number}": 2, "c": number % 5} for number in range(500)]
     judge = Judge({"enum": values})
     assert judge.accepts('{"b77": 2, "c": 2, "a77": 1}')
     assert not judge.begins('{"b77": 2, "c": 2, "a78"')

@@ -261,7 +261,7 @@ def random_part(random_: random.Random) -> dict[str, Any]:
 def test_combined_schemas_mean_what_they_mean_for_json(seed: int) -> None:
     random_ = random.Random(seed)
     decided = 0
-    for _ in range(25):
+    for _ in range(12):
         parts = [random_part(random_) for _ in range(random_.randrange(1, 4))]
         schema: dict[str, Any] = {"type": "object", "allOf": [{"$ref": "#/$defs/0"}, *parts[1:]]}
         schema["$defs"] = {"0": parts[0]}
@@ -279,4 +279,4 @@ def test_combined_schemas_mean_what_they_mean_for_json(seed: int) -> None:
             text = re.sub("true|null", lambda found: {"true": "True", "null": "None"}[found[0]], text)
             assert tag.check(text).valid == judge.check(json.dumps(values)).valid, (schema, text)
             decided += 1
-    assert decided > 40
+    assert decided > 20
