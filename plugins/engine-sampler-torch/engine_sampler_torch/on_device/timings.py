@@ -244,7 +244,7 @@ PEERS: Mapping[str, Callable[[Case, Tensor], Step | None]] = {
 
 def measured(step: Step, device: torch.device) -> tuple[float, bool]:
     """(median µs of one step, whether it was replayed from a CUDA graph)."""
-    stream: Any = torch.cuda.Stream(device)  # type: ignore[no-untyped-call]
+    stream: Any = torch.cuda.Stream(device)
     with torch.cuda.stream(stream):
         for _ in range(3):  # compiles, and lets libraries allocate
             step()
