@@ -100,7 +100,13 @@ def digit(ascii_only: bool = False) -> Ranges:
 
 def space(ascii_only: bool = False) -> Ranges:
     r"""The characters that `\s` matches in Python's `re`."""
-    return ASCII_SPACE if ascii_only else _matched(r"\s+")
+    return ASCII_SPACE if ascii_only else _whitespace()
+
+
+@lru_cache(maxsize=1)
+def _whitespace() -> Ranges:
+    r"""What `str.split` splits at, which is what `\s` matches; a search takes twice the time."""
+    return invert(tuple((ord(run[0]), ord(run[-1])) for run in _all_characters().split()))
 
 
 _CATEGORIES = dict(
