@@ -39,16 +39,22 @@ def run_piece(piece: Piece, logits: Tensor, fused: Fused) -> Outcome:
     if found is not None:
         token_ids, faults, peaks = found
         return Outcome(None, faults, peaks, token_ids)
-    block, reported = run_steps(piece, logits)
+    block, reported = run_steps(piece, logits, fused)
     if piece.plan.selector is None or piece.selector is None:
         return Outcome(block, block.faults, block.peaks, reported=reported)
     columns, notes = piece.plan.selector.select(block, piece.selector.given, piece.selector.fixed)
-    token_ids = block.token_ids_at(columns).masked_fill(block.faults > 0, -1)
+    token_ids = block.token_ids_at(columns).masked_fill(block.faults != 0, -1)
     return Outcome(block, block.faults, block.peaks, token_ids, notes, reported)
 
 
-def run_steps(piece: Piece, logits: Tensor) -> tuple[Block, dict[str, Block]]:
-    """The rows of a piece after its steps, and those that logprobs are taken from, by kind."""
+def run_steps(piece: Piece, logits: Tensor, fused: Fused | None = None) -> tuple[Block, dict[str, Block]]:
+    """The rows of a piece after its steps, and those that logprobs are taken from, by kind; `fused` may run
+    the first steps."""
+    narrowed = None if fused is None else fused.narrow(piece, logits)
+    if narrowed is not None:
+        block, done = narrowed
+        apply(block, piece.plan.steps, piece.steps, done)
+        return block, {"processed": block} if piece.wants("processed") else {}
     block = read(logits, piece.rows_of_logits, piece.rows.vocabulary.size)
     reported = {}
     if piece.wants("raw"):
@@ -66,9 +72,10 @@ def run_steps(piece: Piece, logits: Tensor) -> tuple[Block, dict[str, Block]]:
     return block, reported
 
 
-def apply(block: Block, steps: Sequence[DeviceStep], inputs: Sequence[Inputs]) -> None:
-    """Run the steps of a chain on a block."""
-    for number, (step, given) in enumerate(zip(steps, inputs, strict=True)):
+def apply(block: Block, steps: Sequence[DeviceStep], inputs: Sequence[Inputs], done: int = 0) -> None:
+    """Run the steps of a chain on a block, from number `done` on."""
+    for number in range(done, len(steps)):
+        step, given = steps[number], inputs[number]
         step.apply(block, given.given, given.fixed)
         if step.may_fail:
             block.check(FIRST_SAMPLER + number)

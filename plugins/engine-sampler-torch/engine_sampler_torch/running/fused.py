@@ -51,27 +51,57 @@ class Fused:
             return None
         if piece.kinds.any() or piece.keeps.any():
             return None
-        steps, inputs = piece.plan.steps, piece.steps
-        lead = _leading_edits(steps)
-        names = [step.name for step in steps[lead:]]
-        fixed = {step.name: given.fixed for step, given in zip(steps[lead:], inputs[lead:], strict=True)}
+        lead = _leading_edits(piece.plan.steps)
+        names, inputs = _after_edits(piece, lead)
+        fixed = {name: given.fixed for name, given in zip(names, inputs, strict=True)}
         if not kernels.covers(names, selector.name, fixed):
             return None
-        size = piece.rows.vocabulary.size
         outcome = kernels.sample(
             logits,
             piece.where,
-            size,
+            piece.rows.vocabulary.size,
             samplers=names,
             selector=selector.name,
-            given={step.name: given.given for step, given in zip(steps[lead:], inputs[lead:], strict=True)},
+            given={name: given.given for name, given in zip(names, inputs, strict=True)},
             fixed=fixed,
-            bitmask=None if piece.masks is None else piece.masks.on_device(),
-            edits=_edits(steps[:lead], inputs[:lead], logits, piece.where, size),
             draws=piece.selector.given.get("draws"),
-            workspace=self._room(kernels, len(piece), size),
+            **self._common(kernels, piece, logits, lead),
         )
         return outcome.token_ids, _codes(outcome.faults), outcome.peaks
+
+    def narrow(self, piece: Piece, logits: Tensor) -> tuple[Block, int] | None:
+        """(what a top_k leaves, how many steps that was) for a chain that goes on with steps which the
+        kernels do not know; None if the eager steps must begin."""
+        kernels = kernels_for(self._device)
+        if kernels is None or piece.wants("raw") or piece.wants("penalized"):
+            return None
+        lead = _leading_edits(piece.plan.steps)
+        names, inputs = _after_edits(piece, lead)
+        heated = int(names[:2] == ["temperature", "top_k"] and inputs[0].fixed == (False, False))
+        size = piece.rows.vocabulary.size
+        cuts = names[heated : heated + 1] == ["top_k"]
+        width: Any = inputs[heated].fixed if cuts else None
+        if width is None or width >= size:
+            return None
+        found = kernels.narrow(
+            logits,
+            piece.where,
+            size,
+            inputs[heated].given["k"],
+            width=width,
+            scale=inputs[0].given["scale"] if heated else None,
+            **self._common(kernels, piece, logits, lead),
+        )
+        return _block(found, size), lead + heated + 1
+
+    def _common(self, kernels: Any, piece: Piece, logits: Tensor, lead: int) -> dict[str, Any]:
+        """What both ways of using the kernels are given."""
+        size = piece.rows.vocabulary.size
+        return {
+            "bitmask": None if piece.masks is None else piece.masks.on_device(),
+            "edits": _edits(piece.plan.steps[:lead], piece.steps[:lead], logits, piece.where, size),
+            "workspace": self._room(kernels, len(piece), size),
+        }
 
     def _room(self, kernels: Any, rows: int, vocab_size: int) -> Any:
         found = self._workspace
@@ -84,6 +114,21 @@ class Fused:
 def _leading_edits(steps: Sequence[DeviceStep]) -> int:
     """How many steps, from the first on, change a few listed tokens only."""
     return next((i for i, step in enumerate(steps) if not step.sparse_ids), len(steps))
+
+
+def _after_edits(piece: Piece, lead: int) -> tuple[list[str], Sequence[Inputs]]:
+    """The names and the inputs of the steps that follow the first `lead` ones."""
+    return [step.name for step in piece.plan.steps[lead:]], piece.steps[lead:]
+
+
+def _block(found: Any, vocab_size: int) -> Block:
+    """The kernels' candidates as a block; faulty rows, which have none, go on with token 0."""
+    sound = torch.zeros_like(found.faults)
+    block = Block(found.values, found.ids, vocab_size, sound, owned=True)
+    faulty = found.faults != 0
+    block.ids = found.ids.masked_fill(faulty[:, None] & (block.columns == 0), 0)
+    block.fail(faulty, _codes(found.faults), found.peaks)
+    return block
 
 
 def _edits(

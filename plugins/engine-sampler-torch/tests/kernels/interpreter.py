@@ -1,6 +1,6 @@
-"""Triton's interpreter, made bearable: it patches `triton.language` anew in every call of a device function,
-which takes about two times as long as the arithmetic. Here it is patched once for each kernel. What is computed is
-the same."""
+"""Triton's interpreter, made bearable: it patches `triton.language` anew in every call of a device
+function, which takes about two times as long as the arithmetic. Here it is patched once for each kernel.
+What is computed is the same."""
 
 from __future__ import annotations
 

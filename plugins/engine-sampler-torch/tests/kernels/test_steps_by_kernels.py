@@ -11,11 +11,12 @@ import torch
 from engine_sampler_torch import TorchBackend
 from engine_sampler_torch.running import fused
 
-from engine_sampler import SamplingParams, Scheduler, StepResult
+from engine_sampler import SamplingParams, Scheduler, StepResult, Tokenizer
 
 pytestmark = pytest.mark.filterwarnings("ignore::RuntimeWarning")  # the interpreter's, for NaN
 
 SIZE, ROWS = 400, 6
+TOKENIZER = Tokenizer([bytes([i % 256]) * (1 + i // 256) for i in range(SIZE)], [0])
 CHAINS: tuple[dict[str, Any], ...] = (
     {"temperature": 0.8, "top_k": 40, "top_p": 0.95, "min_p": 0.05},
     {"temperature": 0.0},
@@ -33,19 +34,24 @@ def kernels(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[str]]:
     found = fused.kernels_for(torch.device("cpu"))
     assert found is not None
     seen: list[str] = []
-    sample = found.sample
+    sample, narrow = found.sample, found.narrow
 
     def noting(*arguments: Any, **options: Any) -> Any:
         seen.append(" ".join(options["samplers"]))
         return sample(*arguments, **options)
 
+    def noting_width(*arguments: Any, **options: Any) -> Any:
+        seen.append(f"narrow to {options['width']}")
+        return narrow(*arguments, **options)
+
     monkeypatch.setattr(found, "sample", noting)
+    monkeypatch.setattr(found, "narrow", noting_width)
     yield seen
     fused.kernels_for.cache_clear()
 
 
 def results(backend: Any, settings: dict[str, Any], logits: list[np.ndarray]) -> list[StepResult]:
-    scheduler = Scheduler(SIZE, backend=backend)
+    scheduler = Scheduler(SIZE, TOKENIZER, backend=backend)
     for seed in range(ROWS):
         scheduler.add(SamplingParams(**settings, seed=seed), [1, 2, 3, 1, 2, seed])
     return [scheduler.step(rows[: len(scheduler.request_ids)]) for rows in logits]
@@ -78,10 +84,40 @@ def test_an_edit_that_leaves_no_token_is_named(kernels: list[str]) -> None:
     assert kernels == ["temperature"]
 
 
+NARROWED: tuple[dict[str, Any], ...] = (
+    {"top_k": 30, "typical_p": 0.8, "temperature": 1.2, "logprobs": 3, "logprobs_mode": "processed"},
+    {"temperature": 0.7, "top_k": 70, "min_p": 0.02, "xtc_probability": 0.9, "order": "transformers"},
+    {"top_k": 40, "tfs": 0.9, "min_p": 0.01, "adaptive_target": 0.3, "repetition_penalty": 1.2},
+    {"top_k": 9, "temperature": 1.5, "dynatemp_range": 0.7, "bad_words": [7, 8], "regex": "[a-f]+"},
+    {"top_k": 5, "epsilon_cutoff": 0.02, "logit_bias": {2: 3.0}, "top_a": 0.1},
+    {"top_k": 12, "infill": True},
+)
+"""Chains that go on with steps, or on the host, behind a top_k."""
+
+
+@pytest.mark.parametrize("settings", NARROWED, ids=str)
+def test_other_samplers_behind_a_top_k_get_the_kernels_candidates(
+    settings: dict[str, Any], kernels: list[str]
+) -> None:
+    random = np.random.default_rng(len(str(settings)))
+    logits = [random.normal(0, 3, (ROWS, SIZE)).astype(np.float32) for _ in range(3)]
+    logits[1] = np.round(logits[1])
+    logits[1][2, 5] = np.inf
+    logits[2][1] = -np.inf
+    found, right = (results(backend, settings, logits) for backend in (TorchBackend(), "numpy"))
+    for one, other in zip(found, right, strict=True):
+        assert one.token_ids.tolist() == other.token_ids.tolist()
+        assert one.errors == other.errors
+        if other.logprobs is not None:
+            assert np.array_equal(one.logprobs.logprobs, other.logprobs.logprobs, equal_nan=True)
+            assert one.logprobs.ranks.tolist() == other.logprobs.ranks.tolist()
+    assert kernels == [f"narrow to {128 if settings['top_k'] > 64 else 64}"] * 3
+
+
 def test_what_the_kernels_do_not_know_is_left_to_the_steps(kernels: list[str]) -> None:
     random = np.random.default_rng(1)
     logits = [random.normal(0, 3, (ROWS, SIZE)).astype(np.float32)]
-    for settings in ({"typical_p": 0.8}, {"top_k": 9, "logprobs": 2}, {"top_k": 9, "mirostat": 2}):
+    for settings in ({"typical_p": 0.8}, {"top_k": 9, "logprobs": 2}, {"min_p": 0.1, "mirostat": 2}):
         found, right = (results(backend, settings, logits)[0] for backend in (TorchBackend(), "numpy"))
         assert found.token_ids.tolist() == right.token_ids.tolist()
     assert kernels == []
