@@ -60,8 +60,11 @@ def test_it_finds_logprobs_that_differ(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.usefixtures("small")
-def test_it_stops_when_its_time_is_over() -> None:
-    assert equality.compare("cpu", 10**9, 0.5).rows < 10**6
+def test_it_stops_when_its_time_is_over_and_does_not_pass() -> None:
+    report = command.run("cpu", 10**9, 0.5)
+    assert report["equality"]["rows"] < 10**6
+    assert not report["passed"]
+    assert "too few: 1,000,000,000 were asked for" in command.summary(report)
 
 
 def test_a_device_that_does_not_compute_exactly_fails(monkeypatch: pytest.MonkeyPatch) -> None:
