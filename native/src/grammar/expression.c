@@ -270,6 +270,7 @@ static void merge_members(eg_expressions *x, int32_t base) {
     if (classes) EG_PUSH(x->pool, x->scratch, eg_make_intern(x, CLASS, eg_make_intern_set(x, &all), 0, 0));
     if (epsilon && !nullable) EG_PUSH(x->pool, x->scratch, EG_EPSILON);
     eg_make_sort_members(x, base);
+    eg_make_merge_counts(x, base);
 }
 
 /* The union of the members on the stack from `base` on, which are popped. */

@@ -60,6 +60,10 @@ int32_t eg_make_literal(eg_expressions *x, int32_t at, int32_t length);
  * members. */
 void eg_push_member(eg_expressions *x, int kind, int32_t e);
 
+/* If many members on `scratch` from `base` on have counts: make one of those that differ in one count only. They
+ * ascend, before and after. */
+void eg_make_merge_counts(eg_expressions *x, int32_t base);
+
 /* The union, or intersection, of the members on `scratch` from `base` on, which are popped. */
 int32_t eg_make_union(eg_expressions *x, int32_t base);
 int32_t eg_make_both(eg_expressions *x, int32_t base);
