@@ -127,6 +127,8 @@ def larks() -> Iterator[Case]:
         f"r{i}: \"{i}\" r{i + 1} | r{i * 7 % 5000} '!' |".replace("'", '"') for i in range(5000)
     )
     yield lark("five thousand rules", f"start: r0\n{rules}\nr5000:", "0123456")
+    rules = "\n".join(f'r{i}: "a{i}" "b"' for i in range(10_000))
+    yield lark("ten thousand rules", f"start: {' | '.join(f'r{i}' for i in range(10_000))}\n{rules}", "a77b")
     yield lark("a long comment", "//" + "x" * 1_900_000 + '\nstart: "a"', "", "longer than")
     yield lark("deep JSON", "start: %json " + "[" * DEEP, "", "deep|JSON")
     yield lark("an endless text", 'start: "a" start', "", "no text|empty|ends")

@@ -133,6 +133,39 @@ def test_a_long_text_costs_as_much_at_every_token_as_a_short_one(tokenizer: Toke
     assert work_of(LONG) < 20 * work_of(LONG[:1000])
 
 
+def test_right_recursion_hidden_behind_an_empty_rule_costs_as_much_as_the_text_is_long(
+    tokenizer: Tokenizer,
+) -> None:
+    """The text determines how many letters may follow, so a row has as many items; each is looked at once."""
+    grammar = Grammar.from_lark('start: "a" start empty |\nempty: "b"?')
+
+    def work_after(length: int) -> int:
+        matcher = grammar.compile(tokenizer).matcher()
+        for _ in range(length):
+            assert matcher.accept(ord("a"))
+        return sum(in_parts(partial(matcher.accept, ord("a")), REQUEST_WORK)[1])
+
+    few = work_after(200)
+    assert work_after(800) < 8 * few
+
+
+@pytest.mark.parametrize(
+    "recursion", ["start: start item | item", "start: x item | item\nx: start", "start: item+"]
+)
+def test_a_long_list_costs_as_much_at_every_member_as_at_the_first(
+    recursion: str, tokenizer: Tokenizer
+) -> None:
+    matcher = Grammar.from_lark(f'{recursion}\nitem: "a"').compile(tokenizer).matcher()
+    work = Work(REQUEST_WORK, REQUEST_WORK)
+    for _ in range(10):
+        assert matcher.accept(ord("a"))
+        filled(matcher, len(tokenizer))
+    before = work.left
+    for _ in range(5000):
+        assert matcher.accept(ord("a"), work)
+    assert before - work.left < 5000
+
+
 def test_the_work_of_a_text_that_is_never_finished_is_bounded(tokenizer: Tokenizer) -> None:
     matcher = (
         Grammar.from_regex(r"(\w|[^a-k]){1,77}b").compile(tokenizer, limits=Limits(carried=500)).matcher()

@@ -449,7 +449,8 @@ static int32_t derive_member(eg_expressions *x, int32_t e, int byte) {
 /* derive() of what is repeated, or comes first: a class of characters is derived once, wherever it occurs. */
 static int32_t derive_part(eg_expressions *x, int32_t e, int byte) {
     const eg_expression *n = &x->nodes.at[e];
-    if (n->kind != UNION || n->b <= FEW_MEMBERS || !eg_bytes_has(eg_first(x, e), byte)) return derive(x, e, byte);
+    if (n->kind != UNION || n->b <= FEW_MEMBERS || !eg_bytes_has(eg_first(x, e), byte))
+        return derive(x, e, byte);
     eg_work(x->pool->fault, 2);
     return derive_member(x, e, byte);
 }

@@ -269,7 +269,8 @@ static void keep_reaches(eg_expressions *x, const exploration *s, bool known) {
 /* Explore what `e` leads to, or its alternatives, and keep their distances. Returns whether that was less than
  * `most`; otherwise nothing is kept unless the distances are given `up`. */
 static bool explore(eg_expressions *x, int32_t e, bool alternatives, int32_t most, bool up) {
-    exploration s = {.base = x->found.count, .edges = x->edges.count, .alternatives = alternatives, .exact = true};
+    exploration s = {
+        .base = x->found.count, .edges = x->edges.count, .alternatives = alternatives, .exact = true};
     const int64_t left = x->pool->fault->work - MOST_WORK;
     bool all = true;
     if (alternatives) eg_visit_alternatives(x, e, find_place, &s);
