@@ -140,7 +140,7 @@ CHARACTERS = ["a", "b", "é", "ab", "bé", "aa", '"']
 
 
 def can_become(text: str, low: int, high: int) -> bool:
-    """Whether a text, closed or not, can be one of such a length with an a at a distance of FAR from its end."""
+    """Whether a text, closed or not, can be one of such a length with an a FAR from its end."""
     known = text.rstrip('"')
     lengths = [len(known)] if known != text else range(len(known), high + 1)
     ends = (size for size in lengths if low <= size <= high and size > FAR)
