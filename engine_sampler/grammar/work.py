@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import gc
 import os
-import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
 
-from ..contract import fork_safe, give_way
+from ..contract import give_way
 from .errors import GrammarLimitError
 from .limits import LIMITS, Limits
 
@@ -43,36 +42,32 @@ class ReadingWork:
 
 
 class _Collector:
-    """Python's collector of cycles, which pauses while a grammar is read.
+    """Python's collector of cycles, which pauses while a grammar is read: it would look through all of a
+    large grammar again and again, and take as long as the reading itself.
 
-    It would look through all of a large grammar again and again, and take as long as the reading itself.
+    One reader pauses it. Others meanwhile do not prolong the pause, so readers that always overlap leave it
+    time.
     """
 
-    def __init__(self) -> None:
-        self._lock = fork_safe(threading.Lock())
-        self._readers = 0
-        self._enabled = False
+    paused = False
 
-    def pause(self) -> None:
-        """Collect nothing until `resume` has been called as often."""
-        with self._lock:
-            if not self._readers:
-                self._enabled = gc.isenabled()
-                gc.disable()
-            self._readers += 1
+    def pause(self) -> bool:
+        """Whether it collects nothing from now on, until this caller's `resume`."""
+        if self.paused or not gc.isenabled():
+            return False
+        self.paused = True
+        gc.disable()
+        return True
 
     def resume(self) -> None:
-        """End a pause."""
-        with self._lock:
-            self._readers -= 1
-            if not self._readers and self._enabled:
-                gc.enable()
+        """End the pause."""
+        self.paused = False
+        gc.enable()
 
     def resume_in_child(self) -> None:
-        """End all pauses: in the child of a fork, nobody else reads."""
-        if self._readers and self._enabled:
-            gc.enable()
-        self._readers = 0
+        """End the pause in the child of a fork, which lacks the reader that made it."""
+        if self.paused:
+            self.resume()
 
 
 _COLLECTOR = _Collector()
@@ -94,7 +89,7 @@ def counted_work(limits: Limits = LIMITS) -> Iterator[ReadingWork]:
     if work is None:
         work = ReadingWork(limits)
         token = _CURRENT.set(work)
-        _COLLECTOR.pause()
+        paused = _COLLECTOR.pause()
     try:
         yield work
     except RecursionError:
@@ -102,7 +97,8 @@ def counted_work(limits: Limits = LIMITS) -> Iterator[ReadingWork]:
     finally:
         if outermost:
             _CURRENT.reset(token)
-            _COLLECTOR.resume()
+            if paused:
+                _COLLECTOR.resume()
 
 
 def spend(steps: int = 1) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gc
+import os
 import threading
 from typing import Any
 
@@ -66,24 +67,52 @@ def test_every_front_end_counts_from_the_first_byte_on(name: str) -> None:
 
 
 def test_cycles_are_not_collected_while_a_grammar_is_read() -> None:
-    """Also where another thread begins before and ends after."""
+    assert gc.isenabled()
+    with counted_work():
+        with counted_work():
+            assert not gc.isenabled()
+        assert not gc.isenabled()
+    assert gc.isenabled()
+
+
+def test_readers_that_overlap_leave_the_collector_time() -> None:
     begun, ended = threading.Event(), threading.Event()
 
     def read() -> None:
         with counted_work():
             begun.set()
-            ended.wait()
+            ended.wait(30)
 
     other = threading.Thread(target=read)
-    assert gc.isenabled()
-    with counted_work(), counted_work():
-        assert not gc.isenabled()
+    with counted_work():
         other.start()
-        begun.wait()
-    assert not gc.isenabled()
+        assert begun.wait(30)
+        assert not gc.isenabled()
+    assert gc.isenabled()
     ended.set()
     other.join()
     assert gc.isenabled()
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="needs os.fork")
+def test_the_child_of_a_fork_collects_although_another_thread_reads() -> None:
+    begun, ended = threading.Event(), threading.Event()
+
+    def read() -> None:
+        with counted_work():
+            begun.set()
+            ended.wait(30)
+
+    other = threading.Thread(target=read)
+    other.start()
+    assert begun.wait(30)
+    assert not gc.isenabled()
+    child = os.fork()
+    if not child:
+        os._exit(0 if gc.isenabled() else 1)
+    ended.set()
+    other.join()
+    assert os.waitpid(child, 0)[1] == 0
 
 
 def test_a_collector_that_was_disabled_stays_so() -> None:
