@@ -20,6 +20,7 @@ from .layout import (
     Punctuation,
     Spacing,
     cached_if_short,
+    check_whitespace,
     nonempty,
     punctuation,
     spacing_of,
@@ -59,6 +60,7 @@ class SchemaOptions:
         for name, known in _CHOICES.items():
             if (value := getattr(self, name)) not in known:
                 raise ValueError(f"{name} must be one of {known}, not {value!r}")
+        check_whitespace(self.whitespace)  # here, because True equals 1 where options are compared
 
 
 DEFAULTS = SchemaOptions()

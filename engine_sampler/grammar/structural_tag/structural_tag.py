@@ -14,6 +14,7 @@ from ..program.expression import Expression, both
 from ..program.rules import Body, Rules, alternatives, repeated, sequence
 from ..regex.pattern import pattern_expression
 from ..schema import SchemaOptions, add_schema
+from ..schema.layout import MAX_WHITESPACE
 from ..work import counted_work
 from .document import format_of
 from .elements import STYLE_NAMES, add_arguments
@@ -130,6 +131,10 @@ class _Builder:
             raise GrammarError(f"{fields.path}.excludes is not supported in the style {style}")
         options = self._options
         if space is not None:
+            if not 0 <= space <= MAX_WHITESPACE:
+                raise GrammarError(
+                    f"{fields.path}.max_whitespace_cnt={space} is not allowed: 0 to {MAX_WHITESPACE}"
+                )
             options = replace(options, whitespace=space)
         if any_order is not None:
             options = replace(options, key_order="any" if any_order else "schema")
