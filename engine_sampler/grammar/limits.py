@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from dataclasses import dataclass, fields
 
-from .errors import GrammarError
-
 MOST = 2**62
 """The largest limit."""
 
@@ -24,7 +22,7 @@ class Limits:
     text           characters of a grammar, a schema or a pattern
     reading        steps of reading one grammar before it is compiled, each about a microsecond
 
-    Raises GrammarError for anything but a whole number from 1: what equals one, such as True and 1.0, would
+    Raises ValueError for anything but a whole number from 1: what equals one, such as True and 1.0, would
     find what was compiled under it.
     """
 
@@ -40,7 +38,7 @@ class Limits:
         for field in fields(self):
             value = getattr(self, field.name)
             if not isinstance(value, int) or isinstance(value, bool) or not 1 <= value <= MOST:
-                raise GrammarError(
+                raise ValueError(
                     f"Limits.{field.name}={value!r} is not allowed: a whole number from 1 to 2**62"
                 )
 

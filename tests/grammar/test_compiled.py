@@ -132,7 +132,7 @@ def test_what_only_equals_an_allowed_number_is_refused_although_that_is_cached(s
         read(value, whitespace=1)
         with pytest.raises(GrammarError, match=f"whitespace={same} is not allowed"):
             read(value, whitespace=same)
-    with pytest.raises(GrammarError, match=f"Limits.work={same} is not allowed: a whole number from 1"):
+    with pytest.raises(ValueError, match=f"Limits.work={same} is not allowed: a whole number from 1"):
         Limits(work=same)
 
 

@@ -111,6 +111,11 @@ class ObjectShape:
         self._plan = plan
         self._simple = not (plan.clauses or plan.requirements or plan.low or plan.high is not None)
 
+    @property
+    def names(self) -> Iterable[str]:
+        """The keys that have constraints of their own, and may occur."""
+        return self._plan.names
+
     def is_productive(self, productive: Productive) -> bool:
         """Whether such an object exists, given which members exist."""
         names = self._plan.names

@@ -19,16 +19,8 @@ from ..schema import add_schema
 from ..work import spend
 from .document import json_of
 from .members import Member, Separators, add_members
-from .parameters import (
-    OBJECT,
-    STYLES,
-    CallContext,
-    add_parameters,
-    escaped,
-    members_of,
-    object_schema,
-    space_around,
-)
+from .object_schemas import OBJECT, members_of, object_schema
+from .parameters import STYLES, CallContext, add_parameters, escaped, space_around
 from .pythonic import add_keywords
 from .readings import ANNOTATIONS, SHARED, TYPES, Reading, Readings, checked, text_of
 

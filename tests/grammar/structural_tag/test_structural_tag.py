@@ -405,7 +405,7 @@ def test_a_schema_that_cannot_be_enforced_is_rejected_with_its_path() -> None:
     given = tag("<", {"type": "json_schema", "json_schema": {"type": "nonsense"}}, ">")
     with pytest.raises(GrammarError, match=r"format\.content: "):
         rules_from_tag({"format": given}, special_tokens={})
-    xml = {"type": "qwen_xml_parameter", "json_schema": {"minProperties": 1}}
+    xml = {"type": "qwen_xml_parameter", "json_schema": {"minProperties": 2}}
     with pytest.raises(UnsupportedKeywordError, match=r"format: .*minProperties"):
         rules_from_tag({"format": xml}, special_tokens={})
 

@@ -214,9 +214,12 @@ def test_texts_can_be_restricted() -> None:
         (of("json", excludes=["a"]), "format.excludes is not supported in the style json"),
         (of("cohere_xml", excludes=["a"]), "format.excludes is not supported in the style cohere_xml"),
         (of("glm_xml", {"type": "array"}), "must describe an object"),
-        (of("glm_xml", {"properties": {"a": False}}), "no value is valid"),
+        (of("glm_xml", {"minProperties": 1, "propertyNames": False}), "must describe an object"),
+        (of("glm_xml", {"minProperties": 1, "propertyNames": {"pattern": "^ "}}), "no arguments are valid"),
+        (of("glm_xml", {"properties": {"a": {"const": "</arg_value>"}}}), "no value is valid"),
         (of("glm_xml", {"properties": {"a": {"$ref": "#/nowhere"}}}), "does not point to a subschema"),
-        (of("glm_xml", {"properties": {"a": {"$ref": "#/properties/a"}}}), "references away"),
+        (of("glm_xml", {"properties": {"a": {"$ref": "#/properties/a"}}}), "leads back to itself"),
+        (of("cohere_xml", {"properties": {"a": {"$ref": "#/properties/a"}}}), "references away"),
         (of("cohere_xml", {"properties": {"a": False}}), "no value is valid"),
         (of("cohere_xml", '{"type":'), "format: the schema is not JSON"),
     ],
@@ -228,10 +231,12 @@ def test_what_a_style_cannot_write_is_rejected_with_its_path(given: Any, words: 
 
 def test_keywords_that_cannot_be_enforced_are_rejected() -> None:
     for style, schema in (
-        ("glm_xml", {"properties": {"a": {"type": "string", "not": {"const": "b"}}}}),
-        ("glm_xml", {"properties": {"a": {"allOf": [{"pattern": "^a"}, {"pattern": "b$"}]}}}),
-        ("glm_xml", {"properties": {"a": {"allOf": [{"anyOf": [{"minLength": 1}]}, {"maxLength": 1}]}}}),
-        ("kimi_k3_xml", {"patternProperties": {"^a": {"type": "string"}}}),
+        ("glm_xml", {"minProperties": 2}),
+        ("glm_xml", {"required": ["a"], "minProperties": 3}),
+        ("glm_xml", {"properties": {"a": {"not": {"format": "regex"}}}}),
+        ("cohere_xml", {"properties": {"a": {"type": "string", "not": {"const": "b"}}}}),
+        ("cohere_xml", {"properties": {"a": {"allOf": [{"pattern": "^a"}, {"pattern": "b$"}]}}}),
+        ("cohere_xml", {"properties": {"a": {"allOf": [{"anyOf": [{"minLength": 1}]}, {"maxLength": 1}]}}}),
         ("cohere_xml", {"patternProperties": {"^a": {"type": "string"}}}),
         ("gemma", {"allOf": [{"patternProperties": {"^a": {}}}, {"additionalProperties": False}]}),
         ("pythonic", {"properties": {"my-city": {"type": "string"}}}),
@@ -241,6 +246,74 @@ def test_keywords_that_cannot_be_enforced_are_rejected() -> None:
     ):
         with pytest.raises(UnsupportedKeywordError):
             accepts(of(style, schema), "")
+
+
+PARAMETER = "<parameter={}>{}</parameter>"
+
+
+@pytest.mark.parametrize(
+    ("schema", "good", "bad"),
+    [
+        (
+            {"properties": {"a": {"type": "string", "not": {"enum": ["no", "never"]}}}},
+            [{"a": "yes"}, {"a": "\nnothing"}],
+            [{"a": "no"}, {"a": "never"}, {"a": "\nno\n"}],
+        ),
+        (
+            {
+                "properties": {"mode": {"enum": ["at", "now"]}, "hour": {"type": "integer"}},
+                "required": ["mode"],
+                "if": {"properties": {"mode": {"const": "at"}}},
+                "then": {"required": ["hour"]},
+                "additionalProperties": False,
+            },
+            [{"mode": "now"}, {"mode": "at", "hour": "3"}, {"hour": "3", "mode": "now"}],
+            [{"mode": "at"}, {"hour": "3"}],
+        ),
+        (
+            {"properties": dict.fromkeys("abc", True), "additionalProperties": False, "minProperties": 2},
+            [{"a": "1", "c": "2"}, {"c": "1", "b": "1", "a": "2"}],
+            [{}, {"b": "1"}],
+        ),
+        ({"maxProperties": 1}, [{}, {"x": "1"}], [{"x": "1", "y": "1"}]),
+        (
+            {"dependentRequired": {"card": ["name"]}},
+            [{}, {"name": "x"}, {"card": "1", "name": "x"}, {"name": "x", "z": "1", "card": "1"}],
+            [{"card": "1"}, {"card": "1", "z": "x"}],
+        ),
+        ({"propertyNames": {"maxLength": 2}}, [{"ab": "1"}], [{"abc": "1"}]),
+        (
+            {
+                "anyOf": [{"required": ["id"]}, {"required": ["name"]}],
+                "properties": {"id": {"type": "integer"}},
+            },
+            [{"id": "1"}, {"name": "x"}, {"name": "x", "id": "2"}],
+            [{}, {"other": "x"}, {"id": "x"}],
+        ),
+        (
+            {"oneOf": [{"required": ["id"]}, {"required": ["name"]}]},
+            [{"id": "1"}, {"name": "x", "other": "y"}],
+            [{}, {"id": "1", "name": "x"}],
+        ),
+    ],
+)
+@pytest.mark.parametrize("order", [True, False])
+def test_every_keyword_of_the_parameters_holds(schema: Any, good: Any, bad: Any, order: bool) -> None:
+    grammar = Grammar.from_structural_tag({"format": of("qwen_xml", schema, any_order=order)})
+    places = {name: n for n, name in enumerate([*schema.get("properties", {}), "card", "name"])}
+    for members, valid in [*((one, True) for one in good), *((one, False) for one in bad)]:
+        names = members if order else sorted(members, key=lambda name: places.get(name, 9))
+        text = "".join(PARAMETER.format(name, members[name]) for name in names)
+        assert grammar.check(text).valid is valid, text
+
+
+def test_names_by_pattern_may_be_escaped_only_if_they_are_declared() -> None:
+    schema = {"patternProperties": {"^x": {"type": "integer"}}, "additionalProperties": False}
+    assert accepts(of("kimi_k3_xml", schema), K3.format("x1", "number", "3"))
+    assert not accepts(of("kimi_k3_xml", schema), K3.format("x1", "string", "3"))
+    assert not accepts(of("kimi_k3_xml", schema), K3.format("y1", "number", "3"))
+    assert not accepts(of("kimi_k3_xml", schema), K3.format("x&amp;", "number", "3"))
+    assert accepts(of("kimi_k3_xml", {**schema, "required": ["x&"]}), K3.format("x&amp;", "number", "3"))
 
 
 def random_part(random_: random.Random) -> dict[str, Any]:
@@ -257,8 +330,25 @@ def random_part(random_: random.Random) -> dict[str, Any]:
     return part
 
 
-@pytest.mark.parametrize("seed", range(4))
-def test_combined_schemas_mean_what_they_mean_for_json(seed: int) -> None:
+def random_condition(random_: random.Random) -> dict[str, Any]:
+    """A keyword that combines schemas, or one about all members."""
+    parts = [random_part(random_) for _ in range(3)]
+    return random_.choice(
+        [
+            {"not": parts[0]},
+            {"if": parts[0], "then": parts[1], "else": parts[2]},
+            {"anyOf": parts[:2]},
+            {"oneOf": parts[:2]},
+            {"minProperties": 1, "maxProperties": 2},
+            {"dependentRequired": {"a": ["b"], "y": ["x1"]}},
+            {"propertyNames": {"pattern": random_.choice(["1", "^[a-x]"])}},
+        ]
+    )
+
+
+@pytest.mark.parametrize("seed", range(6))
+@pytest.mark.parametrize("style", ["pythonic", "deepseek_xml"])
+def test_combined_schemas_mean_what_they_mean_for_json(seed: int, style: str) -> None:
     random_ = random.Random(seed)
     decided = 0
     for _ in range(12):
@@ -267,16 +357,22 @@ def test_combined_schemas_mean_what_they_mean_for_json(seed: int) -> None:
         schema["$defs"] = {"0": parts[0]}
         if random_.random() < 0.3:
             schema |= random_part(random_)
+        if random_.random() < 0.6:
+            schema |= random_condition(random_)
         try:
-            tag = Grammar.from_structural_tag({"format": of("pythonic", schema)})
+            tag = Grammar.from_structural_tag({"format": of(style, schema)})
         except GrammarError:
             continue
         judge = Grammar.from_json_schema(schema)
         for _ in range(12):
             names = random_.sample(["a", "b", "x1", "x2", "y", "y1"], random_.randrange(4))
             values = {name: random_.choice([1, 3, "s", "long", True, None]) for name in names}
-            text = ",".join(f"{name}={json.dumps(value)}" for name, value in values.items())
-            text = re.sub("true|null", lambda found: {"true": "True", "null": "None"}[found[0]], text)
+            if style == "pythonic":
+                text = ",".join(f"{name}={value!r}" for name, value in values.items()).replace("'", '"')
+            else:
+                kinds = {name: str(isinstance(value, str)).lower() for name, value in values.items()}
+                texts = {n: one if isinstance(one, str) else json.dumps(one) for n, one in values.items()}
+                text = "".join(DSML.format(name, kinds[name], texts[name]) for name in values)
             assert tag.check(text).valid == judge.check(json.dumps(values)).valid, (schema, text)
             decided += 1
     assert decided > 20
