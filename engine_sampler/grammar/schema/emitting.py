@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Hashable, Mapping, Sequence
 from itertools import combinations
-from typing import Any
+from typing import Any, Protocol
 
 from ..errors import GrammarLimitError
 from ..program.expression import literal
@@ -27,6 +27,13 @@ _MAX_INLINE = 8
 
 
 _NAMES = {Plan: "object", ArrayShape: "array", Listed: "listed"}
+
+
+class ItemWriter(Protocol):
+    """How the items of arrays are written."""
+
+    def symbols(self, literals: Literals) -> tuple[int, ...]:
+        """The symbols of a value's alternatives; empty if no such value exists."""
 
 
 class Emitter:
@@ -62,7 +69,7 @@ class Emitter:
             elif isinstance(shape, Listed):
                 self._listed(symbol, shape.values)
             else:
-                self._array(symbol, shape)
+                self.define_array(symbol, shape, self, self._marks)
 
     def symbols(self, literals: Literals) -> tuple[int, ...]:
         """The symbols of a value's alternatives; empty if no such value exists."""
@@ -150,11 +157,12 @@ class Emitter:
         spend(2 * sum(map(len, automaton.states)))
         self._rules.define_automaton(rule, automaton.states, automaton.bits, automaton.counters)
 
-    def _array(self, rule: int, shape: ArrayShape) -> None:
+    def define_array(self, rule: int, shape: ArrayShape, writer: ItemWriter, marks: Punctuation) -> None:
+        """Define the rule of an array, whose items `writer` writes, with `marks` around them."""
         if shape.counts_by_registers:
-            states, bits, counters = _counted_array(self, self._marks, shape, self.values)
+            states, bits, counters = _counted_array(writer, marks, shape, self.values)
         else:
-            states, bits, counters = _listed_array(self, self._marks, shape, self.values), 0, 0
+            states, bits, counters = _listed_array(writer, marks, shape, self.values), 0, 0
         spend(2 * sum(map(len, states)))
         self._rules.define_automaton(rule, states, bits, counters)
 
@@ -300,7 +308,7 @@ class ObjectAutomaton:
 
 
 def _listed_array(
-    emitter: Emitter, marks: Punctuation, shape: ArrayShape, values: Values
+    writer: ItemWriter, marks: Punctuation, shape: ArrayShape, values: Values
 ) -> list[list[Edge]]:
     """The automaton of an array with listed states: two for each, one after an item and one before."""
     listed = shape.states(values.is_productive)
@@ -309,9 +317,7 @@ def _listed_array(
     for state, steps in listed.items():
         number = numbers[state]
         before = [
-            Edge(symbol, numbers[target])
-            for literals, target in steps
-            for symbol in emitter.symbols(literals)
+            Edge(symbol, numbers[target]) for literals, target in steps for symbol in writer.symbols(literals)
         ]
         close = [Edge(marks.close_array, 1)] if shape.accepts(state) else []
         states += [[*([Edge(marks.comma, number + 1)] if before else []), *close], before]
@@ -324,7 +330,7 @@ def _listed_array(
 
 
 def _counted_array(
-    emitter: Emitter, marks: Punctuation, shape: ArrayShape, values: Values
+    writer: ItemWriter, marks: Punctuation, shape: ArrayShape, values: Values
 ) -> tuple[list[list[Edge]], int, int]:
     """The automaton of an array of some items with their own schemas, then others, which registers count.
 
@@ -351,7 +357,7 @@ def _counted_array(
         enough = (at_least(0, low),) if looping and low else ()
         close = [Edge(marks.close_array, 1, enough)] if looping or index + 1 >= shape.low else []
         states.append([*([Edge(marks.comma, following, entering)] if continues else []), *close])
-        states.append(_items(emitter, shape, index, after))
+        states.append(_items(writer, shape, index, after))
     if len(states) > 4:
         entering = () if prefix else counting
         states[2] = [Edge(symbol, target, done + entering) for symbol, target, done in states[4]]
@@ -360,12 +366,12 @@ def _counted_array(
     return states, len(shape.distinct or ()), 1 if counting else 0
 
 
-def _items(emitter: Emitter, shape: ArrayShape, index: int, target: int) -> list[Edge]:
+def _items(writer: ItemWriter, shape: ArrayShape, index: int, target: int) -> list[Edge]:
     literals = shape.literals(index)
     if shape.distinct is None:
-        return [Edge(symbol, target) for symbol in emitter.symbols(literals)]
+        return [Edge(symbol, target) for symbol in writer.symbols(literals)]
     return [
         Edge(symbol, target, (clear(bit), set_bit(bit)))
         for bit, constant in enumerate(shape.distinct)
-        for symbol in emitter.symbols(literals | {constant})
+        for symbol in writer.symbols(literals | {constant})
     ]

@@ -116,6 +116,11 @@ class ObjectShape:
         """The keys that have constraints of their own, and may occur."""
         return self._plan.names
 
+    @property
+    def restricts_others(self) -> bool:
+        """Whether the values of other keys have constraints."""
+        return any(region.literals for region in self._plan.regions)
+
     def is_productive(self, productive: Productive) -> bool:
         """Whether such an object exists, given which members exist."""
         names = self._plan.names

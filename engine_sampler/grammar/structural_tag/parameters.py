@@ -16,6 +16,7 @@ from ..errors import GrammarError
 from ..program.expression import (
     ANYTHING,
     EMPTY,
+    EPSILON,
     Expression,
     both,
     complement,
@@ -33,11 +34,9 @@ from ..schema.matching import is_empty
 from ..schema.objects import Region
 from ..schema.strings import content_set
 from ..schema.texts import WHITESPACE, is_encodable
-from .arguments import Arguments
+from .arguments import TYPES, Arguments, Separators, written_names
 from .marks import Marks
-from .members import Separators
-from .readings import TYPES
-from .text import free_text, utf8
+from .text import free_text
 
 _NOT_IN_NAMES = '"<>'
 """What a parameter's name that the schema does not declare does not contain, besides white space and what a
@@ -111,11 +110,6 @@ def space_around(whitespace: str | int) -> Expression:
     return optional(literal(b"\n")) if whitespace == "compact" else spacing.outer
 
 
-def escaped(name: str, escapes: Mapping[str, str]) -> bytes:
-    """A name in UTF-8, with its characters replaced by `escapes`."""
-    return utf8("".join(escapes.get(character, character) for character in name))
-
-
 def text_of(strings: Formula, stop: str, excludes: frozenset[str], space: Expression) -> Expression:
     """The texts of some strings: without `stop`, which ends them, and without `excludes`; unless all strings
     are allowed, with white space around them. EMPTY if there are none."""
@@ -127,7 +121,8 @@ def text_of(strings: Formula, stop: str, excludes: frozenset[str], space: Expres
         given = (one for one in sorted(strings[1]) if is_encodable(one))
         texts = union(*(literal(one.encode()) for one in given if not any(bad in one for bad in unwanted)))
     else:
-        texts = both(free, content_set(strings), *([_TRIMMED] if _has_negation(strings) else []))
+        is_trimmed = space != EPSILON and _has_negation(strings)
+        texts = both(free, content_set(strings), *([_TRIMMED] if is_trimmed else []))
     return EMPTY if is_empty(texts) else concat(space, texts, space)
 
 
@@ -145,13 +140,17 @@ class _Parameters:
     def __init__(self, schema: Any, style: Style, call: CallContext) -> None:
         self._style, self._call, self._rules = style, call, call.rules
         self._space = space_around(call.options.whitespace)
-        names = "".join(f"\\x{ord(one):02x}" for one in _NOT_IN_NAMES + "".join(style.escapes))
+        names = "".join(one for one in _NOT_IN_NAMES if one not in style.escapes)
         writable = {"pattern": f"^[^\\x00-\\x20{names}]+$"}
         self._arguments = Arguments(schema, call.rules, call.options, writable)
         self._rests: dict[tuple[Any, ...], int] = {}
 
     def add(self) -> int:
-        return self._arguments.add(self, Separators(end=self._rules.terminal("SPACE", self._space)))
+        """The symbol of all parameters."""
+        layout = Separators(end=self._rules.terminal("SPACE", self._space))
+        found = self._arguments.object(self._arguments.root, self, layout)
+        self._arguments.finish()
+        return found
 
     def opening(self, keys: str | Region) -> int:
         """The terminal with which a parameter begins."""
@@ -159,7 +158,7 @@ class _Parameters:
 
     def _opening(self, keys: str | Region) -> tuple[int, Body]:
         style = self._style
-        name = literal(escaped(keys, style.escapes)) if isinstance(keys, str) else content_set(keys.names)
+        name = written_names(keys, style.escapes)
         return self._call.marks.opening(self._space, style.before, name, style.after)
 
     def rest(self, keys: str | Region, literals: frozenset[int]) -> tuple[int, ...]:

@@ -16,9 +16,7 @@ from ..program.expression import LITERAL, UNION, Expression, both, concat, liter
 from ..program.rules import Rules
 from ..regex.pattern import pattern_expression
 from ..schema.objects import Region
-from ..schema.strings import content_set
-from .arguments import Arguments
-from .members import Separators
+from .arguments import Arguments, Separators, written_names
 from .parameters import CallContext
 
 _STRINGS = ("KEY", "STRING")
@@ -45,22 +43,24 @@ class _Keywords:
     def __init__(self, schema: Any, call: CallContext) -> None:
         self._rules = cast(Rules, _AsPython(call.rules))
         self._arguments = Arguments(schema, self._rules, call.options, _NAMES)
-        for name in self._arguments.names:
+        for name in self._arguments.named(self._arguments.root):
             if not name.isidentifier() or not name.isascii() or name in kwlist:
                 raise UnsupportedKeywordError(f"the parameter {name!r} is not a name in Python")
 
     def add(self) -> int:
+        """The symbol of all keywords."""
         comma = self._rules.terminal("COMMA", concat(literal(b","), optional(literal(b" "))))
-        return self._arguments.add(self, Separators(comma))
+        found = self._arguments.object(self._arguments.root, self, Separators(comma))
+        self._arguments.finish()
+        return found
 
     def opening(self, keys: str | Region) -> int:
         """The terminal of a keyword, with its `=`."""
-        name = literal(keys.encode()) if isinstance(keys, str) else content_set(keys.names)
-        return self._rules.terminal("OPENING", concat(name, literal(b"=")))
+        return self._rules.terminal("OPENING", concat(written_names(keys, {}), literal(b"=")))
 
     def rest(self, keys: str | Region, literals: frozenset[int]) -> tuple[int, ...]:
         """The symbols of a keyword's value."""
-        return self._arguments.values(literals)
+        return self._arguments.json(literals)
 
 
 class _AsPython:
