@@ -49,17 +49,24 @@ class Separators(NamedTuple):
 class Arguments:
     """The values that are valid under a schema, by literals (see `schema.nodes`).
 
-    names  a schema for the names that a style can write where the schema does not name them; None: it cannot
-           write others
-    root   the literals of the object of all arguments
+    names    a schema for the names that a style can write where the schema does not name them; None: it
+             cannot write others
+    escapes  what replaces a character of a name
+    root     the literals of the object of all arguments
 
     Raises GrammarError if no object is valid under the schema, and what `add_schema` raises.
     """
 
     def __init__(
-        self, schema: Any, rules: Rules, options: SchemaOptions, names: dict[str, Any] | None
+        self,
+        schema: Any,
+        rules: Rules,
+        options: SchemaOptions,
+        names: dict[str, Any] | None,
+        escapes: Mapping[str, str],
     ) -> None:
-        self._rules, self._names = rules, names
+        self._rules, self._names, self._escapes = rules, names, escapes
+        self._written: dict[Formula, Expression] = {}
         self._emitter, root = open_schema(schema, rules, options)
         self._values = self._emitter.values
         self._own: dict[str, tuple[dict[str, Any], int]] = {}
@@ -105,6 +112,16 @@ class Arguments:
     def named(self, literals: Literals) -> list[str]:
         """The names of the members that objects may have, so far as the schema names them."""
         return list(dict.fromkeys(name for shape in self._objects(literals) for name in shape.names))
+
+    def written_names(self, keys: str | Region) -> Expression:
+        """A name, or those of a region, as they are written, in UTF-8."""
+        escapes = self._escapes
+        if isinstance(keys, str):
+            return literal(utf8("".join(escapes.get(character, character) for character in keys)))
+        if keys.names not in self._written:
+            names = content_set(keys.names)
+            self._written[keys.names] = _escaped(names, escapes) if escapes else names
+        return self._written[keys.names]
 
     def _objects(self, literals: Literals) -> Iterator[ObjectShape]:
         self.is_possible(literals)
@@ -164,13 +181,7 @@ class Arguments:
         return Punctuation(nothing, end, end, nothing, end, end, nothing, comma)
 
 
-def written_names(keys: str | Region, escapes: Mapping[str, str]) -> Expression:
-    """A name, or some, in UTF-8, with characters replaced by `escapes`."""
-    if isinstance(keys, str):
-        return literal(utf8("".join(escapes.get(character, character) for character in keys)))
-    names = content_set(keys.names)
-    if not escapes:
-        return names
+def _escaped(names: Expression, escapes: Mapping[str, str]) -> Expression:
     states = states_of(names, MAX_STATES)
     if states is None:
         raise GrammarLimitError(f"the names of members need more than {MAX_STATES} states")
@@ -178,6 +189,4 @@ def written_names(keys: str | Region, escapes: Mapping[str, str]) -> Expression:
         (accepts, [edge for mask, target in steps for edge in byte_ranges(mask, target)])
         for accepts, steps in states
     ]
-    return respelled(
-        rows, lambda byte: (utf8(escapes[chr(byte)]) if chr(byte) in escapes else bytes((byte,)),)
-    )
+    return respelled(rows, lambda byte: (utf8(escapes.get(chr(byte), "")) or bytes((byte,)),))

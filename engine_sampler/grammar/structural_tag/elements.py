@@ -15,7 +15,7 @@ from ..program.expression import EMPTY, EPSILON, Expression, literal
 from ..program.rules import Body, alternatives, sequence
 from ..schema import add_schema
 from ..schema.objects import Region
-from .arguments import TYPES, Arguments, Separators, written_names
+from .arguments import TYPES, Arguments, Separators
 from .document import json_of
 from .parameters import STYLES, CallContext, add_parameters, space_around, text_of
 from .pythonic import add_keywords
@@ -126,7 +126,7 @@ class _Elements:
         self._space = space if notation.is_spaced else EPSILON
         self._padding = space if notation.around_values else EPSILON
         names = {"pattern": f"^{notation.names}$"} if notation.names else None
-        self._arguments = Arguments(schema, call.rules, call.options, names)
+        self._arguments = Arguments(schema, call.rules, call.options, names, notation.escapes)
         separator, terminal = notation.separator.encode(), call.rules.terminal
         self._layout = Separators(
             terminal("COMMA", literal(separator)) if separator else None,
@@ -155,7 +155,7 @@ class _Elements:
 
     def _opening(self, keys: str | Region) -> tuple[int, Body]:
         before = self._notation.member.partition("{name}")[0]
-        return self._call.marks.opening(self._space, before, written_names(keys, self._notation.escapes))
+        return self._call.marks.opening(self._space, before, self._arguments.written_names(keys))
 
     def rest(self, keys: str | Region, literals: frozenset[int]) -> tuple[int, ...]:
         """What follows the opening of a member; nothing if there is no such value."""

@@ -34,7 +34,7 @@ from ..schema.matching import is_empty
 from ..schema.objects import Region
 from ..schema.strings import content_set
 from ..schema.texts import WHITESPACE, is_encodable
-from .arguments import TYPES, Arguments, Separators, written_names
+from .arguments import TYPES, Arguments, Separators
 from .marks import Marks
 from .text import free_text
 
@@ -142,7 +142,7 @@ class _Parameters:
         self._space = space_around(call.options.whitespace)
         names = "".join(one for one in _NOT_IN_NAMES if one not in style.escapes)
         writable = {"pattern": f"^[^\\x00-\\x20{names}]+$"}
-        self._arguments = Arguments(schema, call.rules, call.options, writable)
+        self._arguments = Arguments(schema, call.rules, call.options, writable, style.escapes)
         self._rests: dict[tuple[Any, ...], int] = {}
 
     def add(self) -> int:
@@ -158,7 +158,7 @@ class _Parameters:
 
     def _opening(self, keys: str | Region) -> tuple[int, Body]:
         style = self._style
-        name = written_names(keys, style.escapes)
+        name = self._arguments.written_names(keys)
         return self._call.marks.opening(self._space, style.before, name, style.after)
 
     def rest(self, keys: str | Region, literals: frozenset[int]) -> tuple[int, ...]:

@@ -16,7 +16,7 @@ from ..program.expression import LITERAL, UNION, Expression, both, concat, liter
 from ..program.rules import Rules
 from ..regex.pattern import pattern_expression
 from ..schema.objects import Region
-from .arguments import Arguments, Separators, written_names
+from .arguments import Arguments, Separators
 from .parameters import CallContext
 
 _STRINGS = ("KEY", "STRING")
@@ -42,7 +42,7 @@ class _Keywords:
 
     def __init__(self, schema: Any, call: CallContext) -> None:
         self._rules = cast(Rules, _AsPython(call.rules))
-        self._arguments = Arguments(schema, self._rules, call.options, _NAMES)
+        self._arguments = Arguments(schema, self._rules, call.options, _NAMES, {})
         for name in self._arguments.named(self._arguments.root):
             if not name.isidentifier() or not name.isascii() or name in kwlist:
                 raise UnsupportedKeywordError(f"the parameter {name!r} is not a name in Python")
@@ -56,7 +56,7 @@ class _Keywords:
 
     def opening(self, keys: str | Region) -> int:
         """The terminal of a keyword, with its `=`."""
-        return self._rules.terminal("OPENING", concat(written_names(keys, {}), literal(b"=")))
+        return self._rules.terminal("OPENING", concat(self._arguments.written_names(keys), literal(b"=")))
 
     def rest(self, keys: str | Region, literals: frozenset[int]) -> tuple[int, ...]:
         """The symbols of a keyword's value."""
