@@ -8,22 +8,24 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Mapping, Sequence
+from functools import lru_cache
 from typing import Any, NamedTuple, TypeAlias
 
 from ..derivatives.states import byte_ranges, states_of
 from ..errors import GrammarError, GrammarLimitError, UnsupportedKeywordError
-from ..program.expression import Expression, literal
+from ..program.expression import Expression, literal, union, without
 from ..program.rules import Rules, alternatives, sequence
 from ..schema import SchemaOptions, open_schema
 from ..schema.arrays import ArrayShape
 from ..schema.document import LATEST, Resource
 from ..schema.emitting import ItemWriter
-from ..schema.formula import Formula
+from ..schema.formula import AND, NOT, WITHIN, Formula, conjunction
 from ..schema.layout import Punctuation
 from ..schema.lifting import respelled
 from ..schema.objects import ObjectShape, Region
 from ..schema.ordering import MemberWriter
 from ..schema.strings import content_set
+from ..schema.texts import is_encodable
 from .text import utf8
 
 Literals: TypeAlias = "frozenset[int]"
@@ -33,6 +35,9 @@ TYPES = ("string", "number", "boolean", "null", "object", "array")
 
 MAX_STATES = 1_000
 """The most states of the names of parameters that a pattern describes, in a style that escapes characters."""
+
+_MAX_CACHED_LENGTH = 200
+"""Maximum length of a description of names whose escaped form is cached."""
 
 
 class Separators(NamedTuple):
@@ -66,7 +71,6 @@ class Arguments:
         escapes: Mapping[str, str],
     ) -> None:
         self._rules, self._names, self._escapes = rules, names, escapes
-        self._written: dict[Formula, Expression] = {}
         self._emitter, root = open_schema(schema, rules, options)
         self._values = self._emitter.values
         self._own: dict[str, tuple[dict[str, Any], int]] = {}
@@ -115,13 +119,9 @@ class Arguments:
 
     def written_names(self, keys: str | Region) -> Expression:
         """A name, or those of a region, as they are written, in UTF-8."""
-        escapes = self._escapes
         if isinstance(keys, str):
-            return literal(utf8("".join(escapes.get(character, character) for character in keys)))
-        if keys.names not in self._written:
-            names = content_set(keys.names)
-            self._written[keys.names] = _escaped(names, escapes) if escapes else names
-        return self._written[keys.names]
+            return literal(escaped(keys, self._escapes))
+        return _written(keys.names, self._escapes)
 
     def _objects(self, literals: Literals) -> Iterator[ObjectShape]:
         self.is_possible(literals)
@@ -181,12 +181,31 @@ class Arguments:
         return Punctuation(nothing, end, end, nothing, end, end, nothing, comma)
 
 
-def _escaped(names: Expression, escapes: Mapping[str, str]) -> Expression:
-    states = states_of(names, MAX_STATES)
+def escaped(name: str, escapes: Mapping[str, str]) -> bytes:
+    """A name in UTF-8, with its characters replaced by `escapes`."""
+    return utf8("".join(escapes.get(character, character) for character in name))
+
+
+def _written(names: Formula, escapes: Mapping[str, str]) -> Expression:
+    """The names that a formula allows, as they are written."""
+    if not escapes:
+        return content_set(names)
+    parts = names[1] if names[0] == AND else (names,)
+    named = [part for part in parts if part[0] == NOT and part[1][0] == WITHIN]
+    rest = conjunction(part for part in parts if part not in named)
+    find = _escaped if len(repr(rest)) <= _MAX_CACHED_LENGTH else _escaped.__wrapped__
+    taken = (literal(escaped(one, escapes)) for part in named for one in part[1][1] if is_encodable(one))
+    return without(find(rest, tuple(escapes.items())), union(*taken))
+
+
+@lru_cache(maxsize=16)
+def _escaped(names: Formula, escapes: tuple[tuple[str, str], ...]) -> Expression:
+    states = states_of(content_set(names), MAX_STATES)
     if states is None:
         raise GrammarLimitError(f"the names of members need more than {MAX_STATES} states")
     rows = [
         (accepts, [edge for mask, target in steps for edge in byte_ranges(mask, target)])
         for accepts, steps in states
     ]
-    return respelled(rows, lambda byte: (utf8(escapes.get(chr(byte), "")) or bytes((byte,)),))
+    written = {character.encode()[0]: (replacement.encode(),) for character, replacement in escapes}
+    return respelled(rows, lambda byte: written.get(byte, (bytes((byte,)),)))

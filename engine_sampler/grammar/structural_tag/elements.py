@@ -133,11 +133,15 @@ class _Elements:
             None if self._space == EPSILON else terminal("SPACE", self._space),
         )
         self._elements: dict[tuple[frozenset[int], str, str], int] = {}
+        self._openings: dict[str | Region, tuple[int, Body]] = {}
         self._members: dict[tuple[Body, int], int] = {}
+        self._waiting: list[tuple[int, frozenset[int], str, str]] = []
 
     def add(self) -> int:
         """The symbol of all arguments."""
         found = self._object(self._arguments.root)
+        while self._waiting:
+            self._define_element(*self._waiting.pop())
         self._arguments.finish()
         return found
 
@@ -154,8 +158,10 @@ class _Elements:
         return self._opening(keys)[0]
 
     def _opening(self, keys: str | Region) -> tuple[int, Body]:
-        before = self._notation.member.partition("{name}")[0]
-        return self._call.marks.opening(self._space, before, self._arguments.written_names(keys))
+        if keys not in self._openings:
+            before, name = self._notation.member.partition("{name}")[0], self._arguments.written_names(keys)
+            self._openings[keys] = self._call.marks.opening(self._space, before, name)
+        return self._openings[keys]
 
     def rest(self, keys: str | Region, literals: frozenset[int]) -> tuple[int, ...]:
         """What follows the opening of a member; nothing if there is no such value."""
@@ -200,16 +206,19 @@ class _Elements:
         end = end.replace("{name}", name)
         key = literals, after, end
         if key not in self._elements:
-            rule = self._elements[key] = self._rules.rule("element")
-            marks = self._call.marks.text
-            bodies = [
-                sequence(marks(after.replace("{kind}", kind)), body, marks(end))
-                for kind, body in self._values(literals)
-            ]
-            if not bodies:
-                raise GrammarError("no value is valid under the schema of an argument")
-            self._rules.define(rule, alternatives(*bodies))
+            self._elements[key] = self._rules.rule("element")
+            self._waiting.append((self._elements[key], *key))
         return self._elements[key]
+
+    def _define_element(self, rule: int, literals: frozenset[int], begin: str, end: str) -> None:
+        marks = self._call.marks.text
+        bodies = [
+            sequence(marks(begin.replace("{kind}", kind)), body, marks(end))
+            for kind, body in self._values(literals)
+        ]
+        if not bodies:
+            raise GrammarError("no value is valid under the schema of an argument")
+        self._rules.define(rule, alternatives(*bodies))
 
     def _values(self, literals: frozenset[int]) -> Iterator[tuple[str, Body]]:
         """The values, by the notation's kinds; objects and lists of an enum are JSON."""

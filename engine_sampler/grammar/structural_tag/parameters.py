@@ -28,7 +28,7 @@ from ..program.expression import (
 )
 from ..program.rules import Body, Rules, alternatives, sequence
 from ..schema import SchemaOptions
-from ..schema.formula import AND, NOT, OR, TRUE, WITHIN, Formula
+from ..schema.formula import AND, LENGTH, NOT, OR, TRUE, WITHIN, Formula
 from ..schema.layout import spacing_of
 from ..schema.matching import is_empty
 from ..schema.objects import Region
@@ -123,7 +123,8 @@ def text_of(strings: Formula, stop: str, excludes: frozenset[str], space: Expres
     else:
         is_trimmed = space != EPSILON and _has_negation(strings)
         texts = both(free, content_set(strings), *([_TRIMMED] if is_trimmed else []))
-    return EMPTY if is_empty(texts) else concat(space, texts, space)
+    is_certain = strings[0] == LENGTH  # to search for a long text takes long
+    return EMPTY if not is_certain and is_empty(texts) else concat(space, texts, space)
 
 
 _TRIMMED = complement(union(concat(WHITESPACE, ANYTHING), concat(ANYTHING, WHITESPACE)))
@@ -143,6 +144,7 @@ class _Parameters:
         names = "".join(one for one in _NOT_IN_NAMES if one not in style.escapes)
         writable = {"pattern": f"^[^\\x00-\\x20{names}]+$"}
         self._arguments = Arguments(schema, call.rules, call.options, writable, style.escapes)
+        self._openings: dict[str | Region, tuple[int, Body]] = {}
         self._rests: dict[tuple[Any, ...], int] = {}
 
     def add(self) -> int:
@@ -157,9 +159,10 @@ class _Parameters:
         return self._opening(keys)[0]
 
     def _opening(self, keys: str | Region) -> tuple[int, Body]:
-        style = self._style
-        name = self._arguments.written_names(keys)
-        return self._call.marks.opening(self._space, style.before, name, style.after)
+        if keys not in self._openings:
+            style, name = self._style, self._arguments.written_names(keys)
+            self._openings[keys] = self._call.marks.opening(self._space, style.before, name, style.after)
+        return self._openings[keys]
 
     def rest(self, keys: str | Region, literals: frozenset[int]) -> tuple[int, ...]:
         """What follows the opening of a parameter; nothing if there is no such value."""

@@ -186,6 +186,14 @@ def test_values_may_contain_themselves() -> None:
     assert not accepts(of("cohere_xml", schema), text.replace("dict", "list"))
 
 
+@pytest.mark.parametrize("style", sorted(STYLES.keys() | NOTATIONS.keys()))
+def test_deep_schemas_are_read(style: str) -> None:
+    schema: dict[str, Any] = {"type": "object", "properties": {"x": {"type": "string"}}}
+    for _ in range(200):
+        schema = {"type": "object", "properties": {"a": schema}, "additionalProperties": False}
+    Grammar.from_structural_tag({"format": of(style, schema)})
+
+
 def test_names_are_escaped_where_a_style_does_so() -> None:
     schema = {"properties": {'a"&b': {"type": "string"}}, "additionalProperties": False}
     assert accepts(of("kimi_k3_xml", schema), K3.format("a&quot;&amp;b", "string", ""))
