@@ -75,6 +75,8 @@ class Arguments:
         self._values = self._emitter.values
         self._own: dict[str, tuple[dict[str, Any], int]] = {}
         self._resource = Resource("", {}, LATEST)
+        self._nothing = rules.rule("nothing")
+        rules.define(self._nothing, sequence())
         self.root = self.of_types(root, "object")
         if not self.is_possible(self.root):
             raise GrammarError("the schema of a call's parameters must describe an object")
@@ -99,7 +101,7 @@ class Arguments:
 
     def is_listed(self, literals: Literals) -> bool:
         """Whether `enum` or `const` lists the values."""
-        nodes = map(self._values.expander.node, literals)
+        nodes = (self._values.expander.node(literal) for literal in literals if literal & 1)
         return any(not {"enum", "const"}.isdisjoint(dict(getattr(node, "items", ()))) for node in nodes)
 
     def strings(self, literals: Literals) -> Formula | None:
@@ -174,8 +176,7 @@ class Arguments:
         return found
 
     def _marks(self, layout: Separators) -> Punctuation:
-        nothing = self._rules.rule("nothing")
-        self._rules.define(nothing, sequence())
+        nothing = self._nothing
         end = nothing if layout.end is None else layout.end
         comma = nothing if layout.separator is None else layout.separator
         return Punctuation(nothing, end, end, nothing, end, end, nothing, comma)

@@ -176,6 +176,15 @@ def test_objects_of_an_enum_are_written_as_json() -> None:
     assert not accepts(of("cohere_xml", schema), COFL.format("o", "dict", '{"a":1}'))
 
 
+def test_objects_are_elements_where_an_enum_only_rules_out_others() -> None:
+    schema = {"properties": {"o": {"type": ["object", "number"]}}, "required": ["o"]}
+    schema |= {"not": {"properties": {"o": {"enum": [1, 2]}}}}
+    assert accepts(of("cohere_xml", schema), COFL.format("o", "dict", COFL.format("x", "json", "1")))
+    assert not accepts(of("cohere_xml", schema), COFL.format("o", "json", '{"x": 1}'))
+    for number, valid in ((1, False), (3, True)):
+        assert accepts(of("cohere_xml", schema), COFL.format("o", "json", number)) is valid
+
+
 def test_values_may_contain_themselves() -> None:
     node = {"type": "object", "properties": {"next": {"$ref": "#/$defs/node"}}, "additionalProperties": False}
     schema = {"properties": {"next": {"$ref": "#/$defs/node"}}, "$defs": {"node": node}}
