@@ -178,7 +178,7 @@ class Grammar:
         _check_text("schema", text)
 
         def build() -> Grammar:
-            return cls("json_schema", rules_from_schema(schema, options).program())
+            return cls("json_schema", rules_from_schema(text, options).program())
 
         return cached_or_built(("json_schema", text, options), build)
 
@@ -242,7 +242,7 @@ class Grammar:
         options = _schema_options(whitespace, key_order)
 
         def build() -> Grammar:
-            rules = rules_from_tag(tag, special_tokens=names, options=options)
+            rules = rules_from_tag(text, special_tokens=names, options=options)
             return cls("structural_tag", rules.program(), (*names.known, *rules.bindings))
 
         return cached_or_built(("structural_tag", text, options), build)

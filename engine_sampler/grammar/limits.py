@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
+
+MOST = 2**62
+"""The largest limit."""
 
 
 @dataclass(frozen=True)
@@ -18,6 +21,9 @@ class Limits:
                    are continued in the next ones
     text           characters of a grammar, a schema or a pattern
     reading        steps of reading one grammar before it is compiled, each about a microsecond
+
+    Raises ValueError for anything but a whole number from 1: what equals one, such as True and 1.0, would
+    find what was compiled under it.
     """
 
     memory: int = 128 << 20
@@ -27,6 +33,14 @@ class Limits:
     carried: int = 400_000_000
     text: int = 2 << 20
     reading: int = 900_000
+
+    def __post_init__(self) -> None:
+        for field in fields(self):
+            value = getattr(self, field.name)
+            if not isinstance(value, int) or isinstance(value, bool) or not 1 <= value <= MOST:
+                raise ValueError(
+                    f"Limits.{field.name}={value!r} is not allowed: a whole number from 1 to 2**62"
+                )
 
 
 LIMITS = Limits()

@@ -13,7 +13,7 @@ from .tools import Reasoning
 
 TRANSPORT = frozenset(
     "model messages prompt stream stream_options user store metadata service_tier "
-    "functions function_call modalities audio prediction reasoning_effort verbosity "
+    "modalities audio prediction reasoning_effort verbosity "
     "safety_identifier prompt_cache_key prompt_cache_retention web_search_options echo suffix prompt_embeds "
     "add_generation_prompt continue_final_message add_special_tokens chat_template chat_template_kwargs "
     "documents media_io_kwargs mm_processor_kwargs priority request_id return_tokens_as_token_ids "

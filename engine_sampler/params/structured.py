@@ -6,9 +6,10 @@ from collections.abc import Mapping
 from typing import Any
 
 from ..contract import ParameterError, quoted
+from ..registry import STRUCTURED_PARAMS
 from .bodies import mapping
 from .schemas import without_additional_properties
-from .tools import Reasoning, call_list, chosen_functions, tool_calls
+from .tools import Reasoning, call_list, chosen_functions, take_tools, tool_calls
 
 _QUOTES = "'"
 _NAMES = {"json": "json_schema", "ebnf": "grammar"}
@@ -40,11 +41,16 @@ def structured_parameters(
         outputs["ebnf"] = body.pop("ebnf")
     for key in _IGNORED:
         body.pop(key, None)
-    is_free = not formatted and not any(_is_given(outputs, name) for name in _STRUCTURED)
-    choice = body.get("tool_choice")
-    call = tool_parameters(body, tool_family, reasoning, is_free=is_free)
-    if call and choice not in (None, "auto"):
-        _refuse_constraints(outputs, choice)
+    others = [f"structured_outputs.{name}" for name in _STRUCTURED if _is_given(outputs, name)]
+    others += [name for name in STRUCTURED_PARAMS if _is_given(body, name)]
+    asked = take_tools(body)
+    is_parallel = _is_parallel(body.pop("parallel_tool_calls", None))
+    call = tool_parameters(*asked, is_parallel, tool_family, reasoning, is_free=not formatted and not others)
+    if call and others:
+        raise ParameterError(
+            f"{others[0]} is not allowed with tool_choice={quoted(asked.choice)}, which decides the text; "
+            "allowed are a response_format, which has no effect then, and tool_choice='auto'"
+        )
     return _structured_outputs(outputs, call or formatted)
 
 
@@ -52,19 +58,18 @@ def _is_given(outputs: Mapping[str, Any], name: str) -> bool:
     return outputs.get(name, False) not in (None, False)
 
 
-def _refuse_constraints(outputs: Mapping[str, Any], choice: Any) -> None:
-    for name in _STRUCTURED:
-        if _is_given(outputs, name):
-            raise ParameterError(
-                f"structured_outputs.{name} is not allowed with tool_choice={quoted(choice)}, which decides "
-                "the text; allowed are a response_format, which has no effect then, and tool_choice='auto'"
-            )
+def _is_parallel(value: Any) -> bool:
+    """The switch `parallel_tool_calls`; None, its default, is on."""
+    if value is not None and not isinstance(value, bool):
+        raise ParameterError(f"parallel_tool_calls={quoted(value)} is not allowed: true or false")
+    return value is not False
 
 
 def response_format(value: Any) -> dict[str, Any]:
     """The structured parameter that a `response_format` stands for.
 
-    OpenAI's types text, json_object and json_schema; vLLM's structural_tag; and json, regex, grammar and
+    OpenAI's types text, json_object and json_schema, whose schema may also be in `schema`, as in llama.cpp's
+    bodies; vLLM's structural_tag; and json, regex, grammar and
     ebnf, whose value is in the key of that name, in `value`, `schema` or `pattern`.
     """
     kind = mapping("response_format", value).get("type")
@@ -73,7 +78,8 @@ def response_format(value: Any) -> dict[str, Any]:
     if kind == "json_object":
         return {"json_schema": value["schema"]} if value.get("schema") is not None else {"json_object": True}
     if kind == "json_schema":
-        schema = mapping("response_format.json_schema", value.get("json_schema")).get("schema")
+        named = value if value.get("json_schema") is None else value["json_schema"]
+        schema = mapping("response_format.json_schema", named).get("schema")
         if schema is not None:
             return {"json_schema": schema}
         raise ParameterError("response_format.json_schema has no schema")
@@ -127,17 +133,15 @@ def _agreeing(given: Mapping[str, Any], formatted: Mapping[str, Any]) -> dict[st
 
 
 def tool_parameters(
-    body: dict[str, Any], family: str | None, reasoning: Reasoning, *, is_free: bool
+    tools: Any, choice: Any, is_parallel: bool, family: str | None, reasoning: Reasoning, *, is_free: bool
 ) -> dict[str, Any]:
-    """The structured parameter of `tools` and `tool_choice`, whose keys are removed from `body`.
+    """The structured parameter of `tools` and `tool_choice`.
 
     family   how the model writes calls, a name in `tools.FAMILIES`: then `structural_tag`, also for "auto".
              None, with "required": `json_schema`, a list of `{"name": ..., "parameters": {...}}`, as vLLM's
              server reads it; with a named function: its parameters alone; with "auto" and "none": {}
     is_free  whether nothing else constrains the text: calls under "auto" are constrained then
     """
-    tools, choice = body.pop("tools", None), body.pop("tool_choice", None)
-    is_parallel = body.pop("parallel_tool_calls", None) is not False
     is_forced = choice not in (None, "auto", "none")
     if not is_forced and (family is None or not is_free or not tools or choice == "none"):
         return {}

@@ -125,6 +125,24 @@ def test_a_grammar_that_cannot_be_read_is_not_cached() -> None:
     assert grammar_cache_info().size == 0
 
 
+@pytest.mark.parametrize("same", [True, 1.0])
+def test_what_only_equals_an_allowed_number_is_refused_although_that_is_cached(same: Any) -> None:
+    tag = {"type": "structural_tag", "format": {"type": "json_schema", "json_schema": SCHEMA}}
+    for read, value in ((Grammar.from_json_schema, SCHEMA), (Grammar.from_structural_tag, tag)):
+        read(value, whitespace=1)
+        with pytest.raises(GrammarError, match=f"whitespace={same} is not allowed"):
+            read(value, whitespace=same)
+    with pytest.raises(ValueError, match=f"Limits.work={same} is not allowed: a whole number from 1"):
+        Limits(work=same)
+
+
+def test_values_that_are_written_alike_in_json_mean_the_same_in_any_order() -> None:
+    for schema in ({"enum": ("a", "b")}, {"enum": ["a", "b"]}, '{"enum": ["a", "b"]}'):
+        clear_grammar_cache()
+        assert Grammar.from_json_schema(schema) == Grammar.from_json_schema({"enum": ["a", "b"]})
+        assert Grammar.from_json_schema(schema).check('"b"').valid
+
+
 def test_a_grammar_with_imports_is_read_again(tmp_path: Path) -> None:
     path = tmp_path / "other.lark"
     path.write_text('WORD: "a"')

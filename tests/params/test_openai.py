@@ -228,7 +228,7 @@ def test_structured_output_becomes_its_parameter(body: dict[str, Any], expected:
         ({"response_format": {"type": "xml"}}, "type text, json_object, json_schema, json, regex"),
         ({"response_format": {}}, "type text, json_object"),
         ({"response_format": "json"}, "response_format='json' is not allowed: an object"),
-        ({"response_format": {"type": "json_schema"}}, "response_format.json_schema=None is not allowed"),
+        ({"response_format": {"type": "json_schema"}}, "response_format.json_schema has no schema"),
         ({"response_format": {"type": "json_schema", "json_schema": {}}}, "json_schema has no schema"),
         ({"structured_outputs": {"xml": "a"}}, "structured_outputs.xml is not allowed: one of json, regex"),
         ({"structured_outputs": ["json"]}, "structured_outputs=.* is not allowed: an object"),

@@ -43,6 +43,7 @@ def structured(body: dict[str, Any]) -> dict[str, Any]:
         ({"response_format": {"type": "ebnf", "ebnf": EBNF}}, {"grammar": EBNF}),
         ({"response_format": {"type": "json", "value": SCHEMA}}, {"json_schema": SCHEMA}),
         ({"response_format": {"type": "json_object", "schema": SCHEMA}}, {"json_schema": SCHEMA}),
+        ({"response_format": {"type": "json_schema", "schema": SCHEMA}}, {"json_schema": SCHEMA}),
         (
             {
                 "structured_outputs": {
@@ -125,6 +126,20 @@ def test_each_form_becomes_parameters(body: dict[str, Any], parameters: dict[str
             {"tools": [{"name": "f"}], "tool_choice": {"name": "f"}, "ebnf": EBNF},
             "structured_outputs.ebnf is not allowed with tool_choice",
         ),
+        (
+            {"tools": [{"name": "f"}], "tool_choice": "required", "regex": "a"},
+            "^regex is not allowed with tool_choice='required'",
+        ),
+        ({"tools": [{"name": "f"}], "tool_choice": "any"}, "tool_choice='any' is not allowed: auto, none"),
+        (
+            {"tools": [{"name": "f", "parameters": "{}"}], "tool_choice": "required"},
+            "tools: the parameters '{}' are not allowed: a JSON Schema",
+        ),
+        ({"parallel_tool_calls": "no"}, "parallel_tool_calls='no' is not allowed: true or false"),
+        (
+            {"tools": [{"name": "f"}], "functions": [{"name": "g"}]},
+            "functions=.* is not allowed beside tools, which replaces it",
+        ),
     ],
 )
 def test_other_forms_are_refused(body: dict[str, Any], message: str) -> None:
@@ -177,6 +192,19 @@ def test_a_required_call_takes_the_place_of_a_response_format(ignored: dict[str,
     assert structured({**body, "response_format": ignored}) == structured(body)
     switched = {**body, "response_format": ignored, "structured_outputs": {"disable_any_whitespace": True}}
     assert structured(switched) == {**structured(body), "whitespace": "compact"}
+
+
+@pytest.mark.parametrize("family", [None, "hermes"])
+def test_functions_and_function_call_are_tools_and_a_choice_among_them(family: str | None) -> None:
+    functions = [tool["function"] for tool in TOOLS]
+    for older, choice in (("auto", "auto"), ("none", "none"), ({"name": "weather"}, TOOLS[0])):
+        given = SamplingParams.from_dict({"functions": functions, "function_call": older}, tool_family=family)
+        assert given == SamplingParams.from_dict({"tools": TOOLS, "tool_choice": choice}, tool_family=family)
+
+
+def test_calls_under_auto_are_free_where_something_else_constrains_the_text() -> None:
+    body = {"tools": TOOLS, "tool_choice": "auto", "regex": "a+"}
+    assert SamplingParams.from_dict(body, tool_family="hermes").structural_tag is None
 
 
 def test_parallel_calls_can_be_switched_off() -> None:

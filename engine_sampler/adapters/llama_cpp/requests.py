@@ -13,7 +13,7 @@ from ...params.bodies import mapping
 from ...params.openai import TRANSPORT as OPENAI_TRANSPORT
 from ...params.openai import canonical_keys, openai_logprobs, without_transport
 from ...params.structured import response_format
-from ...params.tools import Function, Reasoning, call_list, chosen_functions, tool_calls
+from ...params.tools import Function, Reasoning, call_list, chosen_functions, take_tools, tool_calls
 from ...registry import MAX_COUNT
 from ...tokenizer import Tokenizer
 from .._request_body import (
@@ -125,8 +125,11 @@ _ALIASES = {
     **{name.replace("_", separator): name for name in SAMPLERS for separator in ("_", "-", "")},
 }
 
-SPECIAL = ("samplers", "stop", "n_probs", "logprobs", "top_logprobs", "post_sampling_probs", "logit_bias",
-           "grammar", "response_format", "tools", "tool_choice", "parallel_tool_calls")  # fmt: skip
+SPECIAL = (
+    *("samplers", "stop", "n_probs", "logprobs", "top_logprobs", "post_sampling_probs", "logit_bias"),
+    *("grammar", "response_format", "tools", "tool_choice", "functions", "function_call"),
+    "parallel_tool_calls",
+)
 """Keys that need more than a value with limits."""
 
 
@@ -278,7 +281,7 @@ def _tools(rest: dict[str, Any], family: str | None, reasoning: Reasoning) -> di
     Without a family, forced calls have the server's generic form, and others are not constrained, which is
     logged.
     """
-    tools, choice = rest.pop("tools", []), rest.pop("tool_choice", "auto")
+    tools, choice = take_tools(rest)
     is_parallel = switch("parallel_tool_calls", rest.pop("parallel_tool_calls", False))
     functions, how = chosen_functions(tools, choice)
     if family is not None and functions:

@@ -6,7 +6,8 @@
     call   ::= <|tool|> <[12]>               special tokens, by name or id
 
 xgrammar's EBNF is read as well: a line that defines no rule continues the one before, names may have dots,
-and a look-ahead `(= x)`, which only speeds xgrammar up, is read and left out.
+and a look-ahead `(= x)`, which only speeds xgrammar up, is read and left out. Its macros, such as
+`TagDispatch(...)`, are refused.
 
 Escapes are \\n \\r \\t \\\\ \\" \\[ \\] \\- \\xHH \\uHHHH \\UHHHHHHHH. A rule ends where
 the next one begins.
@@ -31,7 +32,7 @@ MAX_DEPTH = 200
 _BLANK = re.compile(r"(?:[ \t]|#[^\r\n]*)*")
 _BLANK_LINES = re.compile(r"(?:[ \t\r\n]|#[^\r\n]*)*")
 _NAME = re.compile(r"[A-Za-z0-9_-]+(?:\.[A-Za-z0-9_-]+)*")
-_FIRST_HEAD = re.compile(r"(?:[ \t\r\n]|(?:#|//)[^\r\n]*)*[A-Za-z0-9_.-]+[ \t]*::=")
+_FIRST_HEAD = re.compile(r"(?:[ \t\r\n]|(?:#|//)[^\r\n]*(?![^\r\n]))*[A-Za-z0-9_.-]+[ \t]*::=")
 _NEXT_LINE = re.compile(
     r"(?:[ \t\r\n]|#[^\r\n]*(?![^\r\n]))*(?=[|\"\[(<!.]|[A-Za-z0-9_.-]+(?![A-Za-z0-9_.-])(?![ \t\r\n]*::=))"
 )
@@ -39,6 +40,8 @@ _NEXT_LINE = re.compile(
 _SIMPLE_LITERAL = re.compile(r'"[ !#-\[\]-~]*"')
 """A literal that is the same in Lark."""
 _TOKEN = re.compile(r"!?<[^<>\s]+>")
+_MACROS = ("TagDispatch", "TokenTagDispatch", "Token", "ExcludeToken", "Regex", "Substring")
+"""What xgrammar's EBNF writes like calls of functions."""
 _TIMES = re.compile(r"[*+?]|\{[ \t]*(\d+)[ \t]*(?:,[ \t]*(\d*)[ \t]*)?\}")
 _CODE = re.compile(r"x([0-9A-Fa-f]{2})|u([0-9A-Fa-f]{4})|U([0-9A-Fa-f]{8})")
 _ESCAPES = {"n": "\n", "r": "\r", "t": "\t", **{c: c for c in '\\"[]-'}}
@@ -139,10 +142,16 @@ class _Reader:
         if next_one in ("<", "!"):
             return self._token()
         if name := _NAME.match(self._text, self._at):
+            self._refuse_macro(name)
             self._uses.setdefault(name[0], self._at)
             self._at = name.end()
             return f"\0{name[0]}\0"
         return None
+
+    def _refuse_macro(self, name: re.Match[str]) -> None:
+        is_call = name[0] in _MACROS and self._text.startswith("(", name.end())
+        if is_call and not re.search(rf"^[ \t]*{name[0]}[ \t]*::=", self._text, re.MULTILINE):
+            raise self._error(f"{name[0]}(...) is not supported: structural tags say the same", name.start())
 
     def _group(self) -> str:
         self._depth += 1

@@ -16,14 +16,10 @@ from collections.abc import Iterable, Sequence
 from functools import lru_cache
 from typing import NamedTuple
 
-from ..derivatives.derivatives import Derivatives
-from ..derivatives.expressions import Expressions
-from ..derivatives.limits import Meter
-from ..derivatives.loading import Loader
+from ..derivatives.states import State, byte_ranges, states_of
 from ..program.expression import (
     ALL_BYTES,
     EPSILON,
-    Encoder,
     Expression,
     automaton,
     concat,
@@ -60,7 +56,7 @@ class Ending(NamedTuple):
 @lru_cache(_CACHED)
 def endings(ignored: Expression) -> tuple[Ending, ...]:
     """The ways in which an ignored terminal ends; none if it has too many states to tell."""
-    states = _states(ignored)
+    states = states_of(ignored, MAX_STATES)
     if states is None:
         return ()
     groups: dict[int, list[int]] = {}
@@ -77,59 +73,21 @@ def endings(ignored: Expression) -> tuple[Ending, ...]:
     return tuple(found)
 
 
-def _reaching(states: Sequence[_State], ends: Iterable[int]) -> int:
+def _reaching(states: Sequence[State], ends: Iterable[int]) -> int:
     """The bytes that lead from the first state towards one of `ends`."""
     steps = ((number, target) for number, (_, steps) in enumerate(states) for _, target in steps)
     alive = nodes_reaching(steps, ends)
     return any_of(mask for mask, target in states[0][1] if target in alive)
 
 
-_State = tuple[bool, list[tuple[int, int]]]
-"""Whether it accepts, and the bytes that lead to each next state."""
-
-
-def _states(ignored: Expression) -> list[_State] | None:
-    """The states of an expression; None if there are too many, or if it looks ahead."""
-    encoder = Encoder()
-    root = encoder.add(ignored)
-    x = Expressions(Meter())
-    start = Loader(x, encoder.code).numbers[root]
-    if x.guarded[start]:
-        return None
-    derivatives = Derivatives(x)
-    numbers = {start: 0}
-    found: list[_State] = []
-    for number in (waiting := [start]):
-        steps = derivatives.live_steps(number)
-        for after in steps:
-            if after not in numbers:
-                numbers[after] = len(waiting)
-                waiting.append(after)
-        spend(20)
-        if len(waiting) > MAX_STATES:
-            return None
-        found.append((bool(x.endings[number]), [(mask, numbers[after]) for after, mask in steps.items()]))
-    return found
-
-
-def _ranges(mask: int, target: int) -> Iterable[tuple[int, int, int]]:
-    low = None
-    for byte in range(257):
-        if mask >> byte & 1:
-            low = byte if low is None else low
-        elif low is not None:
-            yield low, byte - 1, target
-            low = None
-
-
-def _texts(states: Sequence[_State], start: int, end: int | None) -> Expression:
+def _texts(states: Sequence[State], start: int, end: int | None) -> Expression:
     """The texts from one state to another, which are not empty; `end` None: to any that accepts."""
-    rows = [tuple(one for mask, to in steps for one in _ranges(mask, to + 1)) for _, steps in states]
+    rows = [tuple(one for mask, to in steps for one in byte_ranges(mask, to + 1)) for _, steps in states]
     accepting = [accepts if end is None else number == end for number, (accepts, _) in enumerate(states)]
     return automaton(((False, rows[start]), *zip(accepting, rows, strict=True)))
 
 
-def _no_longer(states: Sequence[_State], end: int) -> Expression:
+def _no_longer(states: Sequence[State], end: int) -> Expression:
     """Nothing, where no longer match follows a text that ends in the state `end`."""
     return guard(EPSILON, _texts(states, end, None)) if states[end][1] else EPSILON
 

@@ -20,13 +20,14 @@ from .layout import (
     Punctuation,
     Spacing,
     cached_if_short,
+    check_whitespace,
     nonempty,
     punctuation,
     spacing_of,
 )
 from .nodes import Expander
 from .texts import WHITESPACE
-from .values import Values
+from .values import Literals, Values
 
 _CHOICES: Mapping[str, tuple[str, ...]] = {
     "unsupported": ("error", "warn"),
@@ -59,6 +60,7 @@ class SchemaOptions:
         for name, known in _CHOICES.items():
             if (value := getattr(self, name)) not in known:
                 raise ValueError(f"{name} must be one of {known}, not {value!r}")
+        check_whitespace(self.whitespace)  # here, because True equals 1 where options are compared
 
 
 DEFAULTS = SchemaOptions()
@@ -118,21 +120,38 @@ def add_schema(schema: Any, rules: Rules, options: SchemaOptions = DEFAULTS) -> 
     of `rules_from_schema`.
     """
     with counted_work():
-        spacing = spacing_of(options.whitespace)
-        if spacing is None:
-            anything = repeat(WHITESPACE)
-            spacing = Spacing(anything, anything, EPSILON)
-        return _add(schema, rules, options, punctuation(rules, spacing))[0]
+        return _add(schema, rules, options, _marks_within(rules, options))[0]
 
 
-def _add(schema: Any, rules: Rules, options: SchemaOptions, marks: Punctuation) -> tuple[int, bool]:
-    """The symbol of the schema's values, and whether it matters that their keys are unique."""
+def open_schema(schema: Any, rules: Rules, options: SchemaOptions) -> tuple[Emitter, Literals]:
+    """What converts the values of a schema to rules, and the literals of its root, whose object a caller
+    writes in its own way. White space, arguments and errors are those of `add_schema`."""
+    return _opened(schema, rules, options, _marks_within(rules, options))
+
+
+def _marks_within(rules: Rules, options: SchemaOptions) -> Punctuation:
+    """The punctuation of a value within another text, without the help of `rules.ignore`."""
+    spacing = spacing_of(options.whitespace)
+    if spacing is None:
+        anything = repeat(WHITESPACE)
+        spacing = Spacing(anything, anything, EPSILON)
+    return punctuation(rules, spacing)
+
+
+def _opened(
+    schema: Any, rules: Rules, options: SchemaOptions, marks: Punctuation
+) -> tuple[Emitter, Literals]:
     values = Values(Expander(Document(schema), KEYWORDS, options.unsupported, options.formats))
     root = frozenset((values.expander.root(),)) - {ALWAYS}
     values.get(root)
     values.settle()
-    if not values.is_productive(root):
+    return Emitter(values, rules, marks, options.key_order), root
+
+
+def _add(schema: Any, rules: Rules, options: SchemaOptions, marks: Punctuation) -> tuple[int, bool]:
+    """The symbol of the schema's values, and whether it matters that their keys are unique."""
+    emitter, root = _opened(schema, rules, options, marks)
+    if not emitter.values.is_productive(root):
         raise GrammarError("no value is valid under the JSON Schema")
-    emitter = Emitter(values, rules, marks, options.key_order)
     symbol = emitter.emit(root, "json")
     return symbol, emitter.unique_keys

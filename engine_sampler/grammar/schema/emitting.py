@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Hashable, Mapping, Sequence
 from itertools import combinations
-from typing import Any
+from typing import Any, Protocol
 
 from ..errors import GrammarLimitError
 from ..program.expression import literal
@@ -16,7 +16,7 @@ from .limits import MAX_CELLS
 from .listed import Listed, ListedAutomaton
 from .numbers import decimal, plain_numbers
 from .objects import ObjectShape, Plan, Region
-from .ordering import ordered_object
+from .ordering import MemberWriter, ordered_object
 from .outlines import CONSTANTS, json_kind
 from .strings import holds
 from .texts import quoted_key
@@ -29,11 +29,18 @@ _MAX_INLINE = 8
 _NAMES = {Plan: "object", ArrayShape: "array", Listed: "listed"}
 
 
+class ItemWriter(Protocol):
+    """How the items of arrays are written."""
+
+    def symbols(self, literals: Literals) -> tuple[int, ...]:
+        """The symbols of a value's alternatives; empty if no such value exists."""
+
+
 class Emitter:
     """Converts settled values to rules."""
 
     def __init__(self, values: Values, rules: Rules, marks: Punctuation, key_order: KeyOrder) -> None:
-        self._values = values
+        self.values = values
         self._rules = rules
         self._marks = marks
         self._ordered = key_order == "schema"
@@ -49,23 +56,28 @@ class Emitter:
         rule = self._rules.rule(name)
         symbols = self.symbols(literals)
         self._define_choice(rule, symbols)
+        self.finish()
+        return rule
+
+    def finish(self) -> None:
+        """Define all the rules that are used so far."""
         while self._waiting:
             symbol, shape = self._waiting.pop()
             if isinstance(shape, Plan):
-                self._object(symbol, shape)
+                self.unique_keys |= shape.counts_other_keys
+                self.define_object(symbol, shape, self, self._marks)
             elif isinstance(shape, Listed):
                 self._listed(symbol, shape.values)
             else:
-                self._array(symbol, shape)
-        return rule
+                self.define_array(symbol, shape, self, self._marks)
 
     def symbols(self, literals: Literals) -> tuple[int, ...]:
         """The symbols of a value's alternatives; empty if no such value exists."""
         found = self._symbols.get(literals)
         if found is None:
             spend(20)
-            self._values.is_productive(literals)
-            value = self._values.get(literals)
+            self.values.is_productive(literals)
+            value = self.values.get(literals)
             found = tuple(self._rules.terminal(name, text) for name, text in value.scalars)
             found += self._shapes(value)
             if len(found) > _MAX_INLINE:
@@ -83,17 +95,25 @@ class Emitter:
         for shape in value.shapes:
             parts: Sequence[Plan | ArrayShape | Listed]
             if isinstance(shape, ObjectShape):
-                parts = shape.plans(self._values.is_productive, self._ordered)
+                parts = self.plans(shape)
             elif isinstance(shape, ArrayShape | Listed):
-                parts = [shape] if shape.is_productive(self._values.is_productive) else []
+                parts = [shape] if shape.is_productive(self.values.is_productive) else []
             for part in parts:
                 rule = self._rules.rule(_NAMES[type(part)])
                 self._waiting.append((rule, part))
                 found.append(rule)
         return tuple(found)
 
-    def key(self, name: str) -> int:
+    def opening(self, keys: str | Region) -> int:
         """The terminal of a key."""
+        return self.key(keys) if isinstance(keys, str) else self._rules.terminal("STRING", keys.keys)
+
+    def rest(self, keys: str | Region, literals: Literals) -> tuple[int, ...]:
+        """The symbols of a member's value."""
+        return self.symbols(literals)
+
+    def key(self, name: str) -> int:
+        """The terminal of a key that the schema names."""
         found = self._keys.get(name)
         if found is None:
             found = self._keys[name] = self._rules.terminal("KEY", quoted_key(name))
@@ -122,22 +142,27 @@ class Emitter:
         spend(2 * sum(map(len, automaton.states)))
         self._rules.define_automaton(rule, automaton.states, automaton.bits)
 
-    def _object(self, rule: int, plan: Plan) -> None:
-        self.unique_keys |= plan.counts_other_keys
+    def plans(self, shape: ObjectShape) -> list[Plan]:
+        """The finished plans of an object."""
+        return shape.plans(self.values.is_productive, self._ordered)
+
+    def define_object(self, rule: int, plan: Plan, writer: MemberWriter, marks: Punctuation) -> None:
+        """Define the rule of an object, whose members `writer` writes, with `marks` around them."""
         if self._ordered:
-            states = ordered_object(self, self._rules, self._marks, plan)
+            states = ordered_object(writer, marks, plan)
             spend(2 * sum(map(len, states)))
             self._rules.define_automaton(rule, states)
             return
-        automaton = ObjectAutomaton(self, self._rules, self._marks, plan)
+        automaton = ObjectAutomaton(writer, marks, plan)
         spend(2 * sum(map(len, automaton.states)))
         self._rules.define_automaton(rule, automaton.states, automaton.bits, automaton.counters)
 
-    def _array(self, rule: int, shape: ArrayShape) -> None:
+    def define_array(self, rule: int, shape: ArrayShape, writer: ItemWriter, marks: Punctuation) -> None:
+        """Define the rule of an array, whose items `writer` writes, with `marks` around them."""
         if shape.counts_by_registers:
-            states, bits, counters = _counted_array(self, self._marks, shape, self._values)
+            states, bits, counters = _counted_array(writer, marks, shape, self.values)
         else:
-            states, bits, counters = _listed_array(self, self._marks, shape, self._values), 0, 0
+            states, bits, counters = _listed_array(writer, marks, shape, self.values), 0, 0
         spend(2 * sum(map(len, states)))
         self._rules.define_automaton(rule, states, bits, counters)
 
@@ -151,14 +176,13 @@ class ObjectAutomaton:
     from a comma before any other member (5), which it counts.
     """
 
-    def __init__(self, emitter: Emitter, rules: Rules, marks: Punctuation, plan: Plan) -> None:
-        self._emitter = emitter
-        self._rules = rules
+    def __init__(self, writer: MemberWriter, marks: Punctuation, plan: Plan) -> None:
+        self._writer = writer
         self._marks = marks
         self._plan = plan
         self.bits = 0
         self.counters = 0
-        self._value_states: dict[Literals, int] = {}
+        self._value_states: dict[tuple[int, ...], int] = {}
         self.states: list[list[Edge]] = [
             [Edge(marks.open_object, 1)],
             [],
@@ -229,7 +253,7 @@ class ObjectAutomaton:
             (self._required_bits if required else self._optional_bits).append(bit)
             satisfiable = [number for number, one in plan.requirements.items() if holds(one.keys, name)]
             edges = self._required_edges if required else self._optional_edges
-            self._edges(edges, self._emitter.key(name), literals, (clear(bit), set_bit(bit)), satisfiable)
+            self._edges(edges, name, literals, (clear(bit), set_bit(bit)), satisfiable)
         for region in plan.regions:
             self._region(self._optional_edges, region, ())
         for slot in plan.slots:
@@ -243,21 +267,21 @@ class ObjectAutomaton:
             self._at_end.append(clause(*((self._named[name], value) for name, value in key_clause)))
 
     def _region(self, edges: list[Edge], region: Region, operations: tuple[Operation, ...]) -> None:
-        symbol = self._rules.terminal("STRING", region.keys)
         satisfiable = [number for number in self._plan.requirements if number in region.requirements]
-        self._edges(edges, symbol, region.literals, operations, satisfiable)
+        self._edges(edges, region, region.literals, operations, satisfiable)
 
     def _edges(
         self,
         edges: list[Edge],
-        symbol: int,
+        keys: str | Region,
         literals: Literals,
         operations: tuple[Operation, ...],
         satisfiable: list[int],
     ) -> None:
         """The edges of a key: to its value, and to its value with each set of requirements it can satisfy."""
+        symbol = self._writer.opening(keys)
         if not satisfiable:
-            edges.append(Edge(symbol, self._value_state(literals), operations))
+            edges.append(Edge(symbol, self._value_state(self._writer.rest(keys, literals)), operations))
             return
         requirements = self._plan.requirements
         satisfied = [number for number in satisfiable if requirements[number].literals <= literals]
@@ -267,23 +291,24 @@ class ObjectAutomaton:
         for size in range(len(undecided) + 1):
             for chosen in combinations(undecided, size):
                 needed = literals.union(*(requirements[number].literals for number in chosen))
-                if size and not self._emitter.symbols(needed):
+                values = self._writer.rest(keys, needed)
+                if size and not values:
                     continue
                 bits = tuple(set_bit(self._requirement_bits[number]) for number in (*satisfied, *chosen))
-                edges.append(Edge(symbol, self._value_state(needed), operations + bits))
+                edges.append(Edge(symbol, self._value_state(values), operations + bits))
 
-    def _value_state(self, literals: Literals) -> int:
-        """The state before the colon of a value that satisfies the literals."""
-        found = self._value_states.get(literals)
+    def _value_state(self, values: tuple[int, ...]) -> int:
+        """The state before the colon of one of the values."""
+        found = self._value_states.get(values)
         if found is None:
-            found = self._value_states[literals] = len(self.states)
+            found = self._value_states[values] = len(self.states)
             self.states.append([Edge(self._marks.colon, found + 1)])
-            self.states.append([Edge(symbol, 3) for symbol in self._emitter.symbols(literals)])
+            self.states.append([Edge(symbol, 3) for symbol in values])
         return found
 
 
 def _listed_array(
-    emitter: Emitter, marks: Punctuation, shape: ArrayShape, values: Values
+    writer: ItemWriter, marks: Punctuation, shape: ArrayShape, values: Values
 ) -> list[list[Edge]]:
     """The automaton of an array with listed states: two for each, one after an item and one before."""
     listed = shape.states(values.is_productive)
@@ -292,9 +317,7 @@ def _listed_array(
     for state, steps in listed.items():
         number = numbers[state]
         before = [
-            Edge(symbol, numbers[target])
-            for literals, target in steps
-            for symbol in emitter.symbols(literals)
+            Edge(symbol, numbers[target]) for literals, target in steps for symbol in writer.symbols(literals)
         ]
         close = [Edge(marks.close_array, 1)] if shape.accepts(state) else []
         states += [[*([Edge(marks.comma, number + 1)] if before else []), *close], before]
@@ -307,7 +330,7 @@ def _listed_array(
 
 
 def _counted_array(
-    emitter: Emitter, marks: Punctuation, shape: ArrayShape, values: Values
+    writer: ItemWriter, marks: Punctuation, shape: ArrayShape, values: Values
 ) -> tuple[list[list[Edge]], int, int]:
     """The automaton of an array of some items with their own schemas, then others, which registers count.
 
@@ -334,7 +357,7 @@ def _counted_array(
         enough = (at_least(0, low),) if looping and low else ()
         close = [Edge(marks.close_array, 1, enough)] if looping or index + 1 >= shape.low else []
         states.append([*([Edge(marks.comma, following, entering)] if continues else []), *close])
-        states.append(_items(emitter, shape, index, after))
+        states.append(_items(writer, shape, index, after))
     if len(states) > 4:
         entering = () if prefix else counting
         states[2] = [Edge(symbol, target, done + entering) for symbol, target, done in states[4]]
@@ -343,12 +366,12 @@ def _counted_array(
     return states, len(shape.distinct or ()), 1 if counting else 0
 
 
-def _items(emitter: Emitter, shape: ArrayShape, index: int, target: int) -> list[Edge]:
+def _items(writer: ItemWriter, shape: ArrayShape, index: int, target: int) -> list[Edge]:
     literals = shape.literals(index)
     if shape.distinct is None:
-        return [Edge(symbol, target) for symbol in emitter.symbols(literals)]
+        return [Edge(symbol, target) for symbol in writer.symbols(literals)]
     return [
         Edge(symbol, target, (clear(bit), set_bit(bit)))
         for bit, constant in enumerate(shape.distinct)
-        for symbol in emitter.symbols(literals | {constant})
+        for symbol in writer.symbols(literals | {constant})
     ]

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import lru_cache, wraps
-from typing import Literal, TypeVar
+from typing import Any, Literal, TypeVar
 
 from ..errors import GrammarError
 from ..program.expression import (
@@ -74,6 +74,14 @@ def cached_if_short(function: Callable[[str | int], Found]) -> Callable[[str | i
     return found
 
 
+def check_whitespace(whitespace: Any) -> None:
+    """Raise GrammarError for what is neither text nor an allowed number."""
+    is_number = isinstance(whitespace, int) and not isinstance(whitespace, bool)
+    if not isinstance(whitespace, str) and not (is_number and 0 <= whitespace <= MAX_WHITESPACE):
+        allowed = f"any, compact, a number from 0 to {MAX_WHITESPACE}, or a regular expression"
+        raise GrammarError(f"whitespace={whitespace!r} is not allowed: {allowed}")
+
+
 @cached_if_short
 def spacing_of(whitespace: str | int) -> Spacing | None:
     """The meaning of the option `whitespace`: "any", "compact", a number of characters, or a pattern.
@@ -84,13 +92,11 @@ def spacing_of(whitespace: str | int) -> Spacing | None:
         return None
     if whitespace == "compact":
         return Spacing(EPSILON, optional(literal(b" ")), EPSILON)
-    if isinstance(whitespace, int) and not isinstance(whitespace, bool) and 0 <= whitespace <= MAX_WHITESPACE:
-        space = repeat(WHITESPACE, 0, whitespace)
-        return Spacing(space, space, space)
-    if not isinstance(whitespace, str):
-        allowed = f"any, compact, a number from 0 to {MAX_WHITESPACE}, or a regular expression"
-        raise GrammarError(f"whitespace={whitespace!r} is not allowed: {allowed}")
-    return _spacing_of_pattern(whitespace)
+    check_whitespace(whitespace)
+    if isinstance(whitespace, str):
+        return _spacing_of_pattern(whitespace)
+    space = repeat(WHITESPACE, 0, whitespace)
+    return Spacing(space, space, space)
 
 
 def _spacing_of_pattern(whitespace: str) -> Spacing:

@@ -8,6 +8,7 @@ bodies, and the result is intersected with it.
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterable, Sequence
 from typing import NamedTuple
 
 from ..errors import GrammarLimitError
@@ -103,7 +104,7 @@ class _Lifter:
         if kind == GUARD:
             return guard(self.lift(part[1]), self.lift(part[2]))
         self.raw = True
-        return _automaton(part[1])
+        return respelled(part[1], _in_json)
 
     def _sequence(self, parts: tuple[Expression, ...]) -> Expression:
         pieces: list[Expression] = []
@@ -218,8 +219,18 @@ def _prefixed(mask: int, codes: Ranges, size: int) -> Ranges:
     return ranges((digit * size + low, digit * size + high) for digit in digits for low, high in codes)
 
 
-def _automaton(states: tuple[tuple[bool, tuple[tuple[int, int, int], ...]], ...]) -> Expression:
-    """The automaton, with additional states for the escapes of ASCII characters."""
+def _in_json(byte: int) -> Sequence[bytes]:
+    return (bytes((byte,)),) if byte >= 0x80 or is_plain(byte) else spellings(byte)
+
+
+def respelled(
+    states: Iterable[tuple[bool, Sequence[tuple[int, int, int]]]], spelled: Callable[[int], Sequence[bytes]]
+) -> Expression:
+    """An `automaton` in which ASCII characters are spelled in other ways, with additional states for these.
+
+    spelled  the ways to write a byte, none of which begins another of the same state
+    """
+    states = list(states)
     targets: list[dict[int, int]] = [{} for _ in states]
     wide: list[list[tuple[int, int, int]]] = [[] for _ in states]
     for start, (_, edges) in enumerate(states):
@@ -228,7 +239,7 @@ def _automaton(states: tuple[tuple[bool, tuple[tuple[int, int, int], ...]], ...]
                 wide[start].append((low, high, end))
                 continue
             for byte in range(low, high + 1):
-                for data in (bytes((byte,)),) if byte >= 0x80 or is_plain(byte) else spellings(byte):
+                for data in spelled(byte):
                     _add_path(targets, start, data, end)
     wide += [[] for _ in range(len(targets) - len(states))]
     result = []

@@ -52,12 +52,14 @@ _MAX_UNCHECKED_PATTERNS = 4
 class Region(NamedTuple):
     """A set of keys that are treated alike, and the literals that their values must satisfy.
 
+    keys          their texts in JSON; `names`: the keys themselves, as a formula
     requirements  the numbers of the requirements that a member with such a key may satisfy
     """
 
     keys: Expression
     literals: Literals
     requirements: frozenset[int] = frozenset()
+    names: Formula = TRUE
 
 
 class MemberRequirement(NamedTuple):
@@ -108,6 +110,16 @@ class ObjectShape:
     def __init__(self, plan: Plan) -> None:
         self._plan = plan
         self._simple = not (plan.clauses or plan.requirements or plan.low or plan.high is not None)
+
+    @property
+    def names(self) -> Iterable[str]:
+        """The keys that have constraints of their own, and may occur."""
+        return self._plan.names
+
+    @property
+    def restricts_others(self) -> bool:
+        """Whether the values of other keys have constraints."""
+        return any(region.literals for region in self._plan.regions)
 
     def is_productive(self, productive: Productive) -> bool:
         """Whether such an object exists, given which members exist."""
@@ -335,9 +347,10 @@ def _regions(
             cells.setdefault((literals, own), []).append(truth)
     found = []
     for (literals, own), truths_of in cells.items():
-        keys = _key_texts(names, patterns, [] if len(truths_of) == len(every) else truths_of)
+        other = _other_keys(names, patterns, [] if len(truths_of) == len(every) else truths_of)
+        keys = string_set(other)
         if keys != EMPTY:
-            found.append(Region(keys, literals, own))
+            found.append(Region(keys, literals, own, other))
     return tuple(found)
 
 
@@ -362,10 +375,10 @@ def _matching(patterns: list[Formula], truth: Truth) -> Formula:
     return conjunction(atom if true else (NOT, atom) for atom, true in zip(patterns, truth, strict=True))
 
 
-def _key_texts(names: list[str], patterns: list[Formula], truths: list[Truth]) -> Expression:
-    """The texts of all keys except `names` that match one of the combinations; no combinations: any key."""
+def _other_keys(names: list[str], patterns: list[Formula], truths: list[Truth]) -> Formula:
+    """All keys except `names` that match one of the combinations; no combinations: any key."""
     if not truths:
-        return string_set((NOT, (WITHIN, frozenset(names))) if names else TRUE)
+        return (NOT, (WITHIN, frozenset(names))) if names else TRUE
     allowed = disjunction(_matching(patterns, truth) for truth in truths)
     inside = frozenset(name for name in names if holds(allowed, name))
-    return string_set(conjunction([allowed, (NOT, (WITHIN, inside))]) if inside else allowed)
+    return conjunction([allowed, (NOT, (WITHIN, inside))]) if inside else allowed

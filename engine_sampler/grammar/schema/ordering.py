@@ -6,20 +6,20 @@ from collections.abc import Iterator
 from typing import NamedTuple, Protocol
 
 from ..program.reaching import nodes_reaching
-from ..program.rules import ACCEPT, Edge, Rules
+from ..program.rules import ACCEPT, Edge
 from ..work import spend
 from .layout import Punctuation
-from .objects import Literals, Plan
+from .objects import Literals, Plan, Region
 
 
-class Symbols(Protocol):
-    """What an emitter knows about keys and values."""
+class MemberWriter(Protocol):
+    """How the members of objects are written; `keys` is a named key, or a region of others."""
 
-    def key(self, name: str) -> int:
-        """The terminal of a key."""
+    def opening(self, keys: str | Region) -> int:
+        """The terminal with which a member begins: in JSON, its key."""
 
-    def symbols(self, literals: Literals) -> tuple[int, ...]:
-        """The symbols of a value's alternatives."""
+    def rest(self, keys: str | Region, literals: Literals) -> tuple[int, ...]:
+        """The symbols of what may follow after the colon: in JSON, the value's alternatives."""
 
 
 class _Progress(NamedTuple):
@@ -31,7 +31,7 @@ class _Progress(NamedTuple):
 
 
 class _Member(NamedTuple):
-    symbol: int
+    keys: str | Region
     literals: Literals
     target: _Progress
 
@@ -39,14 +39,11 @@ class _Member(NamedTuple):
 class _Order:
     """The members of one plan in order. The plan has no clauses and no requirements left to decide."""
 
-    def __init__(self, symbols: Symbols, rules: Rules, plan: Plan) -> None:
+    def __init__(self, plan: Plan) -> None:
         self._plan = plan
         self._cap = plan.low if plan.high is None else plan.high
-        self._names = [
-            (symbols.key(name), literals, name in plan.required) for name, literals in plan.names.items()
-        ]
-        self._regions = [(rules.terminal("STRING", one.keys), one.literals) for one in plan.regions]
-        self._slots = [(rules.terminal("STRING", one.keys), one.literals) for one in plan.slots]
+        self._names = [(name, literals, name in plan.required) for name, literals in plan.names.items()]
+        self._slots = plan.slots
 
     def accepts(self, at: _Progress) -> bool:
         """Whether the object may end here."""
@@ -60,16 +57,16 @@ class _Order:
             return
         count = min(at.members + 1, self._cap)
         for position in range(at.position, len(self._names)):
-            symbol, literals, required = self._names[position]
-            yield _Member(symbol, literals, _Progress(position + 1, count, at.filled))
+            name, literals, required = self._names[position]
+            yield _Member(name, literals, _Progress(position + 1, count, at.filled))
             if required:
                 return
         last = len(self._names)
-        for symbol, literals in self._regions:
-            yield _Member(symbol, literals, _Progress(last, count, at.filled))
-        for slot in range(len(self._slots)):
-            if slot not in at.filled:
-                yield _Member(*self._slots[slot], _Progress(last, count, at.filled | {slot}))
+        for region in self._plan.regions:
+            yield _Member(region, region.literals, _Progress(last, count, at.filled))
+        for number, slot in enumerate(self._slots):
+            if number not in at.filled:
+                yield _Member(slot, slot.literals, _Progress(last, count, at.filled | {number}))
 
     def states(self) -> dict[_Progress, list[_Member]]:
         """All states on a path to the end of an object, the first one first."""
@@ -91,10 +88,10 @@ class _Order:
         }
 
 
-def ordered_object(symbols: Symbols, rules: Rules, marks: Punctuation, plan: Plan) -> list[list[Edge]]:
+def ordered_object(writer: MemberWriter, marks: Punctuation, plan: Plan) -> list[list[Edge]]:
     """The automaton of an object: 0 before it, 1 its end, 2 after its brace; then one state after each member
     and one after its comma, and two for each kind of value before them."""
-    order = _Order(symbols, rules, plan)
+    order = _Order(plan)
     found = order.states()
     after = {state: 3 + 2 * number for number, state in enumerate(found)}
     states: list[list[Edge]] = [
@@ -102,19 +99,20 @@ def ordered_object(symbols: Symbols, rules: Rules, marks: Punctuation, plan: Pla
         [Edge(ACCEPT, 1)],
         *([] for _ in range(1 + 2 * len(found))),
     ]
-    values: dict[tuple[Literals, int], int] = {}
+    values: dict[tuple[tuple[int, ...], int], int] = {}
 
-    def value(literals: Literals, target: int) -> int:
-        number = values.get((literals, target))
+    def member(one: _Member) -> Edge:
+        symbols, target = writer.rest(one.keys, one.literals), after[one.target]
+        number = values.get((symbols, target))
         if number is None:
-            number = values[literals, target] = len(states)
+            number = values[symbols, target] = len(states)
             states.append([Edge(marks.colon, number + 1)])
-            states.append([Edge(symbol, target) for symbol in symbols.symbols(literals)])
-        return number
+            states.append([Edge(symbol, target) for symbol in symbols])
+        return Edge(writer.opening(one.keys), number)
 
     for state, members in found.items():
         number = after[state]
-        edges = [Edge(one.symbol, value(one.literals, after[one.target])) for one in members]
+        edges = [member(one) for one in members]
         states[number + 1] = edges
         if edges:
             states[number].append(Edge(marks.comma, number + 1))

@@ -51,6 +51,11 @@ def is_possible(formula: Formula) -> bool:
     return not is_empty(_all_content(formula))
 
 
+def content_set(formula: Formula) -> Expression:
+    """The strings that a formula allows in UTF-8, as they are, without quotes and escapes."""
+    return _all_content(_simplified(formula))
+
+
 def _may_be_empty(formula: Formula) -> bool:
     """Whether only a search can decide if any string satisfies the formula."""
     if formula[0] == AND:
@@ -66,6 +71,7 @@ def _all_content(formula: Formula) -> Expression:
         parts = map(_all_content, formula[1])
         return both(*parts) if kind == AND else union(*parts)
     if kind == NOT:
+        _refuse_partial(formula[1])
         return both(TEXT, complement(_all_content(formula[1])))
     if kind == WITHIN:
         return union(*(literal(text.encode("utf-8", "surrogatepass")) for text in formula[1]))
@@ -159,8 +165,7 @@ def _body(formula: Formula) -> Lifted:
         parts = list(map(_body, formula[1]))
         return _joined(union(*(part.body for part in parts)), parts)
     if kind == NOT:
-        if formula[1][0] == FORMAT and formula[1][1] in PARTIAL:
-            raise UnsupportedKeywordError(f"not is not supported for the format {formula[1][1]}")
+        _refuse_partial(formula[1])
         inner = _body(formula[1])
         return Lifted(both(inner.base, complement(inner.body)), inner.base)
     if kind == LENGTH:
@@ -168,6 +173,11 @@ def _body(formula: Formula) -> Lifted:
     if kind == WITHIN:
         return Lifted(bodies_of(sorted(formula[1])), PLAIN_BODY)
     return _lifted(formula)
+
+
+def _refuse_partial(formula: Formula) -> None:
+    if formula[0] == FORMAT and formula[1] in PARTIAL:
+        raise UnsupportedKeywordError(f"not is not supported for the format {formula[1]}")
 
 
 def _joined(body: Expression, parts: Iterable[Lifted]) -> Lifted:

@@ -108,6 +108,10 @@ class Values:
             self.settle()
         return value.productive
 
+    def strings(self, literals: Literals) -> Formula:
+        """The strings among the values."""
+        return self._formula(sorted(literals), STRING)
+
     def settle(self) -> None:
         """Determine which of the values requested so far, and of their members, are productive."""
         while self._new:

@@ -19,7 +19,8 @@ The first is short for `triggered_tags` over tags that contain `json_schema`. A 
     regex               pattern: a text that this regular expression, in Python's syntax, matches; excludes:
                         not in it
     qwen_xml_parameter  json_schema: short for json_schema with the style "qwen_xml"
-    any_text            excludes: any text in which these do not occur; max_chars: its maximum length
+    any_text            excludes: any text in which these do not occur; max_chars: its maximum length;
+                        max_tokens: 0, or a number that no text exceeds
     token               token: one token, by name or id
     exclude_token       exclude_tokens: any one token but these
     any_tokens          exclude_tokens: any tokens but these; max_tokens: at most so many

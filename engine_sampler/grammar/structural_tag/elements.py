@@ -6,34 +6,21 @@ A notation says how the members of objects and the items of lists are marked, by
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from ..errors import GrammarError, UnsupportedKeywordError
-from ..program.expression import EMPTY, EPSILON, Expression, literal, union, without
-from ..program.rules import Body, alternatives, repeated, sequence
-from ..regex.pattern import pattern_expression
+from ..errors import GrammarError
+from ..program.expression import EMPTY, EPSILON, Expression, literal
+from ..program.rules import Body, alternatives, sequence
 from ..schema import add_schema
-from ..work import spend
+from ..schema.objects import Region
+from .arguments import TYPES, Arguments, Separators
 from .document import json_of
-from .members import Member, Separators, add_members
-from .parameters import (
-    OBJECT,
-    STYLES,
-    CallContext,
-    add_parameters,
-    escaped,
-    members_of,
-    object_schema,
-    space_around,
-)
+from .parameters import STYLES, CallContext, add_parameters, space_around, text_of
 from .pythonic import add_keywords
-from .readings import ANNOTATIONS, SHARED, TYPES, Reading, Readings, checked, text_of
 
 _NAMESPACE = "]<]minimax[>["
-_ARRAY = {"type", "items", "prefixItems", "minItems", "maxItems"}
 
 
 @dataclass(frozen=True)
@@ -77,7 +64,7 @@ NOTATIONS = {
         stop="</cofl:value>",
         kinds={**dict.fromkeys(TYPES, "json"), "string": "raw", "object": "dict", "array": "list"},
         around_values=True,
-        names=r"([^\x00\"&<>]|&amp;|&lt;|&gt;|&quot;)+",
+        names=r"[^\x00]+",
         escapes={"&": "&amp;", "<": "&lt;", ">": "&gt;", '"': "&quot;"},
     ),
     "minimax_m3_xml": Notation(
@@ -127,90 +114,76 @@ def add_elements(schema: Any, notation: Notation, call: CallContext) -> int:
     """
     if call.excludes:
         raise GrammarError("excludes is not supported in this style")
-    schema = object_schema(schema)
-    return _Elements(schema, notation, call).object(schema)
+    return _Elements(schema, notation, call).add()
 
 
 class _Elements:
-    def __init__(self, root: Mapping[str, Any], notation: Notation, call: CallContext) -> None:
+    """Writes members of objects and items of lists as elements: a `MemberWriter` and an `ItemWriter`."""
+
+    def __init__(self, schema: Any, notation: Notation, call: CallContext) -> None:
         self._notation, self._call, self._rules = notation, call, call.rules
         space = space_around(call.options.whitespace)
         self._space = space if notation.is_spaced else EPSILON
         self._padding = space if notation.around_values else EPSILON
-        self._readings = Readings(root)
-        self._known: dict[tuple[str, bool, str], int] = {}
+        names = {"pattern": f"^{notation.names}$"} if notation.names else None
+        self._arguments = Arguments(schema, call.rules, call.options, names, notation.escapes)
+        separator, terminal = notation.separator.encode(), call.rules.terminal
+        self._layout = Separators(
+            terminal("COMMA", literal(separator)) if separator else None,
+            None if self._space == EPSILON else terminal("SPACE", self._space),
+        )
+        self._elements: dict[tuple[frozenset[int], str, str], int] = {}
+        self._openings: dict[str | Region, tuple[int, Body]] = {}
+        self._members: dict[tuple[Body, int], int] = {}
+        self._waiting: list[tuple[int, frozenset[int], str, str]] = []
+
+    def add(self) -> int:
+        """The symbol of all arguments."""
+        found = self._object(self._arguments.root)
+        while self._waiting:
+            self._define_element(*self._waiting.pop())
+        self._arguments.finish()
+        return found
 
     # --- Objects and lists ---
 
-    def object(self, schema: Mapping[str, Any]) -> int:
-        """The symbol of an object's members, with the notation's brackets."""
-        notation = self._notation
-        if notation.escapes and "patternProperties" in schema:
-            raise UnsupportedKeywordError("patternProperties is not supported in this style")
-        names = pattern_expression(notation.names, dialect="ecma") if notation.names else EMPTY
-        named, required, rest = members_of(schema, names)
-        members = [self._member(name, one, name in required) for name, one in named.items()]
-        others = [self._other(some, one, named) for some, one in rest]
-        said = schema.get("additionalProperties")
-        if not notation.names and (said or isinstance(said, dict) or schema.get("patternProperties")):
-            raise UnsupportedKeywordError(
-                "members that properties does not name cannot be written in this style"
-            )
-        terminal, separator = self._rules.terminal, self._notation.separator
-        end = None if self._space == EPSILON else terminal("SPACE", self._space)
-        layout = Separators(terminal("COMMA", literal(separator.encode())) if separator else None, end)
-        in_order = self._call.options.key_order == "schema"
-        return self._bracketed("object", add_members(self._rules, members, others, layout, in_order=in_order))
+    def _object(self, literals: frozenset[int]) -> int:
+        return self._bracketed("object", self._arguments.object(literals, self, self._layout))
 
-    def _member(self, name: str, schema: Any, is_required: bool) -> Member:
-        return self._opened(literal(escaped(name, self._notation.escapes)), name, schema, is_required)
+    def _array(self, literals: frozenset[int]) -> int:
+        return self._bracketed("array", self._arguments.array(literals, self, self._layout))
 
-    def _other(self, names: Expression, schema: Any, named: Mapping[str, Any]) -> Member:
-        known = union(*(literal(escaped(name, self._notation.escapes)) for name in named))
-        return self._opened(without(names, known), "", schema, False)
+    def opening(self, keys: str | Region) -> int:
+        """The terminal with which a member begins."""
+        return self._opening(keys)[0]
 
-    def _opened(self, written: Expression, name: str, schema: Any, is_required: bool) -> Member:
-        before = self._notation.member.partition("{name}")[0]
-        opening, prefix = self._call.marks.opening(self._space, before, written)
-        rest = self._rules.rule("member")
-        element = self._element(schema, self._notation.member, self._notation.member_end, name)
-        self._rules.define(rest, sequence(prefix, element))
-        return Member(opening, rest, is_required)
+    def _opening(self, keys: str | Region) -> tuple[int, Body]:
+        if keys not in self._openings:
+            before, name = self._notation.member.partition("{name}")[0], self._arguments.written_names(keys)
+            self._openings[keys] = self._call.marks.opening(self._space, before, name)
+        return self._openings[keys]
 
-    def array(self, schema: Mapping[str, Any]) -> int:
-        """The symbol of a list's items, with the notation's brackets."""
-        prefix = checked(schema, "prefixItems", list) if "prefixItems" in schema else []
-        low = checked(schema, "minItems", int) if "minItems" in schema else 0
-        high = checked(schema, "maxItems", int) if "maxItems" in schema else None
-        given = [self._item(one) for one in prefix]
-        others = schema.get("items", True)
-        other = None if others is False else self._item(others)
-        separator = self._unless_empty("COMMA", literal(self._notation.separator.encode()))
-        parts: list[Body] = []
-        spend(len(given) ** 2)
-        lengths = [n for n in range(len(given) + 1) if low <= n and (high is None or n <= high)]
-        parts += [self._joined(given[:n], separator) for n in lengths]
-        if other is not None:
-            least, most = max(low - len(given), 1), None if high is None else high - len(given)
-            if most is None or most >= least:
-                more = repeated(sequence(separator, other), least - 1, None if most is None else most - 1)
-                parts.append(sequence(self._joined([*given, other], separator), more))
-        if not parts:
-            raise GrammarError("no list is valid under the schema of an argument")
-        rule = self._rules.rule("items")
-        self._rules.define(rule, sequence(alternatives(*parts), self._unless_empty("SPACE", self._space)))
-        return self._bracketed("array", rule)
+    def rest(self, keys: str | Region, literals: frozenset[int]) -> tuple[int, ...]:
+        """What follows the opening of a member; nothing if there is no such value."""
+        if not self._arguments.is_possible(literals):
+            return ()
+        notation, name = self._notation, keys if isinstance(keys, str) else ""
+        key = self._opening(keys)[1], self._element(literals, notation.member, notation.member_end, name)
+        if key not in self._members:
+            rule = self._members[key] = self._rules.rule("member")
+            self._rules.define(rule, sequence(*key))
+        return (self._members[key],)
 
-    @staticmethod
-    def _joined(items: list[int], separator: Body) -> Body:
-        rest = [body for item in items[1:] for body in (separator, item)]
-        return sequence(*items[:1], *rest)
-
-    def _item(self, schema: Any) -> int:
-        rule = self._rules.rule("item")
-        element = self._element(schema, self._notation.item, self._notation.item_end, "")
-        self._rules.define(rule, sequence(self._unless_empty("SPACE", self._space), element))
-        return rule
+    def symbols(self, literals: frozenset[int]) -> tuple[int, ...]:
+        """The item of a list, with the white space before it; nothing if there is no such value."""
+        if not self._arguments.is_possible(literals):
+            return ()
+        element = self._element(literals, self._notation.item, self._notation.item_end, "")
+        key = self._unless_empty("SPACE", self._space), element
+        if key not in self._members:
+            rule = self._members[key] = self._rules.rule("item")
+            self._rules.define(rule, sequence(*key))
+        return (self._members[key],)
 
     def _unless_empty(self, name: str, expression: Expression) -> Body:
         return sequence() if expression == EPSILON else self._rules.terminal(name, expression)
@@ -227,51 +200,41 @@ class _Elements:
 
     # --- Values ---
 
-    def _element(self, schema: Any, begin: str, end: str, name: str) -> int:
+    def _element(self, literals: frozenset[int], begin: str, end: str, name: str) -> int:
         """The symbol of a value and all that follows the name in its marks."""
         after = begin.partition("{name}")[2] if "{name}" in begin else begin
-        key = (json.dumps(schema), "{name}" in begin, name if "{name}" in end else "")
-        if key not in self._known:
-            rule = self._known[key] = self._rules.rule("element")
-            bodies = [
-                sequence(
-                    self._marks(after.replace("{kind}", kind)), body, self._marks(end.replace("{name}", name))
-                )
-                for reading in self._readings.of(schema)
-                for kind, body in self._values(reading)
-            ]
-            if not bodies:
-                raise GrammarError("no value is valid under the schema of an argument")
-            self._rules.define(rule, alternatives(*bodies))
-        return self._known[key]
+        end = end.replace("{name}", name)
+        key = literals, after, end
+        if key not in self._elements:
+            self._elements[key] = self._rules.rule("element")
+            self._waiting.append((self._elements[key], *key))
+        return self._elements[key]
 
-    def _marks(self, text: str) -> Body:
-        return self._call.marks.text(text)
+    def _define_element(self, rule: int, literals: frozenset[int], begin: str, end: str) -> None:
+        marks = self._call.marks.text
+        bodies = [
+            sequence(marks(begin.replace("{kind}", kind)), body, marks(end))
+            for kind, body in self._values(literals)
+        ]
+        if not bodies:
+            raise GrammarError("no value is valid under the schema of an argument")
+        self._rules.define(rule, alternatives(*bodies))
 
-    def _values(self, reading: Reading) -> Iterator[tuple[str, Body]]:
-        """The values of a reading, by the notation's kinds."""
-        notation, terminal = self._notation, self._rules.terminal
+    def _values(self, literals: frozenset[int]) -> Iterator[tuple[str, Body]]:
+        """The values, by the notation's kinds; objects and lists of an enum are JSON."""
+        notation, arguments, marks = self._notation, self._arguments, self._call.marks
         kinds = notation.kinds or dict.fromkeys(TYPES, "")
-        if "string" in reading.types:
-            text = terminal("TEXT", text_of(reading, notation.stop, frozenset(), self._padding))
-            yield kinds["string"], sequence(self._marks(notation.quote), text, self._marks(notation.quote))
+        strings = arguments.strings(literals)
+        if strings is not None:
+            text = text_of(strings, notation.stop, frozenset(), self._padding)
+            if text != EMPTY:
+                quote = marks.text(notation.quote)
+                yield kinds["string"], sequence(quote, self._rules.terminal("TEXT", text), quote)
         space = self._unless_empty("SPACE", self._padding)
-        is_enum = "enum" in reading.schema
-        scalars = [one for one in reading.types if one in TYPES[1:4] or (is_enum and one != "string")]
-        if scalars:
-            schema = {**self._readings.shared, **reading.schema}
-            if "enum" not in schema and "type" not in schema:
-                schema["type"] = scalars
-            value = add_schema(schema, self._rules, self._call.options)
-            written_as = scalars[0] if scalars[0] in TYPES[:4] else "null"  # an object of an enum is JSON
-            yield kinds[written_as], sequence(space, value, space)
-        for kind, build, known in (("object", self.object, OBJECT), ("array", self.array, _ARRAY)):
-            if kind in reading.types and kind not in scalars:
-                schema = {key: one for key, one in reading.schema.items() if key in known}
-                self._check(reading.schema)
-                yield kinds[kind], sequence(space, build(schema), space)
-
-    def _check(self, schema: Mapping[str, Any]) -> None:
-        for keyword in schema:
-            if keyword not in OBJECT | _ARRAY | ANNOTATIONS | SHARED:
-                raise UnsupportedKeywordError(f"the keyword {keyword!r} is not supported in this style")
+        is_listed = arguments.is_listed(literals)
+        if values := arguments.json(literals, TYPES[1:] if is_listed else TYPES[1:4]):
+            yield kinds["null"], sequence(space, alternatives(*values), space)
+        for kind, build in () if is_listed else (("object", self._object), ("array", self._array)):
+            of_kind = arguments.of_types(literals, kind)
+            if arguments.is_possible(of_kind):
+                yield kinds[kind], sequence(space, build(of_kind), space)

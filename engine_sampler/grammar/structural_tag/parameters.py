@@ -10,25 +10,37 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
-from itertools import product
-from typing import Any, NamedTuple
+from typing import Any
 
-from ..errors import GrammarError, GrammarLimitError, UnsupportedKeywordError
-from ..program.expression import Expression, both, complement, literal, optional, repeat, union, without
+from ..errors import GrammarError
+from ..program.expression import (
+    ANYTHING,
+    EMPTY,
+    EPSILON,
+    Expression,
+    both,
+    complement,
+    concat,
+    literal,
+    optional,
+    repeat,
+    union,
+)
 from ..program.rules import Body, Rules, alternatives, sequence
-from ..program.unicode import characters, invert, ranges
-from ..regex.pattern import pattern_expression
-from ..schema import SchemaOptions, add_schema
+from ..schema import SchemaOptions
+from ..schema.formula import AND, LENGTH, NOT, OR, TRUE, WITHIN, Formula
 from ..schema.layout import spacing_of
-from ..schema.matching import ValueMatcher, is_empty
-from ..schema.texts import WHITESPACE
+from ..schema.matching import is_empty
+from ..schema.objects import Region
+from ..schema.strings import content_set
+from ..schema.texts import WHITESPACE, is_encodable
+from .arguments import TYPES, Arguments, Separators
 from .marks import Marks
-from .members import Member, Separators, add_members
-from .readings import SHARED, TYPES, Reading, Readings, checked, reject_unknown_keywords, text_of
-from .text import utf8
+from .text import free_text
 
-_NAME: Expression = repeat(characters(invert(ranges(((0, 32), (34, 34), (60, 60), (62, 62))))), 1)
-"""The name of a parameter that the schema does not declare: no white space, quotation mark, `<` or `>`."""
+_NOT_IN_NAMES = '"<>'
+"""What a parameter's name that the schema does not declare does not contain, besides white space and what a
+style escapes."""
 
 
 @dataclass(frozen=True)
@@ -72,13 +84,6 @@ STYLES = {
 """The styles by name: those of xgrammar, and that of Step-3."""
 
 
-OBJECT = {"type", "properties", "patternProperties", "required", "additionalProperties"}
-"""The keywords of objects whose members can be written one after the other."""
-
-MAX_PATTERNS = 4
-"""The most patterns in `patternProperties`; a name may match any of them."""
-
-
 @dataclass(frozen=True)
 class CallContext:
     """What the parts of one call share."""
@@ -94,65 +99,7 @@ def add_parameters(schema: Any, style: Style, call: CallContext) -> int:
 
     Raises GrammarError, and UnsupportedKeywordError for keywords that this format cannot enforce.
     """
-    return _Parameters(object_schema(schema), style, call).add()
-
-
-def object_schema(schema: Any) -> Mapping[str, Any]:
-    """The schema of a call's arguments. Raises GrammarError if it does not describe an object by members."""
-    if isinstance(schema, bool):
-        schema = {} if schema else {"type": "nothing"}
-    if isinstance(schema, Mapping):
-        schema = {
-            **{name: schema[name] for name in SHARED if name in schema},
-            **Readings(schema).plain(schema),
-        }
-    if not isinstance(schema, Mapping) or schema.get("type", "object") not in ("object", ["object"]):
-        raise GrammarError("the schema of a call's parameters must describe an object")
-    reject_unknown_keywords(schema, OBJECT | SHARED)
-    return schema
-
-
-class ObjectMembers(NamedTuple):
-    """The members of an object.
-
-    named     the schema of each member that has a name
-    required  the names of those that must come
-    others    for all other members: a pattern of names and the schema of their values
-    """
-
-    named: dict[str, Any]
-    required: set[str]
-    others: list[tuple[Expression, Any]]
-
-
-def members_of(schema: Mapping[str, Any], names: Expression) -> ObjectMembers:
-    """The members of an object that is valid under a schema.
-
-    names  the names that members may have which the schema does not name
-    """
-    others = schema.get("additionalProperties", True)
-    given = checked(schema, "properties", dict) if "properties" in schema else {}
-    required = checked(schema, "required", list) if "required" in schema else []
-    if not all(isinstance(name, str) for name in required):
-        raise GrammarError("required must be a list of strings")
-    patterns = checked(schema, "patternProperties", dict) if "patternProperties" in schema else {}
-    if len(patterns) > MAX_PATTERNS:
-        raise GrammarLimitError(f"patternProperties has more than {MAX_PATTERNS} patterns")
-    found = {pattern: pattern_expression(pattern, dialect="ecma", search=True) for pattern in patterns}
-    matchers = {pattern: ValueMatcher(expression) for pattern, expression in found.items()}
-    named = {}
-    for name in dict.fromkeys([*given, *required]):
-        about = [patterns[one] for one, matcher in matchers.items() if matcher.matches(utf8(name))]
-        about += [given[name]] if name in given else [] if about else [others]
-        named[name] = about[0] if len(about) == 1 else {"allOf": about}
-    rest = []
-    for chosen in product((False, True), repeat=len(patterns)):
-        inside = [pattern for pattern, is_in in zip(patterns, chosen, strict=True) if is_in]
-        about = [patterns[one] for one in inside] or [others]
-        left = both(names, *(found[one] if one in inside else complement(found[one]) for one in patterns))
-        if not any(one is False for one in about) and not is_empty(left):
-            rest.append((left, about[0] if len(about) == 1 else {"allOf": about}))
-    return ObjectMembers(named, set(required), rest)
+    return _Parameters(schema, style, call).add()
 
 
 def space_around(whitespace: str | int) -> Expression:
@@ -163,63 +110,89 @@ def space_around(whitespace: str | int) -> Expression:
     return optional(literal(b"\n")) if whitespace == "compact" else spacing.outer
 
 
-def escaped(name: str, escapes: Mapping[str, str]) -> bytes:
-    """A name in UTF-8, with its characters replaced by `escapes`."""
-    return utf8("".join(escapes.get(character, character) for character in name))
+def text_of(strings: Formula, stop: str, excludes: frozenset[str], space: Expression) -> Expression:
+    """The texts of some strings: without `stop`, which ends them, and without `excludes`; unless all strings
+    are allowed, with white space around them. EMPTY if there are none."""
+    free = free_text((stop,), excludes)
+    if strings == TRUE:
+        return free
+    if strings[0] == WITHIN:
+        unwanted = (*excludes, stop)
+        given = (one for one in sorted(strings[1]) if is_encodable(one))
+        texts = union(*(literal(one.encode()) for one in given if not any(bad in one for bad in unwanted)))
+    else:
+        is_trimmed = space != EPSILON and _has_negation(strings)
+        texts = both(free, content_set(strings), *([_TRIMMED] if is_trimmed else []))
+    is_certain = strings[0] == LENGTH  # to search for a long text takes long
+    return EMPTY if not is_certain and is_empty(texts) else concat(space, texts, space)
+
+
+_TRIMMED = complement(union(concat(WHITESPACE, ANYTHING), concat(ANYTHING, WHITESPACE)))
+"""What has no white space around it: where a string is ruled out, white space must not make it another."""
+
+
+def _has_negation(formula: Formula) -> bool:
+    return formula[0] == NOT or (formula[0] in (AND, OR) and any(map(_has_negation, formula[1])))
 
 
 class _Parameters:
-    def __init__(self, schema: Mapping[str, Any], style: Style, call: CallContext) -> None:
+    """Writes the members of an object as parameters: a `MemberWriter`."""
+
+    def __init__(self, schema: Any, style: Style, call: CallContext) -> None:
         self._style, self._call, self._rules = style, call, call.rules
         self._space = space_around(call.options.whitespace)
-        self._readings = Readings(schema)
-        if style.escapes and "patternProperties" in schema:
-            raise UnsupportedKeywordError("patternProperties is not supported in this style")
-        self._members = members_of(schema, _NAME)
+        names = "".join(one for one in _NOT_IN_NAMES if one not in style.escapes)
+        writable = {"pattern": f"^[^\\x00-\\x20{names}]+$"}
+        self._arguments = Arguments(schema, call.rules, call.options, writable, style.escapes)
+        self._openings: dict[str | Region, tuple[int, Body]] = {}
+        self._rests: dict[tuple[Any, ...], int] = {}
 
     def add(self) -> int:
-        escapes, in_order = self._style.escapes, self._call.options.key_order == "schema"
-        named, required, rest = self._members
-        names = {name: literal(escaped(name, escapes)) for name in named}
-        members = [self._member(names[name], one, name in required) for name, one in named.items()]
-        known = union(*names.values())
-        others = [self._member(without(some, known), schema, False) for some, schema in rest]
+        """The symbol of all parameters."""
         layout = Separators(end=self._rules.terminal("SPACE", self._space))
-        return add_members(self._rules, members, others, layout, in_order=in_order)
+        found = self._arguments.object(self._arguments.root, self, layout)
+        self._arguments.finish()
+        return found
 
-    def _member(self, name: Expression, schema: Any, is_required: bool) -> Member:
-        style = self._style
-        opening, prefix = self._call.marks.opening(self._space, style.before, name, style.after)
-        rest = self._rules.rule("parameter")
-        self._rules.define(rest, sequence(prefix, self._value(schema)))
-        return Member(opening, rest, is_required)
+    def opening(self, keys: str | Region) -> int:
+        """The terminal with which a parameter begins."""
+        return self._opening(keys)[0]
 
-    def _value(self, schema: Any) -> Body:
-        """What follows the opening of a parameter."""
-        bodies = [body for one in self._readings.of(schema) for body in self._bodies(one)]
-        if not bodies:
-            raise GrammarError("no value is valid under the schema of a parameter")
-        return alternatives(*bodies)
+    def _opening(self, keys: str | Region) -> tuple[int, Body]:
+        if keys not in self._openings:
+            style, name = self._style, self._arguments.written_names(keys)
+            self._openings[keys] = self._call.marks.opening(self._space, style.before, name, style.after)
+        return self._openings[keys]
 
-    def _bodies(self, reading: Reading) -> Iterator[Body]:
-        types, style = reading.types, self._style
-        if "string" in types:
-            excludes = self._call.excludes
-            text = self._rules.terminal("TEXT", text_of(reading, style.closing, excludes, self._space))
-            yield self._typed("string", text)
-            if not style.types and not reading.schema:
+    def rest(self, keys: str | Region, literals: frozenset[int]) -> tuple[int, ...]:
+        """What follows the opening of a parameter; nothing if there is no such value."""
+        prefix = self._opening(keys)[1]
+        key = (literals, prefix)
+        if key not in self._rests:
+            bodies = list(self._bodies(literals))
+            if not bodies and self._arguments.is_possible(literals):
+                raise GrammarError("no value is valid under the schema of a parameter")
+            if not bodies:
+                return ()
+            rule = self._rests[key] = self._rules.rule("parameter")
+            self._rules.define(rule, sequence(prefix, alternatives(*bodies)))
+        return (self._rests[key],)
+
+    def _bodies(self, literals: frozenset[int]) -> Iterator[Body]:
+        style, strings = self._style, self._arguments.strings(literals)
+        if strings is not None:
+            text = text_of(strings, style.closing, self._call.excludes, self._space)
+            if text != EMPTY:
+                yield self._typed("string", self._rules.terminal("TEXT", text))
+            if not style.types and strings == TRUE:
                 return  # any JSON is such a text
         marks: dict[str, list[str]] = {}
-        for one in types:
-            if one != "string":
-                marks.setdefault(style.types.get(one, ""), []).append(one)
+        for one in TYPES[1:]:
+            marks.setdefault(style.types.get(one, ""), []).append(one)
+        space = self._rules.terminal("SPACE", self._space)
         for same in marks.values():
-            schema = {**self._readings.shared, **reading.schema}
-            if "enum" not in schema and "type" not in schema:
-                schema["type"] = same
-            value = add_schema(schema, self._rules, self._call.options)
-            space = self._rules.terminal("SPACE", self._space)
-            yield self._typed(same[0], sequence(space, value, space))
+            if values := self._arguments.json(literals, same):
+                yield self._typed(same[0], sequence(space, alternatives(*values), space))
 
     def _typed(self, kind: str, content: Body) -> Body:
         style, marks = self._style, self._call.marks

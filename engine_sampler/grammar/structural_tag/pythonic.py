@@ -7,25 +7,24 @@ escapes that mean something else there (`\\/`, and halves of surrogate pairs).
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from functools import lru_cache
 from keyword import kwlist
 from typing import Any, cast
 
 from ..errors import GrammarError, UnsupportedKeywordError
-from ..program.expression import LITERAL, UNION, Expression, both, concat, literal, optional, union, without
+from ..program.expression import LITERAL, UNION, Expression, both, concat, literal, optional, union
 from ..program.rules import Rules
 from ..regex.pattern import pattern_expression
-from ..schema import add_schema
-from .members import Member, Separators, add_members
-from .parameters import CallContext, members_of, object_schema
-from .readings import SHARED
+from ..schema.objects import Region
+from .arguments import Arguments, Separators
+from .parameters import CallContext
 
 _STRINGS = ("KEY", "STRING")
 """The terminals of JSON that are strings."""
 _CONSTANTS = {b"true": b"True", b"false": b"False", b"null": b"None"}
 _STRING = r'"([^\x00-\x1f"\\]|\\["\\bfnrt]|\\u([0-9a-cefA-CEF][0-9a-fA-F]{3}|[dD][0-7][0-9a-fA-F]{2}))*"'
-_NAME = "[A-Za-z_][A-Za-z0-9_]*"
+_NAMES = {"pattern": "^[A-Za-z_][A-Za-z0-9_]*$", "not": {"enum": kwlist}}
+"""The names that Python allows, as a schema."""
 
 
 def add_keywords(schema: Any, call: CallContext) -> int:
@@ -35,27 +34,33 @@ def add_keywords(schema: Any, call: CallContext) -> int:
     """
     if call.excludes:
         raise GrammarError("excludes is not supported in this style")
-    schema = object_schema(schema)
-    shared = {key: schema[key] for key in SHARED if key in schema}
-    named, required, rest = members_of(schema, pattern_expression(_NAME))
-    members = []
-    for name, one in named.items():
-        if not name.isidentifier() or not name.isascii() or name in kwlist:
-            raise UnsupportedKeywordError(f"the parameter {name!r} is not a name in Python")
-        members.append(_member(literal(name.encode()), one, shared, call, name in required))
-    taken = union(*(literal(name.encode()) for name in (*named, *kwlist)))
-    others = [_member(without(names, taken), one, shared, call, False) for names, one in rest]
-    comma = call.rules.terminal("COMMA", concat(literal(b","), optional(literal(b" "))))
-    in_order = call.options.key_order == "schema"
-    return add_members(call.rules, members, others, Separators(comma), in_order=in_order)
+    return _Keywords(schema, call).add()
 
 
-def _member(
-    name: Expression, schema: Any, shared: Mapping[str, Any], call: CallContext, is_required: bool
-) -> Member:
-    whole = {**shared, **schema} if isinstance(schema, dict) else schema
-    value = add_schema(whole, cast(Rules, _AsPython(call.rules)), call.options)
-    return Member(call.rules.terminal("OPENING", concat(name, literal(b"="))), value, is_required)
+class _Keywords:
+    """Writes the members of an object as keyword arguments: a `MemberWriter`."""
+
+    def __init__(self, schema: Any, call: CallContext) -> None:
+        self._rules = cast(Rules, _AsPython(call.rules))
+        self._arguments = Arguments(schema, self._rules, call.options, _NAMES, {})
+        for name in self._arguments.named(self._arguments.root):
+            if not name.isidentifier() or not name.isascii() or name in kwlist:
+                raise UnsupportedKeywordError(f"the parameter {name!r} is not a name in Python")
+
+    def add(self) -> int:
+        """The symbol of all keywords."""
+        comma = self._rules.terminal("COMMA", concat(literal(b","), optional(literal(b" "))))
+        found = self._arguments.object(self._arguments.root, self, Separators(comma))
+        self._arguments.finish()
+        return found
+
+    def opening(self, keys: str | Region) -> int:
+        """The terminal of a keyword, with its `=`."""
+        return self._rules.terminal("OPENING", concat(self._arguments.written_names(keys), literal(b"=")))
+
+    def rest(self, keys: str | Region, literals: frozenset[int]) -> tuple[int, ...]:
+        """The symbols of a keyword's value."""
+        return self._arguments.json(literals)
 
 
 class _AsPython:

@@ -14,6 +14,7 @@ from ..program.expression import Expression, both
 from ..program.rules import Body, Rules, alternatives, repeated, sequence
 from ..regex.pattern import pattern_expression
 from ..schema import SchemaOptions, add_schema
+from ..schema.layout import MAX_WHITESPACE
 from ..work import counted_work
 from .document import format_of
 from .elements import STYLE_NAMES, add_arguments
@@ -21,7 +22,7 @@ from .embed import embed
 from .fields import REQUIRED, Fields, nonempty_strings
 from .marks import Marks
 from .parameters import STYLES, CallContext
-from .text import free_text, overlap_free, text_until
+from .text import UNBOUNDED, character_bound, free_text, overlap_free, text_until
 from .tokens import NamedTokens
 
 DEFAULT_OPTIONS = SchemaOptions()
@@ -130,6 +131,10 @@ class _Builder:
             raise GrammarError(f"{fields.path}.excludes is not supported in the style {style}")
         options = self._options
         if space is not None:
+            if not 0 <= space <= MAX_WHITESPACE:
+                raise GrammarError(
+                    f"{fields.path}.max_whitespace_cnt={space} is not allowed: 0 to {MAX_WHITESPACE}"
+                )
             options = replace(options, whitespace=space)
         if any_order is not None:
             options = replace(options, key_order="any" if any_order else "schema")
@@ -188,13 +193,9 @@ class _Builder:
         given, max_chars, max_tokens = fields.take(
             excludes=(list, []), max_chars=(int, None), max_tokens=(int, None)
         )
-        if max_tokens is not None:
-            allowed = "any_tokens has it, and max_chars limits text"
-            raise GrammarError(f"{fields.path}.max_tokens is not supported: {allowed}")
-        if max_chars is not None and max_chars < 0:
-            raise GrammarError(f"{fields.path}.max_chars={max_chars} is not allowed: at least 0")
+        bound = character_bound(max_chars, max_tokens, fields.path)
         excludes = nonempty_strings(given, f"{fields.path}.excludes")
-        return self._marks.text_until(ends, excludes=excludes, max_chars=max_chars)
+        return self._marks.text_until(ends, excludes=excludes, max_chars=bound)
 
     def exclude_token(self, fields: Fields, ends: Ends) -> Body:
         (given,) = fields.take(exclude_tokens=(list, []))
@@ -203,8 +204,8 @@ class _Builder:
 
     def any_tokens(self, fields: Fields, ends: Ends) -> Body:
         given, most = fields.take(exclude_tokens=(list, []), max_tokens=(int, None))
-        if most is not None and not 0 <= most < 2**31:
-            raise GrammarError(f"{fields.path}.max_tokens={most} is not allowed: 0 to {2**31 - 1}")
+        if most is not None and not 0 <= most <= UNBOUNDED:
+            raise GrammarError(f"{fields.path}.max_tokens={most} is not allowed: 0 to {UNBOUNDED}")
         ids = self._tokens.ids(given, f"{fields.path}.exclude_tokens")
         return sequence(repeated(self._tokens.other_than("token", ids), 0, most), self._marks.any_of(ends))
 
@@ -242,7 +243,7 @@ class _Builder:
 
     def repeat(self, fields: Fields, ends: Ends) -> Body:
         low, high, content = fields.take(min=(int, REQUIRED), max=(int, REQUIRED), content=(dict, REQUIRED))
-        if low < 0 or high < -1 or 0 <= high < low or max(low, high) > 2**31 - 1:
+        if low < 0 or high < -1 or 0 <= high < low or max(low, high) > UNBOUNDED:
             raise GrammarError(
                 f"{fields.path} repeats {low} to {high} times: allowed are 0 <= min <= max, or max -1"
             )

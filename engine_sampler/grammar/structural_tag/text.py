@@ -19,6 +19,27 @@ MAX_TRANSITIONS = 100_000
 """Maximum number of transitions of the automaton of one set of watched strings."""
 
 
+UNBOUNDED = 2**31 - 1
+"""The largest bound that can be given on tokens or repetitions; no text reaches it."""
+
+
+def character_bound(max_chars: int | None, max_tokens: int | None, path: str) -> int | None:
+    """The most characters of a text with at most so many characters and tokens; None: no bound.
+
+    A token has at least one byte, of which a character has at most four. Raises GrammarError, with `path`,
+    for bounds on tokens that characters cannot say.
+    """
+    if max_chars is not None and max_chars < 0:
+        raise GrammarError(f"{path}.max_chars={max_chars} is not allowed: at least 0")
+    if max_tokens == 0:
+        return 0
+    least = UNBOUNDED if max_chars is None else min(4 * max_chars, UNBOUNDED)
+    if max_tokens is not None and not least <= max_tokens <= UNBOUNDED:
+        allowed = f"0 and {least} to {UNBOUNDED}; max_chars bounds text, and any_tokens counts tokens"
+        raise GrammarError(f"{path}.max_tokens={max_tokens} is not supported: here, {allowed}")
+    return max_chars
+
+
 def utf8(text: str) -> bytes:
     """`text` as UTF-8. Raises GrammarError for a lone surrogate, which has no encoding."""
     try:

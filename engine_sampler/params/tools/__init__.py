@@ -2,6 +2,15 @@
 
 from .building import Reasoning, tool_calls
 from .families import FAMILIES, Family
-from .requests import Function, call_list, chosen_functions
+from .requests import Function, call_list, chosen_functions, take_tools
 
-__all__ = ["FAMILIES", "Family", "Function", "Reasoning", "call_list", "chosen_functions", "tool_calls"]
+__all__ = [
+    "FAMILIES",
+    "Family",
+    "Function",
+    "Reasoning",
+    "call_list",
+    "chosen_functions",
+    "take_tools",
+    "tool_calls",
+]

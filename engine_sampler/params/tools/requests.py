@@ -11,6 +11,7 @@ from ..bodies import mapping
 from ..schemas import without_additional_properties
 
 _NAME = re.compile(r"[\w.:/-]{1,256}")
+_CHOICES = "auto, none, required, or a function of tools"
 _ANY_OBJECT = {"type": "object"}
 
 
@@ -19,6 +20,28 @@ class Function(NamedTuple):
 
     name: str
     schema: Any
+
+
+class Tools(NamedTuple):
+    """What a body says about tools: `tools` and `tool_choice` in OpenAI's form."""
+
+    tools: Any
+    choice: Any
+
+
+def take_tools(body: dict[str, Any]) -> Tools:
+    """The tools of a body, and the choice among them; removes their keys.
+
+    OpenAI's older `functions` and `function_call` stand for them. Raises `ParameterError` if both are given.
+    """
+    for new, old in (("tools", "functions"), ("tool_choice", "function_call")):
+        value = body.pop(old, None)
+        if value is None:
+            continue
+        if body.get(new) is not None:
+            raise ParameterError(f"{old}={quoted(value)} is not allowed beside {new}, which replaces it")
+        body[new] = value
+    return Tools(body.pop("tools", None), body.pop("tool_choice", None))
 
 
 def chosen_functions(tools: Any, choice: Any, strict: bool | None = None) -> tuple[list[Function], str]:
@@ -38,6 +61,8 @@ def chosen_functions(tools: Any, choice: Any, strict: bool | None = None) -> tup
         raise ParameterError("tool_choice requires a call, but tools has no function")
     if choice == "required":
         return list(functions.values()), "required"
+    if not isinstance(choice, Mapping):
+        raise ParameterError(f"tool_choice={quoted(choice)} is not allowed: {_CHOICES}")
     given = mapping("tool_choice", choice)
     if given.get("type") == "allowed_tools":
         return _allowed(mapping("tool_choice.allowed_tools", given.get("allowed_tools", given)), functions)
@@ -63,6 +88,9 @@ def _schema(function: Mapping[str, Any], strict: bool | None) -> Any:
     schema = function.get("parameters")
     if strict is False or (strict is None and function.get("strict") is False) or schema is None:
         return _ANY_OBJECT
+    if not isinstance(schema, Mapping | bool):
+        allowed = "a JSON Schema, an object"
+        raise ParameterError(f"tools: the parameters {quoted(schema)} are not allowed: {allowed}")
     return without_additional_properties(schema) if strict else schema
 
 
@@ -79,9 +107,7 @@ def _name_of(given: Mapping[str, Any], functions: Mapping[str, Function], choice
     """The name in a reference to a function."""
     name = mapping("tool_choice.function", given.get("function", given)).get("name")
     if not isinstance(name, str) or name not in functions:
-        raise ParameterError(
-            f"tool_choice={quoted(choice)} is not allowed: auto, none, required, or a function of tools"
-        )
+        raise ParameterError(f"tool_choice={quoted(choice)} is not allowed: {_CHOICES}")
     return name
 
 

@@ -347,6 +347,13 @@ def test_a_forced_call_has_the_generic_form_of_the_server() -> None:
     assert not answers('{"tool_calls": []}', **several)
 
 
+def test_functions_and_function_call_are_tools_and_a_choice_among_them() -> None:
+    functions = [tool["function"] for tool in CALLABLE]
+    older = read(functions=functions, function_call={"name": "ls"})
+    assert older == read(tools=CALLABLE, tool_choice={"function": {"name": "ls"}})
+    assert older.json_schema is not None
+
+
 def test_calls_are_constrained_as_the_models_of_a_family_write_them(caplog: pytest.LogCaptureFixture) -> None:
     for choice in ("auto", "required"):
         body = {"tools": CALLABLE, "tool_choice": choice}

@@ -91,6 +91,7 @@ def test_special_tokens_keep_their_names_and_ids() -> None:
         ('root ::= "a"{,2}', "expected the end of the line before '{,2}'"),
         ('root ::= "a"\n* "b"', r"expected the name of a rule before .* \(line 2, column 1\)"),
         ("root ::= !<x>", "!<x> is not supported"),
+        ('root ::= TagDispatch(("<a>", b))', r"TagDispatch\(...\) is not supported.*line 1, column 10"),
         ("root ::= <x", "expected a token such as <name>"),
         ("root ::= " + "(" * (MAX_DEPTH + 1), "parentheses are nested more than"),
     ],
@@ -105,6 +106,7 @@ def test_text_that_cannot_be_read_is_named_with_its_position(text: str, message:
     [
         ('root ::= "a"\n | "b"\n  # or\n | c_d\nc_d ::= "c"\n  "d"', ["a", "b", "cd"], ["c", "ab"]),
         ('root ::= a.b (= "!")\na.b ::= "x"', ["x"], ["x!"]),
+        ('root ::= Token("b")\nToken ::= "a"', ["ab"], ["b"]),
         (r'root ::= "\'\?\f"', ["'?\f"], ["'?"]),
         ('\n  my_rule ::= "a"\nroot ::= my_rule+', ["a", "aa"], [""]),
     ],
@@ -127,6 +129,7 @@ def test_a_text_is_recognised_by_its_definitions() -> None:
     assert Grammar.from_text(lark).check("::=x ::= y").valid
     lines = "start: WORD\nWORD: /\n a ::= # no rule of GBNF\n b/x\n"
     assert Grammar.from_text(lines).check("a::=b").valid
+    assert Grammar.from_text('# one ::= "b"\n// two ::= "c"\nstart: "a"').check("a").valid
     assert Grammar.from_text('# a comment\n\n root ::= "::="').check("::=").valid
     with pytest.raises(GrammarError, match="lexer='contextual' is not allowed for GBNF"):
         Grammar.from_text('root ::= "a"', lexer="contextual")

@@ -401,11 +401,24 @@ def test_an_invalid_tag_is_rejected_with_the_path_of_its_fault(given: Any, words
         rules_from_tag(given, special_tokens={})
 
 
+def test_bounds_on_tokens_hold_where_characters_can_say_them() -> None:
+    empty = tag("<think>", {**TEXT, "max_tokens": 0}, "</think>")
+    assert accepts(empty, "<think></think>")
+    assert not accepts(empty, "<think>a</think>")
+    for bounds in ({"max_chars": 2, "max_tokens": 8}, {"max_chars": 2, "max_tokens": 2**31 - 1}):
+        given = tag("<", {**TEXT, **bounds}, ">")
+        assert accepts(given, "<ab>")
+        assert not accepts(given, "<abc>")
+    assert accepts(tag("<", {**TEXT, "max_tokens": 2**31 - 1}, ">"), "<" + 50 * "a" + ">")
+    with pytest.raises(GrammarError, match=r"format\.max_tokens=7 is not supported: here, 0 and 8 to"):
+        accepts({**TEXT, "max_chars": 2, "max_tokens": 7}, "")
+
+
 def test_a_schema_that_cannot_be_enforced_is_rejected_with_its_path() -> None:
     given = tag("<", {"type": "json_schema", "json_schema": {"type": "nonsense"}}, ">")
     with pytest.raises(GrammarError, match=r"format\.content: "):
         rules_from_tag({"format": given}, special_tokens={})
-    xml = {"type": "qwen_xml_parameter", "json_schema": {"minProperties": 1}}
+    xml = {"type": "qwen_xml_parameter", "json_schema": {"minProperties": 2}}
     with pytest.raises(UnsupportedKeywordError, match=r"format: .*minProperties"):
         rules_from_tag({"format": xml}, special_tokens={})
 

@@ -176,6 +176,15 @@ def test_objects_of_an_enum_are_written_as_json() -> None:
     assert not accepts(of("cohere_xml", schema), COFL.format("o", "dict", '{"a":1}'))
 
 
+def test_objects_are_elements_where_an_enum_only_rules_out_others() -> None:
+    schema = {"properties": {"o": {"type": ["object", "number"]}}, "required": ["o"]}
+    schema |= {"not": {"properties": {"o": {"enum": [1, 2]}}}}
+    assert accepts(of("cohere_xml", schema), COFL.format("o", "dict", COFL.format("x", "json", "1")))
+    assert not accepts(of("cohere_xml", schema), COFL.format("o", "json", '{"x": 1}'))
+    for number, valid in ((1, False), (3, True)):
+        assert accepts(of("cohere_xml", schema), COFL.format("o", "json", number)) is valid
+
+
 def test_values_may_contain_themselves() -> None:
     node = {"type": "object", "properties": {"next": {"$ref": "#/$defs/node"}}, "additionalProperties": False}
     schema = {"properties": {"next": {"$ref": "#/$defs/node"}}, "$defs": {"node": node}}
@@ -184,6 +193,14 @@ def test_values_may_contain_themselves() -> None:
         text = COFL.format("next", "dict", text)
         assert accepts(of("cohere_xml", schema), text)
     assert not accepts(of("cohere_xml", schema), text.replace("dict", "list"))
+
+
+@pytest.mark.parametrize("style", sorted(STYLES.keys() | NOTATIONS.keys()))
+def test_deep_schemas_are_read(style: str) -> None:
+    schema: dict[str, Any] = {"type": "object", "properties": {"x": {"type": "string"}}}
+    for _ in range(200):
+        schema = {"type": "object", "properties": {"a": schema}, "additionalProperties": False}
+    Grammar.from_structural_tag({"format": of(style, schema)})
 
 
 def test_names_are_escaped_where_a_style_does_so() -> None:
@@ -214,10 +231,12 @@ def test_texts_can_be_restricted() -> None:
         (of("json", excludes=["a"]), "format.excludes is not supported in the style json"),
         (of("cohere_xml", excludes=["a"]), "format.excludes is not supported in the style cohere_xml"),
         (of("glm_xml", {"type": "array"}), "must describe an object"),
-        (of("glm_xml", {"properties": {"a": False}}), "no value is valid"),
+        (of("glm_xml", {"minProperties": 1, "propertyNames": False}), "must describe an object"),
+        (of("glm_xml", {"minProperties": 1, "propertyNames": {"pattern": "^ "}}), "no object is valid"),
+        (of("glm_xml", {"properties": {"a": {"const": "</arg_value>"}}}), "no value is valid"),
         (of("glm_xml", {"properties": {"a": {"$ref": "#/nowhere"}}}), "does not point to a subschema"),
-        (of("glm_xml", {"properties": {"a": {"$ref": "#/properties/a"}}}), "references away"),
-        (of("cohere_xml", {"properties": {"a": False}}), "no value is valid"),
+        (of("glm_xml", {"properties": {"a": {"$ref": "#/properties/a"}}}), "leads back to itself"),
+        (of("cohere_xml", {"properties": {"a": {"const": "</cofl:value>"}}}), "no value is valid"),
         (of("cohere_xml", '{"type":'), "format: the schema is not JSON"),
     ],
 )
@@ -228,19 +247,99 @@ def test_what_a_style_cannot_write_is_rejected_with_its_path(given: Any, words: 
 
 def test_keywords_that_cannot_be_enforced_are_rejected() -> None:
     for style, schema in (
-        ("glm_xml", {"properties": {"a": {"type": "string", "not": {"const": "b"}}}}),
-        ("glm_xml", {"properties": {"a": {"allOf": [{"pattern": "^a"}, {"pattern": "b$"}]}}}),
-        ("glm_xml", {"properties": {"a": {"allOf": [{"anyOf": [{"minLength": 1}]}, {"maxLength": 1}]}}}),
-        ("kimi_k3_xml", {"patternProperties": {"^a": {"type": "string"}}}),
-        ("cohere_xml", {"patternProperties": {"^a": {"type": "string"}}}),
-        ("gemma", {"allOf": [{"patternProperties": {"^a": {}}}, {"additionalProperties": False}]}),
+        ("glm_xml", {"minProperties": 2}),
+        ("glm_xml", {"required": ["a"], "minProperties": 3}),
+        ("glm_xml", {"properties": {"a": {"not": {"format": "regex"}}}}),
+        ("cohere_xml", {"properties": {"a": {"type": "object", "minProperties": 2}}}),
+        ("cohere_xml", {"enum": [{"a": n} for n in range(40)]}),
         ("pythonic", {"properties": {"my-city": {"type": "string"}}}),
         ("pythonic", {"properties": {"class": {"type": "string"}}}),
-        ("cohere_xml", {"properties": {"a": {"type": "object", "minProperties": 1}}}),
         ("minimax_m3_xml", {"additionalProperties": {"type": "string"}}),
+        ("minimax_m3_xml", {"patternProperties": {"^a": {"type": "string"}}}),
     ):
         with pytest.raises(UnsupportedKeywordError):
             accepts(of(style, schema), "")
+
+
+PARAMETER = "<parameter={}>{}</parameter>"
+
+
+@pytest.mark.parametrize(
+    ("schema", "good", "bad"),
+    [
+        (
+            {"properties": {"a": {"type": "string", "not": {"enum": ["no", "never"]}}}},
+            [{"a": "yes"}, {"a": "\nnothing"}],
+            [{"a": "no"}, {"a": "never"}, {"a": "\nno\n"}],
+        ),
+        (
+            {
+                "properties": {"mode": {"enum": ["at", "now"]}, "hour": {"type": "integer"}},
+                "required": ["mode"],
+                "if": {"properties": {"mode": {"const": "at"}}},
+                "then": {"required": ["hour"]},
+                "additionalProperties": False,
+            },
+            [{"mode": "now"}, {"mode": "at", "hour": "3"}, {"hour": "3", "mode": "now"}],
+            [{"mode": "at"}, {"hour": "3"}],
+        ),
+        (
+            {"properties": dict.fromkeys("abc", True), "additionalProperties": False, "minProperties": 2},
+            [{"a": "1", "c": "2"}, {"c": "1", "b": "1", "a": "2"}],
+            [{}, {"b": "1"}],
+        ),
+        ({"maxProperties": 1}, [{}, {"x": "1"}], [{"x": "1", "y": "1"}]),
+        (
+            {"dependentRequired": {"card": ["name"]}},
+            [{}, {"name": "x"}, {"card": "1", "name": "x"}, {"name": "x", "z": "1", "card": "1"}],
+            [{"card": "1"}, {"card": "1", "z": "x"}],
+        ),
+        ({"propertyNames": {"maxLength": 2}}, [{"ab": "1"}], [{"abc": "1"}]),
+        (
+            {
+                "anyOf": [{"required": ["id"]}, {"required": ["name"]}],
+                "properties": {"id": {"type": "integer"}},
+            },
+            [{"id": "1"}, {"name": "x"}, {"name": "x", "id": "2"}],
+            [{}, {"other": "x"}, {"id": "x"}],
+        ),
+        (
+            {"oneOf": [{"required": ["id"]}, {"required": ["name"]}]},
+            [{"id": "1"}, {"name": "x", "other": "y"}],
+            [{}, {"id": "1", "name": "x"}],
+        ),
+    ],
+)
+@pytest.mark.parametrize("order", [True, False])
+def test_every_keyword_of_the_parameters_holds(schema: Any, good: Any, bad: Any, order: bool) -> None:
+    grammar = Grammar.from_structural_tag({"format": of("qwen_xml", schema, any_order=order)})
+    places = {name: n for n, name in enumerate([*schema.get("properties", {}), "card", "name"])}
+    for members, valid in [*((one, True) for one in good), *((one, False) for one in bad)]:
+        names = members if order else sorted(members, key=lambda name: places.get(name, 9))
+        text = "".join(PARAMETER.format(name, members[name]) for name in names)
+        assert grammar.check(text).valid is valid, text
+
+
+def test_names_by_pattern_are_those_that_are_escaped() -> None:
+    schema = {"patternProperties": {"^x.?$": {"type": "integer"}}, "additionalProperties": False}
+    written = {"kimi_k3_xml": K3.format("{}", "number", "3"), "cohere_xml": COFL.format("{}", "json", "3")}
+    for style, member in written.items():
+        for name, valid in (("x1", True), ("x&amp;", True), ("x&quot;", True), ("y1", False), ("x11", False)):
+            assert accepts(of(style, schema), member.format(name)) is valid, name
+        for name in ("x&", "x&x", "x&amp;&amp;", "x&amp"):
+            assert not accepts(of(style, schema), member.format(name)), name
+        assert not accepts(of(style, schema), member.format("x1").replace("3", "three"))
+
+
+def test_every_keyword_of_an_object_within_the_arguments_holds() -> None:
+    inner: dict[str, Any] = {"type": "object", "properties": {"x": {"not": {"const": "b"}}, "y": {}}}
+    inner |= {"minProperties": 1, "dependentRequired": {"y": ["x"]}}
+    schema = {"properties": {"o": inner}, "additionalProperties": False}
+    x, y = COFL.format("x", "raw", "{}"), COFL.format("y", "json", "1")
+    for members, valid in ((x, True), (x + y, True), (y + x, True), (y, False), ("", False)):
+        text = COFL.format("o", "dict", members.replace("{}", "a"))
+        assert accepts(of("cohere_xml", schema), text) is valid, text
+    assert not accepts(of("cohere_xml", schema), COFL.format("o", "dict", x.replace("{}", "b")))
 
 
 def random_part(random_: random.Random) -> dict[str, Any]:
@@ -257,8 +356,25 @@ def random_part(random_: random.Random) -> dict[str, Any]:
     return part
 
 
+def random_condition(random_: random.Random) -> dict[str, Any]:
+    """A keyword that combines schemas, or one about all members."""
+    parts = [random_part(random_) for _ in range(3)]
+    return random_.choice(
+        [
+            {"not": parts[0]},
+            {"if": parts[0], "then": parts[1], "else": parts[2]},
+            {"anyOf": parts[:2]},
+            {"oneOf": parts[:2]},
+            {"minProperties": 1, "maxProperties": 2},
+            {"dependentRequired": {"a": ["b"], "y": ["x1"]}},
+            {"propertyNames": {"pattern": random_.choice(["1", "^[a-x]"])}},
+        ]
+    )
+
+
 @pytest.mark.parametrize("seed", range(4))
-def test_combined_schemas_mean_what_they_mean_for_json(seed: int) -> None:
+@pytest.mark.parametrize("style", ["pythonic", "deepseek_xml", "cohere_xml"])
+def test_combined_schemas_mean_what_they_mean_for_json(seed: int, style: str) -> None:
     random_ = random.Random(seed)
     decided = 0
     for _ in range(12):
@@ -267,16 +383,27 @@ def test_combined_schemas_mean_what_they_mean_for_json(seed: int) -> None:
         schema["$defs"] = {"0": parts[0]}
         if random_.random() < 0.3:
             schema |= random_part(random_)
+        if random_.random() < 0.6:
+            schema |= random_condition(random_)
         try:
-            tag = Grammar.from_structural_tag({"format": of("pythonic", schema)})
+            tag = Grammar.from_structural_tag({"format": of(style, schema)})
         except GrammarError:
             continue
         judge = Grammar.from_json_schema(schema)
         for _ in range(12):
             names = random_.sample(["a", "b", "x1", "x2", "y", "y1"], random_.randrange(4))
             values = {name: random_.choice([1, 3, "s", "long", True, None]) for name in names}
-            text = ",".join(f"{name}={json.dumps(value)}" for name, value in values.items())
-            text = re.sub("true|null", lambda found: {"true": "True", "null": "None"}[found[0]], text)
+            if style == "pythonic":
+                text = ",".join(f"{name}={value!r}" for name, value in values.items()).replace("'", '"')
+            else:
+                form, kinds = (
+                    (DSML, ("false", "true")) if style == "deepseek_xml" else (COFL, ("json", "raw"))
+                )
+                texts = {n: one if isinstance(one, str) else json.dumps(one) for n, one in values.items()}
+                text = "".join(
+                    form.format(name, kinds[isinstance(one, str)], texts[name])
+                    for name, one in values.items()
+                )
             assert tag.check(text).valid == judge.check(json.dumps(values)).valid, (schema, text)
             decided += 1
     assert decided > 20
