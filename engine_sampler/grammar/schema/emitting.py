@@ -20,7 +20,7 @@ from .ordering import ordered_object
 from .outlines import CONSTANTS, json_kind
 from .strings import holds
 from .texts import quoted_key
-from .values import Literals, Value, Values
+from .values import Literals, Shape, Values
 
 _MAX_INLINE = 8
 """Maximum number of symbols of a value that are put on edges directly; a value with more gets a rule."""
@@ -38,6 +38,7 @@ class Emitter:
         self._marks = marks
         self._ordered = key_order == "schema"
         self._symbols: dict[Literals, tuple[int, ...]] = {}
+        self._shapes: dict[int, tuple[int, ...]] = {}  # by identity: the values keep them alive
         self._constants: dict[Any, tuple[int, ...]] = {}
         self._waiting: list[tuple[int, Plan | ArrayShape | Listed]] = []
         self._keys: dict[str, int] = {}
@@ -66,8 +67,8 @@ class Emitter:
             spend(20)
             self._values.is_productive(literals)
             value = self._values.get(literals)
-            found = tuple(self._rules.terminal(name, text) for name, text in value.scalars)
-            found += self._shapes(value)
+            scalars = [self._rules.terminal(name, text) for name, text in value.scalars]
+            found = (*scalars, *(rule for shape in value.shapes for rule in self._rules_of(shape)))
             if len(found) > _MAX_INLINE:
                 rule = self._rules.rule("value")
                 self._define_choice(rule, found)
@@ -78,19 +79,22 @@ class Emitter:
     def _define_choice(self, rule: int, symbols: Sequence[int]) -> None:
         self._rules.define_automaton(rule, [[Edge(symbol, 1) for symbol in symbols], [Edge(ACCEPT, 1)]])
 
-    def _shapes(self, value: Value) -> tuple[int, ...]:
-        found: list[int] = []
-        for shape in value.shapes:
-            parts: Sequence[Plan | ArrayShape | Listed]
+    def _rules_of(self, shape: Shape) -> tuple[int, ...]:
+        """The rules of an object or array, which several values may share."""
+        found = self._shapes.get(id(shape))
+        if found is None:
+            parts: Sequence[Plan | ArrayShape | Listed] = ()
             if isinstance(shape, ObjectShape):
                 parts = shape.plans(self._values.is_productive, self._ordered)
-            elif isinstance(shape, ArrayShape | Listed):
-                parts = [shape] if shape.is_productive(self._values.is_productive) else []
-            for part in parts:
-                rule = self._rules.rule(_NAMES[type(part)])
-                self._waiting.append((rule, part))
-                found.append(rule)
-        return tuple(found)
+            elif isinstance(shape, ArrayShape | Listed) and shape.is_productive(self._values.is_productive):
+                parts = (shape,)
+            found = self._shapes[id(shape)] = tuple([self._rule_of(part) for part in parts])
+        return found
+
+    def _rule_of(self, part: Plan | ArrayShape | Listed) -> int:
+        rule = self._rules.rule(_NAMES[type(part)])
+        self._waiting.append((rule, part))
+        return rule
 
     def key(self, name: str) -> int:
         """The terminal of a key."""
