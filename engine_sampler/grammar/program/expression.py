@@ -26,6 +26,8 @@ from array import array
 from collections.abc import Sequence
 from typing import Any, TypeAlias
 
+import numpy as np
+
 Expression: TypeAlias = tuple[Any, ...]
 
 LITERAL, CLASS, CONCAT, UNION, BOTH, NOT, REPEAT, GUARD, AUTOMATON = range(9)
@@ -189,58 +191,59 @@ class Encoder:
     def __init__(self) -> None:
         self.code = array("i")
         self.count = 0
-        self._seen: dict[int, tuple[int, Expression]] = {}
+        self._seen: dict[int, int] = {}
+        self._kept: list[Expression] = []  # alive, so that none of their ids is reused
         self._equal: dict[Expression, int] = {}
 
     def copy(self) -> Encoder:
         """An encoder that has the same nodes so far."""
         other = Encoder()
         other.code, other.count = self.code[:], self.count
-        other._seen, other._equal = self._seen.copy(), self._equal.copy()
+        other._seen, other._equal, other._kept = self._seen.copy(), self._equal.copy(), self._kept[:]
         return other
 
     def add(self, part: Expression) -> int:
         """The number of the node of `part`; if it is new, its code and that of its children are appended."""
-        if (seen := self._seen.get(id(part))) is not None:
-            return seen[0]
-        if type(part) is Frequent:
-            return self._append_all(part)
-        kind = part[0]
-        if kind in (CONCAT, UNION, BOTH):
-            children = [self.add(piece) for piece in part[1]]
-            return self._append(part, (kind, len(children), *children))
-        if kind == LITERAL:
-            return self._append(part, (kind, len(part[1]), *part[1]))
-        if kind == CLASS:
-            return self._append(part, _class_code(part[1]))
-        if kind == REPEAT:
-            child = self.add(part[1])
-            return self._append(part, (kind, child, part[2], -1 if part[3] is None else part[3]))
-        if kind in (NOT, GUARD):
-            return self._append(part, (kind, *[self.add(piece) for piece in part[1:]]))
-        code = [kind, len(part[1])]
-        for accepts, ranges in part[1]:
-            code += [int(accepts), len(ranges), *(number for triple in ranges for number in triple)]
-        return self._append(part, tuple(code))
+        number = self._seen.get(id(part))
+        if number is not None:
+            return number
+        number = self._append_all(part) if type(part) is Frequent else self._append(self._code_of(part))
+        self._seen[id(part)] = number
+        self._kept.append(part)
+        return number
 
-    def _append(self, part: Expression, code: tuple[int, ...]) -> int:
+    def _code_of(self, part: Expression) -> tuple[int, ...]:
+        kind, operand = part[0], part[1]
+        if kind == LITERAL:
+            return (LITERAL, len(operand), *operand)
+        if kind == CLASS:
+            return _class_code(operand)
+        if kind in (CONCAT, UNION, BOTH):
+            return (kind, len(operand), *map(self.add, operand))
+        if kind == REPEAT:
+            return (kind, self.add(operand), part[2], -1 if part[3] is None else part[3])
+        if kind in (NOT, GUARD):
+            return (kind, *map(self.add, part[1:]))
+        code = [kind, len(operand)]
+        for accepts, ranges in operand:
+            code += [int(accepts), len(ranges), *(number for triple in ranges for number in triple)]
+        return tuple(code)
+
+    def _append(self, code: tuple[int, ...]) -> int:
         number = self._equal.get(code)
         if number is None:
             number = self._equal[code] = self.count
             self.code.extend(code)
             self.count += 1
-        self._seen[id(part)] = number, part  # keeps `part` alive, so that its id is not reused
         return number
 
     def _append_all(self, part: Frequent) -> int:
         """Append what `part` was encoded to once, with the numbers of its nodes moved."""
-        encoded, references = part.encoded
-        code = encoded.code[:]
-        for at in references:
-            code[at] += self.count
-        self.code += code
-        self.count += encoded.count
-        self._seen[id(part)] = self.count - 1, part
+        code, references, count = part.encoded
+        moved = code.copy()
+        moved[references] += self.count
+        self.code.frombytes(moved.tobytes())
+        self.count += count
         return self.count - 1
 
 
@@ -248,15 +251,15 @@ class Frequent(tuple[Any, ...]):
     """An expression that many grammars contain: it is encoded once, and encoders copy the result."""
 
     @functools.cached_property
-    def encoded(self) -> tuple[Encoder, list[int]]:
-        """Its nodes, and where their code has the number of a node."""
+    def encoded(self) -> tuple[Any, Any, int]:
+        """The code of its nodes, as an array of NumPy; where that has the number of a node; their count."""
         encoder = Encoder()
         encoder.add(tuple(self))
-        return encoder, _references(encoder.code)
+        return np.array(encoder.code, np.int32), _references(encoder.code), encoder.count
 
 
-def _references(code: Sequence[int]) -> list[int]:
-    """The places of `code` that have the number of a node."""
+def _references(code: Sequence[int]) -> Any:
+    """The places of `code` that have the number of a node, as an index of a NumPy array."""
     found: list[int] = []
     at = 0
     while at < len(code):
@@ -276,4 +279,4 @@ def _references(code: Sequence[int]) -> list[int]:
             states, at = code[at + 1], at + 2
             for _ in range(states):
                 at += 2 + 3 * code[at + 1]
-    return found
+    return np.array(found, np.intp)
