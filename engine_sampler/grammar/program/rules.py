@@ -22,6 +22,7 @@ That is how a JSON object accepts its properties in any order, each at most once
 from __future__ import annotations
 
 import hashlib
+import struct
 from array import array
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
@@ -328,20 +329,19 @@ class Rules:
                     edges += (symbol, first + target, *span)
             first += len(edges_of_states)
         states.append(len(edges) >> 2)
-        special_starts, special_ids = array("i"), array("i")
-        for symbol in range(len(self._terminals)):
-            special_starts.append(len(special_ids))
+        special_starts, special_ids = array("i", bytes(4)) * (len(self._terminals) + 1), array("i")
+        for symbol in range(len(self._terminals)) if self._special else ():
             special_ids.extend(self._special.get(symbol, ()))
-        special_starts.append(len(special_ids))
+            special_starts[symbol + 1] = len(special_ids)
         return Program(
             self._encoder.code[:],
-            array("i", self._terminals),
+            _packed(self._terminals),
             special_starts,
             special_ids,
-            array("i", rules),
-            array("i", states),
-            array("i", edges),
-            array("i", operations),
+            _packed(rules),
+            _packed(states),
+            _packed(edges),
+            _packed(operations),
             array("i", self.ignore),
             self.parser,
             -1 - self.start,
@@ -349,6 +349,11 @@ class Rules:
             tuple(self.rule_names),
             self.unique_keys,
         )
+
+
+def _packed(numbers: Sequence[int]) -> array[int]:
+    """The array of some numbers, several times as fast as `array` itself makes it."""
+    return array("i", struct.pack(f"{len(numbers)}i", *numbers))
 
 
 _EPSILON = ACCEPT + 1

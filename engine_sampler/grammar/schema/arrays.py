@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
 from decimal import Decimal
+from functools import cached_property
 from itertools import product
 from typing import Any, NamedTuple, TypeAlias
 
@@ -94,7 +95,7 @@ class ArrayShape:
         found = {literal for at, literal in self.items if at == index}
         return frozenset(found.union(literal for at, literal in self.rest if at <= index)) - {ALWAYS}
 
-    @property
+    @cached_property
     def prefix(self) -> int:
         """The number of leading items that must be distinguished; all later items are alike."""
         ends = [at + 1 for at, _ in self.items] + [at for at, _ in self.rest]

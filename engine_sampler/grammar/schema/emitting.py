@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Hashable, Mapping, Sequence
+from functools import lru_cache
 from itertools import combinations
 from typing import Any
 
@@ -146,6 +147,12 @@ class Emitter:
         self._rules.define_automaton(rule, states, bits, counters)
 
 
+@lru_cache(maxsize=256)
+def _once(bit: int) -> tuple[Operation, ...]:
+    """The operations of something that may occur once, which the bit records."""
+    return clear(bit), set_bit(bit)
+
+
 class ObjectAutomaton:
     """The automaton of one plan.
 
@@ -203,9 +210,10 @@ class ObjectAutomaton:
             Edge(self._marks.comma, state, operations) for state, operations in commas if self.states[state]
         ]
         self.states[3].append(Edge(self._marks.close_object, 2, at_end))
-        counted = [Edge(edge.symbol, edge.target, edge.operations + (counting or ())) for edge in optional]
+        if counting:
+            optional = [edge._replace(operations=edge.operations + counting) for edge in optional]
         close = Edge(self._marks.close_empty_object, 2, at_end)
-        self.states[1] = [close, *self._required_edges, *counted]
+        self.states[1] = [close, *self._required_edges, *optional]
 
     def _bit(self) -> int:
         self.bits += 1
@@ -226,20 +234,22 @@ class ObjectAutomaton:
         return (saturate(0, low),) if plan.high is None else (count(0, plan.high - required),)
 
     def _members(self) -> None:
-        plan = self._plan
+        plan, key = self._plan, self._emitter.key
         for name, literals in plan.names.items():
             bit = self._named[name]
-            required = name in plan.required
-            (self._required_bits if required else self._optional_bits).append(bit)
+            if name in plan.required:
+                bits, edges = self._required_bits, self._required_edges
+            else:
+                bits, edges = self._optional_bits, self._optional_edges
+            bits.append(bit)
             satisfiable = [number for number, one in plan.requirements.items() if holds(one.keys, name)]
-            edges = self._required_edges if required else self._optional_edges
-            self._edges(edges, self._emitter.key(name), literals, (clear(bit), set_bit(bit)), satisfiable)
+            self._edges(edges, key(name), literals, _once(bit), satisfiable)
         for region in plan.regions:
             self._region(self._optional_edges, region, ())
         for slot in plan.slots:
             bit = self._bit()
             self._required_bits.append(bit)
-            self._region(self._required_edges, slot, (clear(bit), set_bit(bit)))
+            self._region(self._required_edges, slot, _once(bit))
             self._at_end.append(clause((bit, True)))
         for name in sorted(plan.required):
             self._at_end.append(clause((self._named[name], True)))
@@ -352,7 +362,7 @@ def _items(emitter: Emitter, shape: ArrayShape, index: int, target: int) -> list
     if shape.distinct is None:
         return [Edge(symbol, target) for symbol in emitter.symbols(literals)]
     return [
-        Edge(symbol, target, (clear(bit), set_bit(bit)))
+        Edge(symbol, target, _once(bit))
         for bit, constant in enumerate(shape.distinct)
         for symbol in emitter.symbols(literals | {constant})
     ]
