@@ -207,7 +207,15 @@ class Encoder:
         number = self._seen.get(id(part))
         if number is not None:
             return number
-        number = self._append_all(part) if type(part) is Frequent else self._append(self._code_of(part))
+        if type(part) is Frequent:
+            number = self._append_all(part)
+        else:
+            code = self._code_of(part)
+            number = self._equal.get(code)
+            if number is None:
+                number = self._equal[code] = self.count
+                self.code.extend(code)
+                self.count += 1
         self._seen[id(part)] = number
         self._kept.append(part)
         return number
@@ -228,14 +236,6 @@ class Encoder:
         for accepts, ranges in operand:
             code += [int(accepts), len(ranges), *(number for triple in ranges for number in triple)]
         return tuple(code)
-
-    def _append(self, code: tuple[int, ...]) -> int:
-        number = self._equal.get(code)
-        if number is None:
-            number = self._equal[code] = self.count
-            self.code.extend(code)
-            self.count += 1
-        return number
 
     def _append_all(self, part: Frequent) -> int:
         """Append what `part` was encoded to once, with the numbers of its nodes moved."""
