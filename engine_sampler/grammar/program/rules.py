@@ -292,6 +292,22 @@ class Rules:
         """
         self._automata[-1 - rule] = states, bits, counters
 
+    def append(self, other: Rules, terminals: Sequence[int]) -> int:
+        """Append the rules of `other`, all of which are defined; its terminal i is terminals[i] here.
+
+        Returns how many rules came before: the symbol s of a rule there is s minus that here.
+        """
+        before = len(self._automata)
+        symbols = {ACCEPT: ACCEPT, **dict(enumerate(terminals))}
+        symbols |= {-1 - rule: -1 - rule - before for rule in range(len(other._automata))}
+        for name, automaton in zip(other.rule_names, other._automata, strict=True):
+            if automaton is None:
+                raise GrammarError(f"the rule {name} is used but not defined")
+            states = [[Edge(symbols[one], to, done) for one, to, done in edges] for edges in automaton[0]]
+            self._automata.append((states, *automaton[1:]))
+        self.rule_names += other.rule_names
+        return before
+
     def automata(self) -> list[list[list[Edge]]]:
         """The edges of each state of each rule that has been defined; they may be changed."""
         found = []

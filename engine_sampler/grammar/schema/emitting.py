@@ -8,13 +8,15 @@ from itertools import combinations
 from typing import Any
 
 from ..errors import GrammarLimitError
-from ..program.expression import literal
+from ..program.expression import EMPTY, literal
 from ..program.rules import ACCEPT, Edge, Operation, Rules, at_least, clause, clear, count, saturate, set_bit
 from ..work import spend
 from .arrays import ArrayShape
+from .document import Document
 from .layout import KeyOrder, Punctuation
 from .limits import MAX_CELLS
 from .listed import Listed, ListedAutomaton
+from .nodes import Expander
 from .numbers import decimal, plain_numbers
 from .objects import ObjectShape, Plan, Region
 from .ordering import ordered_object
@@ -51,6 +53,10 @@ class Emitter:
         rule = self._rules.rule(name)
         symbols = self.symbols(literals)
         self._define_choice(rule, symbols)
+        self._define_waiting()
+        return rule
+
+    def _define_waiting(self) -> None:
         while self._waiting:
             symbol, shape = self._waiting.pop()
             if isinstance(shape, Plan):
@@ -59,23 +65,34 @@ class Emitter:
                 self._listed(symbol, shape.values)
             else:
                 self._array(symbol, shape)
-        return rule
 
     def symbols(self, literals: Literals) -> tuple[int, ...]:
         """The symbols of a value's alternatives; empty if no such value exists."""
         found = self._symbols.get(literals)
         if found is None:
             spend(20)
-            self._values.is_productive(literals)
-            value = self._values.get(literals)
-            scalars = [self._rules.terminal(name, text) for name, text in value.scalars]
-            found = (*scalars, *(rule for shape in value.shapes for rule in self._rules_of(shape)))
-            if len(found) > _MAX_INLINE:
-                rule = self._rules.rule("value")
-                self._define_choice(rule, found)
-                found = (rule,)
-            self._symbols[literals] = found
+            found = self._symbols[literals] = self._new_symbols(literals) if literals else self._any_value()
         return found
+
+    def _new_symbols(self, literals: Literals) -> tuple[int, ...]:
+        self._values.is_productive(literals)
+        value = self._values.get(literals)
+        scalars = [self._rules.terminal(name, text) for name, text in value.scalars]
+        found = (*scalars, *(rule for shape in value.shapes for rule in self._rules_of(shape)))
+        if len(found) <= _MAX_INLINE:
+            return found
+        rule = self._rules.rule("value")
+        self._define_choice(rule, found)
+        return (rule,)
+
+    def _any_value(self) -> tuple[int, ...]:
+        """The symbols of any value; its rules are copied."""
+        rules, symbols = _rules_of_any_value(self._ordered)
+        terminals = list(self._marks)
+        for name, text in zip(rules.terminal_names[8:], rules.expressions[8:], strict=True):
+            terminals.append(self._rules.terminal(name, text or EMPTY))
+        moved = self._rules.append(rules, terminals)
+        return tuple([terminals[one] if one >= 0 else one - moved for one in symbols])
 
     def _define_choice(self, rule: int, symbols: Sequence[int]) -> None:
         self._rules.define_automaton(rule, [[Edge(symbol, 1) for symbol in symbols], [Edge(ACCEPT, 1)]])
@@ -145,6 +162,18 @@ class Emitter:
             states, bits, counters = _listed_array(self, self._marks, shape, self._values), 0, 0
         spend(2 * sum(map(len, states)))
         self._rules.define_automaton(rule, states, bits, counters)
+
+
+@lru_cache(maxsize=2)
+def _rules_of_any_value(ordered: bool) -> tuple[Rules, tuple[int, ...]]:
+    """The rules of any value, which most schemas need, and its symbols; the first terminals are the marks."""
+    rules, anything = Rules(), frozenset[int]()
+    marks = Punctuation(*(rules.special(name, ()) for name in Punctuation._fields))
+    values = Values(Expander(Document(True), {}, "error", "assert"))
+    emitter = Emitter(values, rules, marks, "schema" if ordered else "any")
+    emitter._symbols[anything] = emitter._new_symbols(anything)
+    emitter._define_waiting()
+    return rules, emitter._symbols[anything]
 
 
 @lru_cache(maxsize=256)

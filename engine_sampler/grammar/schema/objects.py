@@ -125,9 +125,11 @@ class ObjectShape:
         return list(self._plans(productive, ordered))
 
     def _plans(self, productive: Productive, ordered: bool) -> Iterator[Plan]:
-        names = {name: literals for name, literals in self._plan.names.items() if productive(literals)}
-        regions = tuple(region for region in self._plan.regions if productive(region.literals))
-        first = self._plan._replace(names=names, regions=regions)
+        first = self._plan
+        names = {name: literals for name, literals in first.names.items() if productive(literals)}
+        regions = tuple([region for region in first.regions if productive(region.literals)])
+        if len(names) < len(first.names) or len(regions) < len(first.regions):
+            first = first._replace(names=names, regions=regions)
         if self._simple:
             if first.required <= names.keys():
                 yield first
