@@ -26,8 +26,6 @@ from array import array
 from collections.abc import Sequence
 from typing import Any, TypeAlias
 
-import numpy as np
-
 Expression: TypeAlias = tuple[Any, ...]
 
 LITERAL, CLASS, CONCAT, UNION, BOTH, NOT, REPEAT, GUARD, AUTOMATON = range(9)
@@ -239,11 +237,12 @@ class Encoder:
 
     def _append_all(self, part: Frequent) -> int:
         """Append what `part` was encoded to once, with the numbers of its nodes moved."""
-        code, references, count = part.encoded
-        moved = code.copy()
-        moved[references] += self.count
-        self.code.frombytes(moved.tobytes())
-        self.count += count
+        encoded, references = part.encoded
+        code, before = encoded.code[:], self.count
+        for at in references:
+            code[at] += before
+        self.code += code
+        self.count += encoded.count
         return self.count - 1
 
 
@@ -251,15 +250,15 @@ class Frequent(tuple[Any, ...]):
     """An expression that many grammars contain: it is encoded once, and encoders copy the result."""
 
     @functools.cached_property
-    def encoded(self) -> tuple[Any, Any, int]:
-        """The code of its nodes, as an array of NumPy; where that has the number of a node; their count."""
+    def encoded(self) -> tuple[Encoder, list[int]]:
+        """Its nodes, and where their code has the number of a node."""
         encoder = Encoder()
         encoder.add(tuple(self))
-        return np.array(encoder.code, np.int32), _references(encoder.code), encoder.count
+        return encoder, _references(encoder.code)
 
 
-def _references(code: Sequence[int]) -> Any:
-    """The places of `code` that have the number of a node, as an index of a NumPy array."""
+def _references(code: Sequence[int]) -> list[int]:
+    """The places of `code` that have the number of a node."""
     found: list[int] = []
     at = 0
     while at < len(code):
@@ -279,4 +278,4 @@ def _references(code: Sequence[int]) -> Any:
             states, at = code[at + 1], at + 2
             for _ in range(states):
                 at += 2 + 3 * code[at + 1]
-    return np.array(found, np.intp)
+    return found
