@@ -15,7 +15,7 @@ from collections.abc import Iterator
 import numpy as np
 
 from engine_sampler.backends.library import LibraryBackend
-from engine_sampler.packaged import library_path
+from engine_sampler.base.packaged import library_path
 from tests.native.comparing import (
     NUMPY,
     accept_tokens,

@@ -6,10 +6,10 @@ import itertools
 from bisect import bisect_left
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
-from functools import cached_property
 
 import numpy as np
 
+from ..base.cached import cached_property
 from .integer_weights import LN_2, distances, log2_mass, weights
 from .ranking import descending, top_columns
 

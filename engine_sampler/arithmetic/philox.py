@@ -9,6 +9,9 @@ from typing import Any
 import numpy as np
 
 _MASK32 = 0xFFFFFFFF
+_MULTIPLIERS = (0xD2511F53, 0xCD9E8D57)
+_WEYL = (0x9E3779B9, 0xBB67AE85)
+_ROUNDS = 10
 
 
 SELECTOR_STREAM = 0
@@ -22,16 +25,38 @@ _ARRAY_ROWS = 8
 
 
 def philox4x32(counter: tuple[Any, Any, Any, Any], key: tuple[Any, Any]) -> tuple[Any, ...]:
-    """Philox4x32-10 (Salmon et al. 2011). Words are Python ints, or uint64 arrays holding 32 bits."""
+    """Philox4x32-10 (Salmon et al. 2011). Words are Python ints; or the third, and any others, are uint64
+    arrays [n] holding 32 bits."""
+    if isinstance(counter[2], np.ndarray):
+        return _philox_of_arrays(counter, key)
     c0, c1, c2, c3 = counter
     k0, k1 = key
-    for _ in range(10):
-        a = c0 * 0xD2511F53
-        b = c2 * 0xCD9E8D57
+    for _ in range(_ROUNDS):
+        a = c0 * _MULTIPLIERS[0]
+        b = c2 * _MULTIPLIERS[1]
         c0, c1, c2, c3 = (b >> 32) ^ c1 ^ k0, b & _MASK32, (a >> 32) ^ c3 ^ k1, a & _MASK32
-        k0 = (k0 + 0x9E3779B9) & _MASK32
-        k1 = (k1 + 0xBB67AE85) & _MASK32
+        k0 = (k0 + _WEYL[0]) & _MASK32
+        k1 = (k1 + _WEYL[1]) & _MASK32
     return c0, c1, c2, c3
+
+
+_PAIR = np.array([_MULTIPLIERS], np.uint64).T
+_KEYS = np.array([[[word * r] for word in _WEYL] for r in range(_ROUNDS)], np.uint64)
+_HALF, _LOW = np.array(32, np.uint64), np.array(_MASK32, np.uint64)
+"""Arrays without dimensions: NumPy converts a Python int, or a scalar, in every operation."""
+
+
+def _philox_of_arrays(counter: tuple[Any, ...], key: tuple[Any, Any]) -> tuple[Any, ...]:
+    """The same with both halves of each round in one array [2, n], which takes half as many operations."""
+    halves = np.empty((3, 2, len(counter[2])), np.uint64)
+    for half, pair in zip(halves, (counter[::2], counter[1::2], key), strict=True):
+        half[0], half[1] = pair
+    even, odd, keys = halves
+    for of_round in (keys + _KEYS) & _LOW:
+        products = (even * _PAIR)[::-1]
+        even = (products >> _HALF) ^ odd ^ of_round
+        odd = products & _LOW
+    return even[0], odd[0], even[1], odd[1]
 
 
 def draw64(seed: np.ndarray, position: np.ndarray, stream: int, draw: int = 0) -> np.ndarray:
@@ -49,7 +74,7 @@ def child_seed(seed: int, index: int) -> int:
 
 
 def _draw_words(seed: Any, position: Any, stream: int, draw: int) -> Any:
-    counter = (seed * 0 + draw, stream, position & _MASK32, position >> 32)
+    counter = (draw, stream, position & _MASK32, position >> 32)
     x0, x1, _, _ = philox4x32(counter, (seed & _MASK32, seed >> 32))
     return x0 | x1 << 32
 

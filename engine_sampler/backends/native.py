@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import os
 
-from ..packaged import library_path
+from ..base.packaged import library_path
 from .library import LibraryBackend, LibraryError
 
 _ABSENT = (

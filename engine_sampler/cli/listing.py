@@ -6,9 +6,9 @@ import itertools
 from dataclasses import asdict
 from typing import Any
 
+from ..base.packaged import grammar_names, grammar_text
 from ..contract import Backend, Sampler
 from ..grammar import Grammar, GrammarError
-from ..packaged import grammar_names, grammar_text
 from ..registry import Catalogue, Registry
 
 KINDS = ("samplers", "selectors", "stopping_criteria", "backends", "grammars", "observers")

@@ -5,7 +5,7 @@ from __future__ import annotations
 import functools
 from typing import Literal
 
-from ..packaged import grammar_names, grammar_text
+from ..base.packaged import grammar_names, grammar_text
 from .errors import GrammarError
 from .grammar import Grammar, cached_or_built
 

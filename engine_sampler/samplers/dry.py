@@ -5,12 +5,13 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from functools import cached_property, lru_cache
+from functools import lru_cache
 from typing import Any
 
 import numpy as np
 
 from ..arithmetic import FLT_MAX, log2_64
+from ..base.cached import cached_property
 from ..contract import Example, Param, ParameterError, Rows, Sampler, Vocabulary, quoted, unhurried
 from ..contract.values import Phrase, phrase_token_ids, phrases
 from ..tokenizer import Tokenizer

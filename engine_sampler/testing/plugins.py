@@ -13,9 +13,9 @@ from typing import Any, NamedTuple, TypeAlias
 import numpy as np
 
 from ..backends.library import LibraryBackend
+from ..base.packaged import grammar_names
 from ..contract import ParameterError, Sampler, Selector
 from ..grammar.constraints import grammar_named
-from ..packaged import grammar_names
 from ..registry import Registry
 from .backends import BackendContract
 from .chains import vocabulary_of

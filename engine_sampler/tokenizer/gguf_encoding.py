@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import importlib.util
 from collections.abc import Callable, Collection, Mapping
-from functools import cached_property, partial
+from functools import partial
 from typing import Any
 
+from ..base.cached import cached_property
 from .pieces import SPACE
 
 _WORDS = (

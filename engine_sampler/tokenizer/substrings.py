@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from bisect import bisect_left
 from collections.abc import Collection, Sequence
-from functools import cached_property
 
 import numpy as np
+
+from ..base.cached import cached_property
 
 
 class Substrings:

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
-from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
+from ..base.cached import cached_property
 from .substrings import Substrings
 
 if TYPE_CHECKING:

@@ -13,9 +13,9 @@ import pytest
 from engine_sampler.backends import choose, native
 from engine_sampler.backends.native import NativeBackend
 from engine_sampler.backends.numpy import NumpyBackend
+from engine_sampler.base.packaged import library_path
 from engine_sampler.cli.listing import inventory
 from engine_sampler.contract import Backend
-from engine_sampler.packaged import library_path
 from engine_sampler.registry import CORE_PARAMS, Registry, default_registry
 
 VARIABLES = ("ENGINE_SAMPLER_BACKEND", "ENGINE_SAMPLER_ISA")

@@ -12,9 +12,9 @@ from typing import Any
 
 import pytest
 
+from engine_sampler.base.packaged import header_text
 from engine_sampler.cli.main import PLUGIN_KINDS, main
 from engine_sampler.cli.new import LONGEST, PARTS
-from engine_sampler.packaged import header_text
 from engine_sampler.registry import CORE_PARAMS, Registry
 from engine_sampler.testing import failing_laws
 from engine_sampler.testing.plugins import Search, check_plugin

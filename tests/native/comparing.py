@@ -12,8 +12,8 @@ import numpy as np
 from engine_sampler.arithmetic import LogitRows
 from engine_sampler.backends.library import LibraryBackend, LibraryError
 from engine_sampler.backends.numpy import NumpyBackend
+from engine_sampler.base.packaged import library_path
 from engine_sampler.contract import Batch, Chain, Group, ParameterError, Rows
-from engine_sampler.packaged import library_path
 from engine_sampler.params import SamplingParams, build_chain
 from engine_sampler.registry import default_registry
 from engine_sampler.scheduler.history import History

@@ -11,8 +11,8 @@ import pytest
 
 from engine_sampler import SamplingParams, Scheduler, StepResult
 from engine_sampler.backends.library import LibraryBackend
+from engine_sampler.base.packaged import library_path
 from engine_sampler.contract import Backend, Batch
-from engine_sampler.packaged import library_path
 from tests.engines import CONFIGURATIONS, VOCAB, ToyMatcher, make_scheduler, model_step, outcome, rows_for
 from tests.native.comparing import NUMPY, instruction_sets, times
 

@@ -12,7 +12,7 @@ from engine_sampler.arithmetic import LogitRows, Logprobs, log_total
 from engine_sampler.backends.library.binding import Library
 from engine_sampler.backends.library.header import contract
 from engine_sampler.backends.library.tensor import Tensor
-from engine_sampler.packaged import library_path
+from engine_sampler.base.packaged import library_path
 from engine_sampler.scheduler.logprobs import LogprobsCollector
 from tests.native.comparing import instruction_sets, random_block, times
 from tests.native.test_dtypes import NARROW

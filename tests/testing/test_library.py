@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from engine_sampler.backends.library.header import number
-from engine_sampler.packaged import library_path
+from engine_sampler.base.packaged import library_path
 from engine_sampler.testing.library import (
     FAILED,
     NOT_PROMISED,

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from engine_sampler.packaged import library_path
+from engine_sampler.base.packaged import library_path
 from engine_sampler.testing.library import FAILED, MEMORY, check_apart, check_library
 
 from ..backends.library.building import library

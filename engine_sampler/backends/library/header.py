@@ -8,7 +8,7 @@ from typing import Any
 
 import cffi  # type: ignore[import-untyped]
 
-from ...packaged import header_declarations
+from ...base.packaged import header_declarations
 
 HEADER = "engine_sampler.h"
 _SYMBOL = "int32_t es_get_api(uint32_t host_abi, const es_api **api);"

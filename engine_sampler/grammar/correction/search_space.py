@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
-from functools import cached_property
 from heapq import heappop, heappush
 from typing import Any, TypeAlias
 
+from ...base.cached import cached_property
 from ..cache import Cache
 from ..derivatives.limits import MAX_SHARED_STATES
 from ..derivatives.partitions import meet, representatives

@@ -9,8 +9,8 @@ from typing import Any
 
 import numpy as np
 
+from ...base.packaged import header_declarations, library_path
 from ...contract import bitmask_words, checked_bitmask
-from ...packaged import header_declarations, library_path
 from ...tokenizer import Tokenizer
 from ..errors import GrammarError, GrammarLimitError, UnfinishedError
 from ..limits import Limits

@@ -29,8 +29,9 @@ from .expansion import check_expansion, without_endless_counts
 from .grammar import Loaded, load
 from .lalr_tables import LalrTables, LexerOrder, NamedLalrState, tables_of
 from .messages import Messages
+from .outer_bytes import any_of
 from .rules import RuleReader
-from .skipping import any_of, beginnings, followers, parts
+from .skipping import beginnings, followers, parts
 
 _REFUSED = {
     "json": "%json needs the lexer dynamic_complete",

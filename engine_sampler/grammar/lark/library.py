@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterable
 
 from lark.load_grammar import PackageResource, stdlib_loader
 
-from ...packaged import GRAMMAR_FOLDER, PACKAGE, grammar_text
+from ...base.packaged import GRAMMAR_FOLDER, PACKAGE, grammar_text
 from .lexer import Scan, Statement
 
 Source = Callable[[object, str], "tuple[PackageResource, str]"]

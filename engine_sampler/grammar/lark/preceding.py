@@ -10,14 +10,6 @@ from collections.abc import Iterable, Mapping, Sequence
 
 from ..program.expression import (
     ALL_BYTES,
-    AUTOMATON,
-    BOTH,
-    CLASS,
-    CONCAT,
-    GUARD,
-    LITERAL,
-    REPEAT,
-    UNION,
     Expression,
     nullable,
 )
@@ -25,7 +17,7 @@ from ..program.rules import Body
 from ..program.unicode import LAST, Ranges, ranges
 from ..regex.beginning import Before
 from .following import FollowSets
-from .skipping import any_of
+from .outer_bytes import any_of, last_bytes
 
 
 def texts_before(
@@ -54,35 +46,6 @@ def texts_before(
         before = any_of(last(other) for other, following in followers.items() if symbol in following)
         found[symbol] = Before(_characters(before | skipped), symbol in at_start)
     return found
-
-
-def last_bytes(part: Expression) -> int:
-    """The bytes with which the texts of an expression can end, as a mask; perhaps too many."""
-    kind = part[0]
-    if kind == LITERAL:
-        return 1 << part[1][-1] if part[1] else 0
-    if kind == CLASS:
-        return int(part[1])
-    if kind == UNION:
-        return any_of(map(last_bytes, part[1]))
-    if kind == CONCAT:
-        mask = 0
-        for piece in reversed(part[1]):
-            mask |= last_bytes(piece)
-            if not nullable(piece):
-                break
-        return mask
-    if kind == BOTH:
-        mask = ALL_BYTES
-        for piece in part[1]:
-            mask &= last_bytes(piece)
-        return mask
-    if kind in (REPEAT, GUARD):
-        return last_bytes(part[1])
-    if kind == AUTOMATON:
-        edges = (edge for _, outgoing in part[1] for edge in outgoing)
-        return any_of((1 << high + 1) - (1 << low) for low, high, target in edges if part[1][target][0])
-    return ALL_BYTES
 
 
 def _characters(mask: int) -> Ranges:

@@ -22,15 +22,7 @@ from ..derivatives.limits import Meter
 from ..derivatives.loading import Loader
 from ..program.expression import (
     ALL_BYTES,
-    AUTOMATON,
-    BOTH,
-    CLASS,
-    CONCAT,
     EPSILON,
-    GUARD,
-    LITERAL,
-    REPEAT,
-    UNION,
     Encoder,
     Expression,
     automaton,
@@ -42,6 +34,7 @@ from ..program.expression import (
 from ..program.reaching import nodes_reaching
 from ..program.rules import ACCEPT, Edge, Rules, alternatives, repeated, sequence
 from ..work import spend
+from .outer_bytes import any_of, first_bytes
 
 MAX_STATES = 64
 """The most states of an ignored terminal that is examined; one with more is taken to lead anywhere."""
@@ -62,42 +55,6 @@ class Ending(NamedTuple):
     final: Expression
     first: int
     following: int
-
-
-def first_bytes(part: Expression) -> int:
-    """The bytes with which the texts of an expression can begin, as a mask; perhaps too many."""
-    kind = part[0]
-    if kind == LITERAL:
-        return 1 << part[1][0] if part[1] else 0
-    if kind == CLASS:
-        return int(part[1])
-    if kind == UNION:
-        return any_of(map(first_bytes, part[1]))
-    if kind == CONCAT:
-        mask = 0
-        for piece in part[1]:
-            mask |= first_bytes(piece)
-            if not nullable(piece):
-                break
-        return mask
-    if kind == BOTH:
-        mask = ALL_BYTES
-        for piece in part[1]:
-            mask &= first_bytes(piece)
-        return mask
-    if kind in (REPEAT, GUARD):
-        return first_bytes(part[1])
-    if kind == AUTOMATON:
-        return any_of((1 << high + 1) - (1 << low) for low, high, _ in part[1][0][1])
-    return ALL_BYTES
-
-
-def any_of(masks: Iterable[int]) -> int:
-    """The bytes in any of the masks."""
-    found = 0
-    for mask in masks:
-        found |= mask
-    return found
 
 
 @lru_cache(_CACHED)

@@ -26,6 +26,8 @@ from array import array
 from collections.abc import Sequence
 from typing import Any, TypeAlias
 
+from ...base.cached import cached_property
+
 Expression: TypeAlias = tuple[Any, ...]
 
 LITERAL, CLASS, CONCAT, UNION, BOTH, NOT, REPEAT, GUARD, AUTOMATON = range(9)
@@ -249,7 +251,7 @@ class Encoder:
 class Frequent(tuple[Any, ...]):
     """An expression that many grammars contain: it is encoded once, and encoders copy the result."""
 
-    @functools.cached_property
+    @cached_property
     def encoded(self) -> tuple[Encoder, list[int]]:
         """Its nodes, and where their code has the number of a node."""
         encoder = Encoder()

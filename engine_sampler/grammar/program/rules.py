@@ -26,9 +26,9 @@ import struct
 from array import array
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
-from functools import cached_property
 from typing import Any, NamedTuple, TypeAlias
 
+from ...base.cached import cached_property
 from ..errors import GrammarError
 from ..work import spend
 from .expression import Encoder, Expression

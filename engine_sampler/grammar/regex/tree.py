@@ -10,10 +10,11 @@ import re
 import sys
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from functools import cached_property, lru_cache
+from functools import lru_cache
 from importlib import import_module
 from typing import Any, TypeAlias
 
+from ...base.cached import cached_property
 from ..errors import GrammarError, GrammarLimitError
 from ..program import unicode
 from ..program.expression import Expression

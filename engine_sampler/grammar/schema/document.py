@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import json
-from functools import cached_property
 from typing import Any
 from urllib.parse import unquote, urldefrag, urljoin
 
+from ...base.cached import cached_property
 from ..errors import GrammarError, GrammarLimitError, UnsupportedKeywordError
 from .limits import MAX_TEXT
 from .metaschemas import metaschema

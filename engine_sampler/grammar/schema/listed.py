@@ -9,9 +9,9 @@ from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from decimal import Decimal
-from functools import cached_property
 from typing import Any, NamedTuple, Protocol, TypeAlias
 
+from ...base.cached import cached_property
 from ..errors import GrammarLimitError
 from ..program.rules import ACCEPT, Edge, Operation, clause, clear, set_bit
 from ..work import spend

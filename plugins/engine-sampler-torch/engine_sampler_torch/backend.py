@@ -5,7 +5,8 @@ from __future__ import annotations
 import functools
 import logging
 import threading
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from typing import Any
 from weakref import WeakKeyDictionary
 
@@ -71,13 +72,13 @@ class TorchBackend(Backend):
     def run(self, batch: Batch) -> None:
         groups = [group for group in batch.groups if len(group.index)]
         if groups:
-            with torch.no_grad():
+            with work_on(batch.logits):
                 StepRun(self.name, self._host, self._room(groups[0].rows, batch.logits), batch).run()
 
     def process(self, batch: Batch) -> Any:
         if not batch.groups:
             return None
-        with torch.no_grad():
+        with work_on(batch.logits):
             return process(self._room(batch.groups[0].rows, batch.logits), batch)
 
     def prepare_masks(self, bitmask: np.ndarray, rows: Sequence[int], device: str) -> MasksOnDevice | None:
@@ -86,7 +87,7 @@ class TorchBackend(Backend):
     def logprobs(self, logits: LogitRows, token_ids: np.ndarray, top_n: int) -> Logprobs | None:
         if logits.remote is None:
             return None
-        with torch.no_grad():
+        with work_on(logits):
             return logprobs(logits, token_ids, top_n)
 
     def apply(self, plan: Plan, logits: np.ndarray, rows: Rows) -> None:
@@ -97,12 +98,29 @@ class TorchBackend(Backend):
 
     def _room(self, rows: Rows, logits: LogitRows) -> Room:
         """The buffers for steps of these requests where the logits lie."""
-        device = torch.device("cpu" if logits.remote is None else logits.device)
+        device = _device_of(logits)
         with self._lock:
             rooms = self._rooms.setdefault(rows.slots, {})
             if device not in rooms:
                 rooms[device] = Room.on(device)
             return rooms[device]
+
+
+def _device_of(logits: LogitRows) -> torch.device:
+    return torch.device("cpu" if logits.remote is None else logits.device)
+
+
+@contextmanager
+def work_on(logits: LogitRows) -> Iterator[None]:
+    """Work without gradients on the device of `logits`. Triton starts kernels on the current CUDA device and
+    its current stream, which may be those of another card than the logits'."""
+    device = _device_of(logits)
+    with torch.no_grad():
+        if device.type != "cuda":
+            yield
+            return
+        with torch.cuda.device(device):
+            yield
 
 
 @functools.cache

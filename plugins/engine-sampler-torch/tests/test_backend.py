@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
+import types
 from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any
 
 import numpy as np
 import pytest
 import torch
 from counting_device import DEVICE, CountingDevice, OnDevice
-from engine_sampler_torch import TorchBackend
+from engine_sampler_torch import TorchBackend, backend
 from host_sampler import SecondBest
 
-from engine_sampler import SamplingParams, Scheduler
+from engine_sampler import SamplingParams, Scheduler, logprobs
+from engine_sampler.arithmetic import LogitRows
 from engine_sampler.backends.choose import best_backend
 from engine_sampler.testing import BackendContract
 from tests.engines import registered
@@ -69,3 +72,42 @@ def test_reports_say_from_where_on_the_host_runs_a_chain() -> None:
 def test_it_is_of_no_use_for_devices_that_torch_does_not_have(device: str) -> None:
     backend = TorchBackend()
     assert (backend.score(device), backend.reads_from(device)) == (0.0, False)
+
+
+def test_work_is_done_on_the_card_of_the_logits(monkeypatch: pytest.MonkeyPatch) -> None:
+    entered: list[torch.device] = []
+
+    @contextmanager
+    def card(device: torch.device) -> Iterator[None]:
+        entered.append(device)
+        yield
+
+    monkeypatch.setattr(torch.cuda, "device", card)
+    second = types.SimpleNamespace(remote=object(), device="cuda:1")
+    with backend.work_on(second):
+        assert entered == [torch.device("cuda", 1)]
+        assert not torch.is_grad_enabled()
+    with backend.work_on(types.SimpleNamespace(remote=None, device="cpu")):
+        assert len(entered) == 1
+
+
+def test_steps_processing_and_logprobs_work_on_the_card_of_the_logits(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    places: list[str] = []
+
+    @contextmanager
+    def noted(logits: LogitRows) -> Iterator[None]:
+        places.append(logits.device)
+        with torch.no_grad():
+            yield
+
+    monkeypatch.setattr(backend, "work_on", noted)
+    with CountingDevice():
+        scheduler = Scheduler(10, backend="torch")
+        scheduler.add(SamplingParams(top_k=3, logprobs=1))
+        logits = OnDevice(torch.zeros(1, 10))
+        scheduler.step(logits)
+        scheduler.process(logits, on_device=True)
+        logprobs(logits, [3])
+    assert places == [str(DEVICE)] * 3

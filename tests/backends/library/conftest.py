@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from engine_sampler.packaged import library_path
+from engine_sampler.base.packaged import library_path
 
 
 @pytest.fixture(scope="session")

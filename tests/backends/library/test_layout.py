@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from engine_sampler.backends.library.header import HEADER, contract, number
-from engine_sampler.packaged import header_declarations, header_text
+from engine_sampler.base.packaged import header_declarations, header_text
 
 from ...native.building import CONTRACT, INCLUDE
 from .building import compile_c

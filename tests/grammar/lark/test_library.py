@@ -6,7 +6,7 @@ import json
 
 import pytest
 
-from engine_sampler.packaged import grammar_names, grammar_text
+from engine_sampler.base.packaged import grammar_names, grammar_text
 
 from .oracle import LIBRARY, Oracle, ours
 

@@ -8,7 +8,7 @@ import pytest
 
 from engine_sampler.grammar.errors import GrammarError
 from engine_sampler.grammar.lark.grammar import rules_from_lark
-from engine_sampler.grammar.lark.preceding import last_bytes
+from engine_sampler.grammar.lark.outer_bytes import last_bytes
 from engine_sampler.grammar.program.expression import automaton, both, concat, guard, literal, repeat, union
 from engine_sampler.grammar.program.expression import byte_class as of
 

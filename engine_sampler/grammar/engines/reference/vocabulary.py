@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from functools import cached_property
 
+from ....base.cached import cached_property
 from ....contract import bitmask_words
 from .trie import Trie
 

@@ -155,10 +155,15 @@ def _edits(
     return ids, block.values
 
 
+CODES = (0, 2 + 2 * READING, 1 + 2 * READING, 1 + 2 * GRAMMAR, UNKNOWN)
+"""The codes of the kernels' faults: none, too great, empty, the grammar's, some edit's."""
+
+
+@functools.cache
+def _codes_on(device: torch.device) -> Tensor:
+    return torch.tensor(CODES, device=device)
+
+
 def _codes(faults: Tensor) -> Tensor:
-    """The kernels' numbers of faults (1 too great, 2 empty, 3 the grammar's, 4 some edit's) as codes."""
-    codes = torch.zeros_like(faults)
-    known = {1: 2 + 2 * READING, 2: 1 + 2 * READING, 3: 1 + 2 * GRAMMAR, 4: UNKNOWN}
-    for number, code in known.items():
-        codes.masked_fill_(faults == number, code)
-    return codes
+    """The kernels' numbers of faults as codes."""
+    return _codes_on(faults.device).index_select(0, faults)

@@ -48,15 +48,7 @@ class Results:
     def store(self, batch: Batch) -> list[int]:
         """Write everything into `batch`; returns which rows of the piece are sound."""
         index = self.piece.index
-        sound = []
-        codes = self._faults.codes.tolist()
-        for i, message in enumerate(self._faults.messages(self.piece.plan)):
-            if codes[i] == UNKNOWN:
-                self.unknown.append(i)
-            elif message is None:
-                sound.append(i)
-            else:
-                batch.errors[index[i]] = message
+        sound = self._sound(batch)
         if self._token_ids is not None:
             batch.token_ids[index] = self._download[self._token_ids]
         if self._notes is not None:
@@ -65,6 +57,22 @@ class Results:
             for i in sound:
                 if self.piece.kinds[i]:
                     self._store_logprobs(batch, i)
+        return sound
+
+    def _sound(self, batch: Batch) -> list[int]:
+        """Which rows of the piece have a token; what the others lack is noted."""
+        codes = self._faults.codes
+        if not codes.any():
+            return list(range(len(codes)))
+        sound = []
+        messages = self._faults.messages(self.piece.plan)
+        for i, (code, message) in enumerate(zip(codes.tolist(), messages, strict=True)):
+            if code == UNKNOWN:
+                self.unknown.append(i)
+            elif message is None:
+                sound.append(i)
+            else:
+                batch.errors[self.piece.index[i]] = message
         return sound
 
     def _store_logprobs(self, batch: Batch, i: int) -> None:

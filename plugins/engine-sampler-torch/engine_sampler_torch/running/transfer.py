@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+
 import numpy as np
 import torch
 from torch import Tensor
@@ -12,6 +14,7 @@ _SMALLEST = 1 << 16
 _DTYPES = {
     np.dtype(name): getattr(torch, name) for name in ("float64", "float32", "int64", "int32", "bool", "uint8")
 }
+_MOST_VIEWS = 1024
 
 
 class Buffers:
@@ -24,6 +27,7 @@ class Buffers:
     def __init__(self, device: torch.device) -> None:
         self.device = device
         self._host = self._there = torch.empty(0, dtype=torch.uint8)
+        self._views: dict[tuple[int, torch.dtype, tuple[int, ...]], Tensor] = {}
 
     def of(self, size: int) -> tuple[Tensor, Tensor]:
         """`size` bytes on the host and on the device."""
@@ -32,7 +36,19 @@ class Buffers:
             self._host = torch.empty(room, dtype=torch.uint8, pin_memory=self.device.type == "cuda")
             is_host = self.device.type == "cpu"
             self._there = self._host if is_host else torch.empty(room, dtype=torch.uint8, device=self.device)
+            self._views.clear()
         return self._host[:size], self._there[:size]
+
+    def view(self, offset: int, dtype: torch.dtype, shape: tuple[int, ...]) -> Tensor:
+        """A part of the device's buffer; steps that are alike get the same tensors."""
+        key = (offset, dtype, shape)
+        found = self._views.get(key)
+        if found is None:
+            if len(self._views) == _MOST_VIEWS:
+                self._views.clear()
+            end = offset + math.prod(shape) * dtype.itemsize
+            found = self._views[key] = self._there[offset:end].view(dtype).view(shape)
+        return found
 
 
 class Upload:
@@ -43,7 +59,6 @@ class Upload:
         self._arrays: list[np.ndarray] = []
         self._offsets: list[int] = []
         self._size = 0
-        self._there: Tensor | None = None
 
     def add(self, array: np.ndarray) -> int:
         """Have `array` copied; returns its number. Raises TypeError for dtypes that no step uses."""
@@ -57,19 +72,17 @@ class Upload:
 
     def send(self) -> None:
         """Copy all of them, without waiting."""
-        host, self._there = self._buffers.of(self._size)
+        host, there = self._buffers.of(self._size)
         packed = host.numpy()
         for array, offset in zip(self._arrays, self._offsets, strict=True):
             packed[offset : offset + array.nbytes] = array.reshape(-1).view(np.uint8)
-        if self._there.device != host.device:
-            self._there.copy_(host, non_blocking=True)
+        if there.device != host.device:
+            there.copy_(host, non_blocking=True)
 
     def __getitem__(self, number: int) -> Tensor:
-        """The array of this number, on the device."""
-        assert self._there is not None
-        array, offset = self._arrays[number], self._offsets[number]
-        found = self._there[offset : offset + array.nbytes]
-        return found.view(_DTYPES[array.dtype]).view(array.shape)
+        """The array of this number, on the device, once it is sent."""
+        array = self._arrays[number]
+        return self._buffers.view(self._offsets[number], _DTYPES[array.dtype], array.shape)
 
 
 class Download:

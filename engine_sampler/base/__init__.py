@@ -1,0 +1,1 @@
+"""What everything stands on: the files that come with the package, and properties that are computed once."""
