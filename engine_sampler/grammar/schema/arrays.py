@@ -10,10 +10,10 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
 from decimal import Decimal
-from functools import cached_property
 from itertools import product
 from typing import Any, NamedTuple, TypeAlias
 
+from ...base.cached import cached_property
 from ..errors import GrammarLimitError
 from ..program.reaching import nodes_reaching
 from .formula import ALWAYS, COUNT, FROM, ITEM, NEVER, SIZE, UNIQUE, Formula, counted
