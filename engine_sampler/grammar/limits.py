@@ -26,7 +26,7 @@ class Limits:
     work: int = 100_000_000
     carried: int = 400_000_000
     text: int = 2 << 20
-    reading: int = 800_000
+    reading: int = 900_000
 
 
 LIMITS = Limits()

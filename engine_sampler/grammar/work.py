@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import gc
+import os
+import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
 
-from ..contract import give_way
+from ..contract import fork_safe, give_way
 from .errors import GrammarLimitError
 from .limits import LIMITS, Limits
 
@@ -39,6 +42,43 @@ class ReadingWork:
         give_way()
 
 
+class _Collector:
+    """Python's collector of cycles, which pauses while a grammar is read.
+
+    It would look through all of a large grammar again and again, and take as long as the reading itself.
+    """
+
+    def __init__(self) -> None:
+        self._lock = fork_safe(threading.Lock())
+        self._readers = 0
+        self._enabled = False
+
+    def pause(self) -> None:
+        """Collect nothing until `resume` has been called as often."""
+        with self._lock:
+            if not self._readers:
+                self._enabled = gc.isenabled()
+                gc.disable()
+            self._readers += 1
+
+    def resume(self) -> None:
+        """End a pause."""
+        with self._lock:
+            self._readers -= 1
+            if not self._readers and self._enabled:
+                gc.enable()
+
+    def resume_in_child(self) -> None:
+        """End all pauses: in the child of a fork, nobody else reads."""
+        if self._readers and self._enabled:
+            gc.enable()
+        self._readers = 0
+
+
+_COLLECTOR = _Collector()
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_COLLECTOR.resume_in_child)
+
 _CURRENT: ContextVar[ReadingWork | None] = ContextVar("work", default=None)
 
 
@@ -54,6 +94,7 @@ def counted_work(limits: Limits = LIMITS) -> Iterator[ReadingWork]:
     if work is None:
         work = ReadingWork(limits)
         token = _CURRENT.set(work)
+        _COLLECTOR.pause()
     try:
         yield work
     except RecursionError:
@@ -61,6 +102,7 @@ def counted_work(limits: Limits = LIMITS) -> Iterator[ReadingWork]:
     finally:
         if outermost:
             _CURRENT.reset(token)
+            _COLLECTOR.resume()
 
 
 def spend(steps: int = 1) -> None:

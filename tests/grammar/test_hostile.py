@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import itertools
 import random
 import resource
 import string
@@ -63,7 +64,8 @@ def regexes() -> Iterator[Case]:
     mixed = "".join(random.Random(1).choices("xya", k=1500))
     yield regex("nested counts", "((a{1000}){1000})", "a" * 3000, complete=False)
     yield regex("deeper counts", "((((a{30}){30}){30}){30}){30}", "a" * 3000, complete=False)
-    yield regex("nested ranges", "((a{1,1000}){1,1000}){1,1000}", "a" * 3000, "limit of work")
+    yield regex("nested ranges", "((a{1,1000}){1,1000}){1,1000}", "a" * 3000)
+    yield regex("more nested ranges", "(((a{3,70}b?){2,80}|c){4,60}){5,50}z", "aaab" * 700, complete=False)
     yield regex("a count without bounds", "a{1000000000}", "a" * 300, complete=False)
     for pattern in ("(a|a)*", "((a|a)*)*", "(a|aa)+", "(a*)*", "((a?)*)*", "(a*){1000}", "(a+)+$"):
         yield regex(pattern, pattern, "a" * 1500)
@@ -125,6 +127,8 @@ def larks() -> Iterator[Case]:
         f"r{i}: \"{i}\" r{i + 1} | r{i * 7 % 5000} '!' |".replace("'", '"') for i in range(5000)
     )
     yield lark("five thousand rules", f"start: r0\n{rules}\nr5000:", "0123456")
+    rules = "\n".join(f'r{i}: "a{i}" "b"' for i in range(10_000))
+    yield lark("ten thousand rules", f"start: {' | '.join(f'r{i}' for i in range(10_000))}\n{rules}", "a77b")
     yield lark("a long comment", "//" + "x" * 1_900_000 + '\nstart: "a"', "", "longer than")
     yield lark("deep JSON", "start: %json " + "[" * DEEP, "", "deep|JSON")
     yield lark("an endless text", 'start: "a" start', "", "no text|empty|ends")
@@ -266,7 +270,9 @@ def test_the_text_of_a_hostile_choice_is_refused() -> None:
 
 def test_a_grammar_that_exceeds_a_limit_ends_only_its_request() -> None:
     """No token has the letter z: the text continues with a."""
-    slow = Grammar.from_regex("((a{1,1000}){1,1000}){1,1000}z").compile(TOKENIZER, limits=Limits(work=20_000))
+    pairs = itertools.product(range(20, 40), repeat=2)
+    pattern = "|".join(f"(a{{{i}}})*(a{{{k}}})*z" for i, k in pairs)
+    slow = Grammar.from_regex(pattern).compile(TOKENIZER, limits=Limits(work=20_000))
     sound = Grammar.from_regex("[ab]*").compile(TOKENIZER)
     scheduler = make_scheduler()
     params = SamplingParams(seed=5, max_tokens=30)

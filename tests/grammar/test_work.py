@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import gc
+import threading
 from typing import Any
 
 import pytest
@@ -61,3 +63,34 @@ READERS = {
 def test_every_front_end_counts_from_the_first_byte_on(name: str) -> None:
     with pytest.raises(GrammarLimitError, match=r"Limits\.reading"), counted_work(Limits(reading=200)):
         READERS[name](37)
+
+
+def test_cycles_are_not_collected_while_a_grammar_is_read() -> None:
+    """Also where another thread begins before and ends after."""
+    begun, ended = threading.Event(), threading.Event()
+
+    def read() -> None:
+        with counted_work():
+            begun.set()
+            ended.wait()
+
+    other = threading.Thread(target=read)
+    assert gc.isenabled()
+    with counted_work(), counted_work():
+        assert not gc.isenabled()
+        other.start()
+        begun.wait()
+    assert not gc.isenabled()
+    ended.set()
+    other.join()
+    assert gc.isenabled()
+
+
+def test_a_collector_that_was_disabled_stays_so() -> None:
+    gc.disable()
+    try:
+        with pytest.raises(ValueError, match="any"), counted_work():
+            raise ValueError("any")
+        assert not gc.isenabled()
+    finally:
+        gc.enable()

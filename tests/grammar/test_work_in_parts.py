@@ -117,8 +117,8 @@ def test_masks_that_take_long_are_finished_in_small_parts(schema: Any, tokenizer
     bitmask = np.zeros((1, (len(tokenizer) + 31) // 32), np.int32)
     parts = 0
     for byte in b'"ab c':
-        parts += len(in_parts(partial(matcher.fill_within, bitmask, 0), 30_000, 500)[1])
-        assert in_parts(partial(matcher.accept, byte), 30_000, 500)[0]
+        parts += len(in_parts(partial(matcher.fill_within, bitmask, 0), 20_000, 500)[1])
+        assert in_parts(partial(matcher.accept, byte), 20_000, 500)[0]
     assert parts > 8
 
 
@@ -131,6 +131,39 @@ def test_a_long_text_costs_as_much_at_every_token_as_a_short_one(tokenizer: Toke
         return used
 
     assert work_of(LONG) < 20 * work_of(LONG[:1000])
+
+
+def test_right_recursion_hidden_behind_an_empty_rule_costs_as_much_as_the_text_is_long(
+    tokenizer: Tokenizer,
+) -> None:
+    """The text determines how many letters may follow, so a row has as many items; each is looked at once."""
+    grammar = Grammar.from_lark('start: "a" start empty |\nempty: "b"?')
+
+    def work_after(length: int) -> int:
+        matcher = grammar.compile(tokenizer).matcher()
+        for _ in range(length):
+            assert matcher.accept(ord("a"))
+        return sum(in_parts(partial(matcher.accept, ord("a")), REQUEST_WORK)[1])
+
+    few = work_after(200)
+    assert work_after(800) < 8 * few
+
+
+@pytest.mark.parametrize(
+    "recursion", ["start: start item | item", "start: x item | item\nx: start", "start: item+"]
+)
+def test_a_long_list_costs_as_much_at_every_member_as_at_the_first(
+    recursion: str, tokenizer: Tokenizer
+) -> None:
+    matcher = Grammar.from_lark(f'{recursion}\nitem: "a"').compile(tokenizer).matcher()
+    work = Work(REQUEST_WORK, REQUEST_WORK)
+    for _ in range(10):
+        assert matcher.accept(ord("a"))
+        filled(matcher, len(tokenizer))
+    before = work.left
+    for _ in range(5000):
+        assert matcher.accept(ord("a"), work)
+    assert before - work.left < 5000
 
 
 def test_the_work_of_a_text_that_is_never_finished_is_bounded(tokenizer: Tokenizer) -> None:
@@ -335,7 +368,8 @@ def test_the_cache_evicts_grammars_that_have_become_heavy(monkeypatch: pytest.Mo
 def test_masks_are_filled_while_another_thread_compiles(tokenizer: Tokenizer) -> None:
     """The slow grammar is refused for its work; a mask in between needs none of its locks."""
     patterns = ["^(a|b)*a(a|b){18}$", "^(a|b)*b(a|b){17}$"]
-    slow = Grammar.from_json_schema({"type": "string", "allOf": [{"pattern": p} for p in patterns]})
+    excluded = {"anyOf": [{"pattern": p} for p in patterns]}
+    slow = Grammar.from_json_schema({"type": "string", "pattern": "^[ab]{40}$", "not": excluded})
     vocabulary = NativeVocabulary(tokenizer, LIMITS)
     matcher = NativeGrammar(Grammar.from_regex("[ab]+").program, vocabulary, LIMITS).matcher()
     filled(matcher, len(tokenizer))

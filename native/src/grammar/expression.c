@@ -270,6 +270,7 @@ static void merge_members(eg_expressions *x, int32_t base) {
     if (classes) EG_PUSH(x->pool, x->scratch, eg_make_intern(x, CLASS, eg_make_intern_set(x, &all), 0, 0));
     if (epsilon && !nullable) EG_PUSH(x->pool, x->scratch, EG_EPSILON);
     eg_make_sort_members(x, base);
+    eg_make_merge_counts(x, base);
 }
 
 /* The union of the members on the stack from `base` on, which are popped. */
@@ -445,6 +446,15 @@ static int32_t derive_member(eg_expressions *x, int32_t e, int byte) {
     return next;
 }
 
+/* derive() of what is repeated, or comes first: a class of characters is derived once, wherever it occurs. */
+static int32_t derive_part(eg_expressions *x, int32_t e, int byte) {
+    const eg_expression *n = &x->nodes.at[e];
+    if (n->kind != UNION || n->b <= FEW_MEMBERS || !eg_bytes_has(eg_first(x, e), byte))
+        return derive(x, e, byte);
+    eg_work(x->pool->fault, 2);
+    return derive_member(x, e, byte);
+}
+
 int32_t eg_make_derivative(eg_expressions *x, int32_t e, int byte) {
     const int32_t classes = eg_make_classes(x, e);
     return derive_member(x, e, x->classes.at[classes].of[byte]);
@@ -466,7 +476,7 @@ static int32_t derive_list(eg_expressions *x, const eg_expression *n, int byte) 
 }
 
 static int32_t derive_repeat(eg_expressions *x, const eg_expression *n, int byte) {
-    const int32_t next = derive(x, n->a, byte);
+    const int32_t next = derive_part(x, n->a, byte);
     if (next == EG_EMPTY) return EG_EMPTY;
     const int32_t low = n->b > 0 ? n->b - 1 : 0, high = n->c < 0 ? -1 : n->c - 1;
     return eg_make_concat(x, next, eg_make_repeat(x, n->a, low, high));
@@ -499,7 +509,7 @@ static int32_t derive(eg_expressions *x, int32_t e, int byte) {
     case LITERAL: out = eg_make_literal(x, n.a + 1, n.b - 1); break;
     case CLASS: out = EG_EPSILON; break;
     case CONCAT:
-        out = eg_make_concat(x, derive(x, n.a, byte), n.b);
+        out = eg_make_concat(x, derive_part(x, n.a, byte), n.b);
         if (x->nodes.at[n.a].nullable) out = eg_union(x, out, derive(x, n.b, byte));
         break;
     case NOT: out = eg_make_negation(x, derive(x, n.a, byte)); break;

@@ -87,12 +87,14 @@ typedef struct eg_classes {
     uint8_t of[256];
 } eg_classes;
 
-/* How many bytes may be missing to a match. EG_FAR: it is out of reach, or not known to be within reach. */
+/* How much may be missing to a match: bytes, or where only one part of an intersection ends with something
+ * repeated, how often that is. EG_FAR: it is out of reach, or not known to be within reach. */
 typedef struct eg_reach {
     int32_t end;      /* to the nearest match */
-    int32_t loop;     /* to the nearest match after which some byte can be repeated without any change */
-    int32_t far_end;  /* the greatest `end` of all derivatives that match anything ... */
+    int32_t loop;     /* to the nearest match on whose way some byte can be repeated without any change */
+    int32_t far_end;  /* at least the greatest `end` of all derivatives that match anything ... */
     int32_t far_loop; /* ... and the greatest `loop` of them */
+    bool exact;       /* all of them are counted in what is repeated */
 } eg_reach;
 
 enum { EG_FAR = INT32_MAX / 2 };
@@ -102,6 +104,8 @@ typedef struct eg_found {
     int32_t expression;
     int32_t from;     /* the place of that from which it was found, -1: none; or the first of its `edges` */
     int32_t end, loop;
+    int32_t cost;     /* what its derivatives are closer to a match */
+    bool loops;       /* one of them is itself, and any number of these may be inserted */
 } eg_found;
 
 typedef struct eg_expressions {
@@ -123,6 +127,7 @@ typedef struct eg_expressions {
     int64_t known_steps;        /* how many derivatives are remembered */
     int32_t longest_token;      /* bytes */
     int in_vain;                /* explorations (eg_reach_of) without a result, less those with one */
+    int lost;                   /* the same for searches (eg_expression_is_empty) */
     int depth;                  /* of the current recursion */
 } eg_expressions;
 

@@ -60,6 +60,10 @@ int32_t eg_make_literal(eg_expressions *x, int32_t at, int32_t length);
  * members. */
 void eg_push_member(eg_expressions *x, int kind, int32_t e);
 
+/* If many members on `scratch` from `base` on have counts: make one of those that differ in one count only. They
+ * ascend, before and after. */
+void eg_make_merge_counts(eg_expressions *x, int32_t base);
+
 /* The union, or intersection, of the members on `scratch` from `base` on, which are popped. */
 int32_t eg_make_union(eg_expressions *x, int32_t base);
 int32_t eg_make_both(eg_expressions *x, int32_t base);
@@ -98,6 +102,13 @@ int32_t eg_make_uncounted(eg_expressions *x, const eg_expression *n, eg_counts *
 
 /* How far a match of the intersection `e`, which has no guards, may be away. */
 eg_reach eg_reach_of(eg_expressions *x, int32_t e);
+
+typedef void eg_visit(eg_expressions *x, int32_t e, void *to);
+
+/* Call `visit` with each alternative of `e`: expressions of which it is the union, and of which none is, or begins
+ * with, a union of more than words. It is the only one itself if it has no others, or a look-ahead. */
+void eg_visit_alternatives(eg_expressions *x, int32_t e, eg_visit *visit, void *to);
+bool eg_has_alternatives(eg_expressions *x, int32_t e);
 
 /* Whether no text of `e` begins with another one or is empty: how often it occurs in a row is then unique. */
 bool eg_is_code(eg_expressions *x, int32_t e);

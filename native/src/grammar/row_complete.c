@@ -12,6 +12,26 @@ static int32_t find_transition(const eg_transition *transitions, int32_t count, 
     return low;
 }
 
+/* The end of the items from `k` on with the same state as that one. A row may have thousands of them. */
+static int32_t group_end(const eg_row *row, int32_t k) {
+    const int32_t state = row->items[k].state;
+    int32_t step = 1;
+    while (k + step < row->count && row->items[k + step].state == state) step *= 2;
+    int32_t low = k + step / 2 + 1, high = k + step < row->count ? k + step : row->count;
+    while (low < high) {
+        const int32_t middle = low + (high - low) / 2;
+        if (row->items[middle].state == state) low = middle + 1;
+        else high = middle;
+    }
+    return low;
+}
+
+/* The first edge of `state` over `symbol` from the edge `i` on; the end of its edges if there is none. */
+static int32_t edge_over(const eg_rules *g, int32_t state, int32_t i, int32_t symbol) {
+    while (i < g->first_edge[state + 1] && g->edges[i].symbol != symbol) i++;
+    return i;
+}
+
 /* --- deterministic reductions --- */
 
 /* If exactly one item of `row` can advance over `symbol` and its rule is complete right after: that rule (as
@@ -21,12 +41,14 @@ static eg_item leo_step(eg_rows *r, int32_t row, int32_t symbol) {
     const eg_item none = {-1, 0, -1};
     eg_item found = none;
     int32_t found_count = 0;
-    eg_work(r->pool->fault, r->rows.at[row].count);
-    for (int32_t k = 0; k < r->rows.at[row].count; k++) {
-        const eg_item item = r->rows.at[row].items[k];
-        for (int32_t i = g->first_edge[item.state]; i < g->first_edge[item.state + 1]; i++) {
-            if (g->edges[i].symbol != symbol) continue;
-            if (found_count++ || g->edges[i].begin != g->edges[i].end) return none;
+    const eg_row *from = &r->rows.at[row];
+    for (int32_t k = 0, end; k < from->count; k = end) {
+        const eg_item item = from->items[k];
+        const int32_t last = g->first_edge[item.state + 1];
+        end = group_end(from, k);
+        eg_work(r->pool->fault, 2);
+        for (int32_t i = g->first_edge[item.state]; (i = edge_over(g, item.state, i, symbol)) < last; i++) {
+            if (found_count++ || end - k > 1 || g->edges[i].begin != g->edges[i].end) return none;
             found = (eg_item){g->edges[i].target, item.registers, item.origin};
         }
     }
@@ -97,23 +119,35 @@ static bool is_within(const eg_completion *from, int32_t rule, int32_t row) {
 
 static int32_t origin_of(eg_rows *r, int32_t rule, int32_t row, const eg_completion *from);
 
+/* Call `visit` with what each item of `row` becomes over `symbol`. */
+static void visit_advances(eg_rows *r, int32_t row, int32_t symbol,
+                           void (*visit)(eg_rows *, int32_t state, int32_t registers, int32_t origin)) {
+    const eg_rules *g = r->rules;
+    for (int32_t k = 0, end; k < r->rows.at[row].count; k = end) {
+        const int32_t state = r->rows.at[row].items[k].state, last = g->first_edge[state + 1];
+        end = group_end(&r->rows.at[row], k);
+        eg_work(r->pool->fault, 1 + last - g->first_edge[state]);
+        for (int32_t i = g->first_edge[state]; (i = edge_over(g, state, i, symbol)) < last; i++)
+            for (int32_t n = k; n < end; n++) {
+                const eg_item item = r->rows.at[row].items[n];
+                const int32_t registers = eg_registers_pass(r, &g->edges[i], g->rule_of[state],
+                                                            item.registers);
+                if (registers >= 0) visit(r, g->edges[i].target, registers, item.origin);
+            }
+    }
+}
+
+static void push_item(eg_rows *r, int32_t state, int32_t registers, int32_t origin) {
+    EG_PUSH(r->pool, r->completed, (eg_item){state, registers, origin});
+}
+
 /* Push on `completed` the items that result from completing `here`. */
 static void push_completed(eg_rows *r, const eg_completion *here) {
     const eg_rules *g = r->rules;
     const eg_item top = leo_top(r, here->rule, here->row);
     const int32_t symbol = -1 - top.state;
     EG_PUSH(r->pool, r->completed, (eg_item){here->rule, top.state == g->start && top.origin == 0, EG_SELF});
-    for (int32_t k = 0; k < r->rows.at[top.origin].count; k++) {
-        const eg_item item = r->rows.at[top.origin].items[k];
-        eg_work(r->pool->fault, 1 + g->first_edge[item.state + 1] - g->first_edge[item.state]);
-        for (int32_t i = g->first_edge[item.state]; i < g->first_edge[item.state + 1]; i++) {
-            if (g->edges[i].symbol != symbol) continue;
-            const int32_t registers = eg_registers_pass(r, &g->edges[i], g->rule_of[item.state],
-                                                        item.registers);
-            if (registers < 0) continue;
-            EG_PUSH(r->pool, r->completed, (eg_item){g->edges[i].target, registers, item.origin});
-        }
-    }
+    visit_advances(r, top.origin, symbol, push_item);
     const eg_core core = *eg_core_of(r, top.origin);
     for (int32_t i = find_transition(core.rules, core.rule_count, symbol);
          i < core.rule_count && core.rules[i].symbol == symbol; i++) {
@@ -173,16 +207,7 @@ static int32_t origin_of(eg_rows *r, int32_t rule, int32_t row, const eg_complet
 void eg_items_advance(eg_rows *r, int32_t row, int32_t symbol, const eg_transition *transitions,
                       int32_t transition_count) {
     const eg_rules *g = r->rules;
-    for (int32_t k = 0; k < r->rows.at[row].count; k++) {
-        const eg_item item = r->rows.at[row].items[k];
-        eg_work(r->pool->fault, 1 + g->first_edge[item.state + 1] - g->first_edge[item.state]);
-        for (int32_t i = g->first_edge[item.state]; i < g->first_edge[item.state + 1]; i++) {
-            const eg_edge *e = &g->edges[i];
-            if (e->symbol != symbol) continue;
-            const int32_t registers = eg_registers_pass(r, e, g->rule_of[item.state], item.registers);
-            if (registers >= 0) eg_items_add(r, e->target, registers, item.origin);
-        }
-    }
+    visit_advances(r, row, symbol, eg_items_add);
     for (int32_t i = find_transition(transitions, transition_count, symbol);
          i < transition_count && transitions[i].symbol == symbol; i++) {
         const eg_item next = transitions[i].next;

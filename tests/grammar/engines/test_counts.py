@@ -134,6 +134,40 @@ def test_high_counts_are_exact_up_to_their_bounds(seed: int) -> None:
         assert all(matcher.accept(token) for matcher in matchers)
 
 
+FAR = 18
+"""How far the letter a is from the end: 2**18 derivatives tell the texts apart."""
+CHARACTERS = ["a", "b", "é", "ab", "bé", "aa", '"']
+
+
+def can_become(text: str, low: int, high: int) -> bool:
+    """Whether a text, closed or not, can be one of such a length with an a FAR from its end."""
+    known = text.rstrip('"')
+    lengths = [len(known)] if known != text else range(len(known), high + 1)
+    ends = (size for size in lengths if low <= size <= high and size > FAR)
+    return any(size - 1 - FAR >= len(known) or known[size - 1 - FAR] == "a" for size in ends)
+
+
+@pytest.mark.skipif(native.load_library() is None, reason="the native library is missing")
+@pytest.mark.parametrize(("low", "high"), [(0, 20), (0, 36), (8, 64), (19, 19), (26, 27), (36, 1000)])
+def test_a_letter_far_from_the_end_of_a_counted_text_is_exact(low: int, high: int) -> None:
+    """The derivatives are too many: their alternatives are searched."""
+    given = {"pattern": f"^[abé]*a[abé]{{{FAR}}}$", "minLength": low, "maxLength": high}
+    vocabulary = [*CHARACTERS, *map(chr, range(128))]
+    tokenizer = Tokenizer([*(piece.encode() for piece in vocabulary), b"<eos>"], [len(vocabulary)])
+    compiled = Grammar.from_json_schema({"type": "string", **given}).compile(tokenizer)
+    for seed in range(3):
+        random, text, matcher = Random(seed), "", compiled.matcher()
+        assert matcher.accept_bytes(b'"')
+        while not text.endswith('"'):
+            masked = {token for token in allowed(matcher, len(tokenizer)) if token < len(CHARACTERS)}
+            assert masked == {i for i, more in enumerate(CHARACTERS) if can_become(text + more, low, high)}, (
+                text
+            )
+            token = random.choice(sorted(masked))
+            text += CHARACTERS[token]
+            assert matcher.accept(token)
+
+
 @pytest.mark.parametrize("high", [9, 30, 200, None])
 @pytest.mark.skipif(len(ENGINES) < 2, reason="the native library is missing")
 def test_a_count_of_what_is_no_code_is_exact(high: int | None) -> None:

@@ -74,7 +74,7 @@ HOSTILE = {
     'start: A60\nA0: "a"\n' + "\n".join(f"A{i}: A{i - 1}" for i in range(1, 61)): "nested more than 50 deep",
     'start: A30\nA0: "a"\n' + "\n".join(f"A{i}: A{i - 1} A{i - 1}" for i in range(1, 31)): "terminals grow",
     'start: t{"a"}\nt{x}: x t{t{x}}': "more than 150000 parts",
-    "start: x\nx{y}: " + '"a" ' * 20_000: "needs more than 800000 steps to be read",
+    "start: x\nx{y}: " + '"a" ' * 20_000: "needs more than 900000 steps to be read",
     "start: /" + "a" * 200_000 + "/": "a word is longer than 200000",
     "start: " + " " * 1_000_000 + '"a"': "longer than 1000000 characters",
     'start: "a"~1..1000001': "a count is above 1000000",
