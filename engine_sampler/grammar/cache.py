@@ -12,7 +12,7 @@ from ..contract import fork_safe
 Value = TypeVar("Value")
 
 
-AT_ONCE = 16
+AT_ONCE = 4
 """How many growing values are weighed again when another one comes."""
 
 

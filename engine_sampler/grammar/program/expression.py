@@ -191,58 +191,60 @@ class Encoder:
     def __init__(self) -> None:
         self.code = array("i")
         self.count = 0
-        self._seen: dict[int, tuple[int, Expression]] = {}
+        self._seen: dict[int, int] = {}
+        self._kept: list[Expression] = []  # alive, so that none of their ids is reused
         self._equal: dict[Expression, int] = {}
 
     def copy(self) -> Encoder:
         """An encoder that has the same nodes so far."""
         other = Encoder()
         other.code, other.count = self.code[:], self.count
-        other._seen, other._equal = self._seen.copy(), self._equal.copy()
+        other._seen, other._equal, other._kept = self._seen.copy(), self._equal.copy(), self._kept[:]
         return other
 
     def add(self, part: Expression) -> int:
         """The number of the node of `part`; if it is new, its code and that of its children are appended."""
-        if (seen := self._seen.get(id(part))) is not None:
-            return seen[0]
+        number = self._seen.get(id(part))
+        if number is not None:
+            return number
         if type(part) is Frequent:
-            return self._append_all(part)
-        kind = part[0]
-        if kind in (CONCAT, UNION, BOTH):
-            children = [self.add(piece) for piece in part[1]]
-            return self._append(part, (kind, len(children), *children))
-        if kind == LITERAL:
-            return self._append(part, (kind, len(part[1]), *part[1]))
-        if kind == CLASS:
-            return self._append(part, _class_code(part[1]))
-        if kind == REPEAT:
-            child = self.add(part[1])
-            return self._append(part, (kind, child, part[2], -1 if part[3] is None else part[3]))
-        if kind in (NOT, GUARD):
-            return self._append(part, (kind, *[self.add(piece) for piece in part[1:]]))
-        code = [kind, len(part[1])]
-        for accepts, ranges in part[1]:
-            code += [int(accepts), len(ranges), *(number for triple in ranges for number in triple)]
-        return self._append(part, tuple(code))
-
-    def _append(self, part: Expression, code: tuple[int, ...]) -> int:
-        number = self._equal.get(code)
-        if number is None:
-            number = self._equal[code] = self.count
-            self.code.extend(code)
-            self.count += 1
-        self._seen[id(part)] = number, part  # keeps `part` alive, so that its id is not reused
+            number = self._append_all(part)
+        else:
+            code = self._code_of(part)
+            number = self._equal.get(code)
+            if number is None:
+                number = self._equal[code] = self.count
+                self.code.extend(code)
+                self.count += 1
+        self._seen[id(part)] = number
+        self._kept.append(part)
         return number
+
+    def _code_of(self, part: Expression) -> tuple[int, ...]:
+        kind, operand = part[0], part[1]
+        if kind == LITERAL:
+            return (LITERAL, len(operand), *operand)
+        if kind == CLASS:
+            return _class_code(operand)
+        if kind in (CONCAT, UNION, BOTH):
+            return (kind, len(operand), *map(self.add, operand))
+        if kind == REPEAT:
+            return (kind, self.add(operand), part[2], -1 if part[3] is None else part[3])
+        if kind in (NOT, GUARD):
+            return (kind, *map(self.add, part[1:]))
+        code = [kind, len(operand)]
+        for accepts, ranges in operand:
+            code += [int(accepts), len(ranges), *(number for triple in ranges for number in triple)]
+        return tuple(code)
 
     def _append_all(self, part: Frequent) -> int:
         """Append what `part` was encoded to once, with the numbers of its nodes moved."""
         encoded, references = part.encoded
-        code = encoded.code[:]
+        code, before = encoded.code[:], self.count
         for at in references:
-            code[at] += self.count
+            code[at] += before
         self.code += code
         self.count += encoded.count
-        self._seen[id(part)] = self.count - 1, part
         return self.count - 1
 
 

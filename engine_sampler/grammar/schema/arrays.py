@@ -13,6 +13,7 @@ from decimal import Decimal
 from itertools import product
 from typing import Any, NamedTuple, TypeAlias
 
+from ...base.cached import cached_property
 from ..errors import GrammarLimitError
 from ..program.reaching import nodes_reaching
 from .formula import ALWAYS, COUNT, FROM, ITEM, NEVER, SIZE, UNIQUE, Formula, counted
@@ -94,7 +95,7 @@ class ArrayShape:
         found = {literal for at, literal in self.items if at == index}
         return frozenset(found.union(literal for at, literal in self.rest if at <= index)) - {ALWAYS}
 
-    @property
+    @cached_property
     def prefix(self) -> int:
         """The number of leading items that must be distinguished; all later items are alike."""
         ends = [at + 1 for at, _ in self.items] + [at for at, _ in self.rest]

@@ -8,7 +8,7 @@ from typing import Any, Literal, NamedTuple
 
 from ..errors import GrammarError
 from ..program.expression import EPSILON, repeat
-from ..program.rules import Rules, repeated, sequence
+from ..program.rules import ACCEPT, Edge, Rules
 from ..work import counted_work
 from .document import Document
 from .emitting import Emitter
@@ -86,9 +86,8 @@ def rules_from_schema(schema: Any, options: SchemaOptions = DEFAULTS) -> Rules:
         value, rules.unique_keys = _add(schema, rules, options, first.marks)
         rules.start = value
         if first.space is not None:
-            space = repeated(first.space, 0, 1)
             rules.start = rules.rule("document")
-            rules.define(rules.start, sequence(space, value, space))
+            rules.define_automaton(rules.start, _between(value, first.space))
         return rules
 
 
@@ -110,6 +109,12 @@ def _first_terminals(whitespace: str | int) -> _FirstTerminals:
     outer = spacing.outer
     space = None if outer == EPSILON else rules.terminal("WHITESPACE", nonempty(outer))
     return _FirstTerminals(rules, marks, space)
+
+
+def _between(value: int, space: int) -> list[list[Edge]]:
+    """The automaton of a value with white space around it, or none."""
+    value_edge, end = Edge(value, 2), Edge(ACCEPT, 3)
+    return [[Edge(space, 1), value_edge], [value_edge], [Edge(space, 3), end], [end]]
 
 
 def add_schema(schema: Any, rules: Rules, options: SchemaOptions = DEFAULTS) -> int:

@@ -3,24 +3,27 @@
 from __future__ import annotations
 
 from collections.abc import Hashable, Mapping, Sequence
+from functools import lru_cache
 from itertools import combinations
 from typing import Any, Protocol
 
 from ..errors import GrammarLimitError
-from ..program.expression import literal
+from ..program.expression import EMPTY, literal
 from ..program.rules import ACCEPT, Edge, Operation, Rules, at_least, clause, clear, count, saturate, set_bit
 from ..work import spend
 from .arrays import ArrayShape
+from .document import Document
 from .layout import KeyOrder, Punctuation
 from .limits import MAX_CELLS
 from .listed import Listed, ListedAutomaton
+from .nodes import Expander
 from .numbers import decimal, plain_numbers
 from .objects import ObjectShape, Plan, Region
 from .ordering import MemberWriter, ordered_object
 from .outlines import CONSTANTS, json_kind
 from .strings import holds
 from .texts import quoted_key
-from .values import Literals, Value, Values
+from .values import Literals, Shape, Values
 
 _MAX_INLINE = 8
 """Maximum number of symbols of a value that are put on edges directly; a value with more gets a rule."""
@@ -45,6 +48,7 @@ class Emitter:
         self._marks = marks
         self._ordered = key_order == "schema"
         self._symbols: dict[Literals, tuple[int, ...]] = {}
+        self._shapes: dict[int, tuple[int, ...]] = {}  # by identity: the values keep them alive
         self._constants: dict[Any, tuple[int, ...]] = {}
         self._waiting: list[tuple[int, Plan | ArrayShape | Listed]] = []
         self._keys: dict[str, int] = {}
@@ -76,33 +80,48 @@ class Emitter:
         found = self._symbols.get(literals)
         if found is None:
             spend(20)
-            self.values.is_productive(literals)
-            value = self.values.get(literals)
-            found = tuple(self._rules.terminal(name, text) for name, text in value.scalars)
-            found += self._shapes(value)
-            if len(found) > _MAX_INLINE:
-                rule = self._rules.rule("value")
-                self._define_choice(rule, found)
-                found = (rule,)
-            self._symbols[literals] = found
+            found = self._symbols[literals] = self._new_symbols(literals) if literals else self._any_value()
         return found
+
+    def _new_symbols(self, literals: Literals) -> tuple[int, ...]:
+        self.values.is_productive(literals)
+        value = self.values.get(literals)
+        scalars = [self._rules.terminal(name, text) for name, text in value.scalars]
+        found = (*scalars, *(rule for shape in value.shapes for rule in self._rules_of(shape)))
+        if len(found) <= _MAX_INLINE:
+            return found
+        rule = self._rules.rule("value")
+        self._define_choice(rule, found)
+        return (rule,)
+
+    def _any_value(self) -> tuple[int, ...]:
+        """The symbols of any value; its rules are copied."""
+        rules, symbols = _rules_of_any_value(self._ordered)
+        terminals = list(self._marks)
+        for name, text in zip(rules.terminal_names[8:], rules.expressions[8:], strict=True):
+            terminals.append(self._rules.terminal(name, text or EMPTY))
+        moved = self._rules.append(rules, terminals)
+        return tuple([terminals[one] if one >= 0 else one - moved for one in symbols])
 
     def _define_choice(self, rule: int, symbols: Sequence[int]) -> None:
         self._rules.define_automaton(rule, [[Edge(symbol, 1) for symbol in symbols], [Edge(ACCEPT, 1)]])
 
-    def _shapes(self, value: Value) -> tuple[int, ...]:
-        found: list[int] = []
-        for shape in value.shapes:
-            parts: Sequence[Plan | ArrayShape | Listed]
+    def _rules_of(self, shape: Shape) -> tuple[int, ...]:
+        """The rules of an object or array, which several values may share."""
+        found = self._shapes.get(id(shape))
+        if found is None:
+            parts: Sequence[Plan | ArrayShape | Listed] = ()
             if isinstance(shape, ObjectShape):
                 parts = self.plans(shape)
-            elif isinstance(shape, ArrayShape | Listed):
-                parts = [shape] if shape.is_productive(self.values.is_productive) else []
-            for part in parts:
-                rule = self._rules.rule(_NAMES[type(part)])
-                self._waiting.append((rule, part))
-                found.append(rule)
-        return tuple(found)
+            elif isinstance(shape, ArrayShape | Listed) and shape.is_productive(self.values.is_productive):
+                parts = (shape,)
+            found = self._shapes[id(shape)] = tuple([self._rule_of(part) for part in parts])
+        return found
+
+    def _rule_of(self, part: Plan | ArrayShape | Listed) -> int:
+        rule = self._rules.rule(_NAMES[type(part)])
+        self._waiting.append((rule, part))
+        return rule
 
     def opening(self, keys: str | Region) -> int:
         """The terminal of a key."""
@@ -167,6 +186,24 @@ class Emitter:
         self._rules.define_automaton(rule, states, bits, counters)
 
 
+@lru_cache(maxsize=2)
+def _rules_of_any_value(ordered: bool) -> tuple[Rules, tuple[int, ...]]:
+    """The rules of any value, which most schemas need, and its symbols; the first terminals are the marks."""
+    rules, anything = Rules(), frozenset[int]()
+    marks = Punctuation(*(rules.special(name, ()) for name in Punctuation._fields))
+    values = Values(Expander(Document(True), {}, "error", "assert"))
+    emitter = Emitter(values, rules, marks, "schema" if ordered else "any")
+    emitter._symbols[anything] = emitter._new_symbols(anything)
+    emitter.finish()
+    return rules, emitter._symbols[anything]
+
+
+@lru_cache(maxsize=256)
+def _once(bit: int) -> tuple[Operation, ...]:
+    """The operations of something that may occur once, which the bit records."""
+    return clear(bit), set_bit(bit)
+
+
 class ObjectAutomaton:
     """The automaton of one plan.
 
@@ -223,9 +260,10 @@ class ObjectAutomaton:
             Edge(self._marks.comma, state, operations) for state, operations in commas if self.states[state]
         ]
         self.states[3].append(Edge(self._marks.close_object, 2, at_end))
-        counted = [Edge(edge.symbol, edge.target, edge.operations + (counting or ())) for edge in optional]
+        if counting:
+            optional = [edge._replace(operations=edge.operations + counting) for edge in optional]
         close = Edge(self._marks.close_empty_object, 2, at_end)
-        self.states[1] = [close, *self._required_edges, *counted]
+        self.states[1] = [close, *self._required_edges, *optional]
 
     def _bit(self) -> int:
         self.bits += 1
@@ -249,17 +287,19 @@ class ObjectAutomaton:
         plan = self._plan
         for name, literals in plan.names.items():
             bit = self._named[name]
-            required = name in plan.required
-            (self._required_bits if required else self._optional_bits).append(bit)
+            if name in plan.required:
+                bits, edges = self._required_bits, self._required_edges
+            else:
+                bits, edges = self._optional_bits, self._optional_edges
+            bits.append(bit)
             satisfiable = [number for number, one in plan.requirements.items() if holds(one.keys, name)]
-            edges = self._required_edges if required else self._optional_edges
-            self._edges(edges, name, literals, (clear(bit), set_bit(bit)), satisfiable)
+            self._edges(edges, name, literals, _once(bit), satisfiable)
         for region in plan.regions:
             self._region(self._optional_edges, region, ())
         for slot in plan.slots:
             bit = self._bit()
             self._required_bits.append(bit)
-            self._region(self._required_edges, slot, (clear(bit), set_bit(bit)))
+            self._region(self._required_edges, slot, _once(bit))
             self._at_end.append(clause((bit, True)))
         for name in sorted(plan.required):
             self._at_end.append(clause((self._named[name], True)))
@@ -371,7 +411,7 @@ def _items(writer: ItemWriter, shape: ArrayShape, index: int, target: int) -> li
     if shape.distinct is None:
         return [Edge(symbol, target) for symbol in writer.symbols(literals)]
     return [
-        Edge(symbol, target, (clear(bit), set_bit(bit)))
+        Edge(symbol, target, _once(bit))
         for bit, constant in enumerate(shape.distinct)
         for symbol in writer.symbols(literals | {constant})
     ]

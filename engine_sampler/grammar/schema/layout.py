@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import lru_cache, wraps
-from typing import Any, Literal, TypeVar
+from typing import Any, Literal, NamedTuple, TypeVar
 
 from ..errors import GrammarError
 from ..program.expression import (
@@ -123,8 +123,7 @@ def nonempty(space: Expression) -> Expression:
     return without(space, EPSILON) if nullable(space) else space
 
 
-@dataclass(frozen=True)
-class Punctuation:
+class Punctuation(NamedTuple):
     """The symbols of `{ } [ ] : ,`, with the white space around them.
 
     close_empty_object, close_empty_array    the closing marks right after the opening ones

@@ -13,7 +13,7 @@ from typing import Any, NamedTuple, TypeAlias, TypeVar
 
 from ..errors import GrammarError, GrammarLimitError, UnsupportedKeywordError
 from ..work import spend
-from .document import Document, Resource
+from .document import LATEST, Document, Resource
 from .formula import ALWAYS, FALSE, NEVER, TRUE, Formula, conjunction, disjunction, negation, weight
 from .limits import MAX_DEPTH, MAX_WEIGHT
 from .outlines import (
@@ -86,6 +86,9 @@ _SINCE = {
 }
 """The draft that introduced a keyword: a schema that declares an older one does not have it."""
 
+_OUTLINED = frozenset(("type", "const", "enum", "$ref", "allOf", "anyOf", "oneOf"))
+"""The keywords that `Expander.outline` takes into account."""
+
 _UNEVALUATED = {"unevaluatedProperties": OBJECT, "unevaluatedItems": ARRAY}
 
 
@@ -119,7 +122,6 @@ class Expander:
     def literal(self, value: Any, resource: Resource, scope: Scope) -> int:
         """The literal of a subschema in `resource`; one that is only a `$ref` has that of its target."""
         passed: dict[Any, None] = {}
-        found: int | None
         while True:
             if value is True or value is False or value == {}:
                 found = NEVER if value is False else ALWAYS
@@ -128,19 +130,21 @@ class Expander:
                 raise GrammarError(f"a JSON Schema must be an object or a boolean, not {str(value)[:40]!r}")
             resource = self.document.enter(value, resource)
             key = id(value), id(resource), scope
-            found = self._literals.get(key)
-            if found is not None:
+            known = self._literals.get(key)
+            if known is not None:
+                found = known
                 break
-            node = SchemaNode(value, resource, scope, tuple(self._items(value, resource)))
-            refers = len(node.items) == 1 and node.items[0][0] == "$ref" and key not in passed
+            items = self._items(value, resource)
+            node = SchemaNode(value, resource, scope, items)
+            if len(items) != 1 or items[0][0] != "$ref" or key in passed:
+                found = self._literals[key] = self._of_schema(node)
+                break
             passed[key] = None
-            if not refers:
-                found = self._of_schema(node)
-                break
             spend(10)
-            value, resource = self.document.resolve(node.items[0][1], resource)
+            value, resource = self.document.resolve(items[0][1], resource)
             scope = self.entered(node)
-        self._literals |= dict.fromkeys(passed, found)
+        for key in passed:
+            self._literals[key] = found
         return found
 
     def _of_schema(self, node: SchemaNode) -> int:
@@ -148,21 +152,25 @@ class Expander:
         items = node.items
         if not items:
             return ALWAYS
-        if not all(type(one) in _PLAIN and keyword in _LEAVES for keyword, one in items):
-            return self._add(node)
+        for keyword, one in items:
+            if keyword not in _LEAVES or type(one) not in _PLAIN:
+                return self._add(node)
         key = node.resource.draft <= 4, items
         found = self._literals.get(key)
         if found is None:
             found = self._literals[key] = self._add(node)
         return found
 
-    def _items(self, value: dict[str, Any], resource: Resource) -> Iterable[tuple[str, Any]]:
+    def _items(self, value: dict[str, Any], resource: Resource) -> tuple[tuple[str, Any], ...]:
         """The keywords of a schema that constrain values; up to draft 7, `$ref` hides all others."""
         draft = resource.draft
         if draft < 2019 and "$ref" in value:
             return (("$ref", value["$ref"]),)
         known = self._keywords
-        return (item for item in value.items() if item[0] in known and _SINCE.get(item[0], 0) <= draft)
+        items = [item for item in value.items() if item[0] in known]
+        if draft < LATEST:
+            items = [item for item in items if _SINCE.get(item[0], 0) <= draft]
+        return tuple(items)
 
     def child(self, node: SchemaNode, value: Any) -> int:
         """The literal of a subschema of `node`."""
@@ -310,7 +318,8 @@ class Expander:
             return outline_union(map(self.outline, node.literals)) if literal & 1 else ValueOutline()
         items = node.items
         if literal & 1:
-            return outline_intersection(self._of_keyword(node, keyword, value) for keyword, value in items)
+            found = [self._of_keyword(node, *item) for item in items if item[0] in _OUTLINED]
+            return found[0] if len(found) == 1 else outline_intersection(found)
         if len(items) != 1:
             return ValueOutline()
         keyword, value = items[0]

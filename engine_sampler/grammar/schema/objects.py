@@ -7,7 +7,7 @@ only bits and counters, and can reach the closing brace from every state.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from itertools import product
 from typing import NamedTuple, TypeAlias
 
@@ -125,7 +125,7 @@ class ObjectShape:
         """Whether such an object exists, given which members exist."""
         names = self._plan.names
         if not self._simple:
-            return bool(self.plans(productive))
+            return any(True for _ in self._plans(productive, False))
         return all(name in names and productive(names[name]) for name in self._plan.required)
 
     def members(self) -> Iterable[Literals]:
@@ -134,15 +134,22 @@ class ObjectShape:
 
     def plans(self, productive: Productive, ordered: bool = False) -> list[Plan]:
         """All finished plans, given which members exist; `ordered`: registers are not to be used."""
-        names = {name: literals for name, literals in self._plan.names.items() if productive(literals)}
-        regions = tuple(region for region in self._plan.regions if productive(region.literals))
-        first = self._plan._replace(names=names, regions=regions)
+        return list(self._plans(productive, ordered))
+
+    def _plans(self, productive: Productive, ordered: bool) -> Iterator[Plan]:
+        first = self._plan
+        names = {name: literals for name, literals in first.names.items() if productive(literals)}
+        regions = tuple([region for region in first.regions if productive(region.literals)])
+        if len(names) < len(first.names) or len(regions) < len(first.regions):
+            first = first._replace(names=names, regions=regions)
         if self._simple:
-            return [first] if first.required <= names.keys() else []
-        done: list[Plan] = []
+            if first.required <= names.keys():
+                yield first
+            return
+        done = 0
         waiting = [first]
         while waiting:
-            if len(waiting) + len(done) > _MAX_PLANS:
+            if len(waiting) + done > _MAX_PLANS:
                 raise GrammarLimitError(f"an object in the JSON Schema needs more than {_MAX_PLANS} plans")
             plan = waiting.pop()
             if not plan.required <= plan.names.keys():
@@ -154,8 +161,8 @@ class ObjectShape:
             if step is not None:
                 waiting += reversed(step)
             elif _fits(plan):
-                done.append(plan)
-        return done
+                done += 1
+                yield plan
 
 
 def _fits(plan: Plan) -> bool:

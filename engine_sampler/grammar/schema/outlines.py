@@ -59,11 +59,12 @@ def possible_kinds(outline: ValueOutline) -> int:
 def outline_intersection(outlines: Iterable[ValueOutline]) -> ValueOutline:
     """The outline of values that satisfy all of the outlines."""
     kinds, allowed, excluded = ValueOutline()
-    for other in outlines:
-        kinds &= other.kinds
-        if other.allowed is not None:
-            allowed = other.allowed if allowed is None else allowed & other.allowed
-        excluded |= other.excluded
+    for other_kinds, other_allowed, other_excluded in outlines:
+        kinds &= other_kinds
+        if other_allowed is not None:
+            allowed = other_allowed if allowed is None else allowed & other_allowed
+        if other_excluded:
+            excluded |= other_excluded
     return ValueOutline(kinds, allowed, excluded)
 
 

@@ -84,6 +84,7 @@ class Values:
         self.expander = expander
         self._values: dict[Literals, Value] = {}
         self._new: list[Value] = []
+        self._shapes: dict[tuple[int, Formula], list[Shape]] = {}
 
     def get(self, literals: Literals) -> Value:
         """The value of these literals; if it is new, `settle` examines it later."""
@@ -175,17 +176,21 @@ class Values:
             value.add("STRING", string_set(formula))
         for kind in (OBJECT, ARRAY):
             if kinds & kind:
-                self._add_shapes(value, self._formula(literals, kind), kind)
+                value.shapes += self._shapes_of(self._formula(literals, kind), kind)
 
-    def _add_shapes(self, value: Value, formula: Formula, kind: int) -> None:
+    def _shapes_of(self, formula: Formula, kind: int) -> list[Shape]:
+        """The objects or arrays of a formula; values with equal formulas share them."""
         if formula[0] == LISTED:
-            value.shapes.append(formula[1])
-            return
-        for atoms in disjuncts(formula, self.expander):
-            if kind == OBJECT:
-                value.shapes.append(object_shape(atoms, self.expander))
-            else:
-                value.shapes += array_shapes(atoms, self.expander)
+            return [formula[1]]
+        found = self._shapes.get((kind, formula))
+        if found is None:
+            found = self._shapes[kind, formula] = []
+            for atoms in disjuncts(formula, self.expander):
+                if kind == OBJECT:
+                    found.append(object_shape(atoms, self.expander))
+                else:
+                    found += array_shapes(atoms, self.expander)
+        return found
 
     def _formula(self, literals: list[int], kind: int) -> Formula:
         if len(literals) == 1:

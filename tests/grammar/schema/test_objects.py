@@ -7,8 +7,9 @@ from typing import Any
 
 import pytest
 
-from engine_sampler.grammar.errors import GrammarError
+from engine_sampler.grammar.errors import GrammarError, GrammarLimitError
 from engine_sampler.grammar.schema import rules_from_schema
+from engine_sampler.grammar.schema.objects import ObjectShape, Plan
 
 from .judging import Judge, accepted
 
@@ -140,3 +141,24 @@ def test_hundreds_of_keys_are_cheap() -> None:
     )
     assert judge.accepts('{"key799":true,"key2":false,"key0":true,"key1":true}')
     assert not judge.begins('{"key799":1')
+
+
+def test_values_with_the_same_meaning_share_their_rules() -> None:
+    point = {"type": "object", "properties": {"x": {"type": "integer"}}, "additionalProperties": False}
+    schema = {
+        "type": "object",
+        "properties": {"a": {"$ref": "#/$defs/point"}, "b": {"allOf": [{"$ref": "#/$defs/point"}]}},
+        "additionalProperties": False,
+        "$defs": {"point": point},
+    }
+    assert rules_from_schema(schema).rule_names.count("object") == 2
+    assert accepted(schema, '{"a":{"x":1},"b":{"x":2}}', '{"b":{"y":2}}') == ['{"a":{"x":1},"b":{"x":2}}']
+
+
+def test_an_object_exists_once_one_plan_of_it_is_found() -> None:
+    names = {f"k{number}": frozenset[int]() for number in range(20)}
+    pairs = tuple(((f"k{2 * i}", False), (f"k{2 * i + 1}", False)) for i in range(10))
+    shape = ObjectShape(Plan(names, frozenset(), (), pairs, {}))
+    assert shape.is_productive(lambda literals: True)
+    with pytest.raises(GrammarLimitError, match="plans"):
+        shape.plans(lambda literals: True)
