@@ -55,7 +55,7 @@ def outcomes(budget: int | None, monkeypatch: pytest.MonkeyPatch, **keywords: An
     return [(r.token_ids, r.text, r.finish_reason, r.error) for r in records], deferrals
 
 
-@pytest.mark.parametrize("budget", [8_000, 20_000, 60_000])
+@pytest.mark.parametrize("budget", [6_000, 12_000, 24_000])
 @pytest.mark.parametrize("backend", ["numpy", "native"])
 def test_requests_that_wait_get_the_tokens_that_they_would_have_got(
     budget: int, backend: str, monkeypatch: pytest.MonkeyPatch
