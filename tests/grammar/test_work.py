@@ -5,6 +5,8 @@ from __future__ import annotations
 import gc
 import os
 import threading
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
 from typing import Any
 
 import pytest
@@ -75,7 +77,9 @@ def test_cycles_are_not_collected_while_a_grammar_is_read() -> None:
     assert gc.isenabled()
 
 
-def test_readers_that_overlap_leave_the_collector_time() -> None:
+@contextmanager
+def another_reader() -> Iterator[None]:
+    """A thread that reads a grammar meanwhile."""
     begun, ended = threading.Event(), threading.Event()
 
     def read() -> None:
@@ -83,35 +87,32 @@ def test_readers_that_overlap_leave_the_collector_time() -> None:
             begun.set()
             ended.wait(30)
 
-    other = threading.Thread(target=read)
-    with counted_work():
-        other.start()
-        assert begun.wait(30)
-        assert not gc.isenabled()
-    assert gc.isenabled()
-    ended.set()
-    other.join()
+    thread = threading.Thread(target=read)
+    thread.start()
+    assert begun.wait(30)
+    try:
+        yield
+    finally:
+        ended.set()
+        thread.join()
+
+
+def test_readers_that_overlap_leave_the_collector_time() -> None:
+    with ExitStack() as later:
+        with counted_work():
+            later.enter_context(another_reader())
+            assert not gc.isenabled()
+        assert gc.isenabled()
     assert gc.isenabled()
 
 
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="needs os.fork")
 def test_the_child_of_a_fork_collects_although_another_thread_reads() -> None:
-    begun, ended = threading.Event(), threading.Event()
-
-    def read() -> None:
-        with counted_work():
-            begun.set()
-            ended.wait(30)
-
-    other = threading.Thread(target=read)
-    other.start()
-    assert begun.wait(30)
-    assert not gc.isenabled()
-    child = os.fork()
-    if not child:
-        os._exit(0 if gc.isenabled() else 1)
-    ended.set()
-    other.join()
+    with another_reader():
+        assert not gc.isenabled()
+        child = os.fork()
+        if not child:
+            os._exit(0 if gc.isenabled() else 1)
     assert os.waitpid(child, 0)[1] == 0
 
 

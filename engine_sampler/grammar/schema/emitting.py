@@ -97,8 +97,8 @@ class Emitter:
     def _any_value(self) -> tuple[int, ...]:
         """The symbols of any value; its rules are copied."""
         rules, symbols = _rules_of_any_value(self._ordered)
-        terminals = list(self._marks)
-        for name, text in zip(rules.terminal_names[8:], rules.expressions[8:], strict=True):
+        terminals, first = list(self._marks), len(self._marks)
+        for name, text in zip(rules.terminal_names[first:], rules.expressions[first:], strict=True):
             terminals.append(self._rules.terminal(name, text or EMPTY))
         moved = self._rules.append(rules, terminals)
         return tuple([terminals[one] if one >= 0 else one - moved for one in symbols])

@@ -168,22 +168,23 @@ class _Elements:
         if not self._arguments.is_possible(literals):
             return ()
         notation, name = self._notation, keys if isinstance(keys, str) else ""
-        key = self._opening(keys)[1], self._element(literals, notation.member, notation.member_end, name)
-        if key not in self._members:
-            rule = self._members[key] = self._rules.rule("member")
-            self._rules.define(rule, sequence(*key))
-        return (self._members[key],)
+        element = self._element(literals, notation.member, notation.member_end, name)
+        return (self._after("member", self._opening(keys)[1], element),)
 
     def symbols(self, literals: frozenset[int]) -> tuple[int, ...]:
         """The item of a list, with the white space before it; nothing if there is no such value."""
         if not self._arguments.is_possible(literals):
             return ()
         element = self._element(literals, self._notation.item, self._notation.item_end, "")
-        key = self._unless_empty("SPACE", self._space), element
+        return (self._after("item", self._unless_empty("SPACE", self._space), element),)
+
+    def _after(self, name: str, before: Body, element: int) -> int:
+        """The rule of an element and what stands before it: one for all places that are alike."""
+        key = before, element
         if key not in self._members:
-            rule = self._members[key] = self._rules.rule("item")
+            rule = self._members[key] = self._rules.rule(name)
             self._rules.define(rule, sequence(*key))
-        return (self._members[key],)
+        return self._members[key]
 
     def _unless_empty(self, name: str, expression: Expression) -> Body:
         return sequence() if expression == EPSILON else self._rules.terminal(name, expression)

@@ -57,16 +57,23 @@ def results(backend: Any, settings: dict[str, Any], logits: list[np.ndarray]) ->
     return [scheduler.step(rows[: len(scheduler.request_ids)]) for rows in logits]
 
 
+def equal_results(settings: dict[str, Any], logits: list[np.ndarray]) -> list[tuple[StepResult, StepResult]]:
+    """The results on torch and on NumPy, whose tokens and errors are the same."""
+    pairs = zip(results(TorchBackend(), settings, logits), results("numpy", settings, logits), strict=True)
+    found = list(pairs)
+    for one, other in found:
+        assert one.token_ids.tolist() == other.token_ids.tolist()
+        assert one.errors == other.errors
+    return found
+
+
 @pytest.mark.parametrize("settings", CHAINS, ids=str)
 def test_tokens_and_errors_are_those_of_numpy(settings: dict[str, Any], kernels: list[str]) -> None:
     random = np.random.default_rng(len(str(settings)))
     logits = [random.normal(0, 3, (ROWS, SIZE)).astype(np.float32) for _ in range(3)]
     logits[1][2, 5] = np.nan
     logits[1][4] = -np.inf
-    found, right = (results(backend, settings, logits) for backend in (TorchBackend(), "numpy"))
-    for one, other in zip(found, right, strict=True):
-        assert one.token_ids.tolist() == other.token_ids.tolist()
-        assert one.errors == other.errors
+    for one, other in equal_results(settings, logits):
         assert one.token_ids_on_device.tolist() == other.token_ids.tolist()
     assert len(kernels) == 3
 
@@ -104,10 +111,7 @@ def test_other_samplers_behind_a_top_k_get_the_kernels_candidates(
     logits[1] = np.round(logits[1])
     logits[1][2, 5] = np.inf
     logits[2][1] = -np.inf
-    found, right = (results(backend, settings, logits) for backend in (TorchBackend(), "numpy"))
-    for one, other in zip(found, right, strict=True):
-        assert one.token_ids.tolist() == other.token_ids.tolist()
-        assert one.errors == other.errors
+    for one, other in equal_results(settings, logits):
         if other.logprobs is not None:
             assert np.array_equal(one.logprobs.logprobs, other.logprobs.logprobs, equal_nan=True)
             assert one.logprobs.ranks.tolist() == other.logprobs.ranks.tolist()
