@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator, Mapping, Sequence
 from functools import lru_cache
-from typing import Any, NamedTuple, TypeAlias
+from typing import Any, NamedTuple
 
 from ..derivatives.states import byte_ranges, states_of
 from ..errors import GrammarError, GrammarLimitError, UnsupportedKeywordError
@@ -22,13 +22,11 @@ from ..schema.emitting import ItemWriter
 from ..schema.formula import AND, NOT, WITHIN, Formula, conjunction
 from ..schema.layout import Punctuation
 from ..schema.lifting import respelled
-from ..schema.objects import ObjectShape, Region
+from ..schema.objects import Literals, ObjectShape, Region
 from ..schema.ordering import MemberWriter
 from ..schema.strings import content_set
 from ..schema.texts import is_encodable
 from .text import utf8
-
-Literals: TypeAlias = "frozenset[int]"
 
 TYPES = ("string", "number", "boolean", "null", "object", "array")
 """The types of JSON; whole numbers are of the type number."""

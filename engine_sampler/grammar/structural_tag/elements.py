@@ -14,7 +14,7 @@ from ..errors import GrammarError
 from ..program.expression import EMPTY, EPSILON, Expression, literal
 from ..program.rules import Body, alternatives, sequence
 from ..schema import add_schema
-from ..schema.objects import Region
+from ..schema.objects import Literals, Region
 from .arguments import TYPES, Arguments, Separators
 from .document import json_of
 from .parameters import STYLES, CallContext, add_parameters, space_around, text_of
@@ -132,10 +132,10 @@ class _Elements:
             terminal("COMMA", literal(separator)) if separator else None,
             None if self._space == EPSILON else terminal("SPACE", self._space),
         )
-        self._elements: dict[tuple[frozenset[int], str, str], int] = {}
+        self._elements: dict[tuple[Literals, str, str], int] = {}
         self._openings: dict[str | Region, tuple[int, Body]] = {}
         self._members: dict[tuple[Body, int], int] = {}
-        self._waiting: list[tuple[int, frozenset[int], str, str]] = []
+        self._waiting: list[tuple[int, Literals, str, str]] = []
 
     def add(self) -> int:
         """The symbol of all arguments."""
@@ -147,10 +147,10 @@ class _Elements:
 
     # --- Objects and lists ---
 
-    def _object(self, literals: frozenset[int]) -> int:
+    def _object(self, literals: Literals) -> int:
         return self._bracketed("object", self._arguments.object(literals, self, self._layout))
 
-    def _array(self, literals: frozenset[int]) -> int:
+    def _array(self, literals: Literals) -> int:
         return self._bracketed("array", self._arguments.array(literals, self, self._layout))
 
     def opening(self, keys: str | Region) -> int:
@@ -163,7 +163,7 @@ class _Elements:
             self._openings[keys] = self._call.marks.opening(self._space, before, name)
         return self._openings[keys]
 
-    def rest(self, keys: str | Region, literals: frozenset[int]) -> tuple[int, ...]:
+    def rest(self, keys: str | Region, literals: Literals) -> tuple[int, ...]:
         """What follows the opening of a member; nothing if there is no such value."""
         if not self._arguments.is_possible(literals):
             return ()
@@ -171,7 +171,7 @@ class _Elements:
         element = self._element(literals, notation.member, notation.member_end, name)
         return (self._after("member", self._opening(keys)[1], element),)
 
-    def symbols(self, literals: frozenset[int]) -> tuple[int, ...]:
+    def symbols(self, literals: Literals) -> tuple[int, ...]:
         """The item of a list, with the white space before it; nothing if there is no such value."""
         if not self._arguments.is_possible(literals):
             return ()
@@ -201,7 +201,7 @@ class _Elements:
 
     # --- Values ---
 
-    def _element(self, literals: frozenset[int], begin: str, end: str, name: str) -> int:
+    def _element(self, literals: Literals, begin: str, end: str, name: str) -> int:
         """The symbol of a value and all that follows the name in its marks."""
         after = begin.partition("{name}")[2] if "{name}" in begin else begin
         end = end.replace("{name}", name)
@@ -211,7 +211,7 @@ class _Elements:
             self._waiting.append((self._elements[key], *key))
         return self._elements[key]
 
-    def _define_element(self, rule: int, literals: frozenset[int], begin: str, end: str) -> None:
+    def _define_element(self, rule: int, literals: Literals, begin: str, end: str) -> None:
         marks = self._call.marks.text
         bodies = [
             sequence(marks(begin.replace("{kind}", kind)), body, marks(end))
@@ -221,7 +221,7 @@ class _Elements:
             raise GrammarError("no value is valid under the schema of an argument")
         self._rules.define(rule, alternatives(*bodies))
 
-    def _values(self, literals: frozenset[int]) -> Iterator[tuple[str, Body]]:
+    def _values(self, literals: Literals) -> Iterator[tuple[str, Body]]:
         """The values, by the notation's kinds; objects and lists of an enum are JSON."""
         notation, arguments, marks = self._notation, self._arguments, self._call.marks
         kinds = notation.kinds or dict.fromkeys(TYPES, "")

@@ -31,7 +31,7 @@ from ..schema import SchemaOptions
 from ..schema.formula import AND, LENGTH, NOT, OR, TRUE, WITHIN, Formula
 from ..schema.layout import spacing_of
 from ..schema.matching import is_empty
-from ..schema.objects import Region
+from ..schema.objects import Literals, Region
 from ..schema.strings import content_set
 from ..schema.texts import WHITESPACE, is_encodable
 from .arguments import TYPES, Arguments, Separators
@@ -164,7 +164,7 @@ class _Parameters:
             self._openings[keys] = self._call.marks.opening(self._space, style.before, name, style.after)
         return self._openings[keys]
 
-    def rest(self, keys: str | Region, literals: frozenset[int]) -> tuple[int, ...]:
+    def rest(self, keys: str | Region, literals: Literals) -> tuple[int, ...]:
         """What follows the opening of a parameter; nothing if there is no such value."""
         prefix = self._opening(keys)[1]
         key = (literals, prefix)
@@ -178,7 +178,7 @@ class _Parameters:
             self._rules.define(rule, sequence(prefix, alternatives(*bodies)))
         return (self._rests[key],)
 
-    def _bodies(self, literals: frozenset[int]) -> Iterator[Body]:
+    def _bodies(self, literals: Literals) -> Iterator[Body]:
         style, strings = self._style, self._arguments.strings(literals)
         if strings is not None:
             text = text_of(strings, style.closing, self._call.excludes, self._space)

@@ -15,7 +15,7 @@ from ..errors import GrammarError, UnsupportedKeywordError
 from ..program.expression import LITERAL, UNION, Expression, both, concat, literal, optional, union
 from ..program.rules import Rules
 from ..regex.pattern import pattern_expression
-from ..schema.objects import Region
+from ..schema.objects import Literals, Region
 from .arguments import Arguments, Separators
 from .parameters import CallContext
 
@@ -58,7 +58,7 @@ class _Keywords:
         """The terminal of a keyword, with its `=`."""
         return self._rules.terminal("OPENING", concat(self._arguments.written_names(keys), literal(b"=")))
 
-    def rest(self, keys: str | Region, literals: frozenset[int]) -> tuple[int, ...]:
+    def rest(self, keys: str | Region, literals: Literals) -> tuple[int, ...]:
         """The symbols of a keyword's value."""
         return self._arguments.json(literals)
 

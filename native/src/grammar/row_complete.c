@@ -127,13 +127,15 @@ static void visit_advances(eg_rows *r, int32_t row, int32_t symbol,
         const int32_t state = r->rows.at[row].items[k].state, last = g->first_edge[state + 1];
         end = group_end(&r->rows.at[row], k);
         eg_work(r->pool->fault, 1 + last - g->first_edge[state]);
-        for (int32_t i = g->first_edge[state]; (i = edge_over(g, state, i, symbol)) < last; i++)
+        for (int32_t i = g->first_edge[state]; (i = edge_over(g, state, i, symbol)) < last; i++) {
+            eg_work(r->pool->fault, end - k);
             for (int32_t n = k; n < end; n++) {
                 const eg_item item = r->rows.at[row].items[n];
                 const int32_t registers = eg_registers_pass(r, &g->edges[i], g->rule_of[state],
                                                             item.registers);
                 if (registers >= 0) visit(r, g->edges[i].target, registers, item.origin);
             }
+        }
     }
 }
 
