@@ -21,7 +21,7 @@ def states_of(expression: Expression, most: int) -> list[State] | None:
     ahead."""
     derivatives, start = _loaded(expression)
     x = derivatives.expressions
-    steps = None if x.guarded[start] else _reached(derivatives, start, most)
+    steps = None if x.guarded[start] else reached(derivatives, start, most)
     if steps is None:
         return None
     numbers = {state: number for number, state in enumerate(steps)}
@@ -35,7 +35,7 @@ def continuing_bytes(expression: Expression, most: int) -> int:
     """The bytes, as a mask, that may continue a match where it could end, or that a look-ahead may forbid there;
     all bytes if there are more than `most` states."""
     derivatives, start = _loaded(expression)
-    steps = _reached(derivatives, start, most)
+    steps = reached(derivatives, start, most)
     if steps is None:
         return ALL_BYTES
     found = 0
@@ -62,7 +62,7 @@ def _loaded(expression: Expression) -> tuple[Derivatives, int]:
     return Derivatives(x), Loader(x, encoder.code).numbers[root]
 
 
-def _reached(derivatives: Derivatives, start: int, most: int) -> dict[int, dict[int, int]] | None:
+def reached(derivatives: Derivatives, start: int, most: int) -> dict[int, dict[int, int]] | None:
     """The steps from each state that can be reached: the bytes that lead to each next one. None if there are more
     states than `most`."""
     found: dict[int, dict[int, int]] = {start: {}}

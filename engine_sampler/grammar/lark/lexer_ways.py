@@ -119,7 +119,9 @@ class ExactWays:
                may match in their place
     """
 
-    def __init__(self, rough: RoughWays, expressions: Sequence[Expression | None], examined: set[int]) -> None:
+    def __init__(
+        self, rough: RoughWays, expressions: Sequence[Expression | None], examined: set[int]
+    ) -> None:
         self._rough = rough
         self._expressions = [one or EMPTY for one in expressions]
         self._examined = examined

@@ -14,13 +14,14 @@ from collections.abc import Iterable, Sequence
 from functools import lru_cache
 from typing import NamedTuple
 
-from ..derivatives.states import State, states_of, texts_between
+from ..derivatives.states import State, live_first_bytes, states_of, texts_between
 from ..program.expression import (
     ALL_BYTES,
     EPSILON,
     Expression,
     concat,
     guard,
+    looks_ahead,
     nullable,
     union,
 )
@@ -95,7 +96,9 @@ def _closure(following: int, others: Iterable[Ending]) -> int:
 
 def beginnings(expression: Expression | None) -> int:
     """The first bytes of a terminal; all for one that may be empty, and for special tokens."""
-    return ALL_BYTES if expression is None or nullable(expression) else first_bytes(expression)
+    if expression is None or nullable(expression):
+        return ALL_BYTES
+    return live_first_bytes(expression) if looks_ahead(expression) else first_bytes(expression)
 
 
 def before(rules: Rules) -> None:
