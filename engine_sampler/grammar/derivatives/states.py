@@ -32,8 +32,8 @@ def states_of(expression: Expression, most: int) -> list[State] | None:
 
 
 def continuing_bytes(expression: Expression, most: int) -> int:
-    """The bytes, as a mask, that may continue a match where it could end, or that a look-ahead may forbid there;
-    all bytes if there are more than `most` states."""
+    """The bytes, as a mask, that may continue a match where it could end, or that a look-ahead may forbid
+    there; all bytes if there are more than `most` states."""
     derivatives, start = _loaded(expression)
     steps = reached(derivatives, start, most)
     if steps is None:
@@ -63,14 +63,14 @@ def _loaded(expression: Expression) -> tuple[Derivatives, int]:
 
 
 def reached(derivatives: Derivatives, start: int, most: int) -> dict[int, dict[int, int]] | None:
-    """The steps from each state that can be reached: the bytes that lead to each next one. None if there are more
-    states than `most`."""
+    """The steps from each state that can be reached: the bytes that lead to each next one. None if there are
+    more states than `most`."""
     found: dict[int, dict[int, int]] = {start: {}}
     for state in (waiting := [start]):
         spend(20)
         found[state] = derivatives.live_steps(state)
         new = [after for after in found[state] if after not in found]
-        found.update(dict.fromkeys(new, {}))
+        found.update({after: {} for after in new})
         waiting += new
         if len(waiting) > most:
             return None

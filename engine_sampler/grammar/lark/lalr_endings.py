@@ -1,11 +1,12 @@
 """Terminals after which an LALR parser cannot go on: nothing that it expects may follow their longest match.
 
-One `/a+/` is never followed by another, nor a comment up to the end of its line by anything but that end. Where such
-a terminal leads nowhere, it must not even begin, or a text would be begun that can never be finished.
+One `/a+/` is never followed by another, nor a comment up to the end of its line by anything but that end.
+Where such a terminal leads nowhere, it must not even begin, or a text would be begun that can never be
+finished.
 
-The stack of the parser is not followed: once a rule is reduced, the parser may be in any state that its left side
-leads to. And of what follows a terminal, only the next terminal is compared with what may not follow. So whatever is
-found here leads nowhere, but more may.
+The stack of the parser is not followed: once a rule is reduced, the parser may be in any state that its left
+side leads to. And of what follows a terminal, only the next terminal is compared with what may not follow. So
+whatever is found here leads nowhere, but more may.
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ from ..program.expression import EMPTY, Expression, union
 from ..program.lalr import ACCEPT, IGNORED, KEYWORD, NOTHING, LalrState, Pairs, Parser
 from ..program.rules import Rules
 from ..work import spend
-from .lexer_ways import Entry, ExactWays, RoughWays, Way
+from .lexer_ways import ExactWays, LexerEntry, RoughWays, Way
 
 END = -1
 """The end of the text, as a terminal."""
@@ -56,7 +57,8 @@ class _Kind:
     """States of the parser with the same actions.
 
     entries  of their lexer
-    after    for each entry the kinds of the states in which the parser may be after it, by their place in `_afters`
+    after    for each entry the kinds of the states in which the parser may be after it, by their place in
+             `_afters`
     ends     whether the text may end
     leading  the ways of entries that lead on to an end
     first    the bytes that these begin with
@@ -64,7 +66,7 @@ class _Kind:
 
     def __init__(self, state: LalrState) -> None:
         self.state = state
-        self.entries: list[Entry] = []
+        self.entries: list[LexerEntry] = []
         self.after: list[int] = []
         self.ends = False
         self.leading: dict[Way, None] = {}
@@ -102,7 +104,7 @@ class _Endings:
         self._distinct = list(kinds.values())
         self._afters: list[list[_Kind]] = []
         places: dict[tuple[int, ...], int] = {}
-        entries: dict[tuple[tuple[int, int], ...], list[Entry]] = {}
+        entries: dict[tuple[tuple[int, int], ...], list[LexerEntry]] = {}
         for number, kind in enumerate(self._kinds):
             if kind.after or not kind.state.entries:
                 continue
@@ -144,7 +146,8 @@ class _Endings:
         return found
 
     def _dead(self, kind: _Kind, place: int) -> list[Way]:
-        """The ways in which an entry ends that lead nowhere. The parser may not expect it in the first place."""
+        """The ways in which an entry ends that lead nowhere. The parser may not expect it in the first
+        place."""
         expected = self._afters[kind.after[place]]
         return [way for way in self._ways.of(kind.entries[place]) if expected and way not in kind.leading]
 
@@ -200,9 +203,9 @@ class _Endings:
             return True
         return any(self._expressions[symbol] is None for symbol in self._actions[number] if symbol != END)
 
-    def _entries(self, pairs: Sequence[tuple[int, int]]) -> list[Entry]:
+    def _entries(self, pairs: Sequence[tuple[int, int]]) -> list[LexerEntry]:
         """The entries of a lexer."""
-        found: list[Entry] = []
+        found: list[LexerEntry] = []
         keywords: list[tuple[int, int]] = []
         wholes: list[int] = []
         for symbol, kind in pairs:
@@ -211,12 +214,12 @@ class _Endings:
                 continue
             first = self._rough.first(symbol)
             before = tuple(other for other in wholes if self._rough.first(other) & first)
-            found += (Entry(one, symbol, kind_of_one, before) for one, kind_of_one in keywords)
+            found += (LexerEntry(one, symbol, kind_of_one, before) for one, kind_of_one in keywords)
             wholes.append(symbol)
             keywords = []
         return found
 
-    def _after(self, state: int, entry: Entry) -> tuple[int, ...]:
+    def _after(self, state: int, entry: LexerEntry) -> tuple[int, ...]:
         """The states in which the parser may be after an entry of a state."""
         if entry.kind & IGNORED:
             return (state,)

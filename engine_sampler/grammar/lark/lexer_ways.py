@@ -1,7 +1,7 @@
 """The ways in which the terminals of a lexer end, and what may follow them.
 
-A lexer reads the longest match of the first terminal that matches. So what follows must not continue the match,
-must be allowed by its look-aheads, and must not let a terminal that is tried earlier match after all.
+A lexer reads the longest match of the first terminal that matches. So what follows must not continue the
+match, must be allowed by its look-aheads, and must not let a terminal that is tried earlier match after all.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ MAX_STEPS = 100_000
 """The most steps of derivatives; a grammar that needs more is taken to have no dead ends."""
 
 
-class Entry(NamedTuple):
+class LexerEntry(NamedTuple):
     """An entry of a lexer.
 
     symbol  the terminal
@@ -49,8 +49,8 @@ class Way:
     texts      the texts that end so
     first      the bytes that they begin with, as a mask
     following  bytes that may follow them, in whatever text
-    excluded   for each guard under which they end the futures that it excludes, a number of `ExactWays`; none for a
-               terminal that is looked at roughly
+    excluded   for each guard under which they end the futures that it excludes, a number of `ExactWays`; none
+               for a terminal that is looked at roughly
     """
 
     def __init__(
@@ -63,12 +63,12 @@ class Way:
 
 
 class RoughWays:
-    """Each entry has one way to end: what begins with a byte that never continues its terminal may follow it. What
-    begins with a byte with which an earlier entry begins is not taken to be read.
+    """Each entry has one way to end: what begins with a byte that never continues its terminal may follow it.
+    What begins with a byte with which an earlier entry begins is not taken to be read.
 
     expressions   of the terminals
-    examined      the terminals whose states are examined; of others, the bytes that occur in them are taken to
-                  continue them
+    examined      the terminals whose states are examined; of others, the bytes that occur in them are taken
+                  to continue them
     """
 
     def __init__(self, expressions: Sequence[Expression | None]) -> None:
@@ -76,9 +76,9 @@ class RoughWays:
         self.examined: set[int] = set()
         self._first: dict[int, int] = {}
         self._following: dict[tuple[int, bool], int] = {}
-        self._ways: dict[tuple[Entry, bool], list[Way]] = {}
+        self._ways: dict[tuple[LexerEntry, bool], list[Way]] = {}
 
-    def of(self, entry: Entry) -> list[Way]:
+    def of(self, entry: LexerEntry) -> list[Way]:
         """The ways in which an entry ends."""
         key = entry, entry.whole in self.examined
         if key not in self._ways:
@@ -115,8 +115,8 @@ class RoughWays:
 class ExactWays:
     """The ways in which entries end, by derivatives.
 
-    examined   terminals that may lead nowhere; others are taken to be followed by anything, unless an earlier entry
-               may match in their place
+    examined   terminals that may lead nowhere; others are taken to be followed by anything, unless an earlier
+               entry may match in their place
     """
 
     def __init__(
@@ -130,10 +130,10 @@ class ExactWays:
         self._x = Expressions(meter)
         self._derivatives = Derivatives(self._x)
         self._numbers: dict[Expression, int] = {}
-        self._ways: dict[Entry, list[Way]] = {}
+        self._ways: dict[LexerEntry, list[Way]] = {}
         self._may_follow: dict[tuple[int, int], bool] = {}
 
-    def of(self, entry: Entry) -> list[Way]:
+    def of(self, entry: LexerEntry) -> list[Way]:
         """The ways in which an entry ends; none if it is never read."""
         if entry not in self._ways:
             self._ways[entry] = self._new(entry)
@@ -162,7 +162,7 @@ class ExactWays:
             self._numbers[texts] = Loader(self._x, encoder.code).numbers[root]
         return self._numbers[texts]
 
-    def _new(self, entry: Entry) -> list[Way]:
+    def _new(self, entry: LexerEntry) -> list[Way]:
         own, first = self._expressions[entry.symbol], self._rough.first(entry.symbol)
         if entry.whole not in self._examined and not entry.before:
             return [Way(own, first, ALL_BYTES)]
@@ -185,8 +185,8 @@ class ExactWays:
         return found
 
     def _states(self, start: tuple[int, int, int]) -> tuple[list[State], dict[int, frozenset[int]]]:
-        """The states of an entry, and for those at which it may end what each guard excludes then. No states if there
-        are too many.
+        """The states of an entry, and for those at which it may end what each guard excludes then. No states
+        if there are too many.
 
         start   what is left of the entry, and of the whole terminal, and the futures in which others match
         """

@@ -1,4 +1,5 @@
-"""The bytes in the texts of an expression, and at either end of them, as masks of 256 bits; perhaps too many."""
+"""The bytes in the texts of an expression, and at either end of them, as masks of 256 bits; perhaps too
+many."""
 
 from __future__ import annotations
 

@@ -1,12 +1,12 @@
 """Look-aheads after which a text cannot go on: nothing that the rules expect is allowed by them.
 
-In `start: A "b"` with `A: /a(?!b)/`, what must follow A is what its look-ahead forbids. Such a terminal must not even
-begin, or a text would be begun that can never be finished: it is removed from the rule, or loses those of its texts
-that end so.
+In `start: A "b"` with `A: /a(?!b)/`, what must follow A is what its look-ahead forbids. Such a terminal must
+not even begin, or a text would be begun that can never be finished: it is removed from the rule, or loses
+those of its texts that end so.
 
-Where a rule ends, whatever may follow any of its uses counts. And a look-ahead counts as fulfilled once nothing that
-it forbids can come any more. So whatever is found here leads nowhere, but two look-aheads that are pending at the same
-time may do so together, and one in only some uses of a rule.
+Where a rule ends, whatever may follow any of its uses counts. And a look-ahead counts as fulfilled once
+nothing that it forbids can come any more. So whatever is found here leads nowhere, but two look-aheads that
+are pending at the same time may do so together, and one in only some uses of a rule.
 """
 
 from __future__ import annotations
@@ -39,8 +39,8 @@ MAX_STEPS = 200_000
 
 
 def drop_dead_ends(rules: Rules) -> bool:
-    """Remove the texts of terminals after which their look-aheads rule out everything. Returns whether there are
-    look-aheads."""
+    """Remove the texts of terminals after which their look-aheads rule out everything. Returns whether there
+    are look-aheads."""
     guarded = [symbol for symbol, one in enumerate(rules.expressions) if one is not None and looks_ahead(one)]
     try:
         while guarded and _Endings(rules, guarded).drop():
@@ -76,8 +76,8 @@ BETWEEN = -1
 
 
 class _Expected(NamedTuple):
-    """What may come in a state: terminals, each with the state after it, and whether the text may end, or go on with
-    a special token."""
+    """What may come in a state: terminals, each with the state after it, and whether the text may end, or go
+    on with a special token."""
 
     terminals: tuple[tuple[int, int], ...]
     ends: bool
@@ -178,7 +178,8 @@ class _Endings:
         return self._leads[key]
 
     def _search(self, start: _Thread) -> bool:
-        """Whether some way in which the text goes on ends, or gets to where its guard can forbid nothing more."""
+        """Whether some way in which the text goes on ends, or gets to where its guard can forbid nothing
+        more."""
         found = {start}
         for thread in (waiting := [start]):
             spend(20)
@@ -207,7 +208,8 @@ class _Endings:
             yield _Thread(self._terminals[symbol], thread.guard, thread.after, True)
 
     def _read(self, thread: _Thread) -> Iterator[_Thread]:
-        """What becomes of a thread with each byte that its guard allows; its guard is EMPTY once it forbids nothing."""
+        """What becomes of a thread with each byte that its guard allows; its guard is EMPTY once it forbids
+        nothing."""
         x, derivatives = self._x, self._derivatives
         for byte in representatives(meet((x.partition[thread.rest], x.partition[thread.guard]))):
             rest, guard = (derivatives.derivative(part, byte) for part in thread[:2])

@@ -31,8 +31,8 @@ def nodes_reaching(steps: Iterable[tuple[Node, Node]], ends: Iterable[Node]) -> 
 def states_reaching_ends(
     edges: Sequence[Sequence[Edge]], rules: Mapping[int, int], terminals: Iterable[int]
 ) -> tuple[set[int], set[int]]:
-    """The states of rules from which the rule can end, whatever the values of the registers, and the symbols that
-    some text matches, among them ACCEPT.
+    """The states of rules from which the rule can end, whatever the values of the registers, and the symbols
+    that some text matches, among them ACCEPT.
 
     edges      of each state, over the states of all rules
     rules      the symbol of each rule, by its first state
