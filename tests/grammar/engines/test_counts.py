@@ -209,7 +209,7 @@ def test_realistic_counts_take_little_work(name: str, vocabulary: native.NativeV
 
 @pytest.mark.skipif(native.load_library() is None, reason="the native library is missing")
 def test_tokens_that_differ_in_where_a_letter_is_are_not_read_one_by_one() -> None:
-    """Every place of a letter is another derivative: read so, this takes 108 million steps, the most 7 million."""
+    """Every place of a letter is another derivative: read one by one, they take 108 million steps."""
     random = Random(3)
     pieces = sorted({bytes(random.choices(b"abc", k=random.randint(2, 12))) for _ in range(8000)})
     tokenizer = Tokenizer([*(bytes([byte]) for byte in range(256)), *pieces, b"<eos>"], [256 + len(pieces)])
