@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Sequence
+from functools import lru_cache
 from typing import TypeAlias
 
 from ..program.expression import ALL_BYTES, Encoder, Expression, automaton
@@ -11,6 +12,8 @@ from .derivatives import Derivatives
 from .expressions import Expressions
 from .limits import Meter
 from .loading import Loader
+
+_CACHED = 64
 
 State: TypeAlias = "tuple[bool, list[tuple[int, int]]]"
 """Whether it accepts, and the bytes, as a mask, that lead to each next state."""
@@ -31,6 +34,7 @@ def states_of(expression: Expression, most: int) -> list[State] | None:
     ]
 
 
+@lru_cache(_CACHED)
 def continuing_bytes(expression: Expression, most: int) -> int:
     """The bytes, as a mask, that may continue a match where it could end, or that a look-ahead may forbid
     there; all bytes if there are more than `most` states."""

@@ -83,10 +83,10 @@ class _Endings:
         self._parser = parser
         self._expressions = expressions
         self._actions = [{**dict(state.actions), END: state.end} for state in parser.states]
-        self._gotos: dict[int, list[int]] = {}
+        self._gotos: dict[int, set[int]] = {}
         for state in parser.states:
             for side, target in state.gotos:
-                self._gotos.setdefault(side, []).append(target)
+                self._gotos.setdefault(side, set()).add(target)
         self._after_reduction: dict[tuple[int, int], tuple[int, ...]] = {}
         self._rough = RoughWays(expressions)
         self._ways: RoughWays | ExactWays = self._rough
@@ -163,32 +163,28 @@ class _Endings:
 
     def _follow(self) -> None:
         """Find the ways that lead on to an end, from those ends backwards."""
-        before: list[list[tuple[_Kind, Way]]] = [[] for _ in self._afters]
+        before: list[dict[Way, list[_Kind]]] = [{} for _ in self._afters]
         places: dict[_Kind, list[int]] = {kind: [] for kind in self._distinct}
         for place, after in enumerate(self._afters):
-            spend(1 + len(after) // 8)
             for kind in after:
                 places[kind].append(place)
         for kind in self._distinct:
             kind.leading, kind.first = {}, 0
             spend(1 + len(kind.entries) // 2)
             for entry, place in zip(kind.entries, kind.after, strict=True):
-                before[place] += ((kind, way) for way in self._ways.of(entry))
+                for way in self._ways.of(entry):
+                    before[place].setdefault(way, []).append(kind)
         waiting = {kind: None for kind in self._distinct if kind.ends}
         while waiting:
             kind = next(iter(waiting))
             del waiting[kind]
             for place in places[kind]:
-                left = []
-                spend(1 + len(before[place]) // 4)
-                for one, way in before[place]:
-                    if not self._leads_on(way, kind):
-                        left.append((one, way))
-                        continue
-                    one.leading[way] = None
-                    one.first |= way.first
-                    waiting[one] = None
-                before[place] = left
+                spend(1 + len(before[place]) // 2)
+                for way in [way for way in before[place] if self._leads_on(way, kind)]:
+                    for one in before[place].pop(way):
+                        one.leading[way] = None
+                        one.first |= way.first
+                        waiting[one] = None
 
     def _leads_on(self, way: Way, kind: _Kind) -> bool:
         """Whether the text may end or go on in a state after a terminal that has ended in some way."""

@@ -28,6 +28,10 @@ MAX_STEPS = 100_000
 """The most steps of derivatives; a grammar that needs more is taken to have no dead ends."""
 
 
+MANY_BYTES = 128
+"""A terminal with more different bytes, such as a string or a comment, is examined in any case."""
+
+
 class LexerEntry(NamedTuple):
     """An entry of a lexer.
 
@@ -104,12 +108,17 @@ class RoughWays:
     def _after(self, whole: int) -> int:
         key = whole, whole in self.examined
         if key not in self._following:
-            expression = self._expressions[whole]
-            continuing = 0
-            if expression[0] != LITERAL:
-                continuing = continuing_bytes(expression, MAX_STATES) if key[1] else inner_bytes(expression)
-            self._following[key] = ALL_BYTES & ~continuing
+            self._following[key] = ALL_BYTES & ~self._continuing(*key)
         return self._following[key]
+
+    def _continuing(self, whole: int, examined: bool) -> int:
+        """The bytes that may continue a terminal where it could end."""
+        expression = self._expressions[whole]
+        if expression[0] == LITERAL:
+            return 0
+        inner = inner_bytes(expression)
+        examined |= inner.bit_count() > MANY_BYTES
+        return continuing_bytes(expression, MAX_STATES) if examined else inner
 
 
 class ExactWays:
@@ -169,7 +178,8 @@ class ExactWays:
         earlier = (self._number(self._expressions[symbol]) for symbol in entry.before)
         excluded = self._x.union(map(self._x.future, earlier))
         whole = self._number(self._expressions[entry.whole])
-        states, endings = self._states((self._number(own), whole, excluded))
+        rest = whole if entry.symbol == entry.whole else self._x.both((self._number(own), whole))
+        states, endings = self._states((rest, whole, excluded))
         if not states:
             return [Way(own, first, ALL_BYTES)]
         groups: dict[frozenset[int], list[int]] = {}
