@@ -6,6 +6,7 @@ from collections.abc import Collection, Iterable, Sequence
 from functools import lru_cache
 from typing import TypeAlias
 
+from ..errors import GrammarLimitError
 from ..program.expression import ALL_BYTES, Encoder, Expression, automaton
 from ..work import spend
 from .derivatives import Derivatives
@@ -52,10 +53,14 @@ def continuing_bytes(expression: Expression, most: int) -> int:
 
 
 def live_first_bytes(expression: Expression) -> int:
-    """The bytes, as a mask, with which the texts of an expression begin."""
+    """The bytes, as a mask, with which the texts of an expression begin; perhaps too many."""
     derivatives, start = _loaded(expression)
     spend(20)
-    return sum(derivatives.live_steps(start).values())
+    try:
+        return sum(derivatives.live_steps(start).values())
+    except GrammarLimitError:
+        spend(0)  # the limit may be that on reading
+        return derivatives.expressions.first[start]
 
 
 def _loaded(expression: Expression) -> tuple[Derivatives, int]:

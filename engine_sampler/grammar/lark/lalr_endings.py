@@ -17,7 +17,7 @@ from ..errors import GrammarLimitError
 from ..program.expression import EMPTY, Expression, union
 from ..program.lalr import ACCEPT, IGNORED, KEYWORD, NOTHING, LalrState, Pairs, Parser
 from ..program.rules import Rules
-from ..work import spend
+from ..work import half_of_work, spend
 from .lexer_ways import ExactWays, LexerEntry, RoughWays, Way
 
 END = -1
@@ -29,8 +29,12 @@ def without_dead_ends(parser: Parser, rules: Rules) -> Parser:
 
     rules  the terminals of the parser; those new ones are added to them
     """
-    endings = _Endings(parser, rules.expressions)
-    if not endings.found():
+    try:
+        with half_of_work():
+            endings = _Endings(parser, rules.expressions)
+            if not endings.found():
+                return parser
+    except GrammarLimitError:  # it is not worth the rest
         return parser
     unexpected: dict[Expression, int] = {}
 
@@ -94,10 +98,10 @@ class _Endings:
 
     def _read_states(self) -> None:
         """Find the kinds of states, and what may come after each entry."""
-        kinds: dict[tuple[tuple[tuple[int, int], ...], int, bool], _Kind] = {}
+        kinds: dict[tuple[tuple[tuple[int, int], ...], bool], _Kind] = {}
         self._kinds: list[_Kind] = []
         for state in self._parser.states:
-            key = tuple(state.actions), state.end, bool(state.entries)
+            key = self._actions_by_side(state), bool(state.entries)
             if key not in kinds:
                 kinds[key] = _Kind(state)
             self._kinds.append(kinds[key])
@@ -121,6 +125,13 @@ class _Endings:
         for number, kind in enumerate(self._kinds):
             kind.ends = self._may_end(number)
 
+    def _actions_by_side(self, state: LalrState) -> tuple[tuple[int, int], ...]:
+        """The actions of a state, with the left sides of the rules that it reduces."""
+        rules = self._parser.rules
+        spend(1 + len(state.actions) // 8)
+        actions = (*state.actions, (END, state.end))
+        return tuple((symbol, to if to >= 0 else -1 - rules[-1 - to][0]) for symbol, to in actions)
+
     def found(self) -> bool:
         """Whether anything leads nowhere: then `nowhere` knows what."""
         suspects = self._suspects()
@@ -130,11 +141,7 @@ class _Endings:
         if not suspects:
             return False
         self._ways = ExactWays(self._rough, self._expressions, suspects)
-        try:
-            return bool(self._suspects())
-        except GrammarLimitError:
-            spend(0)  # the limit may be that on reading
-            return False
+        return bool(self._suspects())
 
     def nowhere(self, state: int) -> list[Expression | None]:
         """For each entry of a state its texts that lead nowhere; None for all of them."""
@@ -203,15 +210,15 @@ class _Endings:
         """The entries of a lexer."""
         found: list[LexerEntry] = []
         keywords: list[tuple[int, int]] = []
-        wholes: list[int] = []
+        earlier = self._rough.earlier()
         for symbol, kind in pairs:
             keywords.append((symbol, kind))
             if kind & KEYWORD:
                 continue
-            first = self._rough.first(symbol)
-            before = tuple(other for other in wholes if self._rough.first(other) & first)
+            before = earlier.rivals(symbol)
+            spend(2 + len(before) // 4)
             found += (LexerEntry(one, symbol, kind_of_one, before) for one, kind_of_one in keywords)
-            wholes.append(symbol)
+            earlier.add(symbol)
             keywords = []
         return found
 
@@ -231,7 +238,6 @@ class _Endings:
             found: dict[int, None] = {}
             sides = {key[0]}
             for side in (waiting := [key[0]]):
-                spend(1 + len(self._gotos.get(side, ())) // 4)
                 for goto in self._gotos.get(side, ()):
                     then = self._actions[goto].get(symbol, NOTHING)
                     if then >= 0 and then != NOTHING:
@@ -239,5 +245,6 @@ class _Endings:
                     elif then < 0 and (other := self._parser.rules[-1 - then][0]) not in sides:
                         sides.add(other)
                         waiting.append(other)
+            spend(1 + len(sides) // 2)
             self._after_reduction[key] = tuple(found)
         return self._after_reduction[key]

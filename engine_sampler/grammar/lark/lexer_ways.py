@@ -6,13 +6,14 @@ match, must be allowed by its look-aheads, and must not let a terminal that is t
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from bisect import bisect_left, insort
+from collections.abc import Callable, Iterator, Sequence
 from typing import NamedTuple
 
 from ..derivatives.derivatives import Derivatives
 from ..derivatives.expressions import ANYTHING, Expressions
 from ..derivatives.expressions import EMPTY as NOTHING_EXCLUDED
-from ..derivatives.limits import Meter
+from ..derivatives.limits import ReadingMeter
 from ..derivatives.loading import Loader
 from ..derivatives.partitions import meet, representatives
 from ..derivatives.states import State, continuing_bytes, live_first_bytes, texts_between
@@ -38,13 +39,58 @@ class LexerEntry(NamedTuple):
     symbol  the terminal
     whole   the terminal that it is a keyword of, which may be itself
     kind    see `program.lalr`
-    before  the terminals that are tried earlier and may begin with the same byte
+    before  the terminals that are tried earlier and may match the same text, or one that begins as it does
     """
 
     symbol: int
     whole: int
     kind: int
     before: tuple[int, ...]
+
+
+class Earlier:
+    """The terminals that a lexer tries before others.
+
+    first  the bytes with which each terminal begins
+    """
+
+    def __init__(self, expressions: Sequence[Expression], first: Callable[[int], int]) -> None:
+        self._expressions = expressions
+        self._first = first
+        self._others: list[int] = []
+        self._literals: list[tuple[bytes, int]] = []
+        self._lengths: dict[int, None] = {}
+
+    def add(self, symbol: int) -> None:
+        """Add a terminal that is tried next."""
+        expression = self._expressions[symbol]
+        if expression[0] != LITERAL:
+            self._others.append(symbol)
+            return
+        insort(self._literals, (expression[1], symbol))
+        self._lengths[len(expression[1])] = None
+
+    def rivals(self, symbol: int) -> tuple[int, ...]:
+        """Those that may match a text of a terminal, a beginning of it, or one that begins with it."""
+        expression, first = self._expressions[symbol], self._first(symbol)
+        found = [other for other in self._others if self._first(other) & first]
+        if expression[0] != LITERAL:
+            found += (other for _, other in self._literals if self._first(other) & first)
+            return tuple(found)
+        text = expression[1]
+        for length in self._lengths:
+            if length < len(text):
+                found += self._beginning(text[:length], whole=True)
+        return tuple(found + self._beginning(text, whole=False))
+
+    def _beginning(self, text: bytes, whole: bool) -> list[int]:
+        """The literals that begin with a text, or are the whole of it."""
+        found = []
+        for other, symbol in self._literals[bisect_left(self._literals, (text, -1)) :]:
+            if not (other == text if whole else other.startswith(text)):
+                break
+            found.append(symbol)
+        return found
 
 
 class Way:
@@ -86,9 +132,14 @@ class RoughWays:
         """The ways in which an entry ends."""
         key = entry, entry.whole in self.examined
         if key not in self._ways:
-            first = self.first(entry.symbol) & ~any_of(map(self.first, entry.before))
-            self._ways[key] = [Way(self._expressions[entry.symbol], first, self._after(entry.whole))]
+            own = self._expressions[entry.symbol]
+            first = self.first(entry.symbol) & ~any_of(self._hidden(own, other) for other in entry.before)
+            self._ways[key] = [Way(own, first, self._after(entry.whole))]
         return self._ways[key]
+
+    def earlier(self) -> Earlier:
+        """The terminals that a lexer tries before others, none yet."""
+        return Earlier(self._expressions, self.first)
 
     def first(self, symbol: int) -> int:
         """The bytes with which a terminal begins."""
@@ -96,6 +147,12 @@ class RoughWays:
             own = self._expressions[symbol]
             self._first[symbol] = live_first_bytes(own) if looks_ahead(own) else first_bytes(own)
         return self._first[symbol]
+
+    def _hidden(self, own: Expression, other: int) -> int:
+        """The first bytes of texts of which an earlier terminal may match a beginning."""
+        text = self._expressions[other]
+        longer = own[0] == text[0] == LITERAL and not own[1].startswith(text[1])
+        return 0 if longer else self.first(other)
 
     def may_end(self, way: Way) -> bool:
         """Whether the text may end after a terminal."""
@@ -134,9 +191,7 @@ class ExactWays:
         self._rough = rough
         self._expressions = [one or EMPTY for one in expressions]
         self._examined = examined
-        meter = Meter()
-        meter.left = MAX_STEPS
-        self._x = Expressions(meter)
+        self._x = Expressions(ReadingMeter(MAX_STEPS))
         self._derivatives = Derivatives(self._x)
         self._numbers: dict[Expression, int] = {}
         self._ways: dict[LexerEntry, list[Way]] = {}
@@ -145,6 +200,7 @@ class ExactWays:
     def of(self, entry: LexerEntry) -> list[Way]:
         """The ways in which an entry ends; none if it is never read."""
         if entry not in self._ways:
+            spend(20 + 2 * len(entry.before))
             self._ways[entry] = self._new(entry)
         return self._ways[entry]
 
@@ -160,7 +216,6 @@ class ExactWays:
     def _possible(self, number: int, excluded: int) -> bool:
         key = number, excluded
         if key not in self._may_follow:
-            spend(20)
             self._may_follow[key] = self._derivatives.possible(number, excluded)
         return self._may_follow[key]
 

@@ -17,7 +17,7 @@ from typing import NamedTuple
 
 from ..derivatives.derivatives import Derivatives
 from ..derivatives.expressions import EMPTY, Expressions
-from ..derivatives.limits import Meter
+from ..derivatives.limits import ReadingMeter
 from ..derivatives.loading import Loader
 from ..derivatives.partitions import meet, representatives
 from ..derivatives.states import reached, texts_between
@@ -26,7 +26,7 @@ from ..program.expression import EMPTY as NOTHING
 from ..program.expression import Encoder, Expression, both, complement, looks_ahead, nullable
 from ..program.reaching import states_reaching_ends
 from ..program.rules import ACCEPT, Edge, Rules
-from ..work import spend
+from ..work import half_of_work, spend
 
 MAX_STATES = 64
 """The most states of a terminal that is examined; one with more is taken to lead on."""
@@ -34,7 +34,7 @@ MAX_STATES = 64
 MAX_THREADS = 500
 """The most ways in which a text is followed after a look-ahead; if there are more, it is taken to lead on."""
 
-MAX_STEPS = 200_000
+MAX_STEPS = 100_000
 """The most steps of derivatives; a grammar that needs more is taken to have no dead ends."""
 
 
@@ -43,10 +43,11 @@ def drop_dead_ends(rules: Rules) -> bool:
     are look-aheads."""
     guarded = [symbol for symbol, one in enumerate(rules.expressions) if one is not None and looks_ahead(one)]
     try:
-        while guarded and _Endings(rules, guarded).drop():
-            pass  # what is removed may be what else was expected
+        with half_of_work():
+            while guarded and _Endings(rules, guarded).drop():
+                pass  # what is removed may be what else was expected
     except GrammarLimitError:
-        spend(0)  # the limit may be that on reading
+        pass  # it is not worth the rest
     return bool(guarded)
 
 
@@ -100,9 +101,7 @@ class _Endings:
 
     def _load(self) -> None:
         """Load the expressions of the terminals."""
-        meter = Meter()
-        meter.left = MAX_STEPS
-        self._x = Expressions(meter)
+        self._x = Expressions(ReadingMeter(MAX_STEPS))
         self._derivatives = Derivatives(self._x)
         encoder = Encoder()
         roots = [None if one is None else encoder.add(one) for one in self._rules.expressions]
