@@ -30,6 +30,7 @@ from .grammar import Loaded, load
 from .lalr_endings import without_dead_ends
 from .lalr_tables import LalrTables, LexerOrder, NamedLalrState, tables_of
 from .messages import Messages
+from .preceding import texts_before_entries
 from .rules import RuleReader
 
 _REFUSED = {
@@ -99,7 +100,8 @@ class _Reading:
             order = LexerOrder(compiled.terminals, compiled.ignore)
             tables = tables_of(compiled.rules, start)
         rules = Rules()
-        symbols = dict(self._symbols(rules, compiled, tables))
+        expressions = self._expressions(compiled, tables, order)
+        symbols = dict(self._symbols(rules, expressions, tables))
         rules.start = rules.rule(start)
         rules.define(rules.start, sequence())  # unused: the tables are the grammar
         rules.parser = encoded(without_dead_ends(_parser(tables, symbols, order), rules))
@@ -119,7 +121,7 @@ class _Reading:
     def _check_templates(self, start: str) -> None:
         """Refuse templates that use each other without end: `RuleReader` counts its steps."""
         rules, loaded = Rules(), self._loaded
-        terminals = loaded.terminals(rules, loaded.terminal_trees())
+        terminals = loaded.terminals(rules, loaded.terminal_trees(), preceding={})
         RuleReader(rules, loaded.rule_trees(), terminals, {}, self._messages).read(start)
 
     def _compiled(self, start: str) -> _Compiled:
@@ -146,22 +148,40 @@ class _Reading:
         """The terminals that are only declared."""
         return {name for name, tree in self._loaded.terminal_trees().items() if tree is None}
 
-    def _symbols(self, rules: Rules, compiled: _Compiled, tables: LalrTables) -> Iterator[tuple[str, int]]:
-        """The symbol of each terminal that can occur. One that is only declared cannot."""
-        terminals = self._loaded.terminals(rules, {one.name: one.pattern for one in compiled.terminals})
-        for one in compiled.terminals:
-            expression = terminals.expression(one.name)
+    def _expressions(
+        self, compiled: _Compiled, tables: LalrTables, order: LexerOrder
+    ) -> dict[str, Expression]:
+        """The expression of each terminal."""
+        patterns = {one.name: one.pattern for one in compiled.terminals}
+        terminals = self._loaded.terminals(Rules(), patterns, preceding={})
+        found = {name: terminals.expression(name) for name in patterns}
+        if undecided := terminals.undecided:
+            tried = [{name for name, *_ in order.entries(state.actions)} for state in tables.states]
+            lexers: list[tuple[str | None, set[str]]] = [
+                (name, tried[to]) for state in tables.states for name, to in state.actions.items() if to >= 0
+            ]
+            lexers.append((None, tried[tables.first]))
+            before = texts_before_entries(sorted(undecided), lexers, found, compiled.ignore)
+            terminals = self._loaded.terminals(Rules(), patterns, preceding=before)
+            found |= {name: terminals.expression(name) for name in undecided}
+        for name, expression in found.items():
             if _looks_ahead_in_a_loop(expression):
                 text = "a look-ahead in a loop needs the lexer dynamic_complete"
-                raise self._messages.about_terminal(text, one.name, None)
-            yield one.name, rules.terminal(one.name, expression, shared=False)
+                raise self._messages.about_terminal(text, name, None)
+        return found
+
+    def _symbols(
+        self, rules: Rules, expressions: Mapping[str, Expression], tables: LalrTables
+    ) -> Iterator[tuple[str, int]]:
+        """The symbol of each terminal that can occur. One that is only declared cannot."""
+        for name, expression in expressions.items():
+            yield name, rules.terminal(name, expression, shared=False)
         undefined = self._loaded.terminals(rules, dict.fromkeys(self._undefined()))
         special = {
             name for name, one in self._loaded.rewritten.placeholders.items() if one.kind in ("token", "ids")
         }
         special |= self._undefined().intersection(set(self._loaded.special_tokens))
-        known = {one.name for one in compiled.terminals}
-        for name in sorted(special & tables.terminals - known):
+        for name in sorted(special & tables.terminals - expressions.keys()):
             yield name, undefined.symbol(name)
 
 
