@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import functools
+from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -91,3 +92,9 @@ class Plan:
     def best_only(self) -> bool:
         """Whether the token is the first of the row: cuts keep it, and so does a temperature that leads."""
         return not self.drawn and (self.heated or TEMPERATURE.value not in self.operations)
+
+
+@functools.lru_cache(maxsize=1024)
+def plan_of(samplers: tuple[str, ...], selector: str, fixed: tuple[tuple[str, Hashable], ...]) -> Plan:
+    """`Plan.of`, which the same chain does not need in every step."""
+    return Plan.of(samplers, selector, dict(fixed))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from dataclasses import dataclass
 
 import torch
@@ -28,9 +29,9 @@ UNASKED = 256
 _DTYPES = (torch.bool, torch.int32, torch.int64, torch.float32, torch.float64)
 
 
-def bucket(rows: int) -> int:
-    """The next power of two: workspaces are kept for these numbers of rows."""
-    return 1 << max(rows - 1, 0).bit_length()
+def bucket(n: int) -> int:
+    """The next power of two: kernels are compiled, and workspaces are kept, for these numbers."""
+    return 1 << max(n - 1, 0).bit_length()
 
 
 @dataclass(frozen=True)
@@ -47,6 +48,7 @@ class Shape:
     capacity: int
 
     @classmethod
+    @functools.lru_cache
     def of(cls, rows: int, vocab_size: int, wanted: int) -> Shape:
         """For `wanted` candidates in each of `rows` rows."""
         tile = SMALL_TILE if rows <= MOST_ROWS_OF_SMALL_TILES else TILE

@@ -6,6 +6,7 @@ import functools
 from collections.abc import Sequence
 from typing import Any
 
+import numpy as np
 import torch
 from torch import Tensor
 
@@ -43,31 +44,31 @@ class Fused:
         self._device = device
         self._workspace: Any = None
 
-    def run(self, piece: Piece, logits: Tensor) -> tuple[Tensor, Tensor, Tensor] | None:
-        """(token ids int64 [n], codes of faults int64 [n], peaks float32 [n]) of a piece; None if the eager
+    def run(self, piece: Piece, logits: Tensor) -> Tensor | None:
+        """`Outcome.verdicts` of a piece, with the numbers of faults that `CODES` explains; None if the eager
         steps must run it."""
-        kernels, selector = kernels_for(self._device), piece.plan.selector
-        if kernels is None or selector is None or piece.selector is None:
-            return None
-        if piece.kinds.any() or piece.keeps.any():
+        kernels = kernels_for(self._device)
+        if kernels is None or piece.selector is None or piece.reports or piece.any_kept:
             return None
         lead = _leading_edits(piece.plan.steps)
         names, inputs = _after_edits(piece, lead)
         fixed = {name: given.fixed for name, given in zip(names, inputs, strict=True)}
-        if not kernels.covers(names, selector.name, fixed):
+        selector = piece.selector.part.name
+        if not kernels.covers(names, selector, fixed):
             return None
         outcome = kernels.sample(
             logits,
             piece.where,
             piece.rows.vocabulary.size,
             samplers=names,
-            selector=selector.name,
+            selector=selector,
             given={name: given.given for name, given in zip(names, inputs, strict=True)},
             fixed=fixed,
             draws=piece.selector.given.get("draws"),
             **self._common(kernels, piece, logits, lead),
         )
-        return outcome.token_ids, _codes(outcome.faults), outcome.peaks
+        verdicts: Tensor = outcome.verdicts
+        return verdicts
 
     def narrow(self, piece: Piece, logits: Tensor) -> tuple[Block, int] | None:
         """(what a top_k leaves, how many steps that was) for a chain that goes on with steps which the
@@ -155,13 +156,13 @@ def _edits(
     return ids, block.values
 
 
-CODES = (0, 2 + 2 * READING, 1 + 2 * READING, 1 + 2 * GRAMMAR, UNKNOWN)
+CODES = np.array([0, 2 + 2 * READING, 1 + 2 * READING, 1 + 2 * GRAMMAR, UNKNOWN])
 """The codes of the kernels' faults: none, too great, empty, the grammar's, some edit's."""
 
 
 @functools.cache
 def _codes_on(device: torch.device) -> Tensor:
-    return torch.tensor(CODES, device=device)
+    return torch.from_numpy(CODES).to(device)
 
 
 def _codes(faults: Tensor) -> Tensor:
