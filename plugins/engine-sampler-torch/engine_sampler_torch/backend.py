@@ -70,10 +70,10 @@ class TorchBackend(Backend):
         return Plan.of(chain)
 
     def run(self, batch: Batch) -> None:
-        groups = [group for group in batch.groups if len(group.index)]
-        if groups:
+        group = next((group for group in batch.groups if len(group.index)), None)
+        if group is not None:
             with work_on(batch.logits):
-                StepRun(self.name, self._host, self._room(groups[0].rows, batch.logits), batch).run()
+                StepRun(self.name, self._host, self._room(group.rows, batch.logits), batch).run()
 
     def process(self, batch: Batch) -> Any:
         if not batch.groups:

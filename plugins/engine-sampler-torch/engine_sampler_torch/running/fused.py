@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -50,22 +51,18 @@ class Fused:
         kernels = kernels_for(self._device)
         if kernels is None or piece.selector is None or piece.reports or piece.any_kept:
             return None
-        lead = _leading_edits(piece.plan.steps)
-        names, inputs = _after_edits(piece, lead)
-        fixed = {name: given.fixed for name, given in zip(names, inputs, strict=True)}
-        selector = piece.selector.part.name
-        if not kernels.covers(names, selector, fixed):
+        recipe = piece.recipe
+        if recipe is None or not recipe.lasts:
+            recipe = piece.recipe = _Recipe.of(piece, kernels)
+        if not recipe.is_covered:
             return None
         outcome = kernels.sample(
             logits,
             piece.where,
             piece.rows.vocabulary.size,
-            samplers=names,
-            selector=selector,
-            given={name: given.given for name, given in zip(names, inputs, strict=True)},
-            fixed=fixed,
             draws=piece.selector.given.get("draws"),
-            **self._common(kernels, piece, logits, lead),
+            **recipe.arguments,
+            **self._common(kernels, piece, logits, recipe.lead),
         )
         verdicts: Tensor = outcome.verdicts
         return verdicts
@@ -110,6 +107,38 @@ class Fused:
             room = 1 << max(rows - 1, 0).bit_length()
             found = self._workspace = kernels.Workspace(self._device, room, vocab_size)
         return found
+
+
+@dataclass(frozen=True)
+class _Recipe:
+    """How the kernels run a piece after its edits.
+
+    lead        how many steps are edits.
+    arguments   of `kernels.sample`.
+    is_covered  whether the kernels know the chain.
+    lasts       whether all this follows from parameters, and holds in later steps.
+    """
+
+    lead: int
+    arguments: dict[str, Any]
+    is_covered: bool
+    lasts: bool
+
+    @classmethod
+    def of(cls, piece: Piece, kernels: Any) -> _Recipe:
+        assert piece.selector is not None
+        lead = _leading_edits(piece.plan.steps)
+        names, inputs = _after_edits(piece, lead)
+        selector = piece.selector.part.name
+        fixed = {name: given.fixed for name, given in zip(names, inputs, strict=True)}
+        arguments = {
+            "samplers": names,
+            "selector": selector,
+            "given": {name: given.given for name, given in zip(names, inputs, strict=True)},
+            "fixed": fixed,
+        }
+        lasts = all(given.part.parameters_only for given in inputs)
+        return cls(lead, arguments, kernels.covers(names, selector, fixed), lasts)
 
 
 def _leading_edits(steps: Sequence[DeviceStep]) -> int:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import Any
 
 import numpy as np
 from torch import Tensor
@@ -79,6 +80,7 @@ class Piece:
     top_n       int64 [n], how many likeliest tokens each lists.
     keeps       bool [n], which of them need their survivors on the host.
     reports     whether there are `kinds`, and `any_kept` whether there are `keeps`.
+    recipe      how the kernels run it, for `Fused`.
     """
 
     def __init__(self, group: Group, members: slice, logits: Tensor, kept: Upload, choosing: bool) -> None:
@@ -97,6 +99,7 @@ class Piece:
         self.selector = (
             None if selector is None else Inputs(selector, self.plan.chain.selector, self.rows, kept)
         )
+        self.recipe: Any = None
         self._set_reports(None)
         self._device = logits.device
         self._kept = kept

@@ -123,24 +123,26 @@ class Download:
 
     def receive(self) -> None:
         """Copy all of them, and wait for that."""
-        if not self._tensors:
+        tensors, self._tensors = self._tensors, []
+        if len(tensors) < 2:
+            self._arrays = [self._on_host(tensor).copy() for tensor in tensors]
             return
-        parts = [_bytes_of(tensor) for tensor in self._tensors]
-        host = packed = torch.cat(parts) if len(parts) > 1 else parts[0]
-        if packed.device.type == "cuda":
-            host, _ = self._buffers.of(len(packed))
-            host.copy_(packed, non_blocking=True)
-            torch.cuda.current_stream(packed.device).synchronize()
-        elif packed.device.type != "cpu":
-            host = packed.cpu()
-        whole = host.numpy()
+        whole = self._on_host(torch.cat([_bytes_of(tensor) for tensor in tensors]))
         offset = 0
-        for tensor in self._tensors:
+        for tensor in tensors:
             size = tensor.numel() * tensor.element_size()
             array = whole[offset : offset + size].copy().view(_NUMPY[tensor.dtype])
             self._arrays.append(array.reshape(tensor.shape))
             offset += size
-        self._tensors.clear()
+
+    def _on_host(self, tensor: Tensor) -> np.ndarray:
+        """A contiguous tensor on the host, valid until the next step."""
+        if tensor.device.type == "cuda":
+            host, _ = self._buffers.of(tensor.numel() * tensor.element_size())
+            there, tensor = tensor, host.view(tensor.dtype).view(tensor.shape)
+            tensor.copy_(there, non_blocking=True)
+            torch.cuda.current_stream(there.device).synchronize()
+        return tensor.cpu().numpy()
 
     def __getitem__(self, number: int) -> np.ndarray:
         """The tensor of this number, on the host."""
