@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from .few import MIN_P, TEMPERATURE, TOP_K, TOP_P
-from .workspace import UNASKED
+from .workspace import ROOM, UNASKED
 
 OPERATIONS = {
     "temperature": TEMPERATURE.value,
@@ -77,6 +77,11 @@ class Plan:
             weighed=weighed,
             flat=weighed and "top_k" not in samplers and selector == "dist",
         )
+
+    @property
+    def gathered(self) -> int:
+        """How many candidates a workspace must have room for."""
+        return max(self.wanted, ROOM // 2) if self.flat else self.wanted
 
     @property
     def cuts(self) -> int:

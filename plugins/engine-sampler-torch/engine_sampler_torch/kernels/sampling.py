@@ -80,11 +80,6 @@ class _Launches:
         edits: Edits | None,
     ) -> None:
         rows = index.shape[0]
-        if rows > workspace.rows or vocab_size != workspace.vocab_size:
-            raise ValueError(
-                f"the workspace is for {workspace.rows} rows of {workspace.vocab_size} tokens, "
-                f"not {rows} rows of {vocab_size}"
-            )
         self.rows, self.shape, self.workspace, self.edits = rows, shape, workspace, edits
         edit_ids, edit_values = (
             (self._none(torch.int64), self._none(torch.float32)) if edits is None else edits
@@ -267,6 +262,7 @@ def sample(
     that a CUDA graph can hold it. Equals the NumPy backend token for token.
     """
     plan = plan_of(tuple(samplers), selector, tuple(fixed.items()))
+    workspace.check(index.shape[0], vocab_size, plan.gathered)
     shape = shape or Shape.of(index.shape[0], vocab_size, plan.wanted)
     arguments = {name: workspace.none[dtype] for name, dtype in PARAMETERS.items()}
     arguments |= {name: tensor for step in samplers for name, tensor in given[step].items()}
@@ -313,7 +309,8 @@ def narrow(
 
     All else as in `sample`.
     """
-    shape = shape or Shape.of(len(index), vocab_size, width)
+    workspace.check(index.shape[0], vocab_size, width)
+    shape = shape or Shape.of(index.shape[0], vocab_size, width)
     launches = _Launches(logits, index, vocab_size, shape, workspace, scale, bitmask, edits)
     if len(index):
         launches.scan(k, width, best_only=False)

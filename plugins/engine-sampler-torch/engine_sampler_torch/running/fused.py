@@ -62,7 +62,7 @@ class Fused:
             piece.rows.vocabulary.size,
             draws=piece.selector.given.get("draws"),
             **recipe.arguments,
-            **self._common(kernels, piece, logits, recipe.lead),
+            **self._common(kernels, piece, logits, recipe.lead, recipe.gathered),
         )
         verdicts: Tensor = outcome.verdicts
         return verdicts
@@ -88,25 +88,31 @@ class Fused:
             inputs[heated].given["k"],
             width=width,
             scale=inputs[0].given["scale"] if heated else None,
-            **self._common(kernels, piece, logits, lead),
+            **self._common(kernels, piece, logits, lead, width),
         )
         return _block(found, size), lead + heated + 1
 
-    def _common(self, kernels: Any, piece: Piece, logits: Tensor, lead: int) -> dict[str, Any]:
+    def _common(
+        self, kernels: Any, piece: Piece, logits: Tensor, lead: int, candidates: int
+    ) -> dict[str, Any]:
         """What both ways of using the kernels are given."""
         size = piece.rows.vocabulary.size
         return {
             "bitmask": None if piece.masks is None else piece.masks.on_device(),
             "edits": _edits(piece.plan.steps[:lead], piece.steps[:lead], logits, piece.where, size),
-            "workspace": self._room(kernels, len(piece), size),
+            "workspace": self._room(kernels, len(piece), size, candidates),
         }
 
-    def _room(self, kernels: Any, rows: int, vocab_size: int) -> Any:
+    def _room(self, kernels: Any, rows: int, vocab_size: int, candidates: int) -> Any:
         found = self._workspace
-        if found is None or found.rows < rows or found.vocab_size != vocab_size:
-            room = 1 << max(rows - 1, 0).bit_length()
-            found = self._workspace = kernels.Workspace(self._device, room, vocab_size)
-        return found
+        if found is None or found.vocab_size != vocab_size:
+            needs = kernels.bucket(rows), kernels.bucket(candidates)
+        elif found.rows < rows or found.wanted < candidates:
+            needs = max(found.rows, kernels.bucket(rows)), max(found.wanted, kernels.bucket(candidates))
+        else:
+            return found
+        self._workspace = kernels.Workspace(self._device, needs[0], vocab_size, needs[1])
+        return self._workspace
 
 
 @dataclass(frozen=True)
@@ -115,12 +121,14 @@ class _Recipe:
 
     lead        how many steps are edits.
     arguments   of `kernels.sample`.
+    gathered    how many candidates they gather.
     is_covered  whether the kernels know the chain.
     lasts       whether all this follows from parameters, and holds in later steps.
     """
 
     lead: int
     arguments: dict[str, Any]
+    gathered: int
     is_covered: bool
     lasts: bool
 
@@ -138,7 +146,10 @@ class _Recipe:
             "fixed": fixed,
         }
         lasts = all(given.part.parameters_only for given in inputs)
-        return cls(lead, arguments, kernels.covers(names, selector, fixed), lasts)
+        if not kernels.covers(names, selector, fixed):
+            return cls(lead, arguments, 0, False, lasts)
+        plan = kernels.plan_of(tuple(names), selector, tuple(fixed.items()))
+        return cls(lead, arguments, plan.gathered, True, lasts)
 
 
 def _leading_edits(steps: Sequence[DeviceStep]) -> int:
