@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterable
-from dataclasses import dataclass, replace
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
 
 import torch
 from torch import Tensor
@@ -25,7 +25,7 @@ from .transfer import Buffers, Download, Upload
 logger = logging.getLogger("engine_sampler")
 
 
-@dataclass
+@dataclass(eq=False)
 class Room:
     """The memory of one scheduler's steps on one device."""
 
@@ -36,6 +36,15 @@ class Room:
     @classmethod
     def on(cls, device: torch.device) -> Room:
         return cls(Buffers(device), Buffers(device), Fused(device))
+
+
+@dataclass
+class Prepared:
+    """What is known of groups, by number, as long as the same requests are in the same rows: their pieces,
+    and which of them have failed on the device."""
+
+    pieces: dict[int, list[Piece]] = field(default_factory=dict)
+    failed: set[int] = field(default_factory=set)
 
 
 class StepRun:
@@ -50,12 +59,19 @@ class StepRun:
         self._download = Download(room.download)
         self._fused = room.fused
         self._hosted: list[Group] = []
+        nbytes = self._logits.numel() * self._logits.element_size()
+        self._prepared: Prepared = batch.cache.setdefault((room, nbytes), Prepared())
+        self._kept: Upload | None = None
+        """What the pieces that are new in this step keep on the device."""
 
     def run(self) -> None:
         """Fill the batch."""
-        pieces = [piece for group in self._batch.groups for piece in self._pieces(group)]
+        by_group = {number: self._pieces(number, group) for number, group in enumerate(self._batch.groups)}
+        if self._kept is not None:
+            self._kept.send()
+            self._prepared.pieces.update(by_group)
         self._upload.send()
-        outcomes = [(piece, self._run(piece)) for piece in pieces]
+        outcomes = [(piece, self._run(number, piece)) for number, some in by_group.items() for piece in some]
         results = [
             Results(piece, outcome, self._download) for piece, outcome in outcomes if outcome is not None
         ]
@@ -68,36 +84,50 @@ class StepRun:
         else:
             self._batch.token_ids_on_device = tokens
 
-    def _pieces(self, group: Group) -> list[Piece]:
-        """The pieces of a group; none if the host runs it."""
+    def _pieces(self, number: int, group: Group) -> list[Piece]:
+        """The pieces of a group, with the inputs of this step; none if the host runs it."""
         plan: Plan = group.plan
         if not len(group.index):
             return []
-        if plan.is_worthwhile(group.masked):
+        if plan.is_worthwhile(group.masked) and number not in self._prepared.failed:
             try:
-                return pieces_of(group, self._batch, self._logits, self._upload)
+                pieces = self._prepared.pieces.get(number) or self._build(group)
+                for piece in pieces:
+                    piece.begin(self._batch, self._upload)
+                return pieces
             except INTERRUPTIONS:
                 raise
             except BaseException as error:  # of a plugin, for some row: the host finds out which
-                logger.warning("%s", failure("a torch step", error))
+                self._note_failure(number, error)
         self._hosted.append(replace(group, plan=plan.chain))
         return []
 
-    def _run(self, piece: Piece) -> Outcome | None:
-        """What the device gives for a piece; None if it fails, and the host runs it."""
+    def _build(self, group: Group) -> list[Piece]:
+        if self._kept is None:
+            self._kept = Upload(Buffers(self._logits.device, smallest=1))
+        return pieces_of(group, self._logits, self._kept)
+
+    def _note_failure(self, number: int, error: BaseException) -> None:
+        logger.warning("%s; the host runs its requests", failure("a torch step", error))
+        self._prepared.failed.add(number)
+
+    def _run(self, number: int, piece: Piece) -> Outcome | None:
+        """What the device gives for a piece of a group; None if it fails, and the host runs it."""
         try:
             return run_piece(piece, self._logits, self._fused)
         except INTERRUPTIONS:
             raise
         except BaseException as error:
-            logger.warning("%s", failure("a torch step", error))
+            self._note_failure(number, error)
             self._hosted.append(piece.on_host())
             return None
 
-    def _tokens(self, outcomes: Iterable[tuple[Piece, Outcome | None]]) -> Tensor | None:
+    def _tokens(self, outcomes: Sequence[tuple[Piece, Outcome | None]]) -> Tensor | None:
         """The tokens of all rows, int64 [rows]; None if the host chooses any."""
         if self._hosted:
             return None
+        if len(outcomes) == 1 and outcomes[0][1] is not None and outcomes[0][0].covers(len(self._logits)):
+            return outcomes[0][1].token_ids
         tokens = torch.full((len(self._logits),), -1, dtype=torch.int64, device=self._logits.device)
         for piece, outcome in outcomes:
             if outcome is None or outcome.token_ids is None:
