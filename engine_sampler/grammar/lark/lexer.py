@@ -33,8 +33,9 @@ MAX_GROWTH = 100_000
 # exponential time on an unclosed literal with many backslashes.
 _WORD = re.compile(
     r"""
-    (?P<space>(?:[\ \t\f\r]|\\[\ ]*\n)+)
-    | (?P<newline>\n(?:[\ \t\f\r\n]|//[^\n]*|\#[^\n]*)*)
+    (?:[\ \t\f\r]|\\[\ ]*\n)*
+    (?:(?P<newline>\n(?:[\ \t\f\r\n]|//[^\n]*|\#[^\n]*)*)
+    | (?P<name>[A-Za-z_][A-Za-z_0-9]*)
     | (?P<comment>//[^\n]*|\#[^\n]*)
     | (?P<string>"(?:[^"\\\n]|\\["\\]|\\(?!["\\]))*"i?)
     | (?P<regexp>/(?!/)(?:[^/\\]|\\[/\\]|\\(?![/\\]))*/[imslux]*)
@@ -45,10 +46,11 @@ _WORD = re.compile(
     | (?P<number>[0-9]+)
     | (?P<dots>\.\.)
     | (?P<arrow>->)
-    | (?P<name>[A-Za-z_][A-Za-z_0-9]*)
     | (?P<open>[(\[{])
     | (?P<close>[)\]}])
     | (?P<mark>.)
+    | (?P<end>\Z)
+    )
     """,
     re.VERBOSE,
 )
@@ -59,8 +61,9 @@ _JSON = json.JSONDecoder()
 ENDLESS = 4_294_967_291
 """The upper bound that stands for "no bound": lark requires one in a repetition."""
 
-_STEPS = 3
-"""The steps for a word."""
+_STEPS_OF_WORDS = 128
+"""The steps for `_WORDS` words."""
+_WORDS = 64
 
 
 class Word(NamedTuple):
@@ -121,8 +124,11 @@ class Statement:
         if first < len(words) and words[first].kind == "name":
             self.name = first
             self.kind = "terminal" if self.defines.isupper() else "rule"
-        colons = (i for i, word in enumerate(words) if word.text == ":")
-        self.body = next(colons, len(words) - 1) + 1
+        for number, word in enumerate(words):
+            if word.text == ":":
+                self.body = number + 1
+                return
+        self.body = len(words)
 
 
 class Scan:
@@ -149,38 +155,42 @@ class Scan:
         """Fill `statements`: every line that does not begin with `|` begins a new one."""
         fresh, depth = True, 0
         statement = Statement()
-        for word in self._words():
-            spend(_STEPS)
-            if word.kind == "newline":
+        for number, word in enumerate(self._words()):
+            if number % _WORDS == 0:
+                spend(_STEPS_OF_WORDS)
+            kind = word.kind
+            if kind == "newline":
                 fresh = True
                 continue
             if fresh and word.text != "|":
                 statement, depth = Statement(), 0
                 self.statements.append(statement)
             fresh = False
-            depth += (word.kind == "open") - (word.kind == "close")
+            depth += (kind == "open") - (kind == "close")
             if depth > MAX_BRACKETS:
                 text = f"brackets are nested more than {MAX_BRACKETS} deep"
                 raise GrammarLimitError(text, *self.location(word.start))
             statement.words.append(word)
-            statement.depth = max(statement.depth, depth)
+            if depth > statement.depth:
+                statement.depth = depth
         for statement in self.statements:
             statement.classify()
 
     def _words(self) -> Iterator[Word]:
-        at = 0
-        while match := _WORD.match(self.text, at):
-            kind, start, at = match.lastgroup or "", match.start(), match.end()
+        at, text = 0, self.text
+        while (match := _WORD.match(text, at)) and (kind := match.lastgroup) != "end":
+            start, at = match.span(kind)
+            word = text[start:at]
             if kind == "json":
                 value, at = self._value(at)
-                yield Word(kind, match.group().rstrip(), start, at, value)
-            elif kind not in ("space", "comment"):
-                if match.group() in _UNCLOSED:
-                    raise self.error(_UNCLOSED[match.group()], start)
+                yield Word(kind, word.rstrip(), start, at, value)
+            elif kind != "comment":
+                if kind == "mark" and word in _UNCLOSED:
+                    raise self.error(_UNCLOSED[word], start)
                 if at - start > MAX_WORD and kind != "newline":
-                    text = f"a word is longer than {MAX_WORD} characters"
-                    raise GrammarLimitError(text, *self.location(start))
-                yield Word(kind, match.group(), start, at)
+                    message = f"a word is longer than {MAX_WORD} characters"
+                    raise GrammarLimitError(message, *self.location(start))
+                yield Word(kind, word, start, at)
 
     def _value(self, at: int) -> tuple[Any, int]:
         """The JSON value at `at`, and the position after it."""

@@ -17,7 +17,8 @@ from ..program.rules import Body, Rules, alternatives, repeated, sequence
 from ..work import spend
 from .lexer import ENDLESS
 from .messages import Messages
-from .terminals import Terminals, is_literal
+from .patterns import is_literal
+from .terminals import Terminals
 
 MAX_STEPS = 150_000
 """The most parts that rules may have once templates are instantiated."""
