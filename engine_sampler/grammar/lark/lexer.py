@@ -27,7 +27,8 @@ MAX_BRACKETS = 50
 """The deepest nesting of brackets; in a terminal, those of the terminals that it names count as well."""
 
 MAX_GROWTH = 100_000
-"""The most characters that terminals may grow by when the terminals that they name are substituted."""
+"""The most characters that terminals may grow by when the terminals that they name are substituted, without
+one copy of each of these."""
 
 # Strings and regular expressions are read as lark reads them, but unambiguously: lark's own patterns take
 # exponential time on an unclosed literal with many backslashes.
@@ -64,6 +65,9 @@ ENDLESS = 4_294_967_291
 _STEPS_OF_WORDS = 128
 """The steps for `_WORDS` words."""
 _WORDS = 64
+
+_SHORT_GAP = 64
+"""The most characters between two statements that are not a gap."""
 
 
 class Word(NamedTuple):
@@ -132,13 +136,17 @@ class Statement:
 
 
 class Scan:
-    """A text as words and statements. Raises GrammarError and GrammarLimitError."""
+    """A text as words and statements. Raises GrammarError and GrammarLimitError.
+
+    gaps   where there are many line ends between two statements
+    """
 
     def __init__(self, text: str) -> None:
         if len(text) > MAX_TEXT:
             raise GrammarLimitError(f"the grammar is longer than {MAX_TEXT} characters")
         self.text = text
         self.statements: list[Statement] = []
+        self.gaps: list[tuple[int, int]] = []
         self._lines = [0, *(i + 1 for i, character in enumerate(text) if character == "\n")]
         self._read()
 
@@ -161,6 +169,8 @@ class Scan:
             kind = word.kind
             if kind == "newline":
                 fresh = True
+                if len(word.text) > _SHORT_GAP:
+                    self.gaps.append((word.start, word.end))
                 continue
             if fresh and word.text != "|":
                 statement, depth = Statement(), 0
@@ -223,10 +233,14 @@ class _Substitution:
     def check(self) -> None:
         """Raise GrammarLimitError if one is too deep, or if all of them together grow too much."""
         total = 0
+        copied: set[str] = set()
         for name, statements in self._parts.items():
             self._size(name, 0)
             for used in (used for statement in statements for used in statement.uses):
                 total += self._size(used, 0)[0]
+                if used not in copied:
+                    copied.add(used)
+                    total -= sum(map(_length, self._parts.get(used, ())))
                 if total > MAX_GROWTH:
                     text = f"terminals grow by more than {MAX_GROWTH} characters with those that they name"
                     raise GrammarLimitError(text, *self._scan.location(statements[0].words[0].start))
@@ -238,7 +252,7 @@ class _Substitution:
         else:
             self._sizes[name] = size, depth = 0, 0
             for statement in self._parts.get(name, ()):
-                size += statement.words[-1].end - statement.words[0].start
+                size += _length(statement)
                 below = above + statement.depth + 1
                 self._refuse_depth(below, statement)
                 depth = max(depth, statement.depth + 1)
@@ -255,3 +269,7 @@ class _Substitution:
         if depth > MAX_BRACKETS + 1:
             text = f"the terminal {statement.defines} is nested more than {MAX_BRACKETS} deep"
             raise GrammarLimitError(text, *self._scan.location(statement.words[0].start))
+
+
+def _length(statement: Statement) -> int:
+    return statement.words[-1].end - statement.words[0].start
