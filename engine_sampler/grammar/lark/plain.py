@@ -25,7 +25,8 @@ _TERMINAL = re.compile(r"_?[A-Z][_A-Z0-9]*")
 _OTHER_SPACE = re.compile(r"\f|\r(?!\n)")
 _MODIFIERS = ("", "!", "?", "!?", "?!")
 _CLOSING = {"(": ")", "[": "]"}
-_STEPS = 4
+_OPERATORS = ("*", "+", "?", "~")
+_STEPS = 3
 """The steps for a word that is read here."""
 
 
@@ -178,7 +179,8 @@ class _Reader:
     def _alternative(self, depth: int) -> Any:
         items = []
         while (item := self._item(depth)) is not None:
-            items.append(self._repeated(item))
+            word = self._words[self._at]
+            items.append(self._repeated(item) if word.kind == "count" or word.text in _OPERATORS else item)
         tree = Tree("expansion", items)
         if self._words[self._at].kind != "arrow":
             return tree
@@ -220,7 +222,7 @@ class _Reader:
         return Terminal(word.text, filter_out=word.text.startswith("_"))
 
     def _repeated(self, item: Any) -> Any:
-        """`item` with the repetition that follows it, if any."""
+        """`item` with the repetition that follows it."""
         word = self._words[self._at]
         if word.text in ("*", "+", "?"):
             self._at += 1
@@ -232,13 +234,12 @@ class _Reader:
             self._at += 1
             bounds = [self._token("NUMBER", word, bound) for bound in count_bounds(word.text)]
             _require(bounds)
-        elif self._passed("~"):
+        else:
+            self._at += 1
             bounds = [self._token("NUMBER", self._take("number"))]
             if self._words[self._at].kind == "dots":
                 self._at += 1
                 bounds.append(self._token("NUMBER", self._take("number")))
-        else:
-            return item
         return Tree("expr", [item, self._token("TILDE", word, "~"), *bounds])
 
     def _token(self, kind: str, word: Word, text: str | None = None) -> Token:

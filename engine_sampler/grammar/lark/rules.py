@@ -103,6 +103,8 @@ class RuleReader:
         spend(_STEPS)
         if self._steps > MAX_STEPS:
             raise GrammarLimitError(f"the rules have more than {MAX_STEPS} parts with templates instantiated")
+        if not isinstance(node, Symbol) and node.data == "value":
+            node = node.children[0]
         if isinstance(node, Symbol):
             return self._named(node, environment)
         children = node.children
@@ -118,7 +120,7 @@ class RuleReader:
             return repeated(self._choice(children, environment), 0, 1)
         if node.data == "template_usage":
             return self._usage(node, environment)
-        return self._body(children[0], environment)  # a value, or an expansion with an alias
+        return self._body(children[0], environment)  # an expansion with an alias
 
     def _named(self, symbol: Symbol, environment: Environment) -> int:
         name = symbol.name

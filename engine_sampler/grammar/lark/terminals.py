@@ -164,6 +164,8 @@ class Terminals:
     def _any_of(self, tokens: list[Any]) -> Expression:
         """Any one of these strings."""
         spend(4 * len(tokens))
+        if len(tokens) == 1:
+            return literal(self._encoded(self._string(tokens[0]), tokens[0], tokens[0]))
         words = [(self._string(token), token.endswith("i")) for token in tokens]
         if not any(ignores_case for _, ignores_case in words):
             return any_of(

@@ -224,7 +224,7 @@ class Rules:
         """The symbol of a terminal. If `shared`, equal expressions have one symbol, and its first name."""
         known = self._encoder.count
         node = self._encoder.add(expression)
-        spend(10 + 2 * (self._encoder.count - known))
+        spend(4 + 2 * (self._encoder.count - known))
         symbol = self._by_expression.get(node) if shared else None
         if symbol is None:
             symbol = self._add_terminal(name, node, expression)
@@ -382,6 +382,7 @@ class _Automaton:
     def __init__(self) -> None:
         self.edges: list[list[Edge]] = [[]]
         self.counters = 0
+        self._has_epsilon = False
 
     def state(self) -> int:
         self.edges.append([])
@@ -389,6 +390,7 @@ class _Automaton:
 
     def link(self, start: int, end: int, *operations: Operation) -> None:
         self.edges[start].append(Edge(_EPSILON, end, operations))
+        self._has_epsilon = True
 
     def build(self, body: Body, start: int, end: int, depth: int = 0) -> None:
         """Add the paths of `body` from `start` to `end`."""
@@ -439,6 +441,8 @@ class _Automaton:
 
     def without_epsilon_edges(self) -> list[list[Edge]]:
         """The edges of each state, in which epsilon edges are replaced by the edges that they lead to."""
+        if not self._has_epsilon:
+            return [list(dict.fromkeys(edges)) for edges in self.edges]
         states: list[list[Edge]] = []
         for start in range(len(self.edges)):
             found: dict[Edge, None] = {}
