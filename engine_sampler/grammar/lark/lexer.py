@@ -20,7 +20,7 @@ from ..work import spend
 MAX_TEXT = 1_000_000
 """The longest text of a grammar, in characters."""
 
-MAX_WORD = 200_000
+MAX_WORD = 250_000
 """The longest name, string or regular expression, in characters."""
 
 MAX_BRACKETS = 50
