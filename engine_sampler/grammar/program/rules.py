@@ -382,7 +382,7 @@ class _Automaton:
     def __init__(self) -> None:
         self.edges: list[list[Edge]] = [[]]
         self.counters = 0
-        self._has_epsilon = False
+        self._with_epsilon: set[int] = set()
 
     def state(self) -> int:
         self.edges.append([])
@@ -390,7 +390,7 @@ class _Automaton:
 
     def link(self, start: int, end: int, *operations: Operation) -> None:
         self.edges[start].append(Edge(_EPSILON, end, operations))
-        self._has_epsilon = True
+        self._with_epsilon.add(start)
 
     def build(self, body: Body, start: int, end: int, depth: int = 0) -> None:
         """Add the paths of `body` from `start` to `end`."""
@@ -441,10 +441,11 @@ class _Automaton:
 
     def without_epsilon_edges(self) -> list[list[Edge]]:
         """The edges of each state, in which epsilon edges are replaced by the edges that they lead to."""
-        if not self._has_epsilon:
-            return [list(dict.fromkeys(edges)) for edges in self.edges]
         states: list[list[Edge]] = []
-        for start in range(len(self.edges)):
+        for start, edges in enumerate(self.edges):
+            if start not in self._with_epsilon:
+                states.append(list(dict.fromkeys(edges)))
+                continue
             found: dict[Edge, None] = {}
             seen: set[tuple[int, tuple[Operation, ...]]] = {(start, ())}
             waiting: list[tuple[int, tuple[Operation, ...]]] = [(start, ())]
