@@ -23,6 +23,9 @@ MAX_TEXT = 1_000_000
 MAX_WORD = 250_000
 """The longest name, string or regular expression, in characters."""
 
+MAX_NUMBER = 100
+"""The longest count or priority, in characters."""
+
 MAX_BRACKETS = 50
 """The deepest nesting of brackets; in a terminal, those of the terminals that it names count as well."""
 
@@ -55,6 +58,7 @@ _WORD = re.compile(
     """,
     re.VERBOSE,
 )
+_NUMBERS = ("number", "count")
 _UNCLOSED = {'"': "the string is not closed", "/": "the regular expression is not closed"}
 _COUNT = re.compile(r"\{ *(\d*) *(,?) *(\d*) *\}")
 _JSON = json.JSONDecoder()
@@ -197,8 +201,10 @@ class Scan:
             elif kind != "comment":
                 if kind == "mark" and word in _UNCLOSED:
                     raise self.error(_UNCLOSED[word], start)
-                if at - start > MAX_WORD and kind != "newline":
-                    message = f"a word is longer than {MAX_WORD} characters"
+                longest = MAX_NUMBER if kind in _NUMBERS else MAX_WORD
+                if at - start > longest and kind != "newline":
+                    what = "number" if kind in _NUMBERS else "word"
+                    message = f"a {what} is longer than {longest} characters"
                     raise GrammarLimitError(message, *self.location(start))
                 yield Word(kind, word, start, at)
 

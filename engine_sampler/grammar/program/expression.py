@@ -59,19 +59,20 @@ def byte_range(low: int, high: int) -> Expression:
 def concat(*parts: Expression) -> Expression:
     """One part after the other; adjacent literals are merged."""
     flat: list[Expression] = []
-    texts: list[bytes] = []  # literals that are not in `flat` yet
+    texts: list[bytes] = []  # of the literals that are not in `flat` yet
     for part in parts:
         for piece in part[1] if part[0] == CONCAT else (part,):
             if piece[0] == LITERAL:
-                texts.append(piece[1])
+                if piece[1]:
+                    texts.append(piece[1])
                 continue
             if piece == EMPTY:
                 return EMPTY
-            if any(texts):
+            if texts:
                 flat.append(literal(b"".join(texts)))
-            texts.clear()
+                texts.clear()
             flat.append(piece)
-    if any(texts):
+    if texts:
         flat.append(literal(b"".join(texts)))
     if not flat:
         return EPSILON
