@@ -188,7 +188,8 @@ class _Reader:
         if not part:
             self._fail("something to repeat")
         if len(times[0]) > MAX_NUMBER:
-            raise GrammarLimitError(f"a number is longer than {MAX_NUMBER} characters", *self._place(self._at))
+            text = f"a number is longer than {MAX_NUMBER} characters"
+            raise GrammarLimitError(text, *self._place(self._at))
         low, high = _bounds(times)
         if high == 0:
             return "()"

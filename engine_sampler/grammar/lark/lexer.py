@@ -192,7 +192,7 @@ class Scan:
 
     def _words(self) -> Iterator[Word]:
         at, text = 0, self.text
-        while (match := _WORD.match(text, at)) and (kind := match.lastgroup) != "end":
+        while (match := _WORD.match(text, at)) and (kind := match.lastgroup or "end") != "end":
             start, at = match.span(kind)
             word = text[start:at]
             if kind == "json":

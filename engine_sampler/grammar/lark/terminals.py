@@ -247,4 +247,3 @@ def _only_part(node: Any) -> Any:
 
 def _is_string(node: Any) -> bool:
     return node.data == "literal" and node.children[0].type == "STRING"
-
