@@ -74,7 +74,7 @@ def lark_of_gbnf(text: str, root: str = "root") -> str:
     Raises GrammarError with line and column for text that cannot be read, and for rules that are missing.
     """
     with counted_work():
-        spend(len(text) // 4)
+        spend(len(text) // 3)
         return _Reader(text, root).read()
 
 

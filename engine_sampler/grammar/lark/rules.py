@@ -152,6 +152,9 @@ class RuleReader:
 
     def _choice(self, nodes: list[Any], environment: Environment) -> Body:
         """One of `nodes`, with all the literals among them combined."""
+        if len(nodes) == 1:
+            body = self._body(nodes[0], environment)
+            return self._part(body) if _size(body) > _MAX_CHOICE else body
         single = [_single_literal(node) for node in nodes]
         literals = [node for node in single if node is not None]
         if len(literals) < 2:

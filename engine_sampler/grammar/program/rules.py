@@ -277,6 +277,9 @@ class Rules:
 
     def define(self, rule: int, body: Body) -> None:
         """Define `rule` as `body`."""
+        if isinstance(body, int):
+            self.define_automaton(rule, ([Edge(body, 1)], [Edge(ACCEPT, 1)]))
+            return
         builder = _Automaton()
         end = builder.state()
         builder.edges[end].append(Edge(ACCEPT, end))
