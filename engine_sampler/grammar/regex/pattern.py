@@ -155,7 +155,7 @@ def _build(
     before: Before | None,
 ) -> Expression:
     with counted_work():
-        spend(50 + 3 * len(pattern))
+        spend(50 + len(pattern))
         tree = _tree(pattern, flags, dialect)
         if whole:
             return _whole(tree, search, limits)

@@ -19,6 +19,7 @@ from ..errors import GrammarError, GrammarLimitError
 from ..program import unicode
 from ..program.expression import Expression
 from ..program.unicode import Ranges
+from ..work import spend
 from .prefixes import OTHER, Piece, with_shared_prefixes
 
 _FOLDER = "re._" if sys.version_info >= (3, 11) else "sre_"
@@ -31,6 +32,8 @@ MAX_CLASSES = 128
 """The most distinct classes of characters in a pattern."""
 _MIN_FACTORED = 9
 """Choices of fewer options stay as they are."""
+_SEQUENCE_STEPS = 3
+"""The steps for a sequence, beside one for each of its parts."""
 MAX_WIDTH = 1 << 31
 """Upper bounds of this size or more mean no bound."""
 
@@ -244,6 +247,7 @@ class _Reader:
     def sequence(self, parsed: Parsed, flags: int, depth: int) -> Node:
         if depth > MAX_NESTING:
             raise GrammarLimitError(f"a pattern is nested more than {MAX_NESTING} deep")
+        spend(_SEQUENCE_STEPS + len(parsed))
         return sequence([self.item(str(name), value, flags, depth) for name, value in parsed])
 
     def item(self, name: str, value: Any, flags: int, depth: int) -> Node:
