@@ -97,11 +97,11 @@ class _Progress(NamedTuple):
     members: int
 
 
-_Member: TypeAlias = "tuple[str | int, int]"
-"""A key or an index, and the number of the value; equal values have one."""
+_Member: TypeAlias = "tuple[str | int, int, Any]"
+"""A key or an index, the number of what the value is equal to, and the value."""
 
-_Choices: TypeAlias = "dict[str | int, dict[int, list[int]]]"
-"""For each key or index, for each value, the constants that have it."""
+_Choices: TypeAlias = "dict[str | int, dict[int, tuple[Any, list[int]]]]"
+"""For each key or index, for each number of a value, the value, and the constants that have it."""
 
 
 class ListedAutomaton:
@@ -118,10 +118,11 @@ class ListedAutomaton:
         self._marks = marks
         self._objects = isinstance(next(iter(values.values())), dict)
         self._ordered = ordered or not self._objects
-        self._values: dict[Hashable, tuple[int, Any]] = {}
+        self._identities: dict[Hashable, int] = {}
         self._constants = [self._members_of(value, same) for same, value in values.items()]
-        self._symbols = [emitter.constant(value, same) for same, (_, value) in self._values.items()]
-        self._sets = list(map(frozenset, self._constants))
+        self._by_number = list(self._identities)
+        self._symbols: dict[int, tuple[int, ...]] = {}
+        self._sets = [frozenset(member[:2] for member in members) for members in self._constants]
         self._bits = {} if self._ordered else _bits(self._constants)
         if not self._build(_APART, _FEW_STATES) and not self._build(len(self._constants), MAX_LISTED_STATES):
             raise GrammarLimitError(f"a list of constants needs more than {MAX_LISTED_STATES} states")
@@ -161,7 +162,7 @@ class ListedAutomaton:
         reached = {
             one
             for values in choices.values()
-            for constants in values.values()
+            for _, constants in values.values()
             if len(constants) <= apart
             for one in constants
         }
@@ -197,8 +198,8 @@ class ListedAutomaton:
             if self._ordered:
                 members = members[progress.members : progress.members + 1]
             spend(1 + len(members) // 2)
-            for name, value in members:
-                found.setdefault(name, {}).setdefault(value, []).append(one)
+            for name, number, value in members:
+                found.setdefault(name, {}).setdefault(number, (value, []))[1].append(one)
         return found
 
     def _closing(self, progress: _Progress) -> list[Edge]:
@@ -214,34 +215,38 @@ class ListedAutomaton:
             return []
         return [Edge(close, 1, tuple(clause((self._bits[name], True)) for name, *_ in members))]
 
-    def _member(self, name: str | int, values: Mapping[int, list[int]], progress: _Progress) -> list[Edge]:
+    def _member(
+        self, name: str | int, values: Mapping[int, tuple[Any, list[int]]], progress: _Progress
+    ) -> list[Edge]:
         """The edges of a member: from its key, or from its value in an array."""
         found = []
         members = progress.members + 1 if self._ordered else 0
-        for value, constants in values.items():
+        for number, (value, constants) in values.items():
             apart = len(constants) <= self._apart
             sets = [(one,) for one in constants] if apart else [tuple(constants)]
             spend(1 + len(sets))
             targets = [self._after(some, members) for some in sets]
-            found += [Edge(symbol, target) for symbol in self._symbols[value] for target in targets]
+            if number not in self._symbols:
+                self._symbols[number] = self._emitter.constant(value, self._by_number[number])
+            found += [Edge(symbol, target) for symbol in self._symbols[number] for target in targets]
         if isinstance(name, int):
             return found
-        number = len(self.states)
-        self.states += [[Edge(self._marks.colon, number + 1)], found]
+        state = len(self.states)
+        self.states += [[Edge(self._marks.colon, state + 1)], found]
         operations = () if self._ordered else (clear(self._bits[name]), set_bit(self._bits[name]))
-        return [Edge(self._emitter.key(name), number, operations)]
+        return [Edge(self._emitter.key(name), state, operations)]
 
     def _members_of(self, value: Any, same: Any) -> list[_Member]:
         """The members of a constant; its identity contains theirs."""
         if isinstance(value, dict):
             identities = dict(same[1])
-            return [(name, self._value(identities[name], member)) for name, member in value.items()]
+            return [(name, self._number(identities[name]), member) for name, member in value.items()]
         members = enumerate(zip(same[1], value, strict=True))
-        return [(number, self._value(*member)) for number, member in members]
+        return [(index, self._number(identity), member) for index, (identity, member) in members]
 
-    def _value(self, same: Hashable, value: Any) -> int:
+    def _number(self, same: Hashable) -> int:
         """The number of a value, given what it is equal to."""
-        return self._values.setdefault(same, (len(self._values), value))[0]
+        return self._identities.setdefault(same, len(self._identities))
 
 
 def _bits(constants: Sequence[Sequence[_Member]]) -> dict[str | int, int]:
@@ -251,7 +256,7 @@ def _bits(constants: Sequence[Sequence[_Member]]) -> dict[str | int, int]:
         return {name: number for number, (name, *_) in enumerate(constants[0])}
     others: dict[str | int, set[str | int]] = {}
     for members in constants:
-        names = {name for name, *_ in members}
+        names = [name for name, *_ in members]
         spend(len(names) + len(names) ** 2 // 16)
         for name in names:
             others.setdefault(name, set()).update(names)
