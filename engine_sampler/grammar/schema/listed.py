@@ -159,6 +159,8 @@ class ListedAutomaton:
     def _least_states(self, choices: _Choices, apart: int) -> int:
         """No more than the number of states: two for each constant, and for each of its members, if these are
         followed apart from the first member on."""
+        if len(self._constants) == 1:
+            return 0
         reached = {
             one
             for values in choices.values()
