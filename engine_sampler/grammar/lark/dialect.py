@@ -108,7 +108,8 @@ class _Rewriter:
 
     @cached_property
     def _met(self) -> set[str]:
-        """The names in what lark reads, but for those with `__`, which it also gives to what is imported."""
+        """The names in the statements that lark reads; others that it may meet have `__`, as it names what it
+        imports."""
         read = (statement for statement in self._scan.statements if not self._is_known(statement))
         return {word.text for statement in read for word in statement.words if word.kind == "name"}
 
