@@ -224,7 +224,7 @@ class Rules:
         """The symbol of a terminal. If `shared`, equal expressions have one symbol, and its first name."""
         known = self._encoder.count
         node = self._encoder.add(expression)
-        spend(10 + 2 * (self._encoder.count - known))
+        spend(4 + 2 * (self._encoder.count - known))
         symbol = self._by_expression.get(node) if shared else None
         if symbol is None:
             symbol = self._add_terminal(name, node, expression)
@@ -277,6 +277,9 @@ class Rules:
 
     def define(self, rule: int, body: Body) -> None:
         """Define `rule` as `body`."""
+        if isinstance(body, int):
+            self.define_automaton(rule, ([Edge(body, 1)], [Edge(ACCEPT, 1)]))
+            return
         builder = _Automaton()
         end = builder.state()
         builder.edges[end].append(Edge(ACCEPT, end))
@@ -382,6 +385,7 @@ class _Automaton:
     def __init__(self) -> None:
         self.edges: list[list[Edge]] = [[]]
         self.counters = 0
+        self._with_epsilon: set[int] = set()
 
     def state(self) -> int:
         self.edges.append([])
@@ -389,6 +393,7 @@ class _Automaton:
 
     def link(self, start: int, end: int, *operations: Operation) -> None:
         self.edges[start].append(Edge(_EPSILON, end, operations))
+        self._with_epsilon.add(start)
 
     def build(self, body: Body, start: int, end: int, depth: int = 0) -> None:
         """Add the paths of `body` from `start` to `end`."""
@@ -440,7 +445,10 @@ class _Automaton:
     def without_epsilon_edges(self) -> list[list[Edge]]:
         """The edges of each state, in which epsilon edges are replaced by the edges that they lead to."""
         states: list[list[Edge]] = []
-        for start in range(len(self.edges)):
+        for start, edges in enumerate(self.edges):
+            if start not in self._with_epsilon:
+                states.append(list(dict.fromkeys(edges)))
+                continue
             found: dict[Edge, None] = {}
             seen: set[tuple[int, tuple[Operation, ...]]] = {(start, ())}
             waiting: list[tuple[int, tuple[Operation, ...]]] = [(start, ())]
