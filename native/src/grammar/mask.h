@@ -69,6 +69,12 @@ static inline int32_t eg_place_state(const eg_masks *m, int32_t place) {
     return m->places.list.count ? m->places.list.at[place].state : place;
 }
 
+/* The place after a token of any kind but EOS; EG_DEAD if it cannot follow. */
+static inline int32_t eg_place_token(eg_masks *m, int32_t place, int32_t token) {
+    return m->places.list.count ? eg_place_counted(m, place, token)
+                                : eg_state_token(&m->states, place, token);
+}
+
 /* An empty set; NULL if all are in use. */
 eg_out *eg_out_take(eg_masks *m);
 

@@ -149,15 +149,18 @@ static int32_t settle(eg_masks *m, int32_t state) {
     return intern_place(m, rest, false);
 }
 
-int32_t eg_place_token(eg_masks *m, int32_t place, int32_t token) {
-    eg_states *s = &m->states;
+int32_t eg_place_counted(eg_masks *m, int32_t place, int32_t token) {
     const es_vocabulary *v = eg_vocabulary_of(m);
-    if (!m->places.list.count) return eg_state_token(s, place, token);
+    const uint64_t key = eg_pair(place, token);
+    const int32_t known = eg_map_get(&m->places.by_token, key, -2);
+    if (known != -2) return known;
     const eg_place from = m->places.list.at[place];
-    const int32_t next = eg_state_token(s, from.state, token);
+    int32_t next = eg_state_token(&m->states, from.state, token);
     if (next < 0) return EG_DEAD;
     count_bytes(m, from, v->bytes + v->offsets[token], v->offsets[token + 1] - v->offsets[token], true, next);
-    return settle(m, next);
+    next = settle(m, next);
+    eg_map_put(eg_pool_of(m), &m->places.by_token, key, next);
+    return next;
 }
 
 int32_t eg_place_bytes(eg_masks *m, int32_t place, const uint8_t *bytes, int64_t length) {
@@ -184,4 +187,5 @@ void eg_places_close(eg_masks *m) {
     EG_FREE(pool, m->places.before);
     EG_FREE(pool, m->places.after);
     eg_set_free(pool, &m->places.by_content);
+    eg_map_free(pool, &m->places.by_token);
 }

@@ -22,14 +22,16 @@ typedef struct eg_places {
     EG_VECTOR(int32_t) spent;
     EG_VECTOR(int32_t) before, after; /* of the place under construction */
     eg_set by_content;
+    eg_map by_token; /* (place, token) to place */
 } eg_places;
 
 void eg_places_open(struct eg_masks *m);
 void eg_places_close(struct eg_masks *m);
 
-/* The place after a token of any kind but EOS, or after bytes, which spend nothing. EG_DEAD if they cannot
- * follow. */
-int32_t eg_place_token(struct eg_masks *m, int32_t place, int32_t token);
+/* The place after a token of any kind but EOS, under a grammar with budgets; EG_DEAD if it cannot follow. */
+int32_t eg_place_counted(struct eg_masks *m, int32_t place, int32_t token);
+
+/* The place after bytes, which spend nothing; EG_DEAD if they cannot follow. */
 int32_t eg_place_bytes(struct eg_masks *m, int32_t place, const uint8_t *bytes, int64_t length);
 
 #endif

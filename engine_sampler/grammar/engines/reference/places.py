@@ -67,7 +67,7 @@ class Places:
         found: dict[EarleyThread, int] = {}
         for thread in self._configurations.threads[configuration]:
             for following in self._configurations.thread_step(thread, byte):
-                if following.terminal in self._budgets:
+                if following.terminal in self._budgets and not following.ignored:
                     tokens = new + (0 if thread.terminal == BETWEEN_TERMINALS else spent[thread])
                     found[following] = min(tokens, found.get(following, tokens))
         return found
