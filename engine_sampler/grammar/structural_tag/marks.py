@@ -80,8 +80,8 @@ class Marks:
         if (budget or any(map(has_mark, ends))) and overlap_free(ends | others):
             return sequence(terminal(bounded_text(excludes | others | ends, max_chars)), self.any_of(ends))
         if budget:  # the end is not counted, so it is apart
-            before = ((terminal(text_before(end, ends, excludes, max_chars)), end) for end in sorted(ends))
-            return alternatives(*(sequence(text, self.text(end)) for text, end in before))
+            before = ((text_before(end, ends | others, excludes, max_chars), end) for end in sorted(ends))
+            return alternatives(*(sequence(terminal(text), self.text(end)) for text, end in before))
         return terminal(text_until(ends, others, excludes, max_chars))
 
 

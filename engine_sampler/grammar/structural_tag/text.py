@@ -39,8 +39,8 @@ UNBOUNDED_TEXT = TextBounds()
 
 
 def text_bounds(max_chars: int | None, max_tokens: int | None, path: str) -> TextBounds:
-    """The bounds that a format states. One on tokens is left out where characters say it, or imply it: a token
-    has at least one byte, of which a character has at most four. Raises GrammarError, with `path`.
+    """The bounds that a format states, without the one on tokens where the one on characters implies it: a
+    token has at least one byte, a character at most four. Raises GrammarError, with `path`.
     """
     if max_chars is not None and max_chars < 0:
         raise GrammarError(f"{path}.max_chars={max_chars} is not allowed: at least 0")
@@ -95,11 +95,11 @@ def bounded_text(excludes: frozenset[str], max_chars: int | None) -> Expression:
 
 
 def text_before(
-    end: str, ends: frozenset[str], excludes: frozenset[str] = frozenset(), max_chars: int | None = None
+    end: str, watched: frozenset[str], excludes: frozenset[str] = frozenset(), max_chars: int | None = None
 ) -> Expression:
-    """The texts of which `text_until` would make a text with `end`: in what both are together, `end` is complete
-    before any other of `ends`."""
-    text = _automaton_before(end, ends)
+    """Any text before `end`: in both together, none of the watched strings, `end` among them, is complete
+    before `end` is. So the two are what `text_until` is in one."""
+    text = _automaton_before(end, watched)
     return both(text, bounded_text(excludes, max_chars)) if excludes or max_chars is not None else text
 
 
@@ -134,9 +134,9 @@ def _automaton(watched: frozenset[str], targets: frozenset[str] | None) -> Expre
 
 
 @lru_cache(maxsize=256)
-def _automaton_before(end: str, ends: frozenset[str]) -> Expression:
-    """The texts without any of `ends` such that none is complete in them and `end` before `end` itself is."""
-    moves, complete, _ = _watch(ends)
+def _automaton_before(end: str, watched: frozenset[str]) -> Expression:
+    """The texts without watched strings after which `end` completes none before itself."""
+    moves, complete, _ = _watch(watched)
     incomplete = [state for state in range(len(moves)) if state not in complete]
     numbers = {state: number for number, state in enumerate(incomplete)}
     states = []
@@ -144,7 +144,7 @@ def _automaton_before(end: str, ends: frozenset[str]) -> Expression:
         at, read = state, 0
         while read < len(end) - 1 and at not in complete:
             at, read = moves[at].get(end[read], 0), read + 1
-        spend(1 + read)
+        spend(10 + read + len(moves[state]))
         states.append((at not in complete, _pieces(moves[state], numbers)))
     return automaton(byte_automaton(states))
 

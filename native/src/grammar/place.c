@@ -14,24 +14,38 @@ static bool has_budgets(const eg_masks *m, int32_t state) {
     return false;
 }
 
-/* The place in `state` with the numbers of `after`. */
-static int32_t intern_place(eg_masks *m, int32_t state, bool exceeded) {
+/* Subtract the least number from those of `after`; returns it. */
+static int32_t take_least(eg_places *p) {
+    int32_t least = EG_NO_BUDGET;
+    for (int32_t i = 0; i < p->after.count; i++) least = p->after.at[i] < least ? p->after.at[i] : least;
+    for (int32_t i = 0; i < p->after.count; i++) p->after.at[i] -= p->after.at[i] < EG_NO_BUDGET ? least : 0;
+    return least;
+}
+
+/* The place in `state` with the numbers of `after`. While all threads spend alike, it shares those of `from`. */
+static int32_t intern_place(eg_masks *m, const eg_place *from, int32_t state, bool exceeded) {
     eg_places *p = &m->places;
     eg_pool *pool = eg_pool_of(m);
-    const int32_t *spent = p->after.at, count = p->after.count;
-    const uint64_t hash = eg_hash_ints(spent, count, (uint64_t)state);
+    eg_place place = {state, p->spent.count, p->after.count, take_least(p), exceeded};
+    const int32_t *spent = p->after.at;
+    const size_t size = (size_t)place.count * sizeof *spent;
+    const uint64_t hash = eg_hash_ints(spent, place.count, eg_pair(place.least, state));
     int32_t id;
-    eg_work(pool->fault, 4 + count / 4);
+    eg_work(pool->fault, 4 + place.count / 2);
     for (eg_probe at = eg_probe_at(&p->by_content, hash); (id = eg_probe_next(&at)) >= 0;) {
         const eg_place *known = &p->list.at[id];
-        if (known->state == state && known->count == count &&
-            eg_same(p->spent.at + known->begin, spent, (size_t)count * sizeof *spent))
+        if (known->state == state && known->least == place.least && known->count == place.count &&
+            eg_same(p->spent.at + known->begin, spent, size))
             return id;
     }
-    EG_RESERVE(pool, p->spent, count);
-    eg_copy(p->spent.at + p->spent.count, spent, (size_t)count * sizeof *spent);
-    EG_PUSH(pool, p->list, (eg_place){state, p->spent.count, count, exceeded});
-    p->spent.count += count;
+    if (from->count == place.count && eg_same(p->spent.at + from->begin, spent, size)) {
+        place.begin = from->begin;
+    } else {
+        EG_RESERVE(pool, p->spent, place.count);
+        eg_copy(p->spent.at + p->spent.count, spent, size);
+        p->spent.count += place.count;
+    }
+    EG_PUSH(pool, p->list, place);
     eg_set_add(pool, &p->by_content, hash, p->list.count - 1);
     return p->list.count - 1;
 }
@@ -68,7 +82,7 @@ static void count_byte(eg_masks *m, int32_t state, int32_t next, int byte, bool 
     const int32_t count = s->states.at[state].count, room = s->states.at[next].count;
     eg_work(s->rows.pool->fault, 4 * (int64_t)count + room);
     EG_RESERVE(s->rows.pool, p->after, room);
-    for (int32_t i = 0; i < room; i++) p->after.at[i] = INT32_MAX;
+    for (int32_t i = 0; i < room; i++) p->after.at[i] = EG_NO_BUDGET;
     p->after.count = room;
     for (int32_t i = 0; i < count; i++) {
         eg_thread t = s->states.at[state].threads[i];
@@ -93,7 +107,7 @@ static void keep_spent(eg_masks *m, int32_t state, int32_t other) {
     EG_RESERVE(eg_pool_of(m), p->after, count);
     for (int32_t i = 0; i < count; i++) {
         const eg_thread *t = &m->states.states.at[other].threads[i];
-        p->after.at[i] = budget_of(m, t) ? p->before.at[eg_state_find(&m->states, state, t)] : INT32_MAX;
+        p->after.at[i] = budget_of(m, t) ? p->before.at[eg_state_find(&m->states, state, t)] : EG_NO_BUDGET;
     }
     p->after.count = count;
 }
@@ -106,7 +120,10 @@ static void count_bytes(eg_masks *m, const eg_place place, const uint8_t *bytes,
     p->after.count = 0;
     if (!has_budgets(m, next)) return;
     EG_RESERVE(eg_pool_of(m), p->after, place.count);
-    eg_copy(p->after.at, p->spent.at + place.begin, (size_t)place.count * sizeof *p->after.at);
+    for (int32_t i = 0; i < place.count; i++) {
+        const int32_t more = p->spent.at[place.begin + i];
+        p->after.at[i] = more < EG_NO_BUDGET ? place.least + more : EG_NO_BUDGET;
+    }
     p->after.count = place.count;
     for (int64_t i = 0; i < length; i++) {
         const int32_t before = state;
@@ -126,7 +143,7 @@ static bool can_go_on(eg_masks *m, int32_t state) {
 
 /* The place in `state` with the numbers of `after`, without the threads that have spent their budgets if the
  * text can go on without them. */
-static int32_t settle(eg_masks *m, int32_t state) {
+static int32_t settle(eg_masks *m, const eg_place *from, int32_t state) {
     eg_states *s = &m->states;
     eg_places *p = &m->places;
     const int32_t base = s->work.count;
@@ -141,12 +158,12 @@ static int32_t settle(eg_masks *m, int32_t state) {
     }
     if (!spent) {
         s->work.count = base;
-        return intern_place(m, state, false);
+        return intern_place(m, from, state, false);
     }
     const int32_t rest = eg_state_intern(s, base);
-    if (!can_go_on(m, rest)) return intern_place(m, state, true);
+    if (!can_go_on(m, rest)) return intern_place(m, from, state, true);
     keep_spent(m, state, rest);
-    return intern_place(m, rest, false);
+    return intern_place(m, from, rest, false);
 }
 
 int32_t eg_place_counted(eg_masks *m, int32_t place, int32_t token) {
@@ -158,7 +175,7 @@ int32_t eg_place_counted(eg_masks *m, int32_t place, int32_t token) {
     int32_t next = eg_state_token(&m->states, from.state, token);
     if (next < 0) return EG_DEAD;
     count_bytes(m, from, v->bytes + v->offsets[token], v->offsets[token + 1] - v->offsets[token], true, next);
-    next = settle(m, next);
+    next = settle(m, &from, next);
     eg_map_put(eg_pool_of(m), &m->places.by_token, key, next);
     return next;
 }
@@ -169,15 +186,16 @@ int32_t eg_place_bytes(eg_masks *m, int32_t place, const uint8_t *bytes, int64_t
     for (int64_t i = 0; i < length && next >= 0; i++) next = eg_state_step(&m->states, next, bytes[i]);
     if (next < 0 || !m->places.list.count) return next;
     count_bytes(m, from, bytes, length, false, next);
-    return settle(m, next);
+    return settle(m, &from, next);
 }
 
 /* --- opening and closing --- */
 
 void eg_places_open(eg_masks *m) {
     if (!m->states.rows.rules->budgets) return;
-    intern_place(m, EG_START, false);
-    intern_place(m, EG_ENDED, false);
+    const eg_place none = {0};
+    intern_place(m, &none, EG_START, false);
+    intern_place(m, &none, EG_ENDED, false);
 }
 
 void eg_places_close(eg_masks *m) {

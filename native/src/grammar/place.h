@@ -2,7 +2,8 @@
  *
  * Budgets do not change how a token is read: states, masks and forced bytes are those of the grammar without
  * them. Only between tokens, the threads in terminals whose budgets are spent are dropped, if the text can go
- * on without these threads. A place is a state and what its threads have spent.
+ * on without these threads. A place is a state and what its threads have spent: for each thread of the state
+ * a number in `spent`, or none at all if no thread has a budget.
  */
 #ifndef ES_GRAMMAR_PLACE_H
 #define ES_GRAMMAR_PLACE_H
@@ -13,14 +14,18 @@ struct eg_masks;
 
 typedef struct eg_place {
     int32_t state;
-    int32_t begin, count; /* in `spent`: a number for each thread of the state; none if no thread has a budget */
+    int32_t begin, count; /* of the numbers */
+    int32_t least;        /* what each thread has spent; the numbers are what it has spent besides */
     bool exceeded;        /* budgets are spent, but the text cannot go on without these threads */
 } eg_place;
 
+enum { EG_NO_BUDGET = INT32_MAX }; /* the number of a thread without a budget */
+
+/* `list` begins with EG_START and EG_ENDED. Without budgets it is empty, and a place is a state. */
 typedef struct eg_places {
-    EG_VECTOR(eg_place) list; /* begins with EG_START and EG_ENDED; empty without budgets: a place is a state */
+    EG_VECTOR(eg_place) list;
     EG_VECTOR(int32_t) spent;
-    EG_VECTOR(int32_t) before, after; /* of the place under construction */
+    EG_VECTOR(int32_t) before, after; /* numbers of the place under construction */
     eg_set by_content;
     eg_map by_token; /* (place, token) to place */
 } eg_places;

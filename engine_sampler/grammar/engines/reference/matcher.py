@@ -102,7 +102,9 @@ class ReferenceMatcher:
         if not 0 <= row < rows:
             raise IndexError(f"row={row} is not allowed: 0..{rows - 1} are")
         with self._call():
-            mask = self._tables.masks.ended if self._terminated else self._tables.masks.mask(self._configuration)
+            mask = (
+                self._tables.masks.ended if self._terminated else self._tables.masks.mask(self._configuration)
+            )
         bitmask[row, :words] = mask
         bitmask[row, words:] = 0
 
@@ -172,7 +174,9 @@ class ReferenceMatcher:
     def forced_bytes(self, limit: int = 4096) -> bytes:
         """The bytes that must come next, at most `limit`."""
         with self._call():
-            return b"" if self._terminated else forced_bytes(self._configurations, self._configuration, limit)[0]
+            return (
+                b"" if self._terminated else forced_bytes(self._configurations, self._configuration, limit)[0]
+            )
 
     def forced_tokens(self, limit: int = 1024) -> list[int]:
         """The tokens that must come next, at most `limit`; [] if there is a choice.
