@@ -275,9 +275,11 @@ class NativeMatcher:
         is too little: it raises UnfinishedError."""
         pointer = self.grammar.ffi.NULL if work is None else work.pointer
         answer: int = self._accept(self._pointer, token_id, pointer)
+        if answer == 1:
+            return True
         if answer < 0:
             raise self._failure(-answer)
-        if answer > 1:
+        if answer:
             warn_of_excess()
         return answer != 0
 
