@@ -73,7 +73,16 @@ from .integer_weights import (
 )
 from .logits import SUPPORTED, LogitRows, RowFault, checked_row, peaked_row
 from .logprobs import Logprobs, RowLogprobs, gather, log_softmax, log_sum_exp, log_total, row_logprobs
-from .philox import SELECTOR_STREAM, child_seed, coin, draw64, philox4x32, scale_draw, stream_of
+from .philox import (
+    SELECTOR_STREAM,
+    DrawsAhead,
+    child_seed,
+    coin,
+    draw64,
+    philox4x32,
+    scale_draw,
+    stream_of,
+)
 from .ranking import (
     NARROW,
     descending,
@@ -101,6 +110,7 @@ __all__ = [
     "ONE_WEIGHT",
     "SELECTOR_STREAM",
     "SUPPORTED",
+    "DrawsAhead",
     "LogitRows",
     "Logprobs",
     "RowFault",

@@ -24,6 +24,10 @@ _ARRAY_ROWS = 8
 """Below this many rows, Python integers are faster than NumPy arrays; both give the same numbers."""
 
 
+_MOST_AHEAD = 1024
+"""So many numbers are drawn ahead at most: what those of a request that leaves have cost is lost."""
+
+
 def philox4x32(counter: tuple[Any, Any, Any, Any], key: tuple[Any, Any]) -> tuple[Any, ...]:
     """Philox4x32-10 (Salmon et al. 2011). Words are Python ints; or the third, and any others, are uint64
     arrays [n] holding 32 bits."""
@@ -40,22 +44,27 @@ def philox4x32(counter: tuple[Any, Any, Any, Any], key: tuple[Any, Any]) -> tupl
     return c0, c1, c2, c3
 
 
-_PAIR = np.array([_MULTIPLIERS], np.uint64).T
-_KEYS = np.array([[[word * r] for word in _WEYL] for r in range(_ROUNDS)], np.uint64)
+_PAIR, _STEPS = (np.array([words], np.uint64).T for words in (_MULTIPLIERS, _WEYL))
 _HALF, _LOW = np.array(32, np.uint64), np.array(_MASK32, np.uint64)
 """Arrays without dimensions: NumPy converts a Python int, or a scalar, in every operation."""
 
 
 def _philox_of_arrays(counter: tuple[Any, ...], key: tuple[Any, Any]) -> tuple[Any, ...]:
-    """The same with both halves of each round in one array [2, n], which takes half as many operations."""
-    halves = np.empty((3, 2, len(counter[2])), np.uint64)
-    for half, pair in zip(halves, (counter[::2], counter[1::2], key), strict=True):
+    """The same with both halves of each round in one array [2, n], which takes half as many operations, and
+    in place, since new arrays of many rows would cost as much again."""
+    halves = np.empty((4, 2, len(counter[2])), np.uint64)
+    for half, pair in zip(halves, (counter[::2], counter[1::2], key), strict=False):
         half[0], half[1] = pair
-    even, odd, keys = halves
-    for of_round in (keys + _KEYS) & _LOW:
-        products = (even * _PAIR)[::-1]
-        even = (products >> _HALF) ^ odd ^ of_round
-        odd = products & _LOW
+    even, odd, keys, products = halves
+    crossed = products[::-1]
+    for _ in range(_ROUNDS):
+        np.multiply(even, _PAIR, out=products)
+        np.right_shift(crossed, _HALF, out=even)
+        even ^= odd
+        even ^= keys
+        np.bitwise_and(crossed, _LOW, out=odd)
+        keys += _STEPS
+        keys &= _LOW
     return even[0], odd[0], even[1], odd[1]
 
 
@@ -66,6 +75,32 @@ def draw64(seed: np.ndarray, position: np.ndarray, stream: int, draw: int = 0) -
         return np.array([_draw_words(s, p, stream, draw) for s, p in pairs], np.uint64)
     drawn: np.ndarray = _draw_words(seed, position.astype(np.uint64), stream, draw)
     return drawn
+
+
+class DrawsAhead:
+    """The random numbers of some rows at one position after the other, drawn for a growing number of
+    positions at once: an array of many costs little more than one of few."""
+
+    def __init__(self, stream: int, draw: int) -> None:
+        self._stream, self._draw = stream, draw
+        self._seed = self._next = b""
+        self._drawn: list[np.ndarray] = []
+        self._most = 1
+
+    def at(self, seed: np.ndarray, position: np.ndarray) -> np.ndarray:
+        """`draw64` of these rows; nothing is left to compute if the last calls were for the same seeds at the
+        positions before."""
+        seeds = seed.tobytes()
+        if position.tobytes() != self._next or seeds != self._seed:
+            self._most, self._drawn = 1, []
+        if not self._drawn:
+            ahead = max(1, min(self._most, _MOST_AHEAD // max(len(seed), 1)))
+            positions = np.add.outer(np.arange(ahead), position).ravel()
+            numbers = draw64(np.tile(seed, ahead), positions, self._stream, self._draw)
+            self._drawn = list(numbers.reshape(ahead, -1))[::-1]
+            self._most, self._seed = 2 * ahead, seeds
+        self._next = (position + 1).tobytes()
+        return self._drawn.pop()
 
 
 def child_seed(seed: int, index: int) -> int:

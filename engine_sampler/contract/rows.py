@@ -7,7 +7,7 @@ from typing import Any, Protocol
 
 import numpy as np
 
-from ..arithmetic import draw64
+from ..arithmetic import DrawsAhead
 from .slots import SlotTable
 from .vocabulary import Vocabulary
 
@@ -36,6 +36,7 @@ class Rows:
     """
 
     __slots__ = (
+        "_ahead",
         "_bitmask",
         "_index",
         "_name",
@@ -52,6 +53,7 @@ class Rows:
         self._slots = slots
         self._index = index
         self._values: dict[str, np.ndarray] = {}
+        self._ahead: dict[tuple[int, int], DrawsAhead] = {}
         self._parent: Rows | None = None
         self._which: np.ndarray | slice | None = None
         self._name = ""
@@ -118,7 +120,10 @@ class Rows:
 
     def draw(self, index: int = 0) -> np.ndarray:
         """64 random bits per row, uint64 [n]: a function of seed, position, sampler and `index`."""
-        return draw64(self.seed, self.position, self._stream, index)
+        key = (self._stream, index)
+        if key not in self._ahead:
+            self._ahead[key] = DrawsAhead(*key)
+        return self._ahead[key].at(self.seed, self.position)
 
     @property
     def bitmask(self) -> np.ndarray | None:
@@ -176,6 +181,7 @@ class Rows:
         """The same rows as seen by `owner`: with its states and its random stream."""
         bound = object.__new__(Rows)
         bound._slots, bound._index, bound._values = self._slots, self._index, self._values
+        bound._ahead = self._ahead
         bound._parent, bound._which, bound.ids = self._parent, self._which, self.ids
         bound._name, bound._stream, bound._peaks = owner.name, owner.stream, self._peaks
         bound._bitmask = self._bitmask
@@ -204,9 +210,11 @@ class Rows:
         return f"Rows(n={len(self)}, columns={width})"
 
 
-def padded(lists: Sequence[np.ndarray], fill: Any, dtype: Any) -> np.ndarray:
-    """Rows of unequal length as one array [n, longest], padded with `fill`."""
-    out = np.full((len(lists), max(map(len, lists))), fill, dtype)
-    for row, values in zip(out, lists, strict=True):
-        row[: len(values)] = values
+def padded(lists: Sequence[np.ndarray], fill: Any, dtype: Any, width: int | None = None) -> np.ndarray:
+    """Rows of unequal length as one array [n, width], padded with `fill`; `width` is that of the longest if
+    it is not given, and never less."""
+    lengths = np.fromiter(map(len, lists), np.int64, len(lists))
+    columns = np.arange(lengths.max() if width is None else width)
+    out = np.full((len(lists), len(columns)), fill, dtype)
+    out[columns < lengths[:, None]] = np.concatenate(lists)
     return out

@@ -134,7 +134,7 @@ class RequestState:
         return address
 
     def _catch_up(self, name: str, seen: int) -> None:
-        part = next(part for part in self.parts() if part.name == name)
+        part = next(p for p in (*self.chain.samplers, self.chain.selector) if p.name == name)
         token_ids = self.history.output_token_ids[seen:].tolist()
         try:
             _accept(part, self._states[name], token_ids, self.history.notes[-len(token_ids) :])

@@ -296,6 +296,37 @@ def test_few_rows_and_many_rows_get_the_same_bits() -> None:
     assert np.array_equal(many, np.concatenate(few))
 
 
+@pytest.mark.parametrize("n", [1, 3, 64, 1500])
+def test_numbers_drawn_ahead_are_those_of_their_seeds_and_positions(n: int) -> None:
+    rng = RNG(n)
+    ahead, seeds, positions = a.DrawsAhead(9, 2), rng.integers(0, 2**64, n, np.uint64), rng.integers(0, 99, n)
+    for number in range(80):
+        chance = rng.random()
+        if chance < 0.05:
+            seeds = rng.integers(0, 2**64, n, np.uint64)
+        elif chance < 0.15:
+            positions = positions + rng.integers(-2, 5, n)
+        found = ahead.at(seeds, positions)
+        assert np.array_equal(found, a.draw64(seeds, positions, 9, 2)), number
+        found.fill(0)  # the caller's
+        positions = positions + 1
+
+
+def test_few_numbers_are_drawn_ahead_for_requests_that_may_leave(monkeypatch: pytest.MonkeyPatch) -> None:
+    drawn = []
+
+    def counted(seed: np.ndarray, position: np.ndarray, *rest: int) -> np.ndarray:
+        drawn.append(len(seed))
+        return a.draw64(seed, position, *rest)
+
+    monkeypatch.setattr(a.philox, "draw64", counted)
+    for n, sizes in {64: [64, 128, 256, 512, 1024, 1024], 2000: [2000] * 20}.items():
+        ahead, drawn[:] = a.DrawsAhead(0, 0), []
+        for position in range(20 if n > 64 else 1 + 2 + 4 + 8 + 16 + 16):
+            ahead.at(np.arange(n, dtype=np.uint64), np.full(n, position))
+        assert drawn == sizes
+
+
 def test_a_draw_is_the_first_two_words_at_its_counter() -> None:
     seed, position, stream, draw = 0x123456789ABCDEF0, 0x1_0000_0007, 99, 3
     x0, x1, _, _ = a.philox4x32((draw, stream, 7, 1), (0x9ABCDEF0, 0x12345678))

@@ -6,7 +6,7 @@ import functools
 import logging
 import threading
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from typing import Any
 from weakref import WeakKeyDictionary
 
@@ -70,10 +70,10 @@ class TorchBackend(Backend):
         return Plan.of(chain)
 
     def run(self, batch: Batch) -> None:
-        groups = [group for group in batch.groups if len(group.index)]
-        if groups:
+        group = next((group for group in batch.groups if len(group.index)), None)
+        if group is not None:
             with work_on(batch.logits):
-                StepRun(self.name, self._host, self._room(groups[0].rows, batch.logits), batch).run()
+                StepRun(self.name, self._host, self._room(group.rows, batch.logits), batch).run()
 
     def process(self, batch: Batch) -> Any:
         if not batch.groups:
@@ -110,17 +110,17 @@ def _device_of(logits: LogitRows) -> torch.device:
     return torch.device("cpu" if logits.remote is None else logits.device)
 
 
-@contextmanager
-def work_on(logits: LogitRows) -> Iterator[None]:
+def work_on(logits: LogitRows) -> AbstractContextManager[Any]:
     """Work without gradients on the device of `logits`. Triton starts kernels on the current CUDA device and
     its current stream, which may be those of another card than the logits'."""
     device = _device_of(logits)
-    with torch.no_grad():
-        if device.type != "cuda":
-            yield
-            return
-        with torch.cuda.device(device):
-            yield
+    return _on_card(device) if device.type == "cuda" else torch.no_grad()
+
+
+@contextmanager
+def _on_card(device: torch.device) -> Iterator[None]:
+    with torch.no_grad(), torch.cuda.device(device):
+        yield
 
 
 @functools.cache

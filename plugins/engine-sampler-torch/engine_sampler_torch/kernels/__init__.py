@@ -2,8 +2,20 @@
 backend."""
 
 from .check import trusted
-from .plan import covers
+from .plan import covers, plan_of
 from .sampling import FAULTS, Candidates, Outcome, narrow, sample
-from .workspace import Shape, Workspace
+from .workspace import Shape, Workspace, bucket
 
-__all__ = ["FAULTS", "Candidates", "Outcome", "Shape", "Workspace", "covers", "narrow", "sample", "trusted"]
+__all__ = [
+    "FAULTS",
+    "Candidates",
+    "Outcome",
+    "Shape",
+    "Workspace",
+    "bucket",
+    "covers",
+    "narrow",
+    "plan_of",
+    "sample",
+    "trusted",
+]

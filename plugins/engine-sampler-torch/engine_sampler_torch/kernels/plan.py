@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import functools
+from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from .few import MIN_P, TEMPERATURE, TOP_K, TOP_P
-from .workspace import UNASKED
+from .workspace import ROOM, UNASKED
 
 OPERATIONS = {
     "temperature": TEMPERATURE.value,
@@ -78,6 +79,11 @@ class Plan:
         )
 
     @property
+    def gathered(self) -> int:
+        """How many candidates a workspace must have room for."""
+        return max(self.wanted, ROOM // 2) if self.flat else self.wanted
+
+    @property
     def cuts(self) -> int:
         """How many samplers cut."""
         return sum(operation != TEMPERATURE.value for operation in self.operations)
@@ -91,3 +97,9 @@ class Plan:
     def best_only(self) -> bool:
         """Whether the token is the first of the row: cuts keep it, and so does a temperature that leads."""
         return not self.drawn and (self.heated or TEMPERATURE.value not in self.operations)
+
+
+@functools.lru_cache(maxsize=1024)
+def plan_of(samplers: tuple[str, ...], selector: str, fixed: tuple[tuple[str, Hashable], ...]) -> Plan:
+    """`Plan.of`, which the same chain does not need in every step."""
+    return Plan.of(samplers, selector, dict(fixed))

@@ -7,13 +7,12 @@ from dataclasses import dataclass
 from typing import Any
 
 import torch
-import triton
 from torch import Tensor
 
 from . import few, flat, many, scan, whole
 from .launching import launch
-from .plan import Plan
-from .workspace import ROOM, Shape, Workspace
+from .plan import Plan, plan_of
+from .workspace import ROOM, Shape, Workspace, bucket
 
 Given = Mapping[str, Tensor]
 Edits = tuple[Tensor, Tensor]
@@ -34,13 +33,25 @@ class Outcome:
     """token_ids  int64 [n], −1 for a faulty row.
     faults     int64 [n], 0 for a sound row, else a number of `FAULTS`.
     peaks      float32 [n], the greatest raw logit, NaN if any is NaN.
+    verdicts   int64 [3, ≥ n], of which they are the first n places each; for one copy.
 
-    All three are on the device, and nothing has waited for them.
+    All are on the device, and nothing has waited for them.
     """
 
     token_ids: Tensor
     faults: Tensor
     peaks: Tensor
+    verdicts: Tensor
+
+    @classmethod
+    def empty(cls, rows: int, device: torch.device) -> Outcome:
+        # Triton compiles anew for addresses that are no multiples of 16.
+        room = rows + rows % 2
+        verdicts = torch.empty((3, room), dtype=torch.int64, device=device)
+        token_ids, faults, peaks = verdicts.unbind()
+        if room > rows:
+            token_ids, faults = token_ids[:rows], faults[:rows]
+        return cls(token_ids, faults, peaks.view(torch.float32)[:rows], verdicts)
 
 
 @dataclass(frozen=True)
@@ -68,12 +79,7 @@ class _Launches:
         bitmask: Tensor | None,
         edits: Edits | None,
     ) -> None:
-        rows = len(index)
-        if rows > workspace.rows or vocab_size != workspace.vocab_size:
-            raise ValueError(
-                f"the workspace is for {workspace.rows} rows of {workspace.vocab_size} tokens, "
-                f"not {rows} rows of {vocab_size}"
-            )
+        rows = index.shape[0]
         self.rows, self.shape, self.workspace, self.edits = rows, shape, workspace, edits
         edit_ids, edit_values = (
             (self._none(torch.int64), self._none(torch.float32)) if edits is None else edits
@@ -92,13 +98,9 @@ class _Launches:
             0 if edits is None else edit_ids.stride(0),
             shape.tiles + 1,
         )
-        self.outcome = Outcome(
-            torch.empty(rows, dtype=torch.int64, device=index.device),
-            torch.empty(rows, dtype=torch.int64, device=index.device),
-            torch.empty(rows, dtype=torch.float32, device=index.device),
-        )
+        self.outcome = Outcome.empty(rows, index.device)
         self.wide = (shape.tiles, shape.vocab_size)
-        self.tiles_bucket = triton.next_power_of_2(shape.tiles)
+        self.tiles_bucket = bucket(shape.tiles)
 
     def _none(self, dtype: torch.dtype) -> Tensor:
         return self.workspace.none[dtype]
@@ -118,7 +120,7 @@ class _Launches:
                self._none(torch.int64) if needs is None else needs,
                outcome.peaks, outcome.faults, w.best, w.last, w.counts, outcome.token_ids,
                shape.tiles, shape.groups, wanted,
-               TILES=self.tiles_bucket, GROUPS=triton.next_power_of_2(shape.groups),
+               TILES=self.tiles_bucket, GROUPS=bucket(shape.groups),
                ROUNDS=0 if shape.whole else 3,
                MASKED=self.kinds["MASKED"], EDITED=self.kinds["EDITED"], GROUPED=wanted > 0,
                NEEDS=needs is not None, BEST=best_only, warps=8)  # fmt: skip
@@ -259,16 +261,16 @@ def sample(
     Waits for nothing, and launches the same kernels for the same arguments but for tensors' contents, so
     that a CUDA graph can hold it. Equals the NumPy backend token for token.
     """
-    samplers = tuple(samplers)
-    plan = Plan.of(samplers, selector, fixed)
-    shape = shape or Shape.of(len(index), vocab_size, plan.wanted)
+    plan = plan_of(tuple(samplers), selector, tuple(fixed.items()))
+    workspace.check(index.shape[0], vocab_size, plan.gathered)
+    shape = shape or Shape.of(index.shape[0], vocab_size, plan.wanted)
     arguments = {name: workspace.none[dtype] for name, dtype in PARAMETERS.items()}
     arguments |= {name: tensor for step in samplers for name, tensor in given[step].items()}
     if draws is not None:
         arguments["draw"] = draws
     scales = arguments["scale"] if plan.heated else None
     launches = _Launches(logits, index, vocab_size, shape, workspace, scales, bitmask, edits)
-    if len(index):
+    if index.shape[0]:
         if plan.best_only:
             launches.scan(None, 0, best_only=True)
         elif plan.wanted:
@@ -307,7 +309,8 @@ def narrow(
 
     All else as in `sample`.
     """
-    shape = shape or Shape.of(len(index), vocab_size, width)
+    workspace.check(index.shape[0], vocab_size, width)
+    shape = shape or Shape.of(index.shape[0], vocab_size, width)
     launches = _Launches(logits, index, vocab_size, shape, workspace, scale, bitmask, edits)
     if len(index):
         launches.scan(k, width, best_only=False)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from dataclasses import dataclass
 
 import torch
@@ -23,14 +24,17 @@ ROOM = 1024
 """Places for the tokens of one of its bins."""
 UNASKED = 256
 """As many candidates are gathered where no top_k says how many are needed."""
+MOST_WANTED = 1024
+_WANTED = (64, 128, UNASKED, 512, MOST_WANTED)
+"""How many candidates chains want."""
 
 
 _DTYPES = (torch.bool, torch.int32, torch.int64, torch.float32, torch.float64)
 
 
-def bucket(rows: int) -> int:
-    """The next power of two: workspaces are kept for these numbers of rows."""
-    return 1 << max(rows - 1, 0).bit_length()
+def bucket(n: int) -> int:
+    """The next power of two: kernels are compiled, and workspaces are kept, for these numbers."""
+    return 1 << max(n - 1, 0).bit_length()
 
 
 @dataclass(frozen=True)
@@ -47,6 +51,7 @@ class Shape:
     capacity: int
 
     @classmethod
+    @functools.lru_cache
     def of(cls, rows: int, vocab_size: int, wanted: int) -> Shape:
         """For `wanted` candidates in each of `rows` rows."""
         tile = SMALL_TILE if rows <= MOST_ROWS_OF_SMALL_TILES else TILE
@@ -72,21 +77,26 @@ class Shape:
 
 
 class Workspace:
-    """Tensors on one device for up to `rows` rows of one vocabulary, and any request.
+    """Tensors on one device for up to `rows` rows of one vocabulary, and requests that need up to `wanted`
+    candidates: by default, any.
 
     Nothing in it outlives a step, and every place is written before it is read, so that nothing is cleared.
     Two streams must not share one, and a CUDA graph keeps the addresses of the one that it was captured
-    with: whoever captures it keeps both. It takes some 95 KiB a row: a third
-    of the memory of bfloat16 logits of 131,072 tokens, half more than that of 32,000.
+    with: whoever captures it keeps both. For 131,072 tokens it takes 44 KiB a row with 256 candidates, 92 KiB
+    with 1,024; for 32,000 tokens 33 and 93 KiB.
     """
 
-    def __init__(self, device: torch.device | str, rows: int, vocab_size: int) -> None:
-        self.rows, self.vocab_size = rows, vocab_size
+    def __init__(
+        self, device: torch.device | str, rows: int, vocab_size: int, wanted: int = MOST_WANTED
+    ) -> None:
+        self.rows, self.vocab_size, self.wanted = rows, vocab_size, wanted
         self.device = torch.device(device)
         small = -(-vocab_size // SMALL_TILE)
-        most_groups = max(
-            Shape.of(n, vocab_size, wanted).groups for n in (1, rows) for wanted in (64, 128, 256, 512, 1024)
-        )
+        shapes = [
+            Shape.of(n, vocab_size, at_most) for n in (1, rows) for at_most in _WANTED if at_most <= wanted
+        ]
+        most_groups = max((shape.groups for shape in shapes), default=1)
+        capacity = Shape.of(rows, vocab_size, wanted).capacity
 
         def empty(*shape: int, dtype: torch.dtype) -> Tensor:
             return torch.empty(shape, dtype=dtype, device=device)
@@ -97,7 +107,7 @@ class Workspace:
         self.masses = empty(rows * small, dtype=torch.int64)
         self.spans = empty(rows * (small + 1), dtype=torch.int32)
         self.maxima = empty(rows * most_groups, dtype=torch.int32)
-        self.candidates = empty(rows * CAPACITIES[-1], dtype=torch.int64)
+        self.candidates = empty(rows * capacity, dtype=torch.int64)
         self.ordered = torch.empty_like(self.candidates)
         self.by_id = torch.empty_like(self.candidates)
         self.counts = empty(rows, dtype=torch.int32)
@@ -112,6 +122,14 @@ class Workspace:
         self.chosen = empty(rows, dtype=torch.int32)
         self.none = {dtype: torch.zeros(rows, dtype=dtype, device=device) for dtype in _DTYPES}
         """Stand for tensors that are not given: zeros of each type, so that kernels are compiled once."""
+
+    def check(self, rows: int, vocab_size: int, wanted: int) -> None:
+        """Raises ValueError unless it has room for these."""
+        if rows > self.rows or vocab_size != self.vocab_size or wanted > self.wanted:
+            raise ValueError(
+                f"the workspace is for {self.rows} rows of {self.vocab_size} tokens with {self.wanted} "
+                f"candidates, not {rows} rows of {vocab_size} with {wanted}"
+            )
 
     @property
     def nbytes(self) -> int:

@@ -5,11 +5,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
+import numpy as np
 import torch
 from torch import Tensor
 
 from ..steps import Block, DeviceStep
-from .fused import Fused
+from .fused import CODES, Fused
 from .pieces import Inputs, Piece
 from .reading import FIRST_SAMPLER, GRAMMAR, read
 
@@ -18,17 +19,19 @@ from .reading import FIRST_SAMPLER, GRAMMAR, read
 class Outcome:
     """The results of a piece, on the device.
 
+    verdicts   int64 [3, n]: token ids, −1 for faulty rows; faults; and the logits that these name, float32 in
+               the first half of the bytes.
+    codes      what the numbers of faults stand for, by number; None if they are codes already.
     block      the rows after the steps; None if the kernels have run them.
-    faults     int64 [n], the codes of faults, and `peaks`, float32 [n] or None, the logits they name.
-    token_ids  int64 [n], −1 for faulty rows; None if the host chooses.
+    token_ids  the first row of `verdicts`; None if the host chooses.
     notes      float64 [n] or None.
     reported   the rows that logprobs are taken from, by kind.
     """
 
+    verdicts: Tensor
+    codes: np.ndarray | None
     block: Block | None
-    faults: Tensor
-    peaks: Tensor | None
-    token_ids: Tensor | None = None
+    token_ids: Tensor | None
     notes: Tensor | None = None
     reported: dict[str, Block] = field(default_factory=dict)
 
@@ -37,14 +40,24 @@ def run_piece(piece: Piece, logits: Tensor, fused: Fused) -> Outcome:
     """Run a piece as far as the device goes."""
     found = fused.run(piece, logits)
     if found is not None:
-        token_ids, faults, peaks = found
-        return Outcome(None, faults, peaks, token_ids)
+        return Outcome(found, CODES, None, found[0, : len(piece)])
     block, reported = run_steps(piece, logits, fused)
     if piece.plan.selector is None or piece.selector is None:
-        return Outcome(block, block.faults, block.peaks, reported=reported)
+        return Outcome(verdicts_of(block), None, block, None, reported=reported)
     columns, notes = piece.plan.selector.select(block, piece.selector.given, piece.selector.fixed)
     token_ids = block.token_ids_at(columns).masked_fill(block.faults != 0, -1)
-    return Outcome(block, block.faults, block.peaks, token_ids, notes, reported)
+    return Outcome(verdicts_of(block, token_ids), None, block, token_ids, notes, reported)
+
+
+def verdicts_of(block: Block, token_ids: Tensor | None = None) -> Tensor:
+    """`Outcome.verdicts` of a block."""
+    verdicts = block.faults.new_zeros((3, len(block.faults)))
+    if token_ids is not None:
+        verdicts[0] = token_ids
+    verdicts[1] = block.faults
+    if block.peaks is not None:
+        verdicts[2].view(torch.float32)[: len(block.faults)] = block.peaks
+    return verdicts
 
 
 def run_steps(piece: Piece, logits: Tensor, fused: Fused | None = None) -> tuple[Block, dict[str, Block]]:

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Any
 
+import numpy as np
 import torch
 from torch import Tensor
 
@@ -43,31 +45,27 @@ class Fused:
         self._device = device
         self._workspace: Any = None
 
-    def run(self, piece: Piece, logits: Tensor) -> tuple[Tensor, Tensor, Tensor] | None:
-        """(token ids int64 [n], codes of faults int64 [n], peaks float32 [n]) of a piece; None if the eager
+    def run(self, piece: Piece, logits: Tensor) -> Tensor | None:
+        """`Outcome.verdicts` of a piece, with the numbers of faults that `CODES` explains; None if the eager
         steps must run it."""
-        kernels, selector = kernels_for(self._device), piece.plan.selector
-        if kernels is None or selector is None or piece.selector is None:
+        kernels = kernels_for(self._device)
+        if kernels is None or piece.selector is None or piece.reports or piece.any_kept:
             return None
-        if piece.kinds.any() or piece.keeps.any():
-            return None
-        lead = _leading_edits(piece.plan.steps)
-        names, inputs = _after_edits(piece, lead)
-        fixed = {name: given.fixed for name, given in zip(names, inputs, strict=True)}
-        if not kernels.covers(names, selector.name, fixed):
+        recipe = piece.recipe
+        if recipe is None or not recipe.lasts:
+            recipe = piece.recipe = _Recipe.of(piece, kernels)
+        if not recipe.is_covered:
             return None
         outcome = kernels.sample(
             logits,
             piece.where,
             piece.rows.vocabulary.size,
-            samplers=names,
-            selector=selector.name,
-            given={name: given.given for name, given in zip(names, inputs, strict=True)},
-            fixed=fixed,
             draws=piece.selector.given.get("draws"),
-            **self._common(kernels, piece, logits, lead),
+            **recipe.arguments,
+            **self._common(kernels, piece, logits, recipe.lead, recipe.gathered),
         )
-        return outcome.token_ids, _codes(outcome.faults), outcome.peaks
+        verdicts: Tensor = outcome.verdicts
+        return verdicts
 
     def narrow(self, piece: Piece, logits: Tensor) -> tuple[Block, int] | None:
         """(what a top_k leaves, how many steps that was) for a chain that goes on with steps which the
@@ -90,25 +88,68 @@ class Fused:
             inputs[heated].given["k"],
             width=width,
             scale=inputs[0].given["scale"] if heated else None,
-            **self._common(kernels, piece, logits, lead),
+            **self._common(kernels, piece, logits, lead, width),
         )
         return _block(found, size), lead + heated + 1
 
-    def _common(self, kernels: Any, piece: Piece, logits: Tensor, lead: int) -> dict[str, Any]:
+    def _common(
+        self, kernels: Any, piece: Piece, logits: Tensor, lead: int, candidates: int
+    ) -> dict[str, Any]:
         """What both ways of using the kernels are given."""
         size = piece.rows.vocabulary.size
         return {
             "bitmask": None if piece.masks is None else piece.masks.on_device(),
             "edits": _edits(piece.plan.steps[:lead], piece.steps[:lead], logits, piece.where, size),
-            "workspace": self._room(kernels, len(piece), size),
+            "workspace": self._room(kernels, len(piece), size, candidates),
         }
 
-    def _room(self, kernels: Any, rows: int, vocab_size: int) -> Any:
+    def _room(self, kernels: Any, rows: int, vocab_size: int, candidates: int) -> Any:
         found = self._workspace
-        if found is None or found.rows < rows or found.vocab_size != vocab_size:
-            room = 1 << max(rows - 1, 0).bit_length()
-            found = self._workspace = kernels.Workspace(self._device, room, vocab_size)
-        return found
+        if found is None or found.vocab_size != vocab_size:
+            needs = kernels.bucket(rows), kernels.bucket(candidates)
+        elif found.rows < rows or found.wanted < candidates:
+            needs = max(found.rows, kernels.bucket(rows)), max(found.wanted, kernels.bucket(candidates))
+        else:
+            return found
+        self._workspace = kernels.Workspace(self._device, needs[0], vocab_size, needs[1])
+        return self._workspace
+
+
+@dataclass(frozen=True)
+class _Recipe:
+    """How the kernels run a piece after its edits.
+
+    lead        how many steps are edits.
+    arguments   of `kernels.sample`.
+    gathered    how many candidates they gather.
+    is_covered  whether the kernels know the chain.
+    lasts       whether all this follows from parameters, and holds in later steps.
+    """
+
+    lead: int
+    arguments: dict[str, Any]
+    gathered: int
+    is_covered: bool
+    lasts: bool
+
+    @classmethod
+    def of(cls, piece: Piece, kernels: Any) -> _Recipe:
+        assert piece.selector is not None
+        lead = _leading_edits(piece.plan.steps)
+        names, inputs = _after_edits(piece, lead)
+        selector = piece.selector.part.name
+        fixed = {name: given.fixed for name, given in zip(names, inputs, strict=True)}
+        arguments = {
+            "samplers": names,
+            "selector": selector,
+            "given": {name: given.given for name, given in zip(names, inputs, strict=True)},
+            "fixed": fixed,
+        }
+        lasts = all(given.part.parameters_only for given in inputs)
+        if not kernels.covers(names, selector, fixed):
+            return cls(lead, arguments, 0, False, lasts)
+        plan = kernels.plan_of(tuple(names), selector, tuple(fixed.items()))
+        return cls(lead, arguments, plan.gathered, True, lasts)
 
 
 def _leading_edits(steps: Sequence[DeviceStep]) -> int:
@@ -155,13 +196,13 @@ def _edits(
     return ids, block.values
 
 
-CODES = (0, 2 + 2 * READING, 1 + 2 * READING, 1 + 2 * GRAMMAR, UNKNOWN)
+CODES = np.array([0, 2 + 2 * READING, 1 + 2 * READING, 1 + 2 * GRAMMAR, UNKNOWN])
 """The codes of the kernels' faults: none, too great, empty, the grammar's, some edit's."""
 
 
 @functools.cache
 def _codes_on(device: torch.device) -> Tensor:
-    return torch.tensor(CODES, device=device)
+    return torch.from_numpy(CODES).to(device)
 
 
 def _codes(faults: Tensor) -> Tensor:

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
-import torch
 from torch import Tensor
 
-from engine_sampler import LOGPROBS_KINDS, Batch, Group, Rows
+from engine_sampler import LOGPROBS_KINDS, Batch, Group, LogprobsRequest, Rows, Sampler, Selector
 
 from ..steps import DeviceSelector, DeviceStep, Given
 from .masks import PieceMasks
@@ -24,15 +23,13 @@ MOST_LISTED = 1024
 """Rows that list more likeliest tokens than this get their logprobs on the host."""
 
 
-def pieces_of(
-    group: Group, batch: Batch, logits: Tensor, upload: Upload, *, choosing: bool = True
-) -> list[Piece]:
-    """The rows of a group in pieces of bounded size; `choosing`: whether their selector runs."""
+def pieces_of(group: Group, logits: Tensor, kept: Upload, *, choosing: bool = True) -> list[Piece]:
+    """The rows of a group in pieces of bounded size; `choosing`: whether their selector runs. What stays as
+    it is in later steps is added to `kept`."""
     size = group.rows.vocabulary.size
     room = max(WORKING_BYTES, logits.numel() * logits.element_size())
     most = max(1, room // (BYTES_PER_LOGIT * size))
-    parts = _parts(len(group.index), most)
-    return [Piece(group, some, batch, logits.device, upload, choosing) for some in parts]
+    return [Piece(group, some, logits, kept, choosing) for some in _parts(len(group.index), most)]
 
 
 def _parts(n: int, most: int) -> Iterator[slice]:
@@ -41,76 +38,105 @@ def _parts(n: int, most: int) -> Iterator[slice]:
 
 
 class Inputs:
-    """The inputs of one step or selector: numbers of uploaded arrays, and what `fixed` gave."""
+    """The inputs of one step or selector: numbers of uploaded arrays, and what `fixed` gave.
 
-    def __init__(self, part: DeviceStep | DeviceSelector, rows: Rows, upload: Upload) -> None:
-        self.fixed = part.fixed(rows)
-        self._upload = upload
-        self._numbers = {name: upload.add(array) for name, array in part.inputs(rows).items()}
+    part  the step or selector.
+    """
+
+    def __init__(
+        self, part: DeviceStep | DeviceSelector, owner: Sampler | Selector, rows: Rows, kept: Upload
+    ) -> None:
+        self.part = part
+        self._owner = owner
+        self._rows = rows.bind(owner)
+        self._given: Given | None = None
+        if part.parameters_only:
+            self._ask(self._rows, kept)
+
+    def begin(self, under: Rows | None, upload: Upload) -> None:
+        """Ask for those of a step, unless they are there for all; `under`: the rows under its masks."""
+        if not self.part.parameters_only:
+            self._ask(self._rows if under is None else under.bind(self._owner), upload)
+
+    def _ask(self, rows: Rows, upload: Upload) -> None:
+        self.fixed = self.part.fixed(rows)
+        self._numbers = {name: upload.add(array) for name, array in self.part.inputs(rows).items()}
+        self._upload, self._given = upload, None
 
     @property
     def given(self) -> Given:
         """The arrays on the device."""
-        return {name: self._upload[number] for name, number in self._numbers.items()}
+        if self._given is None:
+            self._given = {name: self._upload[number] for name, number in self._numbers.items()}
+        return self._given
 
 
 class Piece:
-    """Rows of one group that run together.
+    """Rows of one group that run together, in all steps with the same requests in the same rows.
 
-    index       int64 [n], their rows in the logits.
+    index       int64 [n], their rows in the logits; `where`: the same on the device.
+    contiguous  the rows as a slice, if they follow one another, else None.
     kinds       uint8 [n], the logprobs that the device writes for each, as in `LogprobsRequest`.
     top_n       int64 [n], how many likeliest tokens each lists.
     keeps       bool [n], which of them need their survivors on the host.
+    reports     whether there are `kinds`, and `any_kept` whether there are `keeps`.
+    recipe      how the kernels run it, for `Fused`.
     """
 
-    def __init__(
-        self, group: Group, members: slice, batch: Batch, device: torch.device, upload: Upload, choosing: bool
-    ) -> None:
+    def __init__(self, group: Group, members: slice, logits: Tensor, kept: Upload, choosing: bool) -> None:
         self.group = group
         self.plan: Plan = group.plan
         self.index = group.index[members]
         is_whole = len(self.index) == len(group.index)
         self.rows = group.rows if is_whole else group.rows.take(members)
         self.members = members
-        self.masks = None
-        under = self.rows
-        if group.masked and batch.bitmask is not None:
-            self.masks = PieceMasks(batch, self.index, device, upload)
-            under = self.rows.under(batch.bitmask[self.index])
-        self.steps = _inputs(self.plan.chain.samplers, self.plan.steps, under, upload)
-        self.edits_plan: Plan | None = group.edits if self._reports(batch) else None
-        self.edits = (
-            []
-            if self.edits_plan is None
-            else _inputs(self.edits_plan.chain.samplers, self.edits_plan.steps, under, upload)
-        )
+        self.masks: PieceMasks | None = None
+        self.contiguous = _as_slice(self.index)
+        self.steps = self._inputs(self.plan, kept)
+        self.edits_plan: Plan | None = group.edits
+        self.edits = [] if self.edits_plan is None else self._inputs(self.edits_plan, kept)
         selector = self.plan.selector if choosing else None
         self.selector = (
-            None if selector is None else Inputs(selector, under.bind(self.plan.chain.selector), upload)
+            None if selector is None else Inputs(selector, self.plan.chain.selector, self.rows, kept)
         )
-        self._set_reports(batch)
-        self._where = upload.add(self.index)
-        self._upload = upload
+        self.recipe: Any = None
+        self._set_reports(None)
+        self._device = logits.device
+        self._kept = kept
+        self._where = kept.add(self.index)
+
+    def begin(self, batch: Batch, upload: Upload) -> None:
+        """What a step needs beside what is there for all of them."""
+        self.masks, under = None, None
+        if self.group.masked and batch.bitmask is not None:
+            self.masks = PieceMasks(batch, self.index, self._device, upload)
+            under = self.rows.under(batch.bitmask[self.index])
+        if batch.logprobs is not None or self.reports:
+            self._set_reports(batch.logprobs)
+        for inputs in (*self.steps, *(self.edits if self.reports else ())):
+            inputs.begin(under, upload)
+        if self.selector is not None:
+            self.selector.begin(under, upload)
 
     def __len__(self) -> int:
         return len(self.index)
 
     @property
     def where(self) -> Tensor:
-        """`index` on the device."""
-        return self._upload[self._where]
+        return self._kept[self._where]
+
+    def covers(self, n: int) -> bool:
+        """Whether these are all of `n` rows, in order."""
+        return self.contiguous == slice(0, n)
 
     @property
     def rows_of_logits(self) -> Tensor | slice:
-        """What selects the rows from the logits: a slice, if they follow one another."""
-        first = int(self.index[0])
-        if (self.index == np.arange(first, first + len(self))).all():
-            return slice(first, first + len(self))
-        return self.where
+        """What selects the rows from the logits."""
+        return self.where if self.contiguous is None else self.contiguous
 
     def wants(self, kind: str) -> bool:
         """Whether the device writes logprobs of this kind for any row."""
-        return bool((self.kinds & (1 << LOGPROBS_KINDS.index(kind))).any())
+        return self.reports and bool((self.kinds & (1 << LOGPROBS_KINDS.index(kind))).any())
 
     @property
     def listed(self) -> int:
@@ -124,25 +150,26 @@ class Piece:
             index, rows = index[some], rows.take(np.array(some))
         return Group(self.plan.chain, index, rows, group.masked, group.want_processed)
 
-    def _reports(self, batch: Batch) -> bool:
-        """Whether the device writes logprobs: it chooses, and can compute all that is needed."""
-        if batch.logprobs is None or self.plan.selector is None:
-            return False
-        edits: Plan | None = self.group.edits
-        return edits is None or edits.has_all_steps
+    def _inputs(self, plan: Plan, kept: Upload) -> list[Inputs]:
+        pairs = zip(plan.chain.samplers, plan.steps, strict=False)
+        return [Inputs(step, sampler, self.rows, kept) for sampler, step in pairs]
 
-    def _set_reports(self, batch: Batch) -> None:
-        n, request = len(self), batch.logprobs
+    def _set_reports(self, request: LogprobsRequest | None) -> None:
+        """The device writes logprobs if it chooses, and can compute all that is needed."""
+        n = len(self)
+        chooses = self.plan.selector is not None
         self.kinds, self.top_n = np.zeros(n, np.uint8), np.zeros(n, np.int64)
-        if request is not None and self._reports(batch):
+        if request is not None and chooses and (self.edits_plan is None or self.edits_plan.has_all_steps):
             top_n = request.top_n[self.index]
             listed = (top_n >= 0) & (top_n <= MOST_LISTED)
             self.kinds = np.where(listed, request.kinds[self.index], 0).astype(np.uint8)
             self.top_n = np.where(listed, top_n, 0)
-        is_left = self.kinds == 0
-        needs_host = self.plan.selector is None
-        self.keeps = is_left if self.group.want_processed else np.full(n, needs_host)
+        self.reports = bool(self.kinds.any())
+        self.keeps = self.kinds == 0 if self.group.want_processed else np.full(n, not chooses)
+        self.any_kept = bool(self.keeps.any()) if self.group.want_processed else not chooses
 
 
-def _inputs(samplers: Sequence[Any], steps: Sequence[DeviceStep], rows: Rows, upload: Upload) -> list[Inputs]:
-    return [Inputs(step, rows.bind(sampler), upload) for sampler, step in zip(samplers, steps, strict=False)]
+def _as_slice(index: np.ndarray) -> slice | None:
+    first = int(index[0])
+    follows = bool((index == np.arange(first, first + len(index))).all())
+    return slice(first, first + len(index)) if follows else None

@@ -7,11 +7,11 @@ from torch import Tensor
 
 from engine_sampler import Batch
 
-from .chain import run_steps, whole_rows
+from .chain import run_steps, verdicts_of, whole_rows
 from .pieces import pieces_of
 from .plan import Plan
 from .reading import tensor_of
-from .results import FaultsOnHost
+from .results import Verdicts
 from .step import Room
 from .transfer import Download, Upload
 
@@ -25,16 +25,18 @@ def process(room: Room, batch: Batch) -> Tensor | None:
     logits, size = tensor_of(batch.logits), batch.logits.vocab_size
     out = torch.full((len(logits), size), float("nan"), dtype=torch.float32, device=logits.device)
     upload, download = Upload(room.upload), Download(room.download)
-    pieces = [p for group in batch.groups for p in pieces_of(group, batch, logits, upload, choosing=False)]
+    pieces = [p for group in batch.groups for p in pieces_of(group, logits, upload, choosing=False)]
+    for piece in pieces:
+        piece.begin(batch, upload)
     upload.send()
-    faults = []
+    verdicts = []
     for piece in pieces:
         block, _ = run_steps(piece, logits)
         rows = whole_rows(block).masked_fill((block.faults > 0)[:, None], float("nan"))
         out.index_copy_(0, piece.where, rows)
-        faults.append(FaultsOnHost(block.faults, block.peaks, download))
+        verdicts.append(Verdicts(verdicts_of(block), len(piece), None, download))
     download.receive()
-    for piece, found in zip(pieces, faults, strict=True):
+    for piece, found in zip(pieces, verdicts, strict=True):
         for row, message in zip(piece.index.tolist(), found.messages(piece.plan), strict=True):
             batch.errors[row] = message
     return out

@@ -31,17 +31,17 @@ class Results:
         self.piece = piece
         self._download = download
         block = outcome.block
-        self._token_ids = _maybe(outcome.token_ids, download)
+        self._chooses = outcome.token_ids is not None
         self._notes = _maybe(outcome.notes, download)
-        self._faults = FaultsOnHost(outcome.faults, outcome.peaks, download)
+        self._verdicts = Verdicts(outcome.verdicts, len(piece), outcome.codes, download)
         self._alive = download.add(block.alive) if block is not None and piece.wants("processed") else None
         self._logprobs = {}
-        if outcome.token_ids is not None:
+        if outcome.token_ids is not None and outcome.reported:
             chosen = outcome.token_ids.clamp(min=0)
             for kind, of_kind in outcome.reported.items():
                 parts = row_logprobs(of_kind.values, chosen, piece.listed, of_kind.ids)
                 self._logprobs[kind] = [download.add(part) for part in parts]
-        self.survivors = Survivors(block, download) if block is not None and piece.keeps.any() else None
+        self.survivors = Survivors(block, download) if block is not None and piece.any_kept else None
         self.unknown: list[int] = []
         """The rows that have no token, and the host must find out why; known once they are stored."""
 
@@ -49,11 +49,11 @@ class Results:
         """Write everything into `batch`; returns which rows of the piece are sound."""
         index = self.piece.index
         sound = self._sound(batch)
-        if self._token_ids is not None:
-            batch.token_ids[index] = self._download[self._token_ids]
+        if self._chooses:
+            batch.token_ids[index] = self._verdicts.token_ids
         if self._notes is not None:
             batch.notes[index[sound]] = self._download[self._notes][sound]
-        if batch.logprobs is not None:
+        if self.piece.reports:
             for i in sound:
                 if self.piece.kinds[i]:
                     self._store_logprobs(batch, i)
@@ -61,12 +61,11 @@ class Results:
 
     def _sound(self, batch: Batch) -> list[int]:
         """Which rows of the piece have a token; what the others lack is noted."""
-        codes = self._faults.codes
-        if not codes.any():
-            return list(range(len(codes)))
+        if not self._verdicts.any_faults:
+            return list(range(len(self.piece)))
         sound = []
-        messages = self._faults.messages(self.piece.plan)
-        for i, (code, message) in enumerate(zip(codes.tolist(), messages, strict=True)):
+        messages = self._verdicts.messages(self.piece.plan)
+        for i, (code, message) in enumerate(zip(self._verdicts.codes.tolist(), messages, strict=True)):
             if code == UNKNOWN:
                 self.unknown.append(i)
             elif message is None:
@@ -90,27 +89,40 @@ class Results:
         batch.logprobs.done[row] = True
 
 
-class FaultsOnHost:
-    """The codes of faults of some rows, and what they mean."""
+class Verdicts:
+    """`Outcome.verdicts` of `n` rows on the host, with the meaning of its faults."""
 
-    def __init__(self, faults: Tensor, peaks: Tensor | None, download: Download) -> None:
-        self._codes = download.add(faults)
-        self._peaks = _maybe(peaks, download)
+    def __init__(self, verdicts: Tensor, n: int, codes: np.ndarray | None, download: Download) -> None:
+        self._number = download.add(verdicts)
+        self._n = n
+        self._codes = codes
         self._download = download
+
+    @property
+    def token_ids(self) -> np.ndarray:
+        """int64 [n], −1 for faulty rows."""
+        return self._part(0)
+
+    @property
+    def any_faults(self) -> bool:
+        return bool(np.count_nonzero(self._part(1)))
 
     @property
     def codes(self) -> np.ndarray:
         """int64 [n], 0 for sound rows."""
-        return self._download[self._codes]
+        faults = self._part(1)
+        return faults if self._codes is None else self._codes[faults]
 
     def messages(self, plan: Plan) -> list[str | None]:
         """Why each row gave no token; None for sound rows."""
-        codes = self.codes
-        peaks = np.zeros(len(codes), np.float32) if self._peaks is None else self._download[self._peaks]
+        peaks = self._download[self._number][2].view(np.float32)[: self._n]
         return [
             None if code <= 0 else _message(int(code) - 1, peak, plan)
-            for code, peak in zip(codes.tolist(), peaks, strict=True)
+            for code, peak in zip(self.codes.tolist(), peaks, strict=True)
         ]
+
+    def _part(self, number: int) -> np.ndarray:
+        return self._download[self._number][number, : self._n]
 
 
 def _message(code: int, peak: np.float32, plan: Plan) -> str:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterable
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 import torch
@@ -25,7 +25,7 @@ from .transfer import Buffers, Download, Upload
 logger = logging.getLogger("engine_sampler")
 
 
-@dataclass
+@dataclass(eq=False)
 class Room:
     """The memory of one scheduler's steps on one device."""
 
@@ -39,7 +39,11 @@ class Room:
 
 
 class StepRun:
-    """The groups of one step: pieces on the device, and what the host runs instead."""
+    """The groups of one step: pieces on the device, and what the host runs instead.
+
+    Pieces are built for the first step of the same requests in the same rows, and used until one of these
+    joins or leaves.
+    """
 
     def __init__(self, name: str, host: NumpyBackend, room: Room, batch: Batch) -> None:
         self._name = name
@@ -50,10 +54,19 @@ class StepRun:
         self._download = Download(room.download)
         self._fused = room.fused
         self._hosted: list[Group] = []
+        nbytes = self._logits.numel() * self._logits.element_size()
+        self._built: dict[int, list[Piece]] = batch.cache.setdefault((room, nbytes), {})
+        """The pieces of groups by number."""
+        self._kept: Upload | None = None
+        """What the pieces that are new in this step keep on the device."""
 
     def run(self) -> None:
         """Fill the batch."""
-        pieces = [piece for group in self._batch.groups for piece in self._pieces(group)]
+        by_group = {number: self._pieces(number, group) for number, group in enumerate(self._batch.groups)}
+        if self._kept is not None:
+            self._kept.send()
+            self._built.update(by_group)
+        pieces = [piece for some in by_group.values() for piece in some]
         self._upload.send()
         outcomes = [(piece, self._run(piece)) for piece in pieces]
         results = [
@@ -68,20 +81,28 @@ class StepRun:
         else:
             self._batch.token_ids_on_device = tokens
 
-    def _pieces(self, group: Group) -> list[Piece]:
-        """The pieces of a group; none if the host runs it."""
+    def _pieces(self, number: int, group: Group) -> list[Piece]:
+        """The pieces of a group, with the inputs of this step; none if the host runs it."""
         plan: Plan = group.plan
         if not len(group.index):
             return []
         if plan.is_worthwhile(group.masked):
             try:
-                return pieces_of(group, self._batch, self._logits, self._upload)
+                pieces = self._built.get(number) or self._build(group)
+                for piece in pieces:
+                    piece.begin(self._batch, self._upload)
+                return pieces
             except INTERRUPTIONS:
                 raise
             except BaseException as error:  # of a plugin, for some row: the host finds out which
                 logger.warning("%s", failure("a torch step", error))
         self._hosted.append(replace(group, plan=plan.chain))
         return []
+
+    def _build(self, group: Group) -> list[Piece]:
+        if self._kept is None:
+            self._kept = Upload(Buffers(self._logits.device, smallest=1))
+        return pieces_of(group, self._logits, self._kept)
 
     def _run(self, piece: Piece) -> Outcome | None:
         """What the device gives for a piece; None if it fails, and the host runs it."""
@@ -94,10 +115,12 @@ class StepRun:
             self._hosted.append(piece.on_host())
             return None
 
-    def _tokens(self, outcomes: Iterable[tuple[Piece, Outcome | None]]) -> Tensor | None:
+    def _tokens(self, outcomes: Sequence[tuple[Piece, Outcome | None]]) -> Tensor | None:
         """The tokens of all rows, int64 [rows]; None if the host chooses any."""
         if self._hosted:
             return None
+        if len(outcomes) == 1 and outcomes[0][1] is not None and outcomes[0][0].covers(len(self._logits)):
+            return outcomes[0][1].token_ids
         tokens = torch.full((len(self._logits),), -1, dtype=torch.int64, device=self._logits.device)
         for piece, outcome in outcomes:
             if outcome is None or outcome.token_ids is None:

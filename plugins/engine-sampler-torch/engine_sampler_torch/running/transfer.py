@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from typing import TypeVar
 
 import numpy as np
 import torch
@@ -14,7 +15,11 @@ _SMALLEST = 1 << 16
 _DTYPES = {
     np.dtype(name): getattr(torch, name) for name in ("float64", "float32", "int64", "int32", "bool", "uint8")
 }
+_NUMPY = {dtype: name for name, dtype in _DTYPES.items()}
 _MOST_VIEWS = 1024
+
+_Key = TypeVar("_Key")
+_Value = TypeVar("_Value")
 
 
 class Buffers:
@@ -24,31 +29,47 @@ class Buffers:
     meanwhile.
     """
 
-    def __init__(self, device: torch.device) -> None:
+    def __init__(self, device: torch.device, smallest: int = _SMALLEST) -> None:
         self.device = device
-        self._host = self._there = torch.empty(0, dtype=torch.uint8)
+        self.packed = np.zeros(0, np.uint8)
+        """The host's bytes."""
+        self._smallest = smallest
+        self._host = self._there = torch.from_numpy(self.packed)
         self._views: dict[tuple[int, torch.dtype, tuple[int, ...]], Tensor] = {}
+        self._sized: dict[int, tuple[Tensor, Tensor]] = {}
 
     def of(self, size: int) -> tuple[Tensor, Tensor]:
         """`size` bytes on the host and on the device."""
-        if size > len(self._host):
-            room = max(_SMALLEST, 1 << (size - 1).bit_length())
-            self._host = torch.empty(room, dtype=torch.uint8, pin_memory=self.device.type == "cuda")
-            is_host = self.device.type == "cpu"
-            self._there = self._host if is_host else torch.empty(room, dtype=torch.uint8, device=self.device)
-            self._views.clear()
-        return self._host[:size], self._there[:size]
+        if size > len(self.packed) or not len(self.packed):
+            self._grow(size)
+        found = self._sized.get(size)
+        if found is None:
+            found = _remember(self._sized, size, (self._host[:size], self._there[:size]))
+        return found
 
     def view(self, offset: int, dtype: torch.dtype, shape: tuple[int, ...]) -> Tensor:
         """A part of the device's buffer; steps that are alike get the same tensors."""
         key = (offset, dtype, shape)
         found = self._views.get(key)
         if found is None:
-            if len(self._views) == _MOST_VIEWS:
-                self._views.clear()
             end = offset + math.prod(shape) * dtype.itemsize
-            found = self._views[key] = self._there[offset:end].view(dtype).view(shape)
+            found = _remember(self._views, key, self._there[offset:end].view(dtype).view(shape))
         return found
+
+    def _grow(self, size: int) -> None:
+        room, is_host = max(self._smallest, 1 << (size - 1).bit_length()), self.device.type == "cpu"
+        self._host = torch.empty(room, dtype=torch.uint8, pin_memory=self.device.type == "cuda")
+        self._there = self._host if is_host else torch.empty(room, dtype=torch.uint8, device=self.device)
+        self.packed = self._host.numpy()
+        self._views.clear()
+        self._sized.clear()
+
+
+def _remember(cache: dict[_Key, _Value], key: _Key, value: _Value) -> _Value:
+    if len(cache) == _MOST_VIEWS:
+        cache.clear()
+    cache[key] = value
+    return value
 
 
 class Upload:
@@ -72,11 +93,13 @@ class Upload:
 
     def send(self) -> None:
         """Copy all of them, without waiting."""
+        if not self._arrays:
+            return
         host, there = self._buffers.of(self._size)
-        packed = host.numpy()
-        for array, offset in zip(self._arrays, self._offsets, strict=True):
+        packed = self._buffers.packed
+        for offset, array in zip(self._offsets, self._arrays, strict=True):
             packed[offset : offset + array.nbytes] = array.reshape(-1).view(np.uint8)
-        if there.device != host.device:
+        if there is not host and there.device.type != "cpu":
             there.copy_(host, non_blocking=True)
 
     def __getitem__(self, number: int) -> Tensor:
@@ -100,25 +123,26 @@ class Download:
 
     def receive(self) -> None:
         """Copy all of them, and wait for that."""
-        if not self._tensors:
+        tensors, self._tensors = self._tensors, []
+        if len(tensors) < 2:
+            self._arrays = [self._on_host(tensor).copy() for tensor in tensors]
             return
-        packed = torch.cat([_bytes_of(tensor) for tensor in self._tensors])
-        host = packed
-        if packed.device.type == "cuda":
-            host, _ = self._buffers.of(len(packed))
-            host.copy_(packed, non_blocking=True)
-            torch.cuda.current_stream(packed.device).synchronize()
-        elif packed.device.type != "cpu":
-            host = packed.cpu()
-        whole = host.numpy()
+        whole = self._on_host(torch.cat([_bytes_of(tensor) for tensor in tensors]))
         offset = 0
-        for tensor in self._tensors:
+        for tensor in tensors:
             size = tensor.numel() * tensor.element_size()
-            dtype = str(tensor.dtype).removeprefix("torch.")
-            array = whole[offset : offset + size].copy().view(dtype).reshape(tuple(tensor.shape))
-            self._arrays.append(array)
+            array = whole[offset : offset + size].copy().view(_NUMPY[tensor.dtype])
+            self._arrays.append(array.reshape(tensor.shape))
             offset += size
-        self._tensors.clear()
+
+    def _on_host(self, tensor: Tensor) -> np.ndarray:
+        """A contiguous tensor on the host, valid until the next step."""
+        if tensor.device.type == "cuda":
+            host, _ = self._buffers.of(tensor.numel() * tensor.element_size())
+            there, tensor = tensor, host.view(tensor.dtype).view(tensor.shape)
+            tensor.copy_(there, non_blocking=True)
+            torch.cuda.current_stream(there.device).synchronize()
+        return tensor.cpu().numpy()
 
     def __getitem__(self, number: int) -> np.ndarray:
         """The tensor of this number, on the host."""

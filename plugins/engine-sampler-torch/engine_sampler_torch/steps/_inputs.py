@@ -37,9 +37,7 @@ def table(lists: Sequence[np.ndarray], fill: Any, dtype: Any) -> np.ndarray:
     """Rows of unequal length as one array [n, e]; e is 0 or a power of two, so that it changes rarely."""
     longest = max(map(len, lists))
     width = max(_FEWEST, 1 << (longest - 1).bit_length()) if longest else 0
-    out = np.full((len(lists), width), fill, dtype)
-    out[:, :longest] = padded(lists, fill, dtype)
-    return out
+    return padded(lists, fill, dtype, width)
 
 
 def of_resolved(

@@ -15,6 +15,7 @@ _CORE = AllowedTokenIds()
 
 class AllowedTokenIdsStep(DeviceStep):
     name = "allowed_token_ids"
+    parameters_only = True
 
     def inputs(self, rows: Rows) -> dict[str, np.ndarray]:
         size = rows.vocabulary.size

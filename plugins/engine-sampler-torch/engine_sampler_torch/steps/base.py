@@ -239,19 +239,21 @@ class DeviceStep:
 
     may_fail    whether a row may be left without a token, or with +inf or NaN, so that the caller must
                 `check` after it. Steps of third parties always may.
+    parameters_only  whether `inputs` and `fixed` follow from the parameters alone. They are asked for once
+                then, and not in every step, for as long as the same requests are in the same rows.
     sparse_ids  the names of the inputs that list, int32 [n, e], all token ids whose logits the step reads
                 or changes, so that it may be applied to a block of these alone; () if it reads whole rows.
     """
 
     name: str
     may_fail = True
+    parameters_only = False
     sparse_ids: tuple[str, ...] = ()
 
     def inputs(self, rows: Rows) -> dict[str, np.ndarray]:
         """What `apply` needs of parameters, states and histories: arrays of float64, float32, int64, int32 or
         bool, on the host, before anything runs on the device. `rows` is bound to the sampler; its `ids` are
-        None. An array that depends on parameters only is the same object for as long as the same rows ask,
-        so it need not be copied again."""
+        None."""
         return {}
 
     def fixed(self, rows: Rows) -> Hashable:
@@ -264,9 +266,10 @@ class DeviceStep:
 
 
 class DeviceSelector:
-    """How one selector chooses from a `Block`; `inputs` and `fixed` as in `DeviceStep`."""
+    """How one selector chooses from a `Block`; all but `select` is as in `DeviceStep`."""
 
     name: str
+    parameters_only = False
 
     def inputs(self, rows: Rows) -> dict[str, np.ndarray]:
         return {}

@@ -13,6 +13,7 @@ from .base import Block, DeviceStep, Given
 class EpsilonCutoffStep(DeviceStep):
     name = "epsilon_cutoff"
     may_fail = False
+    parameters_only = True
 
     def inputs(self, rows: Rows) -> dict[str, np.ndarray]:
         return {"epsilon": rows["epsilon_cutoff"]}

@@ -14,6 +14,7 @@ from .base import Block, DeviceStep, Given
 class EtaCutoffStep(DeviceStep):
     name = "eta_cutoff"
     may_fail = False
+    parameters_only = True
 
     def inputs(self, rows: Rows) -> dict[str, np.ndarray]:
         root = rows.derived("sqrt(eta_cutoff)", lambda group: np.sqrt(group["eta_cutoff"]))

@@ -9,6 +9,7 @@ from .base import Block, DeviceSelector, Given
 
 class GreedySelector(DeviceSelector):
     name = "greedy"
+    parameters_only = True
 
     def select(self, block: Block, given: Given, fixed: None) -> tuple[Tensor, None]:
         return block.best, None

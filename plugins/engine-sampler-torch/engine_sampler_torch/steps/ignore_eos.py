@@ -17,6 +17,7 @@ _CORE = IgnoreEos()
 class IgnoreEosStep(DeviceStep):
     name = "ignore_eos"
     may_fail = False
+    parameters_only = True
 
     def inputs(self, rows: Rows) -> dict[str, np.ndarray]:
         return {"ids": of_resolved(_CORE, "ids", rows, lambda lists: id_table(lists, rows))}

@@ -17,6 +17,7 @@ _CORE = LogitBias()
 
 class LogitBiasStep(DeviceStep):
     name = "logit_bias"
+    parameters_only = True
     sparse_ids = ("ids",)
 
     def inputs(self, rows: Rows) -> dict[str, np.ndarray]:

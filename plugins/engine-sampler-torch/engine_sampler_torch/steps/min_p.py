@@ -16,6 +16,7 @@ from .base import Block, DeviceStep, Given
 class MinPStep(DeviceStep):
     name = "min_p"
     may_fail = False
+    parameters_only = True
 
     def inputs(self, rows: Rows) -> dict[str, np.ndarray]:
         return {"depth": rows.derived("ln(min_p)", depth), "least": least(rows)}

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import numpy as np
 import torch
 from torch import Tensor
 
 from engine_sampler import Rows
-from engine_sampler.samplers.penalties import factors, shift
+from engine_sampler.arithmetic import FLT_MAX
+from engine_sampler.samplers.penalties import Windows, factors, shift
 
 from ..arithmetic import settled
 from ._edits import edit
@@ -21,18 +24,18 @@ class PenaltiesStep(DeviceStep):
     sparse_ids = ("repeated_ids", "counted_ids")
 
     def inputs(self, rows: Rows) -> dict[str, np.ndarray]:
-        repeated, counted = [], []
+        exempt = [ids for _, ids in rows.resolved]
+        windows: list[Windows] = rows.states
         with np.errstate(over="ignore"):  # as in the sampler, a penalty may be infinite
-            for i, ((settings, exempt), windows) in enumerate(zip(rows.resolved, rows.states, strict=True)):
-                repeated.append(_without(exempt, *factors(settings, windows.repeated, rows, i)))
-                shifts = shift(windows.counted.counts, settings.frequency, settings.presence)
-                counted.append(_without(exempt, windows.counted.ids, shifts))
-        falling = any(settings.slope for settings, _ in rows.resolved)
+            repeated, q = _repeated(rows, windows, exempt)
+            counted, counts = _without(exempt, [(w.counted.ids, w.counted.counts) for w in windows])
+            frequency, presence = rows["frequency_penalty"], rows["presence_penalty"]
+            shifts = shift(table(counts, 0, np.int64), frequency[:, None], presence[:, None])
         return {
-            "repeated_ids": id_table([ids for ids, _ in repeated], rows),
-            "factors": _factors([q for _, q in repeated], falling),
-            "counted_ids": id_table([ids for ids, _ in counted], rows),
-            "shifts": table([shifts for _, shifts in counted], 0, np.float32),
+            "repeated_ids": id_table(repeated, rows),
+            "factors": q,
+            "counted_ids": id_table(counted, rows),
+            "shifts": shifts,
         }
 
     def apply(self, block: Block, given: Given, fixed: None) -> None:
@@ -40,19 +43,29 @@ class PenaltiesStep(DeviceStep):
         edit(block, given["counted_ids"], lambda logits: settled(logits - given["shifts"]))
 
 
-def _factors(lists: list[np.ndarray], falling: bool) -> np.ndarray:
-    """The factors of each row, float32 [n, e], where they fall with age; otherwise one for all, [n, 1]."""
-    if falling:
-        return table(lists, 1, np.float32)
-    return np.array([q[:1] if len(q) else [1] for q in lists], np.float32)
+def _repeated(
+    rows: Rows, windows: Sequence[Windows], exempt: Sequence[np.ndarray]
+) -> tuple[Sequence[np.ndarray], np.ndarray]:
+    """The repeated ids of each row, and their factors: float32 [n, e], or [n, 1] if they do not depend on
+    age."""
+    settings = [of_row for of_row, _ in rows.resolved]
+    if any(of_row.slope for of_row in settings):
+        pairs = enumerate(zip(settings, windows, strict=True))
+        ids, q = _without(exempt, [factors(of_row, w.repeated, rows, i) for i, (of_row, w) in pairs])
+        return ids, table(q, 1, np.float32)
+    ids, _ = _without(exempt, [(w.repeated.ids, w.repeated.ids) for w in windows])
+    return ids, np.minimum(rows["repetition_penalty"], FLT_MAX).astype(np.float32)[:, None]
 
 
-def _without(exempt: np.ndarray, ids: np.ndarray, values: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """`ids` and their `values` without the ids that are `exempt`."""
-    if not len(exempt):
-        return ids, values
-    concerned = ~np.isin(ids, exempt)
-    return ids[concerned], values[concerned]
+def _without(
+    exempt: Sequence[np.ndarray], rows: Sequence[tuple[np.ndarray, np.ndarray]]
+) -> tuple[Sequence[np.ndarray], Sequence[np.ndarray]]:
+    """The ids of each row, and their values, without the ids that are `exempt` there."""
+    if any(map(len, exempt)):
+        concerned = [~np.isin(ids, some) for some, (ids, _) in zip(exempt, rows, strict=True)]
+        rows = [(ids[c], values[c]) for c, (ids, values) in zip(concerned, rows, strict=True)]
+    ids, values = zip(*rows, strict=True)
+    return ids, values
 
 
 def _divided(logits: Tensor, q: Tensor) -> Tensor:

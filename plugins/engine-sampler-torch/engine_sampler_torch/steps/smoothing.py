@@ -15,6 +15,7 @@ from .base import Block, DeviceStep, Given
 class SmoothingStep(DeviceStep):
     name = "smoothing"
     may_fail = False
+    parameters_only = True
 
     def inputs(self, rows: Rows) -> dict[str, np.ndarray]:
         return {

@@ -17,6 +17,7 @@ from .base import Block, DeviceStep, Given
 class TemperatureStep(DeviceStep):
     name = "temperature"
     may_fail = False
+    parameters_only = True
 
     def inputs(self, rows: Rows) -> dict[str, np.ndarray]:
         given = {"scale": rows.derived("1/T", core.fixed_scale)}

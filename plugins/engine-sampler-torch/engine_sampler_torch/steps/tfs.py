@@ -16,6 +16,7 @@ from .base import Block, DeviceStep, Given
 class TfsStep(DeviceStep):
     name = "tfs"
     may_fail = False
+    parameters_only = True
 
     def inputs(self, rows: Rows) -> dict[str, np.ndarray]:
         koboldai = rows.derived("tfs of koboldai", lambda group: group["tfs_cut"] == "koboldai")

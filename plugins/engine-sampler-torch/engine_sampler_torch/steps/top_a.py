@@ -15,6 +15,7 @@ from .base import Block, DeviceStep, Given
 class TopAStep(DeviceStep):
     name = "top_a"
     may_fail = False
+    parameters_only = True
 
     def inputs(self, rows: Rows) -> dict[str, np.ndarray]:
         return {"a": rows["top_a"]}

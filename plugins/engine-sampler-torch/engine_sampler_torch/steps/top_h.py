@@ -14,6 +14,7 @@ from .base import Block, DeviceStep, Given
 class TopHStep(DeviceStep):
     name = "top_h"
     may_fail = False
+    parameters_only = True
 
     def inputs(self, rows: Rows) -> dict[str, np.ndarray]:
         return {"share": rows["top_h"]}

@@ -16,6 +16,7 @@ _NARROWEST = 64
 class TopKStep(DeviceStep):
     name = "top_k"
     may_fail = False
+    parameters_only = True
 
     def inputs(self, rows: Rows) -> dict[str, np.ndarray]:
         return {"k": rows["top_k"]}

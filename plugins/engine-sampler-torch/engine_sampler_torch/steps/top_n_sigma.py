@@ -17,6 +17,7 @@ from .base import Block, DeviceStep, Given
 class TopNSigmaStep(DeviceStep):
     name = "top_n_sigma"
     may_fail = False
+    parameters_only = True
 
     def inputs(self, rows: Rows) -> dict[str, np.ndarray]:
         return {"n": rows["top_n_sigma"]}

@@ -15,6 +15,7 @@ from .base import Block, DeviceStep, Given
 class TopPStep(DeviceStep):
     name = "top_p"
     may_fail = False
+    parameters_only = True
 
     def inputs(self, rows: Rows) -> dict[str, np.ndarray]:
         return {

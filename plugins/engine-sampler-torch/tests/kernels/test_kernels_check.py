@@ -26,8 +26,9 @@ def test_the_golden_rows_are_equal_here(monkeypatch: pytest.MonkeyPatch) -> None
 
 def test_a_wrong_token_turns_the_kernels_off_with_one_warning(monkeypatch: pytest.MonkeyPatch) -> None:
     def wrong(*arguments: object, **given: object) -> Outcome:
-        zeros = torch.zeros(8, dtype=torch.int64)
-        return Outcome(zeros, zeros, zeros.to(torch.float32))
+        outcome = Outcome.empty(8, torch.device("cpu"))
+        outcome.verdicts.zero_()
+        return outcome
 
     monkeypatch.setattr(check, "sample", wrong)
     with pytest.warns(RuntimeWarning, match="not used on cpu: golden row 0 of .* gives token 0 instead of"):

@@ -225,13 +225,17 @@ def test_a_step_launches_few_kernels_and_one_more_with_edits(
 
 
 def test_a_workspace_is_small_beside_the_logits_and_used_again() -> None:
-    for vocab_size, size_of_logit in ((32_000, 4), (131_072, 2), (151_936, 2)):
-        assert Workspace("meta", 64, vocab_size).nbytes < 64 * vocab_size * size_of_logit
+    for vocab_size, size_of_logit, wanted in ((32_000, 2, 512), (32_000, 4, 1024), (131_072, 2, 1024)):
+        assert Workspace("meta", 64, vocab_size, wanted).nbytes < 64 * vocab_size * size_of_logit
     case = random_case(
         np.random.default_rng(0), 500, n=4, names=["top_p"], selector="dist", masked=False, edited=False
     )
-    with pytest.raises(ValueError, match="the workspace is for 2 rows of 500 tokens, not 4 rows of 500"):
+    with pytest.raises(
+        ValueError, match="is for 2 rows of 500 tokens with 1024 candidates, not 4 rows of 500"
+    ):
         outcome_of(case, workspace=Workspace("cpu", 2, 500))
+    with pytest.raises(ValueError, match="of 500 tokens with 64 candidates, not 4 rows of 500 with 512"):
+        outcome_of(case, workspace=Workspace("cpu", 4, 500, 64))
     used = Workspace("cpu", 4, 500)
     for name, tensor in vars(used).items():
         if isinstance(tensor, torch.Tensor) and name != "none":

@@ -125,3 +125,24 @@ def test_what_the_kernels_do_not_know_is_left_to_the_steps(kernels: list[str]) -
         found, right = (results(backend, settings, logits)[0] for backend in (TorchBackend(), "numpy"))
         assert found.token_ids.tolist() == right.token_ids.tolist()
     assert kernels == []
+
+
+def test_the_workspace_grows_with_the_requests_that_join(monkeypatch: pytest.MonkeyPatch) -> None:
+    made = []
+    kernels = fused.kernels_for(torch.device("cpu"))
+    room = kernels.Workspace
+
+    def noted(device: torch.device, *needs: int) -> Any:
+        made.append(needs)
+        return room(device, *needs)
+
+    monkeypatch.setattr(kernels, "Workspace", noted)
+    both = [Scheduler(SIZE, TOKENIZER, backend=backend) for backend in (TorchBackend(), "numpy")]
+    random = np.random.default_rng(7)
+    for seed, top_k in enumerate((20, 30, 90, 20, 50, 20)):
+        logits = random.normal(0, 3, (seed + 1, SIZE)).astype(np.float32)
+        for scheduler in both:
+            scheduler.add(SamplingParams(temperature=0.7, top_k=top_k, seed=seed), [1, seed])
+        found, right = (scheduler.step(logits).token_ids.tolist() for scheduler in both)
+        assert found == right
+    assert made == [(1, SIZE, 64), (2, SIZE, 64), (4, SIZE, 128), (8, SIZE, 128)]

@@ -9,7 +9,8 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from counting_device import CountingDevice, OnDevice
+from counting_device import DEVICE, CountingDevice, OnDevice
+from engine_sampler_torch.backend import is_exact
 from engine_sampler_torch.running import pieces
 from host_sampler import SecondBest
 
@@ -48,6 +49,7 @@ class SecondBestAndObserver:
 @pytest.fixture
 def device() -> Iterator[CountingDevice]:
     with CountingDevice() as device:
+        assert is_exact(str(DEVICE))  # tried once in a process, with copies of its own
         yield device
 
 
@@ -76,10 +78,21 @@ def steps(
 
 
 def test_the_default_chain_moves_a_few_kilobytes_and_waits_once(device: CountingDevice) -> None:
-    steps(device, DEFAULT)
+    _, scheduler = steps(device, DEFAULT)
     assert (device.copies_up, device.copies_down, device.synchronisations) == (1, 1, 1)
-    assert device.up <= 5 * KB
+    assert device.up == 8 * ROWS  # random numbers
     assert device.down <= 2 * KB
+    scheduler.remove(scheduler.request_ids[5])
+    there = device.place(torch.from_numpy(LOGITS[1:]))
+    device.reset()
+    scheduler.step(there)
+    assert (device.copies_up, device.copies_down, device.synchronisations) == (2, 1, 1)
+    assert device.up <= 5 * KB
+
+
+def test_greedy_requests_need_nothing_but_their_logits(device: CountingDevice) -> None:
+    steps(device, {"temperature": 0.0})
+    assert (device.up, device.synchronisations) == (0, 1)
 
 
 @pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16])

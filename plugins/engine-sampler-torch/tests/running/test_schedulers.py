@@ -45,8 +45,8 @@ class Pair:
     def logits(self, rows: int, width: int = VOCAB) -> np.ndarray:
         return self.random.normal(0, 3, (rows, width)).astype(np.float32)
 
-    def step(self, logits: np.ndarray, *arguments: Any, **options: Any) -> StepResult:
-        there = OnDevice(torch.from_numpy(logits.copy()))
+    def step(self, logits: np.ndarray | torch.Tensor, *arguments: Any, **options: Any) -> StepResult:
+        there = OnDevice(torch.as_tensor(logits).clone())
         found = self.there.step(there, *arguments, **options)
         right = self.host.step(logits, *arguments, **options)
         assert as_plain(found) == as_plain(right)
@@ -90,6 +90,20 @@ def test_requests_come_fork_roll_back_and_leave() -> None:
         pair.rollback(live[step % len(live)], 1)
         pair.fork(live[(3 * step) % len(live)], new_request_id=f"fork {step}", seed=step)
         pair.remove(live[-1])
+
+
+def test_the_same_requests_go_on_with_other_logits_and_positions() -> None:
+    pair = Pair()
+    pair.add_all()
+    for step in range(12):
+        ids = pair.host.request_ids
+        logits = pair.logits(len(ids))
+        if step % 4 == 3:
+            logits = torch.from_numpy(logits).to(torch.bfloat16 if step % 8 == 3 else torch.float16)
+        pair.prepare()
+        pair.step(logits, ids[::-1] if step % 5 == 4 else ids)
+        if step % 3 == 2:
+            pair.rollback(ids[step], 2)
 
 
 def test_drafts_are_verified() -> None:
