@@ -35,7 +35,7 @@ static int32_t intern_place(eg_masks *m, const eg_place *from, int32_t state, bo
     for (eg_probe at = eg_probe_at(&p->by_content, hash); (id = eg_probe_next(&at)) >= 0;) {
         const eg_place *known = &p->list.at[id];
         if (known->state == state && known->least == place.least && known->count == place.count &&
-            eg_same(p->spent.at + known->begin, spent, size))
+            known->exceeded == exceeded && eg_same(p->spent.at + known->begin, spent, size))
             return id;
     }
     if (from->count == place.count && eg_same(p->spent.at + from->begin, spent, size)) {
@@ -112,26 +112,43 @@ static void keep_spent(eg_masks *m, int32_t state, int32_t other) {
     p->after.count = count;
 }
 
-/* Compute in `after` what the threads of `next` have spent, the state after bytes from `place` on. */
-static void count_bytes(eg_masks *m, const eg_place place, const uint8_t *bytes, int64_t length, bool token,
-                        int32_t next) {
+/* Copy the numbers of `place` to `after`. */
+static void load_spent(eg_masks *m, const eg_place *place) {
     eg_places *p = &m->places;
-    int32_t state = place.state;
-    p->after.count = 0;
+    EG_RESERVE(eg_pool_of(m), p->after, place->count);
+    for (int32_t i = 0; i < place->count; i++) {
+        const int32_t more = p->spent.at[place->begin + i];
+        p->after.at[i] = more < EG_NO_BUDGET ? place->least + more : EG_NO_BUDGET;
+    }
+    p->after.count = place->count;
+}
+
+/* The place after a byte from `place` on, before anything is dropped; -1 if it cannot follow. Places within
+ * tokens are kept, so that a call that has used up its work gets further the next time. */
+static int32_t place_after_byte(eg_masks *m, int32_t place, int byte, bool first) {
+    const uint64_t key = eg_pair(place, byte | first << 8);
+    int32_t next = eg_map_get(&m->places.by_byte, key, -1);
+    if (next >= 0) return next;
+    const eg_place from = m->places.list.at[place];
+    const int32_t state = eg_state_step(&m->states, from.state, byte);
+    if (state < 0) return -1;
+    load_spent(m, &from);
+    begin_anew(m);
+    count_byte(m, from.state, state, byte, first);
+    next = intern_place(m, &from, state, false);
+    eg_map_put(eg_pool_of(m), &m->places.by_byte, key, next);
+    return next;
+}
+
+/* Compute in `after` what the threads of `next` have spent, the state after bytes from `place` on. */
+static void count_bytes(eg_masks *m, int32_t place, const uint8_t *bytes, int64_t length, bool token,
+                        int32_t next) {
+    m->places.after.count = 0;
     if (!has_budgets(m, next)) return;
-    EG_RESERVE(eg_pool_of(m), p->after, place.count);
-    for (int32_t i = 0; i < place.count; i++) {
-        const int32_t more = p->spent.at[place.begin + i];
-        p->after.at[i] = more < EG_NO_BUDGET ? place.least + more : EG_NO_BUDGET;
-    }
-    p->after.count = place.count;
-    for (int64_t i = 0; i < length; i++) {
-        const int32_t before = state;
-        begin_anew(m);
-        state = eg_state_step(&m->states, state, bytes[i]);
-        count_byte(m, before, state, bytes[i], token && !i);
-    }
-    if (state != next) keep_spent(m, state, next); /* the token can also be read as a whole */
+    for (int64_t i = 0; i < length; i++) place = place_after_byte(m, place, bytes[i], token && !i);
+    const eg_place *last = &m->places.list.at[place];
+    load_spent(m, last);
+    if (last->state != next) keep_spent(m, last->state, next); /* the token can also be read as a whole */
 }
 
 /* --- dropping --- */
@@ -174,7 +191,8 @@ int32_t eg_place_counted(eg_masks *m, int32_t place, int32_t token) {
     const eg_place from = m->places.list.at[place];
     int32_t next = eg_state_token(&m->states, from.state, token);
     if (next < 0) return EG_DEAD;
-    count_bytes(m, from, v->bytes + v->offsets[token], v->offsets[token + 1] - v->offsets[token], true, next);
+    count_bytes(m, place, v->bytes + v->offsets[token], v->offsets[token + 1] - v->offsets[token], true,
+                next);
     next = settle(m, &from, next);
     eg_map_put(eg_pool_of(m), &m->places.by_token, key, next);
     return next;
@@ -185,7 +203,7 @@ int32_t eg_place_bytes(eg_masks *m, int32_t place, const uint8_t *bytes, int64_t
     int32_t next = from.state;
     for (int64_t i = 0; i < length && next >= 0; i++) next = eg_state_step(&m->states, next, bytes[i]);
     if (next < 0 || !m->places.list.count) return next;
-    count_bytes(m, from, bytes, length, false, next);
+    count_bytes(m, place, bytes, length, false, next);
     return settle(m, &from, next);
 }
 
@@ -205,5 +223,6 @@ void eg_places_close(eg_masks *m) {
     EG_FREE(pool, m->places.before);
     EG_FREE(pool, m->places.after);
     eg_set_free(pool, &m->places.by_content);
+    eg_map_free(pool, &m->places.by_byte);
     eg_map_free(pool, &m->places.by_token);
 }

@@ -8,9 +8,10 @@ import random
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 
-from engine_sampler import SamplingParams, Tokenizer
+from engine_sampler import SamplingParams, Scheduler, Tokenizer
 from engine_sampler.grammar import Grammar, Limits, allocate_bitmask
 from engine_sampler.grammar.compiled import bound_program
 from engine_sampler.grammar.engines.reference import ReferenceGrammar
@@ -154,6 +155,18 @@ def test_a_thousand_budgets_at_once_are_counted() -> None:
     assert "a" in allowed(found)
     assert found.accept(1)
     assert allowed(found) == {"<eos>"}
+
+
+def test_long_tokens_under_many_budgets_are_counted_bit_by_bit() -> None:
+    texts = [{**TEXT, "max_tokens": 1 + i // 150, "excludes": [f"q{i}"]} for i in range(300)]
+    tokenizer = Tokenizer([b"a" * 200, b"b", b"<eos>"], [2])
+    scheduler = Scheduler(3, tokenizer=tokenizer)
+    params = SamplingParams(structural_tag={"format": {"type": "or", "elements": texts}}, temperature=0)
+    name = scheduler.add(params)
+    for _ in range(500):
+        if scheduler.request_ids:
+            scheduler.step(np.array([[2, 1, 0]], np.float32))
+    assert scheduler.record(name).token_ids == [0, 0, 2]
 
 
 def test_the_count_is_kept_while_tables_are_built_anew() -> None:
