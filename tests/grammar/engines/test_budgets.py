@@ -265,6 +265,7 @@ def test_what_must_come_next_is_known_where_a_budget_ends(engine: Engine) -> Non
 def test_of_several_ways_to_read_a_text_the_one_that_has_spent_least_counts(engine: Engine) -> None:
     tree = ("star", [text(b"ab", 2), literal(b"a")])  # each "a" may also be the end of a part
     assert follow(after(engine, tree, *[b"a"] * 6)) == LETTERS - {b"a)"} | {b"<eos>"}
+    assert follow(after(engine, tree, b"a", b"a", b"b")) == LETTERS - {b"a)"}  # "b" may begin a part
     assert follow(after(engine, tree, b"a", b"b", b"b")) == {b"a", b"ab", b"aab", b"aa"}
 
 
