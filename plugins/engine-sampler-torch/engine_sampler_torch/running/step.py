@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 
 import torch
 from torch import Tensor
@@ -38,12 +38,17 @@ class Room:
         return cls(Buffers(device), Buffers(device), Fused(device))
 
 
-class StepRun:
-    """The groups of one step: pieces on the device, and what the host runs instead.
+@dataclass
+class Prepared:
+    """What is known of groups, by number, as long as the same requests are in the same rows: their pieces,
+    and which of them have failed on the device."""
 
-    Pieces are built for the first step of the same requests in the same rows, and used until one of these
-    joins or leaves.
-    """
+    pieces: dict[int, list[Piece]] = field(default_factory=dict)
+    failed: set[int] = field(default_factory=set)
+
+
+class StepRun:
+    """The groups of one step: pieces on the device, and what the host runs instead."""
 
     def __init__(self, name: str, host: NumpyBackend, room: Room, batch: Batch) -> None:
         self._name = name
@@ -55,8 +60,7 @@ class StepRun:
         self._fused = room.fused
         self._hosted: list[Group] = []
         nbytes = self._logits.numel() * self._logits.element_size()
-        self._built: dict[int, list[Piece]] = batch.cache.setdefault((room, nbytes), {})
-        """The pieces of groups by number."""
+        self._prepared: Prepared = batch.cache.setdefault((room, nbytes), Prepared())
         self._kept: Upload | None = None
         """What the pieces that are new in this step keep on the device."""
 
@@ -65,10 +69,9 @@ class StepRun:
         by_group = {number: self._pieces(number, group) for number, group in enumerate(self._batch.groups)}
         if self._kept is not None:
             self._kept.send()
-            self._built.update(by_group)
-        pieces = [piece for some in by_group.values() for piece in some]
+            self._prepared.pieces.update(by_group)
         self._upload.send()
-        outcomes = [(piece, self._run(piece)) for piece in pieces]
+        outcomes = [(piece, self._run(number, piece)) for number, some in by_group.items() for piece in some]
         results = [
             Results(piece, outcome, self._download) for piece, outcome in outcomes if outcome is not None
         ]
@@ -86,16 +89,16 @@ class StepRun:
         plan: Plan = group.plan
         if not len(group.index):
             return []
-        if plan.is_worthwhile(group.masked):
+        if plan.is_worthwhile(group.masked) and number not in self._prepared.failed:
             try:
-                pieces = self._built.get(number) or self._build(group)
+                pieces = self._prepared.pieces.get(number) or self._build(group)
                 for piece in pieces:
                     piece.begin(self._batch, self._upload)
                 return pieces
             except INTERRUPTIONS:
                 raise
             except BaseException as error:  # of a plugin, for some row: the host finds out which
-                logger.warning("%s", failure("a torch step", error))
+                self._note_failure(number, error)
         self._hosted.append(replace(group, plan=plan.chain))
         return []
 
@@ -104,14 +107,18 @@ class StepRun:
             self._kept = Upload(Buffers(self._logits.device, smallest=1))
         return pieces_of(group, self._logits, self._kept)
 
-    def _run(self, piece: Piece) -> Outcome | None:
-        """What the device gives for a piece; None if it fails, and the host runs it."""
+    def _note_failure(self, number: int, error: BaseException) -> None:
+        logger.warning("%s; the host runs its requests", failure("a torch step", error))
+        self._prepared.failed.add(number)
+
+    def _run(self, number: int, piece: Piece) -> Outcome | None:
+        """What the device gives for a piece of a group; None if it fails, and the host runs it."""
         try:
             return run_piece(piece, self._logits, self._fused)
         except INTERRUPTIONS:
             raise
         except BaseException as error:
-            logger.warning("%s", failure("a torch step", error))
+            self._note_failure(number, error)
             self._hosted.append(piece.on_host())
             return None
 

@@ -71,12 +71,16 @@ def device() -> Iterator[CountingDevice]:
         yield device
 
 
-def step(backend: str, logits: Any) -> Any:
+def scheduler_on(backend: str) -> Scheduler:
     scheduler = Scheduler(SIZE, backend=backend)
     for seed in range(ROWS):
         order = ["tilt", "temperature", "top_k"]
         scheduler.add(SamplingParams(seed=seed, tilt=2.5, temperature=0.8, top_k=9, order=order), [1])
-    return scheduler.step(logits)
+    return scheduler
+
+
+def step(backend: str, logits: Any) -> Any:
+    return scheduler_on(backend).step(logits)
 
 
 def test_a_step_that_works_runs_on_the_device(device: CountingDevice) -> None:
@@ -100,6 +104,24 @@ def test_rows_of_a_step_that_fails_go_to_the_host(
         assert found.token_ids.tolist() == step("numpy", LOGITS).token_ids.tolist()
     assert found.errors == [None] * ROWS
     assert "a torch step failed" in caplog.text
+
+
+@pytest.mark.parametrize("broken", [ReadsNothing, AppliesNothing])
+def test_a_step_that_fails_is_tried_again_when_a_request_leaves(
+    broken: type[DeviceStep], device: CountingDevice, caplog: pytest.LogCaptureFixture
+) -> None:
+    sampler = Tilt()
+    sampler.step = broken
+    with registered(sampler):
+        there, host = scheduler_on("torch"), scheduler_on("numpy")
+        for number in range(6):
+            if number == 3:
+                assert caplog.text.count("a torch step failed") == 1
+                there.remove(there.request_ids[0]), host.remove(host.request_ids[0])
+            rows = LOGITS[: len(host.request_ids)]
+            found = there.step(OnDevice(torch.from_numpy(rows)))
+            assert found.token_ids.tolist() == host.step(rows).token_ids.tolist()
+    assert caplog.text.count("a torch step failed") == 2
 
 
 def test_a_step_that_gives_infinity_ends_its_rows() -> None:
