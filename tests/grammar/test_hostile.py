@@ -228,6 +228,14 @@ def tags() -> Iterator[Case]:
     yield Case("tag: many triggers", lambda: Grammar.from_structural_tag(given), "<tool7>1! x")
     stops = {"type": "any_text", "excludes": ["a" * 5000 + "b"]}
     yield Case("tag: a long exclusion", lambda: Grammar.from_structural_tag({"format": stops}), "a" * 6000)
+    for name, ends in {"an endless end": ["ab" * 900_000], "endless ends": _different(900, 1000)}.items():
+        until = {"type": "tag", "begin": "<", "content": {"type": "any_text"}, "end": ends}
+        read = functools.partial(Grammar.from_structural_tag, {"format": until})
+        yield Case(f"tag: {name}", read, refused="transitions")
+
+
+def _different(count: int, length: int) -> list[str]:
+    return [f"{i:0{length}b}"[::-1] for i in range(count)]
 
 
 def gbnfs() -> Iterator[Case]:

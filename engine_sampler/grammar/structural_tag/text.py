@@ -162,6 +162,8 @@ def _watch(watched: Iterable[str]) -> tuple[list[dict[str, int]], dict[int, froz
         state = 0
         for character in one:
             if character not in children[state]:
+                if len(children) > MAX_TRANSITIONS:  # every state has one at least
+                    raise _too_many_transitions()
                 children[state][character] = len(children)
                 children.append({})
             state = children[state][character]
@@ -179,15 +181,18 @@ def _watch(watched: Iterable[str]) -> tuple[list[dict[str, int]], dict[int, froz
             work += len(moves[state])
             spend(10 + len(moves[state]))
             if work > MAX_TRANSITIONS:
-                raise GrammarLimitError(
-                    f"the strings at which text stops need more than {MAX_TRANSITIONS} transitions"
-                )
+                raise _too_many_transitions()
         if back in complete:
             complete[state] = complete.get(state, frozenset()) | complete[back]
         for character, child in children[state].items():
             suffix_link[child] = moves[back].get(character, 0) if state else 0
             waiting.append(child)
     return moves, complete, not any(suffix_link[state] or children[state] for state in complete)
+
+
+def _too_many_transitions() -> GrammarLimitError:
+    text = f"the strings at which text stops need more than {MAX_TRANSITIONS} transitions"
+    return GrammarLimitError(text)
 
 
 def _pieces(moves: Mapping[str, int], numbers: Mapping[int, int]) -> tuple[tuple[int, int, int], ...]:
