@@ -11,6 +11,9 @@ from ..arithmetic import DrawsAhead
 from .slots import SlotTable
 from .vocabulary import Vocabulary
 
+_MOST_STREAMS = 64
+"""Streams of random numbers that are drawn ahead; a plugin may ask for any number of them."""
+
 
 class RowsOwner(Protocol):
     """A sampler or selector: the owner of the states that the rows show and of the random stream they use."""
@@ -122,6 +125,8 @@ class Rows:
         """64 random bits per row, uint64 [n]: a function of seed, position, sampler and `index`."""
         key = (self._stream, index)
         if key not in self._ahead:
+            if len(self._ahead) == _MOST_STREAMS:
+                self._ahead.clear()
             self._ahead[key] = DrawsAhead(*key)
         return self._ahead[key].at(self.seed, self.position)
 
@@ -213,8 +218,7 @@ class Rows:
 def padded(lists: Sequence[np.ndarray], fill: Any, dtype: Any, width: int | None = None) -> np.ndarray:
     """Rows of unequal length as one array [n, width], padded with `fill`; `width` is that of the longest if
     it is not given, and never less."""
-    lengths = np.fromiter(map(len, lists), np.int64, len(lists))
-    columns = np.arange(lengths.max() if width is None else width)
-    out = np.full((len(lists), len(columns)), fill, dtype)
-    out[columns < lengths[:, None]] = np.concatenate(lists)
+    out = np.full((len(lists), max(map(len, lists)) if width is None else width), fill, dtype)
+    for row, values in zip(out, lists, strict=True):
+        row[: len(values)] = values
     return out

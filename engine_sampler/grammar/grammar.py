@@ -281,6 +281,7 @@ class Grammar:
             if content.pop("format") != _FORMAT:
                 raise ValueError("its format is of another version")
             kind, special = content.pop("kind"), content.pop("special")
+            content.setdefault("budgets", [])  # older files have none
             members: dict[str, Any] = {name: array("i", content[name]) for name in PROGRAM_ARRAYS}
             members |= {name: tuple(content[name]) for name in ("terminal_names", "rule_names")}
             members["unique_keys"] = bool(content.get("unique_keys", False))

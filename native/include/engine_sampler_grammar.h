@@ -58,6 +58,7 @@ typedef struct es_grammar_program {
     const int32_t *operations;
     const int32_t *ignore;
     const int32_t *parser;
+    const int32_t *budgets;
     int64_t expressions_length; /* of the arrays, in int32 */
     int64_t terminals_length;
     int64_t special_starts_length;
@@ -68,6 +69,7 @@ typedef struct es_grammar_program {
     int64_t operations_length;
     int64_t ignore_length;
     int64_t parser_length;
+    int64_t budgets_length;
     int32_t start;
 } es_grammar_program;
 
@@ -131,8 +133,9 @@ int32_t es_matcher_fill(es_matcher *matcher, int32_t *bits, int64_t words);
 int64_t es_matchers_fill(es_matcher *const *matchers, int64_t count, int32_t *bits, const int64_t *rows,
                          int64_t words, es_grammar_work *work, int32_t *codes);
 
-/* 1 if `token` may follow and is accepted, 0 if not (nothing changes), or a negated es_grammar_code. `work` is
- * NULL or as for es_matchers_fill. */
+/* 1 if `token` may follow and is accepted, 0 if not (nothing changes), or a negated es_grammar_code; 2 in place
+ * of 1 where the text exceeds the budget of a terminal for the first time. `work` is NULL or as for
+ * es_matchers_fill. */
 int32_t es_matcher_accept(es_matcher *matcher, int32_t token, es_grammar_work *work);
 
 /* The same for bytes that need not be those of a token. */

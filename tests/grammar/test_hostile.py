@@ -51,6 +51,10 @@ def lark(name: str, grammar: str, text: str = "", refused: str = "", complete: b
     return Case(f"lark: {name}", lambda: Grammar.from_lark(grammar), text, refused, complete)
 
 
+def gbnf(name: str, grammar: str, text: str = "", refused: str = "", complete: bool = True) -> Case:
+    return Case(f"gbnf: {name}", lambda: Grammar.from_gbnf(grammar), text, refused, complete)
+
+
 def contextual(name: str, grammar: str, text: str = "", refused: str = "", complete: bool = True) -> Case:
     read = functools.partial(Grammar.from_lark, grammar, lexer="contextual")
     return Case(f"contextual: {name}", read, text, refused, complete)
@@ -87,9 +91,10 @@ def regexes() -> Iterator[Case]:
         "limit of work",
     )
     yield regex("nested groups", "(" * 10_000 + "a" + ")" * 10_000, "", "nested more than")
-    yield regex("a hundred thousand groups", "(" * DEEP + "a" + ")" * DEEP, "", "characters, more than")
+    yield regex("a hundred thousand groups", "(" * DEEP + "a" + ")" * DEEP, "", "nested more than")
     yield regex("a megabyte", "a?" * 500_000, "", "characters, more than")
-    yield regex("many words", "|".join(f"w{i}" for i in range(4000)), "w3999")
+    words = "|".join(f"{i * i}x" for i in range(20_000))
+    yield regex("twenty thousand words, and more", f"({words})[a-z]+[0-9]{{2,5}}", "399960001xabc12")
 
 
 def larks() -> Iterator[Case]:
@@ -129,6 +134,11 @@ def larks() -> Iterator[Case]:
     yield lark("five thousand rules", f"start: r0\n{rules}\nr5000:", "0123456")
     rules = "\n".join(f'r{i}: "a{i}" "b"' for i in range(10_000))
     yield lark("ten thousand rules", f"start: {' | '.join(f'r{i}' for i in range(10_000))}\n{rules}", "a77b")
+    named = "\n".join(f'W{i}: "{i * i}x"' for i in range(20_000))
+    names = " | ".join(f"W{i}" for i in range(20_000))
+    yield lark("twenty thousand named terminals", f"start: {names}\n{named}", "399960001x")
+    yield lark("twenty thousand parts of a terminal", f"start: T\nT: {names}\n{named}", "399960001x")
+    yield lark("many line ends", 'start: "a"' + "\n" * 300_000 + "%ignore /b/", "bab")
     yield lark("a long comment", "//" + "x" * 1_900_000 + '\nstart: "a"', "", "longer than")
     yield lark("deep JSON", "start: %json " + "[" * DEEP, "", "deep|JSON")
     yield lark("an endless text", 'start: "a" start', "", "no text|empty|ends")
@@ -168,6 +178,8 @@ def schemas() -> Iterator[Case]:
     yield schema("deep text", '{"not":' * DEEP + "{}" + "}" * DEEP, "", "deep")
     yield schema("a deep constant", '{"const":' + "[" * DEEP + "]" * DEEP + "}", "", "deep")
     yield schema("a huge enum", {"enum": [f"value {i}" for i in range(20_000)]}, '"value 19999"')
+    objects = [{f"k{j}": f"{i}-{j}" if j % 2 else i * j for j in range(20)} for i in range(2000)]
+    yield schema("an enum of objects", {"enum": objects}, '{"k2": 14, "k1": "7-1", "k5', complete=False)
     yield schema("all but a huge enum", {"not": {"enum": [f"v{i}" for i in range(10_000)]}}, '"v1x"')
     keys = ",".join(f'"key{i}":{{"type":"string","maxLength":{i}}}' for i in range(22_000))
     text = '{"properties":{' + keys + "}}"
@@ -216,9 +228,84 @@ def tags() -> Iterator[Case]:
     yield Case("tag: many triggers", lambda: Grammar.from_structural_tag(given), "<tool7>1! x")
     stops = {"type": "any_text", "excludes": ["a" * 5000 + "b"]}
     yield Case("tag: a long exclusion", lambda: Grammar.from_structural_tag({"format": stops}), "a" * 6000)
+    for name, ends in {"an endless end": ["ab" * 900_000], "endless ends": _different(900, 1000)}.items():
+        until = {"type": "tag", "begin": "<", "content": {"type": "any_text"}, "end": ends}
+        read = functools.partial(Grammar.from_structural_tag, {"format": until})
+        yield Case(f"tag: {name}", read, refused="transitions")
 
 
-CASES = [*regexes(), *larks(), *look_aheads(), *schemas(), *tags()]
+def _different(count: int, length: int) -> list[str]:
+    return [f"{i:0{length}b}"[::-1] for i in range(count)]
+
+
+def gbnfs() -> Iterator[Case]:
+    letters = string.ascii_lowercase
+    yield gbnf("nested counts", 'root ::= ((("a"{1,100} "b"){1,100} "c"){1,100} "d"){1,100}', "aabcd")
+    yield gbnf("nested exact counts", 'root ::= (("a"{1000}){1000}){1000}', "a" * 900, complete=False)
+    yield gbnf("a long count", "root ::= [a-z]{0,1000000}", letters * 20)
+    yield gbnf("a longer count", 'root ::= "a"{1000001}', "", "a count is above")
+    yield gbnf("a count of many digits", 'root ::= "a"{' + "9" * 5000 + "}", "", "number is longer")
+    yield gbnf("stars of stars", "root ::= " + "(" * 48 + '"a"*' + ")*" * 48, "a" * 800)
+    yield gbnf("counts of counts", "root ::= [a-c]" + "{2,3}" * 40, "abc" * 200, complete=False)
+    yield gbnf("many operators", 'root ::= "a"' + "*" * 10_000, "", "nested more than 50")
+    yield gbnf("deep text", "root ::= " + "(" * DEEP + '"a"' + ")" * DEEP, "", "nested more than")
+    yield gbnf("deep groups", "root ::= " + "(" * 199 + '"a"' + ")" * 199, "", "nested more than 50")
+    nested = '("a" | "b" ' * 48 + ")" * 48
+    yield gbnf("nested choices", f"root ::= {nested}", "bb", complete=False)
+    yield gbnf("many choices", "root ::= " + " | ".join(f'"w{i}"' for i in range(5000)), "w4999")
+    chars = " | ".join(f"[^{chr(200 + i)}]" for i in range(500))
+    yield gbnf("many classes", f"root ::= {chars}", "é")
+    yield gbnf("optional parts", "root ::= " + "x? " * 2000 + '\nx ::= "a" | "b" x', "ab" * 30 + "a")
+    yield gbnf("ambiguity", 'root ::= root root root | root root | "a" | ""', "a" * 60)
+    yield gbnf("ambiguous counts", 'root ::= (("a" | "aa"){1,64} | "aaa"){1,64}', "a" * 60)
+    yield gbnf("names in a circle", 'root ::= a\na ::= b | "x"\nb ::= root | a', "x")
+    yield gbnf("nothing but a circle", "root ::= a\na ::= b\nb ::= a", "", "no text at all")
+    yield gbnf("empty parts", 'root ::= (a? b)* "!"\na ::= "x"?\nb ::= a a | ""', "xxx!")
+    yield gbnf("counted empty parts", 'root ::= ((a?){1,1000}){1,1000} "!"\na ::= "x"?', "xxx!")
+    yield gbnf("hidden left recursion", 'root ::= e e root "a" | "a"\ne ::= "b"? | e e', "baa")
+    yield gbnf("hidden right recursion", 'root ::= "a" root e e | "a"\ne ::= "b"? | e e', "a" * 100)
+    names = "\n".join(f"n{i} ::= n{i + 1}" for i in range(3000))
+    yield gbnf("a chain of names", f'root ::= n0\n{names}\nn3000 ::= "a"', "a")
+    doubled = "\n".join(f"n{i} ::= n{i + 1} n{i + 1}" for i in range(60))
+    yield gbnf("rules that double", f'root ::= n0 "!"\n{doubled}\nn60 ::= "a"?', "a" * 100 + "!")
+    ways = "\n".join(f'n{i} ::= n{i + 1} "a" | n{i + 1} "b" | n{i + 1}' for i in range(200))
+    yield gbnf("choices that double", f'root ::= n0\n{ways}\nn200 ::= "a"', "abab")
+    dense = "\n".join(
+        f"r{i} ::= " + " | ".join(f"r{(i * 7 + j * 13) % 90}" for j in range(20)) for i in range(90)
+    )
+    yield gbnf("rules of each other", f'root ::= r0 | "x"\n{dense}', "x")
+    yield gbnf("missing rules", "root ::= " + " ".join(f"u{i}" for i in range(20_000)), "", "no rule 'u0'")
+    unused = "\n".join(f'u{i} ::= "x{i}" u{i // 2}' for i in range(2000))
+    yield gbnf("unused rules", f'root ::= "a"\n{unused}', "a")
+    again = "\n".join("aA"[i & 1] + "aA"[i >> 1 & 1] + "-_"[i >> 2 & 1] * (i % 50) for i in range(1, 3000))
+    yield gbnf("similar names", 'root ::= "a"\n' + again.replace("\n", ' ::= "b"\n') + ' ::= "b"', "a")
+    yield gbnf(
+        "a long name", "root ::= " + "x" * 260_000 + "\n" + "x" * 260_000 + ' ::= "a"', "", "a word is"
+    )
+    yield gbnf("comments", 'root ::= "a"\n' + "# c\n" * 100_000 + '  "b"', "ab")
+    yield gbnf("line ends", 'root ::= "a"' + "\n" * 500_000 + 'b ::= "x"', "a")
+    yield gbnf("returns", "\r" * 500_000 + 'root ::= "a"', "a")
+    yield gbnf("blanks in a group", "root ::= (" + " \n" * 200_000 + '"a")', "a")
+    yield gbnf("rules named like macros", "root ::= " + 'Token("a") ' * 2000 + '\nToken ::= "x"?', "a" * 2000)
+    yield gbnf("look-aheads", "root ::= " + "(= [a-z]) " * 10_000 + '"a"', "a")
+    yield gbnf(
+        "a huge class", "root ::= [" + "".join(chr(0x4E00 + 2 * i) for i in range(9000)) + "]+", "一丄" * 9
+    )
+    code = "".join(f"\\U{40 * i:08x}-\\U{40 * i + 9:08x}" for i in range(3, 1000))
+    yield gbnf("ranges of characters", f"root ::= [^{code}]{{1,1000}}", "é" * 50)
+    yield gbnf("a class that is not closed", "root ::= [" + "a" * 200_000, "", "at the end")
+    yield gbnf("a literal that is not closed", 'root ::= "' + "\\\\" * 100_000, "", "at the end")
+    yield gbnf("half a pair", 'root ::= "\ud800"', "", "half of a surrogate pair")
+    yield gbnf("zero bytes", 'root ::= "a\0b" \0root\0', "", "end of the line")
+    yield gbnf("loops of classes", "root ::= ([a-m]* [f-z]* [a-z]*)* [0-9]", letters * 10 + "7")
+    yield gbnf("many token ids", "root ::= <[" + ",".join(map(str, range(60_000))) + "]>", "", "a word is")
+    yield gbnf("unknown token ids", "root ::= <[0-299999]>", "", "the vocabulary has")
+    yield gbnf("palindromes", 'root ::= [a-c]* p [a-c]*\np ::= "a" p "a" | "b" p "b" | ""', "abc" * 30)
+    signs = " | ".join(f'root "{sign}" root' for sign in letters)
+    yield gbnf("operators", f'root ::= {signs} | "1"', "1a1b1c1")
+
+
+CASES = [*regexes(), *larks(), *look_aheads(), *schemas(), *tags(), *gbnfs()]
 
 
 @pytest.fixture(scope="module")

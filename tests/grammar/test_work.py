@@ -14,6 +14,7 @@ import pytest
 from engine_sampler.grammar.errors import GrammarLimitError
 from engine_sampler.grammar.grammar import Grammar
 from engine_sampler.grammar.limits import Limits
+from engine_sampler.grammar.program.unicode import ranges
 from engine_sampler.grammar.work import counted_work, spend
 
 
@@ -66,6 +67,36 @@ READERS = {
 def test_every_front_end_counts_from_the_first_byte_on(name: str) -> None:
     with pytest.raises(GrammarLimitError, match=r"Limits\.reading"), counted_work(Limits(reading=200)):
         READERS[name](37)
+
+
+def steps_of(text: str, lexer: Any = "dynamic_complete") -> int:
+    with counted_work(Limits(reading=10**9)) as work:
+        Grammar.from_lark(text, lexer=lexer)
+        return 10**9 - work.left
+
+
+@pytest.mark.parametrize("lexer", ["dynamic_complete", "contextual"])
+def test_alternatives_of_a_terminal_are_counted_at_every_level(lexer: str) -> None:
+    """Lark parses what they are joined of, to sort them by length."""
+    words = " | ".join(f'"{i}xxxxxxxxxxxxxxxxxxxx"' for i in range(100))
+    flat = steps_of(f"start: A\nA: {words}", lexer)
+    deep = steps_of(
+        "start: A\nA: " + "(" * 20 + words + "".join(f' | "{c}")' for c in "abcdefghijklmnopqrst"), lexer
+    )
+    assert deep > flat + 20 * len(words) // 2
+
+
+def test_ignored_terminals_are_counted_by_their_pairs() -> None:
+    few, many = (
+        steps_of('start: "a"\n' + "\n".join(f'%ignore "{i}"' for i in range(100, 100 + n))) for n in (50, 400)
+    )
+    assert many > 8 * few + 400**2 // 16
+
+
+def test_large_classes_are_counted_by_their_ranges() -> None:
+    with counted_work(Limits(reading=10**6)) as work:
+        ranges((code, code) for code in range(0, 16_000, 2))
+    assert work.left == 10**6 - 1000
 
 
 def test_cycles_are_not_collected_while_a_grammar_is_read() -> None:

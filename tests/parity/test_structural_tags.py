@@ -2,7 +2,8 @@
 
 Where the two differ: here, whole numbers may be written as `5.0`; free text is valid UTF-8 and contains no
 special tokens; with `any_order`, required members must come and none twice; the type of a Kimi-K3 argument
-agrees with its value; an empty object of MiniMax-M3 may contain white space.
+agrees with its value; an empty object of MiniMax-M3 may contain white space; `max_tokens` never cuts a
+character.
 """
 
 from __future__ import annotations
@@ -204,3 +205,35 @@ def test_a_format_means_the_same(name: str) -> None:
     pair = Pair(tag, tag)
     for seed in range(20):
         pair.walk(seed)
+
+
+def thoughts(most: int, end: Any = "</think>", **more: Any) -> Any:
+    content = {"type": "any_text", "max_tokens": most, **more}
+    return {"type": "tag", "begin": "<think>", "content": content, "end": end}
+
+
+def sequence(*elements: Any) -> Any:
+    return {"type": "sequence", "elements": [*elements]}
+
+
+SAYS = {"type": "const_string", "value": "says"}
+FREE = {"type": "any_text", "max_tokens": 3}
+BUDGETED = (
+    *(thoughts(most) for most in (0, 1, 2, 5)),
+    thoughts(3, excludes=["Paris", "</"]),
+    thoughts(2, ["</think>", "</item>"]),
+    thoughts(2, ["xx", "xy"]),
+    {"type": "star", "content": thoughts(2)},
+    sequence(thoughts(1), thoughts(3), FREE),
+    {"type": "star", "content": sequence(FREE, SAYS)},
+    {"type": "or", "elements": [sequence({**FREE, "max_tokens": 1}, SAYS), sequence(FREE, thoughts(1))]},
+    {"type": "triggered_tags", "triggers": ["<think"], "tags": [thoughts(2)]},
+)
+
+
+@pytest.mark.parametrize("given", BUDGETED, ids=range(len(BUDGETED)))
+def test_budgets_of_tokens_mean_the_same(given: Any) -> None:
+    tag = {"type": "structural_tag", "format": given}
+    pair = Pair(tag, tag)
+    for seed in range(8):
+        pair.walk(seed, steps=24)

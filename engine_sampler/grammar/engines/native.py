@@ -15,6 +15,7 @@ from ...tokenizer import Tokenizer
 from ..errors import GrammarError, GrammarLimitError, UnfinishedError
 from ..limits import Limits
 from ..program.rules import Program
+from .excess import warn_of_excess
 from .unique_keys import UniqueKeysMatcher
 
 HEADER = "engine_sampler_grammar.h"
@@ -145,6 +146,7 @@ _ARRAYS = (
     "operations",
     "ignore",
     "parser",
+    "budgets",
 )
 
 
@@ -273,8 +275,12 @@ class NativeMatcher:
         is too little: it raises UnfinishedError."""
         pointer = self.grammar.ffi.NULL if work is None else work.pointer
         answer: int = self._accept(self._pointer, token_id, pointer)
+        if answer == 1:
+            return True
         if answer < 0:
             raise self._failure(-answer)
+        if answer:
+            warn_of_excess()
         return answer != 0
 
     def accept_bytes(self, data: bytes) -> bool:

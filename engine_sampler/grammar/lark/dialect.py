@@ -14,7 +14,7 @@
 
 Each form is replaced by the name of a new terminal, which a %declare introduces to lark. The name takes the
 same line and columns, so that lark's messages point at what the user wrote. Definitions that lark need not
-read are replaced by a %declare as well.
+read are left out, but for a %declare of the names that it may meet.
 """
 
 from __future__ import annotations
@@ -25,6 +25,7 @@ from dataclasses import dataclass, field
 from itertools import groupby
 from typing import Any
 
+from ...base.cached import cached_property
 from ..errors import GrammarLimitError
 from .lexer import Scan, Statement, Word, count_bounds
 
@@ -35,6 +36,7 @@ _IDS = re.compile(r"<\[([\d,-]+)\]>")
 _ID_RANGE = re.compile(r"(\d{1,9})(?:-(\d{1,9}))?")
 _IGNORED_ATTRIBUTES = ("capture", "stop_capture")
 _ENDING_ATTRIBUTES = ("suffix", "stop")
+_LINE_END = re.compile(r"\n(?=\r?\n)")
 
 
 @dataclass(frozen=True)
@@ -56,15 +58,17 @@ class Rewritten:
 
     placeholders   the meaning of each declared terminal
     lazy           the rule that each lazy terminal stands for
+    declared       how many names that are known are declared
     """
 
     text: str
     placeholders: dict[str, Placeholder] = field(default_factory=dict)
     lazy: dict[str, str] = field(default_factory=dict)
+    declared: int = 0
 
 
 def rewrite(scan: Scan, known: Container[str] = ()) -> Rewritten:
-    """The text of `scan` in lark's own syntax, in which the names `known` are only declared. Raises
+    """The text of `scan` in lark's own syntax, without the definitions of the names `known`. Raises
     GrammarError."""
     return _Rewriter(scan, known).result()
 
@@ -81,9 +85,12 @@ class _Rewriter:
     def result(self) -> Rewritten:
         for is_known, some in groupby(self._scan.statements, self._is_known):
             if is_known:
-                self._declare(list(some))
+                self._leave_out(list(some))
             else:
                 self._rewrite(some)
+        for start, end in self._scan.gaps:
+            # Lark takes quadratic time for consecutive line ends.
+            self._edits.append((start, end, _LINE_END.sub("\n ", self._scan.text[start:end])))
         if self._edits:
             self._result.text = self._edited()
         return self._result
@@ -91,11 +98,20 @@ class _Rewriter:
     def _is_known(self, statement: Statement) -> bool:
         return statement.defines in self._known
 
-    def _declare(self, statements: list[Statement]) -> None:
-        """Replace consecutive definitions."""
-        names = (statement.defines for statement in statements)
-        start, end = statements[0].words[0].start, statements[-1].words[-1].end
-        self._edits.append((start, end, "%declare " + " ".join(names)))
+    def _leave_out(self, statements: list[Statement]) -> None:
+        """Replace consecutive definitions by a %declare of those that lark may meet."""
+        met = self._met
+        names = [name for name in (one.defines for one in statements) if name in met or "__" in name]
+        self._result.declared += len(names)
+        text = "%declare " + " ".join(names) if names else ""
+        self._edit(statements[0].words[0].start, statements[-1].words[-1].end, text, " \n")
+
+    @cached_property
+    def _met(self) -> set[str]:
+        """The names in the statements that lark reads; others that it may meet have `__`, as it names what it
+        imports."""
+        read = (statement for statement in self._scan.statements if not self._is_known(statement))
+        return {word.text for statement in read for word in statement.words if word.kind == "name"}
 
     def _rewrite(self, statements: Iterable[Statement]) -> None:
         for statement in statements:
@@ -119,7 +135,7 @@ class _Rewriter:
         if statement.kind != "terminal" or len(words) != 3 or words[2].text != "%regex":
             return False
         self._result.placeholders[statement.defines] = Placeholder("regex", words[2], words[2].value)
-        self._edits.append((words[0].start, words[2].end, ""))
+        self._edit(words[0].start, words[2].end, "")
         return True
 
     def _new_names(self) -> Iterator[str]:
@@ -131,27 +147,27 @@ class _Rewriter:
             number += 1
 
     def _replace(self, word: Word, text: str) -> None:
-        self._edits.append((word.start, word.end, text))
+        self._edit(word.start, word.end, text)
 
     def _edited(self) -> str:
         pieces: list[str] = []
         at = 0
         for start, end, text in sorted(self._edits):
-            pieces += self._scan.text[at:start], text, self._padding(start, end, len(text))
-            at = end
+            if start >= at:  # not within what is left out
+                pieces += self._scan.text[at:start], text
+                at = end
         pieces.append(self._scan.text[at:])
         if self._result.placeholders:
             pieces.append("\n%declare " + " ".join(self._result.placeholders))
         pieces += (f"\n{rule}: {name}" for name, rule in self._result.lazy.items())
         return "".join(pieces)
 
-    def _padding(self, start: int, end: int, used: int) -> str:
-        """The blanks that keep the text after an edit in its line and column."""
+    def _edit(self, start: int, end: int, text: str, line_end: str = "\\\n") -> None:
+        """Write `text` there, with blanks behind it that keep what follows in its line and column."""
         old = self._scan.text[start:end]
         lines = old.count("\n")
-        if lines == 0:
-            return " " * (len(old) - used)
-        return "\\\n" * lines + " " * (len(old) - old.rindex("\n") - 1)
+        blanks = len(old) - (old.rindex("\n") + 1 if lines else len(text))
+        self._edits.append((start, end, text + line_end * lines + " " * blanks))
 
     # --- forms within a rule's body ------------------------------------------------------------------
 
@@ -204,15 +220,15 @@ class _Rewriter:
         ending = next((found[key] for key in _ENDING_ATTRIBUTES if key in found), None)
         if "lazy" not in found and ending is None:
             start, end = words[name + 1].start, words[close].end
-            self._edits.append((start, end, " " * (end - start)))
+            self._edit(start, end, "")
             return False
         terminal = next(self._names)
         self._result.lazy[terminal] = words[name].text
         colon = words[close + 1]
         head = terminal.ljust(colon.end - words[0].start - 2)
-        self._edits.append((words[0].start, colon.end, f"{head}:(" if ending else f"{head} :"))
+        self._edit(words[0].start, colon.end, f"{head}:(" if ending else f"{head} :")
         if ending:
-            self._edits.append((words[-1].end, words[-1].end, f") {ending.text}"))
+            self._edit(words[-1].end, words[-1].end, f") {ending.text}")
         return True
 
     def _attribute_list(self, words: list[Word], at: int) -> tuple[dict[str, Word], int]:

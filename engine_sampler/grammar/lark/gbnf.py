@@ -23,8 +23,10 @@ import re
 from collections.abc import Mapping
 from typing import NoReturn
 
+from ...base.cached import cached_property
 from ..errors import GrammarError, GrammarLimitError
 from ..work import counted_work, spend
+from .lexer import MAX_NUMBER
 
 MAX_DEPTH = 200
 """The deepest nesting of parentheses."""
@@ -42,6 +44,7 @@ _SIMPLE_LITERAL = re.compile(r'"[ !#-\[\]-~]*"')
 _TOKEN = re.compile(r"!?<[^<>\s]+>")
 _MACROS = ("TagDispatch", "TokenTagDispatch", "Token", "ExcludeToken", "Regex", "Substring")
 """What xgrammar's EBNF writes like calls of functions."""
+_MACRO_HEAD = re.compile(rf"^[ \t]*({'|'.join(_MACROS)})[ \t]*::=", re.MULTILINE)
 _TIMES = re.compile(r"[*+?]|\{[ \t]*(\d+)[ \t]*(?:,[ \t]*(\d*)[ \t]*)?\}")
 _CODE = re.compile(r"x([0-9A-Fa-f]{2})|u([0-9A-Fa-f]{4})|U([0-9A-Fa-f]{8})")
 _ESCAPES = {"n": "\n", "r": "\r", "t": "\t", **{c: c for c in '\\"[]-'}}
@@ -71,7 +74,7 @@ def lark_of_gbnf(text: str, root: str = "root") -> str:
     Raises GrammarError with line and column for text that cannot be read, and for rules that are missing.
     """
     with counted_work():
-        spend(len(text) // 4)
+        spend(len(text) // 3)
         return _Reader(text, root).read()
 
 
@@ -150,8 +153,13 @@ class _Reader:
 
     def _refuse_macro(self, name: re.Match[str]) -> None:
         is_call = name[0] in _MACROS and self._text.startswith("(", name.end())
-        if is_call and not re.search(rf"^[ \t]*{name[0]}[ \t]*::=", self._text, re.MULTILINE):
+        if is_call and name[0] not in self._own_macros:
             raise self._error(f"{name[0]}(...) is not supported: structural tags say the same", name.start())
+
+    @cached_property
+    def _own_macros(self) -> set[str]:
+        """The names of macros that are those of rules here."""
+        return set(_MACRO_HEAD.findall(self._text))
 
     def _group(self) -> str:
         self._depth += 1
@@ -179,6 +187,9 @@ class _Reader:
         """`part` repeated; a class becomes one terminal, which is faster than one for every character."""
         if not part:
             self._fail("something to repeat")
+        if len(times[0]) > MAX_NUMBER:
+            text = f"a number is longer than {MAX_NUMBER} characters"
+            raise GrammarLimitError(text, *self._place(self._at))
         low, high = _bounds(times)
         if high == 0:
             return "()"
@@ -270,8 +281,11 @@ class _Reader:
         raise self._error(f"GBNF: expected {expected} {position}", self._at)
 
     def _error(self, text: str, at: int) -> GrammarError:
-        before = self._text[:at]
-        return GrammarError(text, before.count("\n") + 1, at - (before.rfind("\n") + 1) + 1)
+        return GrammarError(text, *self._place(at))
+
+    def _place(self, at: int) -> tuple[int, int]:
+        """The line and column of the character at `at`."""
+        return self._text.count("\n", 0, at) + 1, at - self._text.rfind("\n", 0, at)
 
 
 # --- writing -------------------------------------------------------------------------------------

@@ -14,6 +14,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
+from math import inf
 from typing import Any
 
 from lark.load_grammar import load_grammar
@@ -141,16 +142,17 @@ def load(
     scan = Scan(text)
     scan.check_terminals()
     plain = plain_definitions(scan)
-    others = (statement for statement in scan.statements if statement.defines not in plain)
-    spend(_LOADING_STEPS * (len(plain) // 4 + sum(len(statement.words) for statement in others)))
     if path is None:
         _refuse_relative_imports(scan)
     rewritten = rewrite(scan, plain)
+    others = (statement for statement in scan.statements if statement.defines not in plain)
+    spend(_LOADING_STEPS * (rewritten.declared // 4 + sum(len(statement.words) for statement in others)))
     messages = Messages(scan, _written(rewritten))
     sources = [*folders, library_source(scan, whole=bool(folders or path))]
     with messages.translated():
         grammar, _ = _load(rewritten.text, path or "the grammar", sources, False)
     _define(grammar, plain, messages)
+    _sort(grammar, scan, rewritten)
     # A mapping of length 0 may have values for names all the same.
     tokens = {} if special_tokens is None else special_tokens
     return Loaded(grammar, rewritten, messages, tokens, declared or {})
@@ -158,20 +160,39 @@ def load(
 
 def _define(grammar: Any, plain: Mapping[str, Definition], messages: Messages) -> None:
     """Give the definitions that lark did not read to the grammar that it has loaded."""
-    known = {*(str(name) for name, *_ in grammar.rule_defs), *(name for name, _ in grammar.term_defs)}
+    rules = {str(name): (parameters, tree, options) for name, parameters, tree, options in grammar.rule_defs}
+    terminals = dict(grammar.term_defs)
+    known = {*rules, *terminals, *plain}
     for name, definition in plain.items():
         for used in definition.uses:
             if used not in known:
                 raise messages.about_name(f"Rule {used!r} used but not defined (in rule {name})", used)
-    grammar.rule_defs = [
-        (name, parameters, plain[name].tree, plain[name].options) if name in plain else definition
-        for definition in grammar.rule_defs
-        for name, parameters in [definition[:2]]
-    ]
-    grammar.term_defs = [
-        (name, (plain[name].tree, plain[name].options) if name in plain else definition)
-        for name, definition in grammar.term_defs
-    ]
+        if definition.is_terminal:
+            terminals[name] = definition.tree, definition.options
+        else:
+            rules[name] = (), definition.tree, definition.options
+    grammar.rule_defs = [(name, *definition) for name, definition in rules.items()]
+    grammar.term_defs = list(terminals.items())
+
+
+def _sort(grammar: Any, scan: Scan, rewritten: Rewritten) -> None:
+    """Give definitions the order of the text, behind what is imported; what a rewritten text adds at its end
+    is last."""
+    places: dict[str, float] = {}
+    terminals = {rule: name for name, rule in rewritten.lazy.items()}
+    ignored = 0
+    for number, statement in enumerate(scan.statements):
+        name = statement.defines
+        if statement.kind == "%declare":
+            places.update(dict.fromkeys((word.text for word in statement.words[1:]), number))
+        elif statement.kind == "%ignore":
+            places[f"__IGNORE_{ignored}"] = number
+            ignored += 1
+        elif name and statement.words[0].kind != "directive":
+            places[terminals.get(name, name)] = number
+    places.update(dict.fromkeys((*rewritten.placeholders, *rewritten.lazy.values()), inf))
+    for definitions in (grammar.rule_defs, grammar.term_defs):
+        definitions.sort(key=lambda definition: places.get(definition[0], -1))
 
 
 def _refuse_relative_imports(scan: Scan) -> None:

@@ -16,6 +16,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from lark import Tree
 from lark.grammar import Terminal
 from lark.lexer import PatternRE, TerminalDef
 
@@ -30,6 +31,7 @@ from .grammar import Loaded, load
 from .lalr_endings import without_dead_ends
 from .lalr_tables import LalrTables, LexerOrder, NamedLalrState, tables_of
 from .messages import Messages
+from .patterns import pattern_of
 from .preceding import texts_before_entries
 from .rules import RuleReader
 
@@ -39,8 +41,8 @@ _REFUSED = {
 }
 
 
-_COMPILING_STEPS = 20
-"""The steps in which lark compiles one node of the tree of a rule or of a terminal."""
+_COMPILING_STEPS = _TERMINAL_STEPS = 20
+"""The steps in which lark compiles one node of the tree of a rule, or one terminal."""
 
 
 def rules_from_lalr(
@@ -125,12 +127,10 @@ class _Reading:
         RuleReader(rules, loaded.rule_trees(), terminals, {}, self._messages).read(start)
 
     def _compiled(self, start: str) -> _Compiled:
-        trees = [
-            *(tree for _, _, tree, _ in self._grammar.rule_defs),
-            *self._loaded.terminal_trees().values(),
-        ]
-        spend(sum(_COMPILING_STEPS * sum(1 for _ in tree.iter_subtrees()) for tree in trees if tree))
+        trees = [tree for _, _, tree, _ in self._grammar.rule_defs if tree]
+        spend(_COMPILING_STEPS * sum(1 for tree in trees for _ in tree.iter_subtrees()))
         with self._messages.translated():
+            self._grammar.term_defs = list(map(_with_pattern, self._grammar.term_defs))
             terminals, rules, ignore = self._grammar.compile([start], set())
         spend(sum(120 + len(rule.expansion) ** 3 // 10 for rule in rules))  # so lark's analysis takes
         used = {s.name for rule in rules for s in rule.expansion if isinstance(s, Terminal)}
@@ -183,6 +183,15 @@ class _Reading:
         special |= self._undefined().intersection(set(self._loaded.special_tokens))
         for name in sorted(special & tables.terminals - expressions.keys()):
             yield name, undefined.symbol(name)
+
+
+def _with_pattern(definition: Any) -> Any:
+    """The definition of a terminal with its pattern as the tree, since lark counts no work to make it. Lark
+    refuses an empty one."""
+    name, (tree, priority) = definition
+    spend(_TERMINAL_STEPS)
+    pattern = pattern_of(tree) if tree else None
+    return (name, (Tree("pattern", [pattern]), priority)) if pattern and pattern.value else definition
 
 
 def _looks_ahead_in_a_loop(expression: Expression) -> bool:

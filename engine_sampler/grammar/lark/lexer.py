@@ -20,21 +20,26 @@ from ..work import spend
 MAX_TEXT = 1_000_000
 """The longest text of a grammar, in characters."""
 
-MAX_WORD = 200_000
+MAX_WORD = 250_000
 """The longest name, string or regular expression, in characters."""
+
+MAX_NUMBER = 100
+"""The longest count or priority, in characters."""
 
 MAX_BRACKETS = 50
 """The deepest nesting of brackets; in a terminal, those of the terminals that it names count as well."""
 
 MAX_GROWTH = 100_000
-"""The most characters that terminals may grow by when the terminals that they name are substituted."""
+"""The most characters that terminals may grow by when the terminals that they name are substituted, without
+one copy of each of these."""
 
 # Strings and regular expressions are read as lark reads them, but unambiguously: lark's own patterns take
 # exponential time on an unclosed literal with many backslashes.
 _WORD = re.compile(
     r"""
-    (?P<space>(?:[\ \t\f\r]|\\[\ ]*\n)+)
-    | (?P<newline>\n(?:[\ \t\f\r\n]|//[^\n]*|\#[^\n]*)*)
+    (?:[\ \t\f\r]|\\[\ ]*\n)*
+    (?:(?P<newline>\n(?:[\ \t\f\r\n]|//[^\n]*|\#[^\n]*)*)
+    | (?P<name>[A-Za-z_][A-Za-z_0-9]*)
     | (?P<comment>//[^\n]*|\#[^\n]*)
     | (?P<string>"(?:[^"\\\n]|\\["\\]|\\(?!["\\]))*"i?)
     | (?P<regexp>/(?!/)(?:[^/\\]|\\[/\\]|\\(?![/\\]))*/[imslux]*)
@@ -45,13 +50,15 @@ _WORD = re.compile(
     | (?P<number>[0-9]+)
     | (?P<dots>\.\.)
     | (?P<arrow>->)
-    | (?P<name>[A-Za-z_][A-Za-z_0-9]*)
     | (?P<open>[(\[{])
     | (?P<close>[)\]}])
     | (?P<mark>.)
+    | (?P<end>\Z)
+    )
     """,
     re.VERBOSE,
 )
+_NUMBERS = ("number", "count")
 _UNCLOSED = {'"': "the string is not closed", "/": "the regular expression is not closed"}
 _COUNT = re.compile(r"\{ *(\d*) *(,?) *(\d*) *\}")
 _JSON = json.JSONDecoder()
@@ -59,8 +66,12 @@ _JSON = json.JSONDecoder()
 ENDLESS = 4_294_967_291
 """The upper bound that stands for "no bound": lark requires one in a repetition."""
 
-_STEPS = 3
-"""The steps for a word."""
+_STEPS_OF_WORDS = 128
+"""The steps for `_WORDS` words."""
+_WORDS = 64
+
+_SHORT_GAP = 64
+"""The most characters between two statements that are not a gap."""
 
 
 class Word(NamedTuple):
@@ -121,18 +132,25 @@ class Statement:
         if first < len(words) and words[first].kind == "name":
             self.name = first
             self.kind = "terminal" if self.defines.isupper() else "rule"
-        colons = (i for i, word in enumerate(words) if word.text == ":")
-        self.body = next(colons, len(words) - 1) + 1
+        for number, word in enumerate(words):
+            if word.text == ":":
+                self.body = number + 1
+                return
+        self.body = len(words)
 
 
 class Scan:
-    """A text as words and statements. Raises GrammarError and GrammarLimitError."""
+    """A text as words and statements. Raises GrammarError and GrammarLimitError.
+
+    gaps   where there are many line ends between two statements
+    """
 
     def __init__(self, text: str) -> None:
         if len(text) > MAX_TEXT:
             raise GrammarLimitError(f"the grammar is longer than {MAX_TEXT} characters")
         self.text = text
         self.statements: list[Statement] = []
+        self.gaps: list[tuple[int, int]] = []
         self._lines = [0, *(i + 1 for i, character in enumerate(text) if character == "\n")]
         self._read()
 
@@ -149,38 +167,46 @@ class Scan:
         """Fill `statements`: every line that does not begin with `|` begins a new one."""
         fresh, depth = True, 0
         statement = Statement()
-        for word in self._words():
-            spend(_STEPS)
-            if word.kind == "newline":
+        for number, word in enumerate(self._words()):
+            if number % _WORDS == 0:
+                spend(_STEPS_OF_WORDS)
+            kind = word.kind
+            if kind == "newline":
                 fresh = True
+                if len(word.text) > _SHORT_GAP:
+                    self.gaps.append((word.start, word.end))
                 continue
             if fresh and word.text != "|":
                 statement, depth = Statement(), 0
                 self.statements.append(statement)
             fresh = False
-            depth += (word.kind == "open") - (word.kind == "close")
+            depth += (kind == "open") - (kind == "close")
             if depth > MAX_BRACKETS:
                 text = f"brackets are nested more than {MAX_BRACKETS} deep"
                 raise GrammarLimitError(text, *self.location(word.start))
             statement.words.append(word)
-            statement.depth = max(statement.depth, depth)
+            if depth > statement.depth:
+                statement.depth = depth
         for statement in self.statements:
             statement.classify()
 
     def _words(self) -> Iterator[Word]:
-        at = 0
-        while match := _WORD.match(self.text, at):
-            kind, start, at = match.lastgroup or "", match.start(), match.end()
+        at, text = 0, self.text
+        while (match := _WORD.match(text, at)) and (kind := match.lastgroup or "end") != "end":
+            start, at = match.span(kind)
+            word = text[start:at]
             if kind == "json":
                 value, at = self._value(at)
-                yield Word(kind, match.group().rstrip(), start, at, value)
-            elif kind not in ("space", "comment"):
-                if match.group() in _UNCLOSED:
-                    raise self.error(_UNCLOSED[match.group()], start)
-                if at - start > MAX_WORD and kind != "newline":
-                    text = f"a word is longer than {MAX_WORD} characters"
-                    raise GrammarLimitError(text, *self.location(start))
-                yield Word(kind, match.group(), start, at)
+                yield Word(kind, word.rstrip(), start, at, value)
+            elif kind != "comment":
+                if kind == "mark" and word in _UNCLOSED:
+                    raise self.error(_UNCLOSED[word], start)
+                longest = MAX_NUMBER if kind in _NUMBERS else MAX_WORD
+                if at - start > longest and kind != "newline":
+                    what = "number" if kind in _NUMBERS else "word"
+                    message = f"a {what} is longer than {longest} characters"
+                    raise GrammarLimitError(message, *self.location(start))
+                yield Word(kind, word, start, at)
 
     def _value(self, at: int) -> tuple[Any, int]:
         """The JSON value at `at`, and the position after it."""
@@ -213,10 +239,14 @@ class _Substitution:
     def check(self) -> None:
         """Raise GrammarLimitError if one is too deep, or if all of them together grow too much."""
         total = 0
+        copied: set[str] = set()
         for name, statements in self._parts.items():
             self._size(name, 0)
             for used in (used for statement in statements for used in statement.uses):
                 total += self._size(used, 0)[0]
+                if used not in copied:
+                    copied.add(used)
+                    total -= sum(map(_length, self._parts.get(used, ())))
                 if total > MAX_GROWTH:
                     text = f"terminals grow by more than {MAX_GROWTH} characters with those that they name"
                     raise GrammarLimitError(text, *self._scan.location(statements[0].words[0].start))
@@ -228,7 +258,7 @@ class _Substitution:
         else:
             self._sizes[name] = size, depth = 0, 0
             for statement in self._parts.get(name, ()):
-                size += statement.words[-1].end - statement.words[0].start
+                size += _length(statement)
                 below = above + statement.depth + 1
                 self._refuse_depth(below, statement)
                 depth = max(depth, statement.depth + 1)
@@ -245,3 +275,7 @@ class _Substitution:
         if depth > MAX_BRACKETS + 1:
             text = f"the terminal {statement.defines} is nested more than {MAX_BRACKETS} deep"
             raise GrammarLimitError(text, *self._scan.location(statement.words[0].start))
+
+
+def _length(statement: Statement) -> int:
+    return statement.words[-1].end - statement.words[0].start

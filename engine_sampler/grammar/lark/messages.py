@@ -74,8 +74,7 @@ class Messages:
             text = _RANGE if error.rule == "range" else _message_of(error.orig_exc)
         else:
             text = _message_of(error)
-        for name, written in self._written.items():
-            text = re.sub(rf"\b{name}\b", written.replace("\\", r"\\"), text)
+        text = _NAME.sub(lambda found: self._written.get(found[0], found[0]), text)
         line, column = getattr(error, "line", -1), getattr(error, "column", -1)
         if isinstance(line, int) and line > 0:
             return GrammarError(text, line, column)

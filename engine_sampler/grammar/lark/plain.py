@@ -2,16 +2,16 @@
 
     rule.2: "a" name* ("b" | [NAME])~2..3 -> alias        TERMINAL: "a" | "b".."c"
 
-are read to the trees that lark's loader builds. To lark they are only declared, so that it still reads all
-other statements, and finds what is defined twice. A statement is left to lark if it has a template or an
-attribute, if another one extends it, if it is a terminal that names terminals or is part of one, or if
-anything in it is unusual: then lark tells what is wrong.
+are read to the trees that lark's loader builds. Lark still reads all other statements; the names in them
+are declared to it. A statement is left to lark if it has a template or an attribute, if another one extends
+it, if it is a terminal that names one left to lark or is named by one, or if anything in it is unusual: then
+lark tells what is wrong.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
+from collections.abc import Container, Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from lark import Token, Tree
@@ -25,19 +25,24 @@ _TERMINAL = re.compile(r"_?[A-Z][_A-Z0-9]*")
 _OTHER_SPACE = re.compile(r"\f|\r(?!\n)")
 _MODIFIERS = ("", "!", "?", "!?", "?!")
 _CLOSING = {"(": ")", "[": "]"}
-_STEPS = 4
+_OPERATORS = ("*", "+", "?", "~")
+_STEPS = 3
 """The steps for a word that is read here."""
 
 
 class Definition(NamedTuple):
     """A rule or a terminal as lark's loader would return it: its tree, and its options or its priority.
 
-    uses   the names in it, each once
+    is_terminal   whether it is a terminal
+    uses    the names in it, each once
+    named   of a terminal: the nodes of the names in it, which hold the trees of these once all are known
     """
 
     tree: Any
     options: Any
+    is_terminal: bool
     uses: tuple[str, ...]
+    named: tuple[Any, ...]
 
 
 def plain_definitions(scan: Scan) -> dict[str, Definition]:
@@ -46,19 +51,68 @@ def plain_definitions(scan: Scan) -> dict[str, Definition]:
     if _OTHER_SPACE.search(scan.text) or not all(statement.kind for statement in statements):
         return {}
     bound = _bound_names(statements)
-    found = {}
+    found: dict[str, Definition] = {}
+    terminals: dict[str, list[str]] = {}
     for statement in statements:
         name = statement.defines
+        if statement.kind == "terminal":
+            terminals.setdefault(name, []).extend(statement.uses)
         if name and name not in bound:
             spend(_STEPS * len(statement.words))
             definition = _Reader(scan, statement).definition()
             if definition is not None:
                 found[name] = definition
+    for name in _left_to_lark(terminals, found):
+        found.pop(name, None)
+    for name in terminals.keys() & found.keys():
+        for value in found[name].named:
+            value.children[0] = found[value.children[0].name].tree
     return found
 
 
+def _left_to_lark(terminals: Mapping[str, Sequence[str]], plain: Container[str]) -> set[str]:
+    """The terminals that lark reads, as it substitutes terminals: those that are not plain or lead back to
+    themselves, and all that these name or are named by.
+
+    terminals   the names in the definition of each
+    """
+    beside: dict[str, list[str]] = {}
+    waiting = _circular(terminals)
+    waiting += [name for name in terminals if name not in plain]
+    for name, uses in terminals.items():
+        for used in uses:
+            beside.setdefault(name, []).append(used)
+            beside.setdefault(used, []).append(name)
+            if used not in terminals:
+                waiting.append(used)
+    left = set(waiting)
+    while waiting:
+        for name in beside.get(waiting.pop(), ()):
+            if name not in left:
+                left.add(name)
+                waiting.append(name)
+    return left
+
+
+def _circular(terminals: Mapping[str, Sequence[str]]) -> list[str]:
+    """The terminals that lead back to themselves, or to one that does."""
+    users: dict[str, list[str]] = {}
+    for name, uses in terminals.items():
+        for used in uses:
+            users.setdefault(used, []).append(name)
+    missing = {name: len(uses) for name, uses in terminals.items()}
+    waiting = [name for name in {**terminals, **users} if not missing.get(name)]
+    while waiting:
+        for name in users.get(waiting.pop(), ()):
+            missing[name] -= 1
+            if not missing[name]:
+                waiting.append(name)
+    return [name for name, count in missing.items() if count]
+
+
 def _bound_names(statements: Iterable[Statement]) -> set[str]:
-    """The names whose definitions lark itself needs: it extends them, or substitutes them in terminals."""
+    """The names whose definitions lark itself needs: it extends them, or substitutes them in what is never
+    plain."""
     seen: set[str] = set()
     bound: set[str] = set()
     for statement in statements:
@@ -66,8 +120,8 @@ def _bound_names(statements: Iterable[Statement]) -> set[str]:
         if name in seen or (name and words[0].kind == "directive"):
             bound.add(name)
         seen.add(name)
-        is_part = statement.kind == "terminal" or any(word.text == "[" for word in words[: statement.body])
-        if is_part or (statement.kind == "%ignore" and len(words) > 2):
+        has_attributes = any(word.text == "[" for word in words[: statement.body])
+        if has_attributes or (statement.kind == "%ignore" and len(words) > 2):
             bound.update(word.text for word in words[statement.name + 1 :] if word.kind == "name")
     return bound
 
@@ -85,6 +139,7 @@ class _Reader:
         self._at = statement.name
         self._is_terminal = statement.kind == "terminal"
         self._uses: dict[str, None] = {}
+        self._named: list[Any] = []
 
     def definition(self) -> Definition | None:
         """The definition; None if it is not plain."""
@@ -93,7 +148,7 @@ class _Reader:
             tree = self._expansions("", 0)
         except _NotPlainError:
             return None
-        return Definition(tree, options, tuple(self._uses))
+        return Definition(tree, options, self._is_terminal, tuple(self._uses), tuple(self._named))
 
     def _head(self) -> Any:
         """The options of a rule or the priority of a terminal; then the body is next."""
@@ -124,7 +179,8 @@ class _Reader:
     def _alternative(self, depth: int) -> Any:
         items = []
         while (item := self._item(depth)) is not None:
-            items.append(self._repeated(item))
+            word = self._words[self._at]
+            items.append(self._repeated(item) if word.kind == "count" or word.text in _OPERATORS else item)
         tree = Tree("expansion", items)
         if self._words[self._at].kind != "arrow":
             return tree
@@ -141,7 +197,10 @@ class _Reader:
             return None
         self._at += 1
         if word.kind == "name":
-            return Tree("value", [self._symbol(word)])
+            value = Tree("value", [self._symbol(word)])
+            if self._is_terminal:
+                self._named.append(value)
+            return value
         if word.kind == "open":
             closing = _CLOSING.get(word.text)
             _require(closing)
@@ -155,15 +214,15 @@ class _Reader:
         return Tree("value", [Tree("range", [self._token("STRING", one) for one in ends])])
 
     def _symbol(self, word: Word) -> Symbol:
-        _require(not self._is_terminal and self._words[self._at].text != "{")
+        _require(self._words[self._at].text != "{")
         self._uses[word.text] = None
-        if _RULE.fullmatch(word.text):
+        if not self._is_terminal and _RULE.fullmatch(word.text):
             return NonTerminal(word.text)
         _require(_TERMINAL.fullmatch(word.text))
         return Terminal(word.text, filter_out=word.text.startswith("_"))
 
     def _repeated(self, item: Any) -> Any:
-        """`item` with the repetition that follows it, if any."""
+        """`item` with the repetition that follows it."""
         word = self._words[self._at]
         if word.text in ("*", "+", "?"):
             self._at += 1
@@ -175,13 +234,12 @@ class _Reader:
             self._at += 1
             bounds = [self._token("NUMBER", word, bound) for bound in count_bounds(word.text)]
             _require(bounds)
-        elif self._passed("~"):
+        else:
+            self._at += 1
             bounds = [self._token("NUMBER", self._take("number"))]
             if self._words[self._at].kind == "dots":
                 self._at += 1
                 bounds.append(self._token("NUMBER", self._take("number")))
-        else:
-            return item
         return Tree("expr", [item, self._token("TILDE", word, "~"), *bounds])
 
     def _token(self, kind: str, word: Word, text: str | None = None) -> Token:

@@ -17,7 +17,8 @@ from ..program.rules import Body, Rules, alternatives, repeated, sequence
 from ..work import spend
 from .lexer import ENDLESS
 from .messages import Messages
-from .terminals import Terminals, is_literal
+from .patterns import is_literal
+from .terminals import Terminals
 
 MAX_STEPS = 150_000
 """The most parts that rules may have once templates are instantiated."""
@@ -102,6 +103,8 @@ class RuleReader:
         spend(_STEPS)
         if self._steps > MAX_STEPS:
             raise GrammarLimitError(f"the rules have more than {MAX_STEPS} parts with templates instantiated")
+        if not isinstance(node, Symbol) and node.data == "value":
+            node = node.children[0]
         if isinstance(node, Symbol):
             return self._named(node, environment)
         children = node.children
@@ -117,7 +120,7 @@ class RuleReader:
             return repeated(self._choice(children, environment), 0, 1)
         if node.data == "template_usage":
             return self._usage(node, environment)
-        return self._body(children[0], environment)  # a value, or an expansion with an alias
+        return self._body(children[0], environment)  # an expansion with an alias
 
     def _named(self, symbol: Symbol, environment: Environment) -> int:
         name = symbol.name
@@ -149,6 +152,9 @@ class RuleReader:
 
     def _choice(self, nodes: list[Any], environment: Environment) -> Body:
         """One of `nodes`, with all the literals among them combined."""
+        if len(nodes) == 1:
+            body = self._body(nodes[0], environment)
+            return self._part(body) if _size(body) > _MAX_CHOICE else body
         single = [_single_literal(node) for node in nodes]
         literals = [node for node in single if node is not None]
         if len(literals) < 2:

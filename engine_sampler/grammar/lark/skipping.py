@@ -88,6 +88,7 @@ def _closure(following: int, others: Iterable[Ending]) -> int:
     """The bytes of `following`, and those that may follow after more ignored text."""
     others = list(others)
     while True:
+        spend(1 + len(others) // 6)
         more = any_of(other.following for other in others if other.first & following)
         if not more & ~following:
             return following

@@ -1,6 +1,6 @@
 """Terminals of a lark grammar as terminals of `Rules`.
 
-Lark itself converts the definition of a terminal to one regular expression, as it does for its own lexers;
+The definition of a terminal becomes one regular expression, as lark makes it for its own lexers;
 `regex.pattern` converts that to an expression over bytes.
 """
 
@@ -10,9 +10,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from lark import Tree
-from lark.grammar import Symbol
 from lark.lexer import Pattern
-from lark.load_grammar import PrepareLiterals, TerminalTreeToPattern, _literal_to_pattern
 
 from ..errors import GrammarError
 from ..program.expression import EMPTY, Expression, literal, union
@@ -26,11 +24,9 @@ from .dialect import Placeholder, Rewritten
 from .lazy import prefix_free
 from .lexer import ENDLESS
 from .messages import Messages
+from .patterns import literal_pattern, pattern_of, plain_text
 from .substring import substring_expression
 
-_LITERALS = PrepareLiterals()
-_PATTERNS = _LITERALS * TerminalTreeToPattern()
-_read_literal: Any = _literal_to_pattern
 _UNBOUNDED = f",{ENDLESS}}}", ",}"
 
 MAX_UNION = 64
@@ -97,7 +93,7 @@ class Terminals:
             return self._any_of(words)
         if not isinstance(tree, Pattern):
             with self._messages.translated():
-                tree = _PATTERNS.transform(tree)
+                tree = pattern_of(tree)
         return self._of_pattern(tree, name, None)
 
     def anonymous(self, node: Any) -> int:
@@ -168,6 +164,8 @@ class Terminals:
     def _any_of(self, tokens: list[Any]) -> Expression:
         """Any one of these strings."""
         spend(4 * len(tokens))
+        if len(tokens) == 1:
+            return literal(self._encoded(self._string(tokens[0]), tokens[0], tokens[0]))
         words = [(self._string(token), token.endswith("i")) for token in tokens]
         if not any(ignores_case for _, ignores_case in words):
             return any_of(
@@ -180,10 +178,10 @@ class Terminals:
 
     def _string(self, token: Any) -> str:
         """The text of a string, without its flag."""
-        if "\\" not in token and token[1] != '"':
-            return str(token[1 : token.rindex('"')])
+        if (text := plain_text(token)) is not None:
+            return text
         with self._messages.translated(token):
-            return str(_read_literal(token).value)
+            return literal_pattern(Tree("literal", [token])).value
 
     def _of_literal(self, name: str, node: Any) -> Expression:
         known = self._literals.get(name)
@@ -193,10 +191,7 @@ class Terminals:
                 known = self._literals[name] = literal(self._encoded(self._string(token), name, token))
                 return known
             with self._messages.translated(token):
-                if node.data == "literal":
-                    pattern = _read_literal(token)
-                else:
-                    pattern = _LITERALS.transform(Tree(node.data, list(node.children))).children[0]
+                pattern = literal_pattern(node)
             known = self._literals[name] = self._of_pattern(pattern, name, token)
         return known
 
@@ -230,10 +225,15 @@ def _listed_strings(tree: Any) -> list[Any] | None:
 
     Lark tries the longest ones first, so that each of them is matched where it is the whole text.
     """
-    if isinstance(tree, Pattern) or len(tree.children) < 2:
+    if isinstance(tree, Pattern):
         return None
     words = [_only_part(child) for child in tree.children]
-    return [word.children[0] for word in words] if all(map(_is_string, words)) else None
+    if not all(map(_is_string, words)):
+        return None
+    tokens = [word.children[0] for word in words]
+    if len(tokens) == 1 and (plain_text(tokens[0]) is None or tokens[0].endswith("i")):
+        return None
+    return tokens
 
 
 def _only_part(node: Any) -> Any:
@@ -247,8 +247,3 @@ def _only_part(node: Any) -> Any:
 
 def _is_string(node: Any) -> bool:
     return node.data == "literal" and node.children[0].type == "STRING"
-
-
-def is_literal(node: Any) -> bool:
-    """Whether `node` is a literal or a range, not a name."""
-    return not isinstance(node, Symbol) and node.data in ("literal", "range")

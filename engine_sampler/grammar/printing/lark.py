@@ -56,12 +56,15 @@ ExpandedState = tuple[int, Registers]
 def lark_text(grammar: Rules | Program) -> str:
     """The grammar as Lark text.
 
-    Raises GrammarError for a grammar given as parser tables, GrammarLimitError if the text would be too long,
-    or if a terminal cannot be expressed as a regular expression of reasonable size.
+    Raises GrammarError for a grammar given as parser tables, or with budgets of tokens; GrammarLimitError if
+    the text would be too long, or if a terminal cannot be expressed as a regular expression of reasonable
+    size.
     """
     program = grammar.program() if isinstance(grammar, Rules) else grammar
     if program.parser:
         raise GrammarError("parser tables cannot be printed as Lark text")
+    if program.budgets:
+        raise GrammarError("budgets of tokens cannot be printed as Lark text")
     return _Printer(program).text()
 
 

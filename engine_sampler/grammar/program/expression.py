@@ -59,14 +59,21 @@ def byte_range(low: int, high: int) -> Expression:
 def concat(*parts: Expression) -> Expression:
     """One part after the other; adjacent literals are merged."""
     flat: list[Expression] = []
+    texts: list[bytes] = []  # of the literals that are not in `flat` yet
     for part in parts:
         for piece in part[1] if part[0] == CONCAT else (part,):
+            if piece[0] == LITERAL:
+                if piece[1]:
+                    texts.append(piece[1])
+                continue
             if piece == EMPTY:
                 return EMPTY
-            if piece[0] == LITERAL and flat and flat[-1][0] == LITERAL:
-                flat[-1] = literal(flat[-1][1] + piece[1])
-            elif piece != EPSILON:
-                flat.append(piece)
+            if texts:
+                flat.append(literal(b"".join(texts)))
+                texts.clear()
+            flat.append(piece)
+    if texts:
+        flat.append(literal(b"".join(texts)))
     if not flat:
         return EPSILON
     return flat[0] if len(flat) == 1 else (CONCAT, tuple(flat))

@@ -120,6 +120,8 @@ class Program:
                      Earley's; see `lalr`
     start            the number of the rule that is the whole text (0, 1, ...)
     unique_keys      the texts are JSON, and those in which an object repeats a key are not meant
+    budgets          for each terminal, how many tokens may begin in it, 0 for any number; empty if none has a
+                     budget. It binds matchers only, which know the tokens, as far as the text can end there
     """
 
     expressions: array[int]
@@ -136,6 +138,7 @@ class Program:
     terminal_names: tuple[str, ...] = ()
     rule_names: tuple[str, ...] = ()
     unique_keys: bool = False
+    budgets: array[int] = field(default_factory=lambda: array("i"))
 
     @cached_property
     def key(self) -> str:
@@ -204,7 +207,8 @@ class Rules:
         self.rule_names: list[str] = []
         self._encoder = Encoder()
         self._terminals: list[int] = []
-        self._by_expression: dict[int, int] = {}
+        self._by_expression: dict[tuple[int, int], int] = {}
+        self._budgets: dict[int, int] = {}
         self.bindings: list[Binding] = []
         self._special: dict[int, tuple[int, ...]] = {}
         self._automata: list[tuple[Sequence[Sequence[Edge]], int, int] | None] = []
@@ -217,19 +221,23 @@ class Rules:
         other.terminal_names, other.expressions = self.terminal_names[:], self.expressions[:]
         other._encoder = self._encoder.copy()
         other._terminals, other._by_expression = self._terminals[:], self._by_expression.copy()
+        other._budgets = self._budgets.copy()
         other.bindings, other._special = self.bindings[:], self._special.copy()
         return other
 
-    def terminal(self, name: str, expression: Expression, *, shared: bool = True) -> int:
-        """The symbol of a terminal. If `shared`, equal expressions have one symbol, and its first name."""
+    def terminal(self, name: str, expression: Expression, *, shared: bool = True, budget: int = 0) -> int:
+        """The symbol of a terminal in which so many tokens may begin, any number for 0. If `shared`, equal
+        expressions have one symbol, and its first name."""
         known = self._encoder.count
         node = self._encoder.add(expression)
-        spend(10 + 2 * (self._encoder.count - known))
-        symbol = self._by_expression.get(node) if shared else None
+        spend(4 + 2 * (self._encoder.count - known))
+        symbol = self._by_expression.get((node, budget)) if shared else None
         if symbol is None:
             symbol = self._add_terminal(name, node, expression)
+            if budget:
+                self._budgets[symbol] = budget
             if shared:
-                self._by_expression[node] = symbol
+                self._by_expression[node, budget] = symbol
         return symbol
 
     def special(self, name: str, token_ids: Sequence[int]) -> int:
@@ -277,6 +285,9 @@ class Rules:
 
     def define(self, rule: int, body: Body) -> None:
         """Define `rule` as `body`."""
+        if isinstance(body, int):
+            self.define_automaton(rule, ([Edge(body, 1)], [Edge(ACCEPT, 1)]))
+            return
         builder = _Automaton()
         end = builder.state()
         builder.edges[end].append(Edge(ACCEPT, end))
@@ -364,6 +375,7 @@ class Rules:
             tuple(self.terminal_names),
             tuple(self.rule_names),
             self.unique_keys,
+            array("i", (self._budgets.get(i, 0) for i in range(len(self._terminals)) if self._budgets)),
         )
 
 
@@ -382,6 +394,7 @@ class _Automaton:
     def __init__(self) -> None:
         self.edges: list[list[Edge]] = [[]]
         self.counters = 0
+        self._with_epsilon: set[int] = set()
 
     def state(self) -> int:
         self.edges.append([])
@@ -389,6 +402,7 @@ class _Automaton:
 
     def link(self, start: int, end: int, *operations: Operation) -> None:
         self.edges[start].append(Edge(_EPSILON, end, operations))
+        self._with_epsilon.add(start)
 
     def build(self, body: Body, start: int, end: int, depth: int = 0) -> None:
         """Add the paths of `body` from `start` to `end`."""
@@ -440,7 +454,10 @@ class _Automaton:
     def without_epsilon_edges(self) -> list[list[Edge]]:
         """The edges of each state, in which epsilon edges are replaced by the edges that they lead to."""
         states: list[list[Edge]] = []
-        for start in range(len(self.edges)):
+        for start, edges in enumerate(self.edges):
+            if start not in self._with_epsilon:
+                states.append(list(dict.fromkeys(edges)))
+                continue
             found: dict[Edge, None] = {}
             seen: set[tuple[int, tuple[Operation, ...]]] = {(start, ())}
             waiting: list[tuple[int, tuple[Operation, ...]]] = [(start, ())]

@@ -39,7 +39,9 @@ ECMA_LINE_END: Ranges = ((10, 10), (13, 13), (0x2028, 0x2029))
 def ranges(pieces: Iterable[tuple[int, int]]) -> Ranges:
     """The set of all code points in `pieces`, which may overlap and be in any order."""
     found: list[tuple[int, int]] = []
-    for first, last in sorted(pieces):
+    in_order = sorted(pieces)
+    spend(len(in_order) // 8)
+    for first, last in in_order:
         if found and first <= found[-1][1] + 1:
             if last > found[-1][1]:
                 found[-1] = found[-1][0], last

@@ -10,6 +10,7 @@ from typing import NamedTuple
 
 from ..errors import GrammarError
 from ..program.unicode import EVERY, Ranges, invert, overlap
+from ..work import spend
 from .tree import FAILURE, Choice, Lookaround, Node, Repeat, Sequence, Set, choice, repeat, sequence
 
 
@@ -38,6 +39,7 @@ def decided(node: Node, before: Before) -> Node:
     """
     if not node.has_lookaround:
         return node
+    spend()
     if isinstance(node, Choice):
         options = [decided(item, before) for item in node.items]
         return choice(option for option in options if not _is_failure(option))

@@ -67,7 +67,7 @@ class PatternLimits:
     work    steps to build the automaton
     """
 
-    length: int = 200_000
+    length: int = 250_000
     states: int = 4096
     work: int = 100_000
 
@@ -155,7 +155,7 @@ def _build(
     before: Before | None,
 ) -> Expression:
     with counted_work():
-        spend(50 + 4 * len(pattern))
+        spend(50 + len(pattern))
         tree = _tree(pattern, flags, dialect)
         if whole:
             return _whole(tree, search, limits)
@@ -234,7 +234,7 @@ def _whole(tree: Node, search: bool, limits: PatternLimits) -> Expression:
     if not tree.has_lookaround:
         return concat(TEXT, _found(tree, True, True), TEXT) if search else _language(tree)
     try:
-        if _count_lookarounds(tree) > _MAX_LOOKAROUNDS:
+        if _has_more_lookarounds(tree, _MAX_LOOKAROUNDS):
             raise _NeedsAutomaton
         if not search:
             return _before(tree, EPSILON, True)
@@ -279,12 +279,14 @@ def _searched(tree: Node) -> Expression:
         return union(_before(tree, TEXT, True), concat(ANY_CHARACTER, TEXT, later))
 
 
-def _count_lookarounds(node: Node) -> int:
-    if not node.has_lookaround:
-        return 0
-    if isinstance(node, Sequence | Choice):
-        return sum(map(_count_lookarounds, node.items))
-    return isinstance(node, Lookaround) + _count_lookarounds(_item(node))
+def _has_more_lookarounds(node: Node, most: int) -> bool:
+    count, waiting = 0, [node]
+    while waiting and count <= most:
+        one = waiting.pop()
+        if one.has_lookaround:
+            count += isinstance(one, Lookaround)
+            waiting += one.items if isinstance(one, Sequence | Choice) else (_item(one),)
+    return count > most
 
 
 def _before(node: Node, after: Expression, begin: bool | None) -> Expression:

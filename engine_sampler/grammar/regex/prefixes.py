@@ -41,7 +41,7 @@ def _split(rows: Rows, options: Iterable[int], at: int, depth: int) -> list[Piec
     has_end = False
     for begins, some in groupby(options, lambda option: rows[option][at : at + 1] > [OTHER]):
         run = list(some)
-        spend(len(run))
+        spend(1 + len(run) // 2)
         if begins and depth < _MAX_PREFIXES:
             groups: dict[int, list[int]] = {}
             for option in run:

@@ -19,6 +19,7 @@ from ..errors import GrammarError, GrammarLimitError
 from ..program import unicode
 from ..program.expression import Expression
 from ..program.unicode import Ranges
+from ..work import spend
 from .prefixes import OTHER, Piece, with_shared_prefixes
 
 _FOLDER = "re._" if sys.version_info >= (3, 11) else "sre_"
@@ -31,13 +32,15 @@ MAX_CLASSES = 128
 """The most distinct classes of characters in a pattern."""
 _MIN_FACTORED = 9
 """Choices of fewer options stay as they are."""
+_SEQUENCE_STEPS = 3
+"""The steps for a sequence, beside one for each of its parts."""
 MAX_WIDTH = 1 << 31
 """Upper bounds of this size or more mean no bound."""
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(eq=False)
 class Node:
-    """A part of a pattern.
+    """A part of a pattern. It never changes; to enforce that would treble the time that it takes to make one.
 
     shortest, longest  the least and the greatest number of characters that it matches; longest None: no bound
     has_lookaround     whether it contains a lookaround
@@ -50,7 +53,7 @@ class Node:
     lazy: bool
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(eq=False)
 class Set(Node):
     """One character of a set."""
 
@@ -62,21 +65,21 @@ class Set(Node):
         return unicode.characters(self.ranges)
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(eq=False)
 class Sequence(Node):
     """The items, one after the other."""
 
     items: tuple[Node, ...]
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(eq=False)
 class Choice(Node):
     """One of the items; earlier ones are preferred."""
 
     items: tuple[Node, ...]
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(eq=False)
 class Repeat(Node):
     """The item, low to high times; high None: no bound. `reluctant` prefers fewer."""
 
@@ -86,7 +89,7 @@ class Repeat(Node):
     reluctant: bool
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(eq=False)
 class Lookaround(Node):
     """The empty text, where the item matches (`negative`: does not match) the text after or before it."""
 
@@ -107,13 +110,18 @@ def sequence(items: Iterable[Node]) -> Node:
         flat += item.items if isinstance(item, Sequence) else (item,)
     if len(flat) == 1:
         return flat[0]
-    longest = [item.longest for item in flat]
+    shortest, longest, has_lookaround, lazy = 0, 0, False, False
+    is_bounded = True
+    for item in flat:
+        shortest += item.shortest
+        if item.longest is None:
+            is_bounded = False
+        else:
+            longest += item.longest
+        has_lookaround = has_lookaround or item.has_lookaround
+        lazy = lazy or item.lazy
     return Sequence(
-        min(sum(item.shortest for item in flat), MAX_WIDTH),
-        None if None in longest else sum(filter(None, longest)),
-        any(item.has_lookaround for item in flat),
-        any(item.lazy for item in flat),
-        tuple(flat),
+        min(shortest, MAX_WIDTH), longest if is_bounded else None, has_lookaround, lazy, tuple(flat)
     )
 
 
@@ -233,11 +241,14 @@ class _Reader:
         self.ecma = ecma
         self.sets = sets
         self._classes: dict[tuple[tuple[Any, ...], int], Node] = {}
+        self._anchors: dict[tuple[str, int], Node] = {}
+        self._repeats: dict[tuple[Node, int, int | None, bool], Node] = {}
 
     def sequence(self, parsed: Parsed, flags: int, depth: int) -> Node:
         if depth > MAX_NESTING:
             raise GrammarLimitError(f"a pattern is nested more than {MAX_NESTING} deep")
-        return sequence(self.item(str(name), value, flags, depth) for name, value in parsed)
+        spend(_SEQUENCE_STEPS + len(parsed))
+        return sequence([self.item(str(name), value, flags, depth) for name, value in parsed])
 
     def item(self, name: str, value: Any, flags: int, depth: int) -> Node:
         if name == "LITERAL":
@@ -250,7 +261,10 @@ class _Reader:
         if name == "ANY":
             return self._any(flags)
         if name == "AT":
-            return self._anchor(str(value), flags)
+            anchor = str(value), flags
+            if anchor not in self._anchors:
+                self._anchors[anchor] = self._anchor(*anchor)
+            return self._anchors[anchor]
         if name == "SUBPATTERN":
             _, added, removed, inner = value
             if added & (re.ASCII | re.UNICODE):
@@ -264,7 +278,10 @@ class _Reader:
             limit = None if high == _names.MAXREPEAT or high >= MAX_WIDTH else int(high)
             if low >= MAX_WIDTH:
                 raise GrammarLimitError(f"a count in a pattern is over {MAX_WIDTH}")
-            return repeat(item, low, limit, name == "MIN_REPEAT")
+            key = item, low, limit, name == "MIN_REPEAT"
+            if key not in self._repeats:
+                self._repeats[key] = repeat(*key)
+            return self._repeats[key]
         if name in ("ASSERT", "ASSERT_NOT"):
             direction, inner = value
             return self._lookaround(

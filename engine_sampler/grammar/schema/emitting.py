@@ -158,7 +158,7 @@ class Emitter:
 
     def _listed(self, rule: int, values: Mapping[Hashable, Any]) -> None:
         automaton = ListedAutomaton(values, self, self._marks, self._ordered)
-        spend(2 * sum(map(len, automaton.states)))
+        spend(sum(map(len, automaton.states)))
         self._rules.define_automaton(rule, automaton.states, automaton.bits)
 
     def plans(self, shape: ObjectShape) -> list[Plan]:

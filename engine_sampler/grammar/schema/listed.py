@@ -97,8 +97,11 @@ class _Progress(NamedTuple):
     members: int
 
 
-_Member: TypeAlias = "tuple[str | int, Hashable, Any]"
-"""A key or an index, what the value is equal to, and the value."""
+_Member: TypeAlias = "tuple[str | int, int, Any]"
+"""A key or an index, the number of what the value is equal to, and the value."""
+
+_Choices: TypeAlias = "dict[str | int, dict[int, tuple[Any, list[int]]]]"
+"""For each key or index, for each number of a value, the value, and the constants that have it."""
 
 
 class ListedAutomaton:
@@ -115,7 +118,10 @@ class ListedAutomaton:
         self._marks = marks
         self._objects = isinstance(next(iter(values.values())), dict)
         self._ordered = ordered or not self._objects
-        self._constants = [_members_of(value, same) for same, value in values.items()]
+        self._identities: dict[Hashable, int] = {}
+        self._constants = [self._members_of(value, same) for same, value in values.items()]
+        self._by_number = list(self._identities)
+        self._symbols: dict[int, tuple[int, ...]] = {}
         self._sets = [frozenset(member[:2] for member in members) for members in self._constants]
         self._bits = {} if self._ordered else _bits(self._constants)
         if not self._build(_APART, _FEW_STATES) and not self._build(len(self._constants), MAX_LISTED_STATES):
@@ -129,13 +135,15 @@ class ListedAutomaton:
     def _build(self, apart: int, max_states: int) -> bool:
         """Build the automaton; False if it has more than `max_states`. Up to `apart` constants are followed
         apart."""
+        first = _Progress(tuple(range(len(self._constants))), 0)
+        if self._least_states(self._choices(first), apart) > max_states:
+            return False
         self._apart = apart
-        self._numbers: dict[_Progress, int] = {}
+        self._numbers: dict[tuple[tuple[int, ...], int], int] = {}
         self._waiting: list[_Progress] = []
         opening = self._marks.open_object if self._objects else self._marks.open_array
         self.states: list[list[Edge]] = [[Edge(opening, 2)], [Edge(ACCEPT, 1)], []]
-        first = _Progress(tuple(range(len(self._constants))), 0)
-        after = self._after(first)
+        after = self._after(*first)
         while self._waiting:
             self._fill(self._waiting.pop())
             if len(self.states) > max_states:
@@ -148,14 +156,28 @@ class ListedAutomaton:
             )
         return True
 
-    def _after(self, progress: _Progress) -> int:
+    def _least_states(self, choices: _Choices, apart: int) -> int:
+        """No more than the number of states: two for each constant, and for each of its members, if these are
+        followed apart from the first member on."""
+        if len(self._constants) == 1:
+            return 0
+        reached = {
+            one
+            for values in choices.values()
+            for _, constants in values.values()
+            if len(constants) <= apart
+            for one in constants
+        }
+        return 2 * len(choices) * self._objects + 2 * sum(len(self._constants[one]) for one in reached)
+
+    def _after(self, possible: tuple[int, ...], members: int) -> int:
         """The state after a member; the next one is that after its comma."""
-        number = self._numbers.get(progress)
+        number = self._numbers.get((possible, members))
         if number is None:
             spend(4)
-            number = self._numbers[progress] = len(self.states)
+            number = self._numbers[possible, members] = len(self.states)
             self.states += [[], []]
-            self._waiting.append(progress)
+            self._waiting.append(_Progress(possible, members))
         return number
 
     def _fill(self, progress: _Progress) -> None:
@@ -170,16 +192,16 @@ class ListedAutomaton:
         for name, values in choices.items():
             self.states[number + 1] += self._member(name, values, progress)
 
-    def _choices(self, progress: _Progress) -> dict[str | int, dict[Hashable, tuple[Any, list[int]]]]:
-        """The next members: for each key, for each value, the constants that have it."""
-        found: dict[str | int, dict[Hashable, tuple[Any, list[int]]]] = {}
+    def _choices(self, progress: _Progress) -> _Choices:
+        """The next members."""
+        found: _Choices = {}
         for one in progress.possible:
             members = self._constants[one]
             if self._ordered:
                 members = members[progress.members : progress.members + 1]
-            spend(1 + len(members))
-            for name, same, value in members:
-                found.setdefault(name, {}).setdefault(same, (value, []))[1].append(one)
+            spend(1 + len(members) // 2)
+            for name, number, value in members:
+                found.setdefault(name, {}).setdefault(number, (value, []))[1].append(one)
         return found
 
     def _closing(self, progress: _Progress) -> list[Edge]:
@@ -196,24 +218,37 @@ class ListedAutomaton:
         return [Edge(close, 1, tuple(clause((self._bits[name], True)) for name, *_ in members))]
 
     def _member(
-        self, name: str | int, values: dict[Hashable, tuple[Any, list[int]]], progress: _Progress
+        self, name: str | int, values: Mapping[int, tuple[Any, list[int]]], progress: _Progress
     ) -> list[Edge]:
         """The edges of a member: from its key, or from its value in an array."""
         found = []
-        for same, (value, constants) in values.items():
-            members = progress.members + 1 if self._ordered else 0
+        members = progress.members + 1 if self._ordered else 0
+        for number, (value, constants) in values.items():
             apart = len(constants) <= self._apart
             sets = [(one,) for one in constants] if apart else [tuple(constants)]
-            spend(2 * len(sets))
-            targets = [self._after(_Progress(some, members)) for some in sets]
-            symbols = self._emitter.constant(value, same)
-            found += [Edge(symbol, target) for symbol in symbols for target in targets]
+            spend(1 + len(sets))
+            targets = [self._after(some, members) for some in sets]
+            if number not in self._symbols:
+                self._symbols[number] = self._emitter.constant(value, self._by_number[number])
+            found += [Edge(symbol, target) for symbol in self._symbols[number] for target in targets]
         if isinstance(name, int):
             return found
-        number = len(self.states)
-        self.states += [[Edge(self._marks.colon, number + 1)], found]
+        state = len(self.states)
+        self.states += [[Edge(self._marks.colon, state + 1)], found]
         operations = () if self._ordered else (clear(self._bits[name]), set_bit(self._bits[name]))
-        return [Edge(self._emitter.key(name), number, operations)]
+        return [Edge(self._emitter.key(name), state, operations)]
+
+    def _members_of(self, value: Any, same: Any) -> list[_Member]:
+        """The members of a constant; its identity contains theirs."""
+        if isinstance(value, dict):
+            identities = dict(same[1])
+            return [(name, self._number(identities[name]), member) for name, member in value.items()]
+        members = enumerate(zip(same[1], value, strict=True))
+        return [(index, self._number(identity), member) for index, (identity, member) in members]
+
+    def _number(self, same: Hashable) -> int:
+        """The number of a value, given what it is equal to."""
+        return self._identities.setdefault(same, len(self._identities))
 
 
 def _bits(constants: Sequence[Sequence[_Member]]) -> dict[str | int, int]:
@@ -223,7 +258,7 @@ def _bits(constants: Sequence[Sequence[_Member]]) -> dict[str | int, int]:
         return {name: number for number, (name, *_) in enumerate(constants[0])}
     others: dict[str | int, set[str | int]] = {}
     for members in constants:
-        names = {name for name, *_ in members}
+        names = [name for name, *_ in members]
         spend(len(names) + len(names) ** 2 // 16)
         for name in names:
             others.setdefault(name, set()).update(names)
@@ -235,14 +270,3 @@ def _bits(constants: Sequence[Sequence[_Member]]) -> dict[str | int, int]:
     if max(bits.values(), default=0) >= MAX_LISTED_KEYS:
         raise GrammarLimitError(f"a list of constants has more than {MAX_LISTED_KEYS} keys")
     return bits
-
-
-def _members_of(value: Any, same: Any) -> Sequence[_Member]:
-    """The members of a constant; its identity contains theirs."""
-    if isinstance(value, dict):
-        identities = dict(same[1])
-        return [(name, identities[name], member) for name, member in value.items()]
-    return [
-        (number, identity, member)
-        for number, (identity, member) in enumerate(zip(same[1], value, strict=True))
-    ]

@@ -20,7 +20,8 @@ The first is short for `triggered_tags` over tags that contain `json_schema`. A 
                         not in it
     qwen_xml_parameter  json_schema: short for json_schema with the style "qwen_xml"
     any_text            excludes: any text in which these do not occur; max_chars: its maximum length;
-                        max_tokens: 0, or a number that no text exceeds
+                        max_tokens: how many tokens may begin in it. A text that cannot end after them, as
+                        within a character, goes on until it can, with a warning
     token               token: one token, by name or id
     exclude_token       exclude_tokens: any one token but these
     any_tokens          exclude_tokens: any tokens but these; max_tokens: at most so many

@@ -8,10 +8,11 @@ a terminal of its own, which is that token where the vocabulary has it, and the 
 from __future__ import annotations
 
 import re
+from functools import partial
 
 from ..program.expression import Expression, concat, literal
 from ..program.rules import Body, Rules, alternatives, sequence
-from .text import bounded_text, overlap_free, text_until, utf8
+from .text import UNBOUNDED_TEXT, TextBounds, bounded_text, overlap_free, text_before, text_until, utf8
 
 _BARE = r"｜\w{1,40}｜"
 _MARK = re.compile(
@@ -69,18 +70,19 @@ class Marks:
         ends: frozenset[str],
         others: frozenset[str] = NO_STRINGS,
         excludes: frozenset[str] = NO_STRINGS,
-        max_chars: int | None = None,
+        bounds: TextBounds = UNBOUNDED_TEXT,
     ) -> Body:
         """Any text up to and including the first of `ends`, if there are any; see `text.text_until`."""
-        terminal = self._rules.terminal
+        max_chars, budget = bounds
+        terminal = partial(self._rules.terminal, "TEXT", budget=budget)
         if not ends:
-            text = bounded_text(excludes | others, max_chars)
-        elif any(map(has_mark, ends)) and overlap_free(ends | others):
-            before = bounded_text(excludes | others | ends, max_chars)
-            return sequence(terminal("TEXT", before), self.any_of(ends))
-        else:
-            text = text_until(ends, others, excludes, max_chars)
-        return terminal("TEXT", text)
+            return terminal(bounded_text(excludes | others, max_chars))
+        if (budget or any(map(has_mark, ends))) and overlap_free(ends | others):
+            return sequence(terminal(bounded_text(excludes | others | ends, max_chars)), self.any_of(ends))
+        if budget:  # the end is not counted, so it is apart
+            before = ((text_before(end, ends | others, excludes, max_chars), end) for end in sorted(ends))
+            return alternatives(*(sequence(terminal(text), self.text(end)) for text, end in before))
+        return terminal(text_until(ends, others, excludes, max_chars))
 
 
 def has_mark(text: str) -> bool:

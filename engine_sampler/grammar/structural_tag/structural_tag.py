@@ -22,7 +22,7 @@ from .embed import embed
 from .fields import REQUIRED, Fields, nonempty_strings
 from .marks import Marks
 from .parameters import STYLES, CallContext
-from .text import UNBOUNDED, character_bound, free_text, overlap_free, text_until
+from .text import UNBOUNDED, free_text, overlap_free, text_bounds, text_until
 from .tokens import NamedTokens
 
 DEFAULT_OPTIONS = SchemaOptions()
@@ -193,9 +193,9 @@ class _Builder:
         given, max_chars, max_tokens = fields.take(
             excludes=(list, []), max_chars=(int, None), max_tokens=(int, None)
         )
-        bound = character_bound(max_chars, max_tokens, fields.path)
+        bounds = text_bounds(max_chars, max_tokens, fields.path)
         excludes = nonempty_strings(given, f"{fields.path}.excludes")
-        return self._marks.text_until(ends, excludes=excludes, max_chars=bound)
+        return self._marks.text_until(ends, excludes=excludes, bounds=bounds)
 
     def exclude_token(self, fields: Fields, ends: Ends) -> Body:
         (given,) = fields.take(exclude_tokens=(list, []))

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Iterable, Mapping
 from functools import lru_cache
+from typing import NamedTuple
 
 from ..errors import GrammarError, GrammarLimitError
 from ..program.expression import Expression, automaton, both, concat, literal, repeat, union
@@ -23,21 +24,34 @@ UNBOUNDED = 2**31 - 1
 """The largest bound that can be given on tokens or repetitions; no text reaches it."""
 
 
-def character_bound(max_chars: int | None, max_tokens: int | None, path: str) -> int | None:
-    """The most characters of a text with at most so many characters and tokens; None: no bound.
+class TextBounds(NamedTuple):
+    """How long a text may be.
 
-    A token has at least one byte, of which a character has at most four. Raises GrammarError, with `path`,
-    for bounds on tokens that characters cannot say.
+    max_chars   the most characters; None for any number
+    max_tokens  the most tokens that may begin in it; 0 for any number
+    """
+
+    max_chars: int | None = None
+    max_tokens: int = 0
+
+
+UNBOUNDED_TEXT = TextBounds()
+
+
+def text_bounds(max_chars: int | None, max_tokens: int | None, path: str) -> TextBounds:
+    """The bounds that a format states, without the one on tokens where the one on characters implies it: a
+    token has at least one byte, a character at most four. Raises GrammarError, with `path`.
     """
     if max_chars is not None and max_chars < 0:
         raise GrammarError(f"{path}.max_chars={max_chars} is not allowed: at least 0")
-    if max_tokens == 0:
-        return 0
-    least = UNBOUNDED if max_chars is None else min(4 * max_chars, UNBOUNDED)
-    if max_tokens is not None and not least <= max_tokens <= UNBOUNDED:
-        allowed = f"0 and {least} to {UNBOUNDED}; max_chars bounds text, and any_tokens counts tokens"
-        raise GrammarError(f"{path}.max_tokens={max_tokens} is not supported: here, {allowed}")
-    return max_chars
+    if max_tokens is None:
+        return TextBounds(max_chars)
+    if not 0 <= max_tokens <= UNBOUNDED:
+        raise GrammarError(f"{path}.max_tokens={max_tokens} is not allowed: 0 to {UNBOUNDED}")
+    if not max_tokens:
+        return TextBounds(0)
+    most = UNBOUNDED if max_chars is None else 4 * max_chars
+    return TextBounds(max_chars, max_tokens if max_tokens < most else 0)
 
 
 def utf8(text: str) -> bytes:
@@ -80,6 +94,15 @@ def bounded_text(excludes: frozenset[str], max_chars: int | None) -> Expression:
     return text if max_chars is None else both(text, repeat(ANY_CHARACTER, 0, max_chars))
 
 
+def text_before(
+    end: str, watched: frozenset[str], excludes: frozenset[str] = frozenset(), max_chars: int | None = None
+) -> Expression:
+    """Any text before `end`: in both together, none of the watched strings, `end` among them, is complete
+    before `end` is. So the two are what `text_until` is in one."""
+    text = _automaton_before(end, watched)
+    return both(text, bounded_text(excludes, max_chars)) if excludes or max_chars is not None else text
+
+
 @lru_cache(maxsize=256)
 def overlap_free(watched: frozenset[str]) -> bool:
     """Whether occurrences of the strings never overlap.
@@ -110,6 +133,22 @@ def _automaton(watched: frozenset[str], targets: frozenset[str] | None) -> Expre
     return automaton(byte_automaton(states))
 
 
+@lru_cache(maxsize=256)
+def _automaton_before(end: str, watched: frozenset[str]) -> Expression:
+    """The texts without watched strings after which `end` completes none before itself."""
+    moves, complete, _ = _watch(watched)
+    incomplete = [state for state in range(len(moves)) if state not in complete]
+    numbers = {state: number for number, state in enumerate(incomplete)}
+    states = []
+    for state in incomplete:
+        at, read = state, 0
+        while read < len(end) - 1 and at not in complete:
+            at, read = moves[at].get(end[read], 0), read + 1
+        spend(10 + read + len(moves[state]))
+        states.append((at not in complete, _pieces(moves[state], numbers)))
+    return automaton(byte_automaton(states))
+
+
 def _watch(watched: Iterable[str]) -> tuple[list[dict[str, int]], dict[int, frozenset[str]], bool]:
     """The Aho-Corasick automaton (Aho and Corasick, 1975) of some strings, as three values:
 
@@ -123,6 +162,8 @@ def _watch(watched: Iterable[str]) -> tuple[list[dict[str, int]], dict[int, froz
         state = 0
         for character in one:
             if character not in children[state]:
+                if len(children) > MAX_TRANSITIONS:  # every state has one at least
+                    raise _too_many_transitions()
                 children[state][character] = len(children)
                 children.append({})
             state = children[state][character]
@@ -140,15 +181,18 @@ def _watch(watched: Iterable[str]) -> tuple[list[dict[str, int]], dict[int, froz
             work += len(moves[state])
             spend(10 + len(moves[state]))
             if work > MAX_TRANSITIONS:
-                raise GrammarLimitError(
-                    f"the strings at which text stops need more than {MAX_TRANSITIONS} transitions"
-                )
+                raise _too_many_transitions()
         if back in complete:
             complete[state] = complete.get(state, frozenset()) | complete[back]
         for character, child in children[state].items():
             suffix_link[child] = moves[back].get(character, 0) if state else 0
             waiting.append(child)
     return moves, complete, not any(suffix_link[state] or children[state] for state in complete)
+
+
+def _too_many_transitions() -> GrammarLimitError:
+    text = f"the strings at which text stops need more than {MAX_TRANSITIONS} transitions"
+    return GrammarLimitError(text)
 
 
 def _pieces(moves: Mapping[str, int], numbers: Mapping[int, int]) -> tuple[tuple[int, int, int], ...]:

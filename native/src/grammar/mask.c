@@ -192,6 +192,15 @@ int32_t eg_mask_of(eg_masks *m, int32_t state) {
     return number;
 }
 
+bool eg_mask_is_empty(const eg_masks *m, int32_t number) {
+    const eg_mask *mask = &m->list.at[number];
+    const int32_t words = mask->bits ? eg_vocabulary_of(m)->words : 0;
+    int64_t count = mask->count - mask->removed_count; /* what is removed is in `bits` */
+    eg_work(eg_pool_of(m)->fault, words / 16);
+    for (int32_t i = 0; i < words; i++) count += __builtin_popcount(mask->bits[i]);
+    return !count;
+}
+
 void eg_mask_write(const eg_masks *m, int32_t number, uint32_t *bits, int64_t words) {
     const eg_mask *mask = &m->list.at[number];
     const int64_t known = eg_vocabulary_of(m)->words;
@@ -211,6 +220,7 @@ void eg_masks_open(eg_masks *m, eg_pool *pool, es_vocabulary *vocabulary, eg_rul
     m->path = eg_take(pool, EG_OUTS * ((size_t)vocabulary->longest + 1) * sizeof *m->path);
     m->marks = eg_take(pool, (size_t)vocabulary->words * sizeof *m->marks);
     memset(m->marks, 0, (size_t)vocabulary->words * sizeof *m->marks);
+    eg_places_open(m);
 }
 
 void eg_masks_close(eg_masks *m) {
@@ -224,5 +234,6 @@ void eg_masks_close(eg_masks *m) {
     EG_FREE(pool, m->list);
     EG_FREE(pool, m->wrong);
     eg_map_free(pool, &m->by_state);
+    eg_places_close(m);
     eg_states_close(&m->states);
 }

@@ -8,7 +8,7 @@
 #ifndef ES_GRAMMAR_MASK_H
 #define ES_GRAMMAR_MASK_H
 
-#include "grammar/state.h"
+#include "grammar/place.h"
 #include "grammar/summary.h"
 
 /* A set of tokens: those of `bits`, which belongs to a summary or to the mask itself, without `removed`, plus
@@ -57,11 +57,23 @@ typedef struct eg_masks {
     bool exhausted;
     int32_t failures;         /* masks in a row whose states had too many unknown steps */
     uint32_t *marks;          /* [words] all 0 except while tokens are being sorted out */
+    eg_places places;
 } eg_masks;
 
 static inline eg_pool *eg_pool_of(const eg_masks *m) { return m->states.rows.pool; }
 
 static inline es_vocabulary *eg_vocabulary_of(const eg_masks *m) { return m->states.rows.vocabulary; }
+
+/* The state of a place. */
+static inline int32_t eg_place_state(const eg_masks *m, int32_t place) {
+    return m->places.list.count ? m->places.list.at[place].state : place;
+}
+
+/* The place after a token of any kind but EOS; EG_DEAD if it cannot follow. */
+static inline int32_t eg_place_token(eg_masks *m, int32_t place, int32_t token) {
+    return m->places.list.count ? eg_place_counted(m, place, token)
+                                : eg_state_token(&m->states, place, token);
+}
 
 /* An empty set; NULL if all are in use. */
 eg_out *eg_out_take(eg_masks *m);
@@ -79,6 +91,8 @@ void eg_masks_close(eg_masks *m);
 
 /* The number of the mask of `state`. */
 int32_t eg_mask_of(eg_masks *m, int32_t state);
+
+bool eg_mask_is_empty(const eg_masks *m, int32_t mask);
 
 /* Whether some longer token that begins with the bytes of `node` of the vocabulary's trie can continue from
  * `state`. */

@@ -4,7 +4,7 @@
 #include <stdio.h>
 
 typedef struct eg_accept {
-    int32_t state; /* after it */
+    int32_t place; /* after it */
     int32_t token; /* -1 for bytes */
     int64_t end;   /* of its bytes, in `bytes` */
 } eg_accept;
@@ -18,32 +18,29 @@ struct es_matcher {
     int64_t bytes_room;
     int64_t carried; /* the work of its unfinished calls so far */
     int emptied;     /* how often memory has run out since its last call that finished */
+    bool exceeded;   /* a budget has been exceeded */
     bool waits;      /* the last call stopped since the memory is another's */
     char error[256];
 };
 
-static int32_t state_of(const es_matcher *m) { return m->count ? m->accepts[m->count - 1].state : EG_START; }
+static int32_t place_of(const es_matcher *m) { return m->count ? m->accepts[m->count - 1].place : EG_START; }
+
+static int32_t state_of(const es_matcher *m) { return eg_place_state(&m->grammar->masks, place_of(m)); }
 
 /* --- tables --- */
 
-static int32_t step_bytes(eg_states *s, int32_t state, const uint8_t *bytes, int64_t length) {
-    for (int64_t i = 0; i < length && state >= 0; i++) state = eg_state_step(s, state, bytes[i]);
-    return state;
-}
-
-/* Find the matcher's states again in tables that were built since. */
+/* Find the matcher's places again in tables that were built since. */
 static void replay(es_matcher *m) {
     es_grammar *g = m->grammar;
-    eg_states *s = &g->masks.states;
-    int32_t state = EG_START;
+    int32_t place = EG_START;
     if (m->built == g->built) return;
     for (int64_t i = 0; i < m->count; i++) {
         eg_accept *a = &m->accepts[i];
         const int64_t begin = i ? m->accepts[i - 1].end : 0;
-        if (a->token < 0) state = step_bytes(s, state, m->bytes + begin, a->end - begin);
-        else if (g->vocabulary->kinds[a->token] & ES_TOKEN_EOS) state = EG_ENDED;
-        else state = eg_state_token(s, state, a->token);
-        a->state = state;
+        if (a->token < 0) place = eg_place_bytes(&g->masks, place, m->bytes + begin, a->end - begin);
+        else if (g->vocabulary->kinds[a->token] & ES_TOKEN_EOS) place = EG_ENDED;
+        else place = eg_place_token(&g->masks, place, a->token);
+        a->place = place;
     }
     m->built = g->built;
 }
@@ -158,7 +155,7 @@ static int64_t call(es_matcher *m, eg_task *task, void *arguments, es_grammar_wo
 }
 
 /* Record an accept; false if there is no memory. */
-static bool push_accept(es_matcher *m, int32_t state, int32_t token, const uint8_t *bytes, int64_t length) {
+static bool push_accept(es_matcher *m, int32_t place, int32_t token, const uint8_t *bytes, int64_t length) {
     const int64_t end = (m->count ? m->accepts[m->count - 1].end : 0) + length;
     if (m->count == m->room) {
         const int64_t room = m->room ? 2 * m->room : 32;
@@ -174,7 +171,7 @@ static bool push_accept(es_matcher *m, int32_t state, int32_t token, const uint8
         m->bytes_room = 2 * end;
     }
     eg_copy(m->bytes + end - length, bytes, (size_t)length);
-    m->accepts[m->count++] = (eg_accept){state, token, end};
+    m->accepts[m->count++] = (eg_accept){place, token, end};
     return true;
 }
 
@@ -221,19 +218,28 @@ int64_t es_matchers_fill(es_matcher *const *matchers, int64_t count, int32_t *bi
     return faulty;
 }
 
-/* The state after `token`, EG_DEAD if it cannot follow. */
-static int32_t state_after(es_matcher *m, int32_t state, int32_t token) {
+/* The place after `token`, EG_DEAD if it cannot follow. */
+static int32_t place_after(es_matcher *m, int32_t place, int32_t token) {
     const es_vocabulary *v = m->grammar->vocabulary;
-    eg_states *s = &m->grammar->masks.states;
-    if (token < 0 || token >= v->count || state == EG_ENDED) return EG_DEAD;
-    if (v->kinds[token] & ES_TOKEN_EOS) return s->states.at[state].accepting ? EG_ENDED : EG_DEAD;
-    return eg_state_token(s, state, token);
+    eg_masks *masks = &m->grammar->masks;
+    if (token < 0 || token >= v->count || place == EG_ENDED) return EG_DEAD;
+    if (!(v->kinds[token] & ES_TOKEN_EOS)) return eg_place_token(masks, place, token);
+    return masks->states.states.at[eg_place_state(masks, place)].accepting ? EG_ENDED : EG_DEAD;
+}
+
+/* Whether a budget is exceeded at `place`, for the first time in the text. */
+static bool exceeds_first(es_matcher *m, int32_t place) {
+    const eg_places *p = &m->grammar->masks.places;
+    if (m->exceeded || !p->list.count || !p->list.at[place].exceeded) return false;
+    m->exceeded = true;
+    return true;
 }
 
 static int64_t accept(es_matcher *m, void *arguments) {
-    const int32_t token = *(const int32_t *)arguments, next = state_after(m, state_of(m), token);
+    const int32_t token = *(const int32_t *)arguments, next = place_after(m, place_of(m), token);
     if (next < 0) return 0;
-    return push_accept(m, next, token, NULL, 0) ? 1 : no_memory(m);
+    if (!push_accept(m, next, token, NULL, 0)) return no_memory(m);
+    return exceeds_first(m, next) ? 2 : 1;
 }
 
 int32_t es_matcher_accept(es_matcher *m, int32_t token, es_grammar_work *work) {
@@ -247,8 +253,7 @@ typedef struct eg_text {
 
 static int64_t accept_bytes(es_matcher *m, void *arguments) {
     const eg_text *text = arguments;
-    const int32_t state = state_of(m);
-    const int32_t next = step_bytes(&m->grammar->masks.states, state, text->bytes, text->length);
+    const int32_t next = eg_place_bytes(&m->grammar->masks, place_of(m), text->bytes, text->length);
     if (next < 0) return 0;
     return push_accept(m, next, -1, text->bytes, text->length) ? 1 : no_memory(m);
 }
@@ -265,9 +270,9 @@ typedef struct eg_tokens {
 
 static int64_t validate(es_matcher *m, void *arguments) {
     const eg_tokens *given = arguments;
-    int32_t state = state_of(m);
+    int32_t place = place_of(m);
     int64_t good = 0;
-    while (good < given->count && (state = state_after(m, state, given->tokens[good])) >= 0) good++;
+    while (good < given->count && (place = place_after(m, place, given->tokens[good])) >= 0) good++;
     return good;
 }
 
@@ -439,6 +444,7 @@ es_matcher *es_matcher_fork(es_matcher *other) {
     m->bytes_room = bytes + 1;
     m->built = other->built;
     m->carried = other->carried;
+    m->exceeded = other->exceeded;
     return m;
 }
 

@@ -94,6 +94,16 @@ static void copy_terminals(eg_pool *pool, eg_rules *r, const es_grammar_program 
     }
 }
 
+static void copy_budgets(eg_pool *pool, eg_rules *r, const es_grammar_program *p) {
+    const size_t all = (size_t)(r->terminal_count + r->ignore_count);
+    check(pool, p->budgets_length == r->terminal_count && !p->parser_length, "budgets");
+    r->budgets = eg_take(pool, all * sizeof *r->budgets);
+    memset(r->budgets, 0, all * sizeof *r->budgets);
+    eg_copy(r->budgets, p->budgets, (size_t)p->budgets_length * sizeof *r->budgets);
+    for (int32_t t = 0; t < r->terminal_count; t++)
+        check(pool, r->budgets[t] >= 0 && (!r->budgets[t] || r->terminal_nodes[t] >= 0), "budgets");
+}
+
 /* --- the tables of an LALR parser --- */
 
 typedef struct source {
@@ -165,6 +175,7 @@ void eg_rules_copy(eg_pool *pool, eg_rules *r, const es_grammar_program *p, int3
     copy_states(pool, r, p);
     r->code = copy(pool, p->expressions, p->expressions_length);
     r->code_length = p->expressions_length;
+    if (p->budgets_length) copy_budgets(pool, r, p);
     if (p->parser_length) copy_lalr(pool, r, p);
 }
 

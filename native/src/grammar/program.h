@@ -63,6 +63,7 @@ typedef struct eg_rules {
     int32_t *special_starts;
     int32_t *special_ids;
     int32_t *ignore;         /* terminals of their own, after the others */
+    int32_t *budgets;        /* how many tokens may begin in each terminal, 0: any number; or NULL */
     int32_t *code;           /* of the expressions, to read them again */
     int32_t *terminal_nodes; /* of each terminal, its node in `code` */
     int64_t code_length;

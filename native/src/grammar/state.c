@@ -97,6 +97,11 @@ static bool is_enough(const eg_states *s, int32_t e, int32_t guard) {
            !eg_node(&s->rows.vocabulary->expressions, e)->guards;
 }
 
+/* The guard in a terminal whose derivative is `e`: none if it cannot exclude anything. */
+static inline int32_t guard_within(const eg_expressions *x, int32_t e, int32_t guard) {
+    return guard != EG_EMPTY && !eg_bytes_meet(eg_first(x, e), eg_first(x, guard)) ? EG_EMPTY : guard;
+}
+
 /* Push the thread with a terminal in progress whose derivative is `e`, and what begins where it can end. */
 static void push_thread(eg_states *s, int32_t row, int32_t terminal, int32_t e, int32_t guard) {
     eg_rows *r = &s->rows;
@@ -116,7 +121,7 @@ static void push_thread(eg_states *s, int32_t row, int32_t terminal, int32_t e, 
         for (int i = 0; i < count && next >= 0; i++) eg_thread_begin(s, next, eg_union(x, endings[i], guard));
         if (eg_node(x, e)->over) return;
     }
-    if (guard != EG_EMPTY && !eg_bytes_meet(eg_first(x, e), eg_first(x, guard))) guard = EG_EMPTY;
+    guard = guard_within(x, e, guard);
     if (s->filtering && !(eg_bytes_fold(eg_first(x, e)) & s->wanted)) s->filtered_out = true;
     else EG_PUSH(r->pool, s->work, (eg_thread){row, terminal, e, guard});
 }
@@ -127,6 +132,16 @@ void eg_thread_read(eg_states *s, int32_t row, int32_t terminal, int32_t guard, 
     if (begin < 0) return;
     const int32_t e = eg_step(&r->vocabulary->expressions, begin, byte);
     if (e != EG_EMPTY) push_thread(s, row, terminal, e, guard);
+}
+
+bool eg_thread_stay(eg_states *s, eg_thread *t, int byte) {
+    eg_expressions *x = &s->rows.vocabulary->expressions;
+    t->guard = eg_guard_step(x, t->guard, byte);
+    if (t->guard < 0) return false;
+    t->expression = eg_step(x, t->expression, byte);
+    if (t->expression == EG_EMPTY) return false;
+    t->guard = guard_within(x, t->expression, t->guard);
+    return !(eg_node(x, t->expression)->nullable && eg_node(x, t->expression)->over);
 }
 
 /* The thread; if nothing is in progress and its row has a lexer, that lexer. */
@@ -225,6 +240,18 @@ void eg_threads_sort(eg_states *s, int32_t base) {
     s->work.count = base + join(s, t, kept);
 }
 
+int32_t eg_state_find(const eg_states *s, int32_t state, const eg_thread *thread) {
+    const eg_thread *threads = s->states.at[state].threads;
+    int32_t low = 0, high = s->states.at[state].count;
+    while (low < high) {
+        const int32_t middle = low + (high - low) / 2, order = compare_threads(&threads[middle], thread);
+        if (!order) return middle;
+        if (order < 0) low = middle + 1;
+        else high = middle;
+    }
+    return -1;
+}
+
 static uint64_t hash_threads(const eg_thread *threads, int32_t count) {
     return eg_hash_ints(&threads->row, 4 * (int64_t)count, 17);
 }
@@ -241,8 +268,7 @@ void eg_states_renumber(eg_states *s) {
     }
 }
 
-/* The state of the threads on `work` from `base` on, which are popped. */
-static int32_t intern_state(eg_states *s, int32_t base) {
+int32_t eg_state_intern(eg_states *s, int32_t base) {
     eg_threads_sort(s, base);
     const int32_t count = s->work.count - base;
     const eg_thread *threads = s->work.at + base;
@@ -275,7 +301,7 @@ int32_t eg_state_step(eg_states *s, int32_t state, int byte) {
         const int32_t base = s->work.count;
         for (int32_t i = 0; i < s->states.at[state].count; i++)
             eg_thread_step(s, s->states.at[state].threads[i], byte);
-        next = intern_state(s, base);
+        next = eg_state_intern(s, base);
         eg_map_put(s->rows.pool, &s->by_byte, key, next);
     }
     if (steps) steps[byte] = next;
@@ -313,7 +339,7 @@ static void push_special(eg_states *s, int32_t state, int32_t token) {
 int32_t eg_state_special(eg_states *s, int32_t state, int32_t token) {
     const int32_t base = s->work.count;
     push_special(s, state, token);
-    return intern_state(s, base);
+    return eg_state_intern(s, base);
 }
 
 /* The state after an ordinary token: read as a whole, or byte by byte, which leads to `next`. */
@@ -323,7 +349,7 @@ static int32_t either_reading(eg_states *s, int32_t state, int32_t token, int32_
     if (s->work.count == base) return next;
     for (int32_t i = 0; next >= 0 && i < s->states.at[next].count; i++)
         EG_PUSH(s->rows.pool, s->work, s->states.at[next].threads[i]);
-    return intern_state(s, base);
+    return eg_state_intern(s, base);
 }
 
 int32_t eg_state_token(eg_states *s, int32_t state, int32_t token) {
@@ -347,7 +373,7 @@ void eg_states_open(eg_states *s, eg_pool *pool, es_vocabulary *vocabulary, eg_r
     memset(s, 0, sizeof *s);
     eg_rows_open(&s->rows, pool, vocabulary, rules);
     eg_thread_begin(s, 0, EG_EMPTY);
-    if (intern_state(s, 0) != EG_START)
+    if (eg_state_intern(s, 0) != EG_START)
         eg_fail(pool->fault, ES_GRAMMAR_EMPTY, "no text at all matches the grammar");
     EG_PUSH(pool, s->states, (eg_state){0}); /* EG_ENDED: no thread, nothing follows */
 }

@@ -45,6 +45,16 @@ typedef struct eg_states {
 void eg_states_open(eg_states *s, eg_pool *pool, es_vocabulary *vocabulary, eg_rules *rules);
 void eg_states_close(eg_states *s);
 
+/* Advance a thread with a terminal in progress, or one that begins with its expression, by a byte with which it
+ * stays in that terminal; false if it cannot. */
+bool eg_thread_stay(eg_states *s, eg_thread *thread, int byte);
+
+/* The index of `thread` in a state; -1. */
+int32_t eg_state_find(const eg_states *s, int32_t state, const eg_thread *thread);
+
+/* The state of the threads on `work` from `base` on, which are popped; EG_DEAD if there are none. */
+int32_t eg_state_intern(eg_states *s, int32_t base);
+
 /* Sort the states' threads, and the states, after the numbers of expressions in them have changed. */
 void eg_states_renumber(eg_states *s);
 

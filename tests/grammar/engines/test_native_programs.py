@@ -22,7 +22,11 @@ PROGRAMS = [
     Grammar.from_lark('start: (A | "b" start)+\nA: /a+?b/\n%ignore " "').program,
     Grammar.from_lark('start: (A | "b" start)+\nA: /a+(?!b)/\n%ignore " "', lexer="contextual").program,
     Grammar.from_json_schema({"properties": {"a": {"type": "integer"}}, "minProperties": 1}).program,
+    Grammar.from_structural_tag(
+        {"format": {"type": "star", "content": {"type": "any_text", "max_tokens": 2}}}
+    ).program,
 ]
+IDS = ["regex", "lark", "contextual", "schema", "budget"]
 
 
 def count_accepted(program: Program) -> int:
@@ -57,13 +61,13 @@ def corrupted(program: Program, rng: np.random.Generator) -> Program:
     return replace(program, **changes)
 
 
-@pytest.mark.parametrize("program", PROGRAMS, ids=["regex", "lark", "contextual", "schema"])
+@pytest.mark.parametrize("program", PROGRAMS, ids=IDS)
 def test_an_intact_program_can_be_followed(program: Program) -> None:
     assert count_accepted(program) > 0
 
 
 @pytest.mark.parametrize("seed", range(3))
-@pytest.mark.parametrize("program", PROGRAMS, ids=["regex", "lark", "contextual", "schema"])
+@pytest.mark.parametrize("program", PROGRAMS, ids=IDS)
 def test_corrupted_programs_are_refused_or_have_another_language(program: Program, seed: int) -> None:
     rng = np.random.default_rng(seed)
     refused = 0

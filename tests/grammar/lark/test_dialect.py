@@ -7,7 +7,10 @@ from typing import Any
 import pytest
 
 from engine_sampler.grammar.errors import GrammarError, GrammarLimitError
+from engine_sampler.grammar.lark.dialect import rewrite
 from engine_sampler.grammar.lark.grammar import rules_from_lark
+from engine_sampler.grammar.lark.lexer import Scan
+from engine_sampler.grammar.lark.plain import plain_definitions
 from engine_sampler.grammar.program.expression import literal
 from engine_sampler.grammar.program.rules import Rules, alternatives
 
@@ -195,3 +198,28 @@ def test_the_same_forms_in_literals_and_comments_have_no_meaning() -> None:
     language = ours(text)
     assert language("<|a|><[1]>{2}")
     assert language("%json")
+
+
+GAPS = {
+    "line ends": "\n" * 1000,
+    "of Windows": "\r\n" * 1000,
+    "around comments": "\n" * 500 + "// a comment\n" + "\n" * 500 + "# another\n",
+}
+
+
+@pytest.mark.parametrize("gap", GAPS.values(), ids=list(GAPS))
+def test_lark_meets_no_two_line_ends_in_a_row(gap: str) -> None:
+    """It would take quadratic time for them, minutes for a text of nothing else."""
+    text = f'start: "a" B{gap}%ignore /x/{gap}B: "b"{gap}%ignore B'
+    for known in (plain_definitions(Scan(text)), {}):
+        rewritten = rewrite(Scan(text), known).text
+        assert "\n\n" not in rewritten
+        assert "\n\r\n" not in rewritten
+        assert rewritten.count("\n") == text.count("\n")
+    assert ours(text)("axb")
+
+
+def test_an_error_behind_a_gap_has_its_position() -> None:
+    with pytest.raises(GrammarError) as caught:
+        rules_from_lark('start: "a"\n' + "\n" * 1000 + "  %ignore /x/ )")
+    assert (caught.value.line, caught.value.column) == (1002, 15)

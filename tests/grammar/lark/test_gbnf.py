@@ -94,6 +94,8 @@ def test_special_tokens_keep_their_names_and_ids() -> None:
         ('root ::= TagDispatch(("<a>", b))', r"TagDispatch\(...\) is not supported.*line 1, column 10"),
         ("root ::= <x", "expected a token such as <name>"),
         ("root ::= " + "(" * (MAX_DEPTH + 1), "parentheses are nested more than"),
+        ('root ::= "a"{' + "9" * 5000 + "}", r"a number is longer than 100 .*line 1, column 13"),
+        ("root ::= [a]{0," + "9" * 5000 + "}", "a number is longer than 100"),
     ],
 )
 def test_text_that_cannot_be_read_is_named_with_its_position(text: str, message: str) -> None:

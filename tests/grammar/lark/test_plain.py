@@ -74,6 +74,7 @@ PLAIN = {
     "counts": 'start: "a"~2 "b"~1..3 ("c" "d") ~ 2 .. 4',
     "lines": 'start: "a" // one\n  // two\n  | "b" \\\n "c"\n\n# three\n  | "d"\r\nb: "x"\r\n',
     "an empty alternative": 'start:\n  | "a" |\nb: (|"c") []',
+    "terminals of terminals": 'start: AB\nA: "a"\nAB: A (B | "c")+ [A]\nB: A "b" | /x/ A~2',
 }
 
 
@@ -88,7 +89,9 @@ LEFT_TO_LARK = {
     "a template": "start: t{A}\nt{x}: x\nA: /a/",
     "an extended rule": 'start: a\na: "a"\n%extend a: "b"',
     "an overridden terminal": 'start: A\nA: "a"\n%override A: "b"',
-    "part of a terminal": 'start: AB\nA: "a"\nAB: A "b"',
+    "terminals in a circle": 'start: A\nA: B\nB: "b" A',
+    "part of an extended terminal": 'start: AB\nA: "a"\nAB: A "b"\n%extend AB: "c"',
+    "parts of parts of a terminal": 'start: A\nA: B\nB: C "b"\nC: "c"\n%override B: "d"',
     "part of an ignored terminal": 'start: "x"\nA: "a"\n%ignore A | "b"',
     "a lazy rule": "start: a\na[lazy]: A\nA: /a/",
     "a question mark before a letter": 'start: "a"?b\nb: "b"',

@@ -241,7 +241,7 @@ def test_a_long_choice_keeps_its_texts_and_its_order(options, frame, texts):
 @pytest.mark.parametrize(
     ("pattern", "words"),
     [
-        ("a" * 200_001, "more than 200000"),
+        ("a" * 250_001, "more than 250000"),
         ("(" * 10000 + ")" * 10000, "nested"),
         ("(" * 66 + "a" + ")" * 66, "nested more than 64"),
         ("a{99999999999999999999}", "too large"),

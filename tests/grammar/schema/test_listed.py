@@ -13,7 +13,7 @@ from engine_sampler.grammar import Grammar, GrammarError, GrammarLimitError
 from engine_sampler.grammar.correction.correction import complete
 from engine_sampler.grammar.schema import SchemaOptions, rules_from_schema
 from engine_sampler.grammar.schema import listed as schema_listed
-from engine_sampler.grammar.schema.listed import MIN_LISTED
+from engine_sampler.grammar.schema.listed import MIN_LISTED, ListedAutomaton, _bits, _Progress
 
 from .judging import Judge
 
@@ -146,3 +146,31 @@ def test_lists_that_need_too_many_states_name_their_limit(monkeypatch: pytest.Mo
         Grammar.from_json_schema({"enum": keys})
     with pytest.raises(GrammarError, match="no value is valid"):
         Grammar.from_json_schema({"enum": [{"\ud800": number} for number in range(100)]})
+
+
+def test_a_list_that_cannot_do_with_the_states_allowed_is_not_begun(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The least number of states, which decides that, is never above the number that an automaton has."""
+    pairs = []
+    build = ListedAutomaton._build
+
+    def compared(self: ListedAutomaton, apart: int, max_states: int) -> bool:
+        assert build(self, apart, max_states)
+        first = _Progress(tuple(range(len(self._constants))), 0)
+        pairs.append((self._least_states(self._choices(first), apart), len(self.states)))
+        return True
+
+    monkeypatch.setattr(ListedAutomaton, "_build", compared)
+    random_ = random.Random(7)
+    for number in range(16):
+        monkeypatch.setattr(schema_listed, "_APART", number % 4)
+        listed = [random_value(random_) for _ in range(3 * MIN_LISTED)]
+        for key_order in ("any", "schema"):
+            rules_from_schema({"enum": listed}, SchemaOptions(key_order=key_order))
+    assert len(pairs) > 30
+    assert all(least <= states for least, states in pairs)
+
+
+def test_the_bits_of_keys_have_their_order() -> None:
+    """So that a schema has the same program in every process."""
+    members = [(key, 0, None) for key in "zyxwvutsabc"]
+    assert list(_bits([members, members[1:]])) == [*"zyxwvutsabc"]

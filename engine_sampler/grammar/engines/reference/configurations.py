@@ -65,7 +65,7 @@ class Configurations(ABC, Generic[Thread]):
         key = configuration << 8 | byte
         found = self._steps.get(key)
         if found is None:
-            steps = (self._thread_step(thread, byte) for thread in self.threads[configuration])
+            steps = (self.thread_step(thread, byte) for thread in self.threads[configuration])
             found = self._steps[key] = self.configuration(thread for step in steps for thread in step)
         return found
 
@@ -98,7 +98,8 @@ class Configurations(ABC, Generic[Thread]):
         """The threads without those that are subsumed by others."""
         return frozenset(threads)
 
-    def _thread_step(self, thread: Thread, byte: int) -> frozenset[Thread]:
+    def thread_step(self, thread: Thread, byte: int) -> frozenset[Thread]:
+        """The threads that a thread turns into after a byte."""
         key = thread, byte
         found = self._thread_steps.get(key)
         if found is None:

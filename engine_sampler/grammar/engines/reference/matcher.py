@@ -12,8 +12,10 @@ from ....contract import checked_bitmask
 from ...derivatives.limits import MAX_SHARED_STATES
 from ...errors import GrammarError, GrammarLimitError
 from ...program.rules import Program
+from ..excess import warn_of_excess
 from .configurations import REJECTED
 from .forced import forced_bytes, forced_tokens, next_bytes
+from .places import NOWHERE, Place
 from .tables import EngineTables
 from .vocabulary import ReferenceVocabulary
 
@@ -65,9 +67,14 @@ class ReferenceMatcher:
         self._vocabulary = vocabulary
         self._tables = tables
         self._configurations = tables.configurations
-        self._states = [tables.configurations.start]
+        self._places = [tables.places.start]
         self._terminated = False
+        self._exceeds = False
         self._failure = ""
+
+    @property
+    def _configuration(self) -> int:
+        return self._places[-1].configuration
 
     @contextmanager
     def _call(self) -> Iterator[None]:
@@ -95,29 +102,37 @@ class ReferenceMatcher:
         if not 0 <= row < rows:
             raise IndexError(f"row={row} is not allowed: 0..{rows - 1} are")
         with self._call():
-            mask = self._tables.masks.ended if self._terminated else self._tables.masks.mask(self._states[-1])
+            mask = (
+                self._tables.masks.ended if self._terminated else self._tables.masks.mask(self._configuration)
+            )
         bitmask[row, :words] = mask
         bitmask[row, words:] = 0
 
     def accept(self, token_id: int) -> bool:
         """Add a token to the text. False, and nothing changes, if it may not follow."""
         with self._call():
-            after = self._after(self._states[-1], token_id)
-            return after != REJECTED and self._push(after, token_id in self._vocabulary.eos_ids)
+            after = self._after(self._places[-1], token_id)
+            if after == NOWHERE:
+                return False
+            if after.exceeds and not self._exceeds:
+                self._exceeds = True
+                warn_of_excess()
+            return self._push(after, token_id in self._vocabulary.eos_ids)
 
     def accept_bytes(self, data: bytes) -> bool:
         """Add bytes to the text, not necessarily those of a token. False if they may not follow."""
         with self._call():
-            after = REJECTED if self._terminated else self._configurations.run(self._states[-1], data)
-            return after != REJECTED and self._push(after, False)
+            after = REJECTED if self._terminated else self._configurations.run(self._configuration, data)
+            place = self._tables.places.after(self._places[-1], data, after, is_token=False)
+            return place != NOWHERE and self._push(place, False)
 
     def validate(self, token_ids: Sequence[int]) -> int:
         """The number of leading tokens that could be accepted in turn; nothing changes."""
         with self._call():
-            configuration = self._states[-1]
+            place = self._places[-1]
             for count, token_id in enumerate(token_ids):
-                configuration = self._after(configuration, token_id)
-                if configuration == REJECTED:
+                place = self._after(place, token_id)
+                if place == NOWHERE:
                     return count
                 if token_id in self._vocabulary.eos_ids:
                     return count + 1
@@ -126,25 +141,25 @@ class ReferenceMatcher:
     def rollback(self, n: int) -> None:
         """Undo the last `n` accepted calls of accept and accept_bytes; ValueError if there are fewer."""
         with self._call():
-            accepted = len(self._states) - 1
+            accepted = len(self._places) - 1
             if not 0 <= n <= accepted:
                 raise ValueError(f"n={n} is not allowed: 0..{accepted} accepted calls can be undone")
             if n:
-                del self._states[-n:]
+                del self._places[-n:]
                 self._terminated = False
 
     def fork(self) -> ReferenceMatcher:
         """An independent matcher of the same text."""
         with self._call():
             other = ReferenceMatcher(self._vocabulary, self._tables)
-            other._states = self._states.copy()
-            other._terminated = self._terminated
+            other._places = self._places.copy()
+            other._terminated, other._exceeds = self._terminated, self._exceeds
             return other
 
     def is_accepting(self) -> bool:
         """Whether the text so far is in the language."""
         with self._call():
-            return self._configurations.accepting(self._states[-1])
+            return self._configurations.accepting(self._configuration)
 
     def is_terminated(self) -> bool:
         """Whether an EOS token has been accepted."""
@@ -154,12 +169,14 @@ class ReferenceMatcher:
     def next_bytes(self) -> bytes:
         """The bytes that may come next, ascending."""
         with self._call():
-            return b"" if self._terminated else bytes(next_bytes(self._configurations, self._states[-1]))
+            return b"" if self._terminated else bytes(next_bytes(self._configurations, self._configuration))
 
     def forced_bytes(self, limit: int = 4096) -> bytes:
         """The bytes that must come next, at most `limit`."""
         with self._call():
-            return b"" if self._terminated else forced_bytes(self._configurations, self._states[-1], limit)[0]
+            return (
+                b"" if self._terminated else forced_bytes(self._configurations, self._configuration, limit)[0]
+            )
 
     def forced_tokens(self, limit: int = 1024) -> list[int]:
         """The tokens that must come next, at most `limit`; [] if there is a choice.
@@ -171,24 +188,31 @@ class ReferenceMatcher:
             if self._terminated:
                 return []
             masks, trie = self._tables.masks, self._vocabulary.trie
-            return forced_tokens(self._configurations, masks, trie, self._states[-1], limit)
+            return forced_tokens(self._configurations, masks, trie, self._configuration, limit)
 
-    def _after(self, configuration: int, token_id: int) -> int:
-        """The configuration after a token; EOS does not change it. REJECTED if the token may not follow."""
+    def _after(self, place: Place, token_id: int) -> Place:
+        """The place after a token; EOS does not change it. NOWHERE if the token may not follow."""
         tokens = self._vocabulary.token_bytes
         if self._terminated or not 0 <= token_id < len(tokens):
-            return REJECTED
+            return NOWHERE
         if token_id in self._vocabulary.eos_ids:
-            return configuration if self._configurations.accepting(configuration) else REJECTED
+            return place if self._configurations.accepting(place.configuration) else NOWHERE
+        after = self._configuration_after(place.configuration, token_id)
+        data = b"" if token_id in self._vocabulary.special_ids else tokens[token_id]
+        return self._tables.places.after(place, data, after, is_token=True)
+
+    def _configuration_after(self, configuration: int, token_id: int) -> int:
+        """The configuration after a token that is not EOS."""
         found = self._configurations
         if token_id in self._vocabulary.special_ids:
             return found.special_step(configuration, token_id)
-        as_text = found.run(configuration, tokens[token_id]) if tokens[token_id] else REJECTED
+        data = self._vocabulary.token_bytes[token_id]
+        as_text = found.run(configuration, data) if data else REJECTED
         if token_id not in self._tables.ordinary_ids:
             return as_text
         return found.either(found.special_step(configuration, token_id), as_text)
 
-    def _push(self, configuration: int, ends: bool) -> bool:
+    def _push(self, place: Place, ends: bool) -> bool:
         self._terminated = ends
-        self._states.append(configuration)
+        self._places.append(place)
         return True

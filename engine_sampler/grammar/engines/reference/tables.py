@@ -19,6 +19,7 @@ from .lexers import Lexers
 from .lexing import LalrConfigurations
 from .lr import LrRows
 from .masks import ConfigurationMasks
+from .places import Places
 from .rows import EarleyRows
 from .scans import Scans
 from .summaries import SummaryMasks
@@ -34,6 +35,7 @@ class EngineTables:
     expressions      those of the program, and their derivatives
     configurations   see `configurations`
     masks            see `masks`
+    places           see `places`
     ordinary_ids     the tokens that rules name although they are not special: each is also text
     """
 
@@ -53,6 +55,7 @@ class EngineTables:
                 LrRows(parser, self.meter), lexers, specials, self.meter
             )
             self.masks = ConfigurationMasks(self.configurations, vocabulary)
+            self.places = Places(self.configurations, self.masks, ())
             return
         _check_ignored(expressions, [terminals[terminal] for terminal in program.ignore])
         productive = [
@@ -68,6 +71,7 @@ class EngineTables:
         configurations = EarleyConfigurations(rows, Scans(derivatives), terminals, specials, program.ignore)
         self.configurations = configurations
         self.masks = SummaryMasks(configurations, vocabulary)
+        self.places = Places(configurations, self.masks, program.budgets)
 
 
 def _specials(program: Program) -> dict[int, frozenset[int]]:
