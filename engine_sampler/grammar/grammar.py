@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import contextlib
 import json
+import os
+import re
 from array import array
 from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
 from contextvars import ContextVar
@@ -86,11 +88,12 @@ class Grammar:
         from .lark.grammar import rules_from_lark
         from .schema import add_schema
 
-        if lexer not in ("dynamic_complete", "contextual"):
-            raise GrammarError(f"lexer={lexer!r} is not allowed: dynamic_complete or contextual")
-
+        _check_choice("lexer", lexer, ("dynamic_complete", "contextual"))
         _check_text("text", text)
-        paths = tuple(map(str, import_paths))
+        _check_name("start", start)
+        path = path if path is None else _checked_path("path", path)
+        paths = _checked_paths(import_paths)
+        _check_declared(declared)
         names = _SpecialNames()
 
         def build() -> Grammar:
@@ -124,6 +127,7 @@ class Grammar:
         from .lark.gbnf import lark_of_gbnf
 
         _check_text("gbnf", text)
+        _check_name("start", start)
         return cached_or_built(("gbnf", text, start), lambda: cls.from_lark(lark_of_gbnf(text, start)))
 
     @classmethod
@@ -143,10 +147,10 @@ class Grammar:
 
         _check_text("grammar", text)
         if not is_gbnf(text):
-            return cls.from_lark(text, lexer=lexer, start=start or "start")
+            return cls.from_lark(text, lexer=lexer, start="start" if start is None else start)
         if lexer != "dynamic_complete":
             raise GrammarError(f"lexer={lexer!r} is not allowed for GBNF: dynamic_complete")
-        return cls.from_gbnf(text, start=start or "root")
+        return cls.from_gbnf(text, start="root" if start is None else start)
 
     @classmethod
     def from_json_schema(
@@ -196,6 +200,7 @@ class Grammar:
         from .regex.pattern import pattern_expression
 
         _check_text("pattern", pattern)
+        _check_choice("dialect", dialect, ("python", "ecma"))
 
         def build() -> Grammar:
             return cls("regex", _single_terminal("PATTERN", pattern_expression(pattern, dialect=dialect)))
@@ -207,9 +212,10 @@ class Grammar:
         """Exactly one of `choices`."""
         if isinstance(choices, str):
             raise TypeError("choices is a string; allowed is a list of strings")
-        texts = tuple(choices)
-        if not texts or not all(isinstance(text, str) for text in texts):
-            raise GrammarError(f"choices={list(texts)!r} is not allowed: one or more strings")
+        given = list(choices) if isinstance(choices, Iterable) else choices
+        if not isinstance(given, list) or not given or not all(map(_is_text, given)):
+            raise GrammarError(f"choices={given!r} is not allowed: one or more strings of whole characters")
+        texts = tuple(given)
         _check_text("choices", "".join(texts))
 
         def build() -> Grammar:
@@ -250,7 +256,7 @@ class Grammar:
     @classmethod
     def from_file(cls, path: str | Path) -> Grammar:
         """From a file: `.lark`, `.json` (a schema) or `.grammar` (written by `save`)."""
-        path = Path(path)
+        path = Path(_checked_path("path", path))
         if path.suffix == ".lark":
             return cls.from_lark(path.read_text(encoding="utf-8"), path=str(path))
         if path.suffix == ".json":
@@ -409,6 +415,41 @@ class _SpecialNames(Mapping[str, int]):
 
     def __len__(self) -> int:
         return len(self.known)
+
+
+def _check_choice(name: str, value: Any, allowed: Sequence[str]) -> None:
+    if value not in allowed:
+        raise GrammarError(f"{name}={value!r} is not allowed: {' or '.join(allowed)}")
+
+
+def _check_name(name: str, value: Any) -> None:
+    if not isinstance(value, str) or not value:
+        raise GrammarError(f"{name}={value!r} is not allowed: the name of a rule")
+
+
+def _checked_path(name: str, value: Any) -> str:
+    if not isinstance(value, str | os.PathLike) or not isinstance(path := os.fspath(value), str):
+        raise GrammarError(f"{name}={value!r} is not allowed: a path")
+    return path
+
+
+def _checked_paths(value: Any) -> tuple[str, ...]:
+    if isinstance(value, str | bytes) or not isinstance(value, Iterable):
+        raise GrammarError(f"import_paths={value!r} is not allowed: a list of folders")
+    return tuple(_checked_path("import_paths", path) for path in value)
+
+
+def _check_declared(value: Any) -> None:
+    if value is None:
+        return
+    if not isinstance(value, Mapping) or not all(map(_is_text, (*value, *value.values()))):
+        raise GrammarError(
+            f"declared={value!r} is not allowed: regular expressions by the names of terminals"
+        )
+
+
+def _is_text(value: Any) -> bool:
+    return isinstance(value, str) and not re.search("[\ud800-\udfff]", value)
 
 
 def _check_text(name: str, text: Any) -> None:

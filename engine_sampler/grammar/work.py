@@ -108,3 +108,18 @@ def spend(steps: int = 1) -> None:
         work.left -= steps
         if work.left < work.next_pause:
             work.pause()
+
+
+@contextmanager
+def half_of_work() -> Iterator[None]:
+    """Within it, half of the steps that are left may be spent: more raise GrammarLimitError, and whoever
+    catches that has the other half."""
+    work = _CURRENT.get()
+    kept = 0 if work is None else max(0, work.left // 2)
+    if work is not None:
+        work.left -= kept
+    try:
+        yield
+    finally:
+        if work is not None:
+            work.left = work.next_pause = max(0, work.left) + kept

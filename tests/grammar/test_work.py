@@ -15,7 +15,7 @@ from engine_sampler.grammar.errors import GrammarLimitError
 from engine_sampler.grammar.grammar import Grammar
 from engine_sampler.grammar.limits import Limits
 from engine_sampler.grammar.program.unicode import ranges
-from engine_sampler.grammar.work import counted_work, spend
+from engine_sampler.grammar.work import counted_work, half_of_work, spend
 
 
 def test_a_nested_call_counts_against_the_same_limit() -> None:
@@ -155,3 +155,17 @@ def test_a_collector_that_was_disabled_stays_so() -> None:
         assert not gc.isenabled()
     finally:
         gc.enable()
+
+
+def test_what_is_not_worth_the_rest_of_the_work_leaves_half_of_it() -> None:
+    with counted_work(Limits(reading=1000)) as work:
+        spend(200)
+        with pytest.raises(GrammarLimitError, match=r"Limits\.reading"), half_of_work():
+            spend(401)
+        assert work.left == 400
+        with half_of_work():
+            spend(100)
+        assert work.left == 300
+        spend(300)
+        with pytest.raises(GrammarLimitError, match=r"Limits\.reading"):
+            spend(1)

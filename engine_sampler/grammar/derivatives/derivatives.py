@@ -10,7 +10,7 @@ from collections.abc import Iterable
 
 from ..errors import GrammarLimitError
 from ..program.expression import AUTOMATON, BOTH, CLASS, CONCAT, GUARD, LITERAL, NOT, REPEAT, UNION
-from .expressions import ANYTHING, EMPTY, EPSILON, FUTURE, Expressions
+from .expressions import ANY_BYTE, ANYTHING, EMPTY, EPSILON, FUTURE, Expressions
 from .limits import EMPTINESS_STEPS
 from .partitions import representatives
 
@@ -45,6 +45,7 @@ class Derivatives:
         self._live: dict[int, bool] = {EMPTY: False}
         self._unions: dict[int, FirstBytes] = {}
         self._continues: dict[int, bool] = {EMPTY: False, EPSILON: False}
+        self._nonempty = expressions.concat(ANY_BYTE, ANYTHING)
 
     def derivative(self, number: int, byte: int) -> int:
         """The derivative of `number` by `byte`; EMPTY if it matches nothing that begins with `byte`."""
@@ -242,3 +243,15 @@ class Derivatives:
             )
             self._continues[number] = found
         return found
+
+    def longer(self, number: int) -> int:
+        """The futures (whole texts from here on) that have a non-empty prefix which an expression matches."""
+        x = self.expressions
+        return x.future(x.both((number, self._nonempty)) if x.endings[number] else number)
+
+    def possible(self, number: int, excluded: int) -> bool:
+        """Whether `number` matches a non-empty prefix of some future that is not `excluded`."""
+        if excluded == EMPTY:
+            return self.continues(number)
+        x = self.expressions
+        return self.live(x.both((self.longer(number), x.complement(excluded))))

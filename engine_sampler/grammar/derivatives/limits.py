@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from ...contract import give_way
 from ..errors import GrammarLimitError
+from ..work import spend
 
 WORK_PER_CALL = 2_000_000
 """Elementary steps (expressions built, items added, threads advanced) in one call."""
@@ -32,6 +33,9 @@ MAX_SHARED_STATES = 300_000
 MAX_MASK_BYTES = 64 << 20
 """Memory for cached masks, in bytes; the least recently used ones are evicted."""
 
+
+_MICROSECONDS = 4
+"""Of a step, on average."""
 
 _STEPS_AT_A_TIME = 128
 """The steps, of about a microsecond each, after which steps of a scheduler on other threads go first."""
@@ -65,3 +69,19 @@ class Meter:
         self.states += 1
         if self.states > MAX_STATES:
             raise GrammarLimitError(f"the grammar needs more than {MAX_STATES} states")
+
+
+class ReadingMeter(Meter):
+    """Counts steps while a grammar is read, as part of the work of reading it.
+
+    steps   how many there may be
+    """
+
+    def __init__(self, steps: int) -> None:
+        super().__init__()
+        self.left = steps
+
+    def spend(self, steps: int) -> None:
+        """Count `steps`. Raises GrammarLimitError when there are too many, or reading takes too much work."""
+        super().spend(steps)
+        spend(_MICROSECONDS * steps)

@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable, Sequence
+from functools import lru_cache
 from typing import TypeAlias
 
-from ..program.expression import Encoder, Expression
+from ..errors import GrammarLimitError
+from ..program.expression import ALL_BYTES, Encoder, Expression, automaton
 from ..work import spend
 from .derivatives import Derivatives
 from .expressions import Expressions
 from .limits import Meter
 from .loading import Loader
+
+_CACHED = 64
 
 State: TypeAlias = "tuple[bool, list[tuple[int, int]]]"
 """Whether it accepts, and the bytes, as a mask, that lead to each next state."""
@@ -19,26 +23,74 @@ State: TypeAlias = "tuple[bool, list[tuple[int, int]]]"
 def states_of(expression: Expression, most: int) -> list[State] | None:
     """The states of an expression, the first one first; None if there are more than `most`, or if it looks
     ahead."""
+    derivatives, start = _loaded(expression)
+    x = derivatives.expressions
+    steps = None if x.guarded[start] else reached(derivatives, start, most)
+    if steps is None:
+        return None
+    numbers = {state: number for number, state in enumerate(steps)}
+    return [
+        (bool(x.endings[state]), [(mask, numbers[after]) for after, mask in to.items()])
+        for state, to in steps.items()
+    ]
+
+
+@lru_cache(_CACHED)
+def continuing_bytes(expression: Expression, most: int) -> int:
+    """The bytes, as a mask, that may continue a match where it could end, or that a look-ahead may forbid
+    there; all bytes if there are more than `most` states."""
+    derivatives, start = _loaded(expression)
+    steps = reached(derivatives, start, most)
+    if steps is None:
+        return ALL_BYTES
+    found = 0
+    for state, to in steps.items():
+        for guard in derivatives.expressions.endings[state]:
+            found |= derivatives.expressions.first[guard]
+            for mask in to.values():
+                found |= mask
+    return found
+
+
+def live_first_bytes(expression: Expression) -> int:
+    """The bytes, as a mask, with which the texts of an expression begin; perhaps too many."""
+    derivatives, start = _loaded(expression)
+    spend(20)
+    try:
+        return sum(derivatives.live_steps(start).values())
+    except GrammarLimitError:
+        spend(0)  # the limit may be that on reading
+        return derivatives.expressions.first[start]
+
+
+def _loaded(expression: Expression) -> tuple[Derivatives, int]:
+    """New tables, and the number of the expression in them."""
     encoder = Encoder()
     root = encoder.add(expression)
     x = Expressions(Meter())
-    start = Loader(x, encoder.code).numbers[root]
-    if x.guarded[start]:
-        return None
-    derivatives = Derivatives(x)
-    numbers = {start: 0}
-    found: list[State] = []
-    for number in (waiting := [start]):
-        steps = derivatives.live_steps(number)
-        for after in steps:
-            if after not in numbers:
-                numbers[after] = len(waiting)
-                waiting.append(after)
+    return Derivatives(x), Loader(x, encoder.code).numbers[root]
+
+
+def reached(derivatives: Derivatives, start: int, most: int) -> dict[int, dict[int, int]] | None:
+    """The steps from each state that can be reached: the bytes that lead to each next one. None if there are
+    more states than `most`."""
+    found: dict[int, dict[int, int]] = {start: {}}
+    for state in (waiting := [start]):
         spend(20)
+        found[state] = derivatives.live_steps(state)
+        new = [after for after in found[state] if after not in found]
+        found.update({after: {} for after in new})
+        waiting += new
         if len(waiting) > most:
             return None
-        found.append((bool(x.endings[number]), [(mask, numbers[after]) for after, mask in steps.items()]))
     return found
+
+
+def texts_between(states: Sequence[State], start: int, ends: Collection[int]) -> Expression:
+    """The texts from one state to one of `ends`, without the empty text."""
+    rows = [tuple(one for mask, to in steps for one in byte_ranges(mask, to + 1)) for _, steps in states]
+    accepting = [(number in ends, row) for number, row in enumerate(rows)]
+    return automaton(((False, rows[start]), *accepting))
 
 
 def byte_ranges(mask: int, target: int) -> Iterable[tuple[int, int, int]]:

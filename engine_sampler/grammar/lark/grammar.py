@@ -31,6 +31,7 @@ from .library import library_source
 from .messages import Messages
 from .plain import Definition, plain_definitions
 from .preceding import texts_before
+from .rule_endings import drop_dead_ends
 from .rules import RuleReader
 from .skipping import before
 from .terminals import Terminals
@@ -84,7 +85,10 @@ def _rules_of(
         rules = reading.rules(start, {}, preceding)
     if loaded.rewritten.lazy:
         rules = reading.rules(start, reading.changes(), preceding)
+    looks = drop_dead_ends(rules)
     before(rules)
+    if looks:
+        drop_dead_ends(rules)
     return rules
 
 

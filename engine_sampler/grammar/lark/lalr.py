@@ -21,19 +21,19 @@ from lark.grammar import Terminal
 from lark.lexer import PatternRE, TerminalDef
 
 from ..errors import GrammarError
-from ..program.expression import BOTH, CONCAT, EPSILON, GUARD, NOT, REPEAT, UNION, Expression
+from ..program.expression import CONCAT, GUARD, UNION, Expression, looks_ahead
 from ..program.lalr import ACCEPT, IGNORED, KEYWORD, NOTHING, LalrState, Parser, encoded
 from ..program.rules import Rules, sequence
 from ..work import counted_work, spend
 from .dialect import Rewritten
 from .expansion import check_expansion, without_endless_counts
 from .grammar import Loaded, load
+from .lalr_endings import without_dead_ends
 from .lalr_tables import LalrTables, LexerOrder, NamedLalrState, tables_of
 from .messages import Messages
-from .outer_bytes import any_of
 from .patterns import pattern_of
+from .preceding import texts_before_entries
 from .rules import RuleReader
-from .skipping import beginnings, followers, parts
 
 _REFUSED = {
     "json": "%json needs the lexer dynamic_complete",
@@ -102,10 +102,11 @@ class _Reading:
             order = LexerOrder(compiled.terminals, compiled.ignore)
             tables = tables_of(compiled.rules, start)
         rules = Rules()
-        symbols = dict(self._symbols(rules, compiled, tables))
+        expressions = self._expressions(compiled, tables, order)
+        symbols = dict(self._symbols(rules, expressions, tables))
         rules.start = rules.rule(start)
         rules.define(rules.start, sequence())  # unused: the tables are the grammar
-        rules.parser = encoded(_parser(tables, symbols, order, _Ignored(rules, compiled.ignore, symbols)))
+        rules.parser = encoded(without_dead_ends(_parser(tables, symbols, order), rules))
         return rules
 
     def _check(self, start: str) -> None:
@@ -122,7 +123,7 @@ class _Reading:
     def _check_templates(self, start: str) -> None:
         """Refuse templates that use each other without end: `RuleReader` counts its steps."""
         rules, loaded = Rules(), self._loaded
-        terminals = loaded.terminals(rules, loaded.terminal_trees())
+        terminals = loaded.terminals(rules, loaded.terminal_trees(), preceding={})
         RuleReader(rules, loaded.rule_trees(), terminals, {}, self._messages).read(start)
 
     def _compiled(self, start: str) -> _Compiled:
@@ -147,22 +148,40 @@ class _Reading:
         """The terminals that are only declared."""
         return {name for name, tree in self._loaded.terminal_trees().items() if tree is None}
 
-    def _symbols(self, rules: Rules, compiled: _Compiled, tables: LalrTables) -> Iterator[tuple[str, int]]:
-        """The symbol of each terminal that can occur. One that is only declared cannot."""
-        terminals = self._loaded.terminals(rules, {one.name: one.pattern for one in compiled.terminals})
-        for one in compiled.terminals:
-            expression = terminals.expression(one.name)
+    def _expressions(
+        self, compiled: _Compiled, tables: LalrTables, order: LexerOrder
+    ) -> dict[str, Expression]:
+        """The expression of each terminal."""
+        patterns = {one.name: one.pattern for one in compiled.terminals}
+        terminals = self._loaded.terminals(Rules(), patterns, preceding={})
+        found = {name: terminals.expression(name) for name in patterns}
+        if undecided := terminals.undecided:
+            tried = [{name for name, *_ in order.entries(state.actions)} for state in tables.states]
+            lexers: list[tuple[str | None, set[str]]] = [
+                (name, tried[to]) for state in tables.states for name, to in state.actions.items() if to >= 0
+            ]
+            lexers.append((None, tried[tables.first]))
+            before = texts_before_entries(sorted(undecided), lexers, found, compiled.ignore)
+            terminals = self._loaded.terminals(Rules(), patterns, preceding=before)
+            found |= {name: terminals.expression(name) for name in undecided}
+        for name, expression in found.items():
             if _looks_ahead_in_a_loop(expression):
                 text = "a look-ahead in a loop needs the lexer dynamic_complete"
-                raise self._messages.about_terminal(text, one.name, None)
-            yield one.name, rules.terminal(one.name, expression, shared=False)
+                raise self._messages.about_terminal(text, name, None)
+        return found
+
+    def _symbols(
+        self, rules: Rules, expressions: Mapping[str, Expression], tables: LalrTables
+    ) -> Iterator[tuple[str, int]]:
+        """The symbol of each terminal that can occur. One that is only declared cannot."""
+        for name, expression in expressions.items():
+            yield name, rules.terminal(name, expression, shared=False)
         undefined = self._loaded.terminals(rules, dict.fromkeys(self._undefined()))
         special = {
             name for name, one in self._loaded.rewritten.placeholders.items() if one.kind in ("token", "ids")
         }
         special |= self._undefined().intersection(set(self._loaded.special_tokens))
-        known = {one.name for one in compiled.terminals}
-        for name in sorted(special & tables.terminals - known):
+        for name in sorted(special & tables.terminals - expressions.keys()):
             yield name, undefined.symbol(name)
 
 
@@ -175,76 +194,35 @@ def _with_pattern(definition: Any) -> Any:
     return (name, (Tree("pattern", [pattern]), priority)) if pattern and pattern.value else definition
 
 
-def _looks_ahead(expression: Expression) -> bool:
-    """Whether an expression contains a guard."""
-    kind, *parts = expression
-    if kind in (CONCAT, UNION, BOTH):
-        return any(map(_looks_ahead, parts[0]))
-    return kind == GUARD or (kind in (NOT, REPEAT) and _looks_ahead(parts[0]))
-
-
 def _looks_ahead_in_a_loop(expression: Expression) -> bool:
     """Whether an expression contains a guard that is not merely within sequences and choices."""
     kind, *parts = expression
     if kind in (CONCAT, UNION):
         return any(map(_looks_ahead_in_a_loop, parts[0]))
-    return _looks_ahead_in_a_loop(parts[0]) if kind == GUARD else _looks_ahead(expression)
+    return _looks_ahead_in_a_loop(parts[0]) if kind == GUARD else looks_ahead(expression)
 
 
-class _Ignored:
-    """The ignored terminals, each in parts that end differently, and which parts lead nowhere."""
-
-    def __init__(self, rules: Rules, names: Iterable[str], symbols: Mapping[str, int]) -> None:
-        self._firsts = {name: beginnings(rules.expressions[symbol]) for name, symbol in symbols.items()}
-        self._parts: dict[str, list[int]] = {}
-        expressions: dict[int, Expression] = {}
-        for name in dict.fromkeys(names):
-            whole = rules.expressions[symbols[name]] or EPSILON
-            pieces = {symbols[name]: whole}
-            if len(some := parts(whole)) > 1:
-                pieces = {rules.terminal(name, one, shared=False): one for one in some}
-            self._parts[name] = list(pieces)
-            expressions |= pieces
-        self._followers = dict(zip(expressions, followers(list(expressions.values())), strict=True))
-
-    def entries(self, name: str, state: NamedLalrState, may_end: bool) -> Iterator[tuple[int, int]]:
-        """The entries of an ignored terminal. A part after which the text can neither end nor continue as
-        `state` expects is a terminal that the parser does not expect either."""
-        first = any_of(self._firsts.get(other, 0) for other in state.actions)
-        anything = may_end or name in state.actions
-        for symbol in self._parts[name]:
-            yield symbol, IGNORED if anything or self._followers[symbol] & first else 0
-
-
-def _parser(
-    tables: LalrTables, symbols: Mapping[str, int], order: LexerOrder, ignored_text: _Ignored
-) -> Parser:
+def _parser(tables: LalrTables, symbols: Mapping[str, int], order: LexerOrder) -> Parser:
     """The tables with numbers instead of names."""
     sides = {name: number for number, name in enumerate(dict.fromkeys(name for name, _ in tables.rules))}
     lexing = tables.shifted | {tables.first}
+    known: dict[frozenset[str], list[tuple[int, int]]] = {}
 
-    known: dict[tuple[frozenset[str], bool], list[tuple[int, int]]] = {}
-
-    def entries(number: int, state: NamedLalrState) -> list[tuple[int, int]]:
-        may_end = number == tables.last or state.end is not None
-        key = frozenset(state.actions), may_end
+    def entries(state: NamedLalrState) -> list[tuple[int, int]]:
+        key = frozenset(state.actions)
         if key not in known:
-            known[key] = list(new_entries(state, may_end))
+            known[key] = [
+                (symbols[name], KEYWORD * keyword | IGNORED * ignored)
+                for name, keyword, ignored in order.entries(state.actions)
+            ]
         return known[key]
-
-    def new_entries(state: NamedLalrState, may_end: bool) -> Iterator[tuple[int, int]]:
-        for name, keyword, ignored in order.entries(state.actions):
-            if ignored:
-                yield from ignored_text.entries(name, state, may_end)
-            else:
-                yield symbols[name], KEYWORD * keyword
 
     states = [
         LalrState(
             [(symbols[name], action) for name, action in state.actions.items() if name in symbols],
             [(sides[name], target) for name, target in state.gotos.items() if name in sides],
             ACCEPT if number == tables.last else NOTHING if state.end is None else state.end,
-            entries(number, state) if number in lexing else [],
+            entries(state) if number in lexing else [],
         )
         for number, state in enumerate(tables.states)
     ]

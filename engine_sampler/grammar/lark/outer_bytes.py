@@ -1,4 +1,5 @@
-"""The bytes at either end of the texts of an expression, as masks of 256 bits; perhaps too many."""
+"""The bytes in the texts of an expression, and at either end of them, as masks of 256 bits; perhaps too
+many."""
 
 from __future__ import annotations
 
@@ -28,6 +29,24 @@ def first_bytes(part: Expression) -> int:
 def last_bytes(part: Expression) -> int:
     """The bytes with which the texts of an expression can end."""
     return _outer_bytes(part, -1)
+
+
+def inner_bytes(part: Expression) -> int:
+    """The bytes that occur in an expression: in its texts, and in what may not follow them."""
+    kind = part[0]
+    if kind == LITERAL:
+        return any_of(1 << byte for byte in part[1])
+    if kind == CLASS:
+        return int(part[1])
+    if kind in (CONCAT, UNION, BOTH):
+        return any_of(map(inner_bytes, part[1]))
+    if kind == REPEAT:
+        return inner_bytes(part[1])
+    if kind == GUARD:
+        return inner_bytes(part[1]) | inner_bytes(part[2])
+    if kind == AUTOMATON:
+        return any_of((1 << high + 1) - (1 << low) for _, edges in part[1] for low, high, _ in edges)
+    return ALL_BYTES
 
 
 def any_of(masks: Iterable[int]) -> int:

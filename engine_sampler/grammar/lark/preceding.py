@@ -6,7 +6,7 @@ come before it agree.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 
 from ..program.expression import (
     ALL_BYTES,
@@ -16,6 +16,7 @@ from ..program.expression import (
 from ..program.rules import Body
 from ..program.unicode import LAST, Ranges, ranges
 from ..regex.beginning import Before
+from ..work import spend
 from .following import FollowSets
 from .outer_bytes import any_of, last_bytes
 
@@ -45,6 +46,30 @@ def texts_before(
     for symbol in wanted:
         before = any_of(last(other) for other, following in followers.items() if symbol in following)
         found[symbol] = Before(_characters(before | skipped), symbol in at_start)
+    return found
+
+
+def texts_before_entries(
+    wanted: Iterable[str],
+    lexers: Iterable[tuple[str | None, Collection[str]]],
+    terminals: Mapping[str, Expression],
+    ignored: Iterable[str],
+) -> dict[str, Before]:
+    """What may stand before each of the terminals `wanted` where a lexer tries it, even if the parser cannot
+    accept it there.
+
+    lexers     the terminal after which each lexer begins, None for the beginning of the text, and what it
+               tries
+    terminals  the expression of each terminal; special tokens have none
+    """
+    lexers = list(lexers)
+    skipped = any_of(last_bytes(terminals[name]) for name in ignored)
+    found = {}
+    for name in wanted:
+        spend(len(lexers))
+        after = {terminal for terminal, tried in lexers if name in tried}
+        masks = (last_bytes(terminals[one]) if one in terminals else ALL_BYTES for one in after if one)
+        found[name] = Before(_characters(any_of(masks) | skipped), None in after)
     return found
 
 

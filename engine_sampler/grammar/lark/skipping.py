@@ -3,11 +3,9 @@
 Ignored text takes its longest match, so what follows it must begin with a byte that does not continue it.
 Where nothing of that kind is expected, the ignored text must not begin, or no text would ever be finished.
 
-    before(rules)       for an Earley parser: such ignored terminals become parts of the rules, right before
-                        the terminals that may follow them, and at the end of the text
-    followers(ignored)  for a lexer: what may follow, to be compared with what a state of the parser expects
-
-Only the first byte of what follows is considered, look-aheads are not.
+So for an Earley parser, `before(rules)` makes such ignored terminals parts of the rules, right before the
+terminals that may follow them, and at the end of the text. Only the first byte of what follows is considered,
+look-aheads are not.
 """
 
 from __future__ import annotations
@@ -16,14 +14,14 @@ from collections.abc import Iterable, Sequence
 from functools import lru_cache
 from typing import NamedTuple
 
-from ..derivatives.states import State, byte_ranges, states_of
+from ..derivatives.states import State, live_first_bytes, states_of, texts_between
 from ..program.expression import (
     ALL_BYTES,
     EPSILON,
     Expression,
-    automaton,
     concat,
     guard,
+    looks_ahead,
     nullable,
     union,
 )
@@ -66,7 +64,7 @@ def endings(ignored: Expression) -> tuple[Ending, ...]:
             groups.setdefault(ALL_BYTES & ~taken, []).append(number)
     found = []
     for following, group in groups.items():
-        texts = [_texts(states, 0, number) for number in group]
+        texts = [texts_between(states, 0, (number,)) for number in group]
         final = [concat(text, _no_longer(states, number)) for text, number in zip(texts, group, strict=True)]
         first = _reaching(states, group)
         found.append(Ending(union(*texts), union(*final), first, following))
@@ -80,16 +78,10 @@ def _reaching(states: Sequence[State], ends: Iterable[int]) -> int:
     return any_of(mask for mask, target in states[0][1] if target in alive)
 
 
-def _texts(states: Sequence[State], start: int, end: int | None) -> Expression:
-    """The texts from one state to another, which are not empty; `end` None: to any that accepts."""
-    rows = [tuple(one for mask, to in steps for one in byte_ranges(mask, to + 1)) for _, steps in states]
-    accepting = [accepts if end is None else number == end for number, (accepts, _) in enumerate(states)]
-    return automaton(((False, rows[start]), *zip(accepting, rows, strict=True)))
-
-
 def _no_longer(states: Sequence[State], end: int) -> Expression:
     """Nothing, where no longer match follows a text that ends in the state `end`."""
-    return guard(EPSILON, _texts(states, end, None)) if states[end][1] else EPSILON
+    accepting = [number for number, (accepts, _) in enumerate(states) if accepts]
+    return guard(EPSILON, texts_between(states, end, accepting)) if states[end][1] else EPSILON
 
 
 def _closure(following: int, others: Iterable[Ending]) -> int:
@@ -105,25 +97,9 @@ def _closure(following: int, others: Iterable[Ending]) -> int:
 
 def beginnings(expression: Expression | None) -> int:
     """The first bytes of a terminal; all for one that may be empty, and for special tokens."""
-    return ALL_BYTES if expression is None or nullable(expression) else first_bytes(expression)
-
-
-def parts(ignored: Expression) -> list[Expression]:
-    """An ignored terminal in parts that end differently, if their first bytes tell them apart."""
-    ways = endings(ignored)
-    first = 0
-    for way in ways:
-        if first & way.first:
-            return [ignored]
-        first |= way.first
-    return [way.texts for way in ways] if len(ways) > 1 else [ignored]
-
-
-def followers(ignored: Sequence[Expression]) -> list[int]:
-    """For each ignored terminal the bytes, as a mask, with which something else may begin after it."""
-    ways = [endings(one) for one in ignored]
-    every = [way for some in ways for way in some]
-    return [any_of(_closure(way.following, every) for way in some) if some else ALL_BYTES for some in ways]
+    if expression is None or nullable(expression):
+        return ALL_BYTES
+    return live_first_bytes(expression) if looks_ahead(expression) else first_bytes(expression)
 
 
 def before(rules: Rules) -> None:

@@ -176,6 +176,14 @@ def nullable(part: Expression) -> bool:
     return bool(part[1][0][0]) if kind == AUTOMATON else False
 
 
+def looks_ahead(part: Expression) -> bool:
+    """Whether `part` contains a guard."""
+    kind, *members = part
+    if kind in (CONCAT, UNION, BOTH):
+        return any(map(looks_ahead, members[0]))
+    return kind == GUARD or (kind in (NOT, REPEAT) and looks_ahead(members[0]))
+
+
 @functools.lru_cache(maxsize=4096)
 def _class_code(members: int) -> tuple[int, ...]:
     return (CLASS, *struct.unpack("<8i", members.to_bytes(32, "little")))

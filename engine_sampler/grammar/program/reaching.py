@@ -1,9 +1,11 @@
-"""Backward reachability in graphs."""
+"""Backward reachability in graphs, and in rules."""
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Iterable
+from collections.abc import Hashable, Iterable, Mapping, Sequence
 from typing import TypeVar
+
+from .rules import ACCEPT, Edge
 
 Node = TypeVar("Node", bound=Hashable)
 
@@ -24,3 +26,36 @@ def nodes_reaching(steps: Iterable[tuple[Node, Node]], ends: Iterable[Node]) -> 
                 found.add(source)
                 waiting.append(source)
     return found
+
+
+def states_reaching_ends(
+    edges: Sequence[Sequence[Edge]], rules: Mapping[int, int], terminals: Iterable[int]
+) -> tuple[set[int], set[int]]:
+    """The states of rules from which the rule can end, whatever the values of the registers, and the symbols
+    that some text matches, among them ACCEPT.
+
+    edges      of each state, over the states of all rules
+    rules      the symbol of each rule, by its first state
+    terminals  those that some text matches
+    """
+    sources: list[list[int]] = [[] for _ in edges]
+    users: dict[int, list[int]] = {}
+    for state, some in enumerate(edges):
+        for symbol, target, _ in some:
+            sources[target].append(state)
+            users.setdefault(symbol, []).append(state)
+    live: set[int] = set()
+    symbols = {ACCEPT, *terminals}
+    waiting = [state for symbol in symbols for state in users.get(symbol, ())]
+    while waiting:
+        state = waiting.pop()
+        if state in live or not any(
+            symbol in symbols and (symbol == ACCEPT or target in live) for symbol, target, _ in edges[state]
+        ):
+            continue
+        live.add(state)
+        waiting += sources[state]
+        if state in rules:
+            symbols.add(rules[state])
+            waiting += users.get(rules[state], ())
+    return live, symbols

@@ -30,7 +30,7 @@ static void describe(eg_expressions *x, eg_expression *n);
 /* A node of which nothing but its operands is known. */
 static eg_expression unknown(int kind, int32_t a, int32_t b, int32_t c) {
     eg_expression out = {.kind = (uint8_t)kind, .a = a, .b = b, .c = c, .idle = UINT64_MAX};
-    out.bounded = out.loose = out.classes = out.reach = -1;
+    out.bounded = out.loose = out.classes = out.reach = out.steady = -1;
     return out;
 }
 
@@ -601,6 +601,9 @@ void eg_expressions_close(eg_expressions *x) {
     EG_FREE(pool, x->edges);
     EG_FREE(pool, x->classes);
     EG_FREE(pool, x->reaches);
+    EG_FREE(pool, x->steadies);
+    EG_FREE(pool, x->singles);
+    eg_map_free(pool, &x->single);
     eg_map_free(pool, &x->class_meets);
     eg_set_free(pool, &x->classes_by_content);
     eg_map_free(pool, &x->lives);

@@ -71,6 +71,7 @@ typedef struct eg_expression {
     int32_t classes;   /* its eg_make_classes, -1: not known yet */
     int32_t reach;     /* its eg_reach_of, -1: not known yet */
     int32_t visit;     /* its place in the last search that visited it */
+    int32_t steady;    /* its first place in `steadies`, -1: not known yet */
     uint64_t idle;     /* its eg_expression_idle, UINT64_MAX: not known yet */
 } eg_expression;
 
@@ -99,6 +100,17 @@ typedef struct eg_reach {
 
 enum { EG_FAR = INT32_MAX / 2 };
 
+/* An alternative of an expression that begins with something repeated (expression_steady.c). */
+typedef struct eg_steady {
+    uint64_t classes;    /* of the characters each of which is what is repeated */
+    int32_t alternative; /* all of whose members begin so */
+    int32_t most;        /* with how many of them they may begin */
+    int32_t proven;      /* after up to so many of them, something is left */
+    int32_t refuted;     /* after as many or more, nothing is left */
+    bool over;           /* nothing follows it: what is left should not be empty */
+    bool last;           /* it is the last one of its expression */
+} eg_steady;
+
 /* A derivative found by a search. */
 typedef struct eg_found {
     int32_t expression;
@@ -120,6 +132,9 @@ typedef struct eg_expressions {
     EG_VECTOR(int32_t) edges;   /* a stack of the derivatives of each of them, one list after the other */
     EG_VECTOR(eg_classes) classes;
     EG_VECTOR(eg_reach) reaches;
+    EG_VECTOR(eg_steady) steadies;
+    EG_VECTOR(uint64_t) singles; /* results of eg_expression_single ... */
+    eg_map single;              /* ... by expression */
     eg_map class_meets;         /* two numbers of classes to those that refine both */
     eg_map lives;               /* (lexer, guard) to the result of eg_lexer_lives */
     eg_map derived;             /* (expression, byte) to its derivative, see eg_make_derivative */
@@ -236,6 +251,16 @@ int32_t eg_expression_loose(eg_expressions *x, int32_t e);
 
 /* The classes of characters (characters.h) after each of which `e` is unchanged. */
 uint64_t eg_expression_idle(eg_expressions *x, int32_t e);
+
+/* The classes of characters each of which by itself is a match of `e`, after which nothing else of it follows. */
+uint64_t eg_expression_single(eg_expressions *x, int32_t e);
+
+/* Whether after any up to `count` characters of these classes `e` can be continued. False may mean that it is not
+ * known. */
+bool eg_expression_is_steady(eg_expressions *x, int32_t e, uint64_t classes, int32_t count);
+
+/* Whether `e` counts the characters that it begins with, and so is changed by each. */
+bool eg_expression_counts(eg_expressions *x, int32_t e);
 
 /* Make eg_expression_loose of `e` return `e` from now on. */
 static inline void eg_expression_forget_loose(eg_expressions *x, int32_t e) { x->nodes.at[e].loose = e; }

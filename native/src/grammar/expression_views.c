@@ -169,21 +169,40 @@ static bool returns_to(eg_expressions *x, int32_t start, int32_t at, eg_utf8 utf
     return true;
 }
 
-uint64_t eg_expression_idle(eg_expressions *x, int32_t e) {
-    if (x->nodes.at[e].idle != UINT64_MAX) return x->nodes.at[e].idle;
-    uint64_t all = 0, busy = EG_MALFORMED | EG_INSIDE;
+/* The classes of characters after each of which `e` has become `to`. */
+static uint64_t classes_to(eg_expressions *x, int32_t e, int32_t to) {
+    uint64_t all = 0, others = EG_MALFORMED | EG_INSIDE;
     for (int byte = 0; byte < 256; byte++) {
         eg_utf8 utf8 = {0};
         const uint64_t class = eg_class_of(byte, &utf8);
         all |= class;
-        if (busy & class) continue;
+        if (others & class) continue;
         int steps = IDLE_STEPS;
         const int32_t next = eg_step(x, e, byte);
-        const bool idle = utf8.left ? next != EG_EMPTY && returns_to(x, e, next, utf8, &steps) : next == e;
+        const bool leads = utf8.left ? next != EG_EMPTY && returns_to(x, to, next, utf8, &steps) : next == to;
         eg_work(x->pool->fault, 1 + IDLE_STEPS - steps);
-        if (!idle) busy |= class;
+        if (!leads) others |= class;
     }
-    return x->nodes.at[e].idle = all & ~busy;
+    return all & ~others;
+}
+
+uint64_t eg_expression_idle(eg_expressions *x, int32_t e) {
+    if (x->nodes.at[e].idle == UINT64_MAX) {
+        const uint64_t idle = classes_to(x, e, e);
+        x->nodes.at[e].idle = idle;
+    }
+    return x->nodes.at[e].idle;
+}
+
+uint64_t eg_expression_single(eg_expressions *x, int32_t e) {
+    int32_t at = eg_map_get(&x->single, (uint64_t)e, -1);
+    if (at < 0) {
+        const uint64_t classes = classes_to(x, e, EG_EPSILON);
+        at = x->singles.count;
+        EG_PUSH(x->pool, x->singles, classes);
+        eg_map_put(x->pool, &x->single, (uint64_t)e, at);
+    }
+    return x->singles.at[at];
 }
 
 /* Add a guard to `count` others; one that allows everything replaces all of them. */

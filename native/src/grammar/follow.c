@@ -7,6 +7,7 @@ enum {
     SMALL = 48,            /* tries with fewer nodes are walked rather than summarized */
     MANY = 64,             /* nodes below a node for which its state keeps a table of steps */
     COMPARE_BUDGET = 2000, /* nodes at which an expression is compared with a looser one */
+    LISTED = 256,          /* tokens that are looked through in the time of comparing a node */
     PATIENCE = 1000        /* walks after which one that is not continued is given up */
 };
 
@@ -186,6 +187,7 @@ static void remove_tokens(eg_masks *m, eg_out *out, const int32_t *tokens, int32
 static void remove_below(eg_masks *m, eg_out *out, int32_t node) {
     const eg_tries *t = &eg_vocabulary_of(m)->tries;
     const int32_t begin = t->first_token.at[node], end = t->first_token.at[t->end.at[node]];
+    m->compare_budget -= (out->tokens.count + out->removed.count) / LISTED;
     remove_tokens(m, out, t->tokens.at + begin, end - begin);
 }
 

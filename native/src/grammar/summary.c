@@ -2,12 +2,13 @@
 #include "grammar/summary.h"
 
 #include "grammar/bits.h"
+#include "grammar/characters.h"
 
 enum {
     FEW = 1024,        /* tokens that are kept as a list */
     MAX_NODES = 1 << 24,
     DENSE = 4096,      /* tokens after one place that are not merged with others */
-    MIN_IDLE_NODES = 6 /* nodes below a node for which a check for idle expressions pays off */
+    MIN_NODES = 6 /* nodes below a node for which it pays off to check whether they can be told at once */
 };
 
 /* Record the borders of `e`, which can end here; `border` has everything but guard and entry. */
@@ -67,9 +68,13 @@ static void enter_level(es_vocabulary *v, int32_t depth, int32_t node, int32_t e
     levels[depth] = (eg_level){x->steps, e, node, ends ? depth : above.end, -1};
 }
 
-/* Whether `e` is unchanged by all characters on the paths below `node`, however far they go. */
-static bool is_idle(es_vocabulary *v, int32_t e, int32_t node) {
-    return !(v->tries.below.at[node] & ~eg_expression_idle(&v->expressions, e));
+/* Whether `e` can be continued after all characters on the paths below `node`. */
+static bool continues_below(es_vocabulary *v, int32_t e, int32_t node) {
+    const uint64_t below = v->tries.below.at[node];
+    const int32_t height = v->tries.height.at[node];
+    if (below & (EG_MALFORMED | EG_INSIDE)) return false;
+    if (height < 255 && eg_expression_is_steady(&v->expressions, e, below, height)) return true;
+    return !eg_expression_counts(&v->expressions, e) && !(below & ~eg_expression_idle(&v->expressions, e));
 }
 
 static void note_all(es_vocabulary *v, int32_t node) {
@@ -104,7 +109,7 @@ static void walk_nodes(es_vocabulary *v, int32_t from, int32_t to) {
             i = ends[i];
             continue;
         }
-        if (ends[i] - i > MIN_IDLE_NODES && is_idle(v, next, i)) {
+        if (ends[i] - i > MIN_NODES && continues_below(v, next, i)) {
             note_all(v, i);
             i = ends[i];
             continue;

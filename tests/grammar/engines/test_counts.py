@@ -205,3 +205,22 @@ def test_realistic_counts_take_little_work(name: str, vocabulary: native.NativeV
         assert matcher.accept(byte) == may_follow
         assert may_follow or (byte, name) == (TEXT.encode()[-1], "a text that is longer")
     assert matcher.is_accepting() == may_follow
+
+
+@pytest.mark.skipif(native.load_library() is None, reason="the native library is missing")
+def test_tokens_that_differ_in_where_a_letter_is_are_not_read_one_by_one() -> None:
+    """Every place of a letter is another derivative: read one by one, they take 108 million steps."""
+    random = Random(3)
+    pieces = sorted({bytes(random.choices(b"abc", k=random.randint(2, 12))) for _ in range(8000)})
+    tokenizer = Tokenizer([*(bytes([byte]) for byte in range(256)), *pieces, b"<eos>"], [256 + len(pieces)])
+    schema = {"type": "string", "pattern": "^.*a.{30}b$", "minLength": 8, "maxLength": 64}
+    matcher = Grammar.from_json_schema(schema).compile(tokenizer).matcher()
+    bitmask = np.zeros((1, (len(tokenizer) + 31) // 32), np.int32)
+    steps = []
+    for byte in b'"' + b"ab ca1" * 10:
+        work = native.Work(10**8, 10**8)
+        matcher.fill_within(bitmask, 0, work)
+        steps.append(10**8 - work.left)
+        assert matcher.accept(byte)
+    assert max(steps) < 3_000_000
+    assert sum(steps) < 25_000_000

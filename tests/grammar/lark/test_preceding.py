@@ -8,11 +8,13 @@ import pytest
 
 from engine_sampler.grammar.errors import GrammarError
 from engine_sampler.grammar.lark.grammar import rules_from_lark
+from engine_sampler.grammar.lark.lalr import rules_from_lalr
 from engine_sampler.grammar.lark.outer_bytes import last_bytes
 from engine_sampler.grammar.program.expression import automaton, both, concat, guard, literal, repeat, union
 from engine_sampler.grammar.program.expression import byte_class as of
 
-from .oracle import Oracle, ours
+from .oracle import Oracle, language_of, ours
+from .test_contextual import Contextual
 
 DECIDED = {
     "the beginning of the text": 'start: A B?\nA: /^a+/\nB: "b"',
@@ -24,6 +26,35 @@ DECIDED = {
     "behind ignored text": 'start: "x"? A\nA: /(?<![ab])a/\n%ignore " "',
     "behind several rules": 'start: item+\nitem: word "."\nword: /\\b[ab]+/ | "x" "y" /\\Bb/',
 }
+
+
+BY_LEXERS = DECIDED | {
+    "one of a higher priority never matches": 'start: ("x" A | "y")+\nA: /[ab]+/\nC.1: /(?<=c)b/\n%ignore C',
+    "a keyword": 'start: (NAME " ")+ "a!"\nNAME: /\\b[ab]+\\b/',
+}
+
+
+@pytest.mark.parametrize("name", BY_LEXERS)
+def test_it_has_its_meaning_for_lexers_where_all_that_comes_before_agrees(name: str) -> None:
+    text = BY_LEXERS[name]
+    language, oracle = language_of(rules_from_lalr(text)), Contextual(text)
+    for length in range(5):
+        for characters in product("abxy. \n"[: 7 - length // 2], repeat=length):
+            assert language("".join(characters)) == oracle("".join(characters)), characters
+
+
+@pytest.mark.parametrize(
+    "grammar",
+    [
+        'start: "x"? B\nB: /^b/',
+        'start: W+\nW: /\\b[ab]+/\n%ignore " "',
+        'start: ("x" | "y") A\nA: /(?<=x)a/',
+        "start: <|x|> A\nA: /(?<=x)a/",
+    ],
+)
+def test_it_is_refused_for_lexers_where_the_text_before_decides(grammar: str) -> None:
+    with pytest.raises(GrammarError, match=r"the terminal [ABW]: .* depends on the text before a terminal"):
+        rules_from_lalr(grammar, special_tokens={"<|x|>": 1})
 
 
 @pytest.mark.parametrize("name", DECIDED)

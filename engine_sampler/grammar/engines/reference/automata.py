@@ -12,6 +12,7 @@ from typing import NamedTuple
 
 from ...derivatives.limits import MAX_CLOSURE, Meter
 from ...errors import GrammarError, GrammarLimitError
+from ...program.reaching import states_reaching_ends
 from ...program.rules import ACCEPT, AT_LEAST, CLAUSE, CLEAR, COUNT, RESET, SATURATE, SET, Edge, Program
 
 Registers = tuple[int, ...]
@@ -122,28 +123,9 @@ class Automata:
 
     def _prune(self, productive: Sequence[bool]) -> None:
         """Drop the edges that lie on no path of a finite text, whatever the values of the registers."""
-        sources: list[list[int]] = [[] for _ in self.edges]
-        users: dict[int, list[int]] = {}
-        for state, edges in enumerate(self.edges):
-            for symbol, target, _ in edges:
-                sources[target].append(state)
-                users.setdefault(symbol, []).append(state)
         firsts = {first: -1 - rule for rule, (first, _) in enumerate(self.rules)}
-        live: set[int] = set()
-        symbols = {ACCEPT, *(terminal for terminal, matches in enumerate(productive) if matches)}
-        waiting = [state for symbol in symbols for state in users.get(symbol, ())]
-        while waiting:
-            state = waiting.pop()
-            if state in live or not any(
-                symbol in symbols and (symbol == ACCEPT or target in live)
-                for symbol, target, _ in self.edges[state]
-            ):
-                continue
-            live.add(state)
-            waiting += sources[state]
-            if state in firsts:
-                symbols.add(firsts[state])
-                waiting += users.get(firsts[state], ())
+        terminals = (terminal for terminal, matches in enumerate(productive) if matches)
+        live, symbols = states_reaching_ends(self.edges, firsts, terminals)
         if self.rules[-1][0] not in live:
             raise GrammarError("no text at all matches the grammar")
         for state, edges in enumerate(self.edges):

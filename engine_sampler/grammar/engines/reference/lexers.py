@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 from ...derivatives.derivatives import Derivatives
-from ...derivatives.expressions import ANY_BYTE, ANYTHING, EMPTY
+from ...derivatives.expressions import ANYTHING, EMPTY
 from ...errors import GrammarError
 from ...program.lalr import IGNORED, KEYWORD, Pairs, Parser
 
@@ -51,7 +51,6 @@ class Lexers:
         self.derivatives = derivatives
         self.terminals = terminals
         self._x = derivatives.expressions
-        self._nonempty = self._x.concat(ANY_BYTE, ANYTHING)
         self._entries = [self._entry_matches(state.entries, terminals) for state in parser.states]
         self._ranked_after: dict[tuple[int, int], list[RankedMatch]] = {}
         self._ranked: dict[int, list[RankedMatch]] = {}
@@ -108,14 +107,3 @@ class Lexers:
             if excluded == ANYTHING:
                 break
         return found
-
-    def longer(self, number: int) -> int:
-        """The futures that have a non-empty prefix which an expression matches."""
-        x = self._x
-        return x.future(x.both((number, self._nonempty)) if x.endings[number] else number)
-
-    def possible(self, rest: int, excluded: int) -> bool:
-        """Whether `rest` matches a non-empty prefix of some future that is not `excluded`."""
-        if excluded == EMPTY:
-            return self.derivatives.continues(rest)
-        return self.derivatives.live(self._x.both((self.longer(rest), self._x.complement(excluded))))

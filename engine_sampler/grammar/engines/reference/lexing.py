@@ -115,10 +115,10 @@ class LalrConfigurations(Configurations[LalrThread]):
         after = self._row_after(row, match.symbol)
         if after is None or excluded == ANYTHING:
             return
-        if self.lexers.possible(match.rest, excluded):
+        if self._derivatives.possible(match.rest, excluded):
             yield LalrThread(row, *match, excluded)
         for guard in self.expressions.endings[match.rest]:
-            ended = self.expressions.concat(guard, ANYTHING), self.lexers.longer(match.whole)
+            ended = self.expressions.concat(guard, ANYTHING), self._derivatives.longer(match.whole)
             yield from self._between(after, self.expressions.union((excluded, *ended)))
 
     def _between(self, row: int, excluded: int) -> Iterable[LalrThread]:
@@ -148,5 +148,5 @@ class LalrConfigurations(Configurations[LalrThread]):
         for match, before in self.lexers.begin(self.rows.state(row)):
             after = self._row_after(row, match.symbol)
             futures = self.expressions.union((excluded, before))
-            if after is not None and self.lexers.possible(match.rest, futures):
+            if after is not None and self._derivatives.possible(match.rest, futures):
                 yield match.symbol
