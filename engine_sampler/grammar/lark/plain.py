@@ -17,6 +17,7 @@ from typing import Any, NamedTuple
 from lark import Token, Tree
 from lark.grammar import TOKEN_DEFAULT_PRIORITY, NonTerminal, RuleOptions, Symbol, Terminal
 
+from ..program.reaching import nodes_reaching
 from ..work import spend
 from .lexer import Scan, Statement, Word, count_bounds
 
@@ -76,22 +77,10 @@ def _left_to_lark(terminals: Mapping[str, Sequence[str]], plain: Container[str])
 
     terminals   the names in the definition of each
     """
-    beside: dict[str, list[str]] = {}
-    waiting = _circular(terminals)
-    waiting += [name for name in terminals if name not in plain]
-    for name, uses in terminals.items():
-        for used in uses:
-            beside.setdefault(name, []).append(used)
-            beside.setdefault(used, []).append(name)
-            if used not in terminals:
-                waiting.append(used)
-    left = set(waiting)
-    while waiting:
-        for name in beside.get(waiting.pop(), ()):
-            if name not in left:
-                left.add(name)
-                waiting.append(name)
-    return left
+    uses = [(name, used) for name, some in terminals.items() for used in some]
+    ends = [*_circular(terminals), *(name for name in terminals if name not in plain)]
+    ends += (used for _, used in uses if used not in terminals)
+    return nodes_reaching([*uses, *((used, name) for name, used in uses)], ends)
 
 
 def _circular(terminals: Mapping[str, Sequence[str]]) -> list[str]:

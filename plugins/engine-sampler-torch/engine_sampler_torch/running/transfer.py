@@ -99,7 +99,7 @@ class Upload:
         packed = self._buffers.packed
         for offset, array in zip(self._offsets, self._arrays, strict=True):
             packed[offset : offset + array.nbytes] = array.reshape(-1).view(np.uint8)
-        if there is not host and there.device.type != "cpu":
+        if there.device.type != "cpu":
             there.copy_(host, non_blocking=True)
 
     def __getitem__(self, number: int) -> Tensor:
