@@ -26,6 +26,7 @@ import struct
 from array import array
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
+from operator import attrgetter
 from typing import Any, NamedTuple, TypeAlias
 
 from ...base.cached import cached_property
@@ -147,15 +148,14 @@ class Program:
     @cached_property
     def key(self) -> str:
         """A hash of the content: programs with equal keys describe equal languages."""
-        content = b"|".join(getattr(self, name).tobytes() for name in PROGRAM_ARRAYS)
+        content = b"|".join(_arrays_of(self))
         content += str(self.start).encode() + b"|unique keys" * self.unique_keys
         return hashlib.blake2b(content, digest_size=16).hexdigest()
 
     @property
     def weight(self) -> int:
         """The size of all arrays, in bytes."""
-        arrays = (getattr(self, name) for name in PROGRAM_ARRAYS)
-        return sum(len(array) * array.itemsize for array in arrays)
+        return sum(map(len, _arrays_of(self))) * self.expressions.itemsize
 
     def with_special_tokens(self, token_ids: Sequence[int]) -> Program:
         """A copy in which special tokens that are given by number, as -1 - i, have the ids token_ids[i]."""
@@ -178,6 +178,8 @@ class Program:
 
 PROGRAM_ARRAYS = tuple(field.name for field in fields(Program) if field.type == "array[int]")
 """The fields of a `Program` that are arrays."""
+
+_arrays_of = attrgetter(*PROGRAM_ARRAYS)
 
 
 class Binding(NamedTuple):

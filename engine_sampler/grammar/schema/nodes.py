@@ -252,7 +252,11 @@ class Expander:
         found = self._formulas.get(key)
         if found is None:
             if literal & 1:
-                found = self.guarded(key, lambda: self._positive(self._nodes[literal >> 1], kind))
+                self._begin(key)
+                try:
+                    found = self._positive(self._nodes[literal >> 1], kind)
+                finally:
+                    self._in_progress.discard(key)
             else:
                 found = negation(self.formula(literal | 1, kind))
             self.weigh(found)
@@ -272,15 +276,19 @@ class Expander:
 
         Raises GrammarError if computing it requires itself, GrammarLimitError if calls are nested too deeply.
         """
+        self._begin(key)
+        try:
+            return find()
+        finally:
+            self._in_progress.discard(key)
+
+    def _begin(self, key: Any) -> None:
+        """Record that `key` is being computed, or raise what `guarded` does."""
         if key in self._in_progress:
             raise GrammarError("a $ref leads back to itself without a property or an item in between")
         if len(self._in_progress) >= MAX_DEPTH:
             raise GrammarLimitError(f"subschemas of one value are nested more than {MAX_DEPTH} deep")
         self._in_progress.add(key)
-        try:
-            return find()
-        finally:
-            self._in_progress.discard(key)
 
     def _positive(self, node: SchemaNode | Constant | AnyOf, kind: int) -> Formula:
         if isinstance(node, AnyOf):
@@ -306,8 +314,11 @@ class Expander:
             if literal <= ALWAYS:
                 return ValueOutline() if literal else ValueOutline(0)
             self._outlines[literal] = ValueOutline()  # until it has been computed
-            found = self.guarded((literal, 0), lambda: self._outline(literal))
-            self._outlines[literal] = found
+            self._begin(key := (literal, 0))
+            try:
+                found = self._outlines[literal] = self._outline(literal)
+            finally:
+                self._in_progress.discard(key)
         return found
 
     def _outline(self, literal: int) -> ValueOutline:

@@ -134,23 +134,28 @@ class Values:
             if value.productive:
                 continue
             spend(10)
-            missing: list[Value] = []
-
-            def productive(literals: Literals, missing: list[Value] = missing) -> bool:
-                if NEVER in literals:
-                    return False
-                other = self.get(literals)
-                if not other.productive:
-                    missing.append(other)
-                return other.productive
-
-            if value.scalars or any(shape.is_productive(productive) for shape in value.shapes):
+            if value.scalars or self._has_shape(value):
                 value.productive = True
                 waiting += value.waiting
                 value.waiting = {}
-            else:
-                for other in missing:
-                    other.waiting[value] = None
+
+    def _has_shape(self, value: Value) -> bool:
+        """Whether an object or an array of the value exists; if not, it waits for what they lack."""
+        missing: list[Value] = []
+
+        def productive(literals: Literals) -> bool:
+            if NEVER in literals:
+                return False
+            other = self.get(literals)
+            if not other.productive:
+                missing.append(other)
+            return other.productive
+
+        if any(shape.is_productive(productive) for shape in value.shapes):
+            return True
+        for other in missing:
+            other.waiting[value] = None
+        return False
 
     def _fill(self, value: Value) -> None:
         expander = self.expander
