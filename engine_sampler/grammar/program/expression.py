@@ -219,6 +219,9 @@ class Encoder:
 
     def add(self, part: Expression) -> int:
         """The number of the node of `part`; if it is new, its code and that of its children are appended."""
+        if part[0] == LITERAL:  # most are: their own text is what they are known by
+            number = self._equal.get(part)
+            return self._append(part, (LITERAL, len(part[1]), *part[1])) if number is None else number
         number = self._seen.get(id(part))
         if number is not None:
             return number
@@ -228,17 +231,20 @@ class Encoder:
             code = self._code_of(part)
             number = self._equal.get(code)
             if number is None:
-                number = self._equal[code] = self.count
-                self.code.extend(code)
-                self.count += 1
+                number = self._append(code, code)
         self._seen[id(part)] = number
         self._kept.append(part)
         return number
 
+    def _append(self, key: Expression, code: tuple[int, ...]) -> int:
+        number = self._equal[key] = self.count
+        self.code.extend(code)
+        self.count = number + 1
+        return number
+
     def _code_of(self, part: Expression) -> tuple[int, ...]:
+        """The code of anything but a literal."""
         kind, operand = part[0], part[1]
-        if kind == LITERAL:
-            return (LITERAL, len(operand), *operand)
         if kind == CLASS:
             return _class_code(operand)
         if kind in (CONCAT, UNION, BOTH):

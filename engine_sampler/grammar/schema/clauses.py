@@ -43,6 +43,10 @@ from .strings import holds
 _MAX_KEY_CLAUSES = 64
 """Maximum number of clauses into which an `or` over the presence of keys is rewritten."""
 
+_CHOICES = frozenset((OR, LISTED))
+_PRESENCE = frozenset((HAS, SIZE))
+"""The assertions that others may contradict: about what there is, not about what it must be if there is any."""
+
 Atoms = tuple[Formula, ...]
 
 
@@ -52,9 +56,10 @@ def disjuncts(formula: Formula, expander: Expander) -> list[Atoms]:
     Raises GrammarLimitError if there are more than `limits.MAX_CLAUSES`.
     """
     parts: Atoms = formula[1] if formula[0] == AND else (formula,)
-    if not any(part[0] in (OR, LISTED) for part in parts):
+    kinds = {part[0] for part in parts}
+    if kinds.isdisjoint(_CHOICES):
         spend(10 + 4 * len(parts))
-        return [] if Facts(parts, expander).contradictory else [parts]
+        return [] if not kinds.isdisjoint(_PRESENCE) and Facts(parts, expander).contradictory else [parts]
     found: dict[Atoms, None] = {}
     waiting: list[tuple[Atoms, tuple[Formula, ...]]] = [((), (formula,))]
     while waiting:

@@ -33,6 +33,7 @@ from .outlines import (
 from .strings import holds
 
 Scope: TypeAlias = tuple[Resource, ...]
+Items: TypeAlias = tuple[tuple[str, Any], ...]
 
 
 class SchemaNode(NamedTuple):
@@ -47,7 +48,7 @@ class SchemaNode(NamedTuple):
     value: Any
     resource: Resource
     scope: Scope
-    items: tuple[tuple[str, Any], ...] = ()
+    items: Items = ()
 
 
 class Constant(NamedTuple):
@@ -108,6 +109,7 @@ class Expander:
         self._keywords = keywords
         self._warns = unsupported == "warn"
         self._nodes: list[SchemaNode | Constant | AnyOf] = [SchemaNode(True, document.root, ())]
+        self._known: dict[int, set[str]] = {}  # the keywords of each draft
         self._literals: dict[Any, int] = {}
         self._formulas: dict[tuple[int, int], Formula] = {}
         self._outlines: dict[int, ValueOutline] = {}
@@ -135,42 +137,39 @@ class Expander:
                 found = known
                 break
             items = self._items(value, resource)
-            node = SchemaNode(value, resource, scope, items)
             if len(items) != 1 or items[0][0] != "$ref" or key in passed:
-                found = self._literals[key] = self._of_schema(node)
+                found = self._literals[key] = self._of_schema(value, resource, scope, items)
                 break
             passed[key] = None
             spend(10)
+            scope = self.entered(SchemaNode(value, resource, scope, items))
             value, resource = self.document.resolve(items[0][1], resource)
-            scope = self.entered(node)
         for key in passed:
             self._literals[key] = found
         return found
 
-    def _of_schema(self, node: SchemaNode) -> int:
+    def _of_schema(self, value: Any, resource: Resource, scope: Scope, items: Items) -> int:
         """A new literal, or that of another schema that is obviously equivalent."""
-        items = node.items
         if not items:
             return ALWAYS
         for keyword, one in items:
             if keyword not in _LEAVES or type(one) not in _PLAIN:
-                return self._add(node)
-        key = node.resource.draft <= 4, items
+                return self._add(SchemaNode(value, resource, scope, items))
+        key = resource.draft <= 4, items
         found = self._literals.get(key)
         if found is None:
-            found = self._literals[key] = self._add(node)
+            found = self._literals[key] = self._add(SchemaNode(value, resource, scope, items))
         return found
 
-    def _items(self, value: dict[str, Any], resource: Resource) -> tuple[tuple[str, Any], ...]:
+    def _items(self, value: dict[str, Any], resource: Resource) -> Items:
         """The keywords of a schema that constrain values; up to draft 7, `$ref` hides all others."""
         draft = resource.draft
         if draft < 2019 and "$ref" in value:
             return (("$ref", value["$ref"]),)
-        known = self._keywords
-        items = [item for item in value.items() if item[0] in known]
-        if draft < LATEST:
-            items = [item for item in items if _SINCE.get(item[0], 0) <= draft]
-        return tuple(items)
+        known = self._known.get(draft)
+        if known is None:
+            known = self._known[draft] = {name for name in self._keywords if _SINCE.get(name, 0) <= draft}
+        return tuple([item for item in value.items() if item[0] in known])
 
     def child(self, node: SchemaNode, value: Any) -> int:
         """The literal of a subschema of `node`."""
