@@ -219,9 +219,13 @@ class Encoder:
 
     def add(self, part: Expression) -> int:
         """The number of the node of `part`; if it is new, its code and that of its children are appended."""
-        if part[0] == LITERAL:  # most are: their own text is what they are known by
+        if part[0] == LITERAL:  # most are: they are known by their own text
             number = self._equal.get(part)
-            return self._append(part, (LITERAL, len(part[1]), *part[1])) if number is None else number
+            if number is None:
+                number = self._equal[part] = self.count
+                self.code.extend((LITERAL, len(part[1]), *part[1]))
+                self.count = number + 1
+            return number
         number = self._seen.get(id(part))
         if number is not None:
             return number
@@ -231,15 +235,11 @@ class Encoder:
             code = self._code_of(part)
             number = self._equal.get(code)
             if number is None:
-                number = self._append(code, code)
+                number = self._equal[code] = self.count
+                self.code.extend(code)
+                self.count = number + 1
         self._seen[id(part)] = number
         self._kept.append(part)
-        return number
-
-    def _append(self, key: Expression, code: tuple[int, ...]) -> int:
-        number = self._equal[key] = self.count
-        self.code.extend(code)
-        self.count = number + 1
         return number
 
     def _code_of(self, part: Expression) -> tuple[int, ...]:

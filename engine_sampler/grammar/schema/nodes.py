@@ -87,6 +87,12 @@ _SINCE = {
 }
 """The draft that introduced a keyword: a schema that declares an older one does not have it."""
 
+_LATER = {
+    draft: frozenset(name for name, since in _SINCE.items() if since > draft)
+    for draft in (4, 6, 7, 2019, LATEST)
+}
+"""For each draft, the keywords that a later one introduced."""
+
 _OUTLINED = frozenset(("type", "const", "enum", "$ref", "allOf", "anyOf", "oneOf"))
 """The keywords that `Expander.outline` takes into account."""
 
@@ -109,7 +115,6 @@ class Expander:
         self._keywords = keywords
         self._warns = unsupported == "warn"
         self._nodes: list[SchemaNode | Constant | AnyOf] = [SchemaNode(True, document.root, ())]
-        self._known: dict[int, set[str]] = {}  # the keywords of each draft
         self._literals: dict[Any, int] = {}
         self._formulas: dict[tuple[int, int], Formula] = {}
         self._outlines: dict[int, ValueOutline] = {}
@@ -166,10 +171,8 @@ class Expander:
         draft = resource.draft
         if draft < 2019 and "$ref" in value:
             return (("$ref", value["$ref"]),)
-        known = self._known.get(draft)
-        if known is None:
-            known = self._known[draft] = {name for name in self._keywords if _SINCE.get(name, 0) <= draft}
-        return tuple([item for item in value.items() if item[0] in known])
+        known, later = self._keywords, _LATER[draft]
+        return tuple([item for item in value.items() if item[0] in known and item[0] not in later])
 
     def child(self, node: SchemaNode, value: Any) -> int:
         """The literal of a subschema of `node`."""
