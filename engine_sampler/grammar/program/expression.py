@@ -22,7 +22,6 @@ from __future__ import annotations
 
 import functools
 import struct
-from array import array
 from collections.abc import Sequence
 from typing import Any, TypeAlias
 
@@ -204,7 +203,7 @@ class Encoder:
     """
 
     def __init__(self) -> None:
-        self.code = array("i")
+        self.code: list[int] = []
         self.count = 0
         self._seen: dict[int, int] = {}
         self._kept: list[Expression] = []  # alive, so that none of their ids is reused

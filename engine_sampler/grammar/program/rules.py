@@ -367,7 +367,7 @@ class Rules:
             special_ids.extend(self._special.get(symbol, ()))
             special_starts[symbol + 1] = len(special_ids)
         return Program(
-            self._encoder.code[:],
+            _packed(self._encoder.code),
             _packed(self._terminals),
             special_starts,
             special_ids,
