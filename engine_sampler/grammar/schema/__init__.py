@@ -13,4 +13,11 @@ A schema passes through these modules, from its source to the arrays that the en
 from .compiling import DEFAULTS, SchemaOptions, add_schema, open_schema, rules_from_schema
 from .layout import WHITESPACE_PATTERN
 
-__all__ = ["DEFAULTS", "WHITESPACE_PATTERN", "SchemaOptions", "add_schema", "open_schema", "rules_from_schema"]
+__all__ = [
+    "DEFAULTS",
+    "WHITESPACE_PATTERN",
+    "SchemaOptions",
+    "add_schema",
+    "open_schema",
+    "rules_from_schema",
+]

@@ -45,7 +45,7 @@ _MAX_KEY_CLAUSES = 64
 
 _CHOICES = frozenset((OR, LISTED))
 _PRESENCE = frozenset((HAS, SIZE))
-"""The assertions that others may contradict: about what there is, not about what it must be if there is any."""
+"""The assertions that others may contradict: about what there is, not what it must be if there is any."""
 
 Atoms = tuple[Formula, ...]
 

@@ -296,6 +296,7 @@ class ObjectAutomaton:
 
     def _members(self) -> None:
         plan = self._plan
+        satisfiable: list[int] = []
         for name, literals in plan.names.items():
             bit = self._named[name]
             if name in plan.required:
@@ -303,7 +304,8 @@ class ObjectAutomaton:
             else:
                 bits, edges = self._optional_bits, self._optional_edges
             bits.append(bit)
-            satisfiable = [number for number, one in plan.requirements.items() if holds(one.keys, name)]
+            if plan.requirements:
+                satisfiable = [number for number, one in plan.requirements.items() if holds(one.keys, name)]
             self._edges(edges, name, literals, _once(bit), satisfiable)
         for region in plan.regions:
             self._region(self._optional_edges, region, ())

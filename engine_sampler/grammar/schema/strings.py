@@ -36,7 +36,7 @@ def string_set(formula: Formula) -> Expression:
     """The texts, quotes included, of the strings that a formula allows; EMPTY if there are none."""
     if formula == TRUE:
         return STRING
-    if formula[0] == NOT and formula[1][0] == WITHIN:  # the keys that a schema does not name: of this one only
+    if formula[0] == NOT and formula[1][0] == WITHIN:  # the keys that this schema alone does not name
         return quoted(_body(formula).body)
     return _texts(_simplified(formula))
 

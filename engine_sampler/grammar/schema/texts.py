@@ -116,7 +116,7 @@ def spellings(byte: int) -> list[bytes]:
 
 @lru_cache(maxsize=1024)
 def ascii_class(mask: int) -> Expression:
-    """The ways to write one of the ASCII characters of `mask`: all `spellings` of each, in few expressions."""
+    """The ways to write one of the ASCII characters of `mask`: its `spellings`, in few expressions."""
     if not mask & _SPECIAL:
         return byte_class(mask)
     short = (1 << ord(name) for byte, name in _SHORT.items() if mask >> byte & 1)

@@ -183,9 +183,7 @@ class Values:
     def _add_constants(self, value: Value, kinds: int, literals: list[int]) -> None:
         """Add those of null, false and true that satisfy the literals."""
         found = [
-            text
-            for kind, text in CONSTANTS.items()
-            if kinds & kind and self._formula(literals, kind) == TRUE
+            text for kind, text in CONSTANTS.items() if kinds & kind and self._formula(literals, kind) == TRUE
         ]
         if found:
             name = "_".join(text.decode().upper() for text in found)
