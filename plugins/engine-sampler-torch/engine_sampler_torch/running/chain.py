@@ -40,7 +40,7 @@ def run_piece(piece: Piece, logits: Tensor, fused: Fused) -> Outcome:
     """Run a piece as far as the device goes."""
     found = fused.run(piece, logits)
     if found is not None:
-        return Outcome(found, CODES, None, found[0, : len(piece)])
+        return Outcome(found.verdicts, CODES, None, found.token_ids)
     block, reported = run_steps(piece, logits, fused)
     if piece.plan.selector is None or piece.selector is None:
         return Outcome(verdicts_of(block), None, block, None, reported=reported)

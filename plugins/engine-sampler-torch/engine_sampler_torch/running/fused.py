@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
@@ -38,15 +38,21 @@ def kernels_for(device: torch.device) -> Any:
     return kernels if kernels.trusted(str(device)) else None
 
 
+_MOST_LAYOUTS = 8
+_ALIGNMENT = 16
+"""Triton compiles one kernel for addresses that are multiples of so many bytes, another one for others."""
+
+
 class Fused:
     """The workspace of one scheduler's kernels on one device, which grows with its steps."""
 
     def __init__(self, device: torch.device) -> None:
         self._device = device
+        self._name = str(device)
         self._workspace: Any = None
 
-    def run(self, piece: Piece, logits: Tensor) -> Tensor | None:
-        """`Outcome.verdicts` of a piece, with the numbers of faults that `CODES` explains; None if the eager
+    def run(self, piece: Piece, logits: Tensor) -> Any:
+        """`kernels.Outcome` of a piece, with the numbers of faults that `CODES` explains; None if the eager
         steps must run it."""
         kernels = kernels_for(self._device)
         if kernels is None or piece.selector is None or piece.reports or piece.any_kept:
@@ -56,16 +62,24 @@ class Fused:
             recipe = piece.recipe = _Recipe.of(piece, kernels)
         if not recipe.is_covered:
             return None
-        outcome = kernels.sample(
+        draws = piece.selector.given.get("draws")
+        edits, bitmask, workspace = self._common(kernels, piece, logits, recipe.lead, recipe.gathered)
+        replay = None
+        if recipe.lasts and edits is None and kernels.repeatable(self._name):
+            replay = recipe.replays.of(kernels, logits, bitmask, workspace)
+            if replay.is_complete:
+                return replay.again(logits, draws, bitmask)
+        return kernels.sample(
             logits,
             piece.where,
-            piece.rows.vocabulary.size,
-            draws=piece.selector.given.get("draws"),
+            piece.vocab_size,
+            edits=edits,
+            bitmask=bitmask,
+            draws=draws,
+            workspace=workspace,
+            replay=replay,
             **recipe.arguments,
-            **self._common(kernels, piece, logits, recipe.lead, recipe.gathered),
         )
-        verdicts: Tensor = outcome.verdicts
-        return verdicts
 
     def narrow(self, piece: Piece, logits: Tensor) -> tuple[Block, int] | None:
         """(what a top_k leaves, how many steps that was) for a chain that goes on with steps which the
@@ -76,11 +90,12 @@ class Fused:
         lead = _leading_edits(piece.plan.steps)
         names, inputs = _after_edits(piece, lead)
         heated = int(names[:2] == ["temperature", "top_k"] and inputs[0].fixed == (False, False))
-        size = piece.rows.vocabulary.size
+        size = piece.vocab_size
         cuts = names[heated : heated + 1] == ["top_k"]
         width: Any = inputs[heated].fixed if cuts else None
         if width is None or width >= size:
             return None
+        edits, bitmask, workspace = self._common(kernels, piece, logits, lead, width)
         found = kernels.narrow(
             logits,
             piece.where,
@@ -88,20 +103,19 @@ class Fused:
             inputs[heated].given["k"],
             width=width,
             scale=inputs[0].given["scale"] if heated else None,
-            **self._common(kernels, piece, logits, lead, width),
+            edits=edits,
+            bitmask=bitmask,
+            workspace=workspace,
         )
         return _block(found, size), lead + heated + 1
 
     def _common(
         self, kernels: Any, piece: Piece, logits: Tensor, lead: int, candidates: int
-    ) -> dict[str, Any]:
-        """What both ways of using the kernels are given."""
-        size = piece.rows.vocabulary.size
-        return {
-            "bitmask": None if piece.masks is None else piece.masks.on_device(),
-            "edits": _edits(piece.plan.steps[:lead], piece.steps[:lead], logits, piece.where, size),
-            "workspace": self._room(kernels, len(piece), size, candidates),
-        }
+    ) -> tuple[tuple[Tensor, Tensor] | None, Tensor | None, Any]:
+        """What both ways of using the kernels are given: edits, bitmask, workspace."""
+        edits = _edits(piece, lead, logits) if lead else None
+        bitmask = None if piece.masks is None else piece.masks.on_device()
+        return edits, bitmask, self._room(kernels, len(piece), piece.vocab_size, candidates)
 
     def _room(self, kernels: Any, rows: int, vocab_size: int, candidates: int) -> Any:
         found = self._workspace
@@ -115,6 +129,25 @@ class Fused:
         return self._workspace
 
 
+class _Replays:
+    """The launches of one piece, for each layout that its logits and masks have had in one workspace."""
+
+    def __init__(self) -> None:
+        self._workspace: Any = None
+        self._by_layout: dict[Any, Any] = {}
+
+    def of(self, kernels: Any, logits: Tensor, bitmask: Tensor | None, workspace: Any) -> Any:
+        """The `kernels.Replay` for such tensors, new or complete."""
+        if workspace is not self._workspace or len(self._by_layout) > _MOST_LAYOUTS:
+            self._workspace, self._by_layout = workspace, {}
+        is_aligned = logits.data_ptr() % _ALIGNMENT == 0
+        layout = (logits.dtype, logits.stride(0), is_aligned, None if bitmask is None else bitmask.stride(0))
+        found = self._by_layout.get(layout)
+        if found is None or not found.is_complete:
+            found = self._by_layout[layout] = kernels.Replay()
+        return found
+
+
 @dataclass(frozen=True)
 class _Recipe:
     """How the kernels run a piece after its edits.
@@ -124,6 +157,7 @@ class _Recipe:
     gathered    how many candidates they gather.
     is_covered  whether the kernels know the chain.
     lasts       whether all this follows from parameters, and holds in later steps.
+    replays     the launches of earlier steps.
     """
 
     lead: int
@@ -131,6 +165,7 @@ class _Recipe:
     gathered: int
     is_covered: bool
     lasts: bool
+    replays: _Replays = field(default_factory=lambda: _Replays())
 
     @classmethod
     def of(cls, piece: Piece, kernels: Any) -> _Recipe:
@@ -172,11 +207,10 @@ def _block(found: Any, vocab_size: int) -> Block:
     return block
 
 
-def _edits(
-    steps: Sequence[DeviceStep], inputs: Sequence[Inputs], logits: Tensor, index: Tensor, vocab_size: int
-) -> tuple[Tensor, Tensor] | None:
-    """What all edits together make of the tokens they list: ids int64 [n, e], ascending and padded with
-    `vocab_size`, and their logits float32 [n, e]; None without any."""
+def _edits(piece: Piece, lead: int, logits: Tensor) -> tuple[Tensor, Tensor] | None:
+    """What the first `lead` steps, all edits, together make of the tokens they list: ids int64 [n, e],
+    ascending and padded with the vocabulary's size, and their logits float32 [n, e]; None without any."""
+    steps, inputs, vocab_size = piece.plan.steps[:lead], piece.steps[:lead], piece.vocab_size
     listed = [
         given.given[name] for step, given in zip(steps, inputs, strict=True) for name in step.sparse_ids
     ]
@@ -186,7 +220,7 @@ def _edits(
     repeated = ids[:, 1:] == ids[:, :-1]
     ids[:, 1:].masked_fill_(repeated, vocab_size)
     ids = ids.sort(1).values
-    values = logits[index[:, None], ids.clamp(max=vocab_size - 1)].to(torch.float32)
+    values = logits[piece.where[:, None], ids.clamp(max=vocab_size - 1)].to(torch.float32)
     values = values.masked_fill((values < -float(LOGIT_LIMIT)) | (ids == vocab_size), NEGATIVE_INFINITY)
     block = Block(
         values, ids, vocab_size, torch.zeros(len(ids), dtype=torch.int64, device=ids.device), owned=True

@@ -75,6 +75,7 @@ class Piece:
     """Rows of one group that run together, in all steps with the same requests in the same rows.
 
     index       int64 [n], their rows in the logits; `where`: the same on the device.
+    vocab_size  the number of tokens.
     contiguous  the rows as a slice, if they follow one another, else None.
     kinds       uint8 [n], the logprobs that the device writes for each, as in `LogprobsRequest`.
     top_n       int64 [n], how many likeliest tokens each lists.
@@ -89,6 +90,7 @@ class Piece:
         self.index = group.index[members]
         is_whole = len(self.index) == len(group.index)
         self.rows = group.rows if is_whole else group.rows.take(members)
+        self.vocab_size = self.rows.vocabulary.size
         self.members = members
         self.masks: PieceMasks | None = None
         self.contiguous = _as_slice(self.index)
@@ -100,6 +102,8 @@ class Piece:
             None if selector is None else Inputs(selector, self.plan.chain.selector, self.rows, kept)
         )
         self.recipe: Any = None
+        every = self.steps if self.selector is None else [*self.steps, self.selector]
+        self._asked = [inputs for inputs in every if not inputs.part.parameters_only]
         self._set_reports(None)
         self._device = logits.device
         self._kept = kept
@@ -113,10 +117,8 @@ class Piece:
             under = self.rows.under(batch.bitmask[self.index])
         if batch.logprobs is not None or self.reports:
             self._set_reports(batch.logprobs)
-        for inputs in (*self.steps, *(self.edits if self.reports else ())):
+        for inputs in (*self._asked, *(self.edits if self.reports else ())):
             inputs.begin(under, upload)
-        if self.selector is not None:
-            self.selector.begin(under, upload)
 
     def __len__(self) -> int:
         return len(self.index)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import gc
+import weakref
 from collections.abc import Iterator
 from typing import Any
 
@@ -9,7 +11,9 @@ import numpy as np
 import pytest
 import torch
 from engine_sampler_torch import TorchBackend
+from engine_sampler_torch.kernels import replay
 from engine_sampler_torch.running import fused
+from interpreter import launch_compiled
 
 from engine_sampler import SamplingParams, Scheduler, StepResult, Tokenizer
 
@@ -50,6 +54,22 @@ def kernels(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[str]]:
     fused.kernels_for.cache_clear()
 
 
+@pytest.fixture
+def replays(monkeypatch: pytest.MonkeyPatch, kernels: list[str]) -> list[str]:
+    """Launches can be started again here; `kernels`, with "again" for every step that does."""
+    found = fused.kernels_for(torch.device("cpu"))
+    again = found.Replay.again
+
+    def noting(*arguments: Any) -> Any:
+        kernels.append("again")
+        return again(*arguments)
+
+    monkeypatch.setattr(replay, "launch", launch_compiled)
+    monkeypatch.setattr(found, "repeatable", lambda device: True)
+    monkeypatch.setattr(found.Replay, "again", noting)
+    return kernels
+
+
 def results(backend: Any, settings: dict[str, Any], logits: list[np.ndarray]) -> list[StepResult]:
     scheduler = Scheduler(SIZE, TOKENIZER, backend=backend)
     for seed in range(ROWS):
@@ -76,6 +96,81 @@ def test_tokens_and_errors_are_those_of_numpy(settings: dict[str, Any], kernels:
     for one, other in equal_results(settings, logits):
         assert one.token_ids_on_device.tolist() == other.token_ids.tolist()
     assert len(kernels) == 3
+
+
+@pytest.mark.parametrize("settings", CHAINS[:3], ids=str)
+def test_later_steps_start_the_same_launches_again(settings: dict[str, Any], replays: list[str]) -> None:
+    random = np.random.default_rng(3)
+    logits = [random.normal(0, 3, (ROWS, SIZE)).astype(np.float32) for _ in range(4)]
+    logits[2] = np.round(logits[2])
+    logits[3][2, 5] = np.nan
+    logits[3][4] = -np.inf
+    for one, other in equal_results(settings, logits):
+        assert one.token_ids_on_device.tolist() == other.token_ids.tolist()
+    assert replays[1:] == ["again"] * 3
+
+
+def test_a_token_on_the_device_stays_when_launches_are_started_again(replays: list[str]) -> None:
+    random = np.random.default_rng(4)
+    logits = [random.normal(0, 3, (ROWS, SIZE)).astype(np.float32) for _ in range(40)]
+    found = results(TorchBackend(), CHAINS[2], logits)
+    assert replays.count("again") == 39
+    for step in found:
+        assert step.token_ids_on_device.tolist() == step.token_ids.tolist()
+
+
+def layouts(random: np.random.Generator, rows: int) -> Iterator[torch.Tensor]:
+    """Logits with other types, strides and alignments, and of each some twice."""
+    for _ in range(2):
+        yield torch.from_numpy(random.normal(0, 3, (rows, SIZE)).astype(np.float32))
+        yield torch.from_numpy(random.normal(0, 3, (rows, SIZE)).astype(np.float32)).to(torch.float16)
+        padded = torch.from_numpy(random.normal(0, 3, (rows, SIZE + 24)).astype(np.float32))
+        yield padded
+        yield padded[:, 3 : SIZE + 3]  # the address is no multiple of 16
+
+
+def test_other_layouts_are_launched_anew_and_every_one_is_kept(replays: list[str]) -> None:
+    both = [Scheduler(SIZE, TOKENIZER, backend=backend) for backend in (TorchBackend(), "numpy")]
+    for seed in range(ROWS):
+        for scheduler in both:
+            scheduler.add(SamplingParams(**CHAINS[0], seed=seed), [1, 2, seed])
+    for logits in layouts(np.random.default_rng(6), ROWS):
+        found, right = (scheduler.step(logits).token_ids.tolist() for scheduler in both)
+        assert found == right
+    assert [seen == "again" for seen in replays] == [False] * 4 + [True] * 4
+
+
+def test_launches_are_noted_anew_when_requests_join_and_leave(replays: list[str]) -> None:
+    both = [Scheduler(SIZE, TOKENIZER, backend=backend) for backend in (TorchBackend(), "numpy")]
+    random = np.random.default_rng(8)
+    for seed, top_k in enumerate((20, 30, 90, 20, 50)):
+        for scheduler in both:
+            scheduler.add(
+                SamplingParams(temperature=0.7, top_k=top_k, seed=seed, regex="[a-z]{50}"),
+                [1],
+                request_id=seed,
+            )
+            if seed == 3:
+                scheduler.remove(1)
+        for _ in range(2):
+            logits = random.normal(0, 3, (len(both[0].request_ids), SIZE)).astype(np.float32)
+            found, right = (scheduler.step(logits).token_ids.tolist() for scheduler in both)
+            assert found == right
+    assert [seen == "again" for seen in replays] == [False, True] * 5
+
+
+def test_no_logits_are_held_from_one_step_to_the_next(replays: list[str]) -> None:
+    scheduler = Scheduler(SIZE, TOKENIZER, backend=TorchBackend())
+    scheduler.add(SamplingParams(temperature=0.7, seed=1), [1])
+    held = []
+    for _ in range(3):
+        logits = np.zeros((1, SIZE), np.float32)
+        held.append(weakref.ref(logits))
+        scheduler.step(torch.from_numpy(logits))
+        del logits
+    gc.collect()
+    assert [array() for array in held] == [None] * 3
+    assert replays[1:] == ["again"] * 2
 
 
 def test_an_edit_that_leaves_no_token_is_named(kernels: list[str]) -> None:
