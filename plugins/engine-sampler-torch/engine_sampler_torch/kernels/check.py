@@ -124,7 +124,7 @@ def _sample_again(
     """`sample`, by a replay of the same with other logits and random bits."""
     replay = Replay()
     sample(logits.flip(0), index, vocab_size, draws=draws.flip(0), replay=replay, **options)
-    return replay.again(logits, draws, None)
+    return replay.again(logits, draws)
 
 
 def find_difference(device: torch.device, sample: Callable[..., Outcome]) -> str | None:

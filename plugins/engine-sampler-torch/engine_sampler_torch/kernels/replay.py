@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from typing import Any, NamedTuple
 
 from torch import Tensor
@@ -24,7 +24,7 @@ class _Launch(NamedTuple):
 
 class Replay:
     """The launches of one `sample`, which can be started again over the same rows, with other logits, random
-    bits and masks.
+    bits, masks and edits.
 
     Triton binds the arguments of each launch, and looks for what it has compiled for their types and
     alignments, which takes several times as long as the launch. Here that is done; so everything must be as
@@ -50,13 +50,20 @@ class Replay:
         ordered = [constants[name] for name in kernel.arg_names[len(arguments) :]]
         self._noted.append((compiled, (*grid, 1, 1)[:3], [*arguments, *ordered]))
 
-    def settle(self, outcome: Outcome, varying: Mapping[str, Tensor | None]) -> None:
-        """All is launched: what will be another `outcome`, and other tensors by the names of `again`."""
+    def settle(
+        self,
+        outcome: Outcome,
+        logits: Tensor,
+        draws: Tensor | None,
+        bitmask: Tensor | None,
+        edits: tuple[Tensor, Tensor] | None,
+    ) -> None:
+        """All is launched; these will be others when it is started again."""
         noted, self._noted = self._noted, []
         if any(compiled is None for compiled, _, _ in noted):
             return
-        given = (*_parts(outcome), *varying.items())
-        named = {id(tensor): name for name, tensor in given if tensor is not None}
+        tensors = (*_parts(outcome), *_given(logits, draws, bitmask, edits))
+        named = {id(tensor): name for name, tensor in tensors if tensor is not None}
         for compiled, grid, arguments in noted:
             places = [(i, named[id(a)]) for i, a in enumerate(arguments) if id(a) in named]
             others = [None if id(a) in named else a for a in arguments]
@@ -66,19 +73,36 @@ class Replay:
         self._outcomes = Outcomes(len(outcome.token_ids), outcome.verdicts.device)
         self.is_complete = True
 
-    def again(self, logits: Tensor, draws: Tensor | None, bitmask: Tensor | None) -> Outcome:
+    def again(
+        self,
+        logits: Tensor,
+        draws: Tensor | None,
+        bitmask: Tensor | None = None,
+        edits: tuple[Tensor, Tensor] | None = None,
+    ) -> Outcome:
         """What `sample` gives for these."""
         outcome = self._outcomes.next()
-        addresses = {"logits": logits.data_ptr()}
-        for name, tensor in (*_parts(outcome), ("draws", draws), ("bitmask", bitmask)):
-            if tensor is not None:
-                addresses[name] = tensor.data_ptr()
+        tensors = (*_parts(outcome), *_given(logits, draws, bitmask, edits))
+        addresses = {name: tensor.data_ptr() for name, tensor in tensors if tensor is not None}
         for start, arguments, places in self._launches:
             given = arguments.copy()
             for place, name in places:
                 given[place] = addresses[name]
             start(*given)
         return outcome
+
+
+def _given(
+    logits: Tensor, draws: Tensor | None, bitmask: Tensor | None, edits: tuple[Tensor, Tensor] | None
+) -> tuple[tuple[str, Tensor | None], ...]:
+    edit_ids, edit_values = edits or (None, None)
+    return (
+        ("logits", logits),
+        ("draws", draws),
+        ("bitmask", bitmask),
+        ("edit_ids", edit_ids),
+        ("edit_values", edit_values),
+    )
 
 
 def _parts(outcome: Outcome) -> tuple[tuple[str, Tensor], ...]:

@@ -261,7 +261,7 @@ def sample(
             launches.scan(None, 0, best_only=False)
             launches.draw(plan, arguments)
     if replay is not None:
-        replay.settle(launches.outcome, {"logits": logits, "draws": draws, "bitmask": bitmask})
+        replay.settle(launches.outcome, logits, draws, bitmask, edits)
     return launches.outcome
 
 

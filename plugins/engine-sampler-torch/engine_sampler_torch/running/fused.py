@@ -65,10 +65,10 @@ class Fused:
         draws = piece.selector.given.get("draws")
         edits, bitmask, workspace = self._common(kernels, piece, logits, recipe.lead, recipe.gathered)
         replay = None
-        if recipe.lasts and edits is None and kernels.repeatable(self._name):
-            replay = recipe.replays.of(kernels, logits, bitmask, workspace)
+        if recipe.lasts and kernels.repeatable(self._name):
+            replay = recipe.replays.of(kernels, logits, bitmask, edits, workspace)
             if replay.is_complete:
-                return replay.again(logits, draws, bitmask)
+                return replay.again(logits, draws, bitmask, edits)
         return kernels.sample(
             logits,
             piece.where,
@@ -130,18 +130,27 @@ class Fused:
 
 
 class _Replays:
-    """The launches of one piece, for each layout that its logits and masks have had in one workspace."""
+    """The launches of one piece in one workspace, for each layout of its logits, masks and edits."""
 
     def __init__(self) -> None:
         self._workspace: Any = None
         self._by_layout: dict[Any, Any] = {}
 
-    def of(self, kernels: Any, logits: Tensor, bitmask: Tensor | None, workspace: Any) -> Any:
+    def of(
+        self,
+        kernels: Any,
+        logits: Tensor,
+        bitmask: Tensor | None,
+        edits: tuple[Tensor, Tensor] | None,
+        workspace: Any,
+    ) -> Any:
         """The `kernels.Replay` for such tensors, new or complete."""
         if workspace is not self._workspace or len(self._by_layout) > _MOST_LAYOUTS:
             self._workspace, self._by_layout = workspace, {}
         is_aligned = logits.data_ptr() % _ALIGNMENT == 0
-        layout = (logits.dtype, logits.stride(0), is_aligned, None if bitmask is None else bitmask.stride(0))
+        mask_stride = None if bitmask is None else bitmask.stride(0)
+        edited = None if edits is None else edits[0].shape[1]
+        layout = (logits.dtype, logits.stride(0), is_aligned, mask_stride, edited)
         found = self._by_layout.get(layout)
         if found is None or not found.is_complete:
             found = self._by_layout[layout] = kernels.Replay()
