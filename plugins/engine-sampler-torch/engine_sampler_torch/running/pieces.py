@@ -81,7 +81,8 @@ class Piece:
     top_n       int64 [n], how many likeliest tokens each lists.
     keeps       bool [n], which of them need their survivors on the host.
     reports     whether there are `kinds`, and `any_kept` whether there are `keeps`.
-    recipe      how the kernels run it, for `Fused`.
+    routes      how the kernels take part, by whether survivors are needed, and `recipe`, how they choose: for
+                `Fused`.
     """
 
     def __init__(self, group: Group, members: slice, logits: Tensor, kept: Upload, choosing: bool) -> None:
@@ -101,6 +102,7 @@ class Piece:
         self.selector = (
             None if selector is None else Inputs(selector, self.plan.chain.selector, self.rows, kept)
         )
+        self.routes: dict[bool, Any] = {}
         self.recipe: Any = None
         every = self.steps if self.selector is None else [*self.steps, self.selector]
         self._asked = [inputs for inputs in every if not inputs.part.parameters_only]

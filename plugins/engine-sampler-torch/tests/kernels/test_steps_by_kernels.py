@@ -12,10 +12,21 @@ import pytest
 import torch
 from engine_sampler_torch import TorchBackend
 from engine_sampler_torch.kernels import replay
-from engine_sampler_torch.running import fused
+from engine_sampler_torch.running import edits, fused
+from engine_sampler_torch.steps import Block, DeviceStep, Given
 from interpreter import launch_compiled
 
-from engine_sampler import SamplingParams, Scheduler, StepResult, Tokenizer
+from engine_sampler import (
+    Example,
+    Param,
+    Rows,
+    Sampler,
+    SamplingParams,
+    Scheduler,
+    StepResult,
+    Tokenizer,
+)
+from tests.engines import registered
 
 pytestmark = pytest.mark.filterwarnings("ignore::RuntimeWarning")  # the interpreter's, for NaN
 
@@ -213,12 +224,108 @@ def test_other_samplers_behind_a_top_k_get_the_kernels_candidates(
     assert kernels == [f"narrow to {128 if settings['top_k'] > 64 else 64}"] * 3
 
 
-def test_what_the_kernels_do_not_know_is_left_to_the_steps(kernels: list[str]) -> None:
-    random = np.random.default_rng(1)
-    logits = [random.normal(0, 3, (ROWS, SIZE)).astype(np.float32)]
-    for settings in ({"typical_p": 0.8}, {"top_k": 9, "logprobs": 2}, {"min_p": 0.1, "mirostat": 2}):
-        found, right = (results(backend, settings, logits)[0] for backend in (TorchBackend(), "numpy"))
-        assert found.token_ids.tolist() == right.token_ids.tolist()
+AFTER_STEPS: tuple[tuple[dict[str, Any], str], ...] = (
+    ({"typical_p": 0.8}, ""),
+    ({"temperature": 0.8, "top_p": 0.9, "top_k": 40, "logprobs": 3}, "top_k top_p temperature"),
+    ({"smoothing_factor": 0.4, "min_p": 0.05, "temperature": 1.2, "repetition_penalty": 1.3}, "temperature"),
+    ({"typical_p": 0.9, "top_p": 0.8, "regex": "[a-f]+", "logprobs": 2, "order": "transformers"}, ""),
+    ({"temperature": 0.0, "top_n_sigma": 1.0, "frequency_penalty": 0.4, "logprobs": 1,
+      "logprobs_mode": "penalized"}, ""),
+    ({"typical_p": 0.95, "top_k": 30, "xtc_probability": 0.9, "xtc_threshold": 0.01,
+      "order": ["typical_p", "top_k", "xtc", "temperature"]}, "narrow to 64"),
+    ({"top_k": 30, "typical_p": 0.8, "temperature": 1.2, "logprobs": 3}, "narrow to 64"),
+)  # fmt: skip
+"""Chains that begin with steps over whole rows, or whose raw logits are needed, and what the kernels run."""
+
+
+@pytest.mark.parametrize(("settings", "run"), AFTER_STEPS, ids=str)
+def test_kernels_go_on_where_steps_have_changed_whole_rows(
+    settings: dict[str, Any], run: str, kernels: list[str]
+) -> None:
+    random = np.random.default_rng(len(str(settings)))
+    logits = [random.normal(0, 3, (ROWS, SIZE)).astype(np.float32) for _ in range(3)]
+    logits[1] = np.round(logits[1])
+    logits[2][1, 7], logits[2][3] = np.nan, -np.inf
+    for one, other in equal_results(settings, logits):
+        if other.logprobs is not None:
+            assert np.array_equal(one.logprobs.logprobs, other.logprobs.logprobs, equal_nan=True)
+            assert one.logprobs.ranks.tolist() == other.logprobs.ranks.tolist()
+    assert kernels == [run] * 3
+
+
+def test_a_selector_of_its_own_kind_is_left_to_the_steps(kernels: list[str]) -> None:
+    equal_results({"min_p": 0.1, "mirostat": 2}, [np.random.default_rng(1).normal(0, 3, (ROWS, SIZE))
+                  .astype(np.float32)])  # fmt: skip
+    assert kernels == []
+
+
+def test_many_edits_change_whole_rows_first(kernels: list[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(edits, "_ALWAYS_FEW", 16)
+    settings = {"repetition_penalty": 1.3, "frequency_penalty": 0.2, "top_k": 9, "temperature": 0.9}
+    random = np.random.default_rng(2)
+    both = [Scheduler(SIZE, TOKENIZER, backend=backend) for backend in (TorchBackend(), "numpy")]
+    for seed in range(ROWS):
+        prompt = random.integers(1, SIZE, 90).tolist()
+        for scheduler in both:
+            scheduler.add(SamplingParams(**settings, seed=seed), prompt)
+    for _ in range(3):
+        logits = random.normal(0, 3, (ROWS, SIZE)).astype(np.float32)
+        found, right = (scheduler.step(logits).token_ids.tolist() for scheduler in both)
+        assert found == right
+    assert kernels == ["top_k temperature"] * 3
+
+
+def test_rows_with_values_that_no_model_gives_go_to_the_host(kernels: list[str]) -> None:
+    everything = {token: -1e35 + 1e33 * (token % 5) for token in range(SIZE)}
+    random = np.random.default_rng(5)
+    both = [Scheduler(SIZE, TOKENIZER, backend=backend) for backend in (TorchBackend(), "numpy")]
+    for scheduler in both:
+        for seed in range(ROWS):
+            bias = everything if seed == 2 else {3: 1e33} if seed == 4 else {3: 1.0}
+            params = SamplingParams(typical_p=0.9, logit_bias=bias, seed=seed, logprobs=2)
+            scheduler.add(params, [1])
+    for _ in range(3):
+        logits = random.normal(0, 3, (ROWS, SIZE)).astype(np.float32)
+        one, other = (scheduler.step(logits) for scheduler in both)
+        assert one.token_ids.tolist() == other.token_ids.tolist()
+        assert one.errors == other.errors == [None] * ROWS
+        assert np.array_equal(one.logprobs.logprobs, other.logprobs.logprobs)
+        assert one.token_ids[4] == 3
+    assert kernels == [""] * 3
+
+
+class First100Step(DeviceStep):
+    name = "first_100"
+
+    def apply(self, block: Block, given: Given, fixed: Any) -> None:
+        block.keep(block.columns < 100)
+        block.narrow(100)
+
+
+class First100(Sampler):
+    """Keep the first hundred tokens; on a device, their columns only."""
+
+    name = "first_100"
+    params = (Param("first_100", bool, neutral=False),)
+    examples = (Example((1.0, 2.0), {"first_100": True}, (1.0, 2.0)),)
+
+    def apply(self, logits: np.ndarray, rows: Rows) -> None:
+        logits[:, 100:] = -np.inf
+
+    def torch_step(self) -> DeviceStep:
+        return First100Step()
+
+
+def test_a_step_that_cuts_columns_itself_is_followed_by_steps(kernels: list[str]) -> None:
+    settings = {
+        "first_100": True,
+        "top_k": 30,
+        "temperature": 0.7,
+        "order": ["first_100", "top_k", "temperature"],
+    }
+    random = np.random.default_rng(9)
+    with registered(First100()):
+        equal_results(settings, [random.normal(0, 3, (ROWS, SIZE)).astype(np.float32) for _ in range(2)])
     assert kernels == []
 
 
