@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, NamedTuple
 
 from torch import Tensor
 
@@ -15,8 +15,7 @@ _ALIGNMENT = 16
 """Triton compiles one kernel for addresses that are multiples of so many bytes, another one for others."""
 
 
-@dataclass(frozen=True)
-class Source:
+class Source(NamedTuple):
     """What kernels read: rows `index`, int64 [n], of `logits`; masks and edits are as in `kernels.sample`."""
 
     logits: Tensor
