@@ -386,9 +386,10 @@ def clear_grammar_cache() -> None:
 
 
 def _schema_options(whitespace: str | int | None, key_order: Any, *others: Any) -> SchemaOptions:
-    if (whitespace, key_order, *others) == (None, DEFAULTS.key_order, DEFAULTS.unsupported, DEFAULTS.formats):
+    rest = (key_order, *others)
+    if whitespace is None and rest == (DEFAULTS.key_order, DEFAULTS.unsupported, DEFAULTS.formats):
         return DEFAULTS
-    return SchemaOptions(WHITESPACE_PATTERN if whitespace is None else whitespace, key_order, *others)
+    return SchemaOptions(WHITESPACE_PATTERN if whitespace is None else whitespace, *rest)
 
 
 class _SpecialNames(Mapping[str, int]):

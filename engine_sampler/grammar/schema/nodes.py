@@ -147,8 +147,9 @@ class Expander:
                 break
             passed[key] = None
             spend(10)
-            scope = self.entered(SchemaNode(value, resource, scope, items))
+            node = SchemaNode(value, resource, scope, items)
             value, resource = self.document.resolve(items[0][1], resource)
+            scope = self.entered(node)
         for key in passed:
             self._literals[key] = found
         return found
