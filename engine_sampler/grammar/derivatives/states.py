@@ -3,18 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Sequence
-from functools import lru_cache
 from typing import TypeAlias
 
 from ..errors import GrammarLimitError
-from ..program.expression import ALL_BYTES, Encoder, Expression, automaton
+from ..program.expression import Encoder, Expression, automaton
 from ..work import spend
 from .derivatives import Derivatives
 from .expressions import Expressions
 from .limits import Meter
 from .loading import Loader
-
-_CACHED = 64
 
 State: TypeAlias = "tuple[bool, list[tuple[int, int]]]"
 """Whether it accepts, and the bytes, as a mask, that lead to each next state."""
@@ -35,26 +32,13 @@ def states_of(expression: Expression, most: int) -> list[State] | None:
     ]
 
 
-@lru_cache(_CACHED)
-def continuing_bytes(expression: Expression, most: int) -> int:
-    """The bytes, as a mask, that may continue a match where it could end, or that a look-ahead may forbid
-    there; all bytes if there are more than `most` states."""
-    derivatives, start = _loaded(expression)
-    steps = reached(derivatives, start, most)
-    if steps is None:
-        return ALL_BYTES
-    found = 0
-    for state, to in steps.items():
-        for guard in derivatives.expressions.endings[state]:
-            found |= derivatives.expressions.first[guard]
-            for mask in to.values():
-                found |= mask
-    return found
-
-
 def live_first_bytes(expression: Expression) -> int:
     """The bytes, as a mask, with which the texts of an expression begin; perhaps too many."""
-    derivatives, start = _loaded(expression)
+    return first_steps(*_loaded(expression))
+
+
+def first_steps(derivatives: Derivatives, start: int) -> int:
+    """The bytes, as a mask, with which the texts of an expression begin; perhaps too many."""
     spend(20)
     try:
         return sum(derivatives.live_steps(start).values())
@@ -95,10 +79,9 @@ def texts_between(states: Sequence[State], start: int, ends: Collection[int]) ->
 
 def byte_ranges(mask: int, target: int) -> Iterable[tuple[int, int, int]]:
     """The bytes of a mask as the edges of an `automaton` to one state."""
-    low = None
-    for byte in range(257):
-        if mask >> byte & 1:
-            low = byte if low is None else low
-        elif low is not None:
-            yield low, byte - 1, target
-            low = None
+    while mask:
+        low = (mask & -mask).bit_length() - 1
+        above = ~(mask >> low)
+        end = low + (above & -above).bit_length() - 1
+        yield low, end - 1, target
+        mask = mask >> end << end
