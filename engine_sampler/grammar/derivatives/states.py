@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Sequence
 from typing import TypeAlias
 
-from ..errors import GrammarLimitError
 from ..program.expression import Encoder, Expression, automaton
 from ..work import spend
 from .derivatives import Derivatives
@@ -20,9 +19,11 @@ State: TypeAlias = "tuple[bool, list[tuple[int, int]]]"
 def states_of(expression: Expression, most: int) -> list[State] | None:
     """The states of an expression, the first one first; None if there are more than `most`, or if it looks
     ahead."""
-    derivatives, start = _loaded(expression)
-    x = derivatives.expressions
-    steps = None if x.guarded[start] else reached(derivatives, start, most)
+    encoder = Encoder()
+    root = encoder.add(expression)
+    x = Expressions(Meter())
+    start = Loader(x, encoder.code).numbers[root]
+    steps = None if x.guarded[start] else reached(Derivatives(x), start, most)
     if steps is None:
         return None
     numbers = {state: number for number, state in enumerate(steps)}
@@ -30,29 +31,6 @@ def states_of(expression: Expression, most: int) -> list[State] | None:
         (bool(x.endings[state]), [(mask, numbers[after]) for after, mask in to.items()])
         for state, to in steps.items()
     ]
-
-
-def live_first_bytes(expression: Expression) -> int:
-    """The bytes, as a mask, with which the texts of an expression begin; perhaps too many."""
-    return first_steps(*_loaded(expression))
-
-
-def first_steps(derivatives: Derivatives, start: int) -> int:
-    """The bytes, as a mask, with which the texts of an expression begin; perhaps too many."""
-    spend(20)
-    try:
-        return sum(derivatives.live_steps(start).values())
-    except GrammarLimitError:
-        spend(0)  # the limit may be that on reading
-        return derivatives.expressions.first[start]
-
-
-def _loaded(expression: Expression) -> tuple[Derivatives, int]:
-    """New tables, and the number of the expression in them."""
-    encoder = Encoder()
-    root = encoder.add(expression)
-    x = Expressions(Meter())
-    return Derivatives(x), Loader(x, encoder.code).numbers[root]
 
 
 def reached(derivatives: Derivatives, start: int, most: int) -> dict[int, dict[int, int]] | None:

@@ -40,15 +40,10 @@ class Lexer:
 
 
 class Side:
-    """The left side of some rules.
-
-    goals  the kinds of states that it leads to
-    users  the kinds of states that reduce one of the rules, each with the terminals before which it does
-    """
+    """The left side of some rules, and the kinds of states that it leads to."""
 
     def __init__(self) -> None:
         self.goals: list[Kind] = []
-        self.users: list[tuple[Kind, int]] = []
 
     def expects(self, symbols: int) -> bool:
         """Whether the parser shifts one of these terminals after a rule of this side."""
@@ -117,8 +112,6 @@ def kinds_of(parser: Parser, expressions: Sequence[Expression | None]) -> list[K
         kind.shifts = list(targets.items())
         kind.shifted |= any_of(targets.values())
         kind.special = any(special & some for _, some in [(kind, kind.shifted), *kind.reductions])
-        for side, before in kind.reductions:
-            side.users.append((kind, before))
     gotos = ((sides[side], kinds[target]) for state in parser.states for side, target in state.gotos)
     for side, goal in dict.fromkeys(gotos):
         side.goals.append(goal)
@@ -170,11 +163,12 @@ class _Reading:
 class Leading:
     """The ways that lead on, from the ends of texts backwards.
 
-    before  for each kind of states, those from which terminals lead there, each with the ways of these
-    left    those of these ways that have not been found to lead on
-    behind  for each left side, the kinds of states that reduce it, each with the ways before which they do
-    beyond  the ways that lead on after it
-    new     for kinds of states, ways that have been found to lead on, and whatever they follow not yet
+    before    for each kind of states, those from which terminals lead there, each with the ways of these
+    possible  the ways that may be read before it
+    left      those of them that have not been found to lead on
+    behind    for each left side, the kinds of states that reduce it, each with the ways before which they do
+    beyond    the ways that lead on after it
+    new       for kinds of states, ways that have been found to lead on, and whatever they follow not yet
     """
 
     def __init__(self, kinds: Sequence[Kind], ways: RoughWays | ExactWays) -> None:
@@ -190,12 +184,17 @@ class Leading:
         self._behind: dict[Side, list[tuple[Kind, int]]] = {side: [] for kind in kinds for side in kind.sides}
         for kind in kinds:
             self._connect(kind)
+        read = self._ways_read()
+        self._possible = {
+            kind: any_of(ways & read[other] for other, ways in before)
+            for kind, before in self._before.items()
+        }
 
     def find(self) -> None:
         """Set what leads on in each kind of states."""
         for kind in self._kinds:
             kind.leading = kind.first = 0
-        self._left = {kind: any_of(some for _, some in before) for kind, before in self._before.items()}
+        self._left = self._possible.copy()
         self._beyond = dict.fromkeys(self._behind, 0)
         ends = {kind: kind.shifted & END for kind in self._kinds}
         self._new = {kind: end for kind, end in ends.items() if end or kind.special}
@@ -243,6 +242,21 @@ class Leading:
             ways = any_of(self._of_symbol.get(number - 1, 0) for number in bits_of(symbols & ~END))
             self._of_symbols[symbols] = ways | symbols & END
         return self._of_symbols[symbols]
+
+    def _ways_read(self) -> dict[Kind, int]:
+        """For each kind of states the ways of its lexer, and of lexers of states that were reduced to it."""
+        found = {kind: kind.lexer.ways for kind in self._kinds}
+        passed = dict.fromkeys(self._behind, 0)
+        waiting = dict.fromkeys(self._behind)
+        while waiting:
+            side, _ = waiting.popitem()
+            spend(1 + len(self._behind[side]) // 4)
+            ways = any_of(found[user] & before for user, before in self._behind[side]) & ~passed[side]
+            passed[side] |= ways
+            for goal in side.goals if ways else ():
+                found[goal] |= ways
+                waiting.update((other, None) for other, _ in goal.reductions)
+        return found
 
     def _add(self, kind: Kind, ways: int) -> None:
         """Note ways that lead on if they are read in states of a kind."""

@@ -7,27 +7,18 @@ match, must be allowed by its look-aheads, and must not let a terminal that is t
 from __future__ import annotations
 
 from bisect import bisect_left
-from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from typing import NamedTuple
 
-from ..derivatives.derivatives import Derivatives
-from ..derivatives.expressions import ANYTHING, Expressions
+from ..derivatives.expressions import ANYTHING
 from ..derivatives.expressions import EMPTY as NOTHING_EXCLUDED
-from ..derivatives.limits import Meter, ReadingMeter
-from ..derivatives.loading import Loader
 from ..derivatives.partitions import class_of, classes, meet
-from ..derivatives.states import State, first_steps, reached, texts_between
-from ..program.expression import ALL_BYTES, EMPTY, LITERAL, Encoder, Expression, looks_ahead
+from ..derivatives.states import State, texts_between
+from ..program.expression import ALL_BYTES, LITERAL, Expression
 from ..program.reaching import nodes_reaching
 from ..work import spend
-from .outer_bytes import any_of, first_bytes, inner_bytes
-
-MAX_STATES = 64
-"""The most states of a terminal that is examined; one with more is taken to lead on."""
-
-MAX_STEPS = 100_000
-"""The most steps of derivatives; a grammar that needs more is taken to have no dead ends."""
-
+from .outer_bytes import any_of, inner_bytes
+from .terminal_states import MAX_STATES, TerminalStates
 
 MANY_BYTES = 128
 """A terminal with more different bytes, such as a string or a comment, is examined in any case."""
@@ -51,16 +42,14 @@ class LexerEntry(NamedTuple):
 class Rivals:
     """Which terminals may match a text of another one, a beginning of it, or one that begins with it.
 
-    first  the bytes with which each terminal begins
+    symbols  the terminals
     """
 
-    def __init__(
-        self, symbols: Iterable[int], expressions: Sequence[Expression], first: Callable[[int], int]
-    ) -> None:
-        self._expressions = expressions
-        self._first = first
-        literals = {symbol: expressions[symbol][1] for symbol in symbols if expressions[symbol][0] == LITERAL}
-        self._others = [(symbol, first(symbol)) for symbol in symbols if symbol not in literals]
+    def __init__(self, symbols: Iterable[int], states: TerminalStates) -> None:
+        self._states = states
+        expressions = {symbol: states.expression(symbol) for symbol in symbols}
+        literals = {symbol: one[1] for symbol, one in expressions.items() if one[0] == LITERAL}
+        self._others = [(symbol, states.first(symbol)) for symbol in expressions if symbol not in literals]
         self._literals = sorted((text, symbol) for symbol, text in literals.items())
         self._lengths = set(map(len, literals.values()))
         self._known: dict[int, tuple[int, ...]] = {}
@@ -73,7 +62,7 @@ class Rivals:
         return self._known[symbol]
 
     def _find(self, symbol: int) -> Iterator[int]:
-        expression, first = self._expressions[symbol], self._first(symbol)
+        expression, first = self._states.expression(symbol), self._states.first(symbol)
         yield from (other for other, mask in self._others if mask & first)
         if expression[0] != LITERAL:
             yield from (other for text, other in self._literals if text and first >> text[0] & 1)
@@ -119,41 +108,6 @@ _Parts = tuple[int, int, int]
 """What is left of an entry, and of the whole terminal, and the futures in which others match."""
 
 
-class _Tables:
-    """The derivatives of terminals."""
-
-    def __init__(self, expressions: Sequence[Expression]) -> None:
-        self._of_symbol = expressions
-        self.x = Expressions(Meter())
-        self.derivatives = Derivatives(self.x)
-        self._numbers: dict[int, int] = {}
-        self._steps: dict[int, dict[int, dict[int, int]] | None] = {}
-
-    def terminal(self, symbol: int) -> int:
-        """The number of a terminal."""
-        if symbol not in self._numbers:
-            self._numbers[symbol] = self.load(self._of_symbol[symbol])
-        return self._numbers[symbol]
-
-    def load(self, texts: Expression) -> int:
-        """The number of an expression."""
-        encoder = Encoder()
-        root = encoder.add(texts)
-        return Loader(self.x, encoder.code).numbers[root]
-
-    def first(self, symbol: int) -> int:
-        """The bytes with which the texts of a terminal begin; perhaps too many."""
-        self.x.meter.start()
-        return first_steps(self.derivatives, self.terminal(symbol))
-
-    def steps(self, symbol: int) -> dict[int, dict[int, int]] | None:
-        """The steps from each state of a terminal; None if there are more than `MAX_STATES` states."""
-        if symbol not in self._steps:
-            self.x.meter.start()
-            self._steps[symbol] = reached(self.derivatives, self.terminal(symbol), MAX_STATES)
-        return self._steps[symbol]
-
-
 class RoughWays:
     """Each entry has one way to end: what begins with a byte that never continues its terminal may follow it.
     What begins with a byte with which an earlier entry begins is not taken to be read.
@@ -162,17 +116,17 @@ class RoughWays:
     """
 
     def __init__(self, expressions: Sequence[Expression | None]) -> None:
-        self._expressions = [one or EMPTY for one in expressions]
-        self._tables = _Tables(self._expressions)
-        self._first: dict[int, int] = {}
+        self._states = TerminalStates(expressions)
         self._following: dict[int, int] = {}
         self._ways: dict[LexerEntry, list[Way]] = {}
 
     def of(self, entry: LexerEntry) -> list[Way]:
         """The ways in which an entry ends."""
         if entry not in self._ways:
-            own = self._expressions[entry.symbol]
-            first = self.first(entry.symbol) & ~any_of(self._hidden(own, other) for other in entry.before)
+            own = self._states.expression(entry.symbol)
+            first = self._states.first(entry.symbol) & ~any_of(
+                self._hidden(own, other) for other in entry.before
+            )
             self._ways[entry] = [Way(own, first, self._after(entry.whole))]
         return self._ways[entry]
 
@@ -184,24 +138,17 @@ class RoughWays:
 
     def exact(self, symbols: Collection[int]) -> ExactWays:
         """The ways in which entries end, where these terminals are examined, which may lead nowhere."""
-        return ExactWays(self._tables, self._expressions, self.first, symbols)
+        return ExactWays(self._states, symbols)
 
     def rivals(self, symbols: Iterable[int]) -> Rivals:
         """Which of these terminals may match in the place of another one."""
-        return Rivals(symbols, self._expressions, self.first)
-
-    def first(self, symbol: int) -> int:
-        """The bytes with which a terminal begins."""
-        if symbol not in self._first:
-            own = self._expressions[symbol]
-            self._first[symbol] = self._tables.first(symbol) if looks_ahead(own) else first_bytes(own)
-        return self._first[symbol]
+        return Rivals(symbols, self._states)
 
     def _hidden(self, own: Expression, other: int) -> int:
         """The first bytes of texts of which an earlier terminal may match a beginning."""
-        text = self._expressions[other]
+        text = self._states.expression(other)
         longer = own[0] == text[0] == LITERAL and not own[1].startswith(text[1])
-        return 0 if longer else self.first(other)
+        return 0 if longer else self._states.first(other)
 
     def may_end(self, way: Way) -> bool:
         """Whether the text may end after a terminal."""
@@ -214,19 +161,20 @@ class RoughWays:
     def _after(self, symbol: int) -> int:
         """The bytes that may follow a terminal in whatever text."""
         if symbol not in self._following:
-            inner = 0 if self._expressions[symbol][0] == LITERAL else inner_bytes(self._expressions[symbol])
+            expression = self._states.expression(symbol)
+            inner = 0 if expression[0] == LITERAL else inner_bytes(expression)
             many = inner.bit_count() > MANY_BYTES
             self._following[symbol] = ALL_BYTES & ~(self._continuing(symbol) if many else inner)
         return self._following[symbol]
 
     def _continuing(self, symbol: int) -> int:
         """The bytes that may continue a terminal where it could end, or that may be forbidden there."""
-        if self._expressions[symbol][0] == LITERAL:
+        if self._states.expression(symbol)[0] == LITERAL:
             return 0
-        steps = self._tables.steps(symbol)
+        steps = self._states.steps(symbol)
         if steps is None:
             return ALL_BYTES
-        x = self._tables.x
+        x = self._states.x
         ending = [state for state in steps if x.endings[state]]
         forbidden = any_of(x.first[guard] for state in ending for guard in x.endings[state])
         return forbidden | any_of(mask for state in ending for mask in steps[state].values())
@@ -239,20 +187,11 @@ class ExactWays:
                entry may match in their place
     """
 
-    def __init__(
-        self,
-        tables: _Tables,
-        expressions: Sequence[Expression],
-        first: Callable[[int], int],
-        examined: Collection[int],
-    ) -> None:
-        self._tables = tables
-        self._expressions = expressions
-        self._first = first
+    def __init__(self, states: TerminalStates, examined: Collection[int]) -> None:
+        self._states = states
         self._examined = examined
-        self._x = tables.x
-        self._x.meter = ReadingMeter(MAX_STEPS)
-        self._derivatives = tables.derivatives
+        self._x, self._derivatives = states.x, states.derivatives
+        states.begin_search()
         self._numbers: dict[Way, int] = {}
         self._ways: dict[LexerEntry, list[Way]] = {}
         self._may_follow: dict[tuple[int, int], bool] = {}
@@ -283,21 +222,21 @@ class ExactWays:
     def _number(self, way: Way) -> int:
         """The number of the texts that end in some way."""
         if way not in self._numbers:
-            self._numbers[way] = self._tables.load(way.texts)
+            self._numbers[way] = self._states.load(way.texts)
         return self._numbers[way]
 
     def _new(self, entry: LexerEntry) -> list[Way]:
-        own, first = self._expressions[entry.symbol], self._first(entry.symbol)
+        own, first = self._states.expression(entry.symbol), self._states.first(entry.symbol)
         if entry.whole not in self._examined and not entry.before:
             return [Way(own, first, ALL_BYTES)]
-        if entry.whole == entry.symbol and not entry.before and self._tables.steps(entry.whole) is None:
+        if entry.whole == entry.symbol and not entry.before and self._states.steps(entry.whole) is None:
             return [Way(own, first, ALL_BYTES)]
-        earlier = map(self._tables.terminal, entry.before)
+        earlier = map(self._states.start, entry.before)
         excluded = self._x.union(map(self._x.future, earlier))
-        rest = whole = self._tables.terminal(entry.whole)
+        rest = whole = self._states.start(entry.whole)
         if entry.symbol != entry.whole:
-            rest = self._x.both((self._tables.terminal(entry.symbol), whole))
-        states, endings = self._states((rest, whole, excluded))
+            rest = self._x.both((self._states.start(entry.symbol), whole))
+        states, endings = self._explored((rest, whole, excluded))
         if not states:
             return [Way(own, first, ALL_BYTES)]
         groups: dict[frozenset[int], list[int]] = {}
@@ -312,7 +251,7 @@ class ExactWays:
             found.append(Way(texts_between(states, 0, group), first, following, guards))
         return found
 
-    def _states(self, start: _Parts) -> tuple[list[State], dict[int, frozenset[int]]]:
+    def _explored(self, start: _Parts) -> tuple[list[State], dict[int, frozenset[int]]]:
         """The states of an entry, and for those at which it may end what each guard excludes then. No states
         if there are too many."""
         numbers = {start: 0}
