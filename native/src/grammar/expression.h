@@ -136,7 +136,7 @@ typedef struct eg_expressions {
     EG_VECTOR(uint64_t) singles; /* results of eg_expression_single ... */
     eg_map single;              /* ... by expression */
     eg_map class_meets;         /* two numbers of classes to those that refine both */
-    eg_map lives;               /* (lexer, guard) to the result of eg_lexer_lives */
+    eg_map lives;               /* (expression, guard) to the result of eg_lives */
     eg_map derived;             /* (expression, byte) to its derivative, see eg_make_derivative */
     eg_set by_content, sets_by_content, literals_by_content, classes_by_content;
     int64_t known_steps;        /* how many derivatives are remembered */
@@ -227,7 +227,10 @@ typedef struct eg_reading {
  * is not a lexer has no entries: they are -1. */
 int eg_expression_readings(eg_expressions *x, int32_t e, eg_reading *out);
 
-/* Whether a lexer can continue to some end that `guard` allows. */
+/* Whether `e`, which can continue without `guard`, can do so to some end that `guard` allows. */
+bool eg_lives(eg_expressions *x, int32_t e, int32_t guard);
+
+/* Whether `e` is a lexer of which that is true. */
 bool eg_lexer_lives(eg_expressions *x, int32_t e, int32_t guard);
 
 /* Whether it can continue to the end of a terminal that is not ignored. */

@@ -53,6 +53,9 @@ def test_a_terminal_after_which_nothing_can_follow_does_not_begin(
         ('start: A "x" | A* "y"\nA: /a(?!.*x)/', ["a", "aay"], ["ax"]),
         ('start: A "x" | "y"\nA: /a(?!.*x)/', ["y"], ["a"]),
         ('start: A "b" | "x"\nA: /a|aa(?!b)/', ["a", "ab"], ["aa"]),
+        ("start: A B*\nA: /b(?!ab)/\nB: /(ab)+/", ["b"], ["ba"]),
+        ('start: A "b"?\nA: /a(?![ab]*#)/\n%ignore /a#/', ["ab", "a#a"], ["aa"]),
+        ('start: "1" x "bb" | "2" x "c" | "1"\nx: A\nA: /a(?!bb)/', ["1", "2ac"], ["1a"]),
         ('start: item* "."\nitem: "[" A "]"\nA: /a+(?!\\])|b/', ["[b"], ["[a"]),
     ],
 )
