@@ -44,6 +44,13 @@ static inline bool eg_bytes_meet(const eg_bytes *a, const eg_bytes *b) {
            (a->words[3] & b->words[3]);
 }
 
+/* Whether all of `a` are in `b`. */
+static inline bool eg_bytes_within(const eg_bytes *a, const eg_bytes *b) {
+    uint64_t more = 0;
+    for (int i = 0; i < 4; i++) more |= a->words[i] & ~b->words[i];
+    return !more;
+}
+
 /* The set folded to 64 bits, indexed by a byte's low six bits: sets with a common byte have a common bit. */
 static inline uint64_t eg_bytes_fold(const eg_bytes *set) {
     return set->words[0] | set->words[1] | set->words[2] | set->words[3];
