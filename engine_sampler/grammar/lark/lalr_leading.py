@@ -181,7 +181,7 @@ class Leading:
             self._number(lexer)
         self._of_symbols = {END: END}
         self._before: dict[Kind, list[tuple[Kind, int]]] = {kind: [] for kind in kinds}
-        self._behind: dict[Side, list[tuple[Kind, int]]] = {side: [] for kind in kinds for side in kind.sides}
+        self._behind: dict[Side, list[tuple[Kind, int]]] = {}
         for kind in kinds:
             self._connect(kind)
         read = self._ways_read()
@@ -232,8 +232,10 @@ class Leading:
             self._before[target].append((kind, self._ways_of(symbols)))
         if kind.lexer.skipped:
             self._before[kind].append((kind, kind.lexer.skipped))
+        for side in kind.sides:
+            self._behind.setdefault(side, [])
         for side, symbols in kind.reductions:
-            self._behind[side].append((kind, self._ways_of(symbols)))
+            self._behind.setdefault(side, []).append((kind, self._ways_of(symbols)))
 
     def _ways_of(self, symbols: int) -> int:
         """The ways of terminals."""

@@ -43,8 +43,9 @@ static bool possible(eg_expressions *x, int32_t e, int32_t guard) {
     eg_work(x->pool->fault, 64);
     for (int byte = 0; byte < 256; byte++) {
         if (!eg_bytes_has(&first, byte) || eg_step(x, e, byte) == EG_EMPTY) continue;
-        if (eg_guard_step(x, guard, byte) == EG_EMPTY) return true;
-        any = true;
+        const int32_t next = eg_guard_step(x, guard, byte);
+        if (next == EG_EMPTY) return true;
+        any |= next >= 0;
     }
     if (!any) return false;
     const int32_t allowed = eg_make_negation(x, forbidden(x, guard));
