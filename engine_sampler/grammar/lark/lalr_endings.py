@@ -18,7 +18,7 @@ from ..program.expression import EMPTY, Expression, union
 from ..program.lalr import KEYWORD, Pairs, Parser
 from ..program.rules import Rules
 from ..work import half_of_work, spend
-from .lalr_leading import Kind, Leading, Lexer, kinds_of
+from .lalr_leading import Kind, LeadingWays, Lexer, kinds_of
 from .lexer_ways import ExactWays, LexerEntry, Rivals, RoughWays, Way
 
 
@@ -88,7 +88,7 @@ class _Endings:
 
     def found(self) -> bool:
         """Whether anything leads nowhere: then `nowhere` knows what."""
-        leading = Leading(self.kinds, self._rough)
+        leading = LeadingWays(self.kinds, self._rough)
         suspects = self._suspects(leading)
         if suspects:
             self._rough.examine(suspects)
@@ -96,7 +96,7 @@ class _Endings:
         if not suspects:
             return False
         self._ways = self._rough.exact(suspects)
-        return bool(self._suspects(Leading(self.kinds, self._ways)))
+        return bool(self._suspects(LeadingWays(self.kinds, self._ways)))
 
     def nowhere(self, kind: Kind) -> list[Expression | None]:
         """For each entry of a kind of states its texts that lead nowhere; None for all of them."""
@@ -106,7 +106,7 @@ class _Endings:
             found.append(None if dead and len(dead) == len(ways) else union(*(way.texts for way in dead)))
         return found
 
-    def _suspects(self, leading: Leading) -> set[int]:
+    def _suspects(self, leading: LeadingWays) -> set[int]:
         """The terminals of entries that lead nowhere, as far as their ways tell."""
         leading.find()
         return {

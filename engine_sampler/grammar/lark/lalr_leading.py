@@ -44,9 +44,15 @@ class Side:
 
     def __init__(self) -> None:
         self.goals: list[Kind] = []
+        self._expected: dict[int, bool] = {}
 
     def expects(self, symbols: int) -> bool:
         """Whether the parser shifts one of these terminals after a rule of this side."""
+        if symbols not in self._expected:
+            self._expected[symbols] = self._find(symbols)
+        return self._expected[symbols]
+
+    def _find(self, symbols: int) -> bool:
         sides = {self}
         for side in (waiting := [self]):
             spend(1 + len(side.goals) // 2)
@@ -160,7 +166,7 @@ class _Reading:
         return self._sets[symbols]
 
 
-class Leading:
+class LeadingWays:
     """The ways that lead on, from the ends of texts backwards.
 
     before    for each kind of states, those from which terminals lead there, each with the ways of these
