@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from bisect import bisect_left
 from collections.abc import Collection, Iterable, Iterator, Sequence
+from functools import lru_cache
 from typing import NamedTuple
 
 from ..derivatives.expressions import ANYTHING
@@ -22,6 +23,8 @@ from .terminal_states import MAX_STATES, TerminalStates
 
 MANY_BYTES = 128
 """A terminal with more different bytes, such as a string or a comment, is examined in any case."""
+
+_CACHED = 64
 
 
 class LexerEntry(NamedTuple):
@@ -132,7 +135,7 @@ class RoughWays:
 
     def examine(self, symbols: Collection[int]) -> None:
         """Examine the states of terminals; of others, the bytes that occur in them may continue them."""
-        self._following |= {symbol: ALL_BYTES & ~self._continuing(symbol) for symbol in symbols}
+        self._following |= {symbol: ALL_BYTES & ~_continuing(self._states, symbol) for symbol in symbols}
         for entry, ways in self._ways.items():
             ways[0].following = self._after(entry.whole)
 
@@ -164,20 +167,26 @@ class RoughWays:
             expression = self._states.expression(symbol)
             inner = 0 if expression[0] == LITERAL else inner_bytes(expression)
             many = inner.bit_count() > MANY_BYTES
-            self._following[symbol] = ALL_BYTES & ~(self._continuing(symbol) if many else inner)
+            self._following[symbol] = ALL_BYTES & ~(_continuing_bytes(expression) if many else inner)
         return self._following[symbol]
 
-    def _continuing(self, symbol: int) -> int:
-        """The bytes that may continue a terminal where it could end, or that may be forbidden there."""
-        if self._states.expression(symbol)[0] == LITERAL:
-            return 0
-        steps = self._states.steps(symbol)
-        if steps is None:
-            return ALL_BYTES
-        x = self._states.x
-        ending = [state for state in steps if x.endings[state]]
-        forbidden = any_of(x.first[guard] for state in ending for guard in x.endings[state])
-        return forbidden | any_of(mask for state in ending for mask in steps[state].values())
+
+@lru_cache(_CACHED)
+def _continuing_bytes(expression: Expression) -> int:
+    """`_continuing` of a terminal by itself: many grammars have the same strings and comments."""
+    return _continuing(TerminalStates([expression]), 0)
+
+
+def _continuing(states: TerminalStates, symbol: int) -> int:
+    """The bytes that may continue a terminal where it could end, or that may be forbidden there."""
+    if states.expression(symbol)[0] == LITERAL:
+        return 0
+    steps, x = states.steps(symbol), states.x
+    if steps is None:
+        return ALL_BYTES
+    ending = [state for state in steps if x.endings[state]]
+    forbidden = any_of(x.first[guard] for state in ending for guard in x.endings[state])
+    return forbidden | any_of(mask for state in ending for mask in steps[state].values())
 
 
 class ExactWays:
