@@ -14,10 +14,10 @@ from engine_sampler.arithmetic import LOGIT_LIMIT
 
 from ..arithmetic import NEGATIVE_INFINITY
 from ..steps import Block
-from .edits import Edits, are_few, edits_of, leading_edits
+from .edits import are_few, edits_of, leading_edits
 from .pieces import Piece
 from .reading import GRAMMAR, READING
-from .recipe import Recipe
+from .recipe import Recipe, Source
 
 UNKNOWN = -1
 """The code of a fault of which the kernels do not know which sampler is to blame: the host finds out."""
@@ -67,16 +67,6 @@ class Route:
         if self.start > self.lead or (piece.reports and (piece.wants("raw") or piece.wants("penalized"))):
             return False
         return not self.lead or are_few(piece, self.lead)
-
-
-@dataclass(frozen=True)
-class Source:
-    """What kernels read: rows `index`, int64 [n], of `logits`; masks and edits are as in `kernels.sample`."""
-
-    logits: Tensor
-    index: Tensor
-    bitmask: Tensor | None = None
-    edits: Edits | None = None
 
 
 class Fused:

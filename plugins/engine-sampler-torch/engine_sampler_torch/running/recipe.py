@@ -3,13 +3,25 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, NamedTuple
 
+from torch import Tensor
+
+from .edits import Edits
 from .pieces import Piece
 
 _MOST_LAYOUTS = 8
 _ALIGNMENT = 16
 """Triton compiles one kernel for addresses that are multiples of so many bytes, another one for others."""
+
+
+class Source(NamedTuple):
+    """What kernels read: rows `index`, int64 [n], of `logits`; masks and edits are as in `kernels.sample`."""
+
+    logits: Tensor
+    index: Tensor
+    bitmask: Tensor | None = None
+    edits: Edits | None = None
 
 
 class Replays:
@@ -19,8 +31,8 @@ class Replays:
         self._workspace: Any = None
         self._by_layout: dict[Any, Any] = {}
 
-    def of(self, kernels: Any, source: Any, workspace: Any) -> Any:
-        """The `kernels.Replay` for a `Source`, new or complete."""
+    def of(self, kernels: Any, source: Source, workspace: Any) -> Any:
+        """The `kernels.Replay` for a source, new or complete."""
         if workspace is not self._workspace or len(self._by_layout) > _MOST_LAYOUTS:
             self._workspace, self._by_layout = workspace, {}
         logits, bitmask, edits = source.logits, source.bitmask, source.edits
