@@ -106,6 +106,10 @@ def test_importing_the_package_loads_no_optional_and_no_heavy_module() -> None:
     assert imported_by("import engine_sampler").isdisjoint(HEAVY)
 
 
+def test_importing_the_package_loads_what_reads_schemas_so_that_no_request_waits_for_it() -> None:
+    assert "engine_sampler.grammar.schema.compiling" in imported_by("import engine_sampler")
+
+
 def test_sampling_loads_no_optional_module() -> None:
     statement = (
         "import numpy as np, engine_sampler as es\n"

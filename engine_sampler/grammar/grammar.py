@@ -19,11 +19,11 @@ from .errors import GrammarError, GrammarLimitError
 from .limits import LIMITS, Limits
 from .program.rules import PROGRAM_ARRAYS, Binding, Program, Rules
 from .program.words import any_of
+from .schema import DEFAULTS, WHITESPACE_PATTERN, SchemaOptions, add_schema, rules_from_schema
 from .work import counted_work
 
 if TYPE_CHECKING:
     from .correction import Check, Repair
-    from .schema import SchemaOptions
 
 _FORMAT = "engine_sampler grammar 1"
 
@@ -86,7 +86,6 @@ class Grammar:
         Schema, and `rule[lazy]: ...` ends as soon as it can.
         """
         from .lark.grammar import rules_from_lark
-        from .schema import add_schema
 
         _check_choice("lexer", lexer, ("dynamic_complete", "contextual"))
         _check_text("text", text)
@@ -175,8 +174,6 @@ class Grammar:
                      to so many white-space characters; other strings: a regular expression for it
         key_order    "any", or "schema": the keys of `properties` in its order, then all others
         """
-        from .schema import rules_from_schema
-
         options = _schema_options(whitespace, key_order, unsupported, formats)
         text = schema if isinstance(schema, str) else _json(schema)
         _check_text("schema", text)
@@ -389,10 +386,10 @@ def clear_grammar_cache() -> None:
 
 
 def _schema_options(whitespace: str | int | None, key_order: Any, *others: Any) -> SchemaOptions:
-    from .schema import WHITESPACE_PATTERN, SchemaOptions
-
-    space = WHITESPACE_PATTERN if whitespace is None else whitespace
-    return SchemaOptions(space, key_order, *others)
+    rest = (key_order, *others)
+    if whitespace is None and rest == (DEFAULTS.key_order, DEFAULTS.unsupported, DEFAULTS.formats):
+        return DEFAULTS
+    return SchemaOptions(WHITESPACE_PATTERN if whitespace is None else whitespace, *rest)
 
 
 class _SpecialNames(Mapping[str, int]):

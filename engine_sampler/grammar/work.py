@@ -6,7 +6,7 @@ import gc
 import os
 from collections.abc import Iterator
 from contextlib import contextmanager
-from contextvars import ContextVar
+from contextvars import ContextVar, Token
 
 from ..contract import give_way
 from .errors import GrammarLimitError
@@ -77,28 +77,35 @@ if hasattr(os, "register_at_fork"):
 _CURRENT: ContextVar[ReadingWork | None] = ContextVar("work", default=None)
 
 
-@contextmanager
-def counted_work(limits: Limits = LIMITS) -> Iterator[ReadingWork]:
+class counted_work:
     """The counter of the grammar that is being read: that of the enclosing call, or a new one.
 
     Turns a RecursionError within into a GrammarLimitError: how deep a grammar may be nested also depends on
     the depth of the caller's stack.
     """
-    work = _CURRENT.get()
-    outermost = work is None
-    if work is None:
-        work = ReadingWork(limits)
-        token = _CURRENT.set(work)
-        paused = _COLLECTOR.pause()
-    try:
-        yield work
-    except RecursionError:
-        raise GrammarLimitError("the grammar is nested too deep for the remaining stack") from None
-    finally:
-        if outermost:
-            _CURRENT.reset(token)
-            if paused:
+
+    __slots__ = ("_limits", "_paused", "_token")
+
+    def __init__(self, limits: Limits = LIMITS) -> None:
+        self._limits = limits
+        self._token: Token[ReadingWork | None] | None = None  # of the outermost call only
+        self._paused = False
+
+    def __enter__(self) -> ReadingWork:
+        work = _CURRENT.get()
+        if work is None:
+            work = ReadingWork(self._limits)
+            self._token = _CURRENT.set(work)
+            self._paused = _COLLECTOR.pause()
+        return work
+
+    def __exit__(self, kind: object, error: BaseException | None, traceback: object) -> None:
+        if self._token is not None:
+            _CURRENT.reset(self._token)
+            if self._paused:
                 _COLLECTOR.resume()
+        if isinstance(error, RecursionError):
+            raise GrammarLimitError("the grammar is nested too deep for the remaining stack") from None
 
 
 def spend(steps: int = 1) -> None:

@@ -14,7 +14,7 @@ from ...contract import bitmask_words, checked_bitmask
 from ...tokenizer import Tokenizer
 from ..errors import GrammarError, GrammarLimitError, UnfinishedError
 from ..limits import Limits
-from ..program.rules import Program
+from ..program.rules import PROGRAM_ARRAYS, Program
 from .excess import warn_of_excess
 from .unique_keys import UniqueKeysMatcher
 
@@ -101,24 +101,26 @@ class NativeGrammar:
     def __init__(self, program: Program, vocabulary: NativeVocabulary, limits: Limits) -> None:
         self.vocabulary = vocabulary
         self.library, self.ffi = vocabulary.library, vocabulary.ffi
-        struct = self.ffi.new("es_grammar_program *", {"start": program.start})
-        buffers = [self._set_array(struct, program, name) for name in _ARRAYS]  # alive during the call
+        fields = self._fields(program)  # alive during the call
+        struct = self.ffi.new("es_grammar_program *", fields)
         code, error = self.ffi.new("int32_t *"), self.ffi.new("char[]", _ERROR_SIZE)
         bounds = {"max_memory": limits.memory, "max_work": limits.work, "max_carried": limits.carried}
         self.pointer = self.library.es_grammar_new(
             vocabulary.pointer, struct, self.ffi.new("es_grammar_limits *", bounds), code, error, _ERROR_SIZE
         )
-        del buffers
+        del fields
         if not self.pointer:
             raise _exception(code[0], self.ffi.string(error).decode(errors="replace"))
         weakref.finalize(self, self.library.es_grammar_free, self.pointer)
 
-    def _set_array(self, struct: Any, program: Program, name: str) -> Any:
-        array = getattr(program, name)
-        buffer = self.ffi.from_buffer("int32_t[]", array) if len(array) else self.ffi.new("int32_t[1]")
-        setattr(struct, name, buffer)
-        setattr(struct, f"{name}_length", len(array))
-        return buffer
+    def _fields(self, program: Program) -> dict[str, Any]:
+        """The members of the C program: pointers to the arrays, and their lengths."""
+        found: dict[str, Any] = {"start": program.start}
+        for name, length in _ARRAYS:
+            array = getattr(program, name)
+            found[name] = self.ffi.from_buffer("int32_t[]", array) if array else self.ffi.new("int32_t[1]")
+            found[length] = len(array)
+        return found
 
     def matcher(self) -> NativeMatcher:
         """A matcher at the start of a text."""
@@ -135,19 +137,8 @@ class NativeGrammar:
         return {name: int(getattr(out, name)) for name in _statistics_names()}
 
 
-_ARRAYS = (
-    "expressions",
-    "terminals",
-    "special_starts",
-    "special_ids",
-    "rules",
-    "states",
-    "edges",
-    "operations",
-    "ignore",
-    "parser",
-    "budgets",
-)
+_ARRAYS = tuple((name, f"{name}_length") for name in PROGRAM_ARRAYS)
+"""The arrays of a program in C, and their lengths."""
 
 
 class Work:

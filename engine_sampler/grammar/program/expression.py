@@ -22,7 +22,6 @@ from __future__ import annotations
 
 import functools
 import struct
-from array import array
 from collections.abc import Sequence
 from typing import Any, TypeAlias
 
@@ -204,7 +203,7 @@ class Encoder:
     """
 
     def __init__(self) -> None:
-        self.code = array("i")
+        self.code: list[int] = []
         self.count = 0
         self._seen: dict[int, int] = {}
         self._kept: list[Expression] = []  # alive, so that none of their ids is reused
@@ -219,6 +218,13 @@ class Encoder:
 
     def add(self, part: Expression) -> int:
         """The number of the node of `part`; if it is new, its code and that of its children are appended."""
+        if part[0] == LITERAL:  # most are: they are known by their own text
+            number = self._equal.get(part)
+            if number is None:
+                number = self._equal[part] = self.count
+                self.code.extend((LITERAL, len(part[1]), *part[1]))
+                self.count = number + 1
+            return number
         number = self._seen.get(id(part))
         if number is not None:
             return number
@@ -230,15 +236,14 @@ class Encoder:
             if number is None:
                 number = self._equal[code] = self.count
                 self.code.extend(code)
-                self.count += 1
+                self.count = number + 1
         self._seen[id(part)] = number
         self._kept.append(part)
         return number
 
     def _code_of(self, part: Expression) -> tuple[int, ...]:
+        """The code of anything but a literal."""
         kind, operand = part[0], part[1]
-        if kind == LITERAL:
-            return (LITERAL, len(operand), *operand)
         if kind == CLASS:
             return _class_code(operand)
         if kind in (CONCAT, UNION, BOTH):

@@ -6,10 +6,11 @@ whose branches differ in a constant ends up with only one disjunct per branch.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from itertools import product
 from typing import Any
 
+from ...base.cached import cached_property
 from ..errors import GrammarLimitError
 from ..work import spend
 from .formula import (
@@ -42,6 +43,10 @@ from .strings import holds
 _MAX_KEY_CLAUSES = 64
 """Maximum number of clauses into which an `or` over the presence of keys is rewritten."""
 
+_CHOICES = frozenset((OR, LISTED))
+_PRESENCE = frozenset((HAS, SIZE))
+"""The assertions that others may contradict: about what there is, not what it must be if there is any."""
+
 Atoms = tuple[Formula, ...]
 
 
@@ -51,9 +56,10 @@ def disjuncts(formula: Formula, expander: Expander) -> list[Atoms]:
     Raises GrammarLimitError if there are more than `limits.MAX_CLAUSES`.
     """
     parts: Atoms = formula[1] if formula[0] == AND else (formula,)
-    if not any(part[0] in (OR, LISTED) for part in parts):
+    kinds = {part[0] for part in parts}
+    if kinds.isdisjoint(_CHOICES):
         spend(10 + 4 * len(parts))
-        return [] if Facts(parts, expander).contradictory else [parts]
+        return [] if not kinds.isdisjoint(_PRESENCE) and Facts(parts, expander).contradictory else [parts]
     found: dict[Atoms, None] = {}
     waiting: list[tuple[Atoms, tuple[Formula, ...]]] = [((), (formula,))]
     while waiting:
@@ -118,7 +124,7 @@ def _reduced(
                 waiting.append(part[1].formula)
             else:
                 known[part] = None
-        facts = Facts(known, expander)
+        facts = Facts(tuple(known), expander)
         if facts.contradictory:
             return None
         left: list[list[Formula]] = []
@@ -184,7 +190,7 @@ class Facts:
     contradictory  whether they obviously cannot all hold
     """
 
-    def __init__(self, atoms: Iterable[Formula], expander: Expander) -> None:
+    def __init__(self, atoms: Collection[Formula], expander: Expander) -> None:
         self._expander = expander
         self._present: set[str] = set()
         self._absent: set[str] = set()
@@ -192,11 +198,15 @@ class Facts:
         self._all: list[Formula] = []
         self._items: list[Formula] = []
         self._low, self._high = 0, None
-        self._atoms = atoms = set(atoms)
+        self._given = atoms
         self._values: dict[str, list[int]] = {}
         for atom in atoms:
             self._record(atom)
         self.contradictory = self._is_contradictory()
+
+    @cached_property
+    def _atoms(self) -> set[Formula]:
+        return set(self._given)
 
     def _record(self, atom: Formula) -> None:
         kind = atom[0]

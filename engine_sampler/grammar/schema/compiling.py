@@ -8,7 +8,7 @@ from typing import Any, Literal, NamedTuple
 
 from ..errors import GrammarError
 from ..program.expression import EPSILON, repeat
-from ..program.rules import ACCEPT, Edge, Rules
+from ..program.rules import ACCEPT, PlainEdge, Rules
 from ..work import counted_work
 from .document import Document
 from .emitting import Emitter
@@ -111,10 +111,10 @@ def _first_terminals(whitespace: str | int) -> _FirstTerminals:
     return _FirstTerminals(rules, marks, space)
 
 
-def _between(value: int, space: int) -> list[list[Edge]]:
+def _between(value: int, space: int) -> list[list[PlainEdge]]:
     """The automaton of a value with white space around it, or none."""
-    value_edge, end = Edge(value, 2), Edge(ACCEPT, 3)
-    return [[Edge(space, 1), value_edge], [value_edge], [Edge(space, 3), end], [end]]
+    value_edge, end = (value, 2, ()), (ACCEPT, 3, ())
+    return [[(space, 1, ()), value_edge], [value_edge], [(space, 3, ()), end], [end]]
 
 
 def add_schema(schema: Any, rules: Rules, options: SchemaOptions = DEFAULTS) -> int:

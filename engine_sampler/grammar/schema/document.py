@@ -58,7 +58,7 @@ class Document:
     def _new_resource(self, value: Any, base: str, draft: int) -> Resource:
         draft = _draft(value, draft)
         name = value.get("$id" if draft > 4 else "id", "") if isinstance(value, dict) else ""
-        uri = urldefrag(_join(base, name)).url if isinstance(name, str) else base
+        uri = urldefrag(_join(base, name)).url if name and isinstance(name, str) else base
         resource = self._resources[id(value)] = Resource(uri, value, draft)
         return resource
 

@@ -9,7 +9,18 @@ from typing import Any, Protocol
 
 from ..errors import GrammarLimitError
 from ..program.expression import EMPTY, literal
-from ..program.rules import ACCEPT, Edge, Operation, Rules, at_least, clause, clear, count, saturate, set_bit
+from ..program.rules import (
+    ACCEPT,
+    Operation,
+    PlainEdge,
+    Rules,
+    at_least,
+    clause,
+    clear,
+    count,
+    saturate,
+    set_bit,
+)
 from ..work import spend
 from .arrays import ArrayShape
 from .document import Document
@@ -104,7 +115,7 @@ class Emitter:
         return tuple([terminals[one] if one >= 0 else one - moved for one in symbols])
 
     def _define_choice(self, rule: int, symbols: Sequence[int]) -> None:
-        self._rules.define_automaton(rule, [[Edge(symbol, 1) for symbol in symbols], [Edge(ACCEPT, 1)]])
+        self._rules.define_automaton(rule, [[(symbol, 1, ()) for symbol in symbols], [(ACCEPT, 1, ())]])
 
     def _rules_of(self, shape: Shape) -> tuple[int, ...]:
         """The rules of an object or array, which several values may share."""
@@ -220,16 +231,16 @@ class ObjectAutomaton:
         self.bits = 0
         self.counters = 0
         self._value_states: dict[tuple[int, ...], int] = {}
-        self.states: list[list[Edge]] = [
-            [Edge(marks.open_object, 1)],
+        self.states: list[list[PlainEdge]] = [
+            [(marks.open_object, 1, ())],
             [],
-            [Edge(ACCEPT, 2)],
+            [(ACCEPT, 2, ())],
             [],
             [],
             [],
         ]
-        self._required_edges: list[Edge] = []
-        self._optional_edges: list[Edge] = []
+        self._required_edges: list[PlainEdge] = []
+        self._optional_edges: list[PlainEdge] = []
         self._required_bits: list[int] = []
         self._optional_bits: list[int] = []
         self._at_end: list[Operation] = []
@@ -257,12 +268,12 @@ class ObjectAutomaton:
             commas.append((4, (clause(*((bit, False) for bit in self._required_bits)),)))
             commas.append((5, (*unused, *(counting or ()))))
         self.states[3] = [
-            Edge(self._marks.comma, state, operations) for state, operations in commas if self.states[state]
+            (self._marks.comma, state, operations) for state, operations in commas if self.states[state]
         ]
-        self.states[3].append(Edge(self._marks.close_object, 2, at_end))
+        self.states[3].append((self._marks.close_object, 2, at_end))
         if counting:
-            optional = [edge._replace(operations=edge.operations + counting) for edge in optional]
-        close = Edge(self._marks.close_empty_object, 2, at_end)
+            optional = [(symbol, target, done + counting) for symbol, target, done in optional]
+        close = (self._marks.close_empty_object, 2, at_end)
         self.states[1] = [close, *self._required_edges, *optional]
 
     def _bit(self) -> int:
@@ -285,6 +296,7 @@ class ObjectAutomaton:
 
     def _members(self) -> None:
         plan = self._plan
+        satisfiable: list[int] = []
         for name, literals in plan.names.items():
             bit = self._named[name]
             if name in plan.required:
@@ -292,7 +304,8 @@ class ObjectAutomaton:
             else:
                 bits, edges = self._optional_bits, self._optional_edges
             bits.append(bit)
-            satisfiable = [number for number, one in plan.requirements.items() if holds(one.keys, name)]
+            if plan.requirements:
+                satisfiable = [number for number, one in plan.requirements.items() if holds(one.keys, name)]
             self._edges(edges, name, literals, _once(bit), satisfiable)
         for region in plan.regions:
             self._region(self._optional_edges, region, ())
@@ -306,13 +319,13 @@ class ObjectAutomaton:
         for key_clause in plan.clauses:
             self._at_end.append(clause(*((self._named[name], value) for name, value in key_clause)))
 
-    def _region(self, edges: list[Edge], region: Region, operations: tuple[Operation, ...]) -> None:
+    def _region(self, edges: list[PlainEdge], region: Region, operations: tuple[Operation, ...]) -> None:
         satisfiable = [number for number in self._plan.requirements if number in region.requirements]
         self._edges(edges, region, region.literals, operations, satisfiable)
 
     def _edges(
         self,
-        edges: list[Edge],
+        edges: list[PlainEdge],
         keys: str | Region,
         literals: Literals,
         operations: tuple[Operation, ...],
@@ -321,7 +334,7 @@ class ObjectAutomaton:
         """The edges of a key: to its value, and to its value with each set of requirements it can satisfy."""
         symbol = self._writer.opening(keys)
         if not satisfiable:
-            edges.append(Edge(symbol, self._value_state(self._writer.rest(keys, literals)), operations))
+            edges.append((symbol, self._value_state(self._writer.rest(keys, literals)), operations))
             return
         requirements = self._plan.requirements
         satisfied = [number for number in satisfiable if requirements[number].literals <= literals]
@@ -335,43 +348,46 @@ class ObjectAutomaton:
                 if size and not values:
                     continue
                 bits = tuple(set_bit(self._requirement_bits[number]) for number in (*satisfied, *chosen))
-                edges.append(Edge(symbol, self._value_state(values), operations + bits))
+                edges.append((symbol, self._value_state(values), operations + bits))
 
     def _value_state(self, values: tuple[int, ...]) -> int:
         """The state before the colon of one of the values."""
         found = self._value_states.get(values)
         if found is None:
             found = self._value_states[values] = len(self.states)
-            self.states.append([Edge(self._marks.colon, found + 1)])
-            self.states.append([Edge(symbol, 3) for symbol in values])
+            self.states.append([(self._marks.colon, found + 1, ())])
+            self.states.append([(symbol, 3, ()) for symbol in values])
         return found
 
 
 def _listed_array(
     writer: ItemWriter, marks: Punctuation, shape: ArrayShape, values: Values
-) -> list[list[Edge]]:
+) -> list[list[PlainEdge]]:
     """The automaton of an array with listed states: two for each, one after an item and one before."""
     listed = shape.states(values.is_productive)
     numbers = {state: 2 + 2 * number for number, state in enumerate(listed)}
-    states: list[list[Edge]] = [[Edge(marks.open_array, 0)], [Edge(ACCEPT, 1)]]
+    states: list[list[PlainEdge]] = [[(marks.open_array, 0, ())], [(ACCEPT, 1, ())]]
     for state, steps in listed.items():
         number = numbers[state]
-        before = [
-            Edge(symbol, numbers[target]) for literals, target in steps for symbol in writer.symbols(literals)
+        before: list[PlainEdge] = [
+            (symbol, numbers[target], ()) for literals, target in steps for symbol in writer.symbols(literals)
         ]
-        close = [Edge(marks.close_array, 1)] if shape.accepts(state) else []
-        states += [[*([Edge(marks.comma, number + 1)] if before else []), *close], before]
+        after: list[PlainEdge] = [(marks.comma, number + 1, ())] if before else []
+        if shape.accepts(state):
+            after.append((marks.close_array, 1, ()))
+        states += [after, before]
     first = next(iter(listed))
     begin = len(states)
-    close = [Edge(marks.close_empty_array, 1)] if shape.accepts(first) else []
-    states.append([*states[numbers[first] + 1], *close])
-    states[0] = [Edge(marks.open_array, begin)]
+    states.append(states[numbers[first] + 1][:])
+    if shape.accepts(first):
+        states[begin].append((marks.close_empty_array, 1, ()))
+    states[0] = [(marks.open_array, begin, ())]
     return states
 
 
 def _counted_array(
     writer: ItemWriter, marks: Punctuation, shape: ArrayShape, values: Values
-) -> tuple[list[list[Edge]], int, int]:
+) -> tuple[list[list[PlainEdge]], int, int]:
     """The automaton of an array of some items with their own schemas, then others, which registers count.
 
     States: 0 before the array, 1 its end, 2 after its bracket; then two for each item, after and before it;
@@ -387,7 +403,7 @@ def _counted_array(
     elif loops and low:
         counting = (saturate(0, low),)
     unused = (clause(*((bit, False) for bit in range(len(shape.distinct)))),) if shape.distinct else ()
-    states: list[list[Edge]] = [[Edge(marks.open_array, 2)], [Edge(ACCEPT, 1)], []]
+    states: list[list[PlainEdge]] = [[(marks.open_array, 2, ())], [(ACCEPT, 1, ())], []]
     for index in range(prefix + loops):
         after = len(states)
         looping = index == prefix
@@ -395,23 +411,25 @@ def _counted_array(
         continues = looping or index + 1 < prefix + loops
         entering = (*unused, *counting) if looping or index + 1 == prefix else ()
         enough = (at_least(0, low),) if looping and low else ()
-        close = [Edge(marks.close_array, 1, enough)] if looping or index + 1 >= shape.low else []
-        states.append([*([Edge(marks.comma, following, entering)] if continues else []), *close])
-        states.append(_items(writer, shape, index, after))
+        states += [[], _items(writer, shape, index, after)]
+        if continues:
+            states[after].append((marks.comma, following, entering))
+        if looping or index + 1 >= shape.low:
+            states[after].append((marks.close_array, 1, enough))
     if len(states) > 4:
         entering = () if prefix else counting
-        states[2] = [Edge(symbol, target, done + entering) for symbol, target, done in states[4]]
+        states[2] = [(symbol, target, done + entering) for symbol, target, done in states[4]]
     if not shape.low:
-        states[2].append(Edge(marks.close_empty_array, 1))
+        states[2].append((marks.close_empty_array, 1, ()))
     return states, len(shape.distinct or ()), 1 if counting else 0
 
 
-def _items(writer: ItemWriter, shape: ArrayShape, index: int, target: int) -> list[Edge]:
+def _items(writer: ItemWriter, shape: ArrayShape, index: int, target: int) -> list[PlainEdge]:
     literals = shape.literals(index)
     if shape.distinct is None:
-        return [Edge(symbol, target) for symbol in writer.symbols(literals)]
+        return [(symbol, target, ()) for symbol in writer.symbols(literals)]
     return [
-        Edge(symbol, target, _once(bit))
+        (symbol, target, _once(bit))
         for bit, constant in enumerate(shape.distinct)
         for symbol in writer.symbols(literals | {constant})
     ]

@@ -33,6 +33,7 @@ from .outlines import (
 from .strings import holds
 
 Scope: TypeAlias = tuple[Resource, ...]
+Items: TypeAlias = tuple[tuple[str, Any], ...]
 
 
 class SchemaNode(NamedTuple):
@@ -47,7 +48,7 @@ class SchemaNode(NamedTuple):
     value: Any
     resource: Resource
     scope: Scope
-    items: tuple[tuple[str, Any], ...] = ()
+    items: Items = ()
 
 
 class Constant(NamedTuple):
@@ -85,6 +86,12 @@ _SINCE = {
     **dict.fromkeys(("prefixItems", "$dynamicRef"), 2020),
 }
 """The draft that introduced a keyword: a schema that declares an older one does not have it."""
+
+_LATER = {
+    draft: frozenset(name for name, since in _SINCE.items() if since > draft)
+    for draft in (4, 6, 7, 2019, LATEST)
+}
+"""For each draft, the keywords that a later one introduced."""
 
 _OUTLINED = frozenset(("type", "const", "enum", "$ref", "allOf", "anyOf", "oneOf"))
 """The keywords that `Expander.outline` takes into account."""
@@ -135,42 +142,38 @@ class Expander:
                 found = known
                 break
             items = self._items(value, resource)
-            node = SchemaNode(value, resource, scope, items)
             if len(items) != 1 or items[0][0] != "$ref" or key in passed:
-                found = self._literals[key] = self._of_schema(node)
+                found = self._literals[key] = self._of_schema(value, resource, scope, items)
                 break
             passed[key] = None
             spend(10)
+            node = SchemaNode(value, resource, scope, items)
             value, resource = self.document.resolve(items[0][1], resource)
             scope = self.entered(node)
         for key in passed:
             self._literals[key] = found
         return found
 
-    def _of_schema(self, node: SchemaNode) -> int:
+    def _of_schema(self, value: Any, resource: Resource, scope: Scope, items: Items) -> int:
         """A new literal, or that of another schema that is obviously equivalent."""
-        items = node.items
         if not items:
             return ALWAYS
         for keyword, one in items:
             if keyword not in _LEAVES or type(one) not in _PLAIN:
-                return self._add(node)
-        key = node.resource.draft <= 4, items
+                return self._add(SchemaNode(value, resource, scope, items))
+        key = resource.draft <= 4, items
         found = self._literals.get(key)
         if found is None:
-            found = self._literals[key] = self._add(node)
+            found = self._literals[key] = self._add(SchemaNode(value, resource, scope, items))
         return found
 
-    def _items(self, value: dict[str, Any], resource: Resource) -> tuple[tuple[str, Any], ...]:
+    def _items(self, value: dict[str, Any], resource: Resource) -> Items:
         """The keywords of a schema that constrain values; up to draft 7, `$ref` hides all others."""
         draft = resource.draft
         if draft < 2019 and "$ref" in value:
             return (("$ref", value["$ref"]),)
-        known = self._keywords
-        items = [item for item in value.items() if item[0] in known]
-        if draft < LATEST:
-            items = [item for item in items if _SINCE.get(item[0], 0) <= draft]
-        return tuple(items)
+        known, later = self._keywords, _LATER[draft]
+        return tuple([item for item in value.items() if item[0] in known and item[0] not in later])
 
     def child(self, node: SchemaNode, value: Any) -> int:
         """The literal of a subschema of `node`."""
@@ -252,7 +255,11 @@ class Expander:
         found = self._formulas.get(key)
         if found is None:
             if literal & 1:
-                found = self.guarded(key, lambda: self._positive(self._nodes[literal >> 1], kind))
+                self._begin(key)
+                try:
+                    found = self._positive(self._nodes[literal >> 1], kind)
+                finally:
+                    self._in_progress.discard(key)
             else:
                 found = negation(self.formula(literal | 1, kind))
             self.weigh(found)
@@ -272,15 +279,19 @@ class Expander:
 
         Raises GrammarError if computing it requires itself, GrammarLimitError if calls are nested too deeply.
         """
+        self._begin(key)
+        try:
+            return find()
+        finally:
+            self._in_progress.discard(key)
+
+    def _begin(self, key: Any) -> None:
+        """Record that `key` is being computed, or raise what `guarded` does."""
         if key in self._in_progress:
             raise GrammarError("a $ref leads back to itself without a property or an item in between")
         if len(self._in_progress) >= MAX_DEPTH:
             raise GrammarLimitError(f"subschemas of one value are nested more than {MAX_DEPTH} deep")
         self._in_progress.add(key)
-        try:
-            return find()
-        finally:
-            self._in_progress.discard(key)
 
     def _positive(self, node: SchemaNode | Constant | AnyOf, kind: int) -> Formula:
         if isinstance(node, AnyOf):
@@ -306,8 +317,11 @@ class Expander:
             if literal <= ALWAYS:
                 return ValueOutline() if literal else ValueOutline(0)
             self._outlines[literal] = ValueOutline()  # until it has been computed
-            found = self.guarded((literal, 0), lambda: self._outline(literal))
-            self._outlines[literal] = found
+            self._begin(key := (literal, 0))
+            try:
+                found = self._outlines[literal] = self._outline(literal)
+            finally:
+                self._in_progress.discard(key)
         return found
 
     def _outline(self, literal: int) -> ValueOutline:

@@ -290,11 +290,13 @@ def object_shape(atoms: Iterable[Formula], expander: Expander) -> ObjectShape:
     members = {}
     for name, literals in names.items():
         if name not in absent:
-            needed = frozenset(literals + [literal for keys, literal in everywhere if holds(keys, name)]) - {
-                ALWAYS
-            }
+            needed = set(literals)
+            for keys, literal in everywhere:
+                if holds(keys, name):
+                    needed.add(literal)
+            needed.discard(ALWAYS)
             if NEVER not in needed and is_encodable(name):
-                members[name] = needed
+                members[name] = frozenset(needed)
     spend(2 * len(names) * (1 + len(everywhere)))
     regions = _regions(list(names), list(patterns), everywhere, requirements)
     numbered = dict(enumerate(requirements))

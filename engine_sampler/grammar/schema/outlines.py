@@ -121,7 +121,9 @@ _TYPES = {
 
 def type_mask(value: Any) -> int:
     """The types that `type` names, as a mask. Raises GrammarError for an unknown one."""
-    kinds = 0
+    kinds = _TYPES.get(value, 0) if isinstance(value, str) else 0
+    if kinds:
+        return kinds
     for name in value if isinstance(value, list) else (value,):
         if not isinstance(name, str) or name not in _TYPES:
             raise GrammarError(f"type {str(name)[:40]!r} is not one of JSON Schema's types")

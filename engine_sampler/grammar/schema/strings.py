@@ -34,7 +34,11 @@ _ANY = Lifted(ANY_BODY, ANY_BODY)
 
 def string_set(formula: Formula) -> Expression:
     """The texts, quotes included, of the strings that a formula allows; EMPTY if there are none."""
-    return STRING if formula == TRUE else _texts(_simplified(formula))
+    if formula == TRUE:
+        return STRING
+    if formula[0] == NOT and formula[1][0] == WITHIN:  # the keys that this schema alone does not name
+        return quoted(_body(formula).body)
+    return _texts(_simplified(formula))
 
 
 @cached_if_small

@@ -10,7 +10,7 @@ it. So complements within it are exact, and `"\\u0061"` cannot pass for a key th
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from functools import lru_cache
 from itertools import groupby
 
@@ -39,9 +39,14 @@ _MAX_GROUPING_DEPTH = 50
 _SHORT = {0x08: "b", 0x09: "t", 0x0A: "n", 0x0C: "f", 0x0D: "r", 0x22: '"', 0x2F: "/", 0x5C: "\\"}
 
 
+def _hex_digits(mask: int) -> Expression:
+    """The hexadecimal digits whose bits are set in `mask`."""
+    digits = [digit for value, digit in enumerate("0123456789abcdef") if mask >> value & 1]
+    return byte_class(sum({1 << ord(either) for digit in digits for either in (digit, digit.upper())}))
+
+
 def _hex_digit(low: int, high: int) -> Expression:
-    digits = "0123456789abcdef"[low : high + 1]
-    return byte_class(sum({1 << ord(digit) for digit in digits + digits.upper()}))
+    return _hex_digits((1 << high + 1) - (1 << low))
 
 
 @lru_cache(maxsize=1024)
@@ -104,27 +109,35 @@ def spellings(byte: int) -> list[bytes]:
     ways = [bytes((byte,))] if PLAIN_BYTES >> byte & 1 else []
     if byte in _SHORT:
         ways.append(b"\\" + _SHORT[byte].encode())
-    if not 0x20 <= byte < 0x7F or byte in (0x22, 0x5C):
+    if _WITH_UNITS >> byte & 1:
         ways += dict.fromkeys((b"\\u%04x" % byte, b"\\u%04X" % byte))
     return ways
 
 
-@lru_cache(maxsize=128)
-def _ascii_byte(byte: int) -> Expression:
-    return union(*map(literal, spellings(byte)))
-
-
 @lru_cache(maxsize=1024)
 def ascii_class(mask: int) -> Expression:
-    """The ways to write one of the ASCII characters of `mask`."""
-    special = mask & _SPECIAL
-    if not special:
+    """The ways to write one of the ASCII characters of `mask`: its `spellings`, in few expressions."""
+    if not mask & _SPECIAL:
         return byte_class(mask)
-    ways = [_ascii_byte(byte) for byte in range(0x80) if special >> byte & 1]
-    return union(byte_class(mask & PLAIN_BYTES), *ways)
+    short = (1 << ord(name) for byte, name in _SHORT.items() if mask >> byte & 1)
+    escapes = [concat(literal(b"\\"), byte_class(sum(short))), *_ascii_units(mask & _WITH_UNITS)]
+    return union(byte_class(mask & PLAIN_BYTES), *escapes)
 
 
-_SPECIAL = ((1 << 0x80) - 1) & ~PLAIN_BYTES | 1 << 0x2F | 1 << 0x7F
+def _ascii_units(mask: int) -> Iterator[Expression]:
+    """The ASCII characters of `mask` as `\\uXXXX`."""
+    firsts: dict[int, int] = {}  # by the last digits that follow them
+    for first in range(8):
+        last = mask >> 16 * first & 0xFFFF
+        firsts[last] = firsts.get(last, 0) | 1 << first
+    for last, first in firsts.items():
+        yield concat(literal(b"\\u00"), _hex_digits(first), _hex_digits(last))
+
+
+_WITH_UNITS = ((1 << 0x80) - 1) & ~PLAIN_BYTES | 1 << 0x7F
+"""The ASCII characters that can be written as `\\uXXXX`."""
+
+_SPECIAL = _WITH_UNITS | 1 << 0x2F
 """The ASCII characters that can be written otherwise than plainly."""
 
 _RAW = characters(((0x80, 0x10FFFF),))
@@ -175,7 +188,7 @@ def is_encodable(text: str) -> bool:
 def _character(character: str) -> Expression:
     code = ord(character)
     if code < 0x80:
-        return _ascii_byte(code)
+        return ascii_class(1 << code)
     return union(literal(character.encode()), *escaped(code, code))
 
 

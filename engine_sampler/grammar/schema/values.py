@@ -49,6 +49,8 @@ class Scalar(NamedTuple):
     expression: Expression
 
 
+_CONSTANT_KINDS = sum(CONSTANTS)
+
 _OF_TYPE: dict[str | None, Scalar] = {
     "null": Scalar("NULL", literal(b"null")),
     "boolean": Scalar("FALSE_TRUE", union(literal(b"false"), literal(b"true"))),
@@ -134,23 +136,28 @@ class Values:
             if value.productive:
                 continue
             spend(10)
-            missing: list[Value] = []
-
-            def productive(literals: Literals, missing: list[Value] = missing) -> bool:
-                if NEVER in literals:
-                    return False
-                other = self.get(literals)
-                if not other.productive:
-                    missing.append(other)
-                return other.productive
-
-            if value.scalars or any(shape.is_productive(productive) for shape in value.shapes):
+            if value.scalars or self._has_shape(value):
                 value.productive = True
                 waiting += value.waiting
                 value.waiting = {}
-            else:
-                for other in missing:
-                    other.waiting[value] = None
+
+    def _has_shape(self, value: Value) -> bool:
+        """Whether an object or an array of the value exists; if not, it waits for what they lack."""
+        missing: list[Value] = []
+
+        def productive(literals: Literals) -> bool:
+            if NEVER in literals:
+                return False
+            other = self.get(literals)
+            if not other.productive:
+                missing.append(other)
+            return other.productive
+
+        if any(shape.is_productive(productive) for shape in value.shapes):
+            return True
+        for other in missing:
+            other.waiting[value] = None
+        return False
 
     def _fill(self, value: Value) -> None:
         expander = self.expander
@@ -163,13 +170,8 @@ class Values:
         kinds = possible_kinds(
             outline(literals[0]) if len(literals) == 1 else outline_intersection(map(outline, literals))
         )
-        constants: list[bytes] = []
-        for kind, text in CONSTANTS.items():
-            if kinds & kind and self._formula(literals, kind) == TRUE:
-                constants.append(text)
-        if constants:
-            name = "_".join(text.decode().upper() for text in constants)
-            value.scalars.append(Scalar(name, union(*map(literal, constants))))
+        if kinds & _CONSTANT_KINDS:
+            self._add_constants(value, kinds, literals)
         if kinds & NUMBER and (formula := self._formula(literals, NUMBER)) != FALSE:
             value.add("NUMBER", number_set(formula))
         if kinds & STRING and (formula := self._formula(literals, STRING)) != FALSE:
@@ -177,6 +179,15 @@ class Values:
         for kind in (OBJECT, ARRAY):
             if kinds & kind:
                 value.shapes += self._shapes_of(self._formula(literals, kind), kind)
+
+    def _add_constants(self, value: Value, kinds: int, literals: list[int]) -> None:
+        """Add those of null, false and true that satisfy the literals."""
+        found = [
+            text for kind, text in CONSTANTS.items() if kinds & kind and self._formula(literals, kind) == TRUE
+        ]
+        if found:
+            name = "_".join(text.decode().upper() for text in found)
+            value.scalars.append(Scalar(name, union(*map(literal, found))))
 
     def _shapes_of(self, formula: Formula, kind: int) -> list[Shape]:
         """The objects or arrays of a formula; values with equal formulas share them."""
