@@ -79,7 +79,7 @@ class _Rewriter:
         self._known = known
         self._edits: list[tuple[int, int, str]] = []
         self._result = Rewritten(scan.text)
-        self._names = self._new_names()
+        self._names = _new_names(scan)
         self._id_lists: dict[str, tuple[int, ...]] = {}
 
     def result(self) -> Rewritten:
@@ -137,14 +137,6 @@ class _Rewriter:
         self._result.placeholders[statement.defines] = Placeholder("regex", words[2], words[2].value)
         self._edit(words[0].start, words[2].end, "")
         return True
-
-    def _new_names(self) -> Iterator[str]:
-        taken = {word.text for s in self._scan.statements for word in s.words if word.kind == "name"}
-        number = 0
-        while True:
-            if (name := f"X{number}") not in taken:
-                yield name
-            number += 1
 
     def _replace(self, word: Word, text: str) -> None:
         self._edit(word.start, word.end, text)
@@ -261,3 +253,13 @@ class _Rewriter:
             raise self._scan.error(f"rules have no attribute {key.text!r}", key.start)
         if not is_valid:
             raise self._scan.error(f"the attribute {key.text!r} has a wrong value", value.start)
+
+
+def _new_names(scan: Scan) -> Iterator[str]:
+    """Names that the text lacks."""
+    taken = {word.text for statement in scan.statements for word in statement.words if word.kind == "name"}
+    number = 0
+    while True:
+        if (name := f"X{number}") not in taken:
+            yield name
+        number += 1
