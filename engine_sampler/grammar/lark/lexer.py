@@ -14,6 +14,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
+from ...base.cached import cached_property
 from ..errors import GrammarError, GrammarLimitError
 from ..work import spend
 
@@ -66,7 +67,7 @@ _JSON = json.JSONDecoder()
 ENDLESS = 4_294_967_291
 """The upper bound that stands for "no bound": lark requires one in a repetition."""
 
-_STEPS_OF_WORDS = 128
+_STEPS_OF_WORDS = 96
 """The steps for `_WORDS` words."""
 _WORDS = 64
 
@@ -101,6 +102,7 @@ class Statement:
     words   all its words; those before `body` are its head (modifiers, name, parameters, priority, colon)
     name    the index of the word in the head that is the defined name; -1 if nothing is defined
     depth   the deepest nesting of its brackets
+    defines the name that it defines, or ""
     """
 
     kind: str = ""
@@ -108,13 +110,9 @@ class Statement:
     name: int = -1
     body: int = 0
     depth: int = 0
+    defines: str = ""
 
-    @property
-    def defines(self) -> str:
-        """The name that it defines, or ""."""
-        return "" if self.name < 0 else self.words[self.name].text
-
-    @property
+    @cached_property
     def uses(self) -> list[str]:
         """The names in its body."""
         return [word.text for word in self.words[self.body :] if word.kind == "name"]
@@ -131,6 +129,7 @@ class Statement:
             first += 1
         if first < len(words) and words[first].kind == "name":
             self.name = first
+            self.defines = words[first].text
             self.kind = "terminal" if self.defines.isupper() else "rule"
         for number, word in enumerate(words):
             if word.text == ":":
@@ -170,23 +169,27 @@ class Scan:
         for number, word in enumerate(self._words()):
             if number % _WORDS == 0:
                 spend(_STEPS_OF_WORDS)
-            kind = word.kind
+            kind = word[0]
             if kind == "newline":
                 fresh = True
                 if len(word.text) > _SHORT_GAP:
                     self.gaps.append((word.start, word.end))
                 continue
-            if fresh and word.text != "|":
-                statement, depth = Statement(), 0
-                self.statements.append(statement)
-            fresh = False
-            depth += (kind == "open") - (kind == "close")
-            if depth > MAX_BRACKETS:
-                text = f"brackets are nested more than {MAX_BRACKETS} deep"
-                raise GrammarLimitError(text, *self.location(word.start))
+            if fresh:
+                if word.text != "|":
+                    statement, depth = Statement(), 0
+                    self.statements.append(statement)
+                fresh = False
+            if kind == "open":
+                depth += 1
+                if depth > MAX_BRACKETS:
+                    text = f"brackets are nested more than {MAX_BRACKETS} deep"
+                    raise GrammarLimitError(text, *self.location(word.start))
+                if depth > statement.depth:
+                    statement.depth = depth
+            elif kind == "close":
+                depth -= 1
             statement.words.append(word)
-            if depth > statement.depth:
-                statement.depth = depth
         for statement in self.statements:
             statement.classify()
 

@@ -17,7 +17,7 @@ from ..program.rules import Body, Rules, alternatives, repeated, sequence
 from ..work import spend
 from .lexer import ENDLESS
 from .messages import Messages
-from .patterns import is_literal
+from .patterns import LITERALS
 from .terminals import Terminals
 
 MAX_STEPS = 150_000
@@ -35,6 +35,9 @@ _MAX_CHOICE = 64
 
 _MAX_COUNTED = 64
 """Repetitions of a rule are counted up to this bound; beyond it, they are split into halves."""
+
+_SINGLE = ("expansion", "expansions", "alias", "value")
+"""The nodes that may hold one part only."""
 
 Environment = Mapping[str, "int | str"]
 """The arguments of a template, by parameter: a symbol, or the name of another template."""
@@ -103,22 +106,25 @@ class RuleReader:
         spend(_STEPS)
         if self._steps > MAX_STEPS:
             raise GrammarLimitError(f"the rules have more than {MAX_STEPS} parts with templates instantiated")
-        if not isinstance(node, Symbol) and node.data == "value":
-            node = node.children[0]
         if isinstance(node, Symbol):
             return self._named(node, environment)
-        children = node.children
-        if is_literal(node):
-            return self._terminals.anonymous(node)
-        if node.data == "expansions":
-            return self._choice(children, environment)
-        if node.data == "expansion":
+        kind, children = node.data, node.children
+        if kind == "value":
+            child = children[0]
+            if isinstance(child, Symbol):
+                return self._named(child, environment)
+            node, kind, children = child, child.data, child.children
+        if kind == "expansion":
             return self._sequence([self._body(child, environment) for child in children])
-        if node.data == "expr":
+        if kind in LITERALS:
+            return self._terminals.anonymous(node)
+        if kind == "expansions":
+            return self._choice(children, environment)
+        if kind == "expr":
             return self._repetition(self._body(children[0], environment), *children[1:])
-        if node.data == "maybe":
+        if kind == "maybe":
             return repeated(self._choice(children, environment), 0, 1)
-        if node.data == "template_usage":
+        if kind == "template_usage":
             return self._usage(node, environment)
         return self._body(children[0], environment)  # an expansion with an alias
 
@@ -171,11 +177,12 @@ class RuleReader:
         return bodies[0] if len(bodies) == 1 else sequence(*bodies)
 
     def _split(self, bodies: list[Body], join: Callable[..., Body], limit: int) -> list[Body]:
-        """Equivalent bodies, at most `limit` of them, with parts moved to rules if they are too large."""
-        if sum(map(_size, bodies)) > limit:
-            bodies = [self._part(body) for body in bodies]
-        while len(bodies) > limit:
-            bodies = [self._part(join(*bodies[i : i + limit])) for i in range(0, len(bodies), limit)]
+        """Equivalent bodies with at most `limit` symbols, with parts moved to rules if there are more."""
+        sizes = list(map(_size, bodies))
+        while sum(sizes) > limit:
+            groups = _groups(bodies, sizes, limit)
+            bodies = [self._part(group[0] if len(group) == 1 else join(*group)) for group in groups]
+            sizes = [1] * len(bodies)
         return bodies
 
     def _repetition(self, body: Body, operator: Any, low: Any = "", high: Any = "") -> Body:
@@ -241,14 +248,26 @@ def _size(body: Body) -> int:
     return _size(body[1]) if body[0] == "repeated" else 1 + sum(map(_size, body[1]))
 
 
+def _groups(bodies: list[Body], sizes: list[int], limit: int) -> list[list[Body]]:
+    """Bodies that follow each other, as many as have `limit` symbols; at least one."""
+    groups: list[list[Body]] = []
+    left = 0
+    for body, size in zip(bodies, sizes, strict=True):
+        if size > left:
+            groups.append([])
+            left = limit
+        groups[-1].append(body)
+        left -= size
+    return groups
+
+
 def _single_literal(node: Any) -> Any:
     """The literal that `node`, a part of a choice, consists of; None if it is anything else."""
     while not isinstance(node, Symbol):
-        if is_literal(node):
+        kind = node.data
+        if kind in LITERALS:
             return node
-        if node.data not in ("expansion", "expansions", "alias", "value"):
-            return None
-        if len(node.children) != 1 and node.data != "alias":
+        if kind not in _SINGLE or (len(node.children) != 1 and kind != "alias"):
             return None
         node = node.children[0]
     return None
