@@ -138,6 +138,9 @@ def larks() -> Iterator[Case]:
     names = " | ".join(f"W{i}" for i in range(20_000))
     yield lark("twenty thousand named terminals", f"start: {names}\n{named}", "399960001x")
     yield lark("twenty thousand parts of a terminal", f"start: T\nT: {names}\n{named}", "399960001x")
+    items = " | ".join(f'W{i} ";"' for i in range(20_000))
+    yield lark("twenty thousand items of a rule", f"start: item+\nitem: {items}\n{named}", "1x;399960001x;")
+    yield lark("twenty thousand items of a terminal", f"start: ITEM+\nITEM: {items}\n{named}", "1x;4x;")
     yield lark("many line ends", 'start: "a"' + "\n" * 300_000 + "%ignore /b/", "bab")
     yield lark("a long comment", "//" + "x" * 1_900_000 + '\nstart: "a"', "", "longer than")
     yield lark("deep JSON", "start: %json " + "[" * DEEP, "", "deep|JSON")
@@ -300,6 +303,10 @@ def gbnfs() -> Iterator[Case]:
     yield gbnf("loops of classes", "root ::= ([a-m]* [f-z]* [a-z]*)* [0-9]", letters * 10 + "7")
     yield gbnf("many token ids", "root ::= <[" + ",".join(map(str, range(60_000))) + "]>", "", "a word is")
     yield gbnf("unknown token ids", "root ::= <[0-299999]>", "", "the vocabulary has")
+    many = "\n".join(f'r{i} ::= "w{i}" [a-z]+' for i in range(20_000))
+    yield gbnf(
+        "twenty thousand rules", f"root ::= {' | '.join(f'r{i}' for i in range(20_000))}\n{many}", "w7ab"
+    )
     yield gbnf("palindromes", 'root ::= [a-c]* p [a-c]*\np ::= "a" p "a" | "b" p "b" | ""', "abc" * 30)
     signs = " | ".join(f'root "{sign}" root' for sign in letters)
     yield gbnf("operators", f'root ::= {signs} | "1"', "1a1b1c1")

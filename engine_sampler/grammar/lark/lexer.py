@@ -61,6 +61,7 @@ _WORD = re.compile(
 )
 _NUMBERS = ("number", "count")
 _UNCLOSED = {'"': "the string is not closed", "/": "the regular expression is not closed"}
+_LINE_END = re.compile("\n")
 _COUNT = re.compile(r"\{ *(\d*) *(,?) *(\d*) *\}")
 _JSON = json.JSONDecoder()
 
@@ -138,20 +139,12 @@ class Statement:
         self.body = len(words)
 
 
-class Scan:
-    """A text as words and statements. Raises GrammarError and GrammarLimitError.
-
-    gaps   where there are many line ends between two statements
-    """
+class Lines:
+    """A text, and the lines and columns of its characters."""
 
     def __init__(self, text: str) -> None:
-        if len(text) > MAX_TEXT:
-            raise GrammarLimitError(f"the grammar is longer than {MAX_TEXT} characters")
         self.text = text
-        self.statements: list[Statement] = []
-        self.gaps: list[tuple[int, int]] = []
-        self._lines = [0, *(i + 1 for i, character in enumerate(text) if character == "\n")]
-        self._read()
+        self._lines = [0, *(found.end() for found in _LINE_END.finditer(text))]
 
     def location(self, position: int) -> tuple[int, int]:
         """The line and column, counted from 1, of the character at `position`."""
@@ -161,6 +154,21 @@ class Scan:
     def error(self, text: str, position: int) -> GrammarError:
         """A GrammarError about the text at `position`."""
         return GrammarError(text, *self.location(position))
+
+
+class Scan(Lines):
+    """A text as words and statements. Raises GrammarError and GrammarLimitError.
+
+    gaps   where there are many line ends between two statements
+    """
+
+    def __init__(self, text: str) -> None:
+        if len(text) > MAX_TEXT:
+            raise GrammarLimitError(f"the grammar is longer than {MAX_TEXT} characters")
+        super().__init__(text)
+        self.statements: list[Statement] = []
+        self.gaps: list[tuple[int, int]] = []
+        self._read()
 
     def _read(self) -> None:
         """Fill `statements`: every line that does not begin with `|` begins a new one."""

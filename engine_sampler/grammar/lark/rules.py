@@ -20,14 +20,14 @@ from .messages import Messages
 from .patterns import LITERALS
 from .terminals import Terminals
 
-MAX_STEPS = 150_000
+MAX_STEPS = 250_000
 """The most parts that rules may have once templates are instantiated."""
 
 MAX_COUNT = 1_000_000
 """The highest bound of a repetition in a rule."""
 
-_STEPS = 2
-"""The steps for a part."""
+_STEPS, _REPETITION_STEPS = 2, 4
+"""The steps for a part, and those that a repetition takes beside them."""
 
 _MAX_SEQUENCE = 32
 _MAX_CHOICE = 64
@@ -120,6 +120,8 @@ class RuleReader:
             return self._terminals.anonymous(node)
         if kind == "expansions":
             return self._choice(children, environment)
+        if kind in ("expr", "maybe"):
+            spend(_REPETITION_STEPS)
         if kind == "expr":
             return self._repetition(self._body(children[0], environment), *children[1:])
         if kind == "maybe":
@@ -161,18 +163,18 @@ class RuleReader:
         if len(nodes) == 1:
             body = self._body(nodes[0], environment)
             return self._part(body) if _size(body) > _MAX_CHOICE else body
-        single = [_single_literal(node) for node in nodes]
-        literals = [node for node in single if node is not None]
-        if len(literals) < 2:
-            literals = []
-        bodies: list[Body] = list(self._terminals.choice(literals))
-        for node, literal in zip(nodes, single, strict=True):
-            if literal is None or not literals:
-                bodies.append(self._body(node, environment))
+        literals = [literal for node in nodes if (literal := _single_literal(node)) is not None]
+        bodies: list[Body] = []
+        if len(literals) > 1:
+            bodies += self._terminals.choice(literals)
+            nodes = [node for node in nodes if _single_literal(node) is None]
+        bodies += [self._body(node, environment) for node in nodes]
         bodies = self._split(list(dict.fromkeys(bodies)), alternatives, _MAX_CHOICE)
         return bodies[0] if len(bodies) == 1 else alternatives(*bodies)
 
     def _sequence(self, bodies: list[Body]) -> Body:
+        if len(bodies) == 1 and isinstance(bodies[0], int):
+            return bodies[0]
         bodies = self._split(bodies, sequence, _MAX_SEQUENCE)
         return bodies[0] if len(bodies) == 1 else sequence(*bodies)
 

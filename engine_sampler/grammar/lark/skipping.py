@@ -104,6 +104,8 @@ def beginnings(expression: Expression | None) -> int:
 
 def before(rules: Rules) -> None:
     """Make ignored terminals that some terminal cannot follow parts of the rules."""
+    if not rules.ignore:
+        return
     expected = {edge.symbol for states in rules.automata() for edges in states for edge in edges} - {ACCEPT}
     first = {symbol: beginnings(rules.expressions[symbol]) for symbol in expected if symbol >= 0}
     ways = {symbol: endings(rules.expressions[symbol] or EPSILON) for symbol in rules.ignore}

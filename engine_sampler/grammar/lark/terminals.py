@@ -99,7 +99,8 @@ class Terminals:
     def anonymous(self, node: Any) -> int:
         """The symbol of a literal or a range in a rule, a tree of lark's. Raises GrammarError."""
         name = "..".join(map(str, node.children))
-        return self._add(name, self._of_literal(name, node))
+        known = self.found.get(name)
+        return self._add(name, self._of_literal(name, node)) if known is None else known[0]
 
     def choice(self, nodes: list[Any]) -> list[int]:
         """Symbols that together match any one of the literals `nodes`: a few terminals instead of many."""
@@ -166,7 +167,7 @@ class Terminals:
         spend(4 * sum(map(len, words)))
         if any(word[0].endswith("i") for word in words):
             return any_sequence_of(map(self._characters, words))
-        texts = [b"".join(self._encoded(self._string(token), token, token) for token in word) for word in words]
+        texts = [b"".join(self._encoded(self._string(one), one, one) for one in word) for word in words]
         return literal(texts[0]) if len(texts) == 1 else any_of(texts)
 
     def _characters(self, word: list[Any]) -> tuple[Expression, ...]:

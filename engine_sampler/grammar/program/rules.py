@@ -456,7 +456,7 @@ class _Automaton:
         states: list[list[Edge]] = []
         for start, edges in enumerate(self.edges):
             if start not in self._with_epsilon:
-                states.append(list(dict.fromkeys(edges)))
+                states.append(list(dict.fromkeys(edges)) if len(edges) > 1 else edges)
                 continue
             found: dict[Edge, None] = {}
             seen: set[tuple[int, tuple[Operation, ...]]] = {(start, ())}
