@@ -27,6 +27,7 @@ from typing import Any
 
 from ...base.cached import cached_property
 from ..errors import GrammarLimitError
+from ..work import spend
 from .lexer import Lines, Scan, Statement, Word, count_bounds
 
 MAX_TOKEN_IDS = 300_000
@@ -238,6 +239,7 @@ class SpecialTokens:
     def __init__(self, text: Lines) -> None:
         self._text = text
         self._id_lists: dict[str, tuple[int, ...]] = {}
+        self._left = MAX_TOKEN_IDS
 
     def placeholder(self, word: Word) -> Placeholder:
         """What `<...>` means. Raises GrammarError."""
@@ -253,7 +255,7 @@ class SpecialTokens:
 
     def _ids(self, listed: str, word: Word) -> tuple[int, ...]:
         ids: set[int] = set()
-        left = MAX_TOKEN_IDS - sum(map(len, self._id_lists.values()))
+        left = self._left
         for piece in listed.split(","):
             match = _ID_RANGE.fullmatch(piece)
             if match is None:
@@ -264,6 +266,8 @@ class SpecialTokens:
                 text = f"the grammar lists more than {MAX_TOKEN_IDS} token ids"
                 raise GrammarLimitError(text, *self._text.location(word.start))
             ids.update(range(low, high + 1))
+        self._left -= len(ids)
+        spend(len(ids) // 8)
         return tuple(sorted(ids))
 
 

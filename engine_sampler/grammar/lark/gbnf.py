@@ -54,8 +54,8 @@ _EMPTY = object()
 _BLANKS, _LINE_ENDS = (" ", "\t", "#", "\r", "\n"), ("\r", "\n")
 _OPERATORS = {(0, 1): "?", (0, None): "*", (1, None): "+"}
 _REPETITIONS = ("*", "+", "?", "{")
-_RULE_STEPS, _WORD_STEPS = 8, 3
-"""The steps for a rule, and for a word that is new, beside one for each part of a sequence."""
+_RULE_STEPS, _REPETITION_STEPS, _WORD_STEPS = 6, 3, 2
+"""The steps for a rule, a repetition, and a word that is new, beside those for the parts of a sequence."""
 _TIMES = re.compile(r"[*+?]|\{[ \t]*(\d+)[ \t]*(?:,[ \t]*(\d*)[ \t]*)?\}")
 _CODE = re.compile(r"x([0-9A-Fa-f]{2})|u([0-9A-Fa-f]{4})|U([0-9A-Fa-f]{8})")
 _ESCAPES = {"n": "\n", "r": "\r", "t": "\t", **{c: c for c in '\\"[]-'}}
@@ -117,6 +117,8 @@ class _Reader:
         self._placeholders: dict[str, Placeholder] = {}
         self._nodes: dict[str, Any] = {}
         """The trees of words so far, by what is written here or in Lark."""
+        self._counts: dict[tuple[int, int | None], list[Any]] = {}
+        """The bounds of repetitions so far, with the place of the first one."""
         self._uses: dict[str, tuple[int, Any]] = {}
         """The position of the first use of each rule, and the node that all uses share."""
 
@@ -172,6 +174,7 @@ class _Reader:
 
     def _part(self) -> Any:
         """The tree of the next part, `_EMPTY` for an empty one, None where the sequence ends."""
+        spend()
         next_one = self._text[self._at : self._at + 1]
         if next_one == '"':
             return self._literal()
@@ -202,6 +205,7 @@ class _Reader:
         return set(_MACRO_HEAD.findall(self._text))
 
     def _group(self) -> Any:
+        spend()
         self._depth += 1
         self._check_depth(self._depth)
         self._expect("(", _BLANK_LINES)
@@ -265,6 +269,7 @@ class _Reader:
 
         one_class   the regular expression of a class that is `part`; else None
         """
+        spend(_REPETITION_STEPS)
         if part is _EMPTY:
             self._fail("something to repeat")
         if len(times[0]) > MAX_NUMBER:
@@ -284,9 +289,11 @@ class _Reader:
             return repeated if low else Tree("expr", [repeated, "?"])
         if (low, high) in _OPERATORS:
             return Tree("expr", [part, _OPERATORS[low, high]])
-        line, column = self._lines.location(self._at)
-        bounds = (low, ENDLESS if high is None else high)
-        return Tree("expr", [part, "~", *(Token("NUMBER", str(n), self._at, line, column) for n in bounds)])
+        if (low, high) not in self._counts:
+            place = self._at, *self._lines.location(self._at)
+            both = (low, ENDLESS if high is None else high)
+            self._counts[low, high] = [Token("NUMBER", str(bound), *place) for bound in both]
+        return Tree("expr", [part, "~", *self._counts[low, high]])
 
     # --- characters ------------------------------------------------------------------------------
 
@@ -300,6 +307,7 @@ class _Reader:
         while not self._text.startswith('"', self._at):
             chars.append(self._char('"'))
         self._at += 1
+        spend(len(chars) // 2)
         return self._node("STRING", '"' + "".join(map(_in_string, chars)) + '"', start) if chars else _EMPTY
 
     def _class(self) -> Any:
@@ -324,6 +332,7 @@ class _Reader:
             ranges.append(_in_class(first) if first == last else f"{_in_class(first)}-{_in_class(last)}")
         if not ranges:
             self._fail("a character in the class")
+        spend(len(ranges))
         self._at += 1
         return f"/[{'^' if negated else ''}{''.join(ranges)}]/"
 

@@ -26,8 +26,8 @@ MAX_STEPS = 250_000
 MAX_COUNT = 1_000_000
 """The highest bound of a repetition in a rule."""
 
-_STEPS, _REPETITION_STEPS = 2, 4
-"""The steps for a part, and those that a repetition takes beside them."""
+_STEPS, _REPETITION_STEPS, _PART_STEPS = 2, 4, 6
+"""The steps for a part, and those that a repetition, or a rule of its own, takes beside them."""
 
 _MAX_SEQUENCE = 32
 _MAX_CHOICE = 64
@@ -181,6 +181,9 @@ class RuleReader:
     def _split(self, bodies: list[Body], join: Callable[..., Body], limit: int) -> list[Body]:
         """Equivalent bodies with at most `limit` symbols, with parts moved to rules if there are more."""
         sizes = list(map(_size, bodies))
+        if sum(sizes) > limit:
+            bodies = [body if _is_flat(body) else self._part(body) for body in bodies]
+            sizes = list(map(_size, bodies))
         while sum(sizes) > limit:
             groups = _groups(bodies, sizes, limit)
             bodies = [self._part(group[0] if len(group) == 1 else join(*group)) for group in groups]
@@ -238,6 +241,7 @@ class RuleReader:
         """The symbol of an anonymous rule with that body; one for each key."""
         symbol = self._parts.get(key)
         if symbol is None:
+            spend(_PART_STEPS)
             symbol = self._parts[key] = self._rules.rule(f"{self._owner}~")
             self._define(symbol, body())
         return symbol
@@ -248,6 +252,13 @@ def _size(body: Body) -> int:
     if isinstance(body, int):
         return 1
     return _size(body[1]) if body[0] == "repeated" else 1 + sum(map(_size, body[1]))
+
+
+def _is_flat(body: Body) -> bool:
+    """Whether `body` is a symbol, or some that follow each other: as parts, they need no epsilon edges."""
+    if isinstance(body, int):
+        return True
+    return body[0] == "sequence" and bool(body[1]) and all(isinstance(part, int) for part in body[1])
 
 
 def _groups(bodies: list[Body], sizes: list[int], limit: int) -> list[list[Body]]:
