@@ -272,7 +272,10 @@ class History:
 
     @property
     def output_length(self) -> int:
-        return len(self) - len(self._prompt)
+        pool = self._pool
+        if pool is None:
+            return len(self._output)
+        return int(pool.lengths[self._slot]) - len(self._prompt)
 
     @property
     def token_ids(self) -> np.ndarray:

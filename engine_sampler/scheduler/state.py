@@ -26,7 +26,17 @@ class RequestState:
     Deferred states are brought up to date with the history when they are read.
     """
 
-    __slots__ = ("_broken", "_seen", "_states", "chain", "eager", "history", "resolved", "row_states")
+    __slots__ = (
+        "_broken",
+        "_parts",
+        "_seen",
+        "_states",
+        "chain",
+        "eager",
+        "history",
+        "resolved",
+        "row_states",
+    )
 
     def __init__(self, chain: Any, history: History) -> None:
         self.chain = chain
@@ -36,6 +46,8 @@ class RequestState:
         """The addresses of the states that C functions of samplers read, by the samplers' names."""
         self.eager: tuple[Sampler | Selector, ...] = ()
         """The selector and the samplers whose states follow every token at once."""
+        self._parts = {part.name: part for part in (chain.selector, *chain.samplers)}
+        """A sampler that runs twice has one state."""
         self._states: dict[str, Any] = {}
         self._seen: dict[str, int] = {}
         """How many output tokens each deferred state has seen."""
@@ -63,9 +75,8 @@ class RequestState:
             self.row_states[sampler.name] = call_for_add(sampler.name, self._row_state, sampler)
 
     def parts(self) -> Iterable[Sampler | Selector]:
-        """The selector and the samplers, each once: one that runs twice has one state."""
-        parts = (self.chain.selector, *self.chain.samplers)
-        return {part.name: part for part in parts}.values()
+        """The selector and the samplers, each once."""
+        return self._parts.values()
 
     @property
     def states(self) -> dict[str, Any]:
@@ -134,10 +145,10 @@ class RequestState:
         return address
 
     def _catch_up(self, name: str, seen: int) -> None:
-        part = next(p for p in (*self.chain.samplers, self.chain.selector) if p.name == name)
-        token_ids = self.history.output_token_ids[seen:].tolist()
+        part, token_ids = self._parts[name], self.history.output_token_ids[seen:].tolist()
+        notes = self.history.notes[-len(token_ids) :] if isinstance(part, Selector) else ()
         try:
-            _accept(part, self._states[name], token_ids, self.history.notes[-len(token_ids) :])
+            _accept(part, self._states[name], token_ids, notes)
         except INTERRUPTIONS:
             raise
         except BaseException as error:

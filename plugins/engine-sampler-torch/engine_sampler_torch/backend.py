@@ -6,7 +6,7 @@ import functools
 import logging
 import threading
 from collections.abc import Iterator, Sequence
-from contextlib import AbstractContextManager, contextmanager
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from typing import Any
 from weakref import WeakKeyDictionary
 
@@ -23,7 +23,8 @@ from .running.logprobs import logprobs
 from .running.masks import MasksOnDevice, prepare
 from .running.plan import Plan
 from .running.processing import process
-from .running.step import Room, StepRun
+from .running.reading import tensor_of
+from .running.step import Prepared, Room, StepRun
 from .steps import selector_of, step_of
 
 logger = logging.getLogger("engine_sampler")
@@ -70,10 +71,16 @@ class TorchBackend(Backend):
         return Plan.of(chain)
 
     def run(self, batch: Batch) -> None:
-        group = next((group for group in batch.groups if len(group.index)), None)
-        if group is not None:
-            with work_on(batch.logits):
-                StepRun(self.name, self._host, self._room(group.rows, batch.logits), batch).run()
+        if not any(len(group.index) for group in batch.groups):
+            return
+        with work_on(batch.logits):
+            logits = tensor_of(batch.logits)
+            key = batch.logits.device, logits.nbytes  # the pieces depend on both
+            prepared = batch.cache.get(key)
+            if prepared is None:
+                room = self._room(batch.groups[0].rows, batch.logits)
+                prepared = batch.cache[key] = Prepared(room)
+            StepRun(self.name, self._host, prepared, logits, batch).run()
 
     def process(self, batch: Batch) -> Any:
         if not batch.groups:
@@ -113,8 +120,15 @@ def _device_of(logits: LogitRows) -> torch.device:
 def work_on(logits: LogitRows) -> AbstractContextManager[Any]:
     """Work without gradients on the device of `logits`. Triton starts kernels on the current CUDA device and
     its current stream, which may be those of another card than the logits'."""
-    device = _device_of(logits)
-    return _on_card(device) if device.type == "cuda" else torch.no_grad()
+    if logits.remote is None or not logits.device.startswith("cuda"):
+        return torch.no_grad() if torch.is_grad_enabled() else _AS_IT_IS
+    device = torch.device(logits.device)
+    is_current = device.index == torch.cuda.current_device()
+    return _AS_IT_IS if is_current and not torch.is_grad_enabled() else _on_card(device)
+
+
+_AS_IT_IS: AbstractContextManager[Any] = nullcontext()
+"""Engines mostly step as they run their models: without gradients, on the device of these."""
 
 
 @contextmanager

@@ -83,12 +83,18 @@ def test_work_is_done_on_the_card_of_the_logits(monkeypatch: pytest.MonkeyPatch)
         yield
 
     monkeypatch.setattr(torch.cuda, "device", card)
+    monkeypatch.setattr(torch.cuda, "current_device", lambda: 0)
     second = types.SimpleNamespace(remote=object(), device="cuda:1")
     with backend.work_on(second):
         assert entered == [torch.device("cuda", 1)]
         assert not torch.is_grad_enabled()
     with backend.work_on(types.SimpleNamespace(remote=None, device="cpu")):
         assert len(entered) == 1
+    first = types.SimpleNamespace(remote=object(), device="cuda:0")
+    with torch.no_grad(), backend.work_on(first):
+        assert len(entered) == 1  # nothing is left to do
+    with backend.work_on(first):
+        assert not torch.is_grad_enabled()
 
 
 def test_steps_processing_and_logprobs_work_on_the_card_of_the_logits(

@@ -5,7 +5,7 @@ from __future__ import annotations
 import functools
 import os
 import warnings
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -17,6 +17,8 @@ from engine_sampler import SamplingParams
 from engine_sampler import sample as reference
 from engine_sampler.arithmetic import LN_2, SELECTOR_STREAM, draw64, log2_64
 
+from .outcome import Outcome
+from .replay import Replay
 from .sampling import sample
 from .workspace import Workspace
 
@@ -87,22 +89,47 @@ def trusted(device: str) -> bool:
     place = torch.device(device)
     if place.type != "cuda" and os.environ.get("TRITON_INTERPRET") != "1":
         return False
+    return _passes(
+        place,
+        sample,
+        f"Triton's kernels are not used on {device}: {{}}. Eager torch gives the same tokens more slowly",
+    )
+
+
+@functools.cache
+def repeatable(device: str) -> bool:
+    """Whether `Replay` works on `device`, where the kernels are trusted: started again, they give the golden
+    rows the same tokens. If not, a RuntimeWarning says why, once, and every step binds its launches anew."""
+    return os.environ.get("TRITON_INTERPRET") != "1" and _passes(
+        torch.device(device),
+        _sample_again,
+        f"Triton's kernels are not started again on {device}: {{}}. Launching them anew takes longer",
+    )
+
+
+def _passes(device: torch.device, sample: Callable[..., Outcome], warning: str) -> bool:
+    """Whether `sample` passes the check; if it does not, `warning` is given with the reason."""
     try:
-        difference = find_difference(place)
+        difference = find_difference(device, sample)
     except Exception as error:  # a compiler, a driver or a card that cannot do this
         difference = f"{type(error).__name__}: {str(error)[:300]}"
     if difference is not None:
-        warnings.warn(
-            f"Triton's kernels are not used on {device}: {difference}. "
-            "Eager torch gives the same tokens more slowly",
-            RuntimeWarning,
-            stacklevel=2,
-        )
+        warnings.warn(warning.format(difference), RuntimeWarning, stacklevel=3)
     return difference is None
 
 
-def find_difference(device: torch.device) -> str | None:
-    """The first golden row that gets another token than on NumPy, in words; None if there is none."""
+def _sample_again(
+    logits: Tensor, index: Tensor, vocab_size: int, *, draws: Tensor, **options: Any
+) -> Outcome:
+    """`sample`, by a replay of the same with other logits and random bits."""
+    replay = Replay()
+    sample(logits.flip(0), index, vocab_size, draws=draws.flip(0), replay=replay, **options)
+    return replay.again(logits, draws)
+
+
+def find_difference(device: torch.device, sample: Callable[..., Outcome]) -> str | None:
+    """The first golden row that gets another token by `sample` than on NumPy, in words; None if there is
+    none."""
     rows = golden_rows()
     count = len(rows)
     seeds = list(range(100, 100 + count))

@@ -11,15 +11,16 @@ Listener = Callable[[Any, tuple[int, ...], tuple[Any, ...], dict[str, Any], int]
 _listeners: list[Listener] = []
 
 
-def launch(kernel: Any, grid: tuple[int, ...], *arguments: Any, warps: int, **constants: Any) -> None:
-    """Start `kernel` on the current stream; nothing is waited for.
+def launch(kernel: Any, grid: tuple[int, ...], *arguments: Any, warps: int, **constants: Any) -> Any:
+    """Start `kernel` on the current stream; nothing is waited for. Returns what Triton has compiled, None if
+    it interprets.
 
     Fusion of multiplications with additions is always off, whatever the default of this version of Triton
     is: it would round once where the arithmetic contract rounds twice.
     """
     for listener in _listeners:
         listener(kernel, grid, arguments, constants, warps)
-    kernel[grid](*arguments, **constants, num_warps=warps, enable_fp_fusion=False)
+    return kernel[grid](*arguments, **constants, num_warps=warps, enable_fp_fusion=False)
 
 
 @contextmanager

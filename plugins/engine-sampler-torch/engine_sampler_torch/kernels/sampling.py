@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -11,7 +11,9 @@ from torch import Tensor
 
 from . import few, flat, many, scan, whole
 from .launching import launch
+from .outcome import Outcome
 from .plan import Plan, plan_of
+from .replay import Replay
 from .workspace import ROOM, Shape, Workspace, bucket
 
 Given = Mapping[str, Tensor]
@@ -26,32 +28,6 @@ FAULTS = {
     4: "the edits leave no token",
 }
 """What a fault's number says, as far as a kernel can tell: which edit it was must be found out elsewhere."""
-
-
-@dataclass(frozen=True)
-class Outcome:
-    """token_ids  int64 [n], −1 for a faulty row.
-    faults     int64 [n], 0 for a sound row, else a number of `FAULTS`.
-    peaks      float32 [n], the greatest raw logit, NaN if any is NaN.
-    verdicts   int64 [3, ≥ n], of which they are the first n places each; for one copy.
-
-    All are on the device, and nothing has waited for them.
-    """
-
-    token_ids: Tensor
-    faults: Tensor
-    peaks: Tensor
-    verdicts: Tensor
-
-    @classmethod
-    def empty(cls, rows: int, device: torch.device) -> Outcome:
-        # Triton compiles anew for addresses that are no multiples of 16.
-        room = rows + rows % 2
-        verdicts = torch.empty((3, room), dtype=torch.int64, device=device)
-        token_ids, faults, peaks = verdicts.unbind()
-        if room > rows:
-            token_ids, faults = token_ids[:rows], faults[:rows]
-        return cls(token_ids, faults, peaks.view(torch.float32)[:rows], verdicts)
 
 
 @dataclass(frozen=True)
@@ -78,7 +54,9 @@ class _Launches:
         scales: Tensor | None,
         bitmask: Tensor | None,
         edits: Edits | None,
+        launch: Callable[..., Any] = launch,
     ) -> None:
+        self._launch = launch
         rows = index.shape[0]
         self.rows, self.shape, self.workspace, self.edits = rows, shape, workspace, edits
         edit_ids, edit_values = (
@@ -111,42 +89,40 @@ class _Launches:
         if self.edits is not None:
             ids = self.edits[0]
             grid = (self.rows, shape.tiles + 1)
-            launch(scan.count_edits, grid, ids, w.spans, ids.stride(0), ids.shape[1], shape.tiles + 1,
+            self._launch(scan.count_edits, grid, ids, w.spans, ids.stride(0), ids.shape[1], shape.tiles + 1,
                    TILE=shape.tile, STEP=1024, warps=4)  # fmt: skip
-        launch(scan.scan, (self.rows, shape.tiles), *self.source, self.scales,
-               w.highest, w.first, w.alive, w.maxima, *self.strides, *self.wide,
-               TILE=shape.tile, GROUP=shape.group, GROUPED=wanted > 0, **self.kinds, warps=8)  # fmt: skip
-        launch(scan.begin, (self.rows,), w.highest, w.first, w.alive, w.maxima,
-               self._none(torch.int64) if needs is None else needs,
-               outcome.peaks, outcome.faults, w.best, w.last, w.counts, outcome.token_ids,
-               shape.tiles, shape.groups, wanted,
-               TILES=self.tiles_bucket, GROUPS=bucket(shape.groups),
-               ROUNDS=0 if shape.whole else 3,
-               MASKED=self.kinds["MASKED"], EDITED=self.kinds["EDITED"], GROUPED=wanted > 0,
-               NEEDS=needs is not None, BEST=best_only, warps=8)  # fmt: skip
+        self._launch(scan.scan, (self.rows, shape.tiles), *self.source, self.scales, w.highest, w.first,
+                     w.alive, w.maxima, *self.strides, *self.wide, TILE=shape.tile, GROUP=shape.group,
+                     GROUPED=wanted > 0, **self.kinds, warps=8)  # fmt: skip
+        self._launch(scan.begin, (self.rows,), w.highest, w.first, w.alive, w.maxima,
+                     self._none(torch.int64) if needs is None else needs, outcome.peaks, outcome.faults,
+                     w.best, w.last, w.counts, outcome.token_ids, shape.tiles, shape.groups, wanted,
+                     TILES=self.tiles_bucket, GROUPS=bucket(shape.groups), ROUNDS=0 if shape.whole else 3,
+                     MASKED=self.kinds["MASKED"], EDITED=self.kinds["EDITED"], GROUPED=wanted > 0,
+                     NEEDS=needs is not None, BEST=best_only, warps=8)  # fmt: skip
 
     def gather(self, *, weighed: bool) -> None:
         """The candidates, in any order."""
         w, shape = self.workspace, self.shape
-        launch(scan.gather, (self.rows, shape.tiles), *self.source, self.scales,
-               w.first, w.maxima, self.outcome.faults, w.best, w.last, w.counts, w.candidates, w.masses,
-               *self.strides, *self.wide,
-               TILE=shape.tile, GROUP=shape.group, CAPACITY=shape.capacity, WEIGHED=weighed,
-               **self.kinds, warps=8)  # fmt: skip
+        self._launch(scan.gather, (self.rows, shape.tiles), *self.source, self.scales, w.first, w.maxima,
+                     self.outcome.faults, w.best, w.last, w.counts, w.candidates, w.masses, *self.strides,
+                     *self.wide, TILE=shape.tile, GROUP=shape.group, CAPACITY=shape.capacity, WEIGHED=weighed,
+                     **self.kinds, warps=8)  # fmt: skip
 
     def rank(self, capacity: int) -> None:
         """The candidates in order, and by id."""
         w = self.workspace
-        launch(few.rank, (self.rows, capacity // 128), w.candidates, w.counts, w.ordered, w.by_id,
-               CAPACITY=capacity, LANES=128, STEP=128, warps=4)  # fmt: skip
+        self._launch(few.rank, (self.rows, capacity // 128), w.candidates, w.counts, w.ordered, w.by_id,
+                     CAPACITY=capacity, LANES=128, STEP=128, warps=4)  # fmt: skip
 
     def chain(self, plan: Plan, given: Given) -> None:
         """The chain on the candidates."""
         w, shape = self.workspace, self.shape
-        launch(few.chain, (self.rows,), w.ordered, w.by_id, w.counts, w.last, self.outcome.faults, w.masses,
-               self.outcome.token_ids, *(given[name] for name in PARAMETERS), shape.tiles,
-               CAPACITY=shape.capacity, TILES=self.tiles_bucket, OPS=plan.operations, LEADING=plan.heated,
-               DRAWN=plan.drawn, WEIGHED=plan.weighed, GREEDY=plan.greedy, warps=4)  # fmt: skip
+        self._launch(few.chain, (self.rows,), w.ordered, w.by_id, w.counts, w.last, self.outcome.faults,
+                     w.masses, self.outcome.token_ids, *(given[name] for name in PARAMETERS), shape.tiles,
+                     CAPACITY=shape.capacity, TILES=self.tiles_bucket, OPS=plan.operations,
+                     LEADING=plan.heated, DRAWN=plan.drawn, WEIGHED=plan.weighed, GREEDY=plan.greedy,
+                     warps=4)  # fmt: skip
 
     def flat(self, plan: Plan, given: Given) -> None:
         """A top_p over rows of which the candidates are too small a part."""
@@ -155,42 +131,40 @@ class _Launches:
         ops, kinds = {"OPS": plan.operations}, self.kinds
         part = (outcome.token_ids, outcome.faults, w.counts, given["least"], given["greedy"])
         parting = {"CAPACITY": shape.capacity, "ALONE": plan.cuts == 1, "GREEDY": plan.greedy}
-        launch(flat.above, grid, *self.source, self.scales, w.best, *part, given["depth"], w.sums,
-               *self.strides, *self.wide, TILE=shape.tile, STEP=min(shape.tile, 1024), **parting, **ops,
-               **kinds,
-               warps=8)  # fmt: skip
-        launch(flat.interval, (self.rows,), *part, given["p"], given["reach"], w.sums, w.state, w.limits,
-               w.below,
-               w.places, w.bins, shape.tiles, TILES=self.tiles_bucket, **parting, warps=4)  # fmt: skip
+        self._launch(flat.above, grid, *self.source, self.scales, w.best, *part, given["depth"], w.sums,
+                     *self.strides, *self.wide, TILE=shape.tile, STEP=min(shape.tile, 1024), **parting, **ops,
+                     **kinds, warps=8)  # fmt: skip
+        self._launch(flat.interval, (self.rows,), *part, given["p"], given["reach"], w.sums, w.state,
+                     w.limits, w.below, w.places, w.bins, shape.tiles, TILES=self.tiles_bucket, **parting,
+                     warps=4)  # fmt: skip
         inside = (w.best, w.first, w.state, w.places, given["depth"])
-        launch(flat.spread, grid, *self.source, self.scales, *inside, w.bins,
-               *self.strides, *self.wide, TILE=shape.tile, **ops, **kinds, warps=8)  # fmt: skip
-        launch(flat.bin_of, (self.rows,), w.state, w.limits, w.below, w.places, w.bins, w.chosen, w.counts,
-               warps=4)  # fmt: skip
-        launch(flat.collect, grid, *self.source, self.scales, *inside, w.chosen, w.counts, w.candidates,
-               *self.strides, *self.wide, TILE=shape.tile, CAPACITY=ROOM, **ops, **kinds,
-               warps=8)  # fmt: skip
+        self._launch(flat.spread, grid, *self.source, self.scales, *inside, w.bins, *self.strides, *self.wide,
+                     TILE=shape.tile, **ops, **kinds, warps=8)  # fmt: skip
+        self._launch(flat.bin_of, (self.rows,), w.state, w.limits, w.below, w.places, w.bins, w.chosen,
+                     w.counts, warps=4)  # fmt: skip
+        self._launch(flat.collect, grid, *self.source, self.scales, *inside, w.chosen, w.counts, w.candidates,
+                     *self.strides, *self.wide, TILE=shape.tile, CAPACITY=ROOM, **ops, **kinds,
+                     warps=8)  # fmt: skip
         self.rank(ROOM)
-        launch(flat.close, (self.rows,), w.ordered, w.counts, w.state, w.limits, w.below, w.places, w.best,
-               given["crossing"], given["depth"], given["scale"], w.cuts, w.lates,
-               CAPACITY=ROOM, **ops, HEATED=plan.heated, warps=4)  # fmt: skip
+        self._launch(flat.close, (self.rows,), w.ordered, w.counts, w.state, w.limits, w.below, w.places,
+                     w.best, given["crossing"], given["depth"], given["scale"], w.cuts, w.lates,
+                     CAPACITY=ROOM, **ops, HEATED=plan.heated, warps=4)  # fmt: skip
         self.draw(plan, given, bounded=True)
 
     def resolve(self, plan: Plan, given: Given) -> None:
         """The chain on whole rows, for those that have no token yet."""
         numbers = sum(operation << 4 * i for i, operation in enumerate(plan.operations))
-        launch(whole.resolve, (self.rows,), *self.source, self.outcome.faults, self.workspace.best,
-               self.outcome.token_ids, *(given[name] for name in PARAMETERS), *self.strides,
-               self.shape.vocab_size,
-               numbers, len(plan.operations), int(plan.drawn),
-               SPAN=self.shape.tile, TILE=1024, **self.kinds, warps=8)  # fmt: skip
+        self._launch(whole.resolve, (self.rows,), *self.source, self.outcome.faults, self.workspace.best,
+                     self.outcome.token_ids, *(given[name] for name in PARAMETERS), *self.strides,
+                     self.shape.vocab_size, numbers, len(plan.operations), int(plan.drawn),
+                     SPAN=self.shape.tile, TILE=1024, **self.kinds, warps=8)  # fmt: skip
 
     def recut(self, ks: Tensor) -> None:
         """The first k candidates of rows that have more than there is room for, instead of all of them."""
         w, shape, outcome = self.workspace, self.shape, self.outcome
-        launch(whole.recut, (self.rows,), *self.source, self.scales, outcome.faults, ks, w.last, w.counts,
-               *self.strides, shape.vocab_size,
-               SPAN=shape.tile, TILE=1024, CAPACITY=shape.capacity, **self.kinds, warps=8)  # fmt: skip
+        self._launch(whole.recut, (self.rows,), *self.source, self.scales, outcome.faults, ks, w.last,
+                     w.counts, *self.strides, shape.vocab_size, SPAN=shape.tile, TILE=1024,
+                     CAPACITY=shape.capacity, **self.kinds, warps=8)  # fmt: skip
         self.gather(weighed=False)
 
     def emit(self, ks: Tensor, width: int) -> Candidates:
@@ -198,8 +172,8 @@ class _Launches:
         w, shape, outcome = self.workspace, self.shape, self.outcome
         ids = torch.empty((self.rows, width), dtype=torch.int64, device=ks.device)
         values = torch.empty((self.rows, width), dtype=torch.float32, device=ks.device)
-        launch(few.emit, (self.rows,), w.ordered, w.by_id, w.counts, outcome.faults, ks, ids, values,
-               shape.vocab_size, CAPACITY=shape.capacity, WIDTH=width, warps=4)  # fmt: skip
+        self._launch(few.emit, (self.rows,), w.ordered, w.by_id, w.counts, outcome.faults, ks, ids, values,
+                     shape.vocab_size, CAPACITY=shape.capacity, WIDTH=width, warps=4)  # fmt: skip
         return Candidates(ids, values, outcome.faults, outcome.peaks)
 
     def draw(self, plan: Plan, given: Given, *, bounded: bool = False) -> None:
@@ -207,12 +181,11 @@ class _Launches:
         w, shape, outcome = self.workspace, self.shape, self.outcome
         bounds = (w.state, w.cuts, w.lates, given["scale"])
         kinds = {"TILE": shape.tile, "BOUNDED": bounded, "LATER": plan.heated_later, **self.kinds}
-        launch(many.weigh, (self.rows, shape.tiles), *self.source, self.scales,
-               w.first, outcome.faults, w.best, w.masses, *bounds, *self.strides, *self.wide, **kinds,
-               warps=8)  # fmt: skip
-        launch(many.draw, (self.rows,), *self.source, self.scales, outcome.faults, w.best, w.masses,
-               given["greedy"], given["draw"], outcome.token_ids, *bounds, *self.strides, *self.wide,
-               TILES=self.tiles_bucket, GREEDY=plan.greedy, **kinds, warps=8)  # fmt: skip
+        self._launch(many.weigh, (self.rows, shape.tiles), *self.source, self.scales, w.first, outcome.faults,
+                     w.best, w.masses, *bounds, *self.strides, *self.wide, **kinds, warps=8)  # fmt: skip
+        self._launch(many.draw, (self.rows,), *self.source, self.scales, outcome.faults, w.best, w.masses,
+                     given["greedy"], given["draw"], outcome.token_ids, *bounds, *self.strides, *self.wide,
+                     TILES=self.tiles_bucket, GREEDY=plan.greedy, **kinds, warps=8)  # fmt: skip
 
 
 PARAMETERS = {
@@ -244,6 +217,7 @@ def sample(
     draws: Tensor | None = None,
     workspace: Workspace,
     shape: Shape | None = None,
+    replay: Replay | None = None,
 ) -> Outcome:
     """The tokens that a chain chooses in the rows `index` (int64 [n]) of `logits`.
 
@@ -257,6 +231,7 @@ def sample(
     draws      64 random bits for each row, int64 [n]; for dist.
     workspace  of at least n rows of `vocab_size`; may be used again at once, on the same stream.
     shape      how rows are divided; for tests.
+    replay     a new one, which notes what is launched.
 
     Waits for nothing, and launches the same kernels for the same arguments but for tensors' contents, so
     that a CUDA graph can hold it. Equals the NumPy backend token for token.
@@ -269,7 +244,8 @@ def sample(
     if draws is not None:
         arguments["draw"] = draws
     scales = arguments["scale"] if plan.heated else None
-    launches = _Launches(logits, index, vocab_size, shape, workspace, scales, bitmask, edits)
+    start = launch if replay is None else replay.launch
+    launches = _Launches(logits, index, vocab_size, shape, workspace, scales, bitmask, edits, start)
     if index.shape[0]:
         if plan.best_only:
             launches.scan(None, 0, best_only=True)
@@ -284,6 +260,8 @@ def sample(
         else:
             launches.scan(None, 0, best_only=False)
             launches.draw(plan, arguments)
+    if replay is not None:
+        replay.settle(launches.outcome, logits, draws, bitmask, edits)
     return launches.outcome
 
 

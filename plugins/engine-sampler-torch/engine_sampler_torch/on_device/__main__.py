@@ -21,6 +21,7 @@ import torch
 
 from ..arithmetic import shortcoming
 from .equality import compare
+from .host_time import BAR, host_times
 from .movement import measure
 
 ROWS, SECONDS, SANITIZER_SECONDS = 1_000_000, 240, 90
@@ -48,6 +49,7 @@ def run(device: str, rows: int, seconds: float, *, extras: bool = True) -> dict[
     report["movement"] = measure(device, 4, 32_000) if is_host else measure(device)
     report["sanitizer"] = _sanitized(device) if extras and torch.device(device).type == "cuda" else None
     report["timings"] = _timings(device) if extras and not is_host else None
+    report["host_time"] = host_times(device) if extras and not is_host else {}
     unannounced = report["movement"].get("implicit_synchronisations", 0)
     report["passed"] = (
         equality.difference is None
@@ -69,6 +71,9 @@ def summary(report: dict[str, Any]) -> str:
     if equality["difference"] is None and equality["rows"] < equality["asked"]:
         lines.append(f"too few: {equality['asked']:,} were asked for; --seconds gives it more time")
     lines += [f"{name.replace('_', ' ')}: {value:,}" for name, value in report["movement"].items()]
+    for name, microseconds in report["host_time"].items():
+        bar = f" (bar {BAR})" if name == "default chain" else ""
+        lines.append(f"the host's part of a step, 64 requests, {name}: {microseconds:.0f} µs{bar}")
     if report["sanitizer"] is not None:
         lines.append(f"compute-sanitizer: {report['sanitizer']}")
     return "\n".join([*lines, *_table(report["timings"] or [])])

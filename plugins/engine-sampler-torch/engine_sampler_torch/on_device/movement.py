@@ -19,17 +19,23 @@ CHAIN: dict[str, Any] = {"temperature": 0.8, "top_k": 40, "top_p": 0.95, "min_p"
 def measure(device: str, rows: int = ROWS, vocab_size: int = VOCAB) -> dict[str, Any]:
     """Bytes of logits that were copied, and on CUDA the implicit synchronisations of a step and the memory
     beside the logits."""
+    scheduler, logits = stepped(device, rows, vocab_size, CHAIN)
+    found: dict[str, Any] = {"rows": rows, "vocab_size": vocab_size, "logits_bytes": logits.nbytes}
+    if logits.device.type == "cuda":
+        found |= _on_cuda(scheduler, logits)
+    return found
+
+
+def stepped(device: str, rows: int, vocab_size: int, chain: dict[str, Any]) -> tuple[Scheduler, torch.Tensor]:
+    """A scheduler with `rows` requests of a chain, after some steps with the logits that come with it."""
     scheduler = Scheduler(vocab_size, backend=TorchBackend())
     for seed in range(rows):
-        scheduler.add(SamplingParams(seed=seed, **CHAIN), [1, 2, 3])
+        scheduler.add(SamplingParams(seed=seed, **chain), [1, 2, 3])
     host = np.random.default_rng(0).standard_normal((rows, vocab_size), np.float32)
     logits = torch.from_numpy(host).to(device)
     for _ in range(3):
         scheduler.step(logits)
-    found: dict[str, Any] = {"rows": rows, "vocab_size": vocab_size, "logits_bytes": host.nbytes}
-    if logits.device.type == "cuda":
-        found |= _on_cuda(scheduler, logits)
-    return found
+    return scheduler, logits
 
 
 def _on_cuda(scheduler: Scheduler, logits: torch.Tensor) -> dict[str, Any]:

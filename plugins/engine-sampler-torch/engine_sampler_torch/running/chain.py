@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from ..steps import Block, DeviceStep
-from .fused import CODES, Fused
+from .fused import CODES, Fused, Route
 from .pieces import Inputs, Piece
 from .reading import FIRST_SAMPLER, GRAMMAR, read
 
@@ -38,10 +38,35 @@ class Outcome:
 
 def run_piece(piece: Piece, logits: Tensor, fused: Fused) -> Outcome:
     """Run a piece as far as the device goes."""
-    found = fused.run(piece, logits)
-    if found is not None:
-        return Outcome(found, CODES, None, found[0, : len(piece)])
-    block, reported = run_steps(piece, logits, fused)
+    route = fused.route(piece)
+    if route is None:
+        return _chosen(piece, *run_steps(piece, logits))
+    if not route.is_direct(piece):
+        return _after_steps(piece, logits, fused, route)
+    source = fused.source(piece, logits, route)
+    if route.chooses:
+        found = fused.choose(piece, route, source)
+        return Outcome(found.verdicts, CODES, None, found.token_ids)
+    block, done = fused.narrow(piece, route, source)
+    return _chosen(piece, block, _finished(piece, block, {}, done))
+
+
+def _after_steps(piece: Piece, logits: Tensor, fused: Fused, route: Route) -> Outcome:
+    """The same where steps change whole rows before the kernels go on with them."""
+    block, reported = _begun(piece, logits, route.start)
+    if block.ids is not None:  # some step has cut the rows' columns itself
+        return _chosen(piece, block, _finished(piece, block, reported, route.start))
+    source = fused.source_of(block, route)
+    if route.chooses:
+        token_ids = fused.choose(piece, route, source).token_ids.masked_fill(block.faults != 0, -1)
+        return Outcome(verdicts_of(block, token_ids), None, None, token_ids, reported=reported)
+    narrowed, done = fused.narrow(piece, route, source)
+    narrowed.faults, narrowed.peaks, narrowed.bitmask = block.faults, block.peaks, block.bitmask
+    return _chosen(piece, narrowed, _finished(piece, narrowed, reported, done))
+
+
+def _chosen(piece: Piece, block: Block, reported: dict[str, Block]) -> Outcome:
+    """The outcome of a piece with its block after all steps; the selector chooses if the device has it."""
     if piece.plan.selector is None or piece.selector is None:
         return Outcome(verdicts_of(block), None, block, None, reported=reported)
     columns, notes = piece.plan.selector.select(block, piece.selector.given, piece.selector.fixed)
@@ -60,15 +85,15 @@ def verdicts_of(block: Block, token_ids: Tensor | None = None) -> Tensor:
     return verdicts
 
 
-def run_steps(piece: Piece, logits: Tensor, fused: Fused | None = None) -> tuple[Block, dict[str, Block]]:
-    """The rows of a piece after its steps, and those that logprobs are taken from, by kind; `fused` may run
-    the first steps."""
-    narrowed = None if fused is None else fused.narrow(piece, logits)
-    if narrowed is not None:
-        block, done = narrowed
-        apply(block, piece.plan.steps, piece.steps, done)
-        return block, {"processed": block} if piece.wants("processed") else {}
-    block = read(logits, piece.rows_of_logits, piece.rows.vocabulary.size)
+def run_steps(piece: Piece, logits: Tensor) -> tuple[Block, dict[str, Block]]:
+    """The rows of a piece after its steps, and those that logprobs are taken from, by kind."""
+    block, reported = _begun(piece, logits, 0)
+    return block, _finished(piece, block, reported, 0)
+
+
+def _begun(piece: Piece, logits: Tensor, until: int) -> tuple[Block, dict[str, Block]]:
+    """The same after the steps before number `until`."""
+    block = read(logits, piece.rows_of_logits, piece.vocab_size)
     reported = {}
     if piece.wants("raw"):
         reported["raw"] = _kept(block)
@@ -79,10 +104,14 @@ def run_steps(piece: Piece, logits: Tensor, fused: Fused | None = None) -> tuple
     if piece.edits_plan is not None and piece.wants("penalized"):
         reported["penalized"] = edited = _kept(block)
         apply(edited, piece.edits_plan.steps, piece.edits)
-    apply(block, piece.plan.steps, piece.steps)
-    if piece.wants("processed"):
-        reported["processed"] = block
+    apply(block, piece.plan.steps[:until], piece.steps)
     return block, reported
+
+
+def _finished(piece: Piece, block: Block, reported: dict[str, Block], done: int) -> dict[str, Block]:
+    """Run the steps from number `done` on; what logprobs are taken from, by kind."""
+    apply(block, piece.plan.steps, piece.steps, done)
+    return reported | {"processed": block} if piece.wants("processed") else reported
 
 
 def apply(block: Block, steps: Sequence[DeviceStep], inputs: Sequence[Inputs], done: int = 0) -> None:

@@ -1,9 +1,8 @@
-"""Whole pieces by the Triton kernels, where they run and know the chain, with the tokens of the steps."""
+"""Pieces by the Triton kernels, where they run and know the chain, with the tokens of the steps."""
 
 from __future__ import annotations
 
 import functools
-from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -14,9 +13,11 @@ from torch import Tensor
 from engine_sampler.arithmetic import LOGIT_LIMIT
 
 from ..arithmetic import NEGATIVE_INFINITY
-from ..steps import Block, DeviceStep
-from .pieces import Inputs, Piece
+from ..steps import Block
+from .edits import are_few, edits_of, leading_edits
+from .pieces import Piece
 from .reading import GRAMMAR, READING
+from .recipe import Recipe, Source
 
 UNKNOWN = -1
 """The code of a fault of which the kernels do not know which sampler is to blame: the host finds out."""
@@ -38,70 +39,123 @@ def kernels_for(device: torch.device) -> Any:
     return kernels if kernels.trusted(str(device)) else None
 
 
+@dataclass(frozen=True)
+class Route:
+    """How the kernels take part in a piece.
+
+    lead       how many steps, from the first on, are edits.
+    start      the number of the first step that the kernels run.
+    chooses    whether they go on to the token; else they run one top_k, with a temperature before it if
+               `is_heated`, and steps go on with its candidates.
+    """
+
+    lead: int
+    start: int
+    chooses: bool
+    is_heated: bool = False
+
+    @classmethod
+    def of(cls, piece: Piece, kernels: Any) -> Route | None:
+        lead, tail, cut = leading_edits(piece.plan.steps), _tail(piece, kernels), _first_cut(piece)
+        if tail is not None and (cut is None or tail <= cut[0]):
+            return cls(lead, tail, True)
+        return None if cut is None else cls(lead, cut[0], False, cut[1])
+
+    def is_direct(self, piece: Piece) -> bool:
+        """Whether the kernels read the logits, with masks and edits on the way. Else the steps before `start`
+        change whole rows, and they read these."""
+        if self.start > self.lead or (piece.reports and (piece.wants("raw") or piece.wants("penalized"))):
+            return False
+        return not self.lead or are_few(piece, self.lead)
+
+
 class Fused:
-    """The workspace of one scheduler's kernels on one device, which grows with its steps."""
+    """The kernels' part of the pieces of one scheduler on one device, and their workspace, which grows with
+    its steps."""
 
     def __init__(self, device: torch.device) -> None:
         self._device = device
+        self._name = str(device)
         self._workspace: Any = None
+        self._everything = torch.empty(0, dtype=torch.int64)
 
-    def run(self, piece: Piece, logits: Tensor) -> Tensor | None:
-        """`Outcome.verdicts` of a piece, with the numbers of faults that `CODES` explains; None if the eager
-        steps must run it."""
+    def route(self, piece: Piece) -> Route | None:
+        """How the kernels take part in a piece; None if they do not."""
         kernels = kernels_for(self._device)
-        if kernels is None or piece.selector is None or piece.reports or piece.any_kept:
+        if kernels is None:
             return None
-        recipe = piece.recipe
-        if recipe is None or not recipe.lasts:
-            recipe = piece.recipe = _Recipe.of(piece, kernels)
-        if not recipe.is_covered:
-            return None
-        outcome = kernels.sample(
-            logits,
-            piece.where,
-            piece.rows.vocabulary.size,
-            draws=piece.selector.given.get("draws"),
+        keeps = piece.any_kept or piece.wants("processed")
+        if keeps not in piece.routes:
+            piece.routes[keeps] = Route.of(piece, kernels)
+        return piece.routes[keeps]
+
+    def source(self, piece: Piece, logits: Tensor, route: Route) -> Source:
+        """The logits themselves, if the route is direct."""
+        bitmask = None if piece.masks is None else piece.masks.on_device()
+        edits = edits_of(piece, route.start, logits) if route.start else None
+        return Source(logits, piece.where, bitmask, edits)
+
+    def source_of(self, block: Block, route: Route) -> Source:
+        """The rows of a block with a column for every token, after the steps before `route.start`.
+
+        Kernels take their values for logits of a model. Rows with values that these cannot have become
+        faulty, so that the host runs them.
+        """
+        if route.start:
+            values = block.values
+            beyond = ((values.abs() > float(LOGIT_LIMIT)) & (values > NEGATIVE_INFINITY)).any(1)
+            block.fail(beyond, torch.full_like(block.faults, UNKNOWN), values[:, 0])
+        return Source(block.values.contiguous(), self._every(len(block.values)))
+
+    def choose(self, piece: Piece, route: Route, source: Source) -> Any:
+        """`kernels.Outcome` of a piece."""
+        kernels = kernels_for(self._device)
+        if piece.recipe is None or not piece.recipe.lasts:
+            piece.recipe = Recipe.of(piece, kernels, route.start)
+        recipe: Recipe = piece.recipe
+        assert piece.selector is not None
+        draws = piece.selector.given.get("draws")
+        workspace = self._room(kernels, len(piece), piece.vocab_size, recipe.gathered)
+        replay = None
+        if recipe.lasts and kernels.repeatable(self._name):
+            replay = recipe.replays.of(kernels, source, workspace)
+            if replay.is_complete:
+                return replay.again(source.logits, draws, source.bitmask, source.edits)
+        return kernels.sample(
+            source.logits,
+            source.index,
+            piece.vocab_size,
+            edits=source.edits,
+            bitmask=source.bitmask,
+            draws=draws,
+            workspace=workspace,
+            replay=replay,
             **recipe.arguments,
-            **self._common(kernels, piece, logits, recipe.lead, recipe.gathered),
         )
-        verdicts: Tensor = outcome.verdicts
-        return verdicts
 
-    def narrow(self, piece: Piece, logits: Tensor) -> tuple[Block, int] | None:
-        """(what a top_k leaves, how many steps that was) for a chain that goes on with steps which the
-        kernels do not know; None if the eager steps must begin."""
-        kernels = kernels_for(self._device)
-        if kernels is None or piece.wants("raw") or piece.wants("penalized"):
-            return None
-        lead = _leading_edits(piece.plan.steps)
-        names, inputs = _after_edits(piece, lead)
-        heated = int(names[:2] == ["temperature", "top_k"] and inputs[0].fixed == (False, False))
-        size = piece.rows.vocabulary.size
-        cuts = names[heated : heated + 1] == ["top_k"]
-        width: Any = inputs[heated].fixed if cuts else None
-        if width is None or width >= size:
-            return None
+    def narrow(self, piece: Piece, route: Route, source: Source) -> tuple[Block, int]:
+        """(what the top_k of a piece leaves, the number of the step that follows it)."""
+        kernels, size = kernels_for(self._device), piece.vocab_size
+        heat, cut = piece.steps[route.start], piece.steps[route.start + route.is_heated]
+        width: Any = cut.fixed
         found = kernels.narrow(
-            logits,
-            piece.where,
+            source.logits,
+            source.index,
             size,
-            inputs[heated].given["k"],
+            cut.given["k"],
             width=width,
-            scale=inputs[0].given["scale"] if heated else None,
-            **self._common(kernels, piece, logits, lead, width),
+            scale=heat.given["scale"] if route.is_heated else None,
+            edits=source.edits,
+            bitmask=source.bitmask,
+            workspace=self._room(kernels, len(piece), size, width),
         )
-        return _block(found, size), lead + heated + 1
+        return _block(found, size), route.start + route.is_heated + 1
 
-    def _common(
-        self, kernels: Any, piece: Piece, logits: Tensor, lead: int, candidates: int
-    ) -> dict[str, Any]:
-        """What both ways of using the kernels are given."""
-        size = piece.rows.vocabulary.size
-        return {
-            "bitmask": None if piece.masks is None else piece.masks.on_device(),
-            "edits": _edits(piece.plan.steps[:lead], piece.steps[:lead], logits, piece.where, size),
-            "workspace": self._room(kernels, len(piece), size, candidates),
-        }
+    def _every(self, n: int) -> Tensor:
+        """0 … n − 1, the same tensor for as many rows as before."""
+        if len(self._everything) != n:
+            self._everything = torch.arange(n, device=self._device)
+        return self._everything
 
     def _room(self, kernels: Any, rows: int, vocab_size: int, candidates: int) -> Any:
         found = self._workspace
@@ -115,51 +169,31 @@ class Fused:
         return self._workspace
 
 
-@dataclass(frozen=True)
-class _Recipe:
-    """How the kernels run a piece after its edits.
-
-    lead        how many steps are edits.
-    arguments   of `kernels.sample`.
-    gathered    how many candidates they gather.
-    is_covered  whether the kernels know the chain.
-    lasts       whether all this follows from parameters, and holds in later steps.
-    """
-
-    lead: int
-    arguments: dict[str, Any]
-    gathered: int
-    is_covered: bool
-    lasts: bool
-
-    @classmethod
-    def of(cls, piece: Piece, kernels: Any) -> _Recipe:
-        assert piece.selector is not None
-        lead = _leading_edits(piece.plan.steps)
-        names, inputs = _after_edits(piece, lead)
-        selector = piece.selector.part.name
-        fixed = {name: given.fixed for name, given in zip(names, inputs, strict=True)}
-        arguments = {
-            "samplers": names,
-            "selector": selector,
-            "given": {name: given.given for name, given in zip(names, inputs, strict=True)},
-            "fixed": fixed,
-        }
-        lasts = all(given.part.parameters_only for given in inputs)
-        if not kernels.covers(names, selector, fixed):
-            return cls(lead, arguments, 0, False, lasts)
-        plan = kernels.plan_of(tuple(names), selector, tuple(fixed.items()))
-        return cls(lead, arguments, plan.gathered, True, lasts)
+def _tail(piece: Piece, kernels: Any) -> int | None:
+    """The number of the step from which on the kernels know everything; None if they do not know the
+    selector, or if what the steps leave is needed."""
+    if piece.selector is None or piece.any_kept or piece.wants("processed"):
+        return None
+    selector, names = piece.selector.part.name, [given.part.name for given in piece.steps]
+    fixed = {given.part.name: given.fixed for given in piece.steps}
+    start = None
+    for i in range(len(names), -1, -1):
+        if not kernels.covers(names[i:], selector, fixed):
+            break
+        start = i
+    return start
 
 
-def _leading_edits(steps: Sequence[DeviceStep]) -> int:
-    """How many steps, from the first on, change a few listed tokens only."""
-    return next((i for i, step in enumerate(steps) if not step.sparse_ids), len(steps))
-
-
-def _after_edits(piece: Piece, lead: int) -> tuple[list[str], Sequence[Inputs]]:
-    """The names and the inputs of the steps that follow the first `lead` ones."""
-    return [step.name for step in piece.plan.steps[lead:]], piece.steps[lead:]
+def _first_cut(piece: Piece) -> tuple[int, bool] | None:
+    """(the number of the first step of a top_k that the kernels know, whether it is the temperature before
+    it)."""
+    for i, given in enumerate(piece.steps):
+        width: Any = given.fixed
+        if given.part.name == "top_k" and width is not None and width < piece.vocab_size:
+            before = piece.steps[i - 1] if i else given
+            is_heated = before.part.name == "temperature" and before.fixed == (False, False)
+            return i - is_heated, is_heated
+    return None
 
 
 def _block(found: Any, vocab_size: int) -> Block:
@@ -170,30 +204,6 @@ def _block(found: Any, vocab_size: int) -> Block:
     block.ids = found.ids.masked_fill(faulty[:, None] & (block.columns == 0), 0)
     block.fail(faulty, _codes(found.faults), found.peaks)
     return block
-
-
-def _edits(
-    steps: Sequence[DeviceStep], inputs: Sequence[Inputs], logits: Tensor, index: Tensor, vocab_size: int
-) -> tuple[Tensor, Tensor] | None:
-    """What all edits together make of the tokens they list: ids int64 [n, e], ascending and padded with
-    `vocab_size`, and their logits float32 [n, e]; None without any."""
-    listed = [
-        given.given[name] for step, given in zip(steps, inputs, strict=True) for name in step.sparse_ids
-    ]
-    if not listed or not sum(ids.shape[1] for ids in listed):
-        return None
-    ids = torch.cat([ids.to(torch.int64) for ids in listed], 1).sort(1).values
-    repeated = ids[:, 1:] == ids[:, :-1]
-    ids[:, 1:].masked_fill_(repeated, vocab_size)
-    ids = ids.sort(1).values
-    values = logits[index[:, None], ids.clamp(max=vocab_size - 1)].to(torch.float32)
-    values = values.masked_fill((values < -float(LOGIT_LIMIT)) | (ids == vocab_size), NEGATIVE_INFINITY)
-    block = Block(
-        values, ids, vocab_size, torch.zeros(len(ids), dtype=torch.int64, device=ids.device), owned=True
-    )
-    for step, given in zip(steps, inputs, strict=True):
-        step.apply(block, given.given, given.fixed)
-    return ids, block.values
 
 
 CODES = np.array([0, 2 + 2 * READING, 1 + 2 * READING, 1 + 2 * GRAMMAR, UNKNOWN])

@@ -75,12 +75,14 @@ class Piece:
     """Rows of one group that run together, in all steps with the same requests in the same rows.
 
     index       int64 [n], their rows in the logits; `where`: the same on the device.
+    vocab_size  the number of tokens.
     contiguous  the rows as a slice, if they follow one another, else None.
     kinds       uint8 [n], the logprobs that the device writes for each, as in `LogprobsRequest`.
     top_n       int64 [n], how many likeliest tokens each lists.
     keeps       bool [n], which of them need their survivors on the host.
     reports     whether there are `kinds`, and `any_kept` whether there are `keeps`.
-    recipe      how the kernels run it, for `Fused`.
+    routes      how the kernels take part, by whether survivors are needed, and `recipe`, how they choose: for
+                `Fused`.
     """
 
     def __init__(self, group: Group, members: slice, logits: Tensor, kept: Upload, choosing: bool) -> None:
@@ -89,6 +91,7 @@ class Piece:
         self.index = group.index[members]
         is_whole = len(self.index) == len(group.index)
         self.rows = group.rows if is_whole else group.rows.take(members)
+        self.vocab_size = self.rows.vocabulary.size
         self.members = members
         self.masks: PieceMasks | None = None
         self.contiguous = _as_slice(self.index)
@@ -99,7 +102,10 @@ class Piece:
         self.selector = (
             None if selector is None else Inputs(selector, self.plan.chain.selector, self.rows, kept)
         )
+        self.routes: dict[bool, Any] = {}
         self.recipe: Any = None
+        every = self.steps if self.selector is None else [*self.steps, self.selector]
+        self._asked = [inputs for inputs in every if not inputs.part.parameters_only]
         self._set_reports(None)
         self._device = logits.device
         self._kept = kept
@@ -113,10 +119,8 @@ class Piece:
             under = self.rows.under(batch.bitmask[self.index])
         if batch.logprobs is not None or self.reports:
             self._set_reports(batch.logprobs)
-        for inputs in (*self.steps, *(self.edits if self.reports else ())):
+        for inputs in (*self._asked, *(self.edits if self.reports else ())):
             inputs.begin(under, upload)
-        if self.selector is not None:
-            self.selector.begin(under, upload)
 
     def __len__(self) -> int:
         return len(self.index)

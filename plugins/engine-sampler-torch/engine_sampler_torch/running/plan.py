@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from dataclasses import dataclass
 
 from engine_sampler import Chain, Truncation
@@ -38,8 +39,11 @@ class Plan:
 
     def is_worthwhile(self, masked: bool) -> bool:
         """Whether the device should begin: it chooses, or it cuts rows before the host takes over."""
-        cuts = masked or any(isinstance(s, Truncation) for s in self.chain.samplers[: len(self.steps)])
-        return self.selector is not None or cuts
+        return self.selector is not None or masked or self._cuts
+
+    @functools.cached_property
+    def _cuts(self) -> bool:
+        return any(isinstance(s, Truncation) for s in self.chain.samplers[: len(self.steps)])
 
     def name_of(self, step: int) -> str:
         """The name of sampler number `step`."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -45,7 +46,7 @@ class Results:
         self.unknown: list[int] = []
         """The rows that have no token, and the host must find out why; known once they are stored."""
 
-    def store(self, batch: Batch) -> list[int]:
+    def store(self, batch: Batch) -> Sequence[int]:
         """Write everything into `batch`; returns which rows of the piece are sound."""
         index = self.piece.index
         sound = self._sound(batch)
@@ -59,10 +60,10 @@ class Results:
                     self._store_logprobs(batch, i)
         return sound
 
-    def _sound(self, batch: Batch) -> list[int]:
+    def _sound(self, batch: Batch) -> Sequence[int]:
         """Which rows of the piece have a token; what the others lack is noted."""
         if not self._verdicts.any_faults:
-            return list(range(len(self.piece)))
+            return range(len(self.piece))
         sound = []
         messages = self._verdicts.messages(self.piece.plan)
         for i, (code, message) in enumerate(zip(self._verdicts.codes.tolist(), messages, strict=True)):

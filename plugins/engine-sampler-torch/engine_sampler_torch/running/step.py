@@ -18,7 +18,6 @@ from .chain import Outcome, run_piece
 from .fused import Fused
 from .pieces import Piece, pieces_of
 from .plan import Plan
-from .reading import tensor_of
 from .results import Results
 from .transfer import Buffers, Download, Upload
 
@@ -43,6 +42,7 @@ class Prepared:
     """What is known of groups, by number, as long as the same requests are in the same rows: their pieces,
     and which of them have failed on the device."""
 
+    room: Room
     pieces: dict[int, list[Piece]] = field(default_factory=dict)
     failed: set[int] = field(default_factory=set)
 
@@ -50,17 +50,19 @@ class Prepared:
 class StepRun:
     """The groups of one step: pieces on the device, and what the host runs instead."""
 
-    def __init__(self, name: str, host: NumpyBackend, room: Room, batch: Batch) -> None:
+    def __init__(
+        self, name: str, host: NumpyBackend, prepared: Prepared, logits: Tensor, batch: Batch
+    ) -> None:
+        room = prepared.room
         self._name = name
         self._host = host
         self._batch = batch
-        self._logits = tensor_of(batch.logits)
+        self._logits = logits
         self._upload = Upload(room.upload)
         self._download = Download(room.download)
         self._fused = room.fused
         self._hosted: list[Group] = []
-        nbytes = self._logits.numel() * self._logits.element_size()
-        self._prepared: Prepared = batch.cache.setdefault((room, nbytes), Prepared())
+        self._prepared = prepared
         self._kept: Upload | None = None
         """What the pieces that are new in this step keep on the device."""
 
@@ -126,9 +128,10 @@ class StepRun:
         """The tokens of all rows, int64 [rows]; None if the host chooses any."""
         if self._hosted:
             return None
-        if len(outcomes) == 1 and outcomes[0][1] is not None and outcomes[0][0].covers(len(self._logits)):
+        n = self._logits.shape[0]
+        if len(outcomes) == 1 and outcomes[0][1] is not None and outcomes[0][0].covers(n):
             return outcomes[0][1].token_ids
-        tokens = torch.full((len(self._logits),), -1, dtype=torch.int64, device=self._logits.device)
+        tokens = torch.full((n,), -1, dtype=torch.int64, device=self._logits.device)
         for piece, outcome in outcomes:
             if outcome is None or outcome.token_ids is None:
                 return None

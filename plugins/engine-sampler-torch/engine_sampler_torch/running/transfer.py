@@ -36,6 +36,7 @@ class Buffers:
         self._smallest = smallest
         self._host = self._there = torch.from_numpy(self.packed)
         self._views: dict[tuple[int, torch.dtype, tuple[int, ...]], Tensor] = {}
+        self._landings: dict[tuple[torch.dtype, tuple[int, ...]], Tensor] = {}
         self._sized: dict[int, tuple[Tensor, Tensor]] = {}
 
     def of(self, size: int) -> tuple[Tensor, Tensor]:
@@ -56,12 +57,22 @@ class Buffers:
             found = _remember(self._views, key, self._there[offset:end].view(dtype).view(shape))
         return found
 
+    def landing(self, tensor: Tensor) -> Tensor:
+        """The first part of the host's buffer, for a copy of `tensor`."""
+        key = (tensor.dtype, tensor.shape)
+        found = self._landings.get(key)
+        if found is None:
+            host, _ = self.of(tensor.numel() * tensor.element_size())
+            found = _remember(self._landings, key, host.view(tensor.dtype).view(tensor.shape))
+        return found
+
     def _grow(self, size: int) -> None:
         room, is_host = max(self._smallest, 1 << (size - 1).bit_length()), self.device.type == "cpu"
         self._host = torch.empty(room, dtype=torch.uint8, pin_memory=self.device.type == "cuda")
         self._there = self._host if is_host else torch.empty(room, dtype=torch.uint8, device=self.device)
         self.packed = self._host.numpy()
         self._views.clear()
+        self._landings.clear()
         self._sized.clear()
 
 
@@ -137,16 +148,20 @@ class Download:
 
     def _on_host(self, tensor: Tensor) -> np.ndarray:
         """A contiguous tensor on the host, valid until the next step."""
-        if tensor.device.type == "cuda":
-            host, _ = self._buffers.of(tensor.numel() * tensor.element_size())
-            there, tensor = tensor, host.view(tensor.dtype).view(tensor.shape)
+        if tensor.is_cuda:
+            there, tensor = tensor, self._buffers.landing(tensor)
             tensor.copy_(there, non_blocking=True)
-            torch.cuda.current_stream(there.device).synchronize()
+            wait(there.device)
         return tensor.cpu().numpy()
 
     def __getitem__(self, number: int) -> np.ndarray:
         """The tensor of this number, on the host."""
         return self._arrays[number]
+
+
+def wait(device: torch.device) -> None:
+    """Wait for everything on the current stream."""
+    torch.cuda.current_stream(device).synchronize()
 
 
 def _bytes_of(tensor: Tensor) -> Tensor:

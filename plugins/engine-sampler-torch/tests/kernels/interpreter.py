@@ -1,13 +1,20 @@
 """Triton's interpreter, made bearable: it patches `triton.language` anew in every call of a device
 function, which takes about two times as long as the arithmetic. Here it is patched once for each kernel.
-What is computed is the same."""
+What is computed is the same.
+
+`launch_compiled` stands for `launch` on a card: it gives something to start again, which takes addresses.
+"""
 
 from __future__ import annotations
 
+import ctypes
 import types
 from typing import Any
 
+import numpy as np
+import torch
 import triton.language as tl
+from engine_sampler_torch.kernels import launching
 from triton.runtime import interpreter
 
 
@@ -40,3 +47,36 @@ def patch_once() -> None:
         return Scope()
 
     interpreter._patch_lang = patch
+
+
+def launch_compiled(
+    kernel: Any, grid: tuple[int, ...], *arguments: Any, warps: int, **constants: Any
+) -> InterpretedAgain:
+    """`launch`, and what stands for the compiled kernel."""
+    launching.launch(kernel, grid, *arguments, warps=warps, **constants)
+    return InterpretedAgain(kernel, arguments)
+
+
+class InterpretedAgain:
+    """Takes arguments as a compiled kernel does: all by position, the constants too, tensors as addresses.
+    It holds no tensor, so that it shows who does."""
+
+    def __init__(self, kernel: Any, arguments: tuple[Any, ...]) -> None:
+        self._kernel = kernel
+        self._of = [(a.dtype, a.numel()) if isinstance(a, torch.Tensor) else None for a in arguments]
+
+    def __getitem__(self, grid: tuple[int, int, int]) -> Any:
+        def start(*given: Any) -> None:
+            assert len(given) == len(self._kernel.arg_names)
+            tensors = [a if of is None else _at(a, *of) for a, of in zip(given, self._of, strict=False)]
+            constants = given[len(tensors) :]
+            names = self._kernel.arg_names[len(tensors) :]
+            self._kernel[grid](*tensors, **dict(zip(names, constants, strict=True)))
+
+        return start
+
+
+def _at(address: int, dtype: torch.dtype, size: int) -> torch.Tensor:
+    """The tensor at an address."""
+    memory = (ctypes.c_char * (size * dtype.itemsize)).from_address(address)
+    return torch.from_numpy(np.frombuffer(memory, np.uint8)).view(dtype)

@@ -2,26 +2,29 @@
 
 from __future__ import annotations
 
+import collections
 import warnings
 from collections.abc import Iterator
 
 import pytest
 import torch
-from engine_sampler_torch.kernels import check
-from engine_sampler_torch.kernels.sampling import Outcome
+from engine_sampler_torch.kernels import Outcome, check, replay
+from interpreter import launch_compiled
 
 
 @pytest.fixture(autouse=True)
 def _unchecked() -> Iterator[None]:
     check.trusted.cache_clear()
+    check.repeatable.cache_clear()
     yield
     check.trusted.cache_clear()
+    check.repeatable.cache_clear()
 
 
 @pytest.mark.filterwarnings("ignore::RuntimeWarning:triton")
 def test_the_golden_rows_are_equal_here(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(check, "VOCAB_SIZE", 1200)
-    assert check.find_difference(torch.device("cpu")) is None
+    assert check.find_difference(torch.device("cpu"), check.sample) is None
 
 
 def test_a_wrong_token_turns_the_kernels_off_with_one_warning(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -47,6 +50,34 @@ def test_an_error_of_the_compiler_does_too(monkeypatch: pytest.MonkeyPatch) -> N
         RuntimeWarning, match="not used on cpu: RuntimeError: no ptxas. Eager torch gives the same tokens"
     ):
         assert not check.trusted("cpu")
+
+
+@pytest.mark.filterwarnings("ignore::RuntimeWarning:triton")
+def test_launches_that_are_started_again_pass_the_same_check(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(check, "VOCAB_SIZE", 1200)
+    assert not check.repeatable("cpu")  # what is interpreted is never compiled
+    check.repeatable.cache_clear()
+    monkeypatch.setenv("TRITON_INTERPRET", "0")
+    monkeypatch.setattr(replay, "launch", launch_compiled)
+    assert check.repeatable("cpu")
+
+
+@pytest.mark.filterwarnings("ignore::RuntimeWarning:triton")
+def test_what_cannot_be_started_again_is_launched_anew_after_one_warning(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    def refusing(*arguments: object, **options: object) -> dict[object, object]:
+        launch_compiled(*arguments, **options)
+        return collections.defaultdict(lambda: refuse)
+
+    def refuse(*arguments: object) -> None:
+        raise TypeError("function takes exactly 2 arguments")
+
+    monkeypatch.setattr(check, "VOCAB_SIZE", 1200)
+    monkeypatch.setenv("TRITON_INTERPRET", "0")
+    monkeypatch.setattr(replay, "launch", refusing)
+    with pytest.warns(RuntimeWarning, match="not started again on cpu: TypeError: function takes exactly 2"):
+        assert not check.repeatable("cpu")
 
 
 def test_a_host_without_the_interpreter_is_left_to_eager_torch(monkeypatch: pytest.MonkeyPatch) -> None:

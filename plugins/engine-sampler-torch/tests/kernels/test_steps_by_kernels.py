@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import gc
+import weakref
 from collections.abc import Iterator
 from typing import Any
 
@@ -9,9 +11,22 @@ import numpy as np
 import pytest
 import torch
 from engine_sampler_torch import TorchBackend
-from engine_sampler_torch.running import fused
+from engine_sampler_torch.kernels import replay
+from engine_sampler_torch.running import edits, fused
+from engine_sampler_torch.steps import Block, DeviceStep, Given
+from interpreter import launch_compiled
 
-from engine_sampler import SamplingParams, Scheduler, StepResult, Tokenizer
+from engine_sampler import (
+    Example,
+    Param,
+    Rows,
+    Sampler,
+    SamplingParams,
+    Scheduler,
+    StepResult,
+    Tokenizer,
+)
+from tests.engines import registered
 
 pytestmark = pytest.mark.filterwarnings("ignore::RuntimeWarning")  # the interpreter's, for NaN
 
@@ -50,6 +65,22 @@ def kernels(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[str]]:
     fused.kernels_for.cache_clear()
 
 
+@pytest.fixture
+def replays(monkeypatch: pytest.MonkeyPatch, kernels: list[str]) -> list[str]:
+    """Launches can be started again here; `kernels`, with "again" for every step that does."""
+    found = fused.kernels_for(torch.device("cpu"))
+    again = found.Replay.again
+
+    def noting(*arguments: Any) -> Any:
+        kernels.append("again")
+        return again(*arguments)
+
+    monkeypatch.setattr(replay, "launch", launch_compiled)
+    monkeypatch.setattr(found, "repeatable", lambda device: True)
+    monkeypatch.setattr(found.Replay, "again", noting)
+    return kernels
+
+
 def results(backend: Any, settings: dict[str, Any], logits: list[np.ndarray]) -> list[StepResult]:
     scheduler = Scheduler(SIZE, TOKENIZER, backend=backend)
     for seed in range(ROWS):
@@ -76,6 +107,81 @@ def test_tokens_and_errors_are_those_of_numpy(settings: dict[str, Any], kernels:
     for one, other in equal_results(settings, logits):
         assert one.token_ids_on_device.tolist() == other.token_ids.tolist()
     assert len(kernels) == 3
+
+
+@pytest.mark.parametrize("settings", CHAINS, ids=str)
+def test_later_steps_start_the_same_launches_again(settings: dict[str, Any], replays: list[str]) -> None:
+    random = np.random.default_rng(3)
+    logits = [random.normal(0, 3, (ROWS, SIZE)).astype(np.float32) for _ in range(4)]
+    logits[2] = np.round(logits[2])
+    logits[3][2, 5] = np.nan
+    logits[3][4] = -np.inf
+    for one, other in equal_results(settings, logits):
+        assert one.token_ids_on_device.tolist() == other.token_ids.tolist()
+    assert replays[1:] == ["again"] * 3
+
+
+def test_a_token_on_the_device_stays_when_launches_are_started_again(replays: list[str]) -> None:
+    random = np.random.default_rng(4)
+    logits = [random.normal(0, 3, (ROWS, SIZE)).astype(np.float32) for _ in range(40)]
+    found = results(TorchBackend(), CHAINS[2], logits)
+    assert replays.count("again") == 39
+    for step in found:
+        assert step.token_ids_on_device.tolist() == step.token_ids.tolist()
+
+
+def layouts(random: np.random.Generator, rows: int) -> Iterator[torch.Tensor]:
+    """Logits with other types, strides and alignments, and of each some twice."""
+    for _ in range(2):
+        yield torch.from_numpy(random.normal(0, 3, (rows, SIZE)).astype(np.float32))
+        yield torch.from_numpy(random.normal(0, 3, (rows, SIZE)).astype(np.float32)).to(torch.float16)
+        padded = torch.from_numpy(random.normal(0, 3, (rows, SIZE + 24)).astype(np.float32))
+        yield padded
+        yield padded[:, 3 : SIZE + 3]  # the address is no multiple of 16
+
+
+def test_other_layouts_are_launched_anew_and_every_one_is_kept(replays: list[str]) -> None:
+    both = [Scheduler(SIZE, TOKENIZER, backend=backend) for backend in (TorchBackend(), "numpy")]
+    for seed in range(ROWS):
+        for scheduler in both:
+            scheduler.add(SamplingParams(**CHAINS[0], seed=seed), [1, 2, seed])
+    for logits in layouts(np.random.default_rng(6), ROWS):
+        found, right = (scheduler.step(logits).token_ids.tolist() for scheduler in both)
+        assert found == right
+    assert [seen == "again" for seen in replays] == [False] * 4 + [True] * 4
+
+
+def test_launches_are_noted_anew_when_requests_join_and_leave(replays: list[str]) -> None:
+    both = [Scheduler(SIZE, TOKENIZER, backend=backend) for backend in (TorchBackend(), "numpy")]
+    random = np.random.default_rng(8)
+    for seed, top_k in enumerate((20, 30, 90, 20, 50)):
+        for scheduler in both:
+            scheduler.add(
+                SamplingParams(temperature=0.7, top_k=top_k, seed=seed, regex="[a-z]{50}"),
+                [1],
+                request_id=seed,
+            )
+            if seed == 3:
+                scheduler.remove(1)
+        for _ in range(2):
+            logits = random.normal(0, 3, (len(both[0].request_ids), SIZE)).astype(np.float32)
+            found, right = (scheduler.step(logits).token_ids.tolist() for scheduler in both)
+            assert found == right
+    assert [seen == "again" for seen in replays] == [False, True] * 5
+
+
+def test_no_logits_are_held_from_one_step_to_the_next(replays: list[str]) -> None:
+    scheduler = Scheduler(SIZE, TOKENIZER, backend=TorchBackend())
+    scheduler.add(SamplingParams(temperature=0.7, seed=1), [1])
+    held = []
+    for _ in range(3):
+        logits = np.zeros((1, SIZE), np.float32)
+        held.append(weakref.ref(logits))
+        scheduler.step(torch.from_numpy(logits))
+        del logits
+    gc.collect()
+    assert [array() for array in held] == [None] * 3
+    assert replays[1:] == ["again"] * 2
 
 
 def test_an_edit_that_leaves_no_token_is_named(kernels: list[str]) -> None:
@@ -118,12 +224,108 @@ def test_other_samplers_behind_a_top_k_get_the_kernels_candidates(
     assert kernels == [f"narrow to {128 if settings['top_k'] > 64 else 64}"] * 3
 
 
-def test_what_the_kernels_do_not_know_is_left_to_the_steps(kernels: list[str]) -> None:
-    random = np.random.default_rng(1)
-    logits = [random.normal(0, 3, (ROWS, SIZE)).astype(np.float32)]
-    for settings in ({"typical_p": 0.8}, {"top_k": 9, "logprobs": 2}, {"min_p": 0.1, "mirostat": 2}):
-        found, right = (results(backend, settings, logits)[0] for backend in (TorchBackend(), "numpy"))
-        assert found.token_ids.tolist() == right.token_ids.tolist()
+AFTER_STEPS: tuple[tuple[dict[str, Any], str], ...] = (
+    ({"typical_p": 0.8}, ""),
+    ({"temperature": 0.8, "top_p": 0.9, "top_k": 40, "logprobs": 3}, "top_k top_p temperature"),
+    ({"smoothing_factor": 0.4, "min_p": 0.05, "temperature": 1.2, "repetition_penalty": 1.3}, "temperature"),
+    ({"typical_p": 0.9, "top_p": 0.8, "regex": "[a-f]+", "logprobs": 2, "order": "transformers"}, ""),
+    ({"temperature": 0.0, "top_n_sigma": 1.0, "frequency_penalty": 0.4, "logprobs": 1,
+      "logprobs_mode": "penalized"}, ""),
+    ({"typical_p": 0.95, "top_k": 30, "xtc_probability": 0.9, "xtc_threshold": 0.01,
+      "order": ["typical_p", "top_k", "xtc", "temperature"]}, "narrow to 64"),
+    ({"top_k": 30, "typical_p": 0.8, "temperature": 1.2, "logprobs": 3}, "narrow to 64"),
+)  # fmt: skip
+"""Chains that begin with steps over whole rows, or whose raw logits are needed, and what the kernels run."""
+
+
+@pytest.mark.parametrize(("settings", "run"), AFTER_STEPS, ids=str)
+def test_kernels_go_on_where_steps_have_changed_whole_rows(
+    settings: dict[str, Any], run: str, kernels: list[str]
+) -> None:
+    random = np.random.default_rng(len(str(settings)))
+    logits = [random.normal(0, 3, (ROWS, SIZE)).astype(np.float32) for _ in range(3)]
+    logits[1] = np.round(logits[1])
+    logits[2][1, 7], logits[2][3] = np.nan, -np.inf
+    for one, other in equal_results(settings, logits):
+        if other.logprobs is not None:
+            assert np.array_equal(one.logprobs.logprobs, other.logprobs.logprobs, equal_nan=True)
+            assert one.logprobs.ranks.tolist() == other.logprobs.ranks.tolist()
+    assert kernels == [run] * 3
+
+
+def test_a_selector_of_its_own_kind_is_left_to_the_steps(kernels: list[str]) -> None:
+    equal_results({"min_p": 0.1, "mirostat": 2}, [np.random.default_rng(1).normal(0, 3, (ROWS, SIZE))
+                  .astype(np.float32)])  # fmt: skip
+    assert kernels == []
+
+
+def test_many_edits_change_whole_rows_first(kernels: list[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(edits, "_ALWAYS_FEW", 16)
+    settings = {"repetition_penalty": 1.3, "frequency_penalty": 0.2, "top_k": 9, "temperature": 0.9}
+    random = np.random.default_rng(2)
+    both = [Scheduler(SIZE, TOKENIZER, backend=backend) for backend in (TorchBackend(), "numpy")]
+    for seed in range(ROWS):
+        prompt = random.integers(1, SIZE, 90).tolist()
+        for scheduler in both:
+            scheduler.add(SamplingParams(**settings, seed=seed), prompt)
+    for _ in range(3):
+        logits = random.normal(0, 3, (ROWS, SIZE)).astype(np.float32)
+        found, right = (scheduler.step(logits).token_ids.tolist() for scheduler in both)
+        assert found == right
+    assert kernels == ["top_k temperature"] * 3
+
+
+def test_rows_with_values_that_no_model_gives_go_to_the_host(kernels: list[str]) -> None:
+    everything = {token: -1e35 + 1e33 * (token % 5) for token in range(SIZE)}
+    random = np.random.default_rng(5)
+    both = [Scheduler(SIZE, TOKENIZER, backend=backend) for backend in (TorchBackend(), "numpy")]
+    for scheduler in both:
+        for seed in range(ROWS):
+            bias = everything if seed == 2 else {3: 1e33} if seed == 4 else {3: 1.0}
+            params = SamplingParams(typical_p=0.9, logit_bias=bias, seed=seed, logprobs=2)
+            scheduler.add(params, [1])
+    for _ in range(3):
+        logits = random.normal(0, 3, (ROWS, SIZE)).astype(np.float32)
+        one, other = (scheduler.step(logits) for scheduler in both)
+        assert one.token_ids.tolist() == other.token_ids.tolist()
+        assert one.errors == other.errors == [None] * ROWS
+        assert np.array_equal(one.logprobs.logprobs, other.logprobs.logprobs)
+        assert one.token_ids[4] == 3
+    assert kernels == [""] * 3
+
+
+class First100Step(DeviceStep):
+    name = "first_100"
+
+    def apply(self, block: Block, given: Given, fixed: Any) -> None:
+        block.keep(block.columns < 100)
+        block.narrow(100)
+
+
+class First100(Sampler):
+    """Keep the first hundred tokens; on a device, their columns only."""
+
+    name = "first_100"
+    params = (Param("first_100", bool, neutral=False),)
+    examples = (Example((1.0, 2.0), {"first_100": True}, (1.0, 2.0)),)
+
+    def apply(self, logits: np.ndarray, rows: Rows) -> None:
+        logits[:, 100:] = -np.inf
+
+    def torch_step(self) -> DeviceStep:
+        return First100Step()
+
+
+def test_a_step_that_cuts_columns_itself_is_followed_by_steps(kernels: list[str]) -> None:
+    settings = {
+        "first_100": True,
+        "top_k": 30,
+        "temperature": 0.7,
+        "order": ["first_100", "top_k", "temperature"],
+    }
+    random = np.random.default_rng(9)
+    with registered(First100()):
+        equal_results(settings, [random.normal(0, 3, (ROWS, SIZE)).astype(np.float32) for _ in range(2)])
     assert kernels == []
 
 

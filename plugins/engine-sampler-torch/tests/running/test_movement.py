@@ -50,6 +50,7 @@ class SecondBestAndObserver:
 def device() -> Iterator[CountingDevice]:
     with CountingDevice() as device:
         assert is_exact(str(DEVICE))  # tried once in a process, with copies of its own
+        device.reset()
         yield device
 
 
