@@ -302,6 +302,9 @@ def gbnfs() -> Iterator[Case]:
     yield gbnf("zero bytes", 'root ::= "a\0b" \0root\0', "", "end of the line")
     yield gbnf("loops of classes", "root ::= ([a-m]* [f-z]* [a-z]*)* [0-9]", letters * 10 + "7")
     yield gbnf("many token ids", "root ::= <[" + ",".join(map(str, range(60_000))) + "]>", "", "a word is")
+    lists = " ".join(f"<[{i}-{i + 9}]>" for i in range(40_000))
+    yield gbnf("many lists of token ids", f"root ::= {lists}", "", "more than 300000 token ids")
+    yield gbnf("empty groups", "root ::= " + "()" * 400_000, "", "Limits.reading")
     yield gbnf("unknown token ids", "root ::= <[0-299999]>", "", "the vocabulary has")
     many = "\n".join(f'r{i} ::= "w{i}" [a-z]+' for i in range(20_000))
     yield gbnf(
