@@ -470,5 +470,6 @@ class _Automaton:
                     elif (target, path) not in seen and len(path) <= 4 * (self.counters + 1):
                         seen.add((target, path))
                         waiting.append((target, path))
+            spend((len(seen) + len(found)) // 6)
             states.append(list(found))
         return states
