@@ -34,5 +34,5 @@ def _alive(tables: Sequence[tuple[bool, Sequence[int]]]) -> set[int]:
 
 def _compressed(row: Sequence[int]) -> tuple[bytes, tuple[int, ...]]:
     """The partition of the bytes by target (see `partitions`), and the row of targets."""
-    smallest: dict[int, int] = {}
-    return bytes(smallest.setdefault(target, byte) for byte, target in enumerate(row)), tuple(row)
+    smallest = {target: row.index(target) for target in set(row)}
+    return bytes(map(smallest.__getitem__, row)), tuple(row)

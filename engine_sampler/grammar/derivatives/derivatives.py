@@ -12,7 +12,7 @@ from ..errors import GrammarLimitError
 from ..program.expression import AUTOMATON, BOTH, CLASS, CONCAT, GUARD, LITERAL, NOT, REPEAT, UNION
 from .expressions import ANY_BYTE, ANYTHING, EMPTY, EPSILON, FUTURE, Expressions
 from .limits import EMPTINESS_STEPS
-from .partitions import representatives
+from .partitions import classes, representatives
 
 MAX_SCANNED_MEMBERS = 8
 """The members of a larger union are looked up by their first bytes instead of scanned."""
@@ -58,12 +58,11 @@ class Derivatives:
     def live_steps(self, number: int) -> dict[int, int]:
         """The derivatives of `number` that match something, and the mask of the bytes that lead to each, in
         the order of their least bytes."""
-        partition, found = self.expressions.partition[number], dict[int, int]()
-        for byte in representatives(partition):
+        found: dict[int, int] = {}
+        for byte, mask in classes(self.expressions.partition[number]).items():
             target = self.derivative(number, byte)
             if self.live(target):
-                block = sum(1 << other for other in range(256) if partition[other] == byte)
-                found[target] = found.get(target, 0) | block
+                found[target] = found.get(target, 0) | mask
         return found
 
     def _derive(self, number: int, byte: int) -> int:

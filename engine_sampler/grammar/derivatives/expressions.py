@@ -14,7 +14,7 @@ from ..errors import GrammarLimitError
 from ..program.expression import ALL_BYTES, AUTOMATON, BOTH, CLASS, CONCAT, GUARD, LITERAL, NOT, REPEAT, UNION
 from .dense import Dense, dense_tables
 from .limits import MAX_ENDINGS, Meter
-from .partitions import WHOLE, meet, of_class
+from .partitions import WHOLE, classes, meet, of_class
 
 Node: TypeAlias = tuple[Any, ...]
 Endings: TypeAlias = frozenset[int]
@@ -328,7 +328,7 @@ class Expressions:
         elif kind == AUTOMATON:
             partition = self.automata[node[1]][node[2]][1]
             targets = self.automata[node[1]][node[2]][2]
-            mask = sum(1 << byte for byte in range(256) if targets[byte] >= 0)
+            mask = sum(one for byte, one in classes(partition).items() if targets[byte] >= 0)
         else:
             leading = parts[:1] if kind == CONCAT and not self.endings[parts[0]] else parts
             ends = self.endings[parts[0]] if kind in (CONCAT, REPEAT, FUTURE) else NEVER

@@ -16,16 +16,20 @@ WHOLE = bytes(256)
 @lru_cache(maxsize=4096)
 def of_class(mask: int) -> bytes:
     """The partition into the bytes of `mask` and all others."""
-    bits = [mask >> byte & 1 for byte in range(256)]
-    firsts = [bits.index(value) if value in bits else 0 for value in (0, 1)]
-    return bytes(firsts[bit] for bit in bits)
+    digits = f"{mask:0256b}"[::-1]
+    firsts = bytearray(256)
+    for digit in "01":
+        firsts[ord(digit)] = max(0, digits.find(digit))
+    return digits.encode().translate(firsts)
 
 
 @lru_cache(maxsize=4096)
 def of_pair(one: bytes, other: bytes) -> bytes:
     """The coarsest partition that refines both."""
-    if one in (WHOLE, other):
+    if other.translate(one) == one:  # `other` refines `one`
         return other
+    if one.translate(other) == other:
+        return one
     smallest: dict[tuple[int, int], int] = {}
     return bytes(smallest.setdefault(pair, byte) for byte, pair in enumerate(zip(one, other, strict=True)))
 
@@ -42,3 +46,19 @@ def meet(parts: Iterable[bytes]) -> bytes:
 def representatives(partition: bytes) -> tuple[int, ...]:
     """The smallest byte of each class."""
     return tuple(sorted(set(partition)))
+
+
+@lru_cache(maxsize=4096)
+def classes(partition: bytes) -> dict[int, int]:
+    """The bytes of each class as a mask, by the smallest of them."""
+    found = {}
+    for byte in representatives(partition):
+        digits = bytearray(b"0" * 256)
+        digits[byte] = ord("1")
+        found[byte] = int(partition[::-1].translate(digits), 2)
+    return found
+
+
+def class_of(byte: int, partition: bytes) -> int:
+    """The bytes of the class of a byte, as a mask."""
+    return classes(partition)[partition[byte]]

@@ -3,18 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Sequence
-from functools import lru_cache
 from typing import TypeAlias
 
-from ..errors import GrammarLimitError
-from ..program.expression import ALL_BYTES, Encoder, Expression, automaton
+from ..program.expression import Encoder, Expression, automaton
 from ..work import spend
 from .derivatives import Derivatives
 from .expressions import Expressions
 from .limits import Meter
 from .loading import Loader
-
-_CACHED = 64
 
 State: TypeAlias = "tuple[bool, list[tuple[int, int]]]"
 """Whether it accepts, and the bytes, as a mask, that lead to each next state."""
@@ -23,9 +19,11 @@ State: TypeAlias = "tuple[bool, list[tuple[int, int]]]"
 def states_of(expression: Expression, most: int) -> list[State] | None:
     """The states of an expression, the first one first; None if there are more than `most`, or if it looks
     ahead."""
-    derivatives, start = _loaded(expression)
-    x = derivatives.expressions
-    steps = None if x.guarded[start] else reached(derivatives, start, most)
+    encoder = Encoder()
+    root = encoder.add(expression)
+    x = Expressions(Meter())
+    start = Loader(x, encoder.code).numbers[root]
+    steps = None if x.guarded[start] else reached(Derivatives(x), start, most)
     if steps is None:
         return None
     numbers = {state: number for number, state in enumerate(steps)}
@@ -33,42 +31,6 @@ def states_of(expression: Expression, most: int) -> list[State] | None:
         (bool(x.endings[state]), [(mask, numbers[after]) for after, mask in to.items()])
         for state, to in steps.items()
     ]
-
-
-@lru_cache(_CACHED)
-def continuing_bytes(expression: Expression, most: int) -> int:
-    """The bytes, as a mask, that may continue a match where it could end, or that a look-ahead may forbid
-    there; all bytes if there are more than `most` states."""
-    derivatives, start = _loaded(expression)
-    steps = reached(derivatives, start, most)
-    if steps is None:
-        return ALL_BYTES
-    found = 0
-    for state, to in steps.items():
-        for guard in derivatives.expressions.endings[state]:
-            found |= derivatives.expressions.first[guard]
-            for mask in to.values():
-                found |= mask
-    return found
-
-
-def live_first_bytes(expression: Expression) -> int:
-    """The bytes, as a mask, with which the texts of an expression begin; perhaps too many."""
-    derivatives, start = _loaded(expression)
-    spend(20)
-    try:
-        return sum(derivatives.live_steps(start).values())
-    except GrammarLimitError:
-        spend(0)  # the limit may be that on reading
-        return derivatives.expressions.first[start]
-
-
-def _loaded(expression: Expression) -> tuple[Derivatives, int]:
-    """New tables, and the number of the expression in them."""
-    encoder = Encoder()
-    root = encoder.add(expression)
-    x = Expressions(Meter())
-    return Derivatives(x), Loader(x, encoder.code).numbers[root]
 
 
 def reached(derivatives: Derivatives, start: int, most: int) -> dict[int, dict[int, int]] | None:
@@ -95,10 +57,9 @@ def texts_between(states: Sequence[State], start: int, ends: Collection[int]) ->
 
 def byte_ranges(mask: int, target: int) -> Iterable[tuple[int, int, int]]:
     """The bytes of a mask as the edges of an `automaton` to one state."""
-    low = None
-    for byte in range(257):
-        if mask >> byte & 1:
-            low = byte if low is None else low
-        elif low is not None:
-            yield low, byte - 1, target
-            low = None
+    while mask:
+        low = (mask & -mask).bit_length() - 1
+        above = ~(mask >> low)
+        end = low + (above & -above).bit_length() - 1
+        yield low, end - 1, target
+        mask = mask >> end << end

@@ -33,9 +33,10 @@ from .library import library_source
 from .messages import Messages
 from .plain import Definition, plain_definitions
 from .preceding import texts_before
-from .rule_endings import drop_dead_ends
+from .rule_endings import drop_dead_ends, looking_ahead
 from .rules import RuleReader
 from .skipping import before
+from .terminal_states import TerminalStates
 from .terminals import Terminals
 
 _LOADING_STEPS = 50
@@ -95,10 +96,11 @@ def _rules_of(loaded: Loaded, start: str, schema_rules: SchemaRules | None) -> R
         rules = reading.rules(start, {}, preceding)
     if loaded.rewritten.lazy:
         rules = reading.rules(start, reading.changes(), preceding)
-    looks = drop_dead_ends(rules)
-    before(rules)
-    if looks:
-        drop_dead_ends(rules)
+    states = TerminalStates(rules.expressions)
+    guarded = looking_ahead(rules)
+    dropped = drop_dead_ends(rules, states, guarded)
+    if (before(rules, states) or dropped) and guarded:
+        drop_dead_ends(rules, states, looking_ahead(rules))
     return rules
 
 

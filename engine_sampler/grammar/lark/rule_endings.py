@@ -11,44 +11,58 @@ are pending at the same time may do so together, and one in only some uses of a 
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from itertools import accumulate
 from typing import NamedTuple
 
-from ..derivatives.derivatives import Derivatives
-from ..derivatives.expressions import EMPTY, Expressions
-from ..derivatives.limits import ReadingMeter
-from ..derivatives.loading import Loader
+from ..derivatives.expressions import EMPTY
 from ..derivatives.partitions import meet, representatives
-from ..derivatives.states import reached, texts_between
+from ..derivatives.states import texts_between
 from ..errors import GrammarLimitError
+from ..program.expression import (
+    AUTOMATON,
+    CLASS,
+    CONCAT,
+    LITERAL,
+    REPEAT,
+    UNION,
+    Expression,
+    both,
+    complement,
+    looks_ahead,
+    nullable,
+)
 from ..program.expression import EMPTY as NOTHING
-from ..program.expression import Encoder, Expression, both, complement, looks_ahead, nullable
-from ..program.reaching import states_reaching_ends
+from ..program.reaching import nodes_reaching, states_reaching_ends
 from ..program.rules import ACCEPT, Edge, Rules
 from ..work import half_of_work, spend
-
-MAX_STATES = 64
-"""The most states of a terminal that is examined; one with more is taken to lead on."""
+from .terminal_states import TerminalStates
 
 MAX_THREADS = 500
 """The most ways in which a text is followed after a look-ahead; if there are more, it is taken to lead on."""
 
-MAX_STEPS = 100_000
-"""The most steps of derivatives; a grammar that needs more is taken to have no dead ends."""
+
+def looking_ahead(rules: Rules) -> list[int]:
+    """The terminals that look ahead."""
+    return [symbol for symbol, one in enumerate(rules.expressions) if one is not None and looks_ahead(one)]
 
 
-def drop_dead_ends(rules: Rules) -> bool:
+def drop_dead_ends(rules: Rules, states: TerminalStates, guarded: Iterable[int]) -> bool:
     """Remove the texts of terminals after which their look-aheads rule out everything. Returns whether there
-    are look-aheads."""
-    guarded = [symbol for symbol, one in enumerate(rules.expressions) if one is not None and looks_ahead(one)]
+    were any.
+
+    states   of the terminals
+    guarded  those that look ahead
+    """
+    changed = False
     try:
         with half_of_work():
-            while guarded and _Endings(rules, guarded).drop():
-                pass  # what is removed may be what else was expected
+            endings = _Endings(rules, states, guarded)
+            while endings.drop():
+                changed = True  # what is removed may be what else was expected
     except GrammarLimitError:
         pass  # it is not worth the rest
-    return bool(guarded)
+    return changed
 
 
 class _Ending(NamedTuple):
@@ -90,26 +104,23 @@ class _Endings:
     A state is a number over the states of all rules.
     """
 
-    def __init__(self, rules: Rules, guarded: list[int]) -> None:
+    def __init__(self, rules: Rules, states: TerminalStates, guarded: Iterable[int]) -> None:
         self._rules = rules
-        self._automata = rules.automata()
-        self._load()
+        self._states = states
+        self._x, self._derivatives = states.x, states.derivatives
+        states.begin_search()
         self._endings = {symbol: list(self._endings_of(symbol)) for symbol in guarded}
-        self._number_states()
-        self._expected: dict[int, _Expected] = {}
-        self._leads: dict[tuple[int, int], bool] = {}
 
-    def _load(self) -> None:
-        """Load the expressions of the terminals."""
-        self._x = Expressions(ReadingMeter(MAX_STEPS))
-        self._derivatives = Derivatives(self._x)
-        encoder = Encoder()
-        roots = [None if one is None else encoder.add(one) for one in self._rules.expressions]
-        numbers = Loader(self._x, encoder.code).numbers
-        self._terminals = [EMPTY if root is None else numbers[root] for root in roots]
+    def _is_live(self, symbol: int) -> bool:
+        """Whether a terminal matches anything."""
+        expression = self._rules.expressions[symbol]
+        return (
+            expression is None or _matches(expression) or self._derivatives.live(self._states.start(symbol))
+        )
 
     def _number_states(self) -> None:
         """Number the states, and find the edges on the paths of finite texts, and what follows each rule."""
+        self._automata = self._rules.automata()
         counts = [len(states) for states in self._automata]
         self._firsts = list(accumulate(counts, initial=0))
         edges = [
@@ -117,11 +128,7 @@ class _Endings:
             for first, states in zip(self._firsts, self._automata, strict=False)
             for some in states
         ]
-        productive = (
-            symbol
-            for symbol, number in enumerate(self._terminals)
-            if self._rules.expressions[symbol] is None or self._derivatives.live(number)
-        )
+        productive = filter(self._is_live, range(len(self._rules.expressions)))
         symbols_of = {first: -1 - rule for rule, first in enumerate(self._firsts[:-1])}
         live, symbols = states_reaching_ends(edges, symbols_of, productive)
         self._edges = [
@@ -136,6 +143,11 @@ class _Endings:
 
     def drop(self) -> bool:
         """Remove what leads nowhere; returns whether there was anything."""
+        if not any(map(self._may_lead_nowhere, self._endings)):
+            return False
+        self._number_states()
+        self._expected: dict[int, _Expected] = {}
+        self._leads: dict[tuple[int, int], bool] = {}
         changed = False
         for first, states in zip(self._firsts, self._automata, strict=False):
             for edges in states:
@@ -143,6 +155,11 @@ class _Endings:
                 changed |= kept != edges
                 edges[:] = kept
         return changed
+
+    def _may_lead_nowhere(self, symbol: int) -> bool:
+        """Whether a terminal ends in such a way that something may not follow."""
+        continues = self._derivatives.continues
+        return any(all(map(continues, one.guards)) for one in self._endings[symbol])
 
     def _kept(self, state: int, edge: Edge) -> Edge | None:
         """An edge to a state without the texts that lead nowhere; None if there are no others."""
@@ -158,8 +175,9 @@ class _Endings:
 
     def _endings_of(self, symbol: int) -> Iterator[_Ending]:
         """The ways in which a terminal ends; none if it has too many states, or may be empty."""
-        steps = reached(self._derivatives, self._terminals[symbol], MAX_STATES)
-        if steps is None or self._x.endings[self._terminals[symbol]]:
+        start = self._states.start(symbol)
+        steps = None if self._x.endings[start] else self._states.steps(symbol)
+        if steps is None:
             return
         numbers = {state: number for number, state in enumerate(steps)}
         states = [(False, [(mask, numbers[after]) for after, mask in to.items()]) for to in steps.values()]
@@ -202,9 +220,9 @@ class _Endings:
     def _begun(self, thread: _Thread, expected: _Expected) -> Iterator[_Thread]:
         """The terminals that may begin."""
         for symbol, after in expected.terminals:
-            yield _Thread(self._terminals[symbol], thread.guard, after)
+            yield _Thread(self._states.start(symbol), thread.guard, after)
         for symbol in self._rules.ignore:
-            yield _Thread(self._terminals[symbol], thread.guard, thread.after, True)
+            yield _Thread(self._states.start(symbol), thread.guard, thread.after, True)
 
     def _read(self, thread: _Thread) -> Iterator[_Thread]:
         """What becomes of a thread with each byte that its guard allows; its guard is EMPTY once it forbids
@@ -245,3 +263,17 @@ class _Endings:
                     seen.update(following)
             self._expected[state] = _Expected(tuple(terminals), ends)
         return self._expected[state]
+
+
+def _matches(expression: Expression) -> bool:
+    """Whether an expression matches something, as far as its parts tell."""
+    kind = expression[0]
+    if kind in (CONCAT, UNION):
+        return (all if kind == CONCAT else any)(map(_matches, expression[1]))
+    if kind == AUTOMATON:
+        states = expression[1]
+        steps = ((number, target) for number, (_, edges) in enumerate(states) for *_, target in edges)
+        return 0 in nodes_reaching(steps, (number for number, (accepts, _) in enumerate(states) if accepts))
+    if kind == REPEAT:
+        return not expression[2] or _matches(expression[1])
+    return kind == LITERAL or (kind == CLASS and bool(expression[1]))

@@ -14,24 +14,21 @@ from collections.abc import Iterable, Sequence
 from functools import lru_cache
 from typing import NamedTuple
 
-from ..derivatives.states import State, live_first_bytes, states_of, texts_between
+from ..derivatives.states import State, states_of, texts_between
 from ..program.expression import (
     ALL_BYTES,
     EPSILON,
     Expression,
     concat,
     guard,
-    looks_ahead,
     nullable,
     union,
 )
 from ..program.reaching import nodes_reaching
 from ..program.rules import ACCEPT, Edge, Rules, alternatives, repeated, sequence
 from ..work import spend
-from .outer_bytes import any_of, first_bytes
-
-MAX_STATES = 64
-"""The most states of an ignored terminal that is examined; one with more is taken to lead anywhere."""
+from .outer_bytes import any_of
+from .terminal_states import MAX_STATES, TerminalStates
 
 _CACHED = 64
 
@@ -95,19 +92,22 @@ def _closure(following: int, others: Iterable[Ending]) -> int:
         following |= more
 
 
-def beginnings(expression: Expression | None) -> int:
-    """The first bytes of a terminal; all for one that may be empty, and for special tokens."""
-    if expression is None or nullable(expression):
-        return ALL_BYTES
-    return live_first_bytes(expression) if looks_ahead(expression) else first_bytes(expression)
+def before(rules: Rules, terminals: TerminalStates) -> bool:
+    """Make ignored terminals that some terminal cannot follow parts of the rules. Returns whether there are
+    any.
 
-
-def before(rules: Rules) -> None:
-    """Make ignored terminals that some terminal cannot follow parts of the rules."""
+    terminals  their states
+    """
     if not rules.ignore:
-        return
+        return False
+
+    def beginnings(symbol: int) -> int:
+        """The first bytes of a terminal; all for one that may be empty, and for special tokens."""
+        expression = rules.expressions[symbol]
+        return ALL_BYTES if expression is None or nullable(expression) else terminals.first(symbol)
+
     expected = {edge.symbol for states in rules.automata() for edges in states for edge in edges} - {ACCEPT}
-    first = {symbol: beginnings(rules.expressions[symbol]) for symbol in expected if symbol >= 0}
+    first = {symbol: beginnings(symbol) for symbol in expected if symbol >= 0}
     ways = {symbol: endings(rules.expressions[symbol] or EPSILON) for symbol in rules.ignore}
     every = [way for some in ways.values() for way in some]
     kept: list[int] = []
@@ -119,7 +119,7 @@ def before(rules: Rules) -> None:
         else:
             others += some
     if not others:
-        return
+        return False
     rules.ignore = kept
     free = [way for symbol in kept for way in ways[symbol]]
     others = [way._replace(following=_closure(way.following, free)) for way in others]
@@ -130,6 +130,7 @@ def before(rules: Rules) -> None:
     whole = rules.rule("text")
     rules.define(whole, sequence(rules.start, repeated(alternatives(*symbols))))
     rules.start = whole
+    return True
 
 
 def _add_before(

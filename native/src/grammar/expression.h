@@ -44,6 +44,13 @@ static inline bool eg_bytes_meet(const eg_bytes *a, const eg_bytes *b) {
            (a->words[3] & b->words[3]);
 }
 
+/* Whether all of `a` are in `b`. */
+static inline bool eg_bytes_within(const eg_bytes *a, const eg_bytes *b) {
+    uint64_t more = 0;
+    for (int i = 0; i < 4; i++) more |= a->words[i] & ~b->words[i];
+    return !more;
+}
+
 /* The set folded to 64 bits, indexed by a byte's low six bits: sets with a common byte have a common bit. */
 static inline uint64_t eg_bytes_fold(const eg_bytes *set) {
     return set->words[0] | set->words[1] | set->words[2] | set->words[3];
@@ -136,7 +143,7 @@ typedef struct eg_expressions {
     EG_VECTOR(uint64_t) singles; /* results of eg_expression_single ... */
     eg_map single;              /* ... by expression */
     eg_map class_meets;         /* two numbers of classes to those that refine both */
-    eg_map lives;               /* (lexer, guard) to the result of eg_lexer_lives */
+    eg_map lives;               /* (expression, guard) to the result of eg_lives */
     eg_map derived;             /* (expression, byte) to its derivative, see eg_make_derivative */
     eg_set by_content, sets_by_content, literals_by_content, classes_by_content;
     int64_t known_steps;        /* how many derivatives are remembered */
@@ -227,7 +234,10 @@ typedef struct eg_reading {
  * is not a lexer has no entries: they are -1. */
 int eg_expression_readings(eg_expressions *x, int32_t e, eg_reading *out);
 
-/* Whether a lexer can continue to some end that `guard` allows. */
+/* Whether `e`, which can continue without `guard`, can do so to some end that `guard` allows. */
+bool eg_lives(eg_expressions *x, int32_t e, int32_t guard);
+
+/* Whether `e` is a lexer of which that is true. */
 bool eg_lexer_lives(eg_expressions *x, int32_t e, int32_t guard);
 
 /* Whether it can continue to the end of a terminal that is not ignored. */

@@ -43,8 +43,9 @@ static bool possible(eg_expressions *x, int32_t e, int32_t guard) {
     eg_work(x->pool->fault, 64);
     for (int byte = 0; byte < 256; byte++) {
         if (!eg_bytes_has(&first, byte) || eg_step(x, e, byte) == EG_EMPTY) continue;
-        if (eg_guard_step(x, guard, byte) == EG_EMPTY) return true;
-        any = true;
+        const int32_t next = eg_guard_step(x, guard, byte);
+        if (next == EG_EMPTY) return true;
+        any |= next >= 0;
     }
     if (!any) return false;
     const int32_t allowed = eg_make_negation(x, forbidden(x, guard));
@@ -98,14 +99,19 @@ static bool lexer_possible(eg_expressions *x, int32_t e, int32_t guard, bool sho
     return out;
 }
 
-bool eg_lexer_lives(eg_expressions *x, int32_t e, int32_t guard) {
-    if (guard == EG_EMPTY || x->nodes.at[e].kind != LEXER) return x->nodes.at[e].kind == LEXER;
+bool eg_lives(eg_expressions *x, int32_t e, int32_t guard) {
+    if (guard == EG_EMPTY) return true;
     const uint64_t key = eg_pair(e, guard);
     const int32_t known = eg_map_get(&x->lives, key, -1);
     if (known >= 0) return known;
-    const bool out = lexer_possible(x, e, guard, false);
+    const bool out = x->nodes.at[e].kind == LEXER ? lexer_possible(x, e, guard, false)
+                                                  : possible(x, e, guard);
     eg_map_put(x->pool, &x->lives, key, out);
     return out;
+}
+
+bool eg_lexer_lives(eg_expressions *x, int32_t e, int32_t guard) {
+    return x->nodes.at[e].kind == LEXER && eg_lives(x, e, guard);
 }
 
 bool eg_lexer_begins(eg_expressions *x, int32_t e) { return lexer_possible(x, e, EG_EMPTY, true); }

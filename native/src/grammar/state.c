@@ -1,13 +1,23 @@
 /* States, threads and their steps. */
 #include "grammar/state.h"
 
-/* Whether some terminal of `row` can begin with a byte that `guard` allows. */
+/* eg_lives, at once where some text begins with a byte with which `guard` forbids nothing. */
+static inline bool lives(eg_expressions *x, int32_t e, int32_t guard) {
+    if (guard == EG_EMPTY) return true;
+    if (!eg_node(x, e)->logical && !eg_bytes_within(eg_first(x, e), eg_first(x, guard))) return true;
+    return eg_lives(x, e, guard);
+}
+
+/* Whether anything that `guard` allows can come where no terminal is in progress. */
 static bool can_begin(eg_states *s, const eg_core *core, int32_t guard) {
     eg_expressions *x = &s->rows.vocabulary->expressions;
-    eg_work(s->rows.pool->fault, 64);
-    for (int byte = 0; byte < 256; byte++)
-        if (eg_bytes_has(&core->first, byte) && eg_guard_step(x, guard, byte) >= 0) return true;
-    return core->special;
+    if (core->special) return true;
+    for (int32_t i = 0; i < core->expected_count; i++) {
+        const int32_t e = s->rows.rules->terminals[core->expected[i]].expression;
+        eg_work(s->rows.pool->fault, 2);
+        if (e > EG_EMPTY && lives(x, e, guard)) return true;
+    }
+    return false;
 }
 
 enum { MAX_LOOKS = 32, MAX_APART = 4 };
@@ -122,6 +132,7 @@ static void push_thread(eg_states *s, int32_t row, int32_t terminal, int32_t e, 
         if (eg_node(x, e)->over) return;
     }
     guard = guard_within(x, e, guard);
+    if (!lives(x, e, guard)) return;
     if (s->filtering && !(eg_bytes_fold(eg_first(x, e)) & s->wanted)) s->filtered_out = true;
     else EG_PUSH(r->pool, s->work, (eg_thread){row, terminal, e, guard});
 }

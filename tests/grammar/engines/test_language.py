@@ -313,6 +313,38 @@ def test_a_guard_holds_at_the_end_of_the_text(engine: Engine) -> None:
 
 
 @every_engine
+@pytest.mark.parametrize("forbidden", [b"ab", b"bb"])
+def test_a_terminal_does_not_begin_where_a_guard_forbids_the_rest_of_it(
+    engine: Engine, forbidden: bytes
+) -> None:
+    """After `#(?!ab)` or `#(?!bb)`, what follows is `ab` once or more, `bb`, or nothing where that may be."""
+    rules = Rules()
+    first = rules.terminal("A", e.concat(e.literal(b"#"), e.guard(e.EPSILON, e.literal(forbidden))))
+    many = rules.terminal("B", e.repeat(e.literal(b"ab"), 1, None))
+    twice = rules.terminal("C", e.literal(b"bb"))
+    rules.start = rules.rule("start")
+    rules.define(rules.start, sequence(first, alternatives(many, twice, sequence())))
+    matcher = engine(rules.program(), ()).matcher()
+    assert matcher.accept_bytes(b"#")
+    for following in (b"a", b"b"):
+        assert matcher.fork().accept_bytes(following) is not forbidden.startswith(following)
+
+
+@every_engine
+def test_a_terminal_does_not_end_where_its_guard_forbids_all_that_may_follow(engine: Engine) -> None:
+    rules = Rules()
+    first = rules.terminal("A", e.concat(e.literal(b"#"), e.guard(e.EPSILON, e.literal(b"bb"))))
+    rule = rules.rule("rule")
+    rules.define(rule, first)
+    rules.start = rules.rule("start")
+    one, two, b, c = (rules.terminal(text.decode(), e.literal(text)) for text in (b"1", b"2", b"bb", b"c"))
+    rules.define(rules.start, alternatives(sequence(one, rule, b), sequence(two, rule, c), one))
+    matcher = engine(rules.program(), ()).matcher()
+    assert matcher.fork().accept_bytes(b"2#c")
+    assert not matcher.accept_bytes(b"1#")
+
+
+@every_engine
 def test_a_part_that_matches_nothing_makes_its_terminal_match_nothing(engine: Engine) -> None:
     """Decided without a search: the part before it alone has more states than a search may visit."""
     never = e.automaton(((False, ((97, 97, 0),)),))

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from ...derivatives.derivatives import Derivatives
 from ...derivatives.expressions import EMPTY, PLAIN, Expressions
+from ...derivatives.partitions import meet, representatives
 
 DEAD = 0
 """The scan of a terminal that cannot match any more."""
@@ -26,6 +27,7 @@ class Scans:
         self._numbers = {(EMPTY, EMPTY): DEAD}
         self._steps: dict[int, int] = {}
         self._bounded: dict[tuple[int, int], int] = {}
+        self._possible: dict[tuple[int, int], bool] = {}
 
     @property
     def expressions(self) -> Expressions:
@@ -78,8 +80,28 @@ class Scans:
         return found
 
     def continues(self, scan: int) -> bool:
-        """Whether the terminal can continue."""
-        return self.derivatives.continues(self.pairs[scan][0])
+        """Whether the terminal can continue to an end, as far as its guard tells."""
+        return self.possible(*self.pairs[scan])
+
+    def possible(self, rest: int, guard: int) -> bool:
+        """Whether a text that is not empty matches `rest`, and no prefix of it the guard."""
+        if guard == EMPTY:
+            return self.derivatives.continues(rest)
+        key = rest, guard
+        if key not in self._possible:
+            forbidden = self.derivatives.longer(guard)
+            possible = self._is_freed(rest, guard) or self.derivatives.possible(rest, forbidden)
+            self._possible[key] = possible
+        return self._possible[key]
+
+    def _is_freed(self, rest: int, guard: int) -> bool:
+        """Whether there is a byte after which `rest` can continue, and the guard can forbid nothing."""
+        derivatives = self.derivatives
+        partitions = (self.expressions.partition[part] for part in (rest, guard))
+        return any(
+            derivatives.live(derivatives.derivative(rest, byte)) and self.guard_step(guard, byte) == EMPTY
+            for byte in representatives(meet(partitions))
+        )
 
     def ends(self, scan: int, longest: bool) -> frozenset[int]:
         """The guards on what follows if the terminal ends here; `longest`: it must have no longer match."""

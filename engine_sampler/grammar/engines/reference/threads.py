@@ -213,9 +213,8 @@ class EarleyConfigurations(Configurations[EarleyThread]):
             if not found and guard == EMPTY:
                 found = bool(terminals)
             elif not found:
-                terminals |= self.ignored
-                allowed = (byte for byte in range(256) if self.scans.guard_step(guard, byte) is not None)
-                found = any(self._beginning_with(terminals, byte) for byte in allowed)
+                expressions = (self.terminals[terminal] for terminal in terminals | self.ignored)
+                found = any(self.scans.possible(one, guard) for one in expressions if one is not None)
             self._can_continue_at[row, guard] = found
         return found
 
