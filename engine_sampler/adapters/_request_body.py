@@ -10,7 +10,7 @@ from typing import Any
 from ..contract import ParameterError, quoted
 from ..contract.values import id_of_digits
 from ..grammar.errors import GrammarError
-from ..grammar.lark.gbnf import lark_of_gbnf
+from ..grammar.lark.gbnf import read_gbnf
 from ..registry import default_registry, unknown
 from ..tokenizer import Tokenizer
 
@@ -146,6 +146,7 @@ def from_gbnf(key: str, value: Any) -> dict[str, Any]:
     if header.split() == ["%llguidance", "{}"]:
         return {"grammar": lark}
     try:
-        return {"grammar": lark_of_gbnf(value)}
+        read_gbnf(value)
     except GrammarError as error:
         raise ParameterError(f"{key}: {error}") from None
+    return {"grammar": value}

@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import threading
 import time
-import weakref
 from collections.abc import Collection, Mapping, Sequence
 from typing import Any, TypeAlias
 
@@ -132,7 +131,6 @@ class _Prepared:
         )
 
 
-_PREPARED: weakref.WeakKeyDictionary[Tokenizer, _Prepared] = weakref.WeakKeyDictionary()
 _LOCK = fork_safe(threading.Lock())
 
 
@@ -178,13 +176,14 @@ def clear_cache(tokenizer: Tokenizer) -> None:
 
 
 def _prepared(tokenizer: Tokenizer, limits: Limits) -> _Prepared:
+    def new() -> _Prepared:
+        vocabulary = _new_vocabulary(tokenizer, limits)
+        if isinstance(vocabulary, native.NativeVocabulary):
+            _warm_up(vocabulary)
+        return _Prepared(vocabulary)
+
     with _LOCK:
-        found = _PREPARED.get(tokenizer)
-        if found is None:
-            found = _PREPARED[tokenizer] = _Prepared(_new_vocabulary(tokenizer, limits))
-            if isinstance(found.vocabulary, native.NativeVocabulary):
-                _warm_up(found.vocabulary)
-        return found
+        return tokenizer.kept("grammars", new)
 
 
 _WARM_UP: tuple[tuple[dict[str, Any], bytes], ...] = (

@@ -35,7 +35,8 @@ class Grammar:
     program  the input of the engines
     key      a hash of its content, and the special tokens it names: equal keys mean equal languages
     weight   bytes of the program
-    text     the Lark text it was read from; None for other kinds, and for a loaded grammar
+    text     the text in Lark's language or in GBNF that it was read from; None for other kinds, for a loaded
+             grammar, and for one in GBNF whose texts another rule than `root` derives
 
     The `from_` methods raise `GrammarError` for input that cannot be read, with line and column where they
     are known, and `GrammarLimitError` for input that exceeds a limit; equal arguments give the same object.
@@ -123,11 +124,17 @@ class Grammar:
 
         start  the rule that derives the whole text
         """
-        from .lark.gbnf import lark_of_gbnf
+        from .lark.grammar import rules_from_gbnf
 
         _check_text("gbnf", text)
         _check_name("start", start)
-        return cached_or_built(("gbnf", text, start), lambda: cls.from_lark(lark_of_gbnf(text, start)))
+
+        def build() -> Grammar:
+            names = _SpecialNames()
+            program = rules_from_gbnf(text, start, names).program()
+            return cls("lark", program, tuple(names.known), text if start == "root" else None)
+
+        return cached_or_built(("gbnf", text, start), build)
 
     @classmethod
     def from_text(

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from ..base.cached import cached_property
 from .substrings import Substrings
 
 if TYPE_CHECKING:
     from .table import TokenTable
+
+T = TypeVar("T")
 
 
 class Tokenizer:
@@ -52,6 +54,21 @@ class Tokenizer:
         # The tokens without text, indexed by `skip_special_tokens`.
         self._silent = (frozenset(self.eos_token_ids), self.special_token_ids)
         self._encode = encode
+        self._kept: dict[str, Any] = {}
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {**self.__dict__, "_kept": {}}
+
+    def kept(self, name: str, make: Callable[[], T]) -> T:
+        """What is kept under a name for as long as this tokenizer lives, made when it is first needed; a copy
+        has none of it.
+
+        It may refer to the tokenizer, which values of a WeakKeyDictionary would then keep alive for ever.
+        """
+        if name not in self._kept:
+            self._kept[name] = make()
+        value: T = self._kept[name]
+        return value
 
     def __len__(self) -> int:
         return len(self.token_bytes)

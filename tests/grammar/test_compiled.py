@@ -8,6 +8,7 @@ import pickle
 import random
 import subprocess
 import sys
+import weakref
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -169,17 +170,21 @@ def test_other_limits_make_another_compiled_grammar(tokenizer: Tokenizer) -> Non
     assert grammar.compile(tokenizer) is not grammar.compile(tokenizer, limits=Limits(work=1_000_000))
 
 
-def test_the_cache_of_a_tokenizer_is_freed_with_it() -> None:
-    from engine_sampler.grammar.compiled import _PREPARED
-
-    gc.collect()
-    before = len(_PREPARED)
+@pytest.mark.parametrize("grammar", [Grammar.from_regex("a+"), Grammar.from_json_schema(SCHEMA)])
+def test_a_tokenizer_is_freed_although_grammars_are_cached_for_it(grammar: Grammar) -> None:
     tokenizer = Tokenizer(PIECES)
-    prepare(tokenizer)
-    assert len(_PREPARED) == before + 1
-    del tokenizer
+    matcher = grammar.compile(tokenizer).matcher()
+    freed = weakref.ref(tokenizer)
+    vocabulary = weakref.ref(grammar.compile(tokenizer)._compiled.vocabulary)
+    del tokenizer, matcher
     gc.collect()
-    assert len(_PREPARED) == before
+    assert (freed(), vocabulary()) == (None, None)
+
+
+def test_a_copy_of_a_tokenizer_has_nothing_that_is_kept_for_it(tokenizer: Tokenizer) -> None:
+    prepare(tokenizer)
+    assert len(pickle.dumps(tokenizer)) < 10_000
+    assert pickle.loads(pickle.dumps(tokenizer)).kept("grammars", lambda: None) is None
 
 
 def test_a_cache_keeps_the_most_recently_used_values() -> None:

@@ -27,7 +27,8 @@ from typing import Any
 
 from ...base.cached import cached_property
 from ..errors import GrammarLimitError
-from .lexer import Scan, Statement, Word, count_bounds
+from ..work import spend
+from .lexer import Lines, Scan, Statement, Word, count_bounds
 
 MAX_TOKEN_IDS = 300_000
 """The most ids in all the `<[...]>` of a grammar."""
@@ -79,8 +80,8 @@ class _Rewriter:
         self._known = known
         self._edits: list[tuple[int, int, str]] = []
         self._result = Rewritten(scan.text)
-        self._names = self._new_names()
-        self._id_lists: dict[str, tuple[int, ...]] = {}
+        self._names = _new_names(scan)
+        self._tokens = SpecialTokens(scan)
 
     def result(self) -> Rewritten:
         for is_known, some in groupby(self._scan.statements, self._is_known):
@@ -138,14 +139,6 @@ class _Rewriter:
         self._edit(words[0].start, words[2].end, "")
         return True
 
-    def _new_names(self) -> Iterator[str]:
-        taken = {word.text for s in self._scan.statements for word in s.words if word.kind == "name"}
-        number = 0
-        while True:
-            if (name := f"X{number}") not in taken:
-                yield name
-            number += 1
-
     def _replace(self, word: Word, text: str) -> None:
         self._edit(word.start, word.end, text)
 
@@ -174,30 +167,7 @@ class _Rewriter:
     def _placeholder(self, word: Word) -> Placeholder:
         if word.kind == "json":
             return Placeholder(word.text.removeprefix("%"), word, word.value)
-        if match := _IDS.fullmatch(word.text):
-            if word.text not in self._id_lists:
-                self._id_lists[word.text] = self._ids(match[1], word)
-            return Placeholder("ids", word, self._id_lists[word.text])
-        if word.text.startswith(("<[^", "<[*")):
-            text = f"{word.text}: ids of special tokens can only be listed, as in <[1,5-9]>"
-            raise self._scan.error(text, word.start)
-        bracketed = word.text.startswith("<[") and word.text.endswith("]>")
-        return Placeholder("token", word, word.text[1:-1] if bracketed else word.text)
-
-    def _ids(self, listed: str, word: Word) -> tuple[int, ...]:
-        ids: set[int] = set()
-        left = MAX_TOKEN_IDS - sum(map(len, self._id_lists.values()))
-        for piece in listed.split(","):
-            match = _ID_RANGE.fullmatch(piece)
-            if match is None:
-                raise self._scan.error(f"{word.text} is not a list of token ids", word.start)
-            low, high = int(match[1]), int(match[2] or match[1])
-            left -= max(0, high - low + 1)
-            if left < 0:
-                text = f"the grammar lists more than {MAX_TOKEN_IDS} token ids"
-                raise GrammarLimitError(text, *self._scan.location(word.start))
-            ids.update(range(low, high + 1))
-        return tuple(sorted(ids))
+        return self._tokens.placeholder(word)
 
     def _count(self, word: Word) -> str:
         bounds = count_bounds(word.text)
@@ -261,3 +231,51 @@ class _Rewriter:
             raise self._scan.error(f"rules have no attribute {key.text!r}", key.start)
         if not is_valid:
             raise self._scan.error(f"the attribute {key.text!r} has a wrong value", value.start)
+
+
+class SpecialTokens:
+    """Reads the special tokens of a text, as names or by their ids."""
+
+    def __init__(self, text: Lines) -> None:
+        self._text = text
+        self._id_lists: dict[str, tuple[int, ...]] = {}
+        self._left = MAX_TOKEN_IDS
+
+    def placeholder(self, word: Word) -> Placeholder:
+        """What `<...>` means. Raises GrammarError."""
+        if match := _IDS.fullmatch(word.text):
+            if word.text not in self._id_lists:
+                self._id_lists[word.text] = self._ids(match[1], word)
+            return Placeholder("ids", word, self._id_lists[word.text])
+        if word.text.startswith(("<[^", "<[*")):
+            text = f"{word.text}: ids of special tokens can only be listed, as in <[1,5-9]>"
+            raise self._text.error(text, word.start)
+        bracketed = word.text.startswith("<[") and word.text.endswith("]>")
+        return Placeholder("token", word, word.text[1:-1] if bracketed else word.text)
+
+    def _ids(self, listed: str, word: Word) -> tuple[int, ...]:
+        ids: set[int] = set()
+        left = self._left
+        for piece in listed.split(","):
+            match = _ID_RANGE.fullmatch(piece)
+            if match is None:
+                raise self._text.error(f"{word.text} is not a list of token ids", word.start)
+            low, high = int(match[1]), int(match[2] or match[1])
+            left -= max(0, high - low + 1)
+            if left < 0:
+                text = f"the grammar lists more than {MAX_TOKEN_IDS} token ids"
+                raise GrammarLimitError(text, *self._text.location(word.start))
+            ids.update(range(low, high + 1))
+        self._left -= len(ids)
+        spend(len(ids) // 8)
+        return tuple(sorted(ids))
+
+
+def _new_names(scan: Scan) -> Iterator[str]:
+    """Names that the text lacks."""
+    taken = {word.text for statement in scan.statements for word in statement.words if word.kind == "name"}
+    number = 0
+    while True:
+        if (name := f"X{number}") not in taken:
+            yield name
+        number += 1

@@ -17,6 +17,7 @@ from dataclasses import dataclass
 from math import inf
 from typing import Any
 
+from lark.load_grammar import Grammar as LarkGrammar
 from lark.load_grammar import load_grammar
 
 from ..errors import GrammarError
@@ -25,6 +26,7 @@ from ..program.rules import Rules
 from ..regex.beginning import Before
 from ..work import counted_work, spend
 from .dialect import Placeholder, Rewritten, rewrite
+from .gbnf import read_gbnf
 from .lazy import guarded_terminals
 from .lexer import Scan
 from .library import library_source
@@ -42,6 +44,7 @@ _LOADING_STEPS = 50
 
 SchemaRules = Callable[[Any, Rules], int]
 _load: Any = load_grammar
+_LoadedGrammar: Any = LarkGrammar
 
 
 def rules_from_lark(
@@ -66,19 +69,26 @@ def rules_from_lark(
     Raises GrammarError, with line and column where known, and GrammarLimitError.
     """
     with counted_work():
-        return _rules_of(text, start, path, list(import_paths), special_tokens, declared, schema_rules)
+        loaded = load(text, path, list(import_paths), special_tokens, declared)
+        return _rules_of(loaded, start, schema_rules)
 
 
-def _rules_of(
-    text: str,
-    start: str,
-    path: str | None,
-    folders: list[str],
-    special_tokens: Mapping[str, int] | None,
-    declared: Mapping[str, str] | None,
-    schema_rules: SchemaRules | None,
-) -> Rules:
-    loaded = load(text, path, folders, special_tokens, declared)
+def rules_from_gbnf(text: str, root: str = "root", special_tokens: Mapping[str, int] | None = None) -> Rules:
+    """The rules of a grammar in GBNF, whose texts the rule `root` derives; `special_tokens`, and what it
+    raises, as in `rules_from_lark`."""
+    with counted_work():
+        lines, trees, placeholders = read_gbnf(text, root)
+        rewritten = Rewritten(text, placeholders)
+        grammar: Any = _LoadedGrammar(
+            [(name, (), tree, None) for name, tree in trees.items()],
+            [(name, (None, 0)) for name in placeholders],
+            [],
+        )
+        messages = Messages(lines, _written(rewritten))
+        return _rules_of(Loaded(grammar, rewritten, messages, _tokens(special_tokens), {}), "start", None)
+
+
+def _rules_of(loaded: Loaded, start: str, schema_rules: SchemaRules | None) -> Rules:
     reading = _Reading(loaded, schema_rules)
     rules = reading.rules(start, {}, {})
     preceding = reading.preceding(rules)
@@ -149,15 +159,18 @@ def load(
     rewritten = rewrite(scan, plain)
     others = (statement for statement in scan.statements if statement.defines not in plain)
     spend(_LOADING_STEPS * (rewritten.declared // 4 + sum(len(statement.words) for statement in others)))
-    messages = Messages(scan, _written(rewritten))
+    messages = Messages(scan, _written(rewritten), scan.statements)
     sources = [*folders, library_source(scan, whole=bool(folders or path))]
     with messages.translated():
         grammar, _ = _load(rewritten.text, path or "the grammar", sources, False)
     _define(grammar, plain, messages)
     _sort(grammar, scan, rewritten)
+    return Loaded(grammar, rewritten, messages, _tokens(special_tokens), declared or {})
+
+
+def _tokens(special_tokens: Mapping[str, int] | None) -> Mapping[str, int]:
     # A mapping of length 0 may have values for names all the same.
-    tokens = {} if special_tokens is None else special_tokens
-    return Loaded(grammar, rewritten, messages, tokens, declared or {})
+    return {} if special_tokens is None else special_tokens
 
 
 def _define(grammar: Any, plain: Mapping[str, Definition], messages: Messages) -> None:

@@ -41,8 +41,11 @@ _REFUSED = {
 }
 
 
-_COMPILING_STEPS = _TERMINAL_STEPS = 20
+_COMPILING_STEPS, _TERMINAL_STEPS = 16, 20
 """The steps in which lark compiles one node of the tree of a rule, or one terminal."""
+
+_RULE_STEPS = 30
+"""The steps for a plain rule and its terminals after that, beside those of the analysis."""
 
 
 def rules_from_lalr(
@@ -128,11 +131,11 @@ class _Reading:
 
     def _compiled(self, start: str) -> _Compiled:
         trees = [tree for _, _, tree, _ in self._grammar.rule_defs if tree]
-        spend(_COMPILING_STEPS * sum(1 for tree in trees for _ in tree.iter_subtrees()))
+        spend(_COMPILING_STEPS * sum(map(_size, trees)))
         with self._messages.translated():
             self._grammar.term_defs = list(map(_with_pattern, self._grammar.term_defs))
             terminals, rules, ignore = self._grammar.compile([start], set())
-        spend(sum(120 + len(rule.expansion) ** 3 // 10 for rule in rules))  # so lark's analysis takes
+        spend(_RULE_STEPS * len(rules) + sum(len(rule.expansion) for rule in rules))
         used = {s.name for rule in rules for s in rule.expansion if isinstance(s, Terminal)}
         added = [
             TerminalDef(name, PatternRE(pattern))
@@ -183,6 +186,14 @@ class _Reading:
         special |= self._undefined().intersection(set(self._loaded.special_tokens))
         for name in sorted(special & tables.terminals - expressions.keys()):
             yield name, undefined.symbol(name)
+
+
+def _size(tree: Any) -> int:
+    """The number of nodes of a tree; one that several others share counts for each."""
+    waiting = [tree]
+    for node in waiting:
+        waiting += (child for child in node.children if isinstance(child, Tree))
+    return len(waiting)
 
 
 def _with_pattern(definition: Any) -> Any:

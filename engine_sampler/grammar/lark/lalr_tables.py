@@ -12,6 +12,7 @@ from lark.exceptions import GrammarError as LarkGrammarError
 from lark.lexer import BasicLexer, PatternRE, PatternStr, TerminalDef
 
 from ..regex.syntax import spelled_out
+from ..work import spend
 from .lalr_analysis import LalrStates, PlainRules, bits_of
 
 END = "$END"
@@ -66,12 +67,14 @@ def tables_of(rules: list[Any], start: str) -> LalrTables:
             else:
                 state.actions[names.of_terminal[symbol]] = target
                 shifted.add(target)
-        for symbol, rule in _resolved(reductions, rules, names.of_terminal).items():
-            name = names.of_terminal[symbol]
-            if name == END:
-                state.end = -1 - rule
-            else:
-                state.actions.setdefault(name, -1 - rule)
+        reduced = _resolved(reductions, rules, names)
+        state.end = reduced.pop(END, None)
+        if state.actions:
+            for name, action in reduced.items():
+                state.actions.setdefault(name, action)
+        else:
+            state.actions = reduced
+        spend(3 * len(state.actions) // 4)  # for these tables and all that is made of them
     lengths = [(rule.origin.name, len(rule.expansion)) for rule in rules]
     terminals = {name for state in found for name in state.actions}
     return LalrTables(lengths, found, 0, states.last, terminals, shifted)
@@ -105,29 +108,36 @@ class _Names:
             right.append(tuple(symbols))
         self.terminals[END] = len(self.terminals)
         self.of_terminal = list(self.terminals)
+        self._listed: dict[int, list[str]] = {}
         left = [numbers[rule.origin.name] for rule in rules]
         self.rules = PlainRules([*left, -1 - len(self.sides)], [*right, (numbers[start],)])
 
+    def of_terminals(self, terminals: int) -> list[str]:
+        """The names of a set of terminals."""
+        if terminals not in self._listed:
+            self._listed[terminals] = [self.of_terminal[number] for number in bits_of(terminals)]
+        return self._listed[terminals]
 
-def _resolved(reductions: Mapping[int, int], rules: Sequence[Any], names: Sequence[str]) -> dict[int, int]:
-    """The rule to reduce before each terminal: of several, the one whose priority is the greatest."""
+
+def _resolved(reductions: Mapping[int, int], rules: Sequence[Any], names: _Names) -> dict[str, int]:
+    """-1 - the rule to reduce before each terminal: of several, the one whose priority is the greatest."""
     if len(reductions) == 1:
         ((only, terminals),) = reductions.items()
-        return dict.fromkeys(bits_of(terminals), only)
-    found: dict[int, int] = {}
+        return dict.fromkeys(names.of_terminals(terminals), -1 - only)
+    found: dict[str, int] = {}
     for rule, terminals in reductions.items():
-        for terminal in bits_of(terminals):
-            other = found.setdefault(terminal, rule)
-            if other != rule:
-                found[terminal] = _preferred(rule, other, rules)
-    conflicts: dict[int, list[int]] = {}
+        for name in names.of_terminals(terminals):
+            other = found.setdefault(name, -1 - rule)
+            if other != -1 - rule:
+                found[name] = -1 - _preferred(rule, -1 - other, rules)
+    conflicts: dict[str, list[int]] = {}
     for rule, terminals in reductions.items():
-        for terminal in bits_of(terminals):
-            other = found[terminal]
+        for name in names.of_terminals(terminals):
+            other = -1 - found[name]
             if other != rule and _priority(rules[other]) == _priority(rules[rule]):
-                conflicts.setdefault(terminal, [other]).append(rule)
-    for terminal, colliding in conflicts.items():
-        raise LarkGrammarError(_collision(names[terminal], [rules[rule] for rule in colliding]))
+                conflicts.setdefault(name, [other]).append(rule)
+    for name, colliding in conflicts.items():
+        raise LarkGrammarError(_collision(name, [rules[rule] for rule in colliding]))
     return found
 
 
@@ -160,6 +170,17 @@ def _readable(terminal: Any) -> Any:
     return TerminalDef(terminal.name, _Spelled(pattern.value, pattern.flags, pattern.raw), terminal.priority)
 
 
+def _is_plain(terminal: Any) -> bool:
+    """Whether a terminal is a string, which lark need not try to compile."""
+    return isinstance(terminal.pattern, PatternStr) and bool(terminal.pattern.value)
+
+
+def _lexer_order(terminal: Any) -> tuple[Any, ...]:
+    """The place of a terminal in lark's lexers."""
+    pattern = terminal.pattern
+    return -terminal.priority, -pattern.max_width, -len(pattern.value), terminal.name
+
+
 class LexerOrder:
     """The order in which lark's lexers try terminals, and which terminals are keywords of which.
 
@@ -170,7 +191,10 @@ class LexerOrder:
     """
 
     def __init__(self, terminals: Sequence[Any], ignore: Collection[str]) -> None:
-        self._sorted = _Lexer(LexerConf(list(map(_readable, terminals)), re, ignore)).terminals
+        readable = list(map(_readable, terminals))
+        _Lexer(LexerConf([one for one in readable if one.name in ignore or not _is_plain(one)], re, ignore))
+        self._sorted = sorted(readable, key=_lexer_order)
+        self._places = {one.name: place for place, one in enumerate(self._sorted)}
         self._ignore = frozenset(ignore)
         self._entries_of: dict[frozenset[str], list[tuple[str, bool, bool]]] = {}
         self._is_matched: dict[tuple[str, str], bool] = {}
@@ -181,8 +205,8 @@ class LexerOrder:
         key = frozenset(accepted)
         found = self._entries_of.get(key)
         if found is None:
-            tried = [one for one in self._sorted if one.name in key | self._ignore]
-            found = self._entries_of[key] = self._entries(tried)
+            places = sorted(self._places[name] for name in key | self._ignore if name in self._places)
+            found = self._entries_of[key] = self._entries([self._sorted[place] for place in places])
         return found
 
     def _entries(self, terminals: Sequence[Any]) -> list[tuple[str, bool, bool]]:

@@ -14,6 +14,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
+from ...base.cached import cached_property
 from ..errors import GrammarError, GrammarLimitError
 from ..work import spend
 
@@ -60,13 +61,14 @@ _WORD = re.compile(
 )
 _NUMBERS = ("number", "count")
 _UNCLOSED = {'"': "the string is not closed", "/": "the regular expression is not closed"}
+_LINE_END = re.compile("\n")
 _COUNT = re.compile(r"\{ *(\d*) *(,?) *(\d*) *\}")
 _JSON = json.JSONDecoder()
 
 ENDLESS = 4_294_967_291
 """The upper bound that stands for "no bound": lark requires one in a repetition."""
 
-_STEPS_OF_WORDS = 128
+_STEPS_OF_WORDS = 96
 """The steps for `_WORDS` words."""
 _WORDS = 64
 
@@ -101,6 +103,7 @@ class Statement:
     words   all its words; those before `body` are its head (modifiers, name, parameters, priority, colon)
     name    the index of the word in the head that is the defined name; -1 if nothing is defined
     depth   the deepest nesting of its brackets
+    defines the name that it defines, or ""
     """
 
     kind: str = ""
@@ -108,13 +111,9 @@ class Statement:
     name: int = -1
     body: int = 0
     depth: int = 0
+    defines: str = ""
 
-    @property
-    def defines(self) -> str:
-        """The name that it defines, or ""."""
-        return "" if self.name < 0 else self.words[self.name].text
-
-    @property
+    @cached_property
     def uses(self) -> list[str]:
         """The names in its body."""
         return [word.text for word in self.words[self.body :] if word.kind == "name"]
@@ -131,6 +130,7 @@ class Statement:
             first += 1
         if first < len(words) and words[first].kind == "name":
             self.name = first
+            self.defines = words[first].text
             self.kind = "terminal" if self.defines.isupper() else "rule"
         for number, word in enumerate(words):
             if word.text == ":":
@@ -139,20 +139,12 @@ class Statement:
         self.body = len(words)
 
 
-class Scan:
-    """A text as words and statements. Raises GrammarError and GrammarLimitError.
-
-    gaps   where there are many line ends between two statements
-    """
+class Lines:
+    """A text, and the lines and columns of its characters."""
 
     def __init__(self, text: str) -> None:
-        if len(text) > MAX_TEXT:
-            raise GrammarLimitError(f"the grammar is longer than {MAX_TEXT} characters")
         self.text = text
-        self.statements: list[Statement] = []
-        self.gaps: list[tuple[int, int]] = []
-        self._lines = [0, *(i + 1 for i, character in enumerate(text) if character == "\n")]
-        self._read()
+        self._lines = [0, *(found.end() for found in _LINE_END.finditer(text))]
 
     def location(self, position: int) -> tuple[int, int]:
         """The line and column, counted from 1, of the character at `position`."""
@@ -163,6 +155,21 @@ class Scan:
         """A GrammarError about the text at `position`."""
         return GrammarError(text, *self.location(position))
 
+
+class Scan(Lines):
+    """A text as words and statements. Raises GrammarError and GrammarLimitError.
+
+    gaps   where there are many line ends between two statements
+    """
+
+    def __init__(self, text: str) -> None:
+        if len(text) > MAX_TEXT:
+            raise GrammarLimitError(f"the grammar is longer than {MAX_TEXT} characters")
+        super().__init__(text)
+        self.statements: list[Statement] = []
+        self.gaps: list[tuple[int, int]] = []
+        self._read()
+
     def _read(self) -> None:
         """Fill `statements`: every line that does not begin with `|` begins a new one."""
         fresh, depth = True, 0
@@ -170,23 +177,27 @@ class Scan:
         for number, word in enumerate(self._words()):
             if number % _WORDS == 0:
                 spend(_STEPS_OF_WORDS)
-            kind = word.kind
+            kind = word[0]
             if kind == "newline":
                 fresh = True
                 if len(word.text) > _SHORT_GAP:
                     self.gaps.append((word.start, word.end))
                 continue
-            if fresh and word.text != "|":
-                statement, depth = Statement(), 0
-                self.statements.append(statement)
-            fresh = False
-            depth += (kind == "open") - (kind == "close")
-            if depth > MAX_BRACKETS:
-                text = f"brackets are nested more than {MAX_BRACKETS} deep"
-                raise GrammarLimitError(text, *self.location(word.start))
+            if fresh:
+                if word.text != "|":
+                    statement, depth = Statement(), 0
+                    self.statements.append(statement)
+                fresh = False
+            if kind == "open":
+                depth += 1
+                if depth > MAX_BRACKETS:
+                    text = f"brackets are nested more than {MAX_BRACKETS} deep"
+                    raise GrammarLimitError(text, *self.location(word.start))
+                if depth > statement.depth:
+                    statement.depth = depth
+            elif kind == "close":
+                depth -= 1
             statement.words.append(word)
-            if depth > statement.depth:
-                statement.depth = depth
         for statement in self.statements:
             statement.classify()
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any
 
@@ -11,7 +11,7 @@ from lark import Token
 from lark.exceptions import LarkError, UnexpectedToken, VisitError
 
 from ..errors import GrammarError, GrammarLimitError
-from .lexer import Scan
+from .lexer import Lines, Statement
 
 _LOCATION = re.compile(r",? at line (\d+),? col(?:umn)? (\d+)[^\n]*")
 _LOCATION_IN_PATTERN = re.compile(r" \(line \d+, column \d+\)$")
@@ -23,14 +23,16 @@ _LARK_WORDS = frozenset("rule rules terminal terminals template in used but not 
 
 
 class Messages:
-    """Creates errors about a grammar, located by the words of `scan`.
+    """Creates errors about a grammar, located in its text.
 
-    written   the text that the user wrote for each name that the rewritten text introduces
+    written     the text that the user wrote for each name that the rewritten text introduces
+    statements  those of the text, by whose words names are found
     """
 
-    def __init__(self, scan: Scan, written: Mapping[str, str]) -> None:
-        self._scan = scan
+    def __init__(self, text: Lines, written: Mapping[str, str], statements: Sequence[Statement] = ()) -> None:
+        self._text = text
         self._written = dict(written)
+        self._statements = statements
 
     def show_as(self, name: str, written: str) -> None:
         """Write `written` instead of `name` in errors from now on."""
@@ -38,11 +40,11 @@ class Messages:
 
     def location(self, position: int) -> tuple[int, int]:
         """The line and column of the character at `position`."""
-        return self._scan.location(position)
+        return self._text.location(position)
 
     def error(self, text: str, position: int) -> GrammarError:
         """An error about the text at `position`."""
-        return self._scan.error(text, position)
+        return self._text.error(text, position)
 
     def about_terminal(self, reason: object, name: str, token: Any) -> GrammarError:
         """An error about the terminal `name`; `token` is its literal if a rule contains it, else None."""
@@ -95,24 +97,24 @@ class Messages:
 
     def _definition(self, name: str) -> tuple[int | None, int | None]:
         """The location of the last definition of `name`."""
-        for statement in reversed(self._scan.statements):
+        for statement in reversed(self._statements):
             if statement.defines == name:
-                return self._scan.location(statement.words[statement.name].start)
+                return self._text.location(statement.words[statement.name].start)
         return None, None
 
     def _first_use(self, name: str) -> tuple[int | None, int | None]:
         """The location of the first occurrence of `name`."""
-        for statement in self._scan.statements:
+        for statement in self._statements:
             for word in statement.words:
                 if word.text == name:
-                    return self._scan.location(word.start)
+                    return self._text.location(word.start)
         return None, None
 
     def _import(self, name: str) -> tuple[int | None, int | None]:
         last = re.split(r"\W", name)[-1]
-        for statement in self._scan.statements:
+        for statement in self._statements:
             if statement.kind == "%import" and any(word.text == last for word in statement.words):
-                return self._scan.location(statement.words[0].start)
+                return self._text.location(statement.words[0].start)
         return None, None
 
 

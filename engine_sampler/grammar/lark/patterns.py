@@ -18,6 +18,9 @@ from ..work import spend
 _LITERALS = PrepareLiterals()
 _JOINING = TerminalTreeToPattern()
 
+LITERALS = ("literal", "range")
+"""The nodes that are a string, a regular expression or a range."""
+
 _LITERAL_STEPS = 8
 """The steps for a literal that lark reads."""
 
@@ -27,7 +30,7 @@ def pattern_of(node: Any) -> Pattern:
     spend()
     if isinstance(node, Pattern):
         return node
-    if is_literal(node):
+    if not isinstance(node, Symbol) and node.data in LITERALS:
         return literal_pattern(node)
     parts = [pattern_of(part) if isinstance(part, Tree) else part for part in node.children]
     if node.data == "expansions" and len(parts) > 1:
@@ -36,11 +39,6 @@ def pattern_of(node: Any) -> Pattern:
     found: Pattern = getattr(_JOINING, node.data)(parts)
     spend(len(found.value) // 16)
     return found
-
-
-def is_literal(node: Any) -> bool:
-    """Whether `node` is a literal or a range, not a name."""
-    return not isinstance(node, Symbol) and node.data in ("literal", "range")
 
 
 def literal_pattern(node: Any) -> Pattern:

@@ -26,9 +26,12 @@ _TERMINAL = re.compile(r"_?[A-Z][_A-Z0-9]*")
 _OTHER_SPACE = re.compile(r"\f|\r(?!\n)")
 _MODIFIERS = ("", "!", "?", "!?", "?!")
 _CLOSING = {"(": ")", "[": "]"}
+_TYPES = {"string": "STRING", "regexp": "REGEXP"}
 _OPERATORS = ("*", "+", "?", "~")
-_STEPS = 3
-"""The steps for a word that is read here."""
+_FIRST_KINDS = ("string", "regexp", "name", "open")
+"""The kinds of words that begin an item."""
+_STEPS, _NODE_STEPS = 3, 2
+"""The steps for a statement that is read here, beside one for each word, and for each word that is new."""
 
 
 class Definition(NamedTuple):
@@ -36,14 +39,12 @@ class Definition(NamedTuple):
 
     is_terminal   whether it is a terminal
     uses    the names in it, each once
-    named   of a terminal: the nodes of the names in it, which hold the trees of these once all are known
     """
 
     tree: Any
     options: Any
     is_terminal: bool
     uses: tuple[str, ...]
-    named: tuple[Any, ...]
 
 
 def plain_definitions(scan: Scan) -> dict[str, Definition]:
@@ -54,20 +55,24 @@ def plain_definitions(scan: Scan) -> dict[str, Definition]:
     bound = _bound_names(statements)
     found: dict[str, Definition] = {}
     terminals: dict[str, list[str]] = {}
+    shared: tuple[dict[str, Any], dict[str, Any]] = {}, {}
     for statement in statements:
         name = statement.defines
         if statement.kind == "terminal":
             terminals.setdefault(name, []).extend(statement.uses)
         if name and name not in bound:
-            spend(_STEPS * len(statement.words))
-            definition = _Reader(scan, statement).definition()
+            nodes = shared[statement.kind == "terminal"]
+            known = len(nodes)
+            spend(_STEPS + len(statement.words))
+            definition = _Reader(scan, statement, nodes).definition()
+            spend(_NODE_STEPS * (len(nodes) - known))
             if definition is not None:
                 found[name] = definition
     for name in _left_to_lark(terminals, found):
         found.pop(name, None)
-    for name in terminals.keys() & found.keys():
-        for value in found[name].named:
-            value.children[0] = found[value.children[0].name].tree
+    for text, value in shared[True].items():
+        if text in found:  # a name in a terminal, which stands for what it names
+            value.children[0] = found[text].tree
     return found
 
 
@@ -115,20 +120,27 @@ def _bound_names(statements: Iterable[Statement]) -> set[str]:
     return bound
 
 
+_END = Word("end", "", 0, 0)
+
+
 class _NotPlainError(Exception):
     """The statement is for lark to read."""
 
 
 class _Reader:
-    """Reads one statement, word by word."""
+    """Reads one statement, word by word.
 
-    def __init__(self, scan: Scan, statement: Statement) -> None:
+    nodes   the nodes of words so far in statements of this kind: trees share them, with the place of the
+            first one
+    """
+
+    def __init__(self, scan: Scan, statement: Statement, nodes: dict[str, Any]) -> None:
         self._scan = scan
-        self._words = [*statement.words, Word("end", "", statement.words[-1].end, 0)]
+        self._nodes = nodes
+        self._words = [*statement.words, _END]
         self._at = statement.name
         self._is_terminal = statement.kind == "terminal"
         self._uses: dict[str, None] = {}
-        self._named: list[Any] = []
 
     def definition(self) -> Definition | None:
         """The definition; None if it is not plain."""
@@ -137,12 +149,12 @@ class _Reader:
             tree = self._expansions("", 0)
         except _NotPlainError:
             return None
-        return Definition(tree, options, self._is_terminal, tuple(self._uses), tuple(self._named))
+        return Definition(tree, options, self._is_terminal, tuple(self._uses))
 
     def _head(self) -> Any:
         """The options of a rule or the priority of a terminal; then the body is next."""
         words, number = self._words, self._at
-        modifiers = "".join(word.text for word in words[:number])
+        modifiers = "".join(word.text for word in words[:number]) if number else ""
         _require(modifiers in _MODIFIERS and words[number].start - words[0].start == len(modifiers))
         _require((_TERMINAL if self._is_terminal else _RULE).fullmatch(words[number].text))
         self._at += 1
@@ -158,20 +170,27 @@ class _Reader:
 
     def _expansions(self, closing: str, depth: int) -> Any:
         """Alternatives up to `closing`, which is passed; "" is the end of the statement."""
+        words = self._words
         found = [self._alternative(depth)]
-        while self._passed("|"):
+        while words[self._at].text == "|":
+            self._at += 1
             found.append(self._alternative(depth))
-        _require(self._words[self._at].text == closing)
+        _require(words[self._at].text == closing)
         self._at += 1
         return Tree("expansions", found)
 
     def _alternative(self, depth: int) -> Any:
         items = []
-        while (item := self._item(depth)) is not None:
-            word = self._words[self._at]
-            items.append(self._repeated(item) if word.kind == "count" or word.text in _OPERATORS else item)
+        words = self._words
+        while (word := words[self._at]).kind in _FIRST_KINDS:
+            self._at += 1
+            item = self._item(word, depth)
+            following = words[self._at]
+            if following.kind == "count" or following.text in _OPERATORS:
+                item = self._repeated(item)
+            items.append(item)
         tree = Tree("expansion", items)
-        if self._words[self._at].kind != "arrow":
+        if word.kind != "arrow":
             return tree
         _require(depth == 0 and not self._is_terminal)
         self._at += 1
@@ -179,36 +198,36 @@ class _Reader:
         _require(_RULE.fullmatch(name.text))
         return Tree("alias", [tree, NonTerminal(name.text)])
 
-    def _item(self, depth: int) -> Any:
-        """The next item, without its repetition; None if there is none."""
-        word = self._words[self._at]
-        if word.kind not in ("string", "regexp", "name", "open"):
-            return None
-        self._at += 1
-        if word.kind == "name":
-            value = Tree("value", [self._symbol(word)])
-            if self._is_terminal:
-                self._named.append(value)
-            return value
+    def _item(self, word: Word, depth: int) -> Any:
+        """The item that begins with `word`, which has been passed, without its repetition."""
         if word.kind == "open":
             closing = _CLOSING.get(word.text)
             _require(closing)
             inside = self._expansions(closing or "", depth + 1)
             return inside if closing == ")" else Tree("maybe", [inside])
-        if self._words[self._at].kind != "dots":
-            return Tree("value", [Tree("literal", [self._token(word.kind.upper(), word)])])
-        self._at += 1
-        ends = word, self._take("string")
-        _require(word.kind == "string")
-        return Tree("value", [Tree("range", [self._token("STRING", one) for one in ends])])
+        following = self._words[self._at]
+        if word.kind == "name":
+            _require(following.text != "{")
+            self._uses[word.text] = None
+        elif following.kind == "dots":
+            self._at += 1
+            ends = word, self._take("string")
+            _require(word.kind == "string")
+            return Tree("value", [Tree("range", [self._token("STRING", one) for one in ends])])
+        node = self._nodes.get(word.text)
+        if node is None:
+            value = self._symbol(word.text) if word.kind == "name" else self._literal(word)
+            node = self._nodes[word.text] = Tree("value", [value])
+        return node
 
-    def _symbol(self, word: Word) -> Symbol:
-        _require(self._words[self._at].text != "{")
-        self._uses[word.text] = None
-        if not self._is_terminal and _RULE.fullmatch(word.text):
-            return NonTerminal(word.text)
-        _require(_TERMINAL.fullmatch(word.text))
-        return Terminal(word.text, filter_out=word.text.startswith("_"))
+    def _symbol(self, name: str) -> Symbol:
+        if not self._is_terminal and _RULE.fullmatch(name):
+            return NonTerminal(name)
+        _require(_TERMINAL.fullmatch(name))
+        return Terminal(name, filter_out=name.startswith("_"))
+
+    def _literal(self, word: Word) -> Any:
+        return Tree("literal", [self._token(_TYPES[word.kind], word)])
 
     def _repeated(self, item: Any) -> Any:
         """`item` with the repetition that follows it."""

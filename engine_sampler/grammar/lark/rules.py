@@ -17,17 +17,17 @@ from ..program.rules import Body, Rules, alternatives, repeated, sequence
 from ..work import spend
 from .lexer import ENDLESS
 from .messages import Messages
-from .patterns import is_literal
+from .patterns import LITERALS
 from .terminals import Terminals
 
-MAX_STEPS = 150_000
+MAX_STEPS = 250_000
 """The most parts that rules may have once templates are instantiated."""
 
 MAX_COUNT = 1_000_000
 """The highest bound of a repetition in a rule."""
 
-_STEPS = 2
-"""The steps for a part."""
+_STEPS, _REPETITION_STEPS, _PART_STEPS = 2, 4, 6
+"""The steps for a part, and those that a repetition, or a rule of its own, takes beside them."""
 
 _MAX_SEQUENCE = 32
 _MAX_CHOICE = 64
@@ -35,6 +35,9 @@ _MAX_CHOICE = 64
 
 _MAX_COUNTED = 64
 """Repetitions of a rule are counted up to this bound; beyond it, they are split into halves."""
+
+_SINGLE = ("expansion", "expansions", "alias", "value")
+"""The nodes that may hold one part only."""
 
 Environment = Mapping[str, "int | str"]
 """The arguments of a template, by parameter: a symbol, or the name of another template."""
@@ -103,22 +106,27 @@ class RuleReader:
         spend(_STEPS)
         if self._steps > MAX_STEPS:
             raise GrammarLimitError(f"the rules have more than {MAX_STEPS} parts with templates instantiated")
-        if not isinstance(node, Symbol) and node.data == "value":
-            node = node.children[0]
         if isinstance(node, Symbol):
             return self._named(node, environment)
-        children = node.children
-        if is_literal(node):
-            return self._terminals.anonymous(node)
-        if node.data == "expansions":
-            return self._choice(children, environment)
-        if node.data == "expansion":
+        kind, children = node.data, node.children
+        if kind == "value":
+            child = children[0]
+            if isinstance(child, Symbol):
+                return self._named(child, environment)
+            node, kind, children = child, child.data, child.children
+        if kind == "expansion":
             return self._sequence([self._body(child, environment) for child in children])
-        if node.data == "expr":
+        if kind in LITERALS:
+            return self._terminals.anonymous(node)
+        if kind == "expansions":
+            return self._choice(children, environment)
+        if kind in ("expr", "maybe"):
+            spend(_REPETITION_STEPS)
+        if kind == "expr":
             return self._repetition(self._body(children[0], environment), *children[1:])
-        if node.data == "maybe":
+        if kind == "maybe":
             return repeated(self._choice(children, environment), 0, 1)
-        if node.data == "template_usage":
+        if kind == "template_usage":
             return self._usage(node, environment)
         return self._body(children[0], environment)  # an expansion with an alias
 
@@ -155,27 +163,31 @@ class RuleReader:
         if len(nodes) == 1:
             body = self._body(nodes[0], environment)
             return self._part(body) if _size(body) > _MAX_CHOICE else body
-        single = [_single_literal(node) for node in nodes]
-        literals = [node for node in single if node is not None]
-        if len(literals) < 2:
-            literals = []
-        bodies: list[Body] = list(self._terminals.choice(literals))
-        for node, literal in zip(nodes, single, strict=True):
-            if literal is None or not literals:
-                bodies.append(self._body(node, environment))
+        literals = [literal for node in nodes if (literal := _single_literal(node)) is not None]
+        bodies: list[Body] = []
+        if len(literals) > 1:
+            bodies += self._terminals.choice(literals)
+            nodes = [node for node in nodes if _single_literal(node) is None]
+        bodies += [self._body(node, environment) for node in nodes]
         bodies = self._split(list(dict.fromkeys(bodies)), alternatives, _MAX_CHOICE)
         return bodies[0] if len(bodies) == 1 else alternatives(*bodies)
 
     def _sequence(self, bodies: list[Body]) -> Body:
+        if len(bodies) == 1 and isinstance(bodies[0], int):
+            return bodies[0]
         bodies = self._split(bodies, sequence, _MAX_SEQUENCE)
         return bodies[0] if len(bodies) == 1 else sequence(*bodies)
 
     def _split(self, bodies: list[Body], join: Callable[..., Body], limit: int) -> list[Body]:
-        """Equivalent bodies, at most `limit` of them, with parts moved to rules if they are too large."""
-        if sum(map(_size, bodies)) > limit:
-            bodies = [self._part(body) for body in bodies]
-        while len(bodies) > limit:
-            bodies = [self._part(join(*bodies[i : i + limit])) for i in range(0, len(bodies), limit)]
+        """Equivalent bodies with at most `limit` symbols, with parts moved to rules if there are more."""
+        sizes = list(map(_size, bodies))
+        if sum(sizes) > limit:
+            bodies = [body if _is_flat(body) else self._part(body) for body in bodies]
+            sizes = list(map(_size, bodies))
+        while sum(sizes) > limit:
+            groups = _groups(bodies, sizes, limit)
+            bodies = [self._part(group[0] if len(group) == 1 else join(*group)) for group in groups]
+            sizes = [1] * len(bodies)
         return bodies
 
     def _repetition(self, body: Body, operator: Any, low: Any = "", high: Any = "") -> Body:
@@ -229,6 +241,7 @@ class RuleReader:
         """The symbol of an anonymous rule with that body; one for each key."""
         symbol = self._parts.get(key)
         if symbol is None:
+            spend(_PART_STEPS)
             symbol = self._parts[key] = self._rules.rule(f"{self._owner}~")
             self._define(symbol, body())
         return symbol
@@ -241,14 +254,33 @@ def _size(body: Body) -> int:
     return _size(body[1]) if body[0] == "repeated" else 1 + sum(map(_size, body[1]))
 
 
+def _is_flat(body: Body) -> bool:
+    """Whether `body` is a symbol, or some that follow each other: as parts, they need no epsilon edges."""
+    if isinstance(body, int):
+        return True
+    return body[0] == "sequence" and bool(body[1]) and all(isinstance(part, int) for part in body[1])
+
+
+def _groups(bodies: list[Body], sizes: list[int], limit: int) -> list[list[Body]]:
+    """Bodies that follow each other, as many as have `limit` symbols; at least one."""
+    groups: list[list[Body]] = []
+    left = 0
+    for body, size in zip(bodies, sizes, strict=True):
+        if size > left:
+            groups.append([])
+            left = limit
+        groups[-1].append(body)
+        left -= size
+    return groups
+
+
 def _single_literal(node: Any) -> Any:
     """The literal that `node`, a part of a choice, consists of; None if it is anything else."""
     while not isinstance(node, Symbol):
-        if is_literal(node):
+        kind = node.data
+        if kind in LITERALS:
             return node
-        if node.data not in ("expansion", "expansions", "alias", "value"):
-            return None
-        if len(node.children) != 1 and node.data != "alias":
+        if kind not in _SINGLE or (len(node.children) != 1 and kind != "alias"):
             return None
         node = node.children[0]
     return None

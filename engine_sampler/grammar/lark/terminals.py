@@ -89,7 +89,7 @@ class Terminals:
         if tree is None:
             pattern = self._declared.get(name)
             return EMPTY if pattern is None else self._read(pattern, name, None)
-        if (words := _listed_strings(tree)) is not None:
+        if (words := _listed_words(tree)) is not None:
             return self._any_of(words)
         if not isinstance(tree, Pattern):
             with self._messages.translated():
@@ -99,7 +99,8 @@ class Terminals:
     def anonymous(self, node: Any) -> int:
         """The symbol of a literal or a range in a rule, a tree of lark's. Raises GrammarError."""
         name = "..".join(map(str, node.children))
-        return self._add(name, self._of_literal(name, node))
+        known = self.found.get(name)
+        return self._add(name, self._of_literal(name, node)) if known is None else known[0]
 
     def choice(self, nodes: list[Any]) -> list[int]:
         """Symbols that together match any one of the literals `nodes`: a few terminals instead of many."""
@@ -107,7 +108,7 @@ class Terminals:
         words = [node for node in nodes if _is_string(node)]
         if len(words) > MAX_UNION:
             tokens = [node.children[0] for node in words]
-            symbols.append(self._add(" | ".join(tokens), self._any_of(tokens)))
+            symbols.append(self._add(" | ".join(tokens), self._any_of([[token] for token in tokens])))
             nodes = [node for node in nodes if not _is_string(node)]
         for i in range(0, len(nodes), MAX_UNION):
             some = nodes[i : i + MAX_UNION]
@@ -161,19 +162,19 @@ class Terminals:
             location = self._messages.location(placeholder.word.start)
             raise type(error)(str(error), *location) from None
 
-    def _any_of(self, tokens: list[Any]) -> Expression:
-        """Any one of these strings."""
-        spend(4 * len(tokens))
-        if len(tokens) == 1:
-            return literal(self._encoded(self._string(tokens[0]), tokens[0], tokens[0]))
-        words = [(self._string(token), token.endswith("i")) for token in tokens]
-        if not any(ignores_case for _, ignores_case in words):
-            return any_of(
-                self._encoded(text, token, token) for (text, _), token in zip(words, tokens, strict=True)
-            )
-        return any_sequence_of(
-            tuple(either_case(c) if ignores_case else literal(self._encoded(c, token, token)) for c in text)
-            for (text, ignores_case), token in zip(words, tokens, strict=True)
+    def _any_of(self, words: list[list[Any]]) -> Expression:
+        """Any one of these words, each of which is one string or a sequence of them."""
+        spend(4 * sum(map(len, words)))
+        if any(word[0].endswith("i") for word in words):
+            return any_sequence_of(map(self._characters, words))
+        texts = [b"".join(self._encoded(self._string(one), one, one) for one in word) for word in words]
+        return literal(texts[0]) if len(texts) == 1 else any_of(texts)
+
+    def _characters(self, word: list[Any]) -> tuple[Expression, ...]:
+        return tuple(
+            either_case(c) if token.endswith("i") else literal(self._encoded(c, token, token))
+            for token in word
+            for c in self._string(token)
         )
 
     def _string(self, token: Any) -> str:
@@ -220,20 +221,37 @@ class Terminals:
             raise self._messages.about_terminal(error, name, token) from None
 
 
-def _listed_strings(tree: Any) -> list[Any] | None:
-    """The strings of a terminal that is a list of them; None for any other.
+def _listed_words(tree: Any) -> list[list[Any]] | None:
+    """The words of a terminal that is a list of them, each a string or a sequence of strings without flags;
+    None for any other.
 
     Lark tries the longest ones first, so that each of them is matched where it is the whole text.
     """
     if isinstance(tree, Pattern):
         return None
-    words = [_only_part(child) for child in tree.children]
-    if not all(map(_is_string, words)):
+    words = []
+    for child in tree.children:
+        node = _only_part(child)
+        if _is_string(node):
+            words.append([node.children[0]])
+        elif node.data == "expansion" and node.children and (word := _joined_strings(node)):
+            words.append(word)
+        else:
+            return None
+    if len(words) == 1 and not all(map(_is_plain, words[0])):
         return None
-    tokens = [word.children[0] for word in words]
-    if len(tokens) == 1 and (plain_text(tokens[0]) is None or tokens[0].endswith("i")):
-        return None
-    return tokens
+    return words
+
+
+def _joined_strings(sequence: Any) -> list[Any] | None:
+    """The strings that follow each other; None if anything else is among them, or a flag or an escape."""
+    parts = [_only_part(child) for child in sequence.children]
+    tokens = [part.children[0] for part in parts if _is_string(part)]
+    return tokens if len(tokens) == len(parts) and all(map(_is_plain, tokens)) else None
+
+
+def _is_plain(token: Any) -> bool:
+    return plain_text(token) is not None and not token.endswith("i")
 
 
 def _only_part(node: Any) -> Any:

@@ -17,8 +17,10 @@ the parser never enters directly after a terminal needs no lexer.
 
 from __future__ import annotations
 
+import struct
 from array import array
 from collections.abc import Iterator, Sequence
+from itertools import chain
 from typing import NamedTuple
 
 from ..errors import GrammarError
@@ -61,8 +63,7 @@ def encoded(parser: Parser) -> array[int]:
 
 def _append(code: array[int], pairs: Pairs) -> None:
     code.append(len(pairs))
-    for pair in pairs:
-        code.extend(pair)
+    code.frombytes(struct.pack(f"{2 * len(pairs)}i", *chain.from_iterable(pairs)))  # faster than `extend`
 
 
 def decoded(code: Sequence[int]) -> Parser:

@@ -462,7 +462,7 @@ class _Automaton:
         states: list[list[Edge]] = []
         for start, edges in enumerate(self.edges):
             if start not in self._with_epsilon:
-                states.append(list(dict.fromkeys(edges)))
+                states.append(list(dict.fromkeys(edges)) if len(edges) > 1 else edges)
                 continue
             found: dict[Edge, None] = {}
             seen: set[tuple[int, tuple[Operation, ...]]] = {(start, ())}
@@ -476,5 +476,6 @@ class _Automaton:
                     elif (target, path) not in seen and len(path) <= 4 * (self.counters + 1):
                         seen.add((target, path))
                         waiting.append((target, path))
+            spend((len(seen) + len(found)) // 6)
             states.append(list(found))
         return states

@@ -8,8 +8,8 @@ from dataclasses import replace
 from typing import Any, NamedTuple, TypeAlias
 
 from ..errors import GrammarError, GrammarLimitError
-from ..lark.gbnf import is_gbnf, lark_of_gbnf
-from ..lark.grammar import rules_from_lark
+from ..lark.gbnf import is_gbnf
+from ..lark.grammar import rules_from_gbnf, rules_from_lark
 from ..program.expression import Expression, both
 from ..program.rules import Body, Rules, alternatives, repeated, sequence
 from ..regex.pattern import pattern_expression
@@ -169,8 +169,10 @@ class _Builder:
         if self._lark > MAX_LARK:
             raise GrammarLimitError(f"the grammars of a structural tag have more than {MAX_LARK} characters")
         try:
-            lark = lark_of_gbnf(text) if is_gbnf(text) else text
-            given = rules_from_lark(lark, special_tokens=self._special_tokens, schema_rules=add_schema)
+            if is_gbnf(text):
+                given = rules_from_gbnf(text, special_tokens=self._special_tokens)
+            else:
+                given = rules_from_lark(text, special_tokens=self._special_tokens, schema_rules=add_schema)
         except GrammarError as error:
             raise type(error)(f"{fields.path}: {error}") from error
         return sequence(embed(given.program(), self._rules), self._marks.any_of(ends))

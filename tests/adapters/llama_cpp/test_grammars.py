@@ -22,7 +22,7 @@ import llama_cpp.llama_cpp as lib
 from engine_sampler import Grammar, GrammarError, ParameterError, Tokenizer
 from engine_sampler.adapters.llama_cpp import from_request, tokenizer_of
 from engine_sampler.contract import unpack_bitmask
-from engine_sampler.grammar.lark.gbnf import lark_of_gbnf
+from engine_sampler.grammar.lark.gbnf import read_gbnf
 
 from ...grammar.lark.test_gbnf import CONFIGURATION
 from ...parity.llama import LlamaSampler
@@ -65,7 +65,7 @@ def compare(text: str, llm: Any, random: np.random.Generator, paths: int) -> Non
     """Compare the tokens that the two engines allow along random texts of a grammar."""
     tokenizer = tokenizer_of(llm)
     size, eos = len(tokenizer), tokenizer.eos_token_ids[0]
-    compiled = Grammar.from_lark(lark_of_gbnf(text)).compile(tokenizer)
+    compiled = Grammar.from_gbnf(text).compile(tokenizer)
     compared = np.array([i == eos or _is_comparable(tokenizer, i) for i in range(size)])
     for _ in range(paths):
         matcher = compiled.matcher()
@@ -156,7 +156,7 @@ def test_grammars_that_llama_cpp_refuses_are_refused(text: str, llm: Any) -> Non
     with engine(lib.llama_model_get_vocab(llm.model), text) as theirs:
         assert theirs is None
     with pytest.raises(GrammarError):
-        lark_of_gbnf(text)
+        read_gbnf(text)
     with pytest.raises(ParameterError, match="grammar: "):
         from_request({"grammar": text})
 
@@ -165,4 +165,4 @@ def test_grammars_that_llama_cpp_refuses_are_refused(text: str, llm: Any) -> Non
 def test_what_only_xgrammar_reads_is_read_too(text: str, llm: Any) -> None:
     with engine(lib.llama_model_get_vocab(llm.model), text) as theirs:
         assert theirs is None
-    assert lark_of_gbnf(text)
+    assert read_gbnf(text).rules

@@ -208,7 +208,7 @@ def test_the_examples_of_the_docstrings_hold() -> None:
         ({"response_format": {"type": "json_object", "schema": {"type": "object"}}},
          {"json_schema": '{"type": "object"}', "json_object": False}),
         ({"grammar": "%llguidance {}\nstart: \"a\""}, {"grammar": 'start: "a"'}),
-        ({"grammar": 'root ::= "a"'}, {"grammar": 'start: "a"\n'}),
+        ({"grammar": 'root ::= "a"'}, {"grammar": 'root ::= "a"'}),
         ({"grammar": " "}, {"grammar": None}),
         ({"top_a": 0.2, "bad_words": [[3]]}, {"top_a": 0.2, "bad_words": ((3,),)}),
     ],

@@ -303,9 +303,22 @@ def test_random_texts_are_accepted_exactly_where_lark_accepts_them(
 
 
 def test_a_grammar_whose_tables_take_seconds_is_refused_by_the_limit_on_reading() -> None:
-    chain = "\n".join(f'r{number}: "{number}" r{number + 1}?' for number in range(3000))
+    chain = "\n".join(f'r{number}: "{number}" r{number + 1}?' for number in range(10_000))
     with pytest.raises(GrammarLimitError, match=r"Limits\.reading"):
-        rules_from_lalr(f'start: r0\n{chain}\nr3000: "x"')
+        rules_from_lalr(f'start: r0\n{chain}\nr10000: "x"')
+
+
+def test_a_state_that_accepts_very_many_terminals_takes_linear_work() -> None:
+    names = [f"W{number}" for number in range(4000)]
+    words = "\n".join(f'{name}: "{name.lower()}x"' for name in names)
+    rules = rules_from_lalr(f"start: {' | '.join(names)}\n{words}")
+    assert len(rules.terminal_names) == 4000
+
+
+def test_many_keywords_are_refused_before_their_tables_take_hundreds_of_megabytes() -> None:
+    words = " | ".join(f'"k{number}"' for number in range(1000))
+    with pytest.raises(GrammarLimitError, match=r"Limits\.reading"):
+        rules_from_lalr(f"start: (NAME | {words})+\nNAME: /[a-z0-9]+/")
 
 
 @pytest.mark.parametrize("path", OTHERS, ids=lambda path: path.stem)

@@ -5,7 +5,8 @@ from __future__ import annotations
 import pytest
 
 from engine_sampler import Grammar, GrammarError
-from engine_sampler.grammar.lark.gbnf import MAX_DEPTH, lark_of_gbnf
+from engine_sampler.grammar.lark.gbnf import read_gbnf
+from engine_sampler.grammar.lark.lexer import MAX_BRACKETS
 
 CONFIGURATION = r"""
 root   ::= "{" gap (entry ("," gap entry)*)? "}" gap  # an object at the top
@@ -66,7 +67,9 @@ def test_a_grammar_accepts_its_texts_and_no_others(text: str, valid: list[str], 
 
 
 def test_special_tokens_keep_their_names_and_ids() -> None:
-    assert lark_of_gbnf("root ::= <|call|> <[7]>+") == "start: <|call|> (<[7]>)+\n"
+    grammar = Grammar.from_gbnf("root ::= <|call|> <[7]>+ <|call|>")
+    assert grammar.special_names == ("<|call|>",)
+    assert list(grammar.program.special_ids) == [-1, 7]
 
 
 @pytest.mark.parametrize(
@@ -93,14 +96,28 @@ def test_special_tokens_keep_their_names_and_ids() -> None:
         ("root ::= !<x>", "!<x> is not supported"),
         ('root ::= TagDispatch(("<a>", b))', r"TagDispatch\(...\) is not supported.*line 1, column 10"),
         ("root ::= <x", "expected a token such as <name>"),
-        ("root ::= " + "(" * (MAX_DEPTH + 1), "parentheses are nested more than"),
+        ("root ::= " + "(" * (MAX_BRACKETS + 1), "nested more than"),
         ('root ::= "a"{' + "9" * 5000 + "}", r"a number is longer than 100 .*line 1, column 13"),
         ("root ::= [a]{0," + "9" * 5000 + "}", "a number is longer than 100"),
     ],
 )
 def test_text_that_cannot_be_read_is_named_with_its_position(text: str, message: str) -> None:
     with pytest.raises(GrammarError, match=message):
-        lark_of_gbnf(text)
+        read_gbnf(text)
+
+
+def test_what_is_found_wrong_later_is_named_with_its_position_too() -> None:
+    with pytest.raises(GrammarError, match=r"a count is above 1000000 \(line 2, column 8\)"):
+        Grammar.from_gbnf('root ::= "a" # text\n  ("b"){1000001}')
+
+
+def test_equal_words_are_the_same_wherever_they_stand() -> None:
+    grammar = Grammar.from_gbnf('root ::= "a"+ b "a"? [xy]+ [xy]\nb ::= "a" | <|call|> "a" <|call|>')
+    assert [text for text in ["aaxx", "aaaxyxy", "axx", "aax"] if grammar.check(text).valid] == [
+        "aaxx",
+        "aaaxyxy",
+    ]
+    assert len(grammar.program.terminals) == 4
 
 
 @pytest.mark.parametrize(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import gc
 import json
 from itertools import product
 from pathlib import Path
@@ -83,6 +84,25 @@ def test_a_terminal_may_be_empty_which_lark_refuses() -> None:
     language = ours('start: A "b" A\nA: /a*/')
     assert all(map(language, ["b", "ab", "baa"]))
     assert not language("")
+
+
+def test_strings_that_follow_each_other_in_a_terminal_are_words() -> None:
+    language = ours('start: A+\nA: "a" "b" | B "c" | ("d" "e") "f" | "x"i | "g" "h"i\nB: "ab" "a"')
+    assert all(map(language, ["ab", "abac", "abacab", "def", "X", "gH"]))
+    assert not any(map(language, ["a", "aba", "ac", "de", "G"]))
+
+
+def test_what_was_read_of_a_text_is_freed_without_the_collector() -> None:
+    text = "start: " + " ".join(f'"{i}" B' for i in range(500)) + "\nB: /b+/"
+    rules_from_lark(text)
+    gc.collect()
+    gc.disable()
+    try:
+        before = len(gc.get_objects())
+        rules_from_lark(text)
+        assert len(gc.get_objects()) - before < 200
+    finally:
+        gc.enable()
 
 
 def test_a_lookahead_holds_wherever_its_terminal_ends() -> None:

@@ -23,19 +23,29 @@ LARKS_OWN = Path(lark.__file__).parent / "grammars"
 
 
 def described(grammar: Any) -> list[Any]:
-    """All that a loaded grammar says, with the positions of its literals."""
+    """All that a loaded grammar says, with the first positions of its literals: those of later ones with the
+    same text may be left out."""
+    trees = [tree for *_, tree, _ in grammar.rule_defs] + [tree for _, (tree, _) in grammar.term_defs]
+    places: dict[str, tuple[int, int]] = {}
+    for token in [token for tree in trees if tree for token in tree.scan_values(_is_token)]:
+        place = token.line, token.column
+        places[str(token)] = min(places.get(str(token), place), place)
     rules = [
-        (str(name), tuple(map(str, parameters)), _tree(tree), vars(options))
+        (str(name), tuple(map(str, parameters)), _tree(tree, places), vars(options))
         for name, parameters, tree, options in grammar.rule_defs
     ]
-    return [rules, [(name, _tree(tree), priority) for name, (tree, priority) in grammar.term_defs]]
+    return [rules, [(name, _tree(tree, places), priority) for name, (tree, priority) in grammar.term_defs]]
 
 
-def _tree(node: Any) -> Any:
+def _is_token(node: Any) -> bool:
+    return isinstance(node, lark.Token)
+
+
+def _tree(node: Any, places: dict[str, tuple[int, int]]) -> Any:
     if isinstance(node, lark.Tree):
-        return node.data, [_tree(child) for child in node.children]
-    if isinstance(node, lark.Token):
-        return node.type, str(node), node.line, node.column
+        return node.data, [_tree(child, places) for child in node.children]
+    if _is_token(node):
+        return node.type, str(node), places[str(node)]
     return node and (type(node).__name__, node.name, getattr(node, "filter_out", None))
 
 

@@ -41,7 +41,7 @@ def test_a_grammar_that_was_built_elsewhere_can_be_put_under_its_key() -> None:
 
 def test_finding_gbnf_does_not_read_it(monkeypatch: pytest.MonkeyPatch) -> None:
     clear_grammar_cache()
-    monkeypatch.setattr("engine_sampler.grammar.lark.gbnf.lark_of_gbnf", None)
+    monkeypatch.setattr("engine_sampler.grammar.lark.grammar.rules_from_gbnf", None)
     found, key = GrammarSource("text", 'root ::= "a" | "b"').find()
     assert found is None
     assert key is not None
