@@ -137,7 +137,6 @@ def larks() -> Iterator[Case]:
     named = "\n".join(f'W{i}: "{i * i}x"' for i in range(20_000))
     names = " | ".join(f"W{i}" for i in range(20_000))
     yield lark("twenty thousand named terminals", f"start: {names}\n{named}", "399960001x")
-    yield lark("twenty thousand parts of a terminal", f"start: T\nT: {names}\n{named}", "399960001x")
     items = " | ".join(f'W{i} ";"' for i in range(20_000))
     yield lark("twenty thousand items of a rule", f"start: item+\nitem: {items}\n{named}", "1x;399960001x;")
     yield lark("twenty thousand items of a terminal", f"start: ITEM+\nITEM: {items}\n{named}", "1x;4x;")

@@ -226,9 +226,10 @@ static void add_along(eg_masks *m, eg_out *out, const eg_thread *thread, const i
 }
 
 /* Where `e` and the looser `whole` disagree on whether they can continue or end, recompute the tokens. `path`
- * holds the nodes below the first one. Tokens that a lexer's parser cannot accept are recorded in `wrong`. */
+ * holds the nodes below the first one; `ended`: on the way there, what is read could end, so that more may have
+ * begun. Tokens that a lexer's parser cannot accept are recorded in `wrong`. */
 static void correct(eg_masks *m, eg_out *out, const eg_thread *thread, int32_t node, int32_t e, int32_t whole,
-                    int32_t *path, int32_t depth) {
+                    int32_t *path, int32_t depth, bool ended) {
     es_vocabulary *v = eg_vocabulary_of(m);
     eg_expressions *x = &v->expressions;
     const eg_tries *t = &v->tries;
@@ -240,7 +241,7 @@ static void correct(eg_masks *m, eg_out *out, const eg_thread *thread, int32_t n
         eg_work(&v->fault, 2);
         if (inner == outer || outer == EG_EMPTY) continue;
         /* Where the outer expression has ended, the parser accepts nothing. */
-        if (thread->terminal == EG_LEXER && inner == EG_EMPTY) {
+        if (thread->terminal == EG_LEXER && inner == EG_EMPTY && !ended) {
             note_within(m, c, outer);
             continue;
         }
@@ -251,11 +252,11 @@ static void correct(eg_masks *m, eg_out *out, const eg_thread *thread, int32_t n
         path[depth] = c;
         if (inner != EG_EMPTY && eg_node(x, inner)->nullable == eg_node(x, outer)->nullable &&
             eg_node(x, inner)->over == eg_node(x, outer)->over) {
-            correct(m, out, thread, c, inner, outer, path, depth + 1);
+            correct(m, out, thread, c, inner, outer, path, depth + 1, ended || eg_node(x, inner)->nullable);
             continue;
         }
         remove_below(m, out, c);
-        if (inner != EG_EMPTY) add_along(m, out, thread, path, depth);
+        if (inner != EG_EMPTY || ended) add_along(m, out, thread, path, depth);
     }
 }
 
@@ -271,7 +272,7 @@ static bool add_corrected(eg_masks *m, eg_out *out, int32_t row, int32_t termina
     const int64_t left = m->compare_budget;
     const int32_t base = m->wrong.count;
     m->compare_budget = COMPARE_BUDGET;
-    correct(m, aside, &thread, node, e, whole, path, 0);
+    correct(m, aside, &thread, node, e, whole, path, 0, false);
     const bool corrected = m->compare_budget >= 0;
     m->compare_budget = left;
     if (corrected) remove_tokens(m, aside, m->wrong.at + base, m->wrong.count - base);

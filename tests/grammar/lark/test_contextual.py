@@ -423,6 +423,26 @@ def compiled(engine: Engine, text: str) -> Any:
         assume(False)
 
 
+@every_engine
+def test_what_a_terminal_matches_early_goes_on_although_one_that_cannot_come_may_match_longer(
+    engine: Engine,
+) -> None:
+    grammar = """
+        start: a
+        a: b (X b)+ (Y | C)
+        b: | b "ab"
+        X: "a"
+        C: "c"
+        Y: /a*b/
+    """
+    tokens = ["".join(letters) for length in range(1, 5) for letters in product("abc", repeat=length)]
+    matcher = engine(rules_from_lalr(grammar).program(), [token.encode() for token in tokens]).matcher()
+    assert Contextual(grammar)("abaac")
+    assert matcher.accept_bytes(b"ab")
+    assert tokens.index("aa") in allowed(matcher, len(tokens))
+    assert allowed(matcher, len(tokens)) == tried(matcher, len(tokens))
+
+
 @pytest.mark.skipif(len(ENGINES) < 2, reason="there is no native library")
 @settings(patient, max_examples=60)
 @given(text=small_grammars())
