@@ -123,7 +123,7 @@ class Fused:
                 return replay.again(source.logits, draws, source.bitmask, source.edits)
         return kernels.sample(
             source.logits,
-            source.index,
+            source.where,
             piece.vocab_size,
             edits=source.edits,
             bitmask=source.bitmask,
@@ -140,7 +140,7 @@ class Fused:
         width: Any = cut.fixed
         found = kernels.narrow(
             source.logits,
-            source.index,
+            source.where,
             size,
             cut.given["k"],
             width=width,

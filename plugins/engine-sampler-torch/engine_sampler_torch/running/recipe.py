@@ -16,10 +16,10 @@ _ALIGNMENT = 16
 
 
 class Source(NamedTuple):
-    """What kernels read: rows `index`, int64 [n], of `logits`; masks and edits are as in `kernels.sample`."""
+    """What kernels read: rows `where`, int64 [n], of `logits`; masks and edits are as in `kernels.sample`."""
 
     logits: Tensor
-    index: Tensor
+    where: Tensor
     bitmask: Tensor | None = None
     edits: Edits | None = None
 
@@ -37,7 +37,7 @@ class Replays:
             self._workspace, self._by_layout = workspace, {}
         logits, bitmask, edits = source.logits, source.bitmask, source.edits
         layout = (
-            id(source.index),  # a replay holds its own
+            id(source.where),  # a replay holds its own
             logits.dtype,
             logits.stride(0),
             logits.data_ptr() % _ALIGNMENT == 0,
