@@ -51,7 +51,7 @@ class CountedWindow:
         for token in token_ids:
             self._added.append(token)
             self._add(token)
-            if self._size > 0 and self._is_full():
+            if self._is_full():
                 self._remove(self._at_the_edge())
 
     def retract(self, n: int) -> None:

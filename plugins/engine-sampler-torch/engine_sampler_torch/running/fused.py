@@ -55,8 +55,10 @@ class Route:
     is_heated: bool = False
 
     @classmethod
-    def of(cls, piece: Piece, kernels: Any) -> Route | None:
-        lead, tail, cut = leading_edits(piece.plan.steps), _tail(piece, kernels), _first_cut(piece)
+    def of(cls, piece: Piece, kernels: Any, keeps: bool) -> Route | None:
+        """`keeps`: whether what the steps leave is needed, so that the kernels cannot choose."""
+        lead, cut = leading_edits(piece.plan.steps), _first_cut(piece)
+        tail = None if keeps else _tail(piece, kernels)
         if tail is not None and (cut is None or tail <= cut[0]):
             return cls(lead, tail, True)
         return None if cut is None else cls(lead, cut[0], False, cut[1])
@@ -86,7 +88,7 @@ class Fused:
             return None
         keeps = piece.any_kept or piece.wants("processed")
         if keeps not in piece.routes:
-            piece.routes[keeps] = Route.of(piece, kernels)
+            piece.routes[keeps] = Route.of(piece, kernels, keeps)
         return piece.routes[keeps]
 
     def source(self, piece: Piece, logits: Tensor, route: Route) -> Source:
@@ -171,8 +173,8 @@ class Fused:
 
 def _tail(piece: Piece, kernels: Any) -> int | None:
     """The number of the step from which on the kernels know everything; None if they do not know the
-    selector, or if what the steps leave is needed."""
-    if piece.selector is None or piece.any_kept or piece.wants("processed"):
+    selector."""
+    if piece.selector is None:
         return None
     selector, names = piece.selector.part.name, [given.part.name for given in piece.steps]
     fixed = {given.part.name: given.fixed for given in piece.steps}
