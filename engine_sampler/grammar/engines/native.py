@@ -57,8 +57,8 @@ def _statistics_names() -> tuple[str, ...]:
 
 
 class _Types:
-    """The structures that describe a grammar to the engine, as bytes: there are two for each grammar, and cffi
-    would take several times as long to fill them."""
+    """The structures that describe a grammar to the engine, as bytes, which are filled several times as fast as
+    cffi fills structures."""
 
     def __init__(self, ffi: Any) -> None:
         lengths = [f"{name}_length" for name in PROGRAM_ARRAYS]
