@@ -46,7 +46,8 @@ typedef struct es_vocabulary es_vocabulary;
 typedef struct es_grammar es_grammar;
 typedef struct es_matcher es_matcher;
 
-/* A grammar as arrays of int32; engine_sampler.grammar.rules.Program documents their contents. */
+/* A grammar as arrays of int32; engine_sampler.grammar.program.rules.Program documents their contents. An empty one
+ * may be NULL. */
 typedef struct es_grammar_program {
     const int32_t *expressions;
     const int32_t *terminals;

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import struct
 import weakref
 from collections.abc import Sequence
 from typing import Any
@@ -14,7 +15,7 @@ from ...contract import bitmask_words, checked_bitmask
 from ...tokenizer import Tokenizer
 from ..errors import GrammarError, GrammarLimitError, UnfinishedError
 from ..limits import Limits
-from ..program.rules import PROGRAM_ARRAYS, Program
+from ..program.rules import PROGRAM_ARRAYS, Program, arrays_of
 from .excess import warn_of_excess
 from .unique_keys import UniqueKeysMatcher
 
@@ -55,6 +56,45 @@ def _statistics_names() -> tuple[str, ...]:
     return tuple(name for name, _ in _interface().typeof("es_grammar_stats").fields)
 
 
+class _Types:
+    """The structures that describe a grammar to the engine, as bytes, which are filled several times as fast as
+    cffi fills structures."""
+
+    def __init__(self, ffi: Any) -> None:
+        lengths = [f"{name}_length" for name in PROGRAM_ARRAYS]
+        self._program = _layout(ffi, "es_grammar_program", [*PROGRAM_ARRAYS, *lengths, "start"])
+        self._limits = _layout(ffi, "es_grammar_limits", ["max_memory", "max_work", "max_carried"])
+        self.program, self.limits = ffi.typeof("es_grammar_program *"), ffi.typeof("es_grammar_limits *")
+        self.code, self.error = ffi.typeof("int32_t *"), ffi.typeof(f"char[{_ERROR_SIZE}]")
+
+    def packed_program(self, program: Program) -> bytes:
+        """The C program of the arrays, as long as these are alive and do not change."""
+        addresses, lengths = zip(*[array.buffer_info() for array in arrays_of(program)], strict=True)
+        return self._program.pack(*addresses, *lengths, program.start)
+
+    def packed_limits(self, limits: Limits) -> bytes:
+        """What the engine may use."""
+        return self._limits.pack(limits.memory, limits.work, limits.carried)
+
+
+def _layout(ffi: Any, name: str, members: Sequence[str]) -> struct.Struct:
+    """The layout of a C structure of pointers, int64 and int32. Raises ValueError if it has other members."""
+    fields = ffi.typeof(name).fields
+    if [member for member, _ in fields] != list(members):
+        raise ValueError(f"{name} of {HEADER} must have the members {', '.join(members)}")
+    types = [member.type for _, member in fields]
+    codes = ["P" if one.kind == "pointer" else {8: "q", 4: "i"}[ffi.sizeof(one)] for one in types]
+    layout = struct.Struct("".join(codes) + "0P")  # padded as the structure is
+    if layout.size != ffi.sizeof(name):
+        raise ValueError(f"{name} of {HEADER} must be packed as C does")
+    return layout
+
+
+@functools.cache
+def _types() -> _Types:
+    return _Types(_interface())
+
+
 def _exception(code: int, text: str) -> Exception:
     if code in (_LIMIT, _MEMORY):
         return GrammarLimitError(text)
@@ -72,7 +112,8 @@ class NativeVocabulary:
         loaded = load_library()
         if loaded is None:
             raise RuntimeError("the native library is not available")
-        self.library, self.ffi = loaded
+        self.library, self.ffi = library, _ = loaded
+        self.free_grammar = lambda pointer: library.es_grammar_free(pointer)  # which is not unloaded before
         self.size = len(tokenizer)
         self.words = bitmask_words(self.size)
         data = b"".join(tokenizer.token_bytes)
@@ -100,27 +141,20 @@ class NativeGrammar:
 
     def __init__(self, program: Program, vocabulary: NativeVocabulary, limits: Limits) -> None:
         self.vocabulary = vocabulary
-        self.library, self.ffi = vocabulary.library, vocabulary.ffi
-        fields = self._fields(program)  # alive during the call
-        struct = self.ffi.new("es_grammar_program *", fields)
-        code, error = self.ffi.new("int32_t *"), self.ffi.new("char[]", _ERROR_SIZE)
-        bounds = {"max_memory": limits.memory, "max_work": limits.work, "max_carried": limits.carried}
-        self.pointer = self.library.es_grammar_new(
-            vocabulary.pointer, struct, self.ffi.new("es_grammar_limits *", bounds), code, error, _ERROR_SIZE
+        self.library, self.ffi = library, ffi = vocabulary.library, vocabulary.ffi
+        types = _types()
+        buffer, code, error = ffi.from_buffer, ffi.new(types.code), ffi.new(types.error)
+        pointer = library.es_grammar_new(
+            vocabulary.pointer,
+            buffer(types.program, types.packed_program(program)),  # `program` keeps its arrays alive
+            buffer(types.limits, types.packed_limits(limits)),
+            code,
+            error,
+            _ERROR_SIZE,
         )
-        del fields
-        if not self.pointer:
-            raise _exception(code[0], self.ffi.string(error).decode(errors="replace"))
-        weakref.finalize(self, self.library.es_grammar_free, self.pointer)
-
-    def _fields(self, program: Program) -> dict[str, Any]:
-        """The members of the C program: pointers to the arrays, and their lengths."""
-        found: dict[str, Any] = {"start": program.start}
-        for name, length in _ARRAYS:
-            array = getattr(program, name)
-            found[name] = self.ffi.from_buffer("int32_t[]", array) if array else self.ffi.new("int32_t[1]")
-            found[length] = len(array)
-        return found
+        if not pointer:
+            raise _exception(code[0], ffi.string(error).decode(errors="replace"))
+        self.pointer = ffi.gc(pointer, vocabulary.free_grammar)
 
     def matcher(self) -> NativeMatcher:
         """A matcher at the start of a text."""
@@ -135,10 +169,6 @@ class NativeGrammar:
         out = self.ffi.new("es_grammar_stats *")
         self.library.es_grammar_statistics(self.pointer, out)
         return {name: int(getattr(out, name)) for name in _statistics_names()}
-
-
-_ARRAYS = tuple((name, f"{name}_length") for name in PROGRAM_ARRAYS)
-"""The arrays of a program in C, and their lengths."""
 
 
 class Work:

@@ -148,14 +148,14 @@ class Program:
     @cached_property
     def key(self) -> str:
         """A hash of the content: programs with equal keys describe equal languages."""
-        content = b"|".join(_arrays_of(self))
+        content = b"|".join(arrays_of(self))
         content += str(self.start).encode() + b"|unique keys" * self.unique_keys
         return hashlib.blake2b(content, digest_size=16).hexdigest()
 
     @property
     def weight(self) -> int:
         """The size of all arrays, in bytes."""
-        return sum(map(len, _arrays_of(self))) * self.expressions.itemsize
+        return sum(map(len, arrays_of(self))) * self.expressions.itemsize
 
     def with_special_tokens(self, token_ids: Sequence[int]) -> Program:
         """A copy in which special tokens that are given by number, as -1 - i, have the ids token_ids[i]."""
@@ -179,7 +179,8 @@ class Program:
 PROGRAM_ARRAYS = tuple(field.name for field in fields(Program) if field.type == "array[int]")
 """The fields of a `Program` that are arrays."""
 
-_arrays_of = attrgetter(*PROGRAM_ARRAYS)
+arrays_of = attrgetter(*PROGRAM_ARRAYS)
+"""These arrays of a `Program`, in order."""
 
 
 class Binding(NamedTuple):

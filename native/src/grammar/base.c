@@ -22,7 +22,7 @@ void eg_fail_work(eg_fault *fault) {
 
 /* --- memory --- */
 
-enum { BLOCK = 1 << 16, BYTES_A_STEP = 24 };
+enum { FIRST_BLOCK = 1 << 12, BLOCK = 1 << 16, BYTES_A_STEP = 24 };
 
 struct eg_block {
     eg_block *next;
@@ -42,11 +42,17 @@ static void count_bytes(eg_pool *pool, size_t more) {
 /* Count memory that is used for the first time; the next eg_work faults if that was too much. */
 static void touch(eg_pool *pool, size_t size) { pool->fault->work -= (int64_t)(size / BYTES_A_STEP); }
 
+/* The room of the next block after `newest`: most grammars are small, and few pages are touched for them. */
+static size_t next_room(const eg_block *newest) {
+    if (!newest) return FIRST_BLOCK;
+    return newest->room < BLOCK / 2 ? 2 * newest->room : BLOCK;
+}
+
 void *eg_take(eg_pool *pool, size_t size) {
     eg_block *block = pool->blocks;
     size = (size + 15) & ~(size_t)15;
     if (!block || block->room - block->used < size) {
-        const size_t room = size > BLOCK / 4 ? size : BLOCK;
+        const size_t next = next_room(block), room = size > next / 4 ? size : next;
         count_bytes(pool, room);
         eg_block *fresh = malloc(sizeof *fresh + room);
         if (!fresh) {
@@ -55,7 +61,7 @@ void *eg_take(eg_pool *pool, size_t size) {
         }
         fresh->used = 0;
         fresh->room = room;
-        if (block && size > BLOCK / 4) { /* keep filling the block that has room */
+        if (block && size > next / 4) { /* keep filling the block that has room */
             fresh->next = block->next;
             block->next = fresh;
         } else {

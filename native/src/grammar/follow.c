@@ -170,17 +170,19 @@ static void add_terminal(eg_masks *m, eg_out *out, int32_t row, int32_t terminal
 /* Remove tokens from `out`. */
 static void remove_tokens(eg_masks *m, eg_out *out, const int32_t *tokens, int32_t count) {
     eg_work(eg_pool_of(m)->fault, count + (int64_t)out->removed.count / 4 + out->tokens.count / 4);
-    eg_set_bits(m->marks, tokens, count);
-    eg_clear_bits(m->marks, out->removed.at, out->removed.count);
+    if (out->bits) EG_RESERVE(eg_pool_of(m), out->removed, count); /* nothing faults while tokens are marked */
+    uint32_t *marks = eg_vocabulary_of(m)->marks;
+    eg_set_bits(marks, tokens, count);
+    eg_clear_bits(marks, out->removed.at, out->removed.count);
     for (int32_t i = 0; i < count && out->bits; i++)
-        if (eg_has_bit(out->bits, tokens[i]) && eg_has_bit(m->marks, tokens[i]))
-            EG_PUSH(eg_pool_of(m), out->removed, tokens[i]);
-    eg_set_bits(m->marks, tokens, count);
+        if (eg_has_bit(out->bits, tokens[i]) && eg_has_bit(marks, tokens[i]))
+            out->removed.at[out->removed.count++] = tokens[i];
+    eg_set_bits(marks, tokens, count);
     int32_t kept = 0;
     for (int32_t i = 0; i < out->tokens.count; i++)
-        if (!eg_has_bit(m->marks, out->tokens.at[i])) out->tokens.at[kept++] = out->tokens.at[i];
+        if (!eg_has_bit(marks, out->tokens.at[i])) out->tokens.at[kept++] = out->tokens.at[i];
     out->tokens.count = kept;
-    eg_clear_bits(m->marks, tokens, count);
+    eg_clear_bits(marks, tokens, count);
 }
 
 /* Remove the tokens at and below `node` from `out`. */

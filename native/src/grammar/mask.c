@@ -46,10 +46,11 @@ void eg_out_add_bits(eg_masks *m, eg_out *out, const uint32_t *bits, const int32
     }
     if (out->bits == bits && !out->removed.count) return;
     eg_out_unshare(m, out);
-    eg_work(eg_pool_of(m)->fault, eg_vocabulary_of(m)->words / 16 + count);
-    eg_set_bits(m->marks, removed, count);
-    for (int32_t i = 0; i < eg_vocabulary_of(m)->words; i++) out->own[i] |= bits[i] & ~m->marks[i];
-    eg_clear_bits(m->marks, removed, count);
+    const es_vocabulary *v = eg_vocabulary_of(m);
+    eg_work(eg_pool_of(m)->fault, v->words / 16 + count);
+    eg_set_bits(v->marks, removed, count);
+    for (int32_t i = 0; i < v->words; i++) out->own[i] |= bits[i] & ~v->marks[i];
+    eg_clear_bits(v->marks, removed, count);
 }
 
 eg_out *eg_out_take(eg_masks *m) {
@@ -70,14 +71,15 @@ static int32_t *keep_tokens(eg_pool *pool, const int32_t *tokens, int32_t count)
 
 /* Keep every token once. */
 static void sort_out(eg_masks *m, eg_out *out) {
+    uint32_t *marks = eg_vocabulary_of(m)->marks;
     int32_t kept = 0;
     for (int32_t i = 0; i < out->tokens.count; i++) {
         const int32_t token = out->tokens.at[i];
-        if (eg_has_bit(m->marks, token)) continue;
-        eg_set_bit(m->marks, token);
+        if (eg_has_bit(marks, token)) continue;
+        eg_set_bit(marks, token);
         out->tokens.at[kept++] = token;
     }
-    eg_clear_bits(m->marks, out->tokens.at, kept);
+    eg_clear_bits(marks, out->tokens.at, kept);
     out->tokens.count = kept;
 }
 
@@ -218,8 +220,6 @@ void eg_masks_open(eg_masks *m, eg_pool *pool, es_vocabulary *vocabulary, eg_rul
     memset(m, 0, sizeof *m);
     eg_states_open(&m->states, pool, vocabulary, rules);
     m->path = eg_take(pool, EG_OUTS * ((size_t)vocabulary->longest + 1) * sizeof *m->path);
-    m->marks = eg_take(pool, (size_t)vocabulary->words * sizeof *m->marks);
-    memset(m->marks, 0, (size_t)vocabulary->words * sizeof *m->marks);
     eg_places_open(m);
 }
 

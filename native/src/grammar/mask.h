@@ -56,7 +56,6 @@ typedef struct eg_masks {
     int64_t budget;           /* nodes left to walk before `exhausted` */
     bool exhausted;
     int32_t failures;         /* masks in a row whose states had too many unknown steps */
-    uint32_t *marks;          /* [words] all 0 except while tokens are being sorted out */
     eg_places places;
 } eg_masks;
 

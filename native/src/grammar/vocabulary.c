@@ -276,6 +276,8 @@ static bool build(es_vocabulary *v, const uint8_t *bytes, const int64_t *offsets
     v->fault.work = INT64_MAX;
     if (setjmp(v->fault.out)) return false;
     take_tokens(v, bytes, offsets, kinds, count);
+    v->marks = eg_take(&v->own, (size_t)v->words * sizeof *v->marks);
+    memset(v->marks, 0, (size_t)v->words * sizeof *v->marks);
     eg_tries_add(&v->own, &v->tries, v->sorted, v->sorted_count);
     for (int32_t c = 1; c < v->tries.end.at[0]; c = v->tries.end.at[c])
         v->root_children[v->tries.byte.at[c]] = c;

@@ -64,6 +64,7 @@ struct es_vocabulary {
     int32_t sorted_count;
     int32_t *eos;
     int32_t eos_count;
+    uint32_t *marks;            /* [words] all 0 except while a mask's tokens are sorted out */
     eg_tries tries;
     int32_t root_children[256]; /* of node 0, by byte; 0 if there is none */
     int32_t own_nodes;          /* of the vocabulary's trie; the nodes after them are shared tables */

@@ -77,3 +77,21 @@ def test_corrupted_programs_are_refused_or_have_another_language(program: Progra
         except ValueError:
             refused += 1
     assert refused > 5
+
+
+def test_what_the_engine_is_given_has_the_layout_of_the_header() -> None:
+    types, ffi = native._types(), native._interface()
+    program, limits = PROGRAMS[0], Limits(memory=1, work=2, carried=3)
+    packed_program, packed_limits = types.packed_program(program), types.packed_limits(limits)
+    given = ffi.from_buffer(types.program, packed_program)
+    for name in ARRAYS:
+        content, length = getattr(given, name), getattr(given, f"{name}_length")
+        assert (list(content[0:length]) if length else []) == list(getattr(program, name))
+    assert given.start == program.start
+    bounds = ffi.from_buffer(types.limits, packed_limits)
+    assert (bounds.max_memory, bounds.max_work, bounds.max_carried) == (1, 2, 3)
+
+
+def test_a_structure_with_other_members_is_refused() -> None:
+    with pytest.raises(ValueError, match=r"es_grammar_limits .* must have the members max_work, max_memory"):
+        native._layout(native._interface(), "es_grammar_limits", ["max_work", "max_memory"])
