@@ -17,7 +17,7 @@ from .engines.unique_keys import UniqueKeysMatcher
 from .errors import GrammarError
 from .limits import LIMITS, Limits
 from .program.rules import Binding, Program
-from .schema import rules_from_schema
+from .schema import frequent_expressions, rules_from_schema
 
 SpecialName: TypeAlias = "str | Binding"
 """The name of a token that a program refers to by number, or a `Binding` of one of its terminals."""
@@ -195,6 +195,7 @@ _WARM_UP: tuple[tuple[dict[str, Any], bytes], ...] = (
 
 
 def _warm_up(vocabulary: native.NativeVocabulary) -> None:
+    vocabulary.begin_with(frequent_expressions())
     bitmask = allocate_bitmask(1, vocabulary.size)
     for schema, text in _WARM_UP:
         program = rules_from_schema(schema).program()

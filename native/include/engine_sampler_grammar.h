@@ -106,6 +106,10 @@ es_vocabulary *es_vocabulary_new(const uint8_t *bytes, const int64_t *offsets, c
                                  int32_t count, int64_t shared_memory, int64_t grammar_memory);
 void es_vocabulary_free(es_vocabulary *vocabulary);
 
+/* Expressions with which the code of many programs begins: they are read once for all of those. Only the first
+ * call for a vocabulary that succeeds has an effect. Returns an es_grammar_code. */
+int32_t es_vocabulary_begin(es_vocabulary *vocabulary, const int32_t *expressions, int64_t length);
+
 /* A grammar for a vocabulary; or NULL, with the code in `code` and a message in `error` (`room` bytes). */
 es_grammar *es_grammar_new(es_vocabulary *vocabulary, const es_grammar_program *program,
                            const es_grammar_limits *limits, int32_t *code, char *error, int64_t room);

@@ -5,6 +5,7 @@ from __future__ import annotations
 import functools
 import struct
 import weakref
+from array import array
 from collections.abc import Sequence
 from typing import Any
 
@@ -57,8 +58,8 @@ def _statistics_names() -> tuple[str, ...]:
 
 
 class _Types:
-    """The structures that describe a grammar to the engine, as bytes, which are filled several times as fast as
-    cffi fills structures."""
+    """The structures that describe a grammar to the engine, as bytes: cffi would take several times as long
+    to fill them."""
 
     def __init__(self, ffi: Any) -> None:
         lengths = [f"{name}_length" for name in PROGRAM_ARRAYS]
@@ -69,7 +70,7 @@ class _Types:
 
     def packed_program(self, program: Program) -> bytes:
         """The C program of the arrays, as long as these are alive and do not change."""
-        addresses, lengths = zip(*[array.buffer_info() for array in arrays_of(program)], strict=True)
+        addresses, lengths = zip(*[numbers.buffer_info() for numbers in arrays_of(program)], strict=True)
         return self._program.pack(*addresses, *lengths, program.start)
 
     def packed_limits(self, limits: Limits) -> bytes:
@@ -134,6 +135,14 @@ class NativeVocabulary:
         if not self.pointer:
             raise MemoryError("the grammar engine is out of memory for the vocabulary")
         weakref.finalize(self, self.library.es_vocabulary_free, self.pointer)
+
+    def begin_with(self, expressions: array[int]) -> None:
+        """Compile programs whose `expressions` begin so faster; the first call decides."""
+        code = self.library.es_vocabulary_begin(
+            self.pointer, self.ffi.from_buffer("int32_t[]", expressions), len(expressions)
+        )
+        if code:
+            raise _exception(code, "the expressions of many programs cannot be read")
 
 
 class NativeGrammar:

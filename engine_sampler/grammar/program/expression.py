@@ -22,7 +22,9 @@ from __future__ import annotations
 
 import functools
 import struct
+from array import array
 from collections.abc import Sequence
+from dataclasses import dataclass, field
 from typing import Any, TypeAlias
 
 from ...base.cached import cached_property
@@ -188,6 +190,22 @@ def _class_code(members: int) -> tuple[int, ...]:
     return (CLASS, *struct.unpack("<8i", members.to_bytes(32, "little")))
 
 
+def packed(numbers: Sequence[int]) -> bytes:
+    """Some numbers as an array of 32-bit integers, several times as fast as `array` itself makes it."""
+    return struct.pack(f"{len(numbers)}i", *numbers)
+
+
+@dataclass(frozen=True)
+class _Nodes:
+    """Nodes that several encoders begin with: their code, how many there are, and the expressions in them."""
+
+    code: bytes = b""
+    count: int = 0
+    seen: dict[int, int] = field(default_factory=dict)
+    equal: dict[Expression, int] = field(default_factory=dict)
+    kept: tuple[Expression, ...] = ()
+
+
 class Encoder:
     """Expressions as one list of 32-bit integers; children precede their parents, shared ones occur once.
 
@@ -204,28 +222,51 @@ class Encoder:
 
     def __init__(self) -> None:
         self.code: list[int] = []
+        """The code of the nodes that were added to this encoder, and not to one that it is a copy of."""
         self.count = 0
         self._seen: dict[int, int] = {}
-        self._kept: list[Expression] = []  # alive, so that none of their ids is reused
         self._equal: dict[Expression, int] = {}
+        self._kept: list[Expression] = []  # alive, so that none of their ids is reused
+        self._begin_with(_Nodes())
+        self._copied = self._before
+
+    def _begin_with(self, nodes: _Nodes) -> None:
+        self._before, self.count = nodes, nodes.count
+        self._seen_before, self._equal_before = nodes.seen, nodes.equal
 
     def copy(self) -> Encoder:
-        """An encoder that has the same nodes so far."""
+        """An encoder that has the same nodes so far. Copies share them."""
+        if self._copied.count != self.count:
+            seen, equal = self._before.seen | self._seen, self._before.equal | self._equal
+            kept = (*self._before.kept, *self._kept)
+            self._copied = _Nodes(self.packed().tobytes(), self.count, seen, equal, kept)
         other = Encoder()
-        other.code, other.count = self.code[:], self.count
-        other._seen, other._equal, other._kept = self._seen.copy(), self._equal.copy(), self._kept[:]
+        other._begin_with(self._copied)
         return other
+
+    def packed(self) -> array[int]:
+        """The code of all nodes."""
+        return array("i", self._before.code + packed(self.code))
+
+    def prepare(self, part: Frequent) -> None:
+        """Add `part`, with nodes that it shares with others, so that copies find it."""
+        self._seen[id(part)] = self.add(tuple(part))
+        self._kept.append(part)
 
     def add(self, part: Expression) -> int:
         """The number of the node of `part`; if it is new, its code and that of its children are appended."""
         if part[0] == LITERAL:  # most are: they are known by their own text
             number = self._equal.get(part)
             if number is None:
+                number = self._equal_before.get(part)
+            if number is None:
                 number = self._equal[part] = self.count
                 self.code.extend((LITERAL, len(part[1]), *part[1]))
                 self.count = number + 1
             return number
         number = self._seen.get(id(part))
+        if number is None:
+            number = self._seen_before.get(id(part))
         if number is not None:
             return number
         if type(part) is Frequent:
@@ -233,6 +274,8 @@ class Encoder:
         else:
             code = self._code_of(part)
             number = self._equal.get(code)
+            if number is None:
+                number = self._equal_before.get(code)
             if number is None:
                 number = self._equal[code] = self.count
                 self.code.extend(code)

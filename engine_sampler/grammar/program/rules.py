@@ -22,9 +22,8 @@ That is how a JSON object accepts its properties in any order, each at most once
 from __future__ import annotations
 
 import hashlib
-import struct
 from array import array
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
 from operator import attrgetter
 from typing import Any, NamedTuple, TypeAlias
@@ -32,7 +31,7 @@ from typing import Any, NamedTuple, TypeAlias
 from ...base.cached import cached_property
 from ..errors import GrammarError
 from ..work import spend
-from .expression import Encoder, Expression
+from .expression import Encoder, Expression, Frequent, packed
 
 Body: TypeAlias = "int | tuple[Any, ...]"
 Operation: TypeAlias = tuple[int, ...]
@@ -232,6 +231,15 @@ class Rules:
         other.bindings, other._special = self.bindings[:], self._special.copy()
         return other
 
+    def prepare(self, parts: Iterable[Frequent]) -> None:
+        """Encode expressions that terminals of copies will contain."""
+        for part in parts:
+            self._encoder.prepare(part)
+
+    def code(self) -> array[int]:
+        """What the `expressions` of the program of a copy begin with."""
+        return self._encoder.packed()
+
     def terminal(self, name: str, expression: Expression, *, shared: bool = True, budget: int = 0) -> int:
         """The symbol of a terminal in which so many tokens may begin, any number for 0. If `shared`, equal
         expressions have one symbol, and its first name."""
@@ -368,7 +376,7 @@ class Rules:
             special_ids.extend(self._special.get(symbol, ()))
             special_starts[symbol + 1] = len(special_ids)
         return Program(
-            _packed(self._encoder.code),
+            self._encoder.packed(),
             _packed(self._terminals),
             special_starts,
             special_ids,
@@ -387,8 +395,7 @@ class Rules:
 
 
 def _packed(numbers: Sequence[int]) -> array[int]:
-    """The array of some numbers, several times as fast as `array` itself makes it."""
-    return array("i", struct.pack(f"{len(numbers)}i", *numbers))
+    return array("i", packed(numbers))
 
 
 _EPSILON = ACCEPT + 1

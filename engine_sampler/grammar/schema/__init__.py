@@ -10,7 +10,14 @@ A schema passes through these modules, from its source to the arrays that the en
     emitting    automata and rules, with the white space of `layout`; `ordering` for keys in order
 """
 
-from .compiling import DEFAULTS, SchemaOptions, add_schema, open_schema, rules_from_schema
+from .compiling import (
+    DEFAULTS,
+    SchemaOptions,
+    add_schema,
+    frequent_expressions,
+    open_schema,
+    rules_from_schema,
+)
 from .layout import WHITESPACE_PATTERN
 
 __all__ = [
@@ -18,6 +25,7 @@ __all__ = [
     "WHITESPACE_PATTERN",
     "SchemaOptions",
     "add_schema",
+    "frequent_expressions",
     "open_schema",
     "rules_from_schema",
 ]

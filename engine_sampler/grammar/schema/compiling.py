@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from array import array
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Literal, NamedTuple
@@ -26,7 +27,8 @@ from .layout import (
     spacing_of,
 )
 from .nodes import Expander
-from .texts import WHITESPACE
+from .numbers import NUMBER, PLAIN_INTEGER, WHOLE_NUMBER
+from .texts import ANY_CHARACTER, PLAIN_CHARACTER, WHITESPACE
 from .values import Literals, Values
 
 _CHOICES: Mapping[str, tuple[str, ...]] = {
@@ -91,6 +93,15 @@ def rules_from_schema(schema: Any, options: SchemaOptions = DEFAULTS) -> Rules:
         return rules
 
 
+_FREQUENT = (ANY_CHARACTER, PLAIN_CHARACTER, NUMBER, WHOLE_NUMBER, PLAIN_INTEGER)
+"""What terminals of most schemas contain."""
+
+
+def frequent_expressions() -> array[int]:
+    """What the `expressions` of programs for schemas begin with, under the default options."""
+    return _first_terminals(DEFAULTS.whitespace).rules.code()
+
+
 class _FirstTerminals(NamedTuple):
     """The terminals with which all grammars of JSON begin; `space` is that around the whole text, if any."""
 
@@ -102,6 +113,7 @@ class _FirstTerminals(NamedTuple):
 @cached_if_short
 def _first_terminals(whitespace: str | int) -> _FirstTerminals:
     rules, spacing = Rules(), spacing_of(whitespace)
+    rules.prepare(_FREQUENT)
     if spacing is None:
         rules.ignore = [rules.terminal("WHITESPACE", repeat(WHITESPACE, 1))]
         return _FirstTerminals(rules, punctuation(rules, Spacing(EPSILON, EPSILON, EPSILON)), None)

@@ -145,14 +145,23 @@ static void set_place(eg_set *set, uint64_t hash, int32_t id) {
     set->count++;
 }
 
+static size_t set_size(const eg_set *set) {
+    return (size_t)set->room * (sizeof *set->hashes + sizeof *set->ids);
+}
+
+/* Give `set` room for `room` hashes; nothing of it is initialized. */
+static void set_open(eg_pool *pool, eg_set *set, int64_t room) {
+    const eg_set opened = {.room = room};
+    set->hashes = eg_resize(pool, NULL, 0, set_size(&opened));
+    set->ids = (int32_t *)(set->hashes + room);
+    set->room = room;
+}
+
 void eg_set_add(eg_pool *pool, eg_set *set, uint64_t hash, int32_t id) {
     if (2 * set->count >= set->room) {
-        eg_set wider = {.room = set->room ? 2 * set->room : 64};
-        const size_t hashes = (size_t)wider.room * sizeof *wider.hashes;
-        const size_t ids = (size_t)wider.room * sizeof *wider.ids;
-        wider.hashes = eg_resize(pool, NULL, 0, hashes + ids);
-        wider.ids = (int32_t *)(wider.hashes + wider.room);
-        memset(wider.ids, 0xff, ids);
+        eg_set wider = {0};
+        set_open(pool, &wider, set->room ? 2 * set->room : 64);
+        memset(wider.ids, 0xff, (size_t)wider.room * sizeof *wider.ids);
         for (int64_t i = 0; i < set->room; i++)
             if (set->ids[i] >= 0) set_place(&wider, set->hashes[i], set->ids[i]);
         eg_set_free(pool, set);
@@ -161,8 +170,17 @@ void eg_set_add(eg_pool *pool, eg_set *set, uint64_t hash, int32_t id) {
     set_place(set, hash, id);
 }
 
+void eg_set_copy(eg_pool *pool, eg_set *to, const eg_set *from) {
+    if (to->room != from->room) {
+        eg_set_free(pool, to);
+        if (from->room) set_open(pool, to, from->room);
+    }
+    eg_copy(to->hashes, from->hashes, set_size(from)); /* and the numbers behind them */
+    to->count = from->count;
+}
+
 void eg_set_free(eg_pool *pool, eg_set *set) {
     free(set->hashes);
-    pool->used -= (size_t)set->room * (sizeof *set->ids + sizeof *set->hashes);
+    pool->used -= set_size(set);
     *set = (eg_set){0};
 }

@@ -589,6 +589,35 @@ void eg_expressions_open(eg_expressions *x, eg_pool *pool, int32_t longest_token
     eg_set_add(pool, &x->by_content, eg_hash_ints(key, 4, 1), place);
 }
 
+#define COPY(pool, to, from)                                                        \
+    ((to).count = 0, EG_RESERVE(pool, to, (from).count), (to).count = (from).count, \
+     eg_copy((to).at, (from).at, (size_t)(from).count * sizeof *(to).at))
+
+void eg_expressions_copy(eg_expressions *x, eg_pool *pool, const eg_expressions *from) {
+    x->pool = pool;
+    COPY(pool, x->nodes, from->nodes);
+    COPY(pool, x->sets, from->sets);
+    COPY(pool, x->lists, from->lists);
+    COPY(pool, x->text, from->text);
+    COPY(pool, x->automata, from->automata);
+    COPY(pool, x->classes, from->classes);
+    COPY(pool, x->reaches, from->reaches);
+    COPY(pool, x->steadies, from->steadies);
+    COPY(pool, x->singles, from->singles);
+    eg_map_free(pool, &x->single);
+    eg_map_free(pool, &x->class_meets);
+    eg_map_free(pool, &x->lives);
+    eg_map_free(pool, &x->derived);
+    eg_set_copy(pool, &x->by_content, &from->by_content);
+    eg_set_copy(pool, &x->sets_by_content, &from->sets_by_content);
+    eg_set_copy(pool, &x->literals_by_content, &from->literals_by_content);
+    eg_set_copy(pool, &x->classes_by_content, &from->classes_by_content);
+    x->known_steps = from->known_steps;
+    x->longest_token = from->longest_token;
+    x->in_vain = x->lost = 0;
+    eg_expressions_reset(x);
+}
+
 void eg_expressions_close(eg_expressions *x) {
     eg_pool *pool = x->pool;
     EG_FREE(pool, x->nodes);

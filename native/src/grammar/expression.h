@@ -156,28 +156,41 @@ typedef struct eg_expressions {
 void eg_expressions_open(eg_expressions *x, eg_pool *pool, int32_t longest_token);
 void eg_expressions_close(eg_expressions *x);
 
+/* Make `x`, which may have been in use with the same pool, a copy of `from`, of which no derivative is known. */
+void eg_expressions_copy(eg_expressions *x, eg_pool *pool, const eg_expressions *from);
+
 /* Discard the unfinished work of a call that faulted. */
 static inline void eg_expressions_reset(eg_expressions *x) {
     x->scratch.count = x->found.count = x->edges.count = 0;
     x->depth = 0;
 }
 
-/* Read a grammar's expressions (the code of engine_sampler.grammar.expression.Encoder) and write the numbers
- * of its nodes to `numbers`. Faults with ES_GRAMMAR_INVALID for malformed code. Returns how many. */
-int32_t eg_expressions_read(eg_expressions *x, const int32_t *code, int64_t length, int32_t *numbers,
-                            int64_t room);
+/* How much of a grammar's code has been read. */
+typedef struct eg_reading_place {
+    int64_t at;
+    int32_t count; /* of nodes so far */
+} eg_reading_place;
+
+/* Read a grammar's expressions (the code of engine_sampler.grammar.program.expression.Encoder) from some place on,
+ * and write the numbers of these nodes to `numbers`, behind those of the nodes before. Faults with
+ * ES_GRAMMAR_INVALID for malformed code. Returns how many nodes there are. */
+int32_t eg_expressions_read(eg_expressions *x, const int32_t *code, int64_t length, eg_reading_place from,
+                            int32_t *numbers, int64_t room);
 
 /* Expressions that are copied from one table to another, some at a time. */
 typedef struct eg_import {
     const eg_expressions *from;
+    const struct eg_import *before; /* of those that `from` begins with, to the same table; or NULL */
     int32_t *numbers; /* of those copied, in the other table */
     uint8_t *needed;  /* which are to be copied */
-    int32_t next;     /* those before it are done */
+    int32_t first;    /* those before it are known, ... */
+    int32_t next;     /* ... those before this are done */
     bool is_marked;   /* what the needed ones consist of is needed, too */
 } eg_import;
 
-/* False if there is no memory. Nothing may be added to `from` until the end. */
-bool eg_import_open(eg_import *i, const eg_expressions *from);
+/* False if there is no memory. Nothing may be added to `from` until the end. `before` is complete when expressions
+ * are copied. */
+bool eg_import_open(eg_import *i, const eg_expressions *from, const eg_import *before);
 void eg_import_close(eg_import *i);
 
 /* Begin again, for another table. */

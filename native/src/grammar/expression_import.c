@@ -3,8 +3,9 @@
 
 enum { FIXED = 4 }; /* EG_EMPTY, EG_EPSILON, EG_ANYTHING and its bytes have the same numbers everywhere */
 
-bool eg_import_open(eg_import *i, const eg_expressions *from) {
-    *i = (eg_import){.from = from, .next = FIXED};
+bool eg_import_open(eg_import *i, const eg_expressions *from, const eg_import *before) {
+    *i = (eg_import){.from = from, .before = before, .first = before ? before->from->nodes.count : FIXED};
+    i->next = i->first;
     i->numbers = malloc((size_t)from->nodes.count * sizeof *i->numbers);
     i->needed = calloc((size_t)from->nodes.count, 1);
     if (i->numbers && i->needed) return true;
@@ -18,7 +19,7 @@ void eg_import_close(eg_import *i) {
 }
 
 void eg_import_restart(eg_import *i) {
-    i->next = FIXED;
+    i->next = i->first;
     i->is_marked = false;
 }
 
@@ -27,9 +28,9 @@ void eg_import_need(eg_import *i, int32_t e) {
 }
 
 /* Operands come before what they are part of. */
-static void mark_operands(eg_import *i) {
+static void begin(eg_import *i) {
     const eg_expressions *x = i->from;
-    for (int32_t e = x->nodes.count - 1; e >= FIXED; e--) {
+    for (int32_t e = x->nodes.count - 1; e >= i->first; e--) {
         const eg_expression *n = &x->nodes.at[e];
         if (!i->needed[e]) continue;
         switch (n->kind) {
@@ -51,6 +52,7 @@ static void mark_operands(eg_import *i) {
         default: break;
         }
     }
+    if (i->before) eg_copy(i->numbers, i->before->numbers, (size_t)i->first * sizeof *i->numbers);
     i->is_marked = true;
 }
 
@@ -128,7 +130,7 @@ static int32_t size_of(const eg_import *i, const eg_expression *n) {
 }
 
 bool eg_import_some(eg_import *i, eg_expressions *to, int32_t most) {
-    if (!i->is_marked) mark_operands(i);
+    if (!i->is_marked) begin(i);
     for (; i->next < i->from->nodes.count && most > 0; i->next++) {
         const eg_expression *n = &i->from->nodes.at[i->next];
         if (!i->needed[i->next]) continue;

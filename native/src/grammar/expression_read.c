@@ -132,9 +132,9 @@ static int32_t read_node(reader *r) {
     }
 }
 
-int32_t eg_expressions_read(eg_expressions *x, const int32_t *code, int64_t length, int32_t *numbers,
-                            int64_t room) {
-    reader r = {x, code, 0, length, numbers, 0};
+int32_t eg_expressions_read(eg_expressions *x, const int32_t *code, int64_t length, eg_reading_place from,
+                            int32_t *numbers, int64_t room) {
+    reader r = {x, code, from.at, length, numbers, from.count};
     while (r.at < length) {
         if (r.count == room)
             eg_fail(x->pool->fault, ES_GRAMMAR_INVALID, "there are more expressions than code");

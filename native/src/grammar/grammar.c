@@ -3,6 +3,8 @@
 
 #include <stdio.h>
 
+#include "grammar/workshop.h"
+
 enum {
     IMPORTED = 512, /* expressions that are added to the vocabulary's without releasing its lock */
     EMPTIES = 3     /* how often a grammar may empty the shared tables to make room for its expressions */
@@ -103,36 +105,14 @@ void es_grammar_free(es_grammar *g) {
     if (g) eg_grammar_drop(g);
 }
 
-/* --- compiling --- */
-
-/* A grammar is compiled without the vocabulary's lock, with expressions of its own: a workshop is a
- * vocabulary that has no tries. The expressions that are left then join those of the vocabulary, and their
- * numbers in the tables are replaced. */
-
-static void close_workshop(es_vocabulary *w) {
-    if (!w) return;
-    if (w->expressions.pool) eg_expressions_close(&w->expressions);
-    eg_pool_clear(&w->pool);
-    free(w);
-}
-
-/* NULL if there is no memory. */
-static es_vocabulary *open_workshop(const es_vocabulary *v) {
-    es_vocabulary *w = calloc(1, sizeof *w);
-    if (!w) return NULL;
-    w->count = v->count;
-    w->words = v->words;
-    w->longest = v->longest;
-    w->kinds = v->kinds;
-    w->pool = (eg_pool){.fault = &w->fault, .limit = v->pool.limit, .name = v->pool.name};
-    return w;
-}
+/* --- compiling, in a workshop --- */
 
 /* Compile in the workshop `w`. Returns an es_grammar_code. */
-static int32_t compile(es_grammar *g, es_vocabulary *w, const es_grammar_program *program) {
+static int32_t compile(es_grammar *g, es_vocabulary *w, const es_vocabulary *v,
+                       const es_grammar_program *program) {
     w->fault.work = g->limits.max_work;
     if (setjmp(w->fault.out)) return w->fault.code;
-    eg_expressions_open(&w->expressions, &w->pool, w->longest);
+    eg_workshop_begin(w, v, program);
     eg_rules_copy(&g->fixed, &g->given, program, w->count);
     eg_grammar_build(g, false);
     return ES_GRAMMAR_OK;
@@ -165,6 +145,7 @@ static int32_t import_some(es_grammar *g, es_vocabulary *v, eg_import *import, i
     }
     if (g->generation != v->generation) eg_import_restart(import);
     g->generation = v->generation;
+    if (import->before) eg_beginning_import(v->beginning, v);
     return eg_import_some(import, &v->expressions, IMPORTED) ? ES_GRAMMAR_OK : ES_GRAMMAR_UNFINISHED;
 }
 
@@ -180,7 +161,8 @@ static void move_in(es_grammar *g, es_vocabulary *v, eg_import *import) {
 /* Move what was compiled in `w` to `v`. Returns an es_grammar_code, with a message in `error` (`room` bytes). */
 static int32_t install(es_grammar *g, es_vocabulary *w, es_vocabulary *v, char *error, size_t room) {
     eg_import import;
-    if (!eg_import_open(&import, &w->expressions)) return ES_GRAMMAR_MEMORY;
+    const eg_import *before = w->begun ? &w->begun->import : NULL;
+    if (!eg_import_open(&import, &w->expressions, before)) return ES_GRAMMAR_MEMORY;
     visit_numbers(g, need, &import);
     int32_t code = ES_GRAMMAR_UNFINISHED;
     int empties = EMPTIES;
@@ -202,14 +184,14 @@ static es_grammar *refuse(es_grammar *g, es_vocabulary *w, int32_t code, int32_t
         eg_pool_clear(&g->fixed);
     }
     free(g);
-    close_workshop(w);
+    eg_workshop_close(w);
     return NULL;
 }
 
 es_grammar *es_grammar_new(es_vocabulary *v, const es_grammar_program *program,
                            const es_grammar_limits *limits, int32_t *code, char *error, int64_t room) {
     es_grammar *g = calloc(1, sizeof *g);
-    es_vocabulary *w = open_workshop(v);
+    es_vocabulary *w = eg_workshop_open(v);
     snprintf(error, (size_t)room, "out of memory");
     if (!g || !w) return refuse(g, w, ES_GRAMMAR_MEMORY, code);
     g->vocabulary = w;
@@ -218,11 +200,11 @@ es_grammar *es_grammar_new(es_vocabulary *v, const es_grammar_program *program,
     g->generation = -1;
     g->fixed = (eg_pool){.fault = &w->fault, .limit = (size_t)limits->max_memory, .name = "Limits.memory"};
     g->tables = g->fixed;
-    int32_t failed = compile(g, w, program);
+    int32_t failed = compile(g, w, v, program);
     if (failed) snprintf(error, (size_t)room, "%s", w->fault.text);
     else failed = install(g, w, v, error, (size_t)room);
     if (failed) return refuse(g, w, failed, code);
-    close_workshop(w);
+    eg_workshop_keep(w, v);
     eg_vocabulary_hold(v);
     *code = ES_GRAMMAR_OK;
     return g;

@@ -1,6 +1,8 @@
 /* Copying, linking and pruning a grammar's rules. */
 #include "grammar/program.h"
 
+#include "grammar/workshop.h"
+
 /* --- copying --- */
 
 static void *copy(eg_pool *pool, const int32_t *from, int64_t count) {
@@ -184,7 +186,12 @@ void eg_rules_copy(eg_pool *pool, eg_rules *r, const es_grammar_program *p, int3
 void eg_rules_link(eg_rules *r, es_vocabulary *v) {
     eg_expressions *x = &v->expressions;
     int32_t *numbers = eg_take(&v->pool, ((size_t)r->code_length + 1) * sizeof *numbers);
-    const int32_t count = eg_expressions_read(x, r->code, r->code_length, numbers, r->code_length + 1);
+    eg_reading_place begun = {0};
+    if (v->begun) {
+        begun = (eg_reading_place){v->begun->length, v->begun->count};
+        eg_copy(numbers, v->begun->numbers, (size_t)begun.count * sizeof *numbers);
+    }
+    const int32_t count = eg_expressions_read(x, r->code, r->code_length, begun, numbers, r->code_length + 1);
     for (int32_t t = 0; t < r->terminal_count + r->ignore_count; t++) {
         eg_terminal *terminal = &r->terminals[t];
         const int32_t node = r->terminal_nodes[t];

@@ -2,6 +2,7 @@
 #include "grammar/vocabulary.h"
 
 #include "grammar/summary.h"
+#include "grammar/workshop.h"
 
 enum { FEW_SOURCES = 32 }; /* up to this many are sorted by insertion */
 
@@ -250,6 +251,8 @@ static void leave_all(es_vocabulary *v) {
 
 static void free_vocabulary(es_vocabulary *v) {
     leave_all(v);
+    eg_workshop_close(v->workshop);
+    eg_beginning_close(v->beginning);
     if (v->expressions.pool) eg_expressions_close(&v->expressions);
     if (v->summaries) eg_summaries_close(v);
     eg_tries *t = &v->tries;

@@ -48,6 +48,8 @@ typedef struct eg_rest {
     int32_t token;
 } eg_rest;
 
+typedef struct eg_beginning eg_beginning;
+
 struct es_vocabulary {
     pthread_mutex_t lock;
     es_vocabulary *next, *before; /* of all vocabularies of the process */
@@ -73,6 +75,9 @@ struct es_vocabulary {
     int32_t whole_tokens;
     eg_expressions expressions;
     struct eg_summaries *summaries;
+    eg_beginning *beginning;    /* of many programs; or NULL */
+    const eg_beginning *begun;  /* in a workshop: with which its `expressions` begin; or NULL */
+    es_vocabulary *workshop;    /* an idle one; or NULL */
     int64_t generation;         /* how often the shared tables were emptied */
     const es_matcher *claimant; /* whose unfinished work must not be destroyed, ... */
     const es_grammar *claimed;  /* ... its grammar, ... */
