@@ -93,11 +93,11 @@ _LATER = {
 }
 """For each draft, the keywords that a later one introduced."""
 
-_OUTLINED_BESIDE_TYPE = frozenset(("const", "enum", "$ref", "allOf", "anyOf", "oneOf"))
+_COMBINED = frozenset(("allOf", "anyOf", "oneOf"))
+_OTHERS = _COMBINED | {"$ref"}
+_OUTLINED_BESIDE_TYPE = _OTHERS | {"const", "enum"}
 _OUTLINED = _OUTLINED_BESIDE_TYPE | {"type"}
 """The keywords that `Expander.outline` takes into account."""
-
-_COMBINED = frozenset(("allOf", "anyOf", "oneOf"))
 
 _MOST_TYPES = 7
 """The number of JSON's types."""
@@ -324,7 +324,7 @@ class Expander:
         if found is None:
             if literal <= ALWAYS:
                 return ValueOutline() if literal else ValueOutline(0)
-            if (value := self._type_alone(literal)) is not None:
+            if (value := self._type_without(_OUTLINED_BESIDE_TYPE, literal)) is not None:
                 found = self._outlines[literal] = ValueOutline(type_mask(value))
                 return found
             self._outlines[literal] = ValueOutline()  # until it has been computed
@@ -335,16 +335,20 @@ class Expander:
                 self._in_progress.discard(key)
         return found
 
-    def _type_alone(self, literal: int) -> Any:
-        """The `type` of a literal whose outline follows from nothing else; else None."""
+    def _type_without(self, keywords: frozenset[str], literal: int) -> Any:
+        """The `type` that a literal asserts, if it has none of some keywords; else None."""
         node = self._nodes[literal >> 1]
-        if (
-            not literal & 1
-            or type(node) is not SchemaNode
-            or not _OUTLINED_BESIDE_TYPE.isdisjoint(node.value)
-        ):
+        if not literal & 1 or type(node) is not SchemaNode or not keywords.isdisjoint(node.value):
             return None
         return node.value.get("type")
+
+    def kinds(self, literals: list[int]) -> int:
+        """The types of values that may satisfy all of the literals, as a mask."""
+        outline = self.outline
+        if len(literals) != 1:
+            return possible_kinds(outline_intersection(map(outline, literals)))
+        value = self._type_without(_OTHERS, literals[0])
+        return possible_kinds(outline(literals[0])) if value is None else type_mask(value)
 
     def _outline(self, literal: int) -> ValueOutline:
         node = self._nodes[literal >> 1]

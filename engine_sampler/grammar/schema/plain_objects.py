@@ -43,8 +43,10 @@ class PlainObject(NamedTuple):
 
 
 def plain_object(literal: int, expander: Expander) -> PlainObject | None:
-    """What a literal says about objects, if it allows no other values, and says no more; else None. None, too,
-    if it is obvious that a required key can have no value."""
+    """What a literal says about objects, if it allows no other values, and says no more; else None.
+
+    None, too, if it is obvious that a required key can have no value.
+    """
     node = expander.node(literal)
     if type(node) is not SchemaNode or not literal & 1:
         return None

@@ -38,6 +38,9 @@ def string_set(formula: Formula) -> Expression:
         return STRING
     if formula[0] == NOT and formula[1][0] == WITHIN:  # the keys that this schema alone does not name
         return _texts_except(formula[1][1])
+    if formula[0] == WITHIN:
+        body = bodies_of(sorted(formula[1]))
+        return EMPTY if body == EMPTY else quoted(body)
     return _texts(_simplified(formula))
 
 

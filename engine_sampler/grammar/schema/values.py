@@ -30,8 +30,6 @@ from .outlines import (
     NUMBER,
     OBJECT,
     STRING,
-    outline_intersection,
-    possible_kinds,
     type_mask,
 )
 from .plain_objects import PlainObject, plain_object
@@ -187,15 +185,11 @@ class Values:
         return False
 
     def _fill(self, value: Value) -> None:
-        expander = self.expander
         literals = sorted(value.literals)
         spend(10 + 10 * len(literals))
         if len(literals) == 1 and self._fill_plain(value, literals[0]):
             return
-        outline = expander.outline
-        kinds = possible_kinds(
-            outline(literals[0]) if len(literals) == 1 else outline_intersection(map(outline, literals))
-        )
+        kinds = self.expander.kinds(literals)
         if kinds & _CONSTANT_KINDS:
             self._add_constants(value, kinds, literals)
         if kinds & NUMBER and (formula := self._formula(literals, NUMBER)) != FALSE:
