@@ -12,10 +12,6 @@ from ..contract import fork_safe
 Value = TypeVar("Value")
 
 
-AT_ONCE = 4
-"""How many growing values are weighed again when another one comes."""
-
-
 class CacheInfo(NamedTuple):
     """The counts of a cache so far, its content and its bounds."""
 
@@ -47,7 +43,7 @@ class Cache(Generic[Value]):
 
     weigh  the weight of a value, for example its size in bytes. The newest value is kept even if it alone
            weighs more than `max_weight`.
-    grow   whether values grow: whenever another one comes, the next few are weighed again, in turn.
+    grow   whether values grow: whenever another one comes, the next one is weighed again, in turn.
     """
 
     def __init__(
@@ -78,7 +74,8 @@ class Cache(Generic[Value]):
             weight = self._weigh(value)
             self._values[key] = _Entry(value, weight)
             self._weight += weight
-            self._weigh_again(AT_ONCE)
+            if self._grow:
+                self._weigh_next()
             self._shrink()
         return value
 
@@ -90,17 +87,16 @@ class Cache(Generic[Value]):
         found = self.find(key)
         return self.put(key, compute()) if found is None else found
 
-    def _weigh_again(self, count: int) -> None:
-        """Weigh again the next `count` values, if they grow. Weighing all would take longer with each one."""
-        if not self._grow:
-            return
+    def _weigh_next(self) -> None:
+        """Weigh the next value again. Weighing all would take longer with each one."""
         if not self._due:
             self._due = list(reversed(self._values.values()))
-        for entry in self._due[: -count - 1 : -1]:
-            if entry.weight is not None:
-                before, entry.weight = entry.weight, self._weigh(entry.value)
-                self._weight += entry.weight - before
-        del self._due[-count:]
+        self._weigh_again(self._due.pop())
+
+    def _weigh_again(self, entry: _Entry[Value]) -> None:
+        if entry.weight is not None:
+            before, entry.weight = entry.weight, self._weigh(entry.value)
+            self._weight += entry.weight - before
 
     def _shrink(self) -> None:
         while len(self._values) > self._max_size or (
@@ -126,8 +122,8 @@ class Cache(Generic[Value]):
     def info(self) -> CacheInfo:
         """The counts since the start, and the current content."""
         with self._lock:
-            self._due.clear()
-            self._weigh_again(len(self._values) or 1)
+            for entry in self._values.values() if self._grow else ():
+                self._weigh_again(entry)
             return CacheInfo(
                 self._hits, self._misses, len(self._values), self._max_size, self._weight, self._max_weight
             )

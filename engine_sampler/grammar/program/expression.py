@@ -206,6 +206,9 @@ class _Nodes:
     kept: tuple[Expression, ...] = ()
 
 
+_NO_NODES = _Nodes()
+
+
 class Encoder:
     """Expressions as one list of 32-bit integers; children precede their parents, shared ones occur once.
 
@@ -227,8 +230,8 @@ class Encoder:
         self._seen: dict[int, int] = {}
         self._equal: dict[Expression, int] = {}
         self._kept: list[Expression] = []  # alive, so that none of their ids is reused
-        self._begin_with(_Nodes())
-        self._copied = self._before
+        self._begin_with(_NO_NODES)
+        self._copied = _NO_NODES
 
     def _begin_with(self, nodes: _Nodes) -> None:
         self._before, self.count = nodes, nodes.count

@@ -390,7 +390,9 @@ class Rules:
             tuple(self.terminal_names),
             tuple(self.rule_names),
             self.unique_keys,
-            array("i", (self._budgets.get(i, 0) for i in range(len(self._terminals)) if self._budgets)),
+            array(
+                "i", [self._budgets.get(i, 0) for i in range(len(self._terminals))] if self._budgets else ()
+            ),
         )
 
 

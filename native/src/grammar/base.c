@@ -157,16 +157,18 @@ static void set_open(eg_pool *pool, eg_set *set, int64_t room) {
     set->room = room;
 }
 
+void eg_set_widen(eg_pool *pool, eg_set *set) {
+    eg_set wider = {0};
+    set_open(pool, &wider, set->room ? 2 * set->room : 64);
+    memset(wider.ids, 0xff, (size_t)wider.room * sizeof *wider.ids);
+    for (int64_t i = 0; i < set->room; i++)
+        if (set->ids[i] >= 0) set_place(&wider, set->hashes[i], set->ids[i]);
+    eg_set_free(pool, set);
+    *set = wider;
+}
+
 void eg_set_add(eg_pool *pool, eg_set *set, uint64_t hash, int32_t id) {
-    if (2 * set->count >= set->room) {
-        eg_set wider = {0};
-        set_open(pool, &wider, set->room ? 2 * set->room : 64);
-        memset(wider.ids, 0xff, (size_t)wider.room * sizeof *wider.ids);
-        for (int64_t i = 0; i < set->room; i++)
-            if (set->ids[i] >= 0) set_place(&wider, set->hashes[i], set->ids[i]);
-        eg_set_free(pool, set);
-        *set = wider;
-    }
+    if (2 * set->count >= set->room) eg_set_widen(pool, set);
     set_place(set, hash, id);
 }
 

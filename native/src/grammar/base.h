@@ -175,6 +175,7 @@ static inline int32_t eg_probe_next(eg_probe *p) {
 }
 
 void eg_set_add(eg_pool *pool, eg_set *set, uint64_t hash, int32_t id);
+void eg_set_widen(eg_pool *pool, eg_set *set);
 void eg_set_copy(eg_pool *pool, eg_set *to, const eg_set *from);
 void eg_set_free(eg_pool *pool, eg_set *set);
 

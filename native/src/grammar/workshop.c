@@ -26,6 +26,8 @@ static int32_t read_beginning(es_vocabulary *v, eg_beginning *b, const int32_t *
     b->numbers = eg_take(&v->own, (size_t)length * sizeof *b->numbers + 1);
     eg_expressions_open(&b->expressions, &v->own, v->longest);
     b->count = eg_expressions_read(&b->expressions, kept, length, (eg_reading_place){0}, b->numbers, length);
+    eg_set_widen(&v->own, &b->expressions.by_content); /* there is room for those of a program */
+    eg_set_widen(&v->own, &b->expressions.literals_by_content);
     if (!eg_import_open(&b->import, &b->expressions, NULL)) return ES_GRAMMAR_MEMORY;
     for (int32_t e = 0; e < b->expressions.nodes.count; e++) eg_import_need(&b->import, e);
     return ES_GRAMMAR_OK;
