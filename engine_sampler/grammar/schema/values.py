@@ -129,7 +129,7 @@ class Values:
             return True
         if NEVER in literals:
             return False
-        value = self.get(literals)
+        value = self._values.get(literals) or self.get(literals)
         if self._new:
             self.settle()
         return value.productive
@@ -178,8 +178,9 @@ class Values:
                 missing.append(other)
             return other.productive
 
-        if any(shape.is_productive(productive) for shape in value.shapes):
-            return True
+        for shape in value.shapes:
+            if shape.is_productive(productive):
+                return True
         for other in missing:
             other.waiting[value] = None
         return False
