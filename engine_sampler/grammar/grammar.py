@@ -188,7 +188,8 @@ class Grammar:
         def build() -> Grammar:
             return cls("json_schema", rules_from_schema(text, options).program())
 
-        return cached_or_built(("json_schema", text, options), build)
+        written = None if options is DEFAULTS else options  # None is hashed several times as fast
+        return cached_or_built(("json_schema", text, written), build)
 
     @classmethod
     def from_json_object(cls, *, whitespace: str | int | None = None) -> Grammar:

@@ -251,8 +251,8 @@ class Encoder:
         """The code of all nodes."""
         return array("i", self._before.code + packed(self.code))
 
-    def prepare(self, part: Frequent) -> None:
-        """Add `part`, with nodes that it shares with others, so that copies find it."""
+    def prepare(self, part: Expression) -> None:
+        """Add `part`, a `Frequent` one with nodes that it shares with others, so that copies find it."""
         self._seen[id(part)] = self.add(tuple(part))
         self._kept.append(part)
 

@@ -31,7 +31,7 @@ from typing import Any, NamedTuple, TypeAlias
 from ...base.cached import cached_property
 from ..errors import GrammarError
 from ..work import spend
-from .expression import Encoder, Expression, Frequent, packed
+from .expression import Encoder, Expression, packed
 
 Body: TypeAlias = "int | tuple[Any, ...]"
 Operation: TypeAlias = tuple[int, ...]
@@ -78,6 +78,11 @@ def reset(counter: int) -> Operation:
 def clause(*values: tuple[int, bool]) -> Operation:
     """Pass only if at least one bit has the value given for it."""
     return (CLAUSE, *(bit << 1 | value for bit, value in values))
+
+
+def any_clear(bits: Iterable[int]) -> Operation:
+    """Pass only if at least one of the bits is 0."""
+    return (CLAUSE, *[bit << 1 for bit in bits])
 
 
 def sequence(*items: Body) -> Body:
@@ -149,7 +154,7 @@ class Program:
         """A hash of the content: programs with equal keys describe equal languages."""
         content = b"|".join(arrays_of(self))
         content += str(self.start).encode() + b"|unique keys" * self.unique_keys
-        return hashlib.blake2b(content, digest_size=16).hexdigest()
+        return hashlib.sha256(content).hexdigest()[:32]
 
     @property
     def weight(self) -> int:
@@ -231,7 +236,7 @@ class Rules:
         other.bindings, other._special = self.bindings[:], self._special.copy()
         return other
 
-    def prepare(self, parts: Iterable[Frequent]) -> None:
+    def prepare(self, parts: Iterable[Expression]) -> None:
         """Encode expressions that terminals of copies will contain."""
         for part in parts:
             self._encoder.prepare(part)

@@ -12,7 +12,7 @@ from ..program.expression import EPSILON, repeat
 from ..program.rules import ACCEPT, PlainEdge, Rules
 from ..work import counted_work
 from .document import Document
-from .emitting import Emitter
+from .emitting import Emitter, expressions_of_any_value
 from .formula import ALWAYS
 from .keywords import KEYWORDS
 from .layout import (
@@ -28,7 +28,7 @@ from .layout import (
 )
 from .nodes import Expander
 from .numbers import NUMBER, PLAIN_INTEGER, WHOLE_NUMBER
-from .texts import ANY_CHARACTER, PLAIN_CHARACTER, WHITESPACE
+from .texts import ANY_CHARACTER, PLAIN_BODY, PLAIN_CHARACTER, STRING, WHITESPACE
 from .values import Literals, Values
 
 _CHOICES: Mapping[str, tuple[str, ...]] = {
@@ -93,7 +93,7 @@ def rules_from_schema(schema: Any, options: SchemaOptions = DEFAULTS) -> Rules:
         return rules
 
 
-_FREQUENT = (ANY_CHARACTER, PLAIN_CHARACTER, NUMBER, WHOLE_NUMBER, PLAIN_INTEGER)
+_FREQUENT = (ANY_CHARACTER, STRING, PLAIN_CHARACTER, PLAIN_BODY, NUMBER, WHOLE_NUMBER, PLAIN_INTEGER)
 """What terminals of most schemas contain."""
 
 
@@ -113,7 +113,7 @@ class _FirstTerminals(NamedTuple):
 @cached_if_short
 def _first_terminals(whitespace: str | int) -> _FirstTerminals:
     rules, spacing = Rules(), spacing_of(whitespace)
-    rules.prepare(_FREQUENT)
+    rules.prepare((*_FREQUENT, *expressions_of_any_value()))
     if spacing is None:
         rules.ignore = [rules.terminal("WHITESPACE", repeat(WHITESPACE, 1))]
         return _FirstTerminals(rules, punctuation(rules, Spacing(EPSILON, EPSILON, EPSILON)), None)

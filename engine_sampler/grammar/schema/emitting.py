@@ -8,12 +8,13 @@ from itertools import combinations
 from typing import Any, Protocol
 
 from ..errors import GrammarLimitError
-from ..program.expression import EMPTY, literal
+from ..program.expression import EMPTY, Expression, literal
 from ..program.rules import (
     ACCEPT,
     Operation,
     PlainEdge,
     Rules,
+    any_clear,
     at_least,
     clause,
     clear,
@@ -209,10 +210,21 @@ def _rules_of_any_value(ordered: bool) -> tuple[Rules, tuple[int, ...]]:
     return rules, emitter._symbols[anything]
 
 
+def expressions_of_any_value() -> list[Expression]:
+    """The expressions of its terminals."""
+    return [one for one in _rules_of_any_value(False)[0].expressions if one is not None]
+
+
 @lru_cache(maxsize=256)
 def _once(bit: int) -> tuple[Operation, ...]:
     """The operations of something that may occur once, which the bit records."""
     return clear(bit), set_bit(bit)
+
+
+@lru_cache(maxsize=256)
+def _needed(bit: int) -> Operation:
+    """The operation at the end of what must have occurred, as the bit records."""
+    return clause((bit, True))
 
 
 class ObjectAutomaton:
@@ -246,9 +258,11 @@ class ObjectAutomaton:
         self._at_end: list[Operation] = []
         self._requirement_bits = {number: self._bit() for number in plan.requirements}
         for bit in self._requirement_bits.values():
-            self._at_end.append(clause((bit, True)))
+            self._at_end.append(_needed(bit))
         self._counting = self._count_optional()
-        self._named = {name: self._bit() for name in plan.names}
+        first = self.bits
+        self.bits += len(plan.names)
+        self._named = dict(zip(plan.names, range(first, self.bits), strict=True))
         self._members()
         self._join()
 
@@ -257,15 +271,15 @@ class ObjectAutomaton:
         at_end = tuple(self._at_end)
         counting = self._counting
         optional = [] if counting is None else self._optional_edges
-        unused = () if self._plan.regions else (clause(*((bit, False) for bit in self._optional_bits)),)
+        unused = () if self._plan.regions else (any_clear(self._optional_bits),)
         commas = []
         if counting == ():
             self.states[4] = self._required_edges + optional
             bits = self._required_bits + self._optional_bits
-            commas.append((4, () if self._plan.regions else (clause(*((bit, False) for bit in bits)),)))
+            commas.append((4, () if self._plan.regions else (any_clear(bits),)))
         else:
             self.states[4], self.states[5] = self._required_edges, optional
-            commas.append((4, (clause(*((bit, False) for bit in self._required_bits)),)))
+            commas.append((4, (any_clear(self._required_bits),)))
             commas.append((5, (*unused, *(counting or ()))))
         self.states[3] = [
             (self._marks.comma, state, operations) for state, operations in commas if self.states[state]
@@ -313,9 +327,9 @@ class ObjectAutomaton:
             bit = self._bit()
             self._required_bits.append(bit)
             self._region(self._required_edges, slot, _once(bit))
-            self._at_end.append(clause((bit, True)))
+            self._at_end.append(_needed(bit))
         for name in sorted(plan.required):
-            self._at_end.append(clause((self._named[name], True)))
+            self._at_end.append(_needed(self._named[name]))
         for key_clause in plan.clauses:
             self._at_end.append(clause(*((self._named[name], value) for name, value in key_clause)))
 
@@ -402,7 +416,7 @@ def _counted_array(
         counting = (count(0, high - prefix),)
     elif loops and low:
         counting = (saturate(0, low),)
-    unused = (clause(*((bit, False) for bit in range(len(shape.distinct)))),) if shape.distinct else ()
+    unused = (any_clear(range(len(shape.distinct))),) if shape.distinct else ()
     states: list[list[PlainEdge]] = [[(marks.open_array, 2, ())], [(ACCEPT, 1, ())], []]
     for index in range(prefix + loops):
         after = len(states)

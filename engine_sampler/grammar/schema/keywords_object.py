@@ -40,6 +40,11 @@ def _names(value: Any, keyword: str) -> list[str]:
     return value
 
 
+def required_keys(value: Any) -> list[str]:
+    """The keys that `required` lists; in draft 3 it belongs to the property's own schema, and lists none."""
+    return [] if isinstance(value, bool) else _names(value, "required")
+
+
 def _properties(expander: Expander, node: SchemaNode, value: Any, kind: int) -> Formula:
     members = object_value(value, "properties").items()
     return (PROPERTIES, tuple((name, expander.child(node, member)) for name, member in members))
@@ -71,9 +76,7 @@ def _additional(expander: Expander, node: SchemaNode, value: Any, kind: int) -> 
 
 
 def _required(expander: Expander, node: SchemaNode, value: Any, kind: int) -> Formula:
-    if isinstance(value, bool):  # in draft 3 it belongs to the property's own schema
-        return TRUE
-    return conjunction((HAS, name, True) for name in _names(value, "required"))
+    return conjunction((HAS, name, True) for name in required_keys(value))
 
 
 def _property_names(expander: Expander, node: SchemaNode, value: Any, kind: int) -> Formula:

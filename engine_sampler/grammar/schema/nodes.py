@@ -93,8 +93,14 @@ _LATER = {
 }
 """For each draft, the keywords that a later one introduced."""
 
-_OUTLINED = frozenset(("type", "const", "enum", "$ref", "allOf", "anyOf", "oneOf"))
+_COMBINED = frozenset(("allOf", "anyOf", "oneOf"))
+_OTHERS = _COMBINED | {"$ref"}
+_OUTLINED_BESIDE_TYPE = _OTHERS | {"const", "enum"}
+_OUTLINED = _OUTLINED_BESIDE_TYPE | {"type"}
 """The keywords that `Expander.outline` takes into account."""
+
+_MOST_TYPES = 7
+"""The number of JSON's types."""
 
 _UNEVALUATED = {"unevaluatedProperties": OBJECT, "unevaluatedItems": ARRAY}
 
@@ -127,7 +133,8 @@ class Expander:
         return self.literal(self.document.schema, self.document.root, ())
 
     def literal(self, value: Any, resource: Resource, scope: Scope) -> int:
-        """The literal of a subschema in `resource`; one that is only a `$ref` has that of its target."""
+        """The literal of a subschema in `resource`; one that is only a `$ref`, or an `allOf` or the like of a
+        single part, has that of its target, or of the part."""
         passed: dict[Any, None] = {}
         while True:
             if value is True or value is False or value == {}:
@@ -135,21 +142,25 @@ class Expander:
                 break
             if not isinstance(value, dict):
                 raise GrammarError(f"a JSON Schema must be an object or a boolean, not {str(value)[:40]!r}")
-            resource = self.document.enter(value, resource)
+            if "$id" in value or "id" in value:
+                resource = self.document.enter(value, resource)
             key = id(value), id(resource), scope
             known = self._literals.get(key)
             if known is not None:
                 found = known
                 break
             items = self._items(value, resource)
-            if len(items) != 1 or items[0][0] != "$ref" or key in passed:
+            if len(items) != 1 or not _is_another(*items[0]) or key in passed:
                 found = self._literals[key] = self._of_schema(value, resource, scope, items)
                 break
             passed[key] = None
             spend(10)
-            node = SchemaNode(value, resource, scope, items)
-            value, resource = self.document.resolve(items[0][1], resource)
-            scope = self.entered(node)
+            scope = self.entered(SchemaNode(value, resource, scope, items))
+            keyword, other = items[0]
+            if keyword == "$ref":
+                value, resource = self.document.resolve(other, resource)
+            else:
+                value = other[0]
         for key in passed:
             self._literals[key] = found
         return found
@@ -224,20 +235,17 @@ class Expander:
         """The subschema that a literal asserts or negates."""
         return self._nodes[literal >> 1]
 
-    def only_type(self, literal: int) -> str | None:
-        """The type of a subschema that constrains nothing else; None for any other literal. Up to draft 4, an
+    def only_types(self, literal: int) -> tuple[str, ...]:
+        """The types of a subschema that constrains nothing else; () for any other literal. Up to draft 4, an
         integer is written without a fraction."""
         node = self._nodes[literal >> 1]
-        if not literal & 1 or not isinstance(node, SchemaNode) or len(node.items) != 1:
-            return None
+        if not literal & 1 or type(node) is not SchemaNode or len(node.items) != 1:
+            return ()
         keyword, value = node.items[0]
-        if (
-            keyword != "type"
-            or not isinstance(value, str)
-            or (value == "integer" and node.resource.draft <= 4)
-        ):
-            return None
-        return value
+        if keyword != "type":
+            return ()
+        types = (value,) if type(value) is str else _few_names(value)
+        return () if "integer" in types and node.resource.draft <= 4 else types
 
     def unsupported(self, keyword: str, reason: str) -> Formula:
         """TRUE, with a warning, if `unsupported` is "warn"; otherwise raises UnsupportedKeywordError."""
@@ -316,6 +324,9 @@ class Expander:
         if found is None:
             if literal <= ALWAYS:
                 return ValueOutline() if literal else ValueOutline(0)
+            if (value := self._type_without(_OUTLINED_BESIDE_TYPE, literal)) is not None:
+                found = self._outlines[literal] = ValueOutline(type_mask(value))
+                return found
             self._outlines[literal] = ValueOutline()  # until it has been computed
             self._begin(key := (literal, 0))
             try:
@@ -323,6 +334,21 @@ class Expander:
             finally:
                 self._in_progress.discard(key)
         return found
+
+    def _type_without(self, keywords: frozenset[str], literal: int) -> Any:
+        """The `type` that a literal asserts, if it has none of some keywords; else None."""
+        node = self._nodes[literal >> 1]
+        if not literal & 1 or type(node) is not SchemaNode or not keywords.isdisjoint(node.value):
+            return None
+        return node.value.get("type")
+
+    def kinds(self, literals: list[int]) -> int:
+        """The types of values that may satisfy all of the literals, as a mask."""
+        outline = self.outline
+        if len(literals) != 1:
+            return possible_kinds(outline_intersection(map(outline, literals)))
+        value = self._type_without(_OTHERS, literals[0])
+        return possible_kinds(outline(literals[0])) if value is None else type_mask(value)
 
     def _outline(self, literal: int) -> ValueOutline:
         node = self._nodes[literal >> 1]
@@ -372,19 +398,20 @@ class Expander:
         target, resource = self.document.resolve(value, node.resource, "$dynamicRef")
         name = value.partition("#")[2]
         if self.document.anchors(resource).get(name) is target:
-            return self._outermost(name, node)
+            return self._outermost(name, node, resource)
         return self.literal(target, resource, self.entered(node))
 
     def recursive_reference(self, node: SchemaNode, value: Any) -> int:
         """The literal of the target of `$recursiveRef`."""
         target, resource = self.document.resolve(value, node.resource, "$recursiveRef")
         if self.document.anchors(resource).get("") is target:
-            return self._outermost("", node)
+            return self._outermost("", node, resource)
         return self.literal(target, resource, self.entered(node))
 
-    def _outermost(self, name: str, node: SchemaNode) -> int:
+    def _outermost(self, name: str, node: SchemaNode, resource: Resource) -> int:
+        """The literal of the outermost anchor of that name in scope, or of that in `resource`."""
         scope = self.entered(node)
-        resource = next(one for one in scope if name in self.document.anchors(one))
+        resource = next((one for one in scope if name in self.document.anchors(one)), resource)
         return self.literal(self.document.anchors(resource)[name], resource, scope)
 
     def impossible(self, literals: Iterable[int]) -> bool:
@@ -406,3 +433,15 @@ class Expander:
             return False
         formula = conjunction(self.formula(literal, STRING) for literal in literals)
         return not any(holds(formula, text) for text in rest)
+
+
+def _is_another(keyword: str, value: Any) -> bool:
+    """Whether a subschema that has this keyword alone means the same as another one."""
+    return keyword == "$ref" or (keyword in _COMBINED and type(value) is list and len(value) == 1)
+
+
+def _few_names(value: Any) -> tuple[str, ...]:
+    """The names in a list of no more than there are types; () for anything else."""
+    if type(value) is not list or len(value) > _MOST_TYPES:
+        return ()
+    return tuple(value) if all(type(name) is str for name in value) else ()

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 
 from ..errors import GrammarError, UnsupportedKeywordError
 from ..program.expression import EMPTY, Expression, both, complement, literal, repeat, union
@@ -37,8 +37,22 @@ def string_set(formula: Formula) -> Expression:
     if formula == TRUE:
         return STRING
     if formula[0] == NOT and formula[1][0] == WITHIN:  # the keys that this schema alone does not name
-        return quoted(_body(formula).body)
+        return _texts_except(formula[1][1])
+    if formula[0] == WITHIN:
+        body = bodies_of(sorted(formula[1]))
+        return EMPTY if body == EMPTY else quoted(body)
     return _texts(_simplified(formula))
+
+
+def other_keys(names: Collection[str]) -> tuple[Formula, Expression]:
+    """All keys but some: their formula, and their texts."""
+    if not names:
+        return TRUE, STRING
+    return (NOT, (WITHIN, frozenset(names))), _texts_except(names)
+
+
+def _texts_except(strings: Iterable[str]) -> Expression:
+    return quoted(both(PLAIN_BODY, complement(bodies_of(sorted(strings)))))
 
 
 @cached_if_small

@@ -9,7 +9,7 @@ automaton ever leads to a dead end.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from functools import cache
+from functools import cache, lru_cache
 from typing import NamedTuple, Protocol, TypeAlias
 
 from ..errors import GrammarLimitError
@@ -24,7 +24,15 @@ from .nodes import Expander
 from .numbers import NUMBER as NUMBERS
 from .numbers import WHOLE_NUMBER, number_set
 from .objects import object_shape
-from .outlines import ARRAY, CONSTANTS, NUMBER, OBJECT, STRING, outline_intersection, possible_kinds
+from .outlines import (
+    ARRAY,
+    CONSTANTS,
+    NUMBER,
+    OBJECT,
+    STRING,
+    type_mask,
+)
+from .plain_objects import PlainObject, plain_object
 from .strings import string_set
 from .texts import STRING as STRINGS
 
@@ -51,14 +59,27 @@ class Scalar(NamedTuple):
 
 _CONSTANT_KINDS = sum(CONSTANTS)
 
-_OF_TYPE: dict[str | None, Scalar] = {
-    "null": Scalar("NULL", literal(b"null")),
-    "boolean": Scalar("FALSE_TRUE", union(literal(b"false"), literal(b"true"))),
-    "number": Scalar("NUMBER", NUMBERS),
-    "integer": Scalar("NUMBER", WHOLE_NUMBER),
-    "string": Scalar("STRING", STRINGS),
-}
-"""The values of a type without other constraints."""
+
+def _constants(texts: list[bytes]) -> Scalar:
+    """Some of null, false and true."""
+    name = "_".join(text.decode().upper() for text in texts)
+    return Scalar(name, union(*map(literal, texts)))
+
+
+@lru_cache(maxsize=128)
+def _scalars_of(types: tuple[str, ...]) -> tuple[Scalar, ...]:
+    """The values of some types without other constraints; () if some are no scalars."""
+    kinds = type_mask(list(types))
+    if not kinds or kinds & (OBJECT | ARRAY):
+        return ()
+    found = []
+    if kinds & _CONSTANT_KINDS:
+        found.append(_constants([text for kind, text in CONSTANTS.items() if kinds & kind]))
+    if kinds & NUMBER:
+        found.append(Scalar("NUMBER", NUMBERS if "number" in types else WHOLE_NUMBER))
+    if kinds & STRING:
+        found.append(Scalar("STRING", STRINGS))
+    return tuple(found)
 
 
 class Value:
@@ -86,7 +107,7 @@ class Values:
         self.expander = expander
         self._values: dict[Literals, Value] = {}
         self._new: list[Value] = []
-        self._shapes: dict[tuple[int, Formula], list[Shape]] = {}
+        self._shapes: dict[tuple[int, Formula] | PlainObject, list[Shape]] = {}
 
     def get(self, literals: Literals) -> Value:
         """The value of these literals; if it is new, `settle` examines it later."""
@@ -104,9 +125,11 @@ class Values:
 
     def is_productive(self, literals: Literals) -> bool:
         """Whether such a value exists; settles it and all its members first."""
+        if not literals:
+            return True
         if NEVER in literals:
             return False
-        value = self.get(literals)
+        value = self._values.get(literals) or self.get(literals)
         if self._new:
             self.settle()
         return value.productive
@@ -146,6 +169,8 @@ class Values:
         missing: list[Value] = []
 
         def productive(literals: Literals) -> bool:
+            if not literals:
+                return True
             if NEVER in literals:
                 return False
             other = self.get(literals)
@@ -153,23 +178,19 @@ class Values:
                 missing.append(other)
             return other.productive
 
-        if any(shape.is_productive(productive) for shape in value.shapes):
-            return True
+        for shape in value.shapes:
+            if shape.is_productive(productive):
+                return True
         for other in missing:
             other.waiting[value] = None
         return False
 
     def _fill(self, value: Value) -> None:
-        expander = self.expander
         literals = sorted(value.literals)
         spend(10 + 10 * len(literals))
-        if len(literals) == 1 and (known := _OF_TYPE.get(expander.only_type(literals[0]))) is not None:
-            value.scalars.append(known)
+        if len(literals) == 1 and self._fill_plain(value, literals[0]):
             return
-        outline = expander.outline
-        kinds = possible_kinds(
-            outline(literals[0]) if len(literals) == 1 else outline_intersection(map(outline, literals))
-        )
+        kinds = self.expander.kinds(literals)
         if kinds & _CONSTANT_KINDS:
             self._add_constants(value, kinds, literals)
         if kinds & NUMBER and (formula := self._formula(literals, NUMBER)) != FALSE:
@@ -180,14 +201,29 @@ class Values:
             if kinds & kind:
                 value.shapes += self._shapes_of(self._formula(literals, kind), kind)
 
+    def _fill_plain(self, value: Value, literal: int) -> bool:
+        """Fill the value of a literal that says nothing but types, or the keys of an object; whether it is
+        one."""
+        types = self.expander.only_types(literal)
+        if types and (scalars := _scalars_of(types)):
+            value.scalars += scalars
+            return True
+        plain = plain_object(literal, self.expander)
+        if plain is None:
+            return False
+        found = self._shapes.get(plain)
+        if found is None:
+            found = self._shapes[plain] = [plain.shape()]
+        value.shapes += found
+        return True
+
     def _add_constants(self, value: Value, kinds: int, literals: list[int]) -> None:
         """Add those of null, false and true that satisfy the literals."""
         found = [
             text for kind, text in CONSTANTS.items() if kinds & kind and self._formula(literals, kind) == TRUE
         ]
         if found:
-            name = "_".join(text.decode().upper() for text in found)
-            value.scalars.append(Scalar(name, union(*map(literal, found))))
+            value.scalars.append(_constants(found))
 
     def _shapes_of(self, formula: Formula, kind: int) -> list[Shape]:
         """The objects or arrays of a formula; values with equal formulas share them."""

@@ -48,6 +48,18 @@ def test_references_resolve_to_pointers_anchors_and_embedded_schemas() -> None:
     ]
 
 
+def test_a_dynamic_reference_out_of_every_scope_resolves_to_the_anchor_that_it_names() -> None:
+    schema = {
+        "$id": "https://example.com/main",
+        "$ref": "start",
+        "$defs": {
+            "start": {"$id": "start", "$dynamicRef": "inner#thing"},
+            "thing": {"$id": "inner", "$dynamicAnchor": "thing", "type": "string"},
+        },
+    }
+    assert accepted(schema, '"a"', "1") == ['"a"']
+
+
 def test_a_dynamic_reference_resolves_to_the_outermost_anchor() -> None:
     schema = {
         "$id": "https://example.org/strict",

@@ -1,0 +1,78 @@
+"""Objects of which a schema says no more than their keys, and what the values of these are.
+
+Most objects are such. Their plan is read off the schema: it is the one that their formula would lead to.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from ..work import spend
+from .formula import ALWAYS, NEVER
+from .keywords_object import object_value, required_keys
+from .nodes import Expander, SchemaNode
+from .objects import Literals, ObjectShape, Plan, Region
+from .outlines import possible_kinds
+from .strings import other_keys
+from .texts import is_encodable
+
+_KEYWORDS = frozenset(("type", "properties", "required", "additionalProperties"))
+
+
+class PlainObject(NamedTuple):
+    """The literal of the value of each key in `properties`, the keys in `required`, and the literal of the
+    values of all other keys. Equal ones are the same objects."""
+
+    properties: tuple[tuple[str, int], ...]
+    required: tuple[str, ...]
+    others: int
+
+    def shape(self) -> ObjectShape:
+        """The objects."""
+        unnamed = self.others
+        given = dict(self.properties)
+        for name in self.required:
+            given.setdefault(name, unnamed)
+        spend(10 + 12 * len(given))
+        names = {name: _literals(one) for name, one in given.items() if one != NEVER and is_encodable(name)}
+        regions: tuple[Region, ...] = ()
+        if unnamed != NEVER:
+            allowed, keys = other_keys(given)
+            regions = (Region(keys, _literals(unnamed), frozenset(), allowed),)
+        return ObjectShape(Plan(names, frozenset(self.required), regions, (), {}))
+
+
+def plain_object(literal: int, expander: Expander) -> PlainObject | None:
+    """What a literal says about objects, if it allows no other values, and says no more; else None.
+
+    None, too, if it is obvious that a required key can have no value.
+    """
+    node = expander.node(literal)
+    if type(node) is not SchemaNode or not literal & 1:
+        return None
+    properties: tuple[tuple[str, int], ...] = ()
+    required: tuple[str, ...] = ()
+    others, is_object = ALWAYS, False
+    for keyword, value in node.items:
+        if keyword not in _KEYWORDS:
+            return None
+        is_object |= keyword == "type" and value == "object"
+    if not is_object:
+        return None
+    for keyword, value in node.items:
+        if keyword == "properties":
+            members = object_value(value, keyword).items()
+            properties = tuple([(name, expander.child(node, member)) for name, member in members])
+        elif keyword == "required":
+            required = tuple(dict.fromkeys(required_keys(value)))
+        elif keyword == "additionalProperties":
+            others = expander.child(node, value)
+    literals = dict(properties)
+    for name in required:
+        if not possible_kinds(expander.outline(literals.get(name, others))):
+            return None
+    return PlainObject(properties, required, others)
+
+
+def _literals(literal: int) -> Literals:
+    return frozenset(() if literal == ALWAYS else (literal,))
