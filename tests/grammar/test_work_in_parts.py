@@ -230,7 +230,7 @@ def small() -> Iterator[tuple[Tokenizer, Limits]]:
     source = random.Random(8)
     pieces = {bytes(source.choices(b"abcx]", k=source.randint(2, 6))) for _ in range(3000)}
     tokenizer = Tokenizer([*(bytes([byte]) for byte in range(256)), *sorted(pieces)], [0])
-    yield tokenizer, Limits(grammar_memory=6 << 20)
+    yield tokenizer, Limits(grammar_memory=2 << 20)
     clear_cache(tokenizer)
 
 
@@ -288,7 +288,7 @@ def finishes(matcher: Any, each: int = 1000) -> bool:
     return True
 
 
-@pytest.mark.parametrize("kibibytes", [108, 128])
+@pytest.mark.parametrize("kibibytes", [68, 76])
 def test_building_tables_again_in_too_little_memory_gains_no_work(kibibytes: int) -> None:
     matchers = crowded(kibibytes)
     for matcher in 4 * matchers:
@@ -301,20 +301,20 @@ def test_building_tables_again_in_too_little_memory_gains_no_work(kibibytes: int
 
 @pytest.mark.parametrize("count", [2, 5])
 def test_texts_whose_tables_do_not_fit_together_finish_one_after_the_other(count: int) -> None:
-    left = crowded(108, count)
+    left = crowded(72, count)
     for _ in range(30):
         left = [matcher for matcher in left if not finishes(matcher)]
     assert not left
 
 
 def test_a_text_that_is_not_continued_does_not_hold_up_others_for_ever() -> None:
-    first, second = crowded(108)
+    first, second = crowded(72)
     assert not finishes(first)
     assert any(finishes(second) for _ in range(100))
 
 
 def test_a_text_that_is_gone_holds_up_no_other() -> None:
-    first, second = crowded(108)
+    first, second = crowded(72)
     assert not finishes(first)
     assert not finishes(second)
     del first
@@ -339,11 +339,11 @@ def test_a_text_with_too_little_memory_for_one_mask_ends_with_the_limit() -> Non
 def test_dropped_tables_are_built_again(small: tuple[Tokenizer, Limits]) -> None:
     tokenizer, limits = small
     first = counted(150).compile(tokenizer, limits=limits)
-    matcher = grow(first, 60)
+    matcher = grow(first, 100)  # the heaviest are dropped first
     expected = filled(matcher, len(tokenizer))
     n = 300
     while first.statistics()["rows"]:
-        grow(counted(n := n + 1).compile(tokenizer, limits=limits), 100)
+        grow(counted(n := n + 1).compile(tokenizer, limits=limits), 60)
         assert n < 400
     assert filled(matcher, len(tokenizer)) == expected
     assert matcher.accept(ord("b"))
@@ -352,7 +352,7 @@ def test_dropped_tables_are_built_again(small: tuple[Tokenizer, Limits]) -> None
 def test_the_cache_evicts_grammars_that_have_become_heavy(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("engine_sampler.grammar.compiled.MAX_BYTES", 1 << 20)
     tokenizer = Tokenizer([*(bytes([byte]) for byte in range(256)), b"aa"], [0])
-    programs = [counted(100 + n).program for n in range(12)]
+    programs = [counted(100 + n).program for n in range(24)]
     for program in programs:
         compiled = compiled_grammar(program, tokenizer)
         grow(compiled, 80)

@@ -137,52 +137,46 @@ void eg_map_free(eg_pool *pool, eg_map *map) {
     *map = (eg_map){0};
 }
 
-static void set_place(eg_set *set, uint64_t hash, int32_t id) {
-    uint64_t i = hash & (uint64_t)(set->room - 1);
-    while (set->ids[i] >= 0) i = (i + 1) & (uint64_t)(set->room - 1);
-    set->ids[i] = id;
-    set->hashes[i] = hash;
+static void set_place(eg_set *set, eg_slot slot) {
+    uint64_t i = slot.hash & (uint64_t)(set->room - 1);
+    while (set->slots[i].id >= 0) i = (i + 1) & (uint64_t)(set->room - 1);
+    set->slots[i] = slot;
     set->count++;
 }
 
-static size_t set_size(const eg_set *set) {
-    return (size_t)set->room * (sizeof *set->hashes + sizeof *set->ids);
-}
+static size_t set_size(const eg_set *set) { return (size_t)set->room * sizeof *set->slots; }
 
-/* Give `set` room for `room` hashes; nothing of it is initialized. */
-static void set_open(eg_pool *pool, eg_set *set, int64_t room) {
-    const eg_set opened = {.room = room};
-    set->hashes = eg_resize(pool, NULL, 0, set_size(&opened));
-    set->ids = (int32_t *)(set->hashes + room);
-    set->room = room;
+void eg_set_clear(eg_set *set) {
+    if (set->room) memset(set->slots, 0xff, set_size(set));
+    set->count = 0;
 }
 
 void eg_set_widen(eg_pool *pool, eg_set *set) {
-    eg_set wider = {0};
-    set_open(pool, &wider, set->room ? 2 * set->room : 64);
-    memset(wider.ids, 0xff, (size_t)wider.room * sizeof *wider.ids);
+    eg_set wider = {.room = set->room ? 2 * set->room : 64};
+    wider.slots = eg_resize(pool, NULL, 0, set_size(&wider));
+    eg_set_clear(&wider);
     for (int64_t i = 0; i < set->room; i++)
-        if (set->ids[i] >= 0) set_place(&wider, set->hashes[i], set->ids[i]);
+        if (set->slots[i].id >= 0) set_place(&wider, set->slots[i]);
     eg_set_free(pool, set);
     *set = wider;
 }
 
 void eg_set_add(eg_pool *pool, eg_set *set, uint64_t hash, int32_t id) {
     if (2 * set->count >= set->room) eg_set_widen(pool, set);
-    set_place(set, hash, id);
+    set_place(set, (eg_slot){(uint32_t)hash, id});
 }
 
 void eg_set_copy(eg_pool *pool, eg_set *to, const eg_set *from) {
     if (to->room != from->room) {
         eg_set_free(pool, to);
-        if (from->room) set_open(pool, to, from->room);
+        if (from->room) to->slots = eg_resize(pool, NULL, 0, set_size(from));
     }
-    eg_copy(to->hashes, from->hashes, set_size(from)); /* and the numbers behind them */
-    to->count = from->count;
+    eg_copy(to->slots, from->slots, set_size(from));
+    *to = (eg_set){to->slots, from->count, from->room};
 }
 
 void eg_set_free(eg_pool *pool, eg_set *set) {
-    free(set->hashes);
+    free(set->slots);
     pool->used -= set_size(set);
     *set = (eg_set){0};
 }

@@ -151,9 +151,13 @@ void eg_map_free(eg_pool *pool, eg_map *map);
  *     for (eg_probe p = eg_probe_at(&set, hash); (id = eg_probe_next(&p)) >= 0;)
  *         if (equal(id, ...)) return id;
  */
+typedef struct eg_slot {
+    uint32_t hash; /* the low half, which also decides the place */
+    int32_t id;    /* -1: the slot is free */
+} eg_slot;
+
 typedef struct eg_set {
-    uint64_t *hashes; /* one buffer for both */
-    int32_t *ids;
+    eg_slot *slots;
     int64_t count, room;
 } eg_set;
 
@@ -168,13 +172,14 @@ static inline eg_probe eg_probe_at(const eg_set *set, uint64_t hash) { return (e
 static inline int32_t eg_probe_next(eg_probe *p) {
     if (!p->set->room) return -1;
     for (;; p->at++) {
-        const uint64_t i = p->at & (uint64_t)(p->set->room - 1);
-        if (p->set->ids[i] < 0) return -1;
-        if (p->set->hashes[i] == p->hash) return ++p->at, p->set->ids[i];
+        const eg_slot slot = p->set->slots[p->at & (uint64_t)(p->set->room - 1)];
+        if (slot.id < 0) return -1;
+        if (slot.hash == (uint32_t)p->hash) return ++p->at, slot.id;
     }
 }
 
 void eg_set_add(eg_pool *pool, eg_set *set, uint64_t hash, int32_t id);
+void eg_set_clear(eg_set *set);
 void eg_set_widen(eg_pool *pool, eg_set *set);
 void eg_set_copy(eg_pool *pool, eg_set *to, const eg_set *from);
 void eg_set_free(eg_pool *pool, eg_set *set);

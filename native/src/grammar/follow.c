@@ -170,7 +170,8 @@ static void add_terminal(eg_masks *m, eg_out *out, int32_t row, int32_t terminal
 /* Remove tokens from `out`. */
 static void remove_tokens(eg_masks *m, eg_out *out, const int32_t *tokens, int32_t count) {
     eg_work(eg_pool_of(m)->fault, count + (int64_t)out->removed.count / 4 + out->tokens.count / 4);
-    if (out->bits) EG_RESERVE(eg_pool_of(m), out->removed, count); /* nothing faults while tokens are marked */
+    if (out->bits)
+        EG_RESERVE(eg_pool_of(m), out->removed, count); /* nothing faults while tokens are marked */
     uint32_t *marks = eg_vocabulary_of(m)->marks;
     eg_set_bits(marks, tokens, count);
     eg_clear_bits(marks, out->removed.at, out->removed.count);

@@ -269,8 +269,7 @@ static uint64_t hash_threads(const eg_thread *threads, int32_t count) {
 
 void eg_states_renumber(eg_states *s) {
     /* There is room for all, so nothing can fault. */
-    memset(s->by_content.ids, 0xff, (size_t)s->by_content.room * sizeof *s->by_content.ids);
-    s->by_content.count = 0;
+    eg_set_clear(&s->by_content);
     for (int32_t i = 0; i < s->states.count; i++) {
         const eg_state *state = &s->states.at[i];
         eg_sort(state->threads, state->count, sizeof *state->threads, compare_threads);
