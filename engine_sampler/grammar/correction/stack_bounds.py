@@ -19,6 +19,9 @@ from .rule_bounds import NEVER
 Symbol = tuple[bool, int]
 """Whether it is a terminal; its number, or that of a left side."""
 
+RightSide = list[tuple[Symbol, ...]]
+"""The symbols in each place of the right side of a rule; of terminals that are used alike, all."""
+
 
 class StackBounds:
     """Lower bounds on the cost from the configurations of `parser` to the end of the text.
@@ -62,19 +65,22 @@ class StackBounds:
         shifts: dict[Symbol, int] = {(True, name): to for name, to in tables.actions if to >= 0}
         return shifts | {(False, side): to for side, to in tables.gotos}
 
-    def _right_sides(self) -> dict[int, list[Symbol]]:
+    def _right_sides(self) -> dict[int, RightSide]:
         """The right side of each rule. All ways of its length to a state that reduces it spell it."""
-        before: dict[int, tuple[int, Symbol]] = {}
+        before: dict[int, tuple[int, tuple[Symbol, ...]]] = {}
         for state, steps in enumerate(self._steps):
-            before.update((to, (state, symbol)) for symbol, to in steps.items())
-        found: dict[int, list[Symbol]] = {}
+            between: dict[int, list[Symbol]] = {}
+            for symbol, to in steps.items():
+                between.setdefault(to, []).append(symbol)
+            before.update((to, (state, tuple(symbols))) for to, symbols in between.items())
+        found: dict[int, RightSide] = {}
         for state, tables in enumerate(self._tables.states):
             for action in {*(action for _, action in tables.actions), tables.end}:
                 if action < 0 and -1 - action not in found:
                     spelled, at = [], state
                     for _ in range(self._tables.rules[-1 - action][1]):
-                        at, symbol = before[at]
-                        spelled.append(symbol)
+                        at, symbols = before[at]
+                        spelled.append(symbols)
                     found[-1 - action] = spelled[::-1]
         return found
 
@@ -89,7 +95,7 @@ class StackBounds:
             changed = False
             for rule, spelled in self._sides.items():
                 left = False, self._tables.rules[rule][0]
-                cost = min(NEVER, sum(costs.get(symbol, NEVER) for symbol in spelled))
+                cost = min(NEVER, sum(_place_costs(spelled, costs)))
                 if cost < costs.get(left, NEVER):
                     costs[left] = cost
                     changed = True
@@ -99,16 +105,16 @@ class StackBounds:
         """For each state, the rules that it is within: their left sides, the symbols read, and the cost of
         the others."""
         found: list[dict[tuple[int, int], int]] = [{} for _ in self._steps]
-        ways: dict[int, list[tuple[list[Symbol], list[int]]]] = {}
+        ways: dict[int, list[tuple[RightSide, list[int]]]] = {}
         for rule, spelled in self._sides.items():
-            costs = [self._costs.get(symbol, NEVER) for symbol in spelled]
+            costs = _place_costs(spelled, self._costs)
             left = [min(NEVER, sum(costs[count + 1 :])) for count in range(len(spelled))]
             ways.setdefault(self._tables.rules[rule][0], []).append((spelled, left))
         for state, tables in enumerate(self._tables.states):
             for side, _ in tables.gotos:
                 for spelled, left in ways.get(side, ()):
                     at: int | None = state
-                    for count, symbol in enumerate(spelled, 1):
+                    for count, (symbol, *_) in enumerate(spelled, 1):
                         at = None if at is None else self._steps[at].get(symbol)
                         if at is None:
                             break
@@ -161,3 +167,8 @@ class StackBounds:
             for other, to in self._tables.states[self._rows.rows[base].state].gotos:
                 if other == side:
                     yield cost, LrRow(to, base)
+
+
+def _place_costs(spelled: RightSide, costs: dict[Symbol, int]) -> list[int]:
+    """The cost of the cheapest text for each place of a right side."""
+    return [min(costs.get(symbol, NEVER) for symbol in symbols) for symbols in spelled]
