@@ -20,7 +20,7 @@ Symbol = tuple[bool, int]
 """Whether it is a terminal; its number, or that of a left side."""
 
 RightSide = list[tuple[Symbol, ...]]
-"""The symbols in each place of the right side of a rule; of terminals that are used alike, all."""
+"""The symbols in each place of the right side of a rule, and of others that the parser takes for it."""
 
 
 class StackBounds:
@@ -67,20 +67,19 @@ class StackBounds:
 
     def _right_sides(self) -> dict[int, RightSide]:
         """The right side of each rule. All ways of its length to a state that reduces it spell it."""
-        before: dict[int, tuple[int, tuple[Symbol, ...]]] = {}
-        for state, steps in enumerate(self._steps):
-            between: dict[int, list[Symbol]] = {}
+        before = {to: state for state, steps in enumerate(self._steps) for to in steps.values()}
+        between: dict[int, dict[Symbol, None]] = {}
+        for steps in self._steps:
             for symbol, to in steps.items():
-                between.setdefault(to, []).append(symbol)
-            before.update((to, (state, tuple(symbols))) for to, symbols in between.items())
+                between.setdefault(to, {})[symbol] = None
         found: dict[int, RightSide] = {}
         for state, tables in enumerate(self._tables.states):
             for action in {*(action for _, action in tables.actions), tables.end}:
                 if action < 0 and -1 - action not in found:
                     spelled, at = [], state
                     for _ in range(self._tables.rules[-1 - action][1]):
-                        at, symbols = before[at]
-                        spelled.append(symbols)
+                        spelled.append(tuple(between[at]))
+                        at = before[at]
                     found[-1 - action] = spelled[::-1]
         return found
 
@@ -113,13 +112,17 @@ class StackBounds:
         for state, tables in enumerate(self._tables.states):
             for side, _ in tables.gotos:
                 for spelled, left in ways.get(side, ()):
-                    at: int | None = state
-                    for count, (symbol, *_) in enumerate(spelled, 1):
-                        at = None if at is None else self._steps[at].get(symbol)
-                        if at is None:
-                            break
-                        known = found[at].get((side, count), NEVER)
-                        found[at][side, count] = min(left[count - 1], known)
+                    states = {state}
+                    for count, symbols in enumerate(spelled, 1):
+                        states = {
+                            to
+                            for at in states
+                            for symbol in symbols
+                            if (to := self._steps[at].get(symbol)) is not None
+                        }
+                        for at in states:
+                            known = found[at].get((side, count), NEVER)
+                            found[at][side, count] = min(left[count - 1], known)
         return found
 
     # --- stacks --------------------------------------------------------------------------------------

@@ -41,7 +41,7 @@ class LalrTables:
 
     rules      the left side of each rule, and the length of its right side; of rules that differ in terminals
                that are used alike, one
-    states     the states, by number
+    states     the states, by number; equal ones may be one
     first      the state at the beginning of a text
     last       the state after a whole text
     terminals  all terminals that have an action
@@ -60,15 +60,19 @@ def tables_of(rules: list[Any], start: str) -> LalrTables:
     """The tables of lark's rules. Raises lark's GrammarError for a conflict, and GrammarLimitError."""
     names = _Names(rules, start)
     states = LalrStates(names.rules, names.end)
-    found = [NamedLalrState() for _ in states.transitions]
+    numbers = _numbers(states, names.rules)
+    found: list[NamedLalrState] = []
     shifted: set[int] = set()
-    for state, transitions, reductions in zip(found, states.transitions, states.reductions, strict=True):
+    for number, transitions, reductions in zip(numbers, states.transitions, states.reductions, strict=True):
+        if number < len(found):  # an earlier state equals it
+            continue
+        found.append(state := NamedLalrState())
         for symbol, target in transitions.items():
             if symbol < 0:
-                state.gotos[names.sides[-1 - symbol]] = target
+                state.gotos[names.sides[-1 - symbol]] = numbers[target]
             else:
-                state.actions |= dict.fromkeys(names.of_terminal[symbol], target)
-                shifted.add(target)
+                state.actions |= dict.fromkeys(names.of_terminal[symbol], numbers[target])
+                shifted.add(numbers[target])
         reduced = _resolved(reductions, names)
         state.end = reduced.pop(END, None)
         if state.actions:
@@ -79,7 +83,22 @@ def tables_of(rules: list[Any], start: str) -> LalrTables:
         spend(3 * len(state.actions) // 4)  # for these tables and all that is made of them
     lengths = [(rule.origin.name, len(rule.expansion)) for rule in names.written]
     terminals = {name for state in found for name in state.actions}
-    return LalrTables(lengths, found, 0, states.last, terminals, shifted)
+    return LalrTables(lengths, found, 0, numbers[states.last], terminals, shifted)
+
+
+def _numbers(states: LalrStates, rules: PlainRules) -> list[int]:
+    """The number of each state. States that only reduce one symbol to the same left side, before the same
+    terminals, are equal."""
+    numbers: dict[object, int] = {}
+    found = []
+    for state, reductions in enumerate(states.reductions):
+        key: object = state
+        if len(reductions) == 1 and not states.transitions[state] and state != states.last:
+            ((rule, terminals),) = reductions.items()
+            if len(rules.right[rule]) == 1:
+                key = rules.left[rule], terminals
+        found.append(numbers.setdefault(key, len(numbers)))
+    return found
 
 
 class _Names:
