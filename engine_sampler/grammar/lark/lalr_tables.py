@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any
 
 from lark.common import LexerConf
@@ -25,14 +25,15 @@ _Lexer: Any = BasicLexer
 class NamedLalrState:
     """A state of the parser, with names for terminals and rules.
 
-    actions  for each terminal, the state to shift to, or -1 - the rule to reduce
+    actions  for each terminal, the state to shift to, or -1 - the rule to reduce; many states may have the
+             same dict
     gotos    for each left side of a rule, the state after it
     end      -1 - the rule to reduce at the end of the text, or None
     """
 
-    actions: dict[str, int] = field(default_factory=dict)
-    gotos: dict[str, int] = field(default_factory=dict)
-    end: int | None = None
+    actions: dict[str, int]
+    gotos: dict[str, int]
+    end: int | None
 
 
 @dataclass(frozen=True)
@@ -62,27 +63,21 @@ def tables_of(rules: list[Any], start: str) -> LalrTables:
     states = LalrStates(names.rules, names.end)
     numbers = _numbers(states, names.rules)
     found: list[NamedLalrState] = []
-    shifted: set[int] = set()
-    for number, transitions, reductions in zip(numbers, states.transitions, states.reductions, strict=True):
+    shifts = _NamedShifts(names, numbers)
+    for state, number in enumerate(numbers):
         if number < len(found):  # an earlier state equals it
             continue
-        found.append(state := NamedLalrState())
-        for symbol, target in transitions.items():
-            if symbol < 0:
-                state.gotos[names.sides[-1 - symbol]] = numbers[target]
-            else:
-                state.actions |= dict.fromkeys(names.of_terminal[symbol], numbers[target])
-                shifted.add(numbers[target])
-        reduced = _resolved(reductions, names)
-        state.end = reduced.pop(END, None)
-        if state.actions:
-            for name, action in reduced.items():
-                state.actions.setdefault(name, action)
-        else:
-            state.actions = reduced
-        spend(3 * len(state.actions) // 4)  # for these tables and all that is made of them
+        gotos = {names.sides[-1 - side]: numbers[to] for side, to in states.gotos[state].items()}
+        actions, reduced = shifts.of(states.shifts[state]), _resolved(states.reductions[state], names)
+        end = reduced.pop(END, None)
+        if reduced:
+            spend(3 * (len(actions) + len(reduced)) // 4)  # for these tables and all that is made of them
+            actions = reduced | actions
+        found.append(NamedLalrState(actions, gotos, end))
     lengths = [(rule.origin.name, len(rule.expansion)) for rule in names.written]
-    terminals = {name for state in found for name in state.actions}
+    distinct = {id(state.actions): state.actions for state in found}
+    terminals = set().union(*distinct.values())
+    shifted = {to for actions in distinct.values() for to in actions.values() if to >= 0}
     return LalrTables(lengths, found, 0, numbers[states.last], terminals, shifted)
 
 
@@ -93,12 +88,35 @@ def _numbers(states: LalrStates, rules: PlainRules) -> list[int]:
     found = []
     for state, reductions in enumerate(states.reductions):
         key: object = state
-        if len(reductions) == 1 and not states.transitions[state] and state != states.last:
+        if len(reductions) == 1 and not (states.shifts[state] or states.gotos[state] or state == states.last):
             ((rule, terminals),) = reductions.items()
             if len(rules.right[rule]) == 1:
                 key = rules.left[rule], terminals
         found.append(numbers.setdefault(key, len(numbers)))
     return found
+
+
+class _NamedShifts:
+    """The states after terminals by their names, once for all states that have the same.
+
+    numbers  of the states
+    """
+
+    def __init__(self, names: _Names, numbers: Sequence[int]) -> None:
+        self._names = names
+        self._numbers = numbers
+        self._known: dict[int, dict[str, int]] = {}
+
+    def of(self, shifts: dict[int, int]) -> dict[str, int]:
+        """The names of `LalrStates.shifts`."""
+        if id(shifts) not in self._known:
+            spend(3 * len(shifts) // 4)
+            self._known[id(shifts)] = {
+                name: self._numbers[target]
+                for symbol, target in shifts.items()
+                for name in self._names.of_terminal[symbol]
+            }
+        return self._known[id(shifts)]
 
 
 class _Names:
