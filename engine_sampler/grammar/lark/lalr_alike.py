@@ -47,7 +47,7 @@ def alike(rules: Sequence[_Rule], kinds: Sequence[Any]) -> dict[int, list[int]]:
 
 def _twice(rules: Sequence[_Rule], first: Mapping[int, int]) -> set[int]:
     """The terminals that stand for two in one rule. `first`: for those that are not first, which is."""
-    found = set()
+    found: set[int] = set()
     for _, right in rules:
         if len(right) > 1:
             symbols = [first.get(symbol, symbol) for symbol in right]

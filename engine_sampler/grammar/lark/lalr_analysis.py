@@ -17,7 +17,8 @@ from ..errors import GrammarLimitError
 from ..work import spend
 
 MAX_ITEMS = 400_000
-"""The most items (beginnings of rules) in all states of a parser, as they are computed."""
+"""The most items (beginnings of rules) in all states of a parser, as they are computed: states that share what
+they predict share its items."""
 
 Kernel = tuple[int, ...]
 """Positions in rules, ascending."""
@@ -122,21 +123,21 @@ class LalrStates:
             for position in kernel:
                 if (symbol := self._symbol[position]) is not None:
                     after.setdefault(symbol, []).append(position + 1)
-            predicted = self._predict(frozenset(symbol for symbol in after if symbol < 0))
-            items += len(kernel) + predicted.items
+            own = [symbol for symbol in after if symbol >= 0]
+            expected = [symbol for symbol in after if symbol < 0]
+            predicted = self._predict(frozenset(expected))
+            shared = None if own else predicted.shared
+            items += len(kernel) + (predicted.items if shared is None else len(predicted.gotos))
             if items > MAX_ITEMS:
                 raise GrammarLimitError(f"the parser's states have more than {MAX_ITEMS} items")
             spend(2 + len(kernel) + len(predicted.gotos))
-            own = {symbol for symbol in after if symbol >= 0}
-            if own or predicted.shared is None:
+            if shared is None:
                 spend(len(predicted.shifts))
-                shifts = self._numbered(_joined(predicted.shifts, after, own), numbers)
+                shared = self._numbered(_joined(predicted.shifts, after, own), numbers)
                 if not own:
-                    predicted.shared = shifts
-            else:
-                shifts = predicted.shared
-            self.shifts.append(shifts)
-            self.gotos.append(self._numbered(_joined(predicted.gotos, after, after.keys() - own), numbers))
+                    predicted.shared = shared
+            self.shifts.append(shared)
+            self.gotos.append(self._numbered(_joined(predicted.gotos, after, expected), numbers))
             self._sides.append(predicted.sides)
 
     def _numbered(self, targets: dict[int, Kernel], numbers: dict[Kernel, int]) -> dict[int, int]:
@@ -224,8 +225,8 @@ class LalrStates:
     def _lookbacks(
         self, numbers: dict[tuple[int, int], int], nullable: set[int], includes: list[list[int]]
     ) -> Iterator[tuple[int, int, int]]:
-        """The states in which rules end, those rules, and the transitions over their left sides, but for the
-        rules of one terminal; adds to `includes` the transitions whose look-aheads a transition has as well."""
+        """The states in which rules end, those rules, and the transitions over their left sides, but for rules
+        of one terminal; adds to `includes` the transitions whose look-aheads a transition has as well."""
         tails = [_tail(right, nullable) for right in self._rules.right]
         for (state, symbol), number in numbers.items():
             rules = self._other_rules[symbol]

@@ -11,6 +11,7 @@ from lark.common import LexerConf
 from lark.exceptions import GrammarError as LarkGrammarError
 from lark.lexer import BasicLexer, PatternRE, PatternStr, TerminalDef
 
+from ..program.lalr import once
 from ..regex.syntax import spelled_out
 from ..work import spend
 from .lalr_alike import alike
@@ -63,16 +64,23 @@ def tables_of(rules: list[Any], start: str) -> LalrTables:
     states = LalrStates(names.rules, names.end)
     numbers = _numbers(states, names.rules)
     found: list[NamedLalrState] = []
-    shifts = _NamedShifts(names, numbers)
+
+    @once
+    def named(shifts: dict[int, int]) -> dict[str, int]:
+        targets = ((symbol, numbers[target]) for symbol, target in shifts.items())
+        actions = {name: target for symbol, target in targets for name in names.of_terminal[symbol]}
+        spend(3 * len(actions) // 4)  # for these tables and all that is made of them
+        return actions
+
     for state, number in enumerate(numbers):
         if number < len(found):  # an earlier state equals it
             continue
         gotos = {names.sides[-1 - side]: numbers[to] for side, to in states.gotos[state].items()}
-        actions, reduced = shifts.of(states.shifts[state]), _resolved(states.reductions[state], names)
+        actions, reduced = named(states.shifts[state]), _resolved(states.reductions[state], names)
         end = reduced.pop(END, None)
         if reduced:
-            spend(3 * (len(actions) + len(reduced)) // 4)  # for these tables and all that is made of them
             actions = reduced | actions
+            spend(3 * len(actions) // 4)
         found.append(NamedLalrState(actions, gotos, end))
     lengths = [(rule.origin.name, len(rule.expansion)) for rule in names.written]
     distinct = {id(state.actions): state.actions for state in found}
@@ -94,29 +102,6 @@ def _numbers(states: LalrStates, rules: PlainRules) -> list[int]:
                 key = rules.left[rule], terminals
         found.append(numbers.setdefault(key, len(numbers)))
     return found
-
-
-class _NamedShifts:
-    """The states after terminals by their names, once for all states that have the same.
-
-    numbers  of the states
-    """
-
-    def __init__(self, names: _Names, numbers: Sequence[int]) -> None:
-        self._names = names
-        self._numbers = numbers
-        self._known: dict[int, dict[str, int]] = {}
-
-    def of(self, shifts: dict[int, int]) -> dict[str, int]:
-        """The names of `LalrStates.shifts`."""
-        if id(shifts) not in self._known:
-            spend(3 * len(shifts) // 4)
-            self._known[id(shifts)] = {
-                name: self._numbers[target]
-                for symbol, target in shifts.items()
-                for name in self._names.of_terminal[symbol]
-            }
-        return self._known[id(shifts)]
 
 
 class _Names:

@@ -19,9 +19,9 @@ from __future__ import annotations
 
 import struct
 from array import array
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from itertools import chain
-from typing import NamedTuple
+from typing import NamedTuple, TypeVar
 
 from ..errors import GrammarError
 
@@ -31,8 +31,25 @@ KEYWORD, IGNORED = 1, 2
 Pairs = list[tuple[int, int]]
 
 
+_Argument = TypeVar("_Argument")
+_Result = TypeVar("_Result")
+
+
+def once(function: Callable[[_Argument], _Result]) -> Callable[[_Argument], _Result]:
+    """`function`, called once for each object, however many states share that."""
+    known: dict[int, tuple[_Argument, _Result]] = {}
+
+    def result(argument: _Argument) -> _Result:
+        found = known.get(id(argument))
+        if found is None:
+            found = known[id(argument)] = argument, function(argument)
+        return found[1]
+
+    return result
+
+
 class LalrState(NamedTuple):
-    """A state of the parser; see the module."""
+    """A state of the parser; see the module. Many states may have the same lists."""
 
     actions: Pairs
     gotos: Pairs
@@ -53,17 +70,17 @@ def encoded(parser: Parser) -> array[int]:
     code = array("i", (len(parser.states), len(parser.rules), parser.first))
     for rule in parser.rules:
         code.extend(rule)
+    packed = once(_packed)
     for state in parser.states:
-        _append(code, state.actions)
-        _append(code, state.gotos)
+        code.frombytes(packed(state.actions))
+        code.frombytes(packed(state.gotos))
         code.append(state.end)
-        _append(code, state.entries)
+        code.frombytes(packed(state.entries))
     return code
 
 
-def _append(code: array[int], pairs: Pairs) -> None:
-    code.append(len(pairs))
-    code.frombytes(struct.pack(f"{2 * len(pairs)}i", *chain.from_iterable(pairs)))  # faster than `extend`
+def _packed(pairs: Pairs) -> bytes:
+    return struct.pack(f"{1 + 2 * len(pairs)}i", len(pairs), *chain.from_iterable(pairs))
 
 
 def decoded(code: Sequence[int]) -> Parser:

@@ -107,7 +107,9 @@ def test_the_tables_of_random_grammars_are_those_of_lark(seed: int) -> None:
         words = []
         for _ in range(random.choice([1, 1, 1, 2, 2, 3])):
             some = random.sample("ABCD", random.randint(1, 4))
-            words.append(random.choice([random.choice(sides), f"({' | '.join(some)})", random.choice("ABCD")]))
+            words.append(
+                random.choice([random.choice(sides), f"({' | '.join(some)})", random.choice("ABCD")])
+            )
         return " ".join(words)
 
     text = "\n".join(f"{side}: {' | '.join(expansion() for _ in range(3))}" for side in sides)
