@@ -17,8 +17,8 @@ from ..errors import GrammarLimitError
 from ..work import spend
 
 MAX_ITEMS = 400_000
-"""The most items (beginnings of rules) in all states of a parser, as they are computed: states that share what
-they predict share its items."""
+"""The most items (beginnings of rules) in all states of a parser, as they are computed: states that share
+what they predict share its items."""
 
 Kernel = tuple[int, ...]
 """Positions in rules, ascending."""
@@ -225,8 +225,8 @@ class LalrStates:
     def _lookbacks(
         self, numbers: dict[tuple[int, int], int], nullable: set[int], includes: list[list[int]]
     ) -> Iterator[tuple[int, int, int]]:
-        """The states in which rules end, those rules, and the transitions over their left sides, but for rules
-        of one terminal; adds to `includes` the transitions whose look-aheads a transition has as well."""
+        """The states in which rules end, those rules, and the transitions over their left sides, but for
+        rules of one terminal; adds to `includes` the transitions whose look-aheads others have as well."""
         tails = [_tail(right, nullable) for right in self._rules.right]
         for (state, symbol), number in numbers.items():
             rules = self._other_rules[symbol]

@@ -143,6 +143,6 @@ def test_a_rule_that_is_defined_twice_is_refused() -> None:
 
 
 def test_states_with_too_many_items_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("engine_sampler.grammar.lark.lalr_analysis.MAX_ITEMS", 20)
-    with pytest.raises(GrammarLimitError, match="the parser's states have more than 20 items"):
+    monkeypatch.setattr("engine_sampler.grammar.lark.lalr_analysis.MAX_ITEMS", 12)
+    with pytest.raises(GrammarLimitError, match="the parser's states have more than 12 items"):
         rules_from_lalr(GRAMMARS["left recursion"])
