@@ -2,11 +2,14 @@
 
     number of states, number of rules, first state
     for each rule: the number of its left side, the length of its right side
+    number of lists of actions; for each: count, then pairs (terminal, action): shift to the state `action`,
+        or reduce the rule -1 - action
+    number of lexers; for each: count, then pairs (terminal, kind), in the order in which it tries them
     for each state:
-        count, then pairs (terminal, action): shift to the state `action`, or reduce the rule -1 - action
+        the number of its list of actions
         count, then pairs (left side, state)
         the action at the end of the text: ACCEPT, NOTHING, or -1 - the rule to reduce
-        count, then pairs (terminal, kind), in the order in which the lexer tries them
+        the number of its lexer
 
 A lexer tries its terminals in order and reads the longest match of the first one that matches. An entry
 of kind KEYWORD is a keyword of the next entry that is not one: if the lexer reads that entry and its
@@ -70,26 +73,44 @@ def encoded(parser: Parser) -> array[int]:
     code = array("i", (len(parser.states), len(parser.rules), parser.first))
     for rule in parser.rules:
         code.extend(rule)
-    packed = once(_packed)
-    for state in parser.states:
-        code.frombytes(packed(state.actions))
-        code.frombytes(packed(state.gotos))
-        code.append(state.end)
-        code.frombytes(packed(state.entries))
+    actions = _append_lists(code, [state.actions for state in parser.states])
+    lexers = _append_lists(code, [state.entries for state in parser.states])
+    for state, actions_of, lexer in zip(parser.states, actions, lexers, strict=True):
+        code.append(actions_of)
+        _append(code, state.gotos)
+        code.extend((state.end, lexer))
     return code
 
 
-def _packed(pairs: Pairs) -> bytes:
-    return struct.pack(f"{1 + 2 * len(pairs)}i", len(pairs), *chain.from_iterable(pairs))
+def _append_lists(code: array[int], lists: Sequence[Pairs]) -> list[int]:
+    """Append the lists, equal ones once. Returns the number of each."""
+    numbers: dict[tuple[tuple[int, int], ...], int] = {}
+
+    @once
+    def number_of(pairs: Pairs) -> int:
+        return numbers.setdefault(tuple(pairs), len(numbers))
+
+    found = list(map(number_of, lists))
+    code.append(len(numbers))
+    for pairs in numbers:
+        _append(code, pairs)
+    return found
+
+
+def _append(code: array[int], pairs: Sequence[tuple[int, int]]) -> None:
+    code.append(len(pairs))
+    code.frombytes(struct.pack(f"{2 * len(pairs)}i", *chain.from_iterable(pairs)))  # faster than `extend`
 
 
 def decoded(code: Sequence[int]) -> Parser:
     """The parser that `encoded` wrote. Raises GrammarError if there are too few or too many integers."""
     numbers = iter(code)
     try:
-        states, rules, first = _take(numbers, 3)
-        parser = Parser(_pairs(numbers, rules), [_state(numbers) for _ in range(states)], first)
-    except StopIteration:
+        count, rule_count, first = _take(numbers, 3)
+        rules = _pairs(numbers, rule_count)
+        actions, lexers = _lists(numbers), _lists(numbers)
+        parser = Parser(rules, [_state(numbers, actions, lexers) for _ in range(count)], first)
+    except (StopIteration, IndexError):
         raise GrammarError("the tables of the parser are too short") from None
     if next(numbers, None) is not None:
         raise GrammarError("the tables of the parser are too long")
@@ -108,8 +129,12 @@ def _pairs(numbers: Iterator[int], count: int) -> Pairs:
     return list(zip(flat[::2], flat[1::2], strict=True))
 
 
-def _state(numbers: Iterator[int]) -> LalrState:
-    actions = _pairs(numbers, next(numbers))
+def _lists(numbers: Iterator[int]) -> list[Pairs]:
+    return [_pairs(numbers, next(numbers)) for _ in range(next(numbers))]
+
+
+def _state(numbers: Iterator[int], actions: Sequence[Pairs], lexers: Sequence[Pairs]) -> LalrState:
+    actions_of = actions[next(numbers)]
     gotos = _pairs(numbers, next(numbers))
-    end = next(numbers)
-    return LalrState(actions, gotos, end, _pairs(numbers, next(numbers)))
+    end, lexer = _take(numbers, 2)
+    return LalrState(actions_of, gotos, end, lexers[lexer])
