@@ -71,6 +71,7 @@ static int32_t count_open(const eg_expressions *x, int32_t begin, int32_t own) {
 static bool entry_possible(eg_expressions *x, int32_t begin, int32_t own, int32_t guard) {
     const int32_t e = x->scratch.at[own + 1];
     if (count_open(x, begin, own) == (own - begin) / 2 + 1) return possible(x, e, guard);
+    if (guard != EG_EMPTY && !possible(x, e, guard)) return false; /* nor is any keyword */
     int32_t before = EG_EMPTY, joined = begin; /* what is read as a keyword tried earlier, up to `joined` */
     for (int32_t i = begin; i <= own; i += 2) {
         if (x->scratch.at[i] & EG_CLOSED) continue;
