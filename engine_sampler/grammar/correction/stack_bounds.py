@@ -19,6 +19,9 @@ from .rule_bounds import NEVER
 Symbol = tuple[bool, int]
 """Whether it is a terminal; its number, or that of a left side."""
 
+RightSide = list[tuple[Symbol, ...]]
+"""The symbols in each place of the right side of a rule, and of others that the parser takes for it."""
+
 
 class StackBounds:
     """Lower bounds on the cost from the configurations of `parser` to the end of the text.
@@ -62,19 +65,21 @@ class StackBounds:
         shifts: dict[Symbol, int] = {(True, name): to for name, to in tables.actions if to >= 0}
         return shifts | {(False, side): to for side, to in tables.gotos}
 
-    def _right_sides(self) -> dict[int, list[Symbol]]:
+    def _right_sides(self) -> dict[int, RightSide]:
         """The right side of each rule. All ways of its length to a state that reduces it spell it."""
-        before: dict[int, tuple[int, Symbol]] = {}
-        for state, steps in enumerate(self._steps):
-            before.update((to, (state, symbol)) for symbol, to in steps.items())
-        found: dict[int, list[Symbol]] = {}
+        before = {to: state for state, steps in enumerate(self._steps) for to in steps.values()}
+        between: dict[int, dict[Symbol, None]] = {}
+        for steps in self._steps:
+            for symbol, to in steps.items():
+                between.setdefault(to, {})[symbol] = None
+        found: dict[int, RightSide] = {}
         for state, tables in enumerate(self._tables.states):
             for action in {*(action for _, action in tables.actions), tables.end}:
                 if action < 0 and -1 - action not in found:
                     spelled, at = [], state
                     for _ in range(self._tables.rules[-1 - action][1]):
-                        at, symbol = before[at]
-                        spelled.append(symbol)
+                        spelled.append(tuple(between[at]))
+                        at = before[at]
                     found[-1 - action] = spelled[::-1]
         return found
 
@@ -89,7 +94,7 @@ class StackBounds:
             changed = False
             for rule, spelled in self._sides.items():
                 left = False, self._tables.rules[rule][0]
-                cost = min(NEVER, sum(costs.get(symbol, NEVER) for symbol in spelled))
+                cost = min(NEVER, sum(_place_costs(spelled, costs)))
                 if cost < costs.get(left, NEVER):
                     costs[left] = cost
                     changed = True
@@ -99,21 +104,25 @@ class StackBounds:
         """For each state, the rules that it is within: their left sides, the symbols read, and the cost of
         the others."""
         found: list[dict[tuple[int, int], int]] = [{} for _ in self._steps]
-        ways: dict[int, list[tuple[list[Symbol], list[int]]]] = {}
+        ways: dict[int, list[tuple[RightSide, list[int]]]] = {}
         for rule, spelled in self._sides.items():
-            costs = [self._costs.get(symbol, NEVER) for symbol in spelled]
+            costs = _place_costs(spelled, self._costs)
             left = [min(NEVER, sum(costs[count + 1 :])) for count in range(len(spelled))]
             ways.setdefault(self._tables.rules[rule][0], []).append((spelled, left))
         for state, tables in enumerate(self._tables.states):
             for side, _ in tables.gotos:
                 for spelled, left in ways.get(side, ()):
-                    at: int | None = state
-                    for count, symbol in enumerate(spelled, 1):
-                        at = None if at is None else self._steps[at].get(symbol)
-                        if at is None:
-                            break
-                        known = found[at].get((side, count), NEVER)
-                        found[at][side, count] = min(left[count - 1], known)
+                    states = {state}
+                    for count, symbols in enumerate(spelled, 1):
+                        states = {
+                            to
+                            for at in states
+                            for symbol in symbols
+                            if (to := self._steps[at].get(symbol)) is not None
+                        }
+                        for at in states:
+                            known = found[at].get((side, count), NEVER)
+                            found[at][side, count] = min(left[count - 1], known)
         return found
 
     # --- stacks --------------------------------------------------------------------------------------
@@ -161,3 +170,8 @@ class StackBounds:
             for other, to in self._tables.states[self._rows.rows[base].state].gotos:
                 if other == side:
                     yield cost, LrRow(to, base)
+
+
+def _place_costs(spelled: RightSide, costs: dict[Symbol, int]) -> list[int]:
+    """The cost of the cheapest text for each place of a right side."""
+    return [min(costs.get(symbol, NEVER) for symbol in symbols) for symbols in spelled]

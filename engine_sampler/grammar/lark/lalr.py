@@ -22,14 +22,14 @@ from lark.lexer import PatternRE, TerminalDef
 
 from ..errors import GrammarError
 from ..program.expression import CONCAT, GUARD, UNION, Expression, looks_ahead
-from ..program.lalr import ACCEPT, IGNORED, KEYWORD, NOTHING, LalrState, Parser, encoded
+from ..program.lalr import ACCEPT, IGNORED, KEYWORD, NOTHING, LalrState, Pairs, Parser, encoded, once
 from ..program.rules import Rules, sequence
 from ..work import counted_work, spend
 from .dialect import Rewritten
 from .expansion import check_expansion, without_endless_counts
 from .grammar import Loaded, load
 from .lalr_endings import without_dead_ends
-from .lalr_tables import LalrTables, LexerOrder, NamedLalrState, tables_of
+from .lalr_tables import LalrTables, LexerOrder, tables_of
 from .messages import Messages
 from .patterns import pattern_of
 from .preceding import texts_before_entries
@@ -217,23 +217,28 @@ def _parser(tables: LalrTables, symbols: Mapping[str, int], order: LexerOrder) -
     """The tables with numbers instead of names."""
     sides = {name: number for number, name in enumerate(dict.fromkeys(name for name, _ in tables.rules))}
     lexing = tables.shifted | {tables.first}
-    known: dict[frozenset[str], list[tuple[int, int]]] = {}
+    known: dict[frozenset[str], Pairs] = {}
 
-    def entries(state: NamedLalrState) -> list[tuple[int, int]]:
-        key = frozenset(state.actions)
+    @once
+    def actions_of(actions: Mapping[str, int]) -> Pairs:
+        return [(symbols[name], action) for name, action in actions.items() if name in symbols]
+
+    @once
+    def entries_of(actions: Mapping[str, int]) -> Pairs:
+        key = frozenset(actions)
         if key not in known:
             known[key] = [
                 (symbols[name], KEYWORD * keyword | IGNORED * ignored)
-                for name, keyword, ignored in order.entries(state.actions)
+                for name, keyword, ignored in order.entries(actions)
             ]
         return known[key]
 
     states = [
         LalrState(
-            [(symbols[name], action) for name, action in state.actions.items() if name in symbols],
+            actions_of(state.actions),
             [(sides[name], target) for name, target in state.gotos.items() if name in sides],
             ACCEPT if number == tables.last else NOTHING if state.end is None else state.end,
-            entries(state) if number in lexing else [],
+            entries_of(state.actions) if number in lexing else [],
         )
         for number, state in enumerate(tables.states)
     ]

@@ -10,15 +10,15 @@ the same state: a contextual lexer reads by these sets.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import NamedTuple
 
 from ..errors import GrammarLimitError
 from ..work import spend
 
 MAX_ITEMS = 400_000
-"""The most items (beginnings of rules) in all states of a parser, as they are computed."""
+"""The most items (beginnings of rules) in all states of a parser, as they are computed: states that share
+what they predict share its items."""
 
 Kernel = tuple[int, ...]
 """Positions in rules, ascending."""
@@ -51,20 +51,31 @@ class PlainRules:
             found |= more
 
 
-class _Predicted(NamedTuple):
-    """What a state predicts: the left sides, how many items these have, and the items after each symbol."""
+@dataclass
+class _Predicted:
+    """What a state predicts.
+
+    sides   the left sides
+    items   how many items these have
+    shifts  the items after each terminal
+    gotos   the items after each left side
+    shared  the states after each terminal, once they are known, where nothing else is expected but left sides
+    """
 
     sides: frozenset[int]
     items: int
-    after: dict[int, Kernel]
+    shifts: dict[int, Kernel]
+    gotos: dict[int, Kernel]
+    shared: dict[int, int] | None = None
 
 
 class LalrStates:
     """The states by number; 0 is the first.
 
-    transitions  for each state, the state after each symbol
-    last         the state after a whole text
-    reductions   for each state, the rules to reduce, and the terminals before which to do so
+    shifts      for each state, the state after each terminal; many states may have the same dict
+    gotos       for each state, the state after each left side
+    last        the state after a whole text
+    reductions  for each state, the rules to reduce, and the terminals before which to do so
     """
 
     def __init__(self, rules: PlainRules, end: int) -> None:
@@ -72,13 +83,22 @@ class LalrStates:
         self._rules_of: dict[int, list[int]] = {}
         for number, left in enumerate(rules.left):
             self._rules_of.setdefault(left, []).append(number)
+        self._terminal_rules = {
+            left: [rule for rule in some if _is_terminal(rules.right[rule])]
+            for left, some in self._rules_of.items()
+        }
+        self._other_rules = {
+            left: [rule for rule in some if not _is_terminal(rules.right[rule])]
+            for left, some in self._rules_of.items()
+        }
         self._number_positions()
         self._predicted: dict[frozenset[int], _Predicted] = {}
         self._kernels: list[Kernel] = []
         self._sides: list[frozenset[int]] = []
-        self.transitions: list[dict[int, int]] = []
+        self.shifts: list[dict[int, int]] = []
+        self.gotos: list[dict[int, int]] = []
         self._find_states()
-        self.last = self.transitions[0][rules.right[-1][0]]
+        self.last = self.gotos[0][rules.right[-1][0]]
         self.reductions: list[dict[int, int]] = [{} for _ in self._kernels]
         self._find_lookaheads(end)
 
@@ -103,16 +123,21 @@ class LalrStates:
             for position in kernel:
                 if (symbol := self._symbol[position]) is not None:
                     after.setdefault(symbol, []).append(position + 1)
-            predicted = self._predict(frozenset(symbol for symbol in after if symbol < 0))
-            items += len(kernel) + predicted.items
+            own = [symbol for symbol in after if symbol >= 0]
+            expected = [symbol for symbol in after if symbol < 0]
+            predicted = self._predict(frozenset(expected))
+            shared = None if own else predicted.shared
+            items += len(kernel) + (predicted.items if shared is None else len(predicted.gotos))
             if items > MAX_ITEMS:
                 raise GrammarLimitError(f"the parser's states have more than {MAX_ITEMS} items")
-            spend(2 + len(kernel) + len(predicted.after))
-            targets = dict(predicted.after)
-            for symbol, positions in after.items():
-                targets[symbol] = tuple(sorted({*positions, *targets.get(symbol, ())}))
-            found = self._numbered(targets, numbers)
-            self.transitions.append(found)
+            spend(2 + len(kernel) + len(predicted.gotos))
+            if shared is None:
+                spend(len(predicted.shifts))
+                shared = self._numbered(_joined(predicted.shifts, after, own), numbers)
+                if not own:
+                    predicted.shared = shared
+            self.shifts.append(shared)
+            self.gotos.append(self._numbered(_joined(predicted.gotos, after, expected), numbers))
             self._sides.append(predicted.sides)
 
     def _numbered(self, targets: dict[int, Kernel], numbers: dict[Kernel, int]) -> dict[int, int]:
@@ -147,7 +172,9 @@ class LalrStates:
                         waiting.append(symbol)
             spend(1 + items)
             kernels = {symbol: tuple(sorted(positions)) for symbol, positions in after.items()}
-            found = self._predicted[expected] = _Predicted(frozenset(sides), items, kernels)
+            shifts = {symbol: kernel for symbol, kernel in kernels.items() if symbol >= 0}
+            gotos = {symbol: kernel for symbol, kernel in kernels.items() if symbol < 0}
+            found = self._predicted[expected] = _Predicted(frozenset(sides), items, shifts, gotos)
         return found
 
     # --- look-aheads ---
@@ -156,35 +183,53 @@ class LalrStates:
         """Compute `reductions`; `end` is the number of the end of the text among the terminals."""
         nullable = self._rules.nullable()
         numbers: dict[tuple[int, int], int] = {}
-        for state, transitions in enumerate(self.transitions):
-            for symbol in transitions:
-                if symbol < 0:
-                    numbers[state, symbol] = len(numbers)
-        shifted = [sum(1 << symbol for symbol in one if symbol >= 0) for one in self.transitions]
+        for state, gotos in enumerate(self.gotos):
+            for symbol in gotos:
+                numbers[state, symbol] = len(numbers)
+        of_shifts = {id(one): one for one in self.shifts}
+        shifted = {key: sum(1 << symbol for symbol in one) for key, one in of_shifts.items()}
         reads: list[list[int]] = []
         sets: list[int] = []
         for state, symbol in numbers:
-            after = self.transitions[state][symbol]
-            sets.append(shifted[after])
-            reads.append([numbers[after, other] for other in self.transitions[after] if other in nullable])
+            after = self.gotos[state][symbol]
+            sets.append(shifted[id(self.shifts[after])])
+            reads.append([numbers[after, other] for other in self.gotos[after] if other in nullable])
         sets[numbers[0, self._rules.right[-1][0]]] |= 1 << end
-        spend(len(sets) + sum(map(len, reads)))
+        spend(len(sets) + sum(map(len, reads)) + sum(map(len, of_shifts.values())) // 8)
         _unite(sets, reads)
         includes: list[list[int]] = [[] for _ in sets]
         lookbacks = list(self._lookbacks(numbers, nullable, includes))
         _unite(sets, includes)
         for state, rule, number in lookbacks:
-            reductions = self.reductions[state]
-            reductions[rule] = reductions.get(rule, 0) | sets[number]
+            self._reduce(state, rule, sets[number])
+        self._reduce_terminals(numbers, sets)
+
+    def _reduce(self, state: int, rule: int, terminals: int) -> None:
+        reductions = self.reductions[state]
+        reductions[rule] = reductions.get(rule, 0) | terminals
+
+    def _reduce_terminals(self, numbers: dict[tuple[int, int], int], sets: list[int]) -> None:
+        """Reduce the rules of one terminal. They end in the same states wherever the same terminals lead to
+        the same states."""
+        before: dict[tuple[int, int], int] = {}
+        shifts_of = {id(one): one for one in self.shifts}
+        for (state, symbol), number in numbers.items():
+            if self._terminal_rules[symbol]:
+                key = id(self.shifts[state]), symbol
+                before[key] = before.get(key, 0) | sets[number]
+        for (shifts, symbol), terminals in before.items():
+            spend(len(self._terminal_rules[symbol]) // 2)
+            for rule in self._terminal_rules[symbol]:
+                self._reduce(shifts_of[shifts][self._rules.right[rule][0]], rule, terminals)
 
     def _lookbacks(
         self, numbers: dict[tuple[int, int], int], nullable: set[int], includes: list[list[int]]
     ) -> Iterator[tuple[int, int, int]]:
-        """The states in which rules end, those rules, and the transitions over their left sides; adds to
-        `includes` the transitions whose look-aheads a transition has as well."""
+        """The states in which rules end, those rules, and the transitions over their left sides, but for
+        rules of one terminal; adds to `includes` the transitions whose look-aheads others have as well."""
         tails = [_tail(right, nullable) for right in self._rules.right]
         for (state, symbol), number in numbers.items():
-            rules = self._rules_of[symbol]
+            rules = self._other_rules[symbol]
             spend(len(rules) // 2)
             for rule in rules:
                 at = self._follow(state, self._rules.right[rule], tails[rule], number, numbers, includes)
@@ -209,14 +254,29 @@ class LalrStates:
         includes: list[list[int]],
     ) -> int:
         """The state after `symbols`, the end of a rule; after those from `tail` on, nothing need come."""
-        transitions = self.transitions
+        shifts, gotos = self.shifts, self.gotos
         for symbol in symbols[:tail]:
-            state = transitions[state][symbol]
+            state = (shifts if symbol >= 0 else gotos)[state][symbol]
         for symbol in symbols[tail:]:
             if symbol < 0:
                 includes[numbers[state, symbol]].append(number)
-            state = transitions[state][symbol]
+            state = (shifts if symbol >= 0 else gotos)[state][symbol]
         return state
+
+
+def _joined(
+    predicted: Mapping[int, Kernel], after: Mapping[int, list[int]], symbols: Collection[int]
+) -> dict[int, Kernel]:
+    """The items after each symbol: those predicted, and those after the ones expected anyway."""
+    found = dict(predicted)
+    for symbol in symbols:
+        found[symbol] = tuple(sorted({*after[symbol], *found.get(symbol, ())}))
+    return found
+
+
+def _is_terminal(right: Sequence[int]) -> bool:
+    """Whether a right side is one terminal."""
+    return len(right) == 1 and right[0] >= 0
 
 
 def _tail(right: Sequence[int], nullable: set[int]) -> int:

@@ -9,10 +9,10 @@ text.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 
 from ..program.expression import Expression
-from ..program.lalr import ACCEPT, IGNORED, LalrState, Pairs, Parser
+from ..program.lalr import ACCEPT, IGNORED, LalrState, Pairs, Parser, once
 from ..work import spend
 from .lalr_analysis import bits_of
 from .lexer_ways import ExactWays, LexerEntry, RoughWays, Way
@@ -135,29 +135,39 @@ class _Reading:
         self._side_of = side_of
         self._known: dict[object, Kind] = {}
         self._sets: dict[tuple[int, ...], int] = {}
+        self._numbers: dict[tuple[tuple[int, int], ...], int] = {}
+        self._parts = once(self._parts_of)
         self.shifts: dict[Kind, Pairs] = {}
 
     def kind(self, state: LalrState) -> Kind:
         """The kind of a state."""
-        spend(1 + len(state.actions) // 8)
-        shifts = [action for action in state.actions if action[1] >= 0]
-        reductions = tuple(self._reductions(state).items())
-        key = tuple(shifts), reductions, state.end == ACCEPT, bool(state.entries)
+        spend()
+        shifts, number, before = self._parts(state.actions)
+        reductions = tuple(self._reductions(before, state.end).items())
+        key = number, reductions, state.end == ACCEPT, bool(state.entries)
         if key not in self._known:
             self._known[key] = kind = Kind(state, reductions)
             self.shifts[kind] = shifts
         return self._known[key]
 
-    def _reductions(self, state: LalrState) -> dict[Side, int]:
-        """The left sides of rules that a state reduces, each with the terminals before which it does."""
-        before: dict[int, list[int]] = {state.end: []} if state.end < 0 else {}
-        for symbol, action in state.actions:
+    def _parts_of(self, actions: Pairs) -> tuple[Pairs, int, Mapping[int, int]]:
+        """The shifts among some actions, a number that equal ones share, and the terminals before which each
+        other action reduces a rule."""
+        spend(len(actions) // 8)
+        before: dict[int, list[int]] = {}
+        for symbol, action in actions:
             if action < 0:
                 before.setdefault(action, []).append(symbol)
-        found: dict[Side, int] = {}
+        shifts = [one for one in actions if one[1] >= 0]
+        number = self._numbers.setdefault(tuple(shifts), len(self._numbers))
+        return shifts, number, {action: self._set(tuple(symbols)) for action, symbols in before.items()}
+
+    def _reductions(self, before: Mapping[int, int], end: int) -> dict[Side, int]:
+        """The left sides of rules that a state reduces, each with the terminals before which it does."""
+        found = {self._side_of[-1 - end]: END} if end < 0 else {}
         for action, symbols in before.items():
             side = self._side_of[-1 - action]
-            found[side] = found.get(side, 0) | self._set(tuple(symbols)) | END * (action == state.end)
+            found[side] = found.get(side, 0) | symbols
         return found
 
     def _set(self, symbols: tuple[int, ...]) -> int:

@@ -4,15 +4,17 @@ from __future__ import annotations
 
 import re
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any
 
 from lark.common import LexerConf
 from lark.exceptions import GrammarError as LarkGrammarError
 from lark.lexer import BasicLexer, PatternRE, PatternStr, TerminalDef
 
+from ..program.lalr import once
 from ..regex.syntax import spelled_out
 from ..work import spend
+from .lalr_alike import alike
 from .lalr_analysis import LalrStates, PlainRules, bits_of
 
 END = "$END"
@@ -24,22 +26,24 @@ _Lexer: Any = BasicLexer
 class NamedLalrState:
     """A state of the parser, with names for terminals and rules.
 
-    actions  for each terminal, the state to shift to, or -1 - the rule to reduce
+    actions  for each terminal, the state to shift to, or -1 - the rule to reduce; many states may have the
+             same dict
     gotos    for each left side of a rule, the state after it
     end      -1 - the rule to reduce at the end of the text, or None
     """
 
-    actions: dict[str, int] = field(default_factory=dict)
-    gotos: dict[str, int] = field(default_factory=dict)
-    end: int | None = None
+    actions: dict[str, int]
+    gotos: dict[str, int]
+    end: int | None
 
 
 @dataclass(frozen=True)
 class LalrTables:
     """The tables of a parser.
 
-    rules      the left side of each rule, and the length of its right side
-    states     the states, by number
+    rules      the left side of each rule, and the length of its right side; of rules that differ in terminals
+               that are used alike, one
+    states     the states, by number; equal ones may be one
     first      the state at the beginning of a text
     last       the state after a whole text
     terminals  all terminals that have an action
@@ -57,34 +61,56 @@ class LalrTables:
 def tables_of(rules: list[Any], start: str) -> LalrTables:
     """The tables of lark's rules. Raises lark's GrammarError for a conflict, and GrammarLimitError."""
     names = _Names(rules, start)
-    states = LalrStates(names.rules, names.terminals[END])
-    found = [NamedLalrState() for _ in states.transitions]
-    shifted: set[int] = set()
-    for state, transitions, reductions in zip(found, states.transitions, states.reductions, strict=True):
-        for symbol, target in transitions.items():
-            if symbol < 0:
-                state.gotos[names.sides[-1 - symbol]] = target
-            else:
-                state.actions[names.of_terminal[symbol]] = target
-                shifted.add(target)
-        reduced = _resolved(reductions, rules, names)
-        state.end = reduced.pop(END, None)
-        if state.actions:
-            for name, action in reduced.items():
-                state.actions.setdefault(name, action)
-        else:
-            state.actions = reduced
-        spend(3 * len(state.actions) // 4)  # for these tables and all that is made of them
-    lengths = [(rule.origin.name, len(rule.expansion)) for rule in rules]
-    terminals = {name for state in found for name in state.actions}
-    return LalrTables(lengths, found, 0, states.last, terminals, shifted)
+    states = LalrStates(names.rules, names.end)
+    numbers = _numbers(states, names.rules)
+    found: list[NamedLalrState] = []
+
+    @once
+    def named(shifts: dict[int, int]) -> dict[str, int]:
+        targets = ((symbol, numbers[target]) for symbol, target in shifts.items())
+        actions = {name: target for symbol, target in targets for name in names.of_terminal[symbol]}
+        spend(3 * len(actions) // 4)  # for these tables and all that is made of them
+        return actions
+
+    for state, number in enumerate(numbers):
+        if number < len(found):  # an earlier state equals it
+            continue
+        gotos = {names.sides[-1 - side]: numbers[to] for side, to in states.gotos[state].items()}
+        actions, reduced = named(states.shifts[state]), _resolved(states.reductions[state], names)
+        end = reduced.pop(END, None)
+        if reduced:
+            actions = reduced | actions
+            spend(3 * len(actions) // 4)
+        found.append(NamedLalrState(actions, gotos, end))
+    lengths = [(rule.origin.name, len(rule.expansion)) for rule in names.written]
+    distinct = {id(state.actions): state.actions for state in found}
+    terminals = set().union(*distinct.values())
+    shifted = {to for actions in distinct.values() for to in actions.values() if to >= 0}
+    return LalrTables(lengths, found, 0, numbers[states.last], terminals, shifted)
+
+
+def _numbers(states: LalrStates, rules: PlainRules) -> list[int]:
+    """The number of each state. States that only reduce one symbol to the same left side, before the same
+    terminals, are equal."""
+    numbers: dict[object, int] = {}
+    found = []
+    for state, reductions in enumerate(states.reductions):
+        key: object = state
+        if len(reductions) == 1 and not (states.shifts[state] or states.gotos[state] or state == states.last):
+            ((rule, terminals),) = reductions.items()
+            if len(rules.right[rule]) == 1:
+                key = rules.left[rule], terminals
+        found.append(numbers.setdefault(key, len(numbers)))
+    return found
 
 
 class _Names:
-    """The rules with numbers instead of names.
+    """The rules with numbers instead of names, of which one stands for all terminals that are used alike.
 
-    terminals    the numbers of terminals, and of the end of the text
-    of_terminal  their names
+    rules        these rules
+    written      the rule of lark's that each of them is, but for the last
+    end          the number of the end of the text
+    of_terminal  the names of the terminals that a number stands for
     sides        the names of the left sides
     """
 
@@ -94,36 +120,52 @@ class _Names:
         if len(rules) != len(set(rules)):
             twice = next(rule for number, rule in enumerate(rules) if rule in rules[:number])
             raise LarkGrammarError(f"Rules defined twice: {twice}")
-        self.terminals: dict[str, int] = {}
+        terminals: dict[str, int] = {}
         right = []
         for rule in rules:
             symbols = []
             for symbol in rule.expansion:
                 if symbol.is_term:
-                    symbols.append(self.terminals.setdefault(symbol.name, len(self.terminals)))
+                    symbols.append(terminals.setdefault(symbol.name, len(terminals)))
                 elif symbol.name in numbers:
                     symbols.append(numbers[symbol.name])
                 else:
                     raise LarkGrammarError(f"Using an undefined rule: {symbol}")
             right.append(tuple(symbols))
-        self.terminals[END] = len(self.terminals)
-        self.of_terminal = list(self.terminals)
+        plain = [(numbers[rule.origin.name], symbols) for rule, symbols in zip(rules, right, strict=True)]
+        self._unite(rules, plain, list(terminals))
+        self.rules.left.append(-1 - len(self.sides))
+        self.rules.right.append((numbers[start],))
         self._listed: dict[int, list[str]] = {}
-        left = [numbers[rule.origin.name] for rule in rules]
-        self.rules = PlainRules([*left, -1 - len(self.sides)], [*right, (numbers[start],)])
+
+    def _unite(self, rules: list[Any], plain: list[tuple[int, tuple[int, ...]]], names: list[str]) -> None:
+        """Let one terminal stand for all that are used alike, and one rule for all that are equal then."""
+        groups = alike(plain, list(map(_priority, rules)))
+        number_of = {symbol: number for number, group in enumerate(groups.values()) for symbol in group}
+        self.of_terminal = [[names[symbol] for symbol in group] for group in groups.values()]
+        self.end = len(self.of_terminal)
+        self.of_terminal.append([END])
+        written: dict[tuple[int, tuple[int, ...]], Any] = {}
+        for rule, (left, right) in zip(rules, plain, strict=True):
+            written.setdefault((left, tuple(number_of.get(symbol, symbol) for symbol in right)), rule)
+        self.written = list(written.values())
+        self.rules = PlainRules([left for left, _ in written], [right for _, right in written])
 
     def of_terminals(self, terminals: int) -> list[str]:
         """The names of a set of terminals."""
         if terminals not in self._listed:
-            self._listed[terminals] = [self.of_terminal[number] for number in bits_of(terminals)]
+            self._listed[terminals] = [
+                name for number in bits_of(terminals) for name in self.of_terminal[number]
+            ]
         return self._listed[terminals]
 
 
-def _resolved(reductions: Mapping[int, int], rules: Sequence[Any], names: _Names) -> dict[str, int]:
+def _resolved(reductions: Mapping[int, int], names: _Names) -> dict[str, int]:
     """-1 - the rule to reduce before each terminal: of several, the one whose priority is the greatest."""
     if len(reductions) == 1:
         ((only, terminals),) = reductions.items()
         return dict.fromkeys(names.of_terminals(terminals), -1 - only)
+    rules = names.written
     found: dict[str, int] = {}
     for rule, terminals in reductions.items():
         for name in names.of_terminals(terminals):

@@ -52,35 +52,63 @@ static bool possible(eg_expressions *x, int32_t e, int32_t guard) {
     return !eg_expression_is_empty(x, eg_intersection(x, longer(x, e), allowed));
 }
 
+/* What the entries of `scratch` from `begin` to `end` match, joined to `before`. */
+static int32_t join_texts(eg_expressions *x, int32_t before, int32_t begin, int32_t end) {
+    const int32_t base = x->scratch.count;
+    eg_push_member(x, UNION, before);
+    for (int32_t i = begin; i < end; i += 2) eg_push_member(x, UNION, x->scratch.at[i + 1]);
+    return eg_make_union(x, base);
+}
+
+/* How many entries of `scratch` from `begin` to that at `own` are not closed. */
+static int32_t count_open(const eg_expressions *x, int32_t begin, int32_t own) {
+    int32_t count = 0;
+    for (int32_t i = begin; i <= own; i += 2) count += !(x->scratch.at[i] & EG_CLOSED);
+    return count;
+}
+
 /* Whether anything can be read as the entry at `own` on `scratch`, whose keywords begin at `begin`. */
 static bool entry_possible(eg_expressions *x, int32_t begin, int32_t own, int32_t guard) {
-    const int32_t *pairs = x->scratch.at;
-    bool closed = false;
-    for (int32_t i = begin; i <= own; i += 2) closed |= (pairs[i] & EG_CLOSED) != 0;
-    if (!closed) return possible(x, pairs[own + 1], guard);
-    const int32_t e = pairs[own + 1];
-    int32_t before = EG_EMPTY; /* what is read as a keyword tried earlier */
+    const int32_t e = x->scratch.at[own + 1];
+    if (count_open(x, begin, own) == (own - begin) / 2 + 1) return possible(x, e, guard);
+    if (guard != EG_EMPTY && !possible(x, e, guard)) return false; /* nor is any keyword */
+    int32_t before = EG_EMPTY, joined = begin; /* what is read as a keyword tried earlier, up to `joined` */
     for (int32_t i = begin; i <= own; i += 2) {
-        const int32_t entry = x->scratch.at[i], text = x->scratch.at[i + 1];
-        if (!(entry & EG_CLOSED)) {
-            const int32_t here = i < own ? eg_intersection(x, e, text) : e;
-            if (possible(x, eg_intersection(x, here, eg_make_negation(x, before)), guard)) return true;
-        }
-        before = eg_union(x, before, text);
+        if (x->scratch.at[i] & EG_CLOSED) continue;
+        const int32_t here = i < own ? eg_intersection(x, e, x->scratch.at[i + 1]) : e;
+        if (joined < i) before = join_texts(x, before, joined, i);
+        joined = i;
+        if (possible(x, eg_intersection(x, here, eg_make_negation(x, before)), guard)) return true;
     }
     return false;
+}
+
+/* `guard` joined with those under which what comes after the entries of `scratch` from `begin` to `end` is
+ * tried. */
+static int32_t join_guards(eg_expressions *x, int32_t guard, int32_t begin, int32_t end) {
+    const int32_t base = x->scratch.count;
+    int32_t whole = EG_EMPTY;
+    for (int32_t i = begin; i < end; i += 2) {
+        const int32_t entry = x->scratch.at[i], left = x->scratch.at[i + 1];
+        if (x->nodes.at[left].kind == WHOLE) whole = eg_guard_join(x, whole, left);
+        else if (entry == EG_TAKEN || !(entry & EG_KEYWORD || x->nodes.at[left].guards))
+            eg_push_member(x, UNION, left);
+    }
+    return eg_guard_join(x, eg_guard_join(x, guard, eg_make_union(x, base)), whole);
 }
 
 /* Whether any entry of `scratch` from `base` to `end` can be read under `guard`; with `shown`, ignored ones
  * do not count. */
 static bool any_possible(eg_expressions *x, int32_t base, int32_t end, int32_t guard, bool shown) {
-    int32_t begin = base;
+    int32_t begin = base, joined = base; /* `guard` contains those of the entries up to `joined` */
     for (int32_t i = base; i < end; i += 2) {
-        const int32_t entry = x->scratch.at[i], left = x->scratch.at[i + 1];
+        const int32_t entry = x->scratch.at[i];
         if (entry != EG_TAKEN && entry & EG_KEYWORD) continue;
-        if (entry != EG_TAKEN && !(shown && entry & EG_IGNORED) && entry_possible(x, begin, i, guard))
-            return true;
-        if (entry == EG_TAKEN || !x->nodes.at[left].guards) guard = eg_guard_join(x, guard, left);
+        if (entry != EG_TAKEN && !(shown && entry & EG_IGNORED) && count_open(x, begin, i)) {
+            if (joined < begin) guard = join_guards(x, guard, joined, begin);
+            joined = begin;
+            if (entry_possible(x, begin, i, guard)) return true;
+        }
         begin = i + 2;
     }
     return false;

@@ -129,6 +129,15 @@ static eg_pairs read_pairs(source *s, int64_t first_end, int64_t second_low, int
     return out;
 }
 
+/* Lists of pairs, each of which is as in read_pairs(). */
+static eg_pairs *read_lists(source *s, int64_t first_end, int64_t second_low, int64_t second_end,
+                            int32_t *count) {
+    *count = read(s, 0, s->end - s->at);
+    eg_pairs *out = eg_take(s->pool, ((size_t)*count + 1) * sizeof *out);
+    for (int32_t i = 0; i < *count; i++) out[i] = read_pairs(s, first_end, second_low, second_end);
+    return out;
+}
+
 static void copy_lalr(eg_pool *pool, eg_rules *r, const es_grammar_program *p) {
     const int32_t *kept = copy(pool, p->parser, p->parser_length);
     source s = {pool, kept, kept + p->parser_length};
@@ -139,13 +148,18 @@ static void copy_lalr(eg_pool *pool, eg_rules *r, const es_grammar_program *p) {
     l->first = read(&s, 0, l->state_count - 1);
     l->rules = s.at;
     for (int32_t i = 0; i < 2 * l->rule_count; i++) read(&s, 0, INT32_MAX);
+    int32_t action_lists, lexers;
+    const eg_pairs *actions = read_lists(&s, r->terminal_count, -(int64_t)l->rule_count, l->state_count,
+                                         &action_lists);
+    const eg_pairs *entries = read_lists(&s, r->terminal_count, 0, 4, &lexers);
     l->states = eg_take(pool, (size_t)l->state_count * sizeof *l->states);
     for (int32_t i = 0; i < l->state_count; i++) {
         eg_lalr_state *state = &l->states[i];
-        state->actions = read_pairs(&s, r->terminal_count, -(int64_t)l->rule_count, l->state_count);
+        state->actions = actions[read(&s, 0, (int64_t)action_lists - 1)];
         state->gotos = read_pairs(&s, INT32_MAX, 0, l->state_count);
         state->end = read(&s, -(int64_t)l->rule_count, EG_LALR_ACCEPT);
-        state->entries = read_pairs(&s, r->terminal_count, 0, 4);
+        state->lexer = read(&s, 0, (int64_t)lexers - 1);
+        state->entries = entries[state->lexer];
     }
     check(pool, s.at == s.end, "parser's tables");
     r->lalr = l;

@@ -42,6 +42,7 @@ typedef struct eg_lalr_state {
     eg_pairs gotos;   /* the left side of a rule, and a state */
     eg_pairs entries; /* a terminal that the lexer tries, in order, and EG_KEYWORD, EG_IGNORED */
     int32_t end;      /* at the end of the text: EG_LALR_ACCEPT, reduce -1 - rule, or nothing */
+    int32_t lexer;    /* the number of `entries` */
 } eg_lalr_state;
 
 /* The tables of an LALR parser, with a lexer for each of its states. */

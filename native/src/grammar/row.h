@@ -67,7 +67,7 @@ typedef struct eg_rows {
     EG_VECTOR(int32_t) values;
     eg_set rows_by_content, cores_by_content, registers_by_content;
     struct eg_action_sets **lalr_sets; /* of the states of an LALR parser, NULL: not computed yet */
-    eg_map lalr_cores;                 /* (state of an LALR parser, eg_row.open) to core */
+    eg_map lalr_cores;                 /* (eg_lalr_state.lexer, eg_row.open) to core */
     EG_VECTOR(uint32_t) opens;         /* the sets of terminals that eg_row.open numbers */
     eg_set opens_by_content;
     EG_VECTOR(int32_t) pending;        /* rows whose `open` is being computed; their sets follow `opens` */

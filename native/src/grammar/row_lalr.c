@@ -182,11 +182,11 @@ static int32_t lalr_lexer(eg_rows *r, const eg_lalr_state *of, const uint32_t *o
 
 static int32_t lalr_core(eg_rows *r, int32_t state, int32_t row) {
     const uint32_t *open = open_of(r, row);
-    const uint64_t key = eg_pair(state, r->rows.at[row].open);
+    const eg_lalr_state *of = &r->rules->lalr->states[state];
+    const uint64_t key = eg_pair(of->lexer, r->rows.at[row].open); /* `open` are terminals with an action */
     const int32_t known = eg_map_get(&r->lalr_cores, key, -1);
     if (known >= 0) return known;
     eg_expressions *x = &r->vocabulary->expressions;
-    const eg_lalr_state *of = &r->rules->lalr->states[state];
     eg_core core = {.lexer = lalr_lexer(r, of, open)};
     core.first = *eg_first(x, core.lexer);
     core.begins = eg_lexer_begins(x, core.lexer);

@@ -6,7 +6,7 @@ import functools
 import json
 import re
 from collections.abc import Callable, Iterable
-from itertools import product
+from itertools import pairwise, product
 from pathlib import Path
 from typing import Any
 
@@ -15,13 +15,17 @@ import pytest
 from hypothesis import HealthCheck, assume, given, settings
 from hypothesis import strategies as st
 
+from engine_sampler import Tokenizer, allocate_bitmask
 from engine_sampler.grammar import Grammar
 from engine_sampler.grammar.engines.reference import ReferenceGrammar
 from engine_sampler.grammar.errors import GrammarError, GrammarLimitError
 from engine_sampler.grammar.lark.lalr import rules_from_lalr
+from engine_sampler.grammar.limits import LIMITS, Limits
 from engine_sampler.grammar.program.lalr import IGNORED, KEYWORD, decoded, encoded
 from engine_sampler.grammar.program.rules import Rules
+from engine_sampler.grammar.work import counted_work
 
+from ...bytewise import needs_native_engine
 from ..both_engines import ENGINES, Engine, allowed, every_engine, tried
 from .oracle import DATA, LIBRARY, Oracle, language_of, spoiled
 
@@ -315,10 +319,56 @@ def test_a_state_that_accepts_very_many_terminals_takes_linear_work() -> None:
     assert len(rules.terminal_names) == 4000
 
 
-def test_many_keywords_are_refused_before_their_tables_take_hundreds_of_megabytes() -> None:
-    words = " | ".join(f'"k{number}"' for number in range(1000))
-    with pytest.raises(GrammarLimitError, match=r"Limits\.reading"):
-        rules_from_lalr(f"start: (NAME | {words})+\nNAME: /[a-z0-9]+/")
+def many_keywords(count: int, rules: str) -> str:
+    """A grammar with the rules {rules}, in which {names} are keywords, and {statements} begin with them."""
+    names = [f"K{number}" for number in range(count)]
+    statements = [f"{name} word ({after} word)?" for name, after in pairwise(names)]
+    terminals = "".join(f'{name}: "K{number}X"\n' for number, name in enumerate(names))
+    filled = rules.format(names=" | ".join(names), statements=" | ".join(statements))
+    return f"{filled}\nNAME: /[A-Z][A-Z0-9]*/\n%ignore /[ \\n]+/\n{terminals}"
+
+
+@pytest.mark.parametrize(
+    ("count", "rules", "size"),
+    [
+        (1000, "start: (NAME | {names})+", 12_000),
+        (1000, "start: item+\nitem: word word | word item\nword: NAME | {names}", 14_000),
+        (400, 'start: (statement ";")+\nstatement: {statements}\nword: NAME | {names}', 24_000),
+    ],
+)
+def test_many_keywords_take_work_and_memory_in_proportion(count: int, rules: str, size: int) -> None:
+    with counted_work() as work:
+        found = rules_from_lalr(many_keywords(count, rules))
+    assert LIMITS.reading - work.left < 200_000
+    assert len(found.parser) < size
+
+
+@needs_native_engine
+def test_lexers_of_many_keywords_take_work_in_proportion() -> None:
+    names = [f"K{number}" for number in range(400)]
+    text = (
+        'start: ("(" x word | "[" x other | "<" word word)+\nx: NAME\n'
+        f"word: NAME | {' | '.join(names[::2])}\n"
+        f'other: "." NAME | {" | ".join(names[1::2])}\n'
+        'NAME: /[a-z][a-z0-9]*/\n%ignore " "\n'
+    ) + "".join(f'{name}: "{name.lower()}x"\n' for name in names)
+    tokenizer = Tokenizer([bytes([byte]) for byte in range(256)] + [b"</s>"], [256])
+    grammar = Grammar.from_lark(text, lexer="contextual")
+    matcher = grammar.compile(tokenizer, limits=Limits(work=100_000)).matcher()
+    bitmask = allocate_bitmask(1, 257)
+    for byte in b"(ab k0x [ab .ab <k2x k4x (ab ":
+        matcher.fill_bitmask(bitmask)
+        assert matcher.accept_bytes(bytes([byte]))
+
+
+@every_engine
+def test_a_keyword_that_cannot_come_is_no_name_where_names_may_come(engine: Engine) -> None:
+    """What may follow `x` is the same for the lexer, wherever it stands."""
+    text = 'start: "(" x word | "[" x other | "<" word word\nx: "x"\nword: NAME | ONE | TWO\n'
+    text += 'other: SIX | TEN\nNAME: /[a-z]+/\nONE: "one"\nTWO: "two"\nSIX: "six"\nTEN: "ten"\n%ignore " "'
+    examples = "(x one,(x six,(x sixes,[x six,[xten,[x one,[x tens,<one two,<a b,<six a,<ones ten,<ten ten"
+    expected = "(x one,(x sixes,[x six,[xten,<one two,<a b,<six a,<ones ten,<ten ten"
+    assert accepted(engine, text, examples) == expected
 
 
 @pytest.mark.parametrize("path", OTHERS, ids=lambda path: path.stem)

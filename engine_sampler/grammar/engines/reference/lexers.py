@@ -14,7 +14,7 @@ from typing import NamedTuple
 from ...derivatives.derivatives import Derivatives
 from ...derivatives.expressions import ANYTHING, EMPTY
 from ...errors import GrammarError
-from ...program.lalr import IGNORED, KEYWORD, Pairs, Parser
+from ...program.lalr import IGNORED, KEYWORD, Pairs, Parser, once
 
 IGNORED_SYMBOL = -1
 """The symbol of text that is read and discarded."""
@@ -51,7 +51,12 @@ class Lexers:
         self.derivatives = derivatives
         self.terminals = terminals
         self._x = derivatives.expressions
-        self._entries = [self._entry_matches(state.entries, terminals) for state in parser.states]
+
+        @once
+        def matches(entries: Pairs) -> list[list[PartialMatch]]:
+            return self._entry_matches(entries, terminals)
+
+        self._entries = [matches(state.entries) for state in parser.states]
         self._ranked_after: dict[tuple[int, int], list[RankedMatch]] = {}
         self._ranked: dict[int, list[RankedMatch]] = {}
 

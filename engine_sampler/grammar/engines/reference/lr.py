@@ -7,10 +7,11 @@ they came about, so the row after a row and a terminal is computed once, as with
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import NamedTuple
 
 from ...derivatives.limits import Meter
-from ...program.lalr import ACCEPT, Parser
+from ...program.lalr import ACCEPT, Pairs, Parser, once
 
 NO_ROW = -1
 """What is below the bottom row of a stack."""
@@ -29,7 +30,8 @@ class LrRows:
     def __init__(self, parser: Parser, meter: Meter) -> None:
         self.parser = parser
         self._rules = parser.rules
-        self._actions = [dict(state.actions) for state in parser.states]
+        actions_of: Callable[[Pairs], dict[int, int]] = once(dict)
+        self._actions = [actions_of(state.actions) for state in parser.states]
         self._gotos = [dict(state.gotos) for state in parser.states]
         self._ends = [state.end for state in parser.states]
         self._meter = meter
