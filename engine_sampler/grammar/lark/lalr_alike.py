@@ -11,6 +11,7 @@ at one place in the text, and no state before it depends on which one that is.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -48,9 +49,9 @@ def alike(rules: Sequence[_Rule], kinds: Sequence[Any]) -> dict[int, list[int]]:
 def _twice(rules: Sequence[_Rule], first: Mapping[int, int]) -> set[int]:
     """The terminals that stand for two in one rule. `first`: for those that are not first, which is."""
     found: set[int] = set()
-    for _, right in rules:
+    for _, right in rules if first else ():
         if len(right) > 1:
             symbols = [first.get(symbol, symbol) for symbol in right]
             if len(set(symbols)) < len(symbols):
-                found.update(one for one in symbols if one >= 0 and symbols.count(one) > 1)
+                found.update(one for one, count in Counter(symbols).items() if one >= 0 and count > 1)
     return found

@@ -270,7 +270,8 @@ def _joined(
     """The items after each symbol: those predicted, and those after the ones expected anyway."""
     found = dict(predicted)
     for symbol in symbols:
-        found[symbol] = tuple(sorted({*after[symbol], *found.get(symbol, ())}))
+        positions = after[symbol]
+        found[symbol] = tuple(sorted({*positions, *found[symbol]} if symbol in found else positions))
     return found
 
 
