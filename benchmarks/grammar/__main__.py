@@ -22,7 +22,7 @@ from engine_sampler.grammar.engines import native
 
 from . import tasks as grammar_tasks
 from .report import report
-from .results import collect
+from .results import collect_all
 
 BENCHMARKS = Path(__file__).parents[1]
 START, END = "<!-- grammars -->", "<!-- end of grammars -->"
@@ -49,7 +49,7 @@ def main() -> None:
         for part in (*PASSES, EXTRA, EXACT):
             if engine == "engine_sampler" or part not in OURS_ONLY or part in given.only:
                 _measure(given, engine, part, tasks)
-    text = report([collect(engine, given.out) for engine in given.engines])
+    text = report(collect_all(given.engines, given.out))
     print(text)
     if given.readme:
         _write_readme(text)

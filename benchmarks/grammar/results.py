@@ -22,6 +22,8 @@ class Numbers:
     engine: str
     version: str = ""
     values: dict[str, float] = field(default_factory=dict)
+    compiled: dict[str, int] = field(default_factory=dict)
+    """The nanoseconds that each MaskBench schema took to compile."""
 
     def __getitem__(self, name: str) -> float | None:
         return self.values.get(name)
@@ -35,6 +37,17 @@ class Numbers:
         if found := list(nanoseconds):
             for label, share in (("p50", 50), ("p99", 99), ("max", 100)):
                 self.put(f"{name} {label}", np.percentile(found, share) / unit)
+
+
+def collect_all(engines: Iterable[str], folder: Path) -> list[Numbers]:
+    """All numbers of some engines, and those of the schemas that all of them compile."""
+    found = [collect(engine, folder) for engine in engines]
+    tried = [one for one in found if one.compiled]
+    common = set.intersection(*(set(one.compiled) for one in tried)) if tried else ()
+    for one in tried:
+        one.put("common", len(common))
+        one.percentiles("common compile", (one.compiled[name] for name in common), 1e6)
+    return found
 
 
 def collect(engine: str, folder: Path) -> Numbers:
@@ -133,7 +146,10 @@ def _judged(numbers: Numbers, name: str, rows: list[Row]) -> None:
     numbers.put(f"{name} groups", len(rows))
     numbers.put(f"{name} wrong accepts", sum(bool(test["full"]) and not test["valid"] for test in tests))
     numbers.put(f"{name} wrong rejects", sum(not test["full"] and test["valid"] for test in tests))
-    numbers.percentiles(f"{name} compile", (row["compile_ns"] for row in rows if "compile_ns" in row), 1e6)
+    compiled = {row["id"]: row["compile_ns"] for row in rows if "compile_ns" in row}
+    numbers.percentiles(f"{name} compile", compiled.values(), 1e6)
+    if name == "maskbench":
+        numbers.compiled = compiled
 
 
 def _hostile(numbers: Numbers, rows: list[Row]) -> None:
