@@ -18,6 +18,7 @@ from .compiled import CompiledGrammar, SpecialName, cached_grammar, compiled_gra
 from .errors import GrammarError, GrammarLimitError
 from .limits import LIMITS, Limits
 from .program.rules import PROGRAM_ARRAYS, Binding, Program, Rules
+from .program.special_names import SpecialNames
 from .program.words import any_of
 from .schema import DEFAULTS, WHITESPACE_PATTERN, SchemaOptions, add_schema, rules_from_schema
 from .work import counted_work
@@ -72,6 +73,7 @@ class Grammar:
         import_paths: Iterable[str] = (),
         declared: Mapping[str, str] | None = None,
         path: str | None = None,
+        limits: Limits = LIMITS,
     ) -> Grammar:
         """From a grammar in Lark's language: the language is exactly the one that lark accepts.
 
@@ -82,6 +84,7 @@ class Grammar:
         import_paths  folders to search for imported grammars, before lark's and this package's
         declared      regular expressions for terminals that the grammar only declares (%declare)
         path          the file of the text, which relative imports start from
+        limits        bounds the length of the text, and the work of reading it
 
         Beyond lark's syntax, `<|name|>` and `<[12,20-30]>` are special tokens, `%json {...}` is a JSON
         Schema, and `rule[lazy]: ...` ends as soon as it can.
@@ -89,12 +92,12 @@ class Grammar:
         from .lark.grammar import rules_from_lark
 
         _check_choice("lexer", lexer, ("dynamic_complete", "contextual"))
-        _check_text("text", text)
+        _check_text("text", text, limits)
         _check_name("start", start)
         path = path if path is None else _checked_path("path", path)
         paths = _checked_paths(import_paths)
         _check_declared(declared)
-        names = _SpecialNames()
+        names = SpecialNames()
 
         def build() -> Grammar:
             given: dict[str, Any] = {
@@ -114,27 +117,28 @@ class Grammar:
 
         key = ("lark", lexer, text, start, paths, tuple(sorted((declared or {}).items())), path)
         if path is not None or paths or "%import" in text:
-            return cached_or_built(None, build)  # an imported file may have changed since
-        return cached_or_built(key, build)
+            return cached_or_built(None, build, limits)  # an imported file may have changed since
+        return cached_or_built(key, build, limits)
 
     @classmethod
-    def from_gbnf(cls, text: str, *, start: str = "root") -> Grammar:
+    def from_gbnf(cls, text: str, *, start: str = "root", limits: Limits = LIMITS) -> Grammar:
         """From a grammar in GBNF, llama.cpp's language, or in xgrammar's EBNF; see
         `engine_sampler.grammar.lark.gbnf`.
 
-        start  the rule that derives the whole text
+        start   the rule that derives the whole text
+        limits  as in `from_lark`
         """
         from .lark.grammar import rules_from_gbnf
 
-        _check_text("gbnf", text)
+        _check_text("gbnf", text, limits)
         _check_name("start", start)
 
         def build() -> Grammar:
-            names = _SpecialNames()
+            names = SpecialNames()
             program = rules_from_gbnf(text, start, names).program()
             return cls("lark", program, tuple(names.known), text if start == "root" else None)
 
-        return cached_or_built(("gbnf", text, start), build)
+        return cached_or_built(("gbnf", text, start), build, limits)
 
     @classmethod
     def from_text(
@@ -143,20 +147,22 @@ class Grammar:
         *,
         lexer: Literal["dynamic_complete", "contextual"] = "dynamic_complete",
         start: str | None = None,
+        limits: Limits = LIMITS,
     ) -> Grammar:
         """From a grammar in Lark's language, or in GBNF or EBNF if it defines its rules by `::=`.
 
-        lexer  as in `from_lark`; GBNF has no terminals, so that it is "dynamic_complete"
-        start  the rule that derives the whole text; None: `start`, and `root` in GBNF
+        lexer   as in `from_lark`; GBNF has no terminals, so that it is "dynamic_complete"
+        start   the rule that derives the whole text; None: `start`, and `root` in GBNF
+        limits  as in `from_lark`
         """
         from .lark.gbnf import is_gbnf
 
-        _check_text("grammar", text)
+        _check_text("grammar", text, limits)
         if not is_gbnf(text):
-            return cls.from_lark(text, lexer=lexer, start="start" if start is None else start)
+            return cls.from_lark(text, lexer=lexer, start="start" if start is None else start, limits=limits)
         if lexer != "dynamic_complete":
             raise GrammarError(f"lexer={lexer!r} is not allowed for GBNF: dynamic_complete")
-        return cls.from_gbnf(text, start="root" if start is None else start)
+        return cls.from_gbnf(text, start="root" if start is None else start, limits=limits)
 
     @classmethod
     def from_json_schema(
@@ -167,6 +173,7 @@ class Grammar:
         formats: Literal["assert", "annotate"] = "assert",
         whitespace: str | int | None = None,
         key_order: Literal["any", "schema"] = "any",
+        limits: Limits = LIMITS,
     ) -> Grammar:
         """From a JSON Schema (draft 2020-12, with the forms of drafts 4 to 2019-09): the JSON texts of valid
         values.
@@ -180,54 +187,58 @@ class Grammar:
                      any amount; "compact": none, but for one blank after a comma or a colon; a number: up
                      to so many white-space characters; other strings: a regular expression for it
         key_order    "any", or "schema": the keys of `properties` in its order, then all others
+        limits       bounds the length of the schema as JSON text, and the work of reading it
         """
         options = _schema_options(whitespace, key_order, unsupported, formats)
         text = schema if isinstance(schema, str) else _json(schema)
-        _check_text("schema", text)
+        _check_text("schema", text, limits)
 
         def build() -> Grammar:
             return cls("json_schema", rules_from_schema(text, options).program())
 
         written = None if options is DEFAULTS else options  # None is hashed several times as fast
-        return cached_or_built(("json_schema", text, written), build)
+        return cached_or_built(("json_schema", text, written), build, limits)
 
     @classmethod
-    def from_json_object(cls, *, whitespace: str | int | None = None) -> Grammar:
-        """Any JSON object; `whitespace` as in `from_json_schema`."""
-        return cls.from_json_schema({"type": "object"}, whitespace=whitespace)
+    def from_json_object(cls, *, whitespace: str | int | None = None, limits: Limits = LIMITS) -> Grammar:
+        """Any JSON object; `whitespace` and `limits` as in `from_json_schema`."""
+        return cls.from_json_schema({"type": "object"}, whitespace=whitespace, limits=limits)
 
     @classmethod
-    def from_regex(cls, pattern: str, *, dialect: Literal["python", "ecma"] = "python") -> Grammar:
+    def from_regex(
+        cls, pattern: str, *, dialect: Literal["python", "ecma"] = "python", limits: Limits = LIMITS
+    ) -> Grammar:
         """The texts that `pattern` matches from beginning to end.
 
         dialect  its syntax: that of Python's `re`, or that of ECMAScript's regular expressions
+        limits   as in `from_lark`
         """
         from .regex.pattern import pattern_expression
 
-        _check_text("pattern", pattern)
+        _check_text("pattern", pattern, limits)
         _check_choice("dialect", dialect, ("python", "ecma"))
 
         def build() -> Grammar:
             return cls("regex", _single_terminal("PATTERN", pattern_expression(pattern, dialect=dialect)))
 
-        return cached_or_built(("regex", pattern, dialect), build)
+        return cached_or_built(("regex", pattern, dialect), build, limits)
 
     @classmethod
-    def from_choices(cls, choices: Iterable[str]) -> Grammar:
-        """Exactly one of `choices`."""
+    def from_choices(cls, choices: Iterable[str], *, limits: Limits = LIMITS) -> Grammar:
+        """Exactly one of `choices`; `limits` as in `from_lark`."""
         if isinstance(choices, str):
             raise TypeError("choices is a string; allowed is a list of strings")
         given = list(choices) if isinstance(choices, Iterable) else choices
         if not isinstance(given, list) or not given or not all(map(_is_text, given)):
             raise GrammarError(f"choices={given!r} is not allowed: one or more strings of whole characters")
         texts = tuple(given)
-        _check_text("choices", "".join(texts))
+        _check_text("choices", "".join(texts), limits)
 
         def build() -> Grammar:
             expression = any_of(text.encode() for text in texts)
             return cls("choices", _single_terminal("CHOICE", expression))
 
-        return cached_or_built(("choices", texts), build)
+        return cached_or_built(("choices", texts), build, limits)
 
     @classmethod
     def from_structural_tag(
@@ -236,6 +247,7 @@ class Grammar:
         *,
         whitespace: str | int | None = None,
         key_order: Literal["any", "schema"] = "any",
+        limits: Limits = LIMITS,
     ) -> Grammar:
         """Text that contains tool calls or the like; see `engine_sampler.grammar.structural_tag`, and
         `tool_calls` for the tags of families of models.
@@ -244,28 +256,30 @@ class Grammar:
              "triggers": [...]}` or `{"type": "structural_tag", "format": {...}}`
 
         whitespace, key_order   of the JSON in it, as in `from_json_schema`, where its formats do not say so
+        limits                  as in `from_json_schema`
         """
         from .structural_tag.structural_tag import rules_from_tag
 
         text = tag if isinstance(tag, str) else _json(tag)
-        _check_text("tag", text)
-        names = _SpecialNames()
+        _check_text("tag", text, limits)
+        names = SpecialNames()
         options = _schema_options(whitespace, key_order)
 
         def build() -> Grammar:
             rules = rules_from_tag(text, special_tokens=names, options=options)
             return cls("structural_tag", rules.program(), (*names.known, *rules.bindings))
 
-        return cached_or_built(("structural_tag", text, options), build)
+        return cached_or_built(("structural_tag", text, options), build, limits)
 
     @classmethod
-    def from_file(cls, path: str | Path) -> Grammar:
-        """From a file: `.lark`, `.json` (a schema) or `.grammar` (written by `save`)."""
+    def from_file(cls, path: str | Path, *, limits: Limits = LIMITS) -> Grammar:
+        """From a file: `.lark`, `.json` (a schema) or `.grammar` (written by `save`); `limits` as in
+        `from_lark`."""
         path = Path(_checked_path("path", path))
         if path.suffix == ".lark":
-            return cls.from_lark(path.read_text(encoding="utf-8"), path=str(path))
+            return cls.from_lark(path.read_text(encoding="utf-8"), path=str(path), limits=limits)
         if path.suffix == ".json":
-            return cls.from_json_schema(path.read_text(encoding="utf-8"))
+            return cls.from_json_schema(path.read_text(encoding="utf-8"), limits=limits)
         if path.suffix == ".grammar":
             return cls.load(path)
         raise GrammarError(f"path={str(path)!r} is not allowed: a file .lark, .json or .grammar")
@@ -367,10 +381,12 @@ def only_cached() -> Iterator[None]:
         _ONLY_CACHED.reset(token)
 
 
-def cached_or_built(key: Hashable, build: Callable[[], Grammar]) -> Grammar:
-    """The grammar of `key` from the cache, or newly built; always built for None."""
+def cached_or_built(key: Hashable, build: Callable[[], Grammar], limits: Limits = LIMITS) -> Grammar:
+    """The grammar of `key` from the cache, or newly built within `limits`; always built for None."""
+    if limits is not LIMITS and limits != LIMITS and key is not None:
+        key = key, limits  # what other limits admit is not found under these
     if not _ONLY_CACHED.get():
-        with counted_work():
+        with counted_work(limits):
             return build() if key is None else _GRAMMARS.get(key, build)
     found = None if key is None else _GRAMMARS.find(key)
     if found is None:
@@ -398,28 +414,6 @@ def _schema_options(whitespace: str | int | None, key_order: Any, *others: Any) 
     if whitespace is None and rest == (DEFAULTS.key_order, DEFAULTS.unsupported, DEFAULTS.formats):
         return DEFAULTS
     return SchemaOptions(WHITESPACE_PATTERN if whitespace is None else whitespace, *rest)
-
-
-class _SpecialNames(Mapping[str, int]):
-    """Negative numbers for the names of special tokens, whose ids are only known at compilation.
-
-    It contains every name: looking one up assigns it the next number.
-    """
-
-    def __init__(self) -> None:
-        self.known: dict[str, int] = {}
-
-    def __getitem__(self, name: str) -> int:
-        return self.known.setdefault(name, -1 - len(self.known))
-
-    def __contains__(self, name: object) -> bool:
-        return True
-
-    def __iter__(self) -> Iterator[str]:
-        return iter(self.known)
-
-    def __len__(self) -> int:
-        return len(self.known)
 
 
 def _check_choice(name: str, value: Any, allowed: Sequence[str]) -> None:
@@ -457,11 +451,15 @@ def _is_text(value: Any) -> bool:
     return isinstance(value, str) and not re.search("[\ud800-\udfff]", value)
 
 
-def _check_text(name: str, text: Any) -> None:
+def _check_text(name: str, text: Any, limits: Limits) -> None:
     if not isinstance(text, str):
         raise TypeError(f"{name} has type {type(text).__name__}; allowed is a string")
-    if len(text) > LIMITS.text:
-        raise GrammarLimitError(f"{name} has {len(text)} characters, the limit is {LIMITS.text}")
+    if not isinstance(limits, Limits):
+        raise GrammarError(f"limits={limits!r} is not allowed: Limits")
+    if len(text) > limits.text:
+        raise GrammarLimitError(
+            f"{name} has {len(text)} characters, the limit is {limits.text} (Limits.text)"
+        )
 
 
 _encode_json = json.JSONEncoder(ensure_ascii=False).encode

@@ -10,7 +10,7 @@ MOST = 2**62
 
 @dataclass(frozen=True)
 class Limits:
-    """Bounds on compiling and matching; exceeding one raises `GrammarLimitError`, which names it.
+    """Bounds on reading, compiling and matching; exceeding one raises `GrammarLimitError`, which names it.
 
     memory         bytes of one grammar's parser tables; when a long text reaches it, they are rebuilt
     shared_memory  bytes of the tables that all grammars of a tokenizer share

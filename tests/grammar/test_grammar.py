@@ -7,7 +7,8 @@ from typing import Any
 
 import pytest
 
-from engine_sampler.grammar import Grammar, GrammarError
+from engine_sampler.grammar import Grammar, GrammarError, Limits
+from engine_sampler.grammar.errors import GrammarLimitError
 
 from .lark.oracle import LIBRARY
 
@@ -23,6 +24,8 @@ CONSTRUCTORS: dict[str, Any] = {
     "lexer of a text": lambda value: Grammar.from_text(A_RULE, lexer=value),
     "dialect": lambda value: Grammar.from_regex("a", dialect=value),
     "path of a file": Grammar.from_file,
+    "limits": lambda value: Grammar.from_lark(A_RULE, limits=value),
+    "limits of a schema": lambda value: Grammar.from_json_schema({}, limits=value),
 }
 
 
@@ -60,3 +63,47 @@ def test_paths_are_strings_or_paths(tmp_path: Path) -> None:
     for folder in (tmp_path, str(tmp_path)):
         assert Grammar.from_lark(text, import_paths=[folder]).check("a").valid
     assert Grammar.from_file(str(LIBRARY / "json.lark")) == Grammar.from_file(LIBRARY / "json.lark")
+
+
+LARK_FILE = LIBRARY / "json.lark"
+WITHIN: dict[str, Any] = {
+    "lark": lambda limits: Grammar.from_lark(A_RULE, limits=limits),
+    "contextual": lambda limits: Grammar.from_lark(A_RULE, lexer="contextual", limits=limits),
+    "gbnf": lambda limits: Grammar.from_gbnf(A_GBNF_RULE, limits=limits),
+    "text": lambda limits: Grammar.from_text(A_RULE, limits=limits),
+    "text in GBNF": lambda limits: Grammar.from_text(A_GBNF_RULE, limits=limits),
+    "json_schema": lambda limits: Grammar.from_json_schema({"type": "object"}, limits=limits),
+    "json_object": lambda limits: Grammar.from_json_object(limits=limits),
+    "regex": lambda limits: Grammar.from_regex("a{2,9}b", limits=limits),
+    "choices": lambda limits: Grammar.from_choices(["first", "second"], limits=limits),
+    "structural_tag": lambda limits: Grammar.from_structural_tag(
+        {"format": {"type": "json_schema", "json_schema": {"type": "object"}}}, limits=limits
+    ),
+    "file": lambda limits: Grammar.from_file(LARK_FILE, limits=limits),
+}
+
+
+@pytest.mark.parametrize("name", WITHIN)
+def test_a_grammar_is_read_within_the_given_limits(name: str) -> None:
+    assert WITHIN[name](Limits(reading=10**7)) == WITHIN[name](Limits())
+    with pytest.raises(GrammarLimitError, match=r"more than 1 steps to be read \(Limits\.reading\)"):
+        WITHIN[name](Limits(reading=1))
+    with pytest.raises(GrammarLimitError, match=r"characters, the limit is 3 \(Limits\.text\)"):
+        WITHIN[name](Limits(text=3))
+
+
+def test_limits_may_be_raised_for_one_grammar_alone() -> None:
+    choices = ["a" * 2_100_000, "b"]
+    assert Grammar.from_choices(choices, limits=Limits(text=3 << 20)).check("b").valid
+    with pytest.raises(GrammarLimitError, match=r"Limits\.text"):
+        Grammar.from_choices(choices)
+
+
+def test_what_other_limits_admit_is_not_found_in_the_cache() -> None:
+    assert Grammar.from_regex("(ab|cd){3,7}x", limits=Limits(reading=10**7)).check("abcdabx").valid
+    with pytest.raises(GrammarLimitError, match=r"Limits\.reading"):
+        Grammar.from_regex("(ab|cd){3,7}x", limits=Limits(reading=1))
+
+
+def test_equal_limits_find_the_same_grammar() -> None:
+    assert Grammar.from_regex("[ab]{3}c", limits=Limits()) is Grammar.from_regex("[ab]{3}c")
