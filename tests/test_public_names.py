@@ -106,8 +106,24 @@ def test_importing_the_package_loads_no_optional_and_no_heavy_module() -> None:
     assert imported_by("import engine_sampler").isdisjoint(HEAVY)
 
 
-def test_importing_the_package_loads_what_reads_schemas_so_that_no_request_waits_for_it() -> None:
-    assert "engine_sampler.grammar.schema.compiling" in imported_by("import engine_sampler")
+FRONT_ENDS = [
+    f"engine_sampler.grammar.{name}" for name in ("lark", "schema.compiling", "regex", "structural_tag")
+]
+
+
+def test_importing_the_package_loads_no_front_end_of_grammars() -> None:
+    assert imported_by("import engine_sampler").isdisjoint(FRONT_ENDS)
+
+
+def test_preparing_a_tokenizer_loads_what_reads_schemas_so_that_no_request_waits_for_it() -> None:
+    statement = (
+        "import engine_sampler as es\nfrom engine_sampler.grammar import prepare\n"
+        "prepare(es.Tokenizer([bytes([i]) for i in range(256)]))"
+    )
+    loaded = imported_by(statement)
+    from engine_sampler.grammar.engines import native
+
+    assert ("engine_sampler.grammar.schema.compiling" in loaded) == (native.load_library() is not None)
 
 
 def test_sampling_loads_no_optional_module() -> None:

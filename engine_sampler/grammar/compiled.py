@@ -12,12 +12,10 @@ from ..contract import allocate_bitmask, fork_safe
 from ..tokenizer import Tokenizer
 from .cache import Cache, CacheInfo
 from .engines import native
-from .engines.reference import ReferenceGrammar, ReferenceVocabulary
 from .engines.unique_keys import UniqueKeysMatcher
 from .errors import GrammarError
 from .limits import LIMITS, Limits
 from .program.rules import Binding, Program
-from .schema import frequent_expressions, rules_from_schema
 
 SpecialName: TypeAlias = "str | Binding"
 """The name of a token that a program refers to by number, or a `Binding` of one of its terminals."""
@@ -118,6 +116,8 @@ def _compile(program: Program, tokenizer: Tokenizer, limits: Limits) -> tuple[st
     vocabulary = _prepared(tokenizer, limits).vocabulary
     if isinstance(vocabulary, native.NativeVocabulary):
         return "native", native.NativeGrammar(program, vocabulary, limits)
+    from .engines.reference import ReferenceGrammar
+
     return "reference", ReferenceGrammar(program, vocabulary)
 
 
@@ -195,6 +195,11 @@ _WARM_UP: tuple[tuple[dict[str, Any], bytes], ...] = (
 
 
 def _warm_up(vocabulary: native.NativeVocabulary) -> None:
+    from .schema.compiling import (  # no earlier: they take long to load
+        frequent_expressions,
+        rules_from_schema,
+    )
+
     vocabulary.begin_with(frequent_expressions())
     bitmask = allocate_bitmask(1, vocabulary.size)
     for schema, text in _WARM_UP:
@@ -215,6 +220,8 @@ def _new_vocabulary(tokenizer: Tokenizer, limits: Limits) -> Any:
             "ENGINE_SAMPLER_GRAMMAR_ENGINE='native' is not allowed: there is no native grammar engine"
         )
     if requested == "reference" or native.load_library() is None:
+        from .engines.reference import ReferenceVocabulary  # no earlier: it takes long to load
+
         special = sorted(tokenizer.special_token_ids)
         return ReferenceVocabulary(tokenizer.token_bytes, tokenizer.eos_token_ids, special)
     return native.NativeVocabulary(tokenizer, limits)

@@ -20,7 +20,7 @@ from .limits import LIMITS, Limits
 from .program.rules import PROGRAM_ARRAYS, Binding, Program, Rules
 from .program.special_names import SpecialNames
 from .program.words import any_of
-from .schema import DEFAULTS, WHITESPACE_PATTERN, SchemaOptions, add_schema, rules_from_schema
+from .schema.options import DEFAULTS, WHITESPACE_PATTERN, SchemaOptions
 from .work import counted_work
 
 if TYPE_CHECKING:
@@ -112,7 +112,7 @@ class Grammar:
 
                 rules = rules_from_lalr(text, **given)
             else:
-                rules = rules_from_lark(text, **given, schema_rules=add_schema)
+                rules = rules_from_lark(text, **given, schema_rules=_add_schema)
             return cls("lark", rules.program(), tuple(names.known), text)
 
         key = ("lark", lexer, text, start, paths, tuple(sorted((declared or {}).items())), path)
@@ -182,7 +182,7 @@ class Grammar:
         unsupported  "error" raises `UnsupportedKeywordError` for a keyword that cannot be enforced, "warn"
                      warns and ignores it
         formats      "assert": `format` restricts a string; "annotate": it does not
-        whitespace   between tokens, and around the text. None: `schema.WHITESPACE_PATTERN`, up to 2 blanks,
+        whitespace   between tokens, and around the text. None: `schema.options`, up to 2 blanks,
                      then at most one line break with up to 40 blanks, as in pretty-printed documents; "any":
                      any amount; "compact": none, but for one blank after a comma or a colon; a number: up
                      to so many white-space characters; other strings: a regular expression for it
@@ -194,6 +194,8 @@ class Grammar:
         _check_text("schema", text, limits)
 
         def build() -> Grammar:
+            from .schema.compiling import rules_from_schema  # loads a front end when it is first used
+
             return cls("json_schema", rules_from_schema(text, options).program())
 
         written = None if options is DEFAULTS else options  # None is hashed several times as fast
@@ -407,6 +409,13 @@ def grammar_cache_info() -> CacheInfo:
 def clear_grammar_cache() -> None:
     """Drop all cached grammars; those in use stay valid."""
     _GRAMMARS.clear()
+
+
+def _add_schema(*arguments: Any) -> int:
+    """`schema.compiling.add_schema`, loaded when the first `%json` needs it."""
+    from .schema.compiling import add_schema
+
+    return add_schema(*arguments)
 
 
 def _schema_options(whitespace: str | int | None, key_order: Any, *others: Any) -> SchemaOptions:

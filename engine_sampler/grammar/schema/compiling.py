@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 from array import array
-from collections.abc import Mapping
-from dataclasses import dataclass
-from typing import Any, Literal, NamedTuple
+from typing import Any, NamedTuple
 
 from ..errors import GrammarError
 from ..program.expression import EPSILON, repeat
@@ -16,56 +14,18 @@ from .emitting import Emitter, expressions_of_any_value
 from .formula import ALWAYS
 from .keywords import KEYWORDS
 from .layout import (
-    WHITESPACE_PATTERN,
-    KeyOrder,
     Punctuation,
     Spacing,
     cached_if_short,
-    check_whitespace,
     nonempty,
     punctuation,
     spacing_of,
 )
 from .nodes import Expander
 from .numbers import NUMBER, PLAIN_INTEGER, WHOLE_NUMBER
+from .options import DEFAULTS, SchemaOptions
 from .texts import ANY_CHARACTER, PLAIN_BODY, PLAIN_CHARACTER, STRING, WHITESPACE
 from .values import Literals, Values
-
-_CHOICES: Mapping[str, tuple[str, ...]] = {
-    "unsupported": ("error", "warn"),
-    "formats": ("assert", "annotate"),
-    "key_order": ("any", "schema"),
-}
-
-
-@dataclass(frozen=True)
-class SchemaOptions:
-    """How a JSON Schema is read, and how its values are written.
-
-    whitespace   the white space between tokens: "any" amount; "compact": none, but for one blank after a
-                 comma or a colon; a number: up to so many characters; or a regular expression. The default
-                 is `layout.WHITESPACE_PATTERN`
-    key_order    "any", or "schema": the keys that the schema names come first, in its order
-    unsupported  "error" raises UnsupportedKeywordError for a keyword that cannot be enforced token by
-                 token; "warn" issues a warning and ignores the keyword
-    formats      "assert" enforces the formats in `formats.FORMATS`; "annotate" ignores all formats
-
-    Raises ValueError for other values.
-    """
-
-    whitespace: str | int = WHITESPACE_PATTERN
-    key_order: KeyOrder = "any"
-    unsupported: Literal["error", "warn"] = "error"
-    formats: Literal["assert", "annotate"] = "assert"
-
-    def __post_init__(self) -> None:
-        for name, known in _CHOICES.items():
-            if (value := getattr(self, name)) not in known:
-                raise ValueError(f"{name} must be one of {known}, not {value!r}")
-        check_whitespace(self.whitespace)  # here, because True equals 1 where options are compared
-
-
-DEFAULTS = SchemaOptions()
 
 
 def rules_from_schema(schema: Any, options: SchemaOptions = DEFAULTS) -> Rules:

@@ -25,12 +25,13 @@ from ..program.rules import (
 from ..work import spend
 from .arrays import ArrayShape
 from .document import Document
-from .layout import KeyOrder, Punctuation
+from .layout import Punctuation
 from .limits import MAX_CELLS
 from .listed import Listed, ListedAutomaton
 from .nodes import Expander
 from .numbers import decimal, plain_numbers
 from .objects import ObjectShape, Plan, Region
+from .options import KeyOrder
 from .ordering import MemberWriter, ordered_object
 from .outlines import CONSTANTS, json_kind
 from .strings import holds

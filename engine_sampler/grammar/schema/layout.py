@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import lru_cache, wraps
-from typing import Any, Literal, NamedTuple, TypeVar
+from typing import NamedTuple, TypeVar
 
 from ..errors import GrammarError
 from ..program.expression import (
@@ -25,22 +25,11 @@ from ..program.expression import (
 from ..program.rules import Rules
 from ..regex.pattern import pattern_expression
 from .matching import is_empty
+from .options import check_whitespace
 from .texts import WHITESPACE
-
-WHITESPACE_PATTERN = r"[ \t]{0,2}(?:\r?\n[ \t]{0,40})?"
-"""The default white space: a few blanks, then at most one line break with its indentation.
-
-It admits pretty-printed documents (10 levels of four blanks, 40 of tabs), and it ends: a model that repeats
-blanks or line breaks leaves it after at most 44 characters.
-"""
-
-MAX_WHITESPACE = 10_000
-"""The largest number of white-space characters that may be given as the bound."""
 
 _MAX_CACHED_LENGTH = 100
 """Maximum length of a pattern whose meaning is cached."""
-
-KeyOrder = Literal["any", "schema"]
 
 
 @dataclass(frozen=True)
@@ -72,14 +61,6 @@ def cached_if_short(function: Callable[[str | int], Found]) -> Callable[[str | i
         return cached(whitespace) if isinstance(whitespace, int) else function(whitespace)
 
     return found
-
-
-def check_whitespace(whitespace: Any) -> None:
-    """Raise GrammarError for what is neither text nor an allowed number."""
-    is_number = isinstance(whitespace, int) and not isinstance(whitespace, bool)
-    if not isinstance(whitespace, str) and not (is_number and 0 <= whitespace <= MAX_WHITESPACE):
-        allowed = f"any, compact, a number from 0 to {MAX_WHITESPACE}, or a regular expression"
-        raise GrammarError(f"whitespace={whitespace!r} is not allowed: {allowed}")
 
 
 @cached_if_short

@@ -15,14 +15,15 @@ from ..derivatives.states import byte_ranges, states_of
 from ..errors import GrammarError, GrammarLimitError, UnsupportedKeywordError
 from ..program.expression import Expression, literal, union, without
 from ..program.rules import Rules, alternatives, sequence
-from ..schema import SchemaOptions, open_schema
 from ..schema.arrays import ArrayShape
+from ..schema.compiling import open_schema
 from ..schema.document import LATEST, Resource
 from ..schema.emitting import ItemWriter
 from ..schema.formula import AND, NOT, WITHIN, Formula, conjunction
 from ..schema.layout import Punctuation
 from ..schema.lifting import respelled
 from ..schema.objects import Literals, ObjectShape, Region
+from ..schema.options import SchemaOptions
 from ..schema.ordering import MemberWriter
 from ..schema.strings import content_set
 from ..schema.texts import is_encodable

@@ -13,7 +13,7 @@ from typing import Any
 from ..errors import GrammarError
 from ..program.expression import EMPTY, EPSILON, Expression, literal
 from ..program.rules import Body, alternatives, sequence
-from ..schema import add_schema
+from ..schema.compiling import add_schema
 from ..schema.objects import Literals, Region
 from .arguments import TYPES, Arguments, Separators
 from .document import json_of

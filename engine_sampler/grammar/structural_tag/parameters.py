@@ -27,11 +27,11 @@ from ..program.expression import (
     union,
 )
 from ..program.rules import Body, Rules, alternatives, sequence
-from ..schema import SchemaOptions
 from ..schema.formula import AND, LENGTH, NOT, OR, TRUE, WITHIN, Formula
 from ..schema.layout import spacing_of
 from ..schema.matching import is_empty
 from ..schema.objects import Literals, Region
+from ..schema.options import SchemaOptions
 from ..schema.strings import content_set
 from ..schema.texts import WHITESPACE, is_encodable
 from .arguments import TYPES, Arguments, Separators

@@ -13,8 +13,8 @@ from ..lark.grammar import rules_from_gbnf, rules_from_lark
 from ..program.expression import Expression, both
 from ..program.rules import Body, Rules, alternatives, repeated, sequence
 from ..regex.pattern import pattern_expression
-from ..schema import SchemaOptions, add_schema
-from ..schema.layout import MAX_WHITESPACE
+from ..schema.compiling import add_schema
+from ..schema.options import MAX_WHITESPACE, SchemaOptions
 from ..work import counted_work
 from .document import format_of
 from .elements import STYLE_NAMES, add_arguments

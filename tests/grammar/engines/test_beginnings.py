@@ -13,7 +13,7 @@ from engine_sampler.grammar import Grammar, Limits
 from engine_sampler.grammar.engines import native
 from engine_sampler.grammar.errors import GrammarError, GrammarLimitError
 from engine_sampler.grammar.program.rules import Program
-from engine_sampler.grammar.schema import frequent_expressions
+from engine_sampler.grammar.schema.compiling import frequent_expressions
 
 pytestmark = pytest.mark.skipif(native.load_library() is None, reason="the native library is not available")
 

@@ -7,7 +7,7 @@ import re
 
 from engine_sampler.grammar.errors import GrammarError
 from engine_sampler.grammar.lark.grammar import rules_from_lark
-from engine_sampler.grammar.schema import add_schema
+from engine_sampler.grammar.schema.compiling import add_schema
 
 from ...conftest import shared_data
 from .oracle import Oracle, language_of

@@ -21,7 +21,8 @@ from engine_sampler.grammar.program.expression import (
 )
 from engine_sampler.grammar.program.rules import Rules
 from engine_sampler.grammar.program.unicode import ANY_CHARACTER
-from engine_sampler.grammar.schema import SchemaOptions, rules_from_schema
+from engine_sampler.grammar.schema.compiling import rules_from_schema
+from engine_sampler.grammar.schema.options import SchemaOptions
 
 lark = pytest.importorskip("lark")
 

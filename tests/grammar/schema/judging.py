@@ -5,7 +5,8 @@ from __future__ import annotations
 import json
 from typing import Any
 
-from engine_sampler.grammar.schema import SchemaOptions, rules_from_schema
+from engine_sampler.grammar.schema.compiling import rules_from_schema
+from engine_sampler.grammar.schema.options import SchemaOptions
 
 from ..both_engines import FASTEST
 

@@ -10,7 +10,8 @@ import pytest
 from engine_sampler.grammar.errors import GrammarError
 from engine_sampler.grammar.grammar import Grammar
 from engine_sampler.grammar.program.rules import Rules, sequence
-from engine_sampler.grammar.schema import SchemaOptions, add_schema, rules_from_schema
+from engine_sampler.grammar.schema.compiling import add_schema, rules_from_schema
+from engine_sampler.grammar.schema.options import SchemaOptions
 
 from ...grammar.both_engines import FASTEST
 from .judging import Judge, accepted

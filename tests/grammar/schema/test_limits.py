@@ -10,7 +10,8 @@ import pytest
 
 from engine_sampler.grammar.errors import GrammarError, GrammarLimitError
 from engine_sampler.grammar.limits import Limits
-from engine_sampler.grammar.schema import SchemaOptions, rules_from_schema
+from engine_sampler.grammar.schema.compiling import rules_from_schema
+from engine_sampler.grammar.schema.options import SchemaOptions
 from engine_sampler.grammar.work import counted_work
 
 from .judging import Judge

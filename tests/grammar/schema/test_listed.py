@@ -11,9 +11,10 @@ import pytest
 
 from engine_sampler.grammar import Grammar, GrammarError, GrammarLimitError
 from engine_sampler.grammar.correction.correction import complete
-from engine_sampler.grammar.schema import SchemaOptions, rules_from_schema
 from engine_sampler.grammar.schema import listed as schema_listed
+from engine_sampler.grammar.schema.compiling import rules_from_schema
 from engine_sampler.grammar.schema.listed import MIN_LISTED, ListedAutomaton, _bits, _Progress
+from engine_sampler.grammar.schema.options import SchemaOptions
 
 from .judging import Judge
 

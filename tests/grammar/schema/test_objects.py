@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from engine_sampler.grammar.errors import GrammarError, GrammarLimitError
-from engine_sampler.grammar.schema import rules_from_schema
+from engine_sampler.grammar.schema.compiling import rules_from_schema
 from engine_sampler.grammar.schema.objects import ObjectShape, Plan
 
 from .judging import Judge, accepted

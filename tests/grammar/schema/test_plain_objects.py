@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from engine_sampler.grammar.errors import GrammarError
-from engine_sampler.grammar.schema import rules_from_schema
+from engine_sampler.grammar.schema.compiling import rules_from_schema
 from engine_sampler.grammar.schema.document import Document
 from engine_sampler.grammar.schema.keywords import KEYWORDS
 from engine_sampler.grammar.schema.nodes import Expander

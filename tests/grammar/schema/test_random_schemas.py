@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from engine_sampler.grammar.engines.reference import ReferenceGrammar
 from engine_sampler.grammar.errors import GrammarError, GrammarLimitError, UnsupportedKeywordError
-from engine_sampler.grammar.schema import rules_from_schema
+from engine_sampler.grammar.schema.compiling import rules_from_schema
 
 Validator = pytest.importorskip("jsonschema").Draft202012Validator
 

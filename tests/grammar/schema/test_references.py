@@ -10,7 +10,7 @@ import pytest
 from engine_sampler.grammar.engines.reference import ReferenceGrammar
 from engine_sampler.grammar.errors import GrammarError, UnsupportedKeywordError
 from engine_sampler.grammar.program.rules import Rules, sequence
-from engine_sampler.grammar.schema import add_schema
+from engine_sampler.grammar.schema.compiling import add_schema
 
 from .judging import Judge, accepted
 

@@ -1,0 +1,65 @@
+"""How a JSON Schema is read, and how its values are written: options that cost nothing to import."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, Literal
+
+from ..errors import GrammarError
+
+WHITESPACE_PATTERN = r"[ \t]{0,2}(?:\r?\n[ \t]{0,40})?"
+"""The default white space: a few blanks, then at most one line break with its indentation.
+
+It admits pretty-printed documents (10 levels of four blanks, 40 of tabs), and it ends: a model that repeats
+blanks or line breaks leaves it after at most 44 characters.
+"""
+
+MAX_WHITESPACE = 10_000
+"""The largest number of white-space characters that may be given as the bound."""
+
+KeyOrder = Literal["any", "schema"]
+
+_CHOICES: Mapping[str, tuple[str, ...]] = {
+    "unsupported": ("error", "warn"),
+    "formats": ("assert", "annotate"),
+    "key_order": ("any", "schema"),
+}
+
+
+def check_whitespace(whitespace: Any) -> None:
+    """Raise GrammarError for what is neither text nor an allowed number."""
+    is_number = isinstance(whitespace, int) and not isinstance(whitespace, bool)
+    if not isinstance(whitespace, str) and not (is_number and 0 <= whitespace <= MAX_WHITESPACE):
+        allowed = f"any, compact, a number from 0 to {MAX_WHITESPACE}, or a regular expression"
+        raise GrammarError(f"whitespace={whitespace!r} is not allowed: {allowed}")
+
+
+@dataclass(frozen=True)
+class SchemaOptions:
+    """How a JSON Schema is read, and how its values are written.
+
+    whitespace   the white space between tokens: "any" amount; "compact": none, but for one blank after a
+                 comma or a colon; a number: up to so many characters; or a regular expression. The default
+                 is `WHITESPACE_PATTERN`
+    key_order    "any", or "schema": the keys that the schema names come first, in its order
+    unsupported  "error" raises UnsupportedKeywordError for a keyword that cannot be enforced token by
+                 token; "warn" issues a warning and ignores the keyword
+    formats      "assert" enforces the formats in `formats.FORMATS`; "annotate" ignores all formats
+
+    Raises ValueError for other values.
+    """
+
+    whitespace: str | int = WHITESPACE_PATTERN
+    key_order: KeyOrder = "any"
+    unsupported: Literal["error", "warn"] = "error"
+    formats: Literal["assert", "annotate"] = "assert"
+
+    def __post_init__(self) -> None:
+        for name, known in _CHOICES.items():
+            if (value := getattr(self, name)) not in known:
+                raise ValueError(f"{name} must be one of {known}, not {value!r}")
+        check_whitespace(self.whitespace)  # here, because True equals 1 where options are compared
+
+
+DEFAULTS = SchemaOptions()
