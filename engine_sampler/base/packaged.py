@@ -6,7 +6,6 @@ build with sanitizers.
 
 from __future__ import annotations
 
-import importlib.resources
 import os
 import sys
 from pathlib import Path, PurePath
@@ -51,4 +50,6 @@ def grammar_text(name: str) -> str:
 
 
 def _folder(name: str) -> Any:  # a Traversable; its module moved in Python 3.11
+    import importlib.resources  # only here: it loads a dozen modules
+
     return importlib.resources.files(PACKAGE) / name
